@@ -1,0 +1,12 @@
+"""Sixteen emulated CPU devices, for the tests and the doctests alike."""
+
+import os
+
+# XLA's CPU thread pool must outnumber the emulated devices, or their rendezvous
+# starves; it is sized once, before the backend starts.
+os.environ.setdefault("NPROC", "40")
+
+import jax
+
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_num_cpu_devices", 16)

@@ -1,0 +1,3 @@
+"""Plans and predictions in plain Python: no traced value ever enters here."""
+
+__all__: list[str] = []
