@@ -3,6 +3,42 @@
 Every relaxation is an optax-style gradient transformation over a named axis.
 """
 
+from relaxjax import collectives, schedule
+from relaxjax._accumulate import AccumulateState, accumulate
+from relaxjax._all_reduce import AllReduceState, all_reduce
+from relaxjax._axis import to_local
+from relaxjax._consensus import consensus, spread
+from relaxjax._data_parallel import DataParallelStep, data_parallel
+from relaxjax._init import init, state_specs
+from relaxjax._layout import Layout
+from relaxjax._local import LocalState, local
+from relaxjax._mesh import Emulation, emulate, to_workers
+from relaxjax._skip_nonfinite import SkipNonfiniteState, skip_nonfinite
+from relaxjax._wire import wire_bytes
+
 __version__ = "0.1.0"
 
-__all__ = ["__version__"]
+__all__ = [
+    "AccumulateState",
+    "AllReduceState",
+    "DataParallelStep",
+    "Emulation",
+    "Layout",
+    "LocalState",
+    "SkipNonfiniteState",
+    "accumulate",
+    "all_reduce",
+    "collectives",
+    "consensus",
+    "data_parallel",
+    "emulate",
+    "init",
+    "local",
+    "schedule",
+    "skip_nonfinite",
+    "spread",
+    "state_specs",
+    "to_local",
+    "to_workers",
+    "wire_bytes",
+]

@@ -1,0 +1,121 @@
+"""Gradient accumulation that communicates once per `every` steps.
+
+Source: `backward_passes_per_step` of Horovod; `no_sync` of PyTorch DDP.
+
+    a <- a + u_t                                 (each step; a starts as 0)
+    out_t = tx(a / every), a <- 0                (each `every`-th step; else out_t = 0)
+
+Cost: what `tx` sends, once in `every` steps, and one buffer of the updates' size.
+`optax.MultiSteps` gives the same updates, but runs `tx` on every step and discards
+the result, so it sends `every` times as much.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import lax
+
+from relaxjax._axis import like_varying
+from relaxjax._layout import Layout, layout_of, require_same
+
+
+class AccumulateState(NamedTuple):
+    """State of `accumulate`.
+
+    Attributes:
+      mini_step: int32, updates taken in since the last one that `tx` saw.
+      accumulated: their sum, per leaf, in float32 where the leaf is narrower.
+      inner_state: state of `tx`.
+      layout: the tree that `init` saw.
+    """
+
+    mini_step: jax.Array
+    accumulated: optax.Updates
+    inner_state: optax.OptState
+    layout: Layout
+
+
+def accumulate(
+    tx: optax.GradientTransformation, every: int
+) -> optax.GradientTransformationExtraArgs:
+    """Averages `every` successive updates and hands only their mean to `tx`.
+
+    In between, the updates that come out are zeros, and `tx`, its collectives
+    included, does not run at all.
+
+    Args:
+      tx: what follows: typically a reducer and an optimizer in a chain.
+      every: number of mini-steps, at least 1.
+
+    Returns:
+      A gradient transformation. Shapes and dtypes of the updates stay.
+
+    Raises:
+      ValueError: `every < 1`, or in `update` another tree than `init` saw.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, optax, relaxjax
+      >>> tx = relaxjax.accumulate(optax.sgd(1.0), every=2)
+      >>> state = tx.init(jnp.zeros(()))
+      >>> for gradient in [1.0, 3.0, 5.0]:
+      ...     updates, state = tx.update(jnp.float32(gradient), state)
+      ...     print(updates)
+      0.0
+      -2.0
+      0.0
+    """
+    if not isinstance(every, int | np.integer) or every < 1:
+        raise ValueError(
+            f"accumulate: every={every!r} must be a whole number of mini-steps, 1 or "
+            "more (1 communicates on each step)"
+        )
+    inner = optax.with_extra_args_support(tx)
+
+    def init(params: optax.Params) -> Any:
+        zeros = jax.tree.map(lambda p: jnp.zeros_like(p, _wide(p)), params)
+        return AccumulateState(
+            jnp.zeros((), jnp.int32), zeros, inner.init(params), layout_of(params)
+        )
+
+    def update(updates, state, params=None, **extra_args) -> Any:
+        require_same(state.layout, updates, "accumulate")
+        total = jax.tree.map(
+            lambda a, u: a + u.astype(a.dtype), state.accumulated, updates
+        )
+
+        def flush(total, inner_state):
+            mean = jax.tree.map(
+                lambda a, u: (a / every).astype(u.dtype), total, updates
+            )
+            new, inner_state = inner.update(mean, inner_state, params, **extra_args)
+            return new, jax.tree.map(jnp.zeros_like, total), inner_state
+
+        kinds: Any = jax.eval_shape(flush, total, state.inner_state)
+
+        def wait(total, inner_state):
+            zeros = jax.tree.map(
+                lambda kind: jnp.zeros(kind.shape, kind.dtype), kinds[0]
+            )
+            return like_varying((zeros, total, inner_state), kinds)
+
+        last = state.mini_step == every - 1
+        new, total, inner_state = lax.cond(
+            last,
+            lambda *operands: like_varying(
+                flush(*operands), (kinds[0], total, kinds[2])
+            ),
+            wait,
+            total,
+            state.inner_state,
+        )
+        mini_step = jnp.where(last, 0, state.mini_step + 1)
+        return new, AccumulateState(mini_step, total, inner_state, state.layout)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _wide(p: jax.Array) -> jnp.dtype:
+    return jnp.promote_types(p.dtype, jnp.float32)

@@ -1,0 +1,93 @@
+"""Processes compare what they are about to run, before they run it.
+
+A process with another model, another configuration or another version would otherwise
+hang the first collective, or train something else without a word. Each process spells
+what it has in lines of text; all lines are compared with process 0's, and every
+process raises the same error.
+
+Cost: two small all-gathers at start-up; nothing with one process.
+"""
+
+import hashlib
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.experimental import multihost_utils
+
+from relaxjax._axis import axes_of
+from relaxjax._layout import layout_of
+from relaxjax._mesh import Workers
+
+
+def require_agreement(
+    tx: optax.GradientTransformation, params: Any, workers: Workers
+) -> None:
+    """Raises on every process if any process differs from process 0.
+
+    Raises:
+      ValueError: naming the process, the line that differs and both values.
+    """
+    if jax.process_count() == 1:
+        return
+    mine = describe(tx, params, workers)
+    texts = _gather("\n".join(f"{key}\t{value}" for key, value in mine.items()))
+    tables = [dict(line.split("\t", 1) for line in text.splitlines()) for text in texts]
+    for process, table in enumerate(tables):
+        for key in tables[0] | table:
+            here, there = tables[0].get(key, "absent"), table.get(key, "absent")
+            if here != there:
+                raise ValueError(
+                    f"init: processes disagree on {key}: process 0 has {here}, process "
+                    f"{process} has {there}. Start every process with the same script, "
+                    "configuration and versions"
+                )
+
+
+def describe(
+    tx: optax.GradientTransformation, params: Any, workers: Workers
+) -> dict[str, str]:
+    """What this process is about to run, as names and values."""
+    lines = (line.rpartition(" ") for line in layout_of(params).lines.splitlines())
+    return {
+        "the version of jax": jax.__version__,
+        "the version of optax": optax.__version__,
+        "the mesh": str(dict(workers.mesh.shape)),
+        **{f"leaf {name!r}": spelled for name, _, spelled in lines},
+        "the tree structure": str(jax.tree.structure(params)),
+        "the configuration of the transformation (digest of its program)": _digest(
+            tx, params, workers
+        ),
+    }
+
+
+def _digest(tx: optax.GradientTransformation, params: Any, workers: Workers) -> str:
+    """Digest of the traced `init` and `update`, hyper-parameters included."""
+
+    def run(params):
+        state = tx.init(params)
+        return tx.update(params, state, params)
+
+    sizes = workers.mesh.shape
+    env = [(name, sizes[name]) for name in axes_of(workers.axis_name)]
+    try:
+        program = str(jax.make_jaxpr(run, axis_env=env)(params))
+    except TypeError:  # an update that needs more arguments than these
+        program = str(jax.make_jaxpr(tx.init, axis_env=env)(params))
+    program = re.sub(r"0x[0-9a-f]+", "", program)
+    return hashlib.sha256(program.encode()).hexdigest()[:16]
+
+
+def _gather(text: str) -> list[str]:
+    """The text of every process, in order of process."""
+    raw = np.frombuffer(text.encode(), np.uint8)
+    sizes = np.asarray(multihost_utils.process_allgather(jnp.int32(raw.size)))
+    padded = np.zeros(int(sizes.max()), np.uint8)
+    padded[: raw.size] = raw
+    rows = np.asarray(multihost_utils.process_allgather(padded))
+    return [
+        row[:size].tobytes().decode() for row, size in zip(rows, sizes, strict=True)
+    ]

@@ -1,0 +1,211 @@
+"""Synchronous data parallelism: every worker's update becomes their mean.
+
+Source: Horovod (Sergeev and Del Balso 2018) for the one-line adoption and the fused
+buckets; Li et al. 2020 (PyTorch DDP) for buckets in backward order.
+
+    u_i <- (1/n) sum_j u_j            (op="mean")
+    u_i <- sum_j u_j                  (op="sum")
+
+Cost: what the algorithm sends, per bucket: psum and ring both 2 (n - 1) ceil(d / n)
+elements per worker, psum for each leaf, ring for each packed bucket of d elements.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import lax
+
+from relaxjax._axis import (
+    AxisName,
+    axes_of,
+    axis_size,
+    compiler_axes,
+    require_local,
+)
+from relaxjax._layout import Layout, layout_of, require_same
+from relaxjax.collectives import ring_all_reduce
+from relaxjax.collectives._wire import after
+from relaxjax.schedule import Bucket, plan_buckets, plan_groups
+from relaxjax.schedule._buckets import check_bucket_bytes
+
+# Each sums one flat array over the axis. "psum" is not among them: it is XLA's own,
+# takes many arrays in one message without packing them, and so has its own path below.
+ALGORITHMS: dict[str, Callable[[jax.Array, AxisName], jax.Array]] = {
+    "ring": ring_all_reduce,
+}
+OPS = ("mean", "sum")
+
+
+class AllReduceState(NamedTuple):
+    """State of `all_reduce`: nothing that changes.
+
+    Attributes:
+      layout: the tree that `init` saw, to recognize another one (no array).
+    """
+
+    layout: Layout
+
+
+def all_reduce(
+    axis_name: AxisName,
+    *,
+    algorithm: str = "auto",
+    bucket_bytes: int = 25 * 2**20,
+    order: Iterable[str] | None = None,
+    op: str = "mean",
+) -> optax.GradientTransformationExtraArgs:
+    """Replaces the updates of each worker by their mean (or sum) over the workers.
+
+    Put it before the optimizer, so that every worker takes the same step. The result
+    does not depend on `bucket_bytes` or `order` beyond the rounding of the algorithm.
+
+    Args:
+      axis_name: the axis, or a tuple (outer, inner).
+      algorithm: `"psum"`, the backend's own all-reduce; `"ring"`, a ring of point to
+        point messages in which 16-bit floats travel as 16 bits; `"auto"`, which is
+        `"psum"`.
+      bucket_bytes: leaves travel together in messages of at most this many bytes. The
+        ring packs them, and splits larger leaves; psum takes groups of whole leaves
+        and copies nothing.
+      order: leaf names (key paths such as `"layers/0/kernel"`) in the order in which
+        gradients appear, hence are sent. Default: reversed natural order, as the last
+        layers' gradients appear first.
+      op: `"mean"` or `"sum"`. The mean of float16 and 8-bit floats is divided before
+        the sum, where the sum might overflow; of wider ones, after it.
+
+    Returns:
+      A gradient transformation, for floating (or complex) leaves of any shape and
+      dtype. Shapes and dtypes stay.
+
+    Raises:
+      ValueError: unknown `algorithm` or `op`, `bucket_bytes <= 0`; in `init` or
+        `update`: an `order` that is not a permutation of the leaf names, a leaf that
+        is not floating, another tree than `init` saw, gradients that are already
+        reduced, a packing algorithm on leaves that the compiler shards.
+      NameError: `update` outside the axis.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, optax, relaxjax
+      >>> tx = optax.chain(relaxjax.all_reduce("data"), optax.sgd(1.0))
+      >>> def update(gradient):
+      ...     updates, _ = tx.update(gradient, tx.init(gradient))
+      ...     return updates
+      >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
+      [-3. -3. -3.]
+    """
+    axes_of(axis_name)
+    _check_choice("algorithm", algorithm, ("auto", "psum", *ALGORITHMS))
+    _check_choice("op", op, OPS)
+    check_bucket_bytes(bucket_bytes)
+    order = None if order is None else tuple(order)
+    plan = plan_groups if algorithm in ("auto", "psum") else plan_buckets
+
+    def init(params: optax.Params) -> Any:
+        _require_inexact(params)
+        if jax.tree.leaves(params):
+            plan(params, bucket_bytes=bucket_bytes, order=order)
+        return AllReduceState(layout_of(params))
+
+    def update(updates, state, params=None, **extra_args):
+        del params, extra_args
+        n = axis_size(axis_name, "all_reduce")
+        _require_inexact(updates)
+        require_same(state.layout, updates, "all_reduce")
+        require_local(updates, axis_name, "all_reduce")
+        divide = {"sum": 1, "mean": n}[op]
+        leaves, tree = jax.tree.flatten(updates)
+        leaves = [_divide_before(x, divide) for x in leaves]
+        buckets = plan(updates, bucket_bytes=bucket_bytes, order=order)
+        if plan is plan_groups:
+            leaves = _psum_groups(leaves, buckets, axis_name)
+        else:
+            _require_no_compiler_axes(algorithm)
+            leaves = _packed(leaves, buckets, axis_name, ALGORITHMS[algorithm])
+        leaves = [_divide_after(x, divide) for x in leaves]
+        return jax.tree.unflatten(tree, leaves), state
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _psum_groups(
+    leaves: list[jax.Array], groups: tuple[Bucket, ...], axis_name: AxisName
+) -> list[jax.Array]:
+    """One `psum` per group of leaves, each group held back until the one before it."""
+    summed = list(leaves)
+    earlier: list[jax.Array] = []
+    for group in groups:
+        positions = [segment.leaf for segment in group.segments]
+        members = [leaves[i] for i in positions]
+        if earlier:  # or XLA merges the groups into one message after the backward
+            members, _ = lax.optimization_barrier((members, earlier))
+        earlier = lax.psum(members, axis_name)
+        for i, total in zip(positions, earlier, strict=True):
+            summed[i] = total
+    return summed
+
+
+def _packed(
+    leaves: list[jax.Array],
+    buckets: tuple[Bucket, ...],
+    axis_name: AxisName,
+    algorithm: Callable[[jax.Array, AxisName], jax.Array],
+) -> list[jax.Array]:
+    """Packs each bucket into one flat array, sums it, and unpacks."""
+    pieces: dict[int, list[jax.Array]] = {i: [] for i in range(len(leaves))}
+    total = None
+    for bucket in buckets:
+        flat = jnp.concatenate(
+            [leaves[s.leaf].ravel()[s.start : s.stop] for s in bucket.segments]
+        )
+        total = algorithm(flat if total is None else after(flat, total), axis_name)
+        ends = np.cumsum([s.size for s in bucket.segments])[:-1]
+        for s, piece in zip(bucket.segments, jnp.split(total, ends), strict=True):
+            pieces[s.leaf].append(piece)
+    return [
+        jnp.concatenate(pieces[i]).reshape(x.shape) if pieces[i] else x
+        for i, x in enumerate(leaves)
+    ]
+
+
+def _narrow_range(x: jax.Array) -> bool:
+    """Whether a sum over workers may leave the dtype's range: float16, 8-bit floats."""
+    return float(jnp.finfo(x.dtype).max) < 1e6
+
+
+def _divide_before(x: jax.Array, divide: int) -> jax.Array:
+    return x / divide if divide > 1 and _narrow_range(x) else x
+
+
+def _divide_after(x: jax.Array, divide: int) -> jax.Array:
+    return x / divide if divide > 1 and not _narrow_range(x) else x
+
+
+def _check_choice(name: str, value: str, valid: tuple[str, ...]) -> None:
+    if value not in valid:
+        raise ValueError(f"{name}={value!r} is not one of {', '.join(valid)}")
+
+
+def _require_inexact(tree: Any) -> None:
+    for path, leaf in jax.tree.leaves_with_path(tree):
+        dtype = jax.typeof(leaf).dtype
+        if not jnp.issubdtype(dtype, jnp.inexact):
+            name = jax.tree_util.keystr(path, simple=True, separator="/")
+            raise ValueError(
+                f"all_reduce: leaf {name!r} is {dtype}, which has no mean: only "
+                "floating (or complex) leaves are reduced. Keep it out of the params "
+                "that are trained, or wrap: optax.masked(relaxjax.all_reduce(...), "
+                "mask)"
+            )
+
+
+def _require_no_compiler_axes(algorithm: str) -> None:
+    if compiler_axes():
+        raise ValueError(
+            f"all_reduce: algorithm={algorithm!r} packs leaves into flat buckets, "
+            f"which would gather what the compiler shards over {compiler_axes()}; on "
+            "such a mesh use algorithm='psum'"
+        )

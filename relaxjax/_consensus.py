@@ -1,0 +1,96 @@
+"""From the workers' models to one model, and how far apart they are."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from relaxjax._mesh import is_key
+
+
+def consensus(tree: Any) -> Any:
+    """One model to evaluate or export: the workers' mean.
+
+    Floating leaves are averaged (in float32 at least; equal values give exactly that
+    value), all others are worker 0's.
+
+    Args:
+      tree: worker state, each leaf [n, ...].
+
+    Returns:
+      The tree without the worker axis; dtypes stay. On a mesh that has only workers'
+      axes, the arrays lie on one device; otherwise they keep their other sharding.
+
+    Example:
+      >>> import jax.numpy as jnp, relaxjax
+      >>> print(relaxjax.consensus({"w": jnp.array([[1.0, 2.0], [3.0, 2.0]])}))
+      {'w': Array([2., 2.], dtype=float32)}
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    shardings = [_without_workers(x) for x in leaves]
+    means = jax.jit(_means, out_shardings=shardings)(leaves)
+    return jax.tree.unflatten(structure, _on_one_device(means))
+
+
+def spread(tree: Any) -> float:
+    """Largest absolute difference between two workers, over all elements and leaves.
+
+    It is 0.0 exactly when all workers hold the same values, and NaN where one holds a
+    NaN. Of complex numbers, the real and imaginary parts are compared. Typed PRNG keys,
+    which differ on purpose, are left out.
+
+    Args:
+      tree: worker state, each leaf [n, ...].
+
+    Returns:
+      A Python float, in the leaves' own unit.
+
+    Example:
+      >>> import jax.numpy as jnp, relaxjax
+      >>> relaxjax.spread({"w": jnp.array([[1.0, 2.0], [3.0, 2.0]])})
+      2.0
+    """
+    leaves = [x for x in jax.tree.leaves(tree) if not is_key(x) and x.size]
+    return float(np.max(jax.jit(_spreads)(leaves), initial=0.0)) if leaves else 0.0
+
+
+def _means(leaves: list[jax.Array]) -> list[jax.Array]:
+    def mean(x):
+        if not jnp.issubdtype(x.dtype, jnp.inexact):
+            return x[0]
+        wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+        # Around worker 0's value, so that equal values have exactly that mean.
+        return (wide[0] + jnp.mean(wide - wide[:1], axis=0)).astype(x.dtype)
+
+    return [mean(x) for x in leaves]
+
+
+def _spreads(leaves: list[jax.Array]) -> jax.Array:
+    def one(x):
+        if jnp.issubdtype(x.dtype, jnp.complexfloating):
+            x = jnp.stack([x.real, x.imag], axis=-1)
+        x = x.astype(jnp.uint8) if x.dtype == jnp.bool_ else x
+        high, low = jnp.max(x, axis=0), jnp.min(x, axis=0)
+        wide = high.astype(jnp.float32) - low.astype(jnp.float32)
+        if not jnp.issubdtype(x.dtype, jnp.inexact):
+            # Large integers may differ by less than float32 resolves.
+            wide = jnp.where(high == low, 0, jnp.maximum(wide, 1))
+        return jnp.max(wide)
+
+    return jnp.stack([one(x) for x in leaves])
+
+
+def _without_workers(x: jax.Array) -> NamedSharding | None:
+    if not isinstance(x.sharding, NamedSharding):
+        return None
+    return NamedSharding(x.sharding.mesh, P(*x.sharding.spec[1:]))
+
+
+def _on_one_device(arrays: list[jax.Array]) -> list[jax.Array]:
+    """One copy of each, unless some are sharded over axes that are not the workers'."""
+    if all(x.is_fully_replicated for x in arrays):
+        return [x.addressable_data(0) for x in arrays]
+    return arrays

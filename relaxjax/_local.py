@@ -1,0 +1,47 @@
+"""Leaves that are meant to differ between workers, such as a worker's own experts."""
+
+from typing import Any, NamedTuple
+
+import optax
+
+from relaxjax._layout import Layout, layout_of
+
+
+class LocalState(NamedTuple):
+    """State of `local`: nothing that changes.
+
+    Attributes:
+      layout: the leaves that are local.
+    """
+
+    layout: Layout
+
+
+def local() -> optax.GradientTransformationExtraArgs:
+    """Marks leaves that no worker shares; for `optax.partition` beside a reducer.
+
+    The updates pass unchanged. `relaxjax.init` refuses leaves that some reducer might
+    have forgotten; those that pass through here are taken as meant.
+
+    Returns:
+      A gradient transformation that is the identity.
+
+    Example:
+      >>> import optax, relaxjax
+      >>> tx = optax.chain(
+      ...     optax.partition(
+      ...         {"shared": relaxjax.all_reduce("data"), "own": relaxjax.local()},
+      ...         {"trunk": "shared", "expert": "own"},
+      ...     ),
+      ...     optax.sgd(0.1),
+      ... )
+    """
+
+    def init(params: optax.Params) -> Any:
+        return LocalState(layout_of(params))
+
+    def update(updates, state, params=None, **extra_args):
+        del params, extra_args
+        return updates, state
+
+    return optax.GradientTransformationExtraArgs(init, update)

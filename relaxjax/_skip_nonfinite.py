@@ -1,0 +1,99 @@
+"""Skips a step on all workers together when any of them sees a NaN or an infinity.
+
+    bad = sum over workers of [some update, coming in or going out, is not finite]
+    bad = 0: the updates and the state that `tx` gives;  else: zeros, the state before.
+
+A worker that skipped by itself (`optax.apply_if_finite` around a reducer) would leave
+the others waiting in the collective for ever. Here `tx` always runs, so its transfers
+keep their place beside the backward pass, and the choice is a select after it.
+
+Cost: one int32 more to all-reduce, and the select.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+
+from relaxjax._axis import AxisName, axes_of, axis_size
+
+
+class SkipNonfiniteState(NamedTuple):
+    """State of `skip_nonfinite`.
+
+    Attributes:
+      skipped: int32, number of steps skipped so far.
+      inner_state: state of `tx`.
+    """
+
+    skipped: jax.Array
+    inner_state: optax.OptState
+
+
+def skip_nonfinite(
+    tx: optax.GradientTransformation, axis_name: AxisName
+) -> optax.GradientTransformationExtraArgs:
+    """Wraps `tx`: a step with a NaN or infinity on any worker leaves no trace on any.
+
+    Updates are zero in such a step, and all state of `tx` (moments, counters,
+    residuals) is as it was before; `skipped` counts it.
+
+    Args:
+      tx: a whole chain, reducer included.
+      axis_name: the axis, or a tuple of axes.
+
+    Returns:
+      A gradient transformation.
+
+    Raises:
+      NameError: `update` outside the axis.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, optax, relaxjax
+      >>> chain = optax.chain(relaxjax.all_reduce("data"), optax.sgd(1.0))
+      >>> tx = relaxjax.skip_nonfinite(chain, "data")
+      >>> def update(gradient):
+      ...     updates, state = tx.update(gradient, tx.init(gradient))
+      ...     return updates, state.skipped
+      >>> updates, skipped = jax.vmap(update, axis_name="data")(
+      ...     jnp.array([1.0, jnp.nan, 2.0]))
+      >>> print(updates, skipped)
+      [0. 0. 0.] [1 1 1]
+    """
+    axes_of(axis_name)
+    inner = optax.with_extra_args_support(tx)
+
+    def init(params: optax.Params) -> Any:
+        return SkipNonfiniteState(jnp.zeros((), jnp.int32), inner.init(params))
+
+    def update(updates, state, params=None, **extra_args):
+        axis_size(axis_name, "skip_nonfinite")
+        new, inner_state = inner.update(
+            updates, state.inner_state, params, **extra_args
+        )
+        bad = lax.psum(jnp.int32(_nonfinite(updates) | _nonfinite(new)), axis_name)
+        ok = bad == 0
+        new = jax.tree.map(lambda u: jnp.where(ok, u, jnp.zeros_like(u)), new)
+        inner_state = jax.tree.map(
+            lambda now, before: _select(ok, now, before), inner_state, state.inner_state
+        )
+        skipped = state.skipped + jnp.where(ok, 0, 1)
+        return new, SkipNonfiniteState(skipped, inner_state)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _nonfinite(tree: Any) -> jax.Array:
+    finite = [
+        jnp.all(jnp.isfinite(x))
+        for x in jax.tree.leaves(tree)
+        if jnp.issubdtype(x.dtype, jnp.inexact)
+    ]
+    return ~jnp.all(jnp.asarray(finite)) if finite else jnp.asarray(False)
+
+
+def _select(ok: jax.Array, now: Any, before: Any) -> Any:
+    """`jnp.where` that also takes typed PRNG keys."""
+    return lax.select(jnp.broadcast_to(ok, jnp.shape(now)), now, before)

@@ -1,0 +1,213 @@
+"""Bytes on the wire, read from the traced update: nothing is registered, all is seen.
+
+The program of `tx.update` is walked equation by equation, through chains, masks,
+wrappers and loops. Integers that are known (counters, starting from `tx.init`) are
+computed along the way, so that of a conditional on a counter only the branch taken
+counts; where a branch depends on data, the larger counts.
+
+Per device, with n workers on the axis and operands of d elements:
+
+    psum, pmax, pmin   2 (n - 1) ceil(d / n) itemsize, per operand (ring all-reduce)
+    all_gather         (n - 1) d itemsize
+    reduce_scatter     (n - 1) ceil(d / n) itemsize
+    all_to_all         (n - 1) d / n itemsize
+    ppermute           d itemsize on each sender; a message to oneself is free
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import optax
+from jax.extend import core
+
+from relaxjax._axis import AxisName
+from relaxjax._mesh import workers_of
+
+# Larger known values are not computed: counters and small tables are what branches
+# depend on.
+_LARGEST_KNOWN = 4096
+
+
+def wire_bytes(
+    tx: optax.GradientTransformation,
+    params: optax.Params,
+    mesh: Any,
+    *,
+    axis_name: AxisName | None = None,
+    steps: int = 1,
+    start: int = 0,
+) -> int:
+    """Bytes that the busiest device sends in some steps of `tx.update`.
+
+    Args:
+      tx: a gradient transformation.
+      params: a pytree of arrays or `jax.ShapeDtypeStruct`s, as for one device.
+      mesh: a mesh, or `relaxjax.emulate(...)` (counted as if it were a mesh).
+      axis_name: the data-parallel axes; None means all axes of the mesh.
+      steps: number of successive steps that are counted.
+      start: number of steps that go before.
+
+    Returns:
+      Bytes in all counted steps together.
+
+    Raises:
+      ValueError: `steps < 1` or `start < 0`; a collective in a loop of unknown length.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, relaxjax
+      >>> params = {"w": jax.ShapeDtypeStruct((10,), jnp.float32)}
+      >>> relaxjax.wire_bytes(relaxjax.all_reduce("data"), params, relaxjax.emulate(4))
+      72
+    """
+    if steps < 1 or start < 0:
+        raise ValueError(
+            f"wire_bytes: steps={steps} must be 1 or more and start={start} 0 or more"
+        )
+    workers = workers_of(mesh, axis_name, "wire_bytes")
+    sizes = {name: workers.mesh.shape[name] for name in workers.axis_name}
+    spec = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(jax.typeof(x).shape, jax.typeof(x).dtype), params
+    )
+    trace = jax.make_jaxpr(tx.init, axis_env=list(sizes.items()), return_shape=True)
+    first, state = trace(spec)
+    known = _walk(first, [None] * len(first.in_avals), sizes).known
+    update = jax.make_jaxpr(tx.update, axis_env=list(sizes.items()))(spec, state, spec)
+    unknown = [None] * len(jax.tree.leaves(spec))
+    total = np.zeros(tuple(sizes.values()), np.int64)
+    for step in range(start + steps):
+        walked = _walk(update, [*unknown, *known, *unknown], sizes)
+        known = walked.known[len(unknown) :]
+        if step >= start:
+            total += walked.sent
+    return int(total.max())
+
+
+class _Walked(NamedTuple):
+    sent: np.ndarray  # int64, bytes per device, shaped like the mesh
+    known: list[Any]  # values of the outputs, None where unknown
+
+
+def _walk(closed: core.ClosedJaxpr, known: list[Any], sizes: dict[str, int]) -> _Walked:
+    """Bytes sent by a program, and those of its outputs that can be computed."""
+    jaxpr = closed.jaxpr
+    values: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+    values |= dict(zip(jaxpr.invars, known, strict=True))
+    sent = np.zeros(tuple(sizes.values()), np.int64)
+
+    def read(var):
+        return var.val if isinstance(var, core.Literal) else values.get(var)
+
+    for eqn in jaxpr.eqns:
+        walked = _equation(eqn, [read(var) for var in eqn.invars], sizes)
+        sent = sent + walked.sent
+        values |= dict(zip(eqn.outvars, walked.known, strict=True))
+    return _Walked(sent, [read(var) for var in jaxpr.outvars])
+
+
+def _equation(eqn: core.JaxprEqn, known: list[Any], sizes: dict[str, int]) -> _Walked:
+    name, none = eqn.primitive.name, [None] * len(eqn.outvars)
+    nothing = np.zeros(tuple(sizes.values()), np.int64)
+    inner = list(_programs(eqn.params))
+    if name in _COLLECTIVES:
+        return _Walked(_COLLECTIVES[name](eqn, sizes), none)
+    if name == "cond":
+        return _conditional(eqn.params["branches"], known, sizes)
+    if name == "scan":
+        consts = known[: eqn.params["num_consts"]]
+        turn = [*consts, *[None] * (len(known) - len(consts))]
+        return _Walked(_walk(inner[0], turn, sizes).sent * eqn.params["length"], none)
+    if len(inner) == 1 and len(inner[0].in_avals) == len(known):  # jit, remat, ...
+        return _walk(inner[0], known, sizes)
+    if inner:
+        walks = [_walk(j, [None] * len(j.in_avals), sizes).sent for j in inner]
+        sent = sum(walks, nothing)
+        if name == "while" and sent.any():
+            raise ValueError(
+                "wire_bytes: a collective in a loop whose number of turns is not known "
+                "when it is traced; use lax.scan or lax.fori_loop with fixed bounds"
+            )
+        return _Walked(sent, none)
+    return _Walked(nothing, _compute(eqn, known) or none)
+
+
+def _conditional(
+    branches: Sequence[core.ClosedJaxpr], known: list[Any], sizes: dict[str, int]
+) -> _Walked:
+    """The branch taken, or where that is unknown the most that any device sends."""
+    index, *operands = known
+    if index is not None:
+        taken = branches[int(np.clip(int(index), 0, len(branches) - 1))]
+        return _walk(taken, operands, sizes)
+    walks = [_walk(branch, operands, sizes) for branch in branches]
+    sent = np.max([walked.sent for walked in walks], axis=0)
+    return _Walked(sent, [None] * len(walks[0].known))
+
+
+def _compute(eqn: core.JaxprEqn, known: list[Any]) -> list[Any] | None:
+    """The outputs of a primitive all of whose inputs are known, if they are small."""
+    if any(value is None for value in known) or eqn.primitive.name == "axis_index":
+        return None
+    if sum(_shape(var).size for var in eqn.outvars) > _LARGEST_KNOWN:
+        return None
+    out = eqn.primitive.bind(*known, **eqn.params)
+    return list(out) if eqn.primitive.multiple_results else [out]
+
+
+def _programs(params: dict[str, Any]) -> Iterator[core.ClosedJaxpr]:
+    for value in params.values():
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, core.ClosedJaxpr):
+                yield item
+            elif isinstance(item, core.Jaxpr):
+                yield core.ClosedJaxpr(item, ())
+
+
+def _on_all(share: Callable[[int, int], int]) -> Callable[..., np.ndarray]:
+    """A collective in which every device sends `share(n, d)` elements per operand."""
+
+    def count(eqn: core.JaxprEqn, sizes: dict[str, int]) -> np.ndarray:
+        n = math.prod(sizes[name] for name in _names(eqn))
+        operands = [_shape(var) for var in eqn.invars]
+        sent = sum(share(n, x.size) * x.dtype.itemsize for x in operands)
+        return np.full(tuple(sizes.values()), sent, np.int64)
+
+    return count
+
+
+def _permute(eqn: core.JaxprEqn, sizes: dict[str, int]) -> np.ndarray:
+    """`ppermute`: each sender, counted along the axes of the permutation."""
+    names, axes = _names(eqn), list(sizes)
+    positions = np.indices(tuple(sizes.values()))
+    place = np.zeros(tuple(sizes.values()), np.int64)
+    for name in names:
+        place = place * sizes[name] + positions[axes.index(name)]
+    senders = [source for source, target in eqn.params["perm"] if source != target]
+    block = _shape(eqn.invars[0])
+    return np.isin(place, senders) * block.size * block.dtype.itemsize
+
+
+def _shape(var: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype)
+
+
+def _names(eqn: core.JaxprEqn) -> list[str]:
+    value = eqn.params.get("axes", eqn.params.get("axis_name"))
+    names = value if isinstance(value, tuple) else (value,)
+    return [name for name in names if isinstance(name, str)]
+
+
+_ring_sum = _on_all(lambda n, d: 2 * (n - 1) * -(-d // n))
+_COLLECTIVES: dict[str, Callable[..., np.ndarray]] = {
+    "psum": _ring_sum,
+    "psum_invariant": _ring_sum,
+    "pmax": _ring_sum,
+    "pmin": _ring_sum,
+    "all_gather": _on_all(lambda n, d: (n - 1) * d),
+    "all_gather_invariant": _on_all(lambda n, d: (n - 1) * d),
+    "reduce_scatter": _on_all(lambda n, d: (n - 1) * -(-d // n)),
+    "all_to_all": _on_all(lambda n, d: (n - 1) * d // n),
+    "ppermute": _permute,
+}

@@ -1,0 +1,53 @@
+"""How values travel: narrow floats as integers of their own width.
+
+XLA on CPU sends bfloat16 and float16 as float32, and may widen 8-bit floats; integers
+of the same width travel as they are, on every backend.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+
+def to_wire(x: jax.Array) -> jax.Array:
+    """The bits of `x` in a dtype that no backend widens."""
+    if jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4:
+        return lax.bitcast_convert_type(x, _unsigned(x.dtype.itemsize))
+    return x
+
+
+def from_wire(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
+    """Inverse of `to_wire`."""
+    return x if x.dtype == dtype else lax.bitcast_convert_type(x, dtype)
+
+
+def add_rounding_once(x: jax.Array, y: jax.Array) -> jax.Array:
+    """`x + y` in float32 or wider, rounded once to the dtype of `x`."""
+    if jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4:
+        return (x.astype(jnp.float32) + y.astype(jnp.float32)).astype(x.dtype)
+    return x + y
+
+
+def after(x: jax.Array, earlier: jax.Array) -> jax.Array:
+    """`x`, available only once `earlier` is: orders the transfers of the two.
+
+    `optimization_barrier` does this on GPU and on newer CPU backends; jaxlib 0.10
+    drops it on CPU, so the bits of `x` are also combined with a zero computed from
+    `earlier`. The zero is made of integers, so a NaN does not leak.
+    """
+    if not jnp.issubdtype(x.dtype, jnp.floating) or earlier.size == 0:
+        return x
+    x, earlier = lax.optimization_barrier((x, earlier))
+    first = earlier.ravel()[0]
+    if not jnp.issubdtype(first.dtype, jnp.floating):
+        return x
+    bits = 8 * first.dtype.itemsize
+    pattern = lax.bitcast_convert_type(first, _unsigned(first.dtype.itemsize))
+    without_sign = pattern & jnp.asarray(2 ** (bits - 1) - 1, pattern.dtype)
+    zero = lax.shift_right_logical(without_sign, jnp.asarray(bits - 1, pattern.dtype))
+    whole = lax.bitcast_convert_type(x, _unsigned(x.dtype.itemsize))
+    return lax.bitcast_convert_type(whole ^ zero.astype(whole.dtype), x.dtype)
+
+
+def _unsigned(itemsize: int) -> jnp.dtype:
+    return jnp.dtype(f"uint{8 * itemsize}")
