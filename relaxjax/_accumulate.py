@@ -19,6 +19,7 @@ import optax
 from jax import lax
 
 from relaxjax._axis import like_varying
+from relaxjax._dtypes import wide
 from relaxjax._layout import Layout, layout_of, require_same
 
 
@@ -75,7 +76,7 @@ def accumulate(
     inner = optax.with_extra_args_support(tx)
 
     def init(params: optax.Params) -> Any:
-        zeros = jax.tree.map(lambda p: jnp.zeros_like(p, _wide(p)), params)
+        zeros = jax.tree.map(lambda p: jnp.zeros_like(p, wide(p.dtype)), params)
         return AccumulateState(
             jnp.zeros((), jnp.int32), zeros, inner.init(params), layout_of(params)
         )
@@ -115,7 +116,3 @@ def accumulate(
         return new, AccumulateState(mini_step, total, inner_state, state.layout)
 
     return optax.GradientTransformationExtraArgs(init, update)
-
-
-def _wide(p: jax.Array) -> jnp.dtype:
-    return jnp.promote_types(p.dtype, jnp.float32)

@@ -135,7 +135,7 @@ def _psum_groups(
     leaves: list[jax.Array], groups: tuple[Bucket, ...], axis_name: AxisName
 ) -> list[jax.Array]:
     """One `psum` per group of leaves, each group held back until the one before it."""
-    summed = list(leaves)
+    summed = [lax.psum(x, axis_name) if x.size == 0 else x for x in leaves]
     earlier: list[jax.Array] = []
     for group in groups:
         positions = [segment.leaf for segment in group.segments]
@@ -165,10 +165,13 @@ def _packed(
         ends = np.cumsum([s.size for s in bucket.segments])[:-1]
         for s, piece in zip(bucket.segments, jnp.split(total, ends), strict=True):
             pieces[s.leaf].append(piece)
-    return [
-        jnp.concatenate(pieces[i]).reshape(x.shape) if pieces[i] else x
-        for i, x in enumerate(leaves)
-    ]
+
+    def whole(i: int, x: jax.Array) -> jax.Array:
+        if x.size == 0:
+            return algorithm(x, axis_name)
+        return jnp.concatenate(pieces[i]).reshape(x.shape)
+
+    return [whole(i, x) for i, x in enumerate(leaves)]
 
 
 def _narrow_range(x: jax.Array) -> bool:

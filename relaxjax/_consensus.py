@@ -8,7 +8,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._mesh import is_key
+from relaxjax._dtypes import is_key, wide
 
 
 def consensus(tree: Any) -> Any:
@@ -61,9 +61,9 @@ def _means(leaves: list[jax.Array]) -> list[jax.Array]:
     def mean(x):
         if not jnp.issubdtype(x.dtype, jnp.inexact):
             return x[0]
-        wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+        y = x.astype(wide(x.dtype))
         # Around worker 0's value, so that equal values have exactly that mean.
-        return (wide[0] + jnp.mean(wide - wide[:1], axis=0)).astype(x.dtype)
+        return (y[0] + jnp.mean(y - y[:1], axis=0)).astype(x.dtype)
 
     return [mean(x) for x in leaves]
 
@@ -74,11 +74,11 @@ def _spreads(leaves: list[jax.Array]) -> jax.Array:
             x = jnp.stack([x.real, x.imag], axis=-1)
         x = x.astype(jnp.uint8) if x.dtype == jnp.bool_ else x
         high, low = jnp.max(x, axis=0), jnp.min(x, axis=0)
-        wide = high.astype(jnp.float32) - low.astype(jnp.float32)
+        apart = high.astype(jnp.float32) - low.astype(jnp.float32)
         if not jnp.issubdtype(x.dtype, jnp.inexact):
             # Large integers may differ by less than float32 resolves.
-            wide = jnp.where(high == low, 0, jnp.maximum(wide, 1))
-        return jnp.max(wide)
+            apart = jnp.where(high == low, 0, jnp.maximum(apart, 1))
+        return jnp.max(apart)
 
     return jnp.stack([one(x) for x in leaves])
 

@@ -16,6 +16,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from relaxjax._axis import AxisName
+from relaxjax._dtypes import wide
 from relaxjax._layout import difference, layout_of, leaf_names
 from relaxjax._mesh import Workers, per_worker, workers_of
 
@@ -137,17 +138,17 @@ def data_parallel(
 def _mean_over_workers(metrics: Any) -> Any:
     """Means over the leading axis, weighted by `metrics["weight"]` if there is one."""
 
-    def wide(x):
-        return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    def widen(x):
+        return x.astype(wide(x.dtype))
 
     if not (isinstance(metrics, Mapping) and "weight" in metrics):
-        return jax.tree.map(lambda x: jnp.mean(wide(x), axis=0), metrics)
-    weight = wide(metrics["weight"])
+        return jax.tree.map(lambda x: jnp.mean(widen(x), axis=0), metrics)
+    weight = widen(metrics["weight"])
     total = jnp.sum(weight, axis=0)
 
     def weighted(x):
         w = weight.reshape(-1, *[1] * (x.ndim - 1))
-        return jnp.sum(jnp.where(w == 0, 0, w * wide(x)), axis=0) / total
+        return jnp.sum(jnp.where(w == 0, 0, w * widen(x)), axis=0) / total
 
     rest = {k: jax.tree.map(weighted, v) for k, v in metrics.items() if k != "weight"}
     return {**rest, "weight": total}
@@ -193,8 +194,8 @@ def _require_worker_axis(state: list[Any], n: int) -> None:
             raise ValueError(
                 f"data_parallel: leaf {name!r} of state argument {path[0].idx} has "
                 f"shape {shape}, without a leading axis of {n} workers. Params and "
-                "optimizer state come from relaxjax.init(tx, params, mesh), everything else from "
-                "relaxjax.to_workers(tree, mesh); with the same mesh as here"
+                "optimizer state come from relaxjax.init(tx, params, mesh), everything "
+                "else from relaxjax.to_workers(tree, mesh); with the same mesh as here"
             )
 
 

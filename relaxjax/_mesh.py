@@ -19,6 +19,7 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._axis import AxisName, axes_of
+from relaxjax._dtypes import is_key
 
 
 @dataclass(frozen=True)
@@ -246,11 +247,6 @@ def to_workers(
         return place(stacked, workers, _other_spec(leaf, workers))
 
     return jax.tree.map(one, tree)
-
-
-def is_key(x: jax.Array) -> bool:
-    """Whether an array holds typed PRNG keys."""
-    return bool(jnp.issubdtype(x.dtype, jax.dtypes.prng_key))
 
 
 def _fold_keys(keys: jax.Array, n: int, same: bool) -> jax.Array:

@@ -12,7 +12,7 @@ ROOT = Path(relaxjax.__file__).parent
 # From the ground up. A name is a module or a package directly under relaxjax/;
 # inside one package modules may import each other, without a cycle.
 FLOORS = [
-    {"_axis", "_layout"},
+    {"_axis", "_dtypes", "_layout"},
     {"collectives", "compression", "schedule"},
     {"ps"},
     {"_mesh", "_all_reduce", "_accumulate", "_skip_nonfinite", "_local"},

@@ -8,10 +8,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from relaxjax._dtypes import is_narrow
+
 
 def to_wire(x: jax.Array) -> jax.Array:
     """The bits of `x` in a dtype that no backend widens."""
-    if jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4:
+    if is_narrow(x.dtype):
         return lax.bitcast_convert_type(x, _unsigned(x.dtype.itemsize))
     return x
 
@@ -23,7 +25,7 @@ def from_wire(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
 
 def add_rounding_once(x: jax.Array, y: jax.Array) -> jax.Array:
     """`x + y` in float32 or wider, rounded once to the dtype of `x`."""
-    if jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4:
+    if is_narrow(x.dtype):
         return (x.astype(jnp.float32) + y.astype(jnp.float32)).astype(x.dtype)
     return x + y
 

@@ -1,0 +1,103 @@
+"""Meshes, a small training problem, and tree comparisons that the tests share."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import relaxjax
+
+Tree = Any
+
+
+def mesh_of(n: int, name: str = "data") -> jax.sharding.Mesh:
+    """The first `n` emulated devices."""
+    return jax.sharding.Mesh(np.asarray(jax.devices()[:n]), (name,))
+
+
+def problem(seed: int = 0, dtype: Any = np.float32) -> Tree:
+    """Params of a two-layer network: odd sizes, nesting, a 0-d leaf."""
+    rng = np.random.default_rng(seed)
+    return {
+        "layer1": {
+            "w": rng.normal(size=(5, 7)).astype(dtype) / 3,
+            "b": rng.normal(size=7).astype(dtype) / 3,
+        },
+        "layer2": {"w": rng.normal(size=(7, 3)).astype(dtype) / 3},
+        "scale": np.asarray(1.5, dtype),
+    }
+
+
+def batches(steps: int, rows: int, seed: int = 1) -> list[Tree]:
+    rng = np.random.default_rng(seed)
+    return [
+        {
+            "x": rng.normal(size=(rows, 5)).astype(np.float32),
+            "y": rng.normal(size=(rows, 3)).astype(np.float32),
+        }
+        for _ in range(steps)
+    ]
+
+
+def loss_fn(params: Tree, batch: Tree) -> jax.Array:
+    hidden = jnp.tanh(batch["x"] @ params["layer1"]["w"] + params["layer1"]["b"])
+    error = params["scale"] * hidden @ params["layer2"]["w"] - batch["y"]
+    return jnp.mean(error**2)
+
+
+def train_step_of(tx: optax.GradientTransformation, **extra: Any):
+    """A step as for one device."""
+    update = optax.with_extra_args_support(tx).update
+
+    def train_step(params, opt_state, batch):
+        loss, grads = jax.value_and_grad(loss_fn)(params, batch)
+        updates, opt_state = update(grads, opt_state, params, **extra)
+        return optax.apply_updates(params, updates), opt_state, {"loss": loss}
+
+    return train_step
+
+
+def train(tx, mesh, data, *, params=None, axis_name=None) -> tuple[Tree, Tree, list]:
+    """Trains over the workers of a mesh; returns stacked params, state and losses."""
+    params = problem() if params is None else params
+    params, opt_state = relaxjax.init(tx, params, mesh, axis_name=axis_name)
+    step = relaxjax.data_parallel(train_step_of(tx), mesh, axis_name=axis_name)
+    losses = []
+    for batch in data:
+        params, opt_state, metrics = step(params, opt_state, batch)
+        losses.append(float(metrics["loss"]))
+    return params, opt_state, losses
+
+
+def train_alone(tx, data, *, params=None) -> tuple[Tree, Tree]:
+    """The same on one device, without relaxjax."""
+    params = jax.tree.map(jnp.asarray, problem() if params is None else params)
+    opt_state = tx.init(params)
+    step = jax.jit(train_step_of(tx))
+    for batch in data:
+        params, opt_state, _ = step(params, opt_state, batch)
+    return params, opt_state
+
+
+def host(tree: Tree) -> Tree:
+    return jax.tree.map(np.asarray, tree)
+
+
+def assert_equal(a: Tree, b: Tree) -> None:
+    """Bitwise."""
+    jax.tree.map(np.testing.assert_array_equal, host(a), host(b))
+
+
+def assert_close(a: Tree, b: Tree, tolerance: float = 1e-5) -> None:
+    """Normwise, leaf by leaf: ||a - b|| <= tolerance ||b||."""
+
+    def close(x, y):
+        assert x.shape == y.shape
+        assert x.dtype == y.dtype
+        x, y = (np.asarray(z, np.complex128).ravel() for z in (x, y))
+        error, norm = np.linalg.norm(x - y), np.linalg.norm(y)
+        assert error <= tolerance * max(norm, 1e-30), f"{error} > {tolerance} * {norm}"
+
+    jax.tree.map(close, host(a), host(b))

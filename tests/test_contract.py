@@ -1,0 +1,340 @@
+"""The contract of every transformation: one row each, and all columns are inherited.
+
+A row is made by `row(optimizer)`. Gradient-side rows leave every worker with the same
+model; model-side rows may not.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import PartitionSpec as P
+
+import relaxjax
+from relaxjax import accumulate, all_reduce, emulate, skip_nonfinite
+from tests import helpers
+from tests.helpers import assert_close, assert_equal, mesh_of
+
+Optimizer = optax.GradientTransformation
+
+
+class Row(NamedTuple):
+    make: Callable[[Optimizer], Optimizer]
+    # Equal to one worker on the whole batch, with this optimizer around or after.
+    alone: Callable[[Optimizer], Optimizer] = lambda optimizer: optimizer
+    typed: bool = True  # type-checks under check_vma=True
+    tolerance: float = 1e-5
+
+
+ROWS: dict[str, Row] = {
+    "all_reduce": Row(lambda opt: optax.chain(all_reduce("data"), opt)),
+    "all_reduce, small groups": Row(
+        lambda opt: optax.chain(all_reduce("data", bucket_bytes=64), opt)
+    ),
+    "all_reduce@ring": Row(
+        lambda opt: optax.chain(all_reduce("data", algorithm="ring"), opt)
+    ),
+    "all_reduce@ring, small buckets": Row(
+        lambda opt: optax.chain(
+            all_reduce("data", algorithm="ring", bucket_bytes=64), opt
+        )
+    ),
+    "accumulate": Row(
+        lambda opt: accumulate(optax.chain(all_reduce("data"), opt), every=2),
+        lambda opt: accumulate(opt, every=2),
+        typed=False,  # the sum of local gradients varies; replicated state cannot
+    ),
+    "skip_nonfinite": Row(
+        lambda opt: skip_nonfinite(optax.chain(all_reduce("data"), opt), "data")
+    ),
+}
+WORKERS = 4
+STEPS = 3
+OPTIMIZERS = {
+    "sgd": optax.sgd(0.1),
+    "momentum": optax.sgd(0.1, momentum=0.9),
+    "adam": optax.adam(1e-2),
+}
+
+rows = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+
+
+def data(steps: int = STEPS):
+    return helpers.batches(steps, rows=3 * WORKERS)
+
+
+def unstack(tree):
+    return jax.tree.map(lambda x: x[0], tree)
+
+
+@rows
+@pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
+def test_workers_equal_one_worker_on_the_whole_batch(row, optimizer):
+    params, _, _ = helpers.train(row.make(optimizer), mesh_of(WORKERS), data())
+    expected, _ = helpers.train_alone(row.alone(optimizer), data())
+    assert relaxjax.spread(params) == 0.0
+    assert_close(unstack(params), expected, row.tolerance)
+
+
+@rows
+def test_one_worker_is_the_identity(row):
+    optimizer = OPTIMIZERS["adam"]
+    expected, _ = helpers.train_alone(row.alone(optimizer), data())
+    for mesh in (mesh_of(1), emulate(1)):
+        params, _, _ = helpers.train(row.make(optimizer), mesh, data())
+        assert_close(unstack(params), expected, 1e-6)
+
+
+def own_shard_map(tx, mesh, check_vma: bool):
+    """A user's own shard_map, all state with a leading worker axis."""
+    step = helpers.train_step_of(tx)
+
+    def local(params, opt_state, batch):
+        params, opt_state = jax.tree.map(lambda x: x[0], (params, opt_state))
+        params, opt_state, _ = step(params, opt_state, batch)
+        return jax.tree.map(lambda x: x[None], (params, opt_state))
+
+    params, opt_state = relaxjax.init(tx, helpers.problem(), mesh)
+    specs = relaxjax.state_specs((params, opt_state), "data")
+    return (
+        params,
+        opt_state,
+        jax.jit(
+            jax.shard_map(
+                local,
+                mesh=mesh,
+                in_specs=(*specs, P("data")),
+                out_specs=specs,
+                check_vma=check_vma,
+            )
+        ),
+    )
+
+
+def own_typed_shard_map(tx, mesh):
+    """A user's own shard_map with replicated state, which the types must prove."""
+
+    def replicated(params, opt_state, batch):
+        grads = jax.grad(helpers.loss_fn)(relaxjax.to_local(params, "data"), batch)
+        updates, opt_state = tx.update(grads, opt_state, params)
+        return optax.apply_updates(params, updates), opt_state
+
+    params = jax.tree.map(jnp.asarray, helpers.problem())
+    return (
+        params,
+        tx.init(params),
+        jax.jit(
+            jax.shard_map(
+                replicated, mesh=mesh, in_specs=(P(), P(), P("data")), out_specs=P()
+            )
+        ),
+    )
+
+
+def own_pmap(tx):
+    step = helpers.train_step_of(tx)
+    devices = jax.devices()[:WORKERS]
+    params = jax.tree.map(
+        lambda x: np.broadcast_to(x, (WORKERS, *x.shape)), helpers.problem()
+    )
+    opt_state = jax.pmap(tx.init, axis_name="data", devices=devices)(params)
+
+    def one_step(params, opt_state, batch):
+        batch = jax.tree.map(lambda x: x.reshape(WORKERS, -1, *x.shape[1:]), batch)
+        return jax.pmap(step, axis_name="data", devices=devices)(
+            params, opt_state, batch
+        )[:2]
+
+    return params, opt_state, one_step
+
+
+def own_vmap(tx):
+    step = helpers.train_step_of(tx)
+    params = jax.tree.map(
+        lambda x: np.broadcast_to(x, (WORKERS, *x.shape)), helpers.problem()
+    )
+    opt_state = jax.vmap(tx.init, axis_name="data")(params)
+
+    def one_step(params, opt_state, batch):
+        batch = jax.tree.map(lambda x: x.reshape(WORKERS, -1, *x.shape[1:]), batch)
+        return jax.vmap(step, axis_name="data")(params, opt_state, batch)[:2]
+
+    return params, opt_state, jax.jit(one_step)
+
+
+@rows
+def test_same_under_every_mapping(row):
+    tx = row.make(OPTIMIZERS["adam"])
+    expected, _, _ = helpers.train(tx, mesh_of(WORKERS), data())
+    expected = unstack(expected)
+    emulated, _, _ = helpers.train(tx, emulate(WORKERS), data())
+    assert_close(unstack(emulated), expected, 1e-6)
+    mappings = {
+        "shard_map": own_shard_map(tx, mesh_of(WORKERS), check_vma=False),
+        "pmap": own_pmap(tx),
+        "vmap": own_vmap(tx),
+    }
+    for params, opt_state, step in mappings.values():
+        for batch in data():
+            params, opt_state = step(params, opt_state, batch)
+        assert_close(unstack(params), expected, 1e-6)
+    if row.typed:
+        params, opt_state, step = own_typed_shard_map(tx, mesh_of(WORKERS))
+        for batch in data():
+            params, opt_state = step(params, opt_state, batch)
+        assert_close(params, expected, 1e-6)
+
+
+def test_ring_is_bitwise_the_same_under_every_mapping():
+    tx = optax.chain(all_reduce("data", algorithm="ring"), optax.sgd(0.1))
+    grads = [helpers.problem(seed) for seed in range(WORKERS)]
+    stacked = jax.tree.map(lambda *x: np.stack(x), *grads)
+
+    def update(g):
+        return tx.update(g, tx.init(g))[0]
+
+    def local(g):
+        return jax.tree.map(lambda x: x[None], update(unstack(g)))
+
+    by_vmap = jax.jit(jax.vmap(update, axis_name="data"))(stacked)
+    by_pmap = jax.pmap(update, axis_name="data", devices=jax.devices()[:WORKERS])(
+        stacked
+    )
+    for check_vma in (False, True):
+        by_shard_map = jax.jit(
+            jax.shard_map(
+                local,
+                mesh=mesh_of(WORKERS),
+                in_specs=P("data"),
+                out_specs=P("data"),
+                check_vma=check_vma,
+            )
+        )(stacked)
+        assert_equal(by_vmap, by_shard_map)
+    assert_equal(by_vmap, by_pmap)
+
+
+@rows
+@pytest.mark.parametrize("where", ["mesh", "emulated"])
+def test_state_is_stable_and_compiled_once(row, where):
+    mesh = mesh_of(WORKERS) if where == "mesh" else emulate(WORKERS)
+    tx = row.make(OPTIMIZERS["adam"])
+    traces = []
+    inner = helpers.train_step_of(tx)
+
+    def counted(params, opt_state, batch):
+        traces.append(1)
+        return inner(params, opt_state, batch)
+
+    params, opt_state = relaxjax.init(tx, helpers.problem(), mesh)
+    step = relaxjax.data_parallel(counted, mesh)
+    kinds = [
+        jax.tree.map(lambda x: (x.shape, x.dtype, x.sharding), (params, opt_state))
+    ]
+    for batch in data():
+        params, opt_state, _ = step(params, opt_state, batch)
+        kinds.append(
+            jax.tree.map(lambda x: (x.shape, x.dtype, x.sharding), (params, opt_state))
+        )
+    assert len(traces) == 1
+    assert all(kind == kinds[0] for kind in kinds)
+
+
+@rows
+def test_accepts_unknown_extra_args(row):
+    tx = optax.with_extra_args_support(row.make(optax.sgd(0.1)))
+    grads = jax.tree.map(lambda x: np.stack([x] * WORKERS), helpers.problem())
+
+    def update(g):
+        return tx.update(g, tx.init(g), g, surely_unknown=1)[0]
+
+    out = jax.vmap(update, axis_name="data")(grads)
+    assert jax.tree.structure(out) == jax.tree.structure(grads)
+
+
+@rows
+def test_init_from_shapes_alone(row):
+    tx = row.make(OPTIMIZERS["adam"])
+    shapes = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), helpers.problem()
+    )
+    assert jax.tree.leaves(jax.eval_shape(tx.init, shapes))
+
+
+@rows
+def test_jit_equals_no_jit(row):
+    tx = row.make(OPTIMIZERS["adam"])
+    grads = jax.tree.map(
+        lambda *x: np.stack(x), *[helpers.problem(s) for s in range(WORKERS)]
+    )
+
+    def two_steps(g):
+        state = tx.init(g)
+        _, state = tx.update(g, state, g)
+        return tx.update(g, state, g)
+
+    mapped = jax.vmap(two_steps, axis_name="data")
+    assert_close(mapped(grads), jax.jit(mapped)(grads), 1e-6)
+
+
+@rows
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float16, jnp.float8_e4m3fn])
+def test_dtypes_stay(row, dtype):
+    tx = row.make(optax.identity())
+    grads = jax.tree.map(
+        lambda x: np.stack([x] * WORKERS).astype(dtype), helpers.problem()
+    )
+    update = jax.vmap(lambda g: tx.update(g, tx.init(g), g), axis_name="data")
+    out, _ = jax.jit(update)(grads)
+    assert {x.dtype for x in jax.tree.leaves(out)} == {np.dtype(dtype)}
+
+
+@rows
+def test_maps_over_params_like_parts_of_the_state(row):
+    tx = row.make(OPTIMIZERS["adam"])
+    state = tx.init(jax.tree.map(jnp.asarray, helpers.problem()))
+    doubled = optax.tree.map_params(tx, lambda x: x + 1, state)
+    assert jax.tree.structure(doubled) == jax.tree.structure(state)
+    mu = optax.tree.get(doubled, "mu")
+    assert float(mu["scale"]) == 1.0
+
+
+WRAPPED = {
+    "inject_hyperparams": lambda row: row.make(
+        optax.inject_hyperparams(optax.sgd)(learning_rate=0.1)
+    ),
+    "MultiSteps": lambda row: optax.MultiSteps(
+        row.make(optax.sgd(0.1)), 2
+    ).gradient_transformation(),
+    "masked": lambda row: optax.masked(
+        row.make(optax.sgd(0.1)), jax.tree.map(lambda _: True, helpers.problem())
+    ),
+    "partition": lambda row: optax.partition(
+        {"a": row.make(optax.sgd(0.1)), "b": row.make(optax.sgd(0.1))},
+        {"layer1": {"w": "a", "b": "b"}, "layer2": {"w": "b"}, "scale": "a"},
+    ),
+    "apply_if_finite": lambda row: row.make(optax.apply_if_finite(optax.sgd(0.1), 3)),
+    "clip_by_global_norm": lambda row: row.make(
+        optax.chain(optax.clip_by_global_norm(100.0), optax.sgd(0.1))
+    ),
+}
+ALONE = {
+    "MultiSteps": lambda row: optax.MultiSteps(
+        row.alone(optax.sgd(0.1)), 2
+    ).gradient_transformation()
+}
+
+
+@rows
+@pytest.mark.parametrize("wrapper", WRAPPED)
+def test_chains_with_optax(row, wrapper):
+    tx = WRAPPED[wrapper](row)
+    alone = ALONE.get(wrapper, lambda row: row.alone(optax.sgd(0.1)))(row)
+    expected, _ = helpers.train_alone(alone, data())
+    params, _, _ = helpers.train(tx, mesh_of(WORKERS), data())
+    assert relaxjax.spread(params) == 0.0
+    assert_close(unstack(params), expected, 1e-5)
