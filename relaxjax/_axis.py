@@ -15,7 +15,7 @@ AxisName = str | tuple[str, ...]
 
 def axes_of(axis_name: AxisName) -> tuple[str, ...]:
     """The axis names as a tuple, outermost first."""
-    names = (axis_name,) if isinstance(axis_name, str) else tuple(axis_name)
+    names = axis_name if isinstance(axis_name, tuple) else (axis_name,)
     if not names or not all(isinstance(name, str) for name in names):
         raise TypeError(
             f"axis_name={axis_name!r}: an axis name is a string, or a tuple of strings "

@@ -46,7 +46,7 @@ class DataParallelStep:
         """Takes one step: `(*state, batch) -> (*state, metrics)`."""
         state, metrics = self._mapped(*self._checked(args))
         if self._bounded:
-            self._wait(metrics if jax.tree.leaves(metrics) else state, bool(metrics))
+            self._wait(state, metrics)
         return (*state, self._mean(metrics))
 
     def lower(self, *args: Any) -> jax.stages.Lowered:
@@ -78,11 +78,14 @@ class DataParallelStep:
 
         return per_worker(one_worker, self._workers, batch=True)(*state, batch)
 
-    def _wait(self, outputs: Any, has_metrics: bool) -> None:
+    def _wait(self, state: Any, metrics: Any) -> None:
         """Keeps the number of steps under way within bounds."""
-        self._under_way.append(outputs)
-        # State may be donated to the next step, so it cannot be waited for later.
-        if not has_metrics or len(self._under_way) >= _IN_FLIGHT:
+        if not jax.tree.leaves(metrics):
+            # State may be donated to the next step: it cannot be waited for later.
+            jax.block_until_ready(state)
+            return
+        self._under_way.append(metrics)
+        if len(self._under_way) >= _IN_FLIGHT:
             jax.block_until_ready(self._under_way.popleft())
 
 

@@ -73,9 +73,9 @@ def emulate(workers: int | Mapping[str, int]) -> Emulation:
                 f"emulate: axis {name!r} has size {size!r}; it must be a whole number "
                 "of workers, 1 or more"
             )
-    axes_of(tuple(shape))
     if not shape:
         raise ValueError("emulate: no axis given; say emulate(8) or a mapping of sizes")
+    axes_of(tuple(shape))
     return Emulation(tuple((name, int(size)) for name, size in shape.items()))
 
 

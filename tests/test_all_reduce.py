@@ -1,0 +1,268 @@
+"""all_reduce: what it computes, that buckets do not matter, and what it refuses."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.sharding import PartitionSpec as P
+
+import relaxjax
+from relaxjax import all_reduce
+from tests import helpers
+from tests.helpers import assert_close, assert_equal, mesh_of
+
+
+def gradients(n: int, dtype=np.float32):
+    """Stacked gradients of n workers, with empty and 0-d leaves among them."""
+    trees = [helpers.problem(seed, dtype) for seed in range(n)]
+    stacked = jax.tree.map(lambda *x: np.stack(x), *trees)
+    return {**stacked, "empty": np.zeros((n, 0, 3), dtype)}
+
+
+def mean_ref(stacked, op: str = "mean"):
+    """The mean over a list of workers' trees, in float64, given to each of them."""
+
+    def one(x):
+        total = sum(np.asarray(block, np.float64) for block in x)
+        return np.stack([total / (len(x) if op == "mean" else 1)] * len(x))
+
+    return jax.tree.map(lambda x: one(x).astype(x.dtype), stacked)
+
+
+def reduce_on(stacked, n: int, where: str, **knobs):
+    tx = all_reduce("data", **knobs)
+
+    def update(g):
+        return tx.update(g, tx.init(g))[0]
+
+    if where == "vmap":
+        return jax.jit(jax.vmap(update, axis_name="data"))(stacked)
+    mapped = jax.shard_map(
+        lambda g: jax.tree.map(
+            lambda x: x[None], update(jax.tree.map(lambda x: x[0], g))
+        ),
+        mesh=mesh_of(n),
+        in_specs=P("data"),
+        out_specs=P("data"),
+        check_vma=False,
+    )
+    return jax.jit(mapped)(stacked)
+
+
+@pytest.mark.parametrize("algorithm", ["auto", "psum", "ring"])
+@pytest.mark.parametrize("op", ["mean", "sum"])
+@pytest.mark.parametrize("where", ["mesh", "vmap"])
+def test_equals_the_list_of_workers(algorithm, op, where):
+    stacked = gradients(5)
+    out = reduce_on(stacked, 5, where, algorithm=algorithm, op=op)
+    assert_close(out, mean_ref(stacked, op), 1e-6)
+    assert relaxjax.spread(out) == 0.0
+
+
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(
+    n=st.integers(1, 6),
+    sizes=st.lists(st.integers(0, 9), min_size=1, max_size=5),
+    bucket_bytes=st.sampled_from([1, 8, 20, 10**6]),
+    algorithm=st.sampled_from(["psum", "ring"]),
+    dtype=st.sampled_from([np.float32, jnp.bfloat16, np.float16]),
+    seed=st.integers(0, 1000),
+)
+def test_any_tree(n, sizes, bucket_bytes, algorithm, dtype, seed):
+    rng = np.random.default_rng(seed)
+    stacked = [rng.normal(size=(n, size)).astype(dtype) for size in sizes]
+    tolerance = 1e-6 if dtype == np.float32 else 3e-2
+    out = reduce_on(stacked, n, "vmap", algorithm=algorithm, bucket_bytes=bucket_bytes)
+    scale = [1e-6 + np.abs(x.astype(np.float32)).max(initial=0) for x in stacked]
+    for got, expected, size in zip(out, mean_ref(stacked), scale, strict=True):
+        error = np.abs(np.asarray(got, np.float32) - expected.astype(np.float32))
+        assert error.max(initial=0) <= tolerance * size
+
+
+@pytest.mark.parametrize("algorithm", ["psum", "ring"])
+def test_buckets_and_order_change_nothing_but_rounding(algorithm):
+    stacked = gradients(4)
+    whole = reduce_on(stacked, 4, "mesh", algorithm=algorithm)
+    names = ["empty", "scale", "layer1/b", "layer1/w", "layer2/w"]
+    for knobs in ({"bucket_bytes": 40}, {"bucket_bytes": 64, "order": names}):
+        out = reduce_on(stacked, 4, "mesh", algorithm=algorithm, **knobs)
+        assert_close(out, whole, 1e-6)
+
+
+def test_psum_keeps_groups_apart_in_the_program():
+    tx = all_reduce("data", bucket_bytes=100)
+    grads = helpers.problem()
+    jaxpr = jax.make_jaxpr(
+        lambda g: tx.update(g, tx.init(g))[0], axis_env=[("data", 4)]
+    )(grads)
+    primitives = [eqn.primitive.name for eqn in jaxpr.eqns]
+    assert primitives.count("psum") == 4  # per leaf, in three groups
+    assert primitives.count("optimization_barrier") == 2
+
+
+def test_ring_sends_buckets_in_the_order_given():
+    order = ["layer1/b", "scale", "layer2/w", "layer1/w"]
+    tx = all_reduce("data", algorithm="ring", bucket_bytes=140, order=order)
+    grads = helpers.problem()
+    compiled = (
+        jax.jit(
+            jax.shard_map(
+                lambda g: tx.update(g, tx.init(g))[0],
+                mesh=mesh_of(2),
+                in_specs=P(),
+                out_specs=P(),
+                check_vma=False,
+            )
+        )
+        .lower(grads)
+        .compile()
+    )
+    lines = compiled.as_text().splitlines()
+    sent = [line for line in lines if " collective-permute(" in line]
+    # Scheduled order of the entry computation: 8 + 84 bytes, then the large leaf.
+    sizes = [int(line.split("f32[")[1].split("]")[0]) for line in sent]
+    assert sizes == [15, 15, 18, 18]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, jnp.float8_e4m3fn])
+@pytest.mark.parametrize("algorithm", ["psum", "ring"])
+def test_mean_of_large_narrow_floats_does_not_overflow(dtype, algorithm):
+    largest = float(jnp.finfo(dtype).max)
+    stacked = {"w": np.full((4, 3), largest, dtype)}
+    out = reduce_on(stacked, 4, "vmap", algorithm=algorithm)
+    np.testing.assert_array_equal(np.asarray(out["w"], np.float32), largest)
+
+
+def test_nan_of_one_worker_is_seen_by_all():
+    stacked = gradients(4)
+    stacked["layer1"]["w"][2, 0, 0] = np.nan
+    for algorithm in ("psum", "ring"):
+        out = reduce_on(stacked, 4, "mesh", algorithm=algorithm, bucket_bytes=64)
+        assert np.isnan(np.asarray(out["layer1"]["w"])[:, 0, 0]).all()
+        assert np.isfinite(np.asarray(out["layer2"]["w"])).all()
+        assert np.isfinite(np.asarray(out["layer1"]["w"])[:, 1:]).all()
+
+
+def test_two_axes():
+    stacked = jax.tree.map(lambda x: x.reshape(2, 3, *x.shape[1:]), gradients(6))
+    for algorithm in ("psum", "ring"):
+        tx = all_reduce(("host", "device"), algorithm=algorithm)
+
+        def update(g, tx=tx):
+            return tx.update(g, tx.init(g))[0]
+
+        out = jax.vmap(jax.vmap(update, axis_name="device"), axis_name="host")(stacked)
+        out = jax.tree.map(lambda x: np.asarray(x).reshape(6, *x.shape[2:]), out)
+        assert_close(out, mean_ref(gradients(6)), 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("knobs", "message"),
+    [
+        ({"algorithm": "rign"}, "algorithm='rign' is not one of auto, psum, ring"),
+        ({"op": "max"}, "op='max' is not one of mean, sum"),
+        ({"bucket_bytes": 0}, "bucket_bytes=0 must be a positive number of bytes"),
+    ],
+)
+def test_bad_knobs(knobs, message):
+    with pytest.raises(ValueError, match=message):
+        all_reduce("data", **knobs)
+
+
+@pytest.mark.parametrize("name", [3, ("a", 1), ()])
+def test_bad_axis_names(name):
+    with pytest.raises(TypeError, match="an axis name is a string, or a tuple"):
+        all_reduce(name)
+
+
+def test_axis_named_twice():
+    with pytest.raises(ValueError, match="names an axis twice"):
+        all_reduce(("data", "data"))
+
+
+def test_outside_any_axis():
+    tx = all_reduce("data")
+    grads = helpers.problem()
+    with pytest.raises(NameError, match=r"no axis named 'data'.*relaxjax.init"):
+        tx.update(grads, tx.init(grads))
+
+
+def test_leaves_that_have_no_mean():
+    tx = all_reduce("data")
+    with pytest.raises(ValueError, match=r"leaf 'steps/0' is int32.*optax.masked"):
+        tx.init({"steps": [jnp.zeros(2, jnp.int32)]})
+
+
+def test_order_is_checked_when_the_tree_is_known():
+    tx = all_reduce("data", order=["w"])
+    with pytest.raises(ValueError, match=r"order misses leaf \['b'\]"):
+        tx.init({"w": jnp.zeros(2), "b": jnp.zeros(2)})
+
+
+@pytest.mark.parametrize(
+    ("now", "message"),
+    [
+        (
+            {"w": np.zeros((3, 2))},
+            r"leaf 'w' was float32\[2,2\] and is now float32",
+        ),
+        ({"w": np.zeros((2, 2)), "v": np.zeros(1)}, r"leaf 'v' was absent"),
+        ({}, r"leaf 'w' was float32\[2,2\] and is now absent"),
+    ],
+)
+def test_a_tree_that_changed_since_init(now, message):
+    tx = optax.chain(all_reduce("data"), optax.sgd(0.1))
+    _, opt_state = relaxjax.init(tx, {"w": jnp.zeros((2, 2))}, relaxjax.emulate(2))
+    step = relaxjax.data_parallel(
+        lambda params, state, batch: (
+            *tx.update(params, state, params),
+            batch.sum(),
+        ),
+        relaxjax.emulate(2),
+    )
+    params = relaxjax.to_workers(now, relaxjax.emulate(2))
+    with pytest.raises(ValueError, match=f"tree changed since init: {message}"):
+        step(params, opt_state, np.zeros(2, np.float32))
+
+
+def test_gradients_that_are_already_reduced():
+    tx = all_reduce("data")
+
+    def step(params, x):
+        grads = jax.grad(lambda p: jnp.sum(p["w"] * x))(params)
+        return tx.update(grads, tx.init(params))[0]
+
+    f = jax.shard_map(step, mesh=mesh_of(2), in_specs=(P(), P("data")), out_specs=P())
+    with pytest.raises(ValueError, match=r"leaf 'w' is already the same.*to_local"):
+        f({"w": jnp.ones(())}, jnp.ones(2))
+
+
+def test_packing_beside_an_axis_of_the_compiler():
+    mesh = jax.sharding.Mesh(np.reshape(jax.devices()[:4], (2, 2)), ("data", "model"))
+    tx = optax.chain(all_reduce("data", algorithm="ring"), optax.sgd(0.1))
+    with pytest.raises(ValueError, match=r"would gather.*'model'.*algorithm='psum'"):
+        helpers.train(tx, mesh, helpers.batches(1, 4), axis_name="data")
+
+
+def test_psum_beside_an_axis_of_the_compiler():
+    mesh = jax.sharding.Mesh(np.reshape(jax.devices()[:4], (2, 2)), ("data", "model"))
+    tx = optax.chain(all_reduce("data"), optax.adam(0.01))
+    data = helpers.batches(3, 4)
+    params, _, _ = helpers.train(tx, mesh, data, axis_name="data")
+    expected, _ = helpers.train_alone(optax.adam(0.01), data)
+    assert_close(jax.tree.map(lambda x: x[0], params), expected)
+    assert_equal(relaxjax.consensus(params), jax.tree.map(lambda x: x[0], params))
+
+
+def test_state_survives_flax_serialization():
+    from flax import serialization
+
+    tx = optax.chain(all_reduce("data"), optax.adam(0.1))
+    state = tx.init(jax.tree.map(jnp.asarray, helpers.problem()))
+    raw = serialization.to_bytes(state)
+    restored = serialization.from_bytes(state, raw)
+    assert jax.tree.structure(restored) == jax.tree.structure(state)
+    assert restored[0].layout.lines == state[0].layout.lines

@@ -1,0 +1,64 @@
+"""One model from many, and how far apart they are, against numpy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relaxjax import consensus, emulate, spread, to_workers
+from tests.helpers import mesh_of
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(
+    n=st.integers(1, 12),
+    size=st.integers(0, 5),
+    dtype=st.sampled_from([np.float32, np.float16, jnp.bfloat16]),
+    seed=st.integers(0, 100),
+)
+def test_mean_and_range(n, size, dtype, seed):
+    x = np.random.default_rng(seed).normal(size=(n, size)).astype(dtype)
+    wide = x.astype(np.float64)
+    got = np.asarray(consensus({"x": jnp.asarray(x)})["x"], np.float64)
+    tolerance = 1e-6 if dtype == np.float32 else 1e-2
+    np.testing.assert_allclose(got, wide.mean(0), rtol=tolerance, atol=tolerance)
+    apart = np.max(wide.max(0) - wide.min(0), initial=0.0)
+    assert spread({"x": jnp.asarray(x)}) == pytest.approx(apart, rel=1e-6)
+
+
+@pytest.mark.parametrize("n", range(1, 13))
+def test_equal_values_have_exactly_that_mean(n):
+    x = np.random.default_rng(n).normal(size=50).astype(np.float32)
+    stacked = to_workers(x, emulate(n))
+    np.testing.assert_array_equal(consensus(stacked), x)
+    assert spread(stacked) == 0.0
+
+
+def test_not_floats_are_worker_zeros():
+    out = consensus({"i": jnp.array([3, 4]), "b": jnp.array([True, False])})
+    assert int(out["i"]) == 3
+    assert bool(out["b"])
+
+
+def test_keys():
+    keys = to_workers(jax.random.key(0), emulate(3))
+    assert spread({"k": keys}) == 0.0
+    assert jnp.issubdtype(consensus(keys).dtype, jax.dtypes.prng_key)
+
+
+def test_spread_of_other_kinds():
+    assert spread(jnp.array([1, 4, 2])) == 3.0
+    assert spread(jnp.array([2**24, 2**24 + 1])) == 1.0  # equal as float32
+    assert spread(jnp.array([False, True])) == 1.0
+    assert spread(jnp.array([1 + 1j, 1 - 2j], jnp.complex64)) == 3.0
+    assert np.isnan(spread(jnp.array([1.0, jnp.nan])))
+    assert spread({}) == 0.0
+    assert spread({"empty": jnp.zeros((3, 0))}) == 0.0
+
+
+def test_on_a_mesh_the_model_is_on_one_device():
+    model = consensus(to_workers({"w": np.ones(3, np.float32)}, mesh_of(4)))
+    assert len(model["w"].devices()) == 1
+    np.testing.assert_array_equal(model["w"], [1, 1, 1])

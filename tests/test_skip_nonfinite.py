@@ -1,0 +1,86 @@
+"""skip_nonfinite: all skip together, and the step leaves no trace."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import relaxjax
+from relaxjax import all_reduce, skip_nonfinite
+from tests import helpers
+from tests.helpers import assert_equal, mesh_of
+
+N = 4
+
+
+def guarded(optimizer=None):
+    optimizer = optimizer or optax.adam(1e-2)
+    return skip_nonfinite(optax.chain(all_reduce("data"), optimizer), "data")
+
+
+@pytest.mark.parametrize("bad_worker", range(N))
+@pytest.mark.parametrize("bad_step", [0, 2])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [mesh_of, relaxjax.emulate])
+def test_equals_the_run_without_that_step(bad_worker, bad_step, value, place):
+    if place is mesh_of and (bad_worker, value) != (2, np.nan):
+        pytest.skip("one case on the mesh is enough; the emulation covers the rest")
+    data = helpers.batches(4, rows=2 * N)
+    data[bad_step]["x"][2 * bad_worker + 1, 3] = value
+    params, state, _ = helpers.train(guarded(), place(N), data)
+    without = [b for i, b in enumerate(data) if i != bad_step]
+    expected, expected_state, _ = helpers.train(guarded(), place(N), without)
+    assert_equal(params, expected)
+    assert_equal(state.inner_state, expected_state.inner_state)
+    np.testing.assert_array_equal(state.skipped, [1] * N)
+    assert relaxjax.spread((params, state)) == 0.0
+
+
+def test_overflow_in_the_reduction_itself():
+    tx = skip_nonfinite(all_reduce("data", op="sum"), "data")
+    big = jnp.full((2,), 3e38)
+
+    def update(g):
+        out, state = tx.update(g, tx.init(g))
+        return out, state.skipped
+
+    out, skipped = jax.vmap(update, axis_name="data")(big)
+    np.testing.assert_array_equal(out, [0, 0])
+    np.testing.assert_array_equal(skipped, [1, 1])
+
+
+def test_keys_in_the_state_are_restored():
+    tx = skip_nonfinite(
+        optax.chain(all_reduce("data"), optax.add_noise(0.1, 0.5, jax.random.key(0))),
+        "data",
+    )
+
+    def update(g):
+        state = tx.init(g)
+        out, new = tx.update(g, state)
+        before = optax.tree.get(state, "rng_key")
+        after = optax.tree.get(new, "rng_key")
+        return out, jax.random.key_data(before), jax.random.key_data(after)
+
+    out, before, after = jax.vmap(update, axis_name="data")(jnp.array([1.0, jnp.nan]))
+    np.testing.assert_array_equal(out, [0, 0])
+    assert_equal(before, after)
+    _, before, after = jax.vmap(update, axis_name="data")(jnp.array([1.0, 2.0]))
+    assert (np.asarray(before) != np.asarray(after)).any()
+
+
+def test_nothing_to_look_at():
+    tx = skip_nonfinite(optax.identity(), "data")
+    out, state = jax.vmap(lambda _: tx.update({}, tx.init({})), axis_name="data")(
+        jnp.zeros(2)
+    )
+    assert out == {}
+    np.testing.assert_array_equal(state.skipped, [0, 0])
+
+
+def test_outside_the_axis():
+    tx = guarded()
+    state = tx.init(helpers.problem())
+    with pytest.raises(NameError, match="skip_nonfinite: no axis named 'data'"):
+        tx.update(helpers.problem(), state)

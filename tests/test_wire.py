@@ -1,0 +1,161 @@
+"""wire_bytes against the closed formulas, and its reading of a program."""
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+from jax import lax
+
+from relaxjax import accumulate, all_reduce, emulate, skip_nonfinite, wire_bytes
+from relaxjax.collectives import ring_wire_bytes
+from relaxjax.schedule import plan_buckets
+from tests import helpers
+from tests.helpers import mesh_of
+
+PARAMS = helpers.problem()
+
+
+def psum_bytes(tree, n: int) -> int:
+    return sum(
+        2 * (n - 1) * -(-x.size // n) * x.dtype.itemsize for x in jax.tree.leaves(tree)
+    )
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 16])
+def test_psum(n):
+    assert wire_bytes(all_reduce("data"), PARAMS, emulate(n)) == psum_bytes(PARAMS, n)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8])
+@pytest.mark.parametrize("bucket_bytes", [24, 100, 10**6])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_ring_in_buckets(n, bucket_bytes, dtype):
+    params = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, dtype), PARAMS)
+    tx = all_reduce("data", algorithm="ring", bucket_bytes=bucket_bytes)
+    buckets = plan_buckets(params, bucket_bytes=bucket_bytes)
+    flat = [
+        jax.ShapeDtypeStruct((sum(s.size for s in b.segments),), dtype) for b in buckets
+    ]
+    expected = sum(ring_wire_bytes(x, n) for x in flat)
+    assert wire_bytes(tx, params, emulate(n)) == expected
+    assert wire_bytes(tx, params, mesh_of(n)) == expected
+
+
+def test_two_axes():
+    tx = all_reduce(("host", "device"), algorithm="ring")
+    x = jax.ShapeDtypeStruct((103,), jnp.float32)
+    mesh = emulate({"host": 2, "device": 4})
+    expected = ring_wire_bytes(x, 4) + ring_wire_bytes(x, 2)
+    assert wire_bytes(tx, x, mesh) == expected
+
+
+def test_only_the_steps_that_communicate():
+    tx = accumulate(optax.chain(all_reduce("data"), optax.adam(1e-3)), every=4)
+    once = psum_bytes(PARAMS, 4)
+    counts = [wire_bytes(tx, PARAMS, emulate(4), start=i) for i in range(8)]
+    assert counts == [0, 0, 0, once, 0, 0, 0, once]
+    assert wire_bytes(tx, PARAMS, emulate(4), steps=8) == 2 * once
+
+
+def test_skip_nonfinite_sends_one_integer_more():
+    tx = skip_nonfinite(all_reduce("data"), "data")
+    assert wire_bytes(tx, PARAMS, emulate(4)) == psum_bytes(PARAMS, 4) + 6 * 4
+
+
+def transformation(update):
+    def init(params):
+        del params
+        return jnp.zeros((), jnp.int32)
+
+    def update_fn(updates, state, params=None):
+        del params
+        return update(updates, state), state + 1
+
+    return optax.GradientTransformation(init, update_fn)
+
+
+X = jax.ShapeDtypeStruct((10,), jnp.float32)
+PROGRAMS = {
+    # name: (update, bytes in steps 0, 1 and 2 for 4 workers)
+    "scan": (
+        lambda u, _: lax.scan(lambda c, _: (lax.psum(c, "data"), None), u, None, 3)[0],
+        [3 * 72] * 3,
+    ),
+    "branch on data": (
+        lambda u, _: lax.cond(u[0] > 0, lambda: lax.psum(u, "data"), lambda: u),
+        [72] * 3,
+    ),
+    "branch on the counter": (
+        lambda u, i: lax.cond(i % 2 == 1, lambda: lax.psum(u, "data"), lambda: u),
+        [0, 72, 0],
+    ),
+    "switch": (
+        lambda u, i: lax.switch(
+            i,
+            [
+                lambda u: u,
+                lambda u: lax.ppermute(u, "data", [(0, 1), (1, 0)]),
+                lambda u: lax.all_gather(u, "data").sum(0),
+            ],
+            u,
+        ),
+        [0, 40, 120],
+    ),
+    "permute to oneself": (
+        lambda u, _: lax.ppermute(u, "data", [(i, i) for i in range(4)]),
+        [0] * 3,
+    ),
+    "different senders do not add up": (
+        lambda u, _: (
+            lax.ppermute(u, "data", [(0, 1)]) + lax.ppermute(u, "data", [(2, 3)])
+        ),
+        [40] * 3,
+    ),
+    "scatter and all-to-all": (
+        lambda u, _: (
+            lax.psum_scatter(jnp.tile(u, 2)[:12], "data", tiled=True)[0]
+            + lax.all_to_all(jnp.tile(u, 2)[:12], "data", 0, 0, tiled=True)[0]
+            + u
+        ),
+        [3 * 3 * 4 + 3 * 3 * 4] * 3,
+    ),
+    "jit, remat and custom derivatives": (
+        lambda u, _: jax.jit(
+            jax.checkpoint(lambda v: jax.nn.relu(lax.pmax(v, "data")))
+        )(u),
+        [72] * 3,
+    ),
+    "silent loop": (
+        lambda u, _: lax.while_loop(lambda c: c[0] < 1, lambda c: c + 1, u),
+        [0] * 3,
+    ),
+    "worker's own branch": (
+        lambda u, _: lax.cond(
+            lax.axis_index("data") == 0, lambda: u, lambda: lax.psum(u, "data")
+        ),
+        [72] * 3,
+    ),
+}
+
+
+@pytest.mark.parametrize(("update", "expected"), PROGRAMS.values(), ids=PROGRAMS)
+def test_reads_programs(update, expected):
+    tx = transformation(update)
+    counts = [wire_bytes(tx, X, emulate(4), start=i) for i in range(3)]
+    assert counts == expected
+
+
+def test_collective_in_a_loop_of_unknown_length():
+    tx = transformation(
+        lambda u, _: lax.while_loop(
+            lambda c: c[0] < 1, lambda c: c + lax.psum(c, "data"), u
+        )
+    )
+    with pytest.raises(ValueError, match="loop whose number of turns is not known"):
+        wire_bytes(tx, X, emulate(4))
+
+
+@pytest.mark.parametrize("bad", [{"steps": 0}, {"start": -1}])
+def test_bad_steps(bad):
+    with pytest.raises(ValueError, match="wire_bytes: steps="):
+        wire_bytes(all_reduce("data"), X, emulate(4), **bad)
