@@ -16,11 +16,11 @@ from relaxjax._mesh import Workers, per_worker, to_workers, workers_of
 
 def init(
     tx: optax.GradientTransformation,
-    params: optax.Params,
+    params: Any,
     mesh: Any,
     *,
     axis_name: AxisName | None = None,
-) -> tuple[optax.Params, optax.OptState]:
+) -> tuple[Any, Any]:
     """Gives every worker the same params (process 0's) and its own optimizer state.
 
     With several processes, they first compare model, configuration and versions. Then
@@ -56,7 +56,7 @@ def init(
     return stacked, opt_state
 
 
-def state_specs(opt_state: optax.OptState, axis_name: AxisName) -> Any:
+def state_specs(opt_state: Any, axis_name: AxisName) -> Any:
     """Partition specs of worker state, for one's own `jax.shard_map`.
 
     State from `relaxjax.init` has a leading worker axis on every leaf. Inside

@@ -33,7 +33,7 @@ _LARGEST_KNOWN = 4096
 
 def wire_bytes(
     tx: optax.GradientTransformation,
-    params: optax.Params,
+    params: Any,
     mesh: Any,
     *,
     axis_name: AxisName | None = None,

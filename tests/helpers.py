@@ -81,6 +81,13 @@ def train_alone(tx, data, *, params=None) -> tuple[Tree, Tree]:
     return params, opt_state
 
 
+def optimized_hlo(lowered: jax.stages.Lowered) -> str:
+    """Text of the compiled program."""
+    text = lowered.compile().as_text()
+    assert text is not None
+    return text
+
+
 def host(tree: Tree) -> Tree:
     return jax.tree.map(np.asarray, tree)
 

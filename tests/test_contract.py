@@ -5,7 +5,7 @@ model; model-side rows may not.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -168,7 +168,7 @@ def own_vmap(tx):
 
 @rows
 def test_same_under_every_mapping(row):
-    tx = row.make(OPTIMIZERS["adam"])
+    tx: Any = row.make(OPTIMIZERS["adam"])
     expected, _, _ = helpers.train(tx, mesh_of(WORKERS), data())
     expected = unstack(expected)
     emulated, _, _ = helpers.train(tx, emulate(WORKERS), data())
@@ -190,7 +190,7 @@ def test_same_under_every_mapping(row):
 
 
 def test_ring_is_bitwise_the_same_under_every_mapping():
-    tx = optax.chain(all_reduce("data", algorithm="ring"), optax.sgd(0.1))
+    tx: Any = optax.chain(all_reduce("data", algorithm="ring"), optax.sgd(0.1))
     grads = [helpers.problem(seed) for seed in range(WORKERS)]
     stacked = jax.tree.map(lambda *x: np.stack(x), *grads)
 
@@ -222,7 +222,7 @@ def test_ring_is_bitwise_the_same_under_every_mapping():
 @pytest.mark.parametrize("where", ["mesh", "emulated"])
 def test_state_is_stable_and_compiled_once(row, where):
     mesh = mesh_of(WORKERS) if where == "mesh" else emulate(WORKERS)
-    tx = row.make(OPTIMIZERS["adam"])
+    tx: Any = row.make(OPTIMIZERS["adam"])
     traces = []
     inner = helpers.train_step_of(tx)
 
@@ -246,7 +246,7 @@ def test_state_is_stable_and_compiled_once(row, where):
 
 @rows
 def test_accepts_unknown_extra_args(row):
-    tx = optax.with_extra_args_support(row.make(optax.sgd(0.1)))
+    tx: Any = optax.with_extra_args_support(row.make(optax.sgd(0.1)))
     grads = jax.tree.map(lambda x: np.stack([x] * WORKERS), helpers.problem())
 
     def update(g):
@@ -258,7 +258,7 @@ def test_accepts_unknown_extra_args(row):
 
 @rows
 def test_init_from_shapes_alone(row):
-    tx = row.make(OPTIMIZERS["adam"])
+    tx: Any = row.make(OPTIMIZERS["adam"])
     shapes = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), helpers.problem()
     )
@@ -267,7 +267,7 @@ def test_init_from_shapes_alone(row):
 
 @rows
 def test_jit_equals_no_jit(row):
-    tx = row.make(OPTIMIZERS["adam"])
+    tx: Any = row.make(OPTIMIZERS["adam"])
     grads = jax.tree.map(
         lambda *x: np.stack(x), *[helpers.problem(s) for s in range(WORKERS)]
     )
@@ -284,7 +284,7 @@ def test_jit_equals_no_jit(row):
 @rows
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float16, jnp.float8_e4m3fn])
 def test_dtypes_stay(row, dtype):
-    tx = row.make(optax.identity())
+    tx: Any = row.make(optax.identity())
     grads = jax.tree.map(
         lambda x: np.stack([x] * WORKERS).astype(dtype), helpers.problem()
     )
@@ -295,7 +295,7 @@ def test_dtypes_stay(row, dtype):
 
 @rows
 def test_maps_over_params_like_parts_of_the_state(row):
-    tx = row.make(OPTIMIZERS["adam"])
+    tx: Any = row.make(OPTIMIZERS["adam"])
     state = tx.init(jax.tree.map(jnp.asarray, helpers.problem()))
     doubled = optax.tree.map_params(tx, lambda x: x + 1, state)
     assert jax.tree.structure(doubled) == jax.tree.structure(state)
@@ -332,7 +332,7 @@ ALONE = {
 @rows
 @pytest.mark.parametrize("wrapper", WRAPPED)
 def test_chains_with_optax(row, wrapper):
-    tx = WRAPPED[wrapper](row)
+    tx: Any = WRAPPED[wrapper](row)
     alone = ALONE.get(wrapper, lambda row: row.alone(optax.sgd(0.1)))(row)
     expected, _ = helpers.train_alone(alone, data())
     params, _, _ = helpers.train(tx, mesh_of(WORKERS), data())

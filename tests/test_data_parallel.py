@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -37,7 +38,7 @@ def test_fifty_steps_of_eight_workers_equal_one(optimizer):
 @pytest.mark.parametrize("algorithm", ["psum", "ring"])
 def test_two_axes_of_workers(algorithm):
     axes = ("host", "device")
-    tx = optax.chain(all_reduce(axes, algorithm=algorithm), optax.sgd(0.1))
+    tx: Any = optax.chain(all_reduce(axes, algorithm=algorithm), optax.sgd(0.1))
     data = helpers.batches(3, rows=12)
     expected, _ = helpers.train_alone(optax.sgd(0.1), data)
     grid = np.reshape(jax.devices()[:6], (2, 3))
@@ -127,7 +128,7 @@ def test_without_metrics_and_donating():
         return state + batch.sum(), {}
 
     run = data_parallel(step, mesh_of(4), donate=True)
-    state = to_workers(np.float32(0), mesh_of(4))
+    state, metrics = to_workers(np.float32(0), mesh_of(4)), None
     for _ in range(40):
         state, metrics = run(state, np.ones(4, np.float32))
     np.testing.assert_array_equal(state, [40] * 4)
@@ -172,7 +173,7 @@ def test_batch_norm_over_the_axis(place):
 
         params, opt_state = relaxjax.init(tx, variables["params"], mesh)
         statistics = to_workers(variables["batch_stats"], mesh)
-        train = data_parallel(step, mesh)
+        train, metrics = data_parallel(step, mesh), {"loss": np.nan}
         for _ in range(3):
             params, statistics, opt_state, metrics = train(
                 params, statistics, opt_state, batch

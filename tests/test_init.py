@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +43,11 @@ def test_init_may_ask_for_the_axis():
         n, i = jax.lax.axis_size("data"), jax.lax.axis_index("data")
         return {"n": jnp.int32(n), "i": i}
 
-    tx = optax.GradientTransformation(init, lambda u, s, p=None: (u, s))
+    def update(updates, state, params=None):
+        del params
+        return updates, state
+
+    tx = optax.GradientTransformation(init, update)
     for place in (mesh_of, emulate):
         _, state = relaxjax.init(tx, helpers.problem(), place(3))
         np.testing.assert_array_equal(state["n"], [3, 3, 3])
@@ -57,7 +62,7 @@ def test_explicit_meshes_are_taken():
 
 def test_leaves_that_nothing_synchronizes():
     mask = {**jax.tree.map(lambda _: True, helpers.problem()), "scale": False}
-    tx = optax.chain(optax.masked(all_reduce("data"), mask), optax.sgd(0.1))
+    tx: Any = optax.chain(optax.masked(all_reduce("data"), mask), optax.sgd(0.1))
     for place in (mesh_of, emulate):
         with pytest.raises(
             ValueError, match=r"nothing synchronizes the updates of \['scale'\]"
@@ -70,7 +75,7 @@ def test_leaves_that_are_local_on_purpose(algorithm):
     reducer = all_reduce("data", algorithm=algorithm)
     labels = jax.tree.map(lambda _: "shared", helpers.problem())
     labels["layer2"]["w"] = "own"
-    tx = optax.chain(
+    tx: Any = optax.chain(
         optax.partition({"shared": reducer, "own": relaxjax.local()}, labels),
         optax.sgd(0.1),
     )
@@ -82,14 +87,14 @@ def test_leaves_that_are_local_on_purpose(algorithm):
 
 def test_a_reducer_for_every_leaf_is_fine():
     labels = {"layer1": {"w": "a", "b": "b"}, "layer2": {"w": "b"}, "scale": "a"}
-    tx = optax.partition(
+    tx: Any = optax.partition(
         {"a": all_reduce("data"), "b": all_reduce("data", algorithm="ring")}, labels
     )
     relaxjax.init(tx, helpers.problem(), mesh_of(2))
 
 
 def test_an_axis_that_is_not_reduced():
-    tx = optax.chain(all_reduce("device"), optax.sgd(0.1))
+    tx: Any = optax.chain(all_reduce("device"), optax.sgd(0.1))
     with pytest.raises(
         ValueError, match=r"synchronized over \['device'\] but not over \['host'\]"
     ):
@@ -97,7 +102,7 @@ def test_an_axis_that_is_not_reduced():
 
 
 def test_an_axis_that_is_not_the_meshs():
-    tx = optax.chain(all_reduce("batch"), optax.sgd(0.1))
+    tx: Any = optax.chain(all_reduce("batch"), optax.sgd(0.1))
     with pytest.raises(NameError, match="no axis named 'batch' here"):
         relaxjax.init(tx, helpers.problem(), mesh_of(2))
 
@@ -161,7 +166,8 @@ def test_description_tells_configurations_apart():
     def needs_more(updates, state, params=None, *, value):
         return jax.tree.map(lambda u: u * value, updates), state
 
-    more = optax.GradientTransformationExtraArgs(lambda p: (), needs_more)
+    make: Any = optax.GradientTransformationExtraArgs
+    more = make(optax.init_empty_state, needs_more)
     assert lines(more, helpers.problem())
     require_agreement(ADAM, helpers.problem(), workers)  # one process: nothing to do
 
@@ -233,7 +239,7 @@ def test_two_processes_start_from_process_zero_and_agree():
     assert spread == 0.0
     # One process alone on the same rows, from process 0's ones.
     rows = np.arange(24, dtype=np.float32).reshape(8, 3) / 10 + 0.1
-    w = np.ones((3, 4), np.float64)
+    w, last = np.ones((3, 4), np.float64), np.nan
     for _ in range(3):
         out = rows @ w
         last = np.mean(out**2)

@@ -1,5 +1,7 @@
 """wire_bytes against the closed formulas, and its reading of a program."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -31,7 +33,7 @@ def test_psum(n):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_ring_in_buckets(n, bucket_bytes, dtype):
     params = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, dtype), PARAMS)
-    tx = all_reduce("data", algorithm="ring", bucket_bytes=bucket_bytes)
+    tx: Any = all_reduce("data", algorithm="ring", bucket_bytes=bucket_bytes)
     buckets = plan_buckets(params, bucket_bytes=bucket_bytes)
     flat = [
         jax.ShapeDtypeStruct((sum(s.size for s in b.segments),), dtype) for b in buckets
@@ -42,7 +44,7 @@ def test_ring_in_buckets(n, bucket_bytes, dtype):
 
 
 def test_two_axes():
-    tx = all_reduce(("host", "device"), algorithm="ring")
+    tx: Any = all_reduce(("host", "device"), algorithm="ring")
     x = jax.ShapeDtypeStruct((103,), jnp.float32)
     mesh = emulate({"host": 2, "device": 4})
     expected = ring_wire_bytes(x, 4) + ring_wire_bytes(x, 2)
@@ -50,7 +52,7 @@ def test_two_axes():
 
 
 def test_only_the_steps_that_communicate():
-    tx = accumulate(optax.chain(all_reduce("data"), optax.adam(1e-3)), every=4)
+    tx: Any = accumulate(optax.chain(all_reduce("data"), optax.adam(1e-3)), every=4)
     once = psum_bytes(PARAMS, 4)
     counts = [wire_bytes(tx, PARAMS, emulate(4), start=i) for i in range(8)]
     assert counts == [0, 0, 0, once, 0, 0, 0, once]
@@ -58,7 +60,7 @@ def test_only_the_steps_that_communicate():
 
 
 def test_skip_nonfinite_sends_one_integer_more():
-    tx = skip_nonfinite(all_reduce("data"), "data")
+    tx: Any = skip_nonfinite(all_reduce("data"), "data")
     assert wire_bytes(tx, PARAMS, emulate(4)) == psum_bytes(PARAMS, 4) + 6 * 4
 
 
@@ -72,6 +74,10 @@ def transformation(update):
         return update(updates, state), state + 1
 
     return optax.GradientTransformation(init, update_fn)
+
+
+def relu_of_largest(u):
+    return jax.nn.relu(lax.pmax(u, "data"))
 
 
 X = jax.ShapeDtypeStruct((10,), jnp.float32)
@@ -120,9 +126,7 @@ PROGRAMS = {
         [3 * 3 * 4 + 3 * 3 * 4] * 3,
     ),
     "jit, remat and custom derivatives": (
-        lambda u, _: jax.jit(
-            jax.checkpoint(lambda v: jax.nn.relu(lax.pmax(v, "data")))
-        )(u),
+        lambda u, _: jax.jit(jax.checkpoint(relu_of_largest))(u),
         [72] * 3,
     ),
     "silent loop": (
@@ -140,13 +144,13 @@ PROGRAMS = {
 
 @pytest.mark.parametrize(("update", "expected"), PROGRAMS.values(), ids=PROGRAMS)
 def test_reads_programs(update, expected):
-    tx = transformation(update)
+    tx: Any = transformation(update)
     counts = [wire_bytes(tx, X, emulate(4), start=i) for i in range(3)]
     assert counts == expected
 
 
 def test_collective_in_a_loop_of_unknown_length():
-    tx = transformation(
+    tx: Any = transformation(
         lambda u, _: lax.while_loop(
             lambda c: c[0] < 1, lambda c: c + lax.psum(c, "data"), u
         )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jax.sharding import PartitionSpec as P
 
 from relaxjax.collectives import ring_all_reduce, ring_wire_bytes
-from tests.helpers import mesh_of
+from tests.helpers import mesh_of, optimized_hlo
 
 
 def ring_ref(blocks: list[np.ndarray]) -> list[np.ndarray]:
@@ -168,7 +168,7 @@ def test_sixteen_bits_travel_as_sixteen_bits():
             check_vma=False,
         )
     )
-    hlo = f.lower(draw(4, (64,), jnp.bfloat16)).compile().as_text()
+    hlo = optimized_hlo(f.lower(draw(4, (64,), jnp.bfloat16)))
     permutes = [line for line in hlo.splitlines() if " collective-permute(" in line]
     assert len(permutes) == 6
     assert all(" u16[16]" in line for line in permutes)

@@ -1,0 +1,90 @@
+"""Sets up an environment and passes the tests: lint, types, tests, docs.
+
+    python3 scripts/check.py            all of it, on this Python
+    python3 scripts/check.py --newest   a quick subset, on the newest Python found
+
+Needs nothing but Python 3.11 or newer. Exits non-zero at the first failure.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NEWEST = ("python3.14", "python3.13", "python3.12")
+QUICK = [
+    "relaxjax",
+    "tests/collectives",
+    "tests/schedule/test_buckets.py",
+    "tests/test_all_reduce.py",
+    "tests/test_data_parallel.py",
+    "tests/test_init.py",
+    "tests/test_skip_nonfinite.py",
+    "tests/test_wire.py",
+]
+
+
+def run(*command: str | Path) -> None:
+    print("+", *command, flush=True)
+    # As a user's shell would, but deaf to a PYTHONPATH meant for something else.
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    result = subprocess.run([str(part) for part in command], cwd=ROOT, env=env)
+    if result.returncode:
+        sys.exit(result.returncode)
+
+
+def environment(python: str, folder: str) -> Path:
+    """A virtual environment with the package and the developers' tools."""
+    bin_folder = ROOT / folder / ("Scripts" if os.name == "nt" else "bin")
+    if (
+        not (bin_folder / "python").exists()
+        and not (bin_folder / "python.exe").exists()
+    ):
+        run(python, "-m", "venv", ROOT / folder)
+    run(bin_folder / "python", "-m", "pip", "install", "-q", "-e", ".[dev]")
+    return bin_folder
+
+
+def check_all() -> None:
+    if sys.version_info < (3, 11):
+        sys.exit("relaxjax needs Python 3.11 or newer")
+    bin_folder = environment(sys.executable, ".venv")
+    python = bin_folder / "python"
+    run(python, "-m", "ruff", "check", ".")
+    run(python, "-m", "ruff", "format", "--check", ".")
+    run(python, "-m", "pyright", "--pythonpath", python)
+    tests = ["-m", "pytest", "-q", "-m", "not slow", "--durations=10"]
+    run(python, *tests, "--cov", "--cov-report=term", "--cov-fail-under=95")
+    docs = ["-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
+    run(python, *docs, "docs", "docs/_build/html")
+
+
+def check_newest() -> None:
+    """Newer JAX releases need a newer Python; where there is none, says so."""
+    for name in NEWEST:
+        found = shutil.which(name)
+        if (
+            found
+            and subprocess.run([found, "-c", ""], capture_output=True).returncode == 0
+        ):
+            python = environment(found, ".venv-newest") / "python"
+            run(
+                python,
+                "-c",
+                "import jax, sys; print(sys.version, 'jax', jax.__version__)",
+            )
+            run(python, "-m", "pytest", "-q", "-m", "not slow", *QUICK)
+            return
+    print(f"skipped: none of {', '.join(NEWEST)} is installed")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--newest", action="store_true", help="newest Python, subset")
+    if parser.parse_args().newest:
+        check_newest()
+    else:
+        check_all()
