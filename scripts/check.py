@@ -1,7 +1,7 @@
 """Sets up an environment and passes the tests: lint, types, tests, docs.
 
-    python3 scripts/check.py            all of it, on this Python
-    python3 scripts/check.py --newest   a quick subset, on the newest Python found
+python3 scripts/check.py            all of it, on this Python
+python3 scripts/check.py --newest   a quick subset, on the newest Python found
 
 Needs nothing but Python 3.11 or newer. Exits non-zero at the first failure.
 """
@@ -28,6 +28,7 @@ QUICK = [
 
 
 def run(*command: str | Path) -> None:
+    """Runs a command from the root, or exits with its status."""
     print("+", *command, flush=True)
     # As a user's shell would, but deaf to a PYTHONPATH meant for something else.
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
@@ -37,22 +38,17 @@ def run(*command: str | Path) -> None:
 
 
 def environment(python: str, folder: str) -> Path:
-    """A virtual environment with the package and the developers' tools."""
-    bin_folder = ROOT / folder / ("Scripts" if os.name == "nt" else "bin")
-    if (
-        not (bin_folder / "python").exists()
-        and not (bin_folder / "python.exe").exists()
-    ):
+    """Python of a virtual environment with the package and the developers' tools."""
+    made = ROOT / folder / "bin" / "python"
+    if not made.exists():
         run(python, "-m", "venv", ROOT / folder)
-    run(bin_folder / "python", "-m", "pip", "install", "-q", "-e", ".[dev]")
-    return bin_folder
+    run(made, "-m", "pip", "install", "-q", "-e", ".[dev]")
+    return made
 
 
 def check_all() -> None:
-    if sys.version_info < (3, 11):
-        sys.exit("relaxjax needs Python 3.11 or newer")
-    bin_folder = environment(sys.executable, ".venv")
-    python = bin_folder / "python"
+    """Lint, types, tests with coverage, documentation."""
+    python = environment(sys.executable, ".venv")
     run(python, "-m", "ruff", "check", ".")
     run(python, "-m", "ruff", "format", "--check", ".")
     run(python, "-m", "pyright", "--pythonpath", python)
@@ -66,23 +62,18 @@ def check_newest() -> None:
     """Newer JAX releases need a newer Python; where there is none, says so."""
     for name in NEWEST:
         found = shutil.which(name)
-        if (
-            found
-            and subprocess.run([found, "-c", ""], capture_output=True).returncode == 0
-        ):
-            python = environment(found, ".venv-newest") / "python"
-            run(
-                python,
-                "-c",
-                "import jax, sys; print(sys.version, 'jax', jax.__version__)",
-            )
+        if found and subprocess.run([found, "-c", ""], capture_output=True).returncode:
+            found = None  # a launcher without the version behind it
+        if found:
+            python = environment(found, ".venv-newest")
+            run(python, "-c", "import jax, sys; print(sys.version, jax.__version__)")
             run(python, "-m", "pytest", "-q", "-m", "not slow", *QUICK)
             return
     print(f"skipped: none of {', '.join(NEWEST)} is installed")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser()
     parser.add_argument("--newest", action="store_true", help="newest Python, subset")
     if parser.parse_args().newest:
         check_newest()
