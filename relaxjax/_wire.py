@@ -116,7 +116,7 @@ def _equation(eqn: core.JaxprEqn, known: list[Any], sizes: dict[str, int]) -> _W
     if name == "cond":
         return _conditional(eqn.params["branches"], known, sizes)
     if name == "scan":
-        consts = known[: eqn.params["num_consts"]]
+        consts = known[: _scan_consts(eqn, inner[0])]
         turn = [*consts, *[None] * (len(known) - len(consts))]
         return _Walked(_walk(inner[0], turn, sizes).sent * eqn.params["length"], none)
     if len(inner) == 1 and len(inner[0].in_avals) == len(known):  # jit, remat, ...
@@ -131,6 +131,21 @@ def _equation(eqn: core.JaxprEqn, known: list[Any], sizes: dict[str, int]) -> _W
             )
         return _Walked(sent, none)
     return _Walked(nothing, _compute(eqn, known) or none)
+
+
+def _scan_consts(eqn: core.JaxprEqn, body: core.ClosedJaxpr) -> int:
+    """Number of a scan's operands that are the same in each turn.
+
+    The operands are constants, carry and slices, the results carry and slices; slices
+    lose an axis in the body.
+    """
+    ins = zip(eqn.invars, body.jaxpr.invars, strict=True)
+    outs = zip(eqn.outvars, body.jaxpr.outvars, strict=True)
+    whole_ins, whole_outs = (
+        sum(len(_shape(a).shape) == len(_shape(b).shape) for a, b in pairs)
+        for pairs in (ins, outs)
+    )
+    return whole_ins - whole_outs
 
 
 def _conditional(

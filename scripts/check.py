@@ -58,18 +58,29 @@ def check_all() -> None:
     run(python, *docs, "docs", "docs/_build/html")
 
 
+def newest_python() -> str | None:
+    """The newest Python that answers, on the path or among pyenv's versions."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    for name in NEWEST:
+        on_path = shutil.which(name)
+        found = [*([on_path] if on_path else []), *pyenv.glob(f"versions/*/bin/{name}")]
+        for candidate in map(str, found):  # a launcher may have no version behind it
+            if not subprocess.run(
+                [candidate, "-c", ""], capture_output=True
+            ).returncode:
+                return candidate
+    return None
+
+
 def check_newest() -> None:
     """Newer JAX releases need a newer Python; where there is none, says so."""
-    for name in NEWEST:
-        found = shutil.which(name)
-        if found and subprocess.run([found, "-c", ""], capture_output=True).returncode:
-            found = None  # a launcher without the version behind it
-        if found:
-            python = environment(found, ".venv-newest")
-            run(python, "-c", "import jax, sys; print(sys.version, jax.__version__)")
-            run(python, "-m", "pytest", "-q", "-m", "not slow", *QUICK)
-            return
-    print(f"skipped: none of {', '.join(NEWEST)} is installed")
+    found = newest_python()
+    if found is None:
+        print(f"skipped: none of {', '.join(NEWEST)} is installed")
+        return
+    python = environment(found, ".venv-newest")
+    run(python, "-c", "import jax, sys; print(sys.version, 'jax', jax.__version__)")
+    run(python, "-m", "pytest", "-q", "-m", "not slow", *QUICK)
 
 
 if __name__ == "__main__":

@@ -87,6 +87,17 @@ PROGRAMS = {
         lambda u, _: lax.scan(lambda c, _: (lax.psum(c, "data"), None), u, None, 3)[0],
         [3 * 72] * 3,
     ),
+    "branch in a scan, on a constant of the scan": (
+        lambda u, i: lax.scan(
+            lambda c, x: (
+                lax.cond(i == 1, lambda: lax.psum(c, "data"), lambda: c) + x,
+                x,
+            ),
+            u,
+            jnp.ones((5, 10)),
+        )[0],
+        [0, 5 * 72, 0],
+    ),
     "branch on data": (
         lambda u, _: lax.cond(u[0] > 0, lambda: lax.psum(u, "data"), lambda: u),
         [72] * 3,
