@@ -158,12 +158,14 @@ def _packed(
     pieces: dict[int, list[jax.Array]] = {i: [] for i in range(len(leaves))}
     total = None
     for bucket in buckets:
-        flat = jnp.concatenate(
-            [leaves[s.leaf].ravel()[s.start : s.stop] for s in bucket.segments]
-        )
-        total = algorithm(flat if total is None else after(flat, total), axis_name)
-        ends = np.cumsum([s.size for s in bucket.segments])[:-1]
-        for s, piece in zip(bucket.segments, jnp.split(total, ends), strict=True):
+        ends = np.cumsum([s.size for s in bucket.segments])
+        flat = jnp.zeros(ends[-1], leaves[bucket.segments[0].leaf].dtype)
+        flat = after(flat, total)
+        for s, end in zip(bucket.segments, ends, strict=True):
+            piece = after(leaves[s.leaf].ravel()[s.start : s.stop], total)
+            flat = lax.dynamic_update_slice(flat, piece, (end - s.size,))
+        total = algorithm(flat, axis_name)
+        for s, piece in zip(bucket.segments, jnp.split(total, ends[:-1]), strict=True):
             pieces[s.leaf].append(piece)
 
     def whole(i: int, x: jax.Array) -> jax.Array:

@@ -85,16 +85,22 @@ def _one_ring(x: jax.Array, name: str) -> jax.Array:
         return from_wire(lax.ppermute(to_wire(block), name, to_right), x.dtype)
 
     chunks = jnp.pad(x.ravel(), (0, -x.size % n)).reshape(n, -1)  # x.dtype[n, c]
-    partial = chunks[(i - 1) % n]
+
+    def chunk(k):
+        return lax.dynamic_index_in_dim(chunks, k % n, keepdims=False)
+
+    partial = chunk(i - 1)
     for s in range(n - 1):
-        partial = add_rounding_once(from_left(partial), chunks[(i - s - 2) % n])
+        partial = add_rounding_once(from_left(partial), chunk(i - s - 2))
 
     if tracks_vma(name):  # only this form is known to be equal on all workers
         summed = lax.all_gather(to_wire(partial), name, to="invarying")
         summed = from_wire(summed, x.dtype)
     else:
-        summed = jnp.zeros_like(chunks).at[i].set(partial)
+        # In the memory of the chunks, all of which are replaced.
+        summed = lax.dynamic_update_index_in_dim(chunks, partial, i, 0)
         for s in range(n - 1):
             partial = from_left(partial)
-            summed = summed.at[(i - s - 1) % n].set(partial)
+            k = (i - s - 1) % n
+            summed = lax.dynamic_update_index_in_dim(summed, partial, k, 0)
     return summed.ravel()[: x.size].reshape(x.shape)

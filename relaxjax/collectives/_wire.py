@@ -30,14 +30,14 @@ def add_rounding_once(x: jax.Array, y: jax.Array) -> jax.Array:
     return x + y
 
 
-def after(x: jax.Array, earlier: jax.Array) -> jax.Array:
+def after(x: jax.Array, earlier: jax.Array | None) -> jax.Array:
     """`x`, available only once `earlier` is: orders the transfers of the two.
 
     `optimization_barrier` does this on GPU and on newer CPU backends; jaxlib 0.10
     drops it on CPU, so the bits of `x` are also combined with a zero computed from
     `earlier`. The zero is made of integers, so a NaN does not leak.
     """
-    if not jnp.issubdtype(x.dtype, jnp.floating) or earlier.size == 0:
+    if earlier is None or not jnp.issubdtype(x.dtype, jnp.floating):
         return x
     x, earlier = lax.optimization_barrier((x, earlier))
     first = earlier.ravel()[0]
