@@ -1,3 +1,49 @@
 """Plans and predictions in plain Python: no traced value ever enters here."""
 
-__all__: list[str] = []
+from relaxjax.schedule._baselines import fifo as fifo
+from relaxjax.schedule._baselines import layer_order as layer_order
+from relaxjax.schedule._baselines import random_order as random_order
+from relaxjax.schedule._baselines import smallest_first as smallest_first
+from relaxjax.schedule._best import best as best
+from relaxjax.schedule._bounds import Bounds as Bounds
+from relaxjax.schedule._bounds import bounds as bounds
+from relaxjax.schedule._bounds import efficiency as efficiency
+from relaxjax.schedule._bounds import gap as gap
+from relaxjax.schedule._bounds import lower_bound as lower_bound
+from relaxjax.schedule._bounds import speedup_potential as speedup_potential
+from relaxjax.schedule._families import random_graph as random_graph
+from relaxjax.schedule._graph import Graph as Graph
+from relaxjax.schedule._makespan import makespan as makespan
+from relaxjax.schedule._optimum import optimum as optimum
+from relaxjax.schedule._properties import Properties as Properties
+from relaxjax.schedule._properties import properties as properties
+from relaxjax.schedule._series_parallel import (
+    series_parallel_order as series_parallel_order,
+)
+from relaxjax.schedule._tac import tac as tac
+from relaxjax.schedule._tic import priorities_tic as priorities_tic
+from relaxjax.schedule._tic import tic as tic
+
+__all__ = [
+    "Bounds",
+    "Graph",
+    "Properties",
+    "best",
+    "bounds",
+    "efficiency",
+    "fifo",
+    "gap",
+    "layer_order",
+    "lower_bound",
+    "makespan",
+    "optimum",
+    "priorities_tic",
+    "properties",
+    "random_graph",
+    "random_order",
+    "series_parallel_order",
+    "smallest_first",
+    "speedup_potential",
+    "tac",
+    "tic",
+]
