@@ -15,27 +15,45 @@ from relaxjax.schedule._families import random_graph as random_graph
 from relaxjax.schedule._graph import Graph as Graph
 from relaxjax.schedule._makespan import makespan as makespan
 from relaxjax.schedule._optimum import optimum as optimum
+from relaxjax.schedule._oracle import Estimate as Estimate
+from relaxjax.schedule._oracle import Oracle as Oracle
+from relaxjax.schedule._oracle import analytic as analytic
+from relaxjax.schedule._oracle import given as given
+from relaxjax.schedule._oracle import measured as measured
 from relaxjax.schedule._properties import Properties as Properties
 from relaxjax.schedule._properties import properties as properties
+from relaxjax.schedule._rates import Cost as Cost
+from relaxjax.schedule._rates import Device as Device
+from relaxjax.schedule._rates import Link as Link
 from relaxjax.schedule._series_parallel import (
     series_parallel_order as series_parallel_order,
 )
 from relaxjax.schedule._tac import tac as tac
 from relaxjax.schedule._tic import priorities_tic as priorities_tic
 from relaxjax.schedule._tic import tic as tic
+from relaxjax.schedule._trace import backward_order as backward_order
 
 __all__ = [
     "Bounds",
+    "Cost",
+    "Device",
+    "Estimate",
     "Graph",
+    "Link",
+    "Oracle",
     "Properties",
+    "analytic",
+    "backward_order",
     "best",
     "bounds",
     "efficiency",
     "fifo",
     "gap",
+    "given",
     "layer_order",
     "lower_bound",
     "makespan",
+    "measured",
     "optimum",
     "priorities_tic",
     "properties",

@@ -6,7 +6,8 @@ Cost: O(n log n).
 import random
 
 from relaxjax.schedule._graph import Graph
-from relaxjax.schedule._properties import natural_key, tie_ranks
+from relaxjax.schedule._names import natural_key
+from relaxjax.schedule._properties import tie_ranks
 
 
 def random_order(graph: Graph, *, seed: int = 0) -> list[str]:

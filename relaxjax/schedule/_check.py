@@ -5,7 +5,8 @@ Cost: O(V + E).
 
 import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from numbers import Real
 
 Timed = tuple[float, Sequence[str]]
@@ -62,6 +63,79 @@ def check_seconds(argument: str, seconds: float | None) -> float:
     if not math.isfinite(seconds) or seconds < 0:
         raise ValueError(f"{argument} must be finite and >= 0 seconds, got {seconds}")
     return float(seconds)
+
+
+def check_rate(name: str, unit: str, rate: float) -> None:
+    """Refuses a rate that is no positive number.
+
+    Args:
+        name: of the argument.
+        unit: for the message.
+        rate: to be checked.
+
+    Raises:
+        TypeError: it is not a number.
+        ValueError: it is zero, negative or NaN.
+    """
+    if isinstance(rate, bool) or not isinstance(rate, Real):
+        raise TypeError(f"{name} must be a number of {unit}, got {rate!r}")
+    if not rate > 0:
+        raise ValueError(f"{name} must be > 0 {unit}, got {rate}")
+
+
+def check_names(
+    recvs: Collection[str], ops: Mapping[str, Timed], sends: Mapping[str, Timed]
+) -> None:
+    """Refuses names used twice and needs that nobody provides.
+
+    Args:
+        recvs: names of transfers.
+        ops: operations by name.
+        sends: pushes by name.
+
+    Raises:
+        ValueError: recvs and ops share a name, or a need is neither of them.
+    """
+    both = sorted(set(recvs) & set(ops))
+    if both:
+        raise ValueError(
+            f"names must be unique, but recvs and ops share {both}: rename the ops"
+        )
+    for argument, tasks in (("ops", ops), ("sends", sends)):
+        unknown = {
+            name: bad
+            for name, (_, needs) in tasks.items()
+            if (bad := [n for n in needs if n not in recvs and n not in ops])
+        }
+        if unknown:
+            raise ValueError(
+                f"{argument} need names that are neither recvs nor ops: {unknown}; "
+                "add them or correct the needs"
+            )
+
+
+def check_order(recvs: Collection[str], order: Iterable[str]) -> list[str]:
+    """Returns `order` as a list if it names every recv exactly once.
+
+    Args:
+        recvs: names of transfers.
+        order: names of recvs.
+
+    Raises:
+        ValueError: a recv is missing, repeated or unknown; all are listed.
+    """
+    order = list(order)
+    times = Counter(order)
+    for what, names in (
+        ("misses", [name for name in recvs if not times[name]]),
+        ("names unknown", [name for name in times if name not in recvs]),
+        ("repeats", [name for name, count in times.items() if count > 1]),
+    ):
+        if names:
+            raise ValueError(
+                f"order must name every recv exactly once, but it {what} {names}"
+            )
+    return order
 
 
 def sort_topologically(ops: Mapping[str, Timed]) -> dict[str, Timed]:

@@ -10,12 +10,18 @@ Symbols: Time(op) seconds; op.dep, the recvs on which op depends, directly or no
 Cost: O(V + E) big-integer operations on sets of recvs kept as bits.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
-from relaxjax.schedule._check import Timed, check_times, sort_topologically
+import jax
+
+from relaxjax.schedule._check import Timed, check_names, check_times, sort_topologically
+from relaxjax.schedule._hlo import read_hlo
+from relaxjax.schedule._oracle import Oracle, analytic
+from relaxjax.schedule._rates import ACCELERATOR, ETHERNET, Device, Link
+from relaxjax.schedule._trace import Traced, trace
 
 
 @dataclass(frozen=True)
@@ -56,17 +62,115 @@ class Graph:
         recvs = check_times("recvs", {n: (t, ()) for n, t in self.recvs.items()})
         ops = check_times("ops", self.ops)
         sends = check_times("sends", self.sends)
-        both = sorted(set(recvs) & set(ops))
-        if both:
-            raise ValueError(
-                f"names must be unique, but recvs and ops share {both}: rename the ops"
-            )
-        _check_needs("ops", ops, {*recvs, *ops})
-        _check_needs("sends", sends, {*recvs, *ops})
+        check_names(recvs, ops, sends)
         object.__setattr__(self, "recvs", {name: t for name, (t, _) in recvs.items()})
         object.__setattr__(self, "ops", sort_topologically(ops))
         object.__setattr__(self, "sends", sends)
         object.__setattr__(self, "nbytes", dict(self.nbytes))
+
+    @classmethod
+    def from_function(
+        cls,
+        fn: Callable[..., Any],
+        params: Any,
+        *args: Any,
+        pushes: Callable[[Any], Any] | None = None,
+        oracle: Oracle | None = None,
+        link: Link = ETHERNET,
+    ) -> "Graph":
+        """The graph of a user's function, from its jaxpr.
+
+        Nothing is computed: arrays may be given as `jax.ShapeDtypeStruct`.
+
+        Args:
+            fn: called as `fn(params, *args)`.
+            params: a pytree; each leaf is one transfer, named by its path ("a/b").
+            *args: the other arguments.
+            pushes: picks the gradients (a pytree like `params`) out of what `fn`
+                returns; each is then pushed. `Graph.from_loss` does this for a loss.
+            oracle: seconds of each equation; by default `analytic()`.
+            link: seconds of each transfer.
+
+        Returns:
+            A graph; `attributed` says which share of its seconds rests on a rule.
+
+        Raises:
+            ValueError: no parameters, a function that uses none of them, or pushes
+                that are not like `params`.
+
+        Example:
+            >>> import jax, jax.numpy as jnp
+            >>> w = jax.ShapeDtypeStruct((4, 4), jnp.float32)
+            >>> x = jax.ShapeDtypeStruct((2, 4), jnp.float32)
+            >>> fn = lambda params, x: jnp.tanh(x @ params["w"])
+            >>> graph = Graph.from_function(fn, {"w": w}, x)
+            >>> {op: needs for op, (_, needs) in graph.ops.items()}
+            {'dot_general': ('w',), 'tanh': ('dot_general',)}
+        """
+        return _assemble(
+            cls, trace(fn, params, args, pushes, oracle or analytic()), link
+        )
+
+    @classmethod
+    def from_loss(
+        cls,
+        loss_fn: Callable[..., Any],
+        params: Any,
+        *args: Any,
+        oracle: Oracle | None = None,
+        link: Link = ETHERNET,
+    ) -> "Graph":
+        """The graph of a training step: forward, backward, and the gradients' pushes.
+
+        Args:
+            loss_fn: called as `loss_fn(params, *args)`, returns a scalar.
+            params: a pytree; each leaf is pulled, and its gradient is pushed.
+            *args: the other arguments.
+            oracle: as in `from_function`.
+            link: as in `from_function`.
+
+        Example:
+            >>> import jax, jax.numpy as jnp
+            >>> w = jax.ShapeDtypeStruct((4,), jnp.float32)
+            >>> list(Graph.from_loss(lambda p: jnp.sum(p["w"] ** 2), {"w": w}).sends)
+            ['w']
+        """
+        return cls.from_function(
+            jax.grad(loss_fn),
+            params,
+            *args,
+            pushes=lambda gradients: gradients,
+            oracle=oracle,
+            link=link,
+        )
+
+    @classmethod
+    def from_hlo(
+        cls,
+        text: str,
+        params: Any,
+        *,
+        device: Device = ACCELERATOR,
+        link: Link = ETHERNET,
+    ) -> "Graph":
+        """The graph of an optimized HLO module: after fusion, as it will run.
+
+        Args:
+            text: of `jax.jit(fn, keep_unused=True).lower(params, ...).compile()`,
+                by its `as_text()`; the function's first argument must be `params`.
+            params: a pytree; its leaves are the module's first parameters.
+            device: rates, for the times of instructions.
+            link: seconds of each transfer.
+
+        Returns:
+            A graph without sends, each instruction of the entry computation an
+            operation.
+
+        Raises:
+            ValueError: text without an entry computation, or with parameters of
+                other sizes than the leaves of `params`.
+        """
+        return _assemble(cls, read_hlo(text, params, device), link)
 
     @cached_property
     def masks(self) -> dict[str, int]:
@@ -124,42 +228,13 @@ class Graph:
             attributed=self.attributed,
         )
 
-    def check_order(self, order: Iterable[str]) -> list[str]:
-        """Returns `order` as a list if it names every recv exactly once.
 
-        Args:
-            order: names of recvs.
-
-        Raises:
-            ValueError: a recv is missing, repeated or unknown; all are listed.
-        """
-        order = list(order)
-        times = Counter(order)
-        missing = [name for name in self.recvs if not times[name]]
-        unknown = [name for name in times if name not in self.recvs]
-        repeated = [name for name, count in times.items() if count > 1]
-        for what, names in (
-            ("misses", missing),
-            ("names unknown", unknown),
-            ("repeats", repeated),
-        ):
-            if names:
-                raise ValueError(
-                    f"order must name every recv exactly once, but it {what} {names}"
-                )
-        return order
-
-
-def _check_needs(
-    argument: str, tasks: Mapping[str, tuple[float, Sequence[str]]], known: set[str]
-) -> None:
-    unknown = {
-        name: bad
-        for name, (_, needs) in tasks.items()
-        if (bad := [need for need in needs if need not in known])
-    }
-    if unknown:
-        raise ValueError(
-            f"{argument} need names that are neither recvs nor ops: {unknown}; "
-            "add them or correct the needs"
-        )
+def _assemble(cls: type[Graph], traced: Traced, link: Link) -> Graph:
+    seconds = {name: link.seconds(size) for name, size in traced.nbytes.items()}
+    return cls(
+        recvs=seconds,
+        ops=traced.ops,
+        sends={name: (seconds[name], needs) for name, needs in traced.pushes.items()},
+        nbytes=traced.nbytes,
+        attributed=traced.attributed,
+    )

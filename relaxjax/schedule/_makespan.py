@@ -7,7 +7,7 @@ Without sends the makespan depends on the order of the recvs alone, not on which
 operation runs first. With A(R_k) the time of the first k recvs and W(R_k) the
 computation that they set free,
 
-    makespan = max( sum P + max_k [A(R_k) - W(R_{k-1})],  sum M )
+    makespan = sum P + max_k [A(R_k) - W(R_{k-1})]
 
 With sends the computing unit takes the ready operation that comes first in the graph,
 and each send leaves as soon as what it needs is done, first come first served.
@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from relaxjax.schedule._check import check_order
 from relaxjax.schedule._graph import Graph
 
 
@@ -45,7 +46,7 @@ def makespan(graph: Graph, order: Iterable[str]) -> float:
         >>> makespan(graph, ["r1", "r2"]), makespan(graph, ["r2", "r1"])
         (7.0, 10.0)
     """
-    order = graph.check_order(order)
+    order = check_order(graph.recvs, order)
     if graph.sends:
         return _with_sends(graph, order)
     position: dict[str, int] = {name: k + 1 for k, name in enumerate(order)}
@@ -184,4 +185,4 @@ def makespans(plan: Plan, orders: np.ndarray) -> np.ndarray:
     if not orders.shape[1]:
         return np.full(len(orders), computation)
     worst = prefix_costs(plan, orders).max(axis=1)
-    return np.maximum(computation + np.maximum(worst, 0.0), plan.M.sum())
+    return computation + np.maximum(worst, 0.0)

@@ -7,7 +7,7 @@ precedence; exact here over sets. With A(S) the time of the recvs in S and W(S) 
 computation that they set free,
 
     f(S) = min over r in S of  max( f(S - r),  A(S) - W(S - r) ),     f({}) = 0
-    optimum = max( sum P + f(all),  sum M )
+    optimum = sum P + f(all)
 
 Cost: O(2^n n) time, O(2^n) memory: at most 20 recvs (about 40 MB).
 """

@@ -13,11 +13,11 @@ Cost: O(V n) for V operations and n outstanding recvs.
 """
 
 import math
-import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from relaxjax.schedule._graph import Graph
+from relaxjax.schedule._names import natural_key
 
 
 class Properties(NamedTuple):
@@ -98,17 +98,3 @@ def tie_ranks(graph: Graph) -> list[int]:
     ordered = sorted(graph.recvs, key=lambda name: (first[name], natural_key(name)))
     place = {name: i for i, name in enumerate(ordered)}
     return [place[name] for name in graph.recvs]
-
-
-def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Sorts names with the numbers in them read as numbers.
-
-    Args:
-        name: any text.
-
-    Example:
-        >>> sorted(["layer10", "layer2"], key=natural_key)
-        ['layer2', 'layer10']
-    """
-    parts = re.split(r"(\d+)", name)
-    return tuple((0, int(p), p) if p.isdigit() else (1, 0, p) for p in parts)

@@ -26,7 +26,10 @@ from relaxjax.schedule import (
     tac,
     tic,
 )
+from relaxjax.schedule._best import _descend
+from relaxjax.schedule._exact import ticks
 from relaxjax.schedule._makespan import makespans, prepare
+from relaxjax.schedule._properties import tie_ranks
 
 FAMILIES = ["random", "towers", "pairs", "chain"]
 laws = settings(derandomize=True, deadline=None, max_examples=60)
@@ -99,6 +102,7 @@ def test_ops_that_need_nothing_run_first():
         ops={"warm-up": (3, []), "x": (1, ["a"]), "y": (1, ["warm-up", "b"])},
     )
     assert makespan(graph, ["a", "b"]) == timeline_reference(graph, ["a", "b"]) == 5
+    assert makespans(prepare(graph), np.array([[0, 1]])) == [5]
     assert makespan(graph, optimum(graph)) == 5
     assert makespan(graph, best(graph)) == 5
 
@@ -194,6 +198,37 @@ def test_tac_takes_a_recv_that_none_precedes(graph):
         outstanding.remove(chosen)
 
 
+@laws
+@given(graphs(most=9))
+def test_tac_is_its_documented_scan(graph):
+    """Every step on freshly computed properties, the scan written out."""
+    place = dict(zip(graph.recvs, tie_ranks(graph), strict=True))
+    outstanding, order = list(graph.recvs), []
+    while outstanding:
+        p = properties(graph, outstanding=outstanding)
+        held, *others = sorted(outstanding, key=lambda r: (p[r].M_plus, place[r]))
+        for r in others:
+            if min(p[held].P, p[r].M) < min(p[r].P, p[held].M):
+                held = r
+        order.append(held)
+        outstanding.remove(held)
+    assert tac(graph) == order
+
+
+def test_ties_go_to_the_first_used_whatever_its_name():
+    graph = Graph(
+        recvs={"a": 1, "z": 1},
+        ops={"o1": (1, ["z"]), "o2": (1, ["o1", "a"])},
+    )
+    assert tic(graph) == layer_order(graph) == smallest_first(graph) == ["z", "a"]
+
+
+def test_sums_that_are_no_small_fractions_stay_exact():
+    assert ticks([0.0, 1.0, 2**0.5]) == [0, 2**52, round(2**52 * 2**0.5)]
+    a, b, c = ticks([3**0.5, 7**0.5, 3**0.5])
+    assert a == c != b
+
+
 def test_tac_breaks_ties_by_m_plus_then_depth_then_name():
     graph = Graph(
         recvs={"a10": 1, "a2": 1, "late": 1, "x": 1, "y": 1},
@@ -276,6 +311,26 @@ def test_best_with_an_objective_is_never_worse_than_tac():
 
     found = best(graph, objective=makespan_reversed, evaluations=2000)
     assert makespan_reversed(found) < makespan_reversed(tac(graph))
+
+
+def test_descent_goes_down_from_any_start():
+    for seed in range(10):
+        graph = random_graph("random", recvs=16, seed=seed)
+        names = list(graph.recvs)
+        start = np.array([names.index(n) for n in random_order(graph, seed=seed)])
+        plan = prepare(graph)
+        order, seconds, used = _descend(plan, start, 3000)
+        assert used <= 3000
+        assert seconds == makespans(plan, order[None])[0]
+        assert seconds < 0.95 * makespans(plan, start[None])[0]
+
+
+def test_seeds_make_a_difference():
+    graph = random_graph("chain", recvs=9)
+    assert random_order(graph, seed=1) == random_order(graph, seed=1)
+    assert random_order(graph, seed=1) != random_order(graph, seed=2)
+    assert random_graph("chain", seed=1) == random_graph("chain", seed=1)
+    assert random_graph("chain", seed=1) != random_graph("chain", seed=2)
 
 
 def test_best_tries_no_more_orders_than_allowed():
