@@ -11,15 +11,28 @@ from relaxjax.schedule._bounds import efficiency as efficiency
 from relaxjax.schedule._bounds import gap as gap
 from relaxjax.schedule._bounds import lower_bound as lower_bound
 from relaxjax.schedule._bounds import speedup_potential as speedup_potential
+from relaxjax.schedule._cluster import Cluster as Cluster
+from relaxjax.schedule._cluster import Stragglers as Stragglers
+from relaxjax.schedule._cluster import Workers as Workers
+from relaxjax.schedule._condense import condensed as condensed
+from relaxjax.schedule._engine import Span as Span
 from relaxjax.schedule._families import random_graph as random_graph
 from relaxjax.schedule._graph import Graph as Graph
 from relaxjax.schedule._makespan import makespan as makespan
+from relaxjax.schedule._merge import mg_wfbp as mg_wfbp
 from relaxjax.schedule._optimum import optimum as optimum
 from relaxjax.schedule._oracle import Estimate as Estimate
 from relaxjax.schedule._oracle import Oracle as Oracle
 from relaxjax.schedule._oracle import analytic as analytic
 from relaxjax.schedule._oracle import given as given
 from relaxjax.schedule._oracle import measured as measured
+from relaxjax.schedule._policy import Policy as Policy
+from relaxjax.schedule._policy import byte_scheduler as byte_scheduler
+from relaxjax.schedule._policy import dear as dear
+from relaxjax.schedule._policy import ordered as ordered
+from relaxjax.schedule._policy import p3 as p3
+from relaxjax.schedule._policy import unordered as unordered
+from relaxjax.schedule._policy import wait_free as wait_free
 from relaxjax.schedule._properties import Properties as Properties
 from relaxjax.schedule._properties import properties as properties
 from relaxjax.schedule._rates import Cost as Cost
@@ -28,24 +41,35 @@ from relaxjax.schedule._rates import Link as Link
 from relaxjax.schedule._series_parallel import (
     series_parallel_order as series_parallel_order,
 )
+from relaxjax.schedule._simulate import simulate as simulate
 from relaxjax.schedule._tac import tac as tac
 from relaxjax.schedule._tic import priorities_tic as priorities_tic
 from relaxjax.schedule._tic import tic as tic
+from relaxjax.schedule._timeline import Timeline as Timeline
 from relaxjax.schedule._trace import backward_order as backward_order
 
 __all__ = [
     "Bounds",
+    "Cluster",
     "Cost",
     "Device",
     "Estimate",
     "Graph",
     "Link",
     "Oracle",
+    "Policy",
     "Properties",
+    "Span",
+    "Stragglers",
+    "Timeline",
+    "Workers",
     "analytic",
     "backward_order",
     "best",
     "bounds",
+    "byte_scheduler",
+    "condensed",
+    "dear",
     "efficiency",
     "fifo",
     "gap",
@@ -54,14 +78,20 @@ __all__ = [
     "lower_bound",
     "makespan",
     "measured",
+    "mg_wfbp",
     "optimum",
+    "ordered",
+    "p3",
     "priorities_tic",
     "properties",
     "random_graph",
     "random_order",
     "series_parallel_order",
+    "simulate",
     "smallest_first",
     "speedup_potential",
     "tac",
     "tic",
+    "unordered",
+    "wait_free",
 ]
