@@ -38,6 +38,7 @@ from relaxjax.schedule._properties import properties as properties
 from relaxjax.schedule._rates import Cost as Cost
 from relaxjax.schedule._rates import Device as Device
 from relaxjax.schedule._rates import Link as Link
+from relaxjax.schedule._record import record as record
 from relaxjax.schedule._series_parallel import (
     series_parallel_order as series_parallel_order,
 )
@@ -86,6 +87,7 @@ __all__ = [
     "properties",
     "random_graph",
     "random_order",
+    "record",
     "series_parallel_order",
     "simulate",
     "smallest_first",

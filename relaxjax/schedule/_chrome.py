@@ -17,27 +17,34 @@ from relaxjax.schedule._engine import Span
 from relaxjax.schedule._names import natural_key
 
 
-def chrome_trace(name: str, spans: Sequence[Span]) -> dict[str, Any]:
+def chrome_trace(timelines: Sequence[tuple[str, Sequence[Span]]]) -> dict[str, Any]:
     """The trace as a JSON object.
 
     Args:
-        name: of the process in the viewer.
-        spans: of the timeline.
+        timelines: names and spans; each becomes a process in the viewer.
 
     Returns:
-        `traceEvents`, sorted by time; transfers carry their bytes, and every event its
-        place in the order of its track and step.
+        `traceEvents`, sorted by time in each process; transfers carry their bytes, and
+        every event its place in the order of its track and step.
     """
+    events: list[dict[str, Any]] = []
+    for process, (name, spans) in enumerate(timelines, start=1):
+        events += _process_events(process, name, spans)
+    return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+
+def _process_events(
+    process: int, name: str, spans: Sequence[Span]
+) -> list[dict[str, Any]]:
     tracks = sorted({span.track for span in spans}, key=natural_key)
     thread = {track: i + 1 for i, track in enumerate(tracks)}
-    events: list[dict[str, Any]] = [_named("process_name", 0, name)]
-    events += [_named("thread_name", thread[t], t) for t in tracks]
+    events = [_named("process_name", process, 0, name)]
+    events += [_named("thread_name", process, thread[t], t) for t in tracks]
     order: dict[tuple[str, int], int] = {}
     for span in sorted(spans, key=lambda s: (s.start, thread[s.track])):
-        place = order[span.track, span.step] = (
-            order.get((span.track, span.step), -1) + 1
-        )
-        details = {"step": span.step, "order": place}
+        key = (span.track, span.step)
+        order[key] = order.get(key, -1) + 1
+        details = {"step": span.step, "order": order[key]}
         if span.nbytes:
             details["bytes"] = round(span.nbytes)
         events.append(
@@ -47,12 +54,12 @@ def chrome_trace(name: str, spans: Sequence[Span]) -> dict[str, Any]:
                 "ph": "X",
                 "ts": span.start * 1e6,
                 "dur": (span.end - span.start) * 1e6,
-                "pid": 1,
+                "pid": process,
                 "tid": thread[span.track],
                 "args": details,
             }
         )
-    return {"traceEvents": events, "displayTimeUnit": "ms"}
+    return events
 
 
 def write_json(path: str | PathLike[str], trace: dict[str, Any]) -> None:
@@ -65,5 +72,6 @@ def write_json(path: str | PathLike[str], trace: dict[str, Any]) -> None:
     Path(path).write_text(json.dumps(trace))
 
 
-def _named(what: str, thread: int, name: str) -> dict[str, Any]:
-    return {"name": what, "ph": "M", "pid": 1, "tid": thread, "args": {"name": name}}
+def _named(what: str, process: int, thread: int, name: str) -> dict[str, Any]:
+    place = {"pid": process, "tid": thread}
+    return {"name": what, "ph": "M", **place, "args": {"name": name}}

@@ -59,7 +59,7 @@ def read_hlo(text: str, params: Any, device: Device) -> Traced:
     Raises:
         ValueError: no entry computation, or parameters unlike the leaves.
     """
-    computations, entry = _parse(text)
+    computations, entry = parse_hlo(text)
     if entry is None:
         raise ValueError(
             "text has no ENTRY computation: pass compiled.as_text() of an optimized "
@@ -81,7 +81,12 @@ def read_hlo(text: str, params: Any, device: Device) -> Traced:
     return Traced({n: nbytes(leaf) for n, leaf in leaves.items()}, ops, {}, 1.0)
 
 
-def _parse(text: str) -> tuple[dict[str, list[Instruction]], str | None]:
+def parse_hlo(text: str) -> tuple[dict[str, list[Instruction]], str | None]:
+    """The instructions of each computation, and the name of the entry computation.
+
+    Args:
+        text: of a module.
+    """
     computations: dict[str, list[Instruction]] = {}
     current: list[Instruction] = []
     entry = None
@@ -118,7 +123,10 @@ def _bind_parameters(
         number = int(instruction.operands[0])
         needs[instruction.name] = (names[number],) if number < len(names) else ()
         if number < len(names):
-            wanted, found = nbytes(leaves[names[number]]), _nbytes(instruction.shape)
+            wanted, found = (
+                nbytes(leaves[names[number]]),
+                shape_nbytes(instruction.shape),
+            )
             bound += wanted == found
     if bound != len(names):
         raise ValueError(
@@ -143,10 +151,10 @@ def _seconds(
             for i in body
             if i.opcode not in _FREE
         )
-    read = sum(_nbytes(siblings[o].shape) for o in instruction.operands)
+    read = sum(shape_nbytes(siblings[o].shape) for o in instruction.operands)
     return device.seconds(
         flops=_flops(instruction, siblings, computations),
-        nbytes=read + _nbytes(instruction.shape),
+        nbytes=read + shape_nbytes(instruction.shape),
     )
 
 
@@ -185,7 +193,16 @@ def _size(shape: str) -> int:
     )
 
 
-def _nbytes(shape: str) -> int:
+def shape_nbytes(shape: str) -> int:
+    """Bytes of a shape, or of all shapes in a tuple.
+
+    Args:
+        shape: as HLO writes it.
+
+    Example:
+        >>> shape_nbytes("(f32[4,2]{1,0}, bf16[3])")
+        38
+    """
     total = 0
     for dtype, dims in _ARRAY.findall(shape):
         bits = re.search(r"\d+", dtype)

@@ -144,13 +144,16 @@ class Timeline:
         ordered = sorted(spans, key=lambda s: s.end)
         return list(dict.fromkeys(s.name for s in ordered))
 
-    def save(self, path: str | PathLike[str]) -> None:
+    def save(
+        self, path: str | PathLike[str], *, beside: Sequence["Timeline"] = ()
+    ) -> None:
         """Writes the Chrome trace format: opens in Perfetto and chrome://tracing.
 
         Args:
             path: of a JSON file.
+            beside: further timelines, as a measured one beside a predicted one.
         """
-        write_json(path, chrome_trace(self.name, self.spans))
+        write_json(path, chrome_trace([(t.name, t.spans) for t in (self, *beside)]))
 
     def save_png(self, path: str | PathLike[str]) -> None:
         """Draws the tracks over time (a Gantt chart).

@@ -96,6 +96,9 @@ def test_condensing_changes_no_makespan(graph, seed):
     small = condensed(graph)
     assert makespan(small, order) == makespan(graph, order)
     assert len(small.ops) <= len(graph.ops)
+    row = condensed(trained(random_graph("chain", recvs=5, seed=seed)))
+    long = trained(random_graph("chain", recvs=5, seed=seed))
+    assert makespan(row, random_order(row)) == makespan(long, random_order(long))
     both = condensed(trained(graph))
     assert both.computation == trained(graph).computation
     assert {n: len(m) for n, (_, m) in both.sends.items()} == dict.fromkeys(
@@ -367,6 +370,30 @@ def test_a_hundred_thousand_identical_workers_are_one():
     run = simulate(graph, ordered("tac", tac(graph)), Cluster(100_000, 1_000, UNIT))
     assert list(run.weights) == [100_000]
     assert run.busy("worker 0 in") == graph.communication
+
+
+def test_the_slowest_of_many_is_among_the_representatives():
+    graph = random_graph("chain", recvs=3)
+    noise = Stragglers(jitter=0.5)
+    run = simulate(graph, ordered("", graph.recvs), Cluster(2000, 1, UNIT, None, noise))
+    work = [run.busy(f"worker {w} compute") / graph.computation for w in range(3)]
+    assert work[0] > 3  # about exp(0.5 * 3.3) = 5
+    assert work[1] < 1 / 3
+    assert work[2] == pytest.approx(1)
+
+
+def test_merging_counts_the_messages_before():
+    """Unit messages: c waits behind b's message and takes the late d along."""
+    ready = {"b": 1.0, "c": 2.5, "d": 5.0}
+    graph = Graph(
+        recvs={},
+        ops={"ob": (1, []), "oc": (1.5, ["ob"]), "od": (2.5, ["oc"])},
+        sends={name: (0, [f"o{name}"]) for name in ready},
+        nbytes={"b": 6, "c": 0, "d": 0},
+    )
+    # b from 1 to 8 (latency 1, 6 bytes); c could start at 8 only, d is ready by then.
+    policy = mg_wfbp(graph, lambda n: Cost(1, n), Link(latency=1.0, bandwidth=1.0))
+    assert policy.buckets == (("b",), ("c", "d"))
 
 
 def test_an_order_cuts_stragglers():
