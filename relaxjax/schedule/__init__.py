@@ -18,6 +18,7 @@ from relaxjax.schedule._condense import condensed as condensed
 from relaxjax.schedule._engine import Span as Span
 from relaxjax.schedule._families import random_graph as random_graph
 from relaxjax.schedule._graph import Graph as Graph
+from relaxjax.schedule._local_search import local_search as local_search
 from relaxjax.schedule._makespan import makespan as makespan
 from relaxjax.schedule._merge import mg_wfbp as mg_wfbp
 from relaxjax.schedule._optimum import optimum as optimum
@@ -76,6 +77,7 @@ __all__ = [
     "gap",
     "given",
     "layer_order",
+    "local_search",
     "lower_bound",
     "makespan",
     "measured",

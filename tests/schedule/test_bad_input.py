@@ -9,6 +9,7 @@ from relaxjax.schedule import (
     Graph,
     best,
     efficiency,
+    local_search,
     makespan,
     optimum,
     random_graph,
@@ -98,6 +99,13 @@ def test_select():
 def test_evaluations():
     with pytest.raises(ValueError, match="evaluations must be at least 1, got 0"):
         best(Graph(**OK), evaluations=0)
+
+
+def test_local_search_needs_a_start():
+    with pytest.raises(
+        ValueError, match="starts must hold at least one order, got none"
+    ):
+        local_search(Graph(**OK), [])
 
 
 def test_makespan_of_another_graph():
