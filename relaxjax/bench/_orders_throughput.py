@@ -29,7 +29,7 @@ def throughput(*, orders: int = 100, out: str = "runs/orders") -> dict[str, Any]
         Conditions and one row for each model, rho and cluster.
     """
     graphs = {(name, kind): make(name) for name in CNNS for kind, make in KINDS.items()}
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"model": name, "graph": kind}
         | _compare(at_ratio(graph, rho), rho, workers, servers, orders)
         for (name, kind), graph in graphs.items()

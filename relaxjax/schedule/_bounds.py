@@ -10,9 +10,10 @@ Source: Hashemi et al., "TicTac", MLSys 2019, equations 1 to 4.
 L ignores the graph: the first operation must wait for its recvs and the last recv is
 followed by what depends on it, so E = 1 is usually out of reach. A better bound is
 
-    max( sum M + min_r Q_r,  sum P + min_op op.M,  longest path )
+    max( sum M + min_r Q_r,  sum P + min_op (op.M - W_0),  longest path )
 
-with Q_r the computation that depends on r (all of it runs after the last recv).
+with Q_r the computation that depends on r (all of it runs after the last recv), W_0
+the computation that needs no recv, and the minimum over operations that need some.
 
 Cost: O(V n).
 """
@@ -111,17 +112,21 @@ def lower_bound(graph: Graph) -> float:
     """
     depending = [0.0] * len(graph.recvs)
     heads = []
+    free = 0.0  # W_0
     times = list(graph.recvs.values())
     for name, mask in graph.masks.items():
         needed = [i for i in range(len(times)) if mask >> i & 1]
-        heads.append(sum(times[i] for i in needed))
+        if needed:
+            heads.append(sum(times[i] for i in needed))
+        else:
+            free += graph.ops[name][0]
         for i in needed:
             depending[i] += graph.ops[name][0]
     pushes = sum(seconds for seconds, _ in graph.sends.values())
     return max(
         bounds(graph).lower,
         graph.communication + min(depending, default=0.0),
-        graph.computation + min(heads, default=0.0),
+        graph.computation + max(0.0, min(heads, default=0.0) - free),
         pushes + min(_ends(graph, [n for _, n in graph.sends.values()]), default=0.0),
         _longest_path(graph),
     )

@@ -1,9 +1,10 @@
 """Steps with collectives: every bucket of gradients is reduced over all workers.
 
 A collective starts when the last worker has its gradients, occupies the network (one
-at a time) for messages * latency + bytes / bandwidth of the slowest link, plus its
-codec's time, and ends for all workers at once: lock-step, as an all-reduce or a gossip
-round with a barrier is. The next step uses a parameter when its bucket is back.
+at a time, first come first served or by the policy's order) for messages * latency +
+bytes / bandwidth of the slowest link, plus its codec's time, and ends for all workers
+at once: lock-step, as an all-reduce or a gossip round with a barrier is. The next step
+uses a parameter when its bucket is back.
 
 With two phases (DeAR) a reduce-scatter follows the backward pass first in, first out,
 and all-gathers follow when all of them are done, in the order of the next forward
@@ -101,7 +102,7 @@ class CollectiveSteps:
             last = job
             if self._policy.phases == 2 and job.track is not None:
                 last = self._message(bucket, "gather", step)
-                last.priority = min(self._rank.get(n, 0) for n in bucket)
+                last.priority = self._first(bucket)
                 for other in scattered:
                     last.need(other)
             over.need(last)
@@ -115,12 +116,18 @@ class CollectiveSteps:
         if not local:
             job = self._message(bucket, "reduce", step)
             job.priority = -1.0
+            if self._policy.queue == "priority":
+                job.priority = self._first(bucket) - len(self._rank)
         for jobs in built:
             job.need(jobs.begin)
             for name in bucket:
                 for need in self._graph.sends[name][1]:
                     job.need(jobs.recvs.get(need) or jobs.ops[need])
         return job
+
+    def _first(self, bucket: tuple[str, ...]) -> int:
+        """Rank of the bucket's most urgent parameter."""
+        return min(self._rank.get(name, 0) for name in bucket)
 
     def _message(self, bucket: tuple[str, ...], what: str, step: int) -> Job:
         return Job(

@@ -204,8 +204,21 @@ def check_policy(graph: Graph, policy: Policy) -> None:
         policy: to be checked.
 
     Raises:
-        ValueError: an order or buckets that miss, repeat or invent a transfer.
+        ValueError: an order or buckets that miss, repeat or invent a transfer, or
+            fields that the policy's kind does not use.
     """
+    unused = {
+        True: ("partition_bytes", "credit_bytes"),
+        False: ("buckets", "phases", "every"),
+    }[policy.collective is not None]
+    default = Policy("")
+    odd = [name for name in unused if getattr(policy, name) != getattr(default, name)]
+    if odd:
+        kind = "parameter servers" if policy.collective is None else "a collective"
+        raise ValueError(
+            f"policy {policy.name!r} is of {kind}, which knows no {odd}: leave them out"
+            + ("" if policy.collective else ", or give collective=")
+        )
     if "priority" in (policy.queue, policy.push_queue):
         check_order(graph.recvs, policy.order)
     if policy.collective is not None:

@@ -343,6 +343,15 @@ def test_best_tries_no_more_orders_than_allowed():
     assert len(calls) == 17
 
 
+def test_the_bound_knows_what_can_run_before_the_first_recv():
+    graph = Graph(
+        recvs={"a": 5, "b": 1},
+        ops={"mask": (2, []), "x": (9, ["a"]), "y": (1, ["x", "mask", "b"])},
+    )
+    # mask 0-2, then nothing before a at 5: x 5-14, y 14-15.
+    assert lower_bound(graph) == makespan(graph, ["a", "b"]) == 15
+
+
 def test_gap_is_none_at_the_bound():
     graph = random_graph("chain", recvs=2, seed=0)
     least = lower_bound(graph)

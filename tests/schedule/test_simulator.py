@@ -281,6 +281,19 @@ def test_wait_free_back_propagation_by_hand():
     assert ends(merged, "network") == {"reduce w2 +1": 6 + 0.5 + 3}
 
 
+def test_collectives_by_priority():
+    """The urgent one overtakes those that wait."""
+    graph = trained(random_graph("chain", recvs=4))
+    order = tuple(graph.recvs)
+    slow = Cluster(2, link=Link(latency=100.0, bandwidth=1.0))
+    buckets = tuple((name,) for name in graph.sends)
+    policy = Policy("", "priority", order, collective=ring(2), buckets=buckets)
+    run = simulate(graph, policy, slow)
+    sent = [s.name.split()[1] for s in run.spans if s.track == "network"]
+    # The last layer's gradient is alone at first; then the first layer's goes.
+    assert sent == ["r3", "r0", "r1", "r2"]
+
+
 def test_local_steps_communicate_rarely():
     graph = trained(random_graph("chain", recvs=4))
     policy = Policy(
@@ -426,6 +439,15 @@ GRAPH = random_graph("chain", recvs=2)
         (
             lambda: simulate(trained(GRAPH), Policy("", collective=ring(2))),
             "it misses ['r1', 'r0']",
+        ),
+        (
+            lambda: simulate(GRAPH, Policy("x", every=2, phases=2)),
+            "policy 'x' is of parameter servers, which knows no ['phases', 'every']: "
+            "leave them out, or give collective=",
+        ),
+        (
+            lambda: simulate(GRAPH, Policy("", credit_bytes=1, collective=ring(2))),
+            "is of a collective, which knows no ['credit_bytes']",
         ),
         (lambda: Policy("", queue="lifo"), "queue must be one of"),
         (lambda: Policy("", push_queue="random"), "push_queue must be one of"),
