@@ -110,7 +110,7 @@ def _compare(
     }
     for label, order in candidates.items():
         policy = schedule.ordered(label, order)
-        tight = schedule.simulate(graph, policy, cluster, steps=10)
+        tight = schedule.simulate(graph, policy, cluster, steps=4)
         row[label] = row["seconds"] / mean(max(t) for t in tight.step_times())
         row[f"straggler {label}"] = tight.straggler_effect()
     return row

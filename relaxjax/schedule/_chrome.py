@@ -25,7 +25,7 @@ def chrome_trace(timelines: Sequence[tuple[str, Sequence[Span]]]) -> dict[str, A
 
     Returns:
         `traceEvents`, sorted by time in each process; transfers carry their bytes, and
-        every event its place in the order of its track and step.
+        every event its place among the names on its track in its step.
     """
     events: list[dict[str, Any]] = []
     for process, (name, spans) in enumerate(timelines, start=1):
@@ -40,11 +40,11 @@ def _process_events(
     thread = {track: i + 1 for i, track in enumerate(tracks)}
     events = [_named("process_name", process, 0, name)]
     events += [_named("thread_name", process, thread[t], t) for t in tracks]
-    order: dict[tuple[str, int], int] = {}
+    order: dict[tuple[str, int], dict[str, int]] = {}
     for span in sorted(spans, key=lambda s: (s.start, thread[s.track])):
-        key = (span.track, span.step)
-        order[key] = order.get(key, -1) + 1
-        details = {"step": span.step, "order": order[key]}
+        before = order.setdefault((span.track, span.step), {})
+        place = before.setdefault(span.name, len(before))
+        details = {"step": span.step, "order": place}
         if span.nbytes:
             details["bytes"] = round(span.nbytes)
         events.append(

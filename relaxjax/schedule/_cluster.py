@@ -146,6 +146,8 @@ class Cluster:
         server_link: of each server, one in each direction; by default as `link`.
         stragglers: how computation varies.
         codec_bandwidth: bytes per second that a worker encodes and decodes.
+        segment_bytes: messages from several servers share a worker's link in turns of
+            this size, as packets do; it changes nothing else.
 
     Raises:
         ValueError: no workers or no servers.
@@ -161,11 +163,13 @@ class Cluster:
     server_link: Link | None = None
     stragglers: Stragglers = NO_STRAGGLERS
     codec_bandwidth: float = 1e10
+    segment_bytes: float = 4e6
 
     def __post_init__(self) -> None:
         """Checks the figures."""
         if self.servers < 1:
             raise ValueError(f"servers must be at least 1, got {self.servers}")
+        check_rate("segment_bytes", "bytes", self.segment_bytes)
         check_rate("codec_bandwidth", "bytes per second", self.codec_bandwidth)
         if not self.classes:
             raise ValueError("workers must hold at least one class, got none")

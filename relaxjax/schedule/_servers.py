@@ -47,6 +47,7 @@ class ServerSteps:
         names = [*graph.recvs, *(n for n in graph.sends if n not in graph.recvs)]
         self._sizes = {name: size_of(graph, name, cluster) for name in names}
         self._owner = _place(self._sizes, cluster.servers)
+        self._segment_bytes = cluster.segment_bytes
         credit = policy.credit_bytes
         self._server_link = cluster.server_link or cluster.link
         latency = self._server_link.latency
@@ -155,6 +156,7 @@ class ServerSteps:
             )
             pull.receiver = self._worker_in[worker.index]
             pull.receiving = worker.kind.link.seconds(nbytes)
+            pull.segments = self._segments(nbytes)
             pull.waiting = 1
             jobs.recvs[name].need(pull)
             pulls.append(pull)
@@ -176,8 +178,12 @@ class ServerSteps:
             server = (self._owner[name] + i) % len(self._server_in)
             push.receiver = self._server_in[server]
             push.receiving = worker.weight * self._server_link.seconds(nbytes)
+            push.segments = self._segments(nbytes)
             pushes.append(push)
         return pushes
+
+    def _segments(self, nbytes: float) -> int:
+        return max(1, math.ceil(nbytes / self._segment_bytes))
 
     def _slices(self, name: str) -> list[float]:
         nbytes, most = self._sizes[name], self._policy.partition_bytes

@@ -52,7 +52,7 @@ def trace(
     Raises:
         ValueError: no parameters, none used, or pushes unlike the parameters.
     """
-    leaves = leaf_names(params)
+    leaves = leaf_names(jax.eval_shape(lambda p: p, params))
     if not leaves:
         raise ValueError(
             "params has no leaves, so there is nothing to transfer: pass the model's "

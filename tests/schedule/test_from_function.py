@@ -223,6 +223,11 @@ def test_an_embedding_reads_its_rows_only():
     assert graph.nbytes["params"] == 6_400_000
 
 
+def test_python_numbers_and_none_may_be_parameters():
+    graph = Graph.from_function(lambda p, x: x * p["a"], {"a": 2.0, "b": None}, X)
+    assert graph.nbytes == {"a": 4}
+
+
 def test_dead_code_is_dropped():
     def wasteful(w, x):
         jnp.exp(w @ w)

@@ -352,6 +352,20 @@ def test_the_bound_knows_what_can_run_before_the_first_recv():
     assert lower_bound(graph) == makespan(graph, ["a", "b"]) == 15
 
 
+def test_graphs_without_recvs_or_without_ops():
+    idle = Graph(recvs={}, ops={"o": (2, [])})
+    for order in (tic, tac, best, optimum, fifo, layer_order, smallest_first):
+        assert order(idle) == []
+    assert series_parallel_order(idle) == []
+    assert makespan(idle, []) == lower_bound(idle) == 2
+    wire = Graph(recvs={"a": 1, "b": 2}, ops={})
+    for order in (tic, tac, best, optimum):
+        assert sorted(order(wire)) == ["a", "b"]
+    assert makespan(wire, ["b", "a"]) == lower_bound(wire) == 3
+    nothing = Graph(recvs={}, ops={})
+    assert makespan(nothing, best(nothing)) == gap(nothing, 0.0) == 0
+
+
 def test_gap_is_none_at_the_bound():
     graph = random_graph("chain", recvs=2, seed=0)
     least = lower_bound(graph)

@@ -173,6 +173,22 @@ def test_two_workers_share_a_server_and_not_their_links():
     assert ends(run, "worker 1 in") == {"w1": 3, "w2": 8}
 
 
+def test_messages_of_two_servers_share_a_link():
+    policy = ordered("", ["w1", "w2"])
+    cluster = Cluster(1, 2, UNIT, segment_bytes=1.0)
+    run = simulate(LAYERS, policy, cluster)
+    got = [(s.name, s.start) for s in run.spans if s.track == "worker 0 in"]
+    got.sort(key=lambda row: row[1])
+    # w1 (2 bytes) and w2 (4) take turns until w1 is there at 3 or 4.
+    assert {name for name, _ in got[:2]} == {name for name, _ in got[2:4]}
+    assert [name for name, _ in got[4:]] == ["w2", "w2"]
+    assert [start for _, start in got] == [0, 1, 2, 3, 4, 5]
+    nbytes = [s.nbytes for s in run.spans if s.track == "worker 0 in"]
+    assert nbytes == [1.0] * 6
+    one = simulate(LAYERS, policy, Cluster(1, 1, UNIT, segment_bytes=1.0))
+    assert one.seconds == simulate(LAYERS, policy, ONE).seconds
+
+
 def test_two_servers_send_at_once():
     run = simulate(LAYERS, ordered("", ["w1", "w2"]), Cluster(1, 2, UNIT))
     assert ends(run, "server 0 out") == {"w2": 4}
@@ -461,6 +477,7 @@ GRAPH = random_graph("chain", recvs=2)
         (lambda: Cluster([]), "workers must hold at least one class"),
         (lambda: Cluster(1, 0), "servers must be at least 1, got 0"),
         (lambda: Workers(1, speed=0), "speed must be > 0"),
+        (lambda: Cluster(segment_bytes=0), "segment_bytes must be > 0 bytes, got 0"),
         (lambda: Stragglers(share=2), "share must lie in [0, 1], got 2"),
         (lambda: Stragglers(slowdown=0.5), "slowdown must be at least 1, got 0.5"),
         (lambda: Stragglers(jitter=-1), "jitter must be finite and >= 0"),
