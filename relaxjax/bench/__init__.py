@@ -1,0 +1,3 @@
+"""Benchmarks: each prints its conditions and a table, and saves JSON and a plot."""
+
+__all__: list[str] = []

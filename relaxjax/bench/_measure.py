@@ -1,0 +1,88 @@
+"""Timing in interleaved rounds, and ratios with an interval.
+
+A shared machine is never equally loaded twice, so a candidate and its baseline take
+turns, each pair of neighbours in time gives one ratio, and the ratios' median is what is
+reported. Its 95 % interval is that of the order statistics: with n pairs, the ranks
+between which a Binomial(n, 1/2) count falls (Conover, Practical Nonparametric
+Statistics, section 3.2). No assumption is made about how times are distributed.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from scipy.stats import binom
+
+
+class Ratio(NamedTuple):
+    """A median of paired ratios.
+
+    Attributes:
+      median: of candidate over baseline.
+      low: lower end of the 95 % interval.
+      high: upper end.
+      pairs: number of pairs.
+    """
+
+    median: float
+    low: float
+    high: float
+    pairs: int
+
+    def __str__(self) -> str:
+        """As in `1.01 [0.99, 1.03]`."""
+        return f"{self.median:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def ratio(candidate: Sequence[float], baseline: Sequence[float]) -> Ratio:
+    """Median ratio of two series of times, paired in order.
+
+    Args:
+      candidate: seconds.
+      baseline: seconds, as many.
+
+    Returns:
+      The median with its 95 % interval.
+    """
+    ratios = np.sort(np.asarray(candidate) / np.asarray(baseline))
+    low, high = binom.interval(0.95, len(ratios), 0.5)
+    last = len(ratios) - 1
+    return Ratio(
+        float(np.median(ratios)),
+        float(ratios[max(0, int(low) - 1)]),
+        float(ratios[min(last, int(high))]),
+        len(ratios),
+    )
+
+
+def interleaved(
+    runs: Mapping[str, Callable[[], Any]], rounds: int
+) -> dict[str, list[float]]:
+    """Seconds that each of some runs takes, taking turns.
+
+    Args:
+      runs: by name; each is called twice before timing starts, and what it returns is
+        waited for. Every other round goes backwards, so that none always goes first.
+      rounds: how often each is timed.
+
+    Returns:
+      Seconds by name, in order of time.
+    """
+    for run in runs.values():
+        for _ in range(2):
+            jax.block_until_ready(run())
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for turn in range(rounds):
+        for name in list(runs)[:: 1 if turn % 2 else -1]:
+            start = time.perf_counter()
+            jax.block_until_ready(runs[name]())
+            seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def quartiles(seconds: Sequence[float]) -> tuple[float, float, float]:
+    """Lower quartile, median and upper quartile."""
+    low, middle, high = np.percentile(np.asarray(seconds), [25, 50, 75])
+    return float(low), float(middle), float(high)

@@ -1,0 +1,221 @@
+"""`relaxjax order FILE.py:FUNCTION`: in which order should the parameters arrive?
+
+Parsing and printing only; the work is done in `relaxjax.schedule`.
+"""
+
+import importlib.util
+import inspect
+import json
+import math
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from statistics import mean
+from typing import Annotated, Any
+
+import typer
+
+from relaxjax import schedule
+
+
+class Mode(StrEnum):
+    """Which graph is made of the function."""
+
+    forward = "forward"
+    train = "train"
+
+
+def order(
+    target: Annotated[str, typer.Argument(metavar="FILE.py:FUNCTION")],
+    *,
+    mode: Annotated[
+        Mode,
+        typer.Option(
+            help="The function as it is, or a loss with its gradient's pushes."
+        ),
+    ] = Mode.forward,
+    gbps: Annotated[float, typer.Option(help="Link bandwidth in Gbit/s.")] = 10.0,
+    latency_us: Annotated[
+        float, typer.Option(help="Seconds per message, in us.")
+    ] = 50.0,
+    tflops: Annotated[float, typer.Option(help="Device arithmetic in Tflop/s.")] = 10.0,
+    memory_gbs: Annotated[float, typer.Option(help="Device memory in GB/s.")] = 500.0,
+    random_orders: Annotated[
+        int, typer.Option(min=1, help="How many random orders to compare with.")
+    ] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON, no tables.")] = False,
+    trace: Annotated[
+        Path | None, typer.Option(help="Write the best order's Chrome trace here.")
+    ] = None,
+    png: Annotated[
+        Path | None, typer.Option(help="Draw the best order's timeline here.")
+    ] = None,
+) -> None:
+    """TIC, TAC and best order of a function's parameters, with makespans and bounds.
+
+    The function is called as FUNCTION(params, ...), and only traced: nothing is
+    computed. Its example arguments come from FUNCTION_args() in the same file, else
+    from the defaults of its parameters, else from example_args(); these functions
+    return (params, ...), arrays or jax.ShapeDtypeStruct.
+    """
+    try:
+        link = schedule.Link(latency=latency_us * 1e-6, bandwidth=gbps * 1e9 / 8)
+        device = schedule.Device(flops=tflops * 1e12, bandwidth=memory_gbs * 1e9)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    graph = _graph(target, mode, link, device)
+    report = _report(graph, target, random_orders)
+    if as_json:
+        typer.echo(json.dumps(report))
+    else:
+        _print_tables(report)
+    if trace or png:
+        policy = schedule.ordered("best", report["orders"]["best"])
+        run = schedule.simulate(graph, policy, schedule.Cluster(link=link))
+        if trace:
+            run.save(trace)
+        if png:
+            run.save_png(png)
+
+
+def _graph(
+    target: str, mode: Mode, link: schedule.Link, device: schedule.Device
+) -> schedule.Graph:
+    function, args = _load(target)
+    build = schedule.Graph.from_function
+    if mode is Mode.train:
+        build = schedule.Graph.from_loss
+    try:
+        return build(function, *args, oracle=schedule.analytic(device), link=link)
+    except Exception as error:  # whatever the user's function raises while traced
+        raise typer.BadParameter(
+            f"{target} could not be traced with its example arguments: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _load(target: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The function and its example arguments."""
+    file, colon, name = target.rpartition(":")
+    if not colon or not name:
+        raise typer.BadParameter(f"expected FILE.py:FUNCTION, got {target!r}")
+    path = Path(file)
+    if not path.is_file():
+        raise typer.BadParameter(f"no such file: {file}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise typer.BadParameter(f"{file} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever the user's file raises
+        raise typer.BadParameter(
+            f"{file} could not be imported: {type(error).__name__}: {error}"
+        ) from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise typer.BadParameter(f"{file} defines no function {name!r}")
+    return function, _example_args(module, function, name)
+
+
+def _example_args(
+    module: Any, function: Callable[..., Any], name: str
+) -> tuple[Any, ...]:
+    parameters = inspect.signature(function).parameters.values()
+    defaults = [p.default for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    own = getattr(module, f"{name}_args", None)
+    if own is None and defaults and inspect.Parameter.empty not in defaults:
+        return tuple(defaults)
+    make = own or getattr(module, "example_args", None)
+    if make is None:
+        raise typer.BadParameter(
+            f"no example arguments for {name}: define {name}_args() or example_args() "
+            "that returns (params, ...), or give every parameter a default"
+        )
+    args = make()
+    return args if isinstance(args, tuple) else (args,)
+
+
+def _report(graph: schedule.Graph, target: str, random_orders: int) -> dict[str, Any]:
+    orders = {
+        "best": schedule.best(graph),
+        "tac": schedule.tac(graph),
+        "tic": schedule.tic(graph),
+        "layer": schedule.layer_order(graph),
+        "smallest_first": schedule.smallest_first(graph),
+    }
+    if len(graph.recvs) <= 20 and not graph.sends:
+        orders["optimum"] = schedule.optimum(graph)
+    seconds = {name: schedule.makespan(graph, o) for name, o in orders.items()}
+    shuffled = [schedule.random_order(graph, seed=s) for s in range(random_orders)]
+    seconds["random"] = mean(schedule.makespan(graph, o) for o in shuffled)
+    lower, upper = schedule.bounds(graph)
+    return {
+        "target": target,
+        "attributed": graph.attributed,
+        "transfers": _transfers(graph, orders["best"]),
+        "orders": orders,
+        "makespan": seconds,
+        "efficiency": {n: schedule.efficiency(graph, t) for n, t in seconds.items()},
+        "bounds": {
+            "lower": lower,
+            "upper": upper,
+            "graph_lower": schedule.lower_bound(graph),
+        },
+        "speedup_potential": schedule.speedup_potential(graph),
+        "random_orders": random_orders,
+    }
+
+
+def _transfers(graph: schedule.Graph, best: list[str]) -> list[dict[str, Any]]:
+    found = schedule.properties(graph)
+    return [
+        {
+            "name": name,
+            "bytes": graph.nbytes[name],
+            "M": found[name].M,
+            "P": found[name].P,
+            "M_plus": None if math.isinf(found[name].M_plus) else found[name].M_plus,
+        }
+        for name in best
+    ]
+
+
+def _print_tables(report: dict[str, Any]) -> None:
+    try:
+        from rich.console import Console
+        from rich.table import Table
+    except ImportError as error:
+        raise typer.BadParameter(
+            'tables need rich: pip install "relaxjax[cli]", or use --json'
+        ) from error
+    console = Console()
+    table = Table(title=f"Transfers of {report['target']} in best order (ms)")
+    table.add_column("")
+    table.add_column("parameter", overflow="fold")
+    for column in ("bytes", "M", "P", "M+"):
+        table.add_column(column, justify="right")
+    for place, row in enumerate(report["transfers"]):
+        impending = "-" if row["M_plus"] is None else f"{1e3 * row['M_plus']:.4g}"
+        times = (f"{1e3 * row['M']:.4g}", f"{1e3 * row['P']:.4g}", impending)
+        table.add_row(str(place), row["name"], f"{row['bytes']:,}", *times)
+    console.print(table)
+    table = Table(title="Makespan")
+    for column in ("order", "ms", "E", "over the bound"):
+        table.add_column(column, justify="left" if column == "order" else "right")
+    least = report["bounds"]["graph_lower"]
+    for name, t in sorted(report["makespan"].items(), key=lambda item: item[1]):
+        over = f"{100 * (t / least - 1):.2f} %" if least else "-"
+        label = (
+            f"random, mean of {report['random_orders']}" if name == "random" else name
+        )
+        table.add_row(
+            label, f"{1e3 * t:.4g}", f"{report['efficiency'][name]:.4f}", over
+        )
+    console.print(table)
+    limits = {name: 1e3 * t for name, t in report["bounds"].items()}
+    console.print(
+        f"L = {limits['lower']:.4g} ms, from the graph {limits['graph_lower']:.4g} ms, "
+        f"U = {limits['upper']:.4g} ms, S = {report['speedup_potential']:.3f}; "
+        f"{100 * report['attributed']:.1f} % of the computation follows a rule"
+    )

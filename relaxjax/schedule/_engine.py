@@ -1,0 +1,230 @@
+"""A discrete-event engine: jobs on tracks.
+
+A track (a computing unit, one direction of a link) serves one job at a time, the
+ready one with the smallest priority number, then the one that was ready first. A job
+that has started is not interrupted: messages are preempted where they are sliced.
+
+A message occupies its sender's track and, cut through, its receiver's, which serves
+segments in order of arrival: messages from two senders share a receiver as two TCP
+connections would. A sending track with a credit hands messages on to a first
+in, first out window as long as the credit is positive; it gets the bytes back when
+the message has arrived, one latency later (ByteScheduler's rule).
+
+Cost: O(J log J) for J jobs.
+"""
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Span(NamedTuple):
+    """One occupation of a track.
+
+    Attributes:
+        track: its name.
+        name: of the operation or transfer.
+        start: seconds.
+        end: seconds.
+        nbytes: of a transfer, else 0.
+        worker: index of the worker it belongs to.
+        step: index of the step.
+    """
+
+    track: str
+    name: str
+    start: float
+    end: float
+    nbytes: float
+    worker: int
+    step: int
+
+
+class Track:
+    """A resource that serves one job at a time.
+
+    Attributes:
+        name: for the timeline.
+        credit: bytes that may be under way, or None for one message at a time.
+        latency: seconds until a credit comes back.
+    """
+
+    __slots__ = ("credit", "free", "idle", "latency", "name", "ready", "window")
+
+    def __init__(self, name: str, credit: float | None = None, latency: float = 0.0):
+        self.name = name
+        self.credit = credit
+        self.latency = latency
+        self.ready: list[tuple[float, int, Job]] = []
+        self.window: deque[Job] = deque()
+        self.idle = True
+        self.free = 0.0
+
+
+class Job:
+    """Something that takes time, or a gate (no track) that takes none.
+
+    Attributes:
+        track: where it runs, or None.
+        name: for the timeline.
+        seconds: on its track.
+        priority: the lower, the sooner.
+        waiting: how many needs are not met yet.
+        users: jobs that need it.
+        then: called when it is done.
+        receiver: the track at the other end of a message.
+        receiving: seconds on that track.
+        segments: in how many pieces it arrives.
+    """
+
+    __slots__ = (
+        "name", "nbytes", "priority", "receiver", "receiving", "seconds", "segments",
+        "step", "then", "track", "users", "waiting", "worker",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        track: Track | None,
+        name: str,
+        seconds: float = 0.0,
+        *,
+        priority: float = 0.0,
+        nbytes: float = 0,
+        worker: int = 0,
+        step: int = 0,
+    ):
+        self.track = track
+        self.name = name
+        self.seconds = seconds
+        self.priority = priority
+        self.nbytes = nbytes
+        self.worker = worker
+        self.step = step
+        self.waiting = 0
+        self.users: list[Job] = []
+        self.then: Callable[[], None] | None = None
+        self.receiver: Track | None = None
+        self.receiving = 0.0
+        self.segments = 1
+
+    def need(self, other: "Job") -> None:
+        """Makes this job wait for another.
+
+        Args:
+            other: not yet done.
+        """
+        self.waiting += 1
+        other.users.append(self)
+
+
+class Engine:
+    """Runs jobs in simulated time.
+
+    Attributes:
+        now: seconds.
+        spans: what ran so far.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.spans: list[Span] = []
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = itertools.count()
+        self._dirty: dict[Track, None] = {}
+
+    def release(self, job: Job) -> None:
+        """Declares a job ready: all that it needs is done.
+
+        Args:
+            job: with `waiting` 0.
+        """
+        if job.track is None:
+            self._finish(job)
+            return
+        heapq.heappush(job.track.ready, (job.priority, next(self._count), job))
+        self._dirty[job.track] = None
+
+    def met(self, job: Job) -> None:
+        """Counts one need of a job as met.
+
+        Args:
+            job: with `waiting` above 0.
+        """
+        job.waiting -= 1
+        if not job.waiting:
+            self.release(job)
+
+    def run(self) -> None:
+        """Runs until nothing is left to do."""
+        while self._dirty or self._events:
+            # Whatever happens at one instant happens before any track chooses.
+            while self._dirty:
+                self._serve(self._dirty.popitem()[0])
+            if not self._events:
+                return
+            self.now = self._events[0][0]
+            while self._events and self._events[0][0] == self.now:
+                heapq.heappop(self._events)[2]()
+
+    def _serve(self, track: Track) -> None:
+        if track.credit is None:
+            if track.idle and track.ready:
+                self._start(track, heapq.heappop(track.ready)[2])
+            return
+        while track.ready and track.credit > 0:
+            job = heapq.heappop(track.ready)[2]
+            track.credit -= job.nbytes
+            track.window.append(job)
+        if track.idle and track.window:
+            self._start(track, track.window.popleft())
+
+    def _start(self, track: Track, job: Job) -> None:
+        track.idle = False
+        sent = self.now + job.seconds
+        self._span(track, job, self.now, sent, job.nbytes)
+        self._at(sent, lambda: self._vacate(track))
+        if job.receiver is None:
+            self._at(sent, lambda: self._finish(job))
+        else:
+            self._receive(track, job.receiver, job, 1)
+
+    def _receive(self, sender: Track, receiver: Track, job: Job, segment: int) -> None:
+        """A segment of a message begins to leave its sender."""
+        leaves = self.now + job.seconds / job.segments
+        takes = job.receiving / job.segments
+        arrived = max(leaves, max(self.now, receiver.free) + takes)
+        receiver.free = arrived
+        self._span(receiver, job, arrived - takes, arrived, job.nbytes / job.segments)
+        if segment < job.segments:
+            self._at(leaves, lambda: self._receive(sender, receiver, job, segment + 1))
+            return
+        self._at(arrived, lambda: self._finish(job))
+        if sender.credit is not None:
+            returned = arrived + sender.latency
+            self._at(returned, lambda: self._give_back(sender, job.nbytes))
+
+    def _vacate(self, track: Track) -> None:
+        track.idle = True
+        self._dirty[track] = None
+
+    def _give_back(self, track: Track, nbytes: float) -> None:
+        track.credit = (track.credit or 0) + nbytes
+        self._dirty[track] = None
+
+    def _finish(self, job: Job) -> None:
+        for user in job.users:
+            self.met(user)
+        if job.then is not None:
+            job.then()
+
+    def _at(self, when: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (when, next(self._count), action))
+
+    def _span(
+        self, track: Track, job: Job, start: float, end: float, nbytes: float
+    ) -> None:
+        self.spans.append(
+            Span(track.name, job.name, start, end, nbytes, job.worker, job.step)
+        )

@@ -1,0 +1,152 @@
+"""Time oracles: how long one equation of the user's function takes.
+
+An oracle takes the name of an operation and its jaxpr equation, and returns an
+`Estimate`. Three are here: from rates and shapes, from a stopwatch, from a table. Any
+other function of that form will do.
+
+Source of the stopwatch's rule, the minimum over runs: Hashemi et al., "TicTac",
+MLSys 2019.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import JaxprEqn
+
+from relaxjax.schedule._check import check_seconds
+from relaxjax.schedule._flops import flops, memory_traffic
+from relaxjax.schedule._rates import ACCELERATOR, Device
+
+
+class Estimate(NamedTuple):
+    """Seconds of an operation, and how many of them rest on a rule or a measurement.
+
+    Attributes:
+        seconds: the estimate.
+        attributed: of these, the seconds that are more than a guess.
+    """
+
+    seconds: float
+    attributed: float
+
+
+Oracle = Callable[[str, JaxprEqn], Estimate]
+"""From the name of an operation and its equation to an estimate of its time."""
+
+
+def analytic(device: Device = ACCELERATOR) -> Oracle:
+    """Times from shapes: the slower of arithmetic and memory traffic.
+
+    An equation without a rule is charged its memory traffic and counts as not
+    attributed.
+
+    Args:
+        device: what the device computes and moves per second.
+
+    Returns:
+        An oracle.
+
+    Example:
+        >>> oracle = analytic(Device(flops=1e12))
+    """
+
+    def oracle(name: str, eqn: JaxprEqn) -> Estimate:
+        del name
+        work = flops(eqn)
+        seconds = device.seconds(flops=work or 0.0, nbytes=memory_traffic(eqn))
+        return Estimate(seconds, 0.0 if work is None else seconds)
+
+    return oracle
+
+
+def measured(*, repeats: int = 5, device: Device = ACCELERATOR) -> Oracle:
+    """Times from a stopwatch: each distinct equation compiled and run by itself.
+
+    The minimum over the runs is taken, the call's own overhead included. Equations
+    with side effects, or on random keys, cannot be run alone: they are estimated from
+    shapes and count as not attributed.
+
+    Args:
+        repeats: how many runs, after one that compiles.
+        device: for the equations that cannot be run.
+
+    Returns:
+        An oracle, which remembers what it has measured.
+
+    Raises:
+        ValueError: fewer than one run.
+
+    Example:
+        >>> oracle = measured(repeats=3)
+    """
+    if repeats < 1:
+        raise ValueError(f"repeats must be at least 1, got {repeats}")
+    shapes_only = analytic(device)
+    seen: dict[tuple[str, str], float] = {}
+
+    def oracle(name: str, eqn: JaxprEqn) -> Estimate:
+        if eqn.effects or not all(_is_plain(v.aval) for v in eqn.invars):
+            return Estimate(shapes_only(name, eqn).seconds, 0.0)
+        key = (eqn.primitive.name, f"{[v.aval for v in eqn.invars]} {eqn.params}")
+        if key not in seen:
+            seen[key] = _stopwatch(eqn, repeats)
+        return Estimate(seen[key], seen[key])
+
+    return oracle
+
+
+def given(times: Mapping[str, float], *, otherwise: Oracle | None = None) -> Oracle:
+    """Times from a table, as from a profile of an earlier run.
+
+    Args:
+        times: seconds by the name of an operation, or of a primitive.
+        otherwise: asked for the rest.
+
+    Returns:
+        An oracle; it raises a ValueError for an operation that is in neither.
+
+    Raises:
+        TypeError: a time that is not a number.
+        ValueError: a missing, negative or infinite time.
+
+    Example:
+        >>> oracle = given({"dot_general": 2e-3}, otherwise=analytic())
+    """
+    known = {name: check_seconds(f"times[{name!r}]", t) for name, t in times.items()}
+
+    def oracle(name: str, eqn: JaxprEqn) -> Estimate:
+        seconds = known.get(name, known.get(eqn.primitive.name))
+        if seconds is not None:
+            return Estimate(seconds, seconds)
+        if otherwise is None:
+            raise ValueError(
+                f"times has no entry for operation {name!r} (nor for the primitive "
+                f"{eqn.primitive.name!r}): add one, or pass otherwise=analytic()"
+            )
+        return otherwise(name, eqn)
+
+    return oracle
+
+
+def _is_plain(aval: object) -> bool:
+    _, dtype = _shape_and_dtype(aval)
+    return dtype is not None and not jnp.issubdtype(dtype, jax.dtypes.extended)
+
+
+def _shape_and_dtype(aval: object) -> tuple:
+    return getattr(aval, "shape", ()), getattr(aval, "dtype", None)
+
+
+def _stopwatch(eqn: JaxprEqn, repeats: int) -> float:
+    arrays = [jnp.ones(*_shape_and_dtype(v.aval)) for v in eqn.invars]
+    run = jax.jit(lambda *xs: eqn.primitive.bind(*xs, **eqn.params))
+    jax.block_until_ready(run(*arrays))
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        jax.block_until_ready(run(*arrays))
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)

@@ -1,0 +1,100 @@
+"""UpdateProperties: what each outstanding recv would set free, and what it impends.
+
+Source: Hashemi et al., "TicTac", MLSys 2019, Algorithm 1, as released by its authors.
+
+    op.M      sum of Time(r) over r in op.dep & R: communication still ahead of op
+    recv.P    sum of Time(op) over ops with op.dep & R == {recv}: set free by it alone
+    recv.M+   min of op.M over ops with |op.dep & R| > 1 and recv in op.dep (own time
+              included), infinite if there is none
+
+R is the set of outstanding recvs.
+
+Cost: O(V n) for V operations and n outstanding recvs.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from relaxjax.schedule._graph import Graph
+from relaxjax.schedule._names import natural_key
+
+
+class Properties(NamedTuple):
+    """Properties of one outstanding recv, in seconds.
+
+    Attributes:
+        M: its own communication time.
+        P: computation that it alone still holds up.
+        M_plus: the least communication that completes an operation which needs this
+            recv and others; infinite where there is none.
+    """
+
+    M: float
+    P: float
+    M_plus: float
+
+
+def properties(
+    graph: Graph,
+    *,
+    outstanding: Iterable[str] | None = None,
+    time: Callable[[str], float] | None = None,
+) -> dict[str, Properties]:
+    """P and M+ of every outstanding recv (Algorithm 1).
+
+    Args:
+        graph: the worker's graph.
+        outstanding: R, the recvs not yet activated; by default all of them.
+        time: seconds of a recv; by default those of the graph.
+
+    Returns:
+        Properties by name, for the recvs in R.
+
+    Example:
+        >>> graph = Graph(
+        ...     recvs={"recv1": 2.0, "recv2": 3.0},
+        ...     ops={"op1": (4.0, ["recv1"]), "op2": (1.0, ["op1", "recv2"])},
+        ... )
+        >>> properties(graph)["recv1"]
+        Properties(M=2.0, P=4.0, M_plus=5.0)
+    """
+    names = list(graph.recvs if outstanding is None else outstanding)
+    seconds = {name: time(name) if time else graph.recvs[name] for name in names}
+    bit = {name: 1 << i for i, name in enumerate(graph.recvs)}
+    held_up = dict.fromkeys(names, 0.0)
+    impending = dict.fromkeys(names, math.inf)
+    for op, mask in graph.masks.items():
+        needed = [name for name in names if mask & bit[name]]
+        if len(needed) == 1:
+            held_up[needed[0]] += graph.ops[op][0]
+        communication = sum(seconds[name] for name in needed)
+        for name in needed if len(needed) > 1 else ():
+            impending[name] = min(impending[name], communication)
+    return {n: Properties(seconds[n], held_up[n], impending[n]) for n in names}
+
+
+def tie_ranks(graph: Graph) -> list[int]:
+    """A total order of the recvs that breaks every tie, by structure first.
+
+    Earlier is the recv whose first use lies less deep in the graph (fewer operations
+    on the longest path before it); then the one whose name comes first, with numbers
+    in names read as numbers (2 before 10). The order in which recvs and operations
+    were listed plays no part.
+
+    Args:
+        graph: the worker's graph.
+
+    Returns:
+        For each recv, in the order of `graph.recvs`, its place.
+    """
+    depth: dict[str, int] = {}
+    first = dict.fromkeys(graph.recvs, len(graph.ops))
+    for op, (_, needs) in graph.ops.items():
+        depth[op] = max((depth[need] + 1 for need in needs if need in depth), default=0)
+        for need in needs:
+            if need in first:
+                first[need] = min(first[need], depth[op])
+    ordered = sorted(graph.recvs, key=lambda name: (first[name], natural_key(name)))
+    place = {name: i for i, name in enumerate(ordered)}
+    return [place[name] for name in graph.recvs]

@@ -1,0 +1,72 @@
+"""The simulator's door: one call for parameter servers, collectives, local steps.
+
+Cost: see `_servers` and `_collectives`; about ten microseconds per job.
+"""
+
+import random
+
+from relaxjax.schedule._cluster import Cluster
+from relaxjax.schedule._collectives import CollectiveSteps
+from relaxjax.schedule._graph import Graph
+from relaxjax.schedule._policy import Policy, check_policy
+from relaxjax.schedule._policy import unordered as no_order
+from relaxjax.schedule._servers import ServerSteps
+from relaxjax.schedule._steps import make_workers
+from relaxjax.schedule._timeline import Timeline
+
+_VARIETY = {"random": 16, "fifo": 1, "priority": 1}
+"""Typical workers of a class that are simulated where not every one is."""
+
+_UNORDERED = no_order()
+_ONE_WORKER = Cluster()
+
+
+def simulate(
+    graph: Graph,
+    policy: Policy = _UNORDERED,
+    cluster: Cluster = _ONE_WORKER,
+    *,
+    steps: int = 1,
+    seed: int = 0,
+) -> Timeline:
+    """Runs the steps of data-parallel workers in simulated time.
+
+    Args:
+        graph: of each worker. Transfers travel with their bytes over the cluster's
+            links; where the graph has no bytes, with as many as take their seconds.
+        policy: what is sent, when and in which order.
+        cluster: workers, servers, links and stragglers. Above 1024 workers each class
+            of identical ones is represented by its slowest, its fastest and a typical
+            one (16 typical ones where orders are random).
+        steps: how many.
+        seed: of random orders and stragglers; the same seed, the same timeline.
+
+    Returns:
+        What happened when.
+
+    Raises:
+        ValueError: no steps, or a policy that does not fit the graph.
+
+    Example:
+        >>> from relaxjax.schedule import ordered
+        >>> graph = Graph(
+        ...     recvs={"a": 1.0, "b": 1.0},
+        ...     ops={"first": (2.0, ["a"]), "second": (1.0, ["first", "b"])},
+        ... )
+        >>> [round(simulate(graph, ordered("", o)).seconds, 6) for o in ("ab", "ba")]
+        [4.0, 5.0]
+    """
+    if steps < 1:
+        raise ValueError(f"steps must be at least 1, got {steps}")
+    check_policy(graph, policy)
+    rng = random.Random(seed)
+    workers = make_workers(cluster, rng, variety=_VARIETY[policy.queue])
+    kind = ServerSteps if policy.collective is None else CollectiveSteps
+    simulation = kind(graph, policy, cluster, workers, rng)
+    simulation.run(steps)
+    return Timeline(
+        policy.name,
+        simulation.engine.spans,
+        simulation.clock,
+        [worker.weight for worker in workers],
+    )

@@ -1,0 +1,169 @@
+"""From a user's function to transfers and operations, by tracing it once.
+
+The function is traced to a jaxpr (`jax.make_jaxpr`: nothing is computed), walked, and
+what no output needs is dropped.
+
+Cost: one trace, then O(equations).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+
+from relaxjax.schedule._flops import nbytes
+from relaxjax.schedule._jaxpr import Needs, Tape, walk
+from relaxjax.schedule._names import natural_key
+from relaxjax.schedule._oracle import Estimate, Oracle
+
+
+class Traced(NamedTuple):
+    """What a function needs, computes and pushes.
+
+    Attributes:
+        nbytes: bytes of each parameter.
+        ops: seconds and needs of each operation, in program order.
+        pushes: for each gradient that is pushed, what it needs.
+        attributed: share of the seconds that rest on a rule or a measurement.
+    """
+
+    nbytes: Mapping[str, int]
+    ops: Mapping[str, tuple[float, Needs]]
+    pushes: Mapping[str, Needs]
+    attributed: float
+
+
+def trace(
+    fn: Callable[..., Any],
+    params: Any,
+    args: Sequence[Any],
+    pushes: Callable[[Any], Any] | None,
+    oracle: Oracle,
+) -> Traced:
+    """Transfers and operations of `fn(params, *args)`.
+
+    Args:
+        fn: any function that JAX can trace.
+        params: a pytree with at least one leaf.
+        args: further arguments.
+        pushes: picks the gradients out of the result, or None for no pushes.
+        oracle: the time of each equation.
+
+    Raises:
+        ValueError: no parameters, none used, or pushes unlike the parameters.
+    """
+    leaves = leaf_names(jax.eval_shape(lambda p: p, params))
+    if not leaves:
+        raise ValueError(
+            "params has no leaves, so there is nothing to transfer: pass the model's "
+            "parameters as the first argument"
+        )
+    closed, shape = jax.make_jaxpr(fn, return_shape=True)(params, *args)
+    tape = Tape(oracle)
+    inputs = [(name,) for name in leaves]
+    inputs += [()] * (len(closed.jaxpr.invars) - len(leaves))
+    outputs = walk(closed.jaxpr, inputs, tape, "")
+    ops = _reachable(tape.ops, outputs)
+    used = {need for _, needs in ops.values() for need in needs}
+    used |= {need for needs in outputs for need in needs}
+    if not used & set(leaves):
+        raise ValueError(
+            f"the function uses none of its parameters {list(leaves)[:5]}: they must "
+            "be its first argument"
+        )
+    total = sum(seconds for seconds, _ in ops.values())
+    known = sum(tape.attributed[name] for name in ops)
+    return Traced(
+        {name: nbytes(leaf) for name, leaf in leaves.items()},
+        ops,
+        _pushes(pushes, shape, outputs, leaves) if pushes else {},
+        known / total if total else 1.0,
+    )
+
+
+def leaf_names(params: Any) -> dict[str, Any]:
+    """Leaves of a pytree by name: the path to each, its parts joined by "/".
+
+    Args:
+        params: a pytree.
+
+    Example:
+        >>> leaf_names({"dense": {"bias": 1.0, "kernel": 2.0}})
+        {'dense/bias': 1.0, 'dense/kernel': 2.0}
+    """
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/") or "params": leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+    }
+
+
+def backward_order(
+    loss_fn: Callable[..., Any], params: Any, *batch: Any, has_aux: bool = False
+) -> list[str]:
+    """Leaf names in the order in which their gradients appear in the backward pass.
+
+    A reducer that sends in this order can start with the first gradient while the
+    others are still being computed. Gradients that appear together, as those of a scan
+    over layers, come in the reverse of their names' natural order.
+
+    Args:
+        loss_fn: called as `loss_fn(params, *batch)`, returns a scalar.
+        params: a pytree.
+        *batch: the other arguments; arrays or their `jax.ShapeDtypeStruct`.
+        has_aux: whether `loss_fn` returns (loss, something else), as in `jax.grad`.
+
+    Returns:
+        Every leaf name once.
+
+    Raises:
+        ValueError: no parameters.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> params = {"first": jnp.ones((2, 2)), "second": jnp.ones((2, 2))}
+        >>> def loss_fn(params, x):
+        ...     return jnp.sum(jnp.tanh(x @ params["first"]) @ params["second"])
+        >>> backward_order(loss_fn, params, jnp.ones((1, 2)))
+        ['second', 'first']
+    """
+    gradient = jax.grad(loss_fn, has_aux=has_aux)
+
+    def gradients(params: Any, *batch: Any) -> Any:
+        return gradient(params, *batch)[0] if has_aux else gradient(params, *batch)
+
+    traced = trace(gradients, params, batch, lambda g: g, lambda *_: Estimate(0.0, 0.0))
+    place = {op: i for i, op in enumerate(traced.ops)}
+    names = sorted(traced.pushes, key=natural_key, reverse=True)
+    return sorted(
+        names,
+        key=lambda name: max(
+            (place.get(n, -1) for n in traced.pushes[name]), default=-1
+        ),
+    )
+
+
+def _reachable(
+    ops: Mapping[str, tuple[float, Needs]], outputs: Sequence[Needs]
+) -> dict[str, tuple[float, Needs]]:
+    """The operations that some output needs."""
+    wanted = {need for needs in outputs for need in needs}
+    for name in reversed(list(ops)):
+        if name in wanted:
+            wanted.update(ops[name][1])
+    return {name: op for name, op in ops.items() if name in wanted}
+
+
+def _pushes(
+    pick: Callable[[Any], Any],
+    shape: Any,
+    outputs: Sequence[Needs],
+    leaves: Mapping[str, Any],
+) -> dict[str, Needs]:
+    numbered = jax.tree.unflatten(jax.tree.structure(shape), range(len(outputs)))
+    picked = leaf_names(pick(numbered))
+    if set(picked) != set(leaves):
+        raise ValueError(
+            "pushes must pick gradients with the names of the parameters "
+            f"{sorted(leaves)}, got {sorted(picked)}"
+        )
+    return {name: outputs[picked[name]] for name in leaves}

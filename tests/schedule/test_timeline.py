@@ -1,0 +1,129 @@
+"""Traces and charts."""
+
+import json
+import sys
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from relaxjax.schedule import (
+    Cluster,
+    Link,
+    Policy,
+    ordered,
+    random_graph,
+    record,
+    simulate,
+    tac,
+)
+from relaxjax.schedule import _record as record_module
+
+GRAPH = random_graph("chain", recvs=4)
+UNIT = Link(latency=0.0, bandwidth=1.0)
+
+
+@pytest.fixture
+def run():
+    return simulate(GRAPH, ordered("tac", tac(GRAPH)), Cluster(2, 2, UNIT), steps=2)
+
+
+def test_chrome_trace_obeys_the_format(run, tmp_path):
+    path = tmp_path / "trace.json"
+    run.save(path)
+    trace = json.loads(path.read_text())
+    assert set(trace) == {"traceEvents", "displayTimeUnit"}
+    named = [e for e in trace["traceEvents"] if e["ph"] == "M"]
+    threads = {e["tid"]: e["args"]["name"] for e in named if e["name"] == "thread_name"}
+    assert set(threads.values()) == set(run.tracks)
+    events = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+    assert len(events) + len(named) == len(trace["traceEvents"])
+    assert len(events) == len(run.spans)
+    for event in events:
+        assert event["tid"] in threads
+        assert event["pid"] == 1
+        assert event["dur"] >= 0
+        assert event["ts"] >= 0
+        assert isinstance(event["name"], str)
+    times = [e["ts"] for e in events]
+    assert times == sorted(times)
+
+
+def test_chrome_trace_carries_bytes_and_order(run, tmp_path):
+    path = tmp_path / "trace.json"
+    run.save(path)
+    events = json.loads(path.read_text())["traceEvents"]
+    tracks = {e["args"]["name"]: e["tid"] for e in events if e["name"] == "thread_name"}
+    pulls = [e for e in events if e["tid"] == tracks["worker 1 in"] and e["ph"] == "X"]
+    assert [e["args"]["order"] for e in pulls] == [0, 1, 2, 3] * 2
+    assert [e["args"]["step"] for e in pulls] == [0] * 4 + [1] * 4
+    for event in pulls:
+        assert event["args"]["bytes"] == GRAPH.recvs[event["name"]]
+        assert event["cat"] == "transfer"
+        assert event["dur"] == pytest.approx(1e6 * GRAPH.recvs[event["name"]])
+
+
+def test_png(run, tmp_path):
+    path = tmp_path / "timeline.png"
+    run.save_png(path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_png_without_matplotlib_names_the_extra(run, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r'pip install "relaxjax\[cli\]"'):
+        run.save_png(tmp_path / "timeline.png")
+
+
+def test_two_timelines_lie_side_by_side(run, tmp_path):
+    path = tmp_path / "both.json"
+    other = simulate(GRAPH, Policy("other"), Cluster(1, link=UNIT))
+    run.save(path, beside=[other])
+    events = json.loads(path.read_text())["traceEvents"]
+    names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert names == {1: "tac", 2: "other"}
+    spans = [e for e in events if e["ph"] == "X" and e["pid"] == 2]
+    assert len(spans) == len(other.spans)
+
+
+def test_recorded_steps_bear_the_names_of_scopes():
+    def step(x, w):
+        with jax.named_scope("bucket0"):
+            x = x @ w
+        with jax.named_scope("gossip"):
+            return jnp.tanh(x) @ w
+
+    run = record(step, jnp.ones((64, 64)), jnp.ones((64, 64)), steps=2, name="real")
+    assert run.name == "real"
+    assert {span.step for span in run.spans} == {0, 1}
+    assert run.tracks == ["worker 0 compute"]
+    assert any(span.name.startswith("bucket0/") for span in run.spans)
+    assert any(span.name.startswith("gossip/") for span in run.spans)
+    assert all(0 <= s.start <= s.end <= run.seconds for s in run.spans)
+    assert [len(step) for step in run.step_times()] == [1, 1]
+
+
+def test_recorded_collectives_have_tracks_and_bytes():
+    mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+
+    def reduce(x):
+        with jax.named_scope("bucket1"):
+            return jax.lax.psum(x, "data")
+
+    spec = jax.sharding.PartitionSpec("data")
+    step = jax.jit(
+        jax.shard_map(reduce, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
+    )
+    run = record(step, jnp.ones((2, 1000)), steps=1)
+    sent = [s for s in run.spans if s.track.endswith("network")]
+    assert {s.track for s in sent} == {"worker 0 network", "worker 1 network"}
+    assert {s.nbytes for s in sent} == {4000}
+    assert all("bucket1" in s.name for s in sent)
+
+
+def test_nothing_recorded_is_an_error(monkeypatch):
+    with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
+        record(lambda x: x, jnp.ones(3), steps=0)
+    monkeypatch.setattr(record_module, "_read_events", lambda folder: [])
+    with pytest.raises(RuntimeError, match="the profiler saw no operation"):
+        record(lambda x: x, jnp.ones(3), steps=1)
