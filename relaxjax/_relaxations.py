@@ -139,8 +139,8 @@ def _compressor(name: str, row: Relaxation, codec: list[str]) -> Any:
 
 def _unknown(name: str, kind: str, value: str, valid: Iterable[str]) -> ValueError:
     return ValueError(
-        f"relaxation {name!r}: there is no {kind} {value!r}; there is {_listed(valid)}. "
-        f"A name is spelled {GRAMMAR}"
+        f"relaxation {name!r}: there is no {kind} {value!r}; there is "
+        f"{_listed(valid)}. A name is spelled {GRAMMAR}"
     )
 
 
@@ -157,7 +157,7 @@ def _build_all_reduce(
 _ROWS = [
     Relaxation(
         name="all_reduce",
-        summary="every step, each worker takes the mean of all gradients (synchronous)",
+        summary="synchronous: every step takes the mean of all gradients",
         build=_build_all_reduce,
         algorithms=("auto", "psum", *_all_reduce.ALGORITHMS),
         options=frozenset({"bucket_bytes"}),

@@ -41,7 +41,7 @@ def test_every_spelling_builds_a_transformation_that_takes_a_step(spelling):
 def test_rows_are_one_line_each_and_periods_positive(row):
     assert row.summary
     assert "\n" not in row.summary
-    assert len(row.summary) <= 80
+    assert len(row.summary) <= 60
     assert row.period >= 1
 
 

@@ -94,7 +94,7 @@ def chars(seed: int) -> Task:
         loss=loss,
         metric=jax.jit(lambda params: loss(params, windows) / math.log(2)),
         batches=batches,
-        steps=600,
+        steps=1000,
         batch_size=32,
         learning_rate=1e-2,
     )

@@ -58,6 +58,17 @@ def one_worker() -> Mesh | Emulation:
     return mesh_of(1) if jax.process_count() == 1 else emulate(1)
 
 
+def describe(mesh: Mesh | Emulation) -> str:
+    """Where the workers of a mesh are, in words."""
+    if isinstance(mesh, Emulation):
+        return f"emulated on one {jax.devices()[0].platform} device"
+    devices = f"{mesh.devices.flat[0].platform} devices"
+    if jax.process_count() > 1:
+        return f"the {devices} of {jax.process_count()} processes"
+    shared = " that share this machine's cores" if devices.startswith("cpu") else ""
+    return f"{devices}{shared}"
+
+
 def own_rows(mesh: Mesh | Emulation) -> tuple[int, int]:
     """Of how many equal parts of each batch this process feeds which: (part, parts)."""
     if isinstance(mesh, Emulation):

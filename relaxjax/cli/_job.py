@@ -129,7 +129,8 @@ def run(job: Job) -> list[_report.Record]:
         for record in records[1:]:
             _report.write(record, job.out / "one_worker.json")
         _report.plot(records, job.out / "curves.png")
-        console.print(_report.table(records))
+        where = _devices.describe(job.runs[0].mesh)
+        console.print(_report.table(records, caption=f"Workers are {where}."))
         console.print(f"run.json and curves.png are in {job.out}", soft_wrap=True)
     return records
 

@@ -77,16 +77,19 @@ def plot(records: Sequence[Record], path: Path) -> None:
     figure.savefig(path, dpi=130)
 
 
-def table(records: Sequence[Record]) -> Table:
+def table(records: Sequence[Record], *, caption: str) -> Table:
     """Compares some runs of one task, a row each."""
     first = records[0]
-    result = Table(title=f"{first.task}: {first.steps} steps, seed {first.seed}")
+    title = f"{first.task}: {first.steps} steps, seed {first.seed}"
+    result = Table(title=title, caption=caption)
     result.add_column("run", overflow="fold")
+    result.add_column("workers", justify="right")
     for name in ("loss", _words(first.metric_name), "bytes/step", "steps/s", "spread"):
         result.add_column(name, justify="right")
     for record in records:
         result.add_row(
-            record.title,
+            record.relaxation,
+            str(record.workers),
             f"{record.loss:.4f}",
             f"{record.metric:.4f}",
             f"{record.bytes_per_step:,.0f}",

@@ -24,13 +24,16 @@ def help_text() -> str:
     rows = (f"  {row.name:{width}}  {row.summary}" for row in RELAXATIONS.values())
     return (
         "Train on real data, several workers against one on the same total batch.\n\n"
-        "\b\nRelaxations:\n" + escape("\n".join(rows))
+        "\b\nRelaxations:\n"
+        + escape("\n".join(rows))
+        + "\n\n\b\nA name is spelled\n  "
+        + escape(GRAMMAR)
     )
 
 
 def train(
     relaxation: Annotated[
-        str, typer.Option(metavar="NAME", help=f"Spelled {escape(GRAMMAR)}.")
+        str, typer.Option(metavar="NAME", help="One of those above.")
     ] = "all_reduce",
     workers: Annotated[
         int | None,
