@@ -59,7 +59,7 @@ def digits(seed: int) -> Task:
 
     @jax.jit
     def accuracy(params):
-        logits = nnx.merge(graph, params)(held_out.images)
+        logits = nnx.merge(graph, params)(jnp.asarray(held_out.images))
         return jnp.mean(logits.argmax(axis=-1) == held_out.labels)
 
     def batches(seed: int, rows: int) -> Iterator[Digits]:

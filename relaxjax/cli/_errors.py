@@ -11,10 +11,10 @@ def user_errors() -> Iterator[None]:
     """Reports what a check refuses. Put around checks, not around the work itself.
 
     Raises:
-      typer.Exit: with code 2, where the body raised ValueError or OSError.
+      typer.Exit: with code 2, where the body raised ValueError.
     """
     try:
         yield
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         typer.echo(f"relaxjax: {error}", err=True)
         raise typer.Exit(2) from error

@@ -8,33 +8,15 @@ import optax
 from jax.sharding import Mesh
 from rich.console import Console
 
-from relaxjax import _accumulate, _skip_nonfinite
 from relaxjax._mesh import Emulation
 from relaxjax._relaxations import parse
 from relaxjax._wire import wire_bytes
-from relaxjax.cli import _devices, _report
+from relaxjax.cli import _devices, _report, _wishes
 from relaxjax.cli._loop import fit
 from relaxjax.cli._progress import Bar
 from relaxjax.cli._task import Task
 from relaxjax.cli._tasks import TASKS
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wishes:
-    """The options of `relaxjax train`; None leaves a value to the task."""
-
-    relaxation: str = "all_reduce"
-    workers: int | None = None
-    task: str = "digits"
-    steps: int | None = None
-    seed: int = 0
-    out: Path | None = None
-    batch_size: int | None = None
-    learning_rate: float | None = None
-    bucket_mb: float | None = None
-    accumulate: int = 1
-    skip_nonfinite: bool = False
-    baseline: bool = True
+from relaxjax.cli._wishes import Wishes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,36 +61,38 @@ def prepare(wishes: Wishes) -> Job:
     """Checks the wishes, cheapest checks first, and sets everything up.
 
     Raises:
-      ValueError: an unknown name, or numbers that do not fit together.
-      OSError: a folder or a file that cannot be used.
+      ValueError: an unknown name, numbers that do not fit together, a folder that
+        cannot be made.
     """
-    choice = parse(wishes.relaxation)
-    _transformation(wishes, optax.identity(), reduced=True)  # refuses bad options
+    _wishes.check(wishes)
     mesh = _devices.set_up(wishes.workers)
+    rows = _wishes.batch_size(wishes, mesh.size)
+    out = wishes.out or Path("runs") / f"{wishes.task}-{wishes.relaxation}-{mesh.size}"
+    _make_folder(out)
     task = TASKS[wishes.task](wishes.seed)
     steps = wishes.steps or task.steps
+    optimizer = _wishes.optimizer(wishes, task, steps)
+    choice = parse(wishes.relaxation)
     runs = [
         Run(
             name=wishes.relaxation,
-            tx=_transformation(wishes, _optimizer(wishes, task, steps), reduced=True),
+            tx=_wishes.wrapped(wishes, _wishes.relaxed(wishes, optimizer)),
             mesh=mesh,
             period=wishes.accumulate * choice.row.period,
-        )
+        ),
+        Run(
+            name="no relaxation",
+            tx=_wishes.wrapped(wishes, optimizer),
+            mesh=_devices.one_worker(),
+            period=wishes.accumulate,
+        ),
     ]
-    if wishes.baseline:
-        tx = _transformation(wishes, _optimizer(wishes, task, steps), reduced=False)
-        mesh_of_one = _devices.one_worker()
-        period = wishes.accumulate
-        runs.append(Run(name="no relaxation", tx=tx, mesh=mesh_of_one, period=period))
-    folder = f"{wishes.task}-{wishes.relaxation}-{mesh.size}"
-    out = wishes.out or Path("runs") / folder
-    out.mkdir(parents=True, exist_ok=True)
     return Job(
         task=task,
-        runs=tuple(runs),
+        runs=tuple(runs if wishes.baseline else runs[:1]),
         steps=steps,
         seed=wishes.seed,
-        batch_size=_batch_size(wishes.batch_size, task.batch_size, mesh.size),
+        batch_size=rows or _wishes.rounded_up(task.batch_size, mesh.size),
         out=out,
     )
 
@@ -168,44 +152,11 @@ def _train(job: Job, run: Run, console: Console) -> _report.Record:
     )
 
 
-def _transformation(
-    wishes: Wishes, optimizer: optax.GradientTransformation, *, reduced: bool
-) -> optax.GradientTransformation:
-    """The optimizer, with or without the relaxation, and the wrappers around both."""
-    mib = wishes.bucket_mb
-    bucket_bytes = None if mib is None else max(1, int(mib * 2**20))
-    tx = optimizer
-    if reduced:
-        choice = parse(wishes.relaxation)
-        tx = choice.build(_devices.AXIS, optimizer, bucket_bytes=bucket_bytes)
-    if wishes.skip_nonfinite:
-        tx = _skip_nonfinite.skip_nonfinite(tx, _devices.AXIS)
-    return (
-        tx if wishes.accumulate == 1 else _accumulate.accumulate(tx, wishes.accumulate)
-    )
-
-
-def _optimizer(
-    wishes: Wishes, task: Task, steps: int
-) -> optax.GradientTransformationExtraArgs:
-    """AdamW with a short warm-up and a cosine decay over the optimizer's own steps."""
-    peak = wishes.learning_rate
-    peak = task.learning_rate if peak is None else peak
-    updates = -(-steps // wishes.accumulate)
-    warmup = updates // 10
-    rate = optax.warmup_cosine_decay_schedule(peak / 10, peak, warmup, updates + 1)
-    return optax.adamw(rate)
-
-
-def _batch_size(wished: int | None, default: int, workers: int) -> int:
-    """Rows over all workers; by default the task's, rounded up to divide equally."""
-    if wished is None:
-        return -(-default // workers) * workers
-    if wished % workers:
-        down, up = wished // workers * workers, -(-wished // workers) * workers
-        near = f"{down} or {up}" if down else str(up)
+def _make_folder(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
         raise ValueError(
-            f"--batch-size {wished} does not divide among {workers} workers; make it a "
-            f"multiple of {workers}, such as {near}"
-        )
-    return wished
+            f"--out {out}: cannot make this folder ({error.strerror}); name one that "
+            "you may write to"
+        ) from error

@@ -76,7 +76,8 @@ def fit(
     state = init(tx, task.params, mesh)
     batches = _own(task.batches(seed, batch_size), mesh)
     _compile(step, state, next(_own(task.batches(seed, batch_size), mesh)))
-    curve, seconds, done = [], 0.0, 0
+    curve: list[tuple[int, float, float]] = []
+    seconds, done = 0.0, 0
     for end in _points(steps):
         losses, began = [], time.perf_counter()
         for _ in range(end - done):

@@ -37,35 +37,31 @@ def train(
     ] = "all_reduce",
     workers: Annotated[
         int | None,
-        typer.Option(min=1, help="Default: 8; all devices under jax.distributed."),
+        typer.Option(help="Default: 8; all devices under jax.distributed."),
     ] = None,
     task: Annotated[
         TaskName,
         typer.Option(help="Handwritten digits, or Python source text."),
     ] = TaskName.DIGITS,
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="Default: the task's own.")
-    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Default: the task's own.")] = None,
     seed: Annotated[
-        int, typer.Option(min=0, help="Of the model's start and the batches.")
+        int, typer.Option(help="Of the model's start and the batches.")
     ] = 0,
     out: Annotated[
         Path | None,
-        typer.Option(file_okay=False, help="Folder for run.json and curves.png."),
+        typer.Option(help="Folder for run.json and curves.png."),
     ] = None,
     batch_size: Annotated[
         int | None,
-        typer.Option(min=1, help="Rows over all workers. Default: the task's own."),
+        typer.Option(help="Rows over all workers. Default: the task's own."),
     ] = None,
     learning_rate: Annotated[
-        float | None, typer.Option(min=0, help="Peak. Default: the task's own.")
+        float | None, typer.Option(help="Peak. Default: the task's own.")
     ] = None,
     bucket_mb: Annotated[
-        float | None, typer.Option(min=1e-6, help="Size of fused messages, in MiB.")
+        float | None, typer.Option(help="Size of fused messages, in MiB.")
     ] = None,
-    accumulate: Annotated[
-        int, typer.Option(min=1, help="Send once per this many steps.")
-    ] = 1,
+    accumulate: Annotated[int, typer.Option(help="Send once per this many steps.")] = 1,
     skip_nonfinite: Annotated[
         bool, typer.Option("--skip-nonfinite", help="Skip steps with a NaN, together.")
     ] = False,
