@@ -28,20 +28,25 @@ def changed_lines(before: str, after: str) -> int:
     )
 
 
-def accuracy_of(name: str) -> float:
-    """Runs an example as a user would, and reads what it prints."""
+def start(name: str) -> subprocess.Popen[str]:
+    """Runs an example as a user would."""
     env = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(EXAMPLES.parent)}
     env.pop("NPROC", None)
-    done = subprocess.run(
+    return subprocess.Popen(
         [sys.executable, str(EXAMPLES / name)],
         env=env,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=300,
     )
-    assert done.returncode == 0, done.stderr
-    found = re.search(r"held-out accuracy ([\d.]+)", done.stdout)
-    assert found, done.stdout
+
+
+def accuracy_of(example: subprocess.Popen[str]) -> float:
+    """Reads what it prints."""
+    out, err = example.communicate(timeout=300)
+    assert example.returncode == 0, err
+    found = re.search(r"held-out accuracy ([\d.]+)", out)
+    assert found, out
     return float(found[1])
 
 
@@ -60,6 +65,6 @@ def test_ten_lines_make_it_data_parallel(one, many):
 
 @pytest.mark.parametrize(("one", "many"), TWINS)
 def test_both_twins_learn_the_same(one, many):
-    alone, together = accuracy_of(one), accuracy_of(many)
+    alone, together = map(accuracy_of, [start(one), start(many)])
     assert together >= 0.95
     assert abs(together - alone) <= 0.01
