@@ -5,6 +5,7 @@ import math
 from io import StringIO
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -173,11 +174,11 @@ def test_the_learning_rate_rises_falls_and_counts_the_optimizers_own_steps():
     task = _job.TASKS["digits"](0)
     wishes = Wishes(learning_rate=0.5, accumulate=2)
     tx = _wishes.optimizer(wishes, task, 40)  # 20 updates
-    params = {"w": np.ones((), np.float32)}
-    state, moves = tx.init(params), []
+    weight = jnp.ones(())
+    state, moves = tx.init(weight), []
     for _ in range(20):
-        updates, state = tx.update(params, state, params)
-        moves.append(float(-updates["w"]))
+        updates, state = tx.update(weight, state, weight)
+        moves.append(-float(jnp.asarray(updates)))
     assert np.argmax(moves) == 2
     assert moves[2] == pytest.approx(0.5, rel=1e-2)
     assert moves[-1] < 0.05
