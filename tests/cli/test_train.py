@@ -11,9 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from relaxjax._relaxations import GRAMMAR, RELAXATIONS
-from relaxjax.cli import app
+from relaxjax.cli import _job, app
 from relaxjax.cli._tasks import TASKS
 from relaxjax.cli._train import TaskName
+from relaxjax.cli._wishes import Wishes
 
 ROOT = Path(__file__).parent.parent.parent
 PLAIN = {"NO_COLOR": "1", "COLUMNS": "120", "TERM": "dumb"}
@@ -80,21 +81,34 @@ def test_mistakes_are_a_message_and_exit_code_2(arguments, message):
     assert "Traceback" not in result.output
 
 
-def test_every_option_reaches_the_job(tmp_path):
+def test_every_option_reaches_the_job(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(_job, "prepare", seen.append)
+    monkeypatch.setattr(_job, "run", lambda job: None)
     line = (
-        "train --relaxation all_reduce@ring --task digits --workers 2 --steps 2 "
-        "--seed 3 --batch-size 8 --accumulate 2 --learning-rate 0.1 --bucket-mb 0.5 "
+        "train --relaxation all_reduce@ring --task chars --workers 2 --steps 4 "
+        "--seed 3 --batch-size 8 --accumulate 5 --learning-rate 0.1 --bucket-mb 0.5 "
         "--skip-nonfinite --no-baseline --out"
     )
     result = invoke(*line.split(), str(tmp_path))
     assert result.exit_code == 0, result.output
-    written = json.loads((tmp_path / "run.json").read_text())
-    assert written["relaxation"] == "all_reduce@ring"
-    assert (written["workers"], written["steps"], written["seed"]) == (2, 2, 3)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "curves.png",
-        "run.json",
-    ]
+    expected = Wishes(
+        relaxation="all_reduce@ring",
+        workers=2,
+        task="chars",
+        steps=4,
+        seed=3,
+        out=tmp_path,
+        batch_size=8,
+        learning_rate=0.1,
+        bucket_mb=0.5,
+        accumulate=5,
+        skip_nonfinite=True,
+        baseline=False,
+    )
+    assert seen == [expected]
+    assert invoke("train").exit_code == 0
+    assert seen[1] == Wishes()
 
 
 def test_a_run_from_the_shell(tmp_path):
