@@ -1,0 +1,31 @@
+"""The application: each command is registered here, in one line.
+
+What a command needs beyond typer and rich is imported when it runs, so that `--help`
+stays quick.
+"""
+
+import typer
+
+from relaxjax.cli import _train
+
+app = typer.Typer(
+    name="relaxjax",
+    help="Relaxed collectives for JAX: data-parallel training that sends less, later, "
+    "to fewer peers, or in a better order.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+
+@app.callback()
+def _commands() -> None:
+    """Keeps `train` a subcommand, also while it is the only one."""
+
+
+app.command("train", help=_train.help_text())(_train.train)
+
+
+def main() -> None:
+    """Runs the command line."""
+    app(prog_name="relaxjax")

@@ -1,0 +1,140 @@
+"""Character language model of the Python standard library's own source text.
+
+Real text that every machine has: the top-level modules, in alphabetical order. Every
+tenth file is held out whole. The model is a small causal transformer.
+
+    bits per character = mean of -log2 p(next character | those before it)
+"""
+
+import math
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+
+from relaxjax.cli._task import Task, describe
+
+SYMBOLS = 128  # ASCII; all other bytes are one symbol, the last
+CONTEXT = 64  # characters that the model sees
+_CAP = 4 * 2**20  # bytes of text, at most
+_EVERY_TENTH = 10
+_HELD_OUT_WINDOWS = 512
+
+
+class Block(nnx.Module):
+    """Causal self-attention, then a perceptron, each after a normalization."""
+
+    def __init__(self, width: int, heads: int, *, rngs: nnx.Rngs):
+        self.heads = heads
+        self.norm = nnx.LayerNorm(width, rngs=rngs)
+        self.queries_keys_values = nnx.Linear(width, 3 * width, rngs=rngs)
+        self.mix = nnx.Linear(width, width, rngs=rngs)
+        self.second_norm = nnx.LayerNorm(width, rngs=rngs)
+        self.widen = nnx.Linear(width, 4 * width, rngs=rngs)
+        self.narrow = nnx.Linear(4 * width, width, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:  # f32[rows, time, width]
+        """The block's output, of the same shape."""
+        projected = self.queries_keys_values(self.norm(x))
+        split = projected.reshape(*x.shape[:2], 3, self.heads, -1)
+        q, k, v = (split[:, :, i] for i in range(3))
+        attended = jax.nn.dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.mix(attended.reshape(x.shape))
+        return x + self.narrow(nnx.gelu(self.widen(self.second_norm(x))))
+
+
+class LanguageModel(nnx.Module):
+    """Logits of the next symbol at each position."""
+
+    def __init__(self, *, width: int, layers: int, heads: int, rngs: nnx.Rngs):
+        self.symbols = nnx.Embed(SYMBOLS, width, rngs=rngs)
+        self.positions = nnx.Embed(CONTEXT, width, rngs=rngs)
+        self.blocks = nnx.List(Block(width, heads, rngs=rngs) for _ in range(layers))
+        self.norm = nnx.LayerNorm(width, rngs=rngs)
+        self.output = nnx.Linear(width, SYMBOLS, rngs=rngs)
+
+    def __call__(self, symbols: jax.Array) -> jax.Array:  # integer[rows, time]
+        """float32[rows, time, SYMBOLS]."""
+        x = self.symbols(symbols) + self.positions(jnp.arange(symbols.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        return self.output(self.norm(x))
+
+
+def chars(seed: int) -> Task:
+    """The source text as a task; `seed` draws the model's start."""
+    train_files, held_out_files = split_files(source_files())
+    train, held_out = (encode(files) for files in (train_files, held_out_files))
+    model = LanguageModel(width=64, layers=2, heads=4, rngs=nnx.Rngs(seed))
+    graph, params = nnx.split(model, nnx.Param)
+    windows = _evenly_spaced(held_out, _HELD_OUT_WINDOWS)
+
+    def loss(params, batch):  # nats per character
+        symbols = batch.astype(jnp.int32)
+        logits = nnx.merge(graph, params)(symbols[:, :-1])
+        return optax.softmax_cross_entropy_with_integer_labels(
+            logits, symbols[:, 1:]
+        ).mean()
+
+    def batches(seed: int, rows: int) -> Iterator[np.ndarray]:
+        rng = np.random.default_rng(seed)
+        while True:
+            yield _windows(train, rng.integers(len(train) - CONTEXT, size=rows))
+
+    return Task(
+        name="chars",
+        metric_name="bits_per_character",
+        data=describe(file.read_bytes() for file in train_files + held_out_files),
+        params=params,
+        loss=loss,
+        metric=jax.jit(lambda params: loss(params, windows) / math.log(2)),
+        batches=batches,
+        steps=1000,
+        batch_size=32,
+        learning_rate=1e-2,
+    )
+
+
+def source_files(folder: Path | None = None, *, cap: int = _CAP) -> list[Path]:
+    """Top-level modules of a folder (the standard library's), sorted, up to `cap`."""
+    folder = folder or Path(sysconfig.get_paths()["stdlib"])
+    files = sorted(folder.glob("*.py"))
+    sizes = np.cumsum([file.stat().st_size for file in files])
+    return [file for file, end in zip(files, sizes, strict=True) if end <= cap]
+
+
+def split_files(files: list[Path]) -> tuple[list[Path], list[Path]]:
+    """Training files and held-out files: every tenth is held out.
+
+    Raises:
+      ValueError: too few files to hold one out.
+    """
+    if len(files) < _EVERY_TENTH:
+        folder = sysconfig.get_paths()["stdlib"]
+        raise ValueError(
+            f"task 'chars' reads the standard library's source, but {folder} has "
+            f"{len(files)} .py files and it takes {_EVERY_TENTH} or more. Use a Python "
+            "with its library unpacked, or --task digits"
+        )
+    held_out = files[_EVERY_TENTH - 1 :: _EVERY_TENTH]
+    return [file for file in files if file not in held_out], held_out
+
+
+def encode(files: list[Path]) -> np.ndarray:
+    """The files' text, one after another, as uint8 symbols below `SYMBOLS`."""
+    raw = np.frombuffer(b"".join(file.read_bytes() for file in files), np.uint8)
+    return np.minimum(raw, SYMBOLS - 1)
+
+
+def _windows(text: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """uint8[len(starts), CONTEXT + 1], each row a stretch of the text."""
+    return text[starts[:, None] + np.arange(CONTEXT + 1)]
+
+
+def _evenly_spaced(text: np.ndarray, count: int) -> np.ndarray:
+    return _windows(text, np.linspace(0, len(text) - CONTEXT - 1, count).astype(int))

@@ -1,0 +1,101 @@
+"""Where the command's workers run: several hosts, GPUs, or emulated CPU devices."""
+
+import os
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from relaxjax._mesh import Emulation, emulate
+
+DEFAULT_WORKERS = 8
+MOST_CPU_DEVICES = 16  # more workers than that are emulated by vmap on one device
+AXIS = "data"
+
+
+def set_up(workers: int | None) -> Mesh | Emulation:
+    """Starts the backend, and says where the workers are.
+
+    Under `jax.distributed` (`JAX_COORDINATOR_ADDRESS` is set) each device of each host
+    is a worker. Otherwise the workers get a device each where there are enough, CPU
+    devices being emulated in the number that is needed; or all of them are emulated on
+    one device.
+
+    Args:
+      workers: how many are asked for; None means all devices of all hosts, or
+        `DEFAULT_WORKERS` on one host.
+
+    Raises:
+      ValueError: several hosts have another number of devices than `workers`.
+    """
+    processes = _join_hosts()
+    count = DEFAULT_WORKERS if workers is None and processes == 1 else workers
+    _emulate_cpu_devices(max(1, (count or 0) // processes))
+    devices = jax.devices()
+    if processes > 1:
+        if workers not in (None, len(devices)):
+            raise ValueError(
+                f"--workers {workers}: the {processes} processes have {len(devices)} "
+                "devices together, and each is a worker; leave --workers out, or start "
+                "as many processes as give that number"
+            )
+        return Mesh(np.asarray(devices), (AXIS,))
+    assert count is not None
+    return mesh_of(count)
+
+
+def mesh_of(workers: int) -> Mesh | Emulation:
+    """That many workers on this host, on a device each if there are enough."""
+    devices = jax.devices()
+    on_cpu = devices[0].platform == "cpu"
+    if len(devices) < workers or (on_cpu and workers > MOST_CPU_DEVICES):
+        return emulate(workers)
+    return Mesh(np.asarray(devices[:workers]), (AXIS,))
+
+
+def one_worker() -> Mesh | Emulation:
+    """A single worker; with several processes, each has its own."""
+    return mesh_of(1) if jax.process_count() == 1 else emulate(1)
+
+
+def describe(mesh: Mesh | Emulation) -> str:
+    """Where the workers of a mesh are, in words."""
+    if isinstance(mesh, Emulation):
+        return f"emulated on one {jax.devices()[0].platform} device"
+    devices = f"{mesh.devices.flat[0].platform} devices"
+    if jax.process_count() > 1:
+        return f"the {devices} of {jax.process_count()} processes"
+    shared = " that share this machine's cores" if devices.startswith("cpu") else ""
+    return f"{devices}{shared}"
+
+
+def own_rows(mesh: Mesh | Emulation) -> tuple[int, int]:
+    """Of how many equal parts of each batch this process feeds which: (part, parts)."""
+    if isinstance(mesh, Emulation):
+        return 0, 1
+    return jax.process_index(), jax.process_count()
+
+
+def _join_hosts() -> int:
+    """Joins the other processes, if there are any, and returns their number."""
+    if "JAX_COORDINATOR_ADDRESS" not in os.environ:
+        return 1
+    if not jax.distributed.is_initialized():
+        numbers = [os.environ.get(f"JAX_{k}") for k in ("NUM_PROCESSES", "PROCESS_ID")]
+        total, index = (None if text is None else int(text) for text in numbers)
+        jax.distributed.initialize(num_processes=total, process_id=index)
+    return int(os.environ.get("JAX_NUM_PROCESSES") or jax.process_count())
+
+
+def _emulate_cpu_devices(count: int) -> None:
+    """Sets the number of CPU devices, which takes effect only before they are used."""
+    if count > MOST_CPU_DEVICES:
+        return
+    # XLA's thread pool on CPU must outnumber the devices, or they starve each other; it
+    # takes its size from this variable when the backend starts.
+    threads = max(int(os.environ.get("NPROC", 0)), 2 * count, os.cpu_count() or 1)
+    os.environ["NPROC"] = str(threads)
+    try:
+        jax.config.update("jax_num_cpu_devices", count)
+    except RuntimeError:  # a backend runs already: its devices are what there is
+        return

@@ -1,0 +1,99 @@
+"""Handwritten digits: the 1797 real ones that come with scikit-learn, and an MLP.
+
+Source: Alpaydin and Kaynak, "Optical recognition of handwritten digits", UCI, 1998.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+from relaxjax.cli._task import Task, describe, shuffled
+
+HELD_OUT = 360  # a fifth, the same share of each digit
+_SPLIT_SEED = 0  # one split for all runs, so that their accuracies compare
+
+
+class Digits(NamedTuple):
+    """Some digits.
+
+    Attributes:
+      images: float32[rows, 64], from 0 to 1.
+      labels: int32[rows].
+    """
+
+    images: np.ndarray
+    labels: np.ndarray
+
+
+class Classifier(nnx.Module):
+    """A perceptron with two hidden layers."""
+
+    def __init__(self, *, width: int, rngs: nnx.Rngs):
+        self.first = nnx.Linear(64, width, rngs=rngs)
+        self.second = nnx.Linear(width, width, rngs=rngs)
+        self.output = nnx.Linear(width, 10, rngs=rngs)
+
+    def __call__(self, images: jax.Array) -> jax.Array:
+        """Logits of the ten digits: float32[rows, 10]."""
+        hidden = nnx.relu(self.first(images))
+        return self.output(nnx.relu(self.second(hidden)))
+
+
+def digits(seed: int) -> Task:
+    """The digits as a task; `seed` draws the model's start."""
+    train, held_out, pixels = _load()
+    graph, params = nnx.split(Classifier(width=128, rngs=nnx.Rngs(seed)), nnx.Param)
+
+    def loss(params, batch):
+        logits = nnx.merge(graph, params)(batch.images)
+        return optax.softmax_cross_entropy_with_integer_labels(
+            logits, batch.labels
+        ).mean()
+
+    @jax.jit
+    def accuracy(params):
+        logits = nnx.merge(graph, params)(jnp.asarray(held_out.images))
+        return jnp.mean(logits.argmax(axis=-1) == held_out.labels)
+
+    def batches(seed: int, rows: int) -> Iterator[Digits]:
+        for picked in shuffled(seed, len(train.labels), rows):
+            yield Digits(train.images[picked], train.labels[picked])
+
+    return Task(
+        name="digits",
+        metric_name="accuracy",
+        data=describe(pixels),
+        params=params,
+        loss=loss,
+        metric=accuracy,
+        batches=batches,
+        steps=400,
+        batch_size=128,
+        learning_rate=3e-3,
+    )
+
+
+def _load() -> tuple[Digits, Digits, list[bytes]]:
+    """Training digits, held-out digits, and the raw bytes of both together."""
+    pixels, labels = load_digits(return_X_y=True)
+    images = np.asarray(pixels, np.float32) / 16
+    labels = np.asarray(labels, np.int32)
+    train, held_out = train_test_split(
+        np.arange(len(labels)),
+        test_size=HELD_OUT,
+        stratify=labels,
+        random_state=_SPLIT_SEED,
+    )
+    raw = [np.asarray(part, np.uint8).tobytes() for part in (pixels, labels)]
+    return (
+        Digits(images[train], labels[train]),
+        Digits(images[held_out], labels[held_out]),
+        raw,
+    )

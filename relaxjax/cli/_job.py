@@ -1,0 +1,162 @@
+"""One training job: from what the user wishes to the files it leaves behind."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import optax
+from jax.sharding import Mesh
+from rich.console import Console
+
+from relaxjax._mesh import Emulation
+from relaxjax._relaxations import parse
+from relaxjax._wire import wire_bytes
+from relaxjax.cli import _devices, _report, _wishes
+from relaxjax.cli._loop import fit
+from relaxjax.cli._progress import Bar
+from relaxjax.cli._task import Task
+from relaxjax.cli._tasks import TASKS
+from relaxjax.cli._wishes import Wishes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A transformation and the workers that use it.
+
+    Attributes:
+      name: the relaxation's, or what stands for it.
+      tx: the whole transformation.
+      mesh: where the workers are.
+      period: number of steps after which the communication repeats.
+    """
+
+    name: str
+    tx: optax.GradientTransformation
+    mesh: Mesh | Emulation
+    period: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """All that is needed to train, checked.
+
+    Attributes:
+      task: data and model.
+      runs: the run that was asked for, then those it is compared with.
+      steps: number of steps of each.
+      seed: of the batches.
+      batch_size: rows over all workers.
+      out: folder for the results; it exists.
+    """
+
+    task: Task
+    runs: tuple[Run, ...]
+    steps: int
+    seed: int
+    batch_size: int
+    out: Path
+
+
+def prepare(wishes: Wishes) -> Job:
+    """Checks the wishes, cheapest checks first, and sets everything up.
+
+    Raises:
+      ValueError: an unknown name, numbers that do not fit together, a folder that
+        cannot be made.
+    """
+    _wishes.check(wishes)
+    mesh = _devices.set_up(wishes.workers)
+    rows = _wishes.batch_size(wishes, mesh.size)
+    out = wishes.out or Path("runs") / f"{wishes.task}-{wishes.relaxation}-{mesh.size}"
+    _make_folder(out)
+    task = TASKS[wishes.task](wishes.seed)
+    steps = wishes.steps or task.steps
+    optimizer = _wishes.optimizer(wishes, task, steps)
+    choice = parse(wishes.relaxation)
+    runs = [
+        Run(
+            name=wishes.relaxation,
+            tx=_wishes.wrapped(wishes, _wishes.relaxed(wishes, optimizer)),
+            mesh=mesh,
+            period=wishes.accumulate * choice.row.period,
+        ),
+        Run(
+            name="no relaxation",
+            tx=_wishes.wrapped(wishes, optimizer),
+            mesh=_devices.one_worker(),
+            period=wishes.accumulate,
+        ),
+    ]
+    return Job(
+        task=task,
+        runs=tuple(runs if wishes.baseline else runs[:1]),
+        steps=steps,
+        seed=wishes.seed,
+        batch_size=rows or _wishes.rounded_up(task.batch_size, mesh.size),
+        out=out,
+    )
+
+
+def run(job: Job) -> list[_report.Record]:
+    """Trains, shows how it goes, and writes run.json and curves.png.
+
+    With several processes, the first one alone prints and writes.
+
+    Returns:
+      A record for each run; the one that was asked for comes first.
+    """
+    first = jax.process_index() == 0
+    console = Console(quiet=not first)
+    records = [_train(job, one, console) for one in job.runs]
+    if first:
+        _report.write(records[0], job.out / "run.json")
+        for record in records[1:]:
+            _report.write(record, job.out / "one_worker.json")
+        _report.plot(records, job.out / "curves.png")
+        where = _devices.describe(job.runs[0].mesh)
+        console.print(_report.table(records, caption=f"Workers are {where}."))
+        console.print(f"run.json and curves.png are in {job.out}", soft_wrap=True)
+    return records
+
+
+def _train(job: Job, run: Run, console: Console) -> _report.Record:
+    task = job.task
+    noun = "worker" if run.mesh.size == 1 else "workers"
+    title = f"{run.name}, {run.mesh.size} {noun}"
+    with Bar(console, title, steps=job.steps, metric_name=task.metric_name) as bar:
+        outcome = fit(
+            task,
+            run.tx,
+            run.mesh,
+            steps=job.steps,
+            seed=job.seed,
+            batch_size=job.batch_size,
+            watch=bar,
+        )
+    sent = wire_bytes(run.tx, task.params, run.mesh, steps=run.period)
+    _, loss, metric = outcome.curve[-1]
+    return _report.Record(
+        relaxation=run.name,
+        task=task.name,
+        workers=run.mesh.size,
+        steps=job.steps,
+        seed=job.seed,
+        loss=loss,
+        metric_name=task.metric_name,
+        metric=metric,
+        bytes_per_step=sent / run.period,
+        steps_per_second=outcome.steps_per_second,
+        spread=outcome.spread,
+        data=task.data,
+        curve=outcome.curve,
+    )
+
+
+def _make_folder(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(
+            f"--out {out}: cannot make this folder ({error.strerror}); name one that "
+            "you may write to"
+        ) from error

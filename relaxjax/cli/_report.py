@@ -1,0 +1,112 @@
+"""What a training run leaves behind: run.json, curves.png, and a table."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from rich.table import Table
+
+from relaxjax.cli._task import Data
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """A run; its fields are those of `run.json`, in their order.
+
+    Attributes:
+      relaxation: name, as in `all_reduce@ring`.
+      task: name.
+      workers: number.
+      steps: number.
+      seed: of the model's start and the batches.
+      loss: mean training loss over the last stretch of the curve.
+      metric_name: what `metric` is.
+      metric: of the consensus model, on held-out data.
+      bytes_per_step: sent by the busiest device, averaged over a period.
+      steps_per_second: without compilation and evaluation.
+      spread: largest difference between two workers' parameters at the end.
+      data: which data.
+      curve: rows of step, loss, metric.
+    """
+
+    relaxation: str
+    task: str
+    workers: int
+    steps: int
+    seed: int
+    loss: float
+    metric_name: str
+    metric: float
+    bytes_per_step: float
+    steps_per_second: float
+    spread: float
+    data: Data
+    curve: Sequence[tuple[int, float, float]]
+
+    @property
+    def title(self) -> str:
+        """A few words for tables and plots."""
+        noun = "worker" if self.workers == 1 else "workers"
+        return f"{self.relaxation}, {self.workers} {noun}"
+
+
+def write(record: Record, path: Path) -> None:
+    """Writes a run as JSON; numbers that are not finite become null."""
+    path.write_text(json.dumps(_strict(asdict(record)), indent=1) + "\n")
+
+
+def plot(records: Sequence[Record], path: Path) -> None:
+    """Plots loss and metric of some runs of one task against the step."""
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    panels = figure.subplots(1, 2)
+    first = records[0]
+    names = ("training loss", f"held-out {_words(first.metric_name)}")
+    for column, (panel, name) in enumerate(zip(panels, names, strict=True), start=1):
+        for record, style in zip(records, ("-o", "--s"), strict=False):
+            steps = [point[0] for point in record.curve]
+            values = [point[column] for point in record.curve]
+            panel.plot(steps, values, style, markersize=3, label=record.title)
+        panel.set(xlabel="step", ylabel=name)
+        panel.grid(alpha=0.3)
+    panels[0].legend()
+    figure.suptitle(f"{first.task}, seed {first.seed}")
+    figure.savefig(path, dpi=130)
+
+
+def table(records: Sequence[Record], *, caption: str) -> Table:
+    """Compares some runs of one task, a row each."""
+    first = records[0]
+    title = f"{first.task}: {first.steps} steps, seed {first.seed}"
+    result = Table(title=title, caption=caption)
+    result.add_column("run", overflow="fold")
+    result.add_column("workers", justify="right")
+    for name in ("loss", _words(first.metric_name), "bytes/step", "steps/s", "spread"):
+        result.add_column(name, justify="right")
+    for record in records:
+        result.add_row(
+            record.relaxation,
+            str(record.workers),
+            f"{record.loss:.4f}",
+            f"{record.metric:.4f}",
+            f"{record.bytes_per_step:,.0f}",
+            f"{record.steps_per_second:.1f}",
+            f"{record.spread:.3g}",
+        )
+    return result
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _strict(value: Any) -> Any:
+    """The same, with None for the numbers that JSON cannot spell."""
+    if isinstance(value, dict):
+        return {key: _strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,91 @@
+"""`relaxjax train`: the main job, real data from the first step to the plot."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from relaxjax._relaxations import GRAMMAR, RELAXATIONS
+from relaxjax.cli._errors import user_errors
+
+
+class TaskName(StrEnum):
+    """Tasks that have real data on every machine."""
+
+    DIGITS = "digits"
+    CHARS = "chars"
+
+
+def help_text() -> str:
+    """The command's help, with a line for each relaxation of the table."""
+    width = max(map(len, RELAXATIONS))
+    rows = (f"  {row.name:{width}}  {row.summary}" for row in RELAXATIONS.values())
+    return (
+        "Train on real data, several workers against one on the same total batch.\n\n"
+        "\b\nRelaxations:\n"
+        + escape("\n".join(rows))
+        + "\n\n\b\nA name is spelled\n  "
+        + escape(GRAMMAR)
+    )
+
+
+def train(
+    relaxation: Annotated[
+        str, typer.Option(metavar="NAME", help="One of those above.")
+    ] = "all_reduce",
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Default: 8; all devices under jax.distributed."),
+    ] = None,
+    task: Annotated[
+        TaskName,
+        typer.Option(help="Handwritten digits, or Python source text."),
+    ] = TaskName.DIGITS,
+    steps: Annotated[int | None, typer.Option(help="Default: the task's own.")] = None,
+    seed: Annotated[
+        int, typer.Option(help="Of the model's start and the batches.")
+    ] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for run.json and curves.png."),
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(help="Rows over all workers. Default: the task's own."),
+    ] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Peak. Default: the task's own.")
+    ] = None,
+    bucket_mb: Annotated[
+        float | None, typer.Option(help="Size of fused messages, in MiB.")
+    ] = None,
+    accumulate: Annotated[int, typer.Option(help="Send once per this many steps.")] = 1,
+    skip_nonfinite: Annotated[
+        bool, typer.Option("--skip-nonfinite", help="Skip steps with a NaN, together.")
+    ] = False,
+    no_baseline: Annotated[
+        bool, typer.Option("--no-baseline", help="Leave out the one-worker run.")
+    ] = False,
+) -> None:
+    """Reads the options; `_job` does the rest."""
+    from relaxjax.cli import _job  # flax, scikit-learn and matplotlib
+
+    wishes = _job.Wishes(
+        relaxation=relaxation,
+        workers=workers,
+        task=task.value,
+        steps=steps,
+        seed=seed,
+        out=out,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        bucket_mb=bucket_mb,
+        accumulate=accumulate,
+        skip_nonfinite=skip_nonfinite,
+        baseline=not no_baseline,
+    )
+    with user_errors():
+        job = _job.prepare(wishes)
+    _job.run(job)

@@ -1,0 +1,247 @@
+"""The main job, in this process: what it computes and what it writes."""
+
+import json
+import math
+from io import StringIO
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from rich.console import Console
+
+from relaxjax.cli import _chars, _job, _loop, _report, _wishes
+from relaxjax.cli._progress import Bar
+from relaxjax.cli._task import Data
+from relaxjax.cli._wishes import Wishes
+
+KEYS = [
+    "relaxation",
+    "task",
+    "workers",
+    "steps",
+    "seed",
+    "loss",
+    "metric_name",
+    "metric",
+    "bytes_per_step",
+    "steps_per_second",
+    "spread",
+    "data",
+    "curve",
+]
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory):
+    """A short run on four workers, with its baseline: records and folder."""
+    out = tmp_path_factory.mktemp("short")
+    wishes = Wishes(workers=4, steps=30, seed=2, out=out)
+    return _job.run(_job.prepare(wishes)), out
+
+
+def test_run_json_is_as_documented(short):
+    records, out = short
+    written = json.loads((out / "run.json").read_text())
+    assert list(written) == KEYS
+    assert list(written["data"]) == ["bytes", "sha256"]
+    assert written["relaxation"] == "all_reduce"
+    assert (written["task"], written["workers"]) == ("digits", 4)
+    assert (written["steps"], written["seed"]) == (30, 2)
+    assert written["metric_name"] == "accuracy"
+    assert written["curve"][-1] == [30, written["loss"], written["metric"]]
+    assert all(len(row) == 3 for row in written["curve"])
+    assert written["spread"] == 0.0
+    assert written["steps_per_second"] > 0
+    assert written["metric"] == records[0].metric
+
+
+def test_bytes_per_step_are_those_of_a_ring(short):
+    leaves = [64 * 128, 128, 128 * 128, 128, 128 * 10, 10]
+    assert short[0][0].bytes_per_step == sum(6 * -(-d // 4) * 4 for d in leaves)
+    assert short[0][1].bytes_per_step == 0
+
+
+def test_curves_are_a_png(short):
+    content = (short[1] / "curves.png").read_bytes()
+    assert content.startswith(b"\x89PNG\r\n\x1a\n")
+    assert len(content) > 10_000
+
+
+def test_workers_learn_what_one_worker_learns(short):
+    (many, one), out = short
+    assert (many.workers, one.workers) == (4, 1)
+    np.testing.assert_allclose(many.curve, one.curve, rtol=1e-3)
+    assert json.loads((out / "one_worker.json").read_text())["workers"] == 1
+
+
+def test_the_same_seed_trains_the_same(short, tmp_path):
+    wishes = Wishes(workers=4, steps=30, seed=2, out=tmp_path, baseline=False)
+    (again,) = _job.run(_job.prepare(wishes))
+    assert again.curve == short[0][0].curve
+    assert not (tmp_path / "one_worker.json").exists()
+
+
+@pytest.mark.parametrize("workers", [3, 17])
+def test_any_number_of_workers(workers, tmp_path, capsys):
+    wishes = Wishes(workers=workers, steps=1, out=tmp_path)
+    job = _job.prepare(wishes)
+    assert job.batch_size % workers == 0
+    assert job.batch_size - 128 < workers
+    many, one = _job.run(job)
+    assert many.workers == workers
+    np.testing.assert_allclose(many.curve, one.curve, rtol=1e-3)
+    shown = capsys.readouterr().out
+    assert "digits: 1 steps, seed 0" in shown
+    assert ("emulated on one" in shown) == (workers == 17)
+
+
+def test_accumulation_divides_the_bytes(short, tmp_path):
+    wishes = Wishes(
+        workers=4,
+        steps=8,
+        out=tmp_path,
+        accumulate=4,
+        skip_nonfinite=True,
+        bucket_mb=0.01,
+        baseline=False,
+    )
+    (record,) = _job.run(_job.prepare(wishes))
+    count = 2 * 3 * 1 * 4  # of the skipped steps: one int32 to all-reduce
+    assert record.bytes_per_step == (short[0][0].bytes_per_step + count) / 4
+    assert record.spread == 0.0
+
+
+def test_digits_are_learned_on_eight_workers_at_the_defaults(tmp_path):
+    (record,) = _job.run(_job.prepare(Wishes(out=tmp_path, baseline=False)))
+    assert record.workers == 8
+    assert record.metric >= 0.95
+    assert record.spread == 0.0
+
+
+def test_characters_are_learned(tmp_path, monkeypatch):
+    monkeypatch.setattr(_chars, "_HELD_OUT_WINDOWS", 32)
+    monkeypatch.setattr(_loop, "_POINTS", 2)
+    wishes = Wishes(
+        task="chars", workers=2, steps=12, batch_size=8, out=tmp_path, baseline=False
+    )
+    (record,) = _job.run(_job.prepare(wishes))
+    assert record.metric_name == "bits_per_character"
+    assert record.metric < 6.5  # 7 knows nothing
+    assert record.curve[0][2] > record.metric
+
+
+def test_results_go_to_a_folder_named_after_the_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    job = _job.prepare(Wishes(relaxation="all_reduce@ring", workers=2))
+    assert str(job.out) == "runs/digits-all_reduce@ring-2"
+    assert job.out.is_dir()
+    assert job.steps == 400
+
+
+@pytest.mark.parametrize(
+    ("wishes", "message"),
+    [
+        (Wishes(relaxation="sum"), r"no relaxation 'sum'; there is .*all_reduce"),
+        (Wishes(workers=0), r"--workers 0: it must be 1 or more; leave --workers out"),
+        (Wishes(steps=0), r"--steps 0: it must be 1 or more"),
+        (Wishes(seed=-1), r"--seed -1: it must be 0 or more"),
+        (Wishes(accumulate=0), r"--accumulate 0: it must be 1 or more"),
+        (Wishes(batch_size=0), r"--batch-size 0: it must be 1 or more"),
+        (Wishes(batch_size=100), r"--batch-size 100 .* 8 workers; .* 96 or 104"),
+        (Wishes(batch_size=3), r"--batch-size 3 .* such as 8$"),
+        (Wishes(learning_rate=0.0), r"--learning-rate 0.0: it must be more than 0"),
+        (Wishes(learning_rate=math.nan), r"--learning-rate nan: .* and finite"),
+        (Wishes(bucket_mb=-1.0), r"--bucket-mb -1.0: it must be more than 0"),
+    ],
+)
+def test_bad_wishes_are_refused(wishes, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        _job.prepare(wishes)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+    taken = tmp_path / "taken"
+    taken.write_text("")
+    with pytest.raises(ValueError, match=r"--out .*taken: cannot make this folder"):
+        _job.prepare(Wishes(workers=1, out=taken))
+
+
+def test_the_learning_rate_rises_falls_and_counts_the_optimizers_own_steps():
+    task = _job.TASKS["digits"](0)
+    wishes = Wishes(learning_rate=0.5, accumulate=2)
+    tx = _wishes.optimizer(wishes, task, 40)  # 20 updates
+    weight = jnp.ones(())
+    state, moves = tx.init(weight), []
+    for _ in range(20):
+        updates, state = tx.update(weight, state, weight)
+        moves.append(-float(jnp.asarray(updates)))
+    assert np.argmax(moves) == 2
+    assert moves[2] == pytest.approx(0.5, rel=1e-2)
+    assert moves[-1] < 0.05
+
+
+@pytest.mark.parametrize(
+    ("steps", "count"), [(1, 1), (7, 7), (20, 20), (33, 20), (1000, 20)]
+)
+def test_the_curve_ends_at_the_last_step(steps, count):
+    points = _loop._points(steps)
+    assert len(points) == count
+    assert points[0] >= 1
+    assert points[-1] == steps
+
+
+def test_each_process_feeds_its_own_rows(monkeypatch):
+    mesh = jax.make_mesh((4,), ("data",))
+    monkeypatch.setattr(_loop, "own_rows", lambda mesh: (1, 2))
+    rows = next(_loop._own(iter([{"x": np.arange(8)}]), mesh))
+    assert rows["x"].tolist() == [4, 5, 6, 7]
+
+
+def test_numbers_that_json_cannot_spell_become_null(tmp_path):
+    record = _report.Record(
+        relaxation="all_reduce",
+        task="digits",
+        workers=1,
+        steps=1,
+        seed=0,
+        loss=math.nan,
+        metric_name="accuracy",
+        metric=0.5,
+        bytes_per_step=0,
+        steps_per_second=1.0,
+        spread=math.inf,
+        data=Data(bytes=1, sha256="0"),
+        curve=[(1, math.nan, 0.5)],
+    )
+    _report.write(record, tmp_path / "run.json")
+    written = json.loads((tmp_path / "run.json").read_text())
+    assert written["loss"] is None
+    assert written["spread"] is None
+    assert written["curve"] == [[1, None, 0.5]]
+    assert record.title == "all_reduce, 1 worker"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(terminal):
+    text = StringIO()
+    console = Console(file=text, force_terminal=terminal, width=120, no_color=True)
+    with Bar(console, "toy", steps=2, metric_name="bits_per_character") as bar:
+        bar.step()
+        bar.step()
+        bar.point(2, 0.5, 1.25, 10.0)
+    shown = text.getvalue()
+    assert "loss 0.5000, bits per character 1.2500, 10.0 steps/s" in shown
+    assert ("2/2" in shown) == terminal
+    assert ("toy: step 2" in shown) != terminal
+
+
+def test_a_job_may_train_any_transformation(tmp_path):
+    job = _job.prepare(Wishes(workers=2, steps=2, out=tmp_path, baseline=False))
+    local = _job.Run(name="none", tx=optax.sgd(0.1), mesh=job.runs[0].mesh, period=1)
+    record = _job._train(job, local, Console(quiet=True))
+    assert record.spread > 0  # nothing synchronizes these workers
+    assert record.bytes_per_step == 0

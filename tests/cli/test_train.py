@@ -1,0 +1,200 @@
+"""`relaxjax train` as a user meets it."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from relaxjax._relaxations import GRAMMAR, RELAXATIONS
+from relaxjax.cli import _job, app
+from relaxjax.cli._tasks import TASKS
+from relaxjax.cli._train import TaskName
+from relaxjax.cli._wishes import Wishes
+
+ROOT = Path(__file__).parent.parent.parent
+PLAIN = {"NO_COLOR": "1", "COLUMNS": "120", "TERM": "dumb"}
+HIDE_TYPER = "import sys; sys.modules['typer'] = None; import relaxjax.__main__ as m; "
+
+
+def invoke(*arguments: str):
+    return CliRunner().invoke(app, list(arguments), env=PLAIN)
+
+
+def environment(**extra: str) -> dict[str, str]:
+    env = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT), **extra}
+    env.pop("NPROC", None)
+    return env
+
+
+def command(*arguments: str, cwd: Path, **extra: str):
+    """`python -m relaxjax ...` in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "relaxjax", *arguments],
+        cwd=cwd,
+        env=environment(**extra),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_help_lists_each_relaxation_with_its_line():
+    result = invoke("train", "--help")
+    assert result.exit_code == 0
+    shown = " ".join(result.output.split())
+    for row in RELAXATIONS.values():
+        assert f"{row.name} {row.summary}" in shown
+    assert GRAMMAR in shown
+    assert "--relaxation" in shown
+
+
+def test_help_of_the_whole_names_the_command():
+    result = invoke("--help")
+    assert result.exit_code == 0
+    assert "train" in result.output
+
+
+def test_each_task_is_an_option():
+    assert {name.value for name in TaskName} == set(TASKS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--relaxation", "sums"], "there is no relaxation 'sums'"),
+        (["--relaxation", "all_reduce@fast"], "psum, ring"),
+        (["--workers", "0"], "--workers 0: it must be 1 or more"),
+        (["--batch-size", "100"], "multiple of 8, such as 96 or 104"),
+        (["--task", "moon"], "'digits', 'chars'"),
+        (["--steps", "many"], "--steps"),
+    ],
+)
+def test_mistakes_are_a_message_and_exit_code_2(arguments, message):
+    result = invoke("train", *arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+    assert "Traceback" not in result.output
+
+
+def test_every_option_reaches_the_job(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(_job, "prepare", seen.append)
+    monkeypatch.setattr(_job, "run", lambda job: None)
+    line = (
+        "train --relaxation all_reduce@ring --task chars --workers 2 --steps 4 "
+        "--seed 3 --batch-size 8 --accumulate 5 --learning-rate 0.1 --bucket-mb 0.5 "
+        "--skip-nonfinite --no-baseline --out"
+    )
+    result = invoke(*line.split(), str(tmp_path))
+    assert result.exit_code == 0, result.output
+    expected = Wishes(
+        relaxation="all_reduce@ring",
+        workers=2,
+        task="chars",
+        steps=4,
+        seed=3,
+        out=tmp_path,
+        batch_size=8,
+        learning_rate=0.1,
+        bucket_mb=0.5,
+        accumulate=5,
+        skip_nonfinite=True,
+        baseline=False,
+    )
+    assert seen == [expected]
+    assert invoke("train").exit_code == 0
+    assert seen[1] == Wishes()
+
+
+def test_a_run_from_the_shell(tmp_path):
+    done = command("train", "--workers", "8", "--steps", "60", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout  # no colors and no bar outside a terminal
+    assert "no relaxation" in done.stdout
+    assert "8 workers: step 60, loss " in done.stdout
+    written = json.loads((tmp_path / "runs/digits-all_reduce-8/run.json").read_text())
+    assert written["workers"] == 8
+    assert written["metric"] > 0.8
+
+
+def test_an_unknown_relaxation_from_the_shell(tmp_path):
+    done = command("train", "--relaxation", "allreduce", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "there is all_reduce" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_without_the_extra_the_command_says_so(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", HIDE_TYPER + "m.main()"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 2
+    need = 'relaxjax needs its command-line extra: pip install "relaxjax[cli]"'
+    assert done.stderr.splitlines() == [need]
+
+
+def test_the_entry_point_runs_the_application(monkeypatch, capsys):
+    from relaxjax import __main__
+
+    monkeypatch.setattr(sys, "argv", ["relaxjax", "--help"])
+    with pytest.raises(SystemExit) as leaves:
+        __main__.main()
+    assert leaves.value.code == 0
+    assert "train" in capsys.readouterr().out
+
+
+def test_the_entry_point_refuses_to_run_without_the_extra(monkeypatch, capsys):
+    from relaxjax import __main__
+
+    monkeypatch.setitem(sys.modules, "typer", None)
+    with pytest.raises(SystemExit) as leaves:
+        __main__.main()
+    assert leaves.value.code == 2
+    assert 'pip install "relaxjax[cli]"' in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one_does(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    arguments = ["train", "--workers", "4", "--steps", "10", "--out"]
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "relaxjax", *arguments, str(tmp_path / str(index))],
+            env=environment(
+                JAX_COORDINATOR_ADDRESS=address,
+                JAX_NUM_PROCESSES="2",
+                JAX_PROCESS_ID=str(index),
+            ),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for index in range(2)
+    ]
+    texts = [process.communicate(timeout=300) for process in started]
+    assert [process.returncode for process in started] == [0, 0], texts
+    assert "no relaxation" in texts[0][0]
+    assert "no relaxation" not in texts[1][0]  # the first alone prints and writes
+    assert list((tmp_path / "1").iterdir()) == []
+    alone = command(*arguments, str(tmp_path / "alone"), cwd=tmp_path)
+    assert alone.returncode == 0, alone.stderr
+    two, one = (
+        json.loads((tmp_path / name / "run.json").read_text())
+        for name in ("0", "alone")
+    )
+    assert two["bytes_per_step"] == one["bytes_per_step"]
+    for here, there in zip(two["curve"], one["curve"], strict=True):
+        assert here == pytest.approx(there, rel=1e-3)

@@ -1,0 +1,70 @@
+"""The examples run, learn, and differ from their one-device twins by ten lines."""
+
+import difflib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+TWINS = [
+    ("one_device.py", "data_parallel.py"),
+    ("one_device_linen.py", "linen_train_state.py"),
+]
+MOST_CHANGED_LINES = 10
+
+
+def changed_lines(before: str, after: str) -> int:
+    """Lines added, removed, or changed in place (those count once)."""
+    a, b = before.splitlines(), after.splitlines()
+    matcher = difflib.SequenceMatcher(None, a, b, autojunk=False)
+    return sum(
+        max(a_end - a_start, b_end - b_start)
+        for kind, a_start, a_end, b_start, b_end in matcher.get_opcodes()
+        if kind != "equal"
+    )
+
+
+def start(name: str) -> subprocess.Popen[str]:
+    """Runs an example as a user would."""
+    env = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(EXAMPLES.parent)}
+    env.pop("NPROC", None)
+    return subprocess.Popen(
+        [sys.executable, str(EXAMPLES / name)],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def accuracy_of(example: subprocess.Popen[str]) -> float:
+    """Reads what it prints."""
+    out, err = example.communicate(timeout=300)
+    assert example.returncode == 0, err
+    found = re.search(r"held-out accuracy ([\d.]+)", out)
+    assert found, out
+    return float(found[1])
+
+
+def test_the_count_of_changed_lines():
+    assert changed_lines("a\nb\nc", "a\nb\nc") == 0
+    assert changed_lines("a\nb\nc", "a\nB\nc") == 1
+    assert changed_lines("a\nb\nc", "a\nB\nB\nc\nd") == 3
+    assert changed_lines("a\nb\nc", "c") == 2
+
+
+@pytest.mark.parametrize(("one", "many"), TWINS)
+def test_ten_lines_make_it_data_parallel(one, many):
+    before, after = ((EXAMPLES / name).read_text() for name in (one, many))
+    assert 0 < changed_lines(before, after) <= MOST_CHANGED_LINES
+
+
+@pytest.mark.parametrize(("one", "many"), TWINS)
+def test_both_twins_learn_the_same(one, many):
+    alone, together = map(accuracy_of, [start(one), start(many)])
+    assert together >= 0.95
+    assert abs(together - alone) <= 0.01

@@ -1,0 +1,127 @@
+"""The table of relaxations and the grammar of their names."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import relaxjax
+from relaxjax import _relaxations
+from relaxjax._relaxations import RELAXATIONS, Relaxation, parse
+
+SPELLINGS = [
+    spelling
+    for row in RELAXATIONS.values()
+    for spelling in [row.name, *(f"{row.name}@{a}" for a in row.algorithms)]
+]
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_every_spelling_builds_a_transformation_that_takes_a_step(spelling):
+    tx = parse(spelling).build("data", optax.sgd(0.5))
+    start = {"w": jnp.arange(3.0)}
+    params, state = relaxjax.init(tx, start, relaxjax.emulate(2))
+
+    def train_step(params, state, batch):
+        updates, state = tx.update({"w": batch[0]}, state, params)
+        return optax.apply_updates(params, updates), state, {}
+
+    gradients = np.array([[2.0, 0, 4], [0, 4, 0]], np.float32)
+    step = relaxjax.data_parallel(train_step, relaxjax.emulate(2))
+    params, state, _ = step(params, state, gradients)
+    np.testing.assert_allclose(
+        relaxjax.consensus(params)["w"], start["w"] - 0.5 * gradients.mean(axis=0)
+    )
+
+
+@pytest.mark.parametrize("row", RELAXATIONS.values(), ids=lambda row: row.name)
+def test_rows_are_one_line_each_and_periods_positive(row):
+    assert row.summary
+    assert "\n" not in row.summary
+    assert len(row.summary) <= 60
+    assert row.period >= 1
+
+
+def test_options_reach_the_transformation():
+    tree = {"a": jnp.zeros(4), "b": jnp.zeros(4)}
+
+    def barriers(bucket_bytes: int | None) -> int:
+        tx = parse("all_reduce@psum").build(
+            "data", optax.sgd(1.0), bucket_bytes=bucket_bytes
+        )
+        run = jax.make_jaxpr(lambda u: tx.update(u, tx.init(u)), axis_env=[("data", 2)])
+        return str(run(tree)).count("optimization_barrier")
+
+    assert barriers(None) == 0
+    assert barriers(16) == 1  # between two buckets
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("allreduce", r"there is no relaxation 'allreduce'; there is .*all_reduce"),
+        ("", r"there is no relaxation ''; there is .*all_reduce"),
+        (
+            "all_reduce@tree9",
+            r"no algorithm of all_reduce 'tree9'; there is auto, .*psum, ring",
+        ),
+        ("all_reduce@", r"no algorithm of all_reduce ''"),
+        ("all_reduce+zip", r"no compressor of all_reduce 'zip'; there is none"),
+        ("all_reduce+", r"no compressor of all_reduce ''"),
+    ],
+)
+def test_unknown_parts_are_refused_with_the_valid_ones(name, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        parse(name)
+    assert _relaxations.GRAMMAR in str(caught.value)
+
+
+def test_an_option_that_the_row_does_not_have_is_refused():
+    with pytest.raises(ValueError, match="no option 'rank'; it has bucket_bytes"):
+        parse("all_reduce").build("data", optax.sgd(1.0), rank=2)
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    """A relaxation, a compressor and a feedback, added by one entry each."""
+    made: list[Any] = []
+
+    def build(axis_name, optimizer, **parts):
+        made.append((axis_name, parts))
+        return optax.with_extra_args_support(optimizer)
+
+    row = Relaxation(name="toy", summary="toy", build=build, compressors=True)
+    monkeypatch.setattr(_relaxations, "RELAXATIONS", {"toy": row})
+    monkeypatch.setattr(_relaxations, "COMPRESSORS", {"half": lambda: "half"})
+    monkeypatch.setattr(_relaxations, "FEEDBACKS", {"memory": lambda c: ("memory", c)})
+    return made
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("toy", {}),
+        ("toy+half", {"compressor": "half"}),
+        ("toy+half+memory", {"compressor": ("memory", "half")}),
+    ],
+)
+def test_one_entry_adds_a_relaxation_a_compressor_a_feedback(toy, name, parts):
+    parse(name).build("data", optax.sgd(1.0))
+    assert toy == [("data", parts)]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("toy+half+what", r"no error feedback 'what'; there is memory"),
+        ("toy+half+memory+memory", "names 2 error feedbacks"),
+        ("toy@ring", r"no algorithm of toy 'ring'; there is none"),
+    ],
+)
+def test_bad_compressor_chains_are_refused(toy, name, message):
+    with pytest.raises(ValueError, match=message):
+        parse(name)
+    assert toy == []
