@@ -19,6 +19,7 @@ FLOORS = [
     {"_agree", "_consensus", "_data_parallel"},
     {"_init", "_wire"},
     {"_relaxations"},
+    {"tasks"},
     {"bench"},
     {"cli"},
     {"__main__"},

@@ -12,7 +12,7 @@ from sphinx.errors import ExtensionError
 import relaxjax
 
 # Packages for the command line, whose users type words and not names.
-NOT_AN_API = {"relaxjax.bench", "relaxjax.cli"}
+NOT_AN_API = {"relaxjax.bench", "relaxjax.cli", "relaxjax.tasks"}
 
 
 def doors() -> list[ModuleType]:

@@ -1,7 +1,7 @@
 """Timing in interleaved rounds, and ratios with an interval.
 
 A shared machine is never equally loaded twice, so a candidate and its baseline take
-turns, each pair of neighbours in time gives one ratio, and the ratios' median is what is
+turns, each pair of neighbors in time gives one ratio, and the ratios' median is
 reported. Its 95 % interval is that of the order statistics: with n pairs, the ranks
 between which a Binomial(n, 1/2) count falls (Conover, Practical Nonparametric
 Statistics, section 3.2). No assumption is made about how times are distributed.

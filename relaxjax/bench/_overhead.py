@@ -21,7 +21,7 @@ from jax.sharding import PartitionSpec as P
 from relaxjax._all_reduce import all_reduce
 from relaxjax._data_parallel import data_parallel
 from relaxjax._init import init
-from relaxjax.bench._measure import interleaved, quartiles, ratio
+from relaxjax.bench._measure import Ratio, interleaved, quartiles, ratio
 from relaxjax.bench._report import conditions, plot, save, show
 from relaxjax.tasks import TASKS, Task
 
@@ -85,10 +85,10 @@ def _report(result: dict[str, Any], out: str) -> None:
     ]
     show("Milliseconds", ("kind", "program", "lower", "median", "upper"), rows)
     for kind in ("run", "compile"):
-        r, against = result[kind]["ratio"], result[kind]["baseline"]
+        r, verdict = Ratio(**result[kind]["ratio"]), result[kind]
         print(
-            f"{kind}: {r['median']:.3f}x [{r['low']:.3f}, {r['high']:.3f}] of {against}, "
-            f"{r['pairs']} pairs; target <= {result[kind]['target']}"
+            f"{kind}: {r} times {verdict['baseline']}, {r.pairs} pairs; "
+            f"target <= {verdict['target']}"
         )
     path = save(result, out, "overhead")
     lines = {
@@ -157,8 +157,10 @@ def _stepper(program: Program, batch: Any) -> Callable[[], Any]:
     return run
 
 
-def _compile_seconds(makers, task, mesh, batch, times) -> dict[str, list[float]]:
-    """From a fresh step to the end of its first call, less one call that is compiled."""
+def _compile_seconds(
+    makers: dict[str, Any], task: Task, mesh: Mesh, batch: Any, times: int
+) -> dict[str, list[float]]:
+    """Seconds of a fresh step's first call, less those of its second."""
     seconds: dict[str, list[float]] = {name: [] for name in makers}
     for _ in range(times):
         for name, make in makers.items():

@@ -6,7 +6,7 @@ stays quick.
 
 import typer
 
-from relaxjax.cli import _train
+from relaxjax.cli import _bench, _order, _train
 
 app = typer.Typer(
     name="relaxjax",
@@ -17,13 +17,9 @@ app = typer.Typer(
     add_completion=False,
 )
 
-
-@app.callback()
-def _commands() -> None:
-    """Keeps `train` a subcommand, also while it is the only one."""
-
-
 app.command("train", help=_train.help_text())(_train.train)
+app.command("order")(_order.order)
+app.add_typer(_bench.bench, name="bench")
 
 
 def main() -> None:

@@ -14,9 +14,8 @@ from relaxjax._wire import wire_bytes
 from relaxjax.cli import _devices, _report, _wishes
 from relaxjax.cli._loop import fit
 from relaxjax.cli._progress import Bar
-from relaxjax.cli._task import Task
-from relaxjax.cli._tasks import TASKS
 from relaxjax.cli._wishes import Wishes
+from relaxjax.tasks import TASKS, Task
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from relaxjax._data_parallel import data_parallel
 from relaxjax._init import init
 from relaxjax._mesh import Emulation
 from relaxjax.cli._devices import own_rows
-from relaxjax.cli._task import Task
+from relaxjax.tasks import Task
 
 _POINTS = 20  # of the curve
 

@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from relaxjax.cli._task import Data
+from relaxjax.tasks import Data
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from relaxjax._accumulate import accumulate
 from relaxjax._relaxations import parse
 from relaxjax._skip_nonfinite import skip_nonfinite
 from relaxjax.cli._devices import AXIS
-from relaxjax.cli._task import Task
+from relaxjax.tasks import Task
 
 
 @dataclass(frozen=True, kw_only=True)

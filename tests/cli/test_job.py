@@ -13,8 +13,8 @@ from rich.console import Console
 
 from relaxjax.cli import _chars, _job, _loop, _report, _wishes
 from relaxjax.cli._progress import Bar
-from relaxjax.cli._task import Data
 from relaxjax.cli._wishes import Wishes
+from relaxjax.tasks import Data
 
 KEYS = [
     "relaxation",

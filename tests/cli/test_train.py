@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from relaxjax._relaxations import GRAMMAR, RELAXATIONS
 from relaxjax.cli import _job, app
-from relaxjax.cli._tasks import TASKS
 from relaxjax.cli._train import TaskName
 from relaxjax.cli._wishes import Wishes
+from relaxjax.tasks import TASKS
 
 ROOT = Path(__file__).parent.parent.parent
 PLAIN = {"NO_COLOR": "1", "COLUMNS": "120", "TERM": "dumb"}

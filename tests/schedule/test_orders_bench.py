@@ -5,9 +5,9 @@ import json
 import pytest
 
 from relaxjax.bench import _orders_quality as quality_bench
-from relaxjax.bench import _report as report
 from relaxjax.bench import _orders_speed as speed_bench
 from relaxjax.bench import _orders_throughput as throughput_bench
+from relaxjax.bench import _report as report
 from relaxjax.bench._orders import main
 from relaxjax.bench._zoo import MODELS
 from relaxjax.schedule import Graph, random_graph

@@ -17,7 +17,7 @@ import numpy as np
 import optax
 from flax import nnx
 
-from relaxjax.cli._task import Task, describe
+from relaxjax.tasks._task import Task, describe
 
 SYMBOLS = 128  # ASCII; all other bytes are one symbol, the last
 CONTEXT = 64  # characters that the model sees

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relaxjax.cli import _chars, _digits
-from relaxjax.cli._task import Task, shuffled
-from relaxjax.cli._tasks import TASKS
+from relaxjax.tasks import TASKS
+from relaxjax.tasks._task import Task, shuffled
 
 
 @functools.cache

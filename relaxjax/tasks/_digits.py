@@ -14,7 +14,7 @@ from flax import nnx
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from relaxjax.cli._task import Task, describe, shuffled
+from relaxjax.tasks._task import Task, describe, shuffled
 
 HELD_OUT = 360  # a fifth, the same share of each digit
 _SPLIT_SEED = 0  # one split for all runs, so that their accuracies compare

@@ -1,0 +1,93 @@
+"""`relaxjax bench NAME`: the benchmarks, each with its conditions, table, JSON, plot."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import jax
+import typer
+
+bench = typer.Typer(
+    help="Benchmarks: each prints its conditions and a table, and saves JSON and PNG.",
+    no_args_is_help=True,
+)
+Out = Annotated[Path, typer.Option(help="Folder for the JSON and the PNG.")]
+Rounds = Annotated[int, typer.Option(min=5, help="Interleaved rounds.")]
+Workers = Annotated[int, typer.Option(min=1, help="Devices, emulated on CPU.")]
+RUNS = Path("runs/bench")
+
+
+@bench.command()
+def overhead(
+    workers: Workers = 8,
+    rounds: Rounds = 40,
+    compiles: Annotated[int, typer.Option(min=3, help="Compilations of each.")] = 7,
+    task: Annotated[str, typer.Option(help="digits or chars.")] = "chars",
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows in all.")] = 64,
+    out: Out = RUNS,
+) -> None:
+    """A full step against hand-written pmean and against jit with NamedSharding."""
+    from relaxjax.bench import _overhead
+
+    _devices(workers)
+    _overhead.overhead(
+        task=task,
+        workers=workers,
+        batch_size=batch_size,
+        rounds=rounds,
+        compiles=compiles,
+        out=str(out),
+    )
+
+
+@bench.command()
+def fusion(workers: Workers = 8, rounds: Rounds = 20, out: Out = RUNS) -> None:
+    """A ring over the 161 tensors of a ResNet-50 gradient, in buckets or one by one."""
+    from relaxjax.bench import _fusion
+
+    _devices(workers)
+    _fusion.fusion(workers=workers, rounds=rounds, out=str(out))
+
+
+@bench.command()
+def ring(rounds: Rounds = 9, out: Out = RUNS) -> None:
+    """Compile time of the ring at 8, 16 and 32 devices, and its temporary memory."""
+    from relaxjax.bench import _ring
+
+    _devices(max(_ring.DEVICES))
+    _ring.ring(repeats=rounds, out=str(out))
+
+
+@bench.command()
+def emulation(
+    rounds: Rounds = 30,
+    batch_size: Annotated[int, typer.Option(min=1024, help="Rows in all.")] = 16384,
+    out: Out = RUNS,
+) -> None:
+    """16 to 1024 workers emulated on one device against one worker."""
+    from relaxjax.bench import _emulation
+
+    _emulation.emulation(batch_size=batch_size, rounds=rounds, out=str(out))
+
+
+@bench.command()
+def orders(
+    names: Annotated[
+        list[str], typer.Argument(help="quality, speed, throughput, scale.")
+    ],
+) -> None:
+    """Orders of transfers: their quality, speed, simulated throughput and scale."""
+    from relaxjax.bench import _orders
+
+    raise typer.Exit(_orders.main(names))
+
+
+def _devices(count: int) -> None:
+    """Emulates devices, before JAX is first used; threads enough for all of them."""
+    os.environ["NPROC"] = str(max(int(os.environ.get("NPROC", 0)), 2 * count + 8))
+    jax.config.update("jax_num_cpu_devices", count)
+    if jax.device_count() < count:
+        typer.echo(
+            f"relaxjax: {count} devices wanted, {jax.device_count()} here", err=True
+        )
+        raise typer.Exit(2)

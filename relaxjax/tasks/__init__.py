@@ -1,0 +1,11 @@
+"""Real data and small models to train on; needs the extra `cli`."""
+
+from collections.abc import Callable, Mapping
+
+from relaxjax.tasks._chars import chars
+from relaxjax.tasks._digits import digits
+from relaxjax.tasks._task import Data, Task
+
+TASKS: Mapping[str, Callable[[int], Task]] = {"digits": digits, "chars": chars}
+
+__all__ = ["TASKS", "Data", "Task", "chars", "digits"]
