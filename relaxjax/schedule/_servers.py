@@ -95,7 +95,7 @@ class ServerSteps:
         for worker in self._workers:
             jobs = make_step(self._graph, worker, step)
             jobs.begin.waiting += 1
-            pulls = {name: self._pull(worker, jobs, name) for name in self._graph.recvs}
+            pulls = self._pulls(worker, jobs)
             ended = Job(None, "ended")
             ended.need(jobs.end)
             for name, (_, needs) in self._graph.sends.items():
@@ -143,9 +143,21 @@ class ServerSteps:
             for pull in segment:
                 self.engine.met(pull)
 
-    def _pull(self, worker: Worker, jobs: Step, name: str) -> list[Job]:
-        """The segments of a pull; each waits for its request."""
-        choice = self._rng.random() if self._policy.queue == "random" else 0.0
+    def _pulls(self, worker: Worker, jobs: Step) -> dict[str, list[Job]]:
+        names = list(self._graph.recvs)
+        if self._policy.queue == "random":
+            self._rng.shuffle(names)
+        ahead = [0.0] * len(self._server_out)
+        return {name: self._pull(worker, jobs, name, ahead) for name in names}
+
+    def _pull(
+        self, worker: Worker, jobs: Step, name: str, ahead: list[float]
+    ) -> list[Job]:
+        """The segments of a pull; each waits for its request.
+
+        Without an order, a segment's priority is the bytes `ahead` of it in its
+        worker's own order: a server shares its link fairly among the workers.
+        """
         pulls = []
         for i, nbytes, messages in self._segments(name):
             server = (self._owner[name] + i) % len(self._server_out)
@@ -153,7 +165,9 @@ class ServerSteps:
                 self._server_out[server],
                 name,
                 worker.weight * self._server_link.seconds(nbytes, messages),
-                priority=self._rank.get(name, choice),
+                priority=ahead[server]
+                if self._policy.queue == "random"
+                else self._rank.get(name, 0),
                 nbytes=nbytes,
                 worker=worker.index,
                 step=jobs.begin.step,
@@ -161,6 +175,7 @@ class ServerSteps:
             pull.receiver = self._worker_in[worker.index]
             pull.receiving = worker.kind.link.seconds(nbytes, messages)
             pull.waiting = 1
+            ahead[server] += nbytes
             jobs.recvs[name].need(pull)
             pulls.append(pull)
         return pulls
