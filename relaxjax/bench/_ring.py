@@ -95,4 +95,5 @@ def _compile(n: int, shapes: dict[str, Any], bucket_bytes: int) -> tuple[float, 
     start = time.perf_counter()
     compiled = jax.jit(mapped).lower(grads).compile()
     elapsed = time.perf_counter() - start
-    return elapsed, compiled.memory_analysis().temp_size_in_bytes
+    memory: Any = compiled.memory_analysis()
+    return elapsed, memory.temp_size_in_bytes

@@ -1,4 +1,4 @@
-"""`relaxjax bench NAME`: the benchmarks, each with its conditions, table, JSON, plot."""
+"""`relaxjax bench NAME`: benchmarks with conditions, table, JSON and plot."""
 
 import os
 from pathlib import Path
@@ -86,8 +86,7 @@ def _devices(count: int) -> None:
     """Emulates devices, before JAX is first used; threads enough for all of them."""
     os.environ["NPROC"] = str(max(int(os.environ.get("NPROC", 0)), 2 * count + 8))
     jax.config.update("jax_num_cpu_devices", count)
-    if jax.device_count() < count:
-        typer.echo(
-            f"relaxjax: {count} devices wanted, {jax.device_count()} here", err=True
-        )
+    found = jax.device_count()
+    if found < count:
+        typer.echo(f"relaxjax: {count} devices are needed, {found} are here", err=True)
         raise typer.Exit(2)

@@ -39,8 +39,7 @@ def after(x: jax.Array, earlier: jax.Array | None) -> jax.Array:
     """
     if earlier is None or not jnp.issubdtype(x.dtype, jnp.floating):
         return x
-    x, earlier = lax.optimization_barrier((x, earlier))
-    first = earlier.ravel()[0]
+    x, first = lax.optimization_barrier((x, earlier.ravel()[0]))
     if not jnp.issubdtype(first.dtype, jnp.floating):
         return x
     bits = 8 * first.dtype.itemsize

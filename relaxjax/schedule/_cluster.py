@@ -146,8 +146,8 @@ class Cluster:
         server_link: of each server, one in each direction; by default as `link`.
         stragglers: how computation varies.
         codec_bandwidth: bytes per second that a worker encodes and decodes.
-        segment_bytes: messages from several servers share a worker's link in turns of
-            this size, as packets do; it changes nothing else.
+        segment_bytes: messages share a link in turns of at most this size, as packets
+            do, without a latency of their own.
 
     Raises:
         ValueError: no workers or no servers.
@@ -163,7 +163,7 @@ class Cluster:
     server_link: Link | None = None
     stragglers: Stragglers = NO_STRAGGLERS
     codec_bandwidth: float = 1e10
-    segment_bytes: float = 4e6
+    segment_bytes: float = 2e6
 
     def __post_init__(self) -> None:
         """Checks the figures."""

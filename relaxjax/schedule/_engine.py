@@ -4,9 +4,8 @@ A track (a computing unit, one direction of a link) serves one job at a time, th
 ready one with the smallest priority number, then the one that was ready first. A job
 that has started is not interrupted: messages are preempted where they are sliced.
 
-A message occupies its sender's track and, cut through, its receiver's, which serves
-segments in order of arrival: messages from two senders share a receiver as two TCP
-connections would. A sending track with a credit hands messages on to a first
+A message occupies its sender's track and then, cut through, its receiver's, which
+serves in order of arrival. A sending track with a credit hands messages on to a first
 in, first out window as long as the credit is positive; it gets the bytes back when
 the message has arrived, one latency later (ByteScheduler's rule).
 
@@ -76,11 +75,10 @@ class Job:
         then: called when it is done.
         receiver: the track at the other end of a message.
         receiving: seconds on that track.
-        segments: in how many pieces it arrives.
     """
 
     __slots__ = (
-        "name", "nbytes", "priority", "receiver", "receiving", "seconds", "segments",
+        "name", "nbytes", "priority", "receiver", "receiving", "seconds",
         "step", "then", "track", "users", "waiting", "worker",
     )  # fmt: skip
 
@@ -107,7 +105,6 @@ class Job:
         self.then: Callable[[], None] | None = None
         self.receiver: Track | None = None
         self.receiving = 0.0
-        self.segments = 1
 
     def need(self, other: "Job") -> None:
         """Makes this job wait for another.
@@ -182,28 +179,18 @@ class Engine:
 
     def _start(self, track: Track, job: Job) -> None:
         track.idle = False
-        sent = self.now + job.seconds
-        self._span(track, job, self.now, sent, job.nbytes)
+        sent = arrived = self.now + job.seconds
+        self._span(track, job, self.now, sent)
+        if job.receiver is not None:
+            begin = max(self.now, job.receiver.free)
+            arrived = max(sent, begin + job.receiving)
+            job.receiver.free = arrived
+            self._span(job.receiver, job, arrived - job.receiving, arrived)
         self._at(sent, lambda: self._vacate(track))
-        if job.receiver is None:
-            self._at(sent, lambda: self._finish(job))
-        else:
-            self._receive(track, job.receiver, job, 1)
-
-    def _receive(self, sender: Track, receiver: Track, job: Job, segment: int) -> None:
-        """A segment of a message begins to leave its sender."""
-        leaves = self.now + job.seconds / job.segments
-        takes = job.receiving / job.segments
-        arrived = max(leaves, max(self.now, receiver.free) + takes)
-        receiver.free = arrived
-        self._span(receiver, job, arrived - takes, arrived, job.nbytes / job.segments)
-        if segment < job.segments:
-            self._at(leaves, lambda: self._receive(sender, receiver, job, segment + 1))
-            return
         self._at(arrived, lambda: self._finish(job))
-        if sender.credit is not None:
-            returned = arrived + sender.latency
-            self._at(returned, lambda: self._give_back(sender, job.nbytes))
+        if track.credit is not None:
+            returned = arrived + track.latency
+            self._at(returned, lambda: self._give_back(track, job.nbytes))
 
     def _vacate(self, track: Track) -> None:
         track.idle = True
@@ -222,9 +209,7 @@ class Engine:
     def _at(self, when: float, action: Callable[[], None]) -> None:
         heapq.heappush(self._events, (when, next(self._count), action))
 
-    def _span(
-        self, track: Track, job: Job, start: float, end: float, nbytes: float
-    ) -> None:
+    def _span(self, track: Track, job: Job, start: float, end: float) -> None:
         self.spans.append(
-            Span(track.name, job.name, start, end, nbytes, job.worker, job.step)
+            Span(track.name, job.name, start, end, job.nbytes, job.worker, job.step)
         )

@@ -81,6 +81,8 @@ class Policy:
 def unordered() -> Policy:
     """Pulls in an order that is random for every worker and step.
 
+    A server shares its link fairly among the workers that ask for something.
+
     Example:
         >>> unordered().queue
         'random'

@@ -27,8 +27,8 @@ from typing import NamedTuple
 from relaxjax.schedule._exact import ticks
 from relaxjax.schedule._graph import Graph
 
-LIMIT = 600
-"""The most jobs for which the decomposition is tried."""
+LIMIT = 400
+"""The most jobs for which the decomposition, which recurs as deep, is tried."""
 
 
 class Segment(NamedTuple):
@@ -58,7 +58,7 @@ def series_parallel_order(graph: Graph) -> list[str] | None:
 
     Returns:
         Every recv once, the first to be sent first; None if the graph is not
-        series-parallel or has more than 600 recvs and distinct sets of recvs.
+        series-parallel or has more than 400 recvs and distinct sets of recvs.
 
     Example:
         Two towers under one join:
@@ -126,12 +126,12 @@ def _solve(
     parts.sort(
         key=lambda part: (below[part.bit_length() - 1] & jobs & ~part).bit_count()
     )
-    solved = [_solve(part, costs, below, related) for part in parts]
     segments: list[Segment] = []
-    for part in solved:
-        if part is None:
+    for part in parts:
+        solved = _solve(part, costs, below, related)
+        if solved is None:
             return None
-        segments += part
+        segments += solved
     return _weld(segments) if series else sorted(segments, key=lambda s: s.key)
 
 

@@ -10,7 +10,10 @@ With a barrier a step starts when every worker has ended the last and every grad
 has arrived. Without, a parameter is pulled again as soon as all workers have pushed
 its gradient.
 
-Cost: O(log J) for each of J = workers * steps * (slices + operations) jobs.
+Slices travel in segments, so that two workers share a server's link in turns, and two
+servers a worker's.
+
+Cost: O(log J) for each of J = workers * steps * (segments + operations) jobs.
 """
 
 import math
@@ -73,11 +76,10 @@ class ServerSteps:
 
     def _begin(self, step: int) -> None:
         """Every worker at once: the first step, and each step after a barrier."""
-        for worker, (jobs, pulls) in zip(self._workers, self._jobs(step), strict=True):
+        for name in self._graph.recvs:
+            self._request(name, step)
+        for worker, (jobs, _) in zip(self._workers, self._jobs(step), strict=True):
             self.clock.begin(worker.index, self.engine.now)
-            for slices in pulls.values():
-                for pull in slices:
-                    self.engine.met(pull)
             self.engine.met(jobs.begin)
 
     def _jobs(self, step: int) -> list[tuple[Step, dict[str, list[Job]]]]:
@@ -93,7 +95,7 @@ class ServerSteps:
         for worker in self._workers:
             jobs = make_step(self._graph, worker, step)
             jobs.begin.waiting += 1
-            pulls = {name: self._pull(worker, jobs, name) for name in self._graph.recvs}
+            pulls = self._pulls(worker, jobs)
             ended = Job(None, "ended")
             ended.need(jobs.end)
             for name, (_, needs) in self._graph.sends.items():
@@ -127,37 +129,53 @@ class ServerSteps:
             return
         for name in self._graph.recvs:
             if name not in self._graph.sends:
-                self._pull_again(name, step)
+                self._request(name, step + 1)
 
     def _aggregated(self, name: str, step: int) -> None:
         known = name in self._graph.recvs
         if known and not self._policy.barrier and step + 1 < self._steps:
-            self._pull_again(name, step)
+            self._request(name, step + 1)
 
-    def _pull_again(self, name: str, step: int) -> None:
-        for _, pulls in self._jobs(step + 1):
-            for pull in pulls[name]:
+    def _request(self, name: str, step: int) -> None:
+        """Every worker asks for a parameter; they are served in turns."""
+        requests = [pulls[name] for _, pulls in self._jobs(step)]
+        for segment in zip(*requests, strict=True):
+            for pull in segment:
                 self.engine.met(pull)
 
-    def _pull(self, worker: Worker, jobs: Step, name: str) -> list[Job]:
-        """The slices of a pull; each waits for its request."""
-        choice = self._rng.random() if self._policy.queue == "random" else 0.0
+    def _pulls(self, worker: Worker, jobs: Step) -> dict[str, list[Job]]:
+        names = list(self._graph.recvs)
+        if self._policy.queue == "random":
+            self._rng.shuffle(names)
+        ahead = [0.0] * len(self._server_out)
+        return {name: self._pull(worker, jobs, name, ahead) for name in names}
+
+    def _pull(
+        self, worker: Worker, jobs: Step, name: str, ahead: list[float]
+    ) -> list[Job]:
+        """The segments of a pull; each waits for its request.
+
+        Without an order, a segment's priority is the bytes `ahead` of it in its
+        worker's own order: a server shares its link fairly among the workers.
+        """
         pulls = []
-        for i, nbytes in enumerate(self._slices(name)):
+        for i, nbytes, messages in self._segments(name):
             server = (self._owner[name] + i) % len(self._server_out)
             pull = Job(
                 self._server_out[server],
                 name,
-                worker.weight * self._server_link.seconds(nbytes),
-                priority=self._rank.get(name, choice),
+                worker.weight * self._server_link.seconds(nbytes, messages),
+                priority=ahead[server]
+                if self._policy.queue == "random"
+                else self._rank.get(name, 0),
                 nbytes=nbytes,
                 worker=worker.index,
                 step=jobs.begin.step,
             )
             pull.receiver = self._worker_in[worker.index]
-            pull.receiving = worker.kind.link.seconds(nbytes)
-            pull.segments = self._segments(nbytes)
+            pull.receiving = worker.kind.link.seconds(nbytes, messages)
             pull.waiting = 1
+            ahead[server] += nbytes
             jobs.recvs[name].need(pull)
             pulls.append(pull)
         return pulls
@@ -165,11 +183,11 @@ class ServerSteps:
     def _push(self, worker: Worker, step: int, name: str) -> list[Job]:
         by_priority = self._policy.push_queue == "priority"
         pushes = []
-        for i, nbytes in enumerate(self._slices(name)):
+        for i, nbytes, messages in self._segments(name):
             push = Job(
                 self._worker_out[worker.index],
                 f"push {name}",
-                worker.kind.link.seconds(nbytes),
+                worker.kind.link.seconds(nbytes, messages),
                 priority=self._rank.get(name, 0) if by_priority else 0,
                 nbytes=nbytes,
                 worker=worker.index,
@@ -177,18 +195,20 @@ class ServerSteps:
             )
             server = (self._owner[name] + i) % len(self._server_in)
             push.receiver = self._server_in[server]
-            push.receiving = worker.weight * self._server_link.seconds(nbytes)
-            push.segments = self._segments(nbytes)
+            push.receiving = worker.weight * self._server_link.seconds(nbytes, messages)
             pushes.append(push)
         return pushes
 
-    def _segments(self, nbytes: float) -> int:
-        return max(1, math.ceil(nbytes / self._segment_bytes))
-
-    def _slices(self, name: str) -> list[float]:
+    def _segments(self, name: str) -> list[tuple[int, float, int]]:
+        """Slice, bytes and latencies of each segment: the first pays for its slice."""
         nbytes, most = self._sizes[name], self._policy.partition_bytes
-        count = math.ceil(nbytes / most) if most else 1
-        return [nbytes / max(count, 1)] * max(count, 1)
+        slices = max(1, math.ceil(nbytes / most)) if most else 1
+        each = max(1, math.ceil(nbytes / slices / self._segment_bytes))
+        return [
+            (i, nbytes / slices / each, 1 if not j else 0)
+            for i in range(slices)
+            for j in range(each)
+        ]
 
 
 def _place(sizes: dict[str, float], servers: int) -> dict[str, int]:

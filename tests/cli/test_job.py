@@ -11,7 +11,8 @@ import optax
 import pytest
 from rich.console import Console
 
-from relaxjax.cli import _chars, _job, _loop, _report, _wishes
+from relaxjax.tasks import _chars
+from relaxjax.cli import _job, _loop, _report, _wishes
 from relaxjax.cli._progress import Bar
 from relaxjax.cli._wishes import Wishes
 from relaxjax.tasks import Data

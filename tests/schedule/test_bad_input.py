@@ -29,6 +29,11 @@ OK = {"recvs": {"w": 1.0}, "ops": {"dot": (1.0, ["w"])}}
         ),
         ({"ops": {"a": (1, ["a"])}}, ValueError, "ops contain a cycle: a -> a"),
         (
+            {"ops": {"tail": (1, ["b"]), "b": (1, ["c"]), "c": (1, ["b"])}},
+            ValueError,
+            "ops contain a cycle: b -> c -> b;",
+        ),
+        (
             {"ops": {"dot": (1, ["v", "w"])}},
             ValueError,
             "ops need names that are neither recvs nor ops: {'dot': ['v']}",

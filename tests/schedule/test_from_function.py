@@ -132,6 +132,50 @@ def test_flops_are_those_that_xla_counts(fn, params, args):
 
 
 @pytest.mark.parametrize(
+    ("fn", "flops"),
+    [
+        (lambda p: jnp.exp(p), 24),
+        (lambda p: jnp.sum(p, axis=1), 24),
+        (lambda p: jnp.cumsum(p, axis=1), 24),
+        (lambda p: jnp.max(p), 24),
+        (lambda p: jax.lax.sort(p, dimension=1), 24 * 3),
+        (lambda p: jax.lax.top_k(p, 2), 24),
+        (lambda p: p.T, 0),
+        (lambda p: p.reshape(24), 0),
+        (lambda p: p.astype(jnp.bfloat16), 0),
+        (lambda p: p[1:, :2], 0),
+    ],
+)
+def test_flops_by_hand(fn, flops):
+    assert our_flops(fn, struct(3, 8)) == flops
+
+
+@pytest.mark.parametrize(
+    ("fn", "nbytes"),
+    [
+        (lambda p: jnp.exp(p), 2 * 96),
+        (lambda p: p.T, 2 * 96),
+        (lambda p: p[0:1, 0:2], 2 * 8),
+        (lambda p: jax.lax.dynamic_update_slice(p, jnp.ones((1, 2)), (0, 0)), 2 * 16),
+        (lambda p: p + p, 3 * 96),
+    ],
+)
+def test_memory_traffic_by_hand(fn, nbytes):
+    oracle = analytic(Device(flops=math.inf, bandwidth=1.0))
+    assert Graph.from_function(fn, struct(3, 8), oracle=oracle).computation == nbytes
+
+
+def test_keys_count_their_words():
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    fn = jax.random.normal
+    graph = Graph.from_function(lambda p, k: p * fn(k, (8,)), struct(8), key)
+    assert graph.computation > 0
+    keys = {"key": jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 3))}
+    use = Graph.from_function(lambda p: jax.random.bits(p["key"][0]), keys)
+    assert use.nbytes == {"key": 24}
+
+
+@pytest.mark.parametrize(
     "wrap",
     [jax.jit, jax.checkpoint, lambda f: jax.jit(jax.checkpoint(f))],
     ids=["jit", "checkpoint", "both"],

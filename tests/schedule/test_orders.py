@@ -284,6 +284,14 @@ def test_rivers_are_series_parallel(seed):
     assert makespan(graph, order) == makespan(graph, optimum(graph))
 
 
+def test_series_parallel_up_to_400_jobs():
+    deep = random_graph("chain", recvs=200)  # 200 recvs and as many sets of recvs
+    order = series_parallel_order(deep)
+    assert order is not None
+    assert makespan(deep, order) == makespan(deep, tac(deep))
+    assert series_parallel_order(random_graph("chain", recvs=201)) is None
+
+
 def test_shared_pairs_are_not_series_parallel():
     graph = Graph(
         recvs={"a": 1, "b": 1, "c": 1, "d": 1},

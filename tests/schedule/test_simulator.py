@@ -189,6 +189,23 @@ def test_messages_of_two_servers_share_a_link():
     assert one.seconds == simulate(LAYERS, policy, ONE).seconds
 
 
+def test_workers_are_served_in_turns():
+    graph = Graph(recvs={"w": 0}, ops={}, nbytes={"w": 6})
+    link = Link(latency=0.5, bandwidth=1.0)
+    run = simulate(graph, Policy(""), Cluster(2, 1, link, segment_bytes=2.0))
+    sent = [s.worker for s in run.spans if s.track == "server 0 out"]
+    assert sent == [0, 1, 0, 1, 0, 1]
+    assert run.seconds == 2 * (0.5 + 6)  # one latency for each message, not segment
+
+
+def test_without_an_order_workers_share_a_server_fairly():
+    graph = Graph(recvs={"a": 0, "b": 0}, ops={}, nbytes={"a": 30, "b": 30})
+    cluster = Cluster(2, 1, UNIT, segment_bytes=1.0)
+    run = simulate(graph, unordered(), cluster, seed=1)
+    sent = [s.worker for s in run.spans if s.track == "server 0 out"]
+    assert all(sorted(sent[i : i + 2]) == [0, 1] for i in range(0, 120, 2))
+
+
 def test_two_servers_send_at_once():
     run = simulate(LAYERS, ordered("", ["w1", "w2"]), Cluster(1, 2, UNIT))
     assert ends(run, "server 0 out") == {"w2": 4}
