@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -78,24 +78,22 @@ def plot(records: Sequence[Record], path: Path) -> None:
 
 
 def table(records: Sequence[Record], *, caption: str) -> Table:
-    """Compares some runs of one task, a row each."""
+    """Compares some runs of one task, a column each."""
     first = records[0]
     title = f"{first.task}: {first.steps} steps, seed {first.seed}"
-    result = Table(title=title, caption=caption)
-    result.add_column("run", overflow="fold")
-    result.add_column("workers", justify="right")
-    for name in ("loss", _words(first.metric_name), "bytes/step", "steps/s", "spread"):
-        result.add_column(name, justify="right")
+    result = Table("", title=title, caption=caption)
     for record in records:
-        result.add_row(
-            record.relaxation,
-            str(record.workers),
-            f"{record.loss:.4f}",
-            f"{record.metric:.4f}",
-            f"{record.bytes_per_step:,.0f}",
-            f"{record.steps_per_second:.1f}",
-            f"{record.spread:.3g}",
-        )
+        result.add_column(record.relaxation, justify="right", overflow="fold")
+    rows: dict[str, Callable[[Record], str]] = {
+        "workers": lambda r: str(r.workers),
+        "training loss": lambda r: f"{r.loss:.4f}",
+        f"held-out {_words(first.metric_name)}": lambda r: f"{r.metric:.4f}",
+        "bytes per step": lambda r: f"{r.bytes_per_step:,.0f}",
+        "steps per second": lambda r: f"{r.steps_per_second:.1f}",
+        "spread": lambda r: f"{r.spread:.3g}",
+    }
+    for name, show in rows.items():
+        result.add_row(name, *map(show, records))
     return result
 
 

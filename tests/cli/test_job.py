@@ -1,5 +1,6 @@
 """The main job, in this process: what it computes and what it writes."""
 
+import dataclasses
 import json
 import math
 from io import StringIO
@@ -224,6 +225,25 @@ def test_numbers_that_json_cannot_spell_become_null(tmp_path):
     assert written["spread"] is None
     assert written["curve"] == [[1, None, 0.5]]
     assert record.title == "all_reduce, 1 worker"
+
+
+def test_the_table_fits_eighty_columns_with_a_long_name(short):
+    text, (many, one) = StringIO(), short[0]
+    name = "all_reduce+quantize8@two_shot"
+    record = dataclasses.replace(
+        many, relaxation=name, metric_name="bits_per_character"
+    )
+    table = _report.table([record, one], caption="Workers are here.")
+    Console(file=text, width=80).print(table)
+    shown = text.getvalue()
+    assert name in shown
+    for row in (
+        f"held-out bits per character │ {record.metric:29.4f} │ {one.metric:13.4f}",
+        f"bytes per step              │ {record.bytes_per_step:29,.0f} │ {0:13}",
+        f"workers                     │ {4:29} │ {1:13}",
+    ):
+        assert f"│ {row} │" in shown
+    assert "Workers are here." in shown
 
 
 @pytest.mark.parametrize("terminal", [True, False])
