@@ -1,9 +1,7 @@
 """The main job, in this process: what it computes and what it writes."""
 
-import dataclasses
 import json
 import math
-from io import StringIO
 
 import jax
 import jax.numpy as jnp
@@ -12,11 +10,9 @@ import optax
 import pytest
 from rich.console import Console
 
-from relaxjax.tasks import _chars
-from relaxjax.cli import _job, _loop, _report, _wishes
-from relaxjax.cli._progress import Bar
+from relaxjax.cli import _job, _loop, _wishes
 from relaxjax.cli._wishes import Wishes
-from relaxjax.tasks import Data
+from relaxjax.tasks import _chars
 
 KEYS = [
     "relaxation",
@@ -201,63 +197,6 @@ def test_each_process_feeds_its_own_rows(monkeypatch):
     monkeypatch.setattr(_loop, "own_rows", lambda mesh: (1, 2))
     rows = next(_loop._own(iter([{"x": np.arange(8)}]), mesh))
     assert rows["x"].tolist() == [4, 5, 6, 7]
-
-
-def test_numbers_that_json_cannot_spell_become_null(tmp_path):
-    record = _report.Record(
-        relaxation="all_reduce",
-        task="digits",
-        workers=1,
-        steps=1,
-        seed=0,
-        loss=math.nan,
-        metric_name="accuracy",
-        metric=0.5,
-        bytes_per_step=0,
-        steps_per_second=1.0,
-        spread=math.inf,
-        data=Data(bytes=1, sha256="0"),
-        curve=[(1, math.nan, 0.5)],
-    )
-    _report.write(record, tmp_path / "run.json")
-    written = json.loads((tmp_path / "run.json").read_text())
-    assert written["loss"] is None
-    assert written["spread"] is None
-    assert written["curve"] == [[1, None, 0.5]]
-    assert record.title == "all_reduce, 1 worker"
-
-
-def test_the_table_fits_eighty_columns_with_a_long_name(short):
-    text, (many, one) = StringIO(), short[0]
-    name = "all_reduce+quantize8@two_shot"
-    record = dataclasses.replace(
-        many, relaxation=name, metric_name="bits_per_character"
-    )
-    table = _report.table([record, one], caption="Workers are here.")
-    Console(file=text, width=80).print(table)
-    shown = text.getvalue()
-    assert name in shown
-    for row in (
-        f"held-out bits per character │ {record.metric:29.4f} │ {one.metric:13.4f}",
-        f"bytes per step              │ {record.bytes_per_step:29,.0f} │ {0:13}",
-        f"workers                     │ {4:29} │ {1:13}",
-    ):
-        assert f"│ {row} │" in shown
-    assert "Workers are here." in shown
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_progress_is_a_bar_on_a_terminal_and_lines_elsewhere(terminal):
-    text = StringIO()
-    console = Console(file=text, force_terminal=terminal, width=120, no_color=True)
-    with Bar(console, "toy", steps=2, metric_name="bits_per_character") as bar:
-        bar.step()
-        bar.step()
-        bar.point(2, 0.5, 1.25, 10.0)
-    shown = text.getvalue()
-    assert "loss 0.5000, bits per character 1.2500, 10.0 steps/s" in shown
-    assert ("2/2" in shown) == terminal
-    assert ("toy: step 2" in shown) != terminal
 
 
 def test_a_job_may_train_any_transformation(tmp_path):

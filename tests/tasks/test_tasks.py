@@ -13,8 +13,7 @@ from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaxjax.tasks import _chars, _digits
-from relaxjax.tasks import TASKS
+from relaxjax.tasks import TASKS, _chars, _digits
 from relaxjax.tasks._task import Task, shuffled
 
 
