@@ -1,0 +1,99 @@
+"""The benchmarks run, and what they report follows from what they measured."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from relaxjax.bench import _emulation, _fusion, _measure, _overhead, _ring
+from relaxjax.cli._app import app
+
+
+def test_ratio_of_pairs():
+    r = _measure.ratio([2.0, 4.0, 6.0, 8.0, 30.0], [1.0, 2.0, 3.0, 4.0, 3.0])
+    assert (r.median, r.low, r.high, r.pairs) == (2.0, 2.0, 10.0, 5)
+    assert str(r) == "2.000 [2.000, 10.000]"
+
+
+def test_interval_covers_the_median_in_95_of_100():
+    rng = np.random.default_rng(0)
+    hits = 0
+    for _ in range(400):
+        r = _measure.ratio(np.exp(rng.normal(size=21)), np.ones(21))
+        hits += r.low <= 1.0 <= r.high
+    assert hits >= 372  # 93 %: the interval is at least 95 % in the long run
+
+
+def test_runs_take_turns():
+    calls = []
+    runs = {name: lambda name=name: calls.append(name) for name in "ab"}
+    seconds = _measure.interleaved(runs, 3)
+    assert "".join(calls) == "aabb" + "ba" + "ab" + "ba"
+    assert {name: len(s) for name, s in seconds.items()} == {"a": 3, "b": 3}
+
+
+def test_resnet50_has_161_tensors():
+    shapes = _fusion.resnet50_shapes()
+    assert len(shapes) == 161
+    assert sum(int(np.prod(s)) for s in shapes.values()) == 25_557_032
+
+
+def test_overhead(tmp_path):
+    result = _overhead.overhead(
+        task="digits", workers=2, batch_size=16, rounds=5, compiles=2, out=str(tmp_path)
+    )
+    saved = json.loads((tmp_path / "overhead.json").read_text())
+    assert saved["run"] == result["run"]
+    assert set(saved["run_seconds"]) == {"relaxjax", "pmean", "jit"}
+    assert saved["run"]["baseline"] in {"pmean", "jit"}
+    assert (tmp_path / "overhead.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_three_programs_train_the_same():
+    task = _overhead.TASKS["digits"](0)
+    mesh = jax.sharding.Mesh(np.asarray(jax.devices()[:2]), ("data",))
+    batch = jax.device_put(
+        next(task.batches(0, 16)),
+        jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data")),
+    )
+    losses = []
+    for make in (_overhead._relaxjax, _overhead._pmean, _overhead._jit):
+        run = _overhead._stepper(make(task, mesh), batch)
+        losses.append([float(run()[1]["loss"]) for _ in range(3)])
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
+    np.testing.assert_allclose(losses[0], losses[2], rtol=1e-4)
+
+
+def test_fusion(tmp_path, monkeypatch):
+    small = {"w": (30, 30), "b": (3,)}
+    monkeypatch.setattr(_fusion, "resnet50_shapes", lambda: small)
+    result = _fusion.fusion(workers=2, rounds=5, out=str(tmp_path))
+    assert result["speedup"][_fusion.ALONE]["median"] == 1.0
+    assert (tmp_path / "fusion.json").exists()
+
+
+def test_ring(tmp_path, monkeypatch):
+    monkeypatch.setattr(_ring, "DEVICES", (2, 4))
+    result = _ring.ring(repeats=2, out=str(tmp_path))
+    assert set(result["compile_seconds"]) == {"2", "4"}
+    # The compiler's own analysis, so this is no matter of speed.
+    assert max(result["temporary_buckets"].values()) <= 2.01
+
+
+def test_emulation(tmp_path, monkeypatch):
+    monkeypatch.setattr(_emulation, "WORKERS", (2, 4))
+    result = _emulation.emulation(batch_size=64, rounds=5, out=str(tmp_path))
+    sizes = result["adam"]["state_bytes"]
+    assert sizes["4"] == 2 * sizes["2"]
+    assert (tmp_path / "emulation.json").exists()
+
+
+@pytest.mark.parametrize("name", ["overhead", "fusion", "ring", "emulation", "orders"])
+def test_each_is_a_command(name):
+    assert CliRunner().invoke(app, ["bench", name, "--help"]).exit_code == 0
+
+
+def test_unknown_orders_bench():
+    assert CliRunner().invoke(app, ["bench", "orders", "nothing"]).exit_code == 2
