@@ -54,7 +54,7 @@ def spell(leaf: Any) -> str:
 
 
 def layout_of(tree: Any) -> Layout:
-    """The layout of a tree of arrays or `jax.ShapeDtypeStruct`s."""
+    """The layout of a tree of arrays or `jax.ShapeDtypeStruct`."""
     lines = [
         f"{name} {spell(leaf)}"
         for name, leaf in zip(leaf_names(tree), jax.tree.leaves(tree), strict=True)

@@ -44,7 +44,7 @@ def wire_bytes(
 
     Args:
       tx: a gradient transformation.
-      params: a pytree of arrays or `jax.ShapeDtypeStruct`s, as for one device.
+      params: a pytree of arrays or `jax.ShapeDtypeStruct`, as for one device.
       mesh: a mesh, or `relaxjax.emulate(...)` (counted as if it were a mesh).
       axis_name: the data-parallel axes; None means all axes of the mesh.
       steps: number of successive steps that are counted.

@@ -118,7 +118,7 @@ def plan_buckets(
     no bucket.
 
     Args:
-      tree: a pytree of arrays or `jax.ShapeDtypeStruct`s.
+      tree: a pytree of arrays or `jax.ShapeDtypeStruct`.
       bucket_bytes: largest size of a bucket, in bytes.
       order: leaf names in sending order; see `sending_order`.
 
@@ -167,7 +167,7 @@ def plan_groups(
     Like `plan_buckets`, but no leaf is split and a group may mix dtypes.
 
     Args:
-      tree: a pytree of arrays or `jax.ShapeDtypeStruct`s.
+      tree: a pytree of arrays or `jax.ShapeDtypeStruct`.
       bucket_bytes: size at which a group is closed, in bytes.
       order: leaf names in sending order; see `sending_order`.
 
