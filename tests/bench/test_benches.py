@@ -1,13 +1,27 @@
 """The benchmarks run, and what they report follows from what they measured."""
 
 import json
+import os
 
 import jax
 import numpy as np
 import pytest
+import typer
 from typer.testing import CliRunner
 
-from relaxjax.bench import _emulation, _fusion, _measure, _overhead, _ring
+import relaxjax
+from relaxjax import _agree
+from relaxjax._mesh import workers_of
+from relaxjax.bench import (
+    _emulation,
+    _fusion,
+    _measure,
+    _orders,
+    _overhead,
+    _ring,
+    _zoo,
+)
+from relaxjax.cli import _bench
 from relaxjax.cli._app import app
 
 
@@ -97,3 +111,56 @@ def test_each_is_a_command(name):
 
 def test_unknown_orders_bench():
     assert CliRunner().invoke(app, ["bench", "orders", "nothing"]).exit_code == 2
+
+
+COMMANDS = {"overhead": _overhead, "fusion": _fusion, "ring": _ring}
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, "emulation"])
+def test_a_command_hands_over_its_options(name, monkeypatch, tmp_path):
+    module, seen, devices = COMMANDS.get(name, _emulation), [], []
+    monkeypatch.setattr(module, name, lambda **options: seen.append(options))
+    monkeypatch.setattr(_bench, "_devices", devices.append)
+    words = ["bench", name, "--rounds", "6", "--out", str(tmp_path)]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert seen[0]["out"] == str(tmp_path)
+    assert seen[0].get("rounds", seen[0].get("repeats")) == 6
+    assert devices == {"ring": [32], "emulation": []}.get(name, [8])
+
+
+def test_too_few_devices_for_a_bench(monkeypatch):
+    monkeypatch.setenv("NPROC", "0")
+    monkeypatch.setattr(jax.config, "update", lambda *_: None)
+    with pytest.raises(typer.Exit) as error:
+        _bench._devices(99)
+    assert error.value.exit_code == 2
+    assert os.environ["NPROC"] == "206"
+    _bench._devices(4)
+
+
+def test_orders_runs_the_benches_that_are_named(monkeypatch):
+    ran = []
+    benches = {name: lambda name=name: ran.append(name) for name in ("speed", "scale")}
+    monkeypatch.setattr(_orders, "BENCHES", benches)
+    assert _orders.main(["scale", "speed"]) == 0
+    assert ran == ["scale", "speed"]
+
+
+def test_processes_that_differ(monkeypatch):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(
+        _agree, "_gather", lambda text: [text, text.replace("float32[3]", "float32[4]")]
+    )
+    tx = relaxjax.all_reduce("data")
+    workers = workers_of(relaxjax.emulate(2), None, "test")
+    with pytest.raises(ValueError, match=r"leaf 'w': process 0 has float32\[3\], proc"):
+        _agree.require_agreement(tx, {"w": np.zeros(3, np.float32)}, workers)
+    monkeypatch.setattr(_agree, "_gather", lambda text: [text, text])
+    _agree.require_agreement(tx, {"w": np.zeros(3, np.float32)}, workers)
+
+
+@pytest.mark.parametrize("module", [_zoo.VGG16, _zoo.ResNet50, _zoo.Inception])
+def test_image_models_have_a_thousand_classes(module):
+    images = jax.ShapeDtypeStruct((1, 224, 224, 3), np.float32)
+    model = _zoo._of(module(), images)
+    assert jax.eval_shape(model.apply, model.params, *model.args).shape == (1, 1000)
