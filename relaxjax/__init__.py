@@ -12,8 +12,9 @@ from relaxjax._data_parallel import DataParallelStep, data_parallel
 from relaxjax._init import init, state_specs
 from relaxjax._layout import Layout
 from relaxjax._local import LocalState, local
-from relaxjax._mesh import Emulation, emulate, to_workers
+from relaxjax._mesh import Emulation, emulate
 from relaxjax._skip_nonfinite import SkipNonfiniteState, skip_nonfinite
+from relaxjax._stacked import to_workers
 from relaxjax._wire import wire_bytes
 
 __version__ = "0.1.0"

@@ -5,11 +5,13 @@ Source: `backward_passes_per_step` of Horovod; `no_sync` of PyTorch DDP.
     a <- a + u_t                                 (each step; a starts as 0)
     out_t = tx(a / every), a <- 0                (each `every`-th step; else out_t = 0)
 
-Cost: what `tx` sends, once in `every` steps, and one buffer of the updates' size.
+Cost: what `tx` sends, once in `every` steps, and one buffer of the updates' size. Under
+`jax.vmap`, so in emulation, both branches run and one is selected: no time is saved.
 `optax.MultiSteps` gives the same updates, but runs `tx` on every step and discards
 the result, so it sends `every` times as much.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -94,25 +96,26 @@ def accumulate(
             new, inner_state = inner.update(mean, inner_state, params, **extra_args)
             return new, jax.tree.map(jnp.zeros_like, total), inner_state
 
-        kinds: Any = jax.eval_shape(flush, total, state.inner_state)
-
-        def wait(total, inner_state):
-            zeros = jax.tree.map(
-                lambda kind: jnp.zeros(kind.shape, kind.dtype), kinds[0]
-            )
-            return like_varying((zeros, total, inner_state), kinds)
-
         last = state.mini_step == every - 1
-        new, total, inner_state = lax.cond(
-            last,
-            lambda *operands: like_varying(
-                flush(*operands), (kinds[0], total, kinds[2])
-            ),
-            wait,
-            total,
-            state.inner_state,
-        )
+        new, total, inner_state = _flush_or_wait(last, flush, total, state.inner_state)
         mini_step = jnp.where(last, 0, state.mini_step + 1)
         return new, AccumulateState(mini_step, total, inner_state, state.layout)
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _flush_or_wait(
+    last: jax.Array, flush: Callable[..., Any], total: Any, inner_state: Any
+) -> Any:
+    """`flush(total, inner_state)`, or no updates and both as they are."""
+    updates, zeros, new_state = jax.eval_shape(flush, total, inner_state)
+    kinds = updates, total, new_state  # what may vary must be typed so in both
+
+    def wait(total, inner_state):
+        none = jax.tree.map(lambda kind: jnp.zeros(kind.shape, kind.dtype), updates)
+        return like_varying((none, total, inner_state), (updates, zeros, new_state))
+
+    def act(total, inner_state):
+        return like_varying(flush(total, inner_state), kinds)
+
+    return lax.cond(last, act, wait, total, inner_state)

@@ -31,7 +31,7 @@ def require_agreement(
     Raises:
       ValueError: naming the process, the line that differs and both values.
     """
-    if jax.process_count() == 1:
+    if workers.processes == 1:
         return
     mine = describe(tx, params, workers)
     texts = _gather("\n".join(f"{key}\t{value}" for key, value in mine.items()))

@@ -54,7 +54,7 @@ def all_reduce(
     axis_name: AxisName,
     *,
     algorithm: str = "auto",
-    bucket_bytes: int = 25 * 2**20,
+    bucket_bytes: int = 8 * 2**20,
     order: Iterable[str] | None = None,
     op: str = "mean",
 ) -> optax.GradientTransformationExtraArgs:
@@ -139,13 +139,23 @@ def _psum_groups(
     earlier: list[jax.Array] = []
     for group in groups:
         positions = [segment.leaf for segment in group.segments]
-        members = [leaves[i] for i in positions]
+        members = [_transposed(leaves[i]) for i in positions]
         if earlier:  # or XLA merges the groups into one message after the backward
             members, _ = lax.optimization_barrier((members, earlier))
         earlier = lax.psum(members, axis_name)
         for i, total in zip(positions, earlier, strict=True):
-            summed[i] = total
+            summed[i] = _transposed(total)
     return summed
+
+
+def _transposed(x: jax.Array) -> jax.Array:
+    """A matrix as JAX made it: the gradient of w in x @ w is a product, transposed.
+
+    A sum of the transposed gradient keeps XLA on CPU from folding the transposition
+    into the product, which costs up to a seventh of a step (docs/benchmarks.md); the
+    GPU program is the same with it and without.
+    """
+    return x.T if x.ndim == 2 else x
 
 
 def _packed(

@@ -18,7 +18,8 @@ from jax.sharding import Mesh
 from relaxjax._axis import AxisName
 from relaxjax._dtypes import wide
 from relaxjax._layout import difference, layout_of, leaf_names
-from relaxjax._mesh import Workers, per_worker, workers_of
+from relaxjax._mesh import Workers, workers_of
+from relaxjax._stacked import per_worker
 
 # Steps that may be under way at once on emulated CPU devices. More than about 32
 # programs in flight starve the rendezvous of XLA's CPU collectives (jaxlib 0.10), and
@@ -158,8 +159,6 @@ def _mean_over_workers(metrics: Any) -> Any:
 
 
 def _place_batch(batch: Any, workers: Workers) -> Any:
-    processes = jax.process_count() if isinstance(workers.mesh, Mesh) else 1
-
     def put(name, leaf):
         shape = jnp.shape(leaf)
         if not shape:
@@ -169,7 +168,7 @@ def _place_batch(batch: Any, workers: Workers) -> Any:
                 "close over it"
             )
         host = not isinstance(leaf, jax.Array)
-        rows = shape[0] * (processes if host else 1)
+        rows = shape[0] * (workers.processes if host else 1)
         if rows % workers.n:
             raise ValueError(
                 f"data_parallel: batch leaf {name!r} has {rows} rows, which do not "

@@ -11,7 +11,8 @@ from relaxjax._agree import require_agreement
 from relaxjax._axis import AxisName, to_local, varying
 from relaxjax._layout import leaf_names
 from relaxjax._local import LocalState
-from relaxjax._mesh import Workers, per_worker, to_workers, workers_of
+from relaxjax._mesh import Workers, workers_of
+from relaxjax._stacked import per_worker, to_workers
 
 
 def init(

@@ -18,7 +18,7 @@ from relaxjax.bench._measure import interleaved, quartiles, ratio
 from relaxjax.bench._report import conditions, plot, save, show
 from relaxjax.collectives import ring_all_reduce
 
-MEBIBYTES = (1, 4, 16, 25, 64, 128)
+MEBIBYTES = (1, 2, 4, 8, 16, 25, 64)
 ALONE = "one message per tensor"
 
 

@@ -32,7 +32,7 @@ def overhead(
     *,
     task: str = "chars",
     workers: int = 8,
-    batch_size: int = 64,
+    batch_size: int = 256,
     rounds: int = 40,
     compiles: int = 5,
     out: str = "runs/bench",

@@ -36,7 +36,7 @@ def ring(*, repeats: int = 9, out: str = "runs/bench") -> dict[str, Any]:
     seconds: dict[int, list[float]] = {n: [] for n in DEVICES}
     for turn in range(repeats + 1):
         for n in DEVICES:
-            elapsed, _ = _compile(n, {"g": (4096,)}, 25 * 2**20)
+            elapsed, _ = _compile(n, {"g": (4096,)}, 8 * 2**20)
             if turn:  # the first of each warms up
                 seconds[n].append(elapsed)
     leaves = {f"leaf{i}": (1024, 256) for i in range(LEAVES)}

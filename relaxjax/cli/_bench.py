@@ -23,7 +23,7 @@ def overhead(
     rounds: Rounds = 40,
     compiles: Annotated[int, typer.Option(min=3, help="Compilations of each.")] = 7,
     task: Annotated[str, typer.Option(help="digits or chars.")] = "chars",
-    batch_size: Annotated[int, typer.Option(min=1, help="Rows in all.")] = 64,
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows in all.")] = 256,
     out: Out = RUNS,
 ) -> None:
     """A full step against hand-written pmean and against jit with NamedSharding."""

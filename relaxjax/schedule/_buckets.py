@@ -100,7 +100,7 @@ def check_bucket_bytes(bucket_bytes: int) -> int:
     if not isinstance(bucket_bytes, int | np.integer) or bucket_bytes <= 0:
         raise ValueError(
             f"bucket_bytes={bucket_bytes!r} must be a positive number of bytes, such "
-            "as 25 * 2**20; a small one sends each leaf by itself"
+            "as 8 * 2**20; a small one sends each leaf by itself"
         )
     return int(bucket_bytes)
 
@@ -108,7 +108,7 @@ def check_bucket_bytes(bucket_bytes: int) -> int:
 def plan_buckets(
     tree: Any,
     *,
-    bucket_bytes: int = 25 * 2**20,
+    bucket_bytes: int = 8 * 2**20,
     order: Iterable[str] | None = None,
 ) -> tuple[Bucket, ...]:
     """Plans how the leaves of `tree` are packed into messages.
@@ -159,7 +159,7 @@ def plan_buckets(
 def plan_groups(
     tree: Any,
     *,
-    bucket_bytes: int = 25 * 2**20,
+    bucket_bytes: int = 8 * 2**20,
     order: Iterable[str] | None = None,
 ) -> tuple[Bucket, ...]:
     """Plans groups of whole leaves, for a transfer that need not copy them together.
