@@ -27,7 +27,7 @@ OPTIMIZERS = {"sgd": optax.sgd(0.1), "adam": optax.adam(1e-3)}
 
 
 def emulation(
-    *, batch_size: int = 16384, rounds: int = 30, out: str = "runs/bench"
+    *, batch_size: int = 262144, rounds: int = 10, out: str = "runs/bench"
 ) -> dict[str, Any]:
     """Times emulated steps against one worker on the same total batch.
 

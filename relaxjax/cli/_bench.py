@@ -60,8 +60,8 @@ def ring(rounds: Rounds = 9, out: Out = RUNS) -> None:
 
 @bench.command()
 def emulation(
-    rounds: Rounds = 30,
-    batch_size: Annotated[int, typer.Option(min=1024, help="Rows in all.")] = 16384,
+    rounds: Rounds = 10,
+    batch_size: Annotated[int, typer.Option(min=1024, help="Rows in all.")] = 262144,
     out: Out = RUNS,
 ) -> None:
     """16 to 1024 workers emulated on one device against one worker."""
