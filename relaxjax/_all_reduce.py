@@ -5,9 +5,11 @@ buckets; Li et al. 2020 (PyTorch DDP) for buckets in backward order.
 
     u_i <- (1/n) sum_j u_j            (op="mean")
     u_i <- sum_j u_j                  (op="sum")
+    u_i <- Adasum of u_1 .. u_n       (op="adasum", each leaf by itself)
 
 Cost: what the algorithm sends, per bucket: psum and ring both 2 (n - 1) ceil(d / n)
-elements per worker, psum for each leaf, ring for each packed bucket of d elements.
+elements per worker, psum for each leaf, ring for each packed bucket of d elements; the
+others as stated in `relaxjax.collectives`.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,7 +29,17 @@ from relaxjax._axis import (
     require_local,
 )
 from relaxjax._layout import Layout, layout_of, require_same
-from relaxjax.collectives import ring_all_reduce
+from relaxjax.collectives import (
+    adasum,
+    bidirectional_ring_all_reduce,
+    halving_doubling_all_reduce,
+    hierarchical_all_reduce,
+    one_shot_all_reduce,
+    ring_all_reduce,
+    tree_all_reduce,
+    two_shot_all_reduce,
+)
+from relaxjax.collectives._hierarchical import two_axes
 from relaxjax.collectives._wire import after
 from relaxjax.schedule import Bucket, plan_buckets, plan_groups
 from relaxjax.schedule._buckets import check_bucket_bytes
@@ -36,8 +48,14 @@ from relaxjax.schedule._buckets import check_bucket_bytes
 # takes many arrays in one message without packing them, and so has its own path below.
 ALGORITHMS: dict[str, Callable[[jax.Array, AxisName], jax.Array]] = {
     "ring": ring_all_reduce,
+    "bidirectional_ring": bidirectional_ring_all_reduce,
+    "halving_doubling": halving_doubling_all_reduce,
+    "tree": tree_all_reduce,
+    "two_shot": two_shot_all_reduce,
+    "one_shot": one_shot_all_reduce,
+    "hierarchical": hierarchical_all_reduce,
 }
-OPS = ("mean", "sum")
+OPS = ("mean", "sum", "adasum")
 
 
 class AllReduceState(NamedTuple):
@@ -66,24 +84,27 @@ def all_reduce(
     Args:
       axis_name: the axis, or a tuple (outer, inner).
       algorithm: `"psum"`, the backend's own all-reduce; `"ring"`, a ring of point to
-        point messages in which 16-bit floats travel as 16 bits; `"auto"`, which is
+        point messages in which 16-bit floats travel as 16 bits, as in all that follow;
+        `"bidirectional_ring"`, `"halving_doubling"`, `"tree"`, `"two_shot"`,
+        `"one_shot"`; `"hierarchical"`, over exactly two axes; `"auto"`, which is
         `"psum"`.
       bucket_bytes: leaves travel together in messages of at most this many bytes. The
-        ring packs them, and splits larger leaves; psum takes groups of whole leaves
-        and copies nothing.
+        explicit algorithms pack them, and split larger leaves; psum takes groups of
+        whole leaves and copies nothing; Adasum takes leaf by leaf.
       order: leaf names (key paths such as `"layers/0/kernel"`) in the order in which
         gradients appear, hence are sent. Default: reversed natural order, as the last
         layers' gradients appear first.
-      op: `"mean"` or `"sum"`. The mean of float16 and 8-bit floats is divided before
-        the sum, where the sum might overflow; of wider ones, after it.
+      op: `"mean"`, `"sum"`, or `"adasum"` (see `relaxjax.collectives.adasum`; nothing
+        is divided by n). The mean of float16 and 8-bit floats is divided before the
+        sum, where the sum might overflow; of wider ones, after it.
 
     Returns:
       A gradient transformation, for floating (or complex) leaves of any shape and
       dtype. Shapes and dtypes stay.
 
     Raises:
-      ValueError: unknown `algorithm` or `op`, `bucket_bytes <= 0`; in `init` or
-        `update`: an `order` that is not a permutation of the leaf names, a leaf that
+      ValueError: unknown `algorithm` or `op`, `bucket_bytes <= 0`, `"hierarchical"`
+        without two axes, `op="adasum"` with an algorithm; in `init` or `update`: an `order` that is not a permutation of the leaf names, a leaf that
         is not floating, another tree than `init` saw, gradients that are already
         reduced, a packing algorithm on leaves that the compiler shards.
       NameError: `update` outside the axis.
@@ -100,6 +121,7 @@ def all_reduce(
     axes_of(axis_name)
     _check_choice("algorithm", algorithm, ("auto", "psum", *ALGORITHMS))
     _check_choice("op", op, OPS)
+    _check_op_and_axes(algorithm, op, axis_name)
     check_bucket_bytes(bucket_bytes)
     order = None if order is None else tuple(order)
     plan = plan_groups if algorithm in ("auto", "psum") else plan_buckets
@@ -116,11 +138,13 @@ def all_reduce(
         _require_inexact(updates)
         require_same(state.layout, updates, "all_reduce")
         require_local(updates, axis_name, "all_reduce")
-        divide = {"sum": 1, "mean": n}[op]
+        divide = {"sum": 1, "mean": n, "adasum": 1}[op]
         leaves, tree = jax.tree.flatten(updates)
         leaves = [_divide_before(x, divide) for x in leaves]
         buckets = plan(updates, bucket_bytes=bucket_bytes, order=order)
-        if plan is plan_groups:
+        if op == "adasum":
+            leaves = [adasum(x, axis_name) for x in leaves]
+        elif plan is plan_groups:
             leaves = _psum_groups(leaves, buckets, axis_name)
         else:
             _require_no_compiler_axes(algorithm)
@@ -202,6 +226,16 @@ def _divide_after(x: jax.Array, divide: int) -> jax.Array:
 def _check_choice(name: str, value: str, valid: tuple[str, ...]) -> None:
     if value not in valid:
         raise ValueError(f"{name}={value!r} is not one of {', '.join(valid)}")
+
+
+def _check_op_and_axes(algorithm: str, op: str, axis_name: AxisName) -> None:
+    if algorithm == "hierarchical":
+        two_axes(axis_name, "all_reduce with algorithm='hierarchical'")
+    if op == "adasum" and algorithm != "auto":
+        raise ValueError(
+            f"op='adasum' with algorithm={algorithm!r}: Adasum is no sum, and has an "
+            "exchange of its own, leaf by leaf; leave algorithm at 'auto'"
+        )
 
 
 def _require_inexact(tree: Any) -> None:
