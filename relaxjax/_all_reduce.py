@@ -104,9 +104,10 @@ def all_reduce(
 
     Raises:
       ValueError: unknown `algorithm` or `op`, `bucket_bytes <= 0`, `"hierarchical"`
-        without two axes, `op="adasum"` with an algorithm; in `init` or `update`: an `order` that is not a permutation of the leaf names, a leaf that
-        is not floating, another tree than `init` saw, gradients that are already
-        reduced, a packing algorithm on leaves that the compiler shards.
+        without two axes, `op="adasum"` with an algorithm; in `init` or `update`: an
+        `order` that is not a permutation of the leaf names, a leaf that is not
+        floating, another tree than `init` saw, gradients that are already reduced, a
+        packing algorithm on leaves that the compiler shards.
       NameError: `update` outside the axis.
 
     Example:

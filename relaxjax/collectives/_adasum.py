@@ -15,7 +15,7 @@ associative, so the tree is fixed. With n workers, p = 2^floor(log2 n) of them t
 
 Written as (a - half the projection of a on b) + (b - half the projection of b on a),
 no part is longer than a or b, and with a = s u, where s is the power of two for which
-1 <= max|u| < 2, the dot products of the u neither overflow nor vanish:
+2 <= max|u| < 4, the dot products of the u neither overflow nor vanish:
 
     half the projection of b on a = (u_a . u_b / 2 |u_a|^2) s_b u_a
 
@@ -141,10 +141,15 @@ def _combine(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def _scaled(a: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """A power of two s and u = a / s with 1 <= max|u| < 2; (1, a) if a is zero."""
+    """A power of two s and u = a / s with 2 <= max|u| < 4; (1, a) if a counts as zero.
+
+    So does what is at the very end of the range: s and 1 / s must not vanish, which is
+    also why u is not smaller.
+    """
     largest = jnp.max(jnp.abs(a))
-    mantissa, _ = jnp.frexp(jnp.where(largest > 0, largest, 0.5))
-    scale = jnp.where(largest > 0, largest / (2 * mantissa), 1)
+    counts = largest >= 4 * jnp.finfo(a.dtype).tiny
+    mantissa, _ = jnp.frexp(jnp.where(counts, largest, 1))
+    scale = jnp.where(counts, largest / (4 * mantissa), 1)
     return scale, a / scale
 
 

@@ -44,8 +44,11 @@ def is_target(name: str, pairs: Pairs) -> jax.Array:
 
 def gather(x: jax.Array, name: str) -> jax.Array:
     """`x` of all workers, stacked; known to be equal where that is tracked."""
-    to: dict[str, str] = {"to": "invarying"} if tracks_vma(name) else {}
-    return from_wire(lax.all_gather(to_wire(x), name, **to), x.dtype)
+    if tracks_vma(name):
+        bits = lax.all_gather(to_wire(x), name, to="invarying")
+    else:
+        bits = lax.all_gather(to_wire(x), name)
+    return from_wire(bits, x.dtype)
 
 
 def copy_known_equal(x: jax.Array, name: str, source: int) -> jax.Array:
