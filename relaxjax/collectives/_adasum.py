@@ -19,7 +19,7 @@ no part is longer than a or b, and with a = s u, where s is the power of two for
 
     half the projection of b on a = (u_a . u_b / 2 |u_a|^2) s_b u_a
 
-Cost: ceil(log2 n) messages (one more if n > p) of d elements one after the other, so
+Cost: ceil(log2 n) rounds (one more if n > p) of messages of d elements, so
 ceil(log2 n) d itemsize bytes at the busiest worker. The paper halves the vectors, which
 sends 2 (n - 1) / n d in twice the messages and reduces the dot products besides.
 """

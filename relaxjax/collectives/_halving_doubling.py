@@ -14,7 +14,7 @@ chunks of c = ceil(d / p) elements:
     unfold, if n > p:       x_k <- x_{k-p}
 
 Cost: 2 log2(p) messages and 2 (p - 1) c itemsize bytes per worker of the core, like the
-ring with fewer messages; if n > p, up to two messages and d itemsize bytes more.
+ring with fewer messages; if n > p, two rounds and d itemsize bytes more.
 """
 
 import jax
