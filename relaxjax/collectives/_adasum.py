@@ -7,11 +7,10 @@ For two vectors a and b
     A(a, b) = (1 - a.b / 2 |a|^2) a + (1 - a.b / 2 |b|^2) b
 
 which is a + b if they are orthogonal and a if they are equal. It is symmetric but not
-associative, so the tree is fixed. With n workers, p = 2^floor(log2 n) of them the core:
+associative, so the tree is fixed; it is that of `tree_all_reduce`. With n workers:
 
-    fold, if n > p:          x_{k-p} <- A(x_{k-p}, x_k)       (k = p .. n-1)
-    for D = 1, 2 .. p/2:     x_i <- A(x_i, x_{i xor D}), whole vectors, at both workers
-    unfold, if n > p:        x_k <- x_{k-p}
+    up, for D = 1, 2, 4 .. < n:      x_i <- A(x_i, x_{i+D})   (2 D divides i, i + D < n)
+    down, for the same D backwards:  x_{i+D} <- x_i
 
 Written as (a - half the projection of a on b) + (b - half the projection of b on a),
 no part is longer than a or b, and with a = s u, where s is the power of two for which
@@ -19,25 +18,18 @@ no part is longer than a or b, and with a = s u, where s is the power of two for
 
     half the projection of b on a = (u_a . u_b / 2 |u_a|^2) s_b u_a
 
-Cost: ceil(log2 n) rounds (one more if n > p) of messages of d elements, so
-ceil(log2 n) d itemsize bytes at the busiest worker. The paper halves the vectors, which
-sends 2 (n - 1) / n d in twice the messages and reduces the dot products besides.
+Cost: that of the tree: 2 ceil(log2 n) rounds, and ceil(log2 n) d itemsize bytes at the
+busiest worker. The paper halves the vectors at every level, which sends about 2 d, and
+then has to sum the dot products of the parts.
 """
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._axis import AxisName, axes_of, axis_size, tracks_vma
+from relaxjax._axis import AxisName, axes_of, axis_size
 from relaxjax._dtypes import wide
-from relaxjax.collectives._halving_doubling import core_of, exchange
-from relaxjax.collectives._messages import (
-    back,
-    copy_known_equal,
-    is_target,
-    nothing_to_send,
-    send,
-)
+from relaxjax.collectives._tree import one_tree, tree_wire_bytes
 
 
 def adasum(x: jax.Array, axis_name: AxisName) -> jax.Array:
@@ -49,7 +41,7 @@ def adasum(x: jax.Array, axis_name: AxisName) -> jax.Array:
     and sums are float32 or wider, rounded once per combination, so ceil(log2 n) times.
     Complex numbers count as vectors of twice as many reals. A zero `x` changes nothing;
     a NaN or infinity anywhere makes all of the result NaN. Under `check_vma=True` a sum
-    of one worker's bits and of zeros comes last, instead of the unfolding:
+    of the root's bits and of zeros takes the place of the way down:
     2 (n - 1) ceil(d / n) itemsize bytes.
 
     Args:
@@ -82,7 +74,7 @@ def adasum(x: jax.Array, axis_name: AxisName) -> jax.Array:
         parts = adasum(jnp.stack([x.real, x.imag]), axis_name)
         return lax.complex(parts[0], parts[1])
     for name in reversed(axes_of(axis_name)):
-        x = _one_axis(x, name)
+        x = one_tree(x, name, _combine)
     return x
 
 
@@ -102,30 +94,7 @@ def adasum_wire_bytes(x: jax.Array | jax.ShapeDtypeStruct, axis_size: int) -> in
       >>> adasum_wire_bytes(jax.ShapeDtypeStruct((10,), jnp.float32), 5)
       120
     """
-    return (axis_size - 1).bit_length() * x.size * x.dtype.itemsize
-
-
-def _one_axis(x: jax.Array, name: str) -> jax.Array:
-    n = lax.axis_size(name)
-    if n == 1 or x.size == 0:
-        return nothing_to_send(x, name)
-    core, fold = core_of(n)
-    if fold:
-        folded = _combine(x, send(x, name, fold))
-        x = jnp.where(is_target(name, fold), folded, x)
-    distance = 1
-    while distance < core:
-        theirs = send(x, name, exchange(core, distance))
-        # The same operand first at both workers: a fused multiply-add is not symmetric.
-        first = lax.axis_index(name) // distance % 2 == 0
-        x = _combine(jnp.where(first, x, theirs), jnp.where(first, theirs, x))
-        distance *= 2
-    if tracks_vma(name):  # only this form is known to be equal on all workers
-        return copy_known_equal(x, name, source=0)
-    if fold:
-        unfolded = send(x, name, back(fold))
-        x = jnp.where(is_target(name, back(fold)), unfolded, x)
-    return x
+    return tree_wire_bytes(x, axis_size)
 
 
 def _combine(a: jax.Array, b: jax.Array) -> jax.Array:

@@ -87,18 +87,18 @@ def halving_doubling_wire_bytes(
       >>> halving_doubling_wire_bytes(x, 4), halving_doubling_wire_bytes(x, 5)
       (72, 112)
     """
-    core, fold = core_of(axis_size)
+    core, fold = _core_of(axis_size)
     unfold = x.size if fold else 0
     return (2 * (core - 1) * -(-x.size // core) + unfold) * x.dtype.itemsize
 
 
-def core_of(n: int) -> tuple[int, Pairs]:
+def _core_of(n: int) -> tuple[int, Pairs]:
     """The power of two workers of the core, and who folds into whom."""
     core = 1 << (n.bit_length() - 1)
     return core, [(k, k - core) for k in range(core, n)]
 
 
-def exchange(core: int, distance: int) -> Pairs:
+def _exchange(core: int, distance: int) -> Pairs:
     """Worker i and worker i xor `distance`, both ways."""
     return [(k, k ^ distance) for k in range(core)]
 
@@ -107,7 +107,7 @@ def _one_axis(x: jax.Array, name: str) -> jax.Array:
     n = lax.axis_size(name)
     if n == 1 or x.size == 0:
         return nothing_to_send(x, name)
-    core, fold = core_of(n)
+    core, fold = _core_of(n)
     flat = x.ravel()
     if fold:
         folded = add_rounding_once(flat, send(flat, name, fold))
@@ -132,7 +132,7 @@ def _halve(chunks: jax.Array, name: str) -> jax.Array:
         mine = (i // distance) % 2
         keep = lax.dynamic_index_in_dim(halves, mine, keepdims=False)
         give = lax.dynamic_index_in_dim(halves, 1 - mine, keepdims=False)
-        chunks = add_rounding_once(keep, send(give, name, exchange(core, distance)))
+        chunks = add_rounding_once(keep, send(give, name, _exchange(core, distance)))
         distance //= 2
     return chunks[0]
 
@@ -145,7 +145,7 @@ def _double(chunk: jax.Array, memory: jax.Array, name: str) -> jax.Array:
     while distance < core:
         start = i // distance * distance  # of the chunks that are summed here
         mine = lax.dynamic_slice_in_dim(chunks, start, distance)
-        theirs = send(mine, name, exchange(core, distance))
+        theirs = send(mine, name, _exchange(core, distance))
         chunks = lax.dynamic_update_slice_in_dim(chunks, theirs, start ^ distance, 0)
         distance *= 2
     return chunks

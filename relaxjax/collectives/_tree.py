@@ -12,6 +12,8 @@ Cost: 2 ceil(log2 n) messages, one after the other, of d elements each; worker 0
 busiest, sends ceil(log2 n) of them. Few messages, more bytes: for small arrays.
 """
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -57,7 +59,7 @@ def tree_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:
     """
     axis_size(axis_name, "tree_all_reduce")
     for name in reversed(axes_of(axis_name)):
-        x = _one_tree(x, name)
+        x = one_tree(x, name, add_rounding_once)
     return x
 
 
@@ -86,13 +88,19 @@ def _levels(n: int) -> list[Pairs]:
     return [[(i + D, i) for i in range(0, n - D, 2 * D)] for D in distances]
 
 
-def _one_tree(x: jax.Array, name: str) -> jax.Array:
+def one_tree(
+    x: jax.Array, name: str, add: Callable[[jax.Array, jax.Array], jax.Array]
+) -> jax.Array:
+    """The tree over one axis, with any operation of two in the place of the addition.
+
+    Every combination is computed at one worker, and the last one is copied.
+    """
     n = lax.axis_size(name)
     if n == 1 or x.size == 0:
         return nothing_to_send(x, name)
     levels = _levels(n)
     for up in levels:
-        added = add_rounding_once(x, send(x, name, up))
+        added = add(x, send(x, name, up))
         x = jnp.where(is_target(name, up), added, x)
     if tracks_vma(name):  # only this form is known to be equal on all workers
         return copy_known_equal(x, name, source=0)

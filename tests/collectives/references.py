@@ -104,16 +104,9 @@ def adasum_of_two(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def adasum(blocks: Blocks) -> np.ndarray:
-    """Extra workers fold into the first ones; then neighbors, then pairs of pairs."""
-    core = 1
-    while 2 * core <= len(blocks):
-        core *= 2
+    """Neighbors first, then pairs of pairs; one without a neighbor waits."""
     vectors = [np.asarray(block, np.float64) for block in blocks]
-    for k, extra in enumerate(vectors[core:]):
-        vectors[k] = adasum_of_two(vectors[k], extra)
-    vectors = vectors[:core]
     while len(vectors) > 1:
-        vectors = [
-            adasum_of_two(vectors[i], vectors[i + 1]) for i in range(0, len(vectors), 2)
-        ]
+        pairs = [vectors[i : i + 2] for i in range(0, len(vectors), 2)]
+        vectors = [adasum_of_two(*p) if len(p) == 2 else p[0] for p in pairs]
     return vectors[0]
