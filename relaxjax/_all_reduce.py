@@ -7,6 +7,8 @@ buckets; Li et al. 2020 (PyTorch DDP) for buckets in backward order.
     u_i <- sum_j u_j                  (op="sum")
     u_i <- Adasum of u_1 .. u_n       (op="adasum", each leaf by itself)
 
+With `weight=` passed to `update`, the mean and sum are weighted (`relaxjax._weights`).
+
 Cost: what the algorithm sends, per bucket: psum and ring both 2 (n - 1) ceil(d / n)
 elements per worker, psum for each leaf, ring for each packed bucket of d elements; the
 others as stated in `relaxjax.collectives`.
@@ -29,6 +31,7 @@ from relaxjax._axis import (
     require_local,
 )
 from relaxjax._layout import Layout, layout_of, require_same
+from relaxjax._weights import factor, weigh
 from relaxjax.collectives import (
     adasum,
     bidirectional_ring_all_reduce,
@@ -100,14 +103,17 @@ def all_reduce(
 
     Returns:
       A gradient transformation, for floating (or complex) leaves of any shape and
-      dtype. Shapes and dtypes stay.
+      dtype. Shapes and dtypes stay. Its `update` takes `weight=`, this worker's number
+      of examples: then the mean is over examples, and a worker of weight zero (an
+      empty batch, an absence) counts for nothing, whatever it holds.
 
     Raises:
       ValueError: unknown `algorithm` or `op`, `bucket_bytes <= 0`, `"hierarchical"`
         without two axes, `op="adasum"` with an algorithm; in `init` or `update`: an
         `order` that is not a permutation of the leaf names, a leaf that is not
         floating, another tree than `init` saw, gradients that are already reduced, a
-        packing algorithm on leaves that the compiler shards.
+        packing algorithm on leaves that the compiler shards, a `weight` that is not
+        a scalar or beside Adasum.
       NameError: `update` outside the axis.
 
     Example:
@@ -133,14 +139,17 @@ def all_reduce(
             plan(params, bucket_bytes=bucket_bytes, order=order)
         return AllReduceState(layout_of(params))
 
-    def update(updates, state, params=None, **extra_args):
+    def update(updates, state, params=None, *, weight=None, **extra_args):
         del params, extra_args
         n = axis_size(axis_name, "all_reduce")
         _require_inexact(updates)
         require_same(state.layout, updates, "all_reduce")
         require_local(updates, axis_name, "all_reduce")
-        divide = {"sum": 1, "mean": n, "adasum": 1}[op]
+        divide = n if op == "mean" and weight is None else 1
         leaves, tree = jax.tree.flatten(updates)
+        if weight is not None:
+            w = factor(weight, axis_name, op)
+            leaves = [weigh(x, w) for x in leaves]
         leaves = [_divide_before(x, divide) for x in leaves]
         buckets = plan(updates, bucket_bytes=bucket_bytes, order=order)
         if op == "adasum":

@@ -13,6 +13,7 @@ ROOT = Path(relaxjax.__file__).parent
 # inside one package modules may import each other, without a cycle.
 FLOORS = [
     {"_axis", "_dtypes", "_layout"},
+    {"_weights"},
     {"collectives", "compression", "schedule"},
     {"ps"},
     {"_mesh", "_all_reduce", "_accumulate", "_skip_nonfinite", "_local"},
