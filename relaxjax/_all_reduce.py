@@ -19,9 +19,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
-from jax import lax
 
 from relaxjax._axis import (
     AxisName,
@@ -30,7 +28,9 @@ from relaxjax._axis import (
     compiler_axes,
     require_local,
 )
+from relaxjax._fused import packed, psum_groups
 from relaxjax._layout import Layout, layout_of, require_same
+from relaxjax._specs import on_own_shards
 from relaxjax._weights import factor, weigh
 from relaxjax.collectives import (
     adasum,
@@ -43,8 +43,7 @@ from relaxjax.collectives import (
     two_shot_all_reduce,
 )
 from relaxjax.collectives._hierarchical import two_axes
-from relaxjax.collectives._wire import after
-from relaxjax.schedule import Bucket, plan_buckets, plan_groups
+from relaxjax.schedule import plan_buckets, plan_groups
 from relaxjax.schedule._buckets import check_bucket_bytes
 
 # Each sums one flat array over the axis. "psum" is not among them: it is XLA's own,
@@ -78,6 +77,7 @@ def all_reduce(
     bucket_bytes: int = 8 * 2**20,
     order: Iterable[str] | None = None,
     op: str = "mean",
+    specs: Any = None,
 ) -> optax.GradientTransformationExtraArgs:
     """Replaces the updates of each worker by their mean (or sum) over the workers.
 
@@ -100,6 +100,10 @@ def all_reduce(
       op: `"mean"`, `"sum"`, or `"adasum"` (see `relaxjax.collectives.adasum`; nothing
         is divided by n). The mean of float16 and 8-bit floats is divided before the
         sum, where the sum might overflow; of wider ones, after it.
+      specs: where the mesh has other axes than the workers' (tensor parallelism, FSDP):
+        a pytree of `PartitionSpec` over those, like the updates. Each device then
+        sends its own shard, and nothing is gathered. Without it, only psum is allowed
+        there.
 
     Returns:
       A gradient transformation, for floating (or complex) leaves of any shape and
@@ -113,7 +117,7 @@ def all_reduce(
         `order` that is not a permutation of the leaf names, a leaf that is not
         floating, another tree than `init` saw, gradients that are already reduced, a
         packing algorithm on leaves that the compiler shards, a `weight` that is not
-        a scalar or beside Adasum.
+        a scalar or beside Adasum, `specs` that do not fit the updates.
       NameError: `update` outside the axis.
 
     Example:
@@ -128,7 +132,7 @@ def all_reduce(
     axes_of(axis_name)
     _check_choice("algorithm", algorithm, ("auto", "psum", *ALGORITHMS))
     _check_choice("op", op, OPS)
-    _check_op_and_axes(algorithm, op, axis_name)
+    _check_op_and_axes(algorithm, op, axis_name, specs)
     check_bucket_bytes(bucket_bytes)
     order = None if order is None else tuple(order)
     plan = plan_groups if algorithm in ("auto", "psum") else plan_buckets
@@ -145,79 +149,31 @@ def all_reduce(
         _require_inexact(updates)
         require_same(state.layout, updates, "all_reduce")
         require_local(updates, axis_name, "all_reduce")
-        divide = n if op == "mean" and weight is None else 1
-        leaves, tree = jax.tree.flatten(updates)
         if weight is not None:
             w = factor(weight, axis_name, op)
-            leaves = [weigh(x, w) for x in leaves]
-        leaves = [_divide_before(x, divide) for x in leaves]
-        buckets = plan(updates, bucket_bytes=bucket_bytes, order=order)
-        if op == "adasum":
-            leaves = [adasum(x, axis_name) for x in leaves]
-        elif plan is plan_groups:
-            leaves = _psum_groups(leaves, buckets, axis_name)
-        else:
+            updates = jax.tree.map(lambda u: weigh(u, w), updates)
+        divide = n if op == "mean" and weight is None else 1
+
+        def reduce(updates):
+            leaves, tree = jax.tree.flatten(updates)
+            leaves = [_divide_before(x, divide) for x in leaves]
+            buckets = plan(updates, bucket_bytes=bucket_bytes, order=order)
+            if op == "adasum":
+                leaves = [adasum(x, axis_name) for x in leaves]
+            elif plan is plan_groups:
+                leaves = psum_groups(leaves, buckets, axis_name)
+            else:
+                leaves = packed(leaves, buckets, axis_name, ALGORITHMS[algorithm])
+            leaves = [_divide_after(x, divide) for x in leaves]
+            return jax.tree.unflatten(tree, leaves)
+
+        if specs is not None:
+            return on_own_shards(reduce, updates, specs, "all_reduce"), state
+        if plan is plan_buckets:
             _require_no_compiler_axes(algorithm)
-            leaves = _packed(leaves, buckets, axis_name, ALGORITHMS[algorithm])
-        leaves = [_divide_after(x, divide) for x in leaves]
-        return jax.tree.unflatten(tree, leaves), state
+        return reduce(updates), state
 
     return optax.GradientTransformationExtraArgs(init, update)
-
-
-def _psum_groups(
-    leaves: list[jax.Array], groups: tuple[Bucket, ...], axis_name: AxisName
-) -> list[jax.Array]:
-    """One `psum` per group of leaves, each group held back until the one before it."""
-    summed = [lax.psum(x, axis_name) if x.size == 0 else x for x in leaves]
-    earlier: list[jax.Array] = []
-    for group in groups:
-        positions = [segment.leaf for segment in group.segments]
-        members = [_transposed(leaves[i]) for i in positions]
-        if earlier:  # or XLA merges the groups into one message after the backward
-            members, _ = lax.optimization_barrier((members, earlier))
-        earlier = lax.psum(members, axis_name)
-        for i, total in zip(positions, earlier, strict=True):
-            summed[i] = _transposed(total)
-    return summed
-
-
-def _transposed(x: jax.Array) -> jax.Array:
-    """A matrix as JAX made it: the gradient of w in x @ w is a product, transposed.
-
-    A sum of the transposed gradient keeps XLA on CPU from folding the transposition
-    into the product, which costs up to a seventh of a step (docs/benchmarks.md); the
-    GPU program is the same with it and without.
-    """
-    return x.T if x.ndim == 2 else x
-
-
-def _packed(
-    leaves: list[jax.Array],
-    buckets: tuple[Bucket, ...],
-    axis_name: AxisName,
-    algorithm: Callable[[jax.Array, AxisName], jax.Array],
-) -> list[jax.Array]:
-    """Packs each bucket into one flat array, sums it, and unpacks."""
-    pieces: dict[int, list[jax.Array]] = {i: [] for i in range(len(leaves))}
-    total = None
-    for bucket in buckets:
-        ends = np.cumsum([s.size for s in bucket.segments])
-        flat = jnp.zeros(ends[-1], leaves[bucket.segments[0].leaf].dtype)
-        flat = after(flat, total)
-        for s, end in zip(bucket.segments, ends, strict=True):
-            piece = after(leaves[s.leaf].ravel()[s.start : s.stop], total)
-            flat = lax.dynamic_update_slice(flat, piece, (end - s.size,))
-        total = algorithm(flat, axis_name)
-        for s, piece in zip(bucket.segments, jnp.split(total, ends[:-1]), strict=True):
-            pieces[s.leaf].append(piece)
-
-    def whole(i: int, x: jax.Array) -> jax.Array:
-        if x.size == 0:
-            return algorithm(x, axis_name)
-        return jnp.concatenate(pieces[i]).reshape(x.shape)
-
-    return [whole(i, x) for i, x in enumerate(leaves)]
 
 
 def _narrow_range(x: jax.Array) -> bool:
@@ -238,9 +194,16 @@ def _check_choice(name: str, value: str, valid: tuple[str, ...]) -> None:
         raise ValueError(f"{name}={value!r} is not one of {', '.join(valid)}")
 
 
-def _check_op_and_axes(algorithm: str, op: str, axis_name: AxisName) -> None:
+def _check_op_and_axes(
+    algorithm: str, op: str, axis_name: AxisName, specs: Any
+) -> None:
     if algorithm == "hierarchical":
         two_axes(axis_name, "all_reduce with algorithm='hierarchical'")
+    if op == "adasum" and specs is not None:
+        raise ValueError(
+            "op='adasum' takes no specs=: its coefficients belong to whole tensors, of "
+            "which a device has a shard; use op='mean'"
+        )
     if op == "adasum" and algorithm != "auto":
         raise ValueError(
             f"op='adasum' with algorithm={algorithm!r}: Adasum is no sum, and has an "
@@ -265,6 +228,7 @@ def _require_no_compiler_axes(algorithm: str) -> None:
     if compiler_axes():
         raise ValueError(
             f"all_reduce: algorithm={algorithm!r} packs leaves into flat buckets, "
-            f"which would gather what the compiler shards over {compiler_axes()}; on "
-            "such a mesh use algorithm='psum'"
+            f"which would gather what the compiler shards over {compiler_axes()}. Pass "
+            "specs= (a PartitionSpec over those axes for each leaf), or use "
+            "algorithm='psum'"
         )

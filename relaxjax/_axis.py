@@ -5,7 +5,7 @@ An axis is bound by `jax.shard_map`, `jax.pmap` or `jax.vmap(axis_name=...)`. On
 else the questions below answer "not tracked" and the values are taken as local.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -61,9 +61,18 @@ def on_devices(name: str) -> bool:
     return name in jax.sharding.get_abstract_mesh().manual_axes
 
 
-def as_on_devices(sizes: Mapping[str, int]) -> AbstractContextManager[Any]:
-    """In it, what is traced with these axes takes them for axes of devices."""
-    kinds = (AxisType.Manual,) * len(sizes)
+def as_on_devices(
+    sizes: Mapping[str, int], workers: Collection[str]
+) -> AbstractContextManager[Any]:
+    """In it, what is traced over the workers' axes takes them for axes of devices.
+
+    Args:
+      sizes: of all axes of a mesh.
+      workers: those that are the workers'; the others are the compiler's.
+    """
+    kinds = tuple(
+        AxisType.Manual if name in workers else AxisType.Auto for name in sizes
+    )
     mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=kinds)
     return jax.sharding.use_abstract_mesh(mesh)
 

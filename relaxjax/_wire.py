@@ -73,7 +73,7 @@ def wire_bytes(
         lambda x: jax.ShapeDtypeStruct(jax.typeof(x).shape, jax.typeof(x).dtype), params
     )
     axes = list(sizes.items())
-    with as_on_devices(sizes):
+    with as_on_devices(workers.mesh.shape, workers.axis_name):
         first, state = jax.make_jaxpr(tx.init, axis_env=axes, return_shape=True)(spec)
         update = jax.make_jaxpr(tx.update, axis_env=axes)(spec, state, spec)
     known = _walk(first, [None] * len(first.in_avals), sizes).known
