@@ -15,6 +15,7 @@ from relaxjax._local import LocalState, local
 from relaxjax._mesh import Emulation, emulate
 from relaxjax._skip_nonfinite import SkipNonfiniteState, skip_nonfinite
 from relaxjax._stacked import to_workers
+from relaxjax._weights import worker_weight
 from relaxjax._wire import wire_bytes
 
 __version__ = "0.1.0"
@@ -42,4 +43,5 @@ __all__ = [
     "to_local",
     "to_workers",
     "wire_bytes",
+    "worker_weight",
 ]

@@ -2,8 +2,11 @@
 
 Source: `backward_passes_per_step` of Horovod; `no_sync` of PyTorch DDP.
 
-    a <- a + u_t                                 (each step; a starts as 0)
-    out_t = tx(a / every), a <- 0                (each `every`-th step; else out_t = 0)
+    a <- a + w_t u_t,  W <- W + w_t              (each step; both start as 0)
+    out_t = tx(a / W),  a <- 0,  W <- 0          (each `every`-th step; else out_t = 0)
+
+w_t is 1, or the `weight=` passed to `update` (a worker's number of examples), and then
+`tx` is passed W; with W = 0, a / W is 0.
 
 Cost: what `tx` sends, once in `every` steps, and one buffer of the updates' size. Under
 `jax.vmap`, so in emulation, both branches run and one is selected: no time is saved.
@@ -23,6 +26,7 @@ from jax import lax
 from relaxjax._axis import like_varying
 from relaxjax._dtypes import wide
 from relaxjax._layout import Layout, layout_of, require_same
+from relaxjax._weights import weigh
 
 
 class AccumulateState(NamedTuple):
@@ -31,12 +35,14 @@ class AccumulateState(NamedTuple):
     Attributes:
       mini_step: int32, updates taken in since the last one that `tx` saw.
       accumulated: their sum, per leaf, in float32 where the leaf is narrower.
+      weight: float32, the sum of their weights.
       inner_state: state of `tx`.
       layout: the tree that `init` saw.
     """
 
     mini_step: jax.Array
     accumulated: optax.Updates
+    weight: jax.Array
     inner_state: optax.OptState
     layout: Layout
 
@@ -79,19 +85,23 @@ def accumulate(
 
     def init(params: optax.Params) -> Any:
         zeros = jax.tree.map(lambda p: jnp.zeros_like(p, wide(p.dtype)), params)
-        return AccumulateState(
-            jnp.zeros((), jnp.int32), zeros, inner.init(params), layout_of(params)
-        )
+        none = jnp.zeros((), jnp.int32), zeros, jnp.zeros((), jnp.float32)
+        return AccumulateState(*none, inner.init(params), layout_of(params))
 
-    def update(updates, state, params=None, **extra_args) -> Any:
+    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         require_same(state.layout, updates, "accumulate")
+        w = jnp.asarray(1 if weight is None else weight, jnp.float32)
+        total_weight = state.weight + w
         total = jax.tree.map(
-            lambda a, u: a + u.astype(a.dtype), state.accumulated, updates
+            lambda a, u: a + weigh(u.astype(a.dtype), w), state.accumulated, updates
         )
+        if weight is not None:
+            extra_args["weight"] = total_weight
+        divisor = jnp.where(total_weight == 0, 1, total_weight)
 
         def flush(total, inner_state):
             mean = jax.tree.map(
-                lambda a, u: (a / every).astype(u.dtype), total, updates
+                lambda a, u: (a / divisor).astype(u.dtype), total, updates
             )
             new, inner_state = inner.update(mean, inner_state, params, **extra_args)
             return new, jax.tree.map(jnp.zeros_like, total), inner_state
@@ -99,7 +109,8 @@ def accumulate(
         last = state.mini_step == every - 1
         new, total, inner_state = _flush_or_wait(last, flush, total, state.inner_state)
         mini_step = jnp.where(last, 0, state.mini_step + 1)
-        return new, AccumulateState(mini_step, total, inner_state, state.layout)
+        left = jnp.where(last, 0, total_weight)
+        return new, AccumulateState(mini_step, total, left, inner_state, state.layout)
 
     return optax.GradientTransformationExtraArgs(init, update)
 

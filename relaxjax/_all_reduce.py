@@ -5,9 +5,13 @@ buckets; Li et al. 2020 (PyTorch DDP) for buckets in backward order.
 
     u_i <- (1/n) sum_j u_j            (op="mean")
     u_i <- sum_j u_j                  (op="sum")
+    u_i <- Adasum of u_1 .. u_n       (op="adasum", each leaf by itself)
+
+With `weight=` passed to `update`, the mean and sum are weighted (`relaxjax._weights`).
 
 Cost: what the algorithm sends, per bucket: psum and ring both 2 (n - 1) ceil(d / n)
-elements per worker, psum for each leaf, ring for each packed bucket of d elements.
+elements per worker, psum for each leaf, ring for each packed bucket of d elements; the
+others as stated in `relaxjax.collectives`.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,9 +19,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
-from jax import lax
 
 from relaxjax._axis import (
     AxisName,
@@ -26,18 +28,36 @@ from relaxjax._axis import (
     compiler_axes,
     require_local,
 )
+from relaxjax._fused import packed, psum_groups
 from relaxjax._layout import Layout, layout_of, require_same
-from relaxjax.collectives import ring_all_reduce
-from relaxjax.collectives._wire import after
-from relaxjax.schedule import Bucket, plan_buckets, plan_groups
+from relaxjax._specs import on_own_shards
+from relaxjax._weights import factor, weigh
+from relaxjax.collectives import (
+    adasum,
+    bidirectional_ring_all_reduce,
+    halving_doubling_all_reduce,
+    hierarchical_all_reduce,
+    one_shot_all_reduce,
+    ring_all_reduce,
+    tree_all_reduce,
+    two_shot_all_reduce,
+)
+from relaxjax.collectives._hierarchical import two_axes
+from relaxjax.schedule import plan_buckets, plan_groups
 from relaxjax.schedule._buckets import check_bucket_bytes
 
 # Each sums one flat array over the axis. "psum" is not among them: it is XLA's own,
 # takes many arrays in one message without packing them, and so has its own path below.
 ALGORITHMS: dict[str, Callable[[jax.Array, AxisName], jax.Array]] = {
     "ring": ring_all_reduce,
+    "bidirectional_ring": bidirectional_ring_all_reduce,
+    "halving_doubling": halving_doubling_all_reduce,
+    "tree": tree_all_reduce,
+    "two_shot": two_shot_all_reduce,
+    "one_shot": one_shot_all_reduce,
+    "hierarchical": hierarchical_all_reduce,
 }
-OPS = ("mean", "sum")
+OPS = ("mean", "sum", "adasum")
 
 
 class AllReduceState(NamedTuple):
@@ -57,6 +77,7 @@ def all_reduce(
     bucket_bytes: int = 8 * 2**20,
     order: Iterable[str] | None = None,
     op: str = "mean",
+    specs: Any = None,
 ) -> optax.GradientTransformationExtraArgs:
     """Replaces the updates of each worker by their mean (or sum) over the workers.
 
@@ -66,26 +87,37 @@ def all_reduce(
     Args:
       axis_name: the axis, or a tuple (outer, inner).
       algorithm: `"psum"`, the backend's own all-reduce; `"ring"`, a ring of point to
-        point messages in which 16-bit floats travel as 16 bits; `"auto"`, which is
+        point messages in which 16-bit floats travel as 16 bits, as in all that follow;
+        `"bidirectional_ring"`, `"halving_doubling"`, `"tree"`, `"two_shot"`,
+        `"one_shot"`; `"hierarchical"`, over exactly two axes; `"auto"`, which is
         `"psum"`.
       bucket_bytes: leaves travel together in messages of at most this many bytes. The
-        ring packs them, and splits larger leaves; psum takes groups of whole leaves
-        and copies nothing.
+        explicit algorithms pack them, and split larger leaves; psum takes groups of
+        whole leaves and copies nothing; Adasum takes leaf by leaf.
       order: leaf names (key paths such as `"layers/0/kernel"`) in the order in which
         gradients appear, hence are sent. Default: reversed natural order, as the last
         layers' gradients appear first.
-      op: `"mean"` or `"sum"`. The mean of float16 and 8-bit floats is divided before
-        the sum, where the sum might overflow; of wider ones, after it.
+      op: `"mean"`, `"sum"`, or `"adasum"` (see `relaxjax.collectives.adasum`; nothing
+        is divided by n). The mean of float16 and 8-bit floats is divided before the
+        sum, where the sum might overflow; of wider ones, after it.
+      specs: where the mesh has other axes than the workers' (tensor parallelism, FSDP):
+        a pytree of `PartitionSpec` over those, like the updates. Each device then
+        sends its own shard, and nothing is gathered. Without it, only psum is allowed
+        there.
 
     Returns:
       A gradient transformation, for floating (or complex) leaves of any shape and
-      dtype. Shapes and dtypes stay.
+      dtype. Shapes and dtypes stay. Its `update` takes `weight=`, this worker's number
+      of examples: then the mean is over examples, and a worker of weight zero (an
+      empty batch, an absence) counts for nothing, whatever it holds.
 
     Raises:
-      ValueError: unknown `algorithm` or `op`, `bucket_bytes <= 0`; in `init` or
-        `update`: an `order` that is not a permutation of the leaf names, a leaf that
-        is not floating, another tree than `init` saw, gradients that are already
-        reduced, a packing algorithm on leaves that the compiler shards.
+      ValueError: unknown `algorithm` or `op`, `bucket_bytes <= 0`, `"hierarchical"`
+        without two axes, `op="adasum"` with an algorithm; in `init` or `update`: an
+        `order` that is not a permutation of the leaf names, a leaf that is not
+        floating, another tree than `init` saw, gradients that are already reduced, a
+        packing algorithm on leaves that the compiler shards, a `weight` that is not
+        a scalar or beside Adasum, `specs` that do not fit the updates.
       NameError: `update` outside the axis.
 
     Example:
@@ -100,6 +132,7 @@ def all_reduce(
     axes_of(axis_name)
     _check_choice("algorithm", algorithm, ("auto", "psum", *ALGORITHMS))
     _check_choice("op", op, OPS)
+    _check_op_and_axes(algorithm, op, axis_name, specs)
     check_bucket_bytes(bucket_bytes)
     order = None if order is None else tuple(order)
     plan = plan_groups if algorithm in ("auto", "psum") else plan_buckets
@@ -110,80 +143,37 @@ def all_reduce(
             plan(params, bucket_bytes=bucket_bytes, order=order)
         return AllReduceState(layout_of(params))
 
-    def update(updates, state, params=None, **extra_args):
+    def update(updates, state, params=None, *, weight=None, **extra_args):
         del params, extra_args
         n = axis_size(axis_name, "all_reduce")
         _require_inexact(updates)
         require_same(state.layout, updates, "all_reduce")
         require_local(updates, axis_name, "all_reduce")
-        divide = {"sum": 1, "mean": n}[op]
-        leaves, tree = jax.tree.flatten(updates)
-        leaves = [_divide_before(x, divide) for x in leaves]
-        buckets = plan(updates, bucket_bytes=bucket_bytes, order=order)
-        if plan is plan_groups:
-            leaves = _psum_groups(leaves, buckets, axis_name)
-        else:
+        if weight is not None:
+            w = factor(weight, axis_name, op)
+            updates = jax.tree.map(lambda u: weigh(u, w), updates)
+        divide = n if op == "mean" and weight is None else 1
+
+        def reduce(updates):
+            leaves, tree = jax.tree.flatten(updates)
+            leaves = [_divide_before(x, divide) for x in leaves]
+            buckets = plan(updates, bucket_bytes=bucket_bytes, order=order)
+            if op == "adasum":
+                leaves = [adasum(x, axis_name) for x in leaves]
+            elif plan is plan_groups:
+                leaves = psum_groups(leaves, buckets, axis_name)
+            else:
+                leaves = packed(leaves, buckets, axis_name, ALGORITHMS[algorithm])
+            leaves = [_divide_after(x, divide) for x in leaves]
+            return jax.tree.unflatten(tree, leaves)
+
+        if specs is not None:
+            return on_own_shards(reduce, updates, specs, "all_reduce"), state
+        if plan is plan_buckets:
             _require_no_compiler_axes(algorithm)
-            leaves = _packed(leaves, buckets, axis_name, ALGORITHMS[algorithm])
-        leaves = [_divide_after(x, divide) for x in leaves]
-        return jax.tree.unflatten(tree, leaves), state
+        return reduce(updates), state
 
     return optax.GradientTransformationExtraArgs(init, update)
-
-
-def _psum_groups(
-    leaves: list[jax.Array], groups: tuple[Bucket, ...], axis_name: AxisName
-) -> list[jax.Array]:
-    """One `psum` per group of leaves, each group held back until the one before it."""
-    summed = [lax.psum(x, axis_name) if x.size == 0 else x for x in leaves]
-    earlier: list[jax.Array] = []
-    for group in groups:
-        positions = [segment.leaf for segment in group.segments]
-        members = [_transposed(leaves[i]) for i in positions]
-        if earlier:  # or XLA merges the groups into one message after the backward
-            members, _ = lax.optimization_barrier((members, earlier))
-        earlier = lax.psum(members, axis_name)
-        for i, total in zip(positions, earlier, strict=True):
-            summed[i] = _transposed(total)
-    return summed
-
-
-def _transposed(x: jax.Array) -> jax.Array:
-    """A matrix as JAX made it: the gradient of w in x @ w is a product, transposed.
-
-    A sum of the transposed gradient keeps XLA on CPU from folding the transposition
-    into the product, which costs up to a seventh of a step (docs/benchmarks.md); the
-    GPU program is the same with it and without.
-    """
-    return x.T if x.ndim == 2 else x
-
-
-def _packed(
-    leaves: list[jax.Array],
-    buckets: tuple[Bucket, ...],
-    axis_name: AxisName,
-    algorithm: Callable[[jax.Array, AxisName], jax.Array],
-) -> list[jax.Array]:
-    """Packs each bucket into one flat array, sums it, and unpacks."""
-    pieces: dict[int, list[jax.Array]] = {i: [] for i in range(len(leaves))}
-    total = None
-    for bucket in buckets:
-        ends = np.cumsum([s.size for s in bucket.segments])
-        flat = jnp.zeros(ends[-1], leaves[bucket.segments[0].leaf].dtype)
-        flat = after(flat, total)
-        for s, end in zip(bucket.segments, ends, strict=True):
-            piece = after(leaves[s.leaf].ravel()[s.start : s.stop], total)
-            flat = lax.dynamic_update_slice(flat, piece, (end - s.size,))
-        total = algorithm(flat, axis_name)
-        for s, piece in zip(bucket.segments, jnp.split(total, ends[:-1]), strict=True):
-            pieces[s.leaf].append(piece)
-
-    def whole(i: int, x: jax.Array) -> jax.Array:
-        if x.size == 0:
-            return algorithm(x, axis_name)
-        return jnp.concatenate(pieces[i]).reshape(x.shape)
-
-    return [whole(i, x) for i, x in enumerate(leaves)]
 
 
 def _narrow_range(x: jax.Array) -> bool:
@@ -204,6 +194,23 @@ def _check_choice(name: str, value: str, valid: tuple[str, ...]) -> None:
         raise ValueError(f"{name}={value!r} is not one of {', '.join(valid)}")
 
 
+def _check_op_and_axes(
+    algorithm: str, op: str, axis_name: AxisName, specs: Any
+) -> None:
+    if algorithm == "hierarchical":
+        two_axes(axis_name, "all_reduce with algorithm='hierarchical'")
+    if op == "adasum" and specs is not None:
+        raise ValueError(
+            "op='adasum' takes no specs=: its coefficients belong to whole tensors, of "
+            "which a device has a shard; use op='mean'"
+        )
+    if op == "adasum" and algorithm != "auto":
+        raise ValueError(
+            f"op='adasum' with algorithm={algorithm!r}: Adasum is no sum, and has an "
+            "exchange of its own, leaf by leaf; leave algorithm at 'auto'"
+        )
+
+
 def _require_inexact(tree: Any) -> None:
     for path, leaf in jax.tree.leaves_with_path(tree):
         dtype = jax.typeof(leaf).dtype
@@ -221,6 +228,7 @@ def _require_no_compiler_axes(algorithm: str) -> None:
     if compiler_axes():
         raise ValueError(
             f"all_reduce: algorithm={algorithm!r} packs leaves into flat buckets, "
-            f"which would gather what the compiler shards over {compiler_axes()}; on "
-            "such a mesh use algorithm='psum'"
+            f"which would gather what the compiler shards over {compiler_axes()}. Pass "
+            "specs= (a PartitionSpec over those axes for each leaf), or use "
+            "algorithm='psum'"
         )

@@ -5,10 +5,13 @@ An axis is bound by `jax.shard_map`, `jax.pmap` or `jax.vmap(axis_name=...)`. On
 else the questions below answer "not tracked" and the values are taken as local.
 """
 
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
 from jax import lax
+from jax.sharding import AbstractMesh, AxisType
 
 AxisName = str | tuple[str, ...]
 
@@ -51,6 +54,27 @@ def varying(x: Any) -> frozenset[str]:
 def tracks_vma(name: str) -> bool:
     """Whether the mapping around us tracks what varies over the axis `name`."""
     return name in varying(lax.axis_index(name))
+
+
+def on_devices(name: str) -> bool:
+    """Whether the axis `name` is one of devices (shard_map, pmap), and not of vmap."""
+    return name in jax.sharding.get_abstract_mesh().manual_axes
+
+
+def as_on_devices(
+    sizes: Mapping[str, int], workers: Collection[str]
+) -> AbstractContextManager[Any]:
+    """In it, what is traced over the workers' axes takes them for axes of devices.
+
+    Args:
+      sizes: of all axes of a mesh.
+      workers: those that are the workers'; the others are the compiler's.
+    """
+    kinds = tuple(
+        AxisType.Manual if name in workers else AxisType.Auto for name in sizes
+    )
+    mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=kinds)
+    return jax.sharding.use_abstract_mesh(mesh)
 
 
 def to_local(tree: Any, axis_name: AxisName) -> Any:

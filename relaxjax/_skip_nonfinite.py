@@ -38,7 +38,8 @@ def skip_nonfinite(
     """Wraps `tx`: a step with a NaN or infinity on any worker leaves no trace on any.
 
     Updates are zero in such a step, and all state of `tx` (moments, counters,
-    residuals) is as it was before; `skipped` counts it.
+    residuals) is as it was before; `skipped` counts it. What a worker of weight zero
+    brings in (`update(..., weight=0)`) is not looked at.
 
     Args:
       tx: a whole chain, reducer included.
@@ -73,7 +74,9 @@ def skip_nonfinite(
         new, inner_state = inner.update(
             updates, state.inner_state, params, **extra_args
         )
-        bad = lax.psum(jnp.int32(_nonfinite(updates) | _nonfinite(new)), axis_name)
+        present = jnp.asarray(extra_args.get("weight", 1)) != 0  # others may hold 0/0
+        seen = (_nonfinite(updates) & present) | _nonfinite(new)
+        bad = lax.psum(jnp.int32(seen), axis_name)
         ok = bad == 0
         new = jax.tree.map(lambda u: jnp.where(ok, u, jnp.zeros_like(u)), new)
         inner_state = jax.tree.map(

@@ -23,7 +23,8 @@ import numpy as np
 import optax
 from jax.extend import core
 
-from relaxjax._axis import AxisName
+from relaxjax._axis import AxisName, as_on_devices
+from relaxjax._dtypes import is_key
 from relaxjax._mesh import workers_of
 
 # Larger known values are not computed: counters and small tables are what branches
@@ -71,10 +72,11 @@ def wire_bytes(
     spec = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(jax.typeof(x).shape, jax.typeof(x).dtype), params
     )
-    trace = jax.make_jaxpr(tx.init, axis_env=list(sizes.items()), return_shape=True)
-    first, state = trace(spec)
+    axes = list(sizes.items())
+    with as_on_devices(workers.mesh.shape, workers.axis_name):
+        first, state = jax.make_jaxpr(tx.init, axis_env=axes, return_shape=True)(spec)
+        update = jax.make_jaxpr(tx.update, axis_env=axes)(spec, state, spec)
     known = _walk(first, [None] * len(first.in_avals), sizes).known
-    update = jax.make_jaxpr(tx.update, axis_env=list(sizes.items()))(spec, state, spec)
     unknown = [None] * len(jax.tree.leaves(spec))
     total = np.zeros(tuple(sizes.values()), np.int64)
     for step in range(start + steps):
@@ -167,8 +169,15 @@ def _compute(eqn: core.JaxprEqn, known: list[Any]) -> list[Any] | None:
         return None
     if sum(_shape(var).size for var in eqn.outvars) > _LARGEST_KNOWN:
         return None
-    out = eqn.primitive.bind(*known, **eqn.params)
+    out = eqn.primitive.bind(*map(_without_mesh, known), **eqn.params)
     return list(out) if eqn.primitive.multiple_results else [out]
+
+
+def _without_mesh(value: Any) -> Any:
+    """A value as it is outside a mapping: constants remember where they were traced."""
+    if isinstance(value, jax.Array) and not is_key(value):
+        return np.asarray(value)
+    return value
 
 
 def _programs(params: dict[str, Any]) -> Iterator[core.ClosedJaxpr]:

@@ -12,9 +12,14 @@ from hypothesis import strategies as st
 from jax.sharding import PartitionSpec as P
 
 import relaxjax
-from relaxjax import all_reduce
+from relaxjax import all_reduce, collectives
+from relaxjax._all_reduce import ALGORITHMS
+from relaxjax.schedule import plan_buckets
 from tests import helpers
+from tests.collectives import references
 from tests.helpers import assert_close, assert_equal, mesh_of
+
+EXPLICIT = [name for name in ALGORITHMS if name != "hierarchical"]
 
 
 def gradients(n: int, dtype=np.float32):
@@ -54,7 +59,7 @@ def reduce_on(stacked, n: int, where: str, **knobs):
     return jax.jit(mapped)(stacked)
 
 
-@pytest.mark.parametrize("algorithm", ["auto", "psum", "ring"])
+@pytest.mark.parametrize("algorithm", ["auto", "psum", *EXPLICIT])
 @pytest.mark.parametrize("op", ["mean", "sum"])
 @pytest.mark.parametrize("where", ["mesh", "vmap"])
 def test_equals_the_list_of_workers(algorithm, op, where):
@@ -69,7 +74,7 @@ def test_equals_the_list_of_workers(algorithm, op, where):
     n=st.integers(1, 6),
     sizes=st.lists(st.integers(0, 9), min_size=1, max_size=5),
     bucket_bytes=st.sampled_from([1, 8, 20, 10**6]),
-    algorithm=st.sampled_from(["psum", "ring"]),
+    algorithm=st.sampled_from(["psum", *EXPLICIT]),
     dtype=st.sampled_from([np.float32, jnp.bfloat16, np.float16]),
     seed=st.integers(0, 1000),
 )
@@ -124,7 +129,7 @@ def test_ring_sends_buckets_in_the_order_given():
 
 
 @pytest.mark.parametrize("dtype", [np.float16, jnp.float8_e4m3fn])
-@pytest.mark.parametrize("algorithm", ["psum", "ring"])
+@pytest.mark.parametrize("algorithm", ["psum", *EXPLICIT])
 def test_mean_of_large_narrow_floats_does_not_overflow(dtype, algorithm):
     largest = float(jnp.finfo(dtype).max)
     stacked = {"w": np.full((4, 3), largest, dtype)}
@@ -135,7 +140,7 @@ def test_mean_of_large_narrow_floats_does_not_overflow(dtype, algorithm):
 def test_nan_of_one_worker_is_seen_by_all():
     stacked = gradients(4)
     stacked["layer1"]["w"][2, 0, 0] = np.nan
-    for algorithm in ("psum", "ring"):
+    for algorithm in ("psum", *EXPLICIT):
         out = reduce_on(stacked, 4, "mesh", algorithm=algorithm, bucket_bytes=64)
         assert np.isnan(np.asarray(out["layer1"]["w"])[:, 0, 0]).all()
         assert np.isfinite(np.asarray(out["layer2"]["w"])).all()
@@ -144,7 +149,7 @@ def test_nan_of_one_worker_is_seen_by_all():
 
 def test_two_axes():
     stacked = jax.tree.map(lambda x: x.reshape(2, 3, *x.shape[1:]), gradients(6))
-    for algorithm in ("psum", "ring"):
+    for algorithm in ("psum", *ALGORITHMS):
         tx: Any = all_reduce(("host", "device"), algorithm=algorithm)
 
         def update(g, tx=tx):
@@ -155,12 +160,81 @@ def test_two_axes():
         assert_close(out, mean_ref(gradients(6)), 1e-6)
 
 
+def on_two_axes(where: str):
+    if where == "emulated":
+        return relaxjax.emulate({"host": 2, "device": 3})
+    devices = np.reshape(jax.devices()[:6], (2, 3))
+    return jax.sharding.Mesh(devices, ("host", "device"))
+
+
+@pytest.mark.parametrize("where", ["mesh", "emulated"])
+def test_hierarchical_trains_like_one_worker(where):
+    reducer = all_reduce(("host", "device"), algorithm="hierarchical", bucket_bytes=100)
+    data = helpers.batches(3, 12)
+    tx: Any = optax.chain(reducer, optax.adam(0.01))
+    params, _, _ = helpers.train(tx, on_two_axes(where), data)
+    expected, _ = helpers.train_alone(optax.adam(0.01), data)
+    assert relaxjax.spread(params) == 0.0
+    assert_close(jax.tree.map(lambda x: x[0], params), expected)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("sizes", [{"host": 2, "device": 4}, {"host": 3, "device": 2}])
+def test_bytes_of_packed_buckets(algorithm, sizes):
+    tx = all_reduce(tuple(sizes), algorithm=algorithm, bucket_bytes=100)
+    params = helpers.problem(dtype=np.float16)
+    sent = relaxjax.wire_bytes(tx, params, relaxjax.emulate(sizes))
+    stated = getattr(collectives, f"{algorithm}_wire_bytes")
+    expected = 0
+    for bucket in plan_buckets(params, bucket_bytes=100):
+        size = sum(segment.size for segment in bucket.segments)
+        flat = jax.ShapeDtypeStruct((size,), np.float16)
+        if algorithm == "hierarchical":
+            expected += stated(flat, tuple(sizes.values()))
+        else:
+            expected += sum(stated(flat, n) for n in sizes.values())
+    assert sent == expected
+
+
+@pytest.mark.parametrize("where", ["mesh", "vmap"])
+def test_adasum_of_each_leaf(where):
+    stacked = gradients(3)
+    out = reduce_on(stacked, 3, where, op="adasum", bucket_bytes=8)
+    for got, leaf in zip(jax.tree.leaves(out), jax.tree.leaves(stacked), strict=True):
+        expected = references.adasum(list(leaf))
+        np.testing.assert_allclose(got[2], expected, rtol=1e-4, atol=1e-6)
+    assert relaxjax.spread(out) == 0.0
+
+
+def test_adasum_of_equal_gradients_is_one_of_them():
+    same = jax.tree.map(lambda x: np.stack([x] * 5), helpers.problem())
+    assert_equal(reduce_on(same, 5, "vmap", op="adasum"), same)
+
+
+def test_adasum_beside_an_axis_of_the_compiler():
+    mesh = jax.sharding.Mesh(np.reshape(jax.devices()[:4], (2, 2)), ("data", "model"))
+    tx: Any = optax.chain(all_reduce("data", op="adasum"), optax.sgd(0.1))
+    data = helpers.batches(2, 4)
+    params, _, _ = helpers.train(tx, mesh, data, axis_name="data")
+    expected, _, _ = helpers.train(tx, mesh_of(2), data)
+    assert relaxjax.spread(params) == 0.0
+    assert_close(params, expected)
+
+
 @pytest.mark.parametrize(
     ("knobs", "message"),
     [
         ({"algorithm": "rign"}, "algorithm='rign' is not one of auto, psum, ring"),
         ({"op": "max"}, "op='max' is not one of mean, sum"),
         ({"bucket_bytes": 0}, "bucket_bytes=0 must be a positive number of bytes"),
+        (
+            {"algorithm": "hierarchical"},
+            r"algorithm='hierarchical': axis_name='data' must be two axes.*two_shot",
+        ),
+        (
+            {"op": "adasum", "algorithm": "ring"},
+            r"op='adasum' with algorithm='ring': .*leave algorithm at 'auto'",
+        ),
     ],
 )
 def test_bad_knobs(knobs, message):

@@ -43,6 +43,20 @@ ROWS: dict[str, Row] = {
             all_reduce("data", algorithm="ring", bucket_bytes=64), opt
         )
     ),
+    **{
+        f"all_reduce@{algorithm}": Row(
+            lambda opt, algorithm=algorithm: optax.chain(
+                all_reduce("data", algorithm=algorithm), opt
+            )
+        )
+        for algorithm in (
+            "bidirectional_ring",
+            "halving_doubling",
+            "tree",
+            "two_shot",
+            "one_shot",
+        )
+    },
     "accumulate": Row(
         lambda opt: accumulate(optax.chain(all_reduce("data"), opt), every=2),
         lambda opt: accumulate(opt, every=2),

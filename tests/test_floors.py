@@ -13,8 +13,9 @@ ROOT = Path(relaxjax.__file__).parent
 # inside one package modules may import each other, without a cycle.
 FLOORS = [
     {"_axis", "_dtypes", "_layout"},
+    {"_weights", "_specs"},
     {"collectives", "compression", "schedule"},
-    {"ps"},
+    {"ps", "_fused"},
     {"_mesh", "_all_reduce", "_accumulate", "_skip_nonfinite", "_local"},
     {"_stacked", "_agree", "_consensus"},
     {"_data_parallel", "_init", "_wire"},

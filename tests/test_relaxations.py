@@ -21,16 +21,20 @@ SPELLINGS = [
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_every_spelling_builds_a_transformation_that_takes_a_step(spelling):
-    tx = parse(spelling).build("data", optax.sgd(0.5))
+    axes = {"data": 2}
+    if spelling.endswith("@hierarchical"):
+        axes = {"host": 2, "device": 1}
+    mesh = relaxjax.emulate(axes)
+    tx = parse(spelling).build(tuple(axes), optax.sgd(0.5))
     start = {"w": jnp.arange(3.0)}
-    params, state = relaxjax.init(tx, start, relaxjax.emulate(2))
+    params, state = relaxjax.init(tx, start, mesh)
 
     def train_step(params, state, batch):
         updates, state = tx.update({"w": batch[0]}, state, params)
         return optax.apply_updates(params, updates), state, {}
 
     gradients = np.array([[2.0, 0, 4], [0, 4, 0]], np.float32)
-    step = relaxjax.data_parallel(train_step, relaxjax.emulate(2))
+    step = relaxjax.data_parallel(train_step, mesh)
     params, state, _ = step(params, state, gradients)
     np.testing.assert_allclose(
         relaxjax.consensus(params)["w"], start["w"] - 0.5 * gradients.mean(axis=0)

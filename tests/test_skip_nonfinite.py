@@ -58,6 +58,19 @@ def test_overflow_in_the_reduction_itself():
     np.testing.assert_array_equal(skipped, [1, 1])
 
 
+def test_all_skip_for_one_where_nothing_is_reduced():
+    """No reducer spreads the NaN: the workers must still decide together."""
+    tx: Any = skip_nonfinite(optax.identity(), "data")
+
+    def one(u):
+        updates, state = tx.update(u, tx.init(u))
+        return updates, state.skipped
+
+    out, skipped = jax.vmap(one, axis_name="data")(jnp.array([1.0, jnp.nan, 2.0]))
+    np.testing.assert_array_equal(out, [0.0] * 3)
+    np.testing.assert_array_equal(skipped, [1] * 3)
+
+
 def test_keys_in_the_state_are_restored():
     tx: Any = skip_nonfinite(
         optax.chain(all_reduce("data"), optax.add_noise(0.1, 0.5, jax.random.key(0))),

@@ -59,6 +59,15 @@ def ring(rounds: Rounds = 9, out: Out = RUNS) -> None:
 
 
 @bench.command()
+def algorithms(rounds: Rounds = 40, out: Out = RUNS) -> None:
+    """Every all-reduce algorithm against psum: 4 KiB to 64 MiB, 2, 4 and 8 devices."""
+    from relaxjax.bench import _algorithms
+
+    _devices(max(_algorithms.WORKERS))
+    _algorithms.algorithms(rounds=rounds, out=str(out))
+
+
+@bench.command()
 def emulation(
     rounds: Rounds = 10,
     batch_size: Annotated[int, typer.Option(min=1024, help="Rows in all.")] = 262144,

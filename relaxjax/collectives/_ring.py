@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from relaxjax._axis import AxisName, axes_of, axis_size, tracks_vma
+from relaxjax.collectives._messages import nothing_to_send
 from relaxjax.collectives._wire import add_rounding_once, from_wire, to_wire
 
 
@@ -50,7 +51,7 @@ def ring_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:
     """
     axis_size(axis_name, "ring_all_reduce")
     for name in reversed(axes_of(axis_name)):
-        x = _one_ring(x, name)
+        x = one_ring(x, name)
     return x
 
 
@@ -74,24 +75,25 @@ def ring_wire_bytes(x: jax.Array | jax.ShapeDtypeStruct, axis_size: int) -> int:
     return 2 * (axis_size - 1) * chunk * x.dtype.itemsize
 
 
-def _one_ring(x: jax.Array, name: str) -> jax.Array:
+def one_ring(x: jax.Array, name: str, step: int = 1) -> jax.Array:
+    """The ring over one axis; `step` -1 goes round it the other way."""
     n = lax.axis_size(name)
-    if n == 1 or x.size == 0:  # nothing to send, but known to be equal from here on
-        return lax.psum(x, name) if tracks_vma(name) else x
+    if n == 1 or x.size == 0:
+        return nothing_to_send(x, name)
     i = lax.axis_index(name)
-    to_right = [(k, (k + 1) % n) for k in range(n)]
+    onwards = [(k, (k + step) % n) for k in range(n)]
 
-    def from_left(block):
-        return from_wire(lax.ppermute(to_wire(block), name, to_right), x.dtype)
+    def from_behind(block):
+        return from_wire(lax.ppermute(to_wire(block), name, onwards), x.dtype)
 
     chunks = jnp.pad(x.ravel(), (0, -x.size % n)).reshape(n, -1)  # x.dtype[n, c]
 
     def chunk(k):
         return lax.dynamic_index_in_dim(chunks, k % n, keepdims=False)
 
-    partial = chunk(i - 1)
+    partial = chunk(i - step)
     for s in range(n - 1):
-        partial = add_rounding_once(from_left(partial), chunk(i - s - 2))
+        partial = add_rounding_once(from_behind(partial), chunk(i - step * (s + 2)))
 
     if tracks_vma(name):  # only this form is known to be equal on all workers
         summed = lax.all_gather(to_wire(partial), name, to="invarying")
@@ -100,7 +102,7 @@ def _one_ring(x: jax.Array, name: str) -> jax.Array:
         # In the memory of the chunks, all of which are replaced.
         summed = lax.dynamic_update_index_in_dim(chunks, partial, i, 0)
         for s in range(n - 1):
-            partial = from_left(partial)
-            k = (i - s - 1) % n
+            partial = from_behind(partial)
+            k = (i - step * (s + 1)) % n
             summed = lax.dynamic_update_index_in_dim(summed, partial, k, 0)
     return summed.ravel()[: x.size].reshape(x.shape)

@@ -4,6 +4,8 @@ XLA on CPU sends bfloat16 and float16 as float32, and may widen 8-bit floats; in
 of the same width travel as they are, on every backend.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -14,7 +16,7 @@ from relaxjax._dtypes import is_narrow
 def to_wire(x: jax.Array) -> jax.Array:
     """The bits of `x` in a dtype that no backend widens."""
     if is_narrow(x.dtype):
-        return lax.bitcast_convert_type(x, _unsigned(x.dtype.itemsize))
+        return lax.bitcast_convert_type(x, unsigned(x.dtype.itemsize))
     return x
 
 
@@ -30,6 +32,17 @@ def add_rounding_once(x: jax.Array, y: jax.Array) -> jax.Array:
     return x + y
 
 
+def sum_rounding_once(blocks: jax.Array) -> jax.Array:
+    """The sum of `blocks` over its first axis, from first to last, rounded once.
+
+    Narrow floats are added in float32. The order is fixed, so that whoever adds the
+    same blocks gets the same bits.
+    """
+    narrow = is_narrow(blocks.dtype)
+    first, *others = blocks.astype(jnp.float32) if narrow else blocks
+    return functools.reduce(jnp.add, others, first).astype(blocks.dtype)
+
+
 def after(x: jax.Array, earlier: jax.Array | None) -> jax.Array:
     """`x`, available only once `earlier` is: orders the transfers of the two.
 
@@ -43,12 +56,13 @@ def after(x: jax.Array, earlier: jax.Array | None) -> jax.Array:
     if not jnp.issubdtype(first.dtype, jnp.floating):
         return x
     bits = 8 * first.dtype.itemsize
-    pattern = lax.bitcast_convert_type(first, _unsigned(first.dtype.itemsize))
+    pattern = lax.bitcast_convert_type(first, unsigned(first.dtype.itemsize))
     without_sign = pattern & jnp.asarray(2 ** (bits - 1) - 1, pattern.dtype)
     zero = lax.shift_right_logical(without_sign, jnp.asarray(bits - 1, pattern.dtype))
-    whole = lax.bitcast_convert_type(x, _unsigned(x.dtype.itemsize))
+    whole = lax.bitcast_convert_type(x, unsigned(x.dtype.itemsize))
     return lax.bitcast_convert_type(whole ^ zero.astype(whole.dtype), x.dtype)
 
 
-def _unsigned(itemsize: int) -> jnp.dtype:
+def unsigned(itemsize: int) -> jnp.dtype:
+    """Unsigned integers of so many bytes."""
     return jnp.dtype(f"uint{8 * itemsize}")

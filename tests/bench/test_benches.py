@@ -13,6 +13,7 @@ import relaxjax
 from relaxjax import _agree
 from relaxjax._mesh import workers_of
 from relaxjax.bench import (
+    _algorithms,
     _emulation,
     _fusion,
     _measure,
@@ -96,6 +97,29 @@ def test_ring(tmp_path, monkeypatch):
     assert max(result["temporary_buckets"].values()) <= 2.01
 
 
+def test_algorithms(tmp_path, monkeypatch):
+    monkeypatch.setattr(_algorithms, "WORKERS", (2, 4))
+    monkeypatch.setattr(_algorithms, "KIBIBYTES", (1, 2048))
+    # Two arrays of 2 MiB on each of two workers; four on each of four are too much.
+    monkeypatch.setattr(_algorithms, "LARGEST_TOTAL_BYTES", 8 * 2**20)
+    result = _algorithms.algorithms(rounds=5, out=str(tmp_path))
+    names = [sorted(case["ratio"]) for case in result["cases"]]
+    every = sorted(["psum", *_algorithms.ALGORITHMS])
+    without = {"hierarchical"}, {"hierarchical"}, set(), {"one_shot"}
+    assert names == [[x for x in every if x not in left] for left in without]
+    assert all(case["ratio"]["psum"]["median"] == 1.0 for case in result["cases"])
+    saved = json.loads((tmp_path / "algorithms.json").read_text())
+    assert saved["cases"] == result["cases"]
+    for workers in (2, 4):
+        plot = tmp_path / f"algorithms{workers}.png"
+        assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_algorithms_that_are_timed_compute_the_sum(monkeypatch):
+    for name, run in _algorithms._runs(4, 1).items():
+        np.testing.assert_array_equal(run(), 4.0, err_msg=name)
+
+
 def test_emulation(tmp_path, monkeypatch):
     monkeypatch.setattr(_emulation, "WORKERS", (2, 4))
     result = _emulation.emulation(batch_size=64, rounds=5, out=str(tmp_path))
@@ -104,16 +128,21 @@ def test_emulation(tmp_path, monkeypatch):
     assert (tmp_path / "emulation.json").exists()
 
 
-@pytest.mark.parametrize("name", ["overhead", "fusion", "ring", "emulation", "orders"])
+COMMANDS = {
+    "overhead": _overhead,
+    "fusion": _fusion,
+    "ring": _ring,
+    "algorithms": _algorithms,
+}
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, "emulation", "orders"])
 def test_each_is_a_command(name):
     assert CliRunner().invoke(app, ["bench", name, "--help"]).exit_code == 0
 
 
 def test_unknown_orders_bench():
     assert CliRunner().invoke(app, ["bench", "orders", "nothing"]).exit_code == 2
-
-
-COMMANDS = {"overhead": _overhead, "fusion": _fusion, "ring": _ring}
 
 
 @pytest.mark.parametrize("name", [*COMMANDS, "emulation"])

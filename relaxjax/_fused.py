@@ -1,0 +1,75 @@
+"""How the leaves of a bucket travel: grouped for `psum`, packed for everything else.
+
+Each bucket waits for the one before it, so that they leave in the order of the plan and
+the first can travel while the backward pass still computes the rest; without that, XLA
+merges them into one message after it.
+
+Cost: a group copies nothing. Packing takes two copies of a bucket at a time: the packed
+array and its sum.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from relaxjax._axis import AxisName
+from relaxjax.collectives._wire import after
+from relaxjax.schedule import Bucket
+
+
+def psum_groups(
+    leaves: list[jax.Array], groups: tuple[Bucket, ...], axis_name: AxisName
+) -> list[jax.Array]:
+    """One `psum` per group of leaves, each group held back until the one before it."""
+    summed = [lax.psum(x, axis_name) if x.size == 0 else x for x in leaves]
+    earlier: list[jax.Array] = []
+    for group in groups:
+        positions = [segment.leaf for segment in group.segments]
+        members = [_transposed(leaves[i]) for i in positions]
+        if earlier:  # or XLA merges the groups into one message after the backward
+            members, _ = lax.optimization_barrier((members, earlier))
+        earlier = lax.psum(members, axis_name)
+        for i, total in zip(positions, earlier, strict=True):
+            summed[i] = _transposed(total)
+    return summed
+
+
+def _transposed(x: jax.Array) -> jax.Array:
+    """A matrix as JAX made it: the gradient of w in x @ w is a product, transposed.
+
+    A sum of the transposed gradient keeps XLA on CPU from folding the transposition
+    into the product, which costs up to a seventh of a step (docs/benchmarks.md); the
+    GPU program is the same with it and without.
+    """
+    return x.T if x.ndim == 2 else x
+
+
+def packed(
+    leaves: list[jax.Array],
+    buckets: tuple[Bucket, ...],
+    axis_name: AxisName,
+    algorithm: Callable[[jax.Array, AxisName], jax.Array],
+) -> list[jax.Array]:
+    """Packs each bucket into one flat array, sums it, and unpacks."""
+    pieces: dict[int, list[jax.Array]] = {i: [] for i in range(len(leaves))}
+    total = None
+    for bucket in buckets:
+        ends = np.cumsum([s.size for s in bucket.segments])
+        flat = jnp.zeros(ends[-1], leaves[bucket.segments[0].leaf].dtype)
+        flat = after(flat, total)
+        for s, end in zip(bucket.segments, ends, strict=True):
+            piece = after(leaves[s.leaf].ravel()[s.start : s.stop], total)
+            flat = lax.dynamic_update_slice(flat, piece, (end - s.size,))
+        total = algorithm(flat, axis_name)
+        for s, piece in zip(bucket.segments, jnp.split(total, ends[:-1]), strict=True):
+            pieces[s.leaf].append(piece)
+
+    def whole(i: int, x: jax.Array) -> jax.Array:
+        if x.size == 0:
+            return algorithm(x, axis_name)
+        return jnp.concatenate(pieces[i]).reshape(x.shape)
+
+    return [whole(i, x) for i, x in enumerate(leaves)]

@@ -1,0 +1,65 @@
+"""Communication beside model parallelism: on each device's own shard of every leaf.
+
+A transformation sees whole leaves, and how the compiler shards them over the other axes
+of the mesh it cannot see: packing them would gather what is sharded. `specs=` says it,
+and the communication runs in a nested mapping in which those axes are manual too.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.sharding import PartitionSpec as P
+
+from relaxjax._axis import axes_of, compiler_axes
+from relaxjax._layout import leaf_names
+
+
+def on_own_shards(fn: Callable[[Any], Any], tree: Any, specs: Any, caller: str) -> Any:
+    """`fn(tree)`, each device giving its shard of every leaf and getting that back.
+
+    Args:
+      fn: from a tree to a tree of the same shapes, without communication over the other
+        axes.
+      tree: a pytree of arrays.
+      specs: the same tree of `PartitionSpec` over the axes that are the compiler's.
+      caller: who is named in errors.
+
+    Raises:
+      ValueError: `specs` is another tree, names an axis that is not the compiler's, or
+        has more entries than a leaf has dimensions.
+    """
+    axes = compiler_axes()
+    if not axes:  # one device holds all of each leaf
+        return fn(tree)
+    _check(specs, tree, axes, caller)
+    return jax.shard_map(
+        fn, in_specs=(specs,), out_specs=specs, axis_names=set(axes), check_vma=False
+    )(tree)
+
+
+def _check(specs: Any, tree: Any, axes: tuple[str, ...], caller: str) -> None:
+    if jax.tree.structure(specs) != jax.tree.structure(tree):
+        names, given = leaf_names(tree), leaf_names(specs)
+        differ = [n for n in [*names, *given] if (n in names) != (n in given)]
+        raise ValueError(
+            f"{caller}: specs= does not match the tree of updates "
+            f"(it differs at {differ or 'the kind of containers'}): give one "
+            "jax.sharding.PartitionSpec for each leaf; P() where it is not sharded"
+        )
+    leaves = zip(
+        leaf_names(tree), jax.tree.leaves(tree), jax.tree.leaves(specs), strict=True
+    )
+    for name, leaf, spec in leaves:
+        if not isinstance(spec, P) or len(spec) > leaf.ndim:
+            raise ValueError(
+                f"{caller}: specs= of leaf {name!r} is {spec}, and must be a "
+                f"PartitionSpec of at most {leaf.ndim} entries, one for each dimension"
+            )
+        used = [axis for entry in spec if entry is not None for axis in axes_of(entry)]
+        if wrong := [axis for axis in used if axis not in axes]:
+            raise ValueError(
+                f"{caller}: specs= of leaf {name!r} names the axis {wrong[0]!r}, which "
+                f"is not among those left to the compiler, {axes}. Workers' axes are "
+                "not part of it"
+            )

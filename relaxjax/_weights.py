@@ -1,0 +1,83 @@
+"""Exact means over examples where workers hold different numbers of them.
+
+With w_i examples at worker i, whose update u_i is the mean over its own:
+
+    u <- sum_j w_j u_j / sum_j w_j          (op="mean"; 0 if no worker has an example)
+    u <- sum_j w_j u_j                      (op="sum")
+
+A worker without examples (w_i = 0) may hold 0/0: it is masked before the sum. A worker
+that is absent in a round is one of weight zero. A negative weight makes every update
+NaN on every worker, which `skip_nonfinite` sees.
+
+Cost: one float32 more to all-reduce, which does not wait for the backward pass.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from relaxjax._axis import AxisName, axis_size
+from relaxjax._dtypes import wide
+
+
+def worker_weight(count: jax.Array | float, axis_name: AxisName) -> jax.Array:
+    """What to scale a worker's gradient by, so that the plain mean is over examples.
+
+    For steps that cannot pass `weight=` to `tx.update`, such as those of flax's
+    `TrainState.apply_gradients`. The gradient of a worker with a count of zero must be
+    finite (divide the sum of its losses by `max(count, 1)`).
+
+    Args:
+      count: this worker's number of examples, or any weight: a number that is not
+        negative.
+      axis_name: the axis, or a tuple of axes.
+
+    Returns:
+      float32[]: n count / (sum of counts); 0 if all are zero, NaN if any is negative.
+
+    Raises:
+      ValueError: `count` is not a scalar.
+      NameError: outside the axis.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, relaxjax
+      >>> weight = lambda count: relaxjax.worker_weight(count, "data")
+      >>> print(jax.vmap(weight, axis_name="data")(jnp.array([1, 3, 0])))
+      [0.75 2.25 0.  ]
+    """
+    n = axis_size(axis_name, "worker_weight")
+    return n * share(count, axis_name, "worker_weight: count")
+
+
+def share(weight: jax.Array | float, axis_name: AxisName, what: str) -> jax.Array:
+    """float32[]: this worker's part of the sum of weights."""
+    w = _checked(weight, what)
+    total = lax.psum(w, axis_name)
+    return w / jnp.where(total == 0, 1, total)
+
+
+def factor(weight: jax.Array | float, axis_name: AxisName, op: str) -> jax.Array:
+    """float32[]: what this worker's updates count for in the sum."""
+    if op == "adasum":
+        raise ValueError(
+            "all_reduce: op='adasum' takes no weight=, as it is not a mean; use "
+            "op='mean', or leave weight out"
+        )
+    if op == "mean":
+        return share(weight, axis_name, "all_reduce: weight")
+    return _checked(weight, "all_reduce: weight")
+
+
+def weigh(x: jax.Array, w: jax.Array) -> jax.Array:
+    """W x, rounded once to the dtype of x; zero where w is, whatever x holds."""
+    return jnp.where(w == 0, 0, w * x.astype(wide(x.dtype))).astype(x.dtype)
+
+
+def _checked(weight: jax.Array | float, what: str) -> jax.Array:
+    w = jnp.asarray(weight, jnp.float32)
+    if w.shape:
+        raise ValueError(
+            f"{what} has shape {w.shape}, and must be a scalar: this worker's number "
+            "of examples, such as mask.sum()"
+        )
+    return jnp.where(w < 0, jnp.nan, w)

@@ -1,0 +1,227 @@
+"""specs=: communication beside tensor parallelism and islands, on one's own shard."""
+
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import relaxjax
+from relaxjax import all_reduce, wire_bytes
+from tests import helpers
+from tests.helpers import assert_close
+
+SPECS = {
+    "layer1": {"w": P(None, "model"), "b": P("model")},
+    "layer2": {"w": P("model"), "b": P()},
+}
+ALGORITHMS = ["psum", "ring", "two_shot", "halving_doubling"]
+
+
+def mesh_of(data: int, model: int) -> Mesh:
+    devices = np.asarray(jax.devices()[: data * model])
+    return Mesh(devices.reshape(data, model), ("data", "model"))
+
+
+def problem():
+    rng = np.random.default_rng(0)
+    return {
+        "layer1": {
+            "w": rng.normal(size=(5, 8)).astype(np.float32) / 3,
+            "b": rng.normal(size=8).astype(np.float32) / 3,
+        },
+        "layer2": {
+            "w": rng.normal(size=(8, 3)).astype(np.float32) / 3,
+            "b": rng.normal(size=3).astype(np.float32) / 3,
+        },
+    }
+
+
+def loss_fn(params, batch):
+    hidden = jnp.tanh(batch["x"] @ params["layer1"]["w"] + params["layer1"]["b"])
+    out = hidden @ params["layer2"]["w"] + params["layer2"]["b"]
+    return jnp.mean((out - batch["y"]) ** 2)
+
+
+def step_of(tx):
+    def train_step(params, opt_state, batch):
+        loss, grads = jax.value_and_grad(loss_fn)(params, batch)
+        updates, opt_state = tx.update(grads, opt_state, params)
+        return optax.apply_updates(params, updates), opt_state, {"loss": loss}
+
+    return train_step
+
+
+def sharded(params, mesh):
+    return jax.tree.map(
+        lambda x, spec: jax.device_put(x, NamedSharding(mesh, spec)), params, SPECS
+    )
+
+
+def collectives(hlo: str) -> list[tuple[str, str]]:
+    """Kind and groups of each collective of a program."""
+    kinds = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
+    lines = [line for line in hlo.splitlines() if re.search(rf" ({kinds})\(", line)]
+    found = []
+    for line in lines:
+        kind = re.search(rf" ({kinds})\(", line)
+        groups = re.search(r"(?:replica_groups|source_target_pairs)=(\S+)", line)
+        assert kind
+        assert groups
+        found.append((kind[1], groups[1]))
+    return found
+
+
+def members_of(groups: str) -> list[list[int]]:
+    """Devices that exchange something, from either spelling of replica groups."""
+    iota = re.match(r"\[(\d+),(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", groups)
+    if iota is None:
+        return [
+            [int(d) for d in g.split(",")] for g in re.findall(r"\{([\d,]+)\}", groups)
+        ]
+    sizes = [int(k) for k in iota[3].split(",")]
+    ids = np.arange(np.prod(sizes)).reshape(sizes)
+    if iota[4]:
+        ids = ids.transpose([int(k) for k in iota[4].split(",")])
+    return ids.reshape(int(iota[1]), int(iota[2])).tolist()
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_tensor_parallel_training_equals_one_worker(algorithm):
+    mesh = mesh_of(4, 2)
+    optimizer = optax.adam(1e-2)
+    reducer = all_reduce("data", algorithm=algorithm, specs=SPECS, bucket_bytes=64)
+    tx = optax.chain(reducer, optimizer)
+    data = helpers.batches(4, rows=8)
+    params, state = relaxjax.init(tx, sharded(problem(), mesh), mesh, axis_name="data")
+    step = relaxjax.data_parallel(step_of(tx), mesh, axis_name="data")
+    alone = jax.tree.map(jnp.asarray, problem())
+    alone_state = optimizer.init(alone)
+    for batch in data:
+        params, state, _ = step(params, state, batch)
+        grads = jax.grad(loss_fn)(alone, batch)
+        updates, alone_state = optimizer.update(grads, alone_state, alone)
+        alone = optax.apply_updates(alone, updates)
+    assert relaxjax.spread(params) == 0.0
+    assert_close(jax.tree.map(lambda x: x[0], params), alone, 1e-5)
+    weight = params["layer1"]["w"]
+    assert weight.sharding.shard_shape(weight.shape) == (1, 5, 4)  # as it was given
+
+
+def reduce_on(mesh, tx):
+    """The reducer alone, mapped over the workers, gradients sharded as the params."""
+
+    def local(grads):
+        grads = jax.tree.map(lambda g: g[0], grads)
+        return jax.tree.map(lambda g: g[None], tx.update(grads, tx.init(grads))[0])
+
+    mapped = jax.shard_map(
+        local,
+        mesh=mesh,
+        in_specs=P("data"),
+        out_specs=P("data"),
+        axis_names={"data"},
+        check_vma=False,
+    )
+    grads = jax.tree.map(
+        lambda x, spec: jax.ShapeDtypeStruct(
+            (mesh.shape["data"], *x.shape),
+            x.dtype,
+            sharding=NamedSharding(mesh, P("data", *spec)),
+        ),
+        problem(),
+        SPECS,
+    )
+    return jax.jit(mapped).lower(grads)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_nothing_is_gathered_over_the_other_axis(algorithm):
+    mesh = mesh_of(4, 2)
+    tx = all_reduce("data", algorithm=algorithm, specs=SPECS)
+    found = collectives(helpers.optimized_hlo(reduce_on(mesh, tx)))
+    assert found
+    for _, groups in found:  # device = 2 * (index on data) + (index on model)
+        assert all(len({d % 2 for d in group}) == 1 for group in members_of(groups))
+
+
+def test_bytes_are_those_of_a_shard():
+    mesh, params = mesh_of(4, 2), problem()
+    tx = all_reduce("data", algorithm="ring", specs=SPECS)
+    # 5*8/2 + 8/2 + 8*3/2 + 3 = 39 elements on each device, in chunks of 10
+    assert wire_bytes(tx, params, mesh, axis_name="data") == 2 * 3 * 10 * 4
+    whole = all_reduce("data", algorithm="ring")
+    lone = Mesh(np.asarray(jax.devices()[:4]), ("data",))
+    assert wire_bytes(whole, params, lone) == 2 * 3 * 19 * 4
+
+
+def test_weights_go_with_specs():
+    mesh = mesh_of(4, 2)
+    tx = all_reduce("data", algorithm="ring", specs={"w": P("model")})
+
+    def step(grads, batch):
+        weight = batch["weight"][0]
+        updates, _ = tx.update(grads, tx.init(grads), weight=weight)
+        return updates, {}
+
+    values = np.array([1.0, np.nan, 3.0, 7.0], np.float32)
+    grads = {"w": jnp.asarray(np.broadcast_to(values[:, None], (4, 6)))}
+    run = relaxjax.data_parallel(step, mesh, axis_name="data")
+    out, _ = run(grads, {"weight": np.array([2, 0, 1, 1], np.float32)})
+    np.testing.assert_allclose(out["w"], np.full((4, 6), 3.0), rtol=1e-6)
+
+
+def test_where_no_other_axis_is_they_change_nothing():
+    tx, plain = (
+        all_reduce("data", algorithm="ring", specs=specs) for specs in (SPECS, None)
+    )
+
+    def reduced(tx, seed):
+        grads = jax.tree.map(lambda x: x * (1 + seed), problem())
+        return tx.update(grads, tx.init(grads))[0]
+
+    seeds = jnp.arange(3.0)
+    ours, theirs = (
+        jax.vmap(lambda s, tx=tx: reduced(tx, s), axis_name="data")(seeds)
+        for tx in (tx, plain)
+    )
+    helpers.assert_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("specs", "message"),
+    [
+        ({"w": P("model"), "b": P()}, r"does not match the tree.*\['b'\]"),
+        ({"w": P(None, None, "model")}, r"leaf 'w'.*at most 2 entries"),
+        ({"w": P("data")}, r"leaf 'w' names the axis 'data'.*\('model',\)"),
+        ({"w": P("stage")}, r"leaf 'w' names the axis 'stage'"),
+    ],
+)
+def test_specs_that_do_not_fit(specs, message):
+    tx: Any = optax.chain(all_reduce("data", specs=specs), optax.sgd(0.1))
+    mesh = mesh_of(2, 2)
+    params, state = relaxjax.init(tx, {"w": np.ones((4, 4))}, mesh, axis_name="data")
+
+    def step(params, state, batch):
+        updates, state = tx.update(params, state, params)
+        return optax.apply_updates(params, updates), state, batch.sum()
+
+    run = relaxjax.data_parallel(step, mesh, axis_name="data")
+    with pytest.raises(ValueError, match=message):
+        run(params, state, np.ones(4))
+
+
+def test_specs_that_are_needed():
+    tx: Any = all_reduce("data", algorithm="ring")
+    with pytest.raises(ValueError, match=r"algorithm='ring' packs leaves.*specs="):
+        reduce_on(mesh_of(2, 2), tx)
+
+
+def test_adasum_takes_none():
+    with pytest.raises(ValueError, match="op='adasum' takes no specs="):
+        all_reduce("data", op="adasum", specs=SPECS)

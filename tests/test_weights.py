@@ -1,0 +1,173 @@
+"""weight=: exact means over examples, with uneven, empty and absent workers."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import relaxjax
+from relaxjax import accumulate, all_reduce, emulate, skip_nonfinite, worker_weight
+from tests import helpers
+from tests.helpers import assert_close, mesh_of
+
+WORKERS = 4
+ROWS = 5  # of each worker
+COUNTS = {"uneven": [5, 1, 3, 2], "empty": [0, 4, 0, 1], "one": [0, 0, 2, 0]}
+
+places = pytest.mark.parametrize("place", [mesh_of, emulate], ids=["mesh", "emulated"])
+
+
+def masked_batches(counts, steps):
+    """Batches in which each worker has a mask with so many examples."""
+    data = helpers.batches(steps, rows=WORKERS * ROWS)
+    mask = np.concatenate([np.arange(ROWS) < c for c in counts]).astype(np.float32)
+    return [{**batch, "mask": mask} for batch in data]
+
+
+def masked_loss(params, batch):
+    hidden = jnp.tanh(batch["x"] @ params["layer1"]["w"] + params["layer1"]["b"])
+    error = params["scale"] * hidden @ params["layer2"]["w"] - batch["y"]
+    losses = jnp.mean(error**2, axis=1) * batch["mask"]
+    return jnp.sum(losses) / jnp.sum(batch["mask"])  # 0 / 0 where there is no example
+
+
+def train(tx, mesh, data):
+    update = optax.with_extra_args_support(tx).update
+
+    def train_step(params, opt_state, batch):
+        loss, grads = jax.value_and_grad(masked_loss)(params, batch)
+        count = jnp.sum(batch["mask"])
+        updates, opt_state = update(grads, opt_state, params, weight=count)
+        params = optax.apply_updates(params, updates)
+        return params, opt_state, {"loss": loss, "weight": count}
+
+    params, opt_state = relaxjax.init(tx, helpers.problem(), mesh)
+    step = relaxjax.data_parallel(train_step, mesh)
+    metrics: Any = None
+    for batch in data:
+        params, opt_state, metrics = step(params, opt_state, batch)
+    return params, opt_state, metrics
+
+
+def train_alone(optimizer, data):
+    params = jax.tree.map(jnp.asarray, helpers.problem())
+    state = optimizer.init(params)
+    loss = jnp.float32(0)
+    for batch in data:
+        loss, grads = jax.jit(jax.value_and_grad(masked_loss))(params, batch)
+        updates, state = optimizer.update(grads, state, params)
+        params = optax.apply_updates(params, updates)
+    return params, loss
+
+
+def reduced(tx, updates, weights) -> Any:
+    """Updates of every worker after `tx`, given each one's weight."""
+
+    def one(u, w):
+        return tx.update(u, tx.init(u), weight=w)[0]
+
+    return jax.vmap(one, axis_name="data")(jnp.asarray(updates), jnp.asarray(weights))
+
+
+@places
+@pytest.mark.parametrize("algorithm", ["psum", "ring", "two_shot"])
+@pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
+def test_workers_equal_one_worker_on_all_examples(counts, algorithm, place):
+    optimizer = optax.sgd(0.1, momentum=0.9)
+    tx = optax.chain(all_reduce("data", algorithm=algorithm), optimizer)
+    data = masked_batches(counts, steps=10)
+    params, _, metrics = train(tx, place(WORKERS), data)
+    expected, loss = train_alone(optimizer, data)
+    assert relaxjax.spread(params) == 0.0
+    assert_close(jax.tree.map(lambda x: x[0], params), expected, 1e-5)
+    assert float(metrics["loss"]) == pytest.approx(float(loss), rel=1e-5)
+    assert float(metrics["weight"]) == sum(counts)
+
+
+def test_a_weighted_sum():
+    out = reduced(all_reduce("data", op="sum"), [1.0, 10.0, 100.0], [1.0, 0.5, 0.0])
+    np.testing.assert_allclose(out, [6.0] * 3)
+
+
+def test_an_absent_worker_counts_for_nothing():
+    out = reduced(all_reduce("data"), [1.0, np.nan, 5.0], [1, 0, 1])
+    np.testing.assert_array_equal(out, [3.0] * 3)
+
+
+def test_no_examples_at_all_give_zero():
+    out = reduced(all_reduce("data"), [np.nan, np.inf], [0, 0])
+    np.testing.assert_array_equal(out, [0.0, 0.0])
+
+
+@pytest.mark.parametrize("op", ["mean", "sum"])
+def test_a_negative_weight_is_seen_by_all(op):
+    out = reduced(all_reduce("data", op=op), [1.0, 2.0, 3.0], [1.0, -1.0, 1.0])
+    assert np.isnan(out).all()
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16, jnp.float8_e4m3fn])
+def test_large_narrow_floats_do_not_overflow(dtype):
+    top = float(jnp.finfo(dtype).max)
+    updates = jnp.full((4, 3), 0.75 * top, dtype)
+    out = reduced(all_reduce("data"), updates, [1000.0, 3.0, 0.0, 7.0])
+    assert out.dtype == dtype
+    tolerance = 4 * float(jnp.finfo(dtype).eps)
+    np.testing.assert_allclose(
+        np.asarray(out, np.float64), np.asarray(updates, np.float64), rtol=tolerance
+    )
+
+
+def test_weights_that_are_no_scalars():
+    with pytest.raises(ValueError, match=r"weight has shape \(2,\).*must be a scalar"):
+        reduced(all_reduce("data"), [1.0, 2.0], [[1, 1], [1, 1]])
+
+
+def test_adasum_takes_none():
+    with pytest.raises(ValueError, match="op='adasum' takes no weight="):
+        reduced(all_reduce("data", op="adasum"), [1.0, 2.0], [1, 1])
+
+
+def test_worker_weight_makes_the_plain_mean_one_over_examples():
+    counts, means = np.array([3, 0, 1]), np.array([2.0, 0.0, 10.0], np.float32)
+
+    def one(mean, count):
+        tx: Any = all_reduce("data")
+        scaled = mean * worker_weight(count, "data")
+        return tx.update(scaled, tx.init(scaled))[0]
+
+    out: Any = jax.vmap(one, axis_name="data")(jnp.asarray(means), jnp.asarray(counts))
+    np.testing.assert_allclose(out, [(3 * 2 + 10) / 4] * 3, rtol=1e-6)
+
+
+def test_worker_weight_outside_the_axis():
+    with pytest.raises(NameError, match="worker_weight: no axis named 'data'"):
+        worker_weight(1, "data")
+
+
+@pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
+def test_accumulation_weighs_mini_steps_too(counts):
+    """Two mini-steps of differing counts equal one step on all their examples."""
+    tx = accumulate(optax.chain(all_reduce("data"), optax.sgd(0.1)), every=2)
+    first, second = masked_batches(counts, 1) + masked_batches(counts[::-1], 2)[1:]
+    params, _, _ = train(tx, emulate(WORKERS), [first, second])
+    both = jax.tree.map(lambda *x: np.concatenate(x), first, second)
+    expected, _ = train_alone(optax.sgd(0.1), [both])
+    assert_close(jax.tree.map(lambda x: x[0], params), expected, 1e-5)
+
+
+@pytest.mark.parametrize(("weight", "skipped"), [(0, 0), (1, 1)])
+def test_a_nan_of_weight_zero_skips_nothing(weight, skipped):
+    tx: Any = skip_nonfinite(all_reduce("data"), "data")
+
+    def one(u, w):
+        updates, state = tx.update(u, tx.init(u), weight=w)
+        return updates, state.skipped
+
+    out, count = jax.vmap(one, axis_name="data")(
+        jnp.array([4.0, jnp.nan]), jnp.array([1, weight])
+    )
+    np.testing.assert_array_equal(count, [skipped] * 2)
+    np.testing.assert_array_equal(out, [0.0 if skipped else 4.0] * 2)
