@@ -45,6 +45,12 @@ def test_one_dtype_per_bucket_and_any_in_a_group():
     assert (group.dtype, group.nbytes) == ("mixed", 20)
 
 
+def test_a_group_is_closed_before_it_overflows():
+    tree = {name: jnp.zeros(4, jnp.float32) for name in "abc"}  # 16 bytes each
+    groups = plan_groups(tree, bucket_bytes=40)
+    assert [[s.name for s in group.segments] for group in groups] == [["c", "b"], ["a"]]
+
+
 def test_empty_leaves_travel_in_no_bucket():
     assert plan_buckets({"a": jnp.zeros((0, 3))}) == ()
     assert plan_groups({"a": jnp.zeros((0, 3))}) == ()
