@@ -9,6 +9,7 @@ from relaxjax._all_reduce import AllReduceState, all_reduce
 from relaxjax._axis import to_local
 from relaxjax._consensus import consensus, spread
 from relaxjax._data_parallel import DataParallelStep, data_parallel
+from relaxjax._in_backward import reduce_in_backward
 from relaxjax._init import init, state_specs
 from relaxjax._layout import Layout
 from relaxjax._local import LocalState, local
@@ -36,6 +37,7 @@ __all__ = [
     "emulate",
     "init",
     "local",
+    "reduce_in_backward",
     "schedule",
     "skip_nonfinite",
     "spread",

@@ -1,0 +1,99 @@
+"""Reduction inside the backward pass, layer by layer.
+
+Source: Poseidon (Zhang et al. 2017), wait-free back-propagation: a layer's gradient is
+sent as soon as it exists. After a `lax.scan` over layers, or over microbatches, all
+gradients appear at once, and buckets after it overlap nothing; a transfer in the body
+of the scan's backward pass does.
+
+    forward:   y = params
+    backward:  g <- reducer(g + a)            (a: accumulated; 0 if not given)
+
+Cost: what the reducer sends for these params, once for each time that the backward pass
+runs through here: once per layer in a scan over layers.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from relaxjax._layout import leaf_names, spell
+
+
+def reduce_in_backward(
+    params: Any,
+    reducer: optax.GradientTransformation,
+    *,
+    state: Any = None,
+    accumulated: Any = None,
+) -> Any:
+    """Returns `params`; their gradient comes out reduced.
+
+    Wrap the params where they are used: in the body of a scan over layers, each layer's
+    own. The optimizer then follows without a reducer. For microbatches, add up the
+    gradients of all but the last, and pass the sum as `accumulated` in the last one.
+
+    Args:
+      params: a pytree of arrays.
+      reducer: such as `relaxjax.all_reduce("data")`, for exactly these params.
+      state: the reducer's, as `reducer.init(params)` makes it, if it holds arrays such
+        as a residual. The gradient with respect to it is the new state (not a
+        derivative): take both with `jax.grad(loss, argnums=(0, 1))`.
+      accumulated: gradients like `params` that are added before the reduction. The
+        gradient with respect to them is zero.
+
+    Returns:
+      `params`, the same values.
+
+    Raises:
+      ValueError: the reducer holds arrays and no `state` is given; a leaf of `state`
+        that is not floating (a gradient cannot carry it).
+
+    Example:
+      >>> import jax, jax.numpy as jnp, relaxjax
+      >>> def loss(w, x):
+      ...     w = relaxjax.reduce_in_backward(w, relaxjax.all_reduce("data"))
+      ...     return (w * x).sum()
+      >>> x = jnp.arange(4.0)  # a number for each of four workers
+      >>> print(jax.vmap(jax.grad(loss), (None, 0), axis_name="data")(1.0, x))
+      [1.5 1.5 1.5 1.5]
+    """
+    if state is None:
+        state = reducer.init(params)
+        if jax.tree.leaves(state):
+            raise ValueError(
+                "reduce_in_backward: this reducer keeps arrays between steps (leaves "
+                f"{leaf_names(state)}): pass state=, made once by reducer.init(params),"
+                " and take the new one as the gradient with respect to it"
+            )
+    _require_floating(state)
+    if accumulated is None:
+        accumulated = jax.tree.map(jnp.zeros_like, params)
+
+    @jax.custom_vjp
+    def identity(params, state, accumulated):
+        del state, accumulated
+        return params
+
+    def forward(params, state, accumulated):
+        return params, (state, accumulated)
+
+    def backward(kept, gradient):
+        state, accumulated = kept
+        gradient = jax.tree.map(jnp.add, gradient, accumulated)
+        updates, state = reducer.update(gradient, state)
+        return updates, state, jax.tree.map(jnp.zeros_like, accumulated)
+
+    identity.defvjp(forward, backward)
+    return identity(params, state, accumulated)
+
+
+def _require_floating(state: Any) -> None:
+    for name, leaf in zip(leaf_names(state), jax.tree.leaves(state), strict=True):
+        if not jnp.issubdtype(jax.typeof(leaf).dtype, jnp.inexact):
+            raise ValueError(
+                f"reduce_in_backward: state leaf {name!r} is {spell(leaf)}, which a "
+                "gradient cannot carry: only floating state (residuals) can pass "
+                "through the backward pass. Put this reducer before the optimizer"
+            )

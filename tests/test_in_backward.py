@@ -1,0 +1,166 @@
+"""reduce_in_backward: gradients come out reduced, inside scans, with residuals."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax import lax
+
+import relaxjax
+from relaxjax import all_reduce, emulate, reduce_in_backward
+from tests import helpers
+from tests.helpers import assert_close, mesh_of
+
+LAYERS, WIDTH, WORKERS = 3, 4, 4
+
+places = pytest.mark.parametrize("place", [mesh_of, emulate], ids=["mesh", "emulated"])
+
+
+def layers():
+    rng = np.random.default_rng(0)
+    return {
+        "w": rng.normal(size=(LAYERS, WIDTH, WIDTH)).astype(np.float32) / 2,
+        "b": rng.normal(size=(LAYERS, WIDTH)).astype(np.float32) / 2,
+    }
+
+
+def data(rows: int = 8):
+    return np.random.default_rng(1).normal(size=(rows, WIDTH)).astype(np.float32)
+
+
+def scanned_loss(params, x, wrap=lambda layer: layer):
+    def body(h, layer):
+        layer = wrap(layer)
+        return jnp.tanh(h @ layer["w"] + layer["b"]), None
+
+    h, _ = lax.scan(body, x, params)
+    return jnp.mean(h**2)
+
+
+def step_of(gradient, tx):
+    def train_step(params, opt_state, batch):
+        grads = gradient(params, batch)
+        updates, opt_state = tx.update(grads, opt_state, params)
+        return optax.apply_updates(params, updates), opt_state, {}
+
+    return train_step
+
+
+def trained(gradient, tx, mesh, steps=3):
+    params, state = relaxjax.init(tx, layers(), mesh)
+    step = relaxjax.data_parallel(step_of(gradient, tx), mesh)
+    for _ in range(steps):
+        params, state, _ = step(params, state, data())
+    assert relaxjax.spread(params) == 0.0
+    return jax.tree.map(lambda x: x[0], params)
+
+
+def in_backward(params, x, **extra):
+    reducer = all_reduce("data")
+    return jax.grad(scanned_loss)(
+        params, x, lambda layer: reduce_in_backward(layer, reducer, **extra)
+    )
+
+
+def after_backward():
+    return trained(
+        jax.grad(scanned_loss),
+        optax.chain(all_reduce("data"), optax.sgd(0.5)),
+        mesh_of(WORKERS),
+    )
+
+
+@places
+def test_equals_the_reduction_after_the_backward_pass(place):
+    ours = trained(in_backward, optax.sgd(0.5), place(WORKERS))
+    assert_close(ours, after_backward(), 1e-5)
+
+
+def test_the_transfer_is_in_the_body_of_the_loop():
+    mesh = mesh_of(WORKERS)
+    params, state = relaxjax.init(optax.sgd(0.5), layers(), mesh)
+    step = relaxjax.data_parallel(step_of(in_backward, optax.sgd(0.5)), mesh)
+    hlo = helpers.optimized_hlo(step.lower(params, state, data()))
+    reductions = [line for line in hlo.splitlines() if " all-reduce(" in line]
+    entry = hlo[hlo.index("\nENTRY") :]
+    assert reductions
+    assert " all-reduce(" not in entry
+    assert " while(" in entry
+
+
+def test_the_last_microbatch_reduces_what_the_others_gathered():
+    def microbatched(params, x):
+        first, last = jnp.split(x, 2)
+        gathered = jax.grad(scanned_loss)(params, first)
+
+        def loss(params):
+            def body(h, pair):
+                layer, gradient = pair
+                layer = reduce_in_backward(
+                    layer, all_reduce("data"), accumulated=gradient
+                )
+                return jnp.tanh(h @ layer["w"] + layer["b"]), None
+
+            h, _ = lax.scan(body, last, (params, gathered))
+            return jnp.mean(h**2)
+
+        return jax.tree.map(lambda g: g / 2, jax.grad(loss)(params))
+
+    ours = trained(microbatched, optax.sgd(0.5), mesh_of(WORKERS))
+    assert_close(ours, after_backward(), 1e-5)
+
+
+class Residual(NamedTuple):
+    residual: Any
+
+
+def feedback() -> optax.GradientTransformation:
+    """Sends eighths; keeps what they leave over."""
+
+    def update(updates, state, params=None):
+        del params
+        whole = jax.tree.map(jnp.add, updates, state.residual)
+        sent = jax.tree.map(lambda x: jnp.round(8 * x) / 8, whole)
+        left = jax.tree.map(jnp.subtract, whole, sent)
+        return jax.tree.map(lambda x: lax.pmean(x, "data"), sent), Residual(left)
+
+    init: Any = lambda params: Residual(jax.tree.map(jnp.zeros_like, params))  # noqa: E731
+    return optax.GradientTransformation(init, update)
+
+
+def test_a_residual_is_carried_as_the_gradient_of_the_state():
+    """Conservation: what came out and what is left make up what went in."""
+    tx: Any = feedback()
+
+    def loss(w, state, x):
+        return jnp.sum(x * reduce_in_backward(w, tx, state=state))
+
+    def one(x):
+        w = jnp.zeros(5)
+        state, total = tx.init(w), jnp.zeros(5)
+        for _ in range(4):
+            out, state = jax.grad(loss, argnums=(0, 1))(w, state, x)
+            total = total + out
+        return total, state.residual
+
+    x = np.random.default_rng(2).normal(size=(WORKERS, 5)).astype(np.float32)
+    total, residual = jax.vmap(one, axis_name="data")(jnp.asarray(x))
+    assert float(jnp.abs(residual).max()) > 0
+    np.testing.assert_allclose(
+        np.asarray(total[0]) + np.mean(residual, 0), 4 * x.mean(0), rtol=1e-5
+    )
+
+
+def test_a_reducer_with_arrays_needs_its_state():
+    with pytest.raises(ValueError, match=r"keeps arrays.*residual.*pass state="):
+        reduce_in_backward(jnp.zeros(3), feedback())
+
+
+def test_state_that_a_gradient_cannot_carry():
+    tx = optax.scale_by_schedule(lambda count: 1.0 * count)
+    params = jnp.zeros(3)
+    with pytest.raises(ValueError, match=r"leaf 'count' is int32\[\].*cannot carry"):
+        reduce_in_backward(params, tx, state=tx.init(params))
