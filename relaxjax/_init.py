@@ -11,7 +11,7 @@ from relaxjax._agree import require_agreement
 from relaxjax._axis import AxisName, to_local, varying
 from relaxjax._layout import leaf_names
 from relaxjax._local import LocalState
-from relaxjax._mesh import Workers, workers_of
+from relaxjax._mesh import Emulation, Workers, workers_of
 from relaxjax._stacked import per_worker, to_workers
 
 
@@ -53,8 +53,33 @@ def init(
     require_agreement(tx, params, workers)
     _require_synchronized(tx, params, workers)
     stacked = to_workers(params, mesh, axis_name=axis_name)
-    opt_state = jax.jit(per_worker(tx.init, workers, batch=False))(stacked)
-    return stacked, opt_state
+    make_state = per_worker(tx.init, workers, batch=False)
+    if isinstance(workers.mesh, Emulation):
+        return stacked, jax.jit(make_state)(stacked)
+    shardings = _state_shardings(jax.eval_shape(make_state, stacked), stacked, workers)
+    return stacked, jax.jit(make_state, out_shardings=shardings)(stacked)
+
+
+def _state_shardings(state: Any, params: Any, workers: Workers) -> Any:
+    """Moments and residuals lie as the params do, over the other axes of the mesh too.
+
+    Nothing else would tell the compiler: zeros do not depend on the params.
+    """
+    structure = jax.tree.structure(params)
+
+    def mirrors(part: Any) -> bool:
+        return jax.tree.structure(part) == structure
+
+    def lie(part: Any) -> Any:
+        if not mirrors(part):
+            return workers.sharding()
+        return jax.tree.map(
+            lambda x, p: p.sharding if x.shape == p.shape else workers.sharding(),
+            part,
+            params,
+        )
+
+    return jax.tree.map(lie, state, is_leaf=mirrors)
 
 
 def state_specs(opt_state: Any, axis_name: AxisName) -> Any:

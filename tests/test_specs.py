@@ -193,6 +193,60 @@ def test_where_no_other_axis_is_they_change_nothing():
     helpers.assert_equal(ours, theirs)
 
 
+def test_an_island_keeps_its_state_in_shards():
+    """Groups of four share params and moments (FSDP); updates cross groups once."""
+    devices = np.asarray(jax.devices()[:8]).reshape(2, 4)
+    mesh = Mesh(devices, ("replica", "fsdp"))
+    specs = {"w": P("fsdp"), "b": P()}
+    rng = np.random.default_rng(0)
+    host = {
+        "w": rng.normal(size=(8, 16)).astype(np.float32),
+        "b": np.ones(16, np.float32),
+    }
+    params = jax.tree.map(
+        lambda x, spec: jax.device_put(x, NamedSharding(mesh, spec)), host, specs
+    )
+    rows = rng.normal(size=(16, 8)).astype(np.float32)
+    both = NamedSharding(mesh, P(("replica", "fsdp")))
+    batch = jax.device_put(rows, both)
+
+    def loss(params, batch):
+        return jnp.mean((batch @ params["w"] + params["b"]) ** 2)
+
+    tx: Any = optax.chain(all_reduce("replica", specs=specs), optax.adam(0.1))
+
+    def train_step(params, state, batch):
+        updates, state = tx.update(jax.grad(loss)(params, batch), state, params)
+        return optax.apply_updates(params, updates), state, {}
+
+    state: Any
+    params, state = relaxjax.init(tx, params, mesh, axis_name="replica")
+    step = relaxjax.data_parallel(train_step, mesh, axis_name="replica")
+    program = helpers.optimized_hlo(step.lower(params, state, batch))
+    for _ in range(3):
+        moment = state[1][0].mu["w"]
+        assert moment.sharding.shard_shape(moment.shape) == (1, 2, 16)
+        params, state, _ = step(params, state, batch)
+    across = [
+        (kind, groups)
+        for kind, groups in collectives(program)
+        if any(len({d // 4 for d in group}) > 1 for group in members_of(groups))
+    ]
+    assert [kind for kind, _ in across] == ["all-reduce"]
+    shard = 2 * 16 + 16
+    sent = wire_bytes(tx, host, mesh, axis_name="replica")
+    assert sent == 2 * 1 * shard // 2 * 4
+    optimizer = optax.adam(0.1)
+    alone = jax.tree.map(jnp.asarray, host)
+    alone_state = optimizer.init(alone)
+    for _ in range(3):
+        updates, alone_state = optimizer.update(
+            jax.grad(loss)(alone, rows), alone_state, alone
+        )
+        alone = optax.apply_updates(alone, updates)
+    assert_close(jax.tree.map(lambda x: x[0], params), alone, 1e-5)
+
+
 @pytest.mark.parametrize(
     ("specs", "message"),
     [
