@@ -29,6 +29,7 @@ from relaxjax._hlo._text import (
     Module,
     arrays,
     called_by,
+    loop_parts,
     parse,
     trip_count,
 )
@@ -165,11 +166,7 @@ class _Counter:
         return sum(parts, nothing)
 
     def _loop(self, instruction: Instruction) -> np.ndarray:
-        condition, body = (
-            self.computation(found[1])
-            for key in ("condition", "body")
-            if (found := re.search(rf"\b{key}=%?([\w.\-]+)", instruction.rest))
-        )
+        condition, body = map(self.computation, loop_parts(instruction))
         trips = trip_count(instruction)
         if trips is None and (condition.any() or body.any()):
             raise ValueError(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
 _INSTRUCTION = re.compile(
-    r"^\s+(?:ROOT )?%?(?P<name>[\w.\-]+) = (?P<shape>\(.*?\)|\S+) "
+    r"^\s+(?P<root>ROOT )?%?(?P<name>[\w.\-]+) = (?P<shape>\(.*?\)|\S+) "
     r"(?P<opcode>[\w\-]+)\((?P<operands>.*?)\)(?P<rest>(?:, .*)?)$"
 )
 _ARRAY = re.compile(r"([a-z]\w*)\[([\d,]*)\](?:\{[^{}]*?E\((\d+)\)[^{}]*\})?")
@@ -37,6 +37,7 @@ class Instruction(NamedTuple):
         opcode: what it does.
         operands: names; of a parameter its number.
         rest: attributes, as text.
+        root: whether its result is that of the computation.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Instruction(NamedTuple):
     opcode: str
     operands: tuple[str, ...]
     rest: str
+    root: bool = False
 
 
 class Module(NamedTuple):
@@ -95,9 +97,9 @@ def parse(text: str) -> Module:
             current = computations.setdefault(found[2], [])
             entry = found[2] if found[1] else entry
         elif found := _INSTRUCTION.match(re.sub(r"/\*.*?\*/", "", line)):
-            name, shape, opcode, operands, rest = found.groups()
+            root, name, shape, opcode, operands, rest = found.groups()
             operands = tuple(_operands(operands))
-            current.append(Instruction(name, shape, opcode, operands, rest))
+            current.append(Instruction(name, shape, opcode, operands, rest, bool(root)))
     replicas, partitions = (
         int(found[1]) if (found := re.search(rf"\b{key}=(\d+)", header)) else 1
         for key in ("replica_count", "num_partitions")
@@ -123,6 +125,16 @@ def called_by(instruction: Instruction) -> list[str]:
     """
     found = _ATTRIBUTE.findall(instruction.rest)
     return [name for value in found for name in re.findall(r"[\w.\-]+", value)]
+
+
+def loop_parts(instruction: Instruction) -> tuple[str, str]:
+    """Names of the condition and of the body of a loop.
+
+    Args:
+        instruction: a while.
+    """
+    parts = dict(re.findall(r"\b(condition|body)=%?([\w.\-]+)", instruction.rest))
+    return parts["condition"], parts["body"]
 
 
 def trip_count(instruction: Instruction) -> int | None:
