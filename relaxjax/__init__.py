@@ -7,6 +7,7 @@ from relaxjax import collectives, schedule
 from relaxjax._accumulate import AccumulateState, accumulate
 from relaxjax._all_reduce import AllReduceState, all_reduce
 from relaxjax._axis import to_local
+from relaxjax._compiled_wire import compiled_wire_bytes
 from relaxjax._consensus import consensus, spread
 from relaxjax._data_parallel import DataParallelStep, data_parallel
 from relaxjax._in_backward import reduce_in_backward
@@ -32,6 +33,7 @@ __all__ = [
     "accumulate",
     "all_reduce",
     "collectives",
+    "compiled_wire_bytes",
     "consensus",
     "data_parallel",
     "emulate",

@@ -18,7 +18,7 @@ from jax.sharding import Mesh
 from relaxjax._axis import AxisName
 from relaxjax._dtypes import wide
 from relaxjax._layout import difference, layout_of, leaf_names
-from relaxjax._mesh import Workers, workers_of
+from relaxjax._mesh import Emulation, Workers, workers_of
 from relaxjax._stacked import per_worker
 
 # Steps that may be under way at once on emulated CPU devices. More than about 32
@@ -43,6 +43,11 @@ class DataParallelStep:
         )
         self._under_way: deque[Any] = deque()
 
+    @property
+    def mesh(self) -> Mesh | Emulation:
+        """Where the workers live."""
+        return self._workers.mesh
+
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         """Takes one step: `(*state, batch) -> (*state, metrics)`."""
         state, metrics = self._mapped(*self._checked(args))
@@ -51,8 +56,12 @@ class DataParallelStep:
         return (*state, self._mean(metrics))
 
     def lower(self, *args: Any) -> jax.stages.Lowered:
-        """Lowers the program of one step for these arguments, without running it."""
-        return self._mapped.lower(*self._checked(args))
+        """Lowers the program of one step for these arguments, without running it.
+
+        They may be arrays or `jax.ShapeDtypeStruct`, shaped as for a call.
+        """
+        state, batch = self._checked(args)
+        return self._mapped.lower(_placed(state, self._workers), batch)
 
     def _checked(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
         if len(args) < 2:
@@ -167,7 +176,8 @@ def _place_batch(batch: Any, workers: Workers) -> Any:
                 f"{workers.n} workers; pass it as state (relaxjax.to_workers), or "
                 "close over it"
             )
-        host = not isinstance(leaf, jax.Array)
+        abstract = isinstance(leaf, jax.ShapeDtypeStruct)
+        host = not (abstract or isinstance(leaf, jax.Array))
         rows = shape[0] * (workers.processes if host else 1)
         if rows % workers.n:
             raise ValueError(
@@ -179,13 +189,25 @@ def _place_batch(batch: Any, workers: Workers) -> Any:
             dtype = jax.dtypes.canonicalize_dtype(np.asarray(leaf).dtype)
             leaf = np.asarray(leaf, dtype)
             return jax.make_array_from_process_local_data(workers.sharding(), leaf)
-        return leaf
+        return _placed(leaf, workers) if abstract else leaf
 
     leaves, tree = jax.tree.flatten(batch)
     names = leaf_names(batch)
     return jax.tree.unflatten(
         tree, [put(*pair) for pair in zip(names, leaves, strict=True)]
     )
+
+
+def _placed(tree: Any, workers: Workers) -> Any:
+    """Says of abstract arrays that say nothing that they lie where the workers are."""
+
+    def put(leaf):
+        bare = isinstance(leaf, jax.ShapeDtypeStruct) and leaf.sharding is None
+        if not bare or not isinstance(workers.mesh, Mesh):
+            return leaf
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=workers.sharding())
+
+    return jax.tree.map(put, tree)
 
 
 def _require_worker_axis(state: list[Any], n: int) -> None:

@@ -11,6 +11,7 @@ Per device, with n workers on the axis and operands of d elements:
     all_gather         (n - 1) d itemsize
     reduce_scatter     (n - 1) ceil(d / n) itemsize
     all_to_all         (n - 1) d / n itemsize
+    pbroadcast         d itemsize (each passes it on)
     ppermute           d itemsize on each sender; a message to oneself is free
 """
 
@@ -233,5 +234,6 @@ _COLLECTIVES: dict[str, Callable[..., np.ndarray]] = {
     "all_gather_invariant": _on_all(lambda n, d: (n - 1) * d),
     "reduce_scatter": _on_all(lambda n, d: (n - 1) * -(-d // n)),
     "all_to_all": _on_all(lambda n, d: (n - 1) * d // n),
+    "pbroadcast": _on_all(lambda n, d: d if n > 1 else 0),
     "ppermute": _permute,
 }

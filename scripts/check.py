@@ -2,6 +2,10 @@
 
 python3 scripts/check.py            all of it, on this Python
 python3 scripts/check.py --newest   a quick subset, on the newest Python found
+python3 scripts/check.py --gpu      the programs that GPUs would run, on both
+
+The last compiles with JAX's CUDA plugin, of some 480 MB, and needs no GPU. The plugin
+has environments of its own: without a driver it warns whenever JAX looks for devices.
 
 Needs nothing but Python 3.11 or newer. Exits non-zero at the first failure.
 """
@@ -14,6 +18,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+DEV = ("-e", ".[dev]")
+GPU = ("-e", ".[cli,gpu-compile]", "pytest>=8.3")
 NEWEST = ("python3.14", "python3.13", "python3.12")
 QUICK = [
     "relaxjax",
@@ -37,18 +43,18 @@ def run(*command: str | Path) -> None:
         sys.exit(result.returncode)
 
 
-def environment(python: str, folder: str) -> Path:
-    """Python of a virtual environment with the package and the developers' tools."""
+def environment(python: str, folder: str, *packages: str) -> Path:
+    """Python of a virtual environment with these packages."""
     made = ROOT / folder / "bin" / "python"
     if not made.exists():
         run(python, "-m", "venv", ROOT / folder)
-    run(made, "-m", "pip", "install", "-q", "-e", ".[dev]")
+    run(made, "-m", "pip", "install", "-q", *packages)
     return made
 
 
 def check_all() -> None:
     """Lint, types, tests with coverage, documentation."""
-    python = environment(sys.executable, ".venv")
+    python = environment(sys.executable, ".venv", *DEV)
     run(python, "-m", "ruff", "check", ".")
     run(python, "-m", "ruff", "format", "--check", ".")
     run(python, "-m", "pyright", "--pythonpath", python)
@@ -78,15 +84,38 @@ def check_newest() -> None:
     if found is None:
         print(f"skipped: none of {', '.join(NEWEST)} is installed")
         return
-    python = environment(found, ".venv-newest")
+    python = environment(found, ".venv-newest", *DEV)
     run(python, "-c", "import jax, sys; print(sys.version, 'jax', jax.__version__)")
     run(python, "-m", "pytest", "-q", "-m", "not slow", *QUICK)
+
+
+def check_gpu_programs() -> None:
+    """Nothing is run on a GPU, and none is needed. Skipping here would be a failure."""
+    if not sys.platform.startswith("linux"):
+        print("skipped: JAX's CUDA plugin exists for Linux only")
+        return
+    found = newest_python()
+    for interpreter, folder in (
+        (sys.executable, ".venv-gpu"),
+        (found, ".venv-gpu-new"),
+    ):
+        if interpreter is None:
+            print(f"skipped: none of {', '.join(NEWEST)} is installed")
+            continue
+        python = environment(interpreter, folder, *GPU)
+        able = "from relaxjax.bench import _gpu_program as g; exit(g.missing())"
+        run(python, "-c", able)
+        run(python, "-m", "pytest", "-q", "tests/gpu")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--newest", action="store_true", help="newest Python, subset")
-    if parser.parse_args().newest:
+    parser.add_argument("--gpu", action="store_true", help="programs for GPUs")
+    wishes = parser.parse_args()
+    if wishes.newest:
         check_newest()
+    elif wishes.gpu:
+        check_gpu_programs()
     else:
         check_all()

@@ -33,6 +33,7 @@ from relaxjax.schedule._policy import (
 from relaxjax.schedule._properties import Properties, properties
 from relaxjax.schedule._rates import Cost, Device, Link
 from relaxjax.schedule._record import record
+from relaxjax.schedule._replay import Replay, Transfer, replay
 from relaxjax.schedule._series_parallel import (
     series_parallel_order as series_parallel_order,
 )
@@ -54,10 +55,12 @@ __all__ = [
     "Oracle",
     "Policy",
     "Properties",
+    "Replay",
     "Segment",
     "Span",
     "Stragglers",
     "Timeline",
+    "Transfer",
     "Workers",
     "analytic",
     "backward_order",
@@ -86,6 +89,7 @@ __all__ = [
     "random_graph",
     "random_order",
     "record",
+    "replay",
     "series_parallel_order",
     "simulate",
     "smallest_first",

@@ -19,8 +19,8 @@ from typing import Any
 
 import jax
 
+from relaxjax._hlo import Instruction, parse, shape_nbytes
 from relaxjax.schedule._engine import Span
-from relaxjax.schedule._hlo import Instruction, parse_hlo, shape_nbytes
 from relaxjax.schedule._timeline import Clock, Timeline
 
 _COLLECTIVES = (
@@ -81,7 +81,7 @@ def record(
 
 
 def _by_name(text: str | None) -> dict[str, Instruction]:
-    computations, _ = parse_hlo(text or "")
+    computations = parse(text or "").computations
     return {i.name: i for body in computations.values() for i in body}
 
 

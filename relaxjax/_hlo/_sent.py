@@ -1,0 +1,178 @@
+"""Bytes that each device sends in one run of a compiled program.
+
+Per device, in a group of n, for each operand of d elements:
+
+    all-reduce            2 (n - 1) ceil(d / n) (ring; XLA merges many into one with
+                          several operands, each of which counts)
+    all-gather            (n - 1) d
+    reduce-scatter        (n - 1) ceil(d / n)
+    all-to-all            (n - 1) D / n, D elements of all operands together: of one
+                          array, or of n that go to one device each
+    collective-broadcast  d, from all but the last of a chain
+    collective-permute    d from each source; to oneself is free
+
+A start counts, its done does not. A loop counts as often as it runs, its condition
+once more; of a conditional's branches, for each device, the one that sends most.
+
+Cost: O(length of the text).
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from relaxjax._hlo._groups import groups_of
+from relaxjax._hlo._text import (
+    Instruction,
+    Module,
+    arrays,
+    called_by,
+    loop_parts,
+    parse,
+    trip_count,
+)
+
+_ELEMENTS: dict[str, Callable[[int, int], int]] = {
+    "all-reduce": lambda n, d: 2 * (n - 1) * -(-d // n),
+    "all-gather": lambda n, d: (n - 1) * d,
+    "reduce-scatter": lambda n, d: (n - 1) * -(-d // n),
+    "all-to-all": lambda n, d: (n - 1) * d // n,
+    "collective-broadcast": lambda n, d: d if n > 1 else 0,
+}
+_KNOWN = (*_ELEMENTS, "collective-permute")
+_UNKNOWN = ("ragged-all-to-all", "send", "recv")
+_ENDS = ("-done", "-update")
+
+
+def is_collective(instruction: Instruction) -> bool:
+    """Whether an instruction communicates by itself: a start does, a done does not.
+
+    Args:
+        instruction: of any kind.
+
+    Raises:
+        ValueError: it communicates in a way whose bytes are not known.
+    """
+    if instruction.opcode in _UNKNOWN:
+        raise ValueError(
+            f"%{instruction.name}: the bytes of {instruction.opcode!r} depend on the "
+            "run, or on its other end, and are not counted"
+        )
+    return instruction.opcode.removesuffix("-start") in _KNOWN
+
+
+def bytes_sent(text: str) -> np.ndarray:
+    """Bytes that each device sends in one run of an HLO module.
+
+    Args:
+        text: of an optimized module.
+
+    Returns:
+        int64[devices], by the device's number in the program.
+
+    Raises:
+        ValueError: no entry computation; a collective in a loop whose number of turns
+            the compiler does not know; a collective that is not understood.
+
+    Example:
+        >>> text = '''HloModule pair, num_partitions=4
+        ... ENTRY %main (x: f32[9]) -> f32[9] {
+        ...   %x = f32[9]{0} parameter(0)
+        ...   ROOT y = f32[9] collective-permute(%x), source_target_pairs={{0,1},{1,1}}
+        ... }'''
+        >>> print(bytes_sent(text))
+        [36  0  0  0]
+    """
+    module = parse(text)
+    if module.entry is None:
+        raise ValueError(
+            "the text has no ENTRY computation: pass compiled.as_text() of an "
+            "optimized module"
+        )
+    return _Counter(module).computation(module.entry)
+
+
+def bytes_sent_by(
+    instruction: Instruction, siblings: Mapping[str, Instruction], module: Module
+) -> np.ndarray:
+    """Bytes that each device sends in one collective.
+
+    Args:
+        instruction: a collective, or the start of one.
+        siblings: the instructions of its computation, by name.
+        module: that it is in.
+
+    Returns:
+        int64[devices].
+    """
+    kind = instruction.opcode.removesuffix("-start")
+    operands = [a for o in instruction.operands for a in arrays(siblings[o].shape)]
+    sizes = [(math.prod(dims), bits) for dims, bits in operands]
+    sent = np.zeros(module.devices, np.int64)
+    if kind == "collective-permute":
+        for source, target in _pairs(instruction):
+            sent[source] += (source != target) * sum(_nbytes(*x) for x in sizes)
+        return sent
+    if kind == "all-to-all" and sizes:
+        sizes = [(sum(size for size, _ in sizes), sizes[0][1])]
+    for group in groups_of(instruction, module):
+        senders = group[:-1] if kind == "collective-broadcast" else group
+        share = _ELEMENTS[kind]
+        sent[senders] += sum(_nbytes(share(len(group), d), bits) for d, bits in sizes)
+    return sent
+
+
+def _nbytes(size: int, bits: int) -> int:
+    return -(-size * bits // 8)
+
+
+def _pairs(instruction: Instruction) -> list[tuple[int, int]]:
+    found = re.search(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}", instruction.rest)
+    pairs = re.findall(r"\{(\d+),(\d+)\}", found[1]) if found else []
+    return [(int(source), int(target)) for source, target in pairs]
+
+
+class _Counter:
+    """Walks the computations of a module, each once."""
+
+    def __init__(self, module: Module):
+        self._module = module
+        self._done: dict[str, np.ndarray] = {}
+
+    def computation(self, name: str) -> np.ndarray:
+        """Bytes of one run of a computation."""
+        if name not in self._done:
+            body = self._module.computations.get(name, [])
+            siblings = {instruction.name: instruction for instruction in body}
+            sent = [self._instruction(instruction, siblings) for instruction in body]
+            self._done[name] = sum(sent, np.zeros(self._module.devices, np.int64))
+        return self._done[name]
+
+    def _instruction(
+        self, instruction: Instruction, siblings: Mapping[str, Instruction]
+    ) -> np.ndarray:
+        nothing = np.zeros(self._module.devices, np.int64)
+        if is_collective(instruction):
+            return bytes_sent_by(instruction, siblings, self._module)
+        if instruction.opcode.endswith(_ENDS):
+            return nothing
+        parts = [self.computation(name) for name in called_by(instruction)]
+        if instruction.opcode == "while":
+            return self._loop(instruction)
+        if instruction.opcode == "conditional":
+            return np.max(parts, axis=0)
+        return sum(parts, nothing)
+
+    def _loop(self, instruction: Instruction) -> np.ndarray:
+        condition, body = map(self.computation, loop_parts(instruction))
+        trips = trip_count(instruction)
+        if trips is None and (condition.any() or body.any()):
+            raise ValueError(
+                f"a collective in the loop %{instruction.name}, whose number of turns "
+                "the compiler does not know: use lax.scan, or lax.fori_loop with fixed "
+                "bounds"
+            )
+        trips = trips or 0
+        return trips * body + (trips + 1) * condition

@@ -1,0 +1,182 @@
+"""The text of an HLO module, read into computations and instructions.
+
+    HloModule NAME, is_scheduled=true, ..., num_partitions=8
+    %NAME (PARAMETERS) -> SHAPE {
+      %NAME = SHAPE OPCODE(%OPERAND, %OPERAND), ATTRIBUTE=VALUE, ...
+    }
+
+Source: XLA's "HLO text syntax", and what jaxlib 0.10 and 0.12 print.
+Cost: O(length of the text).
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
+_INSTRUCTION = re.compile(
+    r"^\s+(?P<root>ROOT )?%?(?P<name>[\w.\-]+) = (?P<shape>\(.*?\)|\S+) "
+    r"(?P<opcode>[\w\-]+)\((?P<operands>.*?)\)(?P<rest>(?:, .*)?)$"
+)
+_ARRAY = re.compile(r"([a-z]\w*)\[([\d,]*)\](?:\{[^{}]*?E\((\d+)\)[^{}]*\})?")
+_ATTRIBUTE = re.compile(
+    r"\b(?:calls|to_apply|body|condition|true_computation|false_computation|"
+    r"branch_computations|called_computations)=(\{[^{}]*\}|%?[\w.\-]+)"
+)
+_TRIPS = re.compile(r"known_trip_count\D*(\d+)")
+_BITS = {"pred": 8, "token": 0, "opaque": 0}
+
+
+class Instruction(NamedTuple):
+    """One line of HLO.
+
+    Attributes:
+        name: without the percent sign.
+        shape: text of the result's shape.
+        opcode: what it does.
+        operands: names; of a parameter its number.
+        rest: attributes, as text.
+        root: whether its result is that of the computation.
+    """
+
+    name: str
+    shape: str
+    opcode: str
+    operands: tuple[str, ...]
+    rest: str
+    root: bool = False
+
+
+class Module(NamedTuple):
+    """A parsed module.
+
+    Attributes:
+        computations: the instructions of each computation, in the order of the text,
+            which is that of execution if the module is scheduled.
+        entry: name of the entry computation, if the text has one.
+        scheduled: whether the compiler settled the order of the instructions.
+        replicas: times that the program runs in all, each with ...
+        partitions: ... so many devices.
+    """
+
+    computations: dict[str, list[Instruction]]
+    entry: str | None
+    scheduled: bool
+    replicas: int
+    partitions: int
+
+    @property
+    def devices(self) -> int:
+        """How many devices the program is for."""
+        return self.replicas * self.partitions
+
+
+def parse(text: str) -> Module:
+    """Reads a module.
+
+    Args:
+        text: of a module, as `compiled.as_text()`.
+
+    Example:
+        >>> module = parse('''HloModule add, is_scheduled=true
+        ... ENTRY %main (x: f32[2]) -> f32[2] {
+        ...   %x = f32[2]{0} parameter(0)
+        ...   ROOT %y = f32[2]{0} add(%x, %x)
+        ... }''')
+        >>> module.computations["main"][1].operands
+        ('x', 'x')
+    """
+    computations: dict[str, list[Instruction]] = {}
+    current: list[Instruction] = []
+    entry, header = None, ""
+    for line in text.splitlines():
+        if line.startswith("HloModule "):
+            header = line
+        elif found := _COMPUTATION.match(line):
+            current = computations.setdefault(found[2], [])
+            entry = found[2] if found[1] else entry
+        elif found := _INSTRUCTION.match(re.sub(r"/\*.*?\*/", "", line)):
+            root, name, shape, opcode, operands, rest = found.groups()
+            operands = tuple(_operands(operands))
+            current.append(Instruction(name, shape, opcode, operands, rest, bool(root)))
+    replicas, partitions = (
+        int(found[1]) if (found := re.search(rf"\b{key}=(\d+)", header)) else 1
+        for key in ("replica_count", "num_partitions")
+    )
+    scheduled = "is_scheduled=true" in header
+    return Module(computations, entry, scheduled, replicas, partitions)
+
+
+def _operands(text: str) -> Iterator[str]:
+    """Names of operands, whether or not their shapes are written before them."""
+    bare = re.sub(r"\{[^{}]*\}|\[[^\[\]]*\]", "", text)
+    for part in bare.replace("(", ",").replace(")", ",").split(","):
+        words = part.split()
+        if words and (words[-1].startswith("%") or len(words) > 1 or "%" not in text):
+            yield words[-1].removeprefix("%")
+
+
+def called_by(instruction: Instruction) -> list[str]:
+    """Names of the computations that an instruction calls, in the order of the text.
+
+    Args:
+        instruction: of any kind.
+    """
+    found = _ATTRIBUTE.findall(instruction.rest)
+    return [name for value in found for name in re.findall(r"[\w.\-]+", value)]
+
+
+def loop_parts(instruction: Instruction) -> tuple[str, str]:
+    """Names of the condition and of the body of a loop.
+
+    Args:
+        instruction: a while.
+    """
+    parts = dict(re.findall(r"\b(condition|body)=%?([\w.\-]+)", instruction.rest))
+    return parts["condition"], parts["body"]
+
+
+def trip_count(instruction: Instruction) -> int | None:
+    """How often a loop runs, if the compiler knows.
+
+    Args:
+        instruction: a while.
+    """
+    found = _TRIPS.search(instruction.rest)
+    return int(found[1]) if found else None
+
+
+def arrays(shape: str) -> list[tuple[tuple[int, ...], int]]:
+    """Dimensions, and bits of an element, of a shape or of all shapes in a tuple.
+
+    Args:
+        shape: as HLO writes it; a layout with E(4) packs elements in 4 bits.
+
+    Example:
+        >>> arrays("(f32[4,2]{1,0}, s4[6]{0:E(4)}, pred[])")
+        [((4, 2), 32), ((6,), 4), ((), 8)]
+    """
+    return [
+        (tuple(int(d) for d in dims.split(",") if d), int(packed or _bits(dtype)))
+        for dtype, dims, packed in _ARRAY.findall(shape)
+    ]
+
+
+def _bits(dtype: str) -> int:
+    """Bits of an element in memory, where nothing packs it."""
+    found = re.search(r"\d+", dtype)
+    return _BITS.get(dtype, max(8, int(found[0])) if found else 0)
+
+
+def shape_nbytes(shape: str) -> int:
+    """Bytes of a shape, or of all shapes in a tuple.
+
+    Args:
+        shape: as HLO writes it.
+
+    Example:
+        >>> shape_nbytes("(f32[4,2]{1,0}, bf16[3])")
+        38
+    """
+    return sum(-(-math.prod(dims) * bits // 8) for dims, bits in arrays(shape))

@@ -1,0 +1,131 @@
+"""The program that GPUs would run, compiled on a machine that has none.
+
+JAX's CUDA plugin compiles for a card that is only described (`h100.txtpb`): no driver,
+no NVIDIA library, and nothing that could run. What comes out is the scheduled HLO, with
+the collectives, their dtypes and the place of each start and done.
+
+It rests on `jax.experimental.topologies`, which may change, and on the plugin, some
+480 MB, in the optional extra `gpu-compile`; both ask for the same version as JAX. An
+environment with the plugin and without a driver warns whenever JAX looks for devices,
+unless `jax_platforms` says "cpu": give it an environment of its own.
+"""
+
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from importlib.util import find_spec
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+from jax.experimental import topologies
+from jax.sharding import Mesh
+
+PLUGINS = ("jax_plugins.xla_cuda12", "jax_plugins.xla_cuda13")
+
+
+class Unavailable(RuntimeError):
+    """This machine cannot compile for a GPU; the message says why."""
+
+
+def gpu_mesh(
+    shape: Sequence[int] = (8,),
+    axis_names: Sequence[str] = ("data",),
+    *,
+    hosts: int = 1,
+) -> Mesh:
+    """A mesh of H100s that can be compiled for, and nothing else.
+
+    Args:
+      shape: of the mesh.
+      axis_names: of the mesh.
+      hosts: among which the devices are divided equally.
+
+    Returns:
+      A mesh with Auto axes.
+
+    Raises:
+      Unavailable: the extra is not installed, or its version does not fit JAX's.
+      ValueError: the devices do not divide among the hosts.
+    """
+    count = int(np.prod(shape))
+    if count % hosts:
+        raise ValueError(f"gpu_mesh: {count} devices do not divide among {hosts} hosts")
+    reason = missing()
+    if reason:
+        raise Unavailable(reason)
+    target = files("relaxjax.bench").joinpath("h100.txtpb").read_text()
+    layout = f"1x{hosts}x{count // hosts}"
+    try:
+        topology = topologies.get_topology_desc(
+            platform="cuda", target_config=target, topology=layout
+        )
+    except NotImplementedError as error:
+        raise Unavailable(
+            f"JAX {jax.__version__} found its CUDA plugin and does not use it: is the "
+            'plugin of another version? pip install "relaxjax[gpu-compile]" brings both'
+        ) from error
+    return Mesh(np.reshape(topology.devices, shape), axis_names)
+
+
+def missing() -> str | None:
+    """Why no GPU program can be compiled here, or None if one can."""
+    if not any(map(_installed, PLUGINS)):
+        return (
+            "compiling for GPUs without one needs JAX's CUDA plugin (some 480 MB, "
+            'Linux): pip install "relaxjax[gpu-compile]", in an environment of its own'
+        )
+    return None
+
+
+def _installed(plugin: str) -> bool:
+    try:
+        return find_spec(plugin) is not None
+    except ModuleNotFoundError:  # not even the namespace package
+        return False
+
+
+def compiled_text(
+    fn: Any, *args: Any, options: Mapping[str, str | bool] | None = None
+) -> str:
+    """Compiles and returns the optimized module.
+
+    Args:
+      fn: what `jax.jit` or `relaxjax.data_parallel` returned, over a `gpu_mesh`.
+      *args: its arguments, as `jax.ShapeDtypeStruct`.
+      options: XLA's flags, by name.
+
+    Returns:
+      The text of the scheduled HLO.
+    """
+    lowered: jax.stages.Lowered = fn.lower(*args)
+    text = lowered.compile(compiler_options=dict(options or {})).as_text()
+    assert text is not None
+    return text
+
+
+def shapes(tree: Any, workers: int | None = None) -> Any:
+    """The shapes of a tree, with a leading worker axis if there are workers.
+
+    Args:
+      tree: of arrays or their shapes.
+      workers: their number.
+    """
+    axis = () if workers is None else (workers,)
+    return jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct((*axis, *np.shape(x)), jax.typeof(x).dtype), tree
+    )
+
+
+def state_shapes(tx: optax.GradientTransformation, params: Any, workers: int) -> Any:
+    """What `relaxjax.init` would give, as shapes.
+
+    Args:
+      tx: the transformation.
+      params: of one worker, arrays or their shapes.
+      workers: their number.
+    """
+    one = jax.eval_shape(
+        jax.vmap(tx.init, in_axes=None, axis_name="data", axis_size=workers), params
+    )
+    return shapes(params, workers), shapes(one)

@@ -1,0 +1,121 @@
+"""Models and train steps whose overlap is compared, as programs for GPUs.
+
+    pmean      jax.shard_map with replicated state and a hand-written lax.pmean
+    jit        jax.jit with NamedSharding: the compiler inserts the all-reduce
+    flags      pmean, with XLA's own flags against merging everything into one
+    relaxjax   all_reduce in buckets, in a given order
+
+Each takes the same plain step of gradient descent and returns HLO text.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from relaxjax._all_reduce import all_reduce
+from relaxjax._data_parallel import data_parallel
+from relaxjax.bench import _zoo
+from relaxjax.bench._gpu_program import compiled_text, shapes, state_shapes
+
+
+class Training(NamedTuple):
+    """What is trained.
+
+    Attributes:
+      loss: of (params, batch), a scalar.
+      params: shapes.
+      batch: shapes of one device's share.
+    """
+
+    loss: Callable[[Any, Any], jax.Array]
+    params: Any
+    batch: Any
+
+
+def perceptron(*, layers: int = 6, width: int = 1024, rows: int = 4096) -> Training:
+    """Square layers, without biases."""
+    matrix = jax.ShapeDtypeStruct((width, width), jnp.float32)
+
+    def loss(params, x):
+        for i in range(layers):
+            x = jnp.tanh(x @ params[f"layer{i}"])
+        return jnp.mean(x**2)
+
+    batch = jax.ShapeDtypeStruct((rows, width), jnp.float32)
+    return Training(loss, {f"layer{i}": matrix for i in range(layers)}, batch)
+
+
+def transformer(
+    *, layers: int = 12, width: int = 768, vocabulary: int = 8192
+) -> Training:
+    """A decoder with its layers unrolled, on 8 sequences of 512 tokens."""
+    model = _zoo.transformer(_zoo.Transformer(layers, width, vocabulary))
+    (tokens,) = model.args
+    return Training(model.loss, model.params, tokens)
+
+
+MODELS = {"6-layer perceptron": perceptron, "12-layer transformer": transformer}
+
+
+def relaxjax_text(training: Training, mesh: Mesh, **knobs: Any) -> str:
+    """`relaxjax.all_reduce` with these knobs, in `data_parallel`."""
+    tx = optax.chain(all_reduce("data", **knobs), optax.sgd(0.1))
+
+    def step(params, opt_state, batch):
+        loss, grads = jax.value_and_grad(training.loss)(params, batch)
+        updates, opt_state = tx.update(grads, opt_state, params)
+        return optax.apply_updates(params, updates), opt_state, {"loss": loss}
+
+    state = state_shapes(tx, training.params, mesh.size)
+    batch = _whole(training.batch, mesh.size)
+    return compiled_text(data_parallel(step, mesh), *state, batch)
+
+
+def pmean_text(training: Training, mesh: Mesh, options: Any = None) -> str:
+    """A hand-written `lax.pmean` in a `shard_map`."""
+
+    def step(params, batch):
+        loss, grads = jax.value_and_grad(training.loss)(params, batch)
+        loss, grads = lax.pmean((loss, grads), "data")
+        return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads), loss
+
+    mapped = jax.shard_map(
+        step, mesh=mesh, in_specs=(P(), P("data")), out_specs=P(), check_vma=False
+    )
+    return compiled_text(jax.jit(mapped), *_placed(training, mesh), options=options)
+
+
+def jit_text(training: Training, mesh: Mesh) -> str:
+    """`jax.jit` over the whole batch, with sharded arguments."""
+
+    def step(params, batch):
+        loss, grads = jax.value_and_grad(training.loss)(params, batch)
+        return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads), loss
+
+    jitted = jax.jit(step, out_shardings=NamedSharding(mesh, P()))
+    return compiled_text(jitted, *_placed(training, mesh))
+
+
+def _placed(training: Training, mesh: Mesh) -> tuple[Any, Any]:
+    def put(tree, spec):
+        where = NamedSharding(mesh, spec)
+        return jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where), tree
+        )
+
+    batch = _whole(training.batch, mesh.size)
+    return put(shapes(training.params), P()), put(batch, P("data"))
+
+
+def _whole(batch: Any, workers: int) -> Any:
+    """The batch of all workers together."""
+    return jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct((workers * x.shape[0], *x.shape[1:]), x.dtype),
+        batch,
+    )

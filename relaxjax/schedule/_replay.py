@@ -1,0 +1,246 @@
+"""How long communication holds computation up, in a program that is not run.
+
+The instructions of a scheduled module are replayed in their order on a device with one
+compute stream and one link that carries one transfer at a time:
+
+    an instruction    takes max(flops / F, bytes / B) of the compute stream
+    a start           makes its transfer ready; it begins when the link is free, and
+                      takes latency + bytes sent / bandwidth
+    a done            keeps the compute stream waiting until its transfer has ended
+    a collective      without start and done keeps it waiting all the while
+
+    exposed = seconds that the compute stream waits
+
+Every transfer pays for itself, so that a small one in front of much computation hides
+no large one. A loop runs as often as the compiler knows; of a conditional the slowest
+branch runs.
+
+Cost: O(instructions that run).
+"""
+
+import re
+from copy import copy
+from typing import NamedTuple
+
+from relaxjax._hlo import (
+    Instruction,
+    Module,
+    bytes_sent_by,
+    called_by,
+    is_collective,
+    loop_parts,
+    parse,
+    trip_count,
+)
+from relaxjax.schedule._hlo_cost import FREE, flops, seconds
+from relaxjax.schedule._rates import ACCELERATOR, ETHERNET, Device, Link
+
+_BACKWARD = re.compile(r'op_name="[^"]*transpose\(')
+
+
+class Transfer(NamedTuple):
+    """One collective of a replayed program.
+
+    Attributes:
+        name: of its instruction.
+        nbytes: bytes that the busiest device sends.
+        start: seconds at which it begins on the link.
+        end: seconds at which it ends.
+        waited: seconds that the compute stream waited for it.
+    """
+
+    name: str
+    nbytes: int
+    start: float
+    end: float
+    waited: float = 0.0
+
+
+class Replay(NamedTuple):
+    """What a replay shows; seconds of one run.
+
+    Attributes:
+        total: of the whole program.
+        compute: in which the compute stream works.
+        exposed: in which it waits for a transfer.
+        transfers: in the order in which they began.
+        backward_flops: operations of the backward pass (those that JAX's transposition
+            made, by the names that the compiler keeps).
+        backward_flops_under: those of them between some transfer's start and its done.
+    """
+
+    total: float
+    compute: float
+    exposed: float
+    transfers: tuple[Transfer, ...]
+    backward_flops: float
+    backward_flops_under: float
+
+    @property
+    def share(self) -> float:
+        """Share of the backward pass's operations under a transfer; 0 without any."""
+        if not self.backward_flops:
+            return 0.0
+        return self.backward_flops_under / self.backward_flops
+
+
+def replay(text: str, *, device: Device = ACCELERATOR, link: Link = ETHERNET) -> Replay:
+    """Replays a compiled program and says how long its transfers are exposed.
+
+    Args:
+        text: of a scheduled module, as `compiled.as_text()`.
+        device: flops and bytes per second of the compute stream.
+        link: latency and bytes per second of a transfer.
+
+    Returns:
+        Seconds, transfers and flops.
+
+    Raises:
+        ValueError: the module is not scheduled or has no entry computation; a
+            collective in a loop of unknown length.
+
+    Example:
+        One second of computation between the start and the done of a transfer of two:
+
+        >>> text = '''HloModule overlap, is_scheduled=true, num_partitions=2
+        ... ENTRY %main (x: f32[50]) -> f32[50] {
+        ...   %x = f32[50] parameter(0)
+        ...   %s = (f32[50]) collective-permute-start(%x), source_target_pairs={{0,1}}
+        ...   %y = f32[50] negate(%x)
+        ...   ROOT %d = f32[50] collective-permute-done(%s)
+        ... }'''
+        >>> run = replay(text, device=Device(bandwidth=400), link=Link(1.0, 200.0))
+        >>> run.total, run.compute, run.exposed
+        (2.0, 1.0, 1.0)
+    """
+    module = parse(text)
+    if module.entry is None or not module.scheduled:
+        raise ValueError(
+            "replay: the text must be of a module with an ENTRY computation and with "
+            "is_scheduled=true: pass compiled.as_text() of a compiled program"
+        )
+    clock = _Clock(module, device, link)
+    clock.run(module.entry)
+    return clock.result()
+
+
+class _Clock:
+    """The compute stream, the link, and what is under way."""
+
+    def __init__(self, module: Module, device: Device, link: Link):
+        self._module, self._device, self._link = module, device, link
+        self._siblings = {
+            name: {i.name: i for i in body}
+            for name, body in module.computations.items()
+        }
+        self.now = self._compute = self._link_free = 0.0
+        self._flops = self._under = 0.0
+        self._transfers: list[Transfer] = []
+        self._under_way: dict[str, int] = {}  # start or update -> place in transfers
+
+    def result(self) -> Replay:
+        """What has been seen."""
+        exposed = sum(transfer.waited for transfer in self._transfers)
+        return Replay(
+            self.now,
+            self._compute,
+            exposed,
+            tuple(self._transfers),
+            self._flops,
+            self._under,
+        )
+
+    def run(self, computation: str) -> None:
+        """Replays a computation."""
+        siblings = self._siblings[computation]
+        for instruction in siblings.values():
+            self._step(instruction, siblings)
+
+    def _step(self, instruction: Instruction, siblings: dict[str, Instruction]) -> None:
+        opcode = instruction.opcode
+        nbytes = self._nbytes(instruction, siblings)
+        if nbytes is not None:
+            self._send(instruction.name, nbytes)
+            if not opcode.endswith("-start"):
+                self._wait(instruction.name)
+        elif opcode.endswith("-update") and instruction.operands[0] in self._under_way:
+            place = self._under_way.pop(instruction.operands[0])
+            self._under_way[instruction.name] = place
+        elif opcode.endswith(("-done", "-update")):
+            self._wait(instruction.operands[0])
+        elif opcode in ("while", "conditional", "call") and self._communicates(
+            instruction
+        ):
+            self._control(instruction)
+        elif opcode not in FREE:
+            self._work(instruction, siblings)
+
+    def _nbytes(
+        self, instruction: Instruction, siblings: dict[str, Instruction]
+    ) -> int | None:
+        """Bytes that a collective, or a start around one, sends; None: it is none."""
+        if is_collective(instruction):
+            return int(bytes_sent_by(instruction, siblings, self._module).max())
+        if instruction.opcode != "async-start" or not self._communicates(instruction):
+            return None
+        inner = self._siblings[called_by(instruction)[0]]
+        return sum(self._nbytes(i, inner) or 0 for i in inner.values())
+
+    def _communicates(self, instruction: Instruction) -> bool:
+        bodies = [self._siblings.get(name, {}) for name in called_by(instruction)]
+        return any(
+            is_collective(i) or self._communicates(i)
+            for body in bodies
+            for i in body.values()
+        )
+
+    def _send(self, name: str, nbytes: int) -> None:
+        start = max(self.now, self._link_free)
+        self._link_free = start + (self._link.seconds(nbytes) if nbytes else 0.0)
+        self._under_way[name] = len(self._transfers)
+        self._transfers.append(Transfer(name, nbytes, start, self._link_free))
+
+    def _wait(self, name: str) -> None:
+        place = self._under_way.pop(name, None)
+        if place is None:
+            return
+        transfer = self._transfers[place]
+        waited = max(0.0, transfer.end - self.now)
+        self._transfers[place] = transfer._replace(waited=transfer.waited + waited)
+        self.now += waited
+
+    def _work(self, instruction: Instruction, siblings: dict[str, Instruction]) -> None:
+        computations = self._module.computations
+        spent = seconds(instruction, siblings, computations, self._device)
+        self.now += spent
+        self._compute += spent
+        if _BACKWARD.search(instruction.rest):
+            done = flops(instruction, siblings, computations)
+            self._flops += done
+            self._under += done if self._under_way else 0.0
+
+    def _control(self, instruction: Instruction) -> None:
+        called = called_by(instruction)
+        if instruction.opcode == "while":
+            trips = trip_count(instruction)
+            if trips is None:
+                raise ValueError(
+                    f"replay: a collective in the loop %{instruction.name}, whose "
+                    "number of turns the compiler does not know: use lax.scan, or "
+                    "lax.fori_loop with fixed bounds"
+                )
+            condition, body = loop_parts(instruction)
+            for _ in range(trips):
+                self.run(condition)
+                self.run(body)
+            self.run(condition)
+            return
+        after = [self._copy() for _ in called]
+        for clock, name in zip(after, called, strict=True):
+            clock.run(name)
+        vars(self).update(vars(max(after, key=lambda clock: clock.now)))
+
+    def _copy(self) -> "_Clock":
+        clock = copy(self)
+        clock._transfers, clock._under_way = [*self._transfers], {**self._under_way}
+        return clock

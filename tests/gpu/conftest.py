@@ -1,0 +1,13 @@
+"""Programs for eight H100s, compiled without one; skipped where that is impossible."""
+
+import pytest
+
+from relaxjax.bench import _gpu_program
+
+
+@pytest.fixture(scope="session")
+def mesh():
+    reason = _gpu_program.missing()
+    if reason:
+        pytest.skip(reason)
+    return _gpu_program.gpu_mesh()
