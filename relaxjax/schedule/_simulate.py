@@ -11,10 +11,10 @@ from relaxjax.schedule._graph import Graph
 from relaxjax.schedule._policy import Policy, check_policy
 from relaxjax.schedule._policy import unordered as no_order
 from relaxjax.schedule._servers import ServerSteps
-from relaxjax.schedule._steps import make_workers
+from relaxjax.schedule._steps import Scene, make_workers
 from relaxjax.schedule._timeline import Timeline
 
-_VARIETY = {"random": 16, "fifo": 1, "priority": 1}
+_VARIETY = {"random": 16, "fifo": 8, "priority": 8}
 """Typical workers of a class that are simulated where not every one is."""
 
 _UNORDERED = no_order()
@@ -61,12 +61,8 @@ def simulate(
     check_policy(graph, policy)
     rng = random.Random(seed)
     workers = make_workers(cluster, rng, variety=_VARIETY[policy.queue])
+    scene = Scene(graph, policy, cluster, workers, rng)
     kind = ServerSteps if policy.collective is None else CollectiveSteps
-    simulation = kind(graph, policy, cluster, workers, rng)
-    simulation.run(steps)
-    return Timeline(
-        policy.name,
-        simulation.engine.spans,
-        simulation.clock,
-        [worker.weight for worker in workers],
-    )
+    kind(scene, steps).run()
+    weights = [worker.weight for worker in workers]
+    return Timeline(policy.name, scene.engine.spans, scene.clock, weights)
