@@ -12,6 +12,7 @@ Cost: `evaluations` orders at most, O(V) each.
 
 from collections.abc import Callable, Iterator
 
+from relaxjax.schedule._check import check_count
 from relaxjax.schedule._graph import Graph
 from relaxjax.schedule._local_search import local_search
 from relaxjax.schedule._makespan import makespan
@@ -52,8 +53,7 @@ def best(
         >>> best(graph)
         ['B', 'C', 'A']
     """
-    if evaluations < 1:
-        raise ValueError(f"evaluations must be at least 1, got {evaluations}")
+    check_count("evaluations", evaluations)
     start = tac(graph)
     if objective is not None or graph.sends:
         seconds = objective or (lambda order: makespan(graph, order))

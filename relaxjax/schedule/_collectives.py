@@ -13,7 +13,9 @@ pass. With `every` > 1 (local steps) most steps use their own gradients at once.
 Cost: O(log J) for each of J = workers * steps * operations jobs.
 """
 
+from relaxjax.schedule._check import check_type
 from relaxjax.schedule._engine import Job, Track
+from relaxjax.schedule._rates import Cost
 from relaxjax.schedule._steps import (
     Scene,
     Step,
@@ -47,6 +49,7 @@ class CollectiveSteps:
     def _time_of(self, nbytes: float) -> float:
         assert self._policy.collective is not None
         cost = self._policy.collective(round(nbytes))
+        check_type("collective(nbytes)", cost, Cost, "return Cost(messages, nbytes)")
         slowest = max(
             kind.link.seconds(cost.nbytes, cost.messages)
             for kind in self._scene.cluster.classes

@@ -19,6 +19,7 @@ from typing import Any
 
 import jax
 
+from relaxjax.schedule._check import check_count
 from relaxjax.schedule._engine import Span
 from relaxjax.schedule._hlo import Instruction, parse_hlo, shape_nbytes
 from relaxjax.schedule._timeline import Clock, Timeline
@@ -58,8 +59,7 @@ def record(
         >>> any("bucket0" in span.name for span in timeline.spans)
         True
     """
-    if steps < 1:
-        raise ValueError(f"steps must be at least 1, got {steps}")
+    check_count("steps", steps)
     lower = getattr(step, "lower", None) or jax.jit(step).lower
     compiled = lower(*args).compile()
     instructions = _by_name(compiled.as_text())

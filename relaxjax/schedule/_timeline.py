@@ -3,7 +3,7 @@
 Cost: O(spans).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 
@@ -86,18 +86,16 @@ class Timeline:
         return max(span.end for span in self.spans) - min(first, 0.0)
 
     def busy(self, track: str) -> float:
-        """Seconds during which a track was occupied.
+        """Seconds during which a track was occupied, by one span or several.
 
         Args:
-            track: its name.
+            track: its name; 0 for one on which nothing ran.
         """
-        return sum(s.end - s.start for s in self.spans if s.track == track)
+        return self._busy(lambda span: span.track == track).get(track, 0.0)
 
     def utilization(self) -> dict[str, float]:
         """Share of the time during which each track was occupied."""
-        busy = dict.fromkeys(self.tracks, 0.0)
-        for span in self.spans:
-            busy[span.track] += span.end - span.start
+        busy = self._busy(lambda span: True)
         return {track: t / self.seconds for track, t in busy.items() if self.seconds}
 
     def exposed(self, worker: int = 0) -> float:
@@ -105,8 +103,30 @@ class Timeline:
 
         Args:
             worker: its index.
+
+        Raises:
+            ValueError: no such worker.
         """
-        return self.seconds - self.busy(f"worker {worker} compute")
+        self._check_worker(worker)
+        track = f"worker {worker} compute"
+        busy = self._busy(lambda span: span.track == track)
+        return self.seconds - busy.get(track, 0.0)
+
+    def _busy(self, wanted: Callable[[Span], bool]) -> dict[str, float]:
+        """Length of the union of each track's spans."""
+        busy: dict[str, float] = {}
+        reached: dict[str, float] = {}
+        for span in sorted(filter(wanted, self.spans), key=lambda s: s.start):
+            start = max(span.start, reached.get(span.track, span.start))
+            reached[span.track] = max(start, span.end)
+            more = max(0.0, span.end - start)
+            busy[span.track] = busy.get(span.track, 0.0) + more
+        return busy
+
+    def _check_worker(self, worker: int) -> None:
+        if not 0 <= worker < self.clock.workers:
+            last = self.clock.workers - 1
+            raise ValueError(f"worker must be one of 0 to {last}, got {worker}")
 
     def step_times(self) -> list[list[float]]:
         """For each step the seconds that each worker took.
@@ -137,7 +157,14 @@ class Timeline:
         Args:
             worker: its index.
             step: index of the step.
+
+        Raises:
+            ValueError: no such worker or step.
         """
+        self._check_worker(worker)
+        steps = len(self.clock.begins[worker])
+        if not 0 <= step < steps:
+            raise ValueError(f"step must be one of 0 to {steps - 1}, got {step}")
         spans = [
             s for s in self.spans if s.track == f"worker {worker} in" and s.step == step
         ]

@@ -1,8 +1,10 @@
 """The simulator: laws, hand-worked runs, and agreement of its two ways."""
 
 import itertools
+import math
 import random
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -529,22 +531,90 @@ GRAPH = random_graph("chain", recvs=2)
         (lambda: Policy("", partition_bytes=0), "partition_bytes must be at least 1"),
         (
             lambda: Policy("", credit_bytes=-1),
-            "credit_bytes must be at least 1, got -1",
+            "credit_bytes must be at least 1 and finite, got -1",
         ),
         (lambda: Policy("", phases=3), "phases must be 1 or 2, got 3"),
-        (lambda: Cluster(0), "count must be at least 1 worker, got 0"),
+        (lambda: Cluster(0), "workers must be at least 1, got 0"),
+        (lambda: Workers(0), "count must be at least 1, got 0: leave out classes"),
         (lambda: Cluster([]), "workers must hold at least one class"),
         (lambda: Cluster(1, 0), "servers must be at least 1, got 0"),
         (lambda: Workers(1, speed=0), "speed must be > 0"),
         (lambda: Cluster(segment_bytes=0), "segment_bytes must be > 0 bytes, got 0"),
         (lambda: Stragglers(share=2), "share must lie in [0, 1], got 2"),
-        (lambda: Stragglers(slowdown=0.5), "slowdown must be at least 1, got 0.5"),
+        (
+            lambda: Stragglers(slowdown=0.5),
+            "slowdown must be at least 1 and finite, got 0.5",
+        ),
         (lambda: Stragglers(jitter=-1), "jitter must be finite and >= 0"),
-        (lambda: Cost(-1, 0), "messages must be >= 0, got -1"),
+        (lambda: Stragglers(slowdown=math.nan), "finite, got nan"),
+        (lambda: Cost(-1, 0), "messages must be at least 0 and finite, got -1"),
+        (
+            lambda: Cost(1, any_(math.nan)),
+            "nbytes must be at least 0 and finite, got nan",
+        ),
+        (lambda: simulate(GRAPH).exposed(1), "worker must be one of 0 to 0, got 1"),
+        (lambda: simulate(GRAPH).transfers(1), "worker must be one of 0 to 0, got 1"),
+        (
+            lambda: simulate(GRAPH).transfers(0, 5),
+            "step must be one of 0 to 0, got 5",
+        ),
     ],
 )
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=re.escape(message)):
+        call()
+
+
+def any_(value) -> Any:
+    """A value of a kind that the type checker would refuse."""
+    return value
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: simulate(GRAPH, any_(tac(GRAPH))),
+            "policy must be of type Policy, got ['r0', 'r1']: wrap a list of names as "
+            'ordered("tac", tac(graph))',
+        ),
+        (
+            lambda: simulate(GRAPH, unordered(), any_(4)),
+            "cluster must be of type Cluster, got 4",
+        ),
+        (
+            lambda: simulate(GRAPH, steps=any_(1.5)),
+            "steps must be a whole number, got 1.5",
+        ),
+        (lambda: Cluster(any_(2.5)), "workers must be a whole number, got 2.5"),
+        (lambda: Cluster(any_(True)), "workers must be a whole number, got True"),
+        (lambda: Cluster(any_("8")), "workers must be a whole number, got '8'"),
+        (lambda: Cluster(any_([8])), "workers must be of type Workers, got 8"),
+        (lambda: Cluster(2, any_(1.5)), "servers must be a whole number, got 1.5"),
+        (
+            lambda: Cluster(2, link=any_(5)),
+            "link must be of type Link, got 5: give Link(latency=..., bandwidth=...)",
+        ),
+        (
+            lambda: Cluster(2, server_link=any_("10G")),
+            "server_link must be of type Link",
+        ),
+        (
+            lambda: Cluster(2, stragglers=any_(0.1)),
+            "stragglers must be of type Stragglers",
+        ),
+        (lambda: Workers(any_(2.5)), "count must be a whole number, got 2.5"),
+        (lambda: Policy("", every=any_(1.5)), "every must be a whole number, got 1.5"),
+        (lambda: Policy("", credit_bytes=any_("4M")), "credit_bytes must be a number"),
+        (lambda: Cost(1, any_("4M")), "nbytes must be a number, got '4M'"),
+        (
+            lambda: simulate(trained(GRAPH), wait_free(trained(GRAPH), any_(round))),
+            "collective(nbytes) must be of type Cost, got",
+        ),
+    ],
+)
+def test_bad_kinds(call, message):
+    with pytest.raises(TypeError, match=re.escape(message)):
         call()
 
 
