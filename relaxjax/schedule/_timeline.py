@@ -3,7 +3,7 @@
 Cost: O(spans).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 
@@ -91,12 +91,15 @@ class Timeline:
         Args:
             track: its name; 0 for one on which nothing ran.
         """
-        return self._busy(lambda span: span.track == track).get(track, 0.0)
+        return _covered([span for span in self.spans if span.track == track])
 
     def utilization(self) -> dict[str, float]:
         """Share of the time during which each track was occupied."""
-        busy = self._busy(lambda span: True)
-        return {track: t / self.seconds for track, t in busy.items() if self.seconds}
+        spans: dict[str, list[Span]] = {}
+        for span in self.spans:
+            spans.setdefault(span.track, []).append(span)
+        whole = self.seconds
+        return {track: _covered(own) / whole for track, own in spans.items() if whole}
 
     def exposed(self, worker: int = 0) -> float:
         """Exposed communication: seconds in which a worker's computing unit waits.
@@ -109,19 +112,8 @@ class Timeline:
         """
         self._check_worker(worker)
         track = f"worker {worker} compute"
-        busy = self._busy(lambda span: span.track == track)
-        return self.seconds - busy.get(track, 0.0)
-
-    def _busy(self, wanted: Callable[[Span], bool]) -> dict[str, float]:
-        """Length of the union of each track's spans."""
-        busy: dict[str, float] = {}
-        reached: dict[str, float] = {}
-        for span in sorted(filter(wanted, self.spans), key=lambda s: s.start):
-            start = max(span.start, reached.get(span.track, span.start))
-            reached[span.track] = max(start, span.end)
-            more = max(0.0, span.end - start)
-            busy[span.track] = busy.get(span.track, 0.0) + more
-        return busy
+        lanes = [s for s in self.spans if f"{s.track} ".startswith(f"{track} ")]
+        return self.seconds - _covered(lanes)
 
     def _check_worker(self, worker: int) -> None:
         if not 0 <= worker < self.clock.workers:
@@ -192,3 +184,12 @@ class Timeline:
             ImportError: matplotlib is missing; the message names the extra.
         """
         draw_gantt(path, self.name, self.spans)
+
+
+def _covered(spans: Sequence[Span]) -> float:
+    """Length of the union of spans."""
+    total, reached = 0.0, float("-inf")
+    for span in sorted(spans, key=lambda s: s.start):
+        total += max(0.0, span.end - max(span.start, reached))
+        reached = max(reached, span.end)
+    return total
