@@ -1,12 +1,12 @@
 """Figure 1: how far from optimal each order is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from statistics import mean, median
 from typing import Any
 
 from relaxjax import schedule
 from relaxjax.bench._report import conditions, plot, save, show
-from relaxjax.bench._zoo import CNNS, MODELS
+from relaxjax.bench._zoo import CNNS, MODELS, Model
 from relaxjax.schedule import Graph
 
 FAMILIES = ("random", "towers", "pairs")
@@ -14,13 +14,20 @@ RHOS = (0.5, 1.0, 2.0)
 
 
 def quality(
-    *, graphs: int = 1000, random_orders: int = 20, out: str = "runs/orders"
+    *,
+    graphs: int = 1000,
+    random_orders: int = 20,
+    large: Sequence[int] = (30, 60),
+    models: Mapping[str, Callable[[], Model]] = MODELS,
+    out: str = "runs/orders",
 ) -> dict[str, Any]:
     """Gaps of random, TIC, TAC and best orders to the optimum, or to the lower bound.
 
     Args:
         graphs: how many random graphs in all, of 6 to 18 recvs, against the optimum.
         random_orders: how many random orders each gap of "random" is the mean of.
+        large: recvs of the graphs beyond the optimum's reach, ten of each family.
+        models: whose forward graphs are ordered.
         out: folder of the JSON and the plot.
 
     Returns:
@@ -34,8 +41,8 @@ def quality(
             random_orders=random_orders,
         ),
         "random_graphs": _random_graphs(graphs, random_orders),
-        "large_graphs": _large_graphs(random_orders),
-        "models": _models(random_orders),
+        "large_graphs": _large_graphs(large, random_orders),
+        "models": _models(models, random_orders),
     }
     result["targets"] = _targets(result)
     _print(result)
@@ -97,7 +104,7 @@ def _random_graphs(graphs: int, random_orders: int) -> dict[str, Any]:
     return {family: _summary(found) for family, found in rows.items()}
 
 
-def _large_graphs(random_orders: int) -> dict[str, Any]:
+def _large_graphs(sizes: Sequence[int], random_orders: int) -> dict[str, Any]:
     """Beyond the optimum's reach: gaps to the lower bound, which is not tight."""
     return {
         f"{family}, {recvs} recvs": _summary(
@@ -110,34 +117,36 @@ def _large_graphs(random_orders: int) -> dict[str, Any]:
             ]
         )
         for family in ("random", "pairs")
-        for recvs in (30, 60)
+        for recvs in sizes
     }
 
 
-def _models(random_orders: int) -> dict[str, Any]:
+def _models(
+    models: Mapping[str, Callable[[], Model]], random_orders: int
+) -> dict[str, Any]:
     found = {}
-    for name, make in MODELS.items():
+    for name, make in models.items():
         model = make()
         graph = Graph.from_function(model.apply, model.params, *model.args)
         for rho in RHOS:
-            scaled = at_ratio(graph, rho)
-            exact = schedule.series_parallel_order(scaled)
-            least = schedule.lower_bound(scaled)
-            found[f"{name}, rho {rho}"] = {
-                "recvs": len(graph.recvs),
-                "ops": len(graph.ops),
-                "attributed": graph.attributed,
-                "against": "optimum" if exact else "bound",
-                **gaps(
-                    scaled,
-                    schedule.makespan(scaled, exact) if exact else least,
-                    random_orders,
-                ),
-                "best over the bound": schedule.makespan(scaled, schedule.best(scaled))
-                / least
-                - 1,
-            }
+            row = _model_row(at_ratio(graph, rho), random_orders)
+            found[f"{name}, rho {rho}"] = {"attributed": graph.attributed, **row}
     return found
+
+
+def _model_row(graph: Graph, random_orders: int) -> dict[str, Any]:
+    """Gaps to the optimum where that is known, else to the bound."""
+    exact = schedule.series_parallel_order(graph)
+    bound = schedule.lower_bound(graph)
+    least = schedule.makespan(graph, exact) if exact else bound
+    best = schedule.makespan(graph, schedule.best(graph))
+    return {
+        "recvs": len(graph.recvs),
+        "ops": len(graph.ops),
+        "against": "optimum" if exact else "bound",
+        **gaps(graph, least, random_orders),
+        "best over the bound": best / bound - 1,
+    }
 
 
 def at_ratio(graph: Graph, rho: float) -> Graph:
@@ -152,50 +161,52 @@ def at_ratio(graph: Graph, rho: float) -> Graph:
 
 
 def _targets(result: dict[str, Any]) -> dict[str, Any]:
-    everything = result["random_graphs"]["all"]
-    cnns = [result["models"][f"{name}, rho {rho}"] for name in CNNS for rho in RHOS]
-    worse = [row["best"] > row["tac"] + 1e-12 for row in result["models"].values()]
+    gap = {order: s["mean"] for order, s in result["random_graphs"]["all"].items()}
+    rows = result["models"]
+    cnns = [
+        rows[f"{n}, rho {r}"] for n in CNNS for r in RHOS if f"{n}, rho {r}" in rows
+    ]
+    worse = [row["best"] > row["tac"] + 1e-12 for row in rows.values()]
+    closed = {o: 1 - gap[o] / gap["tac"] for o in ("best", "search only")}
     return {
-        "best: mean gap (<= 0.01)": everything["best"]["mean"],
-        "search only: mean gap (<= 0.01)": everything["search only"]["mean"],
-        "share of TAC's gap closed by search only (>= 0.6)": 1
-        - everything["search only"]["mean"] / everything["tac"]["mean"],
-        "share of TAC's gap closed by best (>= 0.6)": 1
-        - everything["best"]["mean"] / everything["tac"]["mean"],
+        "best: mean gap (<= 0.01)": gap["best"],
+        "search only: mean gap (<= 0.01)": gap["search only"],
+        "share of TAC's gap closed by search only (>= 0.6)": closed["search only"],
+        "share of TAC's gap closed by best (>= 0.6)": closed["best"],
         "models where best is worse than TAC (0)": sum(worse),
         "CNN forward, best over the bound (<= 0.001)": max(
-            row["best over the bound"] for row in cnns
+            (row["best over the bound"] for row in cnns), default=None
         ),
     }
 
 
 def _print(result: dict[str, Any]) -> None:
+    _print_summaries(
+        "Gap to the optimum", result["random_graphs"], ("mean", "median", "max")
+    )
+    _print_summaries("Gap to the lower bound", result["large_graphs"], ("mean", "max"))
+    orders = ("random", "tic", "tac", "best", "best over the bound")
     rows = [
-        (family, order, *(100 * s[k] for k in ("mean", "median", "max", "optimal")))
-        for family, orders in result["random_graphs"].items()
-        for order, s in orders.items()
-    ]
-    columns = ("family", "order", "mean %", "median %", "max %", "optimal %")
-    show("Gap to the optimum", columns, rows)
-    rows = [
-        (family, order, 100 * s["mean"], 100 * s["max"])
-        for family, orders in result["large_graphs"].items()
-        for order, s in orders.items()
-    ]
-    show("Gap to the lower bound", ("family", "order", "mean %", "max %"), rows)
-    orders = ("random", "tic", "tac", "best")
-    rows = [
-        (
+        [
             name,
             row["recvs"],
             row["ops"],
             row["against"],
-            *(100 * row[order] for order in orders),
-            100 * row["best over the bound"],
-        )
+            *(100 * row[o] for o in orders),
+        ]
         for name, row in result["models"].items()
     ]
     columns = ("model", "recvs", "ops", "against", *(f"{o} %" for o in orders))
-    show("Forward graphs", (*columns, "best over the bound %"), rows)
+    show("Forward graphs", columns, rows)
     show("Targets", ("target", "measured"), list(result["targets"].items()))
     print(result["conditions"])
+
+
+def _print_summaries(title: str, found: dict[str, Any], keys: tuple[str, ...]) -> None:
+    rows = [
+        (family, order, *(100 * summary[key] for key in (*keys, "optimal")))
+        for family, orders in found.items()
+        for order, summary in orders.items()
+    ]
+    columns = ("family", "order", *(f"{key} %" for key in (*keys, "optimal")))
+    show(title, columns, rows)

@@ -1,51 +1,46 @@
 """Figure 4: how many workers the simulator takes."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from relaxjax import schedule
 from relaxjax.bench._report import conditions, peak_gib, plot, save, show
-from relaxjax.bench._zoo import MODELS
-from relaxjax.schedule import Cluster, Graph, Link, Stragglers, Workers
+from relaxjax.bench._zoo import MODELS, Model
+from relaxjax.schedule import Cluster, Graph, Link, Policy, Stragglers, Workers
 
 STEPS = 10
+Case = tuple[str, Callable[[], Cluster], int]
+"""Name, cluster and steps of a row."""
 
 
-def scale(*, out: str = "runs/orders") -> dict[str, Any]:
+def scale(
+    *,
+    model: Callable[[], Model] = MODELS["resnet50"],
+    clusters: Sequence[Case] | None = None,
+    out: str = "runs/orders",
+) -> dict[str, Any]:
     """Seconds and memory of simulations from 16 to 100 000 workers.
 
     Args:
+        model: whose training step is simulated.
+        clusters: name, cluster and steps of each row; by default `CLUSTERS`.
         out: folder of the JSON and the plot.
 
     Returns:
         Conditions and one row for each cluster.
     """
-    model = MODELS["resnet50"]()
-    graph = Graph.from_loss(model.loss, model.params, *model.args)
+    made = model()
+    graph = Graph.from_loss(made.loss, made.params, *made.args)
     graph = schedule.condensed(graph)
     policy = schedule.ordered("tac", schedule.tac(graph))
-    rows = []
-    for name, make, steps in CLUSTERS:
-        cluster = make()
-        start = time.perf_counter()
-        run = schedule.simulate(graph, policy, cluster, steps=steps)
-        rows.append(
-            {
-                "cluster": name,
-                "workers": cluster.size,
-                "simulated": len(run.weights),
-                "steps": steps,
-                "spans": len(run.spans),
-                "seconds": time.perf_counter() - start,
-                "peak": peak_gib(),
-                "step": run.seconds_per_step(),
-                "straggler": run.straggler_effect(),
-            }
-        )
+    rows = [
+        _row(graph, policy, *case)
+        for case in (CLUSTERS if clusters is None else clusters)
+    ]
     result = {
         "conditions": conditions(
-            model="resnet50, forward and backward, condensed",
+            model="resnet50 unless told otherwise: forward and backward, condensed",
             order="tac",
             servers="one for four workers, 10 Gbit/s, parameters spread evenly",
             links="10 Gbit/s; mixed: 10, 25, 5 and 100 Gbit/s",
@@ -53,19 +48,39 @@ def scale(*, out: str = "runs/orders") -> dict[str, Any]:
         ),
         "rows": rows,
     }
+    _print(result)
+    sizes = [row["workers"] for row in rows]
+    lines = {"per simulated step": (sizes, [r["seconds"] / r["steps"] for r in rows])}
+    plot(save(result, out, "scale"), "Simulator", ("workers", "seconds"), lines)
+    return result
+
+
+def _row(
+    graph: Graph, policy: Policy, name: str, make: Callable[[], Cluster], steps: int
+) -> dict[str, Any]:
+    cluster = make()
+    start = time.perf_counter()
+    run = schedule.simulate(graph, policy, cluster, steps=steps)
+    return {
+        "cluster": name,
+        "workers": cluster.size,
+        "simulated": len(run.weights),
+        "steps": steps,
+        "spans": len(run.spans),
+        "seconds": time.perf_counter() - start,
+        "peak": peak_gib(),
+        "step": run.seconds_per_step(),
+        "straggler": run.straggler_effect(),
+    }
+
+
+def _print(result: dict[str, Any]) -> None:
     columns = ("cluster", "simulated", "steps", "spans", "seconds", "peak GiB so far")
     keys = ("cluster", "simulated", "steps", "spans", "seconds", "peak")
     columns, keys = (*columns, "s/step", "straggler"), (*keys, "step", "straggler")
-    show("Simulation at scale", columns, [[row[k] for k in keys] for row in rows])
+    rows = [[row[k] for k in keys] for row in result["rows"]]
+    show("Simulation at scale", columns, rows)
     print(result["conditions"])
-    lines = {
-        "seconds per simulated step": (
-            [row["workers"] for row in rows],
-            [row["seconds"] / row["steps"] for row in rows],
-        )
-    }
-    plot(save(result, out, "scale"), "Simulator", ("workers", "seconds"), lines)
-    return result
 
 
 def _uniform(workers: int, *, jitter: float = 0.05) -> Cluster:
@@ -95,7 +110,7 @@ def _mixed(workers: int) -> Cluster:
     )
 
 
-CLUSTERS: tuple[tuple[str, Callable[[], Cluster], int], ...] = (
+CLUSTERS: tuple[Case, ...] = (
     ("16, one by one", lambda: _uniform(16), STEPS),
     ("64, one by one", lambda: _uniform(64), STEPS),
     ("100 000 identical", lambda: _uniform(100_000, jitter=0.0), STEPS),

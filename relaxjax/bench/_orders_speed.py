@@ -2,7 +2,8 @@
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -16,54 +17,42 @@ from relaxjax.schedule import Graph
 SIZES = (1250, 2500, 5000, 10_000)
 
 
-def speed(*, repeats: int = 5, out: str = "runs/orders") -> dict[str, Any]:
+def speed(
+    *,
+    repeats: int = 5,
+    sizes: Sequence[int] = SIZES,
+    layers: int = 24,
+    out: str = "runs/orders",
+) -> dict[str, Any]:
     """Seconds of TIC and TAC against the number of operations, and of tracing.
 
     Args:
         repeats: the median of so many runs, with the smallest and the largest.
+        sizes: numbers of operations, by rising size; a tenth as many recvs.
+        layers: of the transformer that is traced.
         out: folder of the JSON and the plot.
 
     Returns:
         Conditions, seconds and the targets.
     """
-    rows = []
-    for shape in ("layered", "tangled"):
-        for ops in SIZES:
-            graph = large_graph(shape, ops, recvs=ops // 10)
-            for name, order in (("tic", schedule.tic), ("tac", schedule.tac)):
-                rows.append(
-                    {
-                        "shape": shape,
-                        "ops": ops,
-                        "recvs": ops // 10,
-                        "sets": len(set(graph.masks.values())),
-                        "order": name,
-                        **_timed(
-                            lambda order=order, graph=graph: order(graph), repeats
-                        ),
-                    }
-                )
+    rows = [
+        row
+        for shape in ("layered", "tangled")
+        for ops in sizes
+        for row in _orders(shape, ops, ops // 10, repeats)
+    ]
     # At a fixed number of transfers: what the operations alone cost.
-    for ops in SIZES:
-        graph = large_graph("layered", ops, recvs=500)
-        timed = _timed(lambda graph=graph: schedule.tac(graph), repeats)
-        rows.append(
-            {"shape": "500 recvs", "ops": ops, "recvs": 500, "order": "tac", **timed}
-        )
-    traced = _tracing(repeats)
+    most = sizes[-1] // 20
+    for ops in sizes:
+        _, tac = _orders("layered", ops, most, repeats)
+        rows.append({**tac, "shape": f"{most} recvs"})
+    traced = _tracing(repeats, layers)
     result = {"conditions": conditions(repeats=repeats, seed=0), "rows": rows}
-    result |= {"from_function": traced, "targets": _targets(rows, traced)}
-    columns = ("shape", "order", "ops", "recvs", "median s", "min s", "max s")
-    keys = ("shape", "order", "ops", "recvs", "median", "min", "max")
-    show("Seconds to order", columns, [[row[k] for k in keys] for row in rows])
-    show("24 layers", ("function", "median s", "ops"), [
-        (name, t["median"], t["ops"]) for name, t in traced.items()
-    ])  # fmt: skip
-    show("Targets", ("target", "measured"), list(result["targets"].items()))
-    print(result["conditions"])
+    result |= {"from_function": traced, "targets": _targets(rows, traced, sizes)}
+    _print(result)
     lines = {
         f"{order}, {shape}": (
-            list(SIZES),
+            list(sizes),
             [r["median"] for r in rows if (r["order"], r["shape"]) == (order, shape)],
         )
         for order in ("tic", "tac")
@@ -71,6 +60,33 @@ def speed(*, repeats: int = 5, out: str = "runs/orders") -> dict[str, Any]:
     }
     plot(save(result, out, "speed"), "Time to order", ("operations", "s"), lines)
     return result
+
+
+def _orders(shape: str, ops: int, recvs: int, repeats: int) -> list[dict[str, Any]]:
+    """A row for TIC and a row for TAC."""
+    graph = large_graph(shape, ops, recvs=recvs)
+    size = {"ops": ops, "recvs": recvs, "sets": len(set(graph.masks.values()))}
+    return [
+        {
+            "shape": shape,
+            "order": name,
+            **size,
+            **_timed(partial(order, graph), repeats),
+        }
+        for name, order in (("tic", schedule.tic), ("tac", schedule.tac))
+    ]
+
+
+def _print(result: dict[str, Any]) -> None:
+    columns = ("shape", "order", "ops", "recvs", "median s", "min s", "max s")
+    keys = ("shape", "order", "ops", "recvs", "median", "min", "max")
+    rows = [[row[k] for k in keys] for row in result["rows"]]
+    show("Seconds to order", columns, rows)
+    traced = result["from_function"].items()
+    rows = [(name, t["median"], t["ops"]) for name, t in traced]
+    show("Seconds to trace", ("function", "median s", "ops"), rows)
+    show("Targets", ("target", "measured"), list(result["targets"].items()))
+    print(result["conditions"])
 
 
 def large_graph(shape: str, ops: int, *, recvs: int, seed: int = 0) -> Graph:
@@ -111,9 +127,9 @@ def _timed(
     return {"median": median(seconds), "min": min(seconds), "max": max(seconds)}
 
 
-def _tracing(repeats: int) -> dict[str, dict[str, float]]:
+def _tracing(repeats: int, layers: int) -> dict[str, dict[str, float]]:
     """Seconds from a function to its graph, JAX's own trace included."""
-    model = transformer(Transformer(layers=24, width=1024))
+    model = transformer(Transformer(layers=layers, width=1024))
     calls: dict[str, Callable[[], Graph]] = {
         "forward": lambda: Graph.from_function(model.apply, model.params, *model.args),
         "train": lambda: Graph.from_loss(model.loss, model.params, *model.args),
@@ -124,18 +140,21 @@ def _tracing(repeats: int) -> dict[str, dict[str, float]]:
     }
 
 
-def _targets(rows: list[dict[str, Any]], traced: dict[str, Any]) -> dict[str, float]:
+def _targets(
+    rows: list[dict[str, Any]], traced: dict[str, Any], sizes: Sequence[int]
+) -> dict[str, float]:
+    """The targets are for 5000 operations and 24 layers."""
     at = {(r["order"], r["shape"], r["ops"]): r["median"] for r in rows}
+    ops = 5000 if 5000 in sizes else sizes[-1]
+    fixed = rows[-1]["shape"]
+    growth = at["tac", fixed, sizes[-1]] / at["tac", fixed, sizes[0]]
     return {
-        "TIC, 5000 ops, 500 recvs, layered / tangled (<= 0.2 s)": max(
-            at["tic", "layered", 5000], at["tic", "tangled", 5000]
+        f"TIC, {ops} operations, layered or tangled (<= 0.2 s)": max(
+            at["tic", "layered", ops], at["tic", "tangled", ops]
         ),
-        "TAC, layered (<= 2 s)": at["tac", "layered", 5000],
-        "TAC, tangled (<= 2 s)": at["tac", "tangled", 5000],
-        "from_function, 24 layers (<= 10 s)": traced["forward"]["median"],
-        "from_loss, 24 layers": traced["train"]["median"],
-        "TAC at 500 recvs: seconds for 10000 ops over 1250 (8 is linear)": at[
-            "tac", "500 recvs", 10_000
-        ]
-        / at["tac", "500 recvs", 1250],
+        "TAC, layered (<= 2 s)": at["tac", "layered", ops],
+        "TAC, tangled (<= 2 s)": at["tac", "tangled", ops],
+        "from_function (<= 10 s)": traced["forward"]["median"],
+        "from_loss": traced["train"]["median"],
+        f"TAC at {fixed}: times {sizes[-1] / sizes[0]:g} operations, seconds": growth,
     }

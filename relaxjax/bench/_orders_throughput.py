@@ -1,41 +1,90 @@
-"""Figure 3: what an order is worth in simulated training with parameter servers."""
+"""Figure 3: what an order is worth in simulated training with parameter servers.
 
-from collections.abc import Iterable
+Straggler effect, as TicTac has it: how long the fastest worker waits for the slowest,
+as a share of the slowest one's step.
+
+Conditions. "whole": every parameter on one server, the largest first to the least
+loaded, as TensorFlow places variables unless told otherwise. "sliced": every parameter
+in slices of at most 4 096 000 bytes that go round the servers, as BytePS cuts them and
+TensorFlow's partitioners do on demand; with and without an order alike. "fine": whole,
+but links are shared in turns of 250 kB and not of 2 MB: what of the straggler effect is
+only the grain of the simulation. The two latter differ from the first with several
+servers only, and are run there only.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from statistics import mean, pstdev
-from typing import Any
+from typing import Any, NamedTuple
 
 from relaxjax import schedule
+from relaxjax.bench._orders_neighbors import NOISE, neighbors, show_neighbors
 from relaxjax.bench._orders_quality import at_ratio
 from relaxjax.bench._report import conditions, plot, save, show
-from relaxjax.bench._zoo import CNNS, MODELS
-from relaxjax.schedule import Cluster, Cost, Graph, Link, Policy, Stragglers, Timeline
+from relaxjax.bench._zoo import CNNS, MODELS, Model
+from relaxjax.schedule import Cluster, Graph, Link, Policy, Timeline
+
+
+class Setting(NamedTuple):
+    """A cluster and how parameters travel on it.
+
+    Attributes:
+        condition: "whole", "sliced" or "fine".
+        workers: how many.
+        servers: how many.
+    """
+
+    condition: str
+    workers: int
+    servers: int
+
 
 RHOS = (0.5, 1.0, 2.0)
-CLUSTERS = ((1, 1), (2, 1), (4, 1), (8, 1), (8, 2), (8, 4), (16, 1), (16, 4))
-"""Workers and servers."""
-NOISE = Stragglers(jitter=0.01)
+SEVERAL = ((8, 2), (8, 4), (16, 4))
+SETTINGS = (
+    *(Setting("whole", w, s) for w, s in ((1, 1), (2, 1), (4, 1), (8, 1), (16, 1))),
+    *(Setting("whole", w, s) for w, s in SEVERAL),
+    *(Setting("sliced", w, s) for w, s in SEVERAL),
+    *(Setting("fine", w, s) for w, s in SEVERAL),
+)
+SLICE, FINE = 4_096_000, 2.5e5
 LINK = Link(latency=0.0, bandwidth=1.25e9)
+FALL = 2.3
+"""By which factor the straggler effect is to fall."""
 
 
-def throughput(*, orders: int = 100, out: str = "runs/orders") -> dict[str, Any]:
+def throughput(
+    *,
+    orders: int = 100,
+    models: Mapping[str, Callable[[], Model]] | None = None,
+    rhos: Sequence[float] = RHOS,
+    settings: Sequence[Setting] = SETTINGS,
+    out: str = "runs/orders",
+) -> dict[str, Any]:
     """Gain over the mean of random orders, stragglers, and the neighbors' policies.
 
     Args:
         orders: at least so many random orders are behind each mean: every worker has
             one of its own in every step.
+        models: by name; the last is also run under the neighbors' policies. By
+            default the convolutional ones, ResNet-50 last.
+        rhos: communication over computation.
+        settings: clusters and conditions.
         out: folder of the JSON and the plot.
 
     Returns:
-        Conditions and one row for each model, rho and cluster.
+        Conditions and one row for each model, rho and setting.
     """
-    graphs = {(name, kind): make(name) for name in CNNS for kind, make in KINDS.items()}
+    models = models or {name: MODELS[name] for name in sorted(CNNS, key=_last)}
+    graphs = {(n, k): KINDS[k](make()) for n, make in models.items() for k in KINDS}
     rows: list[dict[str, Any]] = [
         {"model": name, "graph": kind}
-        | _compare(at_ratio(graph, rho), rho, workers, servers, orders)
+        | _compare(at_ratio(graph, rho), rho, setting, orders)
         for (name, kind), graph in graphs.items()
-        for rho in RHOS
-        for workers, servers in CLUSTERS
+        for rho in rhos
+        for setting in settings
     ]
+    chosen = [*models][-1]
     result = {
         "conditions": conditions(
             random_orders=orders,
@@ -44,39 +93,28 @@ def throughput(*, orders: int = 100, out: str = "runs/orders") -> dict[str, Any]
             links="the same rate for workers and servers, one link each way",
             jitter="log-normal, sigma 0.01, for each worker and step",
             graphs="condensed; training: forward, backward, a push per parameter",
+            sliced=f"slices of at most {SLICE} bytes, round the servers",
+            fine=f"turns of {FINE:g} bytes; else of {Cluster().segment_bytes:g}",
         ),
         "rows": rows,
-        "neighbors": _neighbors(graphs["resnet50", "training"]),
+        "stragglers": _falls(rows),
+        "neighbors": neighbors(graphs[chosen, "training"]),
     }
     _print(result)
-    lines: dict[str, tuple[list[int], list[float]]] = {}
-    for kind in KINDS:
-        for rho in RHOS:
-            own = [
-                row
-                for row in rows
-                if row["model"] == "resnet50"
-                and (row["graph"], row["rho"], row["servers"]) == (kind, rho, 1)
-            ]
-            gains = [100 * (row["tac"] - 1) for row in own]
-            lines[f"{kind}, rho {rho}"] = ([row["workers"] for row in own], gains)
-    plot(
-        save(result, out, "throughput"),
-        "ResNet-50, one server: TAC over the mean random order",
-        ("workers", "gain in throughput, %"),
-        lines,
-    )
+    _plot(result, chosen, out)
     return result
 
 
-def _training_graph(name: str) -> Graph:
-    model = MODELS[name]()
+def _last(name: str) -> bool:
+    return name == "resnet50"
+
+
+def _training_graph(model: Model) -> Graph:
     graph = Graph.from_loss(model.loss, model.params, *model.args, link=LINK)
     return schedule.condensed(graph)
 
 
-def _inference_graph(name: str) -> Graph:
-    model = MODELS[name]()
+def _inference_graph(model: Model) -> Graph:
     graph = Graph.from_function(model.apply, model.params, *model.args, link=LINK)
     return schedule.condensed(graph)
 
@@ -84,23 +122,17 @@ def _inference_graph(name: str) -> Graph:
 KINDS = {"inference": _inference_graph, "training": _training_graph}
 
 
-def _compare(
-    graph: Graph, rho: float, workers: int, servers: int, orders: int
-) -> dict[str, Any]:
+def _compare(graph: Graph, rho: float, setting: Setting, orders: int) -> dict[str, Any]:
     """Throughput of each order over that of random orders, on one cluster."""
-    nbytes = sum(graph.nbytes.values())
-    link = Link(latency=0.0, bandwidth=nbytes / graph.communication)
-    cluster = Cluster(workers, servers, link, stragglers=NOISE)
-    steps = max(12, orders // workers)
-    loose = schedule.simulate(graph, schedule.unordered(), cluster, steps=steps)
+    steps = max(12, orders // setting.workers)
+    loose = _run(graph, schedule.unordered(), setting, steps)
     times = [max(step) for step in loose.step_times()]
     row: dict[str, Any] = {
         "rho": rho,
-        "workers": workers,
-        "servers": servers,
+        **setting._asdict(),
         "seconds": mean(times),
         "spread": pstdev(times) / mean(times),
-        "distinct": _distinct(loose) / (steps * workers),
+        "distinct": _distinct(loose) / (steps * setting.workers),
         "straggler": loose.straggler_effect(),
     }
     candidates = {
@@ -109,11 +141,21 @@ def _compare(
         "fixed": schedule.random_order(graph, seed=1),
     }
     for label, order in candidates.items():
-        policy = schedule.ordered(label, order)
-        tight = schedule.simulate(graph, policy, cluster, steps=4)
+        tight = _run(graph, schedule.ordered(label, order), setting, 4)
         row[label] = row["seconds"] / mean(max(t) for t in tight.step_times())
         row[f"straggler {label}"] = tight.straggler_effect()
     return row
+
+
+def _run(graph: Graph, policy: Policy, setting: Setting, steps: int) -> Timeline:
+    nbytes = sum(graph.nbytes.values())
+    link = Link(latency=0.0, bandwidth=nbytes / graph.communication)
+    cluster = Cluster(setting.workers, setting.servers, link, stragglers=NOISE)
+    if setting.condition == "sliced":
+        policy = dataclasses.replace(policy, partition_bytes=SLICE)
+    if setting.condition == "fine":
+        cluster = dataclasses.replace(cluster, segment_bytes=FINE)
+    return schedule.simulate(graph, policy, cluster, steps=steps)
 
 
 def _distinct(run: Timeline) -> int:
@@ -125,74 +167,56 @@ def _distinct(run: Timeline) -> int:
     return len({tuple(order) for order in orders.values()})
 
 
-def ring(workers: int, nbytes: int) -> Cost:
-    """What one worker does in a ring all-reduce.
+def _falls(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """How much the straggler effect falls, for each condition and kind of cluster."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["workers"] > 1:
+            servers = "one server" if row["servers"] == 1 else "several servers"
+            groups.setdefault(f"{servers}, {row['condition']}", []).append(row)
+    return {
+        name: {
+            "clusters": len(own),
+            "fell": sum(r["straggler"] >= FALL * r["straggler tac"] for r in own),
+            "without": mean(row["straggler"] for row in own),
+            "tac": mean(row["straggler tac"] for row in own),
+            "fixed": mean(row["straggler fixed"] for row in own),
+        }
+        for name, own in groups.items()
+    }
 
-    Args:
-        workers: on the ring.
-        nbytes: to be reduced.
-    """
-    return Cost(2 * (workers - 1), 2 * (workers - 1) * nbytes // workers)
 
-
-def _neighbors(graph: Graph) -> list[dict[str, Any]]:
-    """Every policy on ResNet-50, 8 workers, 10 Gbit/s, 50 us."""
-    link = Link(latency=50e-6, bandwidth=1.25e9)
-
-    def cost(nbytes: int) -> Cost:
-        return ring(8, nbytes)
-
-    servers: Iterable[Policy] = (
-        schedule.unordered(),
-        Policy("fifo", queue="fifo"),
-        schedule.ordered("tic", schedule.tic(graph)),
-        schedule.ordered("tac", schedule.tac(graph)),
-        schedule.ordered("best", schedule.best(graph, evaluations=200)),
-        schedule.p3(graph),
-        schedule.byte_scheduler(graph),
+def _plot(result: dict[str, Any], model: str, out: str) -> None:
+    lines: dict[str, tuple[list[int], list[float]]] = {}
+    for row in result["rows"]:
+        if (row["model"], row["condition"], row["servers"]) == (model, "whole", 1):
+            x, y = lines.setdefault(f"{row['graph']}, rho {row['rho']}", ([], []))
+            x.append(row["workers"])
+            y.append(100 * (row["tac"] - 1))
+    plot(
+        save(result, out, "throughput"),
+        f"{model}, one server: TAC over the mean random order",
+        ("workers", "gain in throughput, %"),
+        lines,
     )
-    rings: Iterable[Policy] = (
-        schedule.wait_free(graph, cost),
-        schedule.mg_wfbp(graph, cost, link),
-        schedule.dear(graph, cost),
-        schedule.dear(graph, cost, buckets=schedule.mg_wfbp(graph, cost, link).buckets),
-    )
-    rows = []
-    for kind, policies, count in (("8 servers", servers, 8), ("ring", rings, 1)):
-        for policy in policies:
-            cluster = Cluster(8, count, link, stragglers=NOISE)
-            run = schedule.simulate(graph, policy, cluster, steps=20)
-            fused = len(policy.buckets) not in (0, len(graph.sends))
-            rows.append(
-                {
-                    "over": kind,
-                    "policy": policy.name + (" fused" if fused else ""),
-                    "seconds": run.seconds_per_step(),
-                    "exposed": run.exposed(0) / 20,
-                    "buckets": len(policy.buckets) or len(graph.recvs),
-                }
-            )
-    return rows
 
 
 def _print(result: dict[str, Any]) -> None:
-    keys = ("model", "graph", "rho", "workers", "servers", "seconds", "spread")
-    keys = (*keys, "distinct")
+    keys = ("model", "graph", "rho", "condition", "workers", "servers", "seconds")
+    keys = (*keys, "spread", "distinct")
     gains = ("tic", "tac", "fixed")
+    stragglers = ("straggler", "straggler tac", "straggler fixed")
     rows = [
         [
             *(row[k] for k in keys),
             *(f"{100 * (row[k] - 1):+.1f} %" for k in gains),
-            row["straggler"],
-            row["straggler tac"],
-            row["straggler fixed"],
+            *(row[k] for k in stragglers),
         ]
         for row in result["rows"]
     ]
-    columns = ("model", "graph", "rho", "W", "S", "s/step", "sd/mean", "distinct")
-    columns = (*columns, *gains, "straggler", "tac", "fixed")
-    show("Throughput over the mean random order", columns, rows)
-    keys = ("over", "policy", "seconds", "exposed", "buckets")
-    neighbors = [[row[k] for k in keys] for row in result["neighbors"]]
-    show("ResNet-50, 8 workers, 10 Gbit/s, 50 us", keys, neighbors)
+    show("Throughput over the mean random order", (*keys, *gains, *stragglers), rows)
+    falls = [(name, *found.values()) for name, found in result["stragglers"].items()]
+    columns = ("clusters", "", f"fell {FALL} times", "without", "tac", "fixed")
+    show("Straggler effect", (columns[1], columns[0], *columns[2:]), falls)
+    show_neighbors(result["neighbors"])
     print(result["conditions"])

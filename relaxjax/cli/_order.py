@@ -3,11 +3,8 @@
 Parsing and printing only; the work is done in `relaxjax.schedule`.
 """
 
-import importlib.util
-import inspect
 import json
 import math
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from statistics import mean
@@ -16,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from relaxjax import schedule
+from relaxjax.cli._function import load_function
 
 
 class Mode(StrEnum):
@@ -36,7 +34,7 @@ def order(
     ] = Mode.forward,
     gbps: Annotated[float, typer.Option(help="Link bandwidth in Gbit/s.")] = 10.0,
     latency_us: Annotated[
-        float, typer.Option(help="Seconds per message, in us.")
+        float, typer.Option(help="Latency of each message, in us.")
     ] = 50.0,
     tflops: Annotated[float, typer.Option(help="Device arithmetic in Tflop/s.")] = 10.0,
     memory_gbs: Annotated[float, typer.Option(help="Device memory in GB/s.")] = 500.0,
@@ -72,16 +70,23 @@ def order(
     if trace or png:
         policy = schedule.ordered("best", report["orders"]["best"])
         run = schedule.simulate(graph, policy, schedule.Cluster(link=link))
+        _save(run, trace, png)
+
+
+def _save(run: schedule.Timeline, trace: Path | None, png: Path | None) -> None:
+    try:
         if trace:
             run.save(trace)
         if png:
             run.save_png(png)
+    except (ImportError, OSError, ValueError) as error:
+        raise typer.BadParameter(f"the timeline was not saved: {error}") from error
 
 
 def _graph(
     target: str, mode: Mode, link: schedule.Link, device: schedule.Device
 ) -> schedule.Graph:
-    function, args = _load(target)
+    function, args = load_function(target)
     build = schedule.Graph.from_function
     if mode is Mode.train:
         build = schedule.Graph.from_loss
@@ -92,48 +97,6 @@ def _graph(
             f"{target} could not be traced with its example arguments: "
             f"{type(error).__name__}: {error}"
         ) from error
-
-
-def _load(target: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """The function and its example arguments."""
-    file, colon, name = target.rpartition(":")
-    if not colon or not name:
-        raise typer.BadParameter(f"expected FILE.py:FUNCTION, got {target!r}")
-    path = Path(file)
-    if not path.is_file():
-        raise typer.BadParameter(f"no such file: {file}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise typer.BadParameter(f"{file} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # whatever the user's file raises
-        raise typer.BadParameter(
-            f"{file} could not be imported: {type(error).__name__}: {error}"
-        ) from error
-    function = getattr(module, name, None)
-    if not callable(function):
-        raise typer.BadParameter(f"{file} defines no function {name!r}")
-    return function, _example_args(module, function, name)
-
-
-def _example_args(
-    module: Any, function: Callable[..., Any], name: str
-) -> tuple[Any, ...]:
-    parameters = inspect.signature(function).parameters.values()
-    defaults = [p.default for p in parameters if p.kind is not p.KEYWORD_ONLY]
-    own = getattr(module, f"{name}_args", None)
-    if own is None and defaults and inspect.Parameter.empty not in defaults:
-        return tuple(defaults)
-    make = own or getattr(module, "example_args", None)
-    if make is None:
-        raise typer.BadParameter(
-            f"no example arguments for {name}: define {name}_args() or example_args() "
-            "that returns (params, ...), or give every parameter a default"
-        )
-    args = make()
-    return args if isinstance(args, tuple) else (args,)
 
 
 def _report(graph: schedule.Graph, target: str, random_orders: int) -> dict[str, Any]:

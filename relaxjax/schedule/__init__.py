@@ -21,8 +21,7 @@ from relaxjax.schedule._makespan import makespan
 from relaxjax.schedule._merge import mg_wfbp
 from relaxjax.schedule._optimum import optimum
 from relaxjax.schedule._oracle import Estimate, Oracle, analytic, given, measured
-from relaxjax.schedule._policy import (
-    Policy,
+from relaxjax.schedule._policies import (
     byte_scheduler,
     dear,
     ordered,
@@ -30,13 +29,12 @@ from relaxjax.schedule._policy import (
     unordered,
     wait_free,
 )
+from relaxjax.schedule._policy import Policy
 from relaxjax.schedule._properties import Properties, properties
 from relaxjax.schedule._rates import Cost, Device, Link
 from relaxjax.schedule._record import record
 from relaxjax.schedule._replay import Replay, Transfer, replay
-from relaxjax.schedule._series_parallel import (
-    series_parallel_order as series_parallel_order,
-)
+from relaxjax.schedule._series_parallel import series_parallel_order
 from relaxjax.schedule._simulate import simulate
 from relaxjax.schedule._tac import tac
 from relaxjax.schedule._tic import priorities_tic, tic

@@ -6,12 +6,17 @@ TAC looks one recv ahead. On graphs that are not chains it can be far from optim
     few recvs                dynamic programming, exact (`optimum`)
     series-parallel graphs   segments merged by Johnson's rule, exact
     all others               insertion local search from TAC's order
+    graphs with pushes       the same on the graph without them, then insertions that
+                             are judged with them
 
 Cost: `evaluations` orders at most, O(V) each.
 """
 
 from collections.abc import Callable, Iterator
 
+from relaxjax.schedule._bounds import lower_bound
+from relaxjax.schedule._canonical import canonical
+from relaxjax.schedule._check import check_count
 from relaxjax.schedule._graph import Graph
 from relaxjax.schedule._local_search import local_search
 from relaxjax.schedule._makespan import makespan
@@ -21,13 +26,16 @@ from relaxjax.schedule._tac import tac
 from relaxjax.schedule._tic import tic
 
 _EXACT = 14
+_TOGETHER = 20_000
+_ONE_BY_ONE = 100
+_OPERATIONS = 2_000_000
 
 
 def best(
     graph: Graph,
     *,
     objective: Callable[[list[str]], float] | None = None,
-    evaluations: int = 20_000,
+    evaluations: int | None = None,
 ) -> list[str]:
     """Recv names in an order never worse than TAC's.
 
@@ -36,12 +44,16 @@ def best(
         objective: seconds of an order, to be minimized; by default
             `makespan(graph, order)`. Give a simulation for several servers, or for
             whatever else the graph does not say.
-        evaluations: the most orders that the local search tries.
+        evaluations: the most orders that the local search tries; by default 20 000,
+            or with sends or an objective, where orders are tried one by one, as many
+            as take some seconds: 2 000 000 operations, and 100 orders at least.
 
     Returns:
-        Every recv once, the first to be sent first.
+        Every recv once, the first to be sent first; the same however the recvs and
+        operations of the graph were listed.
 
     Raises:
+        TypeError: `evaluations` is not a whole number.
         ValueError: `evaluations` below 1.
 
     Example:
@@ -52,16 +64,25 @@ def best(
         >>> best(graph)
         ['B', 'C', 'A']
     """
-    if evaluations < 1:
-        raise ValueError(f"evaluations must be at least 1, got {evaluations}")
-    start = tac(graph)
-    if objective is not None or graph.sends:
-        seconds = objective or (lambda order: makespan(graph, order))
-        return _improve_by_calls(start, seconds, evaluations)
-    found = _exact(graph)
-    if found is None:
-        found = local_search(graph, [start, tic(graph)], evaluations=evaluations)
-    return min(start, found, key=lambda order: makespan(graph, order))
+    if evaluations is not None:
+        check_count("evaluations", evaluations)
+    graph = canonical(graph)
+    start, found = tac(graph), _search(graph, evaluations or _TOGETHER)
+    if objective is None and not graph.sends:
+        return min(start, found, key=lambda order: makespan(graph, order))
+    least = 0.0 if objective else lower_bound(graph)
+    seconds = objective or (lambda order: makespan(graph, order))
+    calls = evaluations or max(_ONE_BY_ONE, _OPERATIONS // max(len(graph.ops), 1))
+    return _improve_by_calls([start, found], seconds, calls, least)
+
+
+def _search(graph: Graph, evaluations: int) -> list[str]:
+    """The best order known for the graph without its sends."""
+    pulls = Graph(graph.recvs, graph.ops) if graph.sends else graph
+    found = _exact(pulls)
+    if found is not None:
+        return found
+    return local_search(pulls, [tac(pulls), tic(pulls)], evaluations=evaluations)
 
 
 def _exact(graph: Graph) -> list[str] | None:
@@ -71,12 +92,17 @@ def _exact(graph: Graph) -> list[str] | None:
 
 
 def _improve_by_calls(
-    order: list[str], objective: Callable[[list[str]], float], evaluations: int
+    starts: list[list[str]],
+    objective: Callable[[list[str]], float],
+    evaluations: int,
+    least: float,
 ) -> list[str]:
     """First-improvement insertion search, one call of the objective for each order."""
-    seconds, left = objective(order), evaluations - 1
+    tried = [(objective(order), order) for order in starts[:evaluations]]
+    seconds, order = min(tried, key=lambda trial: trial[0])
+    left = evaluations - len(tried)
     improved = True
-    while improved and left > 0:
+    while improved and left > 0 and seconds > least:
         improved = False
         for candidate in _neighbors(order):
             if left <= 0:

@@ -142,12 +142,21 @@ def gap(graph: Graph, makespan: float) -> float:
     Returns:
         0.0 where the order is provably optimal.
 
+    Raises:
+        ValueError: a makespan below the bound, which no schedule has.
+
     Example:
         >>> gap(Graph(recvs={"w": 2.0}, ops={"dot": (2.0, ["w"])}), 5.0)
         0.25
     """
     least = lower_bound(graph)
-    return makespan / least - 1.0 if least else 0.0
+    seconds = check_seconds("makespan", makespan)
+    if seconds < least * (1 - 1e-9):
+        raise ValueError(
+            f"makespan must be at least the bound {least} s, got {makespan}: is it of "
+            "another graph?"
+        )
+    return seconds / least - 1.0 if least else 0.0
 
 
 def _path_ends(graph: Graph) -> dict[str, float]:

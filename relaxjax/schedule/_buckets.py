@@ -9,12 +9,13 @@ Cost: a plan moves no byte more than its leaves hold.
 """
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+
+from relaxjax.schedule._names import leaf_name, natural_key
 
 
 class Segment(NamedTuple):
@@ -55,12 +56,6 @@ class Bucket(NamedTuple):
         """One line, for people."""
         parts = ", ".join(f"{s.name}[{s.start}:{s.stop}]" for s in self.segments)
         return f"{self.nbytes} bytes {self.dtype}: {parts}"
-
-
-def natural_key(name: str) -> list[tuple[int, int, str]]:
-    """Sort key under which `layer2` comes before `layer10`."""
-    parts = re.split(r"(\d+)", name)
-    return [(0, int(p), "") if p.isdigit() else (1, 0, p) for p in parts]
 
 
 def sending_order(names: Sequence[str], order: Iterable[str] | None) -> list[int]:
@@ -209,10 +204,7 @@ def _group(members: list[tuple[Segment, np.dtype]]) -> Bucket:
 def _pieces(tree: Any, capacity: float, order: Iterable[str] | None):
     """Segments of at most `capacity` bytes with their dtypes, in sending order."""
     paths_and_leaves = jax.tree.leaves_with_path(tree)
-    names = [
-        jax.tree_util.keystr(path, simple=True, separator="/")
-        for path, _ in paths_and_leaves
-    ]
+    names = [leaf_name(path) for path, _ in paths_and_leaves]
     for i in sending_order(names, order):
         aval = jax.typeof(paths_and_leaves[i][1])
         dtype = np.dtype(aval.dtype)

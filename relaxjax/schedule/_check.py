@@ -1,46 +1,11 @@
-"""Checks of a graph at its construction: times, needs, cycles.
+"""Checks of single arguments: the message names argument, value, rule and remedy.
 
-Cost: O(V + E).
+Cost: O(1).
 """
 
-import heapq
 import math
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
 from numbers import Real
-
-Timed = tuple[float, Sequence[str]]
-"""Seconds, and the names needed before."""
-
-
-def check_times(argument: str, tasks: Mapping[str, Timed]) -> dict[str, Timed]:
-    """Copies `tasks`, with times as floats and needs as tuples without repeats.
-
-    Args:
-        argument: the name of the argument, for the message.
-        tasks: (seconds, needs) by name.
-
-    Raises:
-        TypeError: a task that is not such a pair, or a time that is not a number.
-        ValueError: a missing, negative or infinite time.
-    """
-    checked = {}
-    for name, task in tasks.items():
-        if not isinstance(task, tuple | list) or len(task) != 2:
-            raise TypeError(
-                f"{argument}[{name!r}] must be (seconds, needs), got {task}"
-            )
-        seconds, needs = task
-        if isinstance(needs, str):
-            raise TypeError(
-                f"{argument}[{name!r}] needs a list of names, got the string "
-                f"{needs!r}: write [{needs!r}]"
-            )
-        checked[name] = (
-            check_seconds(f"{argument}[{name!r}]", seconds),
-            tuple(dict.fromkeys(needs)),
-        )
-    return checked
+from typing import Any
 
 
 def check_seconds(argument: str, seconds: float | None) -> float:
@@ -83,99 +48,59 @@ def check_rate(name: str, unit: str, rate: float) -> None:
         raise ValueError(f"{name} must be > 0 {unit}, got {rate}")
 
 
-def check_names(
-    recvs: Collection[str], ops: Mapping[str, Timed], sends: Mapping[str, Timed]
-) -> None:
-    """Refuses names used twice and needs that nobody provides.
+def check_bytes(name: str, value: Any, *, least: float = 0) -> None:
+    """Refuses what is no finite number of bytes; fractions are allowed.
 
     Args:
-        recvs: names of transfers.
-        ops: operations by name.
-        sends: pushes by name.
+        name: of the argument.
+        value: to be checked.
+        least: the smallest that is allowed.
 
     Raises:
-        ValueError: recvs and ops share a name, or a need is neither of them.
+        TypeError: it is not a number.
+        ValueError: it is too small, infinite or NaN.
     """
-    both = sorted(set(recvs) & set(ops))
-    if both:
-        raise ValueError(
-            f"names must be unique, but recvs and ops share {both}: rename the ops"
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    if not least <= float(value) < math.inf:
+        raise ValueError(f"{name} must be at least {least} and finite, got {value}")
+
+
+def check_count(name: str, value: Any, *, least: int = 1, remedy: str = "") -> int:
+    """Returns `value`, a whole number.
+
+    Args:
+        name: of the argument.
+        value: to be checked.
+        least: the smallest that is allowed.
+        remedy: what to give instead, for the message.
+
+    Raises:
+        TypeError: it is not a whole number.
+        ValueError: it is too small.
+    """
+    tail = f": {remedy}" if remedy else ""
+    whole = hasattr(value, "__index__") and not isinstance(value, bool)
+    if not whole:
+        raise TypeError(f"{name} must be a whole number, got {value!r}{tail}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}{tail}")
+    return int(value)
+
+
+def check_type(name: str, value: Any, kind: type, remedy: str) -> None:
+    """Refuses what is no instance of a class.
+
+    Args:
+        name: of the argument.
+        value: to be checked.
+        kind: the class.
+        remedy: what to give instead, for the message.
+
+    Raises:
+        TypeError: it is not one.
+    """
+    if not isinstance(value, kind):
+        raise TypeError(
+            f"{name} must be of type {kind.__name__}, got {value!r}: {remedy}"
         )
-    for argument, tasks in (("ops", ops), ("sends", sends)):
-        unknown = {
-            name: bad
-            for name, (_, needs) in tasks.items()
-            if (bad := [n for n in needs if n not in recvs and n not in ops])
-        }
-        if unknown:
-            raise ValueError(
-                f"{argument} need names that are neither recvs nor ops: {unknown}; "
-                "add them or correct the needs"
-            )
-
-
-def check_order(recvs: Collection[str], order: Iterable[str]) -> list[str]:
-    """Returns `order` as a list if it names every recv exactly once.
-
-    Args:
-        recvs: names of transfers.
-        order: names of recvs.
-
-    Raises:
-        ValueError: a recv is missing, repeated or unknown; all are listed.
-    """
-    order = list(order)
-    times = Counter(order)
-    for what, names in (
-        ("misses", [name for name in recvs if not times[name]]),
-        ("names unknown", [name for name in times if name not in recvs]),
-        ("repeats", [name for name, count in times.items() if count > 1]),
-    ):
-        if names:
-            raise ValueError(
-                f"order must name every recv exactly once, but it {what} {names}"
-            )
-    return order
-
-
-def sort_topologically(ops: Mapping[str, Timed]) -> dict[str, Timed]:
-    """The same operations, each after the ones it needs, else in the given order.
-
-    Args:
-        ops: (seconds, needs) by name; needs outside `ops` are ignored.
-
-    Raises:
-        ValueError: the operations contain a cycle, which is named.
-    """
-    position = {name: i for i, name in enumerate(ops)}
-    users: dict[str, list[str]] = {name: [] for name in ops}
-    waiting = dict.fromkeys(ops, 0)
-    for name, (_, needs) in ops.items():
-        for need in needs:
-            if need in position:
-                users[need].append(name)
-                waiting[name] += 1
-    names = list(ops)
-    ready = [position[name] for name in ops if not waiting[name]]
-    result = {}
-    while ready:
-        name = names[heapq.heappop(ready)]
-        result[name] = ops[name]
-        for user in users[name]:
-            waiting[user] -= 1
-            if not waiting[user]:
-                heapq.heappush(ready, position[user])
-    if len(result) < len(ops):
-        raise ValueError(
-            f"ops contain a cycle: {' -> '.join(_find_cycle(ops, set(result)))}; "
-            "a graph of one step has none, so one of these needs is wrong"
-        )
-    return result
-
-
-def _find_cycle(ops: Mapping[str, Timed], done: set[str]) -> list[str]:
-    trail = [next(name for name in ops if name not in done)]
-    while trail[-1] not in trail[:-1]:
-        needs = ops[trail[-1]][1]
-        trail.append(next(need for need in needs if need in ops and need not in done))
-    return trail[trail.index(trail[-1]) :][::-1]

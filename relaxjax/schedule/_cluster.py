@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from relaxjax.schedule._check import check_rate, check_seconds
+from relaxjax.schedule._check import check_count, check_rate, check_seconds, check_type
 from relaxjax.schedule._rates import ETHERNET, Link
 
 _NORMAL = NormalDist()
+_LINK = "give Link(latency=..., bandwidth=...)"
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Workers:
         speed: how fast they compute; 2.0 halves the graph's times.
 
     Raises:
+        TypeError: a count that is not whole, or a link that is not a `Link`.
         ValueError: no workers, or a speed that is not positive.
 
     Example:
@@ -42,8 +44,8 @@ class Workers:
 
     def __post_init__(self) -> None:
         """Checks the figures."""
-        if self.count < 1:
-            raise ValueError(f"count must be at least 1 worker, got {self.count}")
+        check_count("count", self.count, remedy="leave out classes without workers")
+        check_type("link", self.link, Link, _LINK)
         check_rate("speed", "graph seconds per second", self.speed)
 
 
@@ -73,8 +75,10 @@ class Stragglers:
         check_seconds("jitter", self.jitter)
         if not 0 <= self.share <= 1:
             raise ValueError(f"share must lie in [0, 1], got {self.share}")
-        if self.slowdown < 1:
-            raise ValueError(f"slowdown must be at least 1, got {self.slowdown}")
+        if not 1 <= self.slowdown < math.inf:
+            raise ValueError(
+                f"slowdown must be at least 1 and finite, got {self.slowdown}"
+            )
 
     @property
     def varies(self) -> bool:
@@ -150,6 +154,7 @@ class Cluster:
             do, without a latency of their own.
 
     Raises:
+        TypeError: a number that is not whole, or what is no `Workers` or `Link`.
         ValueError: no workers or no servers.
 
     Example:
@@ -167,19 +172,26 @@ class Cluster:
 
     def __post_init__(self) -> None:
         """Checks the figures."""
-        if self.servers < 1:
-            raise ValueError(f"servers must be at least 1, got {self.servers}")
+        check_count("servers", self.servers)
+        for name in ("link", "server_link"):
+            if (link := getattr(self, name)) is not None:
+                check_type(name, link, Link, _LINK)
+        check_type("stragglers", self.stragglers, Stragglers, "give Stragglers(...)")
         check_rate("segment_bytes", "bytes", self.segment_bytes)
         check_rate("codec_bandwidth", "bytes per second", self.codec_bandwidth)
+        if isinstance(self.workers, str) or not isinstance(self.workers, Sequence):
+            check_count("workers", self.workers, remedy="or a list of Workers(...)")
         if not self.classes:
             raise ValueError("workers must hold at least one class, got none")
+        for kind in self.classes:
+            check_type("workers", kind, Workers, "a list holds Workers(8, link=...)")
 
     @property
     def classes(self) -> tuple[Workers, ...]:
         """The classes of workers."""
-        if isinstance(self.workers, int):
-            return (Workers(self.workers, self.link),)
-        return tuple(self.workers)
+        if isinstance(self.workers, Sequence):
+            return tuple(self.workers)
+        return (Workers(self.workers, self.link),)
 
     @property
     def size(self) -> int:

@@ -13,84 +13,66 @@ pass. With `every` > 1 (local steps) most steps use their own gradients at once.
 Cost: O(log J) for each of J = workers * steps * operations jobs.
 """
 
-import random
-
-from relaxjax.schedule._cluster import Cluster
-from relaxjax.schedule._engine import Engine, Job, Track
-from relaxjax.schedule._graph import Graph
-from relaxjax.schedule._policy import Policy
-from relaxjax.schedule._steps import Step, Worker, make_step, size_of
-from relaxjax.schedule._timeline import Clock
+from relaxjax.schedule._check import check_type
+from relaxjax.schedule._engine import Job, Track
+from relaxjax.schedule._rates import Cost
+from relaxjax.schedule._steps import (
+    Scene,
+    Step,
+    Worker,
+    make_step,
+    one_ahead,
+    size_of,
+)
 
 
 class CollectiveSteps:
     """Builds the jobs of each step and links one step to the next.
 
-    Attributes:
-        engine: runs the jobs.
-        clock: notes when workers begin and end their steps.
+    Args:
+        scene: what is simulated.
+        steps: how many steps.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        policy: Policy,
-        cluster: Cluster,
-        workers: list[Worker],
-        rng: random.Random,
-    ):
-        del rng  # nothing is left to chance here but stragglers
-        self.engine, self.clock = Engine(), Clock(len(workers))
-        self._graph, self._policy, self._workers = graph, policy, workers
-        self._cluster = cluster
+    def __init__(self, scene: Scene, steps: int):
+        self._scene, self._steps = scene, steps
+        self._graph, self._policy = scene.graph, scene.policy
+        self._jobs = one_ahead(self._build)
         self._network = Track("network")
-        self._rank = {name: i for i, name in enumerate(policy.order)}
-        self._seconds = {bucket: self._time_of(bucket) for bucket in policy.buckets}
+        self._rank = scene.rank
         self._bytes = {
-            bucket: sum(size_of(graph, name, cluster) for name in bucket)
-            for bucket in policy.buckets
+            bucket: sum(size_of(scene.graph, name, scene.cluster) for name in bucket)
+            for bucket in scene.policy.buckets
         }
+        self._seconds = {b: self._time_of(n) for b, n in self._bytes.items()}
 
-    def _time_of(self, bucket: tuple[str, ...]) -> float:
-        nbytes = sum(size_of(self._graph, name, self._cluster) for name in bucket)
+    def _time_of(self, nbytes: float) -> float:
         assert self._policy.collective is not None
         cost = self._policy.collective(round(nbytes))
+        check_type("collective(nbytes)", cost, Cost, "return Cost(messages, nbytes)")
         slowest = max(
             kind.link.seconds(cost.nbytes, cost.messages)
-            for kind in self._cluster.classes
+            for kind in self._scene.cluster.classes
         )
-        return slowest + cost.codec_bytes / self._cluster.codec_bandwidth
+        return slowest + cost.codec_bytes / self._scene.cluster.codec_bandwidth
 
-    def run(self, steps: int) -> None:
-        """Simulates `steps` steps.
-
-        Args:
-            steps: how many.
-        """
-        self._steps = steps
-        self._built: dict[int, list[Step]] = {}
+    def run(self) -> None:
+        """Simulates all steps."""
         for jobs in self._jobs(0):
             for recv in jobs.recvs.values():
-                self.engine.met(recv)
+                self._scene.engine.met(recv)
         self._begin(0)
-        self.engine.run()
+        self._scene.engine.run()
 
     def _begin(self, step: int) -> None:
-        for worker, jobs in zip(self._workers, self._jobs(step), strict=True):
-            self.clock.begin(worker.index, self.engine.now)
-            self.engine.met(jobs.begin)
-
-    def _jobs(self, step: int) -> list[Step]:
-        if step not in self._built:
-            self._built.pop(step - 2, None)
-            self._built[step] = self._build(step)
-        return self._built[step]
+        for worker, jobs in zip(self._scene.workers, self._jobs(step), strict=True):
+            self._scene.begin(worker, jobs)
 
     def _build(self, step: int) -> list[Step]:
         over = Job(None, "step", step=step)
         over.then = lambda: self._over(step)
         built = []
-        for worker in self._workers:
+        for worker in self._scene.workers:
             jobs = make_step(self._graph, worker, step)
             for gate in (jobs.begin, *jobs.recvs.values()):
                 gate.waiting += 1
@@ -143,19 +125,18 @@ class CollectiveSteps:
             for jobs in self._jobs(step + 1):
                 for name in bucket:
                     if name in jobs.recvs:
-                        self.engine.met(jobs.recvs[name])
+                        self._scene.engine.met(jobs.recvs[name])
 
     def _ended(self, worker: Worker, step: int) -> None:
-        self.clock.end(worker.index, self.engine.now)
+        self._scene.clock.end(worker.index, self._scene.engine.now)
         if step + 1 == self._steps:
             return
         jobs = self._jobs(step + 1)[worker.index]
         for name, recv in jobs.recvs.items():
             if name not in self._graph.sends:
-                self.engine.met(recv)
+                self._scene.engine.met(recv)
         if not self._policy.barrier:
-            self.clock.begin(worker.index, self.engine.now)
-            self.engine.met(jobs.begin)
+            self._scene.begin(worker, jobs)
 
     def _over(self, step: int) -> None:
         if self._policy.barrier and step + 1 < self._steps:

@@ -5,16 +5,16 @@ ready one with the smallest priority number, then the one that was ready first. 
 that has started is not interrupted: messages are preempted where they are sliced.
 
 A message occupies its sender's track and then, cut through, its receiver's, which
-serves in order of arrival. A sending track with a credit hands messages on to a first
-in, first out window as long as the credit is positive; it gets the bytes back when
-the message has arrived, one latency later (ByteScheduler's rule).
+serves in order of arrival. A window (ByteScheduler's credit) stands before the track:
+it admits the most urgent message as long as its credit is positive, and gets the bytes
+back when the message has arrived, one latency later. What it has admitted is served
+first in, first out, several windows before one track in turns, by bytes.
 
 Cost: O(J log J) for J jobs.
 """
 
 import heapq
 import itertools
-from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -46,20 +46,32 @@ class Track:
 
     Attributes:
         name: for the timeline.
-        credit: bytes that may be under way, or None for one message at a time.
+    """
+
+    __slots__ = ("free", "idle", "name", "ready")
+
+    def __init__(self, name: str):
+        self.name = name
+        self.ready: list[tuple[float, int, Job]] = []
+        self.idle = True
+        self.free = 0.0
+
+
+class Window:
+    """How much one worker may have under way in one direction.
+
+    Attributes:
+        credit: bytes left; may fall below zero by one message.
         latency: seconds until a credit comes back.
     """
 
-    __slots__ = ("credit", "free", "idle", "latency", "name", "ready", "window")
+    __slots__ = ("admitted", "credit", "latency", "ready")
 
-    def __init__(self, name: str, credit: float | None = None, latency: float = 0.0):
-        self.name = name
+    def __init__(self, credit: float, latency: float):
         self.credit = credit
         self.latency = latency
         self.ready: list[tuple[float, int, Job]] = []
-        self.window: deque[Job] = deque()
-        self.idle = True
-        self.free = 0.0
+        self.admitted = 0.0
 
 
 class Job:
@@ -75,11 +87,12 @@ class Job:
         then: called when it is done.
         receiver: the track at the other end of a message.
         receiving: seconds on that track.
+        window: admits it to its track, or None.
     """
 
     __slots__ = (
         "name", "nbytes", "priority", "receiver", "receiving", "seconds",
-        "step", "then", "track", "users", "waiting", "worker",
+        "step", "then", "track", "users", "waiting", "window", "worker",
     )  # fmt: skip
 
     def __init__(
@@ -105,6 +118,7 @@ class Job:
         self.then: Callable[[], None] | None = None
         self.receiver: Track | None = None
         self.receiving = 0.0
+        self.window: Window | None = None
 
     def need(self, other: "Job") -> None:
         """Makes this job wait for another.
@@ -130,6 +144,7 @@ class Engine:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._count = itertools.count()
         self._dirty: dict[Track, None] = {}
+        self._admitting: dict[Window, None] = {}
 
     def release(self, job: Job) -> None:
         """Declares a job ready: all that it needs is done.
@@ -140,8 +155,11 @@ class Engine:
         if job.track is None:
             self._finish(job)
             return
-        heapq.heappush(job.track.ready, (job.priority, next(self._count), job))
-        self._dirty[job.track] = None
+        if job.window is None:
+            self._queue(job.track, job, job.priority)
+            return
+        heapq.heappush(job.window.ready, (job.priority, next(self._count), job))
+        self._admitting[job.window] = None
 
     def met(self, job: Job) -> None:
         """Counts one need of a job as met.
@@ -155,8 +173,10 @@ class Engine:
 
     def run(self) -> None:
         """Runs until nothing is left to do."""
-        while self._dirty or self._events:
+        while self._admitting or self._dirty or self._events:
             # Whatever happens at one instant happens before any track chooses.
+            while self._admitting:
+                self._admit(self._admitting.popitem()[0])
             while self._dirty:
                 self._serve(self._dirty.popitem()[0])
             if not self._events:
@@ -165,17 +185,21 @@ class Engine:
             while self._events and self._events[0][0] == self.now:
                 heapq.heappop(self._events)[2]()
 
+    def _queue(self, track: Track, job: Job, priority: float) -> None:
+        heapq.heappush(track.ready, (priority, next(self._count), job))
+        self._dirty[track] = None
+
+    def _admit(self, window: Window) -> None:
+        while window.ready and window.credit > 0:
+            job = heapq.heappop(window.ready)[2]
+            assert job.track is not None
+            self._queue(job.track, job, window.admitted)
+            window.credit -= job.nbytes
+            window.admitted += job.nbytes
+
     def _serve(self, track: Track) -> None:
-        if track.credit is None:
-            if track.idle and track.ready:
-                self._start(track, heapq.heappop(track.ready)[2])
-            return
-        while track.ready and track.credit > 0:
-            job = heapq.heappop(track.ready)[2]
-            track.credit -= job.nbytes
-            track.window.append(job)
-        if track.idle and track.window:
-            self._start(track, track.window.popleft())
+        if track.idle and track.ready:
+            self._start(track, heapq.heappop(track.ready)[2])
 
     def _start(self, track: Track, job: Job) -> None:
         track.idle = False
@@ -188,17 +212,17 @@ class Engine:
             self._span(job.receiver, job, arrived - job.receiving, arrived)
         self._at(sent, lambda: self._vacate(track))
         self._at(arrived, lambda: self._finish(job))
-        if track.credit is not None:
-            returned = arrived + track.latency
-            self._at(returned, lambda: self._give_back(track, job.nbytes))
+        if (window := job.window) is not None:
+            returned = arrived + window.latency
+            self._at(returned, lambda: self._give_back(window, job.nbytes))
 
     def _vacate(self, track: Track) -> None:
         track.idle = True
         self._dirty[track] = None
 
-    def _give_back(self, track: Track, nbytes: float) -> None:
-        track.credit = (track.credit or 0) + nbytes
-        self._dirty[track] = None
+    def _give_back(self, window: Window, nbytes: float) -> None:
+        window.credit += nbytes
+        self._admitting[window] = None
 
     def _finish(self, job: Job) -> None:
         for user in job.users:

@@ -13,6 +13,7 @@ Cost: O(n).
 import random
 from collections.abc import Callable
 
+from relaxjax.schedule._check import check_count
 from relaxjax.schedule._graph import Graph
 
 Ops = dict[str, tuple[float, list[str]]]
@@ -39,8 +40,7 @@ def random_graph(family: str, *, recvs: int = 12, seed: int = 0) -> Graph:
     """
     if family not in FAMILIES:
         raise ValueError(f"family must be one of {sorted(FAMILIES)}, got {family!r}")
-    if recvs < 2:
-        raise ValueError(f"recvs must be at least 2, got {recvs}")
+    check_count("recvs", recvs, least=2)
     rng = random.Random(f"{family} {recvs} {seed}")
     names = [f"r{i}" for i in range(recvs)]
     times = {name: float(rng.randint(1, 20)) for name in names}

@@ -3,6 +3,7 @@
     dot_general    2 * batch * M * N * K
     convolution    2 * output size * kernel size / output channels
     reductions     one per input element;  sorting: n log2 n per row
+    windows        output size * window size;  scatter: one per update
     element-wise   one per output element
     data movement  no arithmetic
 
@@ -27,6 +28,9 @@ _FREE_NAMES = (
 FREE = frozenset(_FREE_NAMES.split())
 """Primitives that a compiler performs for nothing: pure changes of view."""
 
+SCALAR_FUNCTION = ("reduce", "scatter", "select_and_scatter")
+"""How primitives begin whose inner function combines two scalars."""
+
 _MOVING_NAMES = (
     "transpose concatenate pad rev select_n convert_element_type iota gather slice "
     "dynamic_slice dynamic_update_slice scatter bitcast_convert_type random_wrap "
@@ -34,8 +38,8 @@ _MOVING_NAMES = (
 )
 _MOVING = frozenset(_MOVING_NAMES.split())
 _PICKING = frozenset(["gather", "slice", "dynamic_slice"])
-_WRITING = frozenset(["dynamic_update_slice", "scatter", "scatter-add", "scatter_add"])
-_REDUCING = ("reduce", "arg", "cum", "scatter")
+_WRITING = ("dynamic_update_slice", "scatter")
+_REDUCING = ("reduce", "arg", "cum")
 _ELEMENTWISE_NAMES = (
     "add sub mul div rem neg sign floor ceil round abs max min pow integer_pow exp "
     "exp2 log log1p expm1 tanh tan sin cos asin acos atan sinh cosh asinh acosh "
@@ -66,6 +70,10 @@ def flops(eqn: JaxprEqn) -> float | None:
         return 2.0 * out * math.prod(kernel) / max(channels, 1)
     if name in _MOVING or name in FREE:
         return 0.0
+    if name.startswith(("reduce_window", "select_and")):
+        return float(out * math.prod(eqn.params["window_dimensions"]))
+    if name.startswith("scatter"):
+        return float(_size(eqn.invars[2].aval))
     if name == "sort":
         n = _shape(eqn.invars[0].aval)[eqn.params["dimension"]]
         return _size(eqn.invars[0].aval) * math.log2(max(n, 2))
@@ -86,7 +94,7 @@ def memory_traffic(eqn: JaxprEqn) -> float:
     written = sum(nbytes(v.aval) for v in eqn.outvars)
     if eqn.primitive.name in _PICKING:
         return sum(read[1:]) + 2.0 * written
-    if eqn.primitive.name in _WRITING:  # updates in place
+    if eqn.primitive.name.startswith(_WRITING):  # updates in place
         return 2.0 * sum(read[1:])
     return float(sum(read) + written)
 

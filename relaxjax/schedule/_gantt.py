@@ -51,4 +51,4 @@ def draw_gantt(path: str | PathLike[str], name: str, spans: Sequence[Span]) -> N
     axes.invert_yaxis()
     axes.set_xlabel("seconds")
     axes.set_title(name)
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=120, format="png")

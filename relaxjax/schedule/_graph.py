@@ -17,7 +17,14 @@ from typing import Any
 
 import jax
 
-from relaxjax.schedule._check import Timed, check_names, check_times, sort_topologically
+from relaxjax.schedule._check import check_type
+from relaxjax.schedule._check_graph import (
+    Timed,
+    check_names,
+    check_nbytes,
+    check_times,
+    sort_topologically,
+)
 from relaxjax.schedule._hlo import read_hlo
 from relaxjax.schedule._oracle import Oracle, analytic
 from relaxjax.schedule._rates import ACCELERATOR, ETHERNET, Device, Link
@@ -38,9 +45,9 @@ class Graph:
             measurement; 1.0 for a graph given by hand.
 
     Raises:
-        TypeError: a time that is not a number.
+        TypeError: a time that is not a number, a name or a need that is not a string.
         ValueError: a negative, infinite or missing time, a name used twice, a need
-            that nobody provides, or a cycle.
+            that nobody provides, a cycle, or bytes of what is no transfer.
 
     Example:
         >>> graph = Graph(
@@ -59,6 +66,7 @@ class Graph:
 
     def __post_init__(self) -> None:
         """Copies and checks what was given."""
+        check_type("recvs", self.recvs, Mapping, "write {name: seconds}")
         recvs = check_times("recvs", {n: (t, ()) for n, t in self.recvs.items()})
         ops = check_times("ops", self.ops)
         sends = check_times("sends", self.sends)
@@ -66,7 +74,8 @@ class Graph:
         object.__setattr__(self, "recvs", {name: t for name, (t, _) in recvs.items()})
         object.__setattr__(self, "ops", sort_topologically(ops))
         object.__setattr__(self, "sends", sends)
-        object.__setattr__(self, "nbytes", dict(self.nbytes))
+        nbytes = check_nbytes(self.nbytes, recvs, sends)
+        object.__setattr__(self, "nbytes", nbytes)
 
     @classmethod
     def from_function(
@@ -107,6 +116,7 @@ class Graph:
             >>> {op: needs for op, (_, needs) in graph.ops.items()}
             {'dot_general': ('w',), 'tanh': ('dot_general',)}
         """
+        check_type("link", link, Link, "give Link(latency=..., bandwidth=...)")
         return _assemble(
             cls, trace(fn, params, args, pushes, oracle or analytic()), link
         )
@@ -191,7 +201,12 @@ class Graph:
 
         Returns:
             Names of recvs, in the order of `recvs`.
+
+        Raises:
+            ValueError: an unknown operation.
         """
+        if op not in self.masks:
+            raise ValueError(f"op must name an operation of the graph, got {op!r}")
         mask = self.masks[op]
         return tuple(name for i, name in enumerate(self.recvs) if mask >> i & 1)
 

@@ -2,21 +2,23 @@
 
 Each equation becomes an operation; changes of view (reshape, broadcast) are free and
 pass their needs on. Functions inside functions (jit, custom derivatives, remat,
-shard_map) are walked as if written out. Of a scan over layers the first iteration is
-written out, as its operations can start before all parameters have come, and the
-others are one operation that needs all of the first. A cond costs its dearest branch;
-a while loop is charged one iteration and counts as not attributed, since nobody knows
-how many there will be.
+shard_map) are walked as if written out. The scalar function of a reduction or a
+scatter is not one of these: it belongs to its equation. Of a scan over layers the
+first iteration is written out, as its operations can start before all parameters have
+come, and the others are one operation that needs all of the first. A cond costs its
+dearest branch; a while loop is charged one iteration and counts as not attributed,
+since nobody knows how many there will be.
 
 Cost: O(equations), times the depth of nested scans.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
-from relaxjax.schedule._flops import FREE
+from relaxjax.schedule._check import check_type
+from relaxjax.schedule._flops import FREE, SCALAR_FUNCTION
 from relaxjax.schedule._oracle import Estimate, Oracle
 
 Needs = tuple[str, ...]
@@ -30,12 +32,14 @@ class Tape:
         oracle: gives the time of each equation.
         ops: seconds and needs by name.
         attributed: seconds by name that rest on a rule or a measurement.
+        taken: names of parameters, which no operation may bear.
         counts: how often a name was wanted.
     """
 
     oracle: Oracle
     ops: dict[str, tuple[float, Needs]] = field(default_factory=dict)
     attributed: dict[str, float] = field(default_factory=dict)
+    taken: Collection[str] = ()
     counts: dict[str, int] = field(default_factory=dict)
 
     def name(self, scope: str, primitive: str) -> str:
@@ -46,8 +50,11 @@ class Tape:
             primitive: what it does.
         """
         base = "/".join(part for part in (scope, primitive) if part)
-        self.counts[base] = self.counts.get(base, 0) + 1
-        return base if self.counts[base] == 1 else f"{base}.{self.counts[base]}"
+        count = self.counts.get(base, 0) + 1
+        while (name := base if count == 1 else f"{base}.{count}") in self.taken:
+            count += 1
+        self.counts[base] = count
+        return name
 
     def add(self, name: str, estimate: Estimate, needs: Needs) -> Needs:
         """Records an operation and returns what its users need: itself.
@@ -57,6 +64,7 @@ class Tape:
             estimate: its time.
             needs: names of parameters and operations.
         """
+        check_type("the oracle's answer", estimate, Estimate, "return Estimate(s, s)")
         self.ops[name] = (estimate.seconds, needs)
         self.attributed[name] = estimate.attributed
         return (name,)
@@ -92,11 +100,11 @@ def _step(
     stack = str(eqn.source_info.name_stack)
     scope = "/".join(part for part in (scope, stack) if part)
     primitive = eqn.primitive.name
-    inner = _inner(eqn)
     if primitive in FREE:
         return [_union(inputs)] * len(eqn.outvars)
     if primitive == "scan":
         return _scan(eqn, inputs, tape, scope)
+    inner = _inner(eqn)
     if len(inner) == 1 and len(inner[0].invars) == len(inputs) and primitive != "while":
         return walk(inner[0], inputs, tape, scope)
     name = tape.name(scope, primitive)
@@ -108,8 +116,10 @@ def _scan(
     eqn: JaxprEqn, inputs: Sequence[Needs], tape: Tape, scope: str
 ) -> Sequence[Needs]:
     (body,) = _inner(eqn)
-    first = walk(body, inputs, tape, scope)
     others = eqn.params["length"] - 1
+    if others < 0:  # nothing runs: what is carried comes out as it went in
+        return [_union(inputs)] * len(eqn.outvars)
+    first = walk(body, inputs, tape, scope)
     if not others:
         return first
     name = tape.name(scope, "scan")
@@ -145,8 +155,10 @@ def _total(jaxpr: Jaxpr, name: str, oracle: Oracle) -> Estimate:
 
 
 def _inner(eqn: JaxprEqn) -> list[Jaxpr]:
-    """Jaxprs among the equation's parameters."""
-    found = []
+    """Functions among the equation's parameters, those of scalars left out."""
+    found: list[Jaxpr] = []
+    if eqn.primitive.name.startswith(SCALAR_FUNCTION):
+        return found
     for value in eqn.params.values():
         for item in value if isinstance(value, tuple | list) else (value,):
             if isinstance(item, ClosedJaxpr):

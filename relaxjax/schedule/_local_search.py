@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from relaxjax.schedule._bounds import lower_bound
-from relaxjax.schedule._check import check_order
+from relaxjax.schedule._check_graph import check_order
 from relaxjax.schedule._graph import Graph
 from relaxjax.schedule._makespan import Plan, makespans, prefix_costs, prepare
 

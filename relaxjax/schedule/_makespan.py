@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from relaxjax.schedule._check import check_order
+from relaxjax.schedule._check_graph import check_order
 from relaxjax.schedule._graph import Graph
 
 

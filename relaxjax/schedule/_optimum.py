@@ -14,6 +14,7 @@ Cost: O(2^n n) time, O(2^n) memory: at most 20 recvs (about 40 MB).
 
 import numpy as np
 
+from relaxjax.schedule._canonical import canonical
 from relaxjax.schedule._graph import Graph
 
 LIMIT = 20
@@ -21,7 +22,9 @@ LIMIT = 20
 
 
 def optimum(graph: Graph) -> list[str]:
-    """An order whose makespan no other order beats.
+    """An order whose makespan no other order beats (up to the rounding of sums).
+
+    Of several such orders the same is returned however the graph was listed.
 
     Args:
         graph: the worker's graph, with at most 20 recvs and no sends.
@@ -51,6 +54,7 @@ def optimum(graph: Graph) -> list[str]:
             "optimum knows recvs and operations only, but the graph has "
             f"{len(graph.sends)} sends; use best(graph)"
         )
+    graph = canonical(graph)
     M = np.array([*graph.recvs.values()])
     A, W = _set_sums(M), _enabled(graph)
     f = _fill(A, W, n)

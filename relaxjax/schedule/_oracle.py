@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import JaxprEqn
 
-from relaxjax.schedule._check import check_seconds
+from relaxjax.schedule._check import check_count, check_seconds
 from relaxjax.schedule._flops import flops, memory_traffic
 from relaxjax.schedule._rates import ACCELERATOR, Device
 
@@ -82,8 +82,7 @@ def measured(*, repeats: int = 5, device: Device = ACCELERATOR) -> Oracle:
     Example:
         >>> oracle = measured(repeats=3)
     """
-    if repeats < 1:
-        raise ValueError(f"repeats must be at least 1, got {repeats}")
+    check_count("repeats", repeats)
     shapes_only = analytic(device)
     seen: dict[tuple[str, str], float] = {}
 

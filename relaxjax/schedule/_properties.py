@@ -51,6 +51,9 @@ def properties(
     Returns:
         Properties by name, for the recvs in R.
 
+    Raises:
+        ValueError: `outstanding` names something else.
+
     Example:
         >>> graph = Graph(
         ...     recvs={"recv1": 2.0, "recv2": 3.0},
@@ -60,6 +63,8 @@ def properties(
         Properties(M=2.0, P=4.0, M_plus=5.0)
     """
     names = list(graph.recvs if outstanding is None else outstanding)
+    if unknown := [name for name in names if name not in graph.recvs]:
+        raise ValueError(f"outstanding must name recvs of the graph, got {unknown}")
     seconds = {name: time(name) if time else graph.recvs[name] for name in names}
     bit = {name: 1 << i for i, name in enumerate(graph.recvs)}
     held_up = dict.fromkeys(names, 0.0)

@@ -6,7 +6,7 @@ collective, a topology or a compressor enters a prediction only as its `Cost`.
 
 from dataclasses import dataclass
 
-from relaxjax.schedule._check import check_rate, check_seconds
+from relaxjax.schedule._check import check_bytes, check_rate, check_seconds
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,8 @@ class Cost:
         codec_bytes: bytes that it reads to encode and decode.
 
     Raises:
-        ValueError: a negative figure.
+        TypeError: a figure that is not a number.
+        ValueError: a negative or infinite figure.
 
     Example:
         A ring all-reduce of 1 MB over 4 workers:
@@ -117,5 +118,4 @@ class Cost:
     def __post_init__(self) -> None:
         """Checks the figures."""
         for name in ("messages", "nbytes", "codec_bytes"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be >= 0, got {getattr(self, name)}")
+            check_bytes(name, getattr(self, name))

@@ -20,6 +20,7 @@ from typing import Any
 import jax
 
 from relaxjax._hlo import Instruction, parse, shape_nbytes
+from relaxjax.schedule._check import check_count
 from relaxjax.schedule._engine import Span
 from relaxjax.schedule._timeline import Clock, Timeline
 
@@ -35,17 +36,21 @@ def record(
     """Runs a step under JAX's profiler and returns its timeline.
 
     Args:
-        step: a function of arrays, jitted or not; called with the same arguments each
-            time, so it must not donate them.
+        step: a function of arrays, jitted or not, or what `relaxjax.data_parallel`
+            returns; called with the same arguments each time, so it must not donate
+            them.
         *args: its arguments.
         steps: how many times it runs, after once to warm up.
         name: of the timeline.
 
     Returns:
         For each device a track of computation and one of collectives; a collective
-        carries the bytes of its result.
+        carries the bytes of its result. Operations that a device runs at the same time
+        lie on further tracks, as "worker 0 compute 2". Other programs that the step
+        starts, as for its metrics, are left out.
 
     Raises:
+        TypeError: `steps` is not a whole number.
         ValueError: fewer than one step.
         RuntimeError: the profiler saw no operation of the step.
 
@@ -58,30 +63,44 @@ def record(
         >>> any("bucket0" in span.name for span in timeline.spans)
         True
     """
-    if steps < 1:
-        raise ValueError(f"steps must be at least 1, got {steps}")
-    lower = getattr(step, "lower", None) or jax.jit(step).lower
-    compiled = lower(*args).compile()
-    instructions = _by_name(compiled.as_text())
-    jax.block_until_ready(compiled(*args))
-    options = jax.profiler.ProfileOptions()
-    options.python_tracer_level = 0
-    with tempfile.TemporaryDirectory() as folder:
-        with jax.profiler.trace(folder, profiler_options=options):
-            for _ in range(steps):
-                jax.block_until_ready(compiled(*args))
-        events = _read_events(Path(folder))
-    spans = _spans(events, instructions)
+    check_count("steps", steps)
+    run: Any = step if hasattr(step, "lower") else jax.jit(step)
+    text = run.lower(*args).compile().as_text() or ""
+    events = [e for e in _profile(run, args, steps) if _module(e) == _module_name(text)]
+    spans = _spans(events, _by_name(text))
     if not spans:
         raise RuntimeError(
             "the profiler saw no operation of the step: is another profile running, or "
             "is the step empty?"
         )
-    return Timeline(name, spans, _clock(spans))
+    return Timeline(name, _in_lanes(spans), _clock(spans))
 
 
-def _by_name(text: str | None) -> dict[str, Instruction]:
-    computations = parse(text or "").computations
+def _profile(
+    run: Callable[..., Any], args: tuple[Any, ...], steps: int
+) -> list[dict[str, Any]]:
+    jax.block_until_ready(run(*args))
+    options = jax.profiler.ProfileOptions()
+    options.python_tracer_level = 0
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder, profiler_options=options):
+            for _ in range(steps):
+                jax.block_until_ready(run(*args))
+        return _read_events(Path(folder))
+
+
+def _module_name(text: str) -> str:
+    found = re.match(r"HloModule ([\w.\-]+)", text)
+    return found[1] if found else ""
+
+
+def _module(event: Mapping[str, Any]) -> str:
+    """The event's module; some profilers add its number in parentheses."""
+    return event["args"].get("hlo_module", "").partition("(")[0]
+
+
+def _by_name(text: str) -> dict[str, Instruction]:
+    computations = parse(text).computations
     return {i.name: i for body in computations.values() for i in body}
 
 
@@ -121,6 +140,19 @@ def _spans(
             )
         )
     return spans
+
+
+def _in_lanes(spans: list[Span]) -> list[Span]:
+    """The same spans, those that overlap on one track moved to further tracks."""
+    ends: dict[str, list[float]] = {}
+    placed = []
+    for span in spans:
+        lanes = ends.setdefault(span.track, [])
+        lane = next((i for i, end in enumerate(lanes) if end <= span.start), len(lanes))
+        lanes[lane:] = [span.end, *lanes[lane + 1 :]]
+        track = span.track if not lane else f"{span.track} {lane + 1}"
+        placed.append(span._replace(track=track))
+    return placed
 
 
 def _scope(instruction: Instruction) -> str:

@@ -5,19 +5,20 @@ Cost: see `_servers` and `_collectives`; about ten microseconds per job.
 
 import random
 
+from relaxjax.schedule._check import check_count, check_type
 from relaxjax.schedule._cluster import Cluster
 from relaxjax.schedule._collectives import CollectiveSteps
 from relaxjax.schedule._graph import Graph
+from relaxjax.schedule._policies import unordered
 from relaxjax.schedule._policy import Policy, check_policy
-from relaxjax.schedule._policy import unordered as no_order
 from relaxjax.schedule._servers import ServerSteps
-from relaxjax.schedule._steps import make_workers
+from relaxjax.schedule._steps import Scene, make_workers
 from relaxjax.schedule._timeline import Timeline
 
-_VARIETY = {"random": 16, "fifo": 1, "priority": 1}
+_VARIETY = {"random": 16, "fifo": 8, "priority": 8}
 """Typical workers of a class that are simulated where not every one is."""
 
-_UNORDERED = no_order()
+_UNORDERED = unordered()
 _ONE_WORKER = Cluster()
 
 
@@ -45,6 +46,7 @@ def simulate(
         What happened when.
 
     Raises:
+        TypeError: steps, policy or cluster are of another kind, as a bare list.
         ValueError: no steps, or a policy that does not fit the graph.
 
     Example:
@@ -56,17 +58,16 @@ def simulate(
         >>> [round(simulate(graph, ordered("", o)).seconds, 6) for o in ("ab", "ba")]
         [4.0, 5.0]
     """
-    if steps < 1:
-        raise ValueError(f"steps must be at least 1, got {steps}")
+    check_count("steps", steps)
+    check_type(
+        "policy", policy, Policy, 'wrap a list of names as ordered("tac", tac(graph))'
+    )
+    check_type("cluster", cluster, Cluster, "give Cluster(workers=8, servers=2)")
     check_policy(graph, policy)
     rng = random.Random(seed)
     workers = make_workers(cluster, rng, variety=_VARIETY[policy.queue])
+    scene = Scene(graph, policy, cluster, workers, rng)
     kind = ServerSteps if policy.collective is None else CollectiveSteps
-    simulation = kind(graph, policy, cluster, workers, rng)
-    simulation.run(steps)
-    return Timeline(
-        policy.name,
-        simulation.engine.spans,
-        simulation.clock,
-        [worker.weight for worker in workers],
-    )
+    kind(scene, steps).run()
+    weights = [worker.weight for worker in workers]
+    return Timeline(policy.name, scene.engine.spans, scene.clock, weights)

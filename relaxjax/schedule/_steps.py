@@ -5,16 +5,28 @@ Shared by the parameter-server and the collective simulation.
 Cost: O(V + E) per worker and step.
 """
 
+import itertools
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from relaxjax.schedule._cluster import Cluster, Stragglers, Workers
-from relaxjax.schedule._engine import Job, Track
+from relaxjax.schedule._engine import Engine, Job, Track
 from relaxjax.schedule._graph import Graph
+from relaxjax.schedule._policy import Policy
+from relaxjax.schedule._timeline import Clock
+
+Built = TypeVar("Built")
 
 REPRESENTED = 1024
 """Up to so many workers are simulated one by one."""
+
+_EXTREMES = 4
+"""Workers of a class that are simulated one by one where not all are."""
+
+Draw = Callable[[int, random.Random], float]
+"""From the step to a straggler factor."""
 
 
 @dataclass
@@ -34,6 +46,48 @@ class Worker:
     weight: int
     compute: Track
     stretch: Callable[[], float]
+
+
+@dataclass
+class Scene:
+    """What a simulation is told, and where it writes what happened.
+
+    Attributes:
+        graph: of each worker.
+        policy: what is sent, when and in which order.
+        cluster: links and servers.
+        workers: those that are simulated.
+        rng: source of random orders.
+        engine: runs the jobs.
+        clock: notes when workers begin and end their steps.
+    """
+
+    graph: Graph
+    policy: Policy
+    cluster: Cluster
+    workers: list[Worker]
+    rng: random.Random
+    engine: Engine = field(default_factory=Engine)
+    clock: Clock = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Makes the clock."""
+        self.clock = Clock(len(self.workers))
+
+    @property
+    def rank(self) -> dict[str, int]:
+        """Places in the policy's order."""
+        return {name: i for i, name in enumerate(self.policy.order)}
+
+    def begin(self, worker: Worker, jobs: "Step") -> None:
+        """A worker begins a step now.
+
+        Args:
+            worker: which.
+            jobs: of the step.
+        """
+        self.clock.begin(worker.index, self.engine.now)
+        self.engine.met(jobs.begin)
 
 
 @dataclass
@@ -58,41 +112,58 @@ def make_workers(
 ) -> list[Worker]:
     """Every worker, or representatives where there are more than 1024.
 
-    A class of n identical workers whose computation varies is represented by its
-    slowest (an order statistic), its fastest and typical ones that stand for the
-    rest; a class that does not vary, by typical ones.
+    A class of n identical workers is represented by `variety` typical ones, which
+    stand for all but four of them, and by those four, spread evenly among the others,
+    as a server serves workers in turns. In every step another one of the four is the
+    slowest of the class (an order statistic) and another one the fastest.
 
     Args:
         cluster: the workers.
         rng: source of the straggler factors.
-        variety: how many typical ones there are: 1 where all receive in one order.
+        variety: how many typical ones there are.
     """
-    noise = cluster.stragglers
-    shares = (
-        [(kind, 1, noise.factor) for kind in cluster.classes for _ in range(kind.count)]
-        if cluster.size <= REPRESENTED
-        else [
-            (kind, weight, draw)
-            for kind in cluster.classes
-            for weight, draw in _representatives(kind.count, noise, variety)
-        ]
-    )
+    everyone = cluster.size <= REPRESENTED
+    shares = [
+        (kind, weight, draw)
+        for kind in cluster.classes
+        for weight, draw in _representatives(
+            kind.count, cluster.stragglers, kind.count if everyone else variety
+        )
+    ]
     return [
-        Worker(i, kind, weight, Track(f"worker {i} compute"), lambda d=draw: d(rng))
+        Worker(i, kind, weight, Track(f"worker {i} compute"), _by_step(draw, rng))
         for i, (kind, weight, draw) in enumerate(shares)
     ]
 
 
+def _by_step(draw: Draw, rng: random.Random) -> Callable[[], float]:
+    step = itertools.count()
+    return lambda: draw(next(step), rng)
+
+
 def _representatives(
     n: int, noise: Stragglers, variety: int
-) -> Iterator[tuple[int, Callable[[random.Random], float]]]:
-    typical = n
-    if noise.varies and n > 2:
-        yield 1, lambda rng: noise.slowest(n, rng)
-        yield 1, lambda rng: noise.fastest(n, rng)
-        typical -= 2
-    for i in range(min(variety, typical)):
-        yield (typical + i) // min(variety, typical), noise.typical
+) -> Iterator[tuple[int, Draw]]:
+    """Weights and draws of the representatives of n workers."""
+    if n <= variety + _EXTREMES:
+        yield from [(1, lambda step, rng: noise.factor(rng))] * n
+        return
+    gaps = _EXTREMES - 1
+    for i in range(_EXTREMES):
+        yield 1, lambda step, rng, i=i: _extreme(noise, n, (step + i) % _EXTREMES, rng)
+        # The typical ones of the gap after it; each stands for its share of the rest.
+        for k in range(
+            i * variety // gaps, (i + 1) * variety // gaps if i < gaps else 0
+        ):
+            share = (n - _EXTREMES + k) // variety
+            yield share, lambda step, rng: noise.typical(rng)
+
+
+def _extreme(noise: Stragglers, n: int, turn: int, rng: random.Random) -> float:
+    """Factor of one of the four: each is the slowest and the fastest in its turn."""
+    if turn == 0:
+        return noise.slowest(n, rng)
+    return noise.fastest(n, rng) if turn == 2 else noise.factor(rng)
 
 
 def make_step(graph: Graph, worker: Worker, step: int) -> Step:
@@ -127,6 +198,23 @@ def make_step(graph: Graph, worker: Worker, step: int) -> Step:
         result.end.need(job)
         result.ops[name] = job
     return result
+
+
+def one_ahead(build: Callable[[int], Built]) -> Callable[[int], Built]:
+    """Remembers the jobs of the last two steps, as a step is linked to the next.
+
+    Args:
+        build: the jobs of a step.
+    """
+    built: dict[int, Built] = {}
+
+    def jobs(step: int) -> Built:
+        if step not in built:
+            built.pop(step - 2, None)
+            built[step] = build(step)
+        return built[step]
+
+    return jobs
 
 
 def size_of(graph: Graph, name: str, cluster: Cluster) -> float:

@@ -86,27 +86,39 @@ class Timeline:
         return max(span.end for span in self.spans) - min(first, 0.0)
 
     def busy(self, track: str) -> float:
-        """Seconds during which a track was occupied.
+        """Seconds during which a track was occupied, by one span or several.
 
         Args:
-            track: its name.
+            track: its name; 0 for one on which nothing ran.
         """
-        return sum(s.end - s.start for s in self.spans if s.track == track)
+        return _covered([span for span in self.spans if span.track == track])
 
     def utilization(self) -> dict[str, float]:
         """Share of the time during which each track was occupied."""
-        busy = dict.fromkeys(self.tracks, 0.0)
+        spans: dict[str, list[Span]] = {}
         for span in self.spans:
-            busy[span.track] += span.end - span.start
-        return {track: t / self.seconds for track, t in busy.items() if self.seconds}
+            spans.setdefault(span.track, []).append(span)
+        whole = self.seconds
+        return {track: _covered(own) / whole for track, own in spans.items() if whole}
 
     def exposed(self, worker: int = 0) -> float:
         """Exposed communication: seconds in which a worker's computing unit waits.
 
         Args:
             worker: its index.
+
+        Raises:
+            ValueError: no such worker.
         """
-        return self.seconds - self.busy(f"worker {worker} compute")
+        self._check_worker(worker)
+        track = f"worker {worker} compute"
+        lanes = [s for s in self.spans if f"{s.track} ".startswith(f"{track} ")]
+        return self.seconds - _covered(lanes)
+
+    def _check_worker(self, worker: int) -> None:
+        if not 0 <= worker < self.clock.workers:
+            last = self.clock.workers - 1
+            raise ValueError(f"worker must be one of 0 to {last}, got {worker}")
 
     def step_times(self) -> list[list[float]]:
         """For each step the seconds that each worker took.
@@ -137,7 +149,14 @@ class Timeline:
         Args:
             worker: its index.
             step: index of the step.
+
+        Raises:
+            ValueError: no such worker or step.
         """
+        self._check_worker(worker)
+        steps = len(self.clock.begins[worker])
+        if not 0 <= step < steps:
+            raise ValueError(f"step must be one of 0 to {steps - 1}, got {step}")
         spans = [
             s for s in self.spans if s.track == f"worker {worker} in" and s.step == step
         ]
@@ -165,3 +184,12 @@ class Timeline:
             ImportError: matplotlib is missing; the message names the extra.
         """
         draw_gantt(path, self.name, self.spans)
+
+
+def _covered(spans: Sequence[Span]) -> float:
+    """Length of the union of spans."""
+    total, reached = 0.0, float("-inf")
+    for span in sorted(spans, key=lambda s: s.start):
+        total += max(0.0, span.end - max(span.start, reached))
+        reached = max(reached, span.end)
+    return total

@@ -13,7 +13,7 @@ import jax
 
 from relaxjax.schedule._flops import nbytes
 from relaxjax.schedule._jaxpr import Needs, Tape, walk
-from relaxjax.schedule._names import natural_key
+from relaxjax.schedule._names import leaf_name, natural_key
 from relaxjax.schedule._oracle import Estimate, Oracle
 
 
@@ -59,7 +59,7 @@ def trace(
             "parameters as the first argument"
         )
     closed, shape = jax.make_jaxpr(fn, return_shape=True)(params, *args)
-    tape = Tape(oracle)
+    tape = Tape(oracle, taken=leaves)
     inputs = [(name,) for name in leaves]
     inputs += [()] * (len(closed.jaxpr.invars) - len(leaves))
     outputs = walk(closed.jaxpr, inputs, tape, "")
@@ -85,16 +85,25 @@ def leaf_names(params: Any) -> dict[str, Any]:
     """Leaves of a pytree by name: the path to each, its parts joined by "/".
 
     Args:
-        params: a pytree.
+        params: a pytree; an array by itself is called "params".
+
+    Raises:
+        ValueError: two leaves of the same name.
 
     Example:
         >>> leaf_names({"dense": {"bias": 1.0, "kernel": 2.0}})
         {'dense/bias': 1.0, 'dense/kernel': 2.0}
     """
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="/") or "params": leaf
-        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
-    }
+    leaves: dict[str, Any] = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        name = leaf_name(path)
+        if name in leaves:
+            raise ValueError(
+                f"two leaves of params are called {name!r}, as a key holds a '/' or "
+                "looks like another of another type: rename one of the keys"
+            )
+        leaves[name] = leaf
+    return leaves
 
 
 def backward_order(

@@ -9,9 +9,11 @@ from relaxjax.schedule import (
     Graph,
     best,
     efficiency,
+    gap,
     local_search,
     makespan,
     optimum,
+    properties,
     random_graph,
     tac,
 )
@@ -61,6 +63,31 @@ OK = {"recvs": {"w": 1.0}, "ops": {"dot": (1.0, ["w"])}}
             ValueError,
             "names must be unique, but recvs and ops share ['w']: rename the ops",
         ),
+        (
+            {"recvs": ["w"]},
+            TypeError,
+            "recvs must be of type Mapping, got ['w']: write {",
+        ),
+        ({"ops": None}, TypeError, "ops must be a dict by name, got None"),
+        ({"recvs": {1: 2.0}}, TypeError, "recvs must have names as keys, got 1"),
+        ({"recvs": {"": 2.0}}, TypeError, "recvs must have names as keys, got ''"),
+        (
+            {"ops": {"dot": (1, None)}},
+            TypeError,
+            "ops['dot'] needs a list of names, got None: write [] for none",
+        ),
+        ({"ops": {"dot": (1, [["w"]])}}, TypeError, "ops['dot'] needs names of recvs"),
+        (
+            {"nbytes": {"w": -5}},
+            ValueError,
+            "nbytes['w'] must be at least 0, got -5",
+        ),
+        (
+            {"nbytes": {"v": 5}},
+            ValueError,
+            "nbytes names ['v'], which are neither recvs nor sends",
+        ),
+        ({"nbytes": {"w": 0.5}}, TypeError, "nbytes['w'] must be a whole number"),
     ],
 )
 def test_graph(change, error, message):
@@ -80,6 +107,25 @@ def test_order(order, message):
     graph = Graph(recvs={"a": 1, "b": 1}, ops={})
     with pytest.raises(ValueError, match=re.escape(message)):
         makespan(graph, order)
+
+
+@pytest.mark.parametrize("order", ["ab", None, 3])
+def test_an_order_is_a_list(order):
+    graph = Graph(recvs={"a": 1, "b": 1}, ops={})
+    with pytest.raises(TypeError, match="order must be a list of recv names, got"):
+        makespan(graph, order)
+
+
+def test_names_of_nothing():
+    with pytest.raises(ValueError, match="op must name an operation of the graph"):
+        Graph(**OK).dep("w")
+    with pytest.raises(ValueError, match=r"outstanding must name recvs.*\['dot'\]"):
+        properties(Graph(**OK), outstanding=["dot"])
+
+
+def test_gap_below_the_bound():
+    with pytest.raises(ValueError, match=r"at least the bound 2\.0 s, got 1"):
+        gap(Graph(**OK), 1)
 
 
 def test_optimum_beyond_its_size_says_best():

@@ -18,6 +18,7 @@ from relaxjax.schedule import (
     given,
     makespan,
     measured,
+    plan_buckets,
     tac,
 )
 
@@ -234,6 +235,70 @@ def test_nested_scan_counts_every_iteration():
     assert graph.computation == pytest.approx(15 * once.computation)
 
 
+def test_a_scan_of_no_iterations_costs_nothing():
+    def idle(w, x):
+        return jax.lax.scan(lambda x, _: (x @ w, None), x, None, length=0)[0] + w[0]
+
+    assert list(Graph.from_function(idle, struct(8, 8), X).ops) == [
+        "slice",
+        "add",
+    ]
+
+
+def test_scalar_functions_of_reductions_and_scatters_are_part_of_them():
+    ids = jax.ShapeDtypeStruct((4,), jnp.int32)
+
+    def scattered(table, i):
+        return table.at[i].add(jnp.ones((4, 16)), mode="promise_in_bounds")
+
+    graph = Graph.from_function(
+        scattered,
+        struct(100, 16),
+        ids,
+        oracle=analytic(Device(flops=1.0, bandwidth=math.inf)),
+    )
+    (name,) = (op for op in graph.ops if op.startswith("scatter"))
+    assert graph.ops[name][0] == 4 * 16
+    reduced = our_flops(
+        lambda p: jax.lax.reduce(p, jnp.float32(0), lambda a, b: a + 2 * b, (0, 1)),
+        struct(8, 8),
+    )
+    assert reduced == 64
+    pooled = our_flops(
+        lambda p: jax.lax.reduce_window(
+            p, -jnp.inf, jax.lax.max, (2, 2), (1, 1), "VALID"
+        ),
+        struct(8, 8),
+    )
+    assert pooled == 7 * 7 * 4
+
+
+def test_the_gradient_of_an_embedding_moves_its_rows():
+    ids = jax.ShapeDtypeStruct((4,), jnp.int32)
+    graph = Graph.from_loss(
+        lambda table, i: jnp.sum(table[i] ** 2),
+        struct(1000, 16),
+        ids,
+        oracle=analytic(Device(flops=math.inf, bandwidth=1.0)),
+    )
+    (scatter,) = (op for op in graph.ops if "scatter" in op)
+    rows = 4 * 16 * 4
+    assert 2 * rows <= graph.ops[scatter][0] <= 2 * rows + 100
+
+
+def test_a_parameter_may_be_called_like_an_operation():
+    graph = Graph.from_function(
+        lambda p, x: p["mul"] * x, {"mul": struct(3)}, struct(3)
+    )
+    assert needs_of(graph) == {"mul.2": ("mul",)}
+
+
+def test_a_bare_array_has_one_name_everywhere():
+    order = backward_order(lambda w: jnp.sum(w * w), struct(3))
+    (bucket,) = plan_buckets(struct(3), order=order)
+    assert bucket.segments[0].name == order[0] == "params"
+
+
 def test_cond_costs_its_dearest_branch():
     def branching(w, x):
         cheap, dear = (lambda x: x * w), (lambda x: (x @ w) @ w)
@@ -402,6 +467,12 @@ def test_optimized_hlo_of_convolutions_and_loops():
             lambda: Graph.from_function(mlp, LAYERS, X, pushes=lambda out: {"w": out}),
             "pushes must pick gradients with the names of the parameters",
         ),
+        (
+            lambda: Graph.from_function(
+                lambda p: p["a"]["b"] + p["a/b"], {"a": {"b": X}, "a/b": X}
+            ),
+            "two leaves of params are called 'a/b'",
+        ),
         (lambda: measured(repeats=0), "repeats must be at least 1, got 0"),
         (lambda: given({"dot": -1.0}), "times['dot'] must be finite and >= 0"),
         (lambda: Graph.from_hlo("HloModule x", LAYERS), "text has no ENTRY"),
@@ -420,8 +491,25 @@ def test_bad_input(call, message):
         call()
 
 
-def test_rates_are_numbers():
-    with pytest.raises(
-        TypeError, match="bandwidth must be a number of bytes per second"
-    ):
-        Link(bandwidth=cast("float", "10G"))
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: Link(bandwidth=cast("float", "10G")),
+            "bandwidth must be a number of bytes per second",
+        ),
+        (
+            lambda: Graph.from_function(mlp, LAYERS, X, link=cast("Link", 1e9)),
+            "link must be of type Link, got 1000000000.0: give Link(latency=...",
+        ),
+        (
+            lambda: Graph.from_function(
+                mlp, LAYERS, X, oracle=lambda *_: cast("Estimate", 1.0)
+            ),
+            "the oracle's answer must be of type Estimate, got 1.0",
+        ),
+    ],
+)
+def test_kinds(call, message):
+    with pytest.raises(TypeError, match=re.escape(message)):
+        call()

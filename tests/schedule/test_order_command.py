@@ -2,6 +2,8 @@
 
 import json
 import re
+import sys
+from types import ModuleType
 
 import pytest
 import typer
@@ -39,7 +41,38 @@ def wide(params):
 def wide_args():
     return ([jnp.ones(2)] * 25,)
 
+def unlucky(w):
+    return w
+
+def unlucky_args():
+    raise KeyError("lost")
+
 constant = 3
+"""
+
+NEIGHBOR = """
+from __future__ import annotations
+from dataclasses import dataclass
+import flax.linen as nn, jax, jax.numpy as jnp
+from layers_beside import WIDTH
+
+@dataclass
+class Sizes:
+    width: int = WIDTH
+
+class Net(nn.Module):
+    sizes: Sizes
+
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dense(3)(nn.relu(nn.Dense(self.sizes.width)(x)))
+
+def forward(variables, x):
+    return Net(Sizes()).apply(variables, x)
+
+def forward_args():
+    x = jnp.ones((2, 4))
+    return jax.eval_shape(Net(Sizes()).init, jax.random.key(0), x), x
 """
 
 
@@ -48,7 +81,13 @@ def call(tmp_path, monkeypatch):
     (tmp_path / "model.py").write_text(FILE)
     (tmp_path / "broken.py").write_text("1 / 0")
     (tmp_path / "lonely.py").write_text("def f(w):\n    return w\n")
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "layers_beside.py").write_text("WIDTH = 5\n")
+    (tmp_path / "deep" / "net.py").write_text(NEIGHBOR)
     monkeypatch.chdir(tmp_path)
+    for name in ("model", "broken", "lonely", "net", "layers_beside"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    del sys.modules["layers_beside"]
     monkeypatch.setenv("COLUMNS", "200")
     app = typer.Typer()
     app.command()(order)
@@ -105,6 +144,23 @@ def test_defaults_and_single_arguments_serve_as_examples(call):
     assert "optimum" not in json.loads(call("model.py:wide", "--json").stdout)["orders"]
 
 
+def test_a_file_may_import_its_neighbors_and_define_dataclasses(call):
+    result = call("deep/net.py:forward", "--json")
+    assert result.exit_code == 0, result.output
+    sizes = {t["name"]: t["bytes"] for t in json.loads(result.stdout)["transfers"]}
+    assert sizes["params/Dense_1/kernel"] == 4 * 5 * 4
+    assert "deep" not in "".join(sys.path)
+
+
+def test_tables_and_files_name_what_could_not_be_saved(call, tmp_path):
+    for option in ("--trace", "--png"):
+        result = call("model.py:forward", "--json", option, "absent/x")
+        assert result.exit_code == 2
+        assert "the timeline was not saved" in re.sub(r"[│\s]+", " ", result.output)
+    assert call("model.py:forward", "--json", "--png", "chart").exit_code == 0
+    assert (tmp_path / "chart").read_bytes().startswith(b"\x89PNG")
+
+
 def test_links_change_times(call):
     slow = json.loads(call("model.py:forward", "--json", "--gbps", "0.01").stdout)
     fast = json.loads(call("model.py:forward", "--json", "--gbps", "100").stdout)
@@ -121,6 +177,7 @@ def test_links_change_times(call):
         (["model.py:constant"], "defines no function 'constant'"),
         (["lonely.py:f"], "define f_args() or example_args()"),
         (["model.py:needy"], "could not be traced with its example arguments"),
+        (["model.py:unlucky"], "unlucky_args() failed: KeyError: 'lost'"),
         (["model.py:forward", "--gbps", "0"], "bandwidth must be > 0"),
         (["model.py:forward", "--random-orders", "0"], "--random-orders"),
     ],

@@ -142,7 +142,51 @@ def test_permuting_the_input_changes_nothing(graph, rng):
     assert tic(other) == tic(graph)
     assert layer_order(other) == layer_order(graph)
     assert smallest_first(other) == smallest_first(graph)
-    assert makespan(other, best(other)) == makespan(graph, best(graph))
+    assert optimum(other) == optimum(graph)
+    assert best(other) == best(graph)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_permuting_the_input_changes_no_search(seed):
+    """Beyond the exact methods: 20 recvs and local search."""
+    graph = random_graph("pairs", recvs=20, seed=seed)
+    rng = random.Random(seed)
+    recvs, ops = list(graph.recvs.items()), list(graph.ops.items())
+    rng.shuffle(recvs)
+    rng.shuffle(ops)
+    other = Graph(recvs=dict(recvs), ops=dict(ops))
+    assert best(other, evaluations=2000) == best(graph, evaluations=2000)
+
+
+@laws
+@given(graphs(), st.randoms(use_true_random=False))
+def test_the_chain_of_bounds_holds_for_any_times(graph, rng):
+    """Up to the rounding of sums."""
+    odd = Graph(
+        recvs={n: t * rng.random() * 1e-3 for n, t in graph.recvs.items()},
+        ops={n: (t * rng.random() * 1e-3, m) for n, (t, m) in graph.ops.items()},
+    )
+    lower, upper = bounds(odd)
+    spans = [makespan(odd, f(odd)) for f in (optimum, best, tac)]
+    chain = [lower, lower_bound(odd), *spans, upper]
+    assert all(a <= b * (1 + 1e-12) for a, b in itertools.pairwise(chain))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_best_with_pushes_is_optimal_on_small_graphs(seed, permutations_of):
+    """A training step: the loss needs everything, each gradient is pushed."""
+    forward = random_graph("random", recvs=6, seed=seed)
+    ops, last = dict(forward.ops), "loss"
+    ops["loss"] = (1.0, list(forward.ops))
+    sends = {}
+    for i, name in enumerate(forward.recvs):
+        ops[f"back {i}"] = (float(i + 1), [last])
+        last = f"back {i}"
+        sends[name] = (forward.recvs[name], [last])
+    graph = Graph(forward.recvs, ops, sends)
+    least = min(makespan(graph, order) for order in permutations_of(graph))
+    assert makespan(graph, best(graph)) == least
+    assert lower_bound(graph) <= least
 
 
 @laws

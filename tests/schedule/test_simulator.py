@@ -1,8 +1,10 @@
 """The simulator: laws, hand-worked runs, and agreement of its two ways."""
 
 import itertools
+import math
 import random
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -391,41 +393,83 @@ def test_numbers_of_slow_workers_at_every_scale():
     assert _binomial(7, 1.0, rng) == 7
 
 
-@pytest.mark.parametrize("policy", [unordered(), None], ids=["unordered", "tac"])
-def test_representatives_agree_with_every_worker_at_64(monkeypatch, policy):
-    graph = trained(random_graph("chain", recvs=12, seed=4))
-    cluster = Cluster(
-        [Workers(32, link=UNIT), Workers(32, link=UNIT, speed=0.8)],
+AGREEING = trained(random_graph("chain", recvs=8, seed=4))
+POLICIES = {
+    "unordered": unordered(),
+    "tac": ordered("tac", tac(AGREEING)),
+    "fifo": Policy("fifo", barrier=False),
+    "p3": p3(AGREEING, slice_bytes=2),
+    "byte_scheduler": byte_scheduler(AGREEING, partition_bytes=4, credit_bytes=16),
+    "wait_free": wait_free(AGREEING, ring(64)),
+    "mg_wfbp": mg_wfbp(AGREEING, ring(64), UNIT),
+    "dear": dear(AGREEING, ring(64)),
+}
+CLUSTERS = {
+    "one class": Cluster(
+        64, 4, UNIT, Link(0.0, 16.0), Stragglers(jitter=0.05, share=0.02, slowdown=1.5)
+    ),
+    "two classes": Cluster(
+        [Workers(32, UNIT), Workers(32, UNIT, speed=0.8)],
         servers=4,
         server_link=Link(latency=0.0, bandwidth=16.0),
-        stragglers=Stragglers(jitter=0.05, share=0.02, slowdown=1.5),
-    )
-    policy = policy or ordered("tac", tac(graph))
-    every = simulate(graph, policy, cluster, steps=15)
-    assert len(every.weights) == 64
-    monkeypatch.setattr(steps_module, "REPRESENTED", 63)
-    few = simulate(graph, policy, cluster, steps=15)
-    assert sum(few.weights) == 64
-    assert len(few.weights) <= 36
-    assert few.seconds_per_step() == pytest.approx(every.seconds_per_step(), rel=0.04)
-    assert few.straggler_effect() == pytest.approx(every.straggler_effect(), abs=0.05)
+        stragglers=Stragglers(jitter=0.05),
+    ),
+    "slow servers": Cluster(64, 2, UNIT, Link(0.0, 4.0)),
+}
 
 
-def test_a_hundred_thousand_identical_workers_are_one():
+@pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=CLUSTERS)
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+def test_representatives_agree_with_every_worker_at_64(monkeypatch, policy, cluster):
+    def mean(few):
+        monkeypatch.setattr(steps_module, "REPRESENTED", 63 if few else 64)
+        runs = [
+            simulate(AGREEING, policy, cluster, steps=6, seed=seed) for seed in range(3)
+        ]
+        assert all(sum(run.weights) == 64 for run in runs)
+        assert (len(runs[0].weights) == 64) is not few
+        seconds = sum(run.seconds_per_step() for run in runs) / 3
+        return seconds, sum(run.straggler_effect() for run in runs) / 3
+
+    (every, spread), (few, few_spread) = mean(few=False), mean(few=True)
+    assert few == pytest.approx(every, rel=0.05)
+    assert few_spread == pytest.approx(spread, abs=0.07)
+
+
+def test_a_hundred_thousand_identical_workers_are_twelve():
     graph = trained(random_graph("chain", recvs=5))
     run = simulate(graph, ordered("tac", tac(graph)), Cluster(100_000, 1_000, UNIT))
-    assert list(run.weights) == [100_000]
+    assert sum(run.weights) == 100_000
+    assert sorted(run.weights)[:5] == [1, 1, 1, 1, 12_499]
+    assert len(run.weights) == 12
     assert run.busy("worker 0 in") == graph.communication
+    alone = simulate(graph, wait_free(graph, ring(100_000)), Cluster(100_000))
+    assert sum(alone.weights) == 100_000
 
 
-def test_the_slowest_of_many_is_among_the_representatives():
+def test_another_worker_is_the_slowest_in_every_step():
     graph = random_graph("chain", recvs=3)
     noise = Stragglers(jitter=0.5)
-    run = simulate(graph, ordered("", graph.recvs), Cluster(2000, 1, UNIT, None, noise))
-    work = [run.busy(f"worker {w} compute") / graph.computation for w in range(3)]
-    assert work[0] > 3  # about exp(0.5 * 3.3) = 5
-    assert work[1] < 1 / 3
-    assert work[2] == pytest.approx(1)
+    cluster = Cluster(2000, 1, UNIT, None, noise)
+    run = simulate(graph, ordered("", graph.recvs), cluster, steps=5)
+    slowest, typical = [], set()
+    for step in range(5):
+        work = {
+            w: sum(
+                s.end - s.start
+                for s in run.spans
+                if s.track == f"worker {w} compute" and s.step == step
+            )
+            / graph.computation
+            for w in range(len(run.weights))
+        }
+        slowest.append(max(work, key=work.__getitem__))
+        assert max(work.values()) > 3  # about exp(0.5 * 3.3) = 5
+        assert min(work.values()) < 1 / 3
+        typical |= {round(work[w], 9) for w in work if run.weights[w] > 1}
+    assert len(set(slowest[:4])) == 4
+    assert slowest[4] == slowest[0]
+    assert typical == {1.0}
 
 
 def test_merging_counts_the_messages_before():
@@ -487,22 +531,90 @@ GRAPH = random_graph("chain", recvs=2)
         (lambda: Policy("", partition_bytes=0), "partition_bytes must be at least 1"),
         (
             lambda: Policy("", credit_bytes=-1),
-            "credit_bytes must be at least 1, got -1",
+            "credit_bytes must be at least 1 and finite, got -1",
         ),
         (lambda: Policy("", phases=3), "phases must be 1 or 2, got 3"),
-        (lambda: Cluster(0), "count must be at least 1 worker, got 0"),
+        (lambda: Cluster(0), "workers must be at least 1, got 0"),
+        (lambda: Workers(0), "count must be at least 1, got 0: leave out classes"),
         (lambda: Cluster([]), "workers must hold at least one class"),
         (lambda: Cluster(1, 0), "servers must be at least 1, got 0"),
         (lambda: Workers(1, speed=0), "speed must be > 0"),
         (lambda: Cluster(segment_bytes=0), "segment_bytes must be > 0 bytes, got 0"),
         (lambda: Stragglers(share=2), "share must lie in [0, 1], got 2"),
-        (lambda: Stragglers(slowdown=0.5), "slowdown must be at least 1, got 0.5"),
+        (
+            lambda: Stragglers(slowdown=0.5),
+            "slowdown must be at least 1 and finite, got 0.5",
+        ),
         (lambda: Stragglers(jitter=-1), "jitter must be finite and >= 0"),
-        (lambda: Cost(-1, 0), "messages must be >= 0, got -1"),
+        (lambda: Stragglers(slowdown=math.nan), "finite, got nan"),
+        (lambda: Cost(-1, 0), "messages must be at least 0 and finite, got -1"),
+        (
+            lambda: Cost(1, any_(math.nan)),
+            "nbytes must be at least 0 and finite, got nan",
+        ),
+        (lambda: simulate(GRAPH).exposed(1), "worker must be one of 0 to 0, got 1"),
+        (lambda: simulate(GRAPH).transfers(1), "worker must be one of 0 to 0, got 1"),
+        (
+            lambda: simulate(GRAPH).transfers(0, 5),
+            "step must be one of 0 to 0, got 5",
+        ),
     ],
 )
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=re.escape(message)):
+        call()
+
+
+def any_(value) -> Any:
+    """A value of a kind that the type checker would refuse."""
+    return value
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: simulate(GRAPH, any_(tac(GRAPH))),
+            "policy must be of type Policy, got ['r0', 'r1']: wrap a list of names as "
+            'ordered("tac", tac(graph))',
+        ),
+        (
+            lambda: simulate(GRAPH, unordered(), any_(4)),
+            "cluster must be of type Cluster, got 4",
+        ),
+        (
+            lambda: simulate(GRAPH, steps=any_(1.5)),
+            "steps must be a whole number, got 1.5",
+        ),
+        (lambda: Cluster(any_(2.5)), "workers must be a whole number, got 2.5"),
+        (lambda: Cluster(any_(True)), "workers must be a whole number, got True"),
+        (lambda: Cluster(any_("8")), "workers must be a whole number, got '8'"),
+        (lambda: Cluster(any_([8])), "workers must be of type Workers, got 8"),
+        (lambda: Cluster(2, any_(1.5)), "servers must be a whole number, got 1.5"),
+        (
+            lambda: Cluster(2, link=any_(5)),
+            "link must be of type Link, got 5: give Link(latency=..., bandwidth=...)",
+        ),
+        (
+            lambda: Cluster(2, server_link=any_("10G")),
+            "server_link must be of type Link",
+        ),
+        (
+            lambda: Cluster(2, stragglers=any_(0.1)),
+            "stragglers must be of type Stragglers",
+        ),
+        (lambda: Workers(any_(2.5)), "count must be a whole number, got 2.5"),
+        (lambda: Policy("", every=any_(1.5)), "every must be a whole number, got 1.5"),
+        (lambda: Policy("", credit_bytes=any_("4M")), "credit_bytes must be a number"),
+        (lambda: Cost(1, any_("4M")), "nbytes must be a number, got '4M'"),
+        (
+            lambda: simulate(trained(GRAPH), wait_free(trained(GRAPH), any_(round))),
+            "collective(nbytes) must be of type Cost, got",
+        ),
+    ],
+)
+def test_bad_kinds(call, message):
+    with pytest.raises(TypeError, match=re.escape(message)):
         call()
 
 
@@ -521,3 +633,77 @@ def test_byte_scheduler_beats_fifo_on_a_large_first_layer_push():
     fifo = simulate(graph, Policy("fifo", barrier=False), ONE, steps=4)
     scheduled = byte_scheduler(graph, partition_bytes=1, credit_bytes=2)
     assert simulate(graph, scheduled, ONE, steps=4).seconds < 0.9 * fifo.seconds
+
+
+def test_a_credit_is_each_workers_own():
+    """Two workers on a server twice as fast see what one alone would see."""
+    graph = Graph(recvs={"w": 0}, ops={}, nbytes={"w": 8})
+    link = Link(latency=0.5, bandwidth=1.0)
+    policy = Policy("", partition_bytes=2, credit_bytes=4)
+    fast = Link(latency=0.0, bandwidth=1e9)
+
+    def seconds(workers):
+        return simulate(graph, policy, Cluster(workers, 1, link, fast)).seconds
+
+    # 4 slices of 0.5 + 2 seconds, all of them back to back on the worker's own link.
+    assert seconds(1) == pytest.approx(10.0)
+    assert seconds(2) == pytest.approx(10.0)
+    assert seconds(16) == pytest.approx(10.0)
+
+
+@laws
+@given(
+    graphs(),
+    st.sampled_from(["unordered", "fifo", "p3", "byte_scheduler"]),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.sampled_from([1.0, 3.0, 2e6]),
+)
+def test_every_server_policy_conserves_work_and_bytes(
+    graph, name, workers, servers, segment
+):
+    graph = trained(graph)
+    policy = {
+        "unordered": unordered(),
+        "fifo": Policy("fifo", barrier=False),
+        "p3": p3(graph, slice_bytes=4),
+        "byte_scheduler": byte_scheduler(graph, partition_bytes=4, credit_bytes=6),
+    }[name]
+    cluster = Cluster(workers, servers, UNIT, segment_bytes=segment)
+    run = simulate(graph, policy, cluster, steps=3)
+    moved = 3 * graph.communication
+    for w in range(workers):
+        assert run.busy(f"worker {w} compute") == pytest.approx(3 * graph.computation)
+        for way in ("in", "out"):
+            own = [s.nbytes for s in run.spans if s.track == f"worker {w} {way}"]
+            assert sum(own) == pytest.approx(moved)
+    for way in ("in", "out"):
+        track = f" {way}"
+        served = [
+            s.nbytes
+            for s in run.spans
+            if s.track.startswith("server") and s.track.endswith(track)
+        ]
+        assert sum(served) == pytest.approx(workers * moved)
+    lower, upper = bounds(graph)
+    assert lower <= run.seconds <= 3 * workers * upper * (1 + 1e-9)
+    assert all(0 < u <= 1 + 1e-9 for u in run.utilization().values())
+
+
+@laws
+@given(graphs(), st.sampled_from(["wait_free", "mg_wfbp", "dear"]), st.integers(2, 4))
+def test_every_collective_policy_conserves_work_and_bytes(graph, name, workers):
+    graph = trained(graph)
+    policy = {
+        "wait_free": wait_free(graph, ring(workers)),
+        "mg_wfbp": mg_wfbp(graph, ring(workers), UNIT),
+        "dear": dear(graph, ring(workers)),
+    }[name]
+    run = simulate(graph, policy, Cluster(workers, link=UNIT), steps=3)
+    for w in range(workers):
+        assert run.busy(f"worker {w} compute") == pytest.approx(3 * graph.computation)
+    sent = [s.nbytes for s in run.spans if s.track == "network"]
+    assert sum(sent) == pytest.approx(3 * graph.communication)
+    spans = sorted((s.start, s.end) for s in run.spans if s.track == "network")
+    assert all(a[1] <= b[0] + 1e-9 for a, b in itertools.pairwise(spans))
+    assert 3 * graph.computation <= run.seconds * (1 + 1e-9)

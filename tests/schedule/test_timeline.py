@@ -5,17 +5,28 @@ import sys
 
 import jax
 import jax.numpy as jnp
+import optax
 import pytest
 
+import relaxjax
 from relaxjax.schedule import (
     Cluster,
+    Cost,
+    Graph,
     Link,
     Policy,
+    Span,
+    Stragglers,
+    Timeline,
+    byte_scheduler,
+    dear,
     ordered,
+    p3,
     random_graph,
     record,
     simulate,
     tac,
+    unordered,
 )
 from relaxjax.schedule import _record as record_module
 
@@ -47,6 +58,38 @@ def test_chrome_trace_obeys_the_format(run, tmp_path):
         assert isinstance(event["name"], str)
     times = [e["ts"] for e in events]
     assert times == sorted(times)
+    sorting = [e for e in named if e["name"] == "thread_sort_index"]
+    assert {e["tid"] for e in sorting} == set(threads)
+    assert [e["args"]["sort_index"] for e in sorting] == list(threads)
+    assert list(threads.values()) == sorted(threads.values())
+
+
+@pytest.mark.parametrize("policy", ["unordered", "p3", "byte_scheduler", "dear"])
+def test_spans_in_a_row_do_not_overlap_in_the_trace(policy, tmp_path):
+    """In whole nanoseconds, with times that are no round numbers."""
+    graph = Graph(
+        GRAPH.recvs,
+        GRAPH.ops,
+        {name: (t, ["o3"]) for name, t in GRAPH.recvs.items()},
+        nbytes={name: round(1e6 * t) for name, t in GRAPH.recvs.items()},
+    )
+    graph = graph.scaled(ops=1e-3 / 3)
+    made = {
+        "unordered": unordered(),
+        "p3": p3(graph),
+        "byte_scheduler": byte_scheduler(graph),
+        "dear": dear(graph, lambda n: Cost(6, n)),
+    }[policy]
+    cluster = Cluster(3, 2, stragglers=Stragglers(jitter=0.1))
+    path = tmp_path / "trace.json"
+    simulate(graph, made, cluster, steps=3).save(path)
+    events = json.loads(path.read_text())["traceEvents"]
+    reached = {}
+    for event in (e for e in events if e["ph"] == "X"):
+        begin = round(event["ts"] * 1000)
+        assert begin >= reached.get(event["tid"], 0)
+        assert abs(event["ts"] * 1000 - begin) < 1e-3
+        reached[event["tid"]] = begin + round(event["dur"] * 1000)
 
 
 def test_chrome_trace_carries_bytes_and_order(run, tmp_path):
@@ -96,11 +139,54 @@ def test_recorded_steps_bear_the_names_of_scopes():
     run = record(step, jnp.ones((64, 64)), jnp.ones((64, 64)), steps=2, name="real")
     assert run.name == "real"
     assert {span.step for span in run.spans} == {0, 1}
-    assert run.tracks == ["worker 0 compute"]
+    assert {t[:16] for t in run.tracks} == {"worker 0 compute"}
     assert any(span.name.startswith("bucket0/") for span in run.spans)
     assert any(span.name.startswith("gossip/") for span in run.spans)
     assert all(0 <= s.start <= s.end <= run.seconds for s in run.spans)
     assert [len(step) for step in run.step_times()] == [1, 1]
+
+
+def test_what_runs_at_once_lies_on_further_tracks():
+    spans = [
+        Span("worker 0 compute", "a", 0.0, 4.0, 0, 0, 0),
+        Span("worker 0 compute", "b", 1.0, 2.0, 0, 0, 0),
+        Span("worker 0 compute", "c", 3.0, 6.0, 0, 0, 0),
+        Span("worker 0 compute", "d", 8.0, 9.0, 0, 0, 0),
+        Span("worker 0 network", "e", 1.0, 10.0, 8, 0, 0),
+        Span("worker 00 compute", "f", 0.0, 10.0, 8, 0, 0),
+    ]
+    placed = record_module._in_lanes(spans)
+    lanes = {s.name: s.track.removeprefix("worker 0 ") for s in placed[:5]}
+    assert lanes == {
+        "a": "compute", "b": "compute 2", "c": "compute 2", "d": "compute",
+        "e": "network",
+    }  # fmt: skip
+    run = Timeline("", placed, record_module._clock(placed))
+    assert run.exposed(0) == 10 - 7
+    assert run.utilization()["worker 0 compute"] == 0.5
+    overlapping = Timeline("", spans, record_module._clock(spans))
+    assert overlapping.busy("worker 0 compute") == 7
+
+
+def test_a_recorded_data_parallel_step():
+    """The program of the metrics, which runs beside it, is left out."""
+    mesh = jax.make_mesh((2,), ("data",))
+    tx = optax.chain(relaxjax.all_reduce("data"), optax.sgd(0.1))
+
+    def train_step(w, opt_state, batch):
+        loss, grad = jax.value_and_grad(lambda w: jnp.mean((batch @ w) ** 2))(w)
+        updates, opt_state = tx.update(grad, opt_state, w)
+        return optax.apply_updates(w, updates), opt_state, {"loss": loss}
+
+    w, opt_state = relaxjax.init(tx, jnp.ones((32, 8)), mesh)
+    step = relaxjax.data_parallel(train_step, mesh)
+    run = record(step, w, opt_state, jnp.ones((4, 32)), steps=2)
+    assert run.clock.workers == 2
+    assert len(run.step_times()) == 2
+    sent = [s for s in run.spans if "network" in s.track]
+    assert {s.worker for s in sent} == {0, 1}
+    assert {s.nbytes for s in sent} == {32 * 8 * 4}
+    assert 0 <= run.exposed(0) <= run.seconds
 
 
 def test_recorded_collectives_have_tracks_and_bytes():

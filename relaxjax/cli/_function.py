@@ -1,0 +1,83 @@
+"""A function of a user's file, with arguments to trace it by."""
+
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import typer
+
+
+def load_function(target: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The function that FILE.py:FUNCTION names, and its example arguments.
+
+    The file is imported as if it were run as a script: modules beside it are found.
+
+    Args:
+        target: as given on the command line.
+
+    Raises:
+        typer.BadParameter: no such file or function, a file or arguments that raise.
+    """
+    file, colon, name = target.rpartition(":")
+    if not colon or not name:
+        raise typer.BadParameter(f"expected FILE.py:FUNCTION, got {target!r}")
+    path = Path(file)
+    if not path.is_file():
+        raise typer.BadParameter(f"no such file: {file}")
+    module = _import(path)
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise typer.BadParameter(f"{file} defines no function {name!r}")
+    return function, _example_args(module, function, name)
+
+
+def _import(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise typer.BadParameter(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)
+    # Dataclasses look their module up by name.
+    before = sys.modules.get(path.stem)
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever the user's file raises
+        if before is None:
+            del sys.modules[path.stem]
+        else:
+            sys.modules[path.stem] = before
+        raise typer.BadParameter(
+            f"{path} could not be imported: {type(error).__name__}: {error}"
+        ) from error
+    finally:
+        sys.path.remove(folder)
+    return module
+
+
+def _example_args(
+    module: ModuleType, function: Callable[..., Any], name: str
+) -> tuple[Any, ...]:
+    parameters = inspect.signature(function).parameters.values()
+    defaults = [p.default for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    own = getattr(module, f"{name}_args", None)
+    if own is None and defaults and inspect.Parameter.empty not in defaults:
+        return tuple(defaults)
+    make = own or getattr(module, "example_args", None)
+    if make is None:
+        raise typer.BadParameter(
+            f"no example arguments for {name}: define {name}_args() or example_args() "
+            "that returns (params, ...), or give every parameter a default"
+        )
+    try:
+        args = make()
+    except Exception as error:  # whatever the user's function raises
+        raise typer.BadParameter(
+            f"{make.__name__}() failed: {type(error).__name__}: {error}"
+        ) from error
+    return args if isinstance(args, tuple) else (args,)

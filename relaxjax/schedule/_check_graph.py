@@ -1,0 +1,181 @@
+"""Checks of a graph at its construction, and of orders of its recvs.
+
+Cost: O(V + E).
+"""
+
+import heapq
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from relaxjax.schedule._check import check_count, check_seconds
+
+Timed = tuple[float, Sequence[str]]
+"""Seconds, and the names needed before."""
+
+
+def check_times(argument: str, tasks: Mapping[str, Timed]) -> dict[str, Timed]:
+    """Copies `tasks`, with times as floats and needs as tuples without repeats.
+
+    Args:
+        argument: the name of the argument, for the message.
+        tasks: (seconds, needs) by name.
+
+    Raises:
+        TypeError: a task that is not such a pair, or a time that is not a number.
+        ValueError: a missing, negative or infinite time.
+    """
+    if not isinstance(tasks, Mapping):
+        raise TypeError(f"{argument} must be a dict by name, got {tasks!r}")
+    checked = {}
+    for name, task in tasks.items():
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"{argument} must have names as keys, got {name!r}")
+        if not isinstance(task, tuple | list) or len(task) != 2:
+            raise TypeError(
+                f"{argument}[{name!r}] must be (seconds, needs), got {task}"
+            )
+        seconds, needs = task
+        checked[name] = (
+            check_seconds(f"{argument}[{name!r}]", seconds),
+            _check_needs(f"{argument}[{name!r}]", needs),
+        )
+    return checked
+
+
+def _check_needs(argument: str, needs: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(needs, str):
+        raise TypeError(
+            f"{argument} needs a list of names, got the string {needs!r}: write "
+            f"[{needs!r}]"
+        )
+    if not isinstance(needs, Iterable):
+        raise TypeError(
+            f"{argument} needs a list of names, got {needs!r}: write [] for none"
+        )
+    needs = list(needs)
+    if odd := [need for need in needs if not isinstance(need, str)]:
+        raise TypeError(f"{argument} needs names of recvs and ops, got {odd}")
+    return tuple(dict.fromkeys(needs))
+
+
+def check_nbytes(
+    nbytes: Mapping[str, int], recvs: Collection[str], sends: Collection[str]
+) -> dict[str, int]:
+    """Copies `nbytes`.
+
+    Args:
+        nbytes: bytes by name of a transfer.
+        recvs: names of pulls.
+        sends: names of pushes.
+
+    Raises:
+        TypeError: bytes that are not a whole number.
+        ValueError: negative bytes, or bytes of something that is no transfer.
+    """
+    unknown = [name for name in nbytes if name not in recvs and name not in sends]
+    if unknown:
+        raise ValueError(
+            f"nbytes names {unknown}, which are neither recvs nor sends: correct them"
+        )
+    return {n: check_count(f"nbytes[{n!r}]", b, least=0) for n, b in nbytes.items()}
+
+
+def check_names(
+    recvs: Collection[str], ops: Mapping[str, Timed], sends: Mapping[str, Timed]
+) -> None:
+    """Refuses names used twice and needs that nobody provides.
+
+    Args:
+        recvs: names of transfers.
+        ops: operations by name.
+        sends: pushes by name.
+
+    Raises:
+        ValueError: recvs and ops share a name, or a need is neither of them.
+    """
+    both = sorted(set(recvs) & set(ops))
+    if both:
+        raise ValueError(
+            f"names must be unique, but recvs and ops share {both}: rename the ops"
+        )
+    for argument, tasks in (("ops", ops), ("sends", sends)):
+        unknown = {
+            name: bad
+            for name, (_, needs) in tasks.items()
+            if (bad := [n for n in needs if n not in recvs and n not in ops])
+        }
+        if unknown:
+            raise ValueError(
+                f"{argument} need names that are neither recvs nor ops: {unknown}; "
+                "add them or correct the needs"
+            )
+
+
+def check_order(recvs: Collection[str], order: Iterable[str]) -> list[str]:
+    """Returns `order` as a list if it names every recv exactly once.
+
+    Args:
+        recvs: names of transfers.
+        order: names of recvs.
+
+    Raises:
+        TypeError: `order` is no list of names.
+        ValueError: a recv is missing, repeated or unknown; all are listed.
+    """
+    if isinstance(order, str) or not isinstance(order, Iterable):
+        raise TypeError(f"order must be a list of recv names, got {order!r}")
+    order = list(order)
+    times = Counter(order)
+    for what, names in (
+        ("misses", [name for name in recvs if not times[name]]),
+        ("names unknown", [name for name in times if name not in recvs]),
+        ("repeats", [name for name, count in times.items() if count > 1]),
+    ):
+        if names:
+            raise ValueError(
+                f"order must name every recv exactly once, but it {what} {names}"
+            )
+    return order
+
+
+def sort_topologically(ops: Mapping[str, Timed]) -> dict[str, Timed]:
+    """The same operations, each after the ones it needs, else in the given order.
+
+    Args:
+        ops: (seconds, needs) by name; needs outside `ops` are ignored.
+
+    Raises:
+        ValueError: the operations contain a cycle, which is named.
+    """
+    position = {name: i for i, name in enumerate(ops)}
+    users: dict[str, list[str]] = {name: [] for name in ops}
+    waiting = dict.fromkeys(ops, 0)
+    for name, (_, needs) in ops.items():
+        for need in needs:
+            if need in position:
+                users[need].append(name)
+                waiting[name] += 1
+    names = list(ops)
+    ready = [position[name] for name in ops if not waiting[name]]
+    result = {}
+    while ready:
+        name = names[heapq.heappop(ready)]
+        result[name] = ops[name]
+        for user in users[name]:
+            waiting[user] -= 1
+            if not waiting[user]:
+                heapq.heappush(ready, position[user])
+    if len(result) < len(ops):
+        raise ValueError(
+            f"ops contain a cycle: {' -> '.join(_find_cycle(ops, set(result)))}; "
+            "a graph of one step has none, so one of these needs is wrong"
+        )
+    return result
+
+
+def _find_cycle(ops: Mapping[str, Timed], done: set[str]) -> list[str]:
+    trail = [next(name for name in ops if name not in done)]
+    while trail[-1] not in trail[:-1]:
+        needs = ops[trail[-1]][1]
+        trail.append(next(need for need in needs if need in ops and need not in done))
+    return trail[trail.index(trail[-1]) :][::-1]
