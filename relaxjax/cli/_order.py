@@ -8,12 +8,15 @@ import math
 from enum import StrEnum
 from pathlib import Path
 from statistics import mean
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from relaxjax import schedule
 from relaxjax.cli._function import load_function
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 class Mode(StrEnum):
@@ -147,12 +150,24 @@ def _transfers(graph: schedule.Graph, best: list[str]) -> list[dict[str, Any]]:
 def _print_tables(report: dict[str, Any]) -> None:
     try:
         from rich.console import Console
-        from rich.table import Table
     except ImportError as error:
         raise typer.BadParameter(
             'tables need rich: pip install "relaxjax[cli]", or use --json'
         ) from error
     console = Console()
+    console.print(_transfer_table(report))
+    console.print(_makespan_table(report))
+    limits = {name: 1e3 * t for name, t in report["bounds"].items()}
+    console.print(
+        f"L = {limits['lower']:.4g} ms, from the graph {limits['graph_lower']:.4g} ms, "
+        f"U = {limits['upper']:.4g} ms, S = {report['speedup_potential']:.3f}; "
+        f"{100 * report['attributed']:.1f} % of the computation follows a rule"
+    )
+
+
+def _transfer_table(report: dict[str, Any]) -> "Table":
+    from rich.table import Table
+
     table = Table(title=f"Transfers of {report['target']} in best order (ms)")
     table.add_column("")
     table.add_column("parameter", overflow="fold")
@@ -162,7 +177,12 @@ def _print_tables(report: dict[str, Any]) -> None:
         impending = "-" if row["M_plus"] is None else f"{1e3 * row['M_plus']:.4g}"
         times = (f"{1e3 * row['M']:.4g}", f"{1e3 * row['P']:.4g}", impending)
         table.add_row(str(place), row["name"], f"{row['bytes']:,}", *times)
-    console.print(table)
+    return table
+
+
+def _makespan_table(report: dict[str, Any]) -> "Table":
+    from rich.table import Table
+
     table = Table(title="Makespan")
     for column in ("order", "ms", "E", "over the bound"):
         table.add_column(column, justify="left" if column == "order" else "right")
@@ -175,10 +195,4 @@ def _print_tables(report: dict[str, Any]) -> None:
         table.add_row(
             label, f"{1e3 * t:.4g}", f"{report['efficiency'][name]:.4f}", over
         )
-    console.print(table)
-    limits = {name: 1e3 * t for name, t in report["bounds"].items()}
-    console.print(
-        f"L = {limits['lower']:.4g} ms, from the graph {limits['graph_lower']:.4g} ms, "
-        f"U = {limits['upper']:.4g} ms, S = {report['speedup_potential']:.3f}; "
-        f"{100 * report['attributed']:.1f} % of the computation follows a rule"
-    )
+    return table

@@ -19,11 +19,11 @@ from relaxjax.schedule._rates import Cost
 from relaxjax.schedule._steps import (
     Scene,
     Step,
-    Worker,
     make_step,
     one_ahead,
     size_of,
 )
+from relaxjax.schedule._workers import Worker
 
 
 class CollectiveSteps:

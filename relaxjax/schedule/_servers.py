@@ -21,10 +21,10 @@ from relaxjax.schedule._policy import Policy
 from relaxjax.schedule._steps import (
     Scene,
     Step,
-    Worker,
     make_step,
     one_ahead,
 )
+from relaxjax.schedule._workers import Worker
 
 Jobs = list[tuple[Step, dict[str, list[Job]]]]
 """For each worker its step, and the segments of each pull."""

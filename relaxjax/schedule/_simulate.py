@@ -12,8 +12,9 @@ from relaxjax.schedule._graph import Graph
 from relaxjax.schedule._policies import unordered
 from relaxjax.schedule._policy import Policy, check_policy
 from relaxjax.schedule._servers import ServerSteps
-from relaxjax.schedule._steps import Scene, make_workers
+from relaxjax.schedule._steps import Scene
 from relaxjax.schedule._timeline import Timeline
+from relaxjax.schedule._workers import make_workers
 
 _VARIETY = {"random": 16, "fifo": 8, "priority": 8}
 """Typical workers of a class that are simulated where not every one is."""
@@ -37,8 +38,9 @@ def simulate(
             links; where the graph has no bytes, with as many as take their seconds.
         policy: what is sent, when and in which order.
         cluster: workers, servers, links and stragglers. Above 1024 workers each class
-            of identical ones is represented by its slowest, its fastest and a typical
-            one (16 typical ones where orders are random).
+            of identical ones is represented by four of them, among them its slowest
+            and its fastest of the step, and by 8 typical ones (16 where orders are
+            random) that stand for the rest.
         steps: how many.
         seed: of random orders and stragglers; the same seed, the same timeline.
 

@@ -33,7 +33,7 @@ from relaxjax.schedule import (
     unordered,
     wait_free,
 )
-from relaxjax.schedule import _steps as steps_module
+from relaxjax.schedule import _workers as workers_module
 from relaxjax.schedule._cluster import _binomial
 
 UNIT = Link(latency=0.0, bandwidth=1.0)
@@ -422,7 +422,7 @@ CLUSTERS = {
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 def test_representatives_agree_with_every_worker_at_64(monkeypatch, policy, cluster):
     def mean(few):
-        monkeypatch.setattr(steps_module, "REPRESENTED", 63 if few else 64)
+        monkeypatch.setattr(workers_module, "REPRESENTED", 63 if few else 64)
         runs = [
             simulate(AGREEING, policy, cluster, steps=6, seed=seed) for seed in range(3)
         ]
