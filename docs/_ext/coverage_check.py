@@ -19,7 +19,8 @@ def doors() -> list[ModuleType]:
     packages = [
         importlib.import_module(f"relaxjax.{info.name}")
         for info in pkgutil.iter_modules(relaxjax.__path__)
-        if info.ispkg and f"relaxjax.{info.name}" not in NOT_AN_API
+        if info.ispkg and not info.name.startswith("_")
+        if f"relaxjax.{info.name}" not in NOT_AN_API
     ]
     return [relaxjax, *packages]
 
