@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import relaxjax
 from relaxjax import _agree
-from relaxjax._mesh import workers_of
+from relaxjax._mesh import Workers, workers_of
 from relaxjax.bench import (
     _algorithms,
     _emulation,
@@ -176,7 +176,7 @@ def test_orders_runs_the_benches_that_are_named(monkeypatch):
 
 
 def test_processes_that_differ(monkeypatch):
-    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(Workers, "processes", property(lambda _: 2))
     monkeypatch.setattr(
         _agree, "_gather", lambda text: [text, text.replace("float32[3]", "float32[4]")]
     )
