@@ -28,14 +28,14 @@ def by_pmap(collective: Collective, blocks: np.ndarray) -> np.ndarray:
 
 def lower_on_mesh(collective: Collective, blocks: Any) -> jax.stages.Lowered:
     """The program of check_vma=False."""
-    return _on_mesh(collective, len(blocks)).lower(blocks)
+    return mapped_on_mesh(collective, len(blocks)).lower(blocks)
 
 
 def by_mesh(collective: Collective, blocks: np.ndarray) -> np.ndarray:
-    return np.asarray(_on_mesh(collective, len(blocks))(blocks))
+    return np.asarray(mapped_on_mesh(collective, len(blocks))(blocks))
 
 
-def _on_mesh(collective: Collective, n: int) -> Any:
+def mapped_on_mesh(collective: Collective, n: int) -> Any:
     return jax.jit(
         jax.shard_map(
             lambda x: collective(x[0], "data")[None],

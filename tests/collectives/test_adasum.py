@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaxjax import emulate, wire_bytes
+from relaxjax import compiled_wire_bytes, emulate, wire_bytes
 from relaxjax.collectives import adasum, adasum_wire_bytes
 from tests.collectives import references
 from tests.collectives.mappings import (
@@ -18,6 +18,7 @@ from tests.collectives.mappings import (
     by_vmap,
     draw,
     lower_on_mesh,
+    mapped_on_mesh,
 )
 from tests.helpers import optimized_hlo
 
@@ -193,6 +194,14 @@ def test_traced_bytes_equal_the_formula(n, size, dtype):
     x = jax.ShapeDtypeStruct((size,), dtype)
     tx = as_transformation(adasum, "data")
     assert wire_bytes(tx, x, emulate(n)) == adasum_wire_bytes(x, n)
+
+
+@pytest.mark.parametrize("n", [2, 5, 8])
+def test_compiled_bytes_equal_the_formula(n):
+    blocks = jax.ShapeDtypeStruct((n, 19), jnp.float32)
+    x = jax.ShapeDtypeStruct((19,), jnp.float32)
+    compiled = compiled_wire_bytes(mapped_on_mesh(adasum, n), blocks)
+    assert compiled == adasum_wire_bytes(x, n)
 
 
 def test_bytes_by_hand():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaxjax import collectives, emulate, wire_bytes
+from relaxjax import collectives, compiled_wire_bytes, emulate, wire_bytes
 from tests.collectives import references
 from tests.collectives.mappings import (
     MAPPINGS,
@@ -21,6 +21,7 @@ from tests.collectives.mappings import (
     by_vmap,
     draw,
     lower_on_mesh,
+    mapped_on_mesh,
 )
 from tests.helpers import mesh_of, optimized_hlo
 
@@ -230,6 +231,17 @@ def test_traced_bytes_equal_the_formula(algorithm, size, dtype):
     tx = as_transformation(algorithm.all_reduce, "data")
     for n in range(1, 17):
         assert wire_bytes(tx, x, emulate(n)) == algorithm.wire_bytes(x, n), n
+
+
+@every
+@pytest.mark.parametrize(
+    ("n", "dtype"), [(2, "float32"), (5, "bfloat16"), (7, "int32"), (8, "float32")]
+)
+def test_compiled_bytes_equal_the_formula(algorithm, n, dtype):
+    x = jax.ShapeDtypeStruct((19,), dtype)
+    step = mapped_on_mesh(algorithm.all_reduce, n)
+    blocks = jax.ShapeDtypeStruct((n, 19), dtype)
+    assert compiled_wire_bytes(step, blocks) == algorithm.wire_bytes(x, n)
 
 
 # Sends and bytes of the busiest worker for 8 and for 5 workers and 80 float32, by hand.

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.sharding import PartitionSpec as P
 
-from relaxjax import emulate, wire_bytes
+from relaxjax import compiled_wire_bytes, emulate, wire_bytes
 from relaxjax.collectives import hierarchical_all_reduce, hierarchical_wire_bytes
 from tests.collectives import references
 from tests.collectives.mappings import as_transformation, assert_same, draw
@@ -79,6 +79,15 @@ def test_traced_bytes_equal_the_formula(hosts, devices, size, dtype):
     mesh = emulate({"host": hosts, "device": devices})
     stated = hierarchical_wire_bytes(x, (hosts, devices))
     assert wire_bytes(tx, x, mesh) == stated
+
+
+@pytest.mark.parametrize(("hosts", "devices"), [(2, 4), (3, 2)])
+def test_compiled_bytes_equal_the_formula(hosts, devices):
+    n = hosts * devices
+    blocks = jax.ShapeDtypeStruct((n, 19), jnp.float32)
+    compiled = compiled_wire_bytes(on_mesh(n, hosts, False), blocks)
+    x = jax.ShapeDtypeStruct((19,), jnp.float32)
+    assert compiled == hierarchical_wire_bytes(x, (hosts, devices))
 
 
 def test_bytes_by_hand():
