@@ -95,8 +95,9 @@ def all_reduce(
         explicit algorithms pack them, and split larger leaves; psum takes groups of
         whole leaves and copies nothing; Adasum takes leaf by leaf.
       order: leaf names (key paths such as `"layers/0/kernel"`) in the order in which
-        gradients appear, hence are sent. Default: reversed natural order, as the last
-        layers' gradients appear first.
+        gradients appear (`relaxjax.schedule.backward_order`), hence are sent. Default:
+        reversed natural order, as the last layers' gradients appear first; psum then
+        forms its groups so, and sends each as soon as its gradients exist.
       op: `"mean"`, `"sum"`, or `"adasum"` (see `relaxjax.collectives.adasum`; nothing
         is divided by n). The mean of float16 and 8-bit floats is divided before the
         sum, where the sum might overflow; of wider ones, after it.
@@ -161,7 +162,8 @@ def all_reduce(
             if op == "adasum":
                 leaves = [adasum(x, axis_name) for x in leaves]
             elif plan is plan_groups:
-                leaves = psum_groups(leaves, buckets, axis_name)
+                ordered = order is not None
+                leaves = psum_groups(leaves, buckets, axis_name, ordered=ordered)
             else:
                 leaves = packed(leaves, buckets, axis_name, ALGORITHMS[algorithm])
             leaves = [_divide_after(x, divide) for x in leaves]

@@ -1,8 +1,10 @@
 """How the leaves of a bucket travel: grouped for `psum`, packed for everything else.
 
-Each bucket waits for the one before it, so that they leave in the order of the plan and
-the first can travel while the backward pass still computes the rest; without that, XLA
-merges them into one message after it.
+XLA would merge them all into one message after the backward pass. Groups for `psum`
+carry a key each, which keeps them apart: a group leaves as soon as its gradients exist,
+whatever the plan says. With `ordered`, and in every packing algorithm, a bucket also
+waits for the one before it, so that they leave in the order of the plan; where that is
+not the order in which gradients appear, they wait for nothing (docs/benchmarks.md).
 
 Cost: a group copies nothing. Packing takes two copies of a bucket at a time: the packed
 array and its sum.
@@ -14,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.experimental.xla_metadata import set_xla_metadata
 
 from relaxjax._axis import AxisName
 from relaxjax.collectives._wire import after
@@ -21,17 +24,22 @@ from relaxjax.schedule import Bucket
 
 
 def psum_groups(
-    leaves: list[jax.Array], groups: tuple[Bucket, ...], axis_name: AxisName
+    leaves: list[jax.Array],
+    groups: tuple[Bucket, ...],
+    axis_name: AxisName,
+    *,
+    ordered: bool,
 ) -> list[jax.Array]:
-    """One `psum` per group of leaves, each group held back until the one before it."""
+    """One `psum` per group of leaves, if `ordered` one after the other."""
     summed = [lax.psum(x, axis_name) if x.size == 0 else x for x in leaves]
     earlier: list[jax.Array] = []
-    for group in groups:
+    for number, group in enumerate(groups):
         positions = [segment.leaf for segment in group.segments]
         members = [_transposed(leaves[i]) for i in positions]
-        if earlier:  # or XLA merges the groups into one message after the backward
+        if ordered and earlier:
             members, _ = lax.optimization_barrier((members, earlier))
-        earlier = lax.psum(members, axis_name)
+        with set_xla_metadata(combiner_key=f"group {number}"):
+            earlier = lax.psum(members, axis_name)
         for i, total in zip(positions, earlier, strict=True):
             summed[i] = _transposed(total)
     return summed

@@ -88,6 +88,13 @@ def optimized_hlo(lowered: jax.stages.Lowered) -> str:
     return text
 
 
+def psum_groups_of(jaxpr: Any) -> int:
+    """Number of different keys that keep psums of a program apart."""
+    return len(
+        {str(e.ctx.xla_metadata) for e in jaxpr.eqns if e.primitive.name == "psum"}
+    )
+
+
 def host(tree: Tree) -> Tree:
     return jax.tree.map(np.asarray, tree)
 

@@ -99,15 +99,18 @@ def test_buckets_and_order_change_nothing_but_rounding(algorithm):
         assert_close(out, whole, 1e-6)
 
 
-def test_psum_keeps_groups_apart_in_the_program():
-    tx: Any = all_reduce("data", bucket_bytes=100)
+@pytest.mark.parametrize("order", [None, ["scale", "layer2/w", "layer1/w", "layer1/b"]])
+def test_psum_keeps_groups_apart_in_the_program(order):
+    tx: Any = all_reduce("data", bucket_bytes=100, order=order)
     grads = helpers.problem()
     jaxpr = jax.make_jaxpr(
         lambda g: tx.update(g, tx.init(g))[0], axis_env=[("data", 4)]
     )(grads)
     primitives = [eqn.primitive.name for eqn in jaxpr.eqns]
     assert primitives.count("psum") == 4  # per leaf, in three groups
-    assert primitives.count("optimization_barrier") == 2
+    assert helpers.psum_groups_of(jaxpr) == 3
+    # Only an order that was given is enforced.
+    assert primitives.count("optimization_barrier") == (2 if order else 0)
 
 
 def test_ring_sends_buckets_in_the_order_given():

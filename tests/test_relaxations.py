@@ -11,6 +11,7 @@ import pytest
 import relaxjax
 from relaxjax import _relaxations
 from relaxjax._relaxations import RELAXATIONS, Relaxation, parse
+from tests import helpers
 
 SPELLINGS = [
     spelling
@@ -52,15 +53,15 @@ def test_rows_are_one_line_each_and_periods_positive(row):
 def test_options_reach_the_transformation():
     tree = {"a": jnp.zeros(4), "b": jnp.zeros(4)}
 
-    def barriers(bucket_bytes: int | None) -> int:
+    def groups(bucket_bytes: int | None) -> int:
         tx = parse("all_reduce@psum").build(
             "data", optax.sgd(1.0), bucket_bytes=bucket_bytes
         )
         run = jax.make_jaxpr(lambda u: tx.update(u, tx.init(u)), axis_env=[("data", 2)])
-        return str(run(tree)).count("optimization_barrier")
+        return helpers.psum_groups_of(run(tree))
 
-    assert barriers(None) == 0
-    assert barriers(16) == 1  # between two buckets
+    assert groups(None) == 1
+    assert groups(16) == 2
 
 
 @pytest.mark.parametrize(

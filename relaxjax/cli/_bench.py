@@ -80,6 +80,34 @@ def emulation(
 
 
 @bench.command()
+def overlap(
+    tflops: Annotated[float, typer.Option(min=1, help="Of a device, 10^12/s.")] = 400,
+    gigabytes: Annotated[
+        float, typer.Option(min=0.1, help="That a device sends in a second.")
+    ] = 450,
+    microseconds: Annotated[float, typer.Option(min=0, help="Of a transfer.")] = 10,
+    bucket_mb: Annotated[float, typer.Option(min=0.001, help="MiB of a bucket.")] = 8,
+    out: Out = RUNS,
+) -> None:
+    """Exposed communication in programs for eight H100s, compiled without one."""
+    from relaxjax.bench import _gpu_program, _overlap
+
+    # Without a driver, JAX's CUDA plugin may only compile.
+    jax.config.update("jax_platforms", "cpu")
+    try:
+        _overlap.overlap(
+            tflops=tflops,
+            bandwidth=gigabytes * 1e9,
+            latency=microseconds * 1e-6,
+            bucket_bytes=int(bucket_mb * 2**20),
+            out=str(out),
+        )
+    except _gpu_program.Unavailable as reason:
+        typer.echo(f"relaxjax: {reason}", err=True)
+        raise typer.Exit(2) from None
+
+
+@bench.command()
 def orders(
     names: Annotated[
         list[str], typer.Argument(help="quality, speed, throughput, scale.")

@@ -16,9 +16,12 @@ from relaxjax.bench import (
     _algorithms,
     _emulation,
     _fusion,
+    _gpu_program,
     _measure,
     _orders,
     _overhead,
+    _overlap,
+    _overlap_programs,
     _ring,
     _zoo,
 )
@@ -136,7 +139,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, "emulation", "orders"])
+@pytest.mark.parametrize("name", [*COMMANDS, "emulation", "orders", "overlap"])
 def test_each_is_a_command(name):
     assert CliRunner().invoke(app, ["bench", name, "--help"]).exit_code == 0
 
@@ -193,3 +196,44 @@ def test_image_models_have_a_thousand_classes(module):
     images = jax.ShapeDtypeStruct((1, 224, 224, 3), np.float32)
     model = _zoo._of(module(), images)
     assert jax.eval_shape(model.apply, model.params, *model.args).shape == (1, 1000)
+
+
+def test_overlap_says_what_is_missing(monkeypatch, tmp_path):
+    monkeypatch.setattr(_gpu_program, "PLUGINS", ("relaxjax.none", "jax_plugins.none"))
+    found = CliRunner().invoke(app, ["bench", "overlap", "--out", str(tmp_path)])
+    assert found.exit_code == 2
+    assert 'pip install "relaxjax[gpu-compile]"' in found.stderr
+
+
+def test_overlap(monkeypatch, tmp_path):
+    """Its arithmetic, on programs for emulated CPU devices."""
+    devices = jax.sharding.Mesh(np.asarray(jax.devices()[:8]), ("data",))
+    monkeypatch.setattr(_overlap, "gpu_mesh", lambda shape: devices)
+    text = PERMUTES.format(8 * 2**20)
+    for name in ("jit_text", "pmean_text", "relaxjax_text"):
+        monkeypatch.setattr(_overlap, name, lambda *_, **__: text)
+    small = {"small": lambda: _overlap_programs.perceptron(layers=2, width=8, rows=4)}
+    words = {"bandwidth": 1e6, "latency": 1.0, "bucket_bytes": 64 * 4}
+    result = _overlap.overlap(models=small, out=str(tmp_path), **words)
+    saved = json.loads((tmp_path / "overlap.json").read_text())
+    assert saved["rows"] == result["rows"]
+    assert (tmp_path / "overlap.png").read_bytes().startswith(b"\x89PNG")
+    first = result["rows"][0]
+    assert first["exposed"] == pytest.approx(1.0 + 4 * 8 * 2**20 / 1e6)
+    last_bucket = 1.0 + 2 * 7 / 8 * 256 / 1e6
+    assert first["units"] == pytest.approx(first["exposed"] / last_bucket)
+
+
+@pytest.mark.parametrize("devices", [7, 9])
+def test_hosts_share_the_devices_equally(devices):
+    with pytest.raises(ValueError, match=f"{devices} devices do not divide among 2 ho"):
+        _gpu_program.gpu_mesh((devices,), hosts=2)
+
+
+PERMUTES = """HloModule permute, is_scheduled=true, num_partitions=8
+ENTRY %main (x: f32[8]) -> f32[8] {{
+  %x = f32[{}] parameter(0)
+  %y = f32[8] copy(%x)
+  ROOT %r = f32[8] collective-permute(%x), source_target_pairs={{{{0,1}}}}
+}}
+"""

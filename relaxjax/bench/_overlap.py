@@ -1,0 +1,176 @@
+"""How much of the communication is exposed in programs for eight H100s.
+
+Nothing is run: each program is compiled for GPUs that are not there, and its schedule
+is replayed with stated rates (`relaxjax.schedule.replay`). One unit is the time of the
+last bucket in the true order, which nothing can hide but the optimizer: one transfer,
+and for the ring 2 (n - 1).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jax.sharding import Mesh
+
+from relaxjax.bench._gpu_program import gpu_mesh
+from relaxjax.bench._overlap_programs import (
+    MODELS,
+    Training,
+    jit_text,
+    pmean_text,
+    relaxjax_text,
+)
+from relaxjax.bench._report import conditions, plot, save, show
+from relaxjax.schedule import (
+    Device,
+    Link,
+    backward_order,
+    plan_buckets,
+    plan_groups,
+    replay,
+)
+
+DEVICES = 8
+BANDWIDTHS = (25e9, 50e9, 100e9, 200e9, 450e9)  # bytes per second; the last is NVLink's
+TARGETS = {"exposed": 1.3, "share": 0.75}
+COLUMNS = (
+    "model",
+    "program",
+    "transfers",
+    "compute ms",
+    "exposed ms",
+    "units",
+    "share",
+)
+
+
+def overlap(
+    *,
+    tflops: float = 400.0,
+    memory: float = 3.35e12,
+    bandwidth: float = BANDWIDTHS[-1],
+    latency: float = 1e-5,
+    bucket_bytes: int = 8 * 2**20,
+    models: Mapping[str, Callable[[], Training]] = MODELS,
+    out: str = "runs/bench",
+) -> dict[str, Any]:
+    """Compiles, replays and compares.
+
+    Args:
+      tflops: 10^12 products and sums that a device computes in a second.
+      memory: bytes that it moves in a second.
+      bandwidth: bytes that a device sends in a second.
+      latency: seconds that a transfer costs by itself.
+      bucket_bytes: of relaxjax's buckets, and XLA's threshold in the row of its flags.
+      models: what to train.
+      out: folder for JSON and plot.
+
+    Returns:
+      What was seen, as saved.
+
+    Raises:
+      Unavailable: this machine cannot compile for GPUs.
+    """
+    mesh = gpu_mesh((DEVICES,))
+    device = Device(flops=tflops * 1e12, bandwidth=memory)
+    rows, lines = [], {}
+    for model, make in models.items():
+        training = make()
+        for name, (program, unit) in programs(training, mesh, bucket_bytes).items():
+            text = program()
+            run = replay(text, device=device, link=Link(latency, bandwidth))
+            rows.append(
+                {
+                    "model": model,
+                    "program": name,
+                    "transfers": len(run.transfers),
+                    "compute": run.compute,
+                    "exposed": run.exposed,
+                    "units": run.exposed / unit(Link(latency, bandwidth)),
+                    "share": run.share,
+                }
+            )
+            runs = [
+                replay(text, device=device, link=Link(latency, b)) for b in BANDWIDTHS
+            ]
+            lines[f"{model}: {name}"] = [r.exposed / r.compute for r in runs]
+    result = {
+        "conditions": conditions(
+            card="H100, compiled for, not run",
+            devices=DEVICES,
+            tflops=tflops,
+            memory=memory,
+            bandwidth=bandwidth,
+            latency=latency,
+            bucket_bytes=bucket_bytes,
+        ),
+        "rows": rows,
+        "bandwidths": BANDWIDTHS,
+        "exposed_over_compute": lines,
+        "targets": TARGETS,
+    }
+    _report(result, out)
+    return result
+
+
+def programs(
+    training: Training, mesh: Mesh, bucket_bytes: int
+) -> dict[str, tuple[Callable[[], str], Callable[[Link], float]]]:
+    """By name: what compiles it, and the seconds of its unit."""
+    true = backward_order(training.loss, training.params, training.batch)
+    orders = {"true": true, "default": None, "wrong": true[::-1]}
+
+    def unit(algorithm: str) -> Callable[[Link], float]:
+        plan = plan_groups if algorithm == "psum" else plan_buckets
+        last = plan(training.params, bucket_bytes=bucket_bytes, order=true)[-1]
+        messages = 1 if algorithm == "psum" else 2 * (mesh.size - 1)
+        sent = 2 * (mesh.size - 1) * last.nbytes / mesh.size
+        return lambda link: link.seconds(sent, messages)
+
+    flags = {
+        "xla_gpu_all_reduce_combine_threshold_bytes": str(bucket_bytes),
+        "xla_gpu_enable_latency_hiding_scheduler": True,
+    }
+    stock = unit("psum")
+    found: dict[str, Any] = {
+        "pmean": (lambda: pmean_text(training, mesh), stock),
+        "jit + NamedSharding": (lambda: jit_text(training, mesh), stock),
+        "pmean, XLA's flags": (lambda: pmean_text(training, mesh, flags), stock),
+    }
+    for algorithm in ("psum", "ring"):
+        for name, order in orders.items():
+            knobs = {
+                "algorithm": algorithm,
+                "order": order,
+                "bucket_bytes": bucket_bytes,
+            }
+            found[f"relaxjax {algorithm}, {name} order"] = (
+                lambda knobs=knobs: relaxjax_text(training, mesh, **knobs),
+                unit(algorithm),
+            )
+    return found
+
+
+def _report(result: dict[str, Any], out: str) -> None:
+    print(result["conditions"])
+    table = [
+        (
+            row["model"],
+            row["program"],
+            row["transfers"],
+            1e3 * row["compute"],
+            1e3 * row["exposed"],
+            row["units"],
+            row["share"],
+        )
+        for row in result["rows"]
+    ]
+    show("Exposed communication", COLUMNS, table)
+    print(
+        f"targets: exposed <= {TARGETS['exposed']} units, share of the backward pass's "
+        f"flops under a transfer >= {TARGETS['share']}"
+    )
+    path = save(result, out, "overlap")
+    axes = ("GB/s that a device sends", "exposed / compute")
+    x = [b / 1e9 for b in result["bandwidths"]]
+    lines = {name: (x, y) for name, y in result["exposed_over_compute"].items()}
+    plot(path, "Exposed communication", axes, lines)
