@@ -18,6 +18,15 @@ from tests.helpers import mesh_of
 
 PARAMS = helpers.problem()
 WORKERS = [2, 3, 4, 8]
+ALGORITHMS = [
+    "psum",
+    "ring",
+    "bidirectional_ring",
+    "halving_doubling",
+    "tree",
+    "two_shot",
+    "one_shot",
+]
 
 
 def shapes(n: int, tree: Any, dtype: Any = np.float32):
@@ -49,8 +58,8 @@ def both(tx: Any, tree: Any, n: int, dtype: Any = np.float32) -> tuple[int, int]
 
 
 @pytest.mark.parametrize("n", WORKERS)
-@pytest.mark.parametrize("bucket_bytes", [24, 100, 10**6])
-@pytest.mark.parametrize("algorithm", ["psum", "ring"])
+@pytest.mark.parametrize("bucket_bytes", [100, 10**6])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_all_reduce(algorithm, bucket_bytes, n):
     tx: Any = all_reduce("data", algorithm=algorithm, bucket_bytes=bucket_bytes)
     compiled, traced = both(tx, PARAMS, n)
@@ -58,9 +67,16 @@ def test_all_reduce(algorithm, bucket_bytes, n):
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, jnp.float8_e4m3fn])
-def test_the_ring_sends_narrow_floats_as_bits(dtype):
-    tx: Any = all_reduce("data", algorithm="ring")
+@pytest.mark.parametrize("algorithm", ALGORITHMS[1:])
+def test_narrow_floats_travel_as_bits(algorithm, dtype):
+    tx: Any = all_reduce("data", algorithm=algorithm)
     compiled, traced = both(tx, PARAMS, 4, dtype)
+    assert compiled == traced > 0
+
+
+@pytest.mark.parametrize("n", WORKERS)
+def test_adasum(n):
+    compiled, traced = both(all_reduce("data", op="adasum"), PARAMS, n)
     assert compiled == traced > 0
 
 
@@ -177,7 +193,7 @@ def test_shapes_are_as_good_as_arrays():
 
 def test_two_axes():
     mesh = jax.sharding.Mesh(np.reshape(jax.devices()[:6], (2, 3)), ("host", "device"))
-    for algorithm in ("psum", "ring"):
+    for algorithm in (*ALGORITHMS, "hierarchical"):
         tx: Any = all_reduce(("host", "device"), algorithm=algorithm)
         step, *args = train_step(optax.chain(tx, optax.sgd(0.1)), 6, mesh)
         assert compiled_wire_bytes(step, *args) == wire_bytes(tx, PARAMS, mesh)

@@ -43,8 +43,12 @@ def own(update) -> Any:
     return optax.GradientTransformation(lambda params: (), update_fn)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("algorithm", ["psum", "ring"])
+OTHERS = ["bidirectional_ring", "halving_doubling", "tree", "two_shot", "one_shot"]
+TABLE = [(a, d) for a in ("psum", "ring") for d in FLOATS]
+TABLE += [(a, d) for a in OTHERS for d in ("float32", "bfloat16")]
+
+
+@pytest.mark.parametrize(("algorithm", "dtype"), TABLE)
 def test_bytes_are_those_traced(mesh, algorithm, dtype):
     tx: Any = all_reduce("data", algorithm=algorithm, bucket_bytes=500)
     text = update_text(tx, tree(dtype), mesh)
