@@ -58,7 +58,7 @@ def check_all() -> None:
     run(python, "-m", "ruff", "check", ".")
     run(python, "-m", "ruff", "format", "--check", ".")
     run(python, "-m", "pyright", "--pythonpath", python)
-    tests = ["-m", "pytest", "-q", "-m", "not slow", "--durations=10"]
+    tests = ["-m", "pytest", "-q", "-m", "not slow", "-n", "2", "--durations=10"]
     run(python, *tests, "--cov", "--cov-report=term", "--cov-fail-under=95")
     docs = ["-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
     run(python, *docs, "docs", "docs/_build/html")
@@ -86,7 +86,7 @@ def check_newest() -> None:
         return
     python = environment(found, ".venv-newest", *DEV)
     run(python, "-c", "import jax, sys; print(sys.version, 'jax', jax.__version__)")
-    run(python, "-m", "pytest", "-q", "-m", "not slow", *QUICK)
+    run(python, "-m", "pytest", "-q", "-m", "not slow", "-n", "2", *QUICK)
 
 
 def check_gpu_programs() -> None:

@@ -1,6 +1,5 @@
 """Figure 4: how many workers the simulator takes."""
 
-import random
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -111,24 +110,12 @@ def _mixed(workers: int) -> Cluster:
     )
 
 
-def _all_different(workers: int) -> Cluster:
-    """Links of 5 to 25 Gbit/s, each another, with jitter and one in a hundred slow."""
-    rng = random.Random(0)
-    links = [Link(50e-6, rng.uniform(6.25e8, 3.125e9)) for _ in range(workers)]
-    return Cluster(
-        [Workers(1, link) for link in links],
-        server_link=_sharded(workers),
-        stragglers=Stragglers(jitter=0.1, share=0.01, slowdown=2.0),
-    )
-
-
 CLUSTERS: tuple[Case, ...] = (
     ("16, one by one", lambda: _uniform(16), STEPS),
     ("64, one by one", lambda: _uniform(64), STEPS),
     ("100 000 identical", lambda: _uniform(100_000, jitter=0.0), STEPS),
     ("100 000, jitter", lambda: _uniform(100_000), STEPS),
     ("4096, mixed links, stragglers", lambda: _mixed(4096), STEPS),
-    ("4096, no two links alike, stragglers", lambda: _all_different(4096), STEPS),
     ("256, one by one", lambda: _uniform(256), 1),
     ("1024, one by one", lambda: _uniform(1024), 1),
 )

@@ -6,9 +6,10 @@ as a share of the slowest one's step.
 Conditions. "whole": every parameter on one server, the largest first to the least
 loaded, as TensorFlow's greedy load balancing places variables. "sliced": every
 parameter in slices of at most 4 096 000 bytes that go round the servers, as BytePS cuts
-them and TensorFlow's partitioners do on demand; with and without an order alike. "fine":
-whole, but links are shared in turns of 250 kB and not of 2 MB: what of the straggler
-effect is only the grain of the simulation. The two latter are run with several servers.
+them and TensorFlow's partitioners do on demand; with and without an order alike.
+"fine": whole, but links are shared in turns of 250 kB and not of 2 MB: what of the
+straggler effect is only the grain of the simulation. The two latter are run with
+several servers.
 """
 
 import dataclasses

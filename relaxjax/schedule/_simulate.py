@@ -6,7 +6,7 @@ Cost: see `_servers` and `_collectives`; about ten microseconds per job.
 import random
 
 from relaxjax.schedule._check import check_count, check_type
-from relaxjax.schedule._cluster import Cluster, Workers
+from relaxjax.schedule._cluster import Cluster
 from relaxjax.schedule._collectives import CollectiveSteps
 from relaxjax.schedule._graph import Graph
 from relaxjax.schedule._policies import unordered
@@ -40,8 +40,7 @@ def simulate(
         cluster: workers, servers, links and stragglers. Above 1024 workers each class
             of identical ones is represented by four of them, among them its slowest
             and its fastest of the step, and by 8 typical ones (16 where orders are
-            random) that stand for the rest; of more than 20 classes, those of like
-            slowness are taken together.
+            random) that stand for the rest.
         steps: how many.
         seed: of random orders and stragglers; the same seed, the same timeline.
 
@@ -68,22 +67,9 @@ def simulate(
     check_type("cluster", cluster, Cluster, "give Cluster(workers=8, servers=2)")
     check_policy(graph, policy)
     rng = random.Random(seed)
-    workers = make_workers(
-        cluster,
-        rng,
-        variety=_VARIETY[policy.queue],
-        slowness=lambda kind: _slowness(graph, kind),
-    )
+    workers = make_workers(cluster, rng, variety=_VARIETY[policy.queue])
     scene = Scene(graph, policy, cluster, workers, rng)
     kind = ServerSteps if policy.collective is None else CollectiveSteps
     kind(scene, steps).run()
     weights = [worker.weight for worker in workers]
     return Timeline(policy.name, scene.engine.spans, scene.clock, weights)
-
-
-def _slowness(graph: Graph, kind: Workers) -> float:
-    """Seconds of a worker's step, nothing overlapping."""
-    messages = len(graph.recvs) + len(graph.sends)
-    nbytes = sum(graph.nbytes.get(name, 0) for name in (*graph.recvs, *graph.sends))
-    moving = kind.link.seconds(nbytes, messages)
-    return graph.computation / kind.speed + moving

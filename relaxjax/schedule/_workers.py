@@ -4,14 +4,9 @@ Of a class of n identical workers some stand for several, and four only for them
 in every step another one of these is the slowest of all n and another the fastest, by
 order statistics (see `_cluster`).
 
-Of more than 20 classes, neighbors by the time of a step are taken as one: the slowest
-group as the slowest of its classes, the fastest as its fastest, any other as the one in
-its middle.
-
 Cost: O(1) per simulated worker.
 """
 
-import dataclasses
 import itertools
 import random
 from collections.abc import Callable, Iterator
@@ -25,9 +20,6 @@ REPRESENTED = 1024
 
 _EXTREMES = 4
 """Workers of a class that are simulated one by one where not all are."""
-
-_CLASSES = 20
-"""The most classes that are told apart where not all workers are simulated."""
 
 Draw = Callable[[int, random.Random], float]
 """From the step to a straggler factor."""
@@ -53,11 +45,7 @@ class Worker:
 
 
 def make_workers(
-    cluster: Cluster,
-    rng: random.Random,
-    *,
-    variety: int = 1,
-    slowness: Callable[[Workers], float] = lambda kind: 1 / kind.speed,
+    cluster: Cluster, rng: random.Random, *, variety: int = 1
 ) -> list[Worker]:
     """Every worker, or representatives where there are more than 1024.
 
@@ -70,12 +58,11 @@ def make_workers(
         cluster: the workers.
         rng: source of the straggler factors.
         variety: how many typical ones there are.
-        slowness: seconds of a step of a class, to group classes by.
     """
     everyone = cluster.size <= REPRESENTED
     shares = [
         (kind, weight, draw)
-        for kind in (cluster.classes if everyone else _grouped(cluster, slowness))
+        for kind in cluster.classes
         for weight, draw in _representatives(
             kind.count, cluster.stragglers, kind.count if everyone else variety
         )
@@ -84,21 +71,6 @@ def make_workers(
         Worker(i, kind, weight, Track(f"worker {i} compute"), _by_step(draw, rng))
         for i, (kind, weight, draw) in enumerate(shares)
     ]
-
-
-def _grouped(cluster: Cluster, slowness: Callable[[Workers], float]) -> list[Workers]:
-    """The classes, or where they are many, groups of classes of like slowness."""
-    classes = sorted(cluster.classes, key=slowness)
-    if len(classes) <= _CLASSES:
-        return list(cluster.classes)
-    cuts = [len(classes) * i // _CLASSES for i in range(_CLASSES + 1)]
-    groups = []
-    for i, (first, end) in enumerate(itertools.pairwise(cuts)):
-        fastest, slowest = i == 0, i + 1 == _CLASSES
-        chosen = first if fastest else end - 1 if slowest else (first + end) // 2
-        count = sum(kind.count for kind in classes[first:end])
-        groups.append(dataclasses.replace(classes[chosen], count=count))
-    return groups
 
 
 def _by_step(draw: Draw, rng: random.Random) -> Callable[[], float]:

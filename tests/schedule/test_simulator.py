@@ -436,25 +436,6 @@ def test_representatives_agree_with_every_worker_at_64(monkeypatch, policy, clus
     assert few_spread == pytest.approx(spread, abs=0.07)
 
 
-def test_many_classes_are_grouped_by_slowness(monkeypatch):
-    rng = random.Random(1)
-    kinds = [
-        Workers(1, Link(0.0, rng.uniform(0.5, 2.0)), speed=rng.uniform(0.5, 2.0))
-        for _ in range(64)
-    ]
-    cluster = Cluster(kinds, 4, server_link=Link(0.0, 64.0))
-    every = simulate(AGREEING, POLICIES["tac"], cluster, steps=3)
-    monkeypatch.setattr(workers_module, "REPRESENTED", 63)
-    few = simulate(AGREEING, POLICIES["tac"], cluster, steps=3)
-    assert sum(few.weights) == 64
-    assert few.seconds_per_step() == pytest.approx(every.seconds_per_step(), rel=0.05)
-    assert few.straggler_effect() == pytest.approx(every.straggler_effect(), abs=0.05)
-    large = Cluster([Workers(100, kind.link, kind.speed) for kind in kinds], 400, UNIT)
-    run = simulate(AGREEING, POLICIES["tac"], large)
-    assert sum(run.weights) == 6400
-    assert len(run.weights) == 20 * 12
-
-
 def test_a_hundred_thousand_identical_workers_are_twelve():
     graph = trained(random_graph("chain", recvs=5))
     run = simulate(graph, ordered("tac", tac(graph)), Cluster(100_000, 1_000, UNIT))
