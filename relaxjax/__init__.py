@@ -15,6 +15,7 @@ from relaxjax._init import init, state_specs
 from relaxjax._layout import Layout
 from relaxjax._local import LocalState, local
 from relaxjax._mesh import Emulation, emulate
+from relaxjax._scan_layers import scan_layers
 from relaxjax._skip_nonfinite import SkipNonfiniteState, skip_nonfinite
 from relaxjax._stacked import to_workers
 from relaxjax._weights import worker_weight
@@ -40,6 +41,7 @@ __all__ = [
     "init",
     "local",
     "reduce_in_backward",
+    "scan_layers",
     "schedule",
     "skip_nonfinite",
     "spread",

@@ -12,12 +12,14 @@ Cost: what the reducer sends for these params, once for each time that the backw
 runs through here: once per layer in a scan over layers.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
+from relaxjax._axis import like_varying
 from relaxjax._layout import leaf_names, spell
 
 
@@ -31,8 +33,9 @@ def reduce_in_backward(
     """Returns `params`; their gradient comes out reduced.
 
     Wrap the params where they are used: in the body of a scan over layers, each layer's
-    own. The optimizer then follows without a reducer. For microbatches, add up the
-    gradients of all but the last, and pass the sum as `accumulated` in the last one.
+    own (`scan_layers` hides more of the transfers). The optimizer then follows without
+    a reducer. For microbatches, add up the gradients of all but the last, and pass the
+    sum as `accumulated` in the last one.
 
     Args:
       params: a pytree of arrays.
@@ -59,15 +62,7 @@ def reduce_in_backward(
       >>> print(jax.vmap(jax.grad(loss), (None, 0), axis_name="data")(1.0, x))
       [1.5 1.5 1.5 1.5]
     """
-    if state is None:
-        state = reducer.init(params)
-        if jax.tree.leaves(state):
-            raise ValueError(
-                "reduce_in_backward: this reducer keeps arrays between steps (leaves "
-                f"{leaf_names(state)}): pass state=, made once by reducer.init(params),"
-                " and take the new one as the gradient with respect to it"
-            )
-    _require_floating(state)
+    state = reducer_state("reduce_in_backward", reducer, params, state)
     if accumulated is None:
         accumulated = jax.tree.map(jnp.zeros_like, params)
 
@@ -83,17 +78,49 @@ def reduce_in_backward(
         state, accumulated = kept
         gradient = jax.tree.map(jnp.add, gradient, accumulated)
         updates, state = reducer.update(gradient, state)
+        updates = like_varying(updates, gradient)  # what a cotangent's type must be
         return updates, state, jax.tree.map(jnp.zeros_like, accumulated)
 
     identity.defvjp(forward, backward)
     return identity(params, state, accumulated)
 
 
-def _require_floating(state: Any) -> None:
+def reducer_state(
+    caller: str,
+    reducer: optax.GradientTransformation,
+    params: Any,
+    state: Any,
+    *,
+    init: Callable[[optax.GradientTransformation, Any], Any] = lambda r, p: r.init(p),
+) -> Any:
+    """The state to pass through a backward pass, or an error if none can.
+
+    Args:
+      caller: who asks, for the message.
+      reducer: whose state it is.
+      params: of the reducer.
+      state: as the user gave it, or None.
+      init: makes a state.
+
+    Returns:
+      `state`, or a new one if it is None and holds no arrays.
+
+    Raises:
+      ValueError: an array that is not given, or cannot be carried by a gradient.
+    """
+    if state is None:
+        state = init(reducer, params)
+        if jax.tree.leaves(state):
+            raise ValueError(
+                f"{caller}: this reducer keeps arrays between steps (leaves "
+                f"{leaf_names(state)}): pass state=, made once by reducer.init(params),"
+                " and take the new one as the gradient with respect to it"
+            )
     for name, leaf in zip(leaf_names(state), jax.tree.leaves(state), strict=True):
         if not jnp.issubdtype(jax.typeof(leaf).dtype, jnp.inexact):
             raise ValueError(
-                f"reduce_in_backward: state leaf {name!r} is {spell(leaf)}, which a "
-                "gradient cannot carry: only floating state (residuals) can pass "
-                "through the backward pass. Put this reducer before the optimizer"
+                f"{caller}: state leaf {name!r} is {spell(leaf)}, which a gradient "
+                "cannot carry: only floating state (residuals) can pass through the "
+                "backward pass. Put this reducer before the optimizer"
             )
+    return state

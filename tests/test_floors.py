@@ -24,7 +24,7 @@ FLOORS = [
         "_skip_nonfinite",
         "_local",
     },
-    {"_stacked", "_agree", "_consensus"},
+    {"_stacked", "_agree", "_consensus", "_scan_layers"},
     {"_data_parallel", "_init", "_wire"},
     {"_compiled_wire", "_relaxations"},
     {"tasks"},

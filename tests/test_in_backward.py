@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 from jax import lax
+from jax.sharding import PartitionSpec as P
 
 import relaxjax
 from relaxjax import all_reduce, emulate, reduce_in_backward
@@ -77,6 +78,20 @@ def after_backward():
 def test_equals_the_reduction_after_the_backward_pass(place):
     ours = trained(in_backward, optax.sgd(0.5), place(WORKERS))
     assert_close(ours, after_backward(), 1e-5)
+
+
+def test_inside_a_checked_shard_map():
+    def gradient(params, x):
+        grads = in_backward(relaxjax.to_local(params, "data"), x)
+        return jax.tree.map(lambda g: g[None], grads)
+
+    specs = (P(), P("data"))
+    mapped = jax.shard_map(
+        gradient, mesh=mesh_of(WORKERS), in_specs=specs, out_specs=P("data")
+    )
+    ours = mapped(jax.tree.map(jnp.asarray, layers()), jnp.asarray(data()))
+    whole = jax.grad(scanned_loss)(layers(), data())
+    assert_close(jax.tree.map(lambda g: g[0], ours), whole, 1e-5)
 
 
 def test_the_transfer_is_in_the_body_of_the_loop():

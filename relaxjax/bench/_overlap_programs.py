@@ -1,18 +1,17 @@
-"""Models and train steps whose overlap is compared, as programs for GPUs.
+"""Train steps whose overlap is compared, as programs for GPUs.
 
     pmean      jax.shard_map with replicated state and a hand-written lax.pmean
     jit        jax.jit with NamedSharding: the compiler inserts the all-reduce
     flags      pmean, with XLA's own flags against merging everything into one
-    relaxjax   all_reduce in buckets, in a given order
+    relaxjax   all_reduce in buckets, in a given order, after the backward pass
+    inside     the same reducer in the backward pass, as the model has it
 
 Each takes the same plain step of gradient descent and returns HLO text.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import optax
 from jax import lax
 from jax.sharding import Mesh, NamedSharding
@@ -20,55 +19,30 @@ from jax.sharding import PartitionSpec as P
 
 from relaxjax._all_reduce import all_reduce
 from relaxjax._data_parallel import data_parallel
-from relaxjax.bench import _zoo
 from relaxjax.bench._gpu_program import compiled_text, shapes, state_shapes
-
-
-class Training(NamedTuple):
-    """What is trained.
-
-    Attributes:
-      loss: of (params, batch), a scalar.
-      params: shapes.
-      batch: shapes of one device's share.
-    """
-
-    loss: Callable[[Any, Any], jax.Array]
-    params: Any
-    batch: Any
-
-
-def perceptron(*, layers: int = 6, width: int = 1024, rows: int = 4096) -> Training:
-    """Square layers, without biases."""
-    matrix = jax.ShapeDtypeStruct((width, width), jnp.float32)
-
-    def loss(params, x):
-        for i in range(layers):
-            x = jnp.tanh(x @ params[f"layer{i}"])
-        return jnp.mean(x**2)
-
-    batch = jax.ShapeDtypeStruct((rows, width), jnp.float32)
-    return Training(loss, {f"layer{i}": matrix for i in range(layers)}, batch)
-
-
-def transformer(
-    *, layers: int = 12, width: int = 768, vocabulary: int = 8192
-) -> Training:
-    """A decoder with its layers unrolled, on 8 sequences of 512 tokens."""
-    model = _zoo.transformer(_zoo.Transformer(layers, width, vocabulary))
-    (tokens,) = model.args
-    return Training(model.loss, model.params, tokens)
-
-
-MODELS = {"6-layer perceptron": perceptron, "12-layer transformer": transformer}
+from relaxjax.bench._overlap_models import Gradient, Training
 
 
 def relaxjax_text(training: Training, mesh: Mesh, **knobs: Any) -> str:
     """`relaxjax.all_reduce` with these knobs, in `data_parallel`."""
     tx = optax.chain(all_reduce("data", **knobs), optax.sgd(0.1))
+    return _optax_text(training, mesh, training.gradient, tx)
 
+
+def inside_text(training: Training, mesh: Mesh, way: str, **knobs: Any) -> str:
+    """The same where the backward pass reduces: `way` is one of `training.inside`."""
+    gradient = training.inside[way](all_reduce("data", **knobs))
+    return _optax_text(training, mesh, gradient, optax.sgd(0.1))
+
+
+def _optax_text(
+    training: Training,
+    mesh: Mesh,
+    gradient: Gradient,
+    tx: optax.GradientTransformation,
+) -> str:
     def step(params, opt_state, batch):
-        loss, grads = jax.value_and_grad(training.loss)(params, batch)
+        loss, grads = gradient(params, batch)
         updates, opt_state = tx.update(grads, opt_state, params)
         return optax.apply_updates(params, updates), opt_state, {"loss": loss}
 
@@ -81,7 +55,7 @@ def pmean_text(training: Training, mesh: Mesh, options: Any = None) -> str:
     """A hand-written `lax.pmean` in a `shard_map`."""
 
     def step(params, batch):
-        loss, grads = jax.value_and_grad(training.loss)(params, batch)
+        loss, grads = training.gradient(params, batch)
         loss, grads = lax.pmean((loss, grads), "data")
         return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads), loss
 
@@ -95,7 +69,7 @@ def jit_text(training: Training, mesh: Mesh) -> str:
     """`jax.jit` over the whole batch, with sharded arguments."""
 
     def step(params, batch):
-        loss, grads = jax.value_and_grad(training.loss)(params, batch)
+        loss, grads = training.gradient(params, batch)
         return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads), loss
 
     jitted = jax.jit(step, out_shardings=NamedSharding(mesh, P()))

@@ -162,6 +162,21 @@ class Transformer(nn.Module):
         return nn.Dense(self.vocabulary)(nn.LayerNorm()(x))
 
 
+class Block(nn.Module):
+    """One layer of the decoder."""
+
+    width: int = 768
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Activations [batch, length, width] to such."""
+        mask = nn.make_causal_mask(x[..., 0])
+        y = nn.LayerNorm()(x)
+        x += nn.MultiHeadDotProductAttention(self.width // 64)(y, y, mask=mask)
+        y = nn.Dense(4 * self.width)(nn.LayerNorm()(x))
+        return x + nn.Dense(self.width)(nn.gelu(y))
+
+
 class TwoTower(nn.Module):
     """Users and items: embeddings of several features, a tower each, a dot product."""
 

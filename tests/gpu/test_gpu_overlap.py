@@ -4,11 +4,13 @@ A step of a six-layer perceptron, 4096 rows of 1024 for each of eight devices: 4
 backward products and 26 us of transfer in each layer.
 """
 
+import jax
 import pytest
 
 from relaxjax import all_reduce, skip_nonfinite
 from relaxjax.bench._overlap import programs
-from relaxjax.bench._overlap_programs import perceptron, pmean_text, relaxjax_text
+from relaxjax.bench._overlap_models import microbatched, perceptron, scanned
+from relaxjax.bench._overlap_programs import inside_text, pmean_text, relaxjax_text
 from relaxjax.schedule import Device, Link, replay
 from tests.gpu.programs import collectives, train_text
 
@@ -75,3 +77,37 @@ def test_the_table_names_every_program(mesh):
     assert found["relaxjax psum, true order"][1](LINK) == pytest.approx(UNIT)
     ring = found["relaxjax ring, wrong order"][1](LINK)
     assert ring == pytest.approx(UNIT + 13 * LINK.latency)
+
+
+@pytest.fixture(scope="module")
+def loop():
+    """A decoder of four layers in a scan, and its unit: a layer in one bucket."""
+    training = scanned(layers=4, vocabulary=2048)
+    layer = sum(4 * leaf.size for leaf in jax.tree.leaves(training.params["layers"]))
+    return training, LINK.seconds(2 * 7 / 8 * layer / 4)
+
+
+def test_a_scan_over_layers_hides_all_but_the_last(mesh, loop):
+    training, unit = loop
+    after, inside, late = (
+        seen(text)
+        for text in (
+            relaxjax_text(training, mesh, bucket_bytes=2**30),
+            inside_text(training, mesh, "reduce_in_backward", bucket_bytes=2**30),
+            inside_text(training, mesh, "scan_layers", bucket_bytes=2**30),
+        )
+    )
+    assert late.exposed <= 2 * unit < min(after.exposed, inside.exposed)
+    # In each turn, the gradient of the turn before and nothing else.
+    turns = sorted(late.transfers, key=lambda t: t.nbytes)[-5:]
+    assert len({t.nbytes for t in turns}) == 1
+
+
+def test_microbatches_overlap_in_the_last(mesh):
+    training = microbatched(layers=2, width=256, vocabulary=1024, microbatches=3)
+    knobs = {"bucket_bytes": 2**20}
+    after = seen(relaxjax_text(training, mesh, **knobs))
+    inside = seen(inside_text(training, mesh, "reduce_in_backward", **knobs))
+    assert after.share == 0.0
+    assert inside.share > 0.1
+    assert inside.exposed < after.exposed

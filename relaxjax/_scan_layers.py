@@ -1,0 +1,161 @@
+"""A scan over layers whose gradients travel one layer late.
+
+Source: Poseidon (Zhang et al. 2017), wait-free back-propagation: layer l's gradient
+travels while layer l - 1 computes its own. In a loop, what a turn sends must be back at
+the end of that turn, so a transfer of the turn's own gradient hides under nothing. Here
+a turn sends the gradient of the turn before:
+
+    forward:    x_{l+1} = layer(p_l, x_l)                                l = 0 .. L - 1
+    backward:   g_l = dF/dp_l + a_l                                      l = L - 1 .. 0
+                r_{l+1} = reducer(g_{l+1})      beside it; g_L = 0
+    after it:   r_0 = reducer(g_0)
+
+The gradient g_{l+1} reaches turn l as the cotangent of a second carry, the link, which
+is zero on the way forward.
+
+Cost: L + 1 reductions of one layer (the first is of zeros, so that all turns are
+alike), of which the last alone has no computation left to hide under.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+
+from relaxjax._axis import like_varying
+from relaxjax._in_backward import reducer_state
+
+
+def scan_layers(
+    layer: Callable[[Any, Any], Any],
+    params: Any,
+    x: Any,
+    reducer: optax.GradientTransformation,
+    *,
+    state: Any = None,
+    accumulated: Any = None,
+) -> Any:
+    """Applies one layer after another; the gradient of `params` comes out reduced.
+
+    A `lax.scan` that sends each layer's gradient while the next one is computed. Wrap
+    the model's other params in `relaxjax.reduce_in_backward`. The optimizer then
+    follows without a reducer.
+
+    Args:
+      layer: from one layer's params and `x` to an `x` of the same shapes and dtypes.
+        May be a `jax.checkpoint`.
+      params: a pytree of arrays of shape [layers, ...].
+      x: what the first layer takes, a pytree of arrays.
+      reducer: such as `relaxjax.all_reduce("data")`, for the params of one layer.
+      state: the reducer's, of shapes [layers, ...], as `jax.vmap(reducer.init)(params)`
+        makes it, if it holds arrays such as a residual. The gradient with respect to it
+        is the new state (not a derivative).
+      accumulated: gradients like `params` that are added before the reduction. The
+        gradient with respect to them is zero.
+
+    Returns:
+      What the last layer gives.
+
+    Raises:
+      ValueError: there is no layer, or the leaves do not agree on their number; the
+        reducer holds arrays and no `state` is given; a leaf of `state` that is not
+        floating (a gradient cannot carry it).
+
+    Example:
+      >>> import jax, jax.numpy as jnp, relaxjax
+      >>> def loss(w, x):
+      ...     reducer = relaxjax.all_reduce("data")
+      ...     return relaxjax.scan_layers(lambda w, x: w * x, w, x, reducer)
+      >>> w, x = jnp.array([2.0, 3.0]), jnp.arange(4.0)  # two layers, four workers
+      >>> print(jax.vmap(jax.grad(loss), (None, 0), axis_name="data")(w, x)[0])
+      [4.5 3. ]
+    """
+    _require_layers(params)
+    state = reducer_state("scan_layers", reducer, params, state, init=_init_each)
+    if accumulated is None:
+        accumulated = jax.tree.map(jnp.zeros_like, params)
+    late = _late(reducer)
+
+    def turn(carry, of_layer):
+        x, link = carry
+        p, link = late(*of_layer, link)
+        return (layer(p, x), link), None
+
+    params, state, link = _shifted(reducer)(params, state)
+    (x, _), _ = lax.scan(turn, (x, link), (params, state, accumulated))
+    return x
+
+
+def _late(reducer: optax.GradientTransformation) -> Callable[..., Any]:
+    """In turn l: sends the gradient of layer l + 1, and hands on that of layer l."""
+
+    @jax.custom_vjp
+    def late(p, state, accumulated, link):
+        del state, accumulated
+        return p, link
+
+    def forward(p, state, accumulated, link):
+        return (p, link), (state, accumulated)
+
+    def backward(kept, cotangents):
+        state, a = kept
+        g, g_after = cotangents
+        r_after, state = reducer.update(g_after, state)
+        r_after = like_varying(r_after, g_after)  # what a cotangent's type must be
+        return r_after, state, jax.tree.map(jnp.zeros_like, a), _add(g, a)
+
+    late.defvjp(forward, backward)
+    return late
+
+
+def _shifted(reducer: optax.GradientTransformation) -> Callable[..., Any]:
+    """Gives turn l the state of layer l + 1; backward, layer l what turn l - 1 sent."""
+
+    @jax.custom_vjp
+    def shifted(params, state):
+        return params, jax.tree.map(_up, state), jax.tree.map(_nothing, params)
+
+    def forward(params, state):
+        return shifted(params, state), jax.tree.map(lambda s: s[0], state)
+
+    def backward(state_0, cotangents):
+        r, states, g_0 = cotangents
+        r_0, state_0 = reducer.update(g_0, state_0)
+        r_0 = like_varying(r_0, g_0)
+        return jax.tree.map(_down, r_0, r), jax.tree.map(_down, state_0, states)
+
+    shifted.defvjp(forward, backward)
+    return shifted
+
+
+def _nothing(p: jax.Array) -> jax.Array:
+    return like_varying(jnp.zeros_like(p[0]), p)
+
+
+def _up(x: jax.Array) -> jax.Array:
+    return jnp.concatenate([x[1:], jnp.zeros_like(x[:1])])
+
+
+def _down(first: jax.Array, x: jax.Array) -> jax.Array:
+    return jnp.concatenate([first[None], x[:-1]])
+
+
+def _add(g: Any, a: Any) -> Any:
+    return jax.tree.map(jnp.add, g, a)
+
+
+def _init_each(reducer: optax.GradientTransformation, params: Any) -> Any:
+    return jax.vmap(reducer.init)(params)
+
+
+def _require_layers(params: Any) -> None:
+    counts = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(params)}
+    if len(counts) != 1 or counts & {(), (0,)}:
+        found = sorted((count[0] if count else "no axis" for count in counts), key=str)
+        raise ValueError(
+            f"scan_layers: the leaves of params have {found} layers: each needs the "
+            "same number, at least one, as its first axis"
+        )
