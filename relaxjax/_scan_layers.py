@@ -132,7 +132,7 @@ def _shifted(reducer: optax.GradientTransformation) -> Callable[..., Any]:
 
 
 def _nothing(p: jax.Array) -> jax.Array:
-    return like_varying(jnp.zeros_like(p[0]), p)
+    return jnp.zeros_like(p[0])
 
 
 def _up(x: jax.Array) -> jax.Array:

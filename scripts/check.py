@@ -19,15 +19,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DEV = ("-e", ".[dev]")
-GPU = ("-e", ".[cli,gpu-compile]", "pytest>=8.3")
+GPU = ("-e", ".[cli,gpu-compile]", "pytest>=8.3", "pytest-xdist>=3.6")
 NEWEST = ("python3.14", "python3.13", "python3.12")
 QUICK = [
     "relaxjax",
-    "tests/collectives",
+    "tests/collectives/test_ring.py",
+    "tests/collectives/test_hierarchical.py",
     "tests/schedule/test_buckets.py",
     "tests/test_all_reduce.py",
     "tests/test_data_parallel.py",
     "tests/test_init.py",
+    "tests/test_scan_layers.py",
     "tests/test_skip_nonfinite.py",
     "tests/test_wire.py",
 ]
@@ -105,7 +107,7 @@ def check_gpu_programs() -> None:
         python = environment(interpreter, folder, *GPU)
         able = "from relaxjax.bench import _gpu_program as g; exit(g.missing())"
         run(python, "-c", able)
-        run(python, "-m", "pytest", "-q", "tests/gpu")
+        run(python, "-m", "pytest", "-q", "-n", "2", "tests/gpu")
 
 
 if __name__ == "__main__":

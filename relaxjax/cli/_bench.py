@@ -107,6 +107,15 @@ def overlap(
         raise typer.Exit(2) from None
 
 
+@bench.command(name="bytes")
+def count_bytes(rounds: Rounds = 9, out: Out = RUNS) -> None:
+    """How long wire_bytes takes to count what a 12-layer transformer sends."""
+    from relaxjax.bench import _bytes
+
+    _devices(_bytes.WORKERS)
+    _bytes.count_bytes(rounds=rounds, out=str(out))
+
+
 @bench.command()
 def orders(
     names: Annotated[

@@ -14,6 +14,7 @@ from relaxjax import _agree
 from relaxjax._mesh import Workers, workers_of
 from relaxjax.bench import (
     _algorithms,
+    _bytes,
     _emulation,
     _fusion,
     _gpu_program,
@@ -21,7 +22,7 @@ from relaxjax.bench import (
     _orders,
     _overhead,
     _overlap,
-    _overlap_programs,
+    _overlap_models,
     _ring,
     _zoo,
 )
@@ -118,6 +119,17 @@ def test_algorithms(tmp_path, monkeypatch):
         assert plot.read_bytes().startswith(b"\x89PNG")
 
 
+def test_bytes(tmp_path):
+    result = _bytes.count_bytes(rounds=5, layers=1, out=str(tmp_path))
+    assert set(result["seconds"]) == {"gradient", *_bytes.ALGORITHMS}
+    # A ring sends what the bandwidth-optimal algorithms send, but for rounding up.
+    sent = result["bytes"]
+    assert sent["psum"] <= sent["ring"] < 1.001 * sent["psum"]
+    assert sent["one_shot"] == 4 * sent["psum"]
+    assert json.loads((tmp_path / "bytes.json").read_text())["bytes"] == sent
+    assert (tmp_path / "bytes.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_algorithms_that_are_timed_compute_the_sum(monkeypatch):
     for name, run in _algorithms._runs(4, 1).items():
         np.testing.assert_array_equal(run(), 4.0, err_msg=name)
@@ -136,6 +148,7 @@ COMMANDS = {
     "fusion": _fusion,
     "ring": _ring,
     "algorithms": _algorithms,
+    "bytes": _bytes,
 }
 
 
@@ -151,7 +164,8 @@ def test_unknown_orders_bench():
 @pytest.mark.parametrize("name", [*COMMANDS, "emulation"])
 def test_a_command_hands_over_its_options(name, monkeypatch, tmp_path):
     module, seen, devices = COMMANDS.get(name, _emulation), [], []
-    monkeypatch.setattr(module, name, lambda **options: seen.append(options))
+    function = "count_bytes" if name == "bytes" else name
+    monkeypatch.setattr(module, function, lambda **options: seen.append(options))
     monkeypatch.setattr(_bench, "_devices", devices.append)
     words = ["bench", name, "--rounds", "6", "--out", str(tmp_path)]
     assert CliRunner().invoke(app, words).exit_code == 0
@@ -212,7 +226,7 @@ def test_overlap(monkeypatch, tmp_path):
     text = PERMUTES.format(8 * 2**20)
     for name in ("jit_text", "pmean_text", "relaxjax_text"):
         monkeypatch.setattr(_overlap, name, lambda *_, **__: text)
-    small = {"small": lambda: _overlap_programs.perceptron(layers=2, width=8, rows=4)}
+    small = {"small": lambda: _overlap_models.perceptron(layers=2, width=8, rows=4)}
     words = {"bandwidth": 1e6, "latency": 1.0, "bucket_bytes": 64 * 4}
     result = _overlap.overlap(models=small, out=str(tmp_path), **words)
     saved = json.loads((tmp_path / "overlap.json").read_text())
@@ -222,6 +236,38 @@ def test_overlap(monkeypatch, tmp_path):
     assert first["exposed"] == pytest.approx(1.0 + 4 * 8 * 2**20 / 1e6)
     last_bucket = 1.0 + 2 * 7 / 8 * 256 / 1e6
     assert first["units"] == pytest.approx(first["exposed"] / last_bucket)
+
+
+SMALL = {"layers": 2, "width": 64, "vocabulary": 32}
+
+
+@pytest.mark.parametrize(
+    ("training", "way"),
+    [
+        (training, way)
+        for training in (
+            _overlap_models.scanned(**SMALL),
+            _overlap_models.microbatched(**SMALL, microbatches=3),
+        )
+        for way in training.inside
+    ],
+)
+def test_models_reduce_inside_as_they_would_after(training, way):
+    leaves, structure = jax.tree.flatten(training.params)
+    rng = np.random.default_rng(0)
+    values = [rng.normal(0, 0.1, x.shape).astype(np.float32) for x in leaves]
+    params = jax.tree.unflatten(structure, values)
+    shape = (2, 2, *training.batch.shape[1:-1], 8)
+    batch = rng.integers(32, size=shape, dtype=np.int32)
+
+    inside = training.inside[way](relaxjax.all_reduce("data"))
+    run = jax.jit(jax.vmap(inside, (None, 0), axis_name="data"))
+    losses, grads = run(params, batch)
+    apart = [jax.jit(training.gradient)(params, rows) for rows in batch]
+    np.testing.assert_allclose(losses, [loss for loss, _ in apart], rtol=1e-5)
+    mean = jax.tree.map(lambda *g: np.mean(g, 0), *(g for _, g in apart))
+    for ours, theirs in zip(jax.tree.leaves(grads), jax.tree.leaves(mean), strict=True):
+        np.testing.assert_allclose(ours[0], theirs, rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.parametrize("devices", [7, 9])
