@@ -28,6 +28,7 @@ class Row(NamedTuple):
     alone: Callable[[Optimizer], Optimizer] = lambda optimizer: optimizer
     typed: bool = True  # type-checks under check_vma=True
     tolerance: float = 1e-5
+    slow: bool = False  # differs from another row in its exchange alone
 
 
 ROWS: dict[str, Row] = {
@@ -47,7 +48,8 @@ ROWS: dict[str, Row] = {
         f"all_reduce@{algorithm}": Row(
             lambda opt, algorithm=algorithm: optax.chain(
                 all_reduce("data", algorithm=algorithm), opt
-            )
+            ),
+            slow=algorithm != "two_shot",
         )
         for algorithm in (
             "bidirectional_ring",
@@ -74,7 +76,13 @@ OPTIMIZERS = {
     "adam": optax.adam(1e-2),
 }
 
-rows = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+rows = pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, id=name, marks=[pytest.mark.slow] if row.slow else [])
+        for name, row in ROWS.items()
+    ],
+)
 
 
 def data(steps: int = STEPS):
