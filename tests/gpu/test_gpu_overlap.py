@@ -87,6 +87,9 @@ def loop():
     return training, LINK.seconds(2 * 7 / 8 * layer / 4)
 
 
+@pytest.mark.xfail(
+    jax.__version_info__ >= (0, 11), reason="the newer XLA exposes 4 units (seen: 0.12)"
+)
 def test_a_scan_over_layers_hides_all_but_the_last(mesh, loop):
     training, unit = loop
     after, inside, late = (
