@@ -19,7 +19,7 @@ from jax import lax
 from jax.experimental.xla_metadata import set_xla_metadata
 
 from relaxjax._axis import AxisName
-from relaxjax.collectives._wire import after
+from relaxjax.collectives._wire import all_after
 from relaxjax.schedule import Bucket
 
 
@@ -63,21 +63,26 @@ def packed(
 ) -> list[jax.Array]:
     """Packs each bucket into one flat array, sums it, and unpacks."""
     pieces: dict[int, list[jax.Array]] = {i: [] for i in range(len(leaves))}
+    summed = jax.jit(algorithm, static_argnums=1)  # one program for buckets of one size
     total = None
     for bucket in buckets:
-        ends = np.cumsum([s.size for s in bucket.segments])
+        ends = [int(end) for end in np.cumsum([s.size for s in bucket.segments])]
         flat = jnp.zeros(ends[-1], leaves[bucket.segments[0].leaf].dtype)
-        flat = after(flat, total)
+        parts = [_slice(leaves[s.leaf], s.start, s.stop) for s in bucket.segments]
+        flat, *parts = all_after([flat, *parts], total)
+        for part, end in zip(parts, ends, strict=True):
+            flat = lax.dynamic_update_slice(flat, part, (end - part.size,))
+        total = summed(flat, axis_name)
         for s, end in zip(bucket.segments, ends, strict=True):
-            piece = after(leaves[s.leaf].ravel()[s.start : s.stop], total)
-            flat = lax.dynamic_update_slice(flat, piece, (end - s.size,))
-        total = algorithm(flat, axis_name)
-        for s, piece in zip(bucket.segments, jnp.split(total, ends[:-1]), strict=True):
-            pieces[s.leaf].append(piece)
+            pieces[s.leaf].append(_slice(total, end - s.size, end))
 
     def whole(i: int, x: jax.Array) -> jax.Array:
         if x.size == 0:
             return algorithm(x, axis_name)
-        return jnp.concatenate(pieces[i]).reshape(x.shape)
+        return lax.concatenate(pieces[i], 0).reshape(x.shape)
 
     return [whole(i, x) for i, x in enumerate(leaves)]
+
+
+def _slice(x: jax.Array, start: int, stop: int) -> jax.Array:
+    return lax.slice(lax.reshape(x, (x.size,)), (start,), (stop,))

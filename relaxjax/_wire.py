@@ -74,15 +74,20 @@ def wire_bytes(
         lambda x: jax.ShapeDtypeStruct(jax.typeof(x).shape, jax.typeof(x).dtype), params
     )
     axes = list(sizes.items())
+
+    def next_state(updates, state, params):
+        return tx.update(updates, state, params)[1]
+
     with as_on_devices(workers.mesh.shape, workers.axis_name):
         first, state = jax.make_jaxpr(tx.init, axis_env=axes, return_shape=True)(spec)
-        update = jax.make_jaxpr(tx.update, axis_env=axes)(spec, state, spec)
-    known = _walk(first, [None] * len(first.in_avals), sizes).known
+        update = jax.make_jaxpr(next_state, axis_env=axes)(spec, state, spec)
+    place = _Place(sizes, {}, {})
+    known = _walk(first, [None] * len(first.in_avals), place).known
     unknown = [None] * len(jax.tree.leaves(spec))
     total = np.zeros(tuple(sizes.values()), np.int64)
     for step in range(start + steps):
-        walked = _walk(update, [*unknown, *known, *unknown], sizes)
-        known = walked.known[len(unknown) :]
+        walked = _walk(update, [*unknown, *known, *unknown], place)
+        known = walked.known
         if step >= start:
             total += walked.sent
     return int(total.max())
@@ -93,47 +98,94 @@ class _Walked(NamedTuple):
     known: list[Any]  # values of the outputs, None where unknown
 
 
-def _walk(closed: core.ClosedJaxpr, known: list[Any], sizes: dict[str, int]) -> _Walked:
-    """Bytes sent by a program, and those of its outputs that can be computed."""
+class _Place(NamedTuple):
+    sizes: dict[str, int]  # the workers' axes
+    walks: dict[core.Jaxpr, _Walked]  # walked already, nothing known or wanted
+    choices: dict[core.Jaxpr, bool]  # whether a program has a conditional
+
+    def nothing(self) -> np.ndarray:
+        return np.zeros(tuple(self.sizes.values()), np.int64)
+
+
+def _walk(
+    closed: core.ClosedJaxpr, known: list[Any], place: _Place, wanted: bool = True
+) -> _Walked:
+    """Bytes sent by a program; if `wanted`, those of its outputs that can be computed.
+
+    Only what a conditional or a wanted output looks at is computed.
+    """
     jaxpr = closed.jaxpr
+    blind = not wanted and all(value is None for value in known)
+    if blind and jaxpr in place.walks:
+        return place.walks[jaxpr]
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
     values |= dict(zip(jaxpr.invars, known, strict=True))
-    sent = np.zeros(tuple(sizes.values()), np.int64)
+    sent = place.nothing()
 
     def read(var):
         return var.val if isinstance(var, core.Literal) else values.get(var)
 
-    for eqn in jaxpr.eqns:
-        walked = _equation(eqn, [read(var) for var in eqn.invars], sizes)
+    for eqn, needed in zip(jaxpr.eqns, _needed(jaxpr, place, wanted), strict=True):
+        inputs = [read(var) if needed else None for var in eqn.invars]
+        walked = _equation(eqn, inputs, place, needed)
         sent = sent + walked.sent
         values |= dict(zip(eqn.outvars, walked.known, strict=True))
-    return _Walked(sent, [read(var) for var in jaxpr.outvars])
+    result = _Walked(sent, [read(var) for var in jaxpr.outvars])
+    if blind:
+        place.walks[jaxpr] = result
+    return result
 
 
-def _equation(eqn: core.JaxprEqn, known: list[Any], sizes: dict[str, int]) -> _Walked:
+def _needed(jaxpr: core.Jaxpr, place: _Place, wanted: bool) -> list[bool]:
+    """For each equation, whether a conditional or a wanted output looks at it."""
+    outputs = jaxpr.outvars if wanted else ()
+    looked_at = {var for var in outputs if not isinstance(var, core.Literal)}
+    needed = []
+    for eqn in reversed(jaxpr.eqns):
+        needed.append(_chooses(eqn, place) or not looked_at.isdisjoint(eqn.outvars))
+        if needed[-1]:
+            looked_at |= {v for v in eqn.invars if not isinstance(v, core.Literal)}
+    return needed[::-1]
+
+
+def _chooses(eqn: core.JaxprEqn, place: _Place) -> bool:
+    """Whether an equation is a conditional, or has one in a program of its own."""
+
+    def inside(jaxpr: core.Jaxpr) -> bool:
+        if jaxpr not in place.choices:
+            place.choices[jaxpr] = any(_chooses(e, place) for e in jaxpr.eqns)
+        return place.choices[jaxpr]
+
+    programs = _programs(eqn.params)
+    return eqn.primitive.name == "cond" or any(inside(p.jaxpr) for p in programs)
+
+
+def _equation(
+    eqn: core.JaxprEqn, known: list[Any], place: _Place, needed: bool
+) -> _Walked:
     name, none = eqn.primitive.name, [None] * len(eqn.outvars)
-    nothing = np.zeros(tuple(sizes.values()), np.int64)
     inner = list(_programs(eqn.params))
     if name in _COLLECTIVES:
-        return _Walked(_COLLECTIVES[name](eqn, sizes), none)
+        return _Walked(_COLLECTIVES[name](eqn, place.sizes), none)
     if name == "cond":
-        return _conditional(eqn.params["branches"], known, sizes)
+        return _conditional(eqn.params["branches"], known, place)
     if name == "scan":
         consts = known[: _scan_consts(eqn, inner[0])]
         turn = [*consts, *[None] * (len(known) - len(consts))]
-        return _Walked(_walk(inner[0], turn, sizes).sent * eqn.params["length"], none)
+        sent = _walk(inner[0], turn, place, wanted=False).sent
+        return _Walked(sent * eqn.params["length"], none)
     if len(inner) == 1 and len(inner[0].in_avals) == len(known):  # jit, remat, ...
-        return _walk(inner[0], known, sizes)
+        return _walk(inner[0], known, place, needed)
     if inner:
-        walks = [_walk(j, [None] * len(j.in_avals), sizes).sent for j in inner]
-        sent = sum(walks, nothing)
+        walks = [_walk(j, [None] * len(j.in_avals), place, False) for j in inner]
+        sent = sum((walked.sent for walked in walks), place.nothing())
         if name == "while" and sent.any():
             raise ValueError(
                 "wire_bytes: a collective in a loop whose number of turns is not known "
                 "when it is traced; use lax.scan or lax.fori_loop with fixed bounds"
             )
         return _Walked(sent, none)
-    return _Walked(nothing, _compute(eqn, known) or none)
+    return _Walked(place.nothing(), (needed and _compute(eqn, known)) or none)
 
 
 def _scan_consts(eqn: core.JaxprEqn, body: core.ClosedJaxpr) -> int:
@@ -152,14 +204,14 @@ def _scan_consts(eqn: core.JaxprEqn, body: core.ClosedJaxpr) -> int:
 
 
 def _conditional(
-    branches: Sequence[core.ClosedJaxpr], known: list[Any], sizes: dict[str, int]
+    branches: Sequence[core.ClosedJaxpr], known: list[Any], place: _Place
 ) -> _Walked:
     """The branch taken, or where that is unknown the most that any device sends."""
     index, *operands = known
     if index is not None:
         taken = branches[int(np.clip(int(index), 0, len(branches) - 1))]
-        return _walk(taken, operands, sizes)
-    walks = [_walk(branch, operands, sizes) for branch in branches]
+        return _walk(taken, operands, place)
+    walks = [_walk(branch, operands, place) for branch in branches]
     sent = np.max([walked.sent for walked in walks], axis=0)
     return _Walked(sent, [None] * len(walks[0].known))
 

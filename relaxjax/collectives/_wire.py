@@ -44,23 +44,36 @@ def sum_rounding_once(blocks: jax.Array) -> jax.Array:
 
 
 def after(x: jax.Array, earlier: jax.Array | None) -> jax.Array:
-    """`x`, available only once `earlier` is: orders the transfers of the two.
+    """`x`, available only once `earlier` is: orders the transfers of the two."""
+    return all_after([x], earlier)[0]
+
+
+def all_after(xs: list[jax.Array], earlier: jax.Array | None) -> list[jax.Array]:
+    """Each of `xs`, available only once `earlier` is.
 
     `optimization_barrier` does this on GPU and on newer CPU backends; jaxlib 0.10
-    drops it on CPU, so the bits of `x` are also combined with a zero computed from
+    drops it on CPU, so the bits of each are also combined with a zero computed from
     `earlier`. The zero is made of integers, so a NaN does not leak.
     """
-    if earlier is None or not jnp.issubdtype(x.dtype, jnp.floating):
-        return x
-    x, first = lax.optimization_barrier((x, earlier.ravel()[0]))
+    if earlier is None:
+        return xs
+    *xs, first = lax.optimization_barrier((*xs, lax.slice(earlier.ravel(), (0,), (1,))))
     if not jnp.issubdtype(first.dtype, jnp.floating):
-        return x
+        return xs
     bits = 8 * first.dtype.itemsize
-    pattern = lax.bitcast_convert_type(first, unsigned(first.dtype.itemsize))
+    pattern = lax.bitcast_convert_type(first[0], unsigned(first.dtype.itemsize))
     without_sign = pattern & jnp.asarray(2 ** (bits - 1) - 1, pattern.dtype)
     zero = lax.shift_right_logical(without_sign, jnp.asarray(bits - 1, pattern.dtype))
+    return [_with_zero(x, zero) for x in xs]
+
+
+def _with_zero(x: jax.Array, zero: jax.Array) -> jax.Array:
+    """`x`, its bits combined with a zero that the compiler does not know to be one."""
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return x
     whole = lax.bitcast_convert_type(x, unsigned(x.dtype.itemsize))
-    return lax.bitcast_convert_type(whole ^ zero.astype(whole.dtype), x.dtype)
+    zeros = lax.broadcast(lax.convert_element_type(zero, whole.dtype), x.shape)
+    return lax.bitcast_convert_type(lax.bitwise_xor(whole, zeros), x.dtype)
 
 
 def unsigned(itemsize: int) -> jnp.dtype:
