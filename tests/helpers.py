@@ -59,6 +59,16 @@ def train_step_of(tx: optax.GradientTransformation, **extra: Any):
     return train_step
 
 
+def step_of(gradient, tx: optax.GradientTransformation):
+    """A step from a gradient, without its loss."""
+
+    def train_step(params, opt_state, batch):
+        updates, opt_state = tx.update(gradient(params, batch), opt_state, params)
+        return optax.apply_updates(params, updates), opt_state, {}
+
+    return train_step
+
+
 def train(tx, mesh, data, *, params=None, axis_name=None) -> tuple[Tree, Tree, list]:
     """Trains over the workers of a mesh; returns stacked params, state and losses."""
     params = problem() if params is None else params

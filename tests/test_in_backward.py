@@ -1,6 +1,6 @@
 """reduce_in_backward: gradients come out reduced, inside scans, with residuals."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,63 +14,23 @@ import relaxjax
 from relaxjax import all_reduce, emulate, reduce_in_backward
 from tests import helpers
 from tests.helpers import assert_close, mesh_of
-
-LAYERS, WIDTH, WORKERS = 3, 4, 4
+from tests.layered import (
+    WORKERS,
+    after_backward,
+    data,
+    feedback,
+    layers,
+    scanned_loss,
+    trained,
+)
 
 places = pytest.mark.parametrize("place", [mesh_of, emulate], ids=["mesh", "emulated"])
-
-
-def layers():
-    rng = np.random.default_rng(0)
-    return {
-        "w": rng.normal(size=(LAYERS, WIDTH, WIDTH)).astype(np.float32) / 2,
-        "b": rng.normal(size=(LAYERS, WIDTH)).astype(np.float32) / 2,
-    }
-
-
-def data(rows: int = 8):
-    return np.random.default_rng(1).normal(size=(rows, WIDTH)).astype(np.float32)
-
-
-def scanned_loss(params, x, wrap=lambda layer: layer):
-    def body(h, layer):
-        layer = wrap(layer)
-        return jnp.tanh(h @ layer["w"] + layer["b"]), None
-
-    h, _ = lax.scan(body, x, params)
-    return jnp.mean(h**2)
-
-
-def step_of(gradient, tx):
-    def train_step(params, opt_state, batch):
-        grads = gradient(params, batch)
-        updates, opt_state = tx.update(grads, opt_state, params)
-        return optax.apply_updates(params, updates), opt_state, {}
-
-    return train_step
-
-
-def trained(gradient, tx, mesh, steps=3):
-    params, state = relaxjax.init(tx, layers(), mesh)
-    step = relaxjax.data_parallel(step_of(gradient, tx), mesh)
-    for _ in range(steps):
-        params, state, _ = step(params, state, data())
-    assert relaxjax.spread(params) == 0.0
-    return jax.tree.map(lambda x: x[0], params)
 
 
 def in_backward(params, x, **extra):
     reducer = all_reduce("data")
     return jax.grad(scanned_loss)(
         params, x, lambda layer: reduce_in_backward(layer, reducer, **extra)
-    )
-
-
-def after_backward():
-    return trained(
-        jax.grad(scanned_loss),
-        optax.chain(all_reduce("data"), optax.sgd(0.5)),
-        mesh_of(WORKERS),
     )
 
 
@@ -97,7 +57,7 @@ def test_inside_a_checked_shard_map():
 def test_the_transfer_is_in_the_body_of_the_loop():
     mesh = mesh_of(WORKERS)
     params, state = relaxjax.init(optax.sgd(0.5), layers(), mesh)
-    step = relaxjax.data_parallel(step_of(in_backward, optax.sgd(0.5)), mesh)
+    step = relaxjax.data_parallel(helpers.step_of(in_backward, optax.sgd(0.5)), mesh)
     hlo = helpers.optimized_hlo(step.lower(params, state, data()))
     reductions = [line for line in hlo.splitlines() if " all-reduce(" in line]
     entry = hlo[hlo.index("\nENTRY") :]
@@ -126,24 +86,6 @@ def test_the_last_microbatch_reduces_what_the_others_gathered():
 
     ours = trained(microbatched, optax.sgd(0.5), mesh_of(WORKERS))
     assert_close(ours, after_backward(), 1e-5)
-
-
-class Residual(NamedTuple):
-    residual: Any
-
-
-def feedback() -> optax.GradientTransformation:
-    """Sends eighths; keeps what they leave over."""
-
-    def update(updates, state, params=None):
-        del params
-        whole = jax.tree.map(jnp.add, updates, state.residual)
-        sent = jax.tree.map(lambda x: jnp.round(8 * x) / 8, whole)
-        left = jax.tree.map(jnp.subtract, whole, sent)
-        return jax.tree.map(lambda x: lax.pmean(x, "data"), sent), Residual(left)
-
-    init: Any = lambda params: Residual(jax.tree.map(jnp.zeros_like, params))  # noqa: E731
-    return optax.GradientTransformation(init, update)
 
 
 def test_a_residual_is_carried_as_the_gradient_of_the_state():

@@ -17,7 +17,7 @@ import relaxjax
 from relaxjax import all_reduce, wire_bytes
 from tests import helpers
 from tests.helpers import assert_close
-from tests.test_specs import collectives, members_of
+from tests.programs import collectives
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -33,25 +33,14 @@ def put(tree: Any, specs: Any, mesh: Mesh) -> Any:
     )
 
 
-def step_of(loss_fn, tx):
-    def train_step(params, opt_state, batch):
-        updates, opt_state = tx.update(
-            jax.grad(loss_fn)(params, batch), opt_state, params
-        )
-        return optax.apply_updates(params, updates), opt_state, {}
-
-    return train_step
-
-
 def kinds_by_axis(hlo: str, inner: int) -> dict[str, set[str]]:
     """Kinds of collectives inside groups of `inner` neighbors, and across them."""
     found: dict[str, set[str]] = {"inside": set(), "across": set()}
     for kind, groups in collectives(hlo):
-        members = members_of(groups)
-        across = any(len({d // inner for d in group}) > 1 for group in members)
+        across = any(len({d // inner for d in group}) > 1 for group in groups)
         found["across" if across else "inside"].add(kind)
         if across:  # the same place in each group
-            assert all(len({d % inner for d in group}) == 1 for group in members)
+            assert all(len({d % inner for d in group}) == 1 for group in groups)
     return found
 
 
@@ -104,7 +93,9 @@ def test_a_pipeline_reduces_each_stage_by_itself(algorithm):
     params, state = relaxjax.init(
         tx, put(weights, P("stage"), mesh), mesh, axis_name="data"
     )
-    step = relaxjax.data_parallel(step_of(through_stages, tx), mesh, axis_name="data")
+    step = relaxjax.data_parallel(
+        helpers.step_of(jax.grad(through_stages), tx), mesh, axis_name="data"
+    )
     found = kinds_by_axis(helpers.optimized_hlo(step.lower(params, state, x)), STAGES)
     ours = {"psum": "all-reduce", "ring": "collective-permute"}
     assert found["across"] <= {ours.get(algorithm, "all-to-all"), "all-gather"}
@@ -142,7 +133,7 @@ def test_an_island_takes_no_more_memory_than_plain_sharding(algorithm, donate):
     optimizer = optax.adam(0.1)
     donated = (0, 1) if donate else ()
     plain = memory(
-        jax.jit(step_of(loss_fn, optimizer), donate_argnums=donated),
+        jax.jit(helpers.step_of(jax.grad(loss_fn), optimizer), donate_argnums=donated),
         params,
         optimizer.init(params),
         batch,
@@ -152,6 +143,6 @@ def test_an_island_takes_no_more_memory_than_plain_sharding(algorithm, donate):
     )
     state = relaxjax.init(tx, params, mesh, axis_name="replica")
     step = relaxjax.data_parallel(
-        step_of(loss_fn, tx), mesh, axis_name="replica", donate=donate
+        helpers.step_of(jax.grad(loss_fn), tx), mesh, axis_name="replica", donate=donate
     )
     assert 0 < memory(step, *state, batch) <= plain

@@ -11,24 +11,22 @@ from jax.sharding import PartitionSpec as P
 
 import relaxjax
 from relaxjax import all_reduce, emulate, scan_layers, wire_bytes
+from relaxjax._hlo import parse
 from tests import helpers
 from tests.helpers import assert_close, mesh_of
-from tests.test_in_backward import (
+from tests.layered import (
     LAYERS,
     WIDTH,
     WORKERS,
     after_backward,
     data,
     feedback,
+    layer,
     layers,
     scanned_loss,
-    step_of,
     trained,
 )
-
-
-def layer(p, h):
-    return jnp.tanh(h @ p["w"] + p["b"])
+from tests.programs import needs
 
 
 def loss(params, x, reducer=None, **extra):
@@ -108,7 +106,7 @@ def test_bytes_are_those_of_a_layer_more():
     mesh = mesh_of(WORKERS)
     params, state = relaxjax.init(tx, layers(), mesh)
     gradient = jax.grad(lambda p, x: loss(p, x, all_reduce("data", algorithm="ring")))
-    step = relaxjax.data_parallel(step_of(gradient, tx), mesh)
+    step = relaxjax.data_parallel(helpers.step_of(gradient, tx), mesh)
     one = jax.tree.map(lambda p: p[0], layers())
     per_layer = wire_bytes(all_reduce("data", algorithm="ring"), one, mesh)
     sent = relaxjax.compiled_wire_bytes(step, params, state, data())
@@ -120,26 +118,17 @@ def test_what_a_turn_sends_does_not_wait_for_what_it_computes():
     tx = optax.sgd(0.5)
     mesh = mesh_of(WORKERS)
     params, state = relaxjax.init(tx, layers(), mesh)
-    step = relaxjax.data_parallel(step_of(jax.grad(loss), tx), mesh)
-    hlo = helpers.optimized_hlo(step.lower(params, state, data()))
-    bodies = [b for b in hlo.split("\n\n") if " all-reduce(" in b and "ENTRY" not in b]
-    (body,) = [b for b in bodies if "dynamic-update-slice" in b or "fusion" in b]
-    made = {
-        line.split(" = ")[0].split()[-1]: line
-        for line in body.splitlines()
-        if " = " in line
-    }
-    (transfer,) = [line for line in made.values() if " all-reduce(" in line]
-    waiting, seen = [transfer], set()
-    while waiting:
-        line = waiting.pop()
-        operands = line.split("(", 1)[1].split(")")[0]
-        for name in (word.split(" ")[-1] for word in operands.split(", ")):
-            if name in made and name not in seen:
-                seen.add(name)
-                waiting.append(made[name])
-    assert not any(" dot(" in made[name] for name in seen)
-    assert any(" dot(" in line for line in made.values())
+    step = relaxjax.data_parallel(helpers.step_of(jax.grad(loss), tx), mesh)
+    program = parse(helpers.optimized_hlo(step.lower(params, state, data())))
+    (body,) = [
+        body
+        for name, body in program.computations.items()
+        if name != program.entry and any(i.opcode == "all-reduce" for i in body)
+    ]
+    (transfer,) = [i for i in body if i.opcode == "all-reduce"]
+    products = {i.name for i in body if i.opcode == "dot"}
+    assert products
+    assert products.isdisjoint(i.name for i in needs(body, transfer))
 
 
 def test_inside_a_checked_shard_map():

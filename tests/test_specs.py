@@ -1,6 +1,5 @@
 """specs=: communication beside tensor parallelism and islands, on one's own shard."""
 
-import re
 from typing import Any
 
 import jax
@@ -15,6 +14,7 @@ import relaxjax
 from relaxjax import all_reduce, wire_bytes
 from tests import helpers
 from tests.helpers import assert_close
+from tests.programs import collectives
 
 SPECS = {
     "layer1": {"w": P(None, "model"), "b": P("model")},
@@ -48,47 +48,10 @@ def loss_fn(params, batch):
     return jnp.mean((out - batch["y"]) ** 2)
 
 
-def step_of(tx):
-    def train_step(params, opt_state, batch):
-        loss, grads = jax.value_and_grad(loss_fn)(params, batch)
-        updates, opt_state = tx.update(grads, opt_state, params)
-        return optax.apply_updates(params, updates), opt_state, {"loss": loss}
-
-    return train_step
-
-
 def sharded(params, mesh):
     return jax.tree.map(
         lambda x, spec: jax.device_put(x, NamedSharding(mesh, spec)), params, SPECS
     )
-
-
-def collectives(hlo: str) -> list[tuple[str, str]]:
-    """Kind and groups of each collective of a program."""
-    kinds = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
-    lines = [line for line in hlo.splitlines() if re.search(rf" ({kinds})\(", line)]
-    found = []
-    for line in lines:
-        kind = re.search(rf" ({kinds})\(", line)
-        groups = re.search(r"(?:replica_groups|source_target_pairs)=(\S+)", line)
-        assert kind
-        assert groups
-        found.append((kind[1], groups[1]))
-    return found
-
-
-def members_of(groups: str) -> list[list[int]]:
-    """Devices that exchange something, from either spelling of replica groups."""
-    iota = re.match(r"\[(\d+),(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", groups)
-    if iota is None:
-        return [
-            [int(d) for d in g.split(",")] for g in re.findall(r"\{([\d,]+)\}", groups)
-        ]
-    sizes = [int(k) for k in iota[3].split(",")]
-    ids = np.arange(np.prod(sizes)).reshape(sizes)
-    if iota[4]:
-        ids = ids.transpose([int(k) for k in iota[4].split(",")])
-    return ids.reshape(int(iota[1]), int(iota[2])).tolist()
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -99,7 +62,9 @@ def test_tensor_parallel_training_equals_one_worker(algorithm):
     tx = optax.chain(reducer, optimizer)
     data = helpers.batches(4, rows=8)
     params, state = relaxjax.init(tx, sharded(problem(), mesh), mesh, axis_name="data")
-    step = relaxjax.data_parallel(step_of(tx), mesh, axis_name="data")
+    step = relaxjax.data_parallel(
+        helpers.step_of(jax.grad(loss_fn), tx), mesh, axis_name="data"
+    )
     alone = jax.tree.map(jnp.asarray, problem())
     alone_state = optimizer.init(alone)
     for batch in data:
@@ -147,7 +112,7 @@ def test_nothing_is_gathered_over_the_other_axis(algorithm):
     found = collectives(helpers.optimized_hlo(reduce_on(mesh, tx)))
     assert found
     for _, groups in found:  # device = 2 * (index on data) + (index on model)
-        assert all(len({d % 2 for d in group}) == 1 for group in members_of(groups))
+        assert all(len({d % 2 for d in group}) == 1 for group in groups)
 
 
 def test_bytes_are_those_of_a_shard():
@@ -230,7 +195,7 @@ def test_an_island_keeps_its_state_in_shards():
     across = [
         (kind, groups)
         for kind, groups in collectives(program)
-        if any(len({d // 4 for d in group}) > 1 for group in members_of(groups))
+        if any(len({d // 4 for d in group}) > 1 for group in groups)
     ]
     assert [kind for kind, _ in across] == ["all-reduce"]
     shard = 2 * 16 + 16

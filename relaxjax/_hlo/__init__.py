@@ -1,6 +1,6 @@
 """Compiled programs as text: what they are made of, and what they send."""
 
-from relaxjax._hlo._groups import group_of
+from relaxjax._hlo._groups import group_of, groups_of
 from relaxjax._hlo._sent import bytes_sent, bytes_sent_by, is_collective
 from relaxjax._hlo._text import (
     Instruction,
@@ -21,6 +21,7 @@ __all__ = [
     "bytes_sent_by",
     "called_by",
     "group_of",
+    "groups_of",
     "is_collective",
     "loop_parts",
     "parse",

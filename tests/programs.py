@@ -1,0 +1,35 @@
+"""What a compiled program sends, and what waits for what in it."""
+
+import re
+
+from relaxjax._hlo import Instruction, groups_of, is_collective, parse
+
+
+def collectives(hlo: str) -> list[tuple[str, list[list[int]]]]:
+    """Kind of each collective, and the devices that exchange something in it."""
+    module = parse(hlo)
+    return [
+        (instruction.opcode, pairs_of(instruction) or groups_of(instruction, module))
+        for body in module.computations.values()
+        for instruction in body
+        if is_collective(instruction)
+    ]
+
+
+def pairs_of(instruction: Instruction) -> list[list[int]]:
+    """Source and target of each message of a permute."""
+    found = re.search(r"source_target_pairs=\{(\S*)\}", instruction.rest)
+    pairs = re.findall(r"\{(\d+),(\d+)\}", found[1]) if found else []
+    return [[int(source), int(target)] for source, target in pairs]
+
+
+def needs(body: list[Instruction], instruction: Instruction) -> list[Instruction]:
+    """All that an instruction waits for in its computation."""
+    made = {other.name: other for other in body}
+    waiting, seen = [instruction], {}
+    while waiting:
+        for name in waiting.pop().operands:
+            if name in made and name not in seen:
+                seen[name] = made[name]
+                waiting.append(made[name])
+    return list(seen.values())
