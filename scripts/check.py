@@ -2,10 +2,11 @@
 
 python3 scripts/check.py            all of it, on this Python
 python3 scripts/check.py --newest   a quick subset, on the newest Python found
-python3 scripts/check.py --gpu      the programs that GPUs would run, on both
+python3 scripts/check.py --programs what GPUs and TPUs would run, on both
 
-The last compiles with JAX's CUDA plugin, of some 480 MB, and needs no GPU. The plugin
-has environments of its own: without a driver it warns whenever JAX looks for devices.
+The last compiles with JAX's CUDA plugin, of some 480 MB, and with libtpu, of 140 MB; it
+needs neither GPU nor TPU. They have environments of their own: without a driver the
+plugin warns whenever JAX looks for devices.
 
 Needs nothing but Python 3.11 or newer. Exits non-zero at the first failure.
 """
@@ -19,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DEV = ("-e", ".[dev]")
-GPU = ("-e", ".[cli,gpu-compile]", "pytest>=8.3", "pytest-xdist>=3.6")
+PROGRAMS = ("-e", ".[cli,gpu-compile,tpu-compile]", "pytest>=8.3", "pytest-xdist>=3.6")
 NEWEST = ("python3.14", "python3.13", "python3.12")
 QUICK = [
     "relaxjax",
@@ -89,33 +90,36 @@ def check_newest() -> None:
     run(python, "-m", "pytest", "-q", "-m", "not slow", "-n", "2", *QUICK)
 
 
-def check_gpu_programs() -> None:
-    """Nothing is run on a GPU, and none is needed. Skipping here would be a failure."""
+def check_programs() -> None:
+    """Nothing is run on a GPU or TPU. Skipping here would be a failure."""
     if not sys.platform.startswith("linux"):
-        print("skipped: JAX's CUDA plugin exists for Linux only")
+        print("skipped: JAX's CUDA plugin and libtpu exist for Linux only")
         return
     found = newest_python()
     for interpreter, folder in (
-        (sys.executable, ".venv-gpu"),
-        (found, ".venv-gpu-new"),
+        (sys.executable, ".venv-programs"),
+        (found, ".venv-programs-new"),
     ):
         if interpreter is None:
             print(f"skipped: none of {', '.join(NEWEST)} is installed")
             continue
-        python = environment(interpreter, folder, *GPU)
-        able = "from relaxjax.bench import _gpu_program as g; exit(g.missing())"
-        run(python, "-c", able)
-        run(python, "-m", "pytest", "-q", "-n", "2", "tests/gpu")
+        python = environment(interpreter, folder, *PROGRAMS)
+        for kind in ("gpu", "tpu"):
+            able = (
+                f"from relaxjax.bench._{kind}_program import missing; exit(missing())"
+            )
+            run(python, "-c", able)
+        run(python, "-m", "pytest", "-q", "-n", "2", "tests/gpu", "tests/tpu")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--newest", action="store_true", help="newest Python, subset")
-    parser.add_argument("--gpu", action="store_true", help="programs for GPUs")
+    parser.add_argument("--programs", action="store_true", help="for GPUs and TPUs")
     wishes = parser.parse_args()
     if wishes.newest:
         check_newest()
-    elif wishes.gpu:
-        check_gpu_programs()
+    elif wishes.programs:
+        check_programs()
     else:
         check_all()

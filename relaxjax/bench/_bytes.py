@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from relaxjax._all_reduce import all_reduce
+from relaxjax._all_reduce import ALGORITHMS, all_reduce
 from relaxjax._wire import wire_bytes
 from relaxjax.bench import _zoo
 from relaxjax.bench._measure import interleaved, quartiles
@@ -18,15 +18,7 @@ from relaxjax.bench._report import conditions, plot, save, show
 
 WORKERS = 8
 TARGET = 0.5  # seconds
-ALGORITHMS = (
-    "psum",
-    "ring",
-    "bidirectional_ring",
-    "halving_doubling",
-    "tree",
-    "two_shot",
-    "one_shot",
-)
+ONE_AXIS = ("psum", *(name for name in ALGORITHMS if name != "hierarchical"))
 
 
 def count_bytes(
@@ -55,7 +47,7 @@ def count_bytes(
         jax.clear_caches()
         jax.make_jaxpr(jax.grad(model.loss))(model.params, *model.args)
 
-    runs: dict[str, Any] = {a: lambda a=a: count(a) for a in ALGORITHMS}
+    runs: dict[str, Any] = {a: lambda a=a: count(a) for a in ONE_AXIS}
     seconds = interleaved({"gradient": trace_gradient, **runs}, rounds)
     result = {
         "conditions": conditions(

@@ -5,6 +5,7 @@ pass will do. A loop over layers, or over microbatches, gives all of its gradien
 its end: there the reducer belongs inside, which each such model has a way to do.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -65,7 +66,7 @@ def transformer(
 
 def scanned(*, layers: int = 12, width: int = 768, vocabulary: int = 8192) -> Training:
     """The same decoder as a `lax.scan` over its layers."""
-    block, head = _zoo.Block(width), nn.Dense(vocabulary)
+    block, head = _zoo.Block(), nn.Dense(vocabulary)
     tokens = jax.ShapeDtypeStruct((8, 512), jnp.int32)
     x = jax.ShapeDtypeStruct((8, 512, width), jnp.float32)
     one = jax.eval_shape(block.init, jax.random.key(0), x)["params"]
@@ -88,26 +89,18 @@ def scanned(*, layers: int = 12, width: int = 768, vocabulary: int = 8192) -> Tr
         logits: Any = head.apply({"params": wrap(params["head"])}, x)
         return jnp.mean(jax.nn.log_softmax(logits)[..., 0])
 
-    def inside(reducer, run):
-        wrap = lambda p: reduce_in_backward(p, reducer)  # noqa: E731
-        return jax.value_and_grad(
-            lambda params, tokens: loss(params, tokens, run(reducer, wrap), wrap)
-        )
+    def in_each_layer(reducer):
+        wrap = functools.partial(reduce_in_backward, reducer=reducer)
+        run = functools.partial(plain_scan, wrap=wrap)
+        return jax.value_and_grad(functools.partial(loss, run=run, wrap=wrap))
 
-    return Training(
-        loss,
-        params,
-        tokens,
-        jax.value_and_grad(loss),
-        {
-            "reduce_in_backward": lambda reducer: inside(
-                reducer, lambda _, wrap: lambda p, x: plain_scan(p, x, wrap)
-            ),
-            "scan_layers": lambda reducer: inside(
-                reducer, lambda r, _: lambda p, x: scan_layers(layer, p, x, r)
-            ),
-        },
-    )
+    def one_layer_late(reducer):
+        wrap = functools.partial(reduce_in_backward, reducer=reducer)
+        run = functools.partial(scan_layers, layer, reducer=reducer)
+        return jax.value_and_grad(functools.partial(loss, run=run, wrap=wrap))
+
+    ways = {"reduce_in_backward": in_each_layer, "scan_layers": one_layer_late}
+    return Training(loss, params, tokens, jax.value_and_grad(loss), ways)
 
 
 def microbatched(

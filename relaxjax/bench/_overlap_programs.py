@@ -19,7 +19,7 @@ from jax.sharding import PartitionSpec as P
 
 from relaxjax._all_reduce import all_reduce
 from relaxjax._data_parallel import data_parallel
-from relaxjax.bench._gpu_program import compiled_text, shapes, state_shapes
+from relaxjax.bench._ahead_of_time import compiled_text, shapes, state_shapes
 from relaxjax.bench._overlap_models import Gradient, Training
 
 

@@ -142,6 +142,15 @@ class Inception(nn.Module):
         )
 
 
+def decoder_layer(x: jax.Array, mask: jax.Array) -> jax.Array:
+    """Attention and feed-forward, in the module that calls it; heads are 64 wide."""
+    width = x.shape[-1]
+    y = nn.LayerNorm()(x)
+    x += nn.MultiHeadDotProductAttention(width // 64)(y, y, mask=mask)
+    y = nn.Dense(4 * width)(nn.LayerNorm()(x))
+    return x + nn.Dense(width)(nn.gelu(y))
+
+
 class Transformer(nn.Module):
     """A decoder: pre-norm attention and feed-forward layers."""
 
@@ -155,26 +164,17 @@ class Transformer(nn.Module):
         x = nn.Embed(self.vocabulary, self.width)(tokens)
         mask = nn.make_causal_mask(tokens)
         for _ in range(self.layers):
-            y = nn.LayerNorm()(x)
-            x += nn.MultiHeadDotProductAttention(self.width // 64)(y, y, mask=mask)
-            y = nn.Dense(4 * self.width)(nn.LayerNorm()(x))
-            x += nn.Dense(self.width)(nn.gelu(y))
+            x = decoder_layer(x, mask)
         return nn.Dense(self.vocabulary)(nn.LayerNorm()(x))
 
 
 class Block(nn.Module):
     """One layer of the decoder."""
 
-    width: int = 768
-
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """Activations [batch, length, width] to such."""
-        mask = nn.make_causal_mask(x[..., 0])
-        y = nn.LayerNorm()(x)
-        x += nn.MultiHeadDotProductAttention(self.width // 64)(y, y, mask=mask)
-        y = nn.Dense(4 * self.width)(nn.LayerNorm()(x))
-        return x + nn.Dense(self.width)(nn.gelu(y))
+        return decoder_layer(x, nn.make_causal_mask(x[..., 0]))
 
 
 class TwoTower(nn.Module):

@@ -90,7 +90,7 @@ def overlap(
     out: Out = RUNS,
 ) -> None:
     """Exposed communication in programs for eight H100s, compiled without one."""
-    from relaxjax.bench import _gpu_program, _overlap
+    from relaxjax.bench import _ahead_of_time, _overlap
 
     # Without a driver, JAX's CUDA plugin may only compile.
     jax.config.update("jax_platforms", "cpu")
@@ -102,7 +102,7 @@ def overlap(
             bucket_bytes=int(bucket_mb * 2**20),
             out=str(out),
         )
-    except _gpu_program.Unavailable as reason:
+    except _ahead_of_time.Unavailable as reason:
         typer.echo(f"relaxjax: {reason}", err=True)
         raise typer.Exit(2) from None
 

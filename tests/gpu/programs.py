@@ -10,7 +10,7 @@ from jax.sharding import PartitionSpec as P
 
 import relaxjax
 from relaxjax._hlo import is_collective, parse
-from relaxjax.bench._gpu_program import compiled_text, shapes, state_shapes
+from relaxjax.bench._ahead_of_time import compiled_text, shapes, state_shapes
 
 LAYERS = 6
 

@@ -1,0 +1,13 @@
+"""Programs for eight TPUs, compiled without one; skipped where that is impossible."""
+
+import pytest
+
+from relaxjax.bench import _tpu_program
+
+
+@pytest.fixture(scope="session")
+def mesh():
+    reason = _tpu_program.missing()
+    if reason:
+        pytest.skip(reason)
+    return _tpu_program.tpu_mesh()
