@@ -29,6 +29,7 @@ def reduce_in_backward(
     *,
     state: Any = None,
     accumulated: Any = None,
+    weight: Any = None,
 ) -> Any:
     """Returns `params`; their gradient comes out reduced.
 
@@ -45,6 +46,8 @@ def reduce_in_backward(
         derivative): take both with `jax.grad(loss, argnums=(0, 1))`.
       accumulated: gradients like `params` that are added before the reduction. The
         gradient with respect to them is zero.
+      weight: this worker's number of examples, a scalar, as for `update` of the
+        reducer.
 
     Returns:
       `params`, the same values.
@@ -67,22 +70,31 @@ def reduce_in_backward(
         accumulated = jax.tree.map(jnp.zeros_like, params)
 
     @jax.custom_vjp
-    def identity(params, state, accumulated):
-        del state, accumulated
+    def identity(params, state, accumulated, extra):
+        del state, accumulated, extra
         return params
 
-    def forward(params, state, accumulated):
-        return params, (state, accumulated)
+    def forward(params, state, accumulated, extra):
+        return params, (state, accumulated, extra)
 
     def backward(kept, gradient):
-        state, accumulated = kept
+        state, accumulated, extra = kept
         gradient = jax.tree.map(jnp.add, gradient, accumulated)
-        updates, state = reducer.update(gradient, state)
+        updates, state = reducer.update(gradient, state, **extra)
         updates = like_varying(updates, gradient)  # what a cotangent's type must be
-        return updates, state, jax.tree.map(jnp.zeros_like, accumulated)
+        return updates, state, *jax.tree.map(jnp.zeros_like, (accumulated, extra))
 
     identity.defvjp(forward, backward)
-    return identity(params, state, accumulated)
+    return identity(params, state, accumulated, extra_args(weight))
+
+
+def extra_args(weight: Any) -> dict[str, jax.Array]:
+    """What `update` of a reducer takes beside the updates, in a dtype to differentiate.
+
+    Args:
+      weight: a scalar, or None for none.
+    """
+    return {} if weight is None else {"weight": jnp.asarray(weight, jnp.float32)}
 
 
 def reducer_state(

@@ -26,7 +26,7 @@ import optax
 from jax import lax
 
 from relaxjax._axis import like_varying
-from relaxjax._in_backward import reducer_state
+from relaxjax._in_backward import extra_args, reducer_state
 
 
 def scan_layers(
@@ -37,6 +37,7 @@ def scan_layers(
     *,
     state: Any = None,
     accumulated: Any = None,
+    weight: Any = None,
 ) -> Any:
     """Applies one layer after another; the gradient of `params` comes out reduced.
 
@@ -55,6 +56,8 @@ def scan_layers(
         is the new state (not a derivative).
       accumulated: gradients like `params` that are added before the reduction. The
         gradient with respect to them is zero.
+      weight: this worker's number of examples, a scalar, as for `update` of the
+        reducer.
 
     Returns:
       What the last layer gives.
@@ -77,14 +80,14 @@ def scan_layers(
     state = reducer_state("scan_layers", reducer, params, state, init=_init_each)
     if accumulated is None:
         accumulated = jax.tree.map(jnp.zeros_like, params)
-    late = _late(reducer)
+    late, extra = _late(reducer), extra_args(weight)
 
     def turn(carry, of_layer):
         x, link = carry
-        p, link = late(*of_layer, link)
+        p, link = late(*of_layer, link, extra)
         return (layer(p, x), link), None
 
-    params, state, link = _shifted(reducer)(params, state)
+    params, state, link = _shifted(reducer)(params, state, extra)
     (x, _), _ = lax.scan(turn, (x, link), (params, state, accumulated))
     return x
 
@@ -93,19 +96,19 @@ def _late(reducer: optax.GradientTransformation) -> Callable[..., Any]:
     """In turn l: sends the gradient of layer l + 1, and hands on that of layer l."""
 
     @jax.custom_vjp
-    def late(p, state, accumulated, link):
-        del state, accumulated
+    def late(p, state, accumulated, link, extra):
+        del state, accumulated, extra
         return p, link
 
-    def forward(p, state, accumulated, link):
-        return (p, link), (state, accumulated)
+    def forward(p, state, accumulated, link, extra):
+        return (p, link), (state, accumulated, extra)
 
     def backward(kept, cotangents):
-        state, a = kept
+        state, a, extra = kept
         g, g_after = cotangents
-        r_after, state = reducer.update(g_after, state)
+        r_after, state = reducer.update(g_after, state, **extra)
         r_after = like_varying(r_after, g_after)  # what a cotangent's type must be
-        return r_after, state, jax.tree.map(jnp.zeros_like, a), _add(g, a)
+        return r_after, state, _zeros(a), _add(g, a), _zeros(extra)
 
     late.defvjp(forward, backward)
     return late
@@ -115,20 +118,28 @@ def _shifted(reducer: optax.GradientTransformation) -> Callable[..., Any]:
     """Gives turn l the state of layer l + 1; backward, layer l what turn l - 1 sent."""
 
     @jax.custom_vjp
-    def shifted(params, state):
+    def shifted(params, state, extra):
+        del extra
         return params, jax.tree.map(_up, state), jax.tree.map(_nothing, params)
 
-    def forward(params, state):
-        return shifted(params, state), jax.tree.map(lambda s: s[0], state)
+    def forward(params, state, extra):
+        first = jax.tree.map(lambda s: s[0], state)
+        return shifted(params, state, extra), (first, extra)
 
-    def backward(state_0, cotangents):
+    def backward(kept, cotangents):
+        state_0, extra = kept
         r, states, g_0 = cotangents
-        r_0, state_0 = reducer.update(g_0, state_0)
+        r_0, state_0 = reducer.update(g_0, state_0, **extra)
         r_0 = like_varying(r_0, g_0)
-        return jax.tree.map(_down, r_0, r), jax.tree.map(_down, state_0, states)
+        sent = jax.tree.map(_down, (r_0, state_0), (r, states))
+        return *sent, _zeros(extra)
 
     shifted.defvjp(forward, backward)
     return shifted
+
+
+def _zeros(tree: Any) -> Any:
+    return jax.tree.map(jnp.zeros_like, tree)
 
 
 def _nothing(p: jax.Array) -> jax.Array:

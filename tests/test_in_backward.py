@@ -88,6 +88,22 @@ def test_the_last_microbatch_reduces_what_the_others_gathered():
     assert_close(ours, after_backward(), 1e-5)
 
 
+def test_weights_give_the_mean_over_examples():
+    """A worker without examples counts for nothing, whatever it holds."""
+
+    def one(x, weight):
+        reducer = all_reduce("data")
+
+        def loss(w):
+            return jnp.sum(x * reduce_in_backward(w, reducer, weight=weight))
+
+        return jax.grad(loss)(jnp.zeros(2))
+
+    x = jnp.array([[1.0, 2.0], [np.nan, np.inf], [4.0, 8.0]])
+    ours = jax.vmap(one, axis_name="data")(x, jnp.array([2, 0, 1]))
+    np.testing.assert_allclose(ours, [[2.0, 4.0]] * 3, rtol=1e-6)
+
+
 def test_a_residual_is_carried_as_the_gradient_of_the_state():
     """Conservation: what came out and what is left make up what went in."""
     tx: Any = feedback()

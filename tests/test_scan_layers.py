@@ -75,6 +75,20 @@ def test_the_last_microbatch_reduces_what_the_others_gathered():
     assert_close(ours, after_backward(), 1e-5)
 
 
+def test_weights_give_the_mean_over_examples():
+    x = jnp.asarray(data()).reshape(WORKERS, -1, WIDTH)
+    weight = jnp.asarray([2.0, 0.0, 1.0, 5.0])
+
+    def late(x, weight):
+        return jax.grad(loss)(layers(), x, weight=weight)
+
+    ours = jax.vmap(late, axis_name="data")(x, weight)
+    every = [jax.grad(scanned_loss)(layers(), rows) for rows in x]
+    mean = jax.tree.map(lambda *g: np.average(g, 0, np.asarray(weight)), *every)
+    mean = jax.tree.map(lambda g: g.astype(np.float32), mean)
+    assert_close(jax.tree.map(lambda g: g[1], ours), mean, 1e-5)
+
+
 def test_each_layer_keeps_its_residual():
     """The same as the reducer after the backward pass, which has all layers at once."""
     tx: Any = feedback()
