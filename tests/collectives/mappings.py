@@ -49,13 +49,19 @@ def mapped_on_mesh(collective: Collective, n: int) -> Any:
 
 def by_typed_mesh(collective: Collective, blocks: np.ndarray) -> np.ndarray:
     """Under check_vma=True; out_specs=P() demands a type that is equal on all."""
-    mapped = jax.shard_map(
-        lambda x: collective(x[0], "data"),
-        mesh=mesh_of(len(blocks)),
-        in_specs=P("data"),
-        out_specs=P(),
+    out = typed_on_mesh(collective, len(blocks))(blocks)
+    return np.stack([np.asarray(out)] * len(blocks))
+
+
+def typed_on_mesh(collective: Collective, n: int) -> Any:
+    return jax.jit(
+        jax.shard_map(
+            lambda x: collective(x[0], "data"),
+            mesh=mesh_of(n),
+            in_specs=P("data"),
+            out_specs=P(),
+        )
     )
-    return np.stack([np.asarray(jax.jit(mapped)(blocks))] * len(blocks))
 
 
 MAPPINGS = {

@@ -22,6 +22,7 @@ from tests.collectives.mappings import (
     draw,
     lower_on_mesh,
     mapped_on_mesh,
+    typed_on_mesh,
 )
 from tests.helpers import mesh_of, optimized_hlo
 
@@ -260,6 +261,25 @@ def test_bytes_by_hand(name):
     x = jax.ShapeDtypeStruct((80,), jnp.float32)
     stated = tuple(ALGORITHMS[name].wire_bytes(x, n) for n in (8, 5))
     assert stated == BY_HAND[name]
+
+
+# The same under check_vma=True, where the last step may be another one.
+BY_HAND_TYPED = BY_HAND | {
+    "halving_doubling": ((40 + 20 + 10 + 7 * 10) * 4, (80 + 4 * 20) * 4),
+    "tree": ((80 + 2 * 7 * 10) * 4, (80 + 2 * 4 * 16) * 4),
+}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_bytes_by_hand_where_types_are_checked(name):
+    compiled = tuple(
+        compiled_wire_bytes(
+            typed_on_mesh(ALGORITHMS[name].all_reduce, n),
+            jax.ShapeDtypeStruct((n, 80), jnp.float32),
+        )
+        for n in (8, 5)
+    )
+    assert compiled == BY_HAND_TYPED[name]
 
 
 @every
