@@ -1,0 +1,63 @@
+"""Compressed one-shot: everybody's payload to everybody, and all of them decode.
+
+Source: the sparse all-gather of top-k methods (Lin et al. 2018, DGC).
+
+    c_i = C(x_i)
+    gather (all-gather):  every worker receives c_0, .., c_{n-1}
+    mean = (1/n) sum_j D(c_j),  lost_i = x_i - D(c_i)
+
+One lossy stage. Cost: (n - 1) P(d) bytes per worker for a payload of P(d) bytes, and n
+decodings.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from relaxjax._axis import AxisName, axes_of, axis_size
+from relaxjax.collectives._messages import gather
+from relaxjax.collectives._payload import (
+    Codec,
+    Lossy,
+    lossless,
+    message,
+    message_bytes,
+    opened,
+)
+
+
+def compressed_one_shot(x: jax.Array, axis_name: AxisName, codec: Codec) -> Lossy:
+    """The mean of `x` over the workers, each sending one payload to all others.
+
+    Args:
+      x: float32[d].
+      axis_name: the axis, or a tuple of axes.
+      codec: what encodes and decodes.
+
+    Returns:
+      The mean, the same bits on all workers, and what this worker's payload lost.
+
+    Raises:
+      NameError: outside the axis.
+    """
+    n = axis_size(axis_name, "compressed_one_shot")
+    if n == 1 or x.size == 0:
+        return lossless(x)
+    place = jnp.uint32(0)
+    sent = message(codec, x, place)
+    bits = sent.bits
+    for name in reversed(axes_of(axis_name)):
+        bits = gather(bits, name)
+    bits = bits.reshape(n, -1)
+    each = jax.vmap(lambda row: opened(codec, row, x.size, place))(bits)
+    return Lossy(each.sum(axis=0) / n, x - codec.decode(sent.payload, x.size, place))
+
+
+def compressed_one_shot_wire_bytes(size: int, axis_size: int, codec: Codec) -> int:
+    """Bytes that each worker sends: (n - 1) P(d).
+
+    Args:
+      size: number of elements d.
+      axis_size: number of workers n.
+      codec: whose payload takes P(d) bytes.
+    """
+    return (axis_size - 1) * message_bytes(codec, size)

@@ -1,0 +1,106 @@
+"""Compressed ring: every hop decodes, adds, and encodes again.
+
+Source: the ring of `relaxjax.collectives._ring`, with low precision on each hop, as in
+INTELLECT-1's int8 ring (Jaghouar et al. 2024).
+
+With n workers, chunks of c = ceil(d / n) elements, and D the decoding of C:
+
+    reduce-scatter, s = 0 .. n-2:  p_i <- D(C(p_{i-1})) + x_i[chunk i - s - 2] / n
+    all-gather:                    C(p_i), which worker i made once, to everybody
+
+Worker i encodes a part of each chunk once, and `lost_i` has at that chunk n times what
+this lost. Cost: 2 (n - 1) P(c) bytes per worker and n lossy stages: a partial mean is
+rounded at each hop.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from relaxjax._axis import AxisName, axes_of, axis_size, tracks_vma
+from relaxjax.collectives._messages import gather
+from relaxjax.collectives._payload import (
+    Codec,
+    Lossy,
+    lossless,
+    message,
+    message_bytes,
+    opened,
+    places,
+)
+
+
+def compressed_ring(x: jax.Array, axis_name: AxisName, codec: Codec) -> Lossy:
+    """The mean of `x` over the workers, encoded anew on each hop around a ring.
+
+    Args:
+      x: float32[d].
+      axis_name: the axis; of a tuple (outer, inner), the inner ring runs first.
+      codec: what encodes and decodes.
+
+    Returns:
+      The mean, the same bits on all workers, and what this worker's sends lost.
+
+    Raises:
+      NameError: outside the axis.
+    """
+    axis_size(axis_name, "compressed_ring")
+    mean, lost = lossless(x)
+    for level, name in enumerate(reversed(axes_of(axis_name))):
+        if lax.axis_size(name) > 1 and x.size:
+            mean, more = _one_ring(mean, name, codec, level)
+            lost = lost + more
+    return Lossy(mean, lost)
+
+
+def compressed_ring_wire_bytes(size: int, axis_size: int, codec: Codec) -> int:
+    """Bytes that each worker sends over one axis: 2 (n - 1) P(ceil(d / n)).
+
+    Args:
+      size: number of elements d.
+      axis_size: number of workers n.
+      codec: whose payload of a chunk of c elements takes P(c) bytes.
+    """
+    if axis_size == 1:
+        return 0
+    return 2 * (axis_size - 1) * message_bytes(codec, -(-size // axis_size))
+
+
+def _one_ring(x: jax.Array, name: str, codec: Codec, level: int) -> Lossy:
+    n, i = lax.axis_size(name), lax.axis_index(name)
+    onwards = [(k, (k + 1) % n) for k in range(n)]
+    chunks = jnp.pad(x, (0, -x.size % n)).reshape(n, -1)  # [n, c]
+    c = chunks.shape[1]
+    # Hop s encodes chunk i - s - 1; sender and receiver know both numbers.
+    marks = places(n * n * level, n * n).reshape(n, n)
+    losses = []
+
+    partial = lax.dynamic_index_in_dim(chunks, (i - 1) % n, keepdims=False) / n
+    for s in range(n - 1):
+        k = (i - s - 1) % n
+        sent = message(codec, partial, marks[s, k])
+        losses.append(partial - codec.decode(sent.payload, c, marks[s, k]))
+        bits = lax.ppermute(sent.bits, name, onwards)
+        k = (i - s - 2) % n
+        mine = lax.dynamic_index_in_dim(chunks, k, keepdims=False)
+        partial = opened(codec, bits, c, marks[s, k]) + mine / n
+
+    final = message(codec, partial, marks[n - 1, i])
+    losses.append(partial - codec.decode(final.payload, c, marks[n - 1, i]))
+    bits = _gathered(final.bits, name, onwards)  # row k: of worker k, which has chunk k
+    means = jax.vmap(lambda row, place: opened(codec, row, c, place))(bits, marks[-1])
+    # losses[s] is of chunk i - s - 1, hence chunk k at place (i - 1 - k) mod n.
+    order = (i - 1 - jnp.arange(n)) % n
+    lost = n * jnp.stack(losses)[order]
+    return Lossy(means.ravel()[: x.size], lost.ravel()[: x.size])
+
+
+def _gathered(bits: jax.Array, name: str, onwards: list[tuple[int, int]]) -> jax.Array:
+    """Everybody's bits, passed on around the ring."""
+    if tracks_vma(name):  # only this form is known to be equal on all workers
+        return gather(bits, name)
+    n, i = lax.axis_size(name), lax.axis_index(name)
+    rows = [bits]
+    for _ in range(n - 1):
+        rows.append(lax.ppermute(rows[-1], name, onwards))
+    return jnp.stack(rows)[(i - jnp.arange(n)) % n]
