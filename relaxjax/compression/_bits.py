@@ -15,6 +15,11 @@ def packed_bytes(count: int, width: int) -> int:
     return -(-count * width // 8)
 
 
+def width_below(count: int) -> int:
+    """Bits of a number below `count`, at least one."""
+    return max(1, (count - 1).bit_length())
+
+
 def pack(codes: jax.Array, width: int) -> jax.Array:
     """uint8[..., ceil(k width / 8)] of unsigned codes [..., k] below 2^width."""
     group = _per_group(width)  # codes that fill whole bytes

@@ -16,17 +16,22 @@ def check_block_size(block_size: int | None, caller: str, multiple: int = 1) -> 
         )
 
 
+def block_width(size: int, block_size: int | None) -> int:
+    """Elements of a block of an array of `size`; at most all, at least one."""
+    return min(block_size or size, size) or 1
+
+
 def blocks_of(x: jax.Array, block_size: int | None) -> jax.Array:
     """[m, b] of x[d], the last block filled with zeros; b is at most d."""
     if x.size == 0:
         return x.reshape(0, 1)
-    size = min(block_size or x.size, x.size)
-    return jnp.pad(x, (0, -x.size % size)).reshape(-1, size)
+    width = block_width(x.size, block_size)
+    return jnp.pad(x, (0, -x.size % width)).reshape(-1, width)
 
 
 def block_counts(size: int, block_size: int | None) -> np.ndarray:
     """Number of elements in each block, without the zeros that fill the last."""
-    width = min(block_size or size, size) or 1
+    width = block_width(size, block_size)
     return np.minimum(width, size - width * np.arange(-(-size // width)))
 
 

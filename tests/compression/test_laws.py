@@ -28,6 +28,26 @@ ROWS: dict[str, Row] = {
     "sign, blocks of 64": Row(
         lambda: compression.sign(block_size=64), lambda d: -(-d // 8) + 4 * -(-d // 64)
     ),
+    "top_k": Row(
+        lambda: compression.top_k(0.01),
+        lambda d: {1: 5, 2: 5, 7: 5, 64: 5, 1000: 53, 4099: 451}[d],
+    ),
+    "top_k, blocks of 64": Row(
+        lambda: compression.top_k(0.1, block_size=64),
+        lambda d: {1: 5, 2: 5, 7: 5, 64: 34, 1000: 532, 4099: 2162}[d],
+    ),
+    "top_k, exact": Row(
+        lambda: compression.top_k(0.25, block_size=None),
+        lambda d: {1: 5, 2: 5, 7: 9, 64: 76, 1000: 1313, 4099: 5766}[d],
+    ),
+    "random_k": Row(lambda: compression.random_k(0.3), lambda d: 4 * -(-3 * d // 10)),
+    "random_block": Row(
+        lambda: compression.random_block(0.3), lambda d: 4 * -(-3 * d // 10)
+    ),
+    "threshold": Row(
+        lambda: compression.threshold(0.5, capacity=100),
+        lambda d: {1: 5, 2: 9, 7: 31, 64: 304, 1000: 525, 4099: 563}[d],
+    ),
 }
 
 rows = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
