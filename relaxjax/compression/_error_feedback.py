@@ -6,7 +6,7 @@ as in SparseLoCo (Sarfi et al. 2025). On each worker, from e = 0:
     p = decay e + g,   c = C(p),   e = p - c,   out = mean of c over the workers
 
     decay = 1:  sum of out + mean of e = sum of the mean of g       (nothing is lost)
-    decay < 1:  the sum of out falls short by mean(e) + (1 - decay) sum of mean(e)
+    decay < 1:  sum of out + mean of (e + (1 - decay) sum of all e before) = the same
     |e|^2 <= 4 (1 - delta) / delta^2 max |g|^2 for C in B(delta) and decay = 1
 
 State: e, one buffer of the size of the gradient.
