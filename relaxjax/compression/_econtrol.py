@@ -9,8 +9,9 @@ Source: Gao, Islamov, Stich 2024. On each worker, from e = h = H = 0:
     estimates have fallen short of so far
 
 The parameters move by the mean of h, not of c. Neither large batches nor bounded
-gradients are assumed. eta = 0 would be EF21; eta of the order of delta is what the
-theory takes, and a larger one can be unstable.
+gradients are assumed; eta = 0 would be EF21. There is no default: eta = delta was
+stable for top-k and random-k of density 0.1, 0.03 and 0.01 on random gradients, and
+eta = 3 delta diverged.
 
 State: e, h and H, three buffers of the size of the gradient.
 
@@ -41,12 +42,13 @@ class EControlState(NamedTuple):
     mean: jax.Array
 
 
-def econtrol(compressor: Compressor, *, eta: float = 0.1) -> Compressor:
+def econtrol(compressor: Compressor, *, eta: float) -> Compressor:
     """`compressor`, on differences, with control of what was lost.
 
     Args:
       compressor: a contraction, or unbiased (then it is divided by 1 + omega).
-      eta: share of the residual that is sent again, in (0, 1].
+      eta: share of the residual that is sent again, in (0, 1]; for top-k and random-k
+        no more than their density, or the residual grows without bound.
 
     Returns:
       The compressor with feedback.
@@ -57,7 +59,7 @@ def econtrol(compressor: Compressor, *, eta: float = 0.1) -> Compressor:
 
     Example:
       >>> from relaxjax import compression
-      >>> compression.econtrol(compression.top_k(0.01), eta=0.05).feedback.name
+      >>> compression.econtrol(compression.top_k(0.01), eta=0.01).feedback.name
       'econtrol'
     """
     check_share(eta, "eta", "econtrol")

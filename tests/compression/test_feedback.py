@@ -219,6 +219,18 @@ def test_econtrol_residual_is_what_the_estimates_fell_short_of():
     np.testing.assert_allclose(got.states.residual, short, rtol=1e-3, atol=1e-3)
 
 
+def test_econtrol_residual_is_bounded_for_eta_of_delta_and_not_for_ten_times_it():
+    gs = gradients(2000, workers=1, size=100)
+
+    def squares(eta):
+        compressor = compression.econtrol(compression.top_k(1 / 100), eta=eta)
+        return (run(compressor, gs).states.residual[:, 0] ** 2).sum(axis=-1)
+
+    small, large = squares(1 / 100), squares(1 / 10)
+    assert small[1000:].max() < 2 * small[:1000].max()
+    assert large[1000:].max() > 1e3 * large[:1000].max()
+
+
 def test_ef21_learns_a_gradient_that_stays():
     gs = np.repeat(gradients(1, size=8), 40, axis=0)
     distance = run(compression.ef21(compression.top_k(1 / 8)), gs).states.known - gs
