@@ -12,7 +12,7 @@ ROOT = Path(relaxjax.__file__).parent
 # From the ground up. A name is a module or a package directly under relaxjax/;
 # inside one package modules may import each other, without a cycle.
 FLOORS = [
-    {"_axis", "_dtypes", "_hlo", "_layout"},
+    {"_axis", "_dtypes", "_hlo", "_layout", "_noise"},
     {"_weights", "_specs"},
     {"collectives", "compression", "schedule"},
     {"ps", "_fused"},

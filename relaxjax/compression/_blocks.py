@@ -1,0 +1,50 @@
+"""Blocks of a flat array, and numbers that no input makes meaningless."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def check_block_size(block_size: int | None, caller: str, multiple: int = 1) -> None:
+    """Raises ValueError unless None (one block) or a positive multiple."""
+    if block_size is None:
+        return
+    if block_size < 1 or block_size % multiple:
+        rule = "at least 1" if multiple == 1 else f"a positive multiple of {multiple}"
+        raise ValueError(
+            f"{caller}: block_size={block_size} must be {rule}, or None for one block"
+        )
+
+
+def block_width(size: int, block_size: int | None) -> int:
+    """Elements of a block of an array of `size`; at most all, at least one."""
+    return min(block_size or size, size) or 1
+
+
+def blocks_of(x: jax.Array, block_size: int | None) -> jax.Array:
+    """[m, b] of x[d], the last block filled with zeros; b is at most d."""
+    if x.size == 0:
+        return x.reshape(0, 1)
+    width = block_width(x.size, block_size)
+    return jnp.pad(x, (0, -x.size % width)).reshape(-1, width)
+
+
+def block_counts(size: int, block_size: int | None) -> np.ndarray:
+    """Number of elements in each block, without the zeros that fill the last."""
+    width = block_width(size, block_size)
+    return np.minimum(width, size - width * np.arange(-(-size // width)))
+
+
+def flat_of(blocks: jax.Array, size: int) -> jax.Array:
+    """Inverse of `blocks_of`."""
+    return blocks.ravel()[:size]
+
+
+def largest(x: jax.Array) -> jax.Array:
+    """The largest |x| over the last axis, kept; NaN if there is one."""
+    return jnp.max(jnp.abs(x), axis=-1, keepdims=True, initial=0.0)
+
+
+def over(x: jax.Array, scale: jax.Array) -> jax.Array:
+    """The quotient x / scale, and x itself where the scale is zero."""
+    return x / jnp.where(scale == 0, jnp.ones_like(scale), scale)

@@ -1,0 +1,65 @@
+"""Error feedback: what was lost in one step is added in the next.
+
+Source: Seide et al. 2014, Stich et al. 2018, Karimireddy et al. 2019 (EF14); the decay
+as in SparseLoCo (Sarfi et al. 2025). On each worker, from e = 0:
+
+    p = decay e + g,   c = C(p),   e = p - c,   out = mean of c over the workers
+
+    decay = 1:  sum of out + mean of e = sum of the mean of g       (nothing is lost)
+    decay < 1:  sum of out + mean of (e + (1 - decay) sum of all e before) = the same
+    |e|^2 <= 4 (1 - delta) / delta^2 max |g|^2 for C in B(delta) and decay = 1
+
+State: e, one buffer of the size of the gradient.
+
+Learning rate: before the optimizer, e is in units of the gradient, and what was lost
+under one rate is applied under the next; with a rate that falls it counts for less.
+After the optimizer, e is in units of the update and is applied as it was lost. Momentum
+before the compressor is what EF-signSGD has, after it what PowerSGD has.
+"""
+
+from typing import NamedTuple
+
+import jax
+
+from relaxjax.compression._buffers import check_share, zeros_for
+from relaxjax.compression._protocol import Compressor, Feedback, with_feedback
+
+
+class ErrorFeedbackState(NamedTuple):
+    """Attributes: residual: what this worker has lost so far."""
+
+    residual: jax.Array
+
+
+def error_feedback(compressor: Compressor, *, decay: float = 1.0) -> Compressor:
+    """`compressor`, and what it loses is sent later.
+
+    Args:
+      compressor: a contraction, or unbiased (then it is divided by 1 + omega).
+      decay: factor of the residual in each step, in (0, 1]; below 1 the past is
+        forgotten on purpose.
+
+    Returns:
+      The compressor with feedback.
+
+    Raises:
+      ValueError: `decay` is not in (0, 1]; the compressor has feedback already, or is
+        neither a contraction nor unbiased.
+
+    Example:
+      >>> from relaxjax import compression
+      >>> compression.error_feedback(compression.top_k(0.01)).feedback.name
+      'error_feedback'
+    """
+    check_share(decay, "decay", "error_feedback")
+
+    def init(x):
+        return ErrorFeedbackState(residual=zeros_for(x))
+
+    def before(g, state):
+        return decay * state.residual + g
+
+    def after(g, c, mean, state):
+        return mean, ErrorFeedbackState(residual=before(g, state) - c)
+
+    return with_feedback(compressor, Feedback("error_feedback", init, before, after))
