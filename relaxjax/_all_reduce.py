@@ -7,14 +7,16 @@ buckets; Li et al. 2020 (PyTorch DDP) for buckets in backward order.
     u_i <- sum_j u_j                  (op="sum")
     u_i <- Adasum of u_1 .. u_n       (op="adasum", each leaf by itself)
 
-With `weight=` passed to `update`, the mean and sum are weighted (`relaxjax._weights`).
+With `weight=` passed to `update`, the mean and sum are weighted (`relaxjax._weights`);
+with `compressor=`, they are of what the payloads say (`relaxjax._compressed`).
 
 Cost: what the algorithm sends, per bucket: psum and ring both 2 (n - 1) ceil(d / n)
 elements per worker, psum for each leaf, ring for each packed bucket of d elements; the
-others as stated in `relaxjax.collectives`.
+others, and those with a compressor, as stated in `relaxjax.collectives`.
 """
 
-from collections.abc import Callable, Iterable
+import functools
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import jax
@@ -28,56 +30,41 @@ from relaxjax._axis import (
     compiler_axes,
     require_local,
 )
-from relaxjax._fused import packed, psum_groups
+from relaxjax._compressed import EXCHANGES, init_compressed, mean_of_compressed
+from relaxjax._exact import ALGORITHMS, sum_or_mean
 from relaxjax._layout import Layout, layout_of, require_same
 from relaxjax._specs import on_own_shards
 from relaxjax._weights import factor, weigh
-from relaxjax.collectives import (
-    adasum,
-    bidirectional_ring_all_reduce,
-    halving_doubling_all_reduce,
-    hierarchical_all_reduce,
-    one_shot_all_reduce,
-    ring_all_reduce,
-    tree_all_reduce,
-    two_shot_all_reduce,
-)
 from relaxjax.collectives._hierarchical import two_axes
+from relaxjax.compression import Compressor
 from relaxjax.schedule import plan_buckets, plan_groups
 from relaxjax.schedule._buckets import check_bucket_bytes
 
-# Each sums one flat array over the axis. "psum" is not among them: it is XLA's own,
-# takes many arrays in one message without packing them, and so has its own path below.
-ALGORITHMS: dict[str, Callable[[jax.Array, AxisName], jax.Array]] = {
-    "ring": ring_all_reduce,
-    "bidirectional_ring": bidirectional_ring_all_reduce,
-    "halving_doubling": halving_doubling_all_reduce,
-    "tree": tree_all_reduce,
-    "two_shot": two_shot_all_reduce,
-    "one_shot": one_shot_all_reduce,
-    "hierarchical": hierarchical_all_reduce,
-}
 OPS = ("mean", "sum", "adasum")
 
 
 class AllReduceState(NamedTuple):
-    """State of `all_reduce`: nothing that changes.
+    """State of `all_reduce`; without a compressor nothing that changes.
 
     Attributes:
       layout: the tree that `init` saw, to recognize another one (no array).
+      compressed: feedback and randomness of a compressor.
     """
 
     layout: Layout
+    compressed: Any = ()
 
 
 def all_reduce(
     axis_name: AxisName,
     *,
     algorithm: str = "auto",
+    compressor: Compressor | None = None,
     bucket_bytes: int = 8 * 2**20,
     order: Iterable[str] | None = None,
     op: str = "mean",
     specs: Any = None,
+    seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
     """Replaces the updates of each worker by their mean (or sum) over the workers.
 
@@ -90,10 +77,15 @@ def all_reduce(
         point messages in which 16-bit floats travel as 16 bits, as in all that follow;
         `"bidirectional_ring"`, `"halving_doubling"`, `"tree"`, `"two_shot"`,
         `"one_shot"`; `"hierarchical"`, over exactly two axes; `"auto"`, which is
-        `"psum"`.
-      bucket_bytes: leaves travel together in messages of at most this many bytes. The
-        explicit algorithms pack them, and split larger leaves; psum takes groups of
-        whole leaves and copies nothing; Adasum takes leaf by leaf.
+        `"psum"`, or with a compressor what suits it: `"two_shot"` for dense codes,
+        `"one_shot"` for sparse ones, `"psum"` for linear ones.
+      compressor: of `relaxjax.compression`, with feedback or without: each bucket
+        travels as its payload, by `"two_shot"`, `"one_shot"`, `"ring"`,
+        `"hierarchical"` (compressed between hosts only), or `"psum"` (linear ones).
+      bucket_bytes: leaves travel together in messages of at most this many bytes,
+        before compression and in float32 where there is one. The explicit algorithms
+        pack them, and split larger leaves; psum takes groups of whole leaves and copies
+        nothing; Adasum takes leaf by leaf.
       order: leaf names (key paths such as `"layers/0/kernel"`) in the order in which
         gradients appear (`relaxjax.schedule.backward_order`), hence are sent. Default:
         reversed natural order, as the last layers' gradients appear first; psum then
@@ -105,16 +97,19 @@ def all_reduce(
         a pytree of `PartitionSpec` over those, like the updates. Each device then
         sends its own shard, and nothing is gathered. Without it, only psum is allowed
         there.
+      seed: of random compressors.
 
     Returns:
       A gradient transformation, for floating (or complex) leaves of any shape and
-      dtype. Shapes and dtypes stay. Its `update` takes `weight=`, this worker's number
-      of examples: then the mean is over examples, and a worker of weight zero (an
-      empty batch, an absence) counts for nothing, whatever it holds.
+      dtype; with a compressor for real ones, computed in float32. Shapes and dtypes
+      stay. Its `update` takes `weight=`, this worker's number of examples: then the
+      mean is over examples, and a worker of weight zero (an empty batch, an absence)
+      counts for nothing, whatever it holds.
 
     Raises:
       ValueError: unknown `algorithm` or `op`, `bucket_bytes <= 0`, `"hierarchical"`
-        without two axes, `op="adasum"` with an algorithm; in `init` or `update`: an
+        without two axes, `op="adasum"` with an algorithm or a compressor, a compressor
+        with an algorithm that cannot carry it; in `init` or `update`: an
         `order` that is not a permutation of the leaf names, a leaf that is not
         floating, another tree than `init` saw, gradients that are already reduced, a
         packing algorithm on leaves that the compiler shards, a `weight` that is not
@@ -130,65 +125,91 @@ def all_reduce(
       >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
       [-3. -3. -3.]
     """
-    axes_of(axis_name)
-    _check_choice("algorithm", algorithm, ("auto", "psum", *ALGORITHMS))
-    _check_choice("op", op, OPS)
-    _check_op_and_axes(algorithm, op, axis_name, specs)
+    algorithm = _checked(axis_name, algorithm, compressor, op, specs)
     check_bucket_bytes(bucket_bytes)
     order = None if order is None else tuple(order)
-    plan = plan_groups if algorithm in ("auto", "psum") else plan_buckets
+    grouped = compressor is None and algorithm == "psum"
+    plan = functools.partial(
+        plan_groups if grouped else plan_buckets, bucket_bytes=bucket_bytes, order=order
+    )
 
     def init(params: optax.Params) -> Any:
-        _require_inexact(params)
+        _require_dtypes(params, compressor)
         if jax.tree.leaves(params):
-            plan(params, bucket_bytes=bucket_bytes, order=order)
-        return AllReduceState(layout_of(params))
+            plan(params)
+        if compressor is None:
+            return AllReduceState(layout_of(params))
+        return AllReduceState(
+            layout_of(params), init_compressed(compressor, params, seed)
+        )
 
     def update(updates, state, params=None, *, weight=None, **extra_args):
         del params, extra_args
         n = axis_size(axis_name, "all_reduce")
-        _require_inexact(updates)
+        _require_dtypes(updates, compressor)
         require_same(state.layout, updates, "all_reduce")
         require_local(updates, axis_name, "all_reduce")
-        if weight is not None:
-            w = factor(weight, axis_name, op)
-            updates = jax.tree.map(lambda u: weigh(u, w), updates)
-        divide = n if op == "mean" and weight is None else 1
-
-        def reduce(updates):
-            leaves, tree = jax.tree.flatten(updates)
-            leaves = [_divide_before(x, divide) for x in leaves]
-            buckets = plan(updates, bucket_bytes=bucket_bytes, order=order)
-            if op == "adasum":
-                leaves = [adasum(x, axis_name) for x in leaves]
-            elif plan is plan_groups:
-                ordered = order is not None
-                leaves = psum_groups(leaves, buckets, axis_name, ordered=ordered)
-            else:
-                leaves = packed(leaves, buckets, axis_name, ALGORITHMS[algorithm])
-            leaves = [_divide_after(x, divide) for x in leaves]
-            return jax.tree.unflatten(tree, leaves)
-
-        if specs is not None:
-            return on_own_shards(reduce, updates, specs, "all_reduce"), state
-        if plan is plan_buckets:
+        if specs is None and not grouped and op != "adasum":
             _require_no_compiler_axes(algorithm)
-        return reduce(updates), state
+        w = None if weight is None else factor(weight, axis_name, op)
+        if compressor is not None:
+            mean, compressed = mean_of_compressed(
+                _weighted(updates, w if w is None or op == "sum" else n * w),
+                state.compressed,
+                compressor=compressor,
+                algorithm=algorithm,
+                axis_name=axis_name,
+                plan=plan,
+                specs=specs,
+            )
+            out = jax.tree.map(lambda x: n * x, mean) if op == "sum" else mean
+            return out, state._replace(compressed=compressed)
+        reduce = functools.partial(
+            sum_or_mean,
+            axis_name=axis_name,
+            algorithm=algorithm,
+            op=op,
+            plan=plan,
+            ordered=order is not None,
+            divide=n if op == "mean" and w is None else 1,
+        )
+        updates = _weighted(updates, w)
+        if specs is None:
+            return reduce(updates), state
+        return on_own_shards(reduce, updates, specs, "all_reduce"), state
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _narrow_range(x: jax.Array) -> bool:
-    """Whether a sum over workers may leave the dtype's range: float16, 8-bit floats."""
-    return float(jnp.finfo(x.dtype).max) < 1e6
+def _weighted(updates: Any, w: jax.Array | None) -> Any:
+    return updates if w is None else jax.tree.map(lambda u: weigh(u, w), updates)
 
 
-def _divide_before(x: jax.Array, divide: int) -> jax.Array:
-    return x / divide if divide > 1 and _narrow_range(x) else x
-
-
-def _divide_after(x: jax.Array, divide: int) -> jax.Array:
-    return x / divide if divide > 1 and not _narrow_range(x) else x
+def _checked(
+    axis_name: AxisName,
+    algorithm: str,
+    compressor: Compressor | None,
+    op: str,
+    specs: Any,
+) -> str:
+    """The algorithm, with "auto" resolved, or an error for what cannot be."""
+    axes_of(axis_name)
+    _check_choice("algorithm", algorithm, ("auto", "psum", *ALGORITHMS))
+    _check_choice("op", op, OPS)
+    if not isinstance(compressor, Compressor | None):
+        raise TypeError(
+            f"all_reduce: compressor={compressor!r} is not a Compressor; make one with "
+            "relaxjax.compression, such as relaxjax.compression.quantize(8)"
+        )
+    if op == "adasum":
+        _check_adasum(algorithm, compressor, specs)
+    if algorithm == "auto":
+        algorithm = "psum" if compressor is None else compressor.algorithm
+    if algorithm == "hierarchical":
+        two_axes(axis_name, "all_reduce with algorithm='hierarchical'")
+    if compressor is not None:
+        _check_compressor(algorithm, compressor)
+    return algorithm
 
 
 def _check_choice(name: str, value: str, valid: tuple[str, ...]) -> None:
@@ -196,33 +217,54 @@ def _check_choice(name: str, value: str, valid: tuple[str, ...]) -> None:
         raise ValueError(f"{name}={value!r} is not one of {', '.join(valid)}")
 
 
-def _check_op_and_axes(
-    algorithm: str, op: str, axis_name: AxisName, specs: Any
-) -> None:
-    if algorithm == "hierarchical":
-        two_axes(axis_name, "all_reduce with algorithm='hierarchical'")
-    if op == "adasum" and specs is not None:
+def _check_adasum(algorithm: str, compressor: Compressor | None, specs: Any) -> None:
+    if specs is not None:
         raise ValueError(
             "op='adasum' takes no specs=: its coefficients belong to whole tensors, of "
             "which a device has a shard; use op='mean'"
         )
-    if op == "adasum" and algorithm != "auto":
+    if algorithm != "auto":
         raise ValueError(
             f"op='adasum' with algorithm={algorithm!r}: Adasum is no sum, and has an "
             "exchange of its own, leaf by leaf; leave algorithm at 'auto'"
         )
+    if compressor is not None:
+        raise ValueError(
+            f"op='adasum' with compressor={compressor.name}: Adasum's coefficients are "
+            "of whole tensors, and its exchange carries no payload; use op='mean'"
+        )
 
 
-def _require_inexact(tree: Any) -> None:
+def _check_compressor(algorithm: str, compressor: Compressor) -> None:
+    if algorithm not in EXCHANGES:
+        raise ValueError(
+            f"all_reduce: algorithm={algorithm!r} carries no compressor: it would "
+            "encode anew at each level, for no fewer bytes than 'two_shot'; use one of "
+            + ", ".join(EXCHANGES)
+        )
+    if algorithm == "psum" and not compressor.law.linear:
+        raise ValueError(
+            "all_reduce: algorithm='psum' adds payloads, and those of "
+            f"{compressor.name} cannot be added before they are decoded; use "
+            "'two_shot' or 'one_shot', or a linear compressor such as random_k"
+        )
+
+
+def _require_dtypes(tree: Any, compressor: Compressor | None) -> None:
+    kind = jnp.inexact if compressor is None else jnp.floating
     for path, leaf in jax.tree.leaves_with_path(tree):
         dtype = jax.typeof(leaf).dtype
-        if not jnp.issubdtype(dtype, jnp.inexact):
+        if not jnp.issubdtype(dtype, kind):
             name = jax.tree_util.keystr(path, simple=True, separator="/")
+            what = (
+                "which has no mean: only floating (or complex) leaves are reduced"
+                if compressor is None
+                else f"and {compressor.name} compresses real floating leaves only"
+            )
             raise ValueError(
-                f"all_reduce: leaf {name!r} is {dtype}, which has no mean: only "
-                "floating (or complex) leaves are reduced. Keep it out of the params "
-                "that are trained, or wrap: optax.masked(relaxjax.all_reduce(...), "
-                "mask)"
+                f"all_reduce: leaf {name!r} is {dtype}, {what}. Keep it out of the "
+                "params that are trained, or wrap: "
+                "optax.masked(relaxjax.all_reduce(...), mask)"
             )
 
 

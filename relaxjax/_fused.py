@@ -58,30 +58,40 @@ def _transposed(x: jax.Array) -> jax.Array:
 def packed(
     leaves: list[jax.Array],
     buckets: tuple[Bucket, ...],
-    axis_name: AxisName,
-    algorithm: Callable[[jax.Array, AxisName], jax.Array],
-) -> list[jax.Array]:
-    """Packs each bucket into one flat array, sums it, and unpacks."""
-    pieces: dict[int, list[jax.Array]] = {i: [] for i in range(len(leaves))}
-    summed = jax.jit(algorithm, static_argnums=1)  # one program for buckets of one size
-    total = None
-    for bucket in buckets:
+    exchange: Callable[[jax.Array, jax.Array], tuple[jax.Array, ...]],
+) -> list[list[jax.Array]]:
+    """Packs each bucket into one flat array, exchanges it, and unpacks what comes out.
+
+    Args:
+      leaves: arrays.
+      buckets: how they travel together.
+      exchange: from a flat array and the number of its bucket, uint32[], to some flat
+        arrays of the same size, of which the first ends what is sent.
+
+    Returns:
+      For each of those some, a list like `leaves`.
+    """
+    exchange = jax.jit(exchange)  # one program for buckets of one size
+    pieces: dict[int, list[tuple[jax.Array, ...]]] = {i: [] for i in range(len(leaves))}
+    out: tuple[jax.Array, ...] = ()
+    for number, bucket in enumerate(buckets):
         ends = [int(end) for end in np.cumsum([s.size for s in bucket.segments])]
         flat = jnp.zeros(ends[-1], leaves[bucket.segments[0].leaf].dtype)
         parts = [_slice(leaves[s.leaf], s.start, s.stop) for s in bucket.segments]
-        flat, *parts = all_after([flat, *parts], total)
+        flat, *parts = all_after([flat, *parts], out[0] if out else None)
         for part, end in zip(parts, ends, strict=True):
             flat = lax.dynamic_update_slice(flat, part, (end - part.size,))
-        total = summed(flat, axis_name)
+        out = exchange(flat, np.uint32(number))
         for s, end in zip(bucket.segments, ends, strict=True):
-            pieces[s.leaf].append(_slice(total, end - s.size, end))
+            pieces[s.leaf].append(tuple(_slice(x, end - s.size, end) for x in out))
 
-    def whole(i: int, x: jax.Array) -> jax.Array:
-        if x.size == 0:
-            return algorithm(x, axis_name)
-        return lax.concatenate(pieces[i], 0).reshape(x.shape)
+    def whole(i: int, x: jax.Array) -> list[jax.Array]:
+        found = pieces[i] or [exchange(x.ravel(), np.uint32(0))]  # where it is empty
+        parts = zip(*found, strict=True)
+        return [lax.concatenate(part, 0).reshape(x.shape) for part in parts]
 
-    return [whole(i, x) for i, x in enumerate(leaves)]
+    each = [whole(i, x) for i, x in enumerate(leaves)]
+    return [list(result) for result in zip(*each, strict=True)]
 
 
 def _slice(x: jax.Array, start: int, stop: int) -> jax.Array:

@@ -15,15 +15,24 @@ from relaxjax._axis import axes_of, compiler_axes
 from relaxjax._layout import leaf_names
 
 
-def on_own_shards(fn: Callable[[Any], Any], tree: Any, specs: Any, caller: str) -> Any:
-    """`fn(tree)`, each device giving its shard of every leaf and getting that back.
+def on_own_shards(
+    fn: Callable[..., Any],
+    tree: Any,
+    specs: Any,
+    caller: str,
+    *replicated: Any,
+    results: int | None = None,
+) -> Any:
+    """`fn(tree, *replicated)`, each device giving its shard of every leaf.
 
     Args:
-      fn: from a tree to a tree of the same shapes, without communication over the other
-        axes.
+      fn: to a tree of the same shapes, of which each device has its shard again;
+        without communication over the other axes.
       tree: a pytree of arrays.
       specs: the same tree of `PartitionSpec` over the axes that are the compiler's.
       caller: who is named in errors.
+      *replicated: what each device has all of.
+      results: number of trees in a tuple that `fn` returns; None for a bare tree.
 
     Raises:
       ValueError: `specs` is another tree, names an axis that is not the compiler's, or
@@ -31,11 +40,15 @@ def on_own_shards(fn: Callable[[Any], Any], tree: Any, specs: Any, caller: str) 
     """
     axes = compiler_axes()
     if not axes:  # one device holds all of each leaf
-        return fn(tree)
+        return fn(tree, *replicated)
     _check(specs, tree, axes, caller)
     return jax.shard_map(
-        fn, in_specs=(specs,), out_specs=specs, axis_names=set(axes), check_vma=False
-    )(tree)
+        fn,
+        in_specs=(specs, *(P() for _ in replicated)),
+        out_specs=specs if results is None else (specs,) * results,
+        axis_names=set(axes),
+        check_vma=False,
+    )(tree, *replicated)
 
 
 def _check(specs: Any, tree: Any, axes: tuple[str, ...], caller: str) -> None:

@@ -16,6 +16,7 @@ FLOORS = [
     {"_weights", "_specs"},
     {"collectives", "compression", "schedule"},
     {"ps", "_fused"},
+    {"_compressed", "_exact"},
     {
         "_mesh",
         "_in_backward",

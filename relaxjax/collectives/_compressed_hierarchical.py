@@ -44,9 +44,8 @@ def compressed_hierarchical(x: jax.Array, axis_name: AxisName, codec: Codec) -> 
     outer, inner = two_axes(axis_name, "compressed_hierarchical")
     axis_size(axis_name, "compressed_hierarchical")
     m = lax.axis_size(inner)
-    if x.size == 0:
-        return lossless(x)
-    if m == 1:
+    if m == 1 or x.size == 0:
+        x, _ = lossless(x, inner)
         return compressed_two_shot(x, outer, codec)
     mean, lost = compressed_two_shot(scatter_reduce(x, inner) / m, outer, codec)
     chunks = jnp.zeros((m, lost.size), x.dtype)

@@ -41,7 +41,7 @@ def compressed_one_shot(x: jax.Array, axis_name: AxisName, codec: Codec) -> Loss
     """
     n = axis_size(axis_name, "compressed_one_shot")
     if n == 1 or x.size == 0:
-        return lossless(x)
+        return lossless(x, axis_name)
     place = jnp.uint32(0)
     sent = message(codec, x, place)
     bits = sent.bits

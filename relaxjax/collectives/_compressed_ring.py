@@ -47,7 +47,9 @@ def compressed_ring(x: jax.Array, axis_name: AxisName, codec: Codec) -> Lossy:
     axis_size(axis_name, "compressed_ring")
     mean, lost = lossless(x)
     for level, name in enumerate(reversed(axes_of(axis_name))):
-        if lax.axis_size(name) > 1 and x.size:
+        if lax.axis_size(name) == 1 or x.size == 0:
+            mean, _ = lossless(mean, name)
+        else:
             mean, more = _one_ring(mean, name, codec, level)
             lost = lost + more
     return Lossy(mean, lost)

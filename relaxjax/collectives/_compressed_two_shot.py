@@ -51,7 +51,9 @@ def compressed_two_shot(x: jax.Array, axis_name: AxisName, codec: Codec) -> Loss
     axis_size(axis_name, "compressed_two_shot")
     mean, lost = lossless(x)
     for level, name in enumerate(reversed(axes_of(axis_name))):
-        if lax.axis_size(name) > 1 and x.size:
+        if lax.axis_size(name) == 1 or x.size == 0:
+            mean, _ = lossless(mean, name)
+        else:
             mean, more = _over_one_axis(mean, name, codec, level)
             lost = lost + more
     return Lossy(mean, lost)

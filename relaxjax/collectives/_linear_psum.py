@@ -33,7 +33,7 @@ def linear_psum(x: jax.Array, axis_name: AxisName, codec: Codec) -> Lossy:
     """
     n = axis_size(axis_name, "linear_psum")
     if n == 1 or x.size == 0:
-        return lossless(x)
+        return lossless(x, axis_name)
     place = jnp.uint32(0)
     payload = lax.optimization_barrier(codec.encode(x / n, place))
     mean = codec.decode(lax.psum(payload, axis_name), x.size, place)

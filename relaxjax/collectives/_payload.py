@@ -16,6 +16,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from relaxjax._axis import AxisName, axes_of
+from relaxjax.collectives._messages import nothing_to_send
 from relaxjax.collectives._wire import to_wire
 
 
@@ -86,9 +88,12 @@ def places(first: int, count: int) -> jax.Array:
     return jnp.arange(first, first + count, dtype=jnp.uint32)
 
 
-def lossless(x: jax.Array) -> Lossy:
-    """Of a worker that is alone, or of an empty array."""
-    return Lossy(x, jnp.zeros_like(x))
+def lossless(x: jax.Array, axis_name: AxisName = ()) -> Lossy:
+    """Of workers that are alone on their axes, or of an empty array."""
+    lost = jnp.zeros_like(x)
+    for name in axes_of(axis_name) if axis_name else ():
+        x = nothing_to_send(x, name)
+    return Lossy(x, lost)
 
 
 def _as_one(payload: Any) -> jax.Array:

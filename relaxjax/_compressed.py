@@ -1,0 +1,167 @@
+"""The mean over the workers of compressed updates, and what was lost in it.
+
+    p = before(g, state)                      (feedback, leaf by leaf)
+    mean, lost = exchange of p                (one of `EXCHANGES`, bucket by bucket)
+    c = p - lost                              (what of p was delivered)
+    out, state = after(g, c, mean, state)
+
+As every exchange conserves the mean (`relaxjax.collectives._payload`), so does every
+feedback with every exchange, whatever is lost where.
+
+Cost: what the exchange states for the payload of each bucket, and the feedback's
+buffers, in the shapes of the leaves.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from relaxjax._axis import AxisName, axes_of
+from relaxjax._dtypes import wide
+from relaxjax._fused import packed
+from relaxjax._noise import Noise, fold, words_of
+from relaxjax._specs import on_own_shards
+from relaxjax.collectives import (
+    Codec,
+    Lossy,
+    compressed_hierarchical,
+    compressed_one_shot,
+    compressed_ring,
+    compressed_two_shot,
+    linear_psum,
+)
+from relaxjax.compression import Compressor
+from relaxjax.schedule import Bucket
+
+EXCHANGES: dict[str, Callable[[jax.Array, AxisName, Codec], Lossy]] = {
+    "psum": linear_psum,
+    "ring": compressed_ring,
+    "two_shot": compressed_two_shot,
+    "one_shot": compressed_one_shot,
+    "hierarchical": compressed_hierarchical,
+}
+
+
+class CompressedState(NamedTuple):
+    """State of a compressed mean.
+
+    Attributes:
+      feedback: the compressor's, each field like the params.
+      words: uint32[2], equal on all workers, from which the randomness of the next step
+        is drawn; () for deterministic compressors.
+    """
+
+    feedback: Any
+    words: Any
+
+
+def init_compressed(compressor: Compressor, params: Any, seed: int) -> CompressedState:
+    """The first state."""
+    tree = jax.tree.structure(params)
+    states = [compressor.feedback.init(x) for x in jax.tree.leaves(params)]
+    words = words_of(seed) if compressor.random else ()
+    return CompressedState(_joined(compressor, states, tree), words)
+
+
+def mean_of_compressed(
+    updates: Any,
+    state: CompressedState,
+    *,
+    compressor: Compressor,
+    algorithm: str,
+    axis_name: AxisName,
+    plan: Callable[[Any], tuple[Bucket, ...]],
+    specs: Any = None,
+) -> tuple[Any, CompressedState]:
+    """The mean over the workers, in the dtypes of the updates, and the next state.
+
+    Args:
+      updates: a pytree of real floating arrays.
+      state: as `init_compressed` made it.
+      compressor: with feedback or without.
+      algorithm: one of `EXCHANGES`.
+      axis_name: the workers' axes.
+      plan: from the tree that travels, in float32, to its buckets.
+      specs: as of `relaxjax.all_reduce`.
+    """
+    feedback = compressor.feedback
+    leaves, tree = jax.tree.flatten(updates)
+    gradients = [u.astype(wide(u.dtype)) for u in leaves]
+    states = _split(compressor, state.feedback, len(leaves))
+    sent = [feedback.before(g, s) for g, s in zip(gradients, states, strict=True)]
+    noise, words = _drawn(compressor, state.words, axis_name)
+
+    def exchange(p: Any, noise: Noise | None) -> tuple[Any, Any]:
+        def over_workers(flat, number):
+            codec = _codec(compressor, noise, number)
+            return tuple(EXCHANGES[algorithm](flat, axis_name, codec))
+
+        mean, lost = packed(jax.tree.leaves(p), plan(p), over_workers)
+        return jax.tree.unflatten(tree, mean), jax.tree.unflatten(tree, lost)
+
+    travels = [p.astype(jnp.float32) for p in sent]
+    p = jax.tree.unflatten(tree, travels)
+    if specs is None:
+        mean, lost = exchange(p, noise)
+    else:
+        mean, lost = on_own_shards(exchange, p, specs, "all_reduce", noise, results=2)
+    results = [
+        feedback.after(g, x - gone, m, s)
+        for g, x, gone, m, s in zip(
+            gradients, travels, *map(jax.tree.leaves, (lost, mean)), states, strict=True
+        )
+    ]
+    out = [x.astype(u.dtype) for (x, _), u in zip(results, leaves, strict=True)]
+    after = _joined(compressor, [s for _, s in results], tree)
+    return jax.tree.unflatten(tree, out), CompressedState(after, words)
+
+
+def _codec(compressor: Compressor, noise: Noise | None, number: jax.Array) -> Codec:
+    """The compressor with its randomness of one bucket."""
+
+    def drawn(place: jax.Array) -> Noise | None:
+        if noise is None:
+            return None
+        at = functools.partial(_at, number=number, place=place)
+        return Noise(at(noise.shared), at(noise.own))
+
+    return Codec(
+        lambda x, place: compressor.compress(x, drawn(place)),
+        lambda payload, size, place: compressor.decompress(payload, size, drawn(place)),
+    )
+
+
+def _at(words: jax.Array, number: jax.Array, place: jax.Array) -> jax.Array:
+    return fold(fold(words, number), place)
+
+
+def _drawn(
+    compressor: Compressor, words: Any, axis_name: AxisName
+) -> tuple[Noise | None, Any]:
+    """The randomness of this step, and the words of the next."""
+    if not compressor.random:
+        return None, words
+    own = fold(words, 1)
+    for name in axes_of(axis_name):
+        own = fold(own, lax.axis_index(name))
+    return Noise(shared=fold(words, 2), own=own), fold(words, 0)
+
+
+def _joined(compressor: Compressor, states: list[Any], tree: Any) -> Any:
+    """From a state for each leaf to a state whose fields are trees."""
+    kind = jax.tree.structure(compressor.feedback.init(jnp.zeros(())))
+    fields = [kind.flatten_up_to(state) for state in states]
+    return kind.unflatten(
+        [tree.unflatten([f[k] for f in fields]) for k in range(kind.num_leaves)]
+    )
+
+
+def _split(compressor: Compressor, state: Any, count: int) -> list[Any]:
+    """Inverse of `_joined`."""
+    kind = jax.tree.structure(compressor.feedback.init(jnp.zeros(())))
+    fields = [jax.tree.leaves(field) for field in kind.flatten_up_to(state)]
+    return [kind.unflatten([field[i] for field in fields]) for i in range(count)]

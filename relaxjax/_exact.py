@@ -1,0 +1,84 @@
+"""The sum or mean over the workers of updates as they are.
+
+divided before the sum:  floats of a narrow range (float16, 8 bits), which might
+overflow
+divided after it:        all others, which are rounded once less
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from relaxjax._axis import AxisName
+from relaxjax._fused import packed, psum_groups
+from relaxjax.collectives import (
+    adasum,
+    bidirectional_ring_all_reduce,
+    halving_doubling_all_reduce,
+    hierarchical_all_reduce,
+    one_shot_all_reduce,
+    ring_all_reduce,
+    tree_all_reduce,
+    two_shot_all_reduce,
+)
+from relaxjax.schedule import Bucket
+
+# Each sums one flat array over the axis. "psum" is not among them: it is XLA's own,
+# takes many arrays in one message without packing them, and so has its own path below.
+ALGORITHMS: dict[str, Callable[[jax.Array, AxisName], jax.Array]] = {
+    "ring": ring_all_reduce,
+    "bidirectional_ring": bidirectional_ring_all_reduce,
+    "halving_doubling": halving_doubling_all_reduce,
+    "tree": tree_all_reduce,
+    "two_shot": two_shot_all_reduce,
+    "one_shot": one_shot_all_reduce,
+    "hierarchical": hierarchical_all_reduce,
+}
+
+
+def sum_or_mean(
+    updates: Any,
+    *,
+    axis_name: AxisName,
+    algorithm: str,
+    op: str,
+    plan: Callable[[Any], tuple[Bucket, ...]],
+    ordered: bool,
+    divide: int,
+) -> Any:
+    """The sum over the workers, divided; or the Adasum.
+
+    Args:
+      updates: a pytree of floating (or complex) arrays.
+      axis_name: the workers' axes.
+      algorithm: "psum", or one of `ALGORITHMS`.
+      op: of `relaxjax.all_reduce`.
+      plan: from the tree to its buckets, or groups for psum.
+      ordered: whether a group of psum waits for the one before.
+      divide: by what.
+    """
+    leaves, tree = jax.tree.flatten(updates)
+    leaves = [_divide_before(x, divide) for x in leaves]
+    if op == "adasum":
+        leaves = [adasum(x, axis_name) for x in leaves]
+    elif algorithm == "psum":
+        leaves = psum_groups(leaves, plan(updates), axis_name, ordered=ordered)
+    elif leaves:
+        total = ALGORITHMS[algorithm]
+        (leaves,) = packed(leaves, plan(updates), lambda x, _: (total(x, axis_name),))
+    return jax.tree.unflatten(tree, [_divide_after(x, divide) for x in leaves])
+
+
+def _narrow_range(x: jax.Array) -> bool:
+    """Whether a sum over workers may leave the dtype's range: float16, 8-bit floats."""
+    return float(jnp.finfo(x.dtype).max) < 1e6
+
+
+def _divide_before(x: jax.Array, divide: int) -> jax.Array:
+    return x / divide if divide > 1 and _narrow_range(x) else x
+
+
+def _divide_after(x: jax.Array, divide: int) -> jax.Array:
+    return x / divide if divide > 1 and not _narrow_range(x) else x
