@@ -16,12 +16,15 @@ def check_block_size(block_size: int | None, caller: str, multiple: int = 1) -> 
         )
 
 
-def blocks_of(x: jax.Array, block_size: int | None) -> jax.Array:
-    """[m, b] of x[d], the last block filled with zeros; b is at most d."""
+def blocks_of(x: jax.Array, block_size: int | None, *, edge: bool = False) -> jax.Array:
+    """[m, b] of x[d], the last block filled with zeros (or x[-1]); b is at most d."""
     if x.size == 0:
         return x.reshape(0, 1)
     size = min(block_size or x.size, x.size)
-    return jnp.pad(x, (0, -x.size % size)).reshape(-1, size)
+    missing = -x.size % size
+    if missing:
+        x = jnp.pad(x, (0, missing), mode="edge" if edge else "constant")
+    return x.reshape(-1, size)
 
 
 def block_counts(size: int, block_size: int | None) -> np.ndarray:

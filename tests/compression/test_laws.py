@@ -1,5 +1,6 @@
 """What every compressor declares, checked; one row each."""
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -23,10 +24,80 @@ class Row(NamedTuple):
     stated_bytes: Callable[[int], int]
 
 
+def rotated_bytes(d: int, block: int) -> int:
+    block = min(block, 2 ** math.ceil(math.log2(d)))
+    return -(-d // block) * (-(-block // 8) + 4)
+
+
 ROWS: dict[str, Row] = {
     "sign": Row(compression.sign, lambda d: -(-d // 8) + 4),
     "sign, blocks of 64": Row(
         lambda: compression.sign(block_size=64), lambda d: -(-d // 8) + 4 * -(-d // 64)
+    ),
+    # Dense compressors.
+    "identity": Row(compression.identity, lambda d: 4 * d),
+    "bfloat16": Row(lambda: compression.cast(jnp.bfloat16), lambda d: 2 * d),
+    "float16": Row(lambda: compression.cast(jnp.float16), lambda d: 2 * d),
+    "float8": Row(
+        lambda: compression.cast(jnp.float8_e4m3fn), lambda d: d + 4 * -(-d // 128)
+    ),
+    "float8, one block": Row(
+        lambda: compression.cast(jnp.float8_e4m3fn, block_size=None), lambda d: d + 4
+    ),
+    **{
+        f"quantize{bits}, blocks of {block}, {stochastic=}": Row(
+            lambda bits=bits, block=block, stochastic=stochastic: compression.quantize(
+                bits, block_size=block, stochastic_rounding=stochastic
+            ),
+            lambda d, bits=bits, block=block: (
+                -(-bits * d // 8) + 4 * -(-d // (block or d))
+            ),
+        )
+        for bits in (8, 4, 2)
+        for block in (128, 7, None)
+        for stochastic in (False, True)
+    },
+    "min_max_uint8": Row(compression.min_max_uint8, lambda d: d + 8),
+    "min_max_uint8, blocks of 64": Row(
+        lambda: compression.min_max_uint8(block_size=64),
+        lambda d: d + 8 * -(-d // 64),
+    ),
+    **{
+        f"codebook{bits}": Row(
+            lambda bits=bits: compression.codebook(bits),
+            lambda d, bits=bits: -(-bits * d // 8) + 4 * 2**bits,
+        )
+        for bits in (8, 4, 2)
+    },
+    "codebook4, blocks of 100": Row(
+        lambda: compression.codebook(4, block_size=100),
+        lambda d: -(-d // 2) + 64 * -(-d // 100),
+    ),
+    "qsgd1, one block": Row(
+        lambda: compression.qsgd(1, block_size=None), lambda d: -(-d // 4) + 4
+    ),
+    "qsgd7": Row(lambda: compression.qsgd(7), lambda d: -(-d // 2) + 4 * -(-d // 128)),
+    "qsgd16": Row(  # 33 codes, 6 bits
+        lambda: compression.qsgd(16), lambda d: -(-6 * d // 8) + 4 * -(-d // 128)
+    ),
+    "tern_grad": Row(compression.tern_grad, lambda d: -(-d // 5) + 4),
+    "tern_grad, blocks of 64": Row(
+        lambda: compression.tern_grad(block_size=64),
+        lambda d: -(-d // 5) + 4 * -(-d // 64),
+    ),
+    "natural": Row(compression.natural, lambda d: d + -(-d // 8)),
+    **{
+        f"dithering{levels}, {p=}": Row(
+            lambda levels=levels, p=p: compression.dithering(levels, p=p),
+            lambda d, width=width: -(-width * d // 8) + 4 * -(-d // 128),
+        )
+        for levels, width in ((1, 2), (3, 3), (7, 4))
+        for p in (1, 2, math.inf)
+    },
+    "drive": Row(compression.drive, lambda d: rotated_bytes(d, 1024)),
+    "rotated_sign": Row(compression.rotated_sign, lambda d: rotated_bytes(d, 1024)),
+    "rotated_sign, blocks of 16": Row(
+        lambda: compression.rotated_sign(block_size=16), lambda d: rotated_bytes(d, 16)
     ),
 }
 
@@ -82,6 +153,25 @@ def test_every_input_gives_a_finite_result_and_no_more_error_than_declared(row, 
             bound = (1 - compressor.law.delta(size)) * squared(x)
             error = squared(out - x).mean()
             assert error <= bound * (1 + 1e-5) + size * TINY**2, name
+
+
+@rows
+@pytest.mark.parametrize("size", [1, 7, 300])
+def test_the_mean_is_as_exact_and_the_variance_as_small_as_declared(row, size):
+    compressor = row.make()
+    if compressor.law.omega is None:
+        return
+    draws = 1000
+    for name, x in inputs(size):
+        out = many(compressor, x, draws)
+        wide = x.astype(np.float64)
+        near = np.abs(out.mean(axis=0) - wide)
+        spread = out.std(axis=0) / np.sqrt(len(out))
+        assert (near <= 5 * spread + 1e-6 * np.abs(wide).max() + TINY).all(), name
+        error = squared(out - wide)
+        slack = 5 * error.std() / np.sqrt(len(out))
+        bound = compressor.law.omega(size) * squared(x)
+        assert error.mean() <= bound * (1 + 1e-5) + slack + size * TINY**2, name
 
 
 @rows
