@@ -36,7 +36,7 @@ def unpack(packed: jax.Array, width: int, count: int) -> jax.Array:
     if 8 % width == 0:  # one expression, which XLA vectorises
         shifts = width * jnp.arange(group, dtype=jnp.uint8)
         codes = (packed[..., None] >> shifts) & jnp.uint8(2**width - 1)
-        return codes.reshape(*packed.shape[:-1], -1)[..., :count]
+        return codes.reshape(*packed.shape[:-1], codes.shape[-2] * group)[..., :count]
     groups = _groups(packed, size)
     wide = groups.astype(jnp.uint8 if width <= 8 else jnp.uint32)
     codes = [_code(wide, width, place) for place in range(group)]
@@ -49,7 +49,7 @@ def _groups(x: jax.Array, size: int) -> jax.Array:
     missing = -x.shape[-1] % size
     if missing:
         x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, missing)])
-    return x.reshape(*x.shape[:-1], -1, size)
+    return x.reshape(*x.shape[:-1], x.shape[-1] // size, size)
 
 
 def _per_group(width: int) -> int:

@@ -9,8 +9,8 @@ probability is the mantissa over 2^23: a draw of 23 bits is added to the bit pat
 and the carry does the rest, exactly. Magnitudes from 2^127 become 2^127: the next
 power is no float32, and there, at the edge of overflow, it is biased.
 
-Dithering rounds |x| / |x|_p of a block of B elements to the levels 0, 2^(1-s), ..., 1/2,
-1: at random to one of the two next to it, which is unbiased, with r = min(p, 2) and
+Dithering rounds |x| / |x|_p of a block of B elements to one of the two levels next to
+it, of 0, 2^(1-s), ..., 1/2, 1. It is unbiased, with r = min(p, 2) and
 
     omega = 1/8 + z min(1, z),  z = B^(1/r) 2^(1-s)
 
@@ -72,7 +72,8 @@ def natural() -> Compressor:
         pattern = jax.lax.bitcast_convert_type(x, jnp.uint32)
         exponents = _carried(pattern, random_bits(noise.own, x.size))
         special = (pattern & 0x7FFFFFFF) >> _MANTISSA == _SPECIAL
-        exponents = jnp.where(special, exponents, jnp.minimum(exponents, _SPECIAL - 1))
+        finite = jnp.minimum(exponents, _SPECIAL - 1)
+        exponents = jnp.where(special, jnp.uint32(_SPECIAL), finite)
         negative = (pattern >> 31).astype(jnp.uint8)
         return NaturalPayload(pack(negative, 1), exponents.astype(jnp.uint8))
 
