@@ -54,7 +54,7 @@ ROWS: dict[str, Row] = {
             ),
         )
         for bits in (8, 4, 2)
-        for block in (128, 7, None)
+        for block in ((128,) if bits == 8 else (7, None))
         for stochastic in (False, True)
     },
     "min_max_uint8": Row(compression.min_max_uint8, lambda d: d + 8),
@@ -91,8 +91,7 @@ ROWS: dict[str, Row] = {
             lambda levels=levels, p=p: compression.dithering(levels, p=p),
             lambda d, width=width: -(-width * d // 8) + 4 * -(-d // 128),
         )
-        for levels, width in ((1, 2), (3, 3), (7, 4))
-        for p in (1, 2, math.inf)
+        for levels, width, p in ((1, 2, 1), (3, 3, 2), (7, 4, math.inf))
     },
     "drive": Row(compression.drive, lambda d: rotated_bytes(d, 1024)),
     "rotated_sign": Row(compression.rotated_sign, lambda d: rotated_bytes(d, 1024)),
@@ -170,14 +169,16 @@ def test_the_mean_is_as_exact_and_the_variance_as_small_as_declared(row, size):
     draw = drawer(compressor, draws=1000)
     for name, x in inputs(size):
         out = draw(x)
-        wide = x.astype(np.float64)
-        near = np.abs(out.mean(axis=0) - wide)
-        spread = out.std(axis=0) / np.sqrt(len(out))
-        assert (near <= 5 * spread + 1e-6 * np.abs(wide).max() + TINY).all(), name
-        error = squared(out - wide)
-        slack = 5 * error.std() / np.sqrt(len(out))
+        rounding = (2.0**-22) ** 2 * squared(x) + size * TINY**2
+        error = squared(out - x)
+        # Five deviations of the mean, and room for what is too rare to be drawn.
+        off = np.sqrt(squared(out.mean(axis=0) - x))
+        rare = 10 * np.sqrt(squared(x)) / len(out)
+        room = 5 * np.sqrt(error.mean() / len(out)) + rare + np.sqrt(rounding)
+        assert off <= room, name
         bound = compressor.law.omega(size) * squared(x)
-        assert error.mean() <= bound * (1 + 1e-5) + slack + size * TINY**2, name
+        slack = 5 * error.std() / np.sqrt(len(out))
+        assert error.mean() <= bound * (1 + 1e-5) + slack + rounding, name
 
 
 @rows
@@ -200,8 +201,9 @@ def test_decoding_needs_only_the_payload_and_what_is_shared(row):
     compressor = row.make()
     x = jnp.asarray(next(inputs(1000))[1])
     noise = noise_of(3) if compressor.random else None
-    payload = compressor.compress(x, noise)
-    expected = compressor.decompress(payload, 1000, noise)
+    decode = jax.jit(lambda payload, noise: compressor.decompress(payload, 1000, noise))
+    payload = jax.jit(compressor.compress)(x, noise)
+    expected = decode(payload, noise)
     if noise is not None:
         noise = noise._replace(own=noise.own + 1)
-    assert (compressor.decompress(payload, 1000, noise) == expected).all()
+    assert (decode(payload, noise) == expected).all()
