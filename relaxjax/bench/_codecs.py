@@ -110,6 +110,11 @@ def _row(
     return row
 
 
+def _share(row: dict[str, Any], side: str) -> Ratio:
+    median, low, high = row[f"{side} share"]
+    return Ratio(median, low, high, len(row["seconds"][side]))
+
+
 def _report(result: dict[str, Any], out: str) -> None:
     print(result["conditions"])
     rows = [
@@ -118,9 +123,9 @@ def _report(result: dict[str, Any], out: str) -> None:
             row["bytes"],
             row["x + 1 GB/s"],
             row["encode GB/s"],
-            Ratio(*row["encode share"], len(row["seconds"]["encode"])),
+            _share(row, "encode"),
             row["decode GB/s"],
-            Ratio(*row["decode share"], len(row["seconds"]["decode"])),
+            _share(row, "decode"),
         )
         for row in result["rows"]
     ]

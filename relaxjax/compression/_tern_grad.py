@@ -70,7 +70,7 @@ def tern_grad(*, block_size: int | None = None) -> Compressor:
 
     def decompress(payload, size, noise):
         del noise
-        ternary = _split(payload.digits, size).astype(jnp.float32) - 1
+        ternary = _split(payload.digits, size) - 1
         return flat_of(blocks_of(ternary, block_size) * payload.largest[:, None], size)
 
     def omega(d: int) -> float:
@@ -88,7 +88,11 @@ def _joined(digits: jax.Array) -> jax.Array:
 
 
 def _split(joined: jax.Array, size: int) -> jax.Array:
-    return ((joined[:, None] // _places()) % 3).ravel()[:size]
+    # Quotients by multiplication, exact with the half: no integer division per digit.
+    value = joined[:, None].astype(jnp.float32) + 0.5
+    inverse = 1 / _places().astype(jnp.float32)
+    digits = jnp.floor(value * inverse) - 3 * jnp.floor(value * (inverse / 3))
+    return digits.ravel()[:size]
 
 
 def _places() -> jax.Array:

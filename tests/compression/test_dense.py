@@ -11,6 +11,7 @@ import pytest
 from relaxjax import compression
 from relaxjax.compression import Compressor
 from relaxjax.compression._protocol import contractive
+from relaxjax.compression._tern_grad import _joined, _split
 from tests.compression.inputs import inputs
 from tests.compression.test_laws import drawer, once, squared
 
@@ -118,6 +119,14 @@ def test_tern_grad_has_exactly_the_variance_of_the_formula(block_size):
     wide = np.abs(x.astype(np.float64)).reshape(-1, block_size or 200)
     exact = (wide.max(axis=1) * wide.sum(axis=1) - squared(wide)).sum()
     assert abs(error.mean() - exact) <= 5 * error.std() / np.sqrt(len(error))
+
+
+def test_five_ternary_digits_make_a_byte():
+    joined = jnp.arange(243, dtype=jnp.uint8)
+    digits = np.asarray(_split(joined, 5 * 243), int).reshape(243, 5)
+    np.testing.assert_array_equal(digits @ 3 ** np.arange(5), np.arange(243))
+    assert set(np.unique(digits)) == {0, 1, 2}
+    np.testing.assert_array_equal(_joined(jnp.asarray(digits.ravel())), joined)
 
 
 def test_natural_attains_an_eighth_and_does_not_overflow():
