@@ -117,6 +117,18 @@ def count_bytes(rounds: Rounds = 9, out: Out = RUNS) -> None:
 
 
 @bench.command()
+def codecs(
+    size_mb: Annotated[float, typer.Option(min=0.001, help="MiB of the array.")] = 64,
+    rounds: Rounds = 20,
+    out: Out = RUNS,
+) -> None:
+    """How fast every compressor encodes and decodes, against x + 1."""
+    from relaxjax.bench import _codecs
+
+    _codecs.codecs(size_mb=size_mb, rounds=rounds, out=str(out))
+
+
+@bench.command()
 def orders(
     names: Annotated[
         list[str], typer.Argument(help="quality, speed, throughput, scale.")

@@ -24,8 +24,10 @@ def pack(codes: jax.Array, width: int) -> jax.Array:
     """uint8[..., ceil(k width / 8)] of unsigned codes [..., k] below 2^width."""
     group = _per_group(width)  # codes that fill whole bytes
     k = codes.shape[-1]
-    pad = [(0, 0)] * (codes.ndim - 1) + [(0, -k % group)]
-    codes = jnp.pad(codes, pad).reshape(*codes.shape[:-1], -1, group)
+    codes = _groups(codes, group)
+    if 8 % width == 0:  # one reduction, which XLA vectorises
+        shifts = width * jnp.arange(group, dtype=jnp.uint8)
+        return jnp.sum(codes.astype(jnp.uint8) << shifts, axis=-1, dtype=jnp.uint8)
     wide = codes.astype(jnp.uint8 if width <= 8 else jnp.uint32)
     out = [_byte(wide, width, 8 * place) for place in range(group * width // 8)]
     merged = jnp.stack(out, axis=-1).reshape(*codes.shape[:-2], -1)
@@ -36,12 +38,23 @@ def unpack(packed: jax.Array, width: int, count: int) -> jax.Array:
     """Inverse of `pack`: [..., count], uint8 for up to 8 bits, else uint32."""
     group = _per_group(width)
     size = group * width // 8  # bytes of a group
-    pad = [(0, 0)] * (packed.ndim - 1) + [(0, -packed.shape[-1] % size)]
-    groups = jnp.pad(packed, pad).reshape(*packed.shape[:-1], -1, size)
+    if 8 % width == 0:  # one expression, which XLA vectorises
+        shifts = width * jnp.arange(group, dtype=jnp.uint8)
+        codes = (packed[..., None] >> shifts) & jnp.uint8(2**width - 1)
+        return codes.reshape(*packed.shape[:-1], codes.shape[-2] * group)[..., :count]
+    groups = _groups(packed, size)
     wide = groups.astype(jnp.uint8 if width <= 8 else jnp.uint32)
     codes = [_code(wide, width, place) for place in range(group)]
     merged = jnp.stack(codes, axis=-1).reshape(*packed.shape[:-1], -1)
     return merged[..., :count]
+
+
+def _groups(x: jax.Array, size: int) -> jax.Array:
+    """[..., k, size] of [..., n], filled with zeros."""
+    missing = -x.shape[-1] % size
+    if missing:
+        x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, missing)])
+    return x.reshape(*x.shape[:-1], x.shape[-1] // size, size)
 
 
 def _per_group(width: int) -> int:

@@ -21,12 +21,15 @@ def block_width(size: int, block_size: int | None) -> int:
     return min(block_size or size, size) or 1
 
 
-def blocks_of(x: jax.Array, block_size: int | None) -> jax.Array:
-    """[m, b] of x[d], the last block filled with zeros; b is at most d."""
+def blocks_of(x: jax.Array, block_size: int | None, *, edge: bool = False) -> jax.Array:
+    """[m, b] of x[d], the last block filled with zeros (or x[-1]); b is at most d."""
     if x.size == 0:
         return x.reshape(0, 1)
     width = block_width(x.size, block_size)
-    return jnp.pad(x, (0, -x.size % width)).reshape(-1, width)
+    missing = -x.size % width
+    if missing:
+        x = jnp.pad(x, (0, missing), mode="edge" if edge else "constant")
+    return x.reshape(-1, width)
 
 
 def block_counts(size: int, block_size: int | None) -> np.ndarray:

@@ -15,6 +15,7 @@ from relaxjax._mesh import Workers, workers_of
 from relaxjax.bench import (
     _algorithms,
     _bytes,
+    _codecs,
     _emulation,
     _fusion,
     _gpu_program,
@@ -130,6 +131,20 @@ def test_bytes(tmp_path):
     assert (tmp_path / "bytes.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_codecs(tmp_path, monkeypatch):
+    made = {name: _codecs.table()[name] for name in ("natural", "sign")}
+    monkeypatch.setattr(_codecs, "table", lambda: made)
+    result = _codecs.codecs(size_mb=0.004, rounds=5, out=str(tmp_path))
+    assert [row["name"] for row in result["rows"]] == list(made)
+    row = result["rows"][1]
+    assert row["bytes"] == 1048 // 8 + 4
+    moved = (4 * 1048 + row["bytes"]) / (8 * 1048)
+    ratios = _measure.ratio(row["seconds"]["x + 1"], row["seconds"]["encode"])
+    assert row["encode share"][0] == pytest.approx(ratios.median * moved)
+    assert json.loads((tmp_path / "codecs.json").read_text()) == result
+    assert (tmp_path / "codecs.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_algorithms_that_are_timed_compute_the_sum(monkeypatch):
     for name, run in _algorithms._runs(4, 1).items():
         np.testing.assert_array_equal(run(), 4.0, err_msg=name)
@@ -149,6 +164,7 @@ COMMANDS = {
     "ring": _ring,
     "algorithms": _algorithms,
     "bytes": _bytes,
+    "codecs": _codecs,
 }
 
 
@@ -171,7 +187,7 @@ def test_a_command_hands_over_its_options(name, monkeypatch, tmp_path):
     assert CliRunner().invoke(app, words).exit_code == 0
     assert seen[0]["out"] == str(tmp_path)
     assert seen[0].get("rounds", seen[0].get("repeats")) == 6
-    assert devices == {"ring": [32], "emulation": []}.get(name, [8])
+    assert devices == {"ring": [32], "emulation": [], "codecs": []}.get(name, [8])
 
 
 def test_too_few_devices_for_a_bench(monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 from relaxjax import compression
 from relaxjax._noise import Noise, fold, words_of
 from relaxjax.compression import Compressor, Law
-from tests.compression.test_sparse import largest_k
+from tests.compression.draws import largest_k
 
 
 class Run(NamedTuple):

@@ -1,5 +1,6 @@
 """What every compressor declares, checked; one row each."""
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -9,8 +10,8 @@ import numpy as np
 import pytest
 
 from relaxjax import compression
-from relaxjax._noise import Noise, fold, words_of
 from relaxjax.compression import Compressor
+from tests.compression.draws import drawer, noise_of, once, squared
 from tests.compression.inputs import SIZES, inputs
 
 # Where float32 flushes what is smaller.
@@ -21,6 +22,11 @@ class Row(NamedTuple):
     make: Callable[[], Compressor]
     # Bytes of the payload of d elements, written out by hand.
     stated_bytes: Callable[[int], int]
+
+
+def rotated_bytes(d: int, block: int) -> int:
+    block = min(block, 2 ** math.ceil(math.log2(d)))
+    return -(-d // block) * (-(-block // 8) + 4)
 
 
 ROWS: dict[str, Row] = {
@@ -48,40 +54,73 @@ ROWS: dict[str, Row] = {
         lambda: compression.threshold(0.5, capacity=100),
         lambda d: {1: 5, 2: 9, 7: 31, 64: 304, 1000: 525, 4099: 563}[d],
     ),
+    # Dense compressors.
+    "identity": Row(compression.identity, lambda d: 4 * d),
+    "bfloat16": Row(lambda: compression.cast(jnp.bfloat16), lambda d: 2 * d),
+    "float16": Row(lambda: compression.cast(jnp.float16), lambda d: 2 * d),
+    "float8": Row(
+        lambda: compression.cast(jnp.float8_e4m3fn), lambda d: d + 4 * -(-d // 128)
+    ),
+    "float8, one block": Row(
+        lambda: compression.cast(jnp.float8_e4m3fn, block_size=None), lambda d: d + 4
+    ),
+    **{
+        f"quantize{bits}, blocks of {block}, {stochastic=}": Row(
+            lambda bits=bits, block=block, stochastic=stochastic: compression.quantize(
+                bits, block_size=block, stochastic_rounding=stochastic
+            ),
+            lambda d, bits=bits, block=block: (
+                -(-bits * d // 8) + 4 * -(-d // (block or d))
+            ),
+        )
+        for bits in (8, 4, 2)
+        for block in ((128,) if bits == 8 else (7, None))
+        for stochastic in (False, True)
+    },
+    "min_max_uint8": Row(compression.min_max_uint8, lambda d: d + 8),
+    "min_max_uint8, blocks of 64": Row(
+        lambda: compression.min_max_uint8(block_size=64),
+        lambda d: d + 8 * -(-d // 64),
+    ),
+    **{
+        f"codebook{bits}": Row(
+            lambda bits=bits: compression.codebook(bits),
+            lambda d, bits=bits: -(-bits * d // 8) + 4 * 2**bits,
+        )
+        for bits in (8, 4, 2)
+    },
+    "codebook4, blocks of 100": Row(
+        lambda: compression.codebook(4, block_size=100),
+        lambda d: -(-d // 2) + 64 * -(-d // 100),
+    ),
+    "qsgd1, one block": Row(
+        lambda: compression.qsgd(1, block_size=None), lambda d: -(-d // 4) + 4
+    ),
+    "qsgd7": Row(lambda: compression.qsgd(7), lambda d: -(-d // 2) + 4 * -(-d // 128)),
+    "qsgd16": Row(  # 33 codes, 6 bits
+        lambda: compression.qsgd(16), lambda d: -(-6 * d // 8) + 4 * -(-d // 128)
+    ),
+    "tern_grad": Row(compression.tern_grad, lambda d: -(-d // 5) + 4),
+    "tern_grad, blocks of 64": Row(
+        lambda: compression.tern_grad(block_size=64),
+        lambda d: -(-d // 5) + 4 * -(-d // 64),
+    ),
+    "natural": Row(compression.natural, lambda d: d + -(-d // 8)),
+    **{
+        f"dithering{levels}, {p=}": Row(
+            lambda levels=levels, p=p: compression.dithering(levels, p=p),
+            lambda d, width=width: -(-width * d // 8) + 4 * -(-d // 128),
+        )
+        for levels, width, p in ((1, 2, 1), (3, 3, 2), (7, 4, math.inf))
+    },
+    "drive": Row(compression.drive, lambda d: rotated_bytes(d, 1024)),
+    "rotated_sign": Row(compression.rotated_sign, lambda d: rotated_bytes(d, 1024)),
+    "rotated_sign, blocks of 16": Row(
+        lambda: compression.rotated_sign(block_size=16), lambda d: rotated_bytes(d, 16)
+    ),
 }
 
 rows = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
-
-
-def noise_of(seed: int) -> Noise:
-    words = words_of(seed)
-    return Noise(shared=words, own=fold(words, 1))
-
-
-def decoded(compressor: Compressor, x: jax.Array, noise: Noise | None) -> jax.Array:
-    return compressor.decompress(compressor.compress(x, noise), x.size, noise)
-
-
-def once(compressor: Compressor, x: np.ndarray, seed: int = 0) -> np.ndarray:
-    noise = noise_of(seed) if compressor.random else None
-    return np.asarray(decoded(compressor, jnp.asarray(x), noise), np.float64)
-
-
-def many(compressor: Compressor, x: np.ndarray, draws: int) -> np.ndarray:
-    """[draws, d]: the decoded array for as many seeds (one if deterministic)."""
-    if not compressor.random:
-        return once(compressor, x)[None]
-    words = jax.vmap(lambda i: fold(words_of(0), i))(jnp.arange(draws))
-    own = jax.vmap(lambda w: fold(w, 1))(words)
-
-    def draw(shared, own):
-        return decoded(compressor, jnp.asarray(x), Noise(shared, own))
-
-    return np.asarray(jax.jit(jax.vmap(draw))(words, own), np.float64)
-
-
-def squared(x: np.ndarray) -> np.ndarray:
-    return np.sum(np.asarray(x, np.float64) ** 2, axis=-1)
 
 
 @rows
@@ -95,8 +134,9 @@ def test_payload_is_as_small_as_stated(row, size):
 @pytest.mark.parametrize("size", SIZES)
 def test_every_input_gives_a_finite_result_and_no_more_error_than_declared(row, size):
     compressor = row.make()
+    draw = drawer(compressor, draws=50)
     for name, x in inputs(size):
-        out = many(compressor, x, draws=50)
+        out = draw(x)
         assert np.isfinite(out).all(), name
         if compressor.law.delta is not None:
             bound = (1 - compressor.law.delta(size)) * squared(x)
@@ -105,12 +145,34 @@ def test_every_input_gives_a_finite_result_and_no_more_error_than_declared(row, 
 
 
 @rows
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("where", [0, 17, 99])
-def test_what_is_not_finite_stays_visible(row, bad, where):
-    x = np.ones(100, np.float32)
-    x[where] = bad
-    assert not np.isfinite(once(row.make(), x)).all()
+@pytest.mark.parametrize("size", [1, 7, 300])
+def test_the_mean_is_as_exact_and_the_variance_as_small_as_declared(row, size):
+    compressor = row.make()
+    if compressor.law.omega is None:
+        return
+    draw = drawer(compressor, draws=1000)
+    for name, x in inputs(size):
+        out = draw(x)
+        rounding = (2.0**-22) ** 2 * squared(x) + size * TINY**2
+        error = squared(out - x)
+        # Five deviations of the mean, and room for what is too rare to be drawn.
+        off = np.sqrt(squared(out.mean(axis=0) - x))
+        rare = 10 * np.sqrt(squared(x)) / len(out)
+        room = 5 * np.sqrt(error.mean() / len(out)) + rare + np.sqrt(rounding)
+        assert off <= room, name
+        bound = compressor.law.omega(size) * squared(x)
+        slack = 5 * error.std() / np.sqrt(len(out))
+        assert error.mean() <= bound * (1 + 1e-5) + slack + rounding, name
+
+
+@rows
+def test_what_is_not_finite_stays_visible(row):
+    draw = drawer(row.make(), draws=1)
+    for bad in (np.nan, np.inf, -np.inf):
+        for where in (0, 17, 99):
+            x = np.ones(100, np.float32)
+            x[where] = bad
+            assert not np.isfinite(draw(x)).all(), (bad, where)
 
 
 @rows
@@ -123,8 +185,9 @@ def test_decoding_needs_only_the_payload_and_what_is_shared(row):
     compressor = row.make()
     x = jnp.asarray(next(inputs(1000))[1])
     noise = noise_of(3) if compressor.random else None
-    payload = compressor.compress(x, noise)
-    expected = compressor.decompress(payload, 1000, noise)
+    decode = jax.jit(lambda payload, noise: compressor.decompress(payload, 1000, noise))
+    payload = jax.jit(compressor.compress)(x, noise)
+    expected = decode(payload, noise)
     if noise is not None:
         noise = noise._replace(own=noise.own + 1)
-    assert (compressor.decompress(payload, 1000, noise) == expected).all()
+    assert (decode(payload, noise) == expected).all()

@@ -12,19 +12,10 @@ from relaxjax._noise import Noise, fold, words_of
 from relaxjax.compression._density import count_of
 from relaxjax.compression._protocol import contractive
 from relaxjax.compression._random_k import _one_of_each_stratum
+from tests.compression.draws import drawer, largest_k, noise_of, once, squared
 from tests.compression.inputs import SIZES, inputs
-from tests.compression.test_laws import many, noise_of, once, squared
 
 SHARE: Any = 0.1
-
-
-def largest_k(x: np.ndarray, k: int) -> np.ndarray:
-    """The k largest kept; of equal ones those that come first."""
-    order = sorted(range(len(x)), key=lambda i: (-abs(x[i]), i))
-    out = np.zeros_like(x)
-    for i in order[:k]:
-        out[i] = x[i]
-    return out
 
 
 def top_k_of_blocks(x: np.ndarray, width: int, k: int) -> np.ndarray:
@@ -103,7 +94,7 @@ def test_top_k_is_the_same_for_workers_under_vmap():
 def test_every_element_has_the_same_chance_and_none_is_drawn_twice(make, size, density):
     draws = 20_000
     k = count_of(density, size)
-    chosen = many(make(density), np.ones(size, np.float32), draws) != 0
+    chosen = drawer(make(density), draws)(np.ones(size, np.float32)) != 0
     assert (chosen.sum(axis=1) == k).all()
     share = k / size
     tolerance = 5 * np.sqrt(share * (1 - share) / draws)
@@ -118,7 +109,7 @@ def test_random_elements_are_unbiased_and_their_error_is_exact(make, size, densi
     assert compressor.law.omega(size) == pytest.approx(omega)
     x = np.random.default_rng(1).normal(size=size).astype(np.float32)
     draws = 8000
-    out = many(compressor, x, draws)
+    out = drawer(compressor, draws)(x)
     tolerance = 5 * np.abs(x) * np.sqrt(omega / draws)
     assert (np.abs(out.mean(axis=0) - x) <= tolerance + 1e-6).all()
     errors = squared(out - x) / squared(x)
@@ -129,7 +120,7 @@ def test_random_elements_are_unbiased_and_their_error_is_exact(make, size, densi
 def test_random_elements_become_a_projection_under_feedback(make):
     compressor = contractive(make(0.3))
     x = np.random.default_rng(2).normal(size=50).astype(np.float32)
-    out = many(compressor, x, draws=4000)
+    out = drawer(compressor, 4000)(x)
     kept = out != 0
     assert (kept.sum(axis=1) == 15).all()
     np.testing.assert_allclose(out, np.where(kept, x, 0), rtol=3e-7)
@@ -168,12 +159,12 @@ def test_all_workers_draw_the_same_elements_and_each_step_others(make):
 def test_what_is_not_finite_is_visible_even_if_not_drawn(make, bad):
     x = np.ones(200, np.float32)
     x[57] = bad
-    for out in many(make(0.02), x, draws=50):
+    for out in drawer(make(0.02), 50)(x):
         assert np.isnan(out).sum() == 4
 
 
 def test_random_k_draws_one_of_each_stratum():
-    chosen = many(compression.random_k(0.1), np.ones(1003, np.float32), draws=200) != 0
+    chosen = drawer(compression.random_k(0.1), 200)(np.ones(1003, np.float32)) != 0
     for row in chosen:
         (where,) = np.nonzero(row)
         gaps = np.diff(np.append(where, where[0] + 1003))
@@ -181,7 +172,7 @@ def test_random_k_draws_one_of_each_stratum():
 
 
 def test_random_block_is_one_run_on_the_ring():
-    chosen = many(compression.random_block(0.3), np.ones(50, np.float32), draws=200)
+    chosen = drawer(compression.random_block(0.3), 200)(np.ones(50, np.float32))
     for row in chosen != 0:
         assert (row & ~np.roll(row, 1)).sum() == 1
 

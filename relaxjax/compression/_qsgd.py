@@ -1,0 +1,94 @@
+"""QSGD: evenly spaced levels of the Euclidean norm, rounded at random.
+
+Source: Alistarh et al. 2017. With |x| the norm of a block of B elements, s levels and
+xi the stochastic rounding of s |x_i| / |x|:
+
+    C(x)_i = |x| sign(x_i) xi / s
+
+It is unbiased, and omega = min(B / s^2, sqrt(B) / s). The norm is that of x divided by
+its largest magnitude, so that no square overflows.
+
+Cost: w d / 8 bytes with w = ceil(log2(2 s + 1)) bits, and 4 for each block. (The
+paper's variable-length code has no static shape.)
+"""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from relaxjax.compression._bits import pack, unpack
+from relaxjax.compression._blocks import (
+    blocks_of,
+    check_block_size,
+    flat_of,
+    largest,
+    over,
+)
+from relaxjax.compression._protocol import Compressor, Law
+from relaxjax.compression._rounding import rounded
+
+
+class QsgdPayload(NamedTuple):
+    """Attributes: codes: uint8[ceil(w d / 8)], signed level + s; norm: float32[m]."""
+
+    codes: jax.Array
+    norm: jax.Array
+
+
+def qsgd(levels: int, *, block_size: int | None = 128) -> Compressor:
+    """A few levels of the block's norm, unbiased.
+
+    Args:
+      levels: s, without zero and signs: 1 (2 bits), 7 (4 bits), 127 (8 bits).
+      block_size: elements that share a norm; None means all.
+
+    Returns:
+      A random compressor, unbiased.
+
+    Raises:
+      ValueError: `levels` is not between 1 and 32767, or `block_size` not positive.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from relaxjax import compression
+      >>> x = jnp.array([3.0, 0.0, -4.0])
+      >>> print(compression.roundtrip(compression.qsgd(5), x, key=0))
+      [ 3.  0. -4.]
+    """
+    check_levels(levels, "qsgd", 32767)
+    check_block_size(block_size, "qsgd")
+    width = (2 * levels).bit_length()
+    step = np.float32(1 / levels)
+
+    def compress(x, noise):
+        blocks = blocks_of(x, block_size)
+        most = largest(blocks)
+        y = over(blocks, most)
+        norm = jnp.sqrt(jnp.sum(y * y, axis=-1, keepdims=True))
+        xi = jnp.clip(rounded(over(y, norm) * levels, noise.own), -levels, levels)
+        codes = flat_of(xi + levels, x.size).astype(jnp.uint32)
+        return QsgdPayload(pack(codes, width), (norm * most)[:, 0])
+
+    def decompress(payload, size, noise):
+        del noise
+        xi = unpack(payload.codes, width, size).astype(jnp.float32) - levels
+        return flat_of(blocks_of(xi * step, block_size) * payload.norm[:, None], size)
+
+    def omega(d: int) -> float:
+        b = min(d, block_size or d)
+        return min(b / levels**2, math.sqrt(b) / levels)
+
+    law = Law(omega=omega)
+    return Compressor(f"qsgd{levels}", compress, decompress, law, random=True)
+
+
+def check_levels(levels: int, caller: str, most: int) -> None:
+    """Raises ValueError unless between 1 and `most`."""
+    if not 1 <= levels <= most:
+        raise ValueError(
+            f"{caller}: levels={levels} must be between 1 and {most}; "
+            "2 levels + 1 codes are what an element may become"
+        )
