@@ -9,17 +9,51 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import optax
 
-from relaxjax import _all_reduce
+from relaxjax import _all_reduce, compression
 from relaxjax._axis import AxisName
+from relaxjax.compression import Compressor
 
 GRAMMAR = "NAME[+COMPRESSOR[+FEEDBACK]][@ALGORITHM]"
 
 # What a name's second and third part stand for: functions that make a compressor, and
-# that wrap one. None is built yet.
-COMPRESSORS: Mapping[str, Callable[[], Any]] = {}
-FEEDBACKS: Mapping[str, Callable[[Any], Any]] = {}
+# that wrap one.
+COMPRESSORS: Mapping[str, Callable[[], Compressor]] = {
+    "identity": compression.identity,
+    "bf16": lambda: compression.cast(jnp.bfloat16),
+    "fp16": lambda: compression.cast(jnp.float16),
+    "fp8": lambda: compression.cast(jnp.float8_e4m3fn),
+    "quantize8": lambda: compression.quantize(8),
+    "quantize4": lambda: compression.quantize(4),
+    "quantize2": lambda: compression.quantize(2),
+    "stochastic8": lambda: compression.quantize(8, stochastic_rounding=True),
+    "stochastic4": lambda: compression.quantize(4, stochastic_rounding=True),
+    "stochastic2": lambda: compression.quantize(2, stochastic_rounding=True),
+    "min_max_uint8": compression.min_max_uint8,
+    "codebook8": lambda: compression.codebook(8),
+    "codebook4": lambda: compression.codebook(4),
+    "codebook2": lambda: compression.codebook(2),
+    "qsgd": lambda: compression.qsgd(7),
+    "tern_grad": compression.tern_grad,
+    "natural": compression.natural,
+    "dithering": lambda: compression.dithering(7),
+    "sign": compression.sign,
+    "drive": compression.drive,
+    "rotated_sign": compression.rotated_sign,
+    "top_k": lambda: compression.top_k(0.01),
+    "random_k": lambda: compression.random_k(0.01),
+    "random_block": lambda: compression.random_block(0.01),
+    "threshold": lambda: compression.threshold(1e-3, capacity=1024),
+}
+FEEDBACKS: Mapping[str, Callable[[Compressor], Compressor]] = {
+    "ef14": compression.error_feedback,
+    "ef21": compression.ef21,
+    "ef21_sgdm": compression.ef21_sgdm,
+    "econtrol": compression.econtrol,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,9 +183,21 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _build_all_reduce(
-    axis_name: AxisName, optimizer: optax.GradientTransformation, **parts: Any
+    axis_name: AxisName,
+    optimizer: optax.GradientTransformation,
+    compressor: Compressor | None = None,
+    **parts: Any,
 ) -> optax.GradientTransformationExtraArgs:
-    return optax.chain(_all_reduce.all_reduce(axis_name, **parts), optimizer)
+    """With a compressor, biases and norms (fewer than two axes) stay as they are."""
+    reducer = _all_reduce.all_reduce(axis_name, compressor=compressor, **parts)
+    if compressor is not None:
+        plain = _all_reduce.all_reduce(axis_name)
+        reducer = optax.partition({"matrix": reducer, "vector": plain}, _by_rank)
+    return optax.chain(reducer, optimizer)
+
+
+def _by_rank(params: Any) -> Any:
+    return jax.tree.map(lambda p: "matrix" if p.ndim > 1 else "vector", params)
 
 
 _ROWS = [
@@ -160,6 +206,7 @@ _ROWS = [
         summary="synchronous: every step takes the mean of all gradients",
         build=_build_all_reduce,
         algorithms=("auto", "psum", *_all_reduce.ALGORITHMS),
+        compressors=True,
         options=frozenset({"bucket_bytes"}),
     ),
 ]

@@ -1,0 +1,287 @@
+"""Compressor x feedback x algorithm x workers, against lists of workers."""
+
+import functools
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+
+import relaxjax
+from relaxjax import all_reduce, compression, emulate, wire_bytes
+from relaxjax import collectives as c
+from relaxjax._compressed import EXCHANGES, _codec
+from relaxjax._noise import Noise, fold, words_of
+from relaxjax._relaxations import COMPRESSORS, FEEDBACKS
+from relaxjax.compression import Compressor
+from tests.compression.references import REFERENCES
+
+SHAPE = (9, 11)
+SIZE = 99
+STEPS = 3
+WORKERS = (2, 3, 4, 8)
+
+# Of the table, those that lose something of an array as small as this one.
+SMALL = COMPRESSORS | {
+    "top_k": lambda: compression.top_k(0.1, block_size=32),
+    "random_k": lambda: compression.random_k(0.2),
+    "random_block": lambda: compression.random_block(0.2),
+    "threshold": lambda: compression.threshold(0.5, capacity=10),
+    "sign": lambda: compression.sign(block_size=16),
+}
+WRAPPERS = {"none": lambda compressor: compressor, **FEEDBACKS}
+
+
+def possible(compressor: str, feedback: str, algorithm: str, n: int) -> bool:
+    if algorithm == "psum" and not SMALL[compressor]().law.linear:
+        return False
+    if algorithm == "hierarchical" and n % 2:
+        return False
+    return compressor != "drive" or feedback == "none"  # it is no contraction
+
+
+EVERY = [
+    row
+    for row in itertools.product(SMALL, WRAPPERS, EXCHANGES, WORKERS)
+    if possible(*row)
+]
+
+
+def pairs(row: tuple[Any, ...]) -> set[Any]:
+    return set(itertools.combinations(enumerate(row), 2))
+
+
+def pairwise(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Some of the rows, in which every pair of values that can be occurs."""
+    missing = set().union(*map(pairs, rows))
+    chosen = []
+    while missing:
+        best = max(rows, key=lambda row: len(pairs(row) & missing))
+        chosen.append(best)
+        missing -= pairs(best)
+    return chosen
+
+
+COVER = pairwise(EVERY)
+matrix = pytest.mark.parametrize(
+    ("compressor", "feedback", "algorithm", "n"),
+    [
+        pytest.param(*row, marks=[] if row in COVER else [pytest.mark.slow])
+        for row in EVERY
+    ],
+)
+
+
+def made(compressor: str, feedback: str) -> Compressor:
+    return WRAPPERS[feedback](SMALL[compressor]())
+
+
+def axes_of(algorithm: str, n: int) -> dict[str, int]:
+    return {"host": 2, "device": n // 2} if algorithm == "hierarchical" else {"data": n}
+
+
+def draw(n: int, steps: int = STEPS) -> np.ndarray:
+    rng = np.random.default_rng(n)
+    return rng.normal(size=(steps, n, *SHAPE)).astype(np.float32)
+
+
+def ours(tx: Any, axes: dict[str, int], gs: np.ndarray) -> tuple[Any, Any]:
+    """Outputs [n, steps, ...] and the last states."""
+
+    def run(gs):
+        state, outs = tx.init(gs[0]), []
+        for g in gs:
+            out, state = tx.update(g, state)
+            outs.append(out)
+        return jnp.stack(outs), state
+
+    for name in reversed(axes):
+        run = jax.vmap(run, axis_name=name)
+    workers = np.swapaxes(gs, 0, 1)
+    stacked = workers.reshape(*axes.values(), *workers.shape[1:])
+
+    def flat(x):
+        return np.asarray(x).reshape(-1, *x.shape[len(axes) :])
+
+    return jax.tree.map(flat, jax.jit(run)(stacked))
+
+
+def coder(compressor: Compressor, axes: dict[str, int]) -> Any:
+    """From the words of a step to what arrives of x when worker i sends it."""
+    workers = list(itertools.product(*map(range, axes.values())))
+
+    @jax.jit
+    def arrives(x, words, worker, place):
+        noise = None
+        if compressor.random:
+            own = functools.reduce(fold, worker, fold(words, 1))
+            noise = Noise(shared=fold(words, 2), own=own)
+        codec = _codec(compressor, noise, jnp.uint32(0))
+        payload = jax.lax.optimization_barrier(codec.encode(x, place))
+        return codec.decode(payload, x.size, place)
+
+    def of_step(words):
+        return lambda i, x, place: np.asarray(
+            arrives(np.float32(x), words, workers[i], np.uint32(place))
+        )
+
+    return of_step
+
+
+def theirs(
+    compressor: Compressor, algorithm: str, axes: dict[str, int], gs: np.ndarray
+) -> tuple[np.ndarray, list[Any]]:
+    """The same, worker by worker."""
+    before, after = compressor.feedback.before, compressor.feedback.after
+    words, coded = words_of(0), coder(compressor, axes)
+    states: list[Any] = [compressor.feedback.init(gs[0][0].ravel()) for _ in gs[0]]
+    outs = []
+    for step in gs:
+        flat = [g.ravel() for g in step]
+        ps = [np.asarray(before(g, s)) for g, s in zip(flat, states, strict=True)]
+        mean, lost = REFERENCES[algorithm](ps, coded(words))
+        every = [
+            after(g, p - gone, mean, s)
+            for g, p, gone, s in zip(flat, ps, lost, states, strict=True)
+        ]
+        states = [state for _, state in every]
+        outs.append([np.asarray(out).reshape(SHAPE) for out, _ in every])
+        words = fold(words, 0)
+    return np.swapaxes(np.asarray(outs), 0, 1), states
+
+
+@matrix
+def test_equals_a_list_of_workers(compressor, feedback, algorithm, n):
+    axes, codec = axes_of(algorithm, n), made(compressor, feedback)
+    tx = all_reduce(tuple(axes), algorithm=algorithm, compressor=codec)
+    out, state = ours(tx, axes, draw(n))
+    expected, states = theirs(codec, algorithm, axes, draw(n))
+    np.testing.assert_allclose(out, expected, rtol=2e-4, atol=2e-5)
+    for other in out:  # replicas are the same to the bit
+        np.testing.assert_array_equal(other, out[0])
+    kept = jax.tree.leaves(state.compressed.feedback)
+    every = zip(kept, zip(*map(jax.tree.leaves, states), strict=True), strict=True)
+    for ours_, theirs_ in every:
+        theirs_ = np.stack(theirs_).reshape(ours_.shape)
+        np.testing.assert_allclose(ours_, theirs_, rtol=2e-4, atol=1e-4)
+
+
+def stated(codec: Any, algorithm: str, axes: dict[str, int]) -> int:
+    n, *more = axes.values()
+    if algorithm == "hierarchical":
+        return c.compressed_hierarchical_wire_bytes(SIZE, (n, *more), codec)
+    formula = {
+        "psum": c.linear_psum_wire_bytes,
+        "one_shot": c.compressed_one_shot_wire_bytes,
+        "two_shot": c.compressed_two_shot_wire_bytes,
+        "ring": c.compressed_ring_wire_bytes,
+    }
+    return formula[algorithm](SIZE, n, codec)
+
+
+PLAIN = [row for row in EVERY if row[1] == "none"]
+
+
+@pytest.mark.parametrize(
+    ("compressor", "algorithm"), sorted({(row[0], row[2]) for row in PLAIN})
+)
+def test_traced_bytes_are_those_stated(compressor, algorithm):
+    for n in (1, *WORKERS):
+        if not possible(compressor, "none", algorithm, n):
+            continue
+        axes, codec = axes_of(algorithm, n), made(compressor, "none")
+        tx: Any = all_reduce(tuple(axes), algorithm=algorithm, compressor=codec)
+        noise = Noise(words_of(0), words_of(1)) if codec.random else None
+        expected = stated(_codec(codec, noise, jnp.uint32(0)), algorithm, axes)
+        x = jax.ShapeDtypeStruct(SHAPE, jnp.float32)
+        assert wire_bytes(tx, x, emulate(axes)) == expected
+        assert (expected > 0) == (n > 1)
+
+
+def on_mesh(tx: Any, axes: dict[str, int], check_vma: bool = False) -> Any:
+    devices = np.asarray(jax.devices()[: int(np.prod(list(axes.values())))])
+    mesh = jax.sharding.Mesh(devices.reshape(tuple(axes.values())), tuple(axes))
+
+    def update(g):
+        g = g.reshape(SHAPE)
+        return tx.update(g, tx.init(g))[0]
+
+    def local(g):
+        return update(g)[None]
+
+    spec = P(tuple(axes))
+    return jax.jit(
+        jax.shard_map(
+            update if check_vma else local,
+            mesh=mesh,
+            in_specs=spec,
+            out_specs=P() if check_vma else spec,
+            check_vma=check_vma,
+        )
+    )
+
+
+QUICK = ("sign", "top_k", "random_k")
+
+
+@pytest.mark.parametrize(
+    ("compressor", "algorithm"),
+    [
+        pytest.param(*pair, marks=[] if pair[0] in QUICK else [pytest.mark.slow])
+        for pair in sorted({(row[0], row[2]) for row in PLAIN})
+    ],
+)
+def test_compiled_bytes_are_those_traced(compressor, algorithm):
+    axes = axes_of(algorithm, 4)
+    tx: Any = all_reduce(
+        tuple(axes), algorithm=algorithm, compressor=made(compressor, "none")
+    )
+    x = jax.ShapeDtypeStruct(SHAPE, jnp.float32)
+    stacked = jax.ShapeDtypeStruct((4, *SHAPE), jnp.float32)
+    traced = wire_bytes(tx, x, emulate(axes))
+    assert relaxjax.compiled_wire_bytes(on_mesh(tx, axes), stacked) == traced
+
+
+@pytest.mark.parametrize("algorithm", EXCHANGES)
+@pytest.mark.parametrize("compressor", ["random_k", "quantize4"])
+def test_the_result_is_known_to_be_equal_where_types_are_checked(compressor, algorithm):
+    if not possible(compressor, "none", algorithm, 4):
+        return
+    axes = axes_of(algorithm, 4)
+    tx = all_reduce(
+        tuple(axes), algorithm=algorithm, compressor=made(compressor, "none")
+    )
+    g = draw(4, 1)[0]
+    typed = on_mesh(tx, axes, check_vma=True)(g)
+    np.testing.assert_allclose(typed, on_mesh(tx, axes)(g)[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("algorithm", EXCHANGES)
+@pytest.mark.parametrize("n", [1, 3, 8])
+def test_what_is_lost_makes_up_for_the_mean(algorithm, n):
+    """The law of every exchange, for the sum over the workers."""
+    if algorithm == "hierarchical" and n == 3:
+        return
+    axes = {"host": min(n, 2), "device": -(-n // 2)} if n != 3 else {"data": 3}
+    axes = axes if algorithm == "hierarchical" else {"data": n}
+    compressor = made("random_k" if algorithm == "psum" else "stochastic2", "none")
+
+    def exchange(x):
+        noise = Noise(
+            words_of(0), fold(words_of(1), jax.lax.axis_index(list(axes)[-1]))
+        )
+        codec = _codec(compressor, noise, jnp.uint32(0))
+        return tuple(EXCHANGES[algorithm](x, tuple(axes), codec))
+
+    run = exchange
+    for name in reversed(axes):
+        run = jax.vmap(run, axis_name=name)
+    x = draw(n, 1)[0].reshape(*axes.values(), -1)
+    mean, lost = (np.asarray(y).reshape(n, -1) for y in jax.jit(run)(x))
+    np.testing.assert_allclose(
+        mean[0] + lost.mean(axis=0), x.reshape(n, -1).mean(axis=0), rtol=1e-5, atol=1e-6
+    )
+    assert (np.abs(lost).max() > 0.01) == (n > 1)
