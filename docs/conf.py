@@ -20,6 +20,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "myst_parser",
+    "compressor_table",
     "coverage_check",
 ]
 myst_enable_extensions = ["dollarmath", "fieldlist"]

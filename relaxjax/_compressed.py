@@ -37,12 +37,25 @@ from relaxjax.collectives import (
 from relaxjax.compression import Compressor
 from relaxjax.schedule import Bucket
 
-EXCHANGES: dict[str, Callable[[jax.Array, AxisName, Codec], Lossy]] = {
-    "psum": linear_psum,
-    "ring": compressed_ring,
-    "two_shot": compressed_two_shot,
-    "one_shot": compressed_one_shot,
-    "hierarchical": compressed_hierarchical,
+
+class Exchange(NamedTuple):
+    """How payloads travel.
+
+    Attributes:
+      run: one of the compressed exchanges of `relaxjax.collectives`.
+      stages: how often a value is encoded on its way, for n workers.
+    """
+
+    run: Callable[[jax.Array, AxisName, Codec], Lossy]
+    stages: str
+
+
+EXCHANGES: dict[str, Exchange] = {
+    "psum": Exchange(linear_psum, "1"),
+    "one_shot": Exchange(compressed_one_shot, "1"),
+    "two_shot": Exchange(compressed_two_shot, "2"),
+    "ring": Exchange(compressed_ring, "n"),
+    "hierarchical": Exchange(compressed_hierarchical, "2"),
 }
 
 
@@ -90,6 +103,8 @@ def mean_of_compressed(
     """
     feedback = compressor.feedback
     leaves, tree = jax.tree.flatten(updates)
+    if not leaves:  # all of them masked
+        return updates, state
     gradients = [u.astype(wide(u.dtype)) for u in leaves]
     states = _split(compressor, state.feedback, len(leaves))
     sent = [feedback.before(g, s) for g, s in zip(gradients, states, strict=True)]
@@ -98,7 +113,7 @@ def mean_of_compressed(
     def exchange(p: Any, noise: Noise | None) -> tuple[Any, Any]:
         def over_workers(flat, number):
             codec = _codec(compressor, noise, number)
-            return tuple(EXCHANGES[algorithm](flat, axis_name, codec))
+            return tuple(EXCHANGES[algorithm].run(flat, axis_name, codec))
 
         mean, lost = packed(jax.tree.leaves(p), plan(p), over_workers)
         return jax.tree.unflatten(tree, mean), jax.tree.unflatten(tree, lost)

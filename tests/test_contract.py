@@ -15,7 +15,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 import relaxjax
-from relaxjax import accumulate, all_reduce, emulate, skip_nonfinite
+from relaxjax import accumulate, all_reduce, compression, emulate, skip_nonfinite
 from tests import helpers
 from tests.helpers import assert_close, assert_equal, mesh_of
 
@@ -59,6 +59,23 @@ ROWS: dict[str, Row] = {
             "one_shot",
         )
     },
+    "all_reduce+identity+ef14@two_shot": Row(
+        lambda opt: optax.chain(
+            all_reduce(
+                "data",
+                algorithm="two_shot",
+                compressor=compression.error_feedback(compression.identity()),
+            ),
+            opt,
+        ),
+        typed=False,  # the residual varies; replicated state cannot
+    ),
+    "all_reduce+random_k, all of them": Row(
+        lambda opt: optax.chain(
+            all_reduce("data", compressor=compression.random_k(1.0)), opt
+        ),
+        slow=True,
+    ),
     "accumulate": Row(
         lambda opt: accumulate(optax.chain(all_reduce("data"), opt), every=2),
         lambda opt: accumulate(opt, every=2),

@@ -10,7 +10,13 @@ import pytest
 
 import relaxjax
 from relaxjax import _relaxations
-from relaxjax._relaxations import RELAXATIONS, Relaxation, parse
+from relaxjax._relaxations import (
+    COMPRESSORS,
+    FEEDBACKS,
+    RELAXATIONS,
+    Relaxation,
+    parse,
+)
 from tests import helpers
 
 SPELLINGS = [
@@ -18,6 +24,8 @@ SPELLINGS = [
     for row in RELAXATIONS.values()
     for spelling in [row.name, *(f"{row.name}@{a}" for a in row.algorithms)]
 ]
+SPELLINGS += [f"all_reduce+{compressor}" for compressor in COMPRESSORS]
+SPELLINGS += [f"all_reduce+sign+{feedback}@two_shot" for feedback in FEEDBACKS]
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
@@ -27,7 +35,7 @@ def test_every_spelling_builds_a_transformation_that_takes_a_step(spelling):
         axes = {"host": 2, "device": 1}
     mesh = relaxjax.emulate(axes)
     tx = parse(spelling).build(tuple(axes), optax.sgd(0.5))
-    start = {"w": jnp.arange(3.0)}
+    start = {"w": jnp.arange(3.0)}  # a vector: with a compressor, it stays as it is
     params, state = relaxjax.init(tx, start, mesh)
 
     def train_step(params, state, batch):
@@ -40,6 +48,16 @@ def test_every_spelling_builds_a_transformation_that_takes_a_step(spelling):
     np.testing.assert_allclose(
         relaxjax.consensus(params)["w"], start["w"] - 0.5 * gradients.mean(axis=0)
     )
+
+
+def test_a_compressor_gets_the_matrices():
+    tx = parse("all_reduce+sign@two_shot").build("data", optax.identity())
+    grads = {"w": jnp.array([[[3.0, 1.0]], [[5.0, -1.0]]]), "b": jnp.ones((2, 2))}
+    grads["b"] = grads["b"] * jnp.array([1.0, 3.0])
+    out = jax.vmap(lambda g: tx.update(g, tx.init(g))[0], axis_name="data")(grads)
+    np.testing.assert_allclose(out["b"], [[1.0, 3.0]] * 2)
+    # Each worker sends one element and serves the other, alone in its chunk: exact.
+    np.testing.assert_allclose(out["w"], [[[4.0, 0.0]]] * 2)
 
 
 @pytest.mark.parametrize("row", RELAXATIONS.values(), ids=lambda row: row.name)
@@ -74,7 +92,10 @@ def test_options_reach_the_transformation():
             r"no algorithm of all_reduce 'tree9'; there is auto, .*psum, ring",
         ),
         ("all_reduce@", r"no algorithm of all_reduce ''"),
-        ("all_reduce+zip", r"no compressor of all_reduce 'zip'; there is none"),
+        (
+            "all_reduce+zip",
+            r"no compressor of all_reduce 'zip'; there is bf16, codebook2, ",
+        ),
         ("all_reduce+", r"no compressor of all_reduce ''"),
     ],
 )

@@ -1,13 +1,15 @@
 """`relaxjax train`: the main job, real data from the first step to the plot."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
+from textwrap import fill, indent
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from relaxjax._relaxations import GRAMMAR, RELAXATIONS
+from relaxjax._relaxations import COMPRESSORS, FEEDBACKS, GRAMMAR, RELAXATIONS
 from relaxjax.cli._errors import user_errors
 
 
@@ -28,7 +30,15 @@ def help_text() -> str:
         + escape("\n".join(rows))
         + "\n\n\b\nA name is spelled\n  "
         + escape(GRAMMAR)
+        + "\n\n\b\nCompressors:\n"
+        + _listed(COMPRESSORS)
+        + "\n\n\b\nError feedback:\n"
+        + _listed(FEEDBACKS)
     )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return indent(fill(", ".join(names), 70), "  ")
 
 
 def train(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from relaxjax._relaxations import GRAMMAR, RELAXATIONS
+from relaxjax._relaxations import COMPRESSORS, FEEDBACKS, GRAMMAR, RELAXATIONS
 from relaxjax.cli import _job, app
 from relaxjax.cli._train import TaskName
 from relaxjax.cli._wishes import Wishes
@@ -50,6 +50,8 @@ def test_help_lists_each_relaxation_with_its_line():
     for row in RELAXATIONS.values():
         assert f"{row.name} {row.summary}" in shown
     assert GRAMMAR in shown
+    for name in (*COMPRESSORS, *FEEDBACKS):
+        assert name in shown
     assert "--relaxation" in shown
 
 

@@ -274,7 +274,7 @@ def test_what_is_lost_makes_up_for_the_mean(algorithm, n):
             words_of(0), fold(words_of(1), jax.lax.axis_index(list(axes)[-1]))
         )
         codec = _codec(compressor, noise, jnp.uint32(0))
-        return tuple(EXCHANGES[algorithm](x, tuple(axes), codec))
+        return tuple(EXCHANGES[algorithm].run(x, tuple(axes), codec))
 
     run = exchange
     for name in reversed(axes):
