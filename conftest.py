@@ -10,3 +10,5 @@ import jax
 
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 16)
+# Most of a test's time is LLVM's; HLO, which some tests read, stays as it is.
+jax.config.update("jax_disable_most_optimizations", True)

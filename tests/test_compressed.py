@@ -193,6 +193,15 @@ def test_same_seed_same_bits_and_other_steps_other_ones():
     assert not np.array_equal(first == 0, outs(1)[0] == 0)
 
 
+def test_buckets_draw_apart():
+    x = np.arange(1.0, 65.0, dtype=np.float32)
+    same = {"a": np.tile(x, (WORKERS, 1)), "b": np.tile(x, (WORKERS, 1))}
+    codec = compression.random_k(0.3)
+    tx = all_reduce("data", compressor=codec, bucket_bytes=x.nbytes)
+    out, _ = once(tx, same)
+    assert not np.array_equal(out["a"], out["b"])
+
+
 def test_rounding_differs_between_workers_and_masks_do_not():
     same = np.tile(np.float32(np.linspace(-1, 1, 64)), (WORKERS, 1))
     codec = compression.error_feedback(

@@ -1,5 +1,6 @@
 """Programs for eight TPUs, compiled without one; skipped where that is impossible."""
 
+import jax
 import pytest
 
 from relaxjax.bench import _tpu_program
@@ -11,3 +12,10 @@ def mesh():
     if reason:
         pytest.skip(reason)
     return _tpu_program.tpu_mesh()
+
+
+@pytest.fixture(autouse=True)
+def as_users_compile():
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
