@@ -14,6 +14,7 @@ import numpy as np
 
 from relaxjax import compression
 from relaxjax._noise import Noise, fold, words_of
+from relaxjax._relaxations import COMPRESSORS
 from relaxjax.bench._measure import Ratio, interleaved, quartiles, ratio
 from relaxjax.bench._report import conditions, plot, save, show
 from relaxjax.compression import Compressor
@@ -22,34 +23,9 @@ TARGET = 0.25  # of the yardstick's bytes per second
 
 
 def table() -> Mapping[str, Callable[[], Compressor]]:
-    """What is measured, by name."""
-    return {
-        "identity": compression.identity,
-        "bfloat16": lambda: compression.cast(jnp.bfloat16),
-        "float16": lambda: compression.cast(jnp.float16),
-        "float8": lambda: compression.cast(jnp.float8_e4m3fn),
-        "quantize8": lambda: compression.quantize(8),
-        "quantize4": lambda: compression.quantize(4),
-        "quantize2": lambda: compression.quantize(2),
-        "quantize8_stochastic": lambda: compression.quantize(
-            8, stochastic_rounding=True
-        ),
-        "quantize4_stochastic": lambda: compression.quantize(
-            4, stochastic_rounding=True
-        ),
-        "min_max_uint8": compression.min_max_uint8,
-        "codebook8": lambda: compression.codebook(8),
-        "codebook4": lambda: compression.codebook(4),
-        "codebook2": lambda: compression.codebook(2),
-        "qsgd7": lambda: compression.qsgd(7),
-        "tern_grad": compression.tern_grad,
-        "natural": compression.natural,
-        "dithering7": lambda: compression.dithering(7),
-        "sign": compression.sign,
-        "sign_blocks": lambda: compression.sign(block_size=1024),
-        "drive": compression.drive,
-        "rotated_sign": compression.rotated_sign,
-    }
+    """What is measured, by name: all that have one, and the exact top-k."""
+    exact = {"top_k_exact": lambda: compression.top_k(0.01, block_size=None)}
+    return {**COMPRESSORS, **exact}
 
 
 def codecs(

@@ -13,18 +13,20 @@ this lost. Cost: 2 (n - 1) P(c) bytes per worker and n lossy stages: a partial m
 rounded at each hop.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._axis import AxisName, axes_of, axis_size, tracks_vma
+from relaxjax._axis import AxisName, axis_size, tracks_vma
 from relaxjax.collectives._messages import gather
 from relaxjax.collectives._payload import (
     Codec,
     Lossy,
-    lossless,
+    axis_by_axis,
+    chunked_bytes,
     message,
-    message_bytes,
     opened,
     places,
 )
@@ -45,14 +47,7 @@ def compressed_ring(x: jax.Array, axis_name: AxisName, codec: Codec) -> Lossy:
       NameError: outside the axis.
     """
     axis_size(axis_name, "compressed_ring")
-    mean, lost = lossless(x)
-    for level, name in enumerate(reversed(axes_of(axis_name))):
-        if lax.axis_size(name) == 1 or x.size == 0:
-            mean, _ = lossless(mean, name)
-        else:
-            mean, more = _one_ring(mean, name, codec, level)
-            lost = lost + more
-    return Lossy(mean, lost)
+    return axis_by_axis(x, axis_name, functools.partial(_one_ring, codec))
 
 
 def compressed_ring_wire_bytes(size: int, axis_size: int, codec: Codec) -> int:
@@ -63,12 +58,10 @@ def compressed_ring_wire_bytes(size: int, axis_size: int, codec: Codec) -> int:
       axis_size: number of workers n.
       codec: whose payload of a chunk of c elements takes P(c) bytes.
     """
-    if axis_size == 1:
-        return 0
-    return 2 * (axis_size - 1) * message_bytes(codec, -(-size // axis_size))
+    return chunked_bytes(codec, size, axis_size)
 
 
-def _one_ring(x: jax.Array, name: str, codec: Codec, level: int) -> Lossy:
+def _one_ring(codec: Codec, x: jax.Array, name: str, level: int) -> Lossy:
     n, i = lax.axis_size(name), lax.axis_index(name)
     onwards = [(k, (k + 1) % n) for k in range(n)]
     chunks = jnp.pad(x, (0, -x.size % n)).reshape(n, -1)  # [n, c]

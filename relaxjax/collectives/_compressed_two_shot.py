@@ -16,18 +16,20 @@ the worker and of the server share one array.
 Two lossy stages. Cost: 2 (n - 1) P(c) bytes per worker.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._axis import AxisName, axes_of, axis_size
+from relaxjax._axis import AxisName, axis_size
 from relaxjax.collectives._messages import gather
 from relaxjax.collectives._payload import (
     Codec,
     Lossy,
-    lossless,
+    axis_by_axis,
+    chunked_bytes,
     message,
-    message_bytes,
     opened,
     places,
 )
@@ -49,14 +51,7 @@ def compressed_two_shot(x: jax.Array, axis_name: AxisName, codec: Codec) -> Loss
       NameError: outside the axis.
     """
     axis_size(axis_name, "compressed_two_shot")
-    mean, lost = lossless(x)
-    for level, name in enumerate(reversed(axes_of(axis_name))):
-        if lax.axis_size(name) == 1 or x.size == 0:
-            mean, _ = lossless(mean, name)
-        else:
-            mean, more = _over_one_axis(mean, name, codec, level)
-            lost = lost + more
-    return Lossy(mean, lost)
+    return axis_by_axis(x, axis_name, functools.partial(_over_one_axis, codec))
 
 
 def compressed_two_shot_wire_bytes(size: int, axis_size: int, codec: Codec) -> int:
@@ -67,12 +62,10 @@ def compressed_two_shot_wire_bytes(size: int, axis_size: int, codec: Codec) -> i
       axis_size: number of workers n.
       codec: whose payload of a chunk of c elements takes P(c) bytes.
     """
-    if axis_size == 1:
-        return 0
-    return 2 * (axis_size - 1) * message_bytes(codec, -(-size // axis_size))
+    return chunked_bytes(codec, size, axis_size)
 
 
-def _over_one_axis(x: jax.Array, name: str, codec: Codec, level: int) -> Lossy:
+def _over_one_axis(codec: Codec, x: jax.Array, name: str, level: int) -> Lossy:
     n, i = lax.axis_size(name), lax.axis_index(name)
     chunks = jnp.pad(x, (0, -x.size % n)).reshape(n, -1)  # [n, c]
     c = chunks.shape[1]

@@ -83,17 +83,44 @@ def message_bytes(codec: Codec, size: int) -> int:
     return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
 
 
+def chunked_bytes(codec: Codec, size: int, axis_size: int) -> int:
+    """Bytes of two rounds of a chunk to each other worker: 2 (n - 1) P(ceil(d / n))."""
+    if axis_size == 1:
+        return 0
+    return 2 * (axis_size - 1) * message_bytes(codec, -(-size // axis_size))
+
+
 def places(first: int, count: int) -> jax.Array:
     """The numbers first, first + 1, ... of `count` chunks."""
     return jnp.arange(first, first + count, dtype=jnp.uint32)
 
 
-def lossless(x: jax.Array, axis_name: AxisName = ()) -> Lossy:
+def lossless(x: jax.Array, axis_name: AxisName) -> Lossy:
     """Of workers that are alone on their axes, or of an empty array."""
     lost = jnp.zeros_like(x)
-    for name in axes_of(axis_name) if axis_name else ():
+    for name in axes_of(axis_name):
         x = nothing_to_send(x, name)
     return Lossy(x, lost)
+
+
+def axis_by_axis(
+    x: jax.Array, axis_name: AxisName, one_axis: Callable[[jax.Array, str, int], Lossy]
+) -> Lossy:
+    """The mean over all axes, the inner one first.
+
+    Args:
+      x: float32[d].
+      axis_name: the axis, or a tuple of axes.
+      one_axis: from an array, the name of an axis and its number, from the inside.
+    """
+    mean, lost = x, jnp.zeros_like(x)
+    for level, name in enumerate(reversed(axes_of(axis_name))):
+        if lax.axis_size(name) == 1 or x.size == 0:
+            mean, more = lossless(mean, name)
+        else:
+            mean, more = one_axis(mean, name, level)
+        lost = lost + more
+    return Lossy(mean, lost)
 
 
 def _as_one(payload: Any) -> jax.Array:
