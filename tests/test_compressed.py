@@ -158,7 +158,7 @@ def test_what_is_not_finite_is_seen_by_all_and_skipped_with_its_residual(
 def test_a_fall_of_the_learning_rate_scales_what_is_owed_only_behind_it():
     """What one step lost at rate 1 comes at rate 0.1: a tenth of it, or all of it."""
     codec = compression.error_feedback(compression.top_k(0.5, block_size=None))
-    schedule = optax.piecewise_constant_schedule(-1.0, {1: 0.1})
+    schedule = optax.exponential_decay(-1.0, 1, 0.1, staircase=True)
     rate = optax.scale_by_schedule(schedule)
     reducer = all_reduce("data", algorithm="one_shot", compressor=codec)
 
@@ -170,7 +170,7 @@ def test_a_fall_of_the_learning_rate_scales_what_is_owed_only_behind_it():
                 total = total + out
             return total
 
-        g = np.tile(np.float32([3, 2, 1, 4]), (WORKERS, 1))
+        g = np.tile(np.array([3, 2, 1, 4], np.float32), (WORKERS, 1))
         return mapped(run, g)[0]
 
     np.testing.assert_allclose(moved(optax.chain(reducer, rate)), [-3, -0.2, -0.1, -4])

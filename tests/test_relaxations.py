@@ -51,7 +51,7 @@ def test_every_spelling_builds_a_transformation_that_takes_a_step(spelling):
 
 
 def test_a_compressor_gets_the_matrices():
-    tx = parse("all_reduce+sign@two_shot").build("data", optax.identity())
+    tx: Any = parse("all_reduce+sign@two_shot").build("data", optax.identity())
     grads = {"w": jnp.array([[[3.0, 1.0]], [[5.0, -1.0]]]), "b": jnp.ones((2, 2))}
     grads["b"] = grads["b"] * jnp.array([1.0, 3.0])
     out = jax.vmap(lambda g: tx.update(g, tx.init(g))[0], axis_name="data")(grads)

@@ -129,6 +129,18 @@ def codecs(
 
 
 @bench.command()
+def payloads(
+    size: Annotated[int, typer.Option(min=1, help="Elements of the array.")] = 1 << 20,
+    out: Out = RUNS,
+) -> None:
+    """Bytes of every compressor by every exchange, from compiled programs."""
+    from relaxjax.bench import _payloads
+
+    _devices(max(_payloads.WORKERS))
+    _payloads.payloads(size=size, out=str(out))
+
+
+@bench.command()
 def orders(
     names: Annotated[
         list[str], typer.Argument(help="quality, speed, throughput, scale.")

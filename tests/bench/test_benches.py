@@ -24,6 +24,7 @@ from relaxjax.bench import (
     _overhead,
     _overlap,
     _overlap_models,
+    _payloads,
     _ring,
     _zoo,
 )
@@ -145,6 +146,21 @@ def test_codecs(tmp_path, monkeypatch):
     assert (tmp_path / "codecs.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_payloads(tmp_path, monkeypatch):
+    made = {name: _payloads.COMPRESSORS[name] for name in ("random_k", "sign")}
+    monkeypatch.setattr(_payloads, "COMPRESSORS", made)
+    monkeypatch.setattr(_payloads, "WORKERS", (4,))
+    result = _payloads.payloads(size=800, out=str(tmp_path))
+    random_k, sign = (row["times fewer"] for row in result["rows"])
+    ring = 2 * 3 * 200 * 4
+    assert random_k["psum"] == ring / (2 * 3 * 2 * 4)
+    assert sign["psum"] is None
+    assert sign["two_shot"] == ring / (2 * 3 * (25 + 4))
+    assert sign["one_shot"] == ring / (3 * (100 + 4))
+    assert json.loads((tmp_path / "payloads.json").read_text()) == result
+    assert (tmp_path / "payloads.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_algorithms_that_are_timed_compute_the_sum(monkeypatch):
     for name, run in _algorithms._runs(4, 1).items():
         np.testing.assert_array_equal(run(), 4.0, err_msg=name)
@@ -168,7 +184,9 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, "emulation", "orders", "overlap"])
+@pytest.mark.parametrize(
+    "name", [*COMMANDS, "emulation", "orders", "overlap", "payloads"]
+)
 def test_each_is_a_command(name):
     assert CliRunner().invoke(app, ["bench", name, "--help"]).exit_code == 0
 

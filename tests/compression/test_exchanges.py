@@ -25,7 +25,8 @@ STEPS = 3
 WORKERS = (2, 3, 4, 8)
 
 # Of the table, those that lose something of an array as small as this one.
-SMALL = COMPRESSORS | {
+SMALL = {
+    **COMPRESSORS,
     "top_k": lambda: compression.top_k(0.1, block_size=32),
     "random_k": lambda: compression.random_k(0.2),
     "random_block": lambda: compression.random_block(0.2),
@@ -135,7 +136,8 @@ def theirs(
     compressor: Compressor, algorithm: str, axes: dict[str, int], gs: np.ndarray
 ) -> tuple[np.ndarray, list[Any]]:
     """The same, worker by worker."""
-    before, after = compressor.feedback.before, compressor.feedback.after
+    rule: Any = compressor.feedback
+    before, after = rule.before, rule.after
     words, coded = words_of(0), coder(compressor, axes)
     states: list[Any] = [compressor.feedback.init(gs[0][0].ravel()) for _ in gs[0]]
     outs = []
@@ -170,9 +172,10 @@ def test_equals_a_list_of_workers(compressor, feedback, algorithm, n):
 
 
 def stated(codec: Any, algorithm: str, axes: dict[str, int]) -> int:
-    n, *more = axes.values()
     if algorithm == "hierarchical":
-        return c.compressed_hierarchical_wire_bytes(SIZE, (n, *more), codec)
+        sizes = (axes["host"], axes["device"])
+        return c.compressed_hierarchical_wire_bytes(SIZE, sizes, codec)
+    (n,) = axes.values()
     formula = {
         "psum": c.linear_psum_wire_bytes,
         "one_shot": c.compressed_one_shot_wire_bytes,

@@ -52,7 +52,7 @@ def compressed(compressor: str, feedback: str | None, algorithm: str) -> Any:
     made = COMPRESSORS[compressor]()
     if feedback:
         made = FEEDBACKS[feedback](made)
-    tx = all_reduce("data", algorithm=algorithm, compressor=made)
+    tx: Any = all_reduce("data", algorithm=algorithm, compressor=made)
 
     def update(g):
         out, state = tx.update(g, tx.init(g))
