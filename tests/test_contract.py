@@ -34,7 +34,7 @@ class Row(NamedTuple):
 ROWS: dict[str, Row] = {
     "all_reduce": Row(lambda opt: optax.chain(all_reduce("data"), opt)),
     "all_reduce, small groups": Row(
-        lambda opt: optax.chain(all_reduce("data", bucket_bytes=64), opt)
+        lambda opt: optax.chain(all_reduce("data", bucket_bytes=64), opt), slow=True
     ),
     "all_reduce@ring": Row(
         lambda opt: optax.chain(all_reduce("data", algorithm="ring"), opt)
@@ -42,14 +42,15 @@ ROWS: dict[str, Row] = {
     "all_reduce@ring, small buckets": Row(
         lambda opt: optax.chain(
             all_reduce("data", algorithm="ring", bucket_bytes=64), opt
-        )
+        ),
+        slow=True,
     ),
     **{
         f"all_reduce@{algorithm}": Row(
             lambda opt, algorithm=algorithm: optax.chain(
                 all_reduce("data", algorithm=algorithm), opt
             ),
-            slow=algorithm != "two_shot",
+            slow=True,
         )
         for algorithm in (
             "bidirectional_ring",

@@ -101,7 +101,7 @@ def test_small_and_empty_shapes(shape):
         np.testing.assert_allclose(run(adasum, blocks)[2], expected, rtol=1e-5)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=12, deadline=None, derandomize=True)
 @given(
     n=st.integers(1, 16),
     shape=st.lists(st.integers(0, 6), max_size=3).map(tuple),
@@ -149,8 +149,9 @@ EXTREMES = [(2.0**120, 2.0**120), (2.0**-120, 2.0**-120), (2.0**120, 2.0**-120)]
 def test_squares_beyond_the_range_of_float32(of_a, of_b):
     a, b = np.float32(of_a) * A, np.float32(of_b) * B
     expected = references.adasum([a, b])
-    error = np.linalg.norm(of(a, b) - expected) / np.linalg.norm(expected)
-    assert error <= 1e-6
+    error = np.linalg.norm(of(a, b) - expected)
+    flushed = np.sqrt(a.size) * np.finfo(np.float32).tiny  # what may become zero
+    assert error <= 1e-6 * np.linalg.norm(expected) + flushed
 
 
 def test_largest_vectors():

@@ -80,7 +80,13 @@ every = pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS
 
 
 @every
-@pytest.mark.parametrize("n", range(1, 17))
+@pytest.mark.parametrize(
+    "n",
+    [
+        pytest.param(n, marks=[] if n in (1, 2, 3, 5, 8, 16) else [pytest.mark.slow])
+        for n in range(1, 17)
+    ],
+)
 def test_every_worker_count(algorithm, n):
     blocks = draw(n, (19,), np.float32)
     expected = algorithm.reference(list(blocks))
@@ -118,7 +124,7 @@ def test_small_and_empty_shapes(algorithm, n, shape):
     assert_same(by_typed_mesh(algorithm.all_reduce, blocks), expected)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(
     name=st.sampled_from(sorted(ALGORITHMS)),
     n=st.integers(1, 16),
@@ -210,12 +216,14 @@ def test_inside_a_jit_inside_a_vmap(algorithm):
 def test_vmap_inside_a_mesh(algorithm):
     # The axis of vmap takes full permutations, though there are devices around it.
     blocks = draw(6, (7,), np.float32).reshape(2, 3, 7)
-    mapped = jax.shard_map(
-        jax.vmap(lambda x: algorithm.all_reduce(x, "inner"), axis_name="inner"),
-        mesh=mesh_of(2),
-        in_specs=jax.P("data"),
-        out_specs=jax.P("data"),
-        check_vma=False,
+    mapped = jax.jit(
+        jax.shard_map(
+            jax.vmap(lambda x: algorithm.all_reduce(x, "inner"), axis_name="inner"),
+            mesh=mesh_of(2),
+            in_specs=jax.P("data"),
+            out_specs=jax.P("data"),
+            check_vma=False,
+        )
     )
     out = np.asarray(mapped(blocks.reshape(6, 7))).reshape(2, 3, 7)
     for device in range(2):

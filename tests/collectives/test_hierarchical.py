@@ -54,7 +54,7 @@ def test_equals_the_reference(hosts, devices, shape, dtype):
     assert_same(np.stack([typed] * n), expected)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=12, deadline=None, derandomize=True)
 @given(
     hosts=st.integers(1, 4),
     devices=st.integers(1, 4),

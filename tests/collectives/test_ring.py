@@ -129,7 +129,7 @@ def test_nonfinite_values_reach_every_worker():
     assert np.isfinite(out[:, 1:5]).all()
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(
     n=st.integers(1, 8),
     shape=st.lists(st.integers(0, 6), max_size=3).map(tuple),

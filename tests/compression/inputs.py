@@ -3,8 +3,17 @@
 from collections.abc import Iterator
 
 import numpy as np
+import pytest
 
 SIZES = (1, 2, 7, 64, 1000, 4099)
+# As a parameter; at 64 blocks just fit, at 1000 and 4099 the last is cut short.
+sizes = pytest.mark.parametrize(
+    "size",
+    [
+        pytest.param(size, marks=[pytest.mark.slow] if size in (2, 1000) else [])
+        for size in SIZES
+    ],
+)
 
 
 def named_inputs(size: int) -> Iterator[tuple[str, np.ndarray]]:

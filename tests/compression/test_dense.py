@@ -149,11 +149,12 @@ def test_dithering_gives_only_its_levels(p):
 
 @pytest.mark.parametrize("size", [1, 5, 1000, 4099])
 def test_drive_has_the_right_length_along_x(size):
+    draw = drawer(compression.drive(), 5)
     for name, x in inputs(size):
         if name == "subnormal":
             continue
         x = x.astype(np.float64)
-        for found in drawer(compression.drive(), 5)(x.astype(np.float32)):
+        for found in draw(x.astype(np.float32)):
             assert found @ x == pytest.approx(squared(x), rel=1e-5), name
 
 

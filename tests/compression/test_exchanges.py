@@ -192,7 +192,7 @@ PLAIN = [row for row in EVERY if row[1] == "none"]
     ("compressor", "algorithm"), sorted({(row[0], row[2]) for row in PLAIN})
 )
 def test_traced_bytes_are_those_stated(compressor, algorithm):
-    for n in (1, *WORKERS):
+    for n in (1, 3, 4):
         if not possible(compressor, "none", algorithm, n):
             continue
         axes, codec = axes_of(algorithm, n), made(compressor, "none")

@@ -12,7 +12,7 @@ import pytest
 from relaxjax import compression
 from relaxjax.compression import Compressor
 from tests.compression.draws import drawer, noise_of, once, squared
-from tests.compression.inputs import SIZES, inputs
+from tests.compression.inputs import SIZES, inputs, sizes
 
 # Where float32 flushes what is smaller.
 TINY = float(np.finfo(np.float32).tiny)
@@ -131,7 +131,7 @@ def test_payload_is_as_small_as_stated(row, size):
 
 
 @rows
-@pytest.mark.parametrize("size", SIZES)
+@sizes
 def test_every_input_gives_a_finite_result_and_no_more_error_than_declared(row, size):
     compressor = row.make()
     draw = drawer(compressor, draws=50)

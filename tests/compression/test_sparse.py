@@ -13,7 +13,7 @@ from relaxjax.compression._density import count_of
 from relaxjax.compression._protocol import contractive
 from relaxjax.compression._random_k import _one_of_each_stratum
 from tests.compression.draws import drawer, largest_k, noise_of, once, squared
-from tests.compression.inputs import SIZES, inputs
+from tests.compression.inputs import inputs, sizes
 
 SHARE: Any = 0.1
 
@@ -41,7 +41,7 @@ def test_density_is_rounded_up_to_whole_elements(density, size, count):
     assert count_of(density, size) == count
 
 
-@pytest.mark.parametrize("size", SIZES)
+@sizes
 @pytest.mark.parametrize("block_size", [16, 4096, None])
 def test_top_k_keeps_the_largest_of_each_block(size, block_size):
     compressor = compression.top_k(0.13, block_size=block_size)
@@ -188,7 +188,7 @@ def test_random_k_does_not_overflow_below_two_to_the_31(size):
         assert gaps.max() < 2 * (size // 1000 + 1)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@sizes
 def test_threshold_loses_less_than_its_value_everywhere(size):
     for value in (0.0, 0.5, 2.0):
         compressor = compression.threshold(value, capacity=size)
