@@ -78,6 +78,26 @@ def test_nothing_is_lost_over_200_steps(algorithm, inner):
         assert np.abs(np.mean(residual[k], axis=0)).max() > 1e-3
 
 
+@pytest.mark.parametrize("algorithm", ["one_shot", "two_shot", "ring"])
+@pytest.mark.parametrize("wrap", [compression.ef21, compression.econtrol])
+def test_what_all_know_is_the_mean_of_what_they_know_of_each(algorithm, wrap):
+    """EF21's G == mean of h, through every lossy stage."""
+    codec = wrap(compression.quantize(2))
+    tx: Any = all_reduce("data", algorithm=algorithm, compressor=codec)
+
+    def run(first, second):
+        state = tx.init(first)
+        for g in (first, second, first):
+            out, state = tx.update(g, state)
+        return out, state.compressed.feedback
+
+    out, state = mapped(run, tree(0), tree(1))
+    for k in SHAPES:
+        known = np.mean(state.known[k], axis=0)
+        np.testing.assert_allclose(state.mean[k][0], known, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(out[k][0], known, rtol=1e-5, atol=1e-6)
+
+
 def test_a_lossless_compressor_is_the_plain_mean():
     for algorithm in ("psum", "one_shot", "two_shot", "ring"):
         tx = all_reduce("data", compressor=compression.identity(), algorithm=algorithm)

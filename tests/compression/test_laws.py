@@ -8,6 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from relaxjax import compression
 from relaxjax.compression import Compressor
@@ -142,6 +145,39 @@ def test_every_input_gives_a_finite_result_and_no_more_error_than_declared(row, 
             bound = (1 - compressor.law.delta(size)) * squared(x)
             error = squared(out - x).mean()
             assert error <= bound * (1 + 1e-5) + size * TINY**2, name
+
+
+DRAWERS: dict[str, Callable[[np.ndarray], np.ndarray]] = {}
+
+
+@st.composite
+def any_array(draw: st.DrawFn) -> np.ndarray:
+    """float32 of any magnitudes, side by side or apart."""
+    size = draw(st.sampled_from([1, 6, 130]))
+    scale = 10.0 ** draw(st.integers(-25, 25))
+    spread = draw(st.sampled_from([0, 2, 9]))
+    mantissas = arrays(np.float64, size, elements=st.floats(-1, 1, width=32))
+    powers = arrays(np.int64, size, elements=st.integers(-spread, spread))
+    return (draw(mantissas) * 10.0 ** draw(powers) * scale).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", ROWS)
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(x=any_array())
+def test_any_array_loses_no_more_than_declared(name, x):
+    compressor = ROWS[name].make()
+    draws = 40 if compressor.random else 1
+    out = DRAWERS.setdefault(name, drawer(compressor, draws))(x)
+    assert np.isfinite(out).all()
+    errors = squared(out - x)
+    slack = 5 * errors.std() / np.sqrt(draws) + x.size * TINY**2
+    if compressor.law.delta is not None:
+        bound = (1 - compressor.law.delta(x.size)) * squared(x)
+        assert errors.mean() <= bound * (1 + 1e-5) + slack
+    if compressor.law.omega is not None:
+        # Of what is too rare to be drawn 40 times, the mean says nothing.
+        bound = compressor.law.omega(x.size) * squared(x)
+        assert np.median(errors) <= 2 * bound * (1 + 1e-5) + slack + 1e-12 * squared(x)
 
 
 @rows
