@@ -11,7 +11,7 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 import relaxjax
-from relaxjax import all_reduce, emulate, reduce_in_backward
+from relaxjax import all_reduce, compression, emulate, reduce_in_backward
 from tests import helpers
 from tests.helpers import assert_close, mesh_of
 from tests.layered import (
@@ -125,6 +125,37 @@ def test_a_residual_is_carried_as_the_gradient_of_the_state():
     np.testing.assert_allclose(
         np.asarray(total[0]) + np.mean(residual, 0), 4 * x.mean(0), rtol=1e-5
     )
+
+
+def test_a_compressor_keeps_its_residual_in_the_backward_pass():
+    codec = compression.error_feedback(compression.sign())
+    tx: Any = all_reduce("data", compressor=codec)
+
+    def one(x):
+        w = jnp.zeros(5)
+
+        def loss(w, state):
+            return jnp.sum(x * reduce_in_backward(w, tx, state=state))
+
+        state, total = tx.init(w), jnp.zeros(5)
+        for _ in range(4):
+            out, state = jax.grad(loss, argnums=(0, 1))(w, state)
+            total = total + out
+        return total, state.compressed.feedback.residual
+
+    x = np.random.default_rng(2).normal(size=(WORKERS, 5)).astype(np.float32)
+    total, residual = jax.vmap(one, axis_name="data")(jnp.asarray(x))
+    assert float(jnp.abs(residual).max()) > 0
+    np.testing.assert_allclose(
+        np.asarray(total[0]) + np.mean(residual, 0), 4 * x.mean(0), rtol=1e-5
+    )
+
+
+def test_a_random_compressor_has_words_that_no_gradient_carries():
+    tx = all_reduce("data", compressor=compression.random_k(0.5))
+    w = jnp.zeros(5)
+    with pytest.raises(ValueError, match=r"leaf 'compressed/words' is uint32.*cannot"):
+        reduce_in_backward(w, tx, state=tx.init(w))
 
 
 def test_a_reducer_with_arrays_needs_its_state():
