@@ -109,7 +109,8 @@ def check_programs() -> None:
                 f"from relaxjax.bench._{kind}_program import missing; exit(missing())"
             )
             run(python, "-c", able)
-        run(python, "-m", "pytest", "-q", "-n", "2", "tests/gpu", "tests/tpu")
+        tests = ["-m", "pytest", "-q", "-m", "not slow", "-n", "2"]
+        run(python, *tests, "tests/gpu", "tests/tpu")
 
 
 if __name__ == "__main__":

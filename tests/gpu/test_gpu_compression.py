@@ -72,6 +72,14 @@ def test_the_check_sees_a_residual_that_died(mesh):
     assert not collapsed(text_of(honest, mesh))
 
 
+# One of each kind; the others are slow.
+QUICK = ("bf16", "fp16", "fp8", "quantize8", "sign", "top_k", "random_k")
+
+
+def slow_but(quick: bool) -> list[pytest.MarkDecorator]:
+    return [] if quick else [pytest.mark.slow]
+
+
 ROWS = [(name, "ef14", "two_shot") for name in LOSSY]
 ROWS += [
     (name, "ef14", how) for name in ("bf16", "sign") for how in ("one_shot", "ring")
@@ -85,13 +93,19 @@ ROWS += [
 ]
 
 
-@pytest.mark.parametrize(("compressor", "feedback", "algorithm"), ROWS)
+@pytest.mark.parametrize(
+    ("compressor", "feedback", "algorithm"),
+    [pytest.param(*row, marks=slow_but(row[0] in QUICK)) for row in ROWS],
+)
 def test_no_residual_dies(mesh, compressor, feedback, algorithm):
     _, update = compressed(compressor, feedback, algorithm)
     assert not collapsed(text_of(update, mesh))
 
 
-@pytest.mark.parametrize("compressor", COMPRESSORS)
+@pytest.mark.parametrize(
+    "compressor",
+    [pytest.param(name, marks=slow_but(name in QUICK)) for name in COMPRESSORS],
+)
 def test_nccl_receives_packed_payloads_of_the_bytes_traced(mesh, compressor):
     tx, update = compressed(compressor, None, "two_shot")
     text = text_of(update, mesh)
