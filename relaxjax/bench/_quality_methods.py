@@ -68,8 +68,8 @@ class Method:
         """The largest density that sends at most so many bytes; least if none does."""
         if self.make is None:
             return 1.0
-        size = sum(x.size for x in jax.tree.leaves(task.params))
-        low, high = 1, size
+        size = high = sum(x.size for x in jax.tree.leaves(task.params))
+        low = 1
         flat = jax.ShapeDtypeStruct((size,), "float32")  # one bucket, as the leaves are
         while low < high:
             middle = (low + high + 1) // 2
@@ -86,6 +86,22 @@ class Method:
     def _reducer(self, density: float) -> optax.GradientTransformation:
         compressor = None if self.make is None else self.make(density)
         return all_reduce("data", algorithm=self.algorithm, compressor=compressor)
+
+    def held_out(self, task: Task, steps: int, density: float, seed: int) -> float:
+        """The metric of the workers' consensus after training from the task's start."""
+        tx = self.transformation(task, steps, density)
+
+        def train_step(params, opt_state, batch):
+            loss, grads = jax.value_and_grad(task.loss)(params, batch)
+            updates, opt_state = tx.update(grads, opt_state, params)
+            return optax.apply_updates(params, updates), opt_state, {"loss": loss}
+
+        step = data_parallel(train_step, MESH, donate=True)
+        state = init(tx, task.params, MESH)
+        batches = task.batches(seed, task.batch_size)
+        for _ in range(steps):
+            *state, _ = step(*state, next(batches))
+        return float(task.metric(consensus(state[0])))
 
 
 def _adamw(task: Task, steps: int) -> optax.GradientTransformation:
@@ -110,10 +126,7 @@ BASELINES = tuple(
 
 
 def methods(budget: int, task: str) -> Iterator[Method]:
-    """What is compared at a budget of 1 / `budget` of the ring, on a task.
-
-    Digits are quick and try more.
-    """
+    """What is compared at 1 / `budget` of the ring; digits are quick and try more."""
     if budget == 32:
         yield from _one_bit()
     first, *others = _sparse("adamw")
@@ -185,20 +198,3 @@ def _other_feedback() -> Iterator[Method]:
             after="error_feedback" in name,
             optimizer="sgd",
         )
-
-
-def held_out(
-    task: Task, tx: optax.GradientTransformation, steps: int, seed: int
-) -> float:
-    """The metric of the workers' consensus after so many steps."""
-
-    def train_step(params, opt_state, batch):
-        loss, grads = jax.value_and_grad(task.loss)(params, batch)
-        updates, opt_state = tx.update(grads, opt_state, params)
-        return optax.apply_updates(params, updates), opt_state, {"loss": loss}
-
-    step = data_parallel(train_step, MESH, donate=True)
-    state, batches = init(tx, task.params, MESH), task.batches(seed, task.batch_size)
-    for _ in range(steps):
-        *state, _ = step(*state, next(batches))
-    return float(task.metric(consensus(state[0])))
