@@ -20,6 +20,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from scipy import stats
 
@@ -118,6 +119,7 @@ def _train(row: Row, method: Method, steps: int, seeds: Sequence[int]) -> None:
     for seed in seeds:
         task = TASKS[row["task"]](seed)
         metric = method.held_out(task, steps, row["density"], seed)
+        jax.clear_caches()  # no two runs share a program
         row["metrics"].append(metric)
         print(row["task"], row["budget"], row["method"], row["metrics"], flush=True)
 
