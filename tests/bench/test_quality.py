@@ -64,11 +64,12 @@ def test_quality(tmp_path, monkeypatch, capsys):
         assert r["share"] == r["bytes"] / ring["bytes"]
         gaps = [(0.1 - r["density"]) / base for base in ring["metrics"]]
         assert r["worse"][0] == pytest.approx(np.mean(gaps[: len(r["metrics"])]))
-    # Sign costs more than 1/32 and says less than top-k here, which is on the front.
-    assert [len(r["metrics"]) for r in rows] == [2, 1, 2, 2]
+    # Sign costs more than 1/32 and is worse; at 1/400, the same bytes are no better.
+    assert [len(r["metrics"]) for r in rows] == [2, 1, 2, 1]
     assert [r["fits"] for r in rows] == [True, False, True, False]
     printed = capsys.readouterr().out
-    assert "digits, 1/32: target 1% missed" in printed
+    assert "digits 1/32: 1% missed: +" in printed
+    assert "digits 1/400" not in printed  # nothing fits
 
 
 def test_a_sparse_method_uses_its_budget_up():
