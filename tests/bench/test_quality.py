@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -104,9 +105,9 @@ def test_order_of_reducer_and_optimizer():
         Method(name="", make=None, algorithm="psum", after=after, optimizer="sgd")
         for after in (False, True)
     ]
-    before, after = (m.transformation(task, 9, 1.0).init({}) for m in made)
-    assert isinstance(before[0], relaxjax.AllReduceState)
-    assert isinstance(after[1], relaxjax.AllReduceState)
+    states: list[Any] = [m.transformation(task, 9, 1.0).init({}) for m in made]
+    assert isinstance(states[0][0], relaxjax.AllReduceState)
+    assert isinstance(states[1][1], relaxjax.AllReduceState)
 
 
 def test_uncompressed_training_learns():
