@@ -128,6 +128,25 @@ def codecs(
     _codecs.codecs(size_mb=size_mb, rounds=rounds, out=str(out))
 
 
+@bench.command(name="quality-at-bytes")
+def quality(
+    task: Annotated[
+        list[str] | None, typer.Option(help="digits, chars; default: both.")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Of each run; default: the task's.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Of the best methods.")] = 3,
+    out: Out = RUNS,
+) -> None:
+    """Held-out quality of compressors at 1/32, 1/100 and 1/400 of a ring's bytes."""
+    from relaxjax.bench import _quality
+
+    _quality.quality(
+        tasks=tuple(task or _quality.STEPS), steps=steps, seeds=seeds, out=str(out)
+    )
+
+
 @bench.command()
 def payloads(
     size: Annotated[int, typer.Option(min=1, help="Elements of the array.")] = 1 << 20,

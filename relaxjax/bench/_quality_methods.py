@@ -1,0 +1,182 @@
+"""What `relaxjax bench quality-at-bytes` compares: optimizers, methods, budgets."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import optax
+
+from relaxjax._all_reduce import all_reduce
+from relaxjax._consensus import consensus
+from relaxjax._data_parallel import data_parallel
+from relaxjax._init import init
+from relaxjax._mesh import emulate
+from relaxjax._wire import wire_bytes
+from relaxjax.cli._wishes import Wishes, optimizer
+from relaxjax.compression import (
+    Compressor,
+    econtrol,
+    ef21,
+    ef21_sgdm,
+    error_feedback,
+    payload_bytes,
+    random_block,
+    random_k,
+    rotated_sign,
+    sign,
+    top_k,
+)
+from relaxjax.tasks import Task
+
+MESH = emulate(8)
+TARGETS = {32: 0.01, 100: 0.01, 400: 0.02}  # by budget, relative difference
+_SGD_PEAK = 0.1
+_FOUND: dict[tuple[str, int, str, float], float] = {}  # densities
+
+
+Make = Callable[[float], Compressor]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to average over the workers.
+
+    Attributes:
+      name: of compressor and feedback.
+      make: from a density to the compressor; dense codes ignore it.
+      algorithm: the exchange.
+      after: whether the optimizer's updates are compressed, not the gradients.
+      optimizer: a key of `OPTIMIZERS`.
+    """
+
+    name: str
+    make: Make | None
+    algorithm: str = "two_shot"
+    after: bool = True
+    optimizer: str = "adamw"
+
+    @property
+    def label(self) -> str:
+        """As in tables and plots."""
+        place = "after" if self.after else "before"
+        return f"{self.name}, {self.algorithm}, {place} {self.optimizer}"
+
+    def transformation(
+        self, task: Task, steps: int, density: float
+    ) -> optax.GradientTransformation:
+        """The reducer and the optimizer, in this method's order."""
+        reducer = self._reducer(density)
+        inner = OPTIMIZERS[self.optimizer](task, steps)
+        return optax.chain(*((inner, reducer) if self.after else (reducer, inner)))
+
+    def density(self, task: Task, most: float) -> float:
+        """The largest density that sends at most so many bytes; least if none does."""
+        if self.make is None:
+            return 1.0
+        size = sum(x.size for x in jax.tree.leaves(task.params))
+        flat = jax.ShapeDtypeStruct((size,), "float32")  # one bucket, as the leaves are
+        made = self.make(1 / 2)  # feedback sends nothing more
+        key = (made.name, payload_bytes(made, flat), self.algorithm, most)
+        if key not in _FOUND:
+            _FOUND[key] = self._search(flat, most) / size
+        return _FOUND[key]
+
+    def _search(self, flat: jax.ShapeDtypeStruct, most: float) -> int:
+        low, high = 1, flat.size
+        while low < high:
+            middle = (low + high + 1) // 2
+            fits = wire_bytes(self._reducer(middle / flat.size), flat, MESH) <= most
+            low, high = (middle, high) if fits else (low, middle - 1)
+        return low
+
+    def bytes(self, task: Task, density: float) -> int:
+        """What the busiest worker sends in a step."""
+        return wire_bytes(self._reducer(density), task.params, MESH)
+
+    def _reducer(self, density: float) -> optax.GradientTransformation:
+        compressor = None if self.make is None else self.make(density)
+        return all_reduce("data", algorithm=self.algorithm, compressor=compressor)
+
+    def held_out(self, task: Task, steps: int, density: float, seed: int) -> float:
+        """The metric of the workers' consensus after training from the task's start."""
+        tx = self.transformation(task, steps, density)
+
+        def train_step(params, opt_state, batch):
+            loss, grads = jax.value_and_grad(task.loss)(params, batch)
+            updates, opt_state = tx.update(grads, opt_state, params)
+            return optax.apply_updates(params, updates), opt_state, {"loss": loss}
+
+        step = data_parallel(train_step, MESH, donate=True)
+        state = init(tx, task.params, MESH)
+        batches = task.batches(seed, task.batch_size)
+        for _ in range(steps):
+            *state, _ = step(*state, next(batches))
+        return float(task.metric(consensus(state[0])))
+
+
+def _adamw(task: Task, steps: int) -> optax.GradientTransformation:
+    """As `relaxjax train` has it."""
+    return optimizer(Wishes(), task, steps)
+
+
+def _sgd(task: Task, steps: int) -> optax.GradientTransformation:
+    """Momentum, under a rate of the same shape."""
+    del task
+    rate = optax.warmup_cosine_decay_schedule(
+        _SGD_PEAK / 10, _SGD_PEAK, steps // 10, steps + 1
+    )
+    return optax.sgd(rate, momentum=0.9)
+
+
+OPTIMIZERS = {"adamw": _adamw, "sgd": _sgd}
+BASELINES = tuple(
+    Method("uncompressed", None, "psum", after=False, optimizer=o) for o in OPTIMIZERS
+)
+
+
+def methods(budget: int, task: str) -> Iterator[Method]:
+    """What is compared at 1 / `budget` of the ring; digits are quick and try more."""
+    for budgets, tasks, method in _TABLE:
+        if budget in budgets and task in tasks:
+            yield method
+
+
+def _fed(make: Make, wrap: Callable[..., Compressor] = error_feedback) -> Make:
+    return lambda p: wrap(make(p))
+
+
+def _exact(density: float) -> Compressor:
+    """Of all elements: blocks must keep one each, however small it is."""
+    return top_k(density, block_size=None)
+
+
+def _decayed(density: float) -> Compressor:
+    return error_feedback(top_k(density), decay=0.95)
+
+
+_EF = " + error_feedback"
+_ALL, _BOTH, _DIGITS = tuple(TARGETS), ("digits", "chars"), ("digits",)
+_SGD: Mapping[str, Any] = {"optimizer": "sgd"}
+_BEFORE: Mapping[str, Any] = {"after": False, "optimizer": "sgd"}
+_TABLE = (
+    ((32,), _BOTH, Method("sign" + _EF, _fed(lambda _: sign()))),
+    ((32,), _BOTH, Method("rotated_sign" + _EF, _fed(lambda _: rotated_sign()))),
+    ((32,), _BOTH, Method("sign", lambda _: sign())),
+    (_ALL, _BOTH, Method("top_k" + _EF, _fed(top_k))),
+    ((100, 400), ("chars",), Method("top_k", top_k)),
+    ((100,), _BOTH, Method("top_k" + _EF, _fed(top_k), after=False)),
+    (_ALL, _DIGITS, Method("top_k" + _EF, _fed(top_k), **_SGD)),
+    (_ALL, _DIGITS, Method("top_k", top_k, **_SGD)),
+    (_ALL, _DIGITS, Method("top_k" + _EF, _fed(top_k), "one_shot", **_SGD)),
+    ((400,), _DIGITS, Method("exact top_k" + _EF, _fed(_exact), "one_shot", **_SGD)),
+    (_ALL, _DIGITS, Method("random_k" + _EF, _fed(random_k), "psum", **_SGD)),
+    ((100,), _DIGITS, Method("top_k" + _EF, _fed(top_k), **_BEFORE)),
+    ((100,), _DIGITS, Method("top_k" + _EF + "(decay=0.95)", _decayed, **_SGD)),
+    *(
+        ((100,), _DIGITS, Method(f"top_k + {f.__name__}", _fed(top_k, f), **_BEFORE))
+        for f in (ef21, ef21_sgdm, econtrol)
+    ),
+    ((100,), _DIGITS, Method("random_k", random_k, "psum", **_BEFORE)),
+    ((100,), _DIGITS, Method("random_block" + _EF, _fed(random_block), "psum", **_SGD)),
+)
