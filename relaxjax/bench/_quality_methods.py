@@ -13,7 +13,6 @@ from relaxjax._data_parallel import data_parallel
 from relaxjax._init import init
 from relaxjax._mesh import emulate
 from relaxjax._wire import wire_bytes
-from relaxjax.cli._wishes import Wishes, optimizer
 from relaxjax.compression import (
     Compressor,
     econtrol,
@@ -27,7 +26,7 @@ from relaxjax.compression import (
     sign,
     top_k,
 )
-from relaxjax.tasks import Task
+from relaxjax.tasks import Task, adamw
 
 MESH = emulate(8)
 TARGETS = {32: 0.01, 100: 0.01, 400: 0.02}  # by budget, relative difference
@@ -117,7 +116,7 @@ class Method:
 
 def _adamw(task: Task, steps: int) -> optax.GradientTransformation:
     """As `relaxjax train` has it."""
-    return optimizer(Wishes(), task, steps)
+    return adamw(task.learning_rate, steps)
 
 
 def _sgd(task: Task, steps: int) -> optax.GradientTransformation:

@@ -10,7 +10,7 @@ from relaxjax._accumulate import accumulate
 from relaxjax._relaxations import parse
 from relaxjax._skip_nonfinite import skip_nonfinite
 from relaxjax.cli._devices import AXIS
-from relaxjax.tasks import Task
+from relaxjax.tasks import Task, adamw
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,10 +108,7 @@ def wrapped(
 def optimizer(
     wishes: Wishes, task: Task, steps: int
 ) -> optax.GradientTransformationExtraArgs:
-    """AdamW with a short warm-up and a cosine decay over the optimizer's own steps."""
+    """AdamW over the optimizer's own steps, at the user's rate or the task's."""
     peak = wishes.learning_rate
     peak = task.learning_rate if peak is None else peak
-    updates = -(-steps // wishes.accumulate)
-    warmup = updates // 10
-    rate = optax.warmup_cosine_decay_schedule(peak / 10, peak, warmup, updates + 1)
-    return optax.adamw(rate)
+    return adamw(peak, -(-steps // wishes.accumulate))

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import optax
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +51,17 @@ class Task:
     steps: int
     batch_size: int
     learning_rate: float
+
+
+def adamw(peak: float, steps: int) -> optax.GradientTransformationExtraArgs:
+    """AdamW with a short warm-up and a cosine decay over so many steps.
+
+    Args:
+      peak: of the learning rate.
+      steps: that the optimizer takes.
+    """
+    rate = optax.warmup_cosine_decay_schedule(peak / 10, peak, steps // 10, steps + 1)
+    return optax.adamw(rate)
 
 
 def describe(blocks: Iterable[bytes]) -> Data:
