@@ -101,38 +101,56 @@ def mean_of_compressed(
       plan: from the tree that travels, in float32, to its buckets.
       specs: as of `relaxjax.all_reduce`.
     """
-    feedback = compressor.feedback
     leaves, tree = jax.tree.flatten(updates)
     if not leaves:  # all of them masked
         return updates, state
+    feedback = compressor.feedback
     gradients = [u.astype(wide(u.dtype)) for u in leaves]
     states = _split(compressor, state.feedback, len(leaves))
     sent = [feedback.before(g, s) for g, s in zip(gradients, states, strict=True)]
+    sent = [p.astype(jnp.float32) for p in sent]
     noise, words = _drawn(compressor, state.words, axis_name)
-
-    def exchange(p: Any, noise: Noise | None) -> tuple[Any, Any]:
-        def over_workers(flat, number):
-            codec = _codec(compressor, noise, number)
-            return tuple(EXCHANGES[algorithm].run(flat, axis_name, codec))
-
-        mean, lost = packed(jax.tree.leaves(p), plan(p), over_workers)
-        return jax.tree.unflatten(tree, mean), jax.tree.unflatten(tree, lost)
-
-    travels = [p.astype(jnp.float32) for p in sent]
-    p = jax.tree.unflatten(tree, travels)
+    exchange = functools.partial(
+        _exchanged,
+        compressor=compressor,
+        run=EXCHANGES[algorithm].run,
+        axis_name=axis_name,
+        plan=plan,
+    )
+    p = jax.tree.unflatten(tree, sent)
     if specs is None:
-        mean, lost = exchange(p, noise)
+        both = exchange(p, noise)
     else:
-        mean, lost = on_own_shards(exchange, p, specs, "all_reduce", noise, results=2)
+        both = on_own_shards(exchange, p, specs, "all_reduce", noise, results=2)
+    means, losts = map(jax.tree.leaves, both)
     results = [
-        feedback.after(g, x - gone, m, s)
-        for g, x, gone, m, s in zip(
-            gradients, travels, *map(jax.tree.leaves, (lost, mean)), states, strict=True
+        feedback.after(g, p - lost, mean, s)
+        for g, p, lost, mean, s in zip(
+            gradients, sent, losts, means, states, strict=True
         )
     ]
     out = [x.astype(u.dtype) for (x, _), u in zip(results, leaves, strict=True)]
     after = _joined(compressor, [s for _, s in results], tree)
     return jax.tree.unflatten(tree, out), CompressedState(after, words)
+
+
+def _exchanged(
+    p: Any,
+    noise: Noise | None,
+    *,
+    compressor: Compressor,
+    run: Callable[[jax.Array, AxisName, Codec], Lossy],
+    axis_name: AxisName,
+    plan: Callable[[Any], tuple[Bucket, ...]],
+) -> tuple[Any, Any]:
+    """The mean over the workers, and what this one's sends have lost."""
+
+    def over_workers(flat, number):
+        return tuple(run(flat, axis_name, _codec(compressor, noise, number)))
+
+    leaves, tree = jax.tree.flatten(p)
+    mean, lost = packed(leaves, plan(p), over_workers)
+    return jax.tree.unflatten(tree, mean), jax.tree.unflatten(tree, lost)
 
 
 def _codec(compressor: Compressor, noise: Noise | None, number: jax.Array) -> Codec:
