@@ -123,6 +123,8 @@ def test_algorithms(tmp_path, monkeypatch):
 
 def test_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(_bytes, "ONE_AXIS", ("psum", "ring", "one_shot"))
+    small = _zoo.transformer(_zoo.Transformer(1, 64, 64))
+    monkeypatch.setattr(_bytes._zoo, "transformer", lambda module: small)
     result = _bytes.count_bytes(rounds=5, layers=1, out=str(tmp_path))
     assert set(result["seconds"]) == {"gradient", *_bytes.ONE_AXIS}
     # A ring sends what the bandwidth-optimal algorithms send, but for rounding up.
@@ -151,6 +153,8 @@ def test_payloads(tmp_path, monkeypatch):
     made = {name: _payloads.COMPRESSORS[name] for name in ("random_k", "sign")}
     monkeypatch.setattr(_payloads, "COMPRESSORS", made)
     monkeypatch.setattr(_payloads, "WORKERS", (4,))
+    few = {name: _payloads.EXCHANGES[name] for name in ("psum", "one_shot", "two_shot")}
+    monkeypatch.setattr(_payloads, "EXCHANGES", few)
     result = _payloads.payloads(size=800, out=str(tmp_path))
     random_k, sign = (row["times fewer"] for row in result["rows"])
     ring = 2 * 3 * 200 * 4
