@@ -7,6 +7,7 @@ It rests on `jax.experimental.topologies`, which may change, and on the optional
 `tpu-compile`. Keep `jax_platforms` at "cpu": else JAX looks for a TPU.
 """
 
+import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 
@@ -42,6 +43,8 @@ def tpu_mesh(
     reason = missing()
     if reason:
         raise Unavailable(reason)
+    # libtpu takes itself for a device's only user; whoever only compiles is none.
+    os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
     described = topologies.get_topology_desc(
         platform="tpu", topology_name=topology, num_slices=slices
     )

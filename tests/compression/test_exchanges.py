@@ -93,11 +93,11 @@ def ours(tx: Any, axes: dict[str, int], gs: np.ndarray) -> tuple[Any, Any]:
     """Outputs [n, steps, ...] and the last states."""
 
     def run(gs):
-        state, outs = tx.init(gs[0]), []
-        for g in gs:
-            out, state = tx.update(g, state)
-            outs.append(out)
-        return jnp.stack(outs), state
+        def step(state, g):
+            return tx.update(g, state)[::-1]
+
+        state, outs = jax.lax.scan(step, tx.init(gs[0]), gs)
+        return outs, state
 
     for name in reversed(axes):
         run = jax.vmap(run, axis_name=name)
