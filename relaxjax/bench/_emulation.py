@@ -20,7 +20,7 @@ from relaxjax._init import init
 from relaxjax._mesh import emulate
 from relaxjax.bench._measure import interleaved, quartiles, ratio
 from relaxjax.bench._report import conditions, plot, save, show
-from relaxjax.tasks import TASKS, Task
+from relaxjax.tasks import TASKS, Task, train_step_of
 
 WORKERS = (16, 64, 256, 1024)
 OPTIMIZERS = {"sgd": optax.sgd(0.1), "adam": optax.adam(1e-3)}
@@ -77,19 +77,10 @@ def _report(result: dict[str, Any], out: str) -> None:
     plot(path, "Emulated workers", ("workers", "times one worker's step"), lines)
 
 
-def _train_step(task: Task, tx: Any) -> Callable[..., Any]:
-    def train_step(params, opt_state, batch):
-        loss, grads = jax.value_and_grad(task.loss)(params, batch)
-        updates, opt_state = tx.update(grads, opt_state, params)
-        return optax.apply_updates(params, updates), opt_state, {"loss": loss}
-
-    return train_step
-
-
 def _alone(task: Task, optimizer: Any, batch: Any) -> Callable[[], Any]:
     params = jax.tree.map(lambda x: jnp.asarray(np.array(x)), task.params)
     state = [params, optimizer.init(params)]
-    step = jax.jit(_train_step(task, optimizer), donate_argnums=(0, 1))
+    step = jax.jit(train_step_of(task, optimizer), donate_argnums=(0, 1))
 
     def run():
         *state[:], metrics = step(*state, batch)
@@ -103,7 +94,7 @@ def _emulated(
 ) -> tuple[Callable[[], Any], int]:
     tx = optax.chain(all_reduce("data"), optimizer)
     state = list(init(tx, task.params, emulate(n)))
-    step = data_parallel(_train_step(task, tx), emulate(n), donate=True)
+    step = data_parallel(train_step_of(task, tx), emulate(n), donate=True)
 
     def run():
         *state[:], metrics = step(*state, batch)

@@ -23,7 +23,7 @@ from relaxjax._data_parallel import data_parallel
 from relaxjax._init import init
 from relaxjax.bench._measure import Ratio, interleaved, quartiles, ratio
 from relaxjax.bench._report import conditions, plot, save, show
-from relaxjax.tasks import TASKS, Task
+from relaxjax.tasks import TASKS, Task, train_step_of
 
 Program = tuple[Callable[..., Any], list[Any]]  # a step, and its state
 
@@ -101,13 +101,8 @@ def _report(result: dict[str, Any], out: str) -> None:
 def _relaxjax(task: Task, mesh: Mesh) -> Program:
     tx = optax.chain(all_reduce("data", algorithm="psum"), optax.adamw(1e-3))
 
-    def train_step(params, opt_state, batch):
-        loss, grads = jax.value_and_grad(task.loss)(params, batch)
-        updates, opt_state = tx.update(grads, opt_state, params)
-        return optax.apply_updates(params, updates), opt_state, {"loss": loss}
-
     state = list(init(tx, task.params, mesh))
-    return data_parallel(train_step, mesh, donate=True), state
+    return data_parallel(train_step_of(task, tx), mesh, donate=True), state
 
 
 def _pmean(task: Task, mesh: Mesh) -> Program:
@@ -132,13 +127,8 @@ def _pmean(task: Task, mesh: Mesh) -> Program:
 def _jit(task: Task, mesh: Mesh) -> Program:
     tx = optax.adamw(1e-3)
 
-    def train_step(params, opt_state, batch):
-        loss, grads = jax.value_and_grad(task.loss)(params, batch)
-        updates, opt_state = tx.update(grads, opt_state, params)
-        return optax.apply_updates(params, updates), opt_state, {"loss": loss}
-
     whole = NamedSharding(mesh, P())
-    step = jax.jit(train_step, donate_argnums=(0, 1), out_shardings=whole)
+    step = jax.jit(train_step_of(task, tx), donate_argnums=(0, 1), out_shardings=whole)
     return step, _replicated(tx, task, mesh)
 
 

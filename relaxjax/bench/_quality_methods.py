@@ -26,7 +26,7 @@ from relaxjax.compression import (
     sign,
     top_k,
 )
-from relaxjax.tasks import Task, adamw
+from relaxjax.tasks import Task, adamw, train_step_of
 
 MESH = emulate(8)
 TARGETS = {32: 0.01, 100: 0.01, 400: 0.02}  # by budget, relative difference
@@ -101,12 +101,7 @@ class Method:
         """The metric of the workers' consensus after training from the task's start."""
         tx = self.transformation(task, steps, density)
 
-        def train_step(params, opt_state, batch):
-            loss, grads = jax.value_and_grad(task.loss)(params, batch)
-            updates, opt_state = tx.update(grads, opt_state, params)
-            return optax.apply_updates(params, updates), opt_state, {"loss": loss}
-
-        step = data_parallel(train_step, MESH, donate=True)
+        step = data_parallel(train_step_of(task, tx), MESH, donate=True)
         state = init(tx, task.params, MESH)
         batches = task.batches(seed, task.batch_size)
         for _ in range(steps):

@@ -15,7 +15,7 @@ from relaxjax._data_parallel import data_parallel
 from relaxjax._init import init
 from relaxjax._mesh import Emulation
 from relaxjax.cli._devices import own_rows
-from relaxjax.tasks import Task
+from relaxjax.tasks import Task, train_step_of
 
 _POINTS = 20  # of the curve
 
@@ -66,13 +66,7 @@ def fit(
       batch_size: rows of each batch, over all workers.
       watch: is told of each step and each point of the curve.
     """
-
-    def train_step(params, opt_state, batch):
-        loss, grads = jax.value_and_grad(task.loss)(params, batch)
-        updates, opt_state = tx.update(grads, opt_state, params)
-        return optax.apply_updates(params, updates), opt_state, {"loss": loss}
-
-    step = data_parallel(train_step, mesh, donate=True)
+    step = data_parallel(train_step_of(task, tx), mesh, donate=True)
     state = init(tx, task.params, mesh)
     batches = _own(task.batches(seed, batch_size), mesh)
     _compile(step, state, next(_own(task.batches(seed, batch_size), mesh)))

@@ -53,6 +53,22 @@ class Task:
     learning_rate: float
 
 
+def train_step_of(task: Task, tx: optax.GradientTransformation) -> Callable[..., Any]:
+    """A step on the task as for one device; its metric is the loss.
+
+    Args:
+      task: whose loss falls.
+      tx: what turns gradients into updates.
+    """
+
+    def train_step(params, opt_state, batch):
+        loss, grads = jax.value_and_grad(task.loss)(params, batch)
+        updates, opt_state = tx.update(grads, opt_state, params)
+        return optax.apply_updates(params, updates), opt_state, {"loss": loss}
+
+    return train_step
+
+
 def adamw(peak: float, steps: int) -> optax.GradientTransformationExtraArgs:
     """AdamW with a short warm-up and a cosine decay over so many steps.
 
