@@ -20,27 +20,22 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import optax
 
-from relaxjax._axis import (
-    AxisName,
-    axes_of,
-    axis_size,
-    compiler_axes,
-    require_local,
+from relaxjax._all_reduce_checks import (
+    checked_algorithm,
+    require_dtypes,
+    require_no_compiler_axes,
 )
-from relaxjax._compressed import EXCHANGES, init_compressed, mean_of_compressed
-from relaxjax._exact import ALGORITHMS, sum_or_mean
+from relaxjax._axis import AxisName, axis_size, require_local
+from relaxjax._compressed import init_compressed, mean_of_compressed
+from relaxjax._exact import sum_or_mean
 from relaxjax._layout import Layout, layout_of, require_same
 from relaxjax._specs import on_own_shards
 from relaxjax._weights import factor, weigh
-from relaxjax.collectives._hierarchical import two_axes
 from relaxjax.compression import Compressor
 from relaxjax.schedule import plan_buckets, plan_groups
 from relaxjax.schedule._buckets import check_bucket_bytes
-
-OPS = ("mean", "sum", "adasum")
 
 
 class AllReduceState(NamedTuple):
@@ -125,154 +120,62 @@ def all_reduce(
       >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
       [-3. -3. -3.]
     """
-    algorithm = _checked(axis_name, algorithm, compressor, op, specs)
+    algorithm = checked_algorithm(axis_name, algorithm, compressor, op, specs)
     check_bucket_bytes(bucket_bytes)
     order = None if order is None else tuple(order)
     grouped = compressor is None and algorithm == "psum"
     plan = functools.partial(
         plan_groups if grouped else plan_buckets, bucket_bytes=bucket_bytes, order=order
     )
+    how = {"axis_name": axis_name, "algorithm": algorithm, "op": op, "plan": plan}
+    if compressor is None:
+        reduce = functools.partial(_as_they_are, ordered=order is not None, **how)
+    else:
+        reduce = functools.partial(_by_payloads, compressor=compressor, **how)
 
     def init(params: optax.Params) -> Any:
-        _require_dtypes(params, compressor)
+        require_dtypes(params, compressor)
         if jax.tree.leaves(params):
             plan(params)
+        state = AllReduceState(layout_of(params))
         if compressor is None:
-            return AllReduceState(layout_of(params))
-        return AllReduceState(
-            layout_of(params), init_compressed(compressor, params, seed)
-        )
+            return state
+        return state._replace(compressed=init_compressed(compressor, params, seed))
 
     def update(updates, state, params=None, *, weight=None, **extra_args):
         del params, extra_args
         n = axis_size(axis_name, "all_reduce")
-        _require_dtypes(updates, compressor)
+        require_dtypes(updates, compressor)
         require_same(state.layout, updates, "all_reduce")
         require_local(updates, axis_name, "all_reduce")
         if specs is None and not grouped and op != "adasum":
-            _require_no_compiler_axes(algorithm)
+            require_no_compiler_axes(algorithm)
         w = None if weight is None else factor(weight, axis_name, op)
-        if compressor is not None:
-            mean, compressed = mean_of_compressed(
-                _weighted(updates, w if w is None or op == "sum" else n * w),
-                state.compressed,
-                compressor=compressor,
-                algorithm=algorithm,
-                axis_name=axis_name,
-                plan=plan,
-                specs=specs,
-            )
-            out = jax.tree.map(lambda x: n * x, mean) if op == "sum" else mean
-            return out, state._replace(compressed=compressed)
-        reduce = functools.partial(
-            sum_or_mean,
-            axis_name=axis_name,
-            algorithm=algorithm,
-            op=op,
-            plan=plan,
-            ordered=order is not None,
-            divide=n if op == "mean" and w is None else 1,
-        )
-        updates = _weighted(updates, w)
-        if specs is None:
-            return reduce(updates), state
-        return on_own_shards(reduce, updates, specs, "all_reduce"), state
+        out, compressed = reduce(updates, state.compressed, n, w, specs=specs)
+        return out, state._replace(compressed=compressed)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
+def _as_they_are(
+    updates: Any, state: Any, n: int, w: jax.Array | None, *, op: str, specs: Any, **how
+) -> tuple[Any, Any]:
+    divide = n if op == "mean" and w is None else 1
+    reduce = functools.partial(sum_or_mean, op=op, divide=divide, **how)
+    updates = _weighted(updates, w)
+    if specs is None:
+        return reduce(updates), state
+    return on_own_shards(reduce, updates, specs, "all_reduce"), state
+
+
+def _by_payloads(
+    updates: Any, state: Any, n: int, w: jax.Array | None, *, op: str, **how
+) -> tuple[Any, Any]:
+    if w is not None and op == "mean":  # what travels is a mean, of n times its part
+        w = n * w
+    mean, state = mean_of_compressed(_weighted(updates, w), state, **how)
+    return (jax.tree.map(lambda x: n * x, mean) if op == "sum" else mean), state
+
+
 def _weighted(updates: Any, w: jax.Array | None) -> Any:
     return updates if w is None else jax.tree.map(lambda u: weigh(u, w), updates)
-
-
-def _checked(
-    axis_name: AxisName,
-    algorithm: str,
-    compressor: Compressor | None,
-    op: str,
-    specs: Any,
-) -> str:
-    """The algorithm, with "auto" resolved, or an error for what cannot be."""
-    axes_of(axis_name)
-    _check_choice("algorithm", algorithm, ("auto", "psum", *ALGORITHMS))
-    _check_choice("op", op, OPS)
-    if not isinstance(compressor, Compressor | None):
-        raise TypeError(
-            f"all_reduce: compressor={compressor!r} is not a Compressor; make one with "
-            "relaxjax.compression, such as relaxjax.compression.quantize(8)"
-        )
-    if op == "adasum":
-        _check_adasum(algorithm, compressor, specs)
-    if algorithm == "auto":
-        algorithm = "psum" if compressor is None else compressor.algorithm
-    if algorithm == "hierarchical":
-        two_axes(axis_name, "all_reduce with algorithm='hierarchical'")
-    if compressor is not None:
-        _check_compressor(algorithm, compressor)
-    return algorithm
-
-
-def _check_choice(name: str, value: str, valid: tuple[str, ...]) -> None:
-    if value not in valid:
-        raise ValueError(f"{name}={value!r} is not one of {', '.join(valid)}")
-
-
-def _check_adasum(algorithm: str, compressor: Compressor | None, specs: Any) -> None:
-    if specs is not None:
-        raise ValueError(
-            "op='adasum' takes no specs=: its coefficients belong to whole tensors, of "
-            "which a device has a shard; use op='mean'"
-        )
-    if algorithm != "auto":
-        raise ValueError(
-            f"op='adasum' with algorithm={algorithm!r}: Adasum is no sum, and has an "
-            "exchange of its own, leaf by leaf; leave algorithm at 'auto'"
-        )
-    if compressor is not None:
-        raise ValueError(
-            f"op='adasum' with compressor={compressor.name}: Adasum's coefficients are "
-            "of whole tensors, and its exchange carries no payload; use op='mean'"
-        )
-
-
-def _check_compressor(algorithm: str, compressor: Compressor) -> None:
-    if algorithm not in EXCHANGES:
-        raise ValueError(
-            f"all_reduce: algorithm={algorithm!r} carries no compressor: it would "
-            "encode anew at each level, for no fewer bytes than 'two_shot'; use one of "
-            + ", ".join(EXCHANGES)
-        )
-    if algorithm == "psum" and not compressor.law.linear:
-        raise ValueError(
-            "all_reduce: algorithm='psum' adds payloads, and those of "
-            f"{compressor.name} cannot be added before they are decoded; use "
-            "'two_shot' or 'one_shot', or a linear compressor such as random_k"
-        )
-
-
-def _require_dtypes(tree: Any, compressor: Compressor | None) -> None:
-    kind = jnp.inexact if compressor is None else jnp.floating
-    for path, leaf in jax.tree.leaves_with_path(tree):
-        dtype = jax.typeof(leaf).dtype
-        if not jnp.issubdtype(dtype, kind):
-            name = jax.tree_util.keystr(path, simple=True, separator="/")
-            what = (
-                "which has no mean: only floating (or complex) leaves are reduced"
-                if compressor is None
-                else f"and {compressor.name} compresses real floating leaves only"
-            )
-            raise ValueError(
-                f"all_reduce: leaf {name!r} is {dtype}, {what}. Keep it out of the "
-                "params that are trained, or wrap: "
-                "optax.masked(relaxjax.all_reduce(...), mask)"
-            )
-
-
-def _require_no_compiler_axes(algorithm: str) -> None:
-    if compiler_axes():
-        raise ValueError(
-            f"all_reduce: algorithm={algorithm!r} packs leaves into flat buckets, "
-            f"which would gather what the compiler shards over {compiler_axes()}. Pass "
-            "specs= (a PartitionSpec over those axes for each leaf), or use "
-            "algorithm='psum'"
-        )

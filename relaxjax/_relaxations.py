@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax import _all_reduce, compression
+from relaxjax import _all_reduce, _exact, compression
 from relaxjax._axis import AxisName
 from relaxjax.compression import Compressor
 
@@ -205,7 +205,7 @@ _ROWS = [
         name="all_reduce",
         summary="synchronous: every step takes the mean of all gradients",
         build=_build_all_reduce,
-        algorithms=("auto", "psum", *_all_reduce.ALGORITHMS),
+        algorithms=("auto", "psum", *_exact.ALGORITHMS),
         compressors=True,
         options=frozenset({"bucket_bytes"}),
     ),

@@ -12,11 +12,12 @@ ROOT = Path(relaxjax.__file__).parent
 # From the ground up. A name is a module or a package directly under relaxjax/;
 # inside one package modules may import each other, without a cycle.
 FLOORS = [
-    {"_axis", "_dtypes", "_hlo", "_layout", "_noise"},
-    {"_weights", "_specs"},
+    {"_axis", "_dtypes", "_hlo", "_layout", "_noise", "_traced_bytes"},
+    {"_weights", "_specs", "_traced"},
     {"collectives", "compression", "schedule"},
     {"ps", "_fused"},
     {"_compressed", "_exact"},
+    {"_all_reduce_checks"},
     {
         "_mesh",
         "_in_backward",

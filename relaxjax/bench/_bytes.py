@@ -10,7 +10,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from relaxjax._all_reduce import ALGORITHMS, all_reduce
+from relaxjax._all_reduce import all_reduce
+from relaxjax._exact import ALGORITHMS
 from relaxjax._wire import wire_bytes
 from relaxjax.bench import _zoo
 from relaxjax.bench._measure import interleaved, quartiles

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from relaxjax import all_reduce, wire_bytes
-from relaxjax._all_reduce import ALGORITHMS
+from relaxjax._exact import ALGORITHMS
 from relaxjax._hlo import bytes_sent
 from relaxjax.bench._tpu_program import tpu_mesh
 from tests.gpu.programs import collectives, update_text

@@ -1,0 +1,109 @@
+"""What `all_reduce` refuses, and why."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from relaxjax._axis import AxisName, axes_of, compiler_axes
+from relaxjax._compressed import EXCHANGES
+from relaxjax._exact import ALGORITHMS
+from relaxjax.collectives._hierarchical import two_axes
+from relaxjax.compression import Compressor
+
+OPS = ("mean", "sum", "adasum")
+
+
+def checked_algorithm(
+    axis_name: AxisName,
+    algorithm: str,
+    compressor: Compressor | None,
+    op: str,
+    specs: Any,
+) -> str:
+    """The algorithm, with "auto" resolved, or an error for what cannot be."""
+    axes_of(axis_name)
+    _check_choice("algorithm", algorithm, ("auto", "psum", *ALGORITHMS))
+    _check_choice("op", op, OPS)
+    if not isinstance(compressor, Compressor | None):
+        raise TypeError(
+            f"all_reduce: compressor={compressor!r} is not a Compressor; make one with "
+            "relaxjax.compression, such as relaxjax.compression.quantize(8)"
+        )
+    if op == "adasum":
+        _check_adasum(algorithm, compressor, specs)
+    if algorithm == "auto":
+        algorithm = "psum" if compressor is None else compressor.algorithm
+    if algorithm == "hierarchical":
+        two_axes(axis_name, "all_reduce with algorithm='hierarchical'")
+    if compressor is not None:
+        _check_compressor(algorithm, compressor)
+    return algorithm
+
+
+def _check_choice(name: str, value: str, valid: tuple[str, ...]) -> None:
+    if value not in valid:
+        raise ValueError(f"{name}={value!r} is not one of {', '.join(valid)}")
+
+
+def _check_adasum(algorithm: str, compressor: Compressor | None, specs: Any) -> None:
+    if specs is not None:
+        raise ValueError(
+            "op='adasum' takes no specs=: its coefficients belong to whole tensors, of "
+            "which a device has a shard; use op='mean'"
+        )
+    if algorithm != "auto":
+        raise ValueError(
+            f"op='adasum' with algorithm={algorithm!r}: Adasum is no sum, and has an "
+            "exchange of its own, leaf by leaf; leave algorithm at 'auto'"
+        )
+    if compressor is not None:
+        raise ValueError(
+            f"op='adasum' with compressor={compressor.name}: Adasum's coefficients are "
+            "of whole tensors, and its exchange carries no payload; use op='mean'"
+        )
+
+
+def _check_compressor(algorithm: str, compressor: Compressor) -> None:
+    if algorithm not in EXCHANGES:
+        raise ValueError(
+            f"all_reduce: algorithm={algorithm!r} carries no compressor: it would "
+            "encode anew at each level, for no fewer bytes than 'two_shot'; use one of "
+            + ", ".join(EXCHANGES)
+        )
+    if algorithm == "psum" and not compressor.law.linear:
+        raise ValueError(
+            "all_reduce: algorithm='psum' adds payloads, and those of "
+            f"{compressor.name} cannot be added before they are decoded; use "
+            "'two_shot' or 'one_shot', or a linear compressor such as random_k"
+        )
+
+
+def require_dtypes(tree: Any, compressor: Compressor | None) -> None:
+    """Refuses leaves that have no mean, or that the compressor does not take."""
+    kind = jnp.inexact if compressor is None else jnp.floating
+    for path, leaf in jax.tree.leaves_with_path(tree):
+        dtype = jax.typeof(leaf).dtype
+        if not jnp.issubdtype(dtype, kind):
+            name = jax.tree_util.keystr(path, simple=True, separator="/")
+            what = (
+                "which has no mean: only floating (or complex) leaves are reduced"
+                if compressor is None
+                else f"and {compressor.name} compresses real floating leaves only"
+            )
+            raise ValueError(
+                f"all_reduce: leaf {name!r} is {dtype}, {what}. Keep it out of the "
+                "params that are trained, or wrap: "
+                "optax.masked(relaxjax.all_reduce(...), mask)"
+            )
+
+
+def require_no_compiler_axes(algorithm: str) -> None:
+    """Refuses to pack leaves that the compiler shards."""
+    if compiler_axes():
+        raise ValueError(
+            f"all_reduce: algorithm={algorithm!r} packs leaves into flat buckets, "
+            f"which would gather what the compiler shards over {compiler_axes()}. Pass "
+            "specs= (a PartitionSpec over those axes for each leaf), or use "
+            "algorithm='psum'"
+        )

@@ -1,0 +1,189 @@
+"""A traced program, walked equation by equation, and the bytes that it sends.
+
+Integers that are known (counters, from the first state on) are computed along the way,
+so that of a conditional on a counter only the branch taken counts; where a branch
+depends on data, the larger counts. Only what a conditional, or a result that is asked
+for, looks at is computed, and a program that is met again is not walked again.
+
+Cost: O(equations of all programs that differ).
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.extend import core
+
+from relaxjax._dtypes import is_key
+from relaxjax._traced_bytes import COLLECTIVES, shape_of
+
+# Larger known values are not computed: counters and small tables are what branches
+# depend on.
+_LARGEST_KNOWN = 4096
+
+
+class Walked(NamedTuple):
+    """What a walk finds.
+
+    Attributes:
+      sent: int64, bytes of each device, shaped like the mesh.
+      known: values of the program's outputs, None where unknown.
+    """
+
+    sent: np.ndarray
+    known: list[Any]
+
+
+class Place(NamedTuple):
+    """Where programs are walked, and what is remembered of them.
+
+    Attributes:
+      sizes: of the workers' axes.
+      walks: of programs walked already, with nothing known or wanted.
+      choices: whether a program has a conditional.
+    """
+
+    sizes: dict[str, int]
+    walks: dict[core.Jaxpr, Walked]
+    choices: dict[core.Jaxpr, bool]
+
+    def nothing(self) -> np.ndarray:
+        """No bytes on any device."""
+        return np.zeros(tuple(self.sizes.values()), np.int64)
+
+
+def walk(
+    closed: core.ClosedJaxpr, known: list[Any], place: Place, wanted: bool = True
+) -> Walked:
+    """Bytes sent by a program; if `wanted`, those of its outputs that can be computed.
+
+    Only what a conditional or a wanted output looks at is computed.
+    """
+    jaxpr = closed.jaxpr
+    given = [*closed.consts, *known]
+    blind = not wanted and all(value is None for value in given)
+    if blind and jaxpr in place.walks:
+        return place.walks[jaxpr]
+    values: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+    values |= dict(zip(jaxpr.invars, known, strict=True))
+    sent = place.nothing()
+
+    def read(var):
+        return var.val if isinstance(var, core.Literal) else values.get(var)
+
+    for eqn, needed in zip(jaxpr.eqns, _needed(jaxpr, place, wanted), strict=True):
+        inputs = [read(var) if needed else None for var in eqn.invars]
+        walked = _equation(eqn, inputs, place, needed)
+        sent = sent + walked.sent
+        values |= dict(zip(eqn.outvars, walked.known, strict=True))
+    result = Walked(sent, [read(var) for var in jaxpr.outvars])
+    if blind:
+        place.walks[jaxpr] = result
+    return result
+
+
+def _needed(jaxpr: core.Jaxpr, place: Place, wanted: bool) -> list[bool]:
+    """For each equation, whether a conditional or a wanted output looks at it."""
+    outputs = jaxpr.outvars if wanted else ()
+    looked_at = {var for var in outputs if not isinstance(var, core.Literal)}
+    needed = []
+    for eqn in reversed(jaxpr.eqns):
+        needed.append(_chooses(eqn, place) or not looked_at.isdisjoint(eqn.outvars))
+        if needed[-1]:
+            looked_at |= {v for v in eqn.invars if not isinstance(v, core.Literal)}
+    return needed[::-1]
+
+
+def _chooses(eqn: core.JaxprEqn, place: Place) -> bool:
+    """Whether an equation is a conditional, or has one in a program of its own."""
+
+    def inside(jaxpr: core.Jaxpr) -> bool:
+        if jaxpr not in place.choices:
+            place.choices[jaxpr] = any(_chooses(e, place) for e in jaxpr.eqns)
+        return place.choices[jaxpr]
+
+    programs = _programs(eqn.params)
+    return eqn.primitive.name == "cond" or any(inside(p.jaxpr) for p in programs)
+
+
+def _equation(
+    eqn: core.JaxprEqn, known: list[Any], place: Place, needed: bool
+) -> Walked:
+    name, none = eqn.primitive.name, [None] * len(eqn.outvars)
+    inner = list(_programs(eqn.params))
+    if name in COLLECTIVES:
+        return Walked(COLLECTIVES[name](eqn, place.sizes), none)
+    if name == "cond":
+        return _conditional(eqn.params["branches"], known, place)
+    if name == "scan":
+        consts = known[: _scan_consts(eqn, inner[0])]
+        turn = [*consts, *[None] * (len(known) - len(consts))]
+        sent = walk(inner[0], turn, place, wanted=False).sent
+        return Walked(sent * eqn.params["length"], none)
+    if len(inner) == 1 and len(inner[0].in_avals) == len(known):  # jit, remat, ...
+        return walk(inner[0], known, place, needed)
+    if inner:
+        walks = [walk(j, [None] * len(j.in_avals), place, False) for j in inner]
+        sent = sum((walked.sent for walked in walks), place.nothing())
+        if name == "while" and sent.any():
+            raise ValueError(
+                "wire_bytes: a collective in a loop whose number of turns is not known "
+                "when it is traced; use lax.scan or lax.fori_loop with fixed bounds"
+            )
+        return Walked(sent, none)
+    return Walked(place.nothing(), (needed and _compute(eqn, known)) or none)
+
+
+def _scan_consts(eqn: core.JaxprEqn, body: core.ClosedJaxpr) -> int:
+    """Number of a scan's operands that are the same in each turn.
+
+    The operands are constants, carry and slices, the results carry and slices; slices
+    lose an axis in the body.
+    """
+    ins = zip(eqn.invars, body.jaxpr.invars, strict=True)
+    outs = zip(eqn.outvars, body.jaxpr.outvars, strict=True)
+    whole_ins, whole_outs = (
+        sum(len(shape_of(a).shape) == len(shape_of(b).shape) for a, b in pairs)
+        for pairs in (ins, outs)
+    )
+    return whole_ins - whole_outs
+
+
+def _conditional(
+    branches: Sequence[core.ClosedJaxpr], known: list[Any], place: Place
+) -> Walked:
+    """The branch taken, or where that is unknown the most that any device sends."""
+    index, *operands = known
+    if index is not None:
+        taken = branches[int(np.clip(int(index), 0, len(branches) - 1))]
+        return walk(taken, operands, place)
+    walks = [walk(branch, operands, place) for branch in branches]
+    sent = np.max([walked.sent for walked in walks], axis=0)
+    return Walked(sent, [None] * len(walks[0].known))
+
+
+def _compute(eqn: core.JaxprEqn, known: list[Any]) -> list[Any] | None:
+    """The outputs of a primitive all of whose inputs are known, if they are small."""
+    if any(value is None for value in known) or eqn.primitive.name == "axis_index":
+        return None
+    if sum(shape_of(var).size for var in eqn.outvars) > _LARGEST_KNOWN:
+        return None
+    out = eqn.primitive.bind(*map(_without_mesh, known), **eqn.params)
+    return list(out) if eqn.primitive.multiple_results else [out]
+
+
+def _without_mesh(value: Any) -> Any:
+    """A value as it is outside a mapping: constants remember where they were traced."""
+    if isinstance(value, jax.Array) and not is_key(value):
+        return np.asarray(value)
+    return value
+
+
+def _programs(params: dict[str, Any]) -> Iterator[core.ClosedJaxpr]:
+    for value in params.values():
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, core.ClosedJaxpr):
+                yield item
+            elif isinstance(item, core.Jaxpr):
+                yield core.ClosedJaxpr(item, ())
