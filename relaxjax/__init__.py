@@ -7,6 +7,7 @@ from relaxjax import collectives, schedule
 from relaxjax._accumulate import AccumulateState, accumulate
 from relaxjax._all_reduce import AllReduceState, all_reduce
 from relaxjax._axis import to_local
+from relaxjax._clock import Clock, advance_phases
 from relaxjax._compiled_wire import compiled_wire_bytes
 from relaxjax._consensus import consensus, spread
 from relaxjax._data_parallel import DataParallelStep, data_parallel
@@ -15,6 +16,7 @@ from relaxjax._init import init, state_specs
 from relaxjax._layout import Layout
 from relaxjax._local import LocalState, local
 from relaxjax._mesh import Emulation, emulate
+from relaxjax._power_sgd import PowerSGDState, power_sgd
 from relaxjax._scan_layers import scan_layers
 from relaxjax._skip_nonfinite import SkipNonfiniteState, skip_nonfinite
 from relaxjax._stacked import to_workers
@@ -26,12 +28,15 @@ __version__ = "0.1.0"
 __all__ = [
     "AccumulateState",
     "AllReduceState",
+    "Clock",
     "DataParallelStep",
     "Emulation",
     "Layout",
     "LocalState",
+    "PowerSGDState",
     "SkipNonfiniteState",
     "accumulate",
+    "advance_phases",
     "all_reduce",
     "collectives",
     "compiled_wire_bytes",
@@ -40,6 +45,7 @@ __all__ = [
     "emulate",
     "init",
     "local",
+    "power_sgd",
     "reduce_in_backward",
     "scan_layers",
     "schedule",

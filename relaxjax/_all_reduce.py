@@ -134,7 +134,7 @@ def all_reduce(
         reduce = functools.partial(_by_payloads, compressor=compressor, **how)
 
     def init(params: optax.Params) -> Any:
-        require_dtypes(params, compressor)
+        require_dtypes(params, "all_reduce", compressor and compressor.name)
         if jax.tree.leaves(params):
             plan(params)
         state = AllReduceState(layout_of(params))
@@ -145,11 +145,11 @@ def all_reduce(
     def update(updates, state, params=None, *, weight=None, **extra_args):
         del params, extra_args
         n = axis_size(axis_name, "all_reduce")
-        require_dtypes(updates, compressor)
+        require_dtypes(updates, "all_reduce", compressor and compressor.name)
         require_same(state.layout, updates, "all_reduce")
         require_local(updates, axis_name, "all_reduce")
         if specs is None and not grouped and op != "adasum":
-            require_no_compiler_axes(algorithm)
+            require_no_compiler_axes("all_reduce", f"{algorithm=}")
         w = None if weight is None else factor(weight, axis_name, op)
         out, compressed = reduce(updates, state.compressed, n, w, specs=specs)
         return out, state._replace(compressed=compressed)

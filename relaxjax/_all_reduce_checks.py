@@ -79,8 +79,8 @@ def _check_compressor(algorithm: str, compressor: Compressor) -> None:
         )
 
 
-def require_dtypes(tree: Any, compressor: Compressor | None) -> None:
-    """Refuses leaves that have no mean, or that the compressor does not take."""
+def require_dtypes(tree: Any, caller: str, compressor: str | None) -> None:
+    """Refuses leaves that have no mean, or that what compresses them does not take."""
     kind = jnp.inexact if compressor is None else jnp.floating
     for path, leaf in jax.tree.leaves_with_path(tree):
         dtype = jax.typeof(leaf).dtype
@@ -89,21 +89,21 @@ def require_dtypes(tree: Any, compressor: Compressor | None) -> None:
             what = (
                 "which has no mean: only floating (or complex) leaves are reduced"
                 if compressor is None
-                else f"and {compressor.name} compresses real floating leaves only"
+                else f"and {compressor} compresses real floating leaves only"
             )
             raise ValueError(
-                f"all_reduce: leaf {name!r} is {dtype}, {what}. Keep it out of the "
+                f"{caller}: leaf {name!r} is {dtype}, {what}. Keep it out of the "
                 "params that are trained, or wrap: "
-                "optax.masked(relaxjax.all_reduce(...), mask)"
+                f"optax.masked(relaxjax.{caller}(...), mask)"
             )
 
 
-def require_no_compiler_axes(algorithm: str) -> None:
+def require_no_compiler_axes(caller: str, how: str) -> None:
     """Refuses to pack leaves that the compiler shards."""
     if compiler_axes():
         raise ValueError(
-            f"all_reduce: algorithm={algorithm!r} packs leaves into flat buckets, "
+            f"{caller}: {how} packs leaves into flat buckets, "
             f"which would gather what the compiler shards over {compiler_axes()}. Pass "
             "specs= (a PartitionSpec over those axes for each leaf), or use "
-            "algorithm='psum'"
+            "all_reduce with algorithm='psum'"
         )

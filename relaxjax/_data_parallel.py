@@ -16,6 +16,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from relaxjax._axis import AxisName
+from relaxjax._clock import Phases
 from relaxjax._dtypes import wide
 from relaxjax._layout import difference, layout_of, leaf_names
 from relaxjax._mesh import Emulation, Workers, workers_of
@@ -42,6 +43,7 @@ class DataParallelStep:
             workers.mesh.devices.flat[0].platform == "cpu" and workers.mesh.size > 1
         )
         self._under_way: deque[Any] = deque()
+        self._phases = Phases()
 
     @property
     def mesh(self) -> Mesh | Emulation:
@@ -50,7 +52,9 @@ class DataParallelStep:
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         """Takes one step: `(*state, batch) -> (*state, metrics)`."""
-        state, metrics = self._mapped(*self._checked(args))
+        state, batch = self._checked(args)
+        state, metrics = self._mapped(self._phases.advanced(state), batch)
+        self._phases.returned(state)
         if self._bounded:
             self._wait(state, metrics)
         return (*state, self._mean(metrics))

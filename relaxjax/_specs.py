@@ -5,6 +5,7 @@ of the mesh it cannot see: packing them would gather what is sharded. `specs=` s
 and the communication runs in a nested mapping in which those axes are manual too.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -51,6 +52,34 @@ def on_own_shards(
     )(tree, *replicated)
 
 
+def shard_shapes(tree: Any, specs: Any, caller: str) -> Any:
+    """What each device has of every leaf, as `jax.ShapeDtypeStruct`.
+
+    Args:
+      tree: a pytree of arrays.
+      specs: as of `on_own_shards`, or None.
+      caller: who is named in errors.
+    """
+    sizes = jax.sharding.get_abstract_mesh().shape
+    axes = compiler_axes()
+    if specs is None or not axes:
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), tree)
+    _check(specs, tree, axes, caller)
+
+    def own(x, spec):
+        cuts = [math.prod(sizes[a] for a in used_axes(P(entry))) for entry in spec]
+        cuts += [1] * (x.ndim - len(cuts))
+        shape = [d // cut for d, cut in zip(x.shape, cuts, strict=True)]
+        return jax.ShapeDtypeStruct(tuple(shape), x.dtype)
+
+    return jax.tree.map(own, tree, specs)
+
+
+def used_axes(spec: P) -> tuple[str, ...]:
+    """The axes that a leaf is sharded over."""
+    return tuple(axis for entry in spec if entry for axis in axes_of(entry))
+
+
 def _check(specs: Any, tree: Any, axes: tuple[str, ...], caller: str) -> None:
     if jax.tree.structure(specs) != jax.tree.structure(tree):
         names, given = leaf_names(tree), leaf_names(specs)
@@ -69,8 +98,7 @@ def _check(specs: Any, tree: Any, axes: tuple[str, ...], caller: str) -> None:
                 f"{caller}: specs= of leaf {name!r} is {spec}, and must be a "
                 f"PartitionSpec of at most {leaf.ndim} entries, one for each dimension"
             )
-        used = [axis for entry in spec if entry is not None for axis in axes_of(entry)]
-        if wrong := [axis for axis in used if axis not in axes]:
+        if wrong := [axis for axis in used_axes(spec) if axis not in axes]:
             raise ValueError(
                 f"{caller}: specs= of leaf {name!r} names the axis {wrong[0]!r}, which "
                 f"is not among those left to the compiler, {axes}. Workers' axes are "

@@ -5,13 +5,16 @@ chains, masks, wrappers and loops, with the counters of the state as they are in
 step. What each collective sends is stated in `relaxjax._traced_bytes`.
 """
 
+import functools
 from typing import Any
 
 import jax
 import numpy as np
 import optax
+from jax.extend import core
 
 from relaxjax._axis import AxisName, as_on_devices
+from relaxjax._clock import clocks_of, set_phases
 from relaxjax._mesh import workers_of
 from relaxjax._traced import Place, walk
 
@@ -61,16 +64,30 @@ def wire_bytes(
     def next_state(updates, state, params):
         return tx.update(updates, state, params)[1]
 
+    @functools.cache
+    def program(phases: Any) -> core.ClosedJaxpr:
+        with as_on_devices(workers.mesh.shape, workers.axis_name):
+            now = phases.unflatten(jax.tree.leaves(state))
+            return jax.make_jaxpr(next_state, axis_env=axes)(spec, now, spec)
+
     with as_on_devices(workers.mesh.shape, workers.axis_name):
         first, state = jax.make_jaxpr(tx.init, axis_env=axes, return_shape=True)(spec)
-        update = jax.make_jaxpr(next_state, axis_env=axes)(spec, state, spec)
     place = Place(sizes, {}, {})
     known = walk(first, [None] * len(first.in_avals), place).known
     unknown = [None] * len(jax.tree.leaves(spec))
     total = np.zeros(tuple(sizes.values()), np.int64)
+    phases = jax.tree.structure(state)
     for step in range(start + steps):
-        walked = walk(update, [*unknown, *known, *unknown], place)
+        phases = _advanced(phases, known)
+        walked = walk(program(phases), [*unknown, *known, *unknown], place)
         known = walked.known
         if step >= start:
             total += walked.sent
     return int(total.max())
+
+
+def _advanced(phases: Any, known: list[Any]) -> Any:
+    """The structure of a state, with its clocks in the phases that their counts say."""
+    places = [one.count for one in clocks_of(phases.unflatten(range(len(known))))]
+    counts = [int(known[place]) for place in places]
+    return jax.tree.structure(set_phases(phases.unflatten(range(len(known))), counts))

@@ -12,7 +12,16 @@ ROOT = Path(relaxjax.__file__).parent
 # From the ground up. A name is a module or a package directly under relaxjax/;
 # inside one package modules may import each other, without a cycle.
 FLOORS = [
-    {"_axis", "_dtypes", "_hlo", "_layout", "_noise", "_traced_bytes"},
+    {
+        "_axis",
+        "_clock",
+        "_dtypes",
+        "_hlo",
+        "_layout",
+        "_low_rank",
+        "_noise",
+        "_traced_bytes",
+    },
     {"_weights", "_specs", "_traced"},
     {"collectives", "compression", "schedule"},
     {"ps", "_fused"},
@@ -26,6 +35,8 @@ FLOORS = [
         "_skip_nonfinite",
         "_local",
     },
+    {"_compress_matrices", "_power_sgd"},
+    {"_one_bit_adam"},
     {"_stacked", "_agree", "_consensus", "_scan_layers"},
     {"_data_parallel", "_init", "_wire"},
     {"_compiled_wire", "_relaxations"},

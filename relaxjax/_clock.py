@@ -1,0 +1,162 @@
+"""Phases that last many steps: switched between steps, on the host.
+
+A warm-up, and what follows it, are two programs over one state. A conditional inside
+the step would never overlap with compute on a GPU; so the phase is static: part of the
+state's *structure*. `jax.jit` compiles a program for each phase by itself, and a switch
+costs one compilation and nothing else.
+
+    phase = number of ends that the count has reached
+
+The count is an array and advances inside the step. `advance_phases` reads it and sets
+the phase; `relaxjax.data_parallel` does so by itself, when an end may be due.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Clock:
+    """A counter of steps with phases.
+
+    Attributes:
+      count: int32[], steps taken.
+      ends: counts at which a phase ends and the next begins; not falling. Static.
+      phase: which one it is, from 0. Static.
+    """
+
+    count: jax.Array
+    ends: tuple[int, ...] = dataclasses.field(metadata={"static": True})
+    phase: int = dataclasses.field(default=0, metadata={"static": True})
+
+    def tick(self) -> "Clock":
+        """One step later, in the same phase."""
+        return dataclasses.replace(self, count=optax.safe_increment(self.count))
+
+    def at(self, count: int) -> "Clock":
+        """The same counter, in the phase that this count belongs to."""
+        return dataclasses.replace(self, phase=sum(end <= count for end in self.ends))
+
+
+def clock(*ends: int) -> Clock:
+    """A clock at its start; an end at 0 has passed already."""
+    return Clock(jnp.zeros((), jnp.int32), ends).at(0)
+
+
+def advance_phases(state: Any) -> Any:
+    """Sets every clock in a state to the phase that its count has reached.
+
+    For one's own loop around one's own `jax.jit`: call it between steps, and after
+    a checkpoint is restored. `relaxjax.data_parallel` does it by itself. It waits until
+    the counts are computed; states without clocks pass at once.
+
+    Args:
+      state: any tree, with a worker axis or without.
+
+    Returns:
+      The same arrays; only the structure may have changed.
+
+    Raises:
+      ValueError: inside a jitted function, where the count is not known.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, relaxjax
+      >>> params = {"w": jnp.ones((4, 4))}
+      >>> tx = relaxjax.power_sgd("data", rank=1, start_after=1)
+      >>> step = jax.vmap(lambda g, s: tx.update(g, s), axis_name="data")
+      >>> gradient = jax.tree.map(lambda x: x[None], params)
+      >>> state = jax.vmap(tx.init, axis_name="data")(gradient)
+      >>> _, state = step(gradient, state)
+      >>> state.clock.phase, relaxjax.advance_phases(state).clock.phase
+      (0, 1)
+    """
+    return set_phases(state, [_read(one.count) for one in clocks_of(state)])
+
+
+def clocks_of(state: Any) -> list[Clock]:
+    """The clocks of a tree, in its order."""
+    leaves = jax.tree.leaves(state, is_leaf=_is_clock)
+    return [leaf for leaf in leaves if isinstance(leaf, Clock)]
+
+
+def set_phases(state: Any, counts: list[int]) -> Any:
+    """Each clock in the phase of its count."""
+    left = iter(counts)
+    return jax.tree.map(
+        lambda x: x.at(next(left)) if isinstance(x, Clock) else x,
+        state,
+        is_leaf=_is_clock,
+    )
+
+
+def _is_clock(x: Any) -> bool:
+    return isinstance(x, Clock)
+
+
+def _read(count: Any) -> int:
+    """The count, which is the same on all workers."""
+    try:
+        if isinstance(count, jax.Array):
+            count = count.addressable_shards[0].data
+        return int(np.asarray(count).ravel()[0])
+    except jax.errors.ConcretizationTypeError:
+        raise ValueError(
+            "advance_phases: called inside a jitted function, where counts are not "
+            "known yet; call it between the steps"
+        ) from None
+
+
+class Phases:
+    """Advances the phases of a state from step to step, reading counts seldom.
+
+    Reading waits for the step before. A count that comes back as it was returned has
+    grown by one at most; so it is read again only when an end may have been reached.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[Any, list[int]] = {}  # of counts, by structure
+        self._returned: list[Any] = []
+        self._steps_left: float = 0
+
+    def advanced(self, state: Any) -> Any:
+        """The state with the phases that its counts say."""
+        counts = self._counts(state)
+        if not counts:
+            return state
+        self._steps_left -= 1
+        if self._steps_left > 0 and _same(counts, self._returned):
+            return state
+        state = advance_phases(state)
+        ahead = [
+            end - _read(one.count)
+            for one in clocks_of(state)
+            for end in one.ends[one.phase :]
+        ]
+        self._steps_left = min(ahead, default=math.inf)
+        return state
+
+    def returned(self, state: Any) -> None:
+        """Remembers what the step gave back."""
+        self._returned = self._counts(state)
+
+    def _counts(self, state: Any) -> list[Any]:
+        """Counts of the clocks that have several phases."""
+        leaves, structure = jax.tree.flatten(state)
+        if structure not in self._places:
+            numbered = structure.unflatten(range(len(leaves)))
+            clocks = [one for one in clocks_of(numbered) if one.ends]
+            self._places[structure] = [int(one.count) for one in clocks]
+        return [leaves[place] for place in self._places[structure]]
+
+
+def _same(some: list[Any], others: list[Any]) -> bool:
+    """Whether they are the very same arrays."""
+    pairs = zip(some, others, strict=False)
+    return len(some) == len(others) and all(a is b for a, b in pairs)

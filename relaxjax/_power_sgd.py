@@ -1,0 +1,248 @@
+"""PowerSGD: the mean gradient, as a matrix of low rank.
+
+Source: Vogels, Karimireddy, Jaggi 2019 (PowerSGD); one step of subspace iteration, warm
+started. For every leaf, as an n x m matrix, with its residual e_i:
+
+    M_i = g_i + e_i
+    P   = mean_i(M_i Q)                 (first message)
+    P^  = an orthonormal basis of P
+    Q   = mean_i(M_i^T P^)              (second message)
+    out = P^ Q^T
+    e_i = M_i - out
+
+    out = P^ P^^T mean_i(M_i):  the same as compressing the mean, so nothing but the
+                                mean is ever lost, and all workers keep the same Q
+    out + mean_i(e_i) = mean_i(M_i)
+
+Leaves that a rank would not make smaller travel as they are, beside the P.
+
+Cost: r (n + m) floats per matrix, and the other leaves, in exactly two messages a step
+(2 k with `iterations=k`); 4 r n m flops per matrix and pass, and a QR of P. State: the
+residual, of the gradient's size, and r m floats per matrix.
+"""
+
+import functools
+import math
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import PartitionSpec as P
+
+from relaxjax._all_reduce import all_reduce
+from relaxjax._all_reduce_checks import (
+    checked_algorithm,
+    require_dtypes,
+    require_no_compiler_axes,
+)
+from relaxjax._axis import AxisName, axis_size, require_local
+from relaxjax._clock import Clock, clock
+from relaxjax._exact import sum_or_mean
+from relaxjax._layout import Layout, layout_of, require_same
+from relaxjax._low_rank import low_rank_mean
+from relaxjax._matrices import (
+    AsMatrices,
+    Matrices,
+    matrices_of,
+    most_square,
+    nothing_to_compress,
+)
+from relaxjax._specs import on_own_shards, shard_shapes, used_axes
+from relaxjax._weights import factor, weigh
+from relaxjax.schedule import plan_buckets, plan_groups
+
+
+class PowerSGDState(NamedTuple):
+    """State of `power_sgd`.
+
+    Attributes:
+      clock: in phase 0 gradients travel as they are.
+      residual: e, float32, like the params; empty where not compressed.
+      right: Q, float32[batch, m, r] (r at most the smaller side), equal on all workers;
+        empty where not compressed.
+      layout: the tree that `init` saw.
+    """
+
+    clock: Clock
+    residual: Any
+    right: Any
+    layout: Layout
+
+
+def power_sgd(
+    axis_name: AxisName,
+    *,
+    rank: int = 2,
+    start_after: int = 0,
+    iterations: int = 1,
+    min_compression: float = 1.0,
+    as_matrices: AsMatrices = most_square,
+    algorithm: str = "auto",
+    specs: Any = None,
+    seed: int = 0,
+) -> optax.GradientTransformationExtraArgs:
+    """Replaces the updates of each worker by a low-rank approximation of their mean.
+
+    Put it before the optimizer (momentum comes after). What is lost is added to the
+    next step's updates.
+
+    Args:
+      axis_name: the axis, or a tuple (outer, inner).
+      rank: r, of every approximation; 1 to 4 is usual.
+      start_after: number of first steps in which updates travel as they are; a tenth
+        of training, and not less than a learning rate's warm-up, is usual where
+        quality suffers. The switch is one of phases (`relaxjax.advance_phases`).
+      iterations: subspace iterations per step; each sends as much again.
+      min_compression: a leaf is compressed if that makes it more than so many times
+        smaller: min_compression * r * (n + m) < n * m; 0 compresses every leaf of two
+        dimensions or more. Vectors and scalars never are.
+      as_matrices: from a leaf's name and shape to (batch, n, m); by default one
+        matrix, as square as can be: (3, 3, 64, 128) is 576 x 128. Layers stacked for
+        `lax.scan` are a batch: `lambda name, shape: (shape[0], ...)`.
+      algorithm: what adds P and Q: any of `relaxjax.all_reduce`.
+      specs: where the mesh has other axes than the workers': a pytree of
+        `PartitionSpec` over those; then each device approximates its own shard.
+      seed: of the first Q, the same for all workers.
+
+    Returns:
+      A gradient transformation, for real floating leaves, computed in float32. Its
+      `update` takes `weight=`, this worker's number of examples.
+
+    Raises:
+      ValueError: `rank`, `iterations` below 1, `start_after` or `min_compression` below
+        0, an unknown algorithm; in `init` or `update`: no leaf that this rank makes
+        smaller, `as_matrices` that does not fit, a leaf that is not real and floating,
+        another tree than `init` saw, leaves that the compiler shards without `specs`.
+      NameError: `update` outside the axis.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, optax, relaxjax
+      >>> tx = optax.chain(relaxjax.power_sgd("data", rank=1), optax.sgd(1.0))
+      >>> u, v = jnp.arange(1.0, 4.0), jnp.ones(5)
+      >>> gradients = jnp.stack([jnp.outer(u, v), jnp.outer(3 * u, v)])  # two workers
+      >>> update = lambda g: tx.update(g, tx.init(g))[0]
+      >>> print(jax.vmap(update, axis_name="data")(gradients)[0, :, 0].round())
+      [-2. -4. -6.]
+    """
+    _check(rank, start_after, iterations, min_compression)
+    exact = all_reduce(axis_name, algorithm=algorithm, specs=specs)
+    algorithm = checked_algorithm(axis_name, algorithm, None, "mean", specs)
+    mean = functools.partial(_in_one_message, axis_name=axis_name, algorithm=algorithm)
+    matrices = functools.partial(
+        matrices_of, rank=rank, min_compression=min_compression, as_matrices=as_matrices
+    )
+    approximate = functools.partial(
+        _approximate, matrices=matrices, mean=mean, iterations=iterations
+    )
+
+    def init(params: optax.Params) -> Any:
+        require_dtypes(params, "power_sgd", "it")
+        found = matrices(shard_shapes(params, specs, "power_sgd"))
+        if found and not any(found):
+            raise nothing_to_compress(params, rank, min_compression)
+        leaves, tree = jax.tree.flatten(params)
+        keys = jax.random.split(jax.random.key(seed), max(1, len(leaves)))
+        pairs = list(zip(leaves, found, keys, strict=True))
+        residual = [_zeros(x.shape if m else (0,) * x.ndim) for x, m, _ in pairs]
+        right = [_first_right(x, m, key) for x, m, key in pairs]
+        trees = tree.unflatten(residual), tree.unflatten(right)
+        return PowerSGDState(clock(start_after), *trees, layout_of(params))
+
+    def update(updates, state, params=None, *, weight=None, **extra_args):
+        del params, extra_args
+        n = axis_size(axis_name, "power_sgd")
+        require_dtypes(updates, "power_sgd", "it")
+        require_same(state.layout, updates, "power_sgd")
+        require_local(updates, axis_name, "power_sgd")
+        now = state._replace(clock=state.clock.tick())
+        if n == 1 or state.clock.phase < len(state.clock.ends):
+            out, _ = exact.update(updates, exact.init(updates), weight=weight)
+            return out, now
+        if specs is None:
+            require_no_compiler_axes("power_sgd", "it")
+        if weight is not None:
+            w = n * factor(weight, axis_name, "mean")
+            updates = jax.tree.map(lambda u: weigh(u, w), updates)
+        trees = updates, state.residual, state.right
+        lie = None if specs is None else (specs, specs, _specs_of_right(specs))
+        out, residual, right = on_own_shards(approximate, trees, lie, "power_sgd")
+        return out, now._replace(residual=residual, right=right)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _approximate(
+    trees: Any, *, matrices: Callable[[Any], list[Matrices | None]], mean, iterations
+) -> Any:
+    """Updates, residuals and right factors after one step."""
+    tree = jax.tree.structure(trees[0])
+    leaves, e, q = map(jax.tree.leaves, trees)
+    found = dict(enumerate(matrices(trees[0])))
+    low = {i: m for i, m in found.items() if m}
+    plain = [i for i in found if i not in low]
+    wide = [u.astype(jnp.float32) for u in leaves]
+    m = [as_matrix.of(wide[i] + e[i]) for i, as_matrix in low.items()]
+    out, b, means = low_rank_mean(
+        m, [q[i] for i in low], [wide[i] for i in plain], mean, iterations
+    )
+    for k, i in enumerate(low):
+        e[i] = (m[k] - out[k]).reshape(e[i].shape)
+        q[i], wide[i] = b[k], out[k].reshape(e[i].shape)
+    for k, i in enumerate(plain):
+        wide[i] = means[k]
+    new = [x.astype(u.dtype) for x, u in zip(wide, leaves, strict=True)]
+    return tuple(tree.unflatten(some) for some in (new, e, q))
+
+
+def _in_one_message(
+    arrays: list[jax.Array], *, axis_name: AxisName, algorithm: str
+) -> list[jax.Array]:
+    """The means over the workers."""
+    plan = plan_groups if algorithm == "psum" else plan_buckets
+    return sum_or_mean(
+        arrays,
+        axis_name=axis_name,
+        algorithm=algorithm,
+        op="mean",
+        plan=functools.partial(plan, bucket_bytes=sys.maxsize),
+        ordered=False,
+        divide=axis_size(axis_name, "power_sgd"),
+    )
+
+
+def _first_right(leaf: jax.Array, m: Matrices | None, key: jax.Array) -> jax.Array:
+    """Q before the first step, for all shards of a leaf."""
+    if m is None:
+        return _zeros((0,))
+    shards = leaf.size // (m.batch * m.rows * m.columns)
+    return jax.random.normal(key, (shards * m.batch, m.columns, m.rank), jnp.float32)
+
+
+def _specs_of_right(specs: Any) -> Any:
+    """Each shard of a leaf has its own Q."""
+    return jax.tree.map(lambda spec: P(used_axes(spec) or None), specs)
+
+
+def _zeros(shape: tuple[int, ...]) -> jax.Array:
+    return jnp.zeros(shape, jnp.float32)
+
+
+def _check(
+    rank: int, start_after: int, iterations: int, min_compression: float
+) -> None:
+    least = {"rank": (rank, 1), "iterations": (iterations, 1)}
+    for name, (value, smallest) in {**least, "start_after": (start_after, 0)}.items():
+        if not isinstance(value, int | np.integer) or value < smallest:
+            raise ValueError(
+                f"power_sgd: {name}={value!r} must be a whole number, {smallest} or "
+                "more"
+            )
+    if not 0 <= min_compression < math.inf:
+        raise ValueError(
+            f"power_sgd: min_compression={min_compression!r} must be a finite factor, "
+            "0 or more; 1 compresses what gets smaller by it"
+        )
