@@ -16,6 +16,7 @@ from relaxjax._init import init, state_specs
 from relaxjax._layout import Layout
 from relaxjax._local import LocalState, local
 from relaxjax._mesh import Emulation, emulate
+from relaxjax._one_bit_adam import OneBitAdamState, one_bit_adam
 from relaxjax._power_sgd import PowerSGDState, power_sgd
 from relaxjax._scan_layers import scan_layers
 from relaxjax._skip_nonfinite import SkipNonfiniteState, skip_nonfinite
@@ -33,6 +34,7 @@ __all__ = [
     "Emulation",
     "Layout",
     "LocalState",
+    "OneBitAdamState",
     "PowerSGDState",
     "SkipNonfiniteState",
     "accumulate",
@@ -45,6 +47,7 @@ __all__ = [
     "emulate",
     "init",
     "local",
+    "one_bit_adam",
     "power_sgd",
     "reduce_in_backward",
     "scan_layers",

@@ -1,25 +1,20 @@
 """1-bit Adam: the variance is frozen, then momentum travels in one bit.
 
-Source: Tang et al. 2021 (1-bit Adam), algorithm 1, with the bias correction and the
-decoupled weight decay of AdamW (Loshchilov and Hutter 2019). On every worker i:
+Source: Tang et al. 2021 (1-bit Adam), algorithm 1; bias correction and decoupled weight
+decay as in AdamW (Loshchilov and Hutter 2019). On worker i, with T = `freeze_step`:
 
-    until step T (`freeze_step`), Adam:
-        g = mean_i(g_i),  m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
-    then, with v as it is:
-        m_i = b1 m + (1 - b1) g_i
-        m   = mean of the compressed m_i    (two-way error feedback)
-    always:
-        x <- x - lr (m^ / (sqrt(v^) + eps) + wd x)
-        m^ = m / (1 - b1^t),  v^ = v / (1 - b2^min(t, T))
+    t <= T:  g = mean_i(g_i),  m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
+    t > T:   m_i = b1 m + (1 - b1) g_i,  m = mean_i(C(m_i)), with what C loses fed back
+    always:  m^ = m / (1 - b1^t),  v^ = v / (1 - b2^min(t, T))
+             x = x - lr (m^ / (sqrt(v^) + eps) + weight_decay x)
 
-Where v is 0, no worker has seen a gradient before T. What one bit says there is noise
-and would be divided by eps: such elements neither travel nor move.
+Until T this is AdamW. Where v is 0 at T, no worker has ever seen a gradient: what one
+bit says there is noise, which eps would blow up. Such elements neither travel nor move.
 
-Cost: of all_reduce before T; after it of the compressor (1/32 with signs), and psum for
-vectors and scalars. State: m, v and the residual, each of the gradient's size.
+Cost: of all_reduce until T; then of the compressor, 1/32 of that with signs, and psum
+for vectors and scalars. State: m, v and the residual, each of the gradient's size.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -28,11 +23,9 @@ import optax
 
 from relaxjax._all_reduce import all_reduce
 from relaxjax._axis import AxisName
-from relaxjax._clock import Clock, clock
+from relaxjax._clock import Clock, checked_end, clock
 from relaxjax._compress_matrices import compress_matrices
 from relaxjax.compression import Compressor, error_feedback, sign
-
-Rate = float | Callable[[Any], Any]
 
 
 class OneBitAdamState(NamedTuple):
@@ -42,7 +35,7 @@ class OneBitAdamState(NamedTuple):
       clock: steps taken; phase 0 is Adam, in phase 1 momentum travels compressed.
       mu: m, float32, like the params, equal on all workers.
       nu: v, the same.
-      exchange: the compressed exchange's, with the residuals.
+      exchange: of the compressed exchange, with the residuals.
     """
 
     clock: Clock
@@ -53,64 +46,106 @@ class OneBitAdamState(NamedTuple):
 
 def one_bit_adam(
     axis_name: AxisName,
-    learning_rate: Rate,
+    learning_rate: optax.ScalarOrSchedule,
     *,
     freeze_step: int,
     b1: float = 0.9,
     b2: float = 0.999,
     eps: float = 1e-8,
-    weight_decay: float = 0.0,
+    weight_decay: float = 1e-4,
+    mask: Any = None,
     compressor: Compressor | None = None,
     specs: Any = None,
 ) -> optax.GradientTransformationExtraArgs:
-    """Adam over the workers, whose momentum travels in one bit per element."""
-    exact = all_reduce(axis_name, specs=specs)
-    exchange = compress_matrices(
-        axis_name, compressor or error_feedback(sign()), specs=specs
+    """AdamW over the workers, whose momentum travels in one bit per element.
+
+    Use it instead of an all-reduce and `optax.adamw`; it takes each worker's own
+    gradients. The switch is one of phases (`relaxjax.advance_phases`).
+
+    Args:
+      axis_name: the axis, or a tuple (outer, inner).
+      learning_rate: a number, or a schedule of the step.
+      freeze_step: T, steps of plain AdamW before the variance is frozen; 15 to 25 % of
+        training, and not less than the learning rate's warm-up, is usual.
+      b1: decay of the momentum.
+      b2: decay of the variance.
+      eps: added to the square root of the variance.
+      weight_decay: strength, as of `optax.adamw`.
+      mask: of weight decay, as of `optax.adamw`.
+      compressor: of the momentum; None is `error_feedback(sign())`. Vectors and scalars
+        travel as they are.
+      specs: as of `relaxjax.all_reduce`.
+
+    Returns:
+      An optimizer for real floating leaves, computed in float32, that leaves all
+      workers with the same updates. Its `update` takes `weight=`.
+
+    Raises:
+      ValueError: `freeze_step < 1`, or a number that `optax.adamw` would refuse; in
+        `init`: no leaf of two dimensions, so that nothing would be compressed.
+      NameError: `update` outside the axis.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, relaxjax
+      >>> tx = relaxjax.one_bit_adam("data", 0.1, freeze_step=100)
+      >>> update = lambda g: tx.update(g, tx.init(g), g)[0]
+      >>> gradients = jnp.stack([jnp.ones((2, 2)), -3 * jnp.ones((2, 2))])
+      >>> print(jax.vmap(update, axis_name="data")(gradients)[0].round(2))
+      [[0.1 0.1]
+       [0.1 0.1]]
+    """
+    return optax.chain(
+        _scale_by_one_bit_adam(axis_name, freeze_step, b1, b2, eps, compressor, specs),
+        optax.add_decayed_weights(weight_decay, mask),
+        optax.scale_by_learning_rate(learning_rate),
     )
 
+
+def _scale_by_one_bit_adam(
+    axis_name: AxisName,
+    freeze_step: int,
+    b1: float,
+    b2: float,
+    eps: float,
+    compressor: Compressor | None,
+    specs: Any,
+) -> optax.GradientTransformationExtraArgs:
+    """From each worker's gradients to m^ / (sqrt(v^) + eps), the same on all."""
+    checked_end("one_bit_adam", "freeze_step", freeze_step)
+    exact = all_reduce(axis_name, specs=specs)
+    compressor = error_feedback(sign()) if compressor is None else compressor
+    exchange = compress_matrices(axis_name, compressor, specs=specs)
+
     def init(params: optax.Params) -> Any:
-        zeros = jax.tree.map(lambda p: jnp.zeros_like(p, jnp.float32), params)
-        state = clock(freeze_step), zeros, zeros
-        return OneBitAdamState(*state, exchange.init(zeros))
+        m, v = (optax.tree.zeros_like(params, dtype=jnp.float32) for _ in range(2))
+        return OneBitAdamState(clock(freeze_step), m, v, exchange.init(m))
 
-    def update(updates, state, params=None, *, weight=None, **extra_args):
-        del extra_args
-        now = state.clock.tick()
-        g = jax.tree.map(lambda u: u.astype(jnp.float32), updates)
-        if state.clock.phase == 0:
+    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
+        del params, extra_args
+        g = optax.tree.cast(updates, jnp.float32)
+        time, m, v, kept = state
+        if time.phase == 0:
             g, _ = exact.update(g, exact.init(g), weight=weight)
-            mu = optax.tree.update_moment(g, state.mu, b1, 1)
-            nu = optax.tree.update_moment(g, state.nu, b2, 2)
-            kept = state.exchange
+            m = optax.tree.update_moment(g, m, b1, 1)
+            v = optax.tree.update_moment(g, v, b2, 2)
         else:
-            nu = state.nu
-            own = optax.tree.update_moment(g, state.mu, b1, 1)
-            mu, kept = exchange.update(_seen(own, nu), state.exchange, weight=weight)
-            mu = _seen(mu, nu)
-        frozen = jnp.minimum(now.count, freeze_step)
-        m_hat = optax.tree.bias_correction(mu, b1, now.count)
-        v_hat = optax.tree.bias_correction(nu, b2, frozen)
-        lr = (
-            learning_rate(state.clock.count)
-            if callable(learning_rate)
-            else learning_rate
+            m = _where_seen(v, optax.tree.update_moment(g, m, b1, 1))
+            m, kept = exchange.update(m, kept, weight=weight)
+            m = _where_seen(v, m)
+        time = time.tick()
+        m_hat = optax.tree.bias_correction(m, b1, time.count)
+        v_hat = optax.tree.bias_correction(v, b2, jnp.minimum(time.count, freeze_step))
+        out = jax.tree.map(
+            lambda u, m, v: (m / (jnp.sqrt(v) + eps)).astype(u.dtype),
+            updates,
+            m_hat,
+            v_hat,
         )
-
-        def out(m, v, p, u):
-            step = m / (jnp.sqrt(v) + eps)
-            if weight_decay:
-                step = step + weight_decay * p
-            return (-lr * step).astype(u.dtype)
-
-        new = jax.tree.map(
-            out, m_hat, v_hat, params if weight_decay else m_hat, updates
-        )
-        return new, OneBitAdamState(now, mu, nu, kept)
+        return out, OneBitAdamState(time, m, v, kept)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _seen(tree: Any, nu: Any) -> Any:
+def _where_seen(v: Any, tree: Any) -> Any:
     """Zero where no gradient has been."""
-    return jax.tree.map(lambda x, v: jnp.where(v > 0, x, 0), tree, nu)
+    return jax.tree.map(lambda v, x: jnp.where(v == 0, 0, x), v, tree)
