@@ -87,12 +87,12 @@ def one_bit_adam(
 
     Example:
       >>> import jax, jax.numpy as jnp, relaxjax
-      >>> tx = relaxjax.one_bit_adam("data", 0.1, freeze_step=100)
+      >>> tx = relaxjax.one_bit_adam("data", 1.0, freeze_step=100)
       >>> update = lambda g: tx.update(g, tx.init(g), g)[0]
       >>> gradients = jnp.stack([jnp.ones((2, 2)), -3 * jnp.ones((2, 2))])
       >>> print(jax.vmap(update, axis_name="data")(gradients)[0].round(2))
-      [[0.1 0.1]
-       [0.1 0.1]]
+      [[1. 1.]
+       [1. 1.]]
     """
     return optax.chain(
         _scale_by_one_bit_adam(axis_name, freeze_step, b1, b2, eps, compressor, specs),

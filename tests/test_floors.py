@@ -12,17 +12,8 @@ ROOT = Path(relaxjax.__file__).parent
 # From the ground up. A name is a module or a package directly under relaxjax/;
 # inside one package modules may import each other, without a cycle.
 FLOORS = [
-    {
-        "_axis",
-        "_clock",
-        "_dtypes",
-        "_hlo",
-        "_layout",
-        "_low_rank",
-        "_noise",
-        "_traced_bytes",
-    },
-    {"_weights", "_specs", "_traced"},
+    {"_axis", "_clock", "_dtypes", "_hlo", "_layout", "_noise", "_traced_bytes"},
+    {"_low_rank", "_matrices", "_specs", "_traced", "_weights"},
     {"collectives", "compression", "schedule"},
     {"ps", "_fused"},
     {"_compressed", "_exact"},
