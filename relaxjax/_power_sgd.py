@@ -23,7 +23,6 @@ residual, of the gradient's size, and r m floats per matrix.
 
 import functools
 import math
-import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -31,6 +30,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax import lax
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._all_reduce import all_reduce
@@ -41,7 +41,7 @@ from relaxjax._all_reduce_checks import (
 )
 from relaxjax._axis import AxisName, axis_size, require_local
 from relaxjax._clock import Clock, clock
-from relaxjax._exact import sum_or_mean
+from relaxjax._exact import ALGORITHMS
 from relaxjax._layout import Layout, layout_of, require_same
 from relaxjax._low_rank import low_rank_mean
 from relaxjax._matrices import (
@@ -53,7 +53,6 @@ from relaxjax._matrices import (
 )
 from relaxjax._specs import on_own_shards, shard_shapes, used_axes
 from relaxjax._weights import factor, weigh
-from relaxjax.schedule import plan_buckets, plan_groups
 
 
 class PowerSGDState(NamedTuple):
@@ -202,16 +201,11 @@ def _in_one_message(
     arrays: list[jax.Array], *, axis_name: AxisName, algorithm: str
 ) -> list[jax.Array]:
     """The means over the workers."""
-    plan = plan_groups if algorithm == "psum" else plan_buckets
-    return sum_or_mean(
-        arrays,
-        axis_name=axis_name,
-        algorithm=algorithm,
-        op="mean",
-        plan=functools.partial(plan, bucket_bytes=sys.maxsize),
-        ordered=False,
-        divide=axis_size(axis_name, "power_sgd"),
-    )
+    total = lax.psum if algorithm == "psum" else ALGORITHMS[algorithm]
+    flat = jnp.concatenate([x.ravel() for x in arrays])
+    mean = total(flat, axis_name) / axis_size(axis_name, "power_sgd")
+    parts = jnp.split(mean, np.cumsum([x.size for x in arrays])[:-1])
+    return [part.reshape(x.shape) for part, x in zip(parts, arrays, strict=True)]
 
 
 def _first_right(leaf: jax.Array, m: Matrices | None, key: jax.Array) -> jax.Array:

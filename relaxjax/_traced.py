@@ -122,7 +122,8 @@ def _equation(
         sent = walk(inner[0], turn, place, wanted=False).sent
         return Walked(sent * eqn.params["length"], none)
     if len(inner) == 1 and len(inner[0].in_avals) == len(known):  # jit, remat, ...
-        return walk(inner[0], known, place, needed)
+        walked = walk(inner[0], _whole(known, inner[0].jaxpr.invars), place, needed)
+        return Walked(walked.sent, _whole(walked.known, eqn.outvars))
     if inner:
         walks = [walk(j, [None] * len(j.in_avals), place, False) for j in inner]
         sent = sum((walked.sent for walked in walks), place.nothing())
@@ -133,6 +134,14 @@ def _equation(
             )
         return Walked(sent, none)
     return Walked(place.nothing(), (needed and _compute(eqn, known)) or none)
+
+
+def _whole(known: list[Any], variables: Sequence[Any]) -> list[Any]:
+    """The values, without those that a mapping cuts or joins on the way."""
+    return [
+        value if value is None or np.shape(value) == shape_of(var).shape else None
+        for value, var in zip(known, variables, strict=True)
+    ]
 
 
 def _scan_consts(eqn: core.JaxprEqn, body: core.ClosedJaxpr) -> int:
