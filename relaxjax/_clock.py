@@ -13,6 +13,7 @@ the phase; `relaxjax.data_parallel` does so by itself, when an end may be due.
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -103,6 +104,22 @@ def set_phases(state: Any, counts: list[int]) -> Any:
         state,
         is_leaf=_is_clock,
     )
+
+
+def phase_starts(state: Any) -> Iterator[Any]:
+    """Copies of a state, at the start of each phase that some clock of it has."""
+    ends = {end for one in clocks_of(state) for end in one.ends if end > 0}
+    for count in [0, *sorted(ends)]:
+        copy = jax.tree.map(lambda x: x.copy(), state)
+        yield jax.tree.map(
+            lambda x, c=count: _started_at(x, c) if isinstance(x, Clock) else x,
+            copy,
+            is_leaf=_is_clock,
+        )
+
+
+def _started_at(one: Clock, count: int) -> Clock:
+    return dataclasses.replace(one, count=jnp.full_like(one.count, count)).at(count)
 
 
 def _is_clock(x: Any) -> bool:

@@ -1,84 +1,20 @@
-"""The table of relaxations: the one place where a name becomes a transformation.
+"""From a relaxation's name to its transformation.
 
 A name follows the grammar `NAME[+COMPRESSOR[+FEEDBACK]][@ALGORITHM]`, as in
-`all_reduce@ring`. Adding a relaxation adds one row to `RELAXATIONS`, or one entry to
-`COMPRESSORS` or `FEEDBACKS`; commands, their help and the tests read them from here.
+`all_reduce@ring`; what its parts may be is in the tables of `relaxjax._rows`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import optax
 
-from relaxjax import _all_reduce, _exact, compression
 from relaxjax._axis import AxisName
-from relaxjax.compression import Compressor
+from relaxjax._relaxation import Relaxation, Training
+from relaxjax._rows import COMPRESSORS, FEEDBACKS, RELAXATIONS
 
 GRAMMAR = "NAME[+COMPRESSOR[+FEEDBACK]][@ALGORITHM]"
-
-# What a name's second and third part stand for: functions that make a compressor, and
-# that wrap one.
-COMPRESSORS: Mapping[str, Callable[[], Compressor]] = {
-    "identity": compression.identity,
-    "bf16": lambda: compression.cast(jnp.bfloat16),
-    "fp16": lambda: compression.cast(jnp.float16),
-    "fp8": lambda: compression.cast(jnp.float8_e4m3fn),
-    "quantize8": lambda: compression.quantize(8),
-    "quantize4": lambda: compression.quantize(4),
-    "quantize2": lambda: compression.quantize(2),
-    "stochastic8": lambda: compression.quantize(8, stochastic_rounding=True),
-    "stochastic4": lambda: compression.quantize(4, stochastic_rounding=True),
-    "stochastic2": lambda: compression.quantize(2, stochastic_rounding=True),
-    "min_max_uint8": compression.min_max_uint8,
-    "codebook8": lambda: compression.codebook(8),
-    "codebook4": lambda: compression.codebook(4),
-    "codebook2": lambda: compression.codebook(2),
-    "qsgd": lambda: compression.qsgd(7),
-    "tern_grad": compression.tern_grad,
-    "natural": compression.natural,
-    "dithering": lambda: compression.dithering(7),
-    "sign": compression.sign,
-    "drive": compression.drive,
-    "rotated_sign": compression.rotated_sign,
-    "top_k": lambda: compression.top_k(0.01),
-    "random_k": lambda: compression.random_k(0.01),
-    "random_block": lambda: compression.random_block(0.01),
-    "threshold": lambda: compression.threshold(1e-3, capacity=1024),
-}
-FEEDBACKS: Mapping[str, Callable[[Compressor], Compressor]] = {
-    "ef14": compression.error_feedback,
-    "ef21": compression.ef21,
-    "ef21_sgdm": compression.ef21_sgdm,
-    "econtrol": compression.econtrol,
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Relaxation:
-    """A row of the table.
-
-    Attributes:
-      name: as it is spelled on the command line.
-      summary: one line for people.
-      build: `build(axis_name, optimizer, **parts)` puts its own transformation before,
-        after or around the optimizer.
-      algorithms: valid values of its part `algorithm`; none means it takes no such
-        part.
-      compressors: whether it takes the part `compressor`.
-      options: names of further parts, numbers such as `bucket_bytes`.
-      period: number of steps after which its communication repeats.
-    """
-
-    name: str
-    summary: str
-    build: Callable[..., optax.GradientTransformationExtraArgs]
-    algorithms: tuple[str, ...] = ()
-    compressors: bool = False
-    options: frozenset[str] = frozenset()
-    period: int = 1
 
 
 @dataclass(frozen=True)
@@ -96,14 +32,14 @@ class Choice:
     def build(
         self,
         axis_name: AxisName,
-        optimizer: optax.GradientTransformation,
+        training: Training,
         **options: Any,
     ) -> optax.GradientTransformationExtraArgs:
         """The whole transformation: the relaxation and the optimizer.
 
         Args:
           axis_name: the data-parallel axes.
-          optimizer: what turns gradients into updates.
+          training: the optimizer, and what is known of it.
           **options: parts that the name does not spell; those that are None are left
             at the row's own default.
 
@@ -117,7 +53,7 @@ class Choice:
                     f"relaxation {self.row.name!r} has no option {option!r}; it has "
                     f"{_listed(self.row.options)}. Leave {option} out"
                 )
-        return self.row.build(axis_name, optimizer, **self.parts, **given)
+        return self.row.build(axis_name, training, **self.parts, **given)
 
 
 def parse(name: str) -> Choice:
@@ -180,35 +116,3 @@ def _unknown(name: str, kind: str, value: str, valid: Iterable[str]) -> ValueErr
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)) or "none"
-
-
-def _build_all_reduce(
-    axis_name: AxisName,
-    optimizer: optax.GradientTransformation,
-    compressor: Compressor | None = None,
-    **parts: Any,
-) -> optax.GradientTransformationExtraArgs:
-    """With a compressor, biases and norms (fewer than two axes) stay as they are."""
-    reducer = _all_reduce.all_reduce(axis_name, compressor=compressor, **parts)
-    if compressor is not None:
-        plain = _all_reduce.all_reduce(axis_name)
-        reducer = optax.partition({"matrix": reducer, "vector": plain}, _by_rank)
-    return optax.chain(reducer, optimizer)
-
-
-def _by_rank(params: Any) -> Any:
-    return jax.tree.map(lambda p: "matrix" if p.ndim > 1 else "vector", params)
-
-
-_ROWS = [
-    Relaxation(
-        name="all_reduce",
-        summary="synchronous: every step takes the mean of all gradients",
-        build=_build_all_reduce,
-        algorithms=("auto", "psum", *_exact.ALGORITHMS),
-        compressors=True,
-        options=frozenset({"bucket_bytes"}),
-    ),
-]
-
-RELAXATIONS: Mapping[str, Relaxation] = {row.name: row for row in _ROWS}

@@ -7,7 +7,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from relaxjax._compressed import EXCHANGES
-from relaxjax._relaxations import COMPRESSORS
+from relaxjax._rows import COMPRESSORS
 from relaxjax.compression import Compressor, payload_bytes
 
 SIZE = 4096

@@ -14,7 +14,7 @@ import numpy as np
 
 from relaxjax import compression
 from relaxjax._noise import Noise, fold, words_of
-from relaxjax._relaxations import COMPRESSORS
+from relaxjax._rows import COMPRESSORS
 from relaxjax.bench._measure import Ratio, interleaved, quartiles, ratio
 from relaxjax.bench._report import conditions, plot, save, show
 from relaxjax.compression import Compressor

@@ -26,7 +26,7 @@ class Run:
       name: the relaxation's, or what stands for it.
       tx: the whole transformation.
       mesh: where the workers are.
-      period: number of steps after which the communication repeats.
+      period: number of steps over which bytes are averaged.
     """
 
     name: str
@@ -70,18 +70,18 @@ def prepare(wishes: Wishes) -> Job:
     _make_folder(out)
     task = TASKS[wishes.task](wishes.seed)
     steps = wishes.steps or task.steps
-    optimizer = _wishes.optimizer(wishes, task, steps)
-    choice = parse(wishes.relaxation)
+    training = _wishes.training(wishes, task, steps)
+    period = parse(wishes.relaxation).row.period
     runs = [
         Run(
             name=wishes.relaxation,
-            tx=_wishes.wrapped(wishes, _wishes.relaxed(wishes, optimizer)),
+            tx=_wishes.wrapped(wishes, _wishes.relaxed(wishes, training)),
             mesh=mesh,
-            period=wishes.accumulate * choice.row.period,
+            period=steps if period is None else wishes.accumulate * period,
         ),
         Run(
             name="no relaxation",
-            tx=_wishes.wrapped(wishes, optimizer),
+            tx=_wishes.wrapped(wishes, training.optimizer),
             mesh=_devices.one_worker(),
             period=wishes.accumulate,
         ),

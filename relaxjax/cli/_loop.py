@@ -10,6 +10,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
+from relaxjax._clock import phase_starts
 from relaxjax._consensus import consensus, spread
 from relaxjax._data_parallel import data_parallel
 from relaxjax._init import init
@@ -100,9 +101,9 @@ def _own(batches: Iterator[Any], mesh: Mesh | Emulation) -> Iterator[Any]:
 
 
 def _compile(step: Any, state: Any, batch: Any) -> None:
-    """Takes a step on a copy, so that no timed step compiles."""
-    copy = jax.tree.map(lambda x: x.copy(), state)
-    jax.block_until_ready(step(*copy, batch))
+    """Takes a step on a copy in each phase, so that no timed step compiles."""
+    for copy in phase_starts(state):
+        jax.block_until_ready(step(*copy, batch))
 
 
 def _points(steps: int) -> list[int]:

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from relaxjax._relaxations import COMPRESSORS, FEEDBACKS, GRAMMAR, RELAXATIONS
+from relaxjax._relaxations import GRAMMAR
+from relaxjax._rows import COMPRESSORS, FEEDBACKS, RELAXATIONS
 from relaxjax.cli._errors import user_errors
 
 
@@ -71,6 +72,12 @@ def train(
     bucket_mb: Annotated[
         float | None, typer.Option(help="Size of fused messages, in MiB.")
     ] = None,
+    options: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="OPTION=NUMBER", help="Of the relaxation, as in rank=4."
+        ),
+    ] = None,
     accumulate: Annotated[int, typer.Option(help="Send once per this many steps.")] = 1,
     skip_nonfinite: Annotated[
         bool, typer.Option("--skip-nonfinite", help="Skip steps with a NaN, together.")
@@ -92,6 +99,7 @@ def train(
         batch_size=batch_size,
         learning_rate=learning_rate,
         bucket_mb=bucket_mb,
+        options=tuple(options or ()),
         accumulate=accumulate,
         skip_nonfinite=skip_nonfinite,
         baseline=not no_baseline,

@@ -1,16 +1,18 @@
 """What the user of `relaxjax train` asks for: its checks, and what it means."""
 
 import math
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import optax
 
 from relaxjax._accumulate import accumulate
+from relaxjax._relaxation import Training
 from relaxjax._relaxations import parse
 from relaxjax._skip_nonfinite import skip_nonfinite
 from relaxjax.cli._devices import AXIS
-from relaxjax.tasks import Task, adamw
+from relaxjax.tasks import OPTIMIZERS, Task, schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +28,7 @@ class Wishes:
     batch_size: int | None = None
     learning_rate: float | None = None
     bucket_mb: float | None = None
+    options: tuple[str, ...] = ()
     accumulate: int = 1
     skip_nonfinite: bool = False
     baseline: bool = True
@@ -62,7 +65,8 @@ def check(wishes: Wishes) -> None:
                 f"{option} {amount}: it must be more than 0 and finite; leave {option} "
                 "out for the default"
             )
-    relaxed(wishes, optax.identity())
+    steps = sys.maxsize if wishes.steps is None else wishes.steps
+    relaxed(wishes, Training(optax.identity(), 1.0, steps))
 
 
 def batch_size(wishes: Wishes, workers: int) -> int | None:
@@ -86,14 +90,32 @@ def rounded_up(rows: int, workers: int) -> int:
     return -(-rows // workers) * workers
 
 
-def relaxed(
-    wishes: Wishes, optimizer: optax.GradientTransformation
-) -> optax.GradientTransformation:
-    """The optimizer, with the relaxation before, after or around it."""
+def relaxed(wishes: Wishes, training: Training) -> optax.GradientTransformation:
+    """The optimizer, with the relaxation before, after or around it, or in its place.
+
+    Raises:
+      ValueError: an option that is no number, or that the relaxation does not have.
+    """
     mib = wishes.bucket_mb
     bucket_bytes = None if mib is None else max(1, int(mib * 2**20))
+    options = dict(map(_option, wishes.options))
     choice = parse(wishes.relaxation)
-    return choice.build(AXIS, optimizer, bucket_bytes=bucket_bytes)
+    return choice.build(AXIS, training, bucket_bytes=bucket_bytes, **options)
+
+
+def _option(text: str) -> tuple[str, int | float]:
+    """A name and a number."""
+    name, equals, value = text.partition("=")
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not equals or math.isnan(number):
+        raise ValueError(
+            f"--set {text}: it must be an option of the relaxation and a number, as in "
+            "--set rank=4"
+        )
+    return name, int(value) if value.lstrip("+-").isdigit() else number
 
 
 def wrapped(
@@ -105,10 +127,11 @@ def wrapped(
     return tx if wishes.accumulate == 1 else accumulate(tx, wishes.accumulate)
 
 
-def optimizer(
-    wishes: Wishes, task: Task, steps: int
-) -> optax.GradientTransformationExtraArgs:
-    """AdamW over the optimizer's own steps, at the user's rate or the task's."""
+def training(wishes: Wishes, task: Task, steps: int) -> Training:
+    """The relaxation's parent over its own steps, at the user's rate or the task's."""
+    parent = OPTIMIZERS[parse(wishes.relaxation).row.parent]
     peak = wishes.learning_rate
-    peak = task.learning_rate if peak is None else peak
-    return adamw(peak, -(-steps // wishes.accumulate))
+    peak = parent.rate * task.learning_rate if peak is None else peak
+    steps = -(-steps // wishes.accumulate)
+    rate = schedule(peak, steps)
+    return Training(parent.make(rate), rate, steps)

@@ -4,8 +4,27 @@ from collections.abc import Callable, Mapping
 
 from relaxjax.tasks._chars import chars
 from relaxjax.tasks._digits import digits
-from relaxjax.tasks._task import Data, Task, adamw, train_step_of
+from relaxjax.tasks._task import (
+    OPTIMIZERS,
+    Data,
+    Optimizer,
+    Task,
+    adamw,
+    schedule,
+    train_step_of,
+)
 
 TASKS: Mapping[str, Callable[[int], Task]] = {"digits": digits, "chars": chars}
 
-__all__ = ["TASKS", "Data", "Task", "adamw", "chars", "digits", "train_step_of"]
+__all__ = [
+    "OPTIMIZERS",
+    "TASKS",
+    "Data",
+    "Optimizer",
+    "Task",
+    "adamw",
+    "chars",
+    "digits",
+    "schedule",
+    "train_step_of",
+]

@@ -1,9 +1,10 @@
 """What a task is: real data, a model, and how the two are judged."""
 
+import functools
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -69,15 +70,38 @@ def train_step_of(task: Task, tx: optax.GradientTransformation) -> Callable[...,
     return train_step
 
 
-def adamw(peak: float, steps: int) -> optax.GradientTransformationExtraArgs:
-    """AdamW with a short warm-up and a cosine decay over so many steps.
+class Optimizer(NamedTuple):
+    """An optimizer that tasks are trained with.
+
+    Attributes:
+      make: from a learning rate, or a schedule.
+      rate: its usual learning rate as a multiple of AdamW's, which tasks state.
+    """
+
+    make: Callable[[optax.ScalarOrSchedule], optax.GradientTransformationExtraArgs]
+    rate: float
+
+
+OPTIMIZERS = {
+    "adamw": Optimizer(optax.adamw, 1.0),
+    "momentum": Optimizer(functools.partial(optax.sgd, momentum=0.9), 10.0),
+    "lamb": Optimizer(optax.lamb, 1.0),
+}
+
+
+def schedule(peak: float, steps: int) -> optax.Schedule:
+    """A short warm-up and a cosine decay over so many steps.
 
     Args:
       peak: of the learning rate.
       steps: that the optimizer takes.
     """
-    rate = optax.warmup_cosine_decay_schedule(peak / 10, peak, steps // 10, steps + 1)
-    return optax.adamw(rate)
+    return optax.warmup_cosine_decay_schedule(peak / 10, peak, steps // 10, steps + 1)
+
+
+def adamw(peak: float, steps: int) -> optax.GradientTransformationExtraArgs:
+    """AdamW under that schedule."""
+    return OPTIMIZERS["adamw"].make(schedule(peak, steps))
 
 
 def describe(blocks: Iterable[bytes]) -> Data:

@@ -151,6 +151,16 @@ def test_results_go_to_a_folder_named_after_the_run(tmp_path, monkeypatch):
         (Wishes(batch_size=3), r"--batch-size 3 .* such as 8$"),
         (Wishes(learning_rate=0.0), r"--learning-rate 0.0: it must be more than 0"),
         (Wishes(learning_rate=math.nan), r"--learning-rate nan: .* and finite"),
+        (Wishes(options=("rank",)), r"--set rank: it must be an option of the"),
+        (Wishes(options=("rank=4",)), r"no option 'rank'; it has bucket_bytes"),
+        (
+            Wishes(relaxation="power_sgd", options=("rank=0",)),
+            r"rank=0 must be a whole number",
+        ),
+        (
+            Wishes(relaxation="one_bit_adam", steps=9, options=("freeze_step=9",)),
+            r"freeze_step=9 is not before the end of training, after 9 steps",
+        ),
         (Wishes(bucket_mb=-1.0), r"--bucket-mb -1.0: it must be more than 0"),
     ],
 )
@@ -171,7 +181,7 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
 def test_the_learning_rate_rises_falls_and_counts_the_optimizers_own_steps():
     task = _job.TASKS["digits"](0)
     wishes = Wishes(learning_rate=0.5, accumulate=2)
-    tx = _wishes.optimizer(wishes, task, 40)  # 20 updates
+    tx = _wishes.training(wishes, task, 40).optimizer  # 20 updates
     weight = jnp.ones(())
     state, moves = tx.init(weight), []
     for _ in range(20):

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from relaxjax._relaxations import COMPRESSORS, FEEDBACKS, GRAMMAR, RELAXATIONS
+from relaxjax._relaxations import GRAMMAR
+from relaxjax._rows import COMPRESSORS, FEEDBACKS, RELAXATIONS
 from relaxjax.cli import _job, app
 from relaxjax.cli._train import TaskName
 from relaxjax.cli._wishes import Wishes
@@ -90,7 +91,7 @@ def test_every_option_reaches_the_job(tmp_path, monkeypatch):
     line = (
         "train --relaxation all_reduce@ring --task chars --workers 2 --steps 4 "
         "--seed 3 --batch-size 8 --accumulate 5 --learning-rate 0.1 --bucket-mb 0.5 "
-        "--skip-nonfinite --no-baseline --out"
+        "--set rank=4 --set x=0.5 --skip-nonfinite --no-baseline --out"
     )
     result = invoke(*line.split(), str(tmp_path))
     assert result.exit_code == 0, result.output
@@ -104,6 +105,7 @@ def test_every_option_reaches_the_job(tmp_path, monkeypatch):
         batch_size=8,
         learning_rate=0.1,
         bucket_mb=0.5,
+        options=("rank=4", "x=0.5"),
         accumulate=5,
         skip_nonfinite=True,
         baseline=False,

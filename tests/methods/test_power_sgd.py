@@ -37,8 +37,10 @@ def compiled(tx: Any) -> tuple[Any, Any]:
     def update(grads, state, extra):
         return tx.update(grads, state, **extra)
 
-    both = tx.init, update
-    return tuple(jax.jit(jax.vmap(f, axis_name="data")) for f in both)
+    def mapped(function: Any) -> Any:
+        return jax.jit(jax.vmap(function, axis_name="data"))
+
+    return mapped(tx.init), mapped(update)
 
 
 def updated(tx: Any, grads: Any, state: Any = None, **extra: Any) -> Any:
@@ -243,7 +245,7 @@ def test_layers_that_are_stacked_are_a_batch():
     pairs = rng.normal(size=(3, 8)), rng.normal(size=(3, 8))
     each = np.einsum("bi,bj->bij", *pairs).astype(np.float32)  # each of rank 1
     grads = {"w": np.stack([each, 3 * each])}
-    one: Any = power_sgd("data", rank=1, as_matrices=lambda name, s: s)
+    one: Any = power_sgd("data", rank=1, as_matrices=lambda name, shape: (3, 8, 8))
     out, state = updated(one, grads)
     assert_close(np.asarray(out["w"][0]), 2 * each, 1e-5)
     assert state.right["w"].shape == (2, 3, 8, 1)

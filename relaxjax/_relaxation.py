@@ -1,0 +1,49 @@
+"""What a relaxation is, as a row of a table; and what its optimizer is told."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import optax
+
+
+class Training(NamedTuple):
+    """What a relaxation works with.
+
+    Attributes:
+      optimizer: its parent, as without a relaxation.
+      learning_rate: of that optimizer, for relaxations that are optimizers themselves.
+      steps: that it takes, of which phases are parts.
+    """
+
+    optimizer: optax.GradientTransformation
+    learning_rate: optax.ScalarOrSchedule
+    steps: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relaxation:
+    """A row of the table.
+
+    Attributes:
+      name: as it is spelled on the command line.
+      summary: one line for people.
+      build: `build(axis_name, training, **parts)` puts its own transformation before,
+        after or around the optimizer, or in its place.
+      algorithms: valid values of its part `algorithm`; none means it takes no such
+        part.
+      compressors: whether it takes the part `compressor`.
+      options: names of further parts, numbers such as `bucket_bytes`.
+      parent: which optimizer it is made for: a key of `relaxjax.tasks.OPTIMIZERS`.
+      period: number of steps after which its communication repeats; None: it does not,
+        as it has phases.
+    """
+
+    name: str
+    summary: str
+    build: Callable[..., optax.GradientTransformationExtraArgs]
+    algorithms: tuple[str, ...] = ()
+    compressors: bool = False
+    options: frozenset[str] = frozenset()
+    parent: str = "adamw"
+    period: int | None = 1

@@ -1,0 +1,132 @@
+"""The tables of relaxations, compressors and feedbacks, by the names they have.
+
+Adding one adds a row; commands, their help and the tests read them from here.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import optax
+
+from relaxjax import _exact, compression
+from relaxjax._all_reduce import all_reduce
+from relaxjax._axis import AxisName
+from relaxjax._compress_matrices import compress_matrices
+from relaxjax._one_bit_adam import one_bit_adam
+from relaxjax._power_sgd import power_sgd
+from relaxjax._relaxation import Relaxation, Training
+from relaxjax.compression import Compressor
+
+# What a name's second and third part stand for: functions that make a compressor, and
+# that wrap one.
+COMPRESSORS: Mapping[str, Callable[[], Compressor]] = {
+    "identity": compression.identity,
+    "bf16": lambda: compression.cast(jnp.bfloat16),
+    "fp16": lambda: compression.cast(jnp.float16),
+    "fp8": lambda: compression.cast(jnp.float8_e4m3fn),
+    "quantize8": lambda: compression.quantize(8),
+    "quantize4": lambda: compression.quantize(4),
+    "quantize2": lambda: compression.quantize(2),
+    "stochastic8": lambda: compression.quantize(8, stochastic_rounding=True),
+    "stochastic4": lambda: compression.quantize(4, stochastic_rounding=True),
+    "stochastic2": lambda: compression.quantize(2, stochastic_rounding=True),
+    "min_max_uint8": compression.min_max_uint8,
+    "codebook8": lambda: compression.codebook(8),
+    "codebook4": lambda: compression.codebook(4),
+    "codebook2": lambda: compression.codebook(2),
+    "qsgd": lambda: compression.qsgd(7),
+    "tern_grad": compression.tern_grad,
+    "natural": compression.natural,
+    "dithering": lambda: compression.dithering(7),
+    "sign": compression.sign,
+    "drive": compression.drive,
+    "rotated_sign": compression.rotated_sign,
+    "top_k": lambda: compression.top_k(0.01),
+    "random_k": lambda: compression.random_k(0.01),
+    "random_block": lambda: compression.random_block(0.01),
+    "threshold": lambda: compression.threshold(1e-3, capacity=1024),
+}
+FEEDBACKS: Mapping[str, Callable[[Compressor], Compressor]] = {
+    "ef14": compression.error_feedback,
+    "ef21": compression.ef21,
+    "ef21_sgdm": compression.ef21_sgdm,
+    "econtrol": compression.econtrol,
+}
+
+
+def _build_all_reduce(
+    axis_name: AxisName,
+    training: Training,
+    compressor: Compressor | None = None,
+    **parts: Any,
+) -> optax.GradientTransformationExtraArgs:
+    """With a compressor, biases and norms (fewer than two axes) stay as they are."""
+    if compressor is None:
+        reducer = all_reduce(axis_name, **parts)
+    else:
+        reducer = compress_matrices(axis_name, compressor, **parts)
+    return optax.chain(reducer, training.optimizer)
+
+
+def _build_power_sgd(
+    axis_name: AxisName, training: Training, rank: int = 4, **parts: Any
+) -> optax.GradientTransformationExtraArgs:
+    return optax.chain(power_sgd(axis_name, rank=rank, **parts), training.optimizer)
+
+
+def _build_one_bit_adam(
+    axis_name: AxisName,
+    training: Training,
+    freeze_step: int | None = None,
+    **parts: Any,
+) -> optax.GradientTransformationExtraArgs:
+    return one_bit_adam(
+        axis_name,
+        training.learning_rate,
+        freeze_step=_freeze_step(training, freeze_step),
+        **parts,
+    )
+
+
+def _freeze_step(training: Training, given: int | None) -> int:
+    """A quarter of training, or what is given if there is something left after it."""
+    if given is None:
+        return max(1, training.steps // 4)
+    if given >= training.steps:
+        raise ValueError(
+            f"freeze_step={given} is not before the end of training, after "
+            f"{training.steps} steps: nothing would ever be compressed; 15 to 25 % of "
+            "the steps are usual"
+        )
+    return given
+
+
+_ROWS = [
+    Relaxation(
+        name="all_reduce",
+        summary="synchronous: every step takes the mean of all gradients",
+        build=_build_all_reduce,
+        algorithms=("auto", "psum", *_exact.ALGORITHMS),
+        compressors=True,
+        options=frozenset({"bucket_bytes"}),
+    ),
+    Relaxation(
+        name="power_sgd",
+        summary="the mean gradient in low rank, with error feedback",
+        build=_build_power_sgd,
+        algorithms=("auto", "psum", *_exact.ALGORITHMS),
+        options=frozenset({"rank", "start_after", "iterations", "min_compression"}),
+        period=None,
+    ),
+    Relaxation(
+        name="one_bit_adam",
+        summary="AdamW; later its momentum travels in one bit",
+        build=_build_one_bit_adam,
+        compressors=True,
+        options=frozenset({"freeze_step", "weight_decay"}),
+        period=None,
+    ),
+]
+
+RELAXATIONS: Mapping[str, Relaxation] = {row.name: row for row in _ROWS}
