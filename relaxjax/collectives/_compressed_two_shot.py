@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from relaxjax._axis import AxisName, axis_size
-from relaxjax.collectives._messages import gather
+from relaxjax.collectives._messages import distribute, gather
 from relaxjax.collectives._payload import (
     Codec,
     Lossy,
@@ -72,7 +72,7 @@ def _over_one_axis(codec: Codec, x: jax.Array, name: str, level: int) -> Lossy:
     up, down = places(2 * n * level, n), places(2 * n * level + n, n)
 
     sent = jax.vmap(lambda chunk, place: message(codec, chunk, place))(chunks, up)
-    received = lax.all_to_all(sent.bits, name, split_axis=0, concat_axis=0)
+    received = distribute(sent.bits, name)
     each = jax.vmap(lambda bits: opened(codec, bits, c, up[i]))(received)
     own = lax.dynamic_index_in_dim(chunks, i, keepdims=False)
     q = lax.dynamic_update_index_in_dim(each, own, i, 0).sum(axis=0) / n

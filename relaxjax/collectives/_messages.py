@@ -51,6 +51,17 @@ def gather(x: jax.Array, name: str) -> jax.Array:
     return from_wire(bits, x.dtype)
 
 
+def distribute(rows: jax.Array, name: str) -> jax.Array:
+    """Row j goes to worker j; what arrives, stacked by sender.
+
+    Under `jax.vmap`, JAX (0.10) gives rows that no worker has for itself, such as zeros
+    of an unused parameter, axes too many: there they are made everybody's own.
+    """
+    if not on_devices(name):
+        rows = jnp.where(lax.axis_index(name) >= 0, rows, jnp.zeros_like(rows))
+    return lax.all_to_all(rows, name, split_axis=0, concat_axis=0)
+
+
 def copy_known_equal(x: jax.Array, name: str, source: int) -> jax.Array:
     """`x` of one worker, known to be equal: the sum of its bits and of zeros.
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from relaxjax._axis import AxisName, axes_of, axis_size
-from relaxjax.collectives._messages import gather, nothing_to_send
+from relaxjax.collectives._messages import distribute, gather, nothing_to_send
 from relaxjax.collectives._wire import from_wire, sum_rounding_once, to_wire
 
 
@@ -82,7 +82,7 @@ def scatter_reduce(x: jax.Array, name: str) -> jax.Array:
     n = lax.axis_size(name)
     chunks = jnp.pad(x.ravel(), (0, -x.size % n)).reshape(n, -1)  # x.dtype[n, c]
     sent = to_wire(chunks)
-    received = lax.all_to_all(sent, name, split_axis=0, concat_axis=0)
+    received = distribute(sent, name)
     return sum_rounding_once(from_wire(received, x.dtype))
 
 

@@ -213,6 +213,16 @@ def test_inside_a_jit_inside_a_vmap(algorithm):
 
 
 @every
+def test_of_a_constant_that_vmap_does_not_batch(algorithm):
+    """As the gradient of a parameter that is not used."""
+    x = jnp.arange(6.0)
+    mapped = jax.vmap(
+        lambda seed: algorithm.all_reduce(x, "data") + 0 * seed, axis_name="data"
+    )
+    np.testing.assert_allclose(jax.jit(mapped)(jnp.zeros(3)), np.stack([3 * x] * 3))
+
+
+@every
 def test_vmap_inside_a_mesh(algorithm):
     # The axis of vmap takes full permutations, though there are devices around it.
     blocks = draw(6, (7,), np.float32).reshape(2, 3, 7)
