@@ -134,8 +134,8 @@ def power_sgd(
     matrices = functools.partial(
         matrices_of, rank=rank, min_compression=min_compression, as_matrices=as_matrices
     )
-    approximate = functools.partial(
-        _approximate, matrices=matrices, mean=mean, iterations=iterations
+    one_step = functools.partial(
+        approximate, matrices=matrices, mean=mean, iterations=iterations
     )
 
     def init(params: optax.Params) -> Any:
@@ -168,16 +168,30 @@ def power_sgd(
             updates = jax.tree.map(lambda u: weigh(u, w), updates)
         trees = updates, state.residual, state.right
         lie = None if specs is None else (specs, specs, _specs_of_right(specs))
-        out, residual, right = on_own_shards(approximate, trees, lie, "power_sgd")
+        out, residual, right = on_own_shards(one_step, trees, lie, "power_sgd")
         return out, now._replace(residual=residual, right=right)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _approximate(
-    trees: Any, *, matrices: Callable[[Any], list[Matrices | None]], mean, iterations
+def approximate(
+    trees: Any,
+    *,
+    matrices: Callable[[Any], list[Matrices | None]],
+    mean: Callable[[list[jax.Array]], list[jax.Array]],
+    iterations: int,
 ) -> Any:
-    """Updates, residuals and right factors after one step."""
+    """One step on one device's shards, whatever the means are of.
+
+    Args:
+      trees: updates, residuals and right factors.
+      matrices: how each leaf is compressed.
+      mean: of arrays over the workers, in one message.
+      iterations: of the subspace.
+
+    Returns:
+      The same three, after the step.
+    """
     tree = jax.tree.structure(trees[0])
     leaves, e, q = map(jax.tree.leaves, trees)
     found = dict(enumerate(matrices(trees[0])))

@@ -148,6 +148,18 @@ def quality(
 
 
 @bench.command()
+def low_rank(
+    rank: Annotated[int, typer.Option(min=1, help="Of the approximation.")] = 4,
+    rounds: Rounds = 20,
+    out: Out = RUNS,
+) -> None:
+    """What PowerSGD computes in a step, beside Adam's, without communication."""
+    from relaxjax.bench import _low_rank
+
+    _low_rank.low_rank(rank=rank, rounds=rounds, out=str(out))
+
+
+@bench.command()
 def payloads(
     size: Annotated[int, typer.Option(min=1, help="Elements of the array.")] = 1 << 20,
     out: Out = RUNS,

@@ -66,11 +66,17 @@ class LanguageModel(nnx.Module):
         return self.output(self.norm(x))
 
 
-def chars(seed: int) -> Task:
-    """The source text as a task; `seed` draws the model's start."""
+def chars(seed: int, *, width: int = 64, layers: int = 2) -> Task:
+    """The source text as a task.
+
+    Args:
+      seed: draws the model's start.
+      width: of the transformer.
+      layers: number of its blocks.
+    """
     train_files, held_out_files = split_files(source_files())
     train, held_out = (encode(files) for files in (train_files, held_out_files))
-    model = LanguageModel(width=64, layers=2, heads=4, rngs=nnx.Rngs(seed))
+    model = LanguageModel(width=width, layers=layers, heads=4, rngs=nnx.Rngs(seed))
     graph, params = nnx.split(model, nnx.Param)
     windows = _evenly_spaced(held_out, _HELD_OUT_WINDOWS)
 
