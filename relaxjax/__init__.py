@@ -14,6 +14,7 @@ from relaxjax._in_backward import reduce_in_backward
 from relaxjax._init import init, state_specs
 from relaxjax._layout import Layout
 from relaxjax._local import LocalState, local
+from relaxjax._local_sgd import LocalSgdState, local_sgd
 from relaxjax._mesh import Emulation, emulate
 from relaxjax._scan_layers import scan_layers
 from relaxjax._skip_nonfinite import SkipNonfiniteState, skip_nonfinite
@@ -29,6 +30,7 @@ __all__ = [
     "DataParallelStep",
     "Emulation",
     "Layout",
+    "LocalSgdState",
     "LocalState",
     "SkipNonfiniteState",
     "accumulate",
@@ -40,6 +42,7 @@ __all__ = [
     "emulate",
     "init",
     "local",
+    "local_sgd",
     "reduce_in_backward",
     "scan_layers",
     "schedule",

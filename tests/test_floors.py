@@ -26,7 +26,7 @@ FLOORS = [
         "_skip_nonfinite",
         "_local",
     },
-    {"_stacked", "_agree", "_consensus", "_scan_layers"},
+    {"_stacked", "_agree", "_consensus", "_scan_layers", "_local_sgd"},
     {"_data_parallel", "_init", "_wire"},
     {"_compiled_wire", "_relaxations"},
     {"tasks"},
