@@ -124,7 +124,7 @@ def local_sgd(
             jnp.zeros((), jnp.int32), anchor, reducer.init(anchor), marks
         )
 
-    def update(updates, state, params=None, *, weight=None, **extra_args):
+    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
         axis_size(axis_name, "local_sgd")
         _require_plain(params, weight)

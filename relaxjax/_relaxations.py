@@ -5,6 +5,7 @@ A name follows the grammar `NAME[+COMPRESSOR[+FEEDBACK]][@ALGORITHM]`, as in
 `COMPRESSORS` or `FEEDBACKS`; commands, their help and the tests read them from here.
 """
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +14,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax import _all_reduce, _exact, compression
+from relaxjax import _all_reduce, _exact, _local_sgd, compression
 from relaxjax._axis import AxisName
 from relaxjax.compression import Compressor
 
+_SYNC_EVERY = 8
 GRAMMAR = "NAME[+COMPRESSOR[+FEEDBACK]][@ALGORITHM]"
 
 # What a name's second and third part stand for: functions that make a compressor, and
@@ -69,7 +71,8 @@ class Relaxation:
         part.
       compressors: whether it takes the part `compressor`.
       options: names of further parts, numbers such as `bucket_bytes`.
-      period: number of steps after which its communication repeats.
+      period: number of steps after which its communication repeats, if the option
+        `sync_every` does not say otherwise.
     """
 
     name: str
@@ -118,6 +121,10 @@ class Choice:
                     f"{_listed(self.row.options)}. Leave {option} out"
                 )
         return self.row.build(axis_name, optimizer, **self.parts, **given)
+
+    def period(self, sync_every: int | None = None) -> int:
+        """Number of steps after which its communication repeats."""
+        return sync_every or self.row.period
 
 
 def parse(name: str) -> Choice:
@@ -188,12 +195,31 @@ def _build_all_reduce(
     compressor: Compressor | None = None,
     **parts: Any,
 ) -> optax.GradientTransformationExtraArgs:
-    """With a compressor, biases and norms (fewer than two axes) stay as they are."""
     reducer = _all_reduce.all_reduce(axis_name, compressor=compressor, **parts)
     if compressor is not None:
-        plain = _all_reduce.all_reduce(axis_name)
-        reducer = optax.partition({"matrix": reducer, "vector": plain}, _by_rank)
+        reducer = _of_matrices(reducer, _all_reduce.all_reduce(axis_name))
     return optax.chain(reducer, optimizer)
+
+
+def _build_local_sgd(
+    axis_name: AxisName,
+    optimizer: optax.GradientTransformation,
+    sync_every: int = _SYNC_EVERY,
+    compressor: Compressor | None = None,
+    **parts: Any,
+) -> optax.GradientTransformationExtraArgs:
+    how = functools.partial(_local_sgd.local_sgd, axis_name, sync_every)
+    average = how(compressor=compressor, **parts)
+    if compressor is not None:
+        average = _of_matrices(average, how())
+    return optax.chain(optimizer, average)
+
+
+def _of_matrices(
+    compressed: optax.GradientTransformation, plain: optax.GradientTransformation
+) -> optax.GradientTransformationExtraArgs:
+    """Biases and norms (fewer than two axes) stay as they are."""
+    return optax.partition({"matrix": compressed, "vector": plain}, _by_rank)
 
 
 def _by_rank(params: Any) -> Any:
@@ -208,6 +234,15 @@ _ROWS = [
         algorithms=("auto", "psum", *_exact.ALGORITHMS),
         compressors=True,
         options=frozenset({"bucket_bytes"}),
+    ),
+    Relaxation(
+        name="local_sgd",
+        summary="models are averaged every few steps",
+        build=_build_local_sgd,
+        algorithms=("auto", "psum", *_exact.ALGORITHMS),
+        compressors=True,
+        options=frozenset({"bucket_bytes", "sync_every"}),
+        period=_SYNC_EVERY,
     ),
 ]
 

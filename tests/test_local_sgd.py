@@ -160,6 +160,7 @@ def test_what_is_lost_in_a_meeting_is_kept(algorithm):
 
     x, state = relaxjax.init(tx, jnp.zeros(9), mesh)
     changes = np.zeros(9)
+    residual = changes
     for step in range(1, STEPS + 1):
         u = 0.1 * (targets - x)
         if step % 3 == 0:
@@ -176,8 +177,9 @@ def test_what_is_lost_in_a_meeting_is_kept(algorithm):
 def test_narrow_params_meet_exactly(dtype):
     tx: Any = optax.chain(optax.sgd(0.1), local_sgd("data", 2))
     start = jnp.linspace(1, 2, 5).astype(dtype)
-    x = jnp.stack([start] * N)
-    state = jax.vmap(tx.init)(x)
+    x: Any = jnp.stack([start] * N)
+    state: Any = jax.vmap(tx.init)(x)
+    before = x
     assert state[1].anchor.dtype == jnp.float32
     gradients = jnp.asarray(targets_of()[:, :5], dtype)
     for _ in range(2):

@@ -24,6 +24,7 @@ SPELLINGS = [
     for row in RELAXATIONS.values()
     for spelling in [row.name, *(f"{row.name}@{a}" for a in row.algorithms)]
 ]
+SPELLINGS += ["local_sgd+quantize4+ef14"]
 SPELLINGS += [f"all_reduce+{compressor}" for compressor in COMPRESSORS]
 SPELLINGS += [f"all_reduce+sign+{feedback}@two_shot" for feedback in FEEDBACKS]
 

@@ -77,7 +77,7 @@ def prepare(wishes: Wishes) -> Job:
             name=wishes.relaxation,
             tx=_wishes.wrapped(wishes, _wishes.relaxed(wishes, optimizer)),
             mesh=mesh,
-            period=wishes.accumulate * choice.row.period,
+            period=wishes.accumulate * choice.period(wishes.sync_every),
         ),
         Run(
             name="no relaxation",

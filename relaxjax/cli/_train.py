@@ -71,6 +71,9 @@ def train(
     bucket_mb: Annotated[
         float | None, typer.Option(help="Size of fused messages, in MiB.")
     ] = None,
+    sync_every: Annotated[
+        int | None, typer.Option(help="Of local_sgd: steps from meeting to meeting.")
+    ] = None,
     accumulate: Annotated[int, typer.Option(help="Send once per this many steps.")] = 1,
     skip_nonfinite: Annotated[
         bool, typer.Option("--skip-nonfinite", help="Skip steps with a NaN, together.")
@@ -92,6 +95,7 @@ def train(
         batch_size=batch_size,
         learning_rate=learning_rate,
         bucket_mb=bucket_mb,
+        sync_every=sync_every,
         accumulate=accumulate,
         skip_nonfinite=skip_nonfinite,
         baseline=not no_baseline,

@@ -26,6 +26,7 @@ class Wishes:
     batch_size: int | None = None
     learning_rate: float | None = None
     bucket_mb: float | None = None
+    sync_every: int | None = None
     accumulate: int = 1
     skip_nonfinite: bool = False
     baseline: bool = True
@@ -37,16 +38,17 @@ def check(wishes: Wishes) -> None:
     Raises:
       ValueError: an unknown relaxation, an option it does not have, a bad number.
     """
-    at_least = {"--steps": 1, "--workers": 1, "--batch-size": 1, "--accumulate": 1}
+    at_least = {"--seed": 0}
     numbers = {
         "--steps": wishes.steps,
         "--workers": wishes.workers,
         "--batch-size": wishes.batch_size,
         "--accumulate": wishes.accumulate,
+        "--sync-every": wishes.sync_every,
         "--seed": wishes.seed,
     }
     for option, number in numbers.items():
-        least = at_least.get(option, 0)
+        least = at_least.get(option, 1)
         if number is not None and number < least:
             raise ValueError(
                 f"{option} {number}: it must be {least} or more; leave {option} out "
@@ -93,7 +95,9 @@ def relaxed(
     mib = wishes.bucket_mb
     bucket_bytes = None if mib is None else max(1, int(mib * 2**20))
     choice = parse(wishes.relaxation)
-    return choice.build(AXIS, optimizer, bucket_bytes=bucket_bytes)
+    return choice.build(
+        AXIS, optimizer, bucket_bytes=bucket_bytes, sync_every=wishes.sync_every
+    )
 
 
 def wrapped(

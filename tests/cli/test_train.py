@@ -88,14 +88,15 @@ def test_every_option_reaches_the_job(tmp_path, monkeypatch):
     monkeypatch.setattr(_job, "prepare", seen.append)
     monkeypatch.setattr(_job, "run", lambda job: None)
     line = (
-        "train --relaxation all_reduce@ring --task chars --workers 2 --steps 4 "
-        "--seed 3 --batch-size 8 --accumulate 5 --learning-rate 0.1 --bucket-mb 0.5 "
-        "--skip-nonfinite --no-baseline --out"
+        "train --relaxation local_sgd@ring --sync-every 7 --task chars --workers 2 "
+        "--steps 4 --seed 3 --batch-size 8 --accumulate 5 --learning-rate 0.1 "
+        "--bucket-mb 0.5 --skip-nonfinite --no-baseline --out"
     )
     result = invoke(*line.split(), str(tmp_path))
     assert result.exit_code == 0, result.output
     expected = Wishes(
-        relaxation="all_reduce@ring",
+        relaxation="local_sgd@ring",
+        sync_every=7,
         workers=2,
         task="chars",
         steps=4,
