@@ -194,12 +194,11 @@ def test_narrow_params_meet_exactly(dtype):
     assert_equal(x[0], state[1].anchor[0].astype(dtype))
 
 
-def test_own_optimizer_state_goes_on_through_a_meeting():
-    tx = optax.chain(optax.sgd(0.1, momentum=0.9), local_sgd("data", 2))
-    states = [state for _, state in pulled(tx, targets_of(), emulate(N))]
-    for state in states:
-        velocity = optax.tree.get(state, "trace")
-        assert relaxjax.spread(velocity) > 0.01
+def test_the_anchor_outlives_donated_params():
+    x = jnp.ones(3)
+    state: Any = local_sgd("data", 2).init(x)
+    x.delete()
+    assert_equal(state.anchor, np.ones(3, np.float32))
 
 
 def test_beside_a_reducer_for_other_leaves():
@@ -216,6 +215,21 @@ def test_beside_a_reducer_for_other_leaves():
     assert relaxjax.spread(params["layer2"]) <= 1e-6
     params, _, _ = helpers.train(tx, mesh_of(N), helpers.batches(2, rows=N))
     assert relaxjax.spread(params["layer2"]) > 1e-4
+
+
+def test_beside_it_forgotten_leaves_are_still_found():
+    labels = {"layer1": "forgotten", "layer2": "seldom", "scale": "often"}
+    fed = compression.error_feedback(compression.sign())
+    tx = optax.partition(
+        {
+            "forgotten": optax.identity(),
+            "often": all_reduce("data"),
+            "seldom": local_sgd("data", 3, compressor=fed),
+        },
+        labels,
+    )
+    with pytest.raises(ValueError, match=r"updates of \['layer1/b', 'layer1/w'\]"):
+        relaxjax.init(tx, helpers.problem(), mesh_of(N))
 
 
 def test_typed_shard_map_with_a_worker_axis():
