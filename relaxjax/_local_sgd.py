@@ -118,7 +118,7 @@ def local_sgd(
 
     def init(params: optax.Params) -> Any:
         # A copy: the params themselves may be donated to the step.
-        anchor = jax.tree.map(lambda p: jnp.array(p, wide(p.dtype), copy=True), params)
+        anchor = jax.tree.map(lambda p: jnp.array(p, wide(p.dtype)), params)
         marks = LocalState(layout_of(params))
         return LocalSgdState(
             jnp.zeros((), jnp.int32), anchor, reducer.init(anchor), marks
