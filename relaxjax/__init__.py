@@ -15,6 +15,7 @@ from relaxjax._in_backward import reduce_in_backward
 from relaxjax._init import init, state_specs
 from relaxjax._layout import Layout
 from relaxjax._local import LocalState, local
+from relaxjax._local_sgd import LocalSgdState, local_sgd
 from relaxjax._mesh import Emulation, emulate
 from relaxjax._one_bit_adam import OneBitAdamState, one_bit_adam
 from relaxjax._power_sgd import PowerSGDState, power_sgd
@@ -33,6 +34,7 @@ __all__ = [
     "DataParallelStep",
     "Emulation",
     "Layout",
+    "LocalSgdState",
     "LocalState",
     "OneBitAdamState",
     "PowerSGDState",
@@ -47,6 +49,7 @@ __all__ = [
     "emulate",
     "init",
     "local",
+    "local_sgd",
     "one_bit_adam",
     "power_sgd",
     "reduce_in_backward",

@@ -33,7 +33,7 @@ def compress_matrices(
     all_reduce(axis_name, compressor=compressor, specs=specs, **how)  # checks early
 
     def parts(tree: Any) -> optax.GradientTransformationExtraArgs:
-        kinds = jax.tree.map(lambda x: "matrix" if x.ndim > 1 else "vector", tree)
+        kinds = kinds_of(tree)
 
         def only(kind: str) -> Any:
             if specs is None:
@@ -62,3 +62,8 @@ def compress_matrices(
         return parts(updates).update(updates, state, params, **extra_args)
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def kinds_of(tree: Any) -> Any:
+    """For each leaf "matrix" or "vector", as `optax.partition` takes it."""
+    return jax.tree.map(lambda x: "matrix" if x.ndim > 1 else "vector", tree)

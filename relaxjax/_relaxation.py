@@ -36,7 +36,7 @@ class Relaxation:
       options: names of further parts, numbers such as `bucket_bytes`.
       parent: which optimizer it is made for: a key of `relaxjax.tasks.OPTIMIZERS`.
       period: number of steps after which its communication repeats; None: it does not,
-        as it has phases.
+        as it has phases. The option `sync_every` says it otherwise.
     """
 
     name: str

@@ -55,6 +55,10 @@ class Choice:
                 )
         return self.row.build(axis_name, training, **self.parts, **given)
 
+    def period(self, **options: Any) -> int | None:
+        """Number of steps after which its communication repeats; None: it does not."""
+        return options.get("sync_every", self.row.period)
+
 
 def parse(name: str) -> Choice:
     """Takes a relaxation's name apart and checks each part.

@@ -12,11 +12,14 @@ import optax
 from relaxjax import _exact, compression
 from relaxjax._all_reduce import all_reduce
 from relaxjax._axis import AxisName
-from relaxjax._compress_matrices import compress_matrices
+from relaxjax._compress_matrices import compress_matrices, kinds_of
+from relaxjax._local_sgd import local_sgd
 from relaxjax._one_bit_adam import one_bit_adam
 from relaxjax._power_sgd import power_sgd
 from relaxjax._relaxation import Relaxation, Training
 from relaxjax.compression import Compressor
+
+_SYNC_EVERY = 8
 
 # What a name's second and third part stand for: functions that make a compressor, and
 # that wrap one.
@@ -69,6 +72,21 @@ def _build_all_reduce(
     return optax.chain(reducer, training.optimizer)
 
 
+def _build_local_sgd(
+    axis_name: AxisName,
+    training: Training,
+    sync_every: int = _SYNC_EVERY,
+    compressor: Compressor | None = None,
+    **parts: Any,
+) -> optax.GradientTransformationExtraArgs:
+    """With a compressor, biases and norms are averaged as they are."""
+    average = local_sgd(axis_name, sync_every, compressor=compressor, **parts)
+    if compressor is not None:
+        vectors = local_sgd(axis_name, sync_every)
+        average = optax.partition({"matrix": average, "vector": vectors}, kinds_of)
+    return optax.chain(training.optimizer, average)
+
+
 def _build_power_sgd(
     axis_name: AxisName, training: Training, rank: int = 4, **parts: Any
 ) -> optax.GradientTransformationExtraArgs:
@@ -110,6 +128,15 @@ _ROWS = [
         algorithms=("auto", "psum", *_exact.ALGORITHMS),
         compressors=True,
         options=frozenset({"bucket_bytes"}),
+    ),
+    Relaxation(
+        name="local_sgd",
+        summary="models are averaged every few steps",
+        build=_build_local_sgd,
+        algorithms=("auto", "psum", *_exact.ALGORITHMS),
+        compressors=True,
+        options=frozenset({"bucket_bytes", "sync_every"}),
+        period=_SYNC_EVERY,
     ),
     Relaxation(
         name="power_sgd",

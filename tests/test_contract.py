@@ -15,7 +15,14 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 import relaxjax
-from relaxjax import accumulate, all_reduce, compression, emulate, skip_nonfinite
+from relaxjax import (
+    accumulate,
+    all_reduce,
+    compression,
+    emulate,
+    local_sgd,
+    skip_nonfinite,
+)
 from tests import helpers
 from tests.helpers import assert_close, assert_equal, mesh_of
 
@@ -28,6 +35,7 @@ class Row(NamedTuple):
     alone: Callable[[Optimizer], Optimizer] = lambda optimizer: optimizer
     typed: bool = True  # type-checks under check_vma=True
     tolerance: float = 1e-5
+    widens: bool = False  # what moves narrow params comes out in float32
     slow: bool = False  # differs from another row in its exchange alone
 
 
@@ -84,6 +92,11 @@ ROWS: dict[str, Row] = {
     ),
     "skip_nonfinite": Row(
         lambda opt: skip_nonfinite(optax.chain(all_reduce("data"), opt), "data")
+    ),
+    "local_sgd, of equal models": Row(
+        lambda opt: optax.chain(all_reduce("data"), opt, local_sgd("data", 2)),
+        typed=False,  # the anchor may vary; replicated state cannot
+        widens=True,
     ),
 }
 WORKERS = 4
@@ -330,7 +343,8 @@ def test_dtypes_stay(row, dtype):
     )
     update = jax.vmap(lambda g: tx.update(g, tx.init(g), g), axis_name="data")
     out, _ = jax.jit(update)(grads)
-    assert {x.dtype for x in jax.tree.leaves(out)} == {np.dtype(dtype)}
+    expected = np.float32 if row.widens else dtype
+    assert {x.dtype for x in jax.tree.leaves(out)} == {np.dtype(expected)}
 
 
 @rows

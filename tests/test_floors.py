@@ -26,7 +26,7 @@ FLOORS = [
         "_skip_nonfinite",
         "_local",
     },
-    {"_compress_matrices", "_power_sgd"},
+    {"_compress_matrices", "_local_sgd", "_power_sgd"},
     {"_one_bit_adam"},
     {"_stacked", "_agree", "_consensus", "_scan_layers"},
     {"_data_parallel", "_init", "_wire"},

@@ -27,6 +27,7 @@ def training(optimizer: Any, steps: int = 100) -> Training:
 
 
 SPELLINGS += [f"all_reduce+{compressor}" for compressor in COMPRESSORS]
+SPELLINGS += ["local_sgd+quantize4+ef14"]
 SPELLINGS += ["one_bit_adam+quantize4+ef14"]
 OPTIMIZERS = {name for name in SPELLINGS if name.startswith("one_bit")}  # of their own
 SPELLINGS += [f"all_reduce+sign+{feedback}@two_shot" for feedback in FEEDBACKS]

@@ -11,16 +11,15 @@ from relaxjax._all_reduce import all_reduce
 from relaxjax._consensus import consensus
 from relaxjax._data_parallel import data_parallel
 from relaxjax._init import init
+from relaxjax._local_sgd import local_sgd
 from relaxjax._mesh import emulate
 from relaxjax._wire import wire_bytes
 from relaxjax.compression import (
     Compressor,
     econtrol,
-    ef21,
-    ef21_sgdm,
     error_feedback,
     payload_bytes,
-    random_block,
+    quantize,
     random_k,
     rotated_sign,
     sign,
@@ -31,7 +30,7 @@ from relaxjax.tasks import Task, adamw, train_step_of
 MESH = emulate(8)
 TARGETS = {32: 0.01, 100: 0.01, 400: 0.02}  # by budget, relative difference
 _SGD_PEAK = 0.1
-_FOUND: dict[tuple[str, int, str, float], float] = {}  # densities
+_FOUND: dict[tuple[str, int, int, str, float], float] = {}  # densities
 
 
 Make = Callable[[float], Compressor]
@@ -47,6 +46,8 @@ class Method:
       algorithm: the exchange.
       after: whether the optimizer's updates are compressed, not the gradients.
       optimizer: a key of `OPTIMIZERS`.
+      every: number of local steps after which models are averaged; 0 means that every
+        step averages gradients or updates.
     """
 
     name: str
@@ -54,12 +55,14 @@ class Method:
     algorithm: str = "two_shot"
     after: bool = True
     optimizer: str = "adamw"
+    every: int = 0
 
     @property
     def label(self) -> str:
         """As in tables and plots."""
         place = "after" if self.after else "before"
-        return f"{self.name}, {self.algorithm}, {place} {self.optimizer}"
+        steps = f"{self.every} local steps of " if self.every else ""
+        return f"{self.name}, {self.algorithm}, {place} {steps}{self.optimizer}"
 
     def transformation(
         self, task: Task, steps: int, density: float
@@ -76,7 +79,10 @@ class Method:
         size = sum(x.size for x in jax.tree.leaves(task.params))
         flat = jax.ShapeDtypeStruct((size,), "float32")  # one bucket, as the leaves are
         made = self.make(1 / 2)  # feedback sends nothing more
-        key = (made.name, payload_bytes(made, flat), self.algorithm, most)
+        if payload_bytes(made, flat) == payload_bytes(self.make(1.0), flat):
+            return 1.0  # a dense code
+        sent = max(1, self.every), payload_bytes(made, flat)
+        key = (made.name, *sent, self.algorithm, most)
         if key not in _FOUND:
             _FOUND[key] = self._search(flat, most) / size
         return _FOUND[key]
@@ -85,20 +91,38 @@ class Method:
         low, high = 1, flat.size
         while low < high:
             middle = (low + high + 1) // 2
-            fits = wire_bytes(self._reducer(middle / flat.size), flat, MESH) <= most
+            fits = self._sent(middle / flat.size, flat) <= most
             low, high = (middle, high) if fits else (low, middle - 1)
         return low
 
-    def bytes(self, task: Task, density: float) -> int:
-        """What the busiest worker sends in a step."""
-        return wire_bytes(self._reducer(density), task.params, MESH)
+    def bytes(self, task: Task, density: float) -> float:
+        """What the busiest worker sends in a step, on average."""
+        return self._sent(density, task.params)
+
+    def _sent(self, density: float, params: Any) -> float:
+        period = max(1, self.every)
+        tx = self._reducer(density)
+        return wire_bytes(tx, params, MESH, steps=period) / period
 
     def _reducer(self, density: float) -> optax.GradientTransformation:
         compressor = None if self.make is None else self.make(density)
-        return all_reduce("data", algorithm=self.algorithm, compressor=compressor)
+        how: dict[str, Any] = {"algorithm": self.algorithm, "compressor": compressor}
+        if self.every:
+            return local_sgd("data", self.every, **how)
+        return all_reduce("data", **how)
 
     def held_out(self, task: Task, steps: int, density: float, seed: int) -> float:
-        """The metric of the workers' consensus after training from the task's start."""
+        """The metric of the workers' consensus after training from the task's start.
+
+        Raises:
+          ValueError: the last step does not average, so that the consensus would be an
+            exchange that nobody counts.
+        """
+        if self.every and steps % self.every:
+            raise ValueError(
+                f"--steps {steps}: after it the workers must have met; make it a "
+                f"multiple of {self.every}, the local steps of {self.name!r}"
+            )
         tx = self.transformation(task, steps, density)
 
         step = data_parallel(train_step_of(task, tx), MESH, donate=True)
@@ -149,28 +173,45 @@ def _decayed(density: float) -> Compressor:
     return error_feedback(top_k(density), decay=0.95)
 
 
+def _quantized(density: float) -> Compressor:
+    del density
+    return quantize(4)
+
+
+def _local(every: int, optimizer: str) -> tuple[Method, ...]:
+    """Four bits of what this many steps have changed, with feedback and without."""
+    names = {"quantize4" + _EF: _fed(_quantized), "quantize4": _quantized}
+    return tuple(
+        Method(name, make, optimizer=optimizer, every=every)
+        for name, make in names.items()
+    )
+
+
 _EF = " + error_feedback"
 _ALL, _BOTH, _DIGITS = tuple(TARGETS), ("digits", "chars"), ("digits",)
+_EVERY = {32: 5, 100: 15, 400: 60}  # local steps; 600 steps are a multiple of each
+_LOCAL = {"digits": "sgd", "chars": "adamw"}
 _SGD: Mapping[str, Any] = {"optimizer": "sgd"}
 _BEFORE: Mapping[str, Any] = {"after": False, "optimizer": "sgd"}
 _TABLE = (
+    *(
+        ((budget,), (task,), method)
+        for task, optimizer in _LOCAL.items()
+        for budget, every in _EVERY.items()
+        for method in _local(every, optimizer)
+    ),
     ((32,), _BOTH, Method("sign" + _EF, _fed(lambda _: sign()))),
-    ((32,), _BOTH, Method("rotated_sign" + _EF, _fed(lambda _: rotated_sign()))),
+    ((32,), _DIGITS, Method("rotated_sign" + _EF, _fed(lambda _: rotated_sign()))),
     ((32,), _BOTH, Method("sign", lambda _: sign())),
     (_ALL, _BOTH, Method("top_k" + _EF, _fed(top_k))),
-    ((100, 400), ("chars",), Method("top_k", top_k)),
-    ((100,), _BOTH, Method("top_k" + _EF, _fed(top_k), after=False)),
+    ((400,), ("chars",), Method("top_k", top_k)),
+    ((100,), _DIGITS, Method("top_k" + _EF, _fed(top_k), after=False)),
     (_ALL, _DIGITS, Method("top_k" + _EF, _fed(top_k), **_SGD)),
     (_ALL, _DIGITS, Method("top_k", top_k, **_SGD)),
     (_ALL, _DIGITS, Method("top_k" + _EF, _fed(top_k), "one_shot", **_SGD)),
     ((400,), _DIGITS, Method("exact top_k" + _EF, _fed(_exact), "one_shot", **_SGD)),
-    (_ALL, _DIGITS, Method("random_k" + _EF, _fed(random_k), "psum", **_SGD)),
     ((100,), _DIGITS, Method("top_k" + _EF, _fed(top_k), **_BEFORE)),
     ((100,), _DIGITS, Method("top_k" + _EF + "(decay=0.95)", _decayed, **_SGD)),
-    *(
-        ((100,), _DIGITS, Method(f"top_k + {f.__name__}", _fed(top_k, f), **_BEFORE))
-        for f in (ef21, ef21_sgdm, econtrol)
-    ),
-    ((100,), _DIGITS, Method("random_k", random_k, "psum", **_BEFORE)),
-    ((100,), _DIGITS, Method("random_block" + _EF, _fed(random_block), "psum", **_SGD)),
+    ((100,), _DIGITS, Method("top_k + econtrol", _fed(top_k, econtrol), **_BEFORE)),
+    ((100,), _DIGITS, Method("random_k" + _EF, _fed(random_k), "psum", **_SGD)),
 )

@@ -9,7 +9,6 @@ from jax.sharding import Mesh
 from rich.console import Console
 
 from relaxjax._mesh import Emulation
-from relaxjax._relaxations import parse
 from relaxjax._wire import wire_bytes
 from relaxjax.cli import _devices, _report, _wishes
 from relaxjax.cli._loop import fit
@@ -71,13 +70,12 @@ def prepare(wishes: Wishes) -> Job:
     task = TASKS[wishes.task](wishes.seed)
     steps = wishes.steps or task.steps
     training = _wishes.training(wishes, task, steps)
-    period = parse(wishes.relaxation).row.period
     runs = [
         Run(
             name=wishes.relaxation,
             tx=_wishes.wrapped(wishes, _wishes.relaxed(wishes, training)),
             mesh=mesh,
-            period=steps if period is None else wishes.accumulate * period,
+            period=_wishes.period(wishes, steps),
         ),
         Run(
             name="no relaxation",

@@ -4,6 +4,7 @@ import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import optax
 
@@ -98,9 +99,19 @@ def relaxed(wishes: Wishes, training: Training) -> optax.GradientTransformation:
     """
     mib = wishes.bucket_mb
     bucket_bytes = None if mib is None else max(1, int(mib * 2**20))
-    options = dict(map(_option, wishes.options))
     choice = parse(wishes.relaxation)
-    return choice.build(AXIS, training, bucket_bytes=bucket_bytes, **options)
+    return choice.build(AXIS, training, bucket_bytes=bucket_bytes, **options(wishes))
+
+
+def period(wishes: Wishes, steps: int) -> int:
+    """Number of steps over which bytes are averaged."""
+    found = parse(wishes.relaxation).period(**options(wishes))
+    return steps if found is None else wishes.accumulate * found
+
+
+def options(wishes: Wishes) -> dict[str, Any]:
+    """The relaxation's options by name."""
+    return dict(map(_option, wishes.options))
 
 
 def _option(text: str) -> tuple[str, int | float]:

@@ -43,10 +43,15 @@ def row(metric, sent, budget=32, *, name="accuracy", fits=True, worse=0.0):
     }
 
 
+def lost(density):
+    """More with fewer elements; dense codes have a density of 1."""
+    return 0.1 - density % 1
+
+
 def accuracy_of(method, task, steps, density, seed):
     """Instead of training."""
     del task, steps
-    return 0.9 + 0.01 * seed - (0.1 - density if method.make else 0.0)
+    return 0.9 + 0.01 * seed - (lost(density) if method.make else 0.0)
 
 
 def test_quality(tmp_path, monkeypatch, capsys):
@@ -63,7 +68,7 @@ def test_quality(tmp_path, monkeypatch, capsys):
     for r in rows:
         assert r["fits"] == (r["bytes"] * r["budget"] <= ring["bytes"])
         assert r["share"] == r["bytes"] / ring["bytes"]
-        gaps = [(0.1 - r["density"]) / base for base in ring["metrics"]]
+        gaps = [lost(r["density"]) / base for base in ring["metrics"]]
         assert r["worse"][0] == pytest.approx(np.mean(gaps[: len(r["metrics"])]))
     # Sign costs more than 1/32 and is worse; at 1/400, the same bytes are no better.
     assert [len(r["metrics"]) for r in rows] == [2, 1, 2, 1]
@@ -84,17 +89,48 @@ def test_a_sparse_method_uses_its_budget_up():
     sent, more = (method.bytes(task, k / 800) for k in (38, 39))
     assert sent <= ring / 4 < more
     assert method.density(task, 0) == 1 / 800  # the least there is
+    dense = Method(name="sign", make=lambda _: sign())
+    assert dense.density(task, 0) == 1.0  # there is nothing to choose
 
 
 def test_a_method_sends_what_its_row_says():
     task = small()
-    for method in next(methods(400, "digits")), next(methods(32, "chars")):
-        tx = method.transformation(task, 10, 0.05)
-        assert relaxjax.wire_bytes(tx, task.params, MESH) == method.bytes(task, 0.05)
+    local, *_, each = methods(400, "chars")
+    assert (local.every, each.every) == (60, 0)
+    for method, steps in (local, 60), (each, 1):
+        tx = method.transformation(task, 120, 0.05)
+        sent = relaxjax.wire_bytes(tx, task.params, MESH, steps=steps)
+        assert sent == steps * method.bytes(task, 0.05)
+
+
+def test_local_steps_share_the_bytes_of_their_round():
+    task = small()
+    each, fourth = (Method(name="", make=lambda _: sign(), every=k) for k in (0, 4))
+    assert fourth.bytes(task, 1.0) == each.bytes(task, 1.0) / 4
+    tx = fourth.transformation(task, 8, 1.0)
+    assert relaxjax.wire_bytes(tx, task.params, MESH, steps=3) == 0
+    round_of_four = relaxjax.wire_bytes(tx, task.params, MESH, steps=4)
+    assert round_of_four == each.bytes(task, 1.0)
+    assert fourth.label == ", two_shot, after 4 local steps of adamw"
+
+
+def test_a_run_that_ends_within_a_round_is_refused():
+    method = Method(name="m", make=None, algorithm="auto", every=4)
+    with pytest.raises(ValueError, match=r"--steps 6: .* multiple of 4, the local"):
+        method.held_out(TASKS["digits"](0), 6, 1.0, seed=0)
+
+
+def test_every_local_method_ends_with_the_tasks_own_steps():
+    for task, steps in _quality.STEPS.items():
+        for budget in TARGETS:
+            rounds = [m.every for m in methods(budget, task) if m.every]
+            assert len(rounds) >= 2
+            assert all(steps % every == 0 for every in rounds)
 
 
 def test_methods_are_listed_once():
-    for task, count in {"digits": 8 + 13 + 6, "chars": 4 + 3 + 2}.items():
+    counts = {"digits": 9 + 11 + 7, "chars": 5 + 3 + 4}
+    for task, count in counts.items():
         labels = [(b, m.label) for b in TARGETS for m in methods(b, task)]
         assert len(set(labels)) == len(labels) == count
 

@@ -1,5 +1,6 @@
 """The main job, in this process: what it computes and what it writes."""
 
+import dataclasses
 import json
 import math
 
@@ -111,6 +112,18 @@ def test_accumulation_divides_the_bytes(short, tmp_path):
     assert record.spread == 0.0
 
 
+def test_bytes_are_those_of_a_whole_period(short, tmp_path):
+    wishes = Wishes(
+        relaxation="local_sgd", workers=4, steps=6, out=tmp_path, baseline=False
+    )
+    for options, period in ((), 8), (("sync_every=3",), 3):
+        wishes = dataclasses.replace(wishes, options=options)
+        (record,) = _job.run(_job.prepare(wishes))
+        assert record.bytes_per_step == short[0][0].bytes_per_step / period
+    assert record.spread < 1e-6
+    assert record.metric > 0.3
+
+
 def test_digits_are_learned_on_eight_workers_at_the_defaults(tmp_path):
     (record,) = _job.run(_job.prepare(Wishes(out=tmp_path, baseline=False)))
     assert record.workers == 8
@@ -146,6 +159,10 @@ def test_results_go_to_a_folder_named_after_the_run(tmp_path, monkeypatch):
         (Wishes(steps=0), r"--steps 0: it must be 1 or more"),
         (Wishes(seed=-1), r"--seed -1: it must be 0 or more"),
         (Wishes(accumulate=0), r"--accumulate 0: it must be 1 or more"),
+        (
+            Wishes(relaxation="local_sgd", options=("sync_every=0",)),
+            r"sync_every=0 must be a whole number",
+        ),
         (Wishes(batch_size=0), r"--batch-size 0: it must be 1 or more"),
         (Wishes(batch_size=100), r"--batch-size 100 .* 8 workers; .* 96 or 104"),
         (Wishes(batch_size=3), r"--batch-size 3 .* such as 8$"),
