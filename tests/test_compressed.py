@@ -11,6 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 import relaxjax
 from relaxjax import all_reduce, compression, emulate, skip_nonfinite, wire_bytes
+from relaxjax._all_reduce_checks import TWO_AXES
 from relaxjax._compressed import EXCHANGES
 from relaxjax.collectives import ring_wire_bytes
 from tests import helpers, test_specs
@@ -316,7 +317,15 @@ def test_beside_tensor_parallelism_each_device_sends_its_own_shard():
         ({"compressor": EF_SIGN, "op": "adasum"}, r"adasum' with compressor=sign"),
         (
             {"compressor": EF_SIGN, "algorithm": "hierarchical"},
-            r"axis_name='data' must be two axes",
+            r"algorithm='hierarchical': axis_name='data' must be two axes",
+        ),
+        (
+            {"compressor": EF_SIGN, "algorithm": "two_level"},
+            r"algorithm='two_level': axis_name='data' must be two axes",
+        ),
+        (
+            {"compressor": None, "algorithm": "two_level"},
+            r"'two_level' with compressor=None: it is for payloads.*'hierarchical'",
         ),
     ],
 )
@@ -336,5 +345,5 @@ def test_leaves_that_are_not_real_floats(dtype):
 
 def test_every_exchange_has_a_name_of_all_reduce():
     for name in EXCHANGES:
-        axes = ("host", "device") if name == "hierarchical" else "data"
+        axes = ("host", "device") if name in TWO_AXES else "data"
         all_reduce(axes, algorithm=name, compressor=compression.identity())
