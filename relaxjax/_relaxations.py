@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax import _all_reduce, _exact, compression
+from relaxjax import _all_reduce, _deep_gradient_compression, compression
+from relaxjax._all_reduce_checks import CHOICES
 from relaxjax._axis import AxisName
 from relaxjax.compression import Compressor
 
@@ -53,6 +54,8 @@ FEEDBACKS: Mapping[str, Callable[[Compressor], Compressor]] = {
     "ef21": compression.ef21,
     "ef21_sgdm": compression.ef21_sgdm,
     "econtrol": compression.econtrol,
+    "dgc": compression.momentum_correction,
+    "loco": compression.loco,
 }
 
 
@@ -196,6 +199,13 @@ def _build_all_reduce(
     return optax.chain(reducer, optimizer)
 
 
+def _build_deep_gradient_compression(
+    axis_name: AxisName, optimizer: optax.GradientTransformation, **parts: Any
+) -> optax.GradientTransformationExtraArgs:
+    reducer = _deep_gradient_compression.deep_gradient_compression(axis_name, **parts)
+    return optax.chain(reducer, optimizer)
+
+
 def _by_rank(params: Any) -> Any:
     return jax.tree.map(lambda p: "matrix" if p.ndim > 1 else "vector", params)
 
@@ -205,9 +215,15 @@ _ROWS = [
         name="all_reduce",
         summary="synchronous: every step takes the mean of all gradients",
         build=_build_all_reduce,
-        algorithms=("auto", "psum", *_exact.ALGORITHMS),
+        algorithms=CHOICES,
         compressors=True,
         options=frozenset({"bucket_bytes"}),
+    ),
+    Relaxation(
+        name="deep_gradient_compression",
+        summary="of a momentum that waits, the largest are sent (DGC)",
+        build=_build_deep_gradient_compression,
+        options=frozenset({"density", "momentum", "warmup_steps"}),
     ),
 ]
 

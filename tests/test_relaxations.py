@@ -23,23 +23,27 @@ SPELLINGS = [
     spelling
     for row in RELAXATIONS.values()
     for spelling in [row.name, *(f"{row.name}@{a}" for a in row.algorithms)]
+    if not spelling.endswith("@two_level")  # for payloads only
 ]
 SPELLINGS += [f"all_reduce+{compressor}" for compressor in COMPRESSORS]
 SPELLINGS += [f"all_reduce+sign+{feedback}@two_shot" for feedback in FEEDBACKS]
+SPELLINGS += ["all_reduce+sign@hierarchical", "all_reduce+sign@two_level"]
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_every_spelling_builds_a_transformation_that_takes_a_step(spelling):
     axes = {"data": 2}
-    if spelling.endswith("@hierarchical"):
+    if spelling.endswith(("@hierarchical", "@two_level")):
         axes = {"host": 2, "device": 1}
     mesh = relaxjax.emulate(axes)
     tx = parse(spelling).build(tuple(axes), optax.sgd(0.5))
-    start = {"w": jnp.arange(3.0)}  # a vector: with a compressor, it stays as it is
+    # A vector: with a compressor, it stays as it is; and a matrix to compress.
+    start = {"w": jnp.arange(3.0), "zeros": jnp.zeros((2, 2))}
     params, state = relaxjax.init(tx, start, mesh)
 
     def train_step(params, state, batch):
-        updates, state = tx.update({"w": batch[0]}, state, params)
+        gradient = {"w": batch[0], "zeros": 0 * jnp.outer(batch[0][:2], batch[0][:2])}
+        updates, state = tx.update(gradient, state, params)
         return optax.apply_updates(params, updates), state, {}
 
     gradients = np.array([[2.0, 0, 4], [0, 4, 0]], np.float32)
