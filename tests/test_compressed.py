@@ -281,11 +281,12 @@ def test_feedback_adds_one_buffer_of_the_gradients_size():
     assert fed[1] - plain[1] <= 4 * size
 
 
-def test_beside_tensor_parallelism_each_device_sends_its_own_shard():
+@pytest.mark.parametrize("codec", [EF_SIGN, compression.loco(compression.sign())])
+def test_beside_tensor_parallelism_each_device_sends_its_own_shard(codec):
     mesh = test_specs.mesh_of(4, 2)
     params = test_specs.sharded(test_specs.problem(), mesh)
     tx: Any = optax.chain(
-        all_reduce("data", compressor=EF_SIGN, specs=test_specs.SPECS), optax.sgd(0.1)
+        all_reduce("data", compressor=codec, specs=test_specs.SPECS), optax.sgd(0.1)
     )
     params, state = relaxjax.init(tx, params, mesh, axis_name="data")
     gradient = jax.grad(test_specs.loss_fn)
@@ -298,7 +299,7 @@ def test_beside_tensor_parallelism_each_device_sends_its_own_shard():
         if "all-to-all" in kind or "all-gather" in kind:  # over "data" alone
             assert all(len({d % 2 for d in group}) == 1 for group in groups)
     _, state, _ = step(params, state, batch)
-    residual = state[0].compressed.feedback.residual
+    residual = state[0].compressed.feedback[0]
     assert residual["layer1"]["w"].sharding.spec == P("data", None, "model")
 
 

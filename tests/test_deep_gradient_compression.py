@@ -224,10 +224,12 @@ def test_clipping_is_of_ones_own_gradient_at_a_share_of_the_norm():
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float16, np.float32])
 def test_dtypes_stay_and_buffers_are_wide(dtype):
     gs = [jax.tree.map(lambda x: x.astype(dtype), g) for g in gradients(2, steps=2)]
-    outs, states = ours(deep_gradient_compression("data", clip=1.0), gs)
+    tx: Any = deep_gradient_compression("data", clip=1.0)
+    outs, states = ours(tx, gs)
     assert {x.dtype for x in jax.tree.leaves(outs)} == {np.dtype(dtype)}
-    floats = [x for x in jax.tree.leaves(states[-1]) if x.dtype != jnp.int32]
-    assert {x.dtype for x in floats} == {np.dtype(np.float32)}
+    for state in (tx.init(jax.tree.map(lambda x: x[0], gs[0])), states[-1]):
+        floats = [x for x in jax.tree.leaves(state) if x.dtype != jnp.int32]
+        assert {x.dtype for x in floats} == {np.dtype(np.float32)}
 
 
 WRAPPED = {

@@ -82,8 +82,8 @@ def scattered(
       up: places of the n chunks.
 
     Returns:
-      The mean of this worker's chunk; what its payloads have lost, [n, c], with zeros
-      for its own chunk, which is not compressed.
+      The mean of this worker's chunk; what its payloads have lost, [n, c], where the
+      place of its own chunk, which does not travel, is left for what the server loses.
     """
     (n, c), i = chunks.shape, lax.axis_index(name)
     sent = jax.vmap(lambda chunk, place: message(codec, chunk, place))(chunks, up)
@@ -93,8 +93,7 @@ def scattered(
     mean = lax.dynamic_update_index_in_dim(each, own, i, 0).sum(axis=0) / n
 
     decode = jax.vmap(lambda payload, place: codec.decode(payload, c, place))
-    lost = chunks - decode(sent.payload, up)
-    return mean, lax.dynamic_update_index_in_dim(lost, jnp.zeros_like(own), i, 0)
+    return mean, chunks - decode(sent.payload, up)
 
 
 def _over_one_axis(codec: Codec, x: jax.Array, name: str, level: int) -> Lossy:
