@@ -11,6 +11,10 @@ from relaxjax._clock import Clock, advance_phases
 from relaxjax._compiled_wire import compiled_wire_bytes
 from relaxjax._consensus import consensus, spread
 from relaxjax._data_parallel import DataParallelStep, data_parallel
+from relaxjax._deep_gradient_compression import (
+    DeepGradientCompressionState,
+    deep_gradient_compression,
+)
 from relaxjax._in_backward import reduce_in_backward
 from relaxjax._init import init, state_specs
 from relaxjax._layout import Layout
@@ -32,6 +36,7 @@ __all__ = [
     "AllReduceState",
     "Clock",
     "DataParallelStep",
+    "DeepGradientCompressionState",
     "Emulation",
     "Layout",
     "LocalSgdState",
@@ -46,6 +51,7 @@ __all__ = [
     "compiled_wire_bytes",
     "consensus",
     "data_parallel",
+    "deep_gradient_compression",
     "emulate",
     "init",
     "local",

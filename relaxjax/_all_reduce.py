@@ -75,8 +75,9 @@ def all_reduce(
         `"psum"`, or with a compressor what suits it: `"two_shot"` for dense codes,
         `"one_shot"` for sparse ones, `"psum"` for linear ones.
       compressor: of `relaxjax.compression`, with feedback or without: each bucket
-        travels as its payload, by `"two_shot"`, `"one_shot"`, `"ring"`,
-        `"hierarchical"` (compressed between hosts only), or `"psum"` (linear ones).
+        travels as its payload, by `"two_shot"`, `"one_shot"`, `"ring"`, over two axes
+        by `"hierarchical"` (compressed between hosts only) or `"two_level"` (inside
+        them as well), or by `"psum"` (linear ones).
       bucket_bytes: leaves travel together in messages of at most this many bytes,
         before compression and in float32 where there is one. The explicit algorithms
         pack them, and split larger leaves; psum takes groups of whole leaves and copies
@@ -103,7 +104,8 @@ def all_reduce(
 
     Raises:
       ValueError: unknown `algorithm` or `op`, `bucket_bytes <= 0`, `"hierarchical"`
-        without two axes, `op="adasum"` with an algorithm or a compressor, a compressor
+        or `"two_level"` without two axes, `"two_level"` without a compressor,
+        `op="adasum"` with an algorithm or a compressor, a compressor
         with an algorithm that cannot carry it; in `init` or `update`: an
         `order` that is not a permutation of the leaf names, a leaf that is not
         floating, another tree than `init` saw, gradients that are already reduced, a

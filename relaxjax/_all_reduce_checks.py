@@ -12,6 +12,10 @@ from relaxjax.collectives._hierarchical import two_axes
 from relaxjax.compression import Compressor
 
 OPS = ("mean", "sum", "adasum")
+# The backend's own, and those that are here: on arrays as they are, or on payloads.
+CHOICES = tuple(dict.fromkeys(("auto", "psum", *ALGORITHMS, *EXCHANGES)))
+# Of hosts and of the devices in each.
+TWO_AXES = ("hierarchical", "two_level")
 
 
 def checked_algorithm(
@@ -23,7 +27,7 @@ def checked_algorithm(
 ) -> str:
     """The algorithm, with "auto" resolved, or an error for what cannot be."""
     axes_of(axis_name)
-    _check_choice("algorithm", algorithm, ("auto", "psum", *ALGORITHMS))
+    _check_choice("algorithm", algorithm, CHOICES)
     _check_choice("op", op, OPS)
     if not isinstance(compressor, Compressor | None):
         raise TypeError(
@@ -34,10 +38,16 @@ def checked_algorithm(
         _check_adasum(algorithm, compressor, specs)
     if algorithm == "auto":
         algorithm = "psum" if compressor is None else compressor.algorithm
-    if algorithm == "hierarchical":
-        two_axes(axis_name, "all_reduce with algorithm='hierarchical'")
     if compressor is not None:
         _check_compressor(algorithm, compressor)
+    elif algorithm not in ("psum", *ALGORITHMS):
+        raise ValueError(
+            f"all_reduce: algorithm={algorithm!r} with compressor=None: it is for "
+            "payloads only; pass compressor=, or use 'hierarchical', which sends the "
+            "same chunks as they are"
+        )
+    if algorithm in TWO_AXES:
+        two_axes(axis_name, f"all_reduce with {algorithm=}")
     return algorithm
 
 

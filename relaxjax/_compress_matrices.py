@@ -17,7 +17,12 @@ from relaxjax.compression import Compressor
 
 
 def compress_matrices(
-    axis_name: AxisName, compressor: Compressor, *, specs: Any = None, **how: Any
+    axis_name: AxisName,
+    compressor: Compressor,
+    *,
+    specs: Any = None,
+    vectors: optax.GradientTransformation | None = None,
+    **how: Any,
 ) -> optax.GradientTransformationExtraArgs:
     """`all_reduce`, with the compressor where a leaf has two dimensions or more.
 
@@ -25,6 +30,8 @@ def compress_matrices(
       axis_name: the workers' axes.
       compressor: of `relaxjax.compression`.
       specs: as of `all_reduce`.
+      vectors: what follows the mean of the vectors, where the compressor's feedback
+        does more to a matrix than to make a loss good.
       **how: further arguments of `all_reduce`, for the matrices.
 
     Raises:
@@ -46,6 +53,8 @@ def compress_matrices(
             axis_name, compressor=compressor, specs=only("matrix"), **how
         )
         vector = all_reduce(axis_name, specs=only("vector"))
+        if vectors is not None:
+            vector = optax.chain(vector, vectors)
         return optax.partition({"matrix": matrix, "vector": vector}, kinds)
 
     def init(params: optax.Params) -> Any:

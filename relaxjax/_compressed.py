@@ -31,6 +31,7 @@ from relaxjax.collectives import (
     compressed_hierarchical,
     compressed_one_shot,
     compressed_ring,
+    compressed_two_level,
     compressed_two_shot,
     linear_psum,
 )
@@ -56,6 +57,7 @@ EXCHANGES: dict[str, Exchange] = {
     "two_shot": Exchange(compressed_two_shot, "2"),
     "ring": Exchange(compressed_ring, "n"),
     "hierarchical": Exchange(compressed_hierarchical, "2"),
+    "two_level": Exchange(compressed_two_level, "3"),
 }
 
 

@@ -9,10 +9,13 @@ from typing import Any
 import jax.numpy as jnp
 import optax
 
-from relaxjax import _exact, compression
+from relaxjax import compression
 from relaxjax._all_reduce import all_reduce
+from relaxjax._all_reduce_checks import CHOICES
 from relaxjax._axis import AxisName
 from relaxjax._compress_matrices import compress_matrices, kinds_of
+from relaxjax._deep_gradient_compression import deep_gradient_compression
+from relaxjax._exact import ALGORITHMS
 from relaxjax._local_sgd import local_sgd
 from relaxjax._one_bit_adam import one_bit_adam
 from relaxjax._power_sgd import power_sgd
@@ -55,6 +58,8 @@ FEEDBACKS: Mapping[str, Callable[[Compressor], Compressor]] = {
     "ef21": compression.ef21,
     "ef21_sgdm": compression.ef21_sgdm,
     "econtrol": compression.econtrol,
+    "dgc": compression.momentum_correction,
+    "loco": compression.loco,
 }
 
 
@@ -93,6 +98,14 @@ def _build_power_sgd(
     return optax.chain(power_sgd(axis_name, rank=rank, **parts), training.optimizer)
 
 
+def _build_deep_gradient_compression(
+    axis_name: AxisName, training: Training, **parts: Any
+) -> optax.GradientTransformationExtraArgs:
+    """Its momentum is that of the parent, so that what follows has none."""
+    reducer = deep_gradient_compression(axis_name, **parts)
+    return optax.chain(reducer, optax.sgd(training.learning_rate))
+
+
 def _build_one_bit_adam(
     axis_name: AxisName,
     training: Training,
@@ -125,7 +138,7 @@ _ROWS = [
         name="all_reduce",
         summary="synchronous: every step takes the mean of all gradients",
         build=_build_all_reduce,
-        algorithms=("auto", "psum", *_exact.ALGORITHMS),
+        algorithms=CHOICES,
         compressors=True,
         options=frozenset({"bucket_bytes"}),
     ),
@@ -133,16 +146,24 @@ _ROWS = [
         name="local_sgd",
         summary="models are averaged every few steps",
         build=_build_local_sgd,
-        algorithms=("auto", "psum", *_exact.ALGORITHMS),
+        algorithms=CHOICES,
         compressors=True,
         options=frozenset({"bucket_bytes", "sync_every"}),
         period=_SYNC_EVERY,
     ),
     Relaxation(
+        name="deep_gradient_compression",
+        summary="of a momentum that waits, the largest are sent (DGC)",
+        build=_build_deep_gradient_compression,
+        options=frozenset({"density", "momentum", "warmup_steps"}),
+        parent="momentum",
+        period=None,
+    ),
+    Relaxation(
         name="power_sgd",
         summary="the mean gradient in low rank, with error feedback",
         build=_build_power_sgd,
-        algorithms=("auto", "psum", *_exact.ALGORITHMS),
+        algorithms=("auto", "psum", *ALGORITHMS),
         options=frozenset({"rank", "start_after", "iterations", "min_compression"}),
         period=None,
     ),

@@ -11,6 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 import relaxjax
 from relaxjax import all_reduce, compression, emulate, skip_nonfinite, wire_bytes
+from relaxjax._all_reduce_checks import TWO_AXES
 from relaxjax._compressed import EXCHANGES
 from relaxjax.collectives import ring_wire_bytes
 from tests import helpers, test_specs
@@ -280,11 +281,12 @@ def test_feedback_adds_one_buffer_of_the_gradients_size():
     assert fed[1] - plain[1] <= 4 * size
 
 
-def test_beside_tensor_parallelism_each_device_sends_its_own_shard():
+@pytest.mark.parametrize("codec", [EF_SIGN, compression.loco(compression.sign())])
+def test_beside_tensor_parallelism_each_device_sends_its_own_shard(codec):
     mesh = test_specs.mesh_of(4, 2)
     params = test_specs.sharded(test_specs.problem(), mesh)
     tx: Any = optax.chain(
-        all_reduce("data", compressor=EF_SIGN, specs=test_specs.SPECS), optax.sgd(0.1)
+        all_reduce("data", compressor=codec, specs=test_specs.SPECS), optax.sgd(0.1)
     )
     params, state = relaxjax.init(tx, params, mesh, axis_name="data")
     gradient = jax.grad(test_specs.loss_fn)
@@ -297,7 +299,7 @@ def test_beside_tensor_parallelism_each_device_sends_its_own_shard():
         if "all-to-all" in kind or "all-gather" in kind:  # over "data" alone
             assert all(len({d % 2 for d in group}) == 1 for group in groups)
     _, state, _ = step(params, state, batch)
-    residual = state[0].compressed.feedback.residual
+    residual = state[0].compressed.feedback[0]
     assert residual["layer1"]["w"].sharding.spec == P("data", None, "model")
 
 
@@ -316,7 +318,15 @@ def test_beside_tensor_parallelism_each_device_sends_its_own_shard():
         ({"compressor": EF_SIGN, "op": "adasum"}, r"adasum' with compressor=sign"),
         (
             {"compressor": EF_SIGN, "algorithm": "hierarchical"},
-            r"axis_name='data' must be two axes",
+            r"algorithm='hierarchical': axis_name='data' must be two axes",
+        ),
+        (
+            {"compressor": EF_SIGN, "algorithm": "two_level"},
+            r"algorithm='two_level': axis_name='data' must be two axes",
+        ),
+        (
+            {"compressor": None, "algorithm": "two_level"},
+            r"'two_level' with compressor=None: it is for payloads.*'hierarchical'",
         ),
     ],
 )
@@ -336,5 +346,5 @@ def test_leaves_that_are_not_real_floats(dtype):
 
 def test_every_exchange_has_a_name_of_all_reduce():
     for name in EXCHANGES:
-        axes = ("host", "device") if name == "hierarchical" else "data"
+        axes = ("host", "device") if name in TWO_AXES else "data"
         all_reduce(axes, algorithm=name, compressor=compression.identity())

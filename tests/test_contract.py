@@ -19,6 +19,7 @@ from relaxjax import (
     accumulate,
     all_reduce,
     compression,
+    deep_gradient_compression,
     emulate,
     local_sgd,
     skip_nonfinite,
@@ -84,6 +85,13 @@ ROWS: dict[str, Row] = {
             all_reduce("data", compressor=compression.random_k(1.0)), opt
         ),
         slow=True,
+    ),
+    "deep_gradient_compression, all of it": Row(
+        lambda opt: optax.chain(
+            deep_gradient_compression("data", density=1.0, masking=False), opt
+        ),
+        lambda opt: optax.chain(optax.trace(0.9), opt),
+        typed=False,  # what waits varies; replicated state cannot
     ),
     "accumulate": Row(
         lambda opt: accumulate(optax.chain(all_reduce("data"), opt), every=2),

@@ -27,7 +27,7 @@ FLOORS = [
         "_local",
     },
     {"_compress_matrices", "_local_sgd", "_power_sgd"},
-    {"_one_bit_adam"},
+    {"_deep_gradient_compression", "_one_bit_adam"},
     {"_stacked", "_agree", "_consensus", "_scan_layers"},
     {"_data_parallel", "_init", "_wire"},
     {"_compiled_wire", "_relaxation"},

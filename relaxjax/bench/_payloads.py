@@ -15,6 +15,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._all_reduce import all_reduce
+from relaxjax._all_reduce_checks import TWO_AXES
 from relaxjax._compiled_wire import compiled_wire_bytes
 from relaxjax._compressed import EXCHANGES
 from relaxjax._rows import COMPRESSORS
@@ -58,7 +59,7 @@ def _times_fewer(
     """None for a pair that cannot be."""
     if algorithm == "psum" and not compressor.law.linear:
         return None
-    axes = {"host": 2, "device": n // 2} if algorithm == "hierarchical" else {"data": n}
+    axes = {"host": 2, "device": n // 2} if algorithm in TWO_AXES else {"data": n}
     tx: Any = all_reduce(
         tuple(axes), algorithm=algorithm, compressor=compressor, bucket_bytes=2**30
     )

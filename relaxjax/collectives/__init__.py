@@ -17,6 +17,10 @@ from relaxjax.collectives._compressed_ring import (
     compressed_ring,
     compressed_ring_wire_bytes,
 )
+from relaxjax.collectives._compressed_two_level import (
+    compressed_two_level,
+    compressed_two_level_wire_bytes,
+)
 from relaxjax.collectives._compressed_two_shot import (
     compressed_two_shot,
     compressed_two_shot_wire_bytes,
@@ -49,6 +53,8 @@ __all__ = [
     "compressed_one_shot_wire_bytes",
     "compressed_ring",
     "compressed_ring_wire_bytes",
+    "compressed_two_level",
+    "compressed_two_level_wire_bytes",
     "compressed_two_shot",
     "compressed_two_shot_wire_bytes",
     "halving_doubling_all_reduce",

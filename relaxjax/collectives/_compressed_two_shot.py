@@ -65,24 +65,48 @@ def compressed_two_shot_wire_bytes(size: int, axis_size: int, codec: Codec) -> i
     return chunked_bytes(codec, size, axis_size)
 
 
-def _over_one_axis(codec: Codec, x: jax.Array, name: str, level: int) -> Lossy:
-    n, i = lax.axis_size(name), lax.axis_index(name)
-    chunks = jnp.pad(x, (0, -x.size % n)).reshape(n, -1)  # [n, c]
-    c = chunks.shape[1]
-    up, down = places(2 * n * level, n), places(2 * n * level + n, n)
+def chunks_of(x: jax.Array, n: int) -> jax.Array:
+    """[n, ceil(d / n)] of x[d], the last filled with zeros."""
+    return jnp.pad(x, (0, -x.size % n)).reshape(n, -1)
 
+
+def scattered(
+    codec: Codec, chunks: jax.Array, name: str, up: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """The first shot: the mean of chunk i, at worker i.
+
+    Args:
+      codec: what encodes and decodes.
+      chunks: [n, c].
+      name: of the axis.
+      up: places of the n chunks.
+
+    Returns:
+      The mean of this worker's chunk; what its payloads have lost, [n, c], where the
+      place of its own chunk, which does not travel, is left for what the server loses.
+    """
+    (n, c), i = chunks.shape, lax.axis_index(name)
     sent = jax.vmap(lambda chunk, place: message(codec, chunk, place))(chunks, up)
     received = distribute(sent.bits, name)
     each = jax.vmap(lambda bits: opened(codec, bits, c, up[i]))(received)
     own = lax.dynamic_index_in_dim(chunks, i, keepdims=False)
-    q = lax.dynamic_update_index_in_dim(each, own, i, 0).sum(axis=0) / n
+    mean = lax.dynamic_update_index_in_dim(each, own, i, 0).sum(axis=0) / n
 
+    decode = jax.vmap(lambda payload, place: codec.decode(payload, c, place))
+    return mean, chunks - decode(sent.payload, up)
+
+
+def _over_one_axis(codec: Codec, x: jax.Array, name: str, level: int) -> Lossy:
+    n, i = lax.axis_size(name), lax.axis_index(name)
+    chunks = chunks_of(x, n)
+    c = chunks.shape[1]
+    up, down = places(2 * n * level, n), places(2 * n * level + n, n)
+
+    q, lost = scattered(codec, chunks, name, up)
     served = message(codec, q, down[i])
     bits = gather(served.bits, name)
     means = jax.vmap(lambda row, place: opened(codec, row, c, place))(bits, down)
 
-    decode = jax.vmap(lambda payload, place: codec.decode(payload, c, place))
-    lost = chunks - decode(sent.payload, up)
     by_server = n * (q - codec.decode(served.payload, c, down[i]))
     lost = lax.dynamic_update_index_in_dim(lost, by_server, i, 0)
     return Lossy(means.ravel()[: x.size], lost.ravel()[: x.size])

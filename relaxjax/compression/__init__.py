@@ -6,7 +6,9 @@ from relaxjax.compression._drive import drive, rotated_sign
 from relaxjax.compression._econtrol import econtrol
 from relaxjax.compression._ef21 import ef21, ef21_sgdm
 from relaxjax.compression._error_feedback import error_feedback
+from relaxjax.compression._loco import loco
 from relaxjax.compression._min_max_uint8 import min_max_uint8
+from relaxjax.compression._momentum_correction import momentum_correction
 from relaxjax.compression._natural import dithering, natural
 from relaxjax.compression._protocol import (
     Compressor,
@@ -36,7 +38,9 @@ __all__ = [
     "ef21_sgdm",
     "error_feedback",
     "identity",
+    "loco",
     "min_max_uint8",
+    "momentum_correction",
     "natural",
     "payload_bytes",
     "qsgd",

@@ -20,3 +20,11 @@ def check_share(value: float, name: str, caller: str) -> None:
     """Raises ValueError unless in (0, 1]."""
     if not 0 < value <= 1:
         raise ValueError(f"{caller}: {name}={value} must be in (0, 1]")
+
+
+def check_momentum(value: float, caller: str) -> None:
+    """Raises ValueError unless in [0, 1)."""
+    if not 0 <= value < 1:
+        raise ValueError(
+            f"{caller}: momentum={value} must be in [0, 1); 0 is none, 0.9 is usual"
+        )

@@ -41,11 +41,11 @@ class Law(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """How what was lost comes back; elementwise on one leaf (`relaxjax.compression`).
+    """How what was lost comes back; on one leaf by itself (`relaxjax.compression`).
 
     Attributes:
       name: for tables.
-      init: `init(x) -> state`, arrays like x (float32 or wider).
+      init: `init(x) -> state`, arrays like x (float32 or wider, or codes), and scalars.
       before: `before(g, state) -> p`, what is compressed.
       after: `after(g, c, mean, state) -> (out, state)`, with c what of p was delivered
         and `mean` that of all workers.

@@ -85,10 +85,42 @@ def hierarchical(xs: Arrays, coded: Coded) -> tuple[np.ndarray, Arrays]:
     return np.concatenate(means)[:d], [x.ravel()[:d] for x in lost]
 
 
+def two_level(
+    xs: Arrays, coded: Coded, hosts: int | None = None
+) -> tuple[np.ndarray, Arrays]:
+    """On two hosts (on one, if there are fewer workers than that)."""
+    h = hosts or min(2, len(xs))
+    m, d = len(xs) // h, len(xs[0])
+    chunks = [chunks_of(x, m) for x in xs]
+    lost = [np.zeros_like(c) for c in chunks]
+    means = []
+    for j in range(m):
+        of_hosts = []
+        for a in range(h):
+            total = chunks[a * m + j][j].copy()
+            for i in range(m):
+                if i != j:
+                    arrived = coded(a * m + i, chunks[a * m + i][j], j)
+                    lost[a * m + i][j] = chunks[a * m + i][j] - arrived
+                    total = total + arrived
+            of_hosts.append(total / m)
+
+        def of_place(a, x, place, j=j):  # piece k goes up at k and down at h + k
+            step, k = divmod(place, h)
+            return coded(a * m + j, x, m + step * m * h + j * h + k)
+
+        mean, gone = two_shot(of_hosts, of_place)
+        means.append(mean)
+        for a in range(h):
+            lost[a * m + j][j] = m * gone[a]
+    return np.concatenate(means)[:d], [x.ravel()[:d] for x in lost]
+
+
 REFERENCES = {
     "psum": psum,
     "one_shot": one_shot,
     "two_shot": two_shot,
     "ring": ring,
     "hierarchical": hierarchical,
+    "two_level": two_level,
 }

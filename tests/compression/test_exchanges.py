@@ -13,6 +13,7 @@ from jax.sharding import PartitionSpec as P
 import relaxjax
 from relaxjax import all_reduce, compression, emulate, wire_bytes
 from relaxjax import collectives as c
+from relaxjax._all_reduce_checks import TWO_AXES
 from relaxjax._compressed import EXCHANGES, _codec
 from relaxjax._noise import Noise, fold, words_of
 from relaxjax._relaxations import COMPRESSORS, FEEDBACKS
@@ -39,7 +40,7 @@ WRAPPERS = {"none": lambda compressor: compressor, **FEEDBACKS}
 def possible(compressor: str, feedback: str, algorithm: str, n: int) -> bool:
     if algorithm == "psum" and not SMALL[compressor]().law.linear:
         return False
-    if algorithm == "hierarchical" and n % 2:
+    if algorithm in TWO_AXES and n % 2:
         return False
     return compressor != "drive" or feedback == "none"  # it is no contraction
 
@@ -81,7 +82,7 @@ def made(compressor: str, feedback: str) -> Compressor:
 
 
 def axes_of(algorithm: str, n: int) -> dict[str, int]:
-    return {"host": 2, "device": n // 2} if algorithm == "hierarchical" else {"data": n}
+    return {"host": 2, "device": n // 2} if algorithm in TWO_AXES else {"data": n}
 
 
 def draw(n: int, steps: int = STEPS) -> np.ndarray:
@@ -172,9 +173,13 @@ def test_equals_a_list_of_workers(compressor, feedback, algorithm, n):
 
 
 def stated(codec: Any, algorithm: str, axes: dict[str, int]) -> int:
-    if algorithm == "hierarchical":
+    if algorithm in TWO_AXES:
         sizes = (axes["host"], axes["device"])
-        return c.compressed_hierarchical_wire_bytes(SIZE, sizes, codec)
+        on_two = {
+            "hierarchical": c.compressed_hierarchical_wire_bytes,
+            "two_level": c.compressed_two_level_wire_bytes,
+        }
+        return on_two[algorithm](SIZE, sizes, codec)
     (n,) = axes.values()
     formula = {
         "psum": c.linear_psum_wire_bytes,
@@ -266,10 +271,10 @@ def test_the_result_is_known_to_be_equal_where_types_are_checked(compressor, alg
 @pytest.mark.parametrize("n", [1, 3, 8])
 def test_what_is_lost_makes_up_for_the_mean(algorithm, n):
     """The law of every exchange, for the sum over the workers."""
-    if algorithm == "hierarchical" and n == 3:
+    if algorithm in TWO_AXES and n == 3:
         return
     axes = {"host": min(n, 2), "device": -(-n // 2)} if n != 3 else {"data": 3}
-    axes = axes if algorithm == "hierarchical" else {"data": n}
+    axes = axes if algorithm in TWO_AXES else {"data": n}
     compressor = made("random_k" if algorithm == "psum" else "stochastic2", "none")
 
     def exchange(x):

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from relaxjax import compression
@@ -103,6 +104,43 @@ def plain_econtrol(gs, C, eta):
     return outs
 
 
+def plain_momentum_correction(gs, C, m, nesterov=False, masking=True):
+    us = [0 * g for g in gs[0]]
+    vs = [0 * g for g in gs[0]]
+    outs = []
+    for step in gs:
+        cs = []
+        for i, g in enumerate(step):
+            us[i] = m * (us[i] + g) if nesterov else m * us[i] + g
+            waiting = vs[i] + us[i] + (g if nesterov else 0)
+            c = C(waiting)
+            vs[i] = waiting - c
+            for k in range(len(g)):
+                if masking and abs(c[k]) > abs(vs[i][k]):
+                    us[i][k] = 0
+            cs.append(c)
+        outs.append(sum(cs) / len(cs))
+    return outs
+
+
+def plain_loco(gs, C, beta, reset_every):
+    es = [0 * g for g in gs[0]]
+    outs = []
+    for t, step in enumerate(gs):
+        cs = []
+        for i, g in enumerate(step):
+            h = g + es[i]
+            c = C(h)
+            e = (1 - beta) * es[i] + beta * (h - c)
+            s = np.abs(e).max()
+            es[i] = np.round(e / s * 127) * s / 127
+            if (t + 1) % reset_every == 0:
+                es[i] = 0 * e
+            cs.append(c)
+        outs.append(sum(cs) / len(cs))
+    return outs
+
+
 RULES = {
     "error_feedback": (
         lambda C: compression.error_feedback(C),
@@ -121,7 +159,26 @@ RULES = {
         lambda C: compression.econtrol(C, eta=0.2),
         lambda gs, C: plain_econtrol(gs, C, 0.2),
     ),
+    "momentum_correction": (
+        lambda C: compression.momentum_correction(C, momentum=0.8),
+        lambda gs, C: plain_momentum_correction(gs, C, 0.8),
+    ),
+    "momentum_correction, nesterov": (
+        lambda C: compression.momentum_correction(C, momentum=0.8, nesterov=True),
+        lambda gs, C: plain_momentum_correction(gs, C, 0.8, nesterov=True),
+    ),
+    "momentum_correction, no masking": (
+        lambda C: compression.momentum_correction(C, momentum=0.8, masking=False),
+        lambda gs, C: plain_momentum_correction(gs, C, 0.8, masking=False),
+    ),
+    "loco": (
+        lambda C: compression.loco(C, beta=0.3, reset_every=7),
+        lambda gs, C: plain_loco(gs, C, 0.3, 7),
+    ),
 }
+BUFFERS = {"error_feedback": 1, "error_feedback, decay": 1, "ef21": 2}
+BUFFERS |= {name: 2 for name in RULES if name.startswith("momentum_correction")}
+IN_FULL = [name for name in RULES if name != "loco"]  # its residual is in eight bits
 
 rules = pytest.mark.parametrize(("wrap", "plain"), RULES.values(), ids=RULES)
 
@@ -136,6 +193,169 @@ def test_rules_agree_with_a_list_of_workers(wrap, plain, compressor, plain_compr
     gs = gradients(20)
     outs = run(wrap(compressor), gs).outs
     np.testing.assert_allclose(outs, plain(gs, plain_compressor), rtol=1e-4, atol=1e-5)
+
+
+def residual_of(state):
+    codes, most = state.codes.astype(np.float64), state.largest.astype(np.float64)
+    return codes * most[..., None] / 127
+
+
+@pytest.mark.parametrize("beta", [1.0, 0.3])
+@pytest.mark.parametrize("reset_every", [None, 30])
+@pytest.mark.parametrize(
+    "compressor",
+    [compression.quantize(4), compression.top_k(1 / 40), compression.sign()],
+    ids=lambda compressor: compressor.name,
+)
+def test_loco_owes_its_residual_over_beta_up_to_eight_bits(
+    compressor, reset_every, beta
+):
+    steps, gs = 200, gradients(200, size=40)
+    wrapped = compression.loco(compressor, beta=beta, reset_every=reset_every)
+    got = run(wrapped, gs)
+    owed = residual_of(got.states).mean(axis=1) / beta  # [steps, d]
+    sent = np.cumsum(got.outs, axis=0, dtype=np.float64)
+    total = np.cumsum(gs.mean(axis=1), axis=0)
+    # At most half a code is rounded away in each step.
+    room = np.cumsum(got.states.largest.astype(np.float64).mean(axis=1)) / 254 / beta
+    room = room * (1 + 1e-3) + 1e-5 * np.abs(total).max()
+    if reset_every is None:
+        assert (np.abs(sent + owed - total) <= room[:, None]).all()
+        assert np.abs(owed).max() > 0.05
+        return
+    # A reset drops what is owed then, and no more: between two of them all holds.
+    for first in range(0, steps, reset_every):
+        last = min(first + reset_every, steps) - 1
+        before = (sent[first - 1], total[first - 1], room[first - 1])
+        off, wanted, so_far = before if first else (0, 0, 0)
+        for t in (last - 1, last):
+            missing = np.abs((sent[t] - off) + owed[t] - (total[t] - wanted))
+            kept = (missing <= room[t] - so_far + 1e-4).all()
+            assert kept == (t < last or last == steps - 1)
+        assert got.states.codes[last].any() == (last == steps - 1)
+
+
+def test_loco_with_beta_1_is_error_feedback_but_for_the_eight_bits():
+    gs, compressor = gradients(20, size=64), compression.quantize(2)
+    plain = run(compression.error_feedback(compressor), gs[:1])
+    eight = run(compression.loco(compressor, beta=1.0), gs[:1])
+    np.testing.assert_array_equal(plain.outs, eight.outs)
+    most = np.abs(plain.states.residual).max(axis=-1)
+    np.testing.assert_allclose(eight.states.largest, most, rtol=1e-6)
+    off = np.abs(residual_of(eight.states) - plain.states.residual)
+    assert (off <= most[..., None] / 254 * (1 + 1e-4)).all()
+    assert off.max() > most.min() / 254 / 2
+
+
+def test_loco_keeps_a_byte_per_element_and_eight_per_leaf():
+    state = compression.loco(compression.quantize(4)).feedback.init(
+        jnp.zeros((30, 40), jnp.bfloat16)
+    )
+    assert state.codes.shape == (30, 40)
+    assert sum(x.size * x.dtype.itemsize for x in state) == 30 * 40 + 8
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_loco_hides_nothing_that_is_not_finite(bad):
+    feedback = compression.loco(compression.quantize(4)).feedback
+    g = jnp.array([1.0, bad, 2.0])
+    _, state = feedback.after(g, jnp.zeros(3), g, feedback.init(g))
+    again = feedback.before(jnp.ones(3), state)
+    assert not np.isfinite(again).all()
+
+
+def test_loco_of_tiny_and_empty_leaves():
+    feedback = compression.loco(compression.quantize(4), beta=1.0).feedback
+    for g in (jnp.zeros((0, 3)), jnp.full((), 1e-30), jnp.full((2, 2), 1e-40)):
+        _, state = feedback.after(g, 0 * g, g, feedback.init(g))
+        p = feedback.before(g, state)
+        assert p.shape == g.shape
+        np.testing.assert_allclose(p, 2 * g, rtol=1e-2, atol=1e-37)
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5])
+def test_loco_resets_after_whole_steps(value):
+    with pytest.raises(ValueError, match=f"loco: reset_every={value} must be a whole"):
+        compression.loco(compression.sign(), reset_every=value)
+
+
+def test_momentum_correction_golden():
+    """Two workers with the same gradient; before each send, and what is sent."""
+    gs = np.broadcast_to([1.0, -3.0, 2.0], (4, 2, 3))
+    got = run(compression.momentum_correction(compression.top_k(1 / 3)), gs)
+    sent = [[0, -3, 0], [0, 0, 5.8], [0, -8.7, 0], [9.049, 0, 0]]
+    np.testing.assert_allclose(got.outs, sent, rtol=1e-6)
+    waiting = got.states.accumulated[:, 1] + got.outs
+    expected = [[1, -3, 2], [2.9, -3, 5.8], [5.61, -8.7, 2], [9.049, -3, 5.8]]
+    np.testing.assert_allclose(waiting, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+@pytest.mark.parametrize("masking", [False, True])
+@pytest.mark.parametrize(
+    "compressor",
+    [
+        compression.top_k(1 / 40),
+        compression.random_k(0.1),
+        compression.threshold(3.0, capacity=4),
+        compression.sign(),
+    ],
+    ids=lambda compressor: compressor.name,
+)
+def test_momentum_correction_sends_all_that_was_added(compressor, masking, nesterov):
+    """Sent and waiting == the stream; without masking, that of momentum SGD."""
+    m, gs = 0.8, gradients(200, size=40)
+    wrapped = compression.momentum_correction(
+        compressor, momentum=m, nesterov=nesterov, masking=masking
+    )
+    got = run(wrapped, gs)
+    old = np.concatenate([0 * gs[:1], got.states.velocity[:-1].astype(np.float64)])
+    if not masking:  # from the gradients alone
+        old = np.zeros_like(gs)
+        for t in range(1, len(gs)):
+            last = old[t - 1], gs[t - 1]
+            old[t] = m * (last[0] + last[1]) if nesterov else m * last[0] + last[1]
+    added = m * (old + gs) + gs if nesterov else m * old + gs
+    sent = np.cumsum(got.outs, axis=0, dtype=np.float64)
+    left = got.states.accumulated.astype(np.float64).mean(axis=1)
+    total = np.cumsum(added.mean(axis=1), axis=0)
+    np.testing.assert_allclose(sent + left, total, atol=2e-5 * np.abs(total).max())
+
+
+def test_momentum_of_everything_sent_is_momentum_sgd_or_with_masking_plain_sgd():
+    gs, everything = gradients(20), compression.top_k(1.0)
+    for nesterov in (False, True):
+        how = {"momentum": 0.8, "nesterov": nesterov}
+        kept = compression.momentum_correction(everything, masking=False, **how)
+        trace = optax.trace(0.8, nesterov)
+        state, expected = trace.init(jnp.zeros(8)), []
+        for g in gs.mean(axis=1):
+            out, state = trace.update(jnp.asarray(g), state)
+            expected.append(out)
+        np.testing.assert_allclose(run(kept, gs).outs, expected, rtol=1e-4, atol=1e-5)
+        masked = run(compression.momentum_correction(everything, **how), gs)
+        factor = 1.8 if nesterov else 1
+        np.testing.assert_allclose(
+            masked.outs, factor * gs.mean(axis=1), rtol=1e-5, atol=1e-6
+        )
+
+
+def test_without_momentum_it_is_error_feedback():
+    gs, compressor = gradients(20), compression.top_k(1 / 8)
+    none = run(compression.momentum_correction(compressor, momentum=0.0), gs)
+    plain = run(compression.error_feedback(compressor), gs)
+    np.testing.assert_array_equal(none.outs, plain.outs)
+
+
+def test_a_velocity_ends_where_it_is_sent_and_only_there():
+    codec = compression.momentum_correction(compression.top_k(1 / 8))
+    feedback, g = codec.feedback, jnp.arange(1.0, 9.0)
+    state = feedback.init(g)
+    _, state = feedback.after(g, jnp.where(g == 8, g, 0), g, state)
+    assert state.velocity.tolist() == [1, 2, 3, 4, 5, 6, 7, 0]
+    # Less than half of it delivered, or as good as nothing: it goes on.
+    _, state = feedback.after(g, jnp.array([1e-7, 0.5] + [0] * 6), g, feedback.init(g))
+    assert state.velocity.tolist() == g.tolist()
 
 
 def test_error_feedback_of_the_sign_golden():
@@ -262,7 +482,7 @@ def test_top_1_alone_moves_away_by_a_known_factor():
     np.testing.assert_allclose(xs, np.stack([expected] * 3, axis=1), rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", IN_FULL)
 def test_top_1_with_feedback_arrives(name):
     xs = descend(RULES[name][0](compression.top_k(1 / 3)), 0.01, 5000)
     assert np.abs(xs[-1]).max() < 1e-6
@@ -273,10 +493,13 @@ def test_zero_gradients_leave_everything_at_zero(name):
     for compressor in (compression.top_k(1 / 8), compression.sign()):
         got = run(RULES[name][0](compressor), np.zeros((3, 2, 8)))
         assert not got.outs.any()
-        assert not any(np.any(leaf) for leaf in jax.tree.leaves(got.states))
+        left = got.states._replace(age=0) if name == "loco" else got.states
+        assert not any(np.any(leaf) for leaf in jax.tree.leaves(left))
 
 
-@pytest.mark.parametrize("name", ["error_feedback", "error_feedback, decay", "ef21"])
+@pytest.mark.parametrize(
+    "name", ["error_feedback", "error_feedback, decay", "ef21", "loco"]
+)
 def test_nothing_is_lost_where_everything_is_sent(name):
     gs = gradients(20)
     got = run(RULES[name][0](compression.top_k(1.0)), gs)
@@ -290,9 +513,9 @@ def test_ef21_sgdm_with_a_weight_of_one_is_ef21():
     np.testing.assert_allclose(full.outs, plain.outs, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", IN_FULL)
 def test_state_is_wide_and_as_large_as_stated(name):
-    buffers = {"error_feedback": 1, "error_feedback, decay": 1, "ef21": 2}.get(name, 3)
+    buffers = BUFFERS.get(name, 3)
     compressor = RULES[name][0](compression.top_k(0.1))
     for given, kept in (
         (jnp.bfloat16, jnp.float32),
@@ -335,3 +558,11 @@ def test_shares_beyond_0_and_1_are_named(value):
         compression.ef21_sgdm(sign, eta=value)
     with pytest.raises(ValueError, match="econtrol: eta" + message):
         compression.econtrol(sign, eta=value)
+    with pytest.raises(ValueError, match="loco: beta" + message):
+        compression.loco(sign, beta=value)
+
+
+@pytest.mark.parametrize("value", [1, -0.1, float("nan")])
+def test_momentum_beyond_0_and_1_is_named(value):
+    with pytest.raises(ValueError, match=r"momentum_correction: momentum=.* in \[0, 1"):
+        compression.momentum_correction(compression.sign(), momentum=value)

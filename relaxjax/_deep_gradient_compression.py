@@ -1,0 +1,182 @@
+"""Deep gradient compression: of a momentum that waits, the largest thousandth is sent.
+
+Source: Lin, Han, Mao, Wang, Dally 2018 (DGC). On each worker of n, with momentum m, for
+every leaf of two dimensions or more:
+
+    g <- g min(1, clip n^-1/2 / |g|)         (local clipping, |g| of all leaves)
+    u = m u + g,   v = v + u                 (momentum correction)
+    c = the largest |v|, one in 1 / density  (of blocks of the packed leaves)
+    v = v - c,   u = 0 where c was sent      (momentum factor masking)
+    out = mean of c over the workers
+
+and for vectors and scalars, which are few and matter much:
+
+    g = mean of g over the workers,   u = m u + g,   out = u
+
+The density is `warmup_densities[0]`, `[1]`, .. for `warmup_steps` steps each, and then
+`density`: while the model changes fast, more is sent.
+
+    sum of out + mean of v = sum of the mean of u      (whatever is sent when)
+
+Everything sent at once (density 1) without masking is momentum SGD; with masking plain
+SGD, since no velocity outlives its sending. A worker alone sends nothing, so nothing is
+masked: momentum SGD.
+
+Cost: (n - 1) times top-k's payload, about 5.5 bytes per sent element in blocks of 4096,
+one gather of each bucket, and psum of the vectors. State: u and v, two buffers of the
+matrices' size in float32, and u of the vectors.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from relaxjax._all_reduce_checks import require_dtypes
+from relaxjax._axis import AxisName, axis_size
+from relaxjax._clock import Clock, clock
+from relaxjax._compress_matrices import compress_matrices
+from relaxjax._dtypes import wide
+from relaxjax.compression import momentum_correction, top_k
+
+NAME = "deep_gradient_compression"
+
+
+class DeepGradientCompressionState(NamedTuple):
+    """State of `deep_gradient_compression`.
+
+    Attributes:
+      clock: one phase for each density.
+      exchange: u and v of the matrices, u of the vectors, and the layouts.
+    """
+
+    clock: Clock
+    exchange: Any
+
+
+def deep_gradient_compression(
+    axis_name: AxisName,
+    *,
+    density: float = 0.001,
+    momentum: float = 0.9,
+    nesterov: bool = False,
+    masking: bool = True,
+    warmup_densities: tuple[float, ...] = (0.25, 0.0625, 0.015625, 0.004),
+    warmup_steps: int | None = None,
+    clip: float | None = None,
+    block_size: int | None = 4096,
+    specs: Any = None,
+) -> optax.GradientTransformationExtraArgs:
+    """Momentum whose largest elements alone are sent, and the rest when it has grown.
+
+    Put an optimizer without momentum behind it, such as `optax.sgd(0.1)`.
+
+    Args:
+      axis_name: the axis, or a tuple (outer, inner).
+      density: share of the elements that is sent in each step, in (0, 1]; rounded up
+        to whole elements of a block: 0.001 sends 5 of 4096.
+      momentum: m, in [0, 1).
+      nesterov: Nesterov's form of it.
+      masking: a velocity ends where it is sent, so that it does not push on when it is
+        old.
+      warmup_densities: one after the other, before `density`; used with `warmup_steps`.
+      warmup_steps: number of steps with each of them (the paper takes an epoch); None:
+        no warm-up. The switches are of phases (`relaxjax.advance_phases`).
+      clip: the norm of the gradient of all workers together beyond which each of n
+        clips its own, at clip / sqrt(n); None: no clipping.
+      block_size: elements among which the largest are chosen; None: a whole message.
+      specs: as of `relaxjax.all_reduce`.
+
+    Returns:
+      A gradient transformation, for real floating leaves, computed in float32. Its
+      `update` takes `weight=`, this worker's number of examples.
+
+    Raises:
+      ValueError: `density` or one of `warmup_densities` not in (0, 1], `momentum` not
+        in [0, 1), `warmup_steps` below 1, `clip` not positive and finite, `block_size`
+        below 1; in `init`: no leaf of two dimensions; in `init` or `update`, as of
+        `relaxjax.all_reduce`.
+      NameError: `update` outside the axis.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, optax, relaxjax
+      >>> dgc = relaxjax.deep_gradient_compression("data", density=0.25)
+      >>> tx = optax.chain(dgc, optax.sgd(1.0))
+      >>> gradients = jnp.array([[[1.0, 2.0, 3.0, 8.0]], [[1.0, 4.0, 3.0, 2.0]]])
+      >>> update = lambda g: tx.update(g, tx.init(g))[0]
+      >>> print(jax.vmap(update, axis_name="data")(gradients)[0])
+      [[-0. -2. -0. -4.]]
+    """
+    _check(warmup_densities, warmup_steps, clip)
+    before = warmup_densities if warmup_steps else ()
+    ends = [(k + 1) * (warmup_steps or 0) for k in range(len(before))]
+    how = {"momentum": momentum, "nesterov": nesterov}
+
+    def exchange(share: float, masks: bool) -> Any:
+        largest = top_k(share, block_size=block_size)
+        codec = momentum_correction(largest, masking=masks, **how)
+        behind = _momentum(momentum, nesterov)
+        return compress_matrices(axis_name, codec, specs=specs, vectors=behind)
+
+    phases = [exchange(share, masking) for share in (*before, density)]
+    alone = exchange(density, False)
+
+    def init(params: optax.Params) -> Any:
+        require_dtypes(params, NAME, "it")
+        return DeepGradientCompressionState(clock(*ends), phases[0].init(params))
+
+    def update(updates, state, params=None, *, weight=None, **extra_args):
+        del params, extra_args
+        n = axis_size(axis_name, NAME)
+        require_dtypes(updates, NAME, "it")
+        if clip is not None:
+            updates = _clipped(updates, clip / math.sqrt(n))
+        phase = alone if n == 1 else phases[state.clock.phase]
+        out, kept = phase.update(updates, state.exchange, weight=weight)
+        return out, state._replace(clock=state.clock.tick(), exchange=kept)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _clipped(updates: Any, most: float) -> Any:
+    """Scaled down to a norm of at most so much; NaN if the norm is."""
+    leaves = [u.astype(wide(u.dtype)) for u in jax.tree.leaves(updates)]
+    norm = jnp.sqrt(sum(jnp.sum(x * x) for x in leaves))
+    scale = jnp.where(norm <= most, 1, most / norm)
+    return jax.tree.map(
+        lambda u: (u.astype(wide(u.dtype)) * scale).astype(u.dtype), updates
+    )
+
+
+def _momentum(momentum: float, nesterov: bool) -> optax.GradientTransformation:
+    """The same momentum, of vectors, in float32."""
+    trace = optax.trace(momentum, nesterov, accumulator_dtype=jnp.float32)
+
+    def update(updates, state, params=None):
+        new = jax.tree.map(lambda u: u.astype(wide(u.dtype)), updates)
+        new, state = trace.update(new, state, params)
+        return jax.tree.map(lambda x, u: x.astype(u.dtype), new, updates), state
+
+    return optax.GradientTransformation(trace.init, update)
+
+
+def _check(densities: tuple[float, ...], steps: int | None, clip: float | None) -> None:
+    if wrong := [share for share in densities if not 0 < share <= 1]:
+        raise ValueError(
+            f"{NAME}: warmup_densities={densities} holds {wrong[0]}, which is not in "
+            "(0, 1], a share of the elements: 0.25 sends a quarter"
+        )
+    whole = isinstance(steps, int | np.integer) and steps >= 1
+    if steps is not None and not whole:
+        raise ValueError(
+            f"{NAME}: warmup_steps={steps!r} must be a whole number, 1 or more, of "
+            "steps with each warm-up density; None is no warm-up"
+        )
+    if clip is not None and not 0 < clip < math.inf:
+        raise ValueError(
+            f"{NAME}: clip={clip} must be positive and finite, a norm of the whole "
+            "gradient; None is no clipping"
+        )

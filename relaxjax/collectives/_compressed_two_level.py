@@ -1,0 +1,99 @@
+"""Compressed on two levels: payloads inside a host, and a share of them between hosts.
+
+Source: the hierarchical all-to-all of ZeRO++ (Wang et al. 2023, qgZ), and a gather that
+passes on what it receives.
+
+On h hosts of m devices, with x cut into m chunks of c = ceil(d / m) elements, and each
+chunk into h pieces of p = ceil(c / h); device j of host a:
+
+    scatter inside:         receives C(x_i[chunk j]) of the other devices i
+    mean:                   s_j, of the host
+    scatter between hosts:  receives C(s_j[piece a]) of the other hosts' devices j
+    mean:                   q_ja, of all
+    gather between hosts:   receives C(q_j0), .., C(q_j,h-1), of the devices j
+    gather inside:          receives these h payloads of every other device, as they are
+
+What stays is not compressed: one's own chunk, and one's own piece of it. What the last
+three steps lose is lost by a device of its own chunk, m-fold, as its host has m.
+
+The mean is encoded once, by the one device that has it. Encoding each chunk anew for
+the gather inside would send the same, lose more, and let hosts that round at random see
+different means.
+
+Three lossy stages. Cost: (m - 1) (P(c) + h P(p)) bytes inside and 2 (h - 1) P(p)
+between hosts, per worker: an m-th of what a flat exchange sends there.
+"""
+
+import jax
+from jax import lax
+
+from relaxjax._axis import AxisName, axis_size
+from relaxjax.collectives._compressed_two_shot import chunks_of, scattered
+from relaxjax.collectives._hierarchical import two_axes
+from relaxjax.collectives._messages import gather
+from relaxjax.collectives._payload import (
+    Codec,
+    Lossy,
+    lossless,
+    message,
+    message_bytes,
+    opened,
+    places,
+)
+
+
+def compressed_two_level(x: jax.Array, axis_name: AxisName, codec: Codec) -> Lossy:
+    """The mean of `x` over two axes, compressed on both.
+
+    Args:
+      x: float32[d].
+      axis_name: two axes, the outer (slow) one first, as in `("host", "device")`.
+      codec: what encodes and decodes.
+
+    Returns:
+      The mean, the same bits on all workers, and what this worker's sends lost.
+
+    Raises:
+      ValueError: not two axes.
+      NameError: outside the axes.
+    """
+    outer, inner = two_axes(axis_name, "compressed_two_level")
+    if axis_size(axis_name, "compressed_two_level") == 1 or x.size == 0:
+        return lossless(x, axis_name)
+    m, h = lax.axis_size(inner), lax.axis_size(outer)
+    j, a = lax.axis_index(inner), lax.axis_index(outer)
+    chunks = chunks_of(x, m)  # [m, c]
+    between, last = places(m, 2 * m * h).reshape(2, m, h)
+
+    s, lost = scattered(codec, chunks, inner, places(0, m))
+    q, across = scattered(codec, chunks_of(s, h), outer, between[j])
+    served = message(codec, q, last[j, a])
+    bits = gather(gather(served.bits, outer), inner)  # [m, h, bytes]
+    decode = jax.vmap(lambda row, place: opened(codec, row, q.size, place))
+    means = jax.vmap(decode)(bits, last).reshape(m, -1)[:, : s.size]
+
+    by_server = h * (q - codec.decode(served.payload, q.size, last[j, a]))
+    across = lax.dynamic_update_index_in_dim(across, by_server, a, 0)
+    own = m * across.ravel()[: s.size]
+    lost = lax.dynamic_update_index_in_dim(lost, own, j, 0)
+    return Lossy(means.ravel()[: x.size], lost.ravel()[: x.size])
+
+
+def compressed_two_level_wire_bytes(
+    size: int, axis_sizes: tuple[int, int], codec: Codec
+) -> int:
+    """Bytes that each worker sends on both axes together.
+
+    Args:
+      size: number of elements d.
+      axis_sizes: number of hosts and of devices per host.
+      codec: whose payload of c elements takes P(c) bytes.
+
+    Returns:
+      (m - 1) (P(c) + h P(p)) + 2 (h - 1) P(p).
+    """
+    hosts, devices = axis_sizes
+    chunk = -(-size // devices)
+    piece = message_bytes(codec, -(-chunk // hosts))
+    inside = (devices - 1) * (message_bytes(codec, chunk) + hosts * piece)
+    return inside + 2 * (hosts - 1) * piece

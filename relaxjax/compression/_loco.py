@@ -1,0 +1,117 @@
+"""LoCo: error feedback whose residual is a moving average, kept in eight bits.
+
+Source: Xie, Lin, Toh, Zhou 2024 (LoCo). On each worker, from e = 0:
+
+    h = g + e,   c = C(h),   out = mean of c over the workers
+    e = (1 - beta) e + beta (h - c)
+    e = s q / 127 with q = round(127 e / s) and s the largest |e| of the leaf
+    e = 0 every T steps                               (`reset_every`)
+
+What is owed is e / beta: an average of what was lost stands for all of it. With r what
+the rounding of e to eight bits takes away, |r| <= s / 254, and between two resets,
+
+    sum of out + mean of e / beta + mean of the sum of r / beta = sum of the mean of g
+
+so that nothing else is lost, for every beta. Each reset drops the e / beta that is owed
+then: that law ends where `error_feedback`'s does not.
+
+Cost of the state: one byte per element, and 8 bytes per leaf, where a residual in
+float32 takes 4 bytes per element.
+
+Learning rate: as of `error_feedback`. In DeepSpeed, `err_beta` is 1 - beta.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from relaxjax._dtypes import wide
+from relaxjax.compression._blocks import over
+from relaxjax.compression._buffers import check_share
+from relaxjax.compression._protocol import Compressor, Feedback, with_feedback
+
+_LEVELS = 127
+
+
+class LoCoState(NamedTuple):
+    """State of one leaf.
+
+    Attributes:
+      codes: q, int8, like the leaf.
+      largest: s, float32[].
+      age: int32[], steps since the last reset; 0 where there is none.
+    """
+
+    codes: jax.Array
+    largest: jax.Array
+    age: jax.Array
+
+
+def loco(
+    compressor: Compressor, *, beta: float = 0.2, reset_every: int | None = 512
+) -> Compressor:
+    """`compressor`, and what it loses is sent later; of a quarter of the memory.
+
+    Args:
+      compressor: a contraction, or unbiased (then it is divided by 1 + omega); the
+        paper's is `quantize(4)`.
+      beta: weight of the new loss in the average, in (0, 1]; 1 is `error_feedback` but
+        for the eight bits.
+      reset_every: number of steps after which the residual is dropped; None: never.
+
+    Returns:
+      The compressor with feedback.
+
+    Raises:
+      ValueError: `beta` is not in (0, 1]; `reset_every` is below 1; the compressor has
+        feedback already, or is neither a contraction nor unbiased.
+
+    Example:
+      >>> from relaxjax import compression
+      >>> compression.loco(compression.quantize(4)).feedback.name
+      'loco'
+    """
+    check_share(beta, "beta", "loco")
+    _check_steps(reset_every)
+
+    def init(x):
+        nothing = jnp.zeros((), jnp.float32)
+        codes = jnp.zeros_like(x, dtype=jnp.int8)
+        return LoCoState(codes, nothing, jnp.zeros((), jnp.int32))
+
+    def before(g, state):
+        return g.astype(wide(g.dtype)) + _residual(state)
+
+    def after(g, c, mean, state):
+        lost = before(g, state) - c
+        e = (1 - beta) * _residual(state) + beta * lost
+        if reset_every is None:
+            return mean, _coded(e, state.age)
+        drop = state.age + 1 >= reset_every
+        age = jnp.where(drop, 0, state.age + 1)
+        return mean, _coded(jnp.where(drop, 0, e), age)
+
+    return with_feedback(compressor, Feedback("loco", init, before, after))
+
+
+def _coded(e: jax.Array, age: jax.Array) -> LoCoState:
+    """In eight bits; what is not finite stays so, by its scale."""
+    most = jnp.max(jnp.abs(e), initial=0.0)
+    codes = jnp.rint(over(e, most) * _LEVELS).astype(jnp.int8)
+    return LoCoState(codes, most.astype(jnp.float32), age)
+
+
+def _residual(state: LoCoState) -> jax.Array:
+    """E, of a code and its scale."""
+    return state.codes.astype(jnp.float32) * (state.largest / _LEVELS)
+
+
+def _check_steps(steps: int | None) -> None:
+    whole = isinstance(steps, int | np.integer) and steps >= 1
+    if steps is not None and not whole:
+        raise ValueError(
+            f"loco: reset_every={steps!r} must be a whole number of steps, 1 or more; "
+            "None never drops the residual"
+        )

@@ -1,0 +1,95 @@
+"""Momentum correction: what waits to be sent gathers momentum while it waits.
+
+Source: Lin, Han, Mao, Wang, Dally 2018 (Deep Gradient Compression), sections 3.1 and
+3.2. On each worker, from u = v = 0, with momentum m:
+
+    u = m u + g,      p = v + u              (momentum, accumulated)
+    u = m (u + g),    p = v + u + g          (Nesterov's)
+    c = C(p),   v = p - c,   out = mean of c over the workers
+    u = 0 where p was sent                   (momentum factor masking)
+
+    sum of out + mean of v = sum of the mean of what was added to v in each step
+
+Without masking, what is added is the velocity of momentum SGD on the mean gradient, so
+that all of it arrives, late. Masking stops a velocity that is old by the time it is
+sent: the stream is another one, and with a compressor that sends everything it is that
+of plain SGD, without momentum.
+
+Sent is what was delivered by more than it was lost, |c| > |p - c|: for top-k and the
+like in one exchange, what they chose; where a value is encoded several times, nothing
+is exactly zero and that line still divides. A dense code sends nearly everything, so
+masking leaves it little momentum: use `masking=False` there.
+
+State: u and v, two buffers of the size of the gradient.
+
+Learning rate: momentum is in here, so plain SGD belongs behind. Before it, v is in
+units of the gradient, and what waits is applied at the rate of the step that sends it.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from relaxjax.compression._buffers import check_momentum, zeros_for
+from relaxjax.compression._protocol import Compressor, Feedback, with_feedback
+
+
+class MomentumCorrectionState(NamedTuple):
+    """Attributes: velocity: u, of this worker; accumulated: v, what waits."""
+
+    velocity: jax.Array
+    accumulated: jax.Array
+
+
+def momentum_correction(
+    compressor: Compressor,
+    *,
+    momentum: float = 0.9,
+    nesterov: bool = False,
+    masking: bool = True,
+) -> Compressor:
+    """`compressor`, of velocities that add up until they are sent.
+
+    Args:
+      compressor: a contraction, or unbiased (then it is divided by 1 + omega); a sparse
+        one such as `top_k`.
+      momentum: m, in [0, 1); 0 is `error_feedback`.
+      nesterov: Nesterov's form of it.
+      masking: a velocity ends where it is sent.
+
+    Returns:
+      The compressor with feedback.
+
+    Raises:
+      ValueError: `momentum` is not in [0, 1); the compressor has feedback already, or
+        is neither a contraction nor unbiased.
+
+    Example:
+      >>> from relaxjax import compression
+      >>> compression.momentum_correction(compression.top_k(0.01)).feedback.name
+      'momentum_correction'
+    """
+    check_momentum(momentum, "momentum_correction")
+
+    def init(x):
+        zeros = zeros_for(x)
+        return MomentumCorrectionState(velocity=zeros, accumulated=zeros)
+
+    def velocity(g, state):
+        if nesterov:
+            return momentum * (state.velocity + g)
+        return momentum * state.velocity + g
+
+    def before(g, state):
+        u = velocity(g, state)
+        return state.accumulated + (u + g if nesterov else u)
+
+    def after(g, c, mean, state):
+        u, left = velocity(g, state), before(g, state) - c
+        if masking:
+            u = jnp.where(jnp.abs(c) > jnp.abs(left), 0, u)
+        return mean, MomentumCorrectionState(velocity=u, accumulated=left)
+
+    feedback = Feedback("momentum_correction", init, before, after)
+    return with_feedback(compressor, feedback)
