@@ -111,7 +111,7 @@ def mean_of_compressed(
     states = _split(compressor, state.feedback, len(leaves))
     sent = [feedback.before(g, s) for g, s in zip(gradients, states, strict=True)]
     sent = [p.astype(jnp.float32) for p in sent]
-    noise, words = _drawn(compressor, state.words, axis_name)
+    noises, words = _drawn(compressor, state.words, axis_name)
     exchange = functools.partial(
         _exchanged,
         compressor=compressor,
@@ -121,9 +121,9 @@ def mean_of_compressed(
     )
     p = jax.tree.unflatten(tree, sent)
     if specs is None:
-        both = exchange(p, noise)
+        both = exchange(p, noises)
     else:
-        both = on_own_shards(exchange, p, specs, "all_reduce", noise, results=2)
+        both = on_own_shards(exchange, p, specs, "all_reduce", noises, results=2)
     means, losts = map(jax.tree.leaves, both)
     results = [
         feedback.after(g, p - lost, mean, s)
@@ -138,7 +138,7 @@ def mean_of_compressed(
 
 def _exchanged(
     p: Any,
-    noise: Noise | None,
+    noises: tuple[Noise, ...],
     *,
     compressor: Compressor,
     run: Callable[[jax.Array, AxisName, Codec], Lossy],
@@ -148,25 +148,31 @@ def _exchanged(
     """The mean over the workers, and what this one's sends have lost."""
 
     def over_workers(flat, number):
-        return tuple(run(flat, axis_name, _codec(compressor, noise, number)))
+        return tuple(run(flat, axis_name, _codec(compressor, noises, number)))
 
     leaves, tree = jax.tree.flatten(p)
     mean, lost = packed(leaves, plan(p), over_workers)
     return jax.tree.unflatten(tree, mean), jax.tree.unflatten(tree, lost)
 
 
-def _codec(compressor: Compressor, noise: Noise | None, number: jax.Array) -> Codec:
-    """The compressor with its randomness of one bucket."""
+def _codec(
+    compressor: Compressor, noises: tuple[Noise, ...], number: jax.Array
+) -> Codec:
+    """The compressor with its randomness of one bucket.
+
+    `noises` are of the axes, from the inside; none for deterministic compressors.
+    """
 
     def drawn(place: jax.Array) -> Noise | None:
-        if noise is None:
+        if not noises:
             return None
         at = functools.partial(_at, number=number, place=place)
-        return Noise(at(noise.shared), at(noise.own))
+        return Noise(at(noises[0].shared), at(noises[0].own))
 
     return Codec(
         lambda x, place: compressor.compress(x, drawn(place)),
         lambda payload, size, place: compressor.decompress(payload, size, drawn(place)),
+        (lambda: _codec(compressor, noises[1:], number)) if noises[1:] else None,
     )
 
 
@@ -176,14 +182,20 @@ def _at(words: jax.Array, number: jax.Array, place: jax.Array) -> jax.Array:
 
 def _drawn(
     compressor: Compressor, words: Any, axis_name: AxisName
-) -> tuple[Noise | None, Any]:
-    """The randomness of this step, and the words of the next."""
+) -> tuple[tuple[Noise, ...], Any]:
+    """The randomness of this step along each axis, and the words of the next.
+
+    Along an axis, workers draw alike that differ in their place on inner axes alone:
+    what they hold is the same there already.
+    """
     if not compressor.random:
-        return None, words
-    own = fold(words, 1)
+        return (), words
+    own, shared = fold(words, 1), fold(words, 2)
+    noises = []
     for name in axes_of(axis_name):
         own = fold(own, lax.axis_index(name))
-    return Noise(shared=fold(words, 2), own=own), fold(words, 0)
+        noises.append(Noise(shared, own))
+    return tuple(reversed(noises)), fold(words, 0)
 
 
 def _joined(compressor: Compressor, states: list[Any], tree: Any) -> Any:

@@ -13,8 +13,6 @@ this lost. Cost: 2 (n - 1) P(c) bytes per worker and n lossy stages: a partial m
 rounded at each hop.
 """
 
-import functools
-
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -47,7 +45,7 @@ def compressed_ring(x: jax.Array, axis_name: AxisName, codec: Codec) -> Lossy:
       NameError: outside the axis.
     """
     axis_size(axis_name, "compressed_ring")
-    return axis_by_axis(x, axis_name, functools.partial(_one_ring, codec))
+    return axis_by_axis(x, axis_name, codec, _one_ring)
 
 
 def compressed_ring_wire_bytes(size: int, axis_size: int, codec: Codec) -> int:

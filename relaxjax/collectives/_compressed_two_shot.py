@@ -16,8 +16,6 @@ the worker and of the server share one array.
 Two lossy stages. Cost: 2 (n - 1) P(c) bytes per worker.
 """
 
-import functools
-
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -51,7 +49,7 @@ def compressed_two_shot(x: jax.Array, axis_name: AxisName, codec: Codec) -> Loss
       NameError: outside the axis.
     """
     axis_size(axis_name, "compressed_two_shot")
-    return axis_by_axis(x, axis_name, functools.partial(_over_one_axis, codec))
+    return axis_by_axis(x, axis_name, codec, _over_one_axis)
 
 
 def compressed_two_shot_wire_bytes(size: int, axis_size: int, codec: Codec) -> int:

@@ -29,10 +29,14 @@ class Codec(NamedTuple):
         of x alone. `place`, uint32[], tells the chunks and stages of one exchange
         apart, for codecs that draw at random: sender and receiver pass the same.
       decode: `decode(payload, size, place) -> float32[size]`.
+      outward: makes the codec for the next axis outwards, along which the workers of
+        the inner axis hold the same array each, and so must draw the same; None: it is
+        this codec.
     """
 
     encode: Callable[[jax.Array, jax.Array], Any]
     decode: Callable[[Any, int, jax.Array], jax.Array]
+    outward: Callable[[], "Codec"] | None = None
 
 
 class Lossy(NamedTuple):
@@ -104,22 +108,28 @@ def lossless(x: jax.Array, axis_name: AxisName) -> Lossy:
 
 
 def axis_by_axis(
-    x: jax.Array, axis_name: AxisName, one_axis: Callable[[jax.Array, str, int], Lossy]
+    x: jax.Array,
+    axis_name: AxisName,
+    codec: Codec,
+    one_axis: Callable[[Codec, jax.Array, str, int], Lossy],
 ) -> Lossy:
     """The mean over all axes, the inner one first.
 
     Args:
       x: float32[d].
       axis_name: the axis, or a tuple of axes.
-      one_axis: from an array, the name of an axis and its number, from the inside.
+      codec: of the inner axis.
+      one_axis: from a codec, an array, the name of an axis and its number, from the
+        inside.
     """
     mean, lost = x, jnp.zeros_like(x)
     for level, name in enumerate(reversed(axes_of(axis_name))):
         if lax.axis_size(name) == 1 or x.size == 0:
             mean, more = lossless(mean, name)
         else:
-            mean, more = one_axis(mean, name, level)
+            mean, more = one_axis(codec, mean, name, level)
         lost = lost + more
+        codec = codec.outward() if codec.outward else codec
     return Lossy(mean, lost)
 
 

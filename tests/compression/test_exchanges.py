@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ from relaxjax import collectives as c
 from relaxjax._all_reduce_checks import TWO_AXES
 from relaxjax._compressed import EXCHANGES, _codec
 from relaxjax._noise import Noise, fold, words_of
-from relaxjax._relaxations import COMPRESSORS, FEEDBACKS
+from relaxjax._rows import COMPRESSORS, FEEDBACKS
 from relaxjax.compression import Compressor
 from tests.compression.references import REFERENCES
 
@@ -117,11 +118,11 @@ def coder(compressor: Compressor, axes: dict[str, int]) -> Any:
 
     @jax.jit
     def arrives(x, words, worker, place):
-        noise = None
+        noises = ()
         if compressor.random:
             own = functools.reduce(fold, worker, fold(words, 1))
-            noise = Noise(shared=fold(words, 2), own=own)
-        codec = _codec(compressor, noise, jnp.uint32(0))
+            noises = (Noise(shared=fold(words, 2), own=own),)
+        codec = _codec(compressor, noises, jnp.uint32(0))
         payload = jax.lax.optimization_barrier(codec.encode(x, place))
         return codec.decode(payload, x.size, place)
 
@@ -172,6 +173,25 @@ def test_equals_a_list_of_workers(compressor, feedback, algorithm, n):
         np.testing.assert_allclose(ours_, theirs_, rtol=2e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("algorithm", ["two_shot", "ring", "one_shot"])
+@pytest.mark.parametrize("sizes", [(2, 4), (3, 2), (1, 4), (4, 1)])
+def test_replicas_over_two_axes_are_the_same_though_rounding_is_random(
+    algorithm, sizes
+):
+    axes = {"host": sizes[0], "device": sizes[1]}
+    codec = compression.error_feedback(
+        compression.quantize(2, stochastic_rounding=True)
+    )
+    tx = all_reduce(tuple(axes), algorithm=algorithm, compressor=codec)
+    gs = draw(math.prod(sizes))
+    out, state = ours(tx, axes, gs)
+    for other in out:
+        np.testing.assert_array_equal(other, out[0])
+    (residual,) = jax.tree.leaves(state.compressed.feedback)
+    left = out[0].sum(axis=0) + residual.reshape(len(out), *SHAPE).mean(axis=0)
+    np.testing.assert_allclose(left, gs.mean(axis=1).sum(axis=0), atol=1e-4)
+
+
 def stated(codec: Any, algorithm: str, axes: dict[str, int]) -> int:
     if algorithm in TWO_AXES:
         sizes = (axes["host"], axes["device"])
@@ -202,8 +222,8 @@ def test_traced_bytes_are_those_stated(compressor, algorithm):
             continue
         axes, codec = axes_of(algorithm, n), made(compressor, "none")
         tx: Any = all_reduce(tuple(axes), algorithm=algorithm, compressor=codec)
-        noise = Noise(words_of(0), words_of(1)) if codec.random else None
-        expected = stated(_codec(codec, noise, jnp.uint32(0)), algorithm, axes)
+        noises = (Noise(words_of(0), words_of(1)),) if codec.random else ()
+        expected = stated(_codec(codec, noises, jnp.uint32(0)), algorithm, axes)
         x = jax.ShapeDtypeStruct(SHAPE, jnp.float32)
         assert wire_bytes(tx, x, emulate(axes)) == expected
         assert (expected > 0) == (n > 1)
@@ -281,7 +301,7 @@ def test_what_is_lost_makes_up_for_the_mean(algorithm, n):
         noise = Noise(
             words_of(0), fold(words_of(1), jax.lax.axis_index(list(axes)[-1]))
         )
-        codec = _codec(compressor, noise, jnp.uint32(0))
+        codec = _codec(compressor, (noise,), jnp.uint32(0))
         return tuple(EXCHANGES[algorithm].run(x, tuple(axes), codec))
 
     run = exchange

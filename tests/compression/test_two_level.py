@@ -22,8 +22,8 @@ RANDOM = compression.quantize(2, stochastic_rounding=True)
 
 
 def codec_of(compressor: Compressor, worker: jax.Array | int):
-    noise = Noise(words_of(0), fold(words_of(1), worker)) if compressor.random else None
-    return _codec(compressor, noise, jnp.uint32(0))
+    noise = Noise(words_of(0), fold(words_of(1), worker))
+    return _codec(compressor, (noise,) if compressor.random else (), jnp.uint32(0))
 
 
 def ours(compressor: Compressor, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 from relaxjax import all_reduce, wire_bytes
 from relaxjax._hlo import bytes_sent, parse
-from relaxjax._relaxations import COMPRESSORS, FEEDBACKS
+from relaxjax._rows import COMPRESSORS, FEEDBACKS
 from relaxjax.bench._ahead_of_time import compiled_text
 from tests.gpu.programs import collectives
 
