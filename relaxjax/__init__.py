@@ -17,12 +17,14 @@ from relaxjax._layout import Layout
 from relaxjax._local import LocalState, local
 from relaxjax._mesh import Emulation, emulate
 from relaxjax._one_bit_adam import OneBitAdamState, one_bit_adam
+from relaxjax._one_bit_lamb import OneBitLambState, one_bit_lamb
 from relaxjax._power_sgd import PowerSGDState, power_sgd
 from relaxjax._scan_layers import scan_layers
 from relaxjax._skip_nonfinite import SkipNonfiniteState, skip_nonfinite
 from relaxjax._stacked import to_workers
 from relaxjax._weights import worker_weight
 from relaxjax._wire import wire_bytes
+from relaxjax._zero_one_adam import ZeroOneAdamState, zero_one_adam
 
 __version__ = "0.1.0"
 
@@ -35,8 +37,10 @@ __all__ = [
     "Layout",
     "LocalState",
     "OneBitAdamState",
+    "OneBitLambState",
     "PowerSGDState",
     "SkipNonfiniteState",
+    "ZeroOneAdamState",
     "accumulate",
     "advance_phases",
     "all_reduce",
@@ -48,6 +52,7 @@ __all__ = [
     "init",
     "local",
     "one_bit_adam",
+    "one_bit_lamb",
     "power_sgd",
     "reduce_in_backward",
     "scan_layers",
@@ -59,4 +64,5 @@ __all__ = [
     "to_workers",
     "wire_bytes",
     "worker_weight",
+    "zero_one_adam",
 ]
