@@ -1,4 +1,4 @@
-"""0/1 Adam: displacements in one bit, after rounds of local steps.
+"""0/1 Adam: momentum in one bit, averaged over rounds of local steps.
 
 Source: Lu et al. 2022 (0/1 Adam), algorithm 1; bias correction and decoupled weight
 decay as in AdamW (Loshchilov and Hutter 2019). On worker i in step t, with k the number
@@ -8,8 +8,8 @@ synchronisation:
     t <= T, at some steps:   v = b2 v + (1 - b2) mean_i(g_i)^2,  k = k + 1
     m_i = b1 m_i + (1 - b1) g_i
     w_t = lr_t / (1 - b1^t),  u_i = u_i + w_t m_i,  W = W + w_t,  R = R + lr_t
-    if t synchronises:       u = mean_i(C(u_i)), with what C loses fed back
-                             u_i = u,  m_i = u / W
+    if t synchronises:       m = mean_i(C(u_i / W)), with what C loses fed back
+                             m_i = m,  u_i = W m
     x_i = a - u_i / (sqrt(v^) + eps) - R weight_decay a,  v^ = v / (1 - b2^k)
     if t synchronises:       a = x_i,  u_i = W = R = 0
 
@@ -17,6 +17,10 @@ Until T every step synchronises, and v is renewed at intervals of 1, 1, .. 2, 2,
 steps; after T steps synchronise at intervals of 1, 2, 4 .. and v stays. Weights decay
 by the anchor a, so that all workers hold the same params after each synchronisation.
 Where v is 0, no gradient has been seen at a renewal: such elements do not move.
+
+The paper sends u_i. What is lost of it is as large as the learning rate was, and where
+the rate falls, m = u / W makes it large: infinitely, where a schedule touches 0. What
+is lost of the average momentum u_i / W is not; as long as W stays, they are the same.
 
 Cost: of the compressor at each synchronisation (1/32 of all_reduce with signs, and psum
 for vectors and scalars), of all_reduce at each renewal of v; in between nothing. State:
@@ -129,7 +133,7 @@ def zero_one_adam(
       local_doubling: steps after T after which the interval of synchronisations
         doubles.
       most_local_steps: the largest such interval.
-      compressor: of the displacement; None is `error_feedback(sign())`. Vectors and
+      compressor: of the average momentum; None is `error_feedback(sign())`. Vectors and
         scalars travel as they are.
       specs: as of `relaxjax.all_reduce`.
 
@@ -244,9 +248,10 @@ def _synchronised(
     """u, m and the exchange's state: of all workers, or if it is not due, one's own."""
 
     def meet(u, m, kept):
-        u, kept = send(u, kept)
-        u = where_seen(v, u)
-        return u, jax.tree.map(lambda u: u / now.weight, u), kept
+        del m
+        m, kept = send(jax.tree.map(lambda u: u / now.weight, u), kept)
+        m = where_seen(v, m)
+        return jax.tree.map(lambda m: now.weight * m, m), m, kept
 
     u, m, kept = either(due, meet, lambda *own: own, now.moved, m, kept)
     return now._replace(moved=u), m, kept

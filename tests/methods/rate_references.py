@@ -131,9 +131,10 @@ def zero_one_adam_reference(
             m[i] = {k: b1 * m[i][k] + (1 - b1) * g[k][i] for k in NAMES}
             u[i] = {k: u[i][k] + w * m[i][k] for k in NAMES}
         if t in synchronisations:
-            mean, residuals = signed_mean(u, residuals)
-            u = [mean for _ in range(workers)]
-            m = [{k: mean[k] / w_sum for k in NAMES} for _ in range(workers)]
+            own = [{k: u[i][k] / w_sum for k in NAMES} for i in range(workers)]
+            mean, residuals = signed_mean(own, residuals)
+            m = [mean for _ in range(workers)]
+            u = [{k: w_sum * mean[k] for k in NAMES} for _ in range(workers)]
         v_hat = {k: v[k] / (1 - b2**k_v) for k in NAMES}
         x = [
             {

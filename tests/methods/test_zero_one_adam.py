@@ -182,6 +182,13 @@ def test_a_rate_of_zero_moves_nothing_and_divides_nothing_by_zero():
         assert all(np.isfinite(x).all() for x in jax.tree.leaves(state))
 
 
+def test_a_rate_that_touches_zero_and_rises_again_blows_nothing_up():
+    table = jnp.asarray([*[RATE] * 6, 0.0, *[RATE] * 3], jnp.float32)
+    tx = made(5, lambda count: table[count])
+    for _, state in history(tx, gradients(2, steps=10), emulate(2), start_of()):
+        assert max(np.abs(m).max() for m in jax.tree.leaves(state.mu)) < 10
+
+
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
 def test_16_bits_land_on_what_the_anchor_rounds_to(dtype):
     def narrow(tree):
