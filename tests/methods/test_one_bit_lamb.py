@@ -158,6 +158,19 @@ def test_weights_still_decay_after_the_switch():
     assert_close(params, expected, 1e-5)
 
 
+def test_nothing_moves_without_gradients_and_decay():
+    grads = [jax.tree.map(np.zeros_like, g) for g in gradients(2, steps=5)]
+    params = run(made(3, weight_decay=0.0), grads, 2, start_of())
+    helpers.assert_equal(params, start_of())
+
+
+def test_a_layer_without_momentum_at_the_switch_goes_on():
+    grads = gradients(2, steps=6)
+    grads[2]["v"][:] = 0  # with b1 = 0, all that it remembers
+    params = run(made(3, b1=0.0), grads, 2, start_of())
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(params))
+
+
 def test_coefficients_are_clipped_where_they_are_kept():
     grads = [jax.tree.map(np.zeros_like, g) for g in gradients(2, steps=8)]
     params = run(made(3, coefficient_bounds=(0.5, 2.0)), grads, 2, start_of())
