@@ -44,7 +44,7 @@ class LayerRates(NamedTuple):
 
 
 def check_knobs(caller: str, knobs: Knobs) -> None:
-    """Refuses bounds that are none, and rates that are no rates."""
+    """Refuses bounds that are none, and rates that are no rates, where known."""
     least, most = knobs.coefficient_bounds
     if not 0 < least <= most:
         raise ValueError(
@@ -57,16 +57,21 @@ def check_knobs(caller: str, knobs: Knobs) -> None:
             f"{caller}: factor_bounds={knobs.factor_bounds} must be (least, most) with "
             "0 < least <= 1 <= most, as the factor starts at 1; (1, 1) keeps it there"
         )
-    if not 0 <= knobs.coefficient_decay < 1:
+    if not (_is_traced(knobs.coefficient_decay) or 0 <= knobs.coefficient_decay < 1):
         raise ValueError(
             f"{caller}: coefficient_decay={knobs.coefficient_decay} must be at least 0 "
             "and below 1; 0 keeps the last trust ratio alone"
         )
-    if not knobs.factor_change >= 0:
+    if not (_is_traced(knobs.factor_change) or knobs.factor_change >= 0):
         raise ValueError(
             f"{caller}: factor_change={knobs.factor_change} must be 0 (the factor "
             "stays 1) or more; inf leaves factor_bounds alone"
         )
+
+
+def _is_traced(number: Any) -> bool:
+    """As by `optax.inject_hyperparams`."""
+    return isinstance(number, jax.core.Tracer)
 
 
 def first_rates(params: Any) -> LayerRates:

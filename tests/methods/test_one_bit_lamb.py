@@ -32,8 +32,16 @@ def uneven(workers: int, steps: int) -> list[Any]:
     ]
 
 
-def factors_of(state: Any) -> Any:
-    return jax.tree.map(lambda r: float(r[0]), state[0].rates.factor)
+def factors(tx: Any, grads: list[Any], leaf: str) -> list[float]:
+    """r of a leaf after each step, with two workers."""
+    state = relaxjax.init(tx, start_of(), emulate(2))
+    own = helpers.step_of(lambda params, batch: jax.tree.map(lambda x: x[0], batch), tx)
+    step = relaxjax.data_parallel(own, emulate(2))
+    found = []
+    for batch in grads:
+        *state, _ = step(*state, batch)
+        found.append(float(state[1][0].rates.factor[leaf][0]))
+    return found
 
 
 @pytest.mark.parametrize("workers", [2, 3, 5, 8])
@@ -107,16 +115,17 @@ def test_factors_keep_to_their_bounds_and_their_pace():
         for t, g in enumerate(gradients(2, steps=16))
     ]
     bounds: dict[str, Any] = {"factor_bounds": (0.5, 1.6), "factor_change": 0.2}
-    tx = made(4, b2=0.5, **bounds)
-    state = relaxjax.init(tx, start_of(), emulate(2))
-    own = helpers.step_of(lambda params, batch: jax.tree.map(lambda x: x[0], batch), tx)
-    step = relaxjax.data_parallel(own, emulate(2))
-    found = []
-    for batch in grads:
-        *state, _ = step(*state, batch)
-        found.append(factors_of(state[1])["b"])
+    found = factors(made(4, b2=0.5, **bounds), grads, "b")
     np.testing.assert_allclose(found[:4], 1.0)
     np.testing.assert_allclose(found[4:8], [1.2, 1.44, 1.6, 1.6], rtol=1e-5)
+
+
+def test_factors_are_of_seen_elements_alone():
+    (base,) = gradients(2, steps=1)
+    base["w"][:, 2] = 0  # whose v^ does not fall behind
+    grads = [{k: x * np.float32(2**t) for k, x in base.items()} for t in range(8)]
+    found = factors(made(4, b2=0.5, compressor=compression.identity()), grads, "w")
+    np.testing.assert_allclose(found[4:], [0.9, 0.81, 0.729, 0.6561], rtol=1e-5)
 
 
 def test_one_scale_of_signs_fits_layers_of_all_sizes():
@@ -263,6 +272,15 @@ def test_an_absent_worker_counts_for_nothing():
 def test_refuses_knobs_that_are_none(knobs, message):
     with pytest.raises(ValueError, match=f"one_bit_lamb: {message}"):
         made(**{"freeze_step": 3, **knobs})
+
+
+def test_numbers_may_be_injected():
+    grads = gradients(2, steps=4)
+    numbers = {"b1": B1, "b2": B2, "eps": EPS, "weight_decay": DECAY}
+    injected = optax.inject_hyperparams(one_bit_lamb, static_args="freeze_step")
+    tx = injected("data", RATE, freeze_step=2, factor_change=0.1, **numbers)
+    params = run(tx, grads, 2, start_of())
+    assert_close(params, run(made(2), grads, 2, start_of()), 1e-5)
 
 
 def test_refuses_params_that_it_cannot_take():
