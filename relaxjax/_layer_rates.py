@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from jax.core import Tracer
 
 from relaxjax._seen import where_seen
 
@@ -71,7 +72,7 @@ def check_knobs(caller: str, knobs: Knobs) -> None:
 
 def _is_traced(number: Any) -> bool:
     """As by `optax.inject_hyperparams`."""
-    return isinstance(number, jax.core.Tracer)
+    return isinstance(number, Tracer)
 
 
 def first_rates(params: Any) -> LayerRates:

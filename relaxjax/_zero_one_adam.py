@@ -247,8 +247,7 @@ def _synchronised(
 ) -> tuple[Round, Any, Any]:
     """u, m and the exchange's state: of all workers, or if it is not due, one's own."""
 
-    def meet(u, m, kept):
-        del m
+    def meet(u, _, kept):
         m, kept = send(jax.tree.map(lambda u: u / now.weight, u), kept)
         m = where_seen(v, m)
         return jax.tree.map(lambda m: now.weight * m, m), m, kept

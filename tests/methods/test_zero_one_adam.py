@@ -123,6 +123,13 @@ def test_silent_rounds_under_a_mesh():
         assert_close(x, y, 1e-5)
 
 
+def test_the_anchor_is_a_copy():
+    """Else a step that takes over the memory of both is given one buffer twice."""
+    params = {"w": jnp.ones((4, 4))}
+    state: Any = made(3).init(params)
+    assert state.anchor["w"] is not params["w"]
+
+
 def test_compiles_once_more_at_the_switch():
     params, traces = {"w": jnp.ones((4, 4))}, []
     tx = made(3, local_doubling=1)
