@@ -22,12 +22,14 @@ from relaxjax._local import LocalState, local
 from relaxjax._local_sgd import LocalSgdState, local_sgd
 from relaxjax._mesh import Emulation, emulate
 from relaxjax._one_bit_adam import OneBitAdamState, one_bit_adam
+from relaxjax._one_bit_lamb import OneBitLambState, one_bit_lamb
 from relaxjax._power_sgd import PowerSGDState, power_sgd
 from relaxjax._scan_layers import scan_layers
 from relaxjax._skip_nonfinite import SkipNonfiniteState, skip_nonfinite
 from relaxjax._stacked import to_workers
 from relaxjax._weights import worker_weight
 from relaxjax._wire import wire_bytes
+from relaxjax._zero_one_adam import ZeroOneAdamState, zero_one_adam
 
 __version__ = "0.1.0"
 
@@ -42,8 +44,10 @@ __all__ = [
     "LocalSgdState",
     "LocalState",
     "OneBitAdamState",
+    "OneBitLambState",
     "PowerSGDState",
     "SkipNonfiniteState",
+    "ZeroOneAdamState",
     "accumulate",
     "advance_phases",
     "all_reduce",
@@ -57,6 +61,7 @@ __all__ = [
     "local",
     "local_sgd",
     "one_bit_adam",
+    "one_bit_lamb",
     "power_sgd",
     "reduce_in_backward",
     "scan_layers",
@@ -68,4 +73,5 @@ __all__ = [
     "to_workers",
     "wire_bytes",
     "worker_weight",
+    "zero_one_adam",
 ]

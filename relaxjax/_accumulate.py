@@ -14,17 +14,15 @@ Cost: what `tx` sends, once in `every` steps, and one buffer of the updates' siz
 the result, so it sends `every` times as much.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax import lax
 
-from relaxjax._axis import like_varying
 from relaxjax._dtypes import wide
+from relaxjax._either import either
 from relaxjax._layout import Layout, layout_of, require_same
 from relaxjax._weights import weigh
 
@@ -106,27 +104,14 @@ def accumulate(
             new, inner_state = inner.update(mean, inner_state, params, **extra_args)
             return new, jax.tree.map(jnp.zeros_like, total), inner_state
 
+        def wait(total, inner_state):
+            none, _, _ = jax.eval_shape(flush, total, inner_state)
+            return optax.tree.zeros_like(none), total, inner_state
+
         last = state.mini_step == every - 1
-        new, total, inner_state = _flush_or_wait(last, flush, total, state.inner_state)
+        new, total, inner_state = either(last, flush, wait, total, state.inner_state)
         mini_step = jnp.where(last, 0, state.mini_step + 1)
         left = jnp.where(last, 0, total_weight)
         return new, AccumulateState(mini_step, total, left, inner_state, state.layout)
 
     return optax.GradientTransformationExtraArgs(init, update)
-
-
-def _flush_or_wait(
-    last: jax.Array, flush: Callable[..., Any], total: Any, inner_state: Any
-) -> Any:
-    """`flush(total, inner_state)`, or no updates and both as they are."""
-    updates, zeros, new_state = jax.eval_shape(flush, total, inner_state)
-    kinds = updates, total, new_state  # what may vary must be typed so in both
-
-    def wait(total, inner_state):
-        none = jax.tree.map(lambda kind: jnp.zeros(kind.shape, kind.dtype), updates)
-        return like_varying((none, total, inner_state), (updates, zeros, new_state))
-
-    def act(total, inner_state):
-        return like_varying(flush(total, inner_state), kinds)
-
-    return lax.cond(last, act, wait, total, inner_state)

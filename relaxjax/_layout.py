@@ -92,3 +92,12 @@ def require_same(before: Layout, updates: Any, caller: str) -> None:
             f"{caller}: the tree changed since init: {wrong}. A state belongs to the "
             "params that it was made for: call relaxjax.init again for new params"
         )
+
+
+def require_params(params: Any, caller: str, why: str) -> None:
+    """Raises if `update` was called without the params that it needs."""
+    if params is None:
+        raise ValueError(
+            f"{caller}: update needs params, {why}; call tx.update(gradients, state, "
+            "params)"
+        )

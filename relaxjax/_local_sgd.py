@@ -19,18 +19,17 @@ buffers of their size: the anchor a, and the feedback's. Under `jax.vmap`, so in
 emulation, both branches run and one is selected: no time is saved.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax import lax
 
 from relaxjax._all_reduce import all_reduce
-from relaxjax._axis import AxisName, axis_size, like_varying
+from relaxjax._axis import AxisName, axis_size
 from relaxjax._dtypes import wide
+from relaxjax._either import either
 from relaxjax._layout import layout_of, require_same
 from relaxjax._local import LocalState
 from relaxjax.compression import Compressor
@@ -141,25 +140,12 @@ def local_sgd(
             return jax.tree.map(jnp.subtract, anchor, x), anchor, reducer_state
 
         last = state.step == sync_every - 1
-        out = _meet_or_go_on(last, meet, u, state.anchor, state.reducer)
-        new, anchor, reducer_state = out
+        now = u, state.anchor, state.reducer
+        new, anchor, reducer_state = either(last, meet, lambda *now: now, *now)
         step = jnp.where(last, 0, state.step + 1)
         return new, LocalSgdState(step, anchor, reducer_state, state.leaves)
 
     return optax.GradientTransformationExtraArgs(init, update)
-
-
-def _meet_or_go_on(last: jax.Array, meet: Callable[..., Any], *operands: Any) -> Any:
-    """`meet(*operands)`, or the operands as they are."""
-    met = jax.eval_shape(meet, *operands)  # what may vary must be typed so in both
-
-    def go_on(*operands):
-        return like_varying(operands, met)
-
-    def act(*operands):
-        return like_varying(meet(*operands), operands)
-
-    return lax.cond(last, act, go_on, *operands)
 
 
 def _require_plain(params: Any, weight: Any) -> None:

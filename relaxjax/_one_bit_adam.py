@@ -25,6 +25,7 @@ from relaxjax._all_reduce import all_reduce
 from relaxjax._axis import AxisName
 from relaxjax._clock import Clock, checked_end, clock
 from relaxjax._compress_matrices import compress_matrices
+from relaxjax._seen import where_seen
 from relaxjax.compression import Compressor, error_feedback, sign
 
 
@@ -129,9 +130,9 @@ def _scale_by_one_bit_adam(
             m = optax.tree.update_moment(g, m, b1, 1)
             v = optax.tree.update_moment(g, v, b2, 2)
         else:
-            m = _where_seen(v, optax.tree.update_moment(g, m, b1, 1))
+            m = where_seen(v, optax.tree.update_moment(g, m, b1, 1))
             m, kept = exchange.update(m, kept, weight=weight)
-            m = _where_seen(v, m)
+            m = where_seen(v, m)
         time = time.tick()
         m_hat = optax.tree.bias_correction(m, b1, time.count)
         v_hat = optax.tree.bias_correction(v, b2, jnp.minimum(time.count, freeze_step))
@@ -144,8 +145,3 @@ def _scale_by_one_bit_adam(
         return out, OneBitAdamState(time, m, v, kept)
 
     return optax.GradientTransformationExtraArgs(init, update)
-
-
-def _where_seen(v: Any, tree: Any) -> Any:
-    """Zero where no gradient has been."""
-    return jax.tree.map(lambda v, x: jnp.where(v == 0, 0, x), v, tree)

@@ -18,8 +18,10 @@ from relaxjax._deep_gradient_compression import deep_gradient_compression
 from relaxjax._exact import ALGORITHMS
 from relaxjax._local_sgd import local_sgd
 from relaxjax._one_bit_adam import one_bit_adam
+from relaxjax._one_bit_lamb import one_bit_lamb
 from relaxjax._power_sgd import power_sgd
 from relaxjax._relaxation import Relaxation, Training
+from relaxjax._zero_one_adam import zero_one_adam
 from relaxjax.compression import Compressor
 
 _SYNC_EVERY = 8
@@ -106,18 +108,20 @@ def _build_deep_gradient_compression(
     return optax.chain(reducer, optax.sgd(training.learning_rate))
 
 
-def _build_one_bit_adam(
-    axis_name: AxisName,
-    training: Training,
-    freeze_step: int | None = None,
-    **parts: Any,
-) -> optax.GradientTransformationExtraArgs:
-    return one_bit_adam(
-        axis_name,
-        training.learning_rate,
-        freeze_step=_freeze_step(training, freeze_step),
-        **parts,
-    )
+def _optimizer(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The builder of a method that is an optimizer itself, and is frozen in part."""
+
+    def build(
+        axis_name: AxisName,
+        training: Training,
+        freeze_step: int | None = None,
+        **parts: Any,
+    ) -> optax.GradientTransformationExtraArgs:
+        freeze_step = _freeze_step(training, freeze_step)
+        rate = training.learning_rate
+        return method(axis_name, rate, freeze_step=freeze_step, **parts)
+
+    return build
 
 
 def _freeze_step(training: Training, given: int | None) -> int:
@@ -170,9 +174,34 @@ _ROWS = [
     Relaxation(
         name="one_bit_adam",
         summary="AdamW; later its momentum travels in one bit",
-        build=_build_one_bit_adam,
+        build=_optimizer(one_bit_adam),
         compressors=True,
         options=frozenset({"freeze_step", "weight_decay"}),
+        period=None,
+    ),
+    Relaxation(
+        name="one_bit_lamb",
+        summary="LAMB; later its momentum travels in one bit",
+        build=_optimizer(one_bit_lamb),
+        compressors=True,
+        options=frozenset({"freeze_step", "weight_decay"}),
+        parent="lamb",
+        period=None,
+    ),
+    Relaxation(
+        name="zero_one_adam",
+        summary="AdamW in one bit, then with local steps as well",
+        build=_optimizer(zero_one_adam),
+        compressors=True,
+        options=frozenset(
+            {
+                "freeze_step",
+                "local_doubling",
+                "most_local_steps",
+                "variance_doubling",
+                "weight_decay",
+            }
+        ),
         period=None,
     ),
 ]

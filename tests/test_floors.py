@@ -12,8 +12,25 @@ ROOT = Path(relaxjax.__file__).parent
 # From the ground up. A name is a module or a package directly under relaxjax/;
 # inside one package modules may import each other, without a cycle.
 FLOORS = [
-    {"_axis", "_clock", "_dtypes", "_hlo", "_layout", "_noise", "_traced_bytes"},
-    {"_low_rank", "_matrices", "_specs", "_traced", "_weights"},
+    {
+        "_axis",
+        "_clock",
+        "_dtypes",
+        "_hlo",
+        "_layout",
+        "_noise",
+        "_seen",
+        "_traced_bytes",
+    },
+    {
+        "_either",
+        "_layer_rates",
+        "_low_rank",
+        "_matrices",
+        "_specs",
+        "_traced",
+        "_weights",
+    },
     {"collectives", "compression", "schedule"},
     {"ps", "_fused"},
     {"_compressed", "_exact"},
@@ -27,7 +44,12 @@ FLOORS = [
         "_local",
     },
     {"_compress_matrices", "_local_sgd", "_power_sgd"},
-    {"_deep_gradient_compression", "_one_bit_adam"},
+    {
+        "_deep_gradient_compression",
+        "_one_bit_adam",
+        "_one_bit_lamb",
+        "_zero_one_adam",
+    },
     {"_stacked", "_agree", "_consensus", "_scan_layers"},
     {"_data_parallel", "_init", "_wire"},
     {"_compiled_wire", "_relaxation"},

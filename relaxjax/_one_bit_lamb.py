@@ -1,0 +1,228 @@
+"""1-bit LAMB: momentum in one bit, at layer-wise rates that go on adapting.
+
+Source: Li et al. 2021 (1-bit LAMB), algorithm 1; LAMB as in You et al. 2020, with bias
+correction and decoupled weight decay. On worker i, for each layer, T = `freeze_step`:
+
+    t <= T:  g = mean_i(g_i),  m = b1 m + (1 - b1) g,  v = f = b2 v + (1 - b2) g^2
+             s = (mean of RMS(m) over the layers) / RMS(m)
+    t > T:   m_i = b1 m + (1 - b1) g_i
+             m' = mean_i(C(s m_i)) / s, with what C loses fed back;  m = m' hereafter
+             f = b2 f + (1 - b2) g~^2,  g~ = (m' - b1 m) / (1 - b1)
+    always:  m^ = m / (1 - b1^t),  v^ = v / (1 - b2^min(t, T)),  f^ = f / (1 - b2^t)
+             u = m^ / (sqrt(v^) + eps) + weight_decay x
+    t <= T:  q = |x| / |u|,  c = moving average of q,  x = x - lr q u
+    t > T:   r = max over elements of (sqrt(v^) + eps) / (sqrt(f^) + eps), clipped
+             x = x - lr r c u
+
+Until T this is LAMB. By s, one sign's scale fits all layers. g~ is the mean gradient
+that the workers have in common, and f the variance that would be, were it not frozen.
+Elements whose v is 0 at T neither travel nor move.
+
+Cost: of all_reduce until T; then of the compressor, 1/32 of that with signs, and psum
+for vectors and scalars. State: m, v, f and the residual, each of the gradient's size.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from relaxjax._all_reduce import all_reduce
+from relaxjax._all_reduce_checks import require_dtypes
+from relaxjax._axis import AxisName
+from relaxjax._clock import Clock, checked_end, clock
+from relaxjax._compress_matrices import compress_matrices
+from relaxjax._layer_rates import (
+    Knobs,
+    LayerRates,
+    adapted,
+    check_knobs,
+    first_rates,
+    recorded,
+)
+from relaxjax._layout import require_params
+from relaxjax._seen import where_seen
+from relaxjax.compression import Compressor, error_feedback, sign
+
+
+class OneBitLambState(NamedTuple):
+    """State of `one_bit_lamb`.
+
+    Attributes:
+      clock: steps taken; phase 0 is LAMB, in phase 1 momentum travels compressed.
+      mu: m, float32, like the params, equal on all workers.
+      nu: v, the same.
+      fresh: f, the same.
+      scale: s, one number for each leaf.
+      rates: c (before bias correction) and r, the same.
+      decay: of the weight decay.
+      exchange: of the compressed exchange, with the residuals.
+    """
+
+    clock: Clock
+    mu: Any
+    nu: Any
+    fresh: Any
+    scale: Any
+    rates: LayerRates
+    decay: Any
+    exchange: Any
+
+
+def one_bit_lamb(
+    axis_name: AxisName,
+    learning_rate: optax.ScalarOrSchedule,
+    *,
+    freeze_step: int,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-6,
+    weight_decay: float = 0.0,
+    mask: Any = None,
+    coefficient_decay: float = 0.9,
+    factor_bounds: tuple[float, float] = (0.5, 4.0),
+    factor_change: float = 0.1,
+    coefficient_bounds: tuple[float, float] = (0.01, 10.0),
+    compressor: Compressor | None = None,
+    specs: Any = None,
+) -> optax.GradientTransformationExtraArgs:
+    """LAMB over the workers, whose momentum travels in one bit per element.
+
+    Use it instead of an all-reduce and `optax.lamb`; it takes each worker's own
+    gradients. The switch is one of phases (`relaxjax.advance_phases`).
+
+    Args:
+      axis_name: the axis, or a tuple (outer, inner).
+      learning_rate: a number, or a schedule of the step.
+      freeze_step: T, steps of plain LAMB before the variance is frozen; 15 to 25 % of
+        training, and not less than the learning rate's warm-up, is usual.
+      b1: decay of the momentum.
+      b2: decay of the variance.
+      eps: added to the square root of the variance.
+      weight_decay: strength, as of `optax.lamb`.
+      mask: of weight decay, as of `optax.lamb`.
+      coefficient_decay: decay of the moving average c.
+      factor_bounds: the least and the most that r may be; 1 lies between.
+      factor_change: how much r may change in one step, relative to its last value.
+      coefficient_bounds: what q is clipped to where it is averaged (not where it is
+        used until T).
+      compressor: of the momentum; None is `error_feedback(sign())`. Vectors and scalars
+        travel as they are.
+      specs: as of `relaxjax.all_reduce`.
+
+    Returns:
+      An optimizer for real floating leaves, computed in float32, that leaves all
+      workers with the same updates. Its `update` needs the params and takes `weight=`.
+
+    Raises:
+      ValueError: `freeze_step < 1`, bounds that are none, `coefficient_decay` outside
+        [0, 1), `factor_change < 0`; in `init`: no leaf of two dimensions, so that
+        nothing would be compressed; in `update`: no params.
+      NameError: `update` outside the axis.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, relaxjax
+      >>> tx = relaxjax.one_bit_lamb("data", 0.5, freeze_step=100)
+      >>> params = jnp.full((2, 2), 8.0)
+      >>> update = lambda g: tx.update(g, tx.init(params), params)[0]
+      >>> gradients = jnp.stack([jnp.ones((2, 2)), -3 * jnp.ones((2, 2))])
+      >>> print(jax.vmap(update, axis_name="data")(gradients)[0].round(2))
+      [[4. 4.]
+       [4. 4.]]
+    """
+    checked_end("one_bit_lamb", "freeze_step", freeze_step)
+    knobs = Knobs(coefficient_decay, coefficient_bounds, factor_bounds, factor_change)
+    check_knobs("one_bit_lamb", knobs)
+    decay = optax.add_decayed_weights(weight_decay, mask)
+    compressor = error_feedback(sign()) if compressor is None else compressor
+    moments = _moments(axis_name, b1, b2, compressor, specs)
+    return optax.chain(
+        _by_layers(freeze_step, (b1, b2, eps), moments, decay, knobs),
+        optax.scale_by_learning_rate(learning_rate),
+    )
+
+
+class _Moments(NamedTuple):
+    """How m, v, f, s and the exchange start, and go on until T and after it."""
+
+    start: Callable[..., Any]
+    warm: Callable[..., Any]
+    frozen: Callable[..., Any]
+
+
+def _moments(
+    axis_name: AxisName, b1: float, b2: float, compressor: Compressor, specs: Any
+) -> _Moments:
+    exact = all_reduce(axis_name, specs=specs)
+    exchange = compress_matrices(axis_name, compressor, specs=specs)
+
+    def warm(g, state, weight):
+        g, _ = exact.update(g, exact.init(g), weight=weight)
+        m = optax.tree.update_moment(g, state.mu, b1, 1)
+        v = optax.tree.update_moment(g, state.nu, b2, 2)
+        return state._replace(mu=m, nu=v, fresh=v, scale=_to_one_size(m))
+
+    def frozen(g, state, weight):
+        v, s = state.nu, state.scale
+        own = jax.tree.map(
+            jnp.multiply, s, optax.tree.update_moment(g, state.mu, b1, 1)
+        )
+        m, kept = exchange.update(where_seen(v, own), state.exchange, weight=weight)
+        m = where_seen(v, jax.tree.map(jnp.divide, m, s))
+        g = jax.tree.map(lambda new, old: (new - b1 * old) / (1 - b1), m, state.mu)
+        f = optax.tree.update_moment(g, state.fresh, b2, 2)
+        return state._replace(mu=m, fresh=f, exchange=kept)
+
+    return _Moments(exchange.init, warm, frozen)
+
+
+def _by_layers(
+    freeze_step: int,
+    betas_and_eps: tuple[float, float, float],
+    moments: _Moments,
+    decay: optax.GradientTransformation,
+    knobs: Knobs,
+) -> optax.GradientTransformationExtraArgs:
+    """From each worker's gradients to q u, and after T to r c u, the same on all."""
+    b1, b2, eps = betas_and_eps
+
+    def init(params: optax.Params) -> Any:
+        require_dtypes(params, "one_bit_lamb", "it")
+        m, v, f = (optax.tree.zeros_like(params, dtype=jnp.float32) for _ in range(3))
+        s = jax.tree.map(lambda _: jnp.ones((), jnp.float32), params)
+        kept = first_rates(params), decay.init(params), moments.start(m)
+        return OneBitLambState(clock(freeze_step), m, v, f, s, *kept)
+
+    def root(v: Any, count: Any) -> Any:
+        v_hat = optax.tree.bias_correction(v, b2, count)
+        return jax.tree.map(lambda v: jnp.sqrt(v) + eps, v_hat)
+
+    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
+        del extra_args
+        require_params(params, "one_bit_lamb", "whose norms set the rates")
+        trees: tuple[Any, Any] = updates, params
+        g, x = (optax.tree.cast(tree, jnp.float32) for tree in trees)
+        time = state.clock.tick()
+        state = (moments.frozen if time.phase else moments.warm)(g, state, weight)
+        m_hat = optax.tree.bias_correction(state.mu, b1, time.count)
+        old = root(state.nu, jnp.minimum(time.count, freeze_step))
+        u = jax.tree.map(jnp.divide, m_hat, old)
+        u, decayed = decay.update(u, state.decay, x)
+        if time.phase == 0:
+            scale, rates = recorded(state.rates, x, u, knobs)
+        else:
+            new = root(state.fresh, time.count)
+            scale, rates = adapted(state.rates, state.nu, old, new, freeze_step, knobs)
+        out = jax.tree.map(lambda g, q, u: (q * u).astype(g.dtype), updates, scale, u)
+        return out, state._replace(clock=time, rates=rates, decay=decayed)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _to_one_size(m: Any) -> Any:
+    """For each leaf, what brings it to the mean size of all; 1 where it is zero."""
+    sizes = jax.tree.map(lambda m: optax.safe_norm(m, 0.0) / max(1, m.size) ** 0.5, m)
+    mean = sum(jax.tree.leaves(sizes)) / max(1, len(jax.tree.leaves(sizes)))
+    return jax.tree.map(lambda size: jnp.where(size == 0, 1, mean / size), sizes)

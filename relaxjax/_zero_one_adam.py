@@ -1,0 +1,270 @@
+"""0/1 Adam: momentum in one bit, averaged over rounds of local steps.
+
+Source: Lu et al. 2022 (0/1 Adam), algorithm 1; bias correction and decoupled weight
+decay as in AdamW (Loshchilov and Hutter 2019). On worker i in step t, with k the number
+of variance updates so far, T = `freeze_step`, and a the params at the last
+synchronisation:
+
+    t <= T, at some steps:   v = b2 v + (1 - b2) mean_i(g_i)^2,  k = k + 1
+    m_i = b1 m_i + (1 - b1) g_i
+    w_t = lr_t / (1 - b1^t),  u_i = u_i + w_t m_i,  W = W + w_t,  R = R + lr_t
+    if t synchronises:       m = mean_i(C(u_i / W)), with what C loses fed back
+                             m_i = m,  u_i = W m
+    x_i = a - u_i / (sqrt(v^) + eps) - R weight_decay a,  v^ = v / (1 - b2^k)
+    if t synchronises:       a = x_i,  u_i = W = R = 0
+
+Until T every step synchronises, and v is renewed at intervals of 1, 1, .. 2, 2, .. 4 ..
+steps; after T steps synchronise at intervals of 1, 2, 4 .. and v stays. Weights decay
+by the anchor a, so that all workers hold the same params after each synchronisation.
+Where v is 0, no gradient has been seen at a renewal: such elements do not move.
+
+The paper sends u_i. What is lost of it is as large as the learning rate was, and where
+the rate falls, m = u / W makes it large: infinitely, where a schedule touches 0. What
+is lost of the average momentum u_i / W is not; as long as W stays, they are the same.
+
+Cost: of the compressor at each synchronisation (1/32 of all_reduce with signs, and psum
+for vectors and scalars), of all_reduce at each renewal of v; in between nothing. State:
+m, v, u, a and the residual, each of the gradient's size.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from relaxjax._all_reduce import all_reduce
+from relaxjax._all_reduce_checks import require_dtypes
+from relaxjax._axis import AxisName
+from relaxjax._clock import Clock, checked_end, clock
+from relaxjax._compress_matrices import compress_matrices
+from relaxjax._either import either
+from relaxjax._layout import require_params
+from relaxjax._seen import where_seen
+from relaxjax.compression import Compressor, error_feedback, sign
+
+_CALLER = "zero_one_adam"
+_TINY_RATE = 1e-20  # what a learning rate of 0 counts as, since W divides
+
+
+class Variance(NamedTuple):
+    """The variance, and when it is renewed.
+
+    Attributes:
+      nu: v, float32, like the params, equal on all workers.
+      renewals: k, int32.
+      wait: int32, steps until the next renewal.
+    """
+
+    nu: Any
+    renewals: jax.Array
+    wait: jax.Array
+
+
+class Round(NamedTuple):
+    """What has happened since the last synchronisation.
+
+    Attributes:
+      steps: int32.
+      moved: u_i, float32, like the params.
+      weight: W, float32.
+      rate: R, float32.
+    """
+
+    steps: jax.Array
+    moved: Any
+    weight: jax.Array
+    rate: jax.Array
+
+
+class ZeroOneAdamState(NamedTuple):
+    """State of `zero_one_adam`.
+
+    Attributes:
+      clock: steps taken; in phase 0 all synchronise, in phase 1 v is frozen.
+      mu: m_i, float32, like the params.
+      variance: v, and when it is renewed.
+      anchor: a, float32, like the params, equal on all workers.
+      round: since the last synchronisation.
+      exchange: of the compressed exchange, with the residuals.
+    """
+
+    clock: Clock
+    mu: Any
+    variance: Variance
+    anchor: Any
+    round: Round
+    exchange: Any
+
+
+def zero_one_adam(
+    axis_name: AxisName,
+    learning_rate: optax.ScalarOrSchedule,
+    *,
+    freeze_step: int,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    eps: float = 1e-8,
+    weight_decay: float = 1e-4,
+    variance_doubling: int = 16,
+    local_doubling: int = 32768,
+    most_local_steps: int = 16,
+    compressor: Compressor | None = None,
+    specs: Any = None,
+) -> optax.GradientTransformationExtraArgs:
+    """AdamW over the workers, in one bit per element, from some steps only.
+
+    Use it instead of an all-reduce and `optax.adamw`, as the last of a chain: it moves
+    the params to where they shall be, from wherever they are. It takes each worker's
+    own gradients. Between synchronisations the workers' params differ. The switch is
+    one of phases (`relaxjax.advance_phases`).
+
+    Args:
+      axis_name: the axis, or a tuple (outer, inner).
+      learning_rate: a number, or a schedule of the step.
+      freeze_step: T, steps before the variance is frozen and local steps begin.
+      b1: decay of the momentum.
+      b2: decay of the variance, per renewal.
+      eps: added to the square root of the variance.
+      weight_decay: strength, as of `optax.adamw`.
+      variance_doubling: renewals of the variance after which their interval doubles.
+      local_doubling: steps after T after which the interval of synchronisations
+        doubles.
+      most_local_steps: the largest such interval.
+      compressor: of the average momentum; None is `error_feedback(sign())`. Vectors and
+        scalars travel as they are.
+      specs: as of `relaxjax.all_reduce`.
+
+    Returns:
+      An optimizer for real floating leaves. Its updates are float32, so that params of
+      16 bits land on what the anchor rounds to. Its `update` needs the params and takes
+      `weight=`.
+
+    Raises:
+      ValueError: a number of steps below 1; in `init`: no leaf of two dimensions, so
+        that nothing would be compressed; in `update`: no params.
+      NameError: `update` outside the axis.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, relaxjax
+      >>> tx = relaxjax.zero_one_adam("data", 1.0, freeze_step=100)
+      >>> update = lambda g: tx.update(g, tx.init(g), g)[0]
+      >>> gradients = jnp.stack([jnp.ones((2, 2)), -3 * jnp.ones((2, 2))])
+      >>> print(jax.vmap(update, axis_name="data")(gradients)[0].round(2))
+      [[1. 1.]
+       [1. 1.]]
+    """
+    counts = {
+        "freeze_step": freeze_step,
+        "variance_doubling": variance_doubling,
+        "local_doubling": local_doubling,
+        "most_local_steps": most_local_steps,
+    }
+    for name, value in counts.items():
+        checked_end(_CALLER, name, value)
+    compressor = error_feedback(sign()) if compressor is None else compressor
+    exchange = compress_matrices(axis_name, compressor, specs=specs)
+    exact = all_reduce(axis_name, specs=specs)
+    rate = learning_rate if callable(learning_rate) else lambda _: learning_rate
+
+    def init(params: optax.Params) -> Any:
+        require_dtypes(params, _CALLER, "it")
+        m, v, u = (optax.tree.zeros_like(params, dtype=jnp.float32) for _ in range(3))
+        anchor = jax.tree.map(lambda x: jnp.array(x, jnp.float32), params)
+        none = jnp.zeros((), jnp.int32)
+        state = clock(freeze_step), m, Variance(v, none, none), anchor, _round_of(u)
+        return ZeroOneAdamState(*state, exchange.init(u))
+
+    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
+        del extra_args
+        require_params(params, _CALLER, "which it moves to where they shall be")
+        g = optax.tree.cast(updates, jnp.float32)
+        time, m, variance, anchor, now, kept = state
+        due: Any = True
+        if time.phase == 0:
+            mean = functools.partial(_mean, g, exact, weight)
+            variance = _renewed(variance, mean, b2, variance_doubling)
+        else:
+            interval = _interval(time.count - freeze_step, local_doubling)
+            due = now.steps + 1 >= jnp.minimum(interval, min(most_local_steps, 2**30))
+        m = where_seen(variance.nu, optax.tree.update_moment(g, m, b1, 1))
+        now = _farther(now, m, rate(time.count), 1 - b1 ** (time.count + 1))
+        send = functools.partial(exchange.update, weight=weight)
+        now, m, kept = _synchronised(due, variance.nu, now, m, kept, send)
+        v_hat = optax.tree.bias_correction(variance.nu, b2, variance.renewals)
+        x = _landing(anchor, now, v_hat, eps, weight_decay)
+        out = jax.tree.map(lambda x, p: x - p.astype(jnp.float32), x, params)
+        anchor = _where(due, x, anchor)
+        now = _where(due, _round_of(optax.tree.zeros_like(m)), now)
+        return out, ZeroOneAdamState(time.tick(), m, variance, anchor, now, kept)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _mean(g: Any, exact: Any, weight: Any) -> Any:
+    return exact.update(g, exact.init(g), weight=weight)[0]
+
+
+def _renewed(
+    variance: Variance, mean: Callable[[], Any], b2: float, doubling: int
+) -> Variance:
+    """The variance with the mean gradient, if its time has come."""
+    v, k, wait = variance
+    due = wait == 0
+    v = either(
+        due,
+        lambda v: optax.tree.update_moment(mean(), v, b2, 2),
+        lambda v: v,
+        v,
+    )
+    k = k + due.astype(jnp.int32)
+    return Variance(v, k, jnp.where(due, _interval(k, doubling), wait) - 1)
+
+
+def _interval(done: jax.Array, doubling: int) -> jax.Array:
+    """1, doubled whenever so many are done; at most 2^30."""
+    return jnp.left_shift(1, jnp.minimum(done // min(doubling, 2**31 - 1), 30))
+
+
+def _round_of(none: Any) -> Round:
+    """The start of a round."""
+    zero = jnp.zeros((), jnp.float32)
+    return Round(jnp.zeros((), jnp.int32), none, zero, zero)
+
+
+def _farther(now: Round, m: Any, rate: Any, corrected: jax.Array) -> Round:
+    """One local step more: u_i, W and R."""
+    rate = jnp.maximum(jnp.asarray(rate, jnp.float32), _TINY_RATE)
+    w = rate / corrected
+    moved = jax.tree.map(lambda u, m: u + w * m, now.moved, m)
+    return Round(now.steps + 1, moved, now.weight + w, now.rate + rate)
+
+
+def _synchronised(
+    due: bool | jax.Array, v: Any, now: Round, m: Any, kept: Any, send: Any
+) -> tuple[Round, Any, Any]:
+    """u, m and the exchange's state: of all workers, or if it is not due, one's own."""
+
+    def meet(u, _, kept):
+        m, kept = send(jax.tree.map(lambda u: u / now.weight, u), kept)
+        m = where_seen(v, m)
+        return jax.tree.map(lambda m: now.weight * m, m), m, kept
+
+    u, m, kept = either(due, meet, lambda *own: own, now.moved, m, kept)
+    return now._replace(moved=u), m, kept
+
+
+def _landing(anchor: Any, now: Round, v_hat: Any, eps: float, decay: float) -> Any:
+    """The params after this step."""
+    return jax.tree.map(
+        lambda a, u, v: a - u / (jnp.sqrt(v) + eps) - now.rate * decay * a,
+        anchor,
+        now.moved,
+        v_hat,
+    )
+
+
+def _where(condition: bool | jax.Array, tree: Any, other: Any) -> Any:
+    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), tree, other)
