@@ -60,9 +60,9 @@ class PowerSGDState(NamedTuple):
 
     Attributes:
       clock: in phase 0 gradients travel as they are.
-      residual: e, float32, like the params; empty where not compressed.
+      residual: e, float32, like the params; a scalar where not compressed.
       right: Q, float32[batch, m, r] (r at most the smaller side), equal on all workers;
-        empty where not compressed.
+        a scalar where not compressed.
       layout: the tree that `init` saw.
     """
 
@@ -144,9 +144,9 @@ def power_sgd(
         if found and not any(found):
             raise nothing_to_compress(params, rank, min_compression)
         leaves, tree = jax.tree.flatten(params)
-        keys = jax.random.split(jax.random.key(seed), max(1, len(leaves)))
+        keys = [jax.random.fold_in(jax.random.key(seed), i) for i in range(len(leaves))]
         pairs = list(zip(leaves, found, keys, strict=True))
-        residual = [_zeros(x.shape if m else (0,) * x.ndim) for x, m, _ in pairs]
+        residual = [jnp.zeros(x.shape if m else (), jnp.float32) for x, m, _ in pairs]
         right = [_first_right(x, m, key) for x, m, key in pairs]
         trees = tree.unflatten(residual), tree.unflatten(right)
         return PowerSGDState(clock(start_after), *trees, layout_of(params))
@@ -167,7 +167,7 @@ def power_sgd(
             w = n * factor(weight, axis_name, "mean")
             updates = jax.tree.map(lambda u: weigh(u, w), updates)
         trees = updates, state.residual, state.right
-        lie = None if specs is None else (specs, specs, _specs_of_right(specs))
+        lie = None if specs is None else _specs_of(specs, trees)
         out, residual, right = on_own_shards(one_step, trees, lie, "power_sgd")
         return out, now._replace(residual=residual, right=right)
 
@@ -225,18 +225,19 @@ def _in_one_message(
 def _first_right(leaf: jax.Array, m: Matrices | None, key: jax.Array) -> jax.Array:
     """Q before the first step, for all shards of a leaf."""
     if m is None:
-        return _zeros((0,))
+        return jnp.zeros((), jnp.float32)
     shards = leaf.size // (m.batch * m.rows * m.columns)
     return jax.random.normal(key, (shards * m.batch, m.columns, m.rank), jnp.float32)
 
 
-def _specs_of_right(specs: Any) -> Any:
-    """Each shard of a leaf has its own Q."""
-    return jax.tree.map(lambda spec: P(used_axes(spec) or None), specs)
-
-
-def _zeros(shape: tuple[int, ...]) -> jax.Array:
-    return jnp.zeros(shape, jnp.float32)
+def _specs_of(specs: Any, trees: Any) -> Any:
+    """Specs of updates, residuals and right factors: each shard has its own Q."""
+    _, residual, right = trees
+    of_residual = jax.tree.map(lambda spec, e: spec if e.ndim else P(), specs, residual)
+    of_right = jax.tree.map(
+        lambda spec, q: P(used_axes(spec) or None) if q.ndim else P(), specs, right
+    )
+    return specs, of_residual, of_right
 
 
 def _check(

@@ -22,6 +22,7 @@ from relaxjax import (
     deep_gradient_compression,
     emulate,
     local_sgd,
+    power_sgd,
     skip_nonfinite,
 )
 from tests import helpers
@@ -92,6 +93,11 @@ ROWS: dict[str, Row] = {
         ),
         lambda opt: optax.chain(optax.trace(0.9), opt),
         typed=False,  # what waits varies; replicated state cannot
+    ),
+    "power_sgd, full rank": Row(
+        lambda opt: optax.chain(power_sgd("data", rank=7, min_compression=0), opt),
+        typed=False,  # the residual varies
+        tolerance=1e-4,
     ),
     "accumulate": Row(
         lambda opt: accumulate(optax.chain(all_reduce("data"), opt), every=2),

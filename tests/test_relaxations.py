@@ -31,9 +31,8 @@ SPELLINGS += [f"all_reduce+{compressor}" for compressor in COMPRESSORS]
 SPELLINGS += ["all_reduce+sign@hierarchical", "all_reduce+sign@two_level"]
 SPELLINGS += ["local_sgd+quantize4+ef14"]
 SPELLINGS += ["one_bit_adam+quantize4+ef14"]
-OPTIMIZERS = {
-    name for name in SPELLINGS if name.startswith(("one_bit", "zero_one"))
-}  # of their own
+# Optimizers themselves.
+OPTIMIZERS = {x for x in SPELLINGS if x.startswith(("one_bit", "zero_one"))}
 SPELLINGS += [f"all_reduce+sign+{feedback}@two_shot" for feedback in FEEDBACKS]
 
 
