@@ -19,6 +19,7 @@ from relaxjax.bench import (
     _emulation,
     _fusion,
     _gpu_program,
+    _low_rank,
     _measure,
     _orders,
     _overhead,
@@ -93,6 +94,18 @@ def test_fusion(tmp_path, monkeypatch):
     result = _fusion.fusion(workers=2, rounds=5, out=str(tmp_path))
     assert result["speedup"][_fusion.ALONE]["median"] == 1.0
     assert (tmp_path / "fusion.json").exists()
+
+
+def test_low_rank(tmp_path):
+    small = {"rank": 1, "rows": 2, "width": 16, "layers": 1}
+    result = _low_rank.low_rank(**small, rounds=5, out=str(tmp_path))
+    plain, low = result["seconds"]
+    expected = _measure.ratio(result["seconds"][low], result["seconds"][plain])
+    assert result["ratio"] == expected._asdict()
+    extra = result["memory"][low][0] - result["memory"][plain][0]
+    size = result["conditions"]["parameters"]
+    assert 0.9 * 4 * size < extra < 1.1 * 4 * size  # the residual, and a little
+    assert json.loads((tmp_path / "low_rank.json").read_text())["target"] == 1.1
 
 
 def test_ring(tmp_path, monkeypatch):
@@ -190,7 +203,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize(
-    "name", [*COMMANDS, "emulation", "orders", "overlap", "payloads"]
+    "name", [*COMMANDS, "emulation", "low-rank", "orders", "overlap", "payloads"]
 )
 def test_each_is_a_command(name):
     assert CliRunner().invoke(app, ["bench", name, "--help"]).exit_code == 0
