@@ -3,6 +3,7 @@
 import difflib
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -68,3 +69,19 @@ def test_both_twins_learn_the_same(one, many):
     alone, together = map(accuracy_of, [start(one), start(many)])
     assert together >= 0.95
     assert abs(together - alone) <= 0.01
+
+
+def test_one_bit_adam_is_one_line_instead_of_adamw():
+    adamw, one_bit = (
+        (EXAMPLES / name).read_text()
+        for name in ("data_parallel.py", "one_bit_adam.py")
+    )
+    assert changed_lines(adamw, one_bit) == 2  # the docstring is the other
+    assert accuracy_of(start("one_bit_adam.py")) >= 0.95
+
+
+def test_power_sgd_learns_characters_with_fewer_bytes():
+    example = runpy.run_path(str(EXAMPLES / "power_sgd.py"))
+    bits, fewer = example["main"](steps=30)
+    assert bits < 5  # of 7 at the start
+    assert fewer > 8
