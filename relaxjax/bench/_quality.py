@@ -22,12 +22,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import numpy as np
-from scipy import stats
 
 from relaxjax.bench._quality_methods import BASELINES, MESH, TARGETS, Method, methods
 from relaxjax.bench._report import conditions, plot, save, show
+from relaxjax.bench._training import worse
 from relaxjax.tasks import TASKS, Task
 
 STEPS = {"digits": 600, "chars": 600}
@@ -88,7 +87,8 @@ def _compare(name: str, steps: int, seeds: int) -> list[Row]:
         row = rows[place]
         _train(row, made[place][1], steps, seeds)
         row["share"] = row["bytes"] / ring
-        row["worse"] = _worse(row, against[row["optimizer"]])
+        base = against[row["optimizer"]]
+        row["worse"] = worse(row["metrics"], base, row["metric"])
 
     for place in range(len(rows)):
         train(place, [0])
@@ -121,21 +121,8 @@ def _train(row: Row, method: Method, steps: int, seeds: Sequence[int]) -> None:
     for seed in seeds:
         task = TASKS[row["task"]](seed)
         metric = method.held_out(task, steps, row["density"], seed)
-        jax.clear_caches()  # no two runs share a program
         row["metrics"].append(metric)
         print(row["task"], row["budget"], row["method"], row["metrics"], flush=True)
-
-
-def _worse(row: Row, baseline: Sequence[float]) -> list[float | None]:
-    """How much worse than uncompressed, relative: mean and ends of the interval."""
-    found = np.asarray(row["metrics"])
-    base = np.asarray(baseline[: len(found)])
-    sign = -1 if row["metric"] == "accuracy" else 1
-    worse = sign * (found / base - 1)
-    if len(worse) < 2:
-        return [float(worse[0]), None, None]
-    width = stats.t.ppf(0.975, len(worse) - 1) * stats.sem(worse)
-    return [float(x) for x in worse.mean() + np.array([0, -width, width])]
 
 
 def _best(rows: Sequence[Row]) -> list[int]:

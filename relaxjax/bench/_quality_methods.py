@@ -8,12 +8,10 @@ import jax
 import optax
 
 from relaxjax._all_reduce import all_reduce
-from relaxjax._consensus import consensus
-from relaxjax._data_parallel import data_parallel
-from relaxjax._init import init
 from relaxjax._local_sgd import local_sgd
 from relaxjax._mesh import emulate
 from relaxjax._wire import wire_bytes
+from relaxjax.bench._training import held_out
 from relaxjax.compression import (
     Compressor,
     econtrol,
@@ -25,7 +23,7 @@ from relaxjax.compression import (
     sign,
     top_k,
 )
-from relaxjax.tasks import Task, adamw, train_step_of
+from relaxjax.tasks import Task, adamw
 
 MESH = emulate(8)
 TARGETS = {32: 0.01, 100: 0.01, 400: 0.02}  # by budget, relative difference
@@ -124,13 +122,7 @@ class Method:
                 f"multiple of {self.every}, the local steps of {self.name!r}"
             )
         tx = self.transformation(task, steps, density)
-
-        step = data_parallel(train_step_of(task, tx), MESH, donate=True)
-        state = init(tx, task.params, MESH)
-        batches = task.batches(seed, task.batch_size)
-        for _ in range(steps):
-            *state, _ = step(*state, next(batches))
-        return float(task.metric(consensus(state[0])))
+        return held_out(task, tx, MESH, steps=steps, seed=seed)
 
 
 def _adamw(task: Task, steps: int) -> optax.GradientTransformation:

@@ -160,6 +160,25 @@ def low_rank(
 
 
 @bench.command()
+def methods(
+    task: Annotated[
+        list[str] | None, typer.Option(help="digits, chars; default: both.")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=2, help="Of each run; default: the task's.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each method.")] = 3,
+    out: Out = RUNS,
+) -> None:
+    """Whole compressed methods beside their uncompressed parents, equal steps."""
+    from relaxjax.bench import _methods
+
+    _methods.methods(
+        tasks=tuple(task or _methods.STEPS), steps=steps, seeds=seeds, out=str(out)
+    )
+
+
+@bench.command()
 def payloads(
     size: Annotated[int, typer.Option(min=1, help="Elements of the array.")] = 1 << 20,
     out: Out = RUNS,

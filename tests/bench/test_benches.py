@@ -202,9 +202,10 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [*COMMANDS, "emulation", "low-rank", "orders", "overlap", "payloads"]
-)
+OTHERS = ["emulation", "low-rank", "methods", "orders", "overlap", "payloads"]
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *OTHERS])
 def test_each_is_a_command(name):
     assert CliRunner().invoke(app, ["bench", name, "--help"]).exit_code == 0
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import relaxjax
-from relaxjax.bench import _quality
+from relaxjax.bench import _quality, _training
 from relaxjax.bench._quality_methods import BASELINES, MESH, TARGETS, Method, methods
 from relaxjax.cli._app import app
 from relaxjax.compression import sign, top_k
@@ -151,15 +151,16 @@ def test_uncompressed_training_learns():
 
 
 def test_worse_is_paired_and_has_a_sign():
-    better = {"metric": "accuracy", "metrics": [0.99, 0.96]}
-    mean, low, high = _quality._worse(better, [0.9, 0.96, 0.5])
+    mean, low, high = _training.worse([0.99, 0.96], [0.9, 0.96, 0.5], "accuracy")
     assert mean == pytest.approx(-0.05)
     # Student's t with one degree of freedom, of -0.1 and 0.
     assert (low, high) == pytest.approx(
         (-0.05 - 12.7062 * 0.05, -0.05 + 12.7062 * 0.05)
     )
     bits = {"metric": "bits_per_character", "metrics": [3.3]}
-    assert _quality._worse(bits, [3.0]) == pytest.approx([0.1, None, None])
+    assert _training.worse(bits["metrics"], [3.0], "bits") == pytest.approx(
+        [0.1, None, None]
+    )
 
 
 def test_the_best_are_the_front_and_the_closest():

@@ -1,0 +1,163 @@
+"""Whole compressed methods beside their uncompressed parents, equal steps.
+
+Each trains a task's model on 8 emulated workers with the batches, the steps and the
+schedule of its parent: AdamW, momentum SGD or LAMB, after a plain all-reduce. Bytes are
+those of the whole run, with its phases. A difference is how much worse the held-out
+metric is, relative to the parent with the same seed; the mean of the pairs gets a 95 %
+interval (Student's t).
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import optax
+
+from relaxjax._all_reduce import all_reduce
+from relaxjax._mesh import Emulation, emulate
+from relaxjax._relaxation import Training
+from relaxjax._relaxations import parse
+from relaxjax._wire import wire_bytes
+from relaxjax.bench._report import conditions, save, show
+from relaxjax.bench._training import held_out, worse
+from relaxjax.tasks import OPTIMIZERS, TASKS, Task, schedule
+
+STEPS = {"digits": 600, "chars": 600}
+TARGET = 0.01
+_EIGHT = emulate(8)
+_HOSTS = emulate({"host": 2, "device": 4})
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row: a relaxation's name, its options, and where it runs."""
+
+    name: str
+    options: Mapping[str, float] = field(default_factory=dict)
+    mesh: Emulation = _EIGHT
+
+    @property
+    def label(self) -> str:
+        """As in tables."""
+        options = ", ".join(f"{k}={v:g}" for k, v in self.options.items())
+        return f"{self.name} ({options})" if options else self.name
+
+
+ENTRIES = (
+    Entry("power_sgd", {"rank": 4}),
+    Entry("power_sgd", {"rank": 16}),
+    Entry("deep_gradient_compression", {"density": 0.01, "warmup_steps": 30}),
+    Entry("one_bit_adam"),
+    Entry("zero_one_adam", {"local_doubling": 100, "most_local_steps": 4}),
+    Entry("one_bit_lamb"),
+    Entry("all_reduce+quantize4+loco"),
+    Entry("all_reduce+quantize4+ef14@two_level", mesh=_HOSTS),
+)
+Row = dict[str, Any]
+
+
+def methods(
+    *,
+    tasks: Sequence[str] = tuple(STEPS),
+    entries: Sequence[Entry] = ENTRIES,
+    steps: int | None = None,
+    seeds: int = 3,
+    out: str = "runs/bench",
+) -> dict[str, Any]:
+    """Trains with every method and with every parent.
+
+    Args:
+      tasks: names of tasks.
+      entries: what is compared.
+      steps: of each run; None means each task's own of `STEPS`.
+      seeds: number of runs of each.
+      out: folder for the JSON.
+
+    Returns:
+      What was measured, as saved.
+    """
+    start = time.perf_counter()
+    rows: list[Row] = []
+    for name in tasks:
+        rows += _compare(name, entries, steps or STEPS[name], range(seeds))
+    result = {
+        "conditions": conditions(
+            workers=8,
+            steps={name: steps or STEPS[name] for name in tasks},
+            seeds=seeds,
+            seconds=round(time.perf_counter() - start),
+        ),
+        "target": TARGET,
+        "rows": rows,
+    }
+    print(result["conditions"])
+    columns = ("task", "method", "bytes", "metric", "worse", "95 %", "1 %")
+    show("Methods and their parents", columns, [_cells(row) for row in rows])
+    save(result, out, "methods")
+    return result
+
+
+def _compare(
+    name: str, entries: Sequence[Entry], steps: int, seeds: Sequence[int]
+) -> list[Row]:
+    """A row for each parent that is needed, and for each method."""
+    used = dict.fromkeys(parse(entry.name).row.parent for entry in entries)
+    parents = {p: _row(name, Entry("all_reduce"), p, steps, seeds) for p in used}
+    rows = list(parents.values())
+    for entry in entries:
+        parent = parse(entry.name).row.parent
+        row = _row(name, entry, parent, steps, seeds)
+        row["worse"] = worse(
+            row["metrics"], parents[parent]["metrics"], row["metric_name"]
+        )
+        rows.append(row)
+    return rows
+
+
+def _row(name: str, entry: Entry, parent: str, steps: int, seeds: Sequence[int]) -> Row:
+    """Trains once with each seed."""
+    tasks = [TASKS[name](seed) for seed in seeds]
+    tx = _transformation(entry, parent, tasks[0], steps)
+    ring = all_reduce("data"), tasks[0].params, _EIGHT
+    row = {
+        "task": name,
+        "method": entry.label,
+        "parent": parent,
+        "metric_name": tasks[0].metric_name,
+        "share": wire_bytes(tx, tasks[0].params, entry.mesh, steps=steps)
+        / (steps * wire_bytes(*ring)),
+        "metrics": [
+            held_out(task, tx, entry.mesh, steps=steps, seed=seed)
+            for task, seed in zip(tasks, seeds, strict=True)
+        ],
+        "worse": [0.0, None, None],
+    }
+    print(row, flush=True)
+    return row
+
+
+def _transformation(
+    entry: Entry, parent: str, task: Task, steps: int
+) -> optax.GradientTransformation:
+    """The method under the schedule of its parent."""
+    optimizer = OPTIMIZERS[parent]
+    rate = schedule(optimizer.rate * task.learning_rate, steps)
+    training = Training(optimizer.make(rate), rate, steps)
+    axes = entry.mesh.axis_names
+    return parse(entry.name).build(axes, training, **entry.options)
+
+
+def _cells(row: Row) -> tuple[object, ...]:
+    mean, low, high = row["worse"]
+    is_parent = row["method"] == "all_reduce"
+    return (
+        row["task"],
+        row["parent"] if is_parent else row["method"],
+        f"1/{1 / row['share']:.1f}",
+        float(np.mean(row["metrics"])),
+        "" if is_parent else f"{mean:+.2%}",
+        "" if low is None else f"[{low:+.2%}, {high:+.2%}]",
+        "" if is_parent else ("met" if mean <= TARGET else "missed"),
+    )

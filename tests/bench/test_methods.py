@@ -1,0 +1,41 @@
+"""The bench of whole methods: what it reports follows from what it trained."""
+
+import json
+
+import numpy as np
+import pytest
+
+from relaxjax.bench import _methods
+from relaxjax.bench._methods import ENTRIES, Entry
+from relaxjax.tasks import OPTIMIZERS, TASKS
+
+
+def test_methods_stand_beside_their_parents(tmp_path):
+    entries = (
+        Entry("power_sgd", {"rank": 2}),
+        Entry("all_reduce+quantize4+ef14@two_level", mesh=_methods._HOSTS),
+        Entry("one_bit_lamb", {"freeze_step": 2}),
+    )
+    how = {"tasks": ["digits"], "entries": entries, "steps": 4, "seeds": 2}
+    rows = _methods.methods(**how, out=str(tmp_path))["rows"]
+    labels = [row["method"] for row in rows]
+    assert labels[:2] == ["all_reduce"] * 2  # after AdamW and after LAMB
+    assert labels[2] == "power_sgd (rank=2)"
+    parents = {row["parent"]: row for row in rows[:2]}
+    for row in rows:
+        gaps = 1 - np.divide(row["metrics"], parents[row["parent"]]["metrics"])
+        assert row["worse"][0] == pytest.approx(gaps.mean(), abs=1e-12)
+    shares = [row["share"] for row in rows]
+    assert shares[:2] == [1, 1]
+    assert shares[2] < 0.5
+    assert 0.5 < shares[4] < 0.75  # half of the run is exact
+    saved = json.loads((tmp_path / "methods.json").read_text())
+    assert saved["conditions"]["steps"] == {"digits": 4}
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.label)
+def test_every_entry_builds(entry):
+    task = TASKS["digits"](0)
+    parent = _methods.parse(entry.name).row.parent
+    assert parent in OPTIMIZERS
+    assert _methods._transformation(entry, parent, task, 100)
