@@ -14,7 +14,7 @@ from relaxjax import all_reduce, compression, emulate, skip_nonfinite, wire_byte
 from relaxjax._all_reduce_checks import TWO_AXES
 from relaxjax._compressed import EXCHANGES
 from relaxjax.collectives import ring_wire_bytes
-from tests import helpers, test_specs
+from tests import helpers, sharded
 from tests.helpers import assert_close
 from tests.programs import collectives
 
@@ -283,13 +283,13 @@ def test_feedback_adds_one_buffer_of_the_gradients_size():
 
 @pytest.mark.parametrize("codec", [EF_SIGN, compression.loco(compression.sign())])
 def test_beside_tensor_parallelism_each_device_sends_its_own_shard(codec):
-    mesh = test_specs.mesh_of(4, 2)
-    params = test_specs.sharded(test_specs.problem(), mesh)
+    mesh = sharded.mesh_of(4, 2)
+    params = sharded.sharded(sharded.problem(), mesh)
     tx: Any = optax.chain(
-        all_reduce("data", compressor=codec, specs=test_specs.SPECS), optax.sgd(0.1)
+        all_reduce("data", compressor=codec, specs=sharded.SPECS), optax.sgd(0.1)
     )
     params, state = relaxjax.init(tx, params, mesh, axis_name="data")
-    gradient = jax.grad(test_specs.loss_fn)
+    gradient = jax.grad(sharded.loss_fn)
     step = relaxjax.data_parallel(helpers.step_of(gradient, tx), mesh, axis_name="data")
     batch = helpers.batches(1, rows=8)[0]
     hlo = helpers.optimized_hlo(step.lower(params, state, batch))

@@ -20,7 +20,7 @@ from relaxjax import (
     skip_nonfinite,
     wire_bytes,
 )
-from tests import helpers, test_specs
+from tests import helpers, sharded
 from tests.helpers import assert_close, mesh_of
 
 SHAPES = {"a": (6, 5), "b": (7,), "c": (2, 3, 4), "d": ()}
@@ -307,14 +307,14 @@ def test_bytes_follow_the_phases_and_are_those_compiled():
 
 
 def test_beside_tensor_parallelism_each_device_sends_its_own_shard():
-    mesh = test_specs.mesh_of(4, 2)
-    params = test_specs.sharded(test_specs.problem(), mesh)
+    mesh = sharded.mesh_of(4, 2)
+    params = sharded.sharded(sharded.problem(), mesh)
     dgc = deep_gradient_compression(
-        "data", density=1.0, masking=False, specs=test_specs.SPECS
+        "data", density=1.0, masking=False, specs=sharded.SPECS
     )
     tx: Any = optax.chain(dgc, optax.sgd(0.1))
     params, state = relaxjax.init(tx, params, mesh, axis_name="data")
-    gradient = jax.grad(test_specs.loss_fn)
+    gradient = jax.grad(sharded.loss_fn)
     one = helpers.step_of(gradient, tx)
     step = relaxjax.data_parallel(one, mesh, axis_name="data")
     data = helpers.batches(3, rows=8)
@@ -324,7 +324,7 @@ def test_beside_tensor_parallelism_each_device_sends_its_own_shard():
     assert velocity.sharding.spec == P("data", None, "model")
 
     alone: Any = optax.sgd(0.1, momentum=0.9)
-    expected = jax.tree.map(jnp.asarray, test_specs.problem())
+    expected = jax.tree.map(jnp.asarray, sharded.problem())
     own, step = alone.init(expected), jax.jit(helpers.step_of(gradient, alone))
     for batch in data:
         expected, own, _ = step(expected, own, batch)

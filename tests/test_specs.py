@@ -15,43 +15,9 @@ from relaxjax import all_reduce, wire_bytes
 from tests import helpers
 from tests.helpers import assert_close
 from tests.programs import collectives
+from tests.sharded import SPECS, loss_fn, mesh_of, problem, sharded
 
-SPECS = {
-    "layer1": {"w": P(None, "model"), "b": P("model")},
-    "layer2": {"w": P("model"), "b": P()},
-}
 ALGORITHMS = ["psum", "ring", "two_shot", "halving_doubling"]
-
-
-def mesh_of(data: int, model: int) -> Mesh:
-    devices = np.asarray(jax.devices()[: data * model])
-    return Mesh(devices.reshape(data, model), ("data", "model"))
-
-
-def problem():
-    rng = np.random.default_rng(0)
-    return {
-        "layer1": {
-            "w": rng.normal(size=(5, 8)).astype(np.float32) / 3,
-            "b": rng.normal(size=8).astype(np.float32) / 3,
-        },
-        "layer2": {
-            "w": rng.normal(size=(8, 3)).astype(np.float32) / 3,
-            "b": rng.normal(size=3).astype(np.float32) / 3,
-        },
-    }
-
-
-def loss_fn(params, batch):
-    hidden = jnp.tanh(batch["x"] @ params["layer1"]["w"] + params["layer1"]["b"])
-    out = hidden @ params["layer2"]["w"] + params["layer2"]["b"]
-    return jnp.mean((out - batch["y"]) ** 2)
-
-
-def sharded(params, mesh):
-    return jax.tree.map(
-        lambda x, spec: jax.device_put(x, NamedSharding(mesh, spec)), params, SPECS
-    )
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -222,7 +222,8 @@ BEFORE = f"""
 
 %turn (t: f32[10]) -> f32[10] {{
   %t = f32[10]{{0}} parameter(0)
-  ROOT %tr = f32[10]{{0}} collective-permute(%t), channel_id=3, source_target_pairs={{{{0,1}},{{1,2}},{{2,3}},{{3,0}}}}
+  ROOT %tr = f32[10]{{0}} collective-permute(%t), channel_id=3, \
+source_target_pairs={{{{0,1}},{{1,2}},{{2,3}},{{3,0}}}}
 }}
 
 %most (m: f32[10]) -> pred[] {{
@@ -237,7 +238,8 @@ BEFORE = f"""
 
 %inner (n: f32[10]) -> f32[10] {{
   %n = f32[10]{{0}} parameter(0)
-  ROOT %nw = f32[10]{{0}} while(%n), condition=%most, body=%turn, backend_config={{"known_trip_count":{{"n":"2"}}}}
+  ROOT %nw = f32[10]{{0}} while(%n), condition=%most, body=%turn, \
+backend_config={{"known_trip_count":{{"n":"2"}}}}
 }}
 
 %always (k: f32[10]) -> pred[] {{
@@ -247,9 +249,10 @@ BEFORE = f"""
 
 %nest (o: f32[10]) -> f32[10] {{
   %o = f32[10]{{0}} parameter(0)
-  ROOT %ow = f32[10]{{0}} while(%o), condition=%always, body=%inner, backend_config={{"known_trip_count":{{"n":"3"}}}}
+  ROOT %ow = f32[10]{{0}} while(%o), condition=%always, body=%inner, \
+backend_config={{"known_trip_count":{{"n":"3"}}}}
 }}
-"""  # noqa: E501
+"""
 
 
 @pytest.mark.parametrize(("body", "expected"), CALLED.values(), ids=CALLED)

@@ -14,7 +14,7 @@ import relaxjax
 from relaxjax import emulate, power_sgd, wire_bytes
 from relaxjax._low_rank import low_rank_mean
 from relaxjax._matrices import matrices_of, most_square
-from tests import helpers, test_specs
+from tests import helpers, sharded
 from tests.helpers import assert_close, mesh_of
 from tests.methods.references import SHAPES, run
 from tests.programs import collectives
@@ -305,7 +305,7 @@ def test_one_worker_sends_and_loses_nothing():
 
 
 def test_beside_tensor_parallelism_each_shard_has_its_own():
-    mesh = test_specs.mesh_of(4, 2)
+    mesh = sharded.mesh_of(4, 2)
     params = {"w": jnp.ones((12, 10)), "v": jnp.ones((20, 6)), "b": jnp.ones(4)}
     specs = {"w": P(None, "model"), "v": P("model"), "b": P()}
     tx: Any = power_sgd("data", rank=1, specs=specs)

@@ -174,13 +174,16 @@ BODY = f"""
 %fused (a: f32[5,10], b: f32[10,3]) -> f32[5,3] {{
   %a = f32[5,10] parameter(0)
   %b = f32[10,3] parameter(1)
-  ROOT %ab = f32[5,3] dot(%a, %b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  ROOT %ab = f32[5,3] dot(%a, %b), lhs_contracting_dims={{1}}, \
+rhs_contracting_dims={{0}}
 }}
 
 %turn (t: f32[250]) -> f32[250] {{
   %t = f32[250] parameter(0)
   %ts = {START}(%t), {PAIRS}
-  %tw = f32[5,1] custom-call(%tp, %tq), custom_call_target="__cublas$gemm", backend_config={{"gemm_backend_config":{{"dot_dimension_numbers":{{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"]}}}}}}
+  %tw = f32[5,1] custom-call(%tp, %tq), custom_call_target="__cublas$gemm", \
+backend_config={{"gemm_backend_config":{{"dot_dimension_numbers":{{\
+"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"]}}}}}}
   %tp = f32[5,10] constant({{...}})
   %tq = f32[10,1] constant({{...}})
   ROOT %td = f32[250] collective-permute-done(%ts)
@@ -213,7 +216,7 @@ BODY = f"""
   %i = s32[] parameter(2)
   ROOT %whole = f32[1000000] dynamic-update-slice(%flat, %x, %i)
 }}
-"""  # noqa: E501
+"""
 LOOP = "%l = f32[250] while(%x), condition=%more, body=%turn"
 CALLED = {
     "product in a fusion": (["%f = f32[5,3] fusion(%p, %q3), calls=%fused"], 3, 0),
