@@ -2,7 +2,18 @@
 
 import re
 
+import jax
+import pytest
+
 from relaxjax._hlo import Instruction, groups_of, is_collective, parse
+
+
+@pytest.fixture(autouse=True)
+def as_users_compile():
+    """With all optimizations: for the packages that read what a device would run."""
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
 
 
 def collectives(hlo: str) -> list[tuple[str, list[list[int]]]]:

@@ -1,9 +1,11 @@
 """Programs for eight H100s, compiled without one; skipped where that is impossible."""
 
-import jax
 import pytest
 
 from relaxjax.bench import _gpu_program
+from tests.programs import as_users_compile
+
+__all__ = ["as_users_compile", "mesh"]
 
 
 @pytest.fixture(scope="session")
@@ -12,10 +14,3 @@ def mesh():
     if reason:
         pytest.skip(reason)
     return _gpu_program.gpu_mesh()
-
-
-@pytest.fixture(autouse=True)
-def as_users_compile():
-    jax.config.update("jax_disable_most_optimizations", False)
-    yield
-    jax.config.update("jax_disable_most_optimizations", True)

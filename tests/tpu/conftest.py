@@ -1,9 +1,11 @@
 """Programs for eight TPUs, compiled without one; skipped where that is impossible."""
 
-import jax
 import pytest
 
 from relaxjax.bench import _tpu_program
+from tests.programs import as_users_compile
+
+__all__ = ["as_users_compile", "mesh"]
 
 
 @pytest.fixture(scope="session")
@@ -12,10 +14,3 @@ def mesh():
     if reason:
         pytest.skip(reason)
     return _tpu_program.tpu_mesh()
-
-
-@pytest.fixture(autouse=True)
-def as_users_compile():
-    jax.config.update("jax_disable_most_optimizations", False)
-    yield
-    jax.config.update("jax_disable_most_optimizations", True)
