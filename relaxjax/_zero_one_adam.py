@@ -8,9 +8,10 @@ synchronisation:
     t <= T, at some steps:   v = b2 v + (1 - b2) mean_i(g_i)^2,  k = k + 1
     m_i = b1 m_i + (1 - b1) g_i
     w_t = lr_t / (1 - b1^t),  u_i = u_i + w_t m_i,  W = W + w_t,  R = R + lr_t
-    if t synchronises:       m = mean_i(C(u_i / W)), with what C loses fed back
+    D = sqrt(v^) + eps,      v^ = v / (1 - b2^k)
+    if t synchronises:       m = D mean_i(C(u_i / (W D))), with what C loses fed back
                              m_i = m,  u_i = W m
-    x_i = a - u_i / (sqrt(v^) + eps) - R weight_decay a,  v^ = v / (1 - b2^k)
+    x_i = a - u_i / D - R weight_decay a
     if t synchronises:       a = x_i,  u_i = W = R = 0
 
 Until T every step synchronises, and v is renewed at intervals of 1, 1, .. 2, 2, .. 4 ..
@@ -18,9 +19,11 @@ steps; after T steps synchronise at intervals of 1, 2, 4 .. and v stays. Weights
 by the anchor a, so that all workers hold the same params after each synchronisation.
 Where v is 0, no gradient has been seen at a renewal: such elements do not move.
 
-The paper sends u_i. What is lost of it is as large as the learning rate was, and where
-the rate falls, m = u / W makes it large: infinitely, where a schedule touches 0. What
-is lost of the average momentum u_i / W is not; as long as W stays, they are the same.
+The paper sends u_i; here the average step u_i / (W D) travels, for two reasons. What is
+lost of u_i is as large as the learning rate was, and where the rate falls, m = u / W
+makes it large: infinitely, where a schedule touches 0. And one scale of signs for all
+momenta throws elements of small D far away, in the first steps above all. As long as W
+and D stay, what is sent and fed back says the same.
 
 Cost: of the compressor at each synchronisation (1/32 of all_reduce with signs, and psum
 for vectors and scalars), of all_reduce at each renewal of v; in between nothing. State:
@@ -133,7 +136,7 @@ def zero_one_adam(
       local_doubling: steps after T after which the interval of synchronisations
         doubles.
       most_local_steps: the largest such interval.
-      compressor: of the average momentum; None is `error_feedback(sign())`. Vectors and
+      compressor: of the average step; None is `error_feedback(sign())`. Vectors and
         scalars travel as they are.
       specs: as of `relaxjax.all_reduce`.
 
@@ -192,9 +195,10 @@ def zero_one_adam(
         m = where_seen(variance.nu, optax.tree.update_moment(g, m, b1, 1))
         now = _farther(now, m, rate(time.count), 1 - b1 ** (time.count + 1))
         send = functools.partial(exchange.update, weight=weight)
-        now, m, kept = _synchronised(due, variance.nu, now, m, kept, send)
         v_hat = optax.tree.bias_correction(variance.nu, b2, variance.renewals)
-        x = _landing(anchor, now, v_hat, eps, weight_decay)
+        d = jax.tree.map(lambda v: jnp.sqrt(v) + eps, v_hat)
+        now, m, kept = _synchronised(due, variance.nu, d, now, m, kept, send)
+        x = _landing(anchor, now, d, weight_decay)
         out = jax.tree.map(lambda x, p: x - p.astype(jnp.float32), x, params)
         anchor = _where(due, x, anchor)
         now = _where(due, _round_of(optax.tree.zeros_like(m)), now)
@@ -243,26 +247,24 @@ def _farther(now: Round, m: Any, rate: Any, corrected: jax.Array) -> Round:
 
 
 def _synchronised(
-    due: bool | jax.Array, v: Any, now: Round, m: Any, kept: Any, send: Any
+    due: bool | jax.Array, v: Any, d: Any, now: Round, m: Any, kept: Any, send: Any
 ) -> tuple[Round, Any, Any]:
     """u, m and the exchange's state: of all workers, or if it is not due, one's own."""
 
     def meet(u, _, kept):
-        m, kept = send(jax.tree.map(lambda u: u / now.weight, u), kept)
-        m = where_seen(v, m)
+        steps = jax.tree.map(lambda u, d: u / (now.weight * d), u, d)
+        steps, kept = send(where_seen(v, steps), kept)
+        m = where_seen(v, jax.tree.map(jnp.multiply, d, steps))
         return jax.tree.map(lambda m: now.weight * m, m), m, kept
 
     u, m, kept = either(due, meet, lambda *own: own, now.moved, m, kept)
     return now._replace(moved=u), m, kept
 
 
-def _landing(anchor: Any, now: Round, v_hat: Any, eps: float, decay: float) -> Any:
+def _landing(anchor: Any, now: Round, d: Any, decay: float) -> Any:
     """The params after this step."""
     return jax.tree.map(
-        lambda a, u, v: a - u / (jnp.sqrt(v) + eps) - now.rate * decay * a,
-        anchor,
-        now.moved,
-        v_hat,
+        lambda a, u, d: a - u / d - now.rate * decay * a, anchor, now.moved, d
     )
 
 

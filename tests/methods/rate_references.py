@@ -131,8 +131,10 @@ def zero_one_adam_reference(
             m[i] = {k: b1 * m[i][k] + (1 - b1) * g[k][i] for k in NAMES}
             u[i] = {k: u[i][k] + w * m[i][k] for k in NAMES}
         if t in synchronisations:
-            own = [{k: u[i][k] / w_sum for k in NAMES} for i in range(workers)]
+            d = {k: np.sqrt(v[k] / (1 - b2**k_v)) + eps for k in NAMES}
+            own = [{k: u[i][k] / w_sum / d[k] for k in NAMES} for i in range(workers)]
             mean, residuals = signed_mean(own, residuals)
+            mean = {k: d[k] * mean[k] for k in NAMES}
             m = [mean for _ in range(workers)]
             u = [{k: w_sum * mean[k] for k in NAMES} for _ in range(workers)]
         v_hat = {k: v[k] / (1 - b2**k_v) for k in NAMES}

@@ -266,3 +266,12 @@ def test_refuses_an_update_without_params():
         jax.vmap(lambda g: tx.update(g, tx.init(params)), axis_name="data")(
             {"w": jnp.ones((2, 2, 2))}
         )
+
+
+def test_elements_of_small_variance_move_no_farther_than_others():
+    """As pixels that are nearly always dark: one scale of signs is not all of it."""
+    grads = gradients(4, steps=10)
+    for g in grads:
+        g["w"][:, :, 1] *= 1e-6
+    params = run(made(5, weight_decay=0.0), grads, 4)
+    assert np.abs(params["w"]).max() < 10 * 3 * RATE
