@@ -51,15 +51,6 @@ def clock(*ends: int) -> Clock:
     return Clock(jnp.zeros((), jnp.int32), ends).at(0)
 
 
-def checked_end(caller: str, name: str, value: int, least: int = 1) -> None:
-    """Refuses what is no number of steps."""
-    if not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(
-            f"{caller}: {name}={value!r} must be a whole number of steps, {least} or "
-            "more"
-        )
-
-
 def advance_phases(state: Any) -> Any:
     """Sets every clock in a state to the phase that its count has reached.
 

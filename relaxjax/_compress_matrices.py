@@ -13,12 +13,12 @@ import optax
 
 from relaxjax._all_reduce import all_reduce
 from relaxjax._axis import AxisName
-from relaxjax.compression import Compressor
+from relaxjax.compression import Compressor, error_feedback, sign
 
 
 def compress_matrices(
     axis_name: AxisName,
-    compressor: Compressor,
+    compressor: Compressor | None = None,
     *,
     specs: Any = None,
     vectors: optax.GradientTransformation | None = None,
@@ -28,7 +28,7 @@ def compress_matrices(
 
     Args:
       axis_name: the workers' axes.
-      compressor: of `relaxjax.compression`.
+      compressor: of `relaxjax.compression`; None is `error_feedback(sign())`.
       specs: as of `all_reduce`.
       vectors: what follows the mean of the vectors, where the compressor's feedback
         does more to a matrix than to make a loss good.
@@ -37,6 +37,7 @@ def compress_matrices(
     Raises:
       ValueError: in `init`, no leaf has two dimensions.
     """
+    compressor = error_feedback(sign()) if compressor is None else compressor
     all_reduce(axis_name, compressor=compressor, specs=specs, **how)  # checks early
 
     def parts(tree: Any) -> optax.GradientTransformationExtraArgs:

@@ -1,4 +1,4 @@
-"""The mean over the workers of matrices, in low rank.
+"""The mean over the workers of matrices in low rank, and of the leaves of a tree.
 
 Source: Vogels, Karimireddy, Jaggi 2019 (PowerSGD), algorithm 1; for workers' matrices
 M_i (n x m), and Q (m x r) from the step before:
@@ -15,9 +15,80 @@ Cost: r (n + m) floats in two messages; 6 r n m flops and a QR of P.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+
+from relaxjax._matrices import Matrices
+
+
+def nothing_lost(
+    params: Any, found: list[Matrices | None], seed: int
+) -> tuple[Any, Any]:
+    """The residuals and the right factors before the first step.
+
+    Args:
+      params: a pytree of arrays.
+      found: how each leaf, or a device's shard of it, is compressed; None: it is not.
+      seed: of the right factors.
+
+    Returns:
+      Two trees like the params, float32: zeros in the shapes of the leaves, and
+      [shards * batch, m, r]; scalars where nothing is compressed.
+    """
+    leaves, tree = jax.tree.flatten(params)
+    keys = [jax.random.fold_in(jax.random.key(seed), i) for i in range(len(leaves))]
+
+    def first_right(leaf: jax.Array, m: Matrices, key: jax.Array) -> jax.Array:
+        shards = leaf.size // (m.batch * m.rows * m.columns)
+        shape = shards * m.batch, m.columns, m.rank
+        return jax.random.normal(key, shape, jnp.float32)
+
+    def none() -> jax.Array:  # each its own buffer: they may be donated
+        return jnp.zeros((), jnp.float32)
+
+    trios = list(zip(leaves, found, keys, strict=True))
+    residual = [jnp.zeros(x.shape, jnp.float32) if m else none() for x, m, _ in trios]
+    right = [first_right(x, m, key) if m else none() for x, m, key in trios]
+    return tree.unflatten(residual), tree.unflatten(right)
+
+
+def approximate(
+    trees: Any,
+    *,
+    matrices: Callable[[Any], list[Matrices | None]],
+    mean: Callable[[list[jax.Array]], list[jax.Array]],
+    iterations: int,
+) -> Any:
+    """One step on one device's shards, whatever the means are of.
+
+    Args:
+      trees: updates, residuals and right factors.
+      matrices: how each leaf is compressed.
+      mean: of arrays over the workers, in one message.
+      iterations: of the subspace.
+
+    Returns:
+      The same three, after the step.
+    """
+    tree = jax.tree.structure(trees[0])
+    leaves, e, q = map(jax.tree.leaves, trees)
+    found = dict(enumerate(matrices(trees[0])))
+    low = {i: m for i, m in found.items() if m}
+    plain = [i for i in found if i not in low]
+    wide = [u.astype(jnp.float32) for u in leaves]
+    m = [as_matrix.of(wide[i] + e[i]) for i, as_matrix in low.items()]
+    out, b, means = low_rank_mean(
+        m, [q[i] for i in low], [wide[i] for i in plain], mean, iterations
+    )
+    for k, i in enumerate(low):
+        e[i] = (m[k] - out[k]).reshape(e[i].shape)
+        q[i], wide[i] = b[k], out[k].reshape(e[i].shape)
+    for k, i in enumerate(plain):
+        wide[i] = means[k]
+    new = [x.astype(u.dtype) for x, u in zip(wide, leaves, strict=True)]
+    return tuple(tree.unflatten(some) for some in (new, e, q))
 
 
 def low_rank_mean(

@@ -22,11 +22,14 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._all_reduce import all_reduce
+from relaxjax._all_reduce_checks import require_dtypes
 from relaxjax._axis import AxisName
-from relaxjax._clock import Clock, checked_end, clock
+from relaxjax._clock import Clock, clock
 from relaxjax._compress_matrices import compress_matrices
+from relaxjax._layout import require_params
+from relaxjax._numbers import require_whole
 from relaxjax._seen import where_seen
-from relaxjax.compression import Compressor, error_feedback, sign
+from relaxjax.compression import Compressor
 
 
 class OneBitAdamState(NamedTuple):
@@ -79,11 +82,12 @@ def one_bit_adam(
 
     Returns:
       An optimizer for real floating leaves, computed in float32, that leaves all
-      workers with the same updates. Its `update` takes `weight=`.
+      workers with the same updates. Its `update` needs the params and takes `weight=`.
 
     Raises:
       ValueError: `freeze_step < 1`, or a number that `optax.adamw` would refuse; in
-        `init`: no leaf of two dimensions, so that nothing would be compressed.
+        `init`: no leaf of two dimensions, so that nothing would be compressed; in
+        `update`: no params.
       NameError: `update` outside the axis.
 
     Example:
@@ -112,17 +116,18 @@ def _scale_by_one_bit_adam(
     specs: Any,
 ) -> optax.GradientTransformationExtraArgs:
     """From each worker's gradients to m^ / (sqrt(v^) + eps), the same on all."""
-    checked_end("one_bit_adam", "freeze_step", freeze_step)
+    require_whole("one_bit_adam", "freeze_step", freeze_step)
     exact = all_reduce(axis_name, specs=specs)
-    compressor = error_feedback(sign()) if compressor is None else compressor
     exchange = compress_matrices(axis_name, compressor, specs=specs)
 
     def init(params: optax.Params) -> Any:
+        require_dtypes(params, "one_bit_adam", "it")
         m, v = (optax.tree.zeros_like(params, dtype=jnp.float32) for _ in range(2))
         return OneBitAdamState(clock(freeze_step), m, v, exchange.init(m))
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
-        del params, extra_args
+        del extra_args
+        require_params(params, "one_bit_adam", "by which weights decay")
         g = optax.tree.cast(updates, jnp.float32)
         time, m, v, kept = state
         if time.phase == 0:

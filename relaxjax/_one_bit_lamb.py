@@ -32,7 +32,7 @@ import optax
 from relaxjax._all_reduce import all_reduce
 from relaxjax._all_reduce_checks import require_dtypes
 from relaxjax._axis import AxisName
-from relaxjax._clock import Clock, checked_end, clock
+from relaxjax._clock import Clock, clock
 from relaxjax._compress_matrices import compress_matrices
 from relaxjax._layer_rates import (
     Knobs,
@@ -43,8 +43,9 @@ from relaxjax._layer_rates import (
     recorded,
 )
 from relaxjax._layout import require_params
+from relaxjax._numbers import require_whole
 from relaxjax._seen import where_seen
-from relaxjax.compression import Compressor, error_feedback, sign
+from relaxjax.compression import Compressor
 
 
 class OneBitLambState(NamedTuple):
@@ -132,11 +133,10 @@ def one_bit_lamb(
       [[4. 4.]
        [4. 4.]]
     """
-    checked_end("one_bit_lamb", "freeze_step", freeze_step)
+    require_whole("one_bit_lamb", "freeze_step", freeze_step)
     knobs = Knobs(coefficient_decay, coefficient_bounds, factor_bounds, factor_change)
     check_knobs("one_bit_lamb", knobs)
     decay = optax.add_decayed_weights(weight_decay, mask)
-    compressor = error_feedback(sign()) if compressor is None else compressor
     moments = _moments(axis_name, b1, b2, compressor, specs)
     return optax.chain(
         _by_layers(freeze_step, (b1, b2, eps), moments, decay, knobs),
@@ -153,7 +153,11 @@ class _Moments(NamedTuple):
 
 
 def _moments(
-    axis_name: AxisName, b1: float, b2: float, compressor: Compressor, specs: Any
+    axis_name: AxisName,
+    b1: float,
+    b2: float,
+    compressor: Compressor | None,
+    specs: Any,
 ) -> _Moments:
     exact = all_reduce(axis_name, specs=specs)
     exchange = compress_matrices(axis_name, compressor, specs=specs)

@@ -23,7 +23,6 @@ residual, of the gradient's size, and r m floats per matrix.
 
 import functools
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -43,14 +42,14 @@ from relaxjax._axis import AxisName, axis_size, require_local
 from relaxjax._clock import Clock, clock
 from relaxjax._exact import ALGORITHMS
 from relaxjax._layout import Layout, layout_of, require_same
-from relaxjax._low_rank import low_rank_mean
+from relaxjax._low_rank import approximate, nothing_lost
 from relaxjax._matrices import (
     AsMatrices,
-    Matrices,
     matrices_of,
     most_square,
     nothing_to_compress,
 )
+from relaxjax._numbers import require_whole
 from relaxjax._specs import on_own_shards, shard_shapes, used_axes
 from relaxjax._weights import factor, weigh
 
@@ -143,24 +142,19 @@ def power_sgd(
         found = matrices(shard_shapes(params, specs, "power_sgd"))
         if found and not any(found):
             raise nothing_to_compress(params, rank, min_compression)
-        leaves, tree = jax.tree.flatten(params)
-        keys = [jax.random.fold_in(jax.random.key(seed), i) for i in range(len(leaves))]
-        pairs = list(zip(leaves, found, keys, strict=True))
-        residual = [jnp.zeros(x.shape if m else (), jnp.float32) for x, m, _ in pairs]
-        right = [_first_right(x, m, key) for x, m, key in pairs]
-        trees = tree.unflatten(residual), tree.unflatten(right)
+        trees = nothing_lost(params, found, seed)
         return PowerSGDState(clock(start_after), *trees, layout_of(params))
 
-    def update(updates, state, params=None, *, weight=None, **extra_args):
+    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del params, extra_args
         n = axis_size(axis_name, "power_sgd")
-        require_dtypes(updates, "power_sgd", "it")
         require_same(state.layout, updates, "power_sgd")
-        require_local(updates, axis_name, "power_sgd")
         now = state._replace(clock=state.clock.tick())
         if n == 1 or state.clock.phase < len(state.clock.ends):
             out, _ = exact.update(updates, exact.init(updates), weight=weight)
             return out, now
+        require_dtypes(updates, "power_sgd", "it")
+        require_local(updates, axis_name, "power_sgd")
         if specs is None:
             require_no_compiler_axes("power_sgd", "it")
         if weight is not None:
@@ -174,43 +168,6 @@ def power_sgd(
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def approximate(
-    trees: Any,
-    *,
-    matrices: Callable[[Any], list[Matrices | None]],
-    mean: Callable[[list[jax.Array]], list[jax.Array]],
-    iterations: int,
-) -> Any:
-    """One step on one device's shards, whatever the means are of.
-
-    Args:
-      trees: updates, residuals and right factors.
-      matrices: how each leaf is compressed.
-      mean: of arrays over the workers, in one message.
-      iterations: of the subspace.
-
-    Returns:
-      The same three, after the step.
-    """
-    tree = jax.tree.structure(trees[0])
-    leaves, e, q = map(jax.tree.leaves, trees)
-    found = dict(enumerate(matrices(trees[0])))
-    low = {i: m for i, m in found.items() if m}
-    plain = [i for i in found if i not in low]
-    wide = [u.astype(jnp.float32) for u in leaves]
-    m = [as_matrix.of(wide[i] + e[i]) for i, as_matrix in low.items()]
-    out, b, means = low_rank_mean(
-        m, [q[i] for i in low], [wide[i] for i in plain], mean, iterations
-    )
-    for k, i in enumerate(low):
-        e[i] = (m[k] - out[k]).reshape(e[i].shape)
-        q[i], wide[i] = b[k], out[k].reshape(e[i].shape)
-    for k, i in enumerate(plain):
-        wide[i] = means[k]
-    new = [x.astype(u.dtype) for x, u in zip(wide, leaves, strict=True)]
-    return tuple(tree.unflatten(some) for some in (new, e, q))
-
-
 def _in_one_message(
     arrays: list[jax.Array], *, axis_name: AxisName, algorithm: str
 ) -> list[jax.Array]:
@@ -220,14 +177,6 @@ def _in_one_message(
     mean = total(flat, axis_name) / axis_size(axis_name, "power_sgd")
     parts = jnp.split(mean, np.cumsum([x.size for x in arrays])[:-1])
     return [part.reshape(x.shape) for part, x in zip(parts, arrays, strict=True)]
-
-
-def _first_right(leaf: jax.Array, m: Matrices | None, key: jax.Array) -> jax.Array:
-    """Q before the first step, for all shards of a leaf."""
-    if m is None:
-        return jnp.zeros((), jnp.float32)
-    shards = leaf.size // (m.batch * m.rows * m.columns)
-    return jax.random.normal(key, (shards * m.batch, m.columns, m.rank), jnp.float32)
 
 
 def _specs_of(specs: Any, trees: Any) -> Any:
@@ -243,13 +192,9 @@ def _specs_of(specs: Any, trees: Any) -> Any:
 def _check(
     rank: int, start_after: int, iterations: int, min_compression: float
 ) -> None:
-    least = {"rank": (rank, 1), "iterations": (iterations, 1)}
-    for name, (value, smallest) in {**least, "start_after": (start_after, 0)}.items():
-        if not isinstance(value, int | np.integer) or value < smallest:
-            raise ValueError(
-                f"power_sgd: {name}={value!r} must be a whole number, {smallest} or "
-                "more"
-            )
+    require_whole("power_sgd", "rank", rank)
+    require_whole("power_sgd", "iterations", iterations)
+    require_whole("power_sgd", "start_after", start_after, 0)
     if not 0 <= min_compression < math.inf:
         raise ValueError(
             f"power_sgd: min_compression={min_compression!r} must be a finite factor, "

@@ -31,7 +31,6 @@ m, v, u, a and the residual, each of the gradient's size.
 """
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -41,45 +40,24 @@ import optax
 from relaxjax._all_reduce import all_reduce
 from relaxjax._all_reduce_checks import require_dtypes
 from relaxjax._axis import AxisName
-from relaxjax._clock import Clock, checked_end, clock
+from relaxjax._clock import Clock, clock
 from relaxjax._compress_matrices import compress_matrices
 from relaxjax._either import either
 from relaxjax._layout import require_params
+from relaxjax._numbers import require_whole
+from relaxjax._rounds import (
+    Round,
+    Variance,
+    farther,
+    interval,
+    new_round,
+    new_variance,
+    renewed,
+)
 from relaxjax._seen import where_seen
-from relaxjax.compression import Compressor, error_feedback, sign
+from relaxjax.compression import Compressor
 
 _CALLER = "zero_one_adam"
-_TINY_RATE = 1e-20  # what a learning rate of 0 counts as, since W divides
-
-
-class Variance(NamedTuple):
-    """The variance, and when it is renewed.
-
-    Attributes:
-      nu: v, float32, like the params, equal on all workers.
-      renewals: k, int32.
-      wait: int32, steps until the next renewal.
-    """
-
-    nu: Any
-    renewals: jax.Array
-    wait: jax.Array
-
-
-class Round(NamedTuple):
-    """What has happened since the last synchronisation.
-
-    Attributes:
-      steps: int32.
-      moved: u_i, float32, like the params.
-      weight: W, float32.
-      rate: R, float32.
-    """
-
-    steps: jax.Array
-    moved: Any
-    weight: jax.Array
-    rate: jax.Array
 
 
 class ZeroOneAdamState(NamedTuple):
@@ -166,8 +144,7 @@ def zero_one_adam(
         "most_local_steps": most_local_steps,
     }
     for name, value in counts.items():
-        checked_end(_CALLER, name, value)
-    compressor = error_feedback(sign()) if compressor is None else compressor
+        require_whole(_CALLER, name, value)
     exchange = compress_matrices(axis_name, compressor, specs=specs)
     exact = all_reduce(axis_name, specs=specs)
     rate = learning_rate if callable(learning_rate) else lambda _: learning_rate
@@ -176,8 +153,7 @@ def zero_one_adam(
         require_dtypes(params, _CALLER, "it")
         m, v, u = (optax.tree.zeros_like(params, dtype=jnp.float32) for _ in range(3))
         anchor = jax.tree.map(lambda x: jnp.array(x, jnp.float32), params)
-        none = jnp.zeros((), jnp.int32)
-        state = clock(freeze_step), m, Variance(v, none, none), anchor, _round_of(u)
+        state = clock(freeze_step), m, new_variance(v), anchor, new_round(u)
         return ZeroOneAdamState(*state, exchange.init(u))
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
@@ -188,12 +164,12 @@ def zero_one_adam(
         due: Any = True
         if time.phase == 0:
             mean = functools.partial(_mean, g, exact, weight)
-            variance = _renewed(variance, mean, b2, variance_doubling)
+            variance = renewed(variance, mean, b2, variance_doubling)
         else:
-            interval = _interval(time.count - freeze_step, local_doubling)
-            due = now.steps + 1 >= jnp.minimum(interval, min(most_local_steps, 2**30))
+            steps = interval(time.count - freeze_step, local_doubling)
+            due = now.steps + 1 >= jnp.minimum(steps, min(most_local_steps, 2**30))
         m = where_seen(variance.nu, optax.tree.update_moment(g, m, b1, 1))
-        now = _farther(now, m, rate(time.count), 1 - b1 ** (time.count + 1))
+        now = farther(now, m, rate(time.count), 1 - b1 ** (time.count + 1))
         send = functools.partial(exchange.update, weight=weight)
         v_hat = optax.tree.bias_correction(variance.nu, b2, variance.renewals)
         d = jax.tree.map(lambda v: jnp.sqrt(v) + eps, v_hat)
@@ -201,7 +177,7 @@ def zero_one_adam(
         x = _landing(anchor, now, d, weight_decay)
         out = jax.tree.map(lambda x, p: x - p.astype(jnp.float32), x, params)
         anchor = _where(due, x, anchor)
-        now = _where(due, _round_of(optax.tree.zeros_like(m)), now)
+        now = _where(due, new_round(optax.tree.zeros_like(m)), now)
         return out, ZeroOneAdamState(time.tick(), m, variance, anchor, now, kept)
 
     return optax.GradientTransformationExtraArgs(init, update)
@@ -209,41 +185,6 @@ def zero_one_adam(
 
 def _mean(g: Any, exact: Any, weight: Any) -> Any:
     return exact.update(g, exact.init(g), weight=weight)[0]
-
-
-def _renewed(
-    variance: Variance, mean: Callable[[], Any], b2: float, doubling: int
-) -> Variance:
-    """The variance with the mean gradient, if its time has come."""
-    v, k, wait = variance
-    due = wait == 0
-    v = either(
-        due,
-        lambda v: optax.tree.update_moment(mean(), v, b2, 2),
-        lambda v: v,
-        v,
-    )
-    k = k + due.astype(jnp.int32)
-    return Variance(v, k, jnp.where(due, _interval(k, doubling), wait) - 1)
-
-
-def _interval(done: jax.Array, doubling: int) -> jax.Array:
-    """1, doubled whenever so many are done; at most 2^30."""
-    return jnp.left_shift(1, jnp.minimum(done // min(doubling, 2**31 - 1), 30))
-
-
-def _round_of(none: Any) -> Round:
-    """The start of a round."""
-    zero = jnp.zeros((), jnp.float32)
-    return Round(jnp.zeros((), jnp.int32), none, zero, zero)
-
-
-def _farther(now: Round, m: Any, rate: Any, corrected: jax.Array) -> Round:
-    """One local step more: u_i, W and R."""
-    rate = jnp.maximum(jnp.asarray(rate, jnp.float32), _TINY_RATE)
-    w = rate / corrected
-    moved = jax.tree.map(lambda u, m: u + w * m, now.moved, m)
-    return Round(now.steps + 1, moved, now.weight + w, now.rate + rate)
 
 
 def _synchronised(

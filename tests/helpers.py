@@ -114,6 +114,12 @@ def assert_equal(a: Tree, b: Tree) -> None:
     jax.tree.map(np.testing.assert_array_equal, host(a), host(b))
 
 
+def assert_no_shared_buffer(tree: Tree) -> None:
+    """Else a step that takes over their memory is given one buffer twice."""
+    buffers = [x.unsafe_buffer_pointer() for x in jax.tree.leaves(tree)]
+    assert len(set(buffers)) == len(buffers)
+
+
 def assert_close(a: Tree, b: Tree, tolerance: float = 1e-5) -> None:
     """Normwise, leaf by leaf: ||a - b|| <= tolerance ||b||."""
 

@@ -22,6 +22,8 @@ from relaxjax import (
     deep_gradient_compression,
     emulate,
     local_sgd,
+    one_bit_adam,
+    one_bit_lamb,
     power_sgd,
     skip_nonfinite,
 )
@@ -98,6 +100,21 @@ ROWS: dict[str, Row] = {
         lambda opt: optax.chain(power_sgd("data", rank=7, min_compression=0), opt),
         typed=False,  # the residual varies
         tolerance=1e-4,
+    ),
+    "one_bit_adam, before its switch": Row(
+        lambda opt: optax.chain(
+            one_bit_adam("data", 0.01, freeze_step=100, weight_decay=0.1), opt
+        ),
+        lambda opt: optax.chain(optax.adamw(0.01, weight_decay=0.1), opt),
+        typed=False,  # the residual varies
+        tolerance=1e-4,
+    ),
+    "one_bit_lamb, before its switch": Row(
+        lambda opt: optax.chain(one_bit_lamb("data", 0.01, freeze_step=100), opt),
+        lambda opt: optax.chain(optax.lamb(0.01), opt),
+        typed=False,  # the residual varies
+        tolerance=1e-4,
+        slow=True,
     ),
     "accumulate": Row(
         lambda opt: accumulate(optax.chain(all_reduce("data"), opt), every=2),
@@ -333,6 +350,13 @@ def test_init_from_shapes_alone(row):
 
 
 @rows
+def test_params_and_state_may_be_donated_together(row):
+    params = jax.tree.map(jnp.asarray, helpers.problem())
+    state = row.make(OPTIMIZERS["adam"]).init(params)
+    helpers.assert_no_shared_buffer((params, state))
+
+
+@rows
 def test_jit_equals_no_jit(row):
     tx: Any = row.make(OPTIMIZERS["adam"])
     grads = jax.tree.map(
@@ -367,8 +391,9 @@ def test_maps_over_params_like_parts_of_the_state(row):
     state = tx.init(jax.tree.map(jnp.asarray, helpers.problem()))
     doubled = optax.tree.map_params(tx, lambda x: x + 1, state)
     assert jax.tree.structure(doubled) == jax.tree.structure(state)
-    mu = optax.tree.get(doubled, "mu")
-    assert float(mu["scale"]) == 1.0
+    momenta = optax.tree.get_all_with_path(doubled, "mu")
+    assert momenta
+    assert all(float(mu["scale"]) == 1.0 for _, mu in momenta)
 
 
 WRAPPED = {

@@ -11,8 +11,9 @@ from typing import Any
 import jax
 import optax
 
+from relaxjax._low_rank import approximate
 from relaxjax._matrices import matrices_of, most_square
-from relaxjax._power_sgd import approximate, power_sgd
+from relaxjax._power_sgd import power_sgd
 from relaxjax.bench._measure import interleaved, quartiles, ratio
 from relaxjax.bench._report import conditions, save, show
 from relaxjax.tasks import Task, chars, train_step_of

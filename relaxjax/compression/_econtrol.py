@@ -82,8 +82,7 @@ def econtrol(compressor: Compressor, *, eta: float | None = None) -> Compressor:
         return delta if delta >= _LEAST else _USUAL
 
     def init(x):
-        zeros = zeros_for(x)
-        return EControlState(residual=zeros, known=zeros, mean=zeros)
+        return EControlState(*(zeros_for(x) for _ in EControlState._fields))
 
     def before(g, state):
         return share(g) * state.residual + g - state.known

@@ -98,8 +98,7 @@ def ef21_sgdm(compressor: Compressor, *, eta: float = 0.1) -> Compressor:
     check_share(eta, "eta", "ef21_sgdm")
 
     def init(x):
-        zeros = zeros_for(x)
-        return EF21SGDMState(momentum=zeros, known=zeros, mean=zeros)
+        return EF21SGDMState(*(zeros_for(x) for _ in EF21SGDMState._fields))
 
     def momentum(g, state):
         return (1 - eta) * state.momentum + eta * g

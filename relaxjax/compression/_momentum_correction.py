@@ -73,8 +73,7 @@ def momentum_correction(
     check_momentum(momentum, "momentum_correction")
 
     def init(x):
-        zeros = zeros_for(x)
-        return MomentumCorrectionState(velocity=zeros, accumulated=zeros)
+        return MomentumCorrectionState(zeros_for(x), zeros_for(x))
 
     def velocity(g, state):
         if nesterov:

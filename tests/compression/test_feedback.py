@@ -11,6 +11,7 @@ import pytest
 from relaxjax import compression
 from relaxjax._noise import Noise, fold, words_of
 from relaxjax.compression import Compressor, Law
+from tests import helpers
 from tests.compression.draws import largest_k
 
 
@@ -525,6 +526,13 @@ def test_state_is_wide_and_as_large_as_stated(name):
         leaves = jax.tree.leaves(compressor.feedback.init(jnp.zeros((3, 4), given)))
         assert [leaf.shape for leaf in leaves] == [(3, 4)] * buffers
         assert all(leaf.dtype == kept for leaf in leaves)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_state_may_be_donated(name):
+    x = jnp.ones((3, 4))
+    state = RULES[name][0](compression.top_k(0.1)).feedback.init(x)
+    helpers.assert_no_shared_buffer((x, state))
 
 
 @pytest.mark.parametrize("name", RULES)

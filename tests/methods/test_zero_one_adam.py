@@ -130,22 +130,6 @@ def test_the_anchor_is_a_copy():
     assert state.anchor["w"] is not params["w"]
 
 
-def test_compiles_once_more_at_the_switch():
-    params, traces = {"w": jnp.ones((4, 4))}, []
-    tx = made(3, local_doubling=1)
-
-    def train_step(params, opt_state, batch):
-        traces.append(1)
-        updates, opt_state = tx.update(params, opt_state, params)
-        return optax.apply_updates(params, updates), opt_state, {"x": batch.sum()}
-
-    state = relaxjax.init(tx, params, emulate(2))
-    step = relaxjax.data_parallel(train_step, emulate(2))
-    for turn in range(7):
-        *state, _ = step(*state, np.zeros(2))
-        assert len(traces) == (1 if turn < 3 else 2)
-
-
 @pytest.mark.parametrize("first", [3, 8])
 def test_unseen_rows_neither_travel_nor_move(first):
     """Though a gradient comes, between two renewals or after the last."""
@@ -213,37 +197,6 @@ def test_16_bits_land_on_what_the_anchor_rounds_to(dtype):
     assert_close(wide, exact[-1][0], 0.05)
 
 
-def test_a_nan_on_one_worker_shows_on_all():
-    grads = gradients(4, steps=6)
-    grads[4]["w"][1, 0, 0] = np.nan
-    tx = made(3, local_doubling=1, most_local_steps=2)  # 4 and 6 synchronise
-    params, _ = history(tx, grads, emulate(4), start_of())[-1]
-    assert all(np.isnan(params["w"][worker]).any() for worker in range(4))
-
-
-def test_an_absent_worker_counts_for_nothing():
-    grads = gradients(2, steps=8)
-    alone = [{k: np.stack([x[0]] * 2) for k, x in g.items()} for g in grads]
-    for g in grads[:3]:  # each of them synchronises, so that worker 1 is mended
-        for x in g.values():
-            x[1] = 1e3
-    grads[3:] = alone[3:]
-    tx = made(3, compressor=compression.identity(), variance_doubling=1)
-
-    def train_step(params, opt_state, batch):
-        g, weight = batch
-        own = jax.tree.map(lambda x: x[0], g)
-        updates, opt_state = tx.update(own, opt_state, params, weight=weight[0])
-        return optax.apply_updates(params, updates), opt_state, {}
-
-    step = relaxjax.data_parallel(train_step, emulate(2))
-    state = relaxjax.init(tx, start_of(), emulate(2))
-    for g in grads:
-        *state, _ = step(*state, (g, np.array([3.0, 0.0])))
-    expected = history(tx, alone, emulate(2), start_of())[-1][0]
-    assert_close(state[0], expected, 1e-5)
-
-
 @pytest.mark.parametrize(
     "name", ["freeze_step", "variance_doubling", "local_doubling", "most_local_steps"]
 )
@@ -251,21 +204,6 @@ def test_an_absent_worker_counts_for_nothing():
 def test_refuses_what_is_no_number_of_steps(name, value):
     with pytest.raises(ValueError, match=f"zero_one_adam: {name}={value} must be a wh"):
         made(**{"freeze_step": 3, name: value})
-
-
-def test_refuses_params_that_it_cannot_take():
-    with pytest.raises(ValueError, match="would compress nothing"):
-        relaxjax.init(made(3), {"b": jnp.zeros(3)}, emulate(2))
-    with pytest.raises(ValueError, match="leaf 'w' is int32"):
-        relaxjax.init(made(3), {"w": jnp.zeros((3, 3), jnp.int32)}, emulate(2))
-
-
-def test_refuses_an_update_without_params():
-    tx, params = made(3), {"w": jnp.ones((2, 2))}
-    with pytest.raises(ValueError, match="zero_one_adam: update needs params"):
-        jax.vmap(lambda g: tx.update(g, tx.init(params)), axis_name="data")(
-            {"w": jnp.ones((2, 2, 2))}
-        )
 
 
 def test_elements_of_small_variance_move_no_farther_than_others():

@@ -1,0 +1,91 @@
+"""Rounds of local steps, and variances renewed from time to time.
+
+Source: Lu et al. 2022 (0/1 Adam), algorithm 1, lines 4 to 9 and its two schedules; the
+symbols are those of `_zero_one_adam`:
+
+    at some steps:   v = b2 v + (1 - b2) mean_i(g_i)^2,  k = k + 1
+    w_t = lr_t / (1 - b1^t),  u_i = u_i + w_t m_i,  W = W + w_t,  R = R + lr_t
+
+Cost: what the mean gradient's exchange sends, at each renewal.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from relaxjax._either import either
+
+_TINY_RATE = 1e-20  # what a learning rate of 0 counts as, since W divides
+
+
+class Variance(NamedTuple):
+    """The variance, and when it is renewed.
+
+    Attributes:
+      nu: v, float32, like the params, equal on all workers.
+      renewals: k, int32.
+      wait: int32, steps until the next renewal.
+    """
+
+    nu: Any
+    renewals: jax.Array
+    wait: jax.Array
+
+
+class Round(NamedTuple):
+    """What has happened since the last synchronisation.
+
+    Attributes:
+      steps: int32.
+      moved: u_i, float32, like the params.
+      weight: W, float32.
+      rate: R, float32.
+    """
+
+    steps: jax.Array
+    moved: Any
+    weight: jax.Array
+    rate: jax.Array
+
+
+def new_variance(none: Any) -> Variance:
+    """Before the first renewal, which is due at once."""
+    return Variance(none, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
+
+
+def new_round(none: Any) -> Round:
+    """The start of a round."""
+    weight, rate = jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32)
+    return Round(jnp.zeros((), jnp.int32), none, weight, rate)
+
+
+def renewed(
+    variance: Variance, mean: Callable[[], Any], b2: float, doubling: int
+) -> Variance:
+    """The variance with the mean gradient, if its time has come."""
+    v, k, wait = variance
+    due = wait == 0
+    v = either(
+        due,
+        lambda v: optax.tree.update_moment(mean(), v, b2, 2),
+        lambda v: v,
+        v,
+    )
+    k = k + due.astype(jnp.int32)
+    return Variance(v, k, jnp.where(due, interval(k, doubling), wait) - 1)
+
+
+def interval(done: jax.Array, doubling: int) -> jax.Array:
+    """1, doubled whenever so many are done; at most 2^30."""
+    return jnp.left_shift(1, jnp.minimum(done // min(doubling, 2**31 - 1), 30))
+
+
+def farther(now: Round, m: Any, rate: Any, corrected: jax.Array) -> Round:
+    """One local step more: u_i, W and R."""
+    rate = jnp.maximum(jnp.asarray(rate, jnp.float32), _TINY_RATE)
+    w = rate / corrected
+    moved = jax.tree.map(lambda u, m: u + w * m, now.moved, m)
+    return Round(now.steps + 1, moved, now.weight + w, now.rate + rate)
