@@ -3,7 +3,7 @@
 Every relaxation is an optax-style gradient transformation over a named axis.
 """
 
-from relaxjax import collectives, schedule
+from relaxjax import collectives, schedule, topology
 from relaxjax._accumulate import AccumulateState, accumulate
 from relaxjax._all_reduce import AllReduceState, all_reduce
 from relaxjax._axis import to_local
@@ -71,6 +71,7 @@ __all__ = [
     "state_specs",
     "to_local",
     "to_workers",
+    "topology",
     "wire_bytes",
     "worker_weight",
     "zero_one_adam",

@@ -22,6 +22,7 @@ FLOORS = [
         "_noise",
         "_seen",
         "_traced_bytes",
+        "topology",
     },
     {
         "_either",

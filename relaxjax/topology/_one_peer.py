@@ -1,0 +1,108 @@
+"""Graphs in which each worker sends one message a round.
+
+Sources: one-peer exponential graph (Assran et al. 2019, Ying et al. 2021); one-peer
+hypercube, the same with pairs; random matching (Boyd et al. 2006); shift-one (BAGUA,
+Gan et al. 2021), the pairs that a bipartite half walks through.
+
+For n = 2^k the rounds of the first two multiply to the exact mean. Of a random perfect
+matching, the second largest eigenvalue of E[W^T W] is 1/2 - 1 / (2 (n - 1)).
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from relaxjax.topology._static import log2_of, require_workers
+from relaxjax.topology._topology import Topology, checked
+
+
+def one_peer_exponential(n: int) -> Topology:
+    """Directed: in round k each worker hears the one 2^k places before it, half each.
+
+    Args:
+      n: number of workers, 1 or more; for a power of 2 a period gives the exact mean.
+
+    Raises:
+      ValueError: `n < 1`.
+
+    Example:
+      >>> import relaxjax
+      >>> graph = relaxjax.topology.one_peer_exponential(8)
+      >>> print(graph.period, graph.degree, round(graph.spectral_gap(), 3))
+      3 1 1.0
+    """
+    require_workers("one_peer_exponential", n)
+    rounds = max(1, math.ceil(math.log2(n)))
+    at = np.arange(n)
+    matrices = [np.eye(n) / 2 for _ in range(rounds)]
+    for k, w in enumerate(matrices):
+        w[at, (at - 2**k) % n] += 0.5
+    return checked("one_peer_exponential", matrices)
+
+
+def one_peer_hypercube(n: int) -> Topology:
+    """In round k, pairs of workers whose numbers differ in bit k.
+
+    Args:
+      n: number of workers, a power of 2.
+
+    Raises:
+      ValueError: `n` is no power of 2.
+    """
+    bits = log2_of("one_peer_hypercube", n, "one_peer_exponential(n) or base_graph(n)")
+    pairs = [[(i, i ^ (1 << k)) for i in range(n)] for k in range(bits)]
+    return checked("one_peer_hypercube", [halves(n, some) for some in pairs or [[]]])
+
+
+def random_matching(n: int, seed: int = 0, *, period: int = 64) -> Topology:
+    """In each round other pairs, drawn once.
+
+    Args:
+      n: number of workers, even.
+      seed: of the draw.
+      period: number of rounds that are drawn; the program grows with it.
+
+    Raises:
+      ValueError: `n` is odd or below 2, `period < 1`.
+    """
+    _require_even("random_matching", n)
+    if period < 1:
+        raise ValueError(f"random_matching: period={period} must be 1 or more")
+    rng = np.random.default_rng(seed)
+    drawn = (rng.permutation(n).reshape(-1, 2).tolist() for _ in range(period))
+    return checked("random_matching", [halves(n, pairs) for pairs in drawn])
+
+
+def shift_one(n: int) -> Topology:
+    """The lower half of the workers walks along the upper half.
+
+    Args:
+      n: number of workers, even.
+
+    Raises:
+      ValueError: `n` is odd or below 2.
+    """
+    _require_even("shift_one", n)
+    half = n // 2
+    steps = [
+        [(i, (step + i) % half + half) for i in range(half)] for step in range(half)
+    ]
+    return checked("shift_one", [halves(n, pairs) for pairs in steps])
+
+
+def halves(n: int, pairs: Iterable[Sequence[int]]) -> np.ndarray:
+    """W in which each pair takes its mean, and all others stay."""
+    w = np.eye(n)
+    for i, j in pairs:
+        w[[i, j, i, j], [i, j, j, i]] = 0.5
+    return w
+
+
+def _require_even(name: str, n: int) -> None:
+    require_workers(name, n)
+    if n % 2:
+        raise ValueError(
+            f"{name}: n={n} must be even, since all are paired; for odd numbers there "
+            "are one_peer_exponential(n) and base_graph(n)"
+        )

@@ -1,0 +1,208 @@
+"""Graphs that stay.
+
+Sources: ring, torus, star and complete graph with Metropolis weights (Xiao and Boyd
+2004: W_ij = 1 / (1 + max(degree_i, degree_j))); hypercube and static exponential graph
+(Ying et al. 2021), every weight 1 / (1 + degree).
+
+Second largest eigenvalue by magnitude, n workers, L = ceil(log2 n):
+
+    ring          1/3 + 2/3 cos(2 pi / n)       degree 2
+    hypercube     1 - 2 / (1 + L)               L
+    exponential   1 - 2 / (1 + L), n even       L, directed
+    star          1 - 1 / n                     n - 1 and 1
+    complete      0                             n - 1
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from relaxjax.topology._topology import Topology, checked
+
+
+def ring(n: int) -> Topology:
+    """Each worker and its two neighbours, a third each.
+
+    Args:
+      n: number of workers, 1 or more.
+
+    Raises:
+      ValueError: `n < 1`.
+
+    Example:
+      >>> import relaxjax
+      >>> print(relaxjax.topology.ring(4).matrix().round(2))
+      [[0.33 0.33 0.   0.33]
+       [0.33 0.33 0.33 0.  ]
+       [0.   0.33 0.33 0.33]
+       [0.33 0.   0.33 0.33]]
+    """
+    return _by_shifts("ring", n, (1, -1))
+
+
+def torus(sides: tuple[int, int]) -> Topology:
+    """A grid whose ends meet: each worker and its four neighbours, a fifth each.
+
+    Args:
+      sides: rows and columns; worker i is in row `i // columns`. Where a side is 2, two
+        of the neighbours are one, and 1 is a ring.
+
+    Raises:
+      ValueError: a side below 1.
+    """
+    for side in sides:
+        require_workers("torus", side)
+    rows, columns = sides
+    place = np.arange(rows * columns).reshape(rows, columns)
+    links = np.zeros((place.size, place.size), bool)
+    for axis in (0, 1):
+        for step in (1, -1):
+            links[place.ravel(), np.roll(place, step, axis).ravel()] = True
+    return metropolis(links, name=f"torus({rows}, {columns})")
+
+
+def hypercube(n: int) -> Topology:
+    """Each worker and those whose number differs in one bit.
+
+    Args:
+      n: number of workers, a power of 2.
+
+    Raises:
+      ValueError: `n` is no power of 2.
+    """
+    bits = log2_of("hypercube", n, "exponential(n) or base_graph(n)")
+    w = np.eye(n)
+    for bit in range(bits):
+        w[np.arange(n), np.arange(n) ^ (1 << bit)] = 1
+    return checked("hypercube", [w / (1 + bits)])
+
+
+def exponential(n: int) -> Topology:
+    """Directed: each worker hears those 1, 2, 4 .. places before it.
+
+    Args:
+      n: number of workers, 1 or more.
+
+    Raises:
+      ValueError: `n < 1`.
+    """
+    require_workers("exponential", n)
+    return _by_shifts("exponential", n, [2**k for k in range(math.ceil(math.log2(n)))])
+
+
+def star(n: int) -> Topology:
+    """All talk to worker 0, and only to it (Metropolis weights).
+
+    Args:
+      n: number of workers, 1 or more.
+
+    Raises:
+      ValueError: `n < 1`.
+    """
+    require_workers("star", n)
+    links = np.zeros((n, n), bool)
+    links[0, 1:] = links[1:, 0] = True
+    return metropolis(links, name="star")
+
+
+def complete(n: int) -> Topology:
+    """All talk to all: the mean, in one round.
+
+    Args:
+      n: number of workers, 1 or more.
+
+    Raises:
+      ValueError: `n < 1`.
+    """
+    require_workers("complete", n)
+    return checked("complete", [np.full((n, n), 1 / n)])
+
+
+def metropolis(links: Any, *, name: str = "metropolis") -> Topology:
+    """Weights for any undirected graph: 1 / (1 + the larger degree of both ends).
+
+    Args:
+      links: bool[n, n], symmetric; the diagonal is not looked at.
+      name: of the topology.
+
+    Raises:
+      ValueError: `links` is not square or not symmetric.
+
+    Example:
+      >>> import relaxjax
+      >>> path = [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
+      >>> print(relaxjax.topology.metropolis(path).matrix().round(2))
+      [[0.67 0.33 0.  ]
+       [0.33 0.33 0.33]
+       [0.   0.33 0.67]]
+    """
+    links = np.array(links, bool)
+    if links.ndim != 2 or links.shape[0] != links.shape[1] or (links != links.T).any():
+        raise ValueError(
+            f"{name}: links of shape {links.shape} must be a symmetric [n, n]: these "
+            "weights are of undirected graphs"
+        )
+    np.fill_diagonal(links, False)
+    degree = links.sum(axis=0)
+    w = links / (1 + np.maximum(degree[:, None], degree))
+    return checked(name, [w + np.diag(1 - w.sum(axis=1))])
+
+
+def from_matrix(w: Any, *, name: str = "from_matrix") -> Topology:
+    """A matrix of one's own, or several that take turns.
+
+    Args:
+      w: float[n, n] or [period, n, n], 0 or more; worker i replaces its value by
+        sum_j w[i, j] x_j. Rows and columns sum to 1.
+      name: of the topology.
+
+    Raises:
+      ValueError: it is not so; the message says where, and by how much.
+    """
+    return checked(name, _rounds_of(w))
+
+
+def from_column_stochastic(w: Any, *, name: str = "from_column_stochastic") -> Topology:
+    """A matrix of which only the columns sum to 1, for `relaxjax.push_sum`.
+
+    Args:
+      w: as of `from_matrix`: w[i, j] is the share of its value that j gives to i.
+      name: of the topology.
+
+    Raises:
+      ValueError: a column does not sum to 1.
+    """
+    return checked(name, _rounds_of(w), rows=False)
+
+
+def log2_of(name: str, n: int, instead: str) -> int:
+    """log2 n, of a graph that exists for powers of 2 alone."""
+    require_workers(name, n)
+    if n & (n - 1):
+        raise ValueError(
+            f"{name}: n={n} must be a power of 2; for other numbers there is {instead}"
+        )
+    return n.bit_length() - 1
+
+
+def _by_shifts(name: str, n: int, shifts: Sequence[int]) -> Topology:
+    """Each hears those so many places before it; every weight the same."""
+    require_workers(name, n)
+    w = np.eye(n)
+    for shift in shifts:
+        w[np.arange(n), (np.arange(n) - shift) % n] += 1
+    return checked(name, [w / (1 + len(shifts))])
+
+
+def require_workers(name: str, n: int) -> None:
+    if not isinstance(n, int | np.integer) or n < 1:
+        raise ValueError(
+            f"{name}: n={n!r} must be a whole number of workers, 1 or more"
+        )
+
+
+def _rounds_of(w: Any) -> list[np.ndarray]:
+    w = np.asarray(w, np.float64)
+    return [w] if w.ndim == 2 else list(w)
