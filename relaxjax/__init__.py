@@ -15,6 +15,9 @@ from relaxjax._deep_gradient_compression import (
     DeepGradientCompressionState,
     deep_gradient_compression,
 )
+from relaxjax._exact_diffusion import ExactDiffusionState, exact_diffusion
+from relaxjax._gossip import GossipState, combine_then_adapt, gossip
+from relaxjax._gradient_tracking import GradientTrackingState, gradient_tracking
 from relaxjax._in_backward import reduce_in_backward
 from relaxjax._init import init, state_specs
 from relaxjax._layout import Layout
@@ -24,6 +27,11 @@ from relaxjax._mesh import Emulation, emulate
 from relaxjax._one_bit_adam import OneBitAdamState, one_bit_adam
 from relaxjax._one_bit_lamb import OneBitLambState, one_bit_lamb
 from relaxjax._power_sgd import PowerSGDState, power_sgd
+from relaxjax._push_sum import PushSumState, push_sum
+from relaxjax._quasi_global_momentum import (
+    QuasiGlobalMomentumState,
+    quasi_global_momentum,
+)
 from relaxjax._scan_layers import scan_layers
 from relaxjax._skip_nonfinite import SkipNonfiniteState, skip_nonfinite
 from relaxjax._stacked import to_workers
@@ -40,29 +48,40 @@ __all__ = [
     "DataParallelStep",
     "DeepGradientCompressionState",
     "Emulation",
+    "ExactDiffusionState",
+    "GossipState",
+    "GradientTrackingState",
     "Layout",
     "LocalSgdState",
     "LocalState",
     "OneBitAdamState",
     "OneBitLambState",
     "PowerSGDState",
+    "PushSumState",
+    "QuasiGlobalMomentumState",
     "SkipNonfiniteState",
     "ZeroOneAdamState",
     "accumulate",
     "advance_phases",
     "all_reduce",
     "collectives",
+    "combine_then_adapt",
     "compiled_wire_bytes",
     "consensus",
     "data_parallel",
     "deep_gradient_compression",
     "emulate",
+    "exact_diffusion",
+    "gossip",
+    "gradient_tracking",
     "init",
     "local",
     "local_sgd",
     "one_bit_adam",
     "one_bit_lamb",
     "power_sgd",
+    "push_sum",
+    "quasi_global_momentum",
     "reduce_in_backward",
     "scan_layers",
     "schedule",

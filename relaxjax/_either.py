@@ -1,10 +1,10 @@
-"""One of two computations, by a condition that is the same on all workers.
+"""One of several computations, by a condition that is the same on all workers.
 
 Only the one chosen runs, so that a round may be silent. Under `jax.vmap`, so in
-emulation, both run and one result is selected.
+emulation, all run and one result is selected.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -39,3 +39,28 @@ def either(
         lambda *given: like_varying(wait(*given), acted),
         *operands,
     )
+
+
+def one_of(
+    number: int | jax.Array, choices: Sequence[Callable[..., Any]], *operands: Any
+) -> Any:
+    """`choices[number](*operands)`.
+
+    Args:
+      number: int32[], equal on all workers, as collectives may be in the choices.
+      choices: to trees of the same shapes and dtypes. What varies over the workers in
+        one of the results is typed so in all.
+      *operands: of all.
+    """
+    results = [jax.eval_shape(choose, *operands) for choose in choices]
+
+    def alike(choose: Callable[..., Any]) -> Callable[..., Any]:
+        def chosen(*given: Any) -> Any:
+            out = choose(*given)
+            for other in results:
+                out = like_varying(out, other)
+            return out
+
+        return chosen
+
+    return lax.switch(number, [alike(choose) for choose in choices], *operands)

@@ -23,15 +23,16 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from relaxjax._all_reduce import all_reduce
 from relaxjax._axis import AxisName, axis_size
 from relaxjax._dtypes import wide
 from relaxjax._either import either
-from relaxjax._layout import layout_of, require_same
+from relaxjax._layout import layout_of, require_params, require_same
 from relaxjax._local import LocalState
+from relaxjax._numbers import require_whole
+from relaxjax._weights import refuse_weight
 from relaxjax.compression import Compressor
 
 
@@ -101,11 +102,7 @@ def local_sgd(
       >>> print(jax.vmap(train, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
       [-6. -6. -6.]
     """
-    if not isinstance(sync_every, int | np.integer) or sync_every < 1:
-        raise ValueError(
-            f"local_sgd: sync_every={sync_every!r} must be a whole number of steps, 1 "
-            "or more (1 averages the models on each step)"
-        )
+    require_whole("local_sgd", "sync_every", sync_every)
     reducer = all_reduce(
         axis_name,
         algorithm=algorithm,
@@ -126,7 +123,8 @@ def local_sgd(
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
         axis_size(axis_name, "local_sgd")
-        _require_plain(params, weight)
+        require_params(params, "local_sgd", "which it averages")
+        refuse_weight(weight, "local_sgd")
         require_same(state.leaves.layout, updates, "local_sgd")
         u, x = (
             jax.tree.map(lambda a, y: y.astype(a.dtype), state.anchor, tree)
@@ -146,16 +144,3 @@ def local_sgd(
         return new, LocalSgdState(step, anchor, reducer_state, state.leaves)
 
     return optax.GradientTransformationExtraArgs(init, update)
-
-
-def _require_plain(params: Any, weight: Any) -> None:
-    if params is None:
-        raise ValueError(
-            "local_sgd: params=None, but models are averaged: call tx.update(updates, "
-            "state, params)"
-        )
-    if weight is not None:
-        raise ValueError(
-            "local_sgd: weight= has no meaning here, where every worker's model counts "
-            "alike; leave it out, or average gradients by weight with all_reduce"
-        )

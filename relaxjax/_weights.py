@@ -12,6 +12,8 @@ NaN on every worker, which `skip_nonfinite` sees.
 Cost: one float32 more to all-reduce, which does not wait for the backward pass.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -81,3 +83,12 @@ def _checked(weight: jax.Array | float, what: str) -> jax.Array:
             "of examples, such as mask.sum()"
         )
     return jnp.where(w < 0, jnp.nan, w)
+
+
+def refuse_weight(weight: Any, caller: str) -> None:
+    """Raises where models are averaged, each of which counts alike."""
+    if weight is not None:
+        raise ValueError(
+            f"{caller}: weight= has no meaning here, where every worker's model counts "
+            "alike; leave it out, or average gradients by weight with all_reduce"
+        )

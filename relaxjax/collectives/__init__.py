@@ -34,6 +34,10 @@ from relaxjax.collectives._hierarchical import (
     hierarchical_wire_bytes,
 )
 from relaxjax.collectives._linear_psum import linear_psum, linear_psum_wire_bytes
+from relaxjax.collectives._neighbors import (
+    neighbor_change,
+    neighbor_change_wire_bytes,
+)
 from relaxjax.collectives._one_shot import one_shot_all_reduce, one_shot_wire_bytes
 from relaxjax.collectives._payload import Codec, Lossy
 from relaxjax.collectives._ring import ring_all_reduce, ring_wire_bytes
@@ -63,6 +67,8 @@ __all__ = [
     "hierarchical_wire_bytes",
     "linear_psum",
     "linear_psum_wire_bytes",
+    "neighbor_change",
+    "neighbor_change_wire_bytes",
     "one_shot_all_reduce",
     "one_shot_wire_bytes",
     "ring_all_reduce",

@@ -177,6 +177,23 @@ def from_column_stochastic(w: Any, *, name: str = "from_column_stochastic") -> T
     return checked(name, _rounds_of(w), rows=False)
 
 
+def lazy(topology: Topology) -> Topology:
+    """(W + I) / 2, round by round: half of each step, and no negative eigenvalue.
+
+    Args:
+      topology: any; of a symmetric one all eigenvalues end up in [0, 1].
+
+    Example:
+      >>> import relaxjax
+      >>> print(relaxjax.topology.lazy(relaxjax.topology.complete(2)).matrix())
+      [[0.75 0.25]
+       [0.25 0.75]]
+    """
+    matrices = [(w + np.eye(topology.n)) / 2 for w in topology.matrices]
+    rows = topology.is_doubly_stochastic
+    return checked(f"lazy {topology.name}", matrices, rows=rows)
+
+
 def log2_of(name: str, n: int, instead: str) -> int:
     """log2 n, of a graph that exists for powers of 2 alone."""
     require_workers(name, n)

@@ -1,0 +1,137 @@
+"""Exact diffusion: gossip without the bias of data that differ between workers.
+
+Sources: Yuan et al. 2019 (exact diffusion), Tang et al. 2018 (D^2), Li et al. 2019
+(NIDS), which are one rule; local steps as in Alghunaim 2024. With symmetric weights W,
+the optimizer's update u_i, and c_i = 0 at the start:
+
+    h_i = x_i + u_i + c_i
+    x_i = sum_j W_ij h_j
+    c_i = c_i + (x_i - h_i) / every
+
+c_i becomes minus the part of u_i in which worker i differs from the mean; all of them
+add up to zero. That is D^2, x <- W (2 x - x' + u - u'), without differences of steps at
+two learning rates: when the rate changes, c still fits the old one, and follows.
+
+Disagreement of a mode with eigenvalue l of W evolves by mu^2 = 2 l mu - l, which
+shrinks for -1/3 < l < 1. So a ring of an even number (l = -1/3) and a hypercube do not
+do: take relaxjax.topology.lazy of them, (W + I) / 2. With `every` = k, c is added k
+times between two rounds, and so a k-th of it each time, which leaves this as it is.
+
+Cost: of `gossip`. State: c, of the params' size, in float32.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from relaxjax._layout import layout_of, require_params, require_same
+from relaxjax._local import LocalState
+from relaxjax._mixing import Mixing, checked_mixing, first_step, widened
+from relaxjax._weights import refuse_weight
+from relaxjax.topology import Topology
+
+_CALLER = "exact_diffusion"
+
+
+class ExactDiffusionState(NamedTuple):
+    """State of `exact_diffusion`.
+
+    Attributes:
+      step: int32, counted around; equal on all workers.
+      correction: c_i, float32 where a param is narrower, like the params.
+      leaves: those that differ between workers.
+    """
+
+    step: jax.Array
+    correction: Any
+    leaves: LocalState
+
+
+def exact_diffusion(
+    axis_name: str,
+    topology: Topology,
+    *,
+    every: int = 1,
+    bucket_bytes: int = 8 * 2**20,
+    specs: Any = None,
+) -> optax.GradientTransformationExtraArgs:
+    """Averages each worker's model with its neighbours', with the bias taken out.
+
+    Put it last in the chain, as `gossip`; best after plain SGD.
+
+    Args:
+      axis_name: the workers' axis.
+      topology: static and symmetric, all eigenvalues above -1/3.
+      every: steps that a round takes; all but the last send nothing.
+      bucket_bytes: as of `relaxjax.all_reduce`.
+      specs: as of `relaxjax.all_reduce`.
+
+    Returns:
+      A gradient transformation, as of `gossip`.
+
+    Raises:
+      TypeError: as of `gossip`.
+      ValueError: a topology that changes, or is not symmetric, or has an eigenvalue of
+        -1/3 or less; else as of `gossip`.
+      NameError: `update` outside the axis.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, optax, relaxjax
+      >>> from relaxjax import topology
+      >>> tx = optax.chain(
+      ...     optax.sgd(0.2), relaxjax.exact_diffusion("data", topology.ring(3))
+      ... )
+      >>> def train(target):  # the mean of all targets is where their sum is least
+      ...     x = jnp.float32(0)
+      ...     state = tx.init(x)
+      ...     for _ in range(60):
+      ...         updates, state = tx.update(x - target, state, x)
+      ...         x = x + updates
+      ...     return x
+      >>> targets = jnp.array([1.0, 2.0, 6.0])
+      >>> print(jax.jit(jax.vmap(train, axis_name="data"))(targets).round(4))
+      [3. 3. 3.]
+    """
+    mixing = checked_mixing(
+        Mixing(_CALLER, axis_name, topology, every, bucket_bytes, specs)
+    )
+    _check_stable(topology)
+
+    def init(params: optax.Params) -> Any:
+        correction = jax.tree.map(jnp.zeros_like, widened(params))
+        return ExactDiffusionState(
+            first_step(), correction, LocalState(layout_of(params))
+        )
+
+    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
+        del extra_args
+        require_params(params, _CALLER, "which it averages")
+        refuse_weight(weight, _CALLER)
+        require_same(state.leaves.layout, updates, _CALLER)
+        x, u, c = widened(params), widened(updates), state.correction
+        h = jax.tree.map(lambda x, u, c: x + u + c, x, u, c)
+        change = mixing.change(h, state.step)
+        moved = jax.tree.map(lambda u, c, change: u + c + change, u, c, change)
+        c = jax.tree.map(lambda c, change: c + change / every, c, change)
+        step = mixing.next_step(state.step)
+        return moved, ExactDiffusionState(step, c, state.leaves)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _check_stable(topology: Topology) -> None:
+    if topology.period > 1 or not topology.is_symmetric:
+        raise ValueError(
+            f"{_CALLER}: the topology {topology.name!r} must be static and symmetric; "
+            "for others there is relaxjax.gradient_tracking"
+        )
+    least = float(np.real(topology.eigenvalues()).min())
+    if least <= -1 / 3 + 1e-9:
+        raise ValueError(
+            f"{_CALLER}: the topology {topology.name!r} of {topology.n} workers has "
+            f"the eigenvalue {least:.4f}, and from -1/3 downwards disagreement grows; "
+            "use relaxjax.topology.lazy(topology), which is (W + I) / 2"
+        )

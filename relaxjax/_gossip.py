@@ -1,0 +1,142 @@
+"""Gossip: after its own step, each worker takes the mean with its neighbours.
+
+Source: decentralised SGD, adapt then combine (Lian et al. 2017; Chen and Sayed 2012);
+with weights W of a topology and the optimizer's update u_i of worker i:
+
+    x_i <- sum_j W_ij (x_j + u_j)
+
+The workers' mean moves by the mean update, to rounding. Where the workers' data differ,
+a constant learning rate leaves a bias (`exact_diffusion` and `gradient_tracking` do
+not). With the complete graph and SGD this is an all-reduce of gradients.
+
+Cost: 4 d bytes to each neighbour: on a ring 8 d, with one peer a round 4 d, where a
+ring all-reduce sends 8 d (n - 1) / n. Nothing waits for what is behind the neighbours.
+No state but a counter.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from relaxjax._layout import layout_of, require_params, require_same
+from relaxjax._local import LocalState
+from relaxjax._mixing import Mixing, checked_mixing, first_step, widened
+from relaxjax._weights import refuse_weight
+from relaxjax.topology import Topology
+
+
+class GossipState(NamedTuple):
+    """State of `gossip`, and of `combine_then_adapt`.
+
+    Attributes:
+      step: int32, counted around; equal on all workers.
+      leaves: those that differ between workers.
+    """
+
+    step: jax.Array
+    leaves: LocalState
+
+
+def gossip(
+    axis_name: str,
+    topology: Topology,
+    *,
+    every: int = 1,
+    bucket_bytes: int = 8 * 2**20,
+    specs: Any = None,
+) -> optax.GradientTransformationExtraArgs:
+    """Averages each worker's model with its neighbours', after its own step.
+
+    Put it last in the chain, after the optimizer, which then sees each worker's own
+    gradient. The models differ: `relaxjax.consensus` gives one, `relaxjax.spread` says
+    how far they are apart.
+
+    Args:
+      axis_name: the workers' axis.
+      topology: of `relaxjax.topology`, for as many workers; its rounds take turns.
+      every: steps that a round takes; all but the last send nothing.
+      bucket_bytes: as of `relaxjax.all_reduce`.
+      specs: as of `relaxjax.all_reduce`.
+
+    Returns:
+      A gradient transformation whose `update` needs the params. Updates come out in
+      float32 where a param is narrower (`optax.apply_updates` takes them so).
+
+    Raises:
+      TypeError: `axis_name` is no single axis, `topology` no topology.
+      ValueError: `every < 1`, weights that do not keep the mean; in `update`: another
+        number of workers, another tree than `init` saw, no params, or a `weight`.
+      NameError: `update` outside the axis.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, optax, relaxjax
+      >>> ring = relaxjax.topology.ring(3)
+      >>> tx = optax.chain(optax.sgd(1.0), relaxjax.gossip("data", ring))
+      >>> update = lambda g: tx.update(g, tx.init(g), jnp.zeros(()))[0]
+      >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
+      [-3. -3. -3.]
+    """
+    mixing = checked_mixing(
+        Mixing("gossip", axis_name, topology, every, bucket_bytes, specs)
+    )
+
+    def after(u: Any, x: Any, step: jax.Array) -> Any:
+        half = jax.tree.map(jnp.add, x, u)
+        return jax.tree.map(jnp.add, u, mixing.change(half, step))
+
+    return _gossiping(mixing, after)
+
+
+def combine_then_adapt(
+    axis_name: str,
+    topology: Topology,
+    *,
+    every: int = 1,
+    bucket_bytes: int = 8 * 2**20,
+    specs: Any = None,
+) -> optax.GradientTransformationExtraArgs:
+    """Averages each worker's model with its neighbours' while the gradient is computed.
+
+    Decentralised SGD in the other order (combine then adapt, Lian et al. 2017):
+
+        x_i <- sum_j W_ij x_j + u_i
+
+    What travels does not depend on the gradient, so that it can hide behind it. The
+    models are a step farther apart than with `gossip`, and the bias is larger. Where to
+    put it, the arguments, what comes out and what is raised: as of `gossip`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, optax, relaxjax
+      >>> ring = relaxjax.topology.ring(3)
+      >>> tx = optax.chain(optax.sgd(1.0), relaxjax.combine_then_adapt("data", ring))
+      >>> update = lambda x: tx.update(jnp.ones(()), tx.init(x), x)[0]
+      >>> print(jax.vmap(update, axis_name="data")(jnp.array([0.0, 0.0, 6.0])))
+      [ 1.  1. -5.]
+    """
+    mixing = checked_mixing(
+        Mixing("combine_then_adapt", axis_name, topology, every, bucket_bytes, specs)
+    )
+
+    def after(u: Any, x: Any, step: jax.Array) -> Any:
+        return jax.tree.map(jnp.add, u, mixing.change(x, step))
+
+    return _gossiping(mixing, after)
+
+
+def _gossiping(mixing: Mixing, after: Any) -> optax.GradientTransformationExtraArgs:
+    """`after(u, x, step)` is how the params move."""
+
+    def init(params: optax.Params) -> Any:
+        return GossipState(first_step(), LocalState(layout_of(params)))
+
+    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
+        del extra_args
+        require_params(params, mixing.caller, "which it averages")
+        refuse_weight(weight, mixing.caller)
+        require_same(state.leaves.layout, updates, mixing.caller)
+        moved = after(widened(updates), widened(params), state.step)
+        return moved, state._replace(step=mixing.next_step(state.step))
+
+    return optax.GradientTransformationExtraArgs(init, update)

@@ -1,0 +1,149 @@
+"""Rounds of gossip over the leaves of a tree: what all decentralised methods share.
+
+Each call is a round: worker i's tree x_i becomes sum_j W_ij x_j, with the weights W of
+the round. With `every` = k, only each k-th call is one; the others send nothing.
+
+Cost: of `relaxjax.collectives.neighbor_change` for each bucket; leaves narrower than
+float32 travel in float32, since the mean of what is rounded is not the mean.
+"""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from relaxjax._all_reduce_checks import require_no_compiler_axes
+from relaxjax._axis import axis_size, require_local
+from relaxjax._dtypes import wide
+from relaxjax._either import either
+from relaxjax._fused import packed
+from relaxjax._numbers import require_whole
+from relaxjax._specs import on_own_shards
+from relaxjax.collectives import neighbor_change
+from relaxjax.schedule import plan_buckets
+from relaxjax.schedule._buckets import check_bucket_bytes
+from relaxjax.topology import Topology
+
+
+class Mixing(NamedTuple):
+    """How a method gossips.
+
+    Attributes:
+      caller: the method.
+      axis_name: of the workers, one axis.
+      topology: the weights.
+      every: how many steps a round takes; in the others nothing is sent.
+      bucket_bytes: as of `relaxjax.all_reduce`.
+      specs: as of `relaxjax.all_reduce`.
+    """
+
+    caller: str
+    axis_name: str
+    topology: Topology
+    every: int = 1
+    bucket_bytes: int = 8 * 2**20
+    specs: Any = None
+
+    def change(self, x: Any, step: jax.Array) -> Any:
+        """W x - x, of this worker.
+
+        Args:
+          x: a pytree of floating arrays, float32 or wider.
+          step: int32[], as counted by `next_step`.
+
+        Raises:
+          ValueError: the topology is not of this axis' size; leaves that the compiler
+            shards, without `specs`.
+          NameError: outside the axis.
+        """
+        _require_size(self)
+        require_local(x, self.axis_name, self.caller)
+        if self.specs is None:
+            require_no_compiler_axes(self.caller, "it")
+        talk = functools.partial(_talk, self)
+        if self.every == 1:
+            return talk(x, step)
+        due = step % self.every == self.every - 1
+        silent = functools.partial(jax.tree.map, jnp.zeros_like)
+        return either(
+            due, lambda x: talk(x, step // self.every), lambda x: silent(x), x
+        )
+
+    def next_step(self, step: jax.Array) -> jax.Array:
+        """The step after: they are counted around, so that none is too large."""
+        return (step + 1) % (self.every * self.topology.period)
+
+
+def checked_mixing(mixing: Mixing, *, doubly: bool = True) -> Mixing:
+    """The same, if its parts are what they should be.
+
+    Args:
+      mixing: of a method.
+      doubly: whether the method needs weights that keep the workers' mean.
+
+    Raises:
+      TypeError: `axis_name` is no single axis, `topology` no topology.
+      ValueError: `every < 1`; weights that keep no mean.
+    """
+    caller, axis_name, topology, every, bucket_bytes, _ = mixing
+    if not isinstance(axis_name, str):
+        raise TypeError(
+            f"{caller}: axis_name={axis_name!r} must be one axis, a string. Inside "
+            "hosts, average before it: optax.chain(relaxjax.all_reduce(inner_axis), "
+            f"optimizer, relaxjax.{caller}(outer_axis, topology))"
+        )
+    if not isinstance(topology, Topology):
+        raise TypeError(
+            f"{caller}: topology={topology!r} must be one of relaxjax.topology, such "
+            "as relaxjax.topology.ring(8), or from_matrix(w)"
+        )
+    require_whole(caller, "every", every)
+    check_bucket_bytes(bucket_bytes)
+    if doubly and not topology.is_doubly_stochastic:
+        raise ValueError(
+            f"{caller}: the topology {topology.name!r} does not keep the workers' mean "
+            "(its rows do not sum to 1); use relaxjax.push_sum, or weights of "
+            "relaxjax.topology.metropolis"
+        )
+    return mixing
+
+
+def widened(tree: Any) -> Any:
+    """Leaves in float32, where they are narrower."""
+    return jax.tree.map(lambda x: x.astype(wide(x.dtype)), tree)
+
+
+def first_step() -> jax.Array:
+    """Of the steps that `Mixing` counts."""
+    return jnp.zeros((), jnp.int32)
+
+
+def _require_size(mixing: Mixing) -> None:
+    n, graph = axis_size(mixing.axis_name, mixing.caller), mixing.topology
+    if n != graph.n:
+        raise ValueError(
+            f"{mixing.caller}: the topology {graph.name!r} is of {graph.n} workers, "
+            f"and the axis {mixing.axis_name!r} has {n}: make it for {n}"
+        )
+
+
+def _talk(mixing: Mixing, x: Any, round: jax.Array) -> Any:
+    """A round over all leaves."""
+
+    def exchange(flat: jax.Array, number: jax.Array) -> tuple[jax.Array]:
+        del number
+        change = neighbor_change(flat, mixing.axis_name, mixing.topology, round)
+        return (change,)
+
+    def change(x: Any) -> Any:
+        leaves, tree = jax.tree.flatten(x)
+        if not leaves:
+            return x
+        buckets = plan_buckets(x, bucket_bytes=mixing.bucket_bytes)
+        (changes,) = packed(leaves, buckets, exchange)
+        return tree.unflatten(changes)
+
+    if mixing.specs is None:
+        return change(x)
+    return on_own_shards(change, x, mixing.specs, mixing.caller)

@@ -1,0 +1,113 @@
+"""Quasi-global momentum: gossip with the momentum of the models, not of gradients.
+
+Source: Lin et al. 2021 (QG-DSGDm). A worker's own momentum runs after its own data; the
+way that its model goes, gossip included, is nearer to that of all. With weights W and
+the optimizer's update u_i (plain SGD's, -lr g_i), beta the momentum, b_i = 0 at the
+start:
+
+    h_i = x_i + u_i + beta b_i
+    x_i' = sum_j W_ij h_j
+    b_i = beta b_i + (1 - beta) (x_i' - x_i)
+
+The paper writes m = -b / lr. With b the momentum keeps the way that was gone when the
+learning rate changes; with a constant rate both are one.
+
+Cost: of `gossip`. State: b, of the params' size, in float32.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from relaxjax._layout import layout_of, require_params, require_same
+from relaxjax._local import LocalState
+from relaxjax._mixing import Mixing, checked_mixing, first_step, widened
+from relaxjax._numbers import require_share
+from relaxjax._weights import refuse_weight
+from relaxjax.topology import Topology
+
+_CALLER = "quasi_global_momentum"
+
+
+class QuasiGlobalMomentumState(NamedTuple):
+    """State of `quasi_global_momentum`.
+
+    Attributes:
+      step: int32, counted around; equal on all workers.
+      way: b_i, float32 where a param is narrower, like the params.
+      leaves: those that differ between workers.
+    """
+
+    step: jax.Array
+    way: Any
+    leaves: LocalState
+
+
+def quasi_global_momentum(
+    axis_name: str,
+    topology: Topology,
+    *,
+    momentum: float = 0.9,
+    every: int = 1,
+    bucket_bytes: int = 8 * 2**20,
+    specs: Any = None,
+) -> optax.GradientTransformationExtraArgs:
+    """Gossip and momentum in one, for workers whose data differ.
+
+    Put it last in the chain, as `gossip`, after an optimizer without momentum.
+
+    Args:
+      axis_name: the workers' axis.
+      topology: of `relaxjax.topology`; its rounds take turns.
+      momentum: beta, in [0, 1); with 0 this is `gossip`.
+      every: steps that a round takes; all but the last send nothing.
+      bucket_bytes: as of `relaxjax.all_reduce`.
+      specs: as of `relaxjax.all_reduce`.
+
+    Returns:
+      A gradient transformation, as of `gossip`.
+
+    Raises:
+      TypeError: as of `gossip`.
+      ValueError: a momentum outside [0, 1); else as of `gossip`.
+      NameError: `update` outside the axis.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, optax, relaxjax
+      >>> ring = relaxjax.topology.ring(3)
+      >>> tx = optax.chain(
+      ...     optax.sgd(1.0), relaxjax.quasi_global_momentum("data", ring)
+      ... )
+      >>> update = lambda g: tx.update(g, tx.init(g), jnp.zeros(()))[0]
+      >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
+      [-3. -3. -3.]
+    """
+    mixing = checked_mixing(
+        Mixing(_CALLER, axis_name, topology, every, bucket_bytes, specs)
+    )
+    require_share(_CALLER, "momentum", momentum)
+
+    def init(params: optax.Params) -> Any:
+        way = jax.tree.map(jnp.zeros_like, widened(params))
+        return QuasiGlobalMomentumState(
+            first_step(), way, LocalState(layout_of(params))
+        )
+
+    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
+        del extra_args
+        require_params(params, _CALLER, "which it averages")
+        refuse_weight(weight, _CALLER)
+        require_same(state.leaves.layout, updates, _CALLER)
+        x, u = widened(params), widened(updates)
+        own = jax.tree.map(lambda u, b: u + momentum * b, u, state.way)
+        half = jax.tree.map(jnp.add, x, own)
+        moved = jax.tree.map(jnp.add, own, mixing.change(half, state.step))
+        way = jax.tree.map(
+            lambda b, d: momentum * b + (1 - momentum) * d, state.way, moved
+        )
+        step = mixing.next_step(state.step)
+        return moved, QuasiGlobalMomentumState(step, way, state.leaves)
+
+    return optax.GradientTransformationExtraArgs(init, update)
