@@ -27,10 +27,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from relaxjax._layout import layout_of, require_params, require_same
+from relaxjax._layout import layout_of
 from relaxjax._local import LocalState
 from relaxjax._mixing import Mixing, checked_mixing, first_step, widened
-from relaxjax._weights import refuse_weight
 from relaxjax.topology import Topology
 
 _CALLER = "exact_diffusion"
@@ -108,10 +107,8 @@ def exact_diffusion(
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
-        require_params(params, _CALLER, "which it averages")
-        refuse_weight(weight, _CALLER)
-        require_same(state.leaves.layout, updates, _CALLER)
-        x, u, c = widened(params), widened(updates), state.correction
+        x, u = mixing.taken(updates, params, state.leaves, weight)
+        c = state.correction
         h = jax.tree.map(lambda x, u, c: x + u + c, x, u, c)
         change = mixing.change(h, state.step)
         moved = jax.tree.map(lambda u, c, change: u + c + change, u, c, change)

@@ -20,10 +20,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._layout import layout_of, require_params, require_same
+from relaxjax._layout import layout_of
 from relaxjax._local import LocalState
-from relaxjax._mixing import Mixing, checked_mixing, first_step, widened
-from relaxjax._weights import refuse_weight
+from relaxjax._mixing import Mixing, checked_mixing, first_step
 from relaxjax.topology import Topology
 
 
@@ -133,10 +132,8 @@ def _gossiping(mixing: Mixing, after: Any) -> optax.GradientTransformationExtraA
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
-        require_params(params, mixing.caller, "which it averages")
-        refuse_weight(weight, mixing.caller)
-        require_same(state.leaves.layout, updates, mixing.caller)
-        moved = after(widened(updates), widened(params), state.step)
+        x, u = mixing.taken(updates, params, state.leaves, weight)
+        moved = after(u, x, state.step)
         return moved, state._replace(step=mixing.next_step(state.step))
 
     return optax.GradientTransformationExtraArgs(init, update)

@@ -18,8 +18,11 @@ from relaxjax._axis import axis_size, require_local
 from relaxjax._dtypes import wide
 from relaxjax._either import either
 from relaxjax._fused import packed
+from relaxjax._layout import require_params, require_same
+from relaxjax._local import LocalState
 from relaxjax._numbers import require_whole
 from relaxjax._specs import on_own_shards
+from relaxjax._weights import refuse_weight
 from relaxjax.collectives import neighbor_change
 from relaxjax.schedule import plan_buckets
 from relaxjax.schedule._buckets import check_bucket_bytes
@@ -69,6 +72,19 @@ class Mixing(NamedTuple):
         return either(
             due, lambda x: talk(x, step // self.every), lambda x: silent(x), x
         )
+
+    def taken(
+        self, updates: Any, params: Any, leaves: LocalState, weight: Any
+    ) -> tuple[Any, Any]:
+        """Params and updates in float32, or wider, if `update` was called well.
+
+        Raises:
+          ValueError: no params, another tree than `init` saw, or a `weight`.
+        """
+        require_params(params, self.caller, "which it averages")
+        refuse_weight(weight, self.caller)
+        require_same(leaves.layout, updates, self.caller)
+        return widened(params), widened(updates)
 
     def next_step(self, step: jax.Array) -> jax.Array:
         """The step after: they are counted around, so that none is too large."""

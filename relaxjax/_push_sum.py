@@ -21,10 +21,9 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._layout import layout_of, require_params, require_same
+from relaxjax._layout import layout_of
 from relaxjax._local import LocalState
-from relaxjax._mixing import Mixing, checked_mixing, first_step, widened
-from relaxjax._weights import refuse_weight
+from relaxjax._mixing import Mixing, checked_mixing, first_step
 from relaxjax.topology import Topology
 
 _CALLER = "push_sum"
@@ -105,10 +104,8 @@ def push_sum(
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
-        require_params(params, _CALLER, "which it averages")
-        refuse_weight(weight, _CALLER)
-        require_same(state.leaves.layout, updates, _CALLER)
-        z, u, w = widened(params), widened(updates), state.mass
+        z, u = mixing.taken(updates, params, state.leaves, weight)
+        w = state.mass
         half = jax.tree.map(lambda z, u: w * z + u, z, u)
         change, more = mixing.change((half, w), state.step)
         w = w + more

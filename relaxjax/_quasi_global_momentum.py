@@ -21,11 +21,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._layout import layout_of, require_params, require_same
+from relaxjax._layout import layout_of
 from relaxjax._local import LocalState
 from relaxjax._mixing import Mixing, checked_mixing, first_step, widened
 from relaxjax._numbers import require_share
-from relaxjax._weights import refuse_weight
 from relaxjax.topology import Topology
 
 _CALLER = "quasi_global_momentum"
@@ -97,10 +96,7 @@ def quasi_global_momentum(
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
-        require_params(params, _CALLER, "which it averages")
-        refuse_weight(weight, _CALLER)
-        require_same(state.leaves.layout, updates, _CALLER)
-        x, u = widened(params), widened(updates)
+        x, u = mixing.taken(updates, params, state.leaves, weight)
         own = jax.tree.map(lambda u, b: u + momentum * b, u, state.way)
         half = jax.tree.map(jnp.add, x, own)
         moved = jax.tree.map(jnp.add, own, mixing.change(half, state.step))

@@ -14,11 +14,13 @@ class Training(NamedTuple):
       optimizer: its parent, as without a relaxation.
       learning_rate: of that optimizer, for relaxations that are optimizers themselves.
       steps: that it takes, of which phases are parts.
+      workers: how many there are.
     """
 
     optimizer: optax.GradientTransformation
     learning_rate: optax.ScalarOrSchedule
     steps: int
+    workers: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +32,8 @@ class Relaxation:
       summary: one line for people.
       build: `build(axis_name, training, **parts)` puts its own transformation before,
         after or around the optimizer, or in its place.
-      algorithms: valid values of its part `algorithm`; none means it takes no such
-        part.
+      algorithms: valid values of its part `algorithm` (for gossip, the topology); none
+        means it takes no such part.
       compressors: whether it takes the part `compressor`.
       options: names of further parts, numbers such as `bucket_bytes`.
       parent: which optimizer it is made for: a key of `relaxjax.tasks.OPTIMIZERS`.

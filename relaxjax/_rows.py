@@ -16,6 +16,7 @@ from relaxjax._axis import AxisName
 from relaxjax._compress_matrices import compress_matrices, kinds_of
 from relaxjax._deep_gradient_compression import deep_gradient_compression
 from relaxjax._exact import ALGORITHMS
+from relaxjax._gossip_rows import GOSSIP_ROWS
 from relaxjax._local_sgd import local_sgd
 from relaxjax._one_bit_adam import one_bit_adam
 from relaxjax._one_bit_lamb import one_bit_lamb
@@ -206,4 +207,6 @@ _ROWS = [
     ),
 ]
 
-RELAXATIONS: Mapping[str, Relaxation] = {row.name: row for row in _ROWS}
+RELAXATIONS: Mapping[str, Relaxation] = {
+    row.name: row for row in (*_ROWS, *GOSSIP_ROWS)
+}

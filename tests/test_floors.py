@@ -43,8 +43,8 @@ FLOORS = [
         "_accumulate",
         "_skip_nonfinite",
         "_local",
-        "_mixing",
     },
+    {"_mixing"},
     {
         "_compress_matrices",
         "_exact_diffusion",
@@ -64,6 +64,7 @@ FLOORS = [
     {"_stacked", "_agree", "_consensus", "_scan_layers"},
     {"_data_parallel", "_init", "_wire"},
     {"_compiled_wire", "_relaxation"},
+    {"_gossip_rows"},
     {"_rows"},
     {"_relaxations"},
     {"tasks"},

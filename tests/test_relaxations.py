@@ -24,7 +24,7 @@ SPELLINGS = [
 
 
 def training(optimizer: Any, steps: int = 100) -> Training:
-    return Training(optimizer, 0.5, steps)
+    return Training(optimizer, 0.5, steps, workers=2)
 
 
 SPELLINGS += [f"all_reduce+{compressor}" for compressor in COMPRESSORS]

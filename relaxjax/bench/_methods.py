@@ -144,7 +144,7 @@ def _transformation(
     """The method under the schedule of its parent."""
     optimizer = OPTIMIZERS[parent]
     rate = schedule(optimizer.rate * task.learning_rate, steps)
-    training = Training(optimizer.make(rate), rate, steps)
+    training = Training(optimizer.make(rate), rate, steps, entry.mesh.size)
     axes = entry.mesh.axis_names
     return parse(entry.name).build(axes, training, **entry.options)
 

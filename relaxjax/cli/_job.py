@@ -69,7 +69,7 @@ def prepare(wishes: Wishes) -> Job:
     _make_folder(out)
     task = TASKS[wishes.task](wishes.seed)
     steps = wishes.steps or task.steps
-    training = _wishes.training(wishes, task, steps)
+    training = _wishes.training(wishes, task, steps, mesh.size)
     runs = [
         Run(
             name=wishes.relaxation,

@@ -67,7 +67,7 @@ def check(wishes: Wishes) -> None:
                 "out for the default"
             )
     steps = sys.maxsize if wishes.steps is None else wishes.steps
-    relaxed(wishes, Training(optax.identity(), 1.0, steps))
+    relaxed(wishes, Training(optax.identity(), 1.0, steps, wishes.workers or 8))
 
 
 def batch_size(wishes: Wishes, workers: int) -> int | None:
@@ -138,11 +138,11 @@ def wrapped(
     return tx if wishes.accumulate == 1 else accumulate(tx, wishes.accumulate)
 
 
-def training(wishes: Wishes, task: Task, steps: int) -> Training:
+def training(wishes: Wishes, task: Task, steps: int, workers: int) -> Training:
     """The relaxation's parent over its own steps, at the user's rate or the task's."""
     parent = OPTIMIZERS[parse(wishes.relaxation).row.parent]
     peak = wishes.learning_rate
     peak = parent.rate * task.learning_rate if peak is None else peak
     steps = -(-steps // wishes.accumulate)
     rate = schedule(peak, steps)
-    return Training(parent.make(rate), rate, steps)
+    return Training(parent.make(rate), rate, steps, workers)

@@ -19,9 +19,9 @@ Simple base graph. In base b, n = a_1 b^p_1 + .. + a_L b^p_L, a_l in 1 .. k, p_1
  3. The blocks of V_l then take their means, in p_l <= p_1 - l + 1 rounds.
  In all p_1 + 1 + 1 + p_1 <= 2 log_b n + 2 rounds.
 
-Base graph. If n = p q, where p has prime factors <= b only, and q has none: simple base
-graphs in p groups of q workers, then a hyper-hypercube over the groups. The shorter of
-this and the simple base graph is taken.
+Base graph. With n = p q, where p has prime factors <= b only, and q has none: simple
+base graphs in p groups of q workers, then a hyper-hypercube over the groups. The
+shorter of this and the simple base graph is taken.
 """
 
 from collections.abc import Sequence

@@ -329,6 +329,7 @@ def test_what_is_not_heard_does_not_matter():
         (topology.ring(n), {0, 1, 4}),
         (topology.one_peer_exponential(n), {0, 1}),
         (topology.star(n), set(range(n))),
+        (topology.metropolis(np.eye(n, k=1) + np.eye(n, k=-1)), {0, 1}),
     ):
         tx: Any = relaxjax.gossip("data", graph)
 

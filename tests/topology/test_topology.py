@@ -154,6 +154,12 @@ def test_base_graphs_give_the_mean_for_any_number(k):
         assert n == 1 or graph.period <= 2 * np.log(n) / np.log(k + 1) + 2
 
 
+def test_base_graphs_work_in_groups_where_that_is_shorter():
+    periods = {6: 4, 10: 6, 12: 5, 24: 6, 40: 8}  # 5, 7, 7, 9, 11 of all at once
+    assert {n: topology.base_graph(n).period for n in periods} == periods
+    assert topology.base_graph(22, 4).period == 4  # 5 in two groups
+
+
 def test_base_graphs_of_powers_are_hypercubes():
     assert topology.base_graph(8).period == 3
     assert topology.base_graph(9, 2).period == 2
