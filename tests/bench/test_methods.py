@@ -15,6 +15,7 @@ def test_methods_stand_beside_their_parents(tmp_path):
         Entry("power_sgd", {"rank": 2}),
         Entry("all_reduce+quantize4+ef14@two_level", mesh=_methods._HOSTS),
         Entry("one_bit_lamb", {"freeze_step": 2}),
+        Entry("power_sgd", {"rank": 2}, optimizer="lamb"),
     )
     how = {"tasks": ["digits"], "entries": entries, "steps": 4, "seeds": 2}
     rows = _methods.methods(**how, out=str(tmp_path))["rows"]
@@ -29,6 +30,8 @@ def test_methods_stand_beside_their_parents(tmp_path):
     assert shares[:2] == [1, 1]
     assert shares[2] < 0.5
     assert 0.5 < shares[4] < 0.75  # half of the run is exact
+    assert rows[5]["parent"] == "lamb"
+    assert rows[5]["metrics"] != rows[2]["metrics"]
     saved = json.loads((tmp_path / "methods.json").read_text())
     assert saved["conditions"]["steps"] == {"digits": 4}
 
@@ -36,6 +39,5 @@ def test_methods_stand_beside_their_parents(tmp_path):
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.label)
 def test_every_entry_builds(entry):
     task = TASKS["digits"](0)
-    parent = _methods.parse(entry.name).row.parent
-    assert parent in OPTIMIZERS
-    assert _methods._transformation(entry, parent, task, 100)
+    assert entry.parent in OPTIMIZERS
+    assert _methods._transformation(entry, entry.parent, task, 100)
