@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import optax
 from jax.core import Tracer
 
-from relaxjax._seen import where_seen
+from relaxjax._frozen_variance import where_seen
 
 
 class Knobs(NamedTuple):

@@ -4,12 +4,18 @@ Source: Tang et al. 2021 (1-bit Adam), algorithm 1; bias correction and decouple
 decay as in AdamW (Loshchilov and Hutter 2019). On worker i, with T = `freeze_step`:
 
     t <= T:  g = mean_i(g_i),  m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
-    t > T:   m_i = b1 m + (1 - b1) g_i,  m = mean_i(C(m_i)), with what C loses fed back
-    always:  m^ = m / (1 - b1^t),  v^ = v / (1 - b2^min(t, T))
-             x = x - lr (m^ / (sqrt(v^) + eps) + weight_decay x)
+    t > T:   m_i = b1 m + (1 - b1) g_i
+             m = D mean_i(C(m_i / D)), with what C loses fed back
+    always:  m^ = m / (1 - b1^t),  v^ = v / (1 - b2^min(t, T)),  D = sqrt(v^) + eps
+             x = x - lr (m^ / D + weight_decay x)
 
-Until T this is AdamW. Where v is 0 at T, no worker has ever seen a gradient: what one
-bit says there is noise, which eps would blow up. Such elements neither travel nor move.
+Until T this is AdamW. The paper sends C(m_i); here it is steps that travel, m_i / D,
+since one scale of signs for all momenta throws elements of small D far away (seen:
+images, of which some pixels are nearly always dark). From T on D stays, so that what is
+lost keeps its unit.
+
+Where v is 0 at T, no worker has ever seen a gradient: what one bit says there is noise,
+which eps would blow up. Such elements neither travel nor move.
 
 Cost: of all_reduce until T; then of the compressor, 1/32 of that with signs, and psum
 for vectors and scalars. State: m, v and the residual, each of the gradient's size.
@@ -26,9 +32,9 @@ from relaxjax._all_reduce_checks import require_dtypes
 from relaxjax._axis import AxisName
 from relaxjax._clock import Clock, clock
 from relaxjax._compress_matrices import compress_matrices
+from relaxjax._frozen_variance import root, where_seen
 from relaxjax._layout import require_params
 from relaxjax._numbers import require_whole
-from relaxjax._seen import where_seen
 from relaxjax.compression import Compressor
 
 
@@ -135,18 +141,14 @@ def _scale_by_one_bit_adam(
             m = optax.tree.update_moment(g, m, b1, 1)
             v = optax.tree.update_moment(g, v, b2, 2)
         else:
-            m = where_seen(v, optax.tree.update_moment(g, m, b1, 1))
-            m, kept = exchange.update(m, kept, weight=weight)
-            m = where_seen(v, m)
+            d = root(v, b2, freeze_step, eps)
+            steps = jax.tree.map(jnp.divide, optax.tree.update_moment(g, m, b1, 1), d)
+            steps, kept = exchange.update(where_seen(v, steps), kept, weight=weight)
+            m = where_seen(v, jax.tree.map(jnp.multiply, d, steps))
         time = time.tick()
         m_hat = optax.tree.bias_correction(m, b1, time.count)
-        v_hat = optax.tree.bias_correction(v, b2, jnp.minimum(time.count, freeze_step))
-        out = jax.tree.map(
-            lambda u, m, v: (m / (jnp.sqrt(v) + eps)).astype(u.dtype),
-            updates,
-            m_hat,
-            v_hat,
-        )
+        d = root(v, b2, jnp.minimum(time.count, freeze_step), eps)
+        out = jax.tree.map(lambda u, m, d: (m / d).astype(u.dtype), updates, m_hat, d)
         return out, OneBitAdamState(time, m, v, kept)
 
     return optax.GradientTransformationExtraArgs(init, update)

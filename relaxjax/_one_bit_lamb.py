@@ -4,17 +4,18 @@ Source: Li et al. 2021 (1-bit LAMB), algorithm 1; LAMB as in You et al. 2020, wi
 correction and decoupled weight decay. On worker i, for each layer, T = `freeze_step`:
 
     t <= T:  g = mean_i(g_i),  m = b1 m + (1 - b1) g,  v = f = b2 v + (1 - b2) g^2
-             s = (mean of RMS(m) over the layers) / RMS(m)
+             s = (mean of RMS(m / D) over the layers) / RMS(m / D)
     t > T:   m_i = b1 m + (1 - b1) g_i
-             m' = mean_i(C(s m_i)) / s, with what C loses fed back;  m = m' hereafter
+             m' = D mean_i(C(s m_i / D)) / s, with what C loses fed back;  m = m' then
              f = b2 f + (1 - b2) g~^2,  g~ = (m' - b1 m) / (1 - b1)
     always:  m^ = m / (1 - b1^t),  v^ = v / (1 - b2^min(t, T)),  f^ = f / (1 - b2^t)
-             u = m^ / (sqrt(v^) + eps) + weight_decay x
+             D = sqrt(v^) + eps,  u = m^ / D + weight_decay x
     t <= T:  q = |x| / |u|,  c = moving average of q,  x = x - lr q u
-    t > T:   r = max over elements of (sqrt(v^) + eps) / (sqrt(f^) + eps), clipped
+    t > T:   r = max over elements of D / (sqrt(f^) + eps), clipped
              x = x - lr r c u
 
-Until T this is LAMB. By s, one sign's scale fits all layers. g~ is the mean gradient
+Until T this is LAMB. By s and D, one sign's scale fits all layers and elements (the
+paper, without D, sends s m_i). g~ is the mean gradient
 that the workers have in common, and f the variance that would be, were it not frozen.
 Elements whose v is 0 at T neither travel nor move.
 
@@ -34,6 +35,7 @@ from relaxjax._all_reduce_checks import require_dtypes
 from relaxjax._axis import AxisName
 from relaxjax._clock import Clock, clock
 from relaxjax._compress_matrices import compress_matrices
+from relaxjax._frozen_variance import root, where_seen
 from relaxjax._layer_rates import (
     Knobs,
     LayerRates,
@@ -44,7 +46,6 @@ from relaxjax._layer_rates import (
 )
 from relaxjax._layout import require_params
 from relaxjax._numbers import require_whole
-from relaxjax._seen import where_seen
 from relaxjax.compression import Compressor
 
 
@@ -137,7 +138,7 @@ def one_bit_lamb(
     knobs = Knobs(coefficient_decay, coefficient_bounds, factor_bounds, factor_change)
     check_knobs("one_bit_lamb", knobs)
     decay = optax.add_decayed_weights(weight_decay, mask)
-    moments = _moments(axis_name, b1, b2, compressor, specs)
+    moments = _moments(axis_name, freeze_step, (b1, b2, eps), compressor, specs)
     return optax.chain(
         _by_layers(freeze_step, (b1, b2, eps), moments, decay, knobs),
         optax.scale_by_learning_rate(learning_rate),
@@ -154,11 +155,12 @@ class _Moments(NamedTuple):
 
 def _moments(
     axis_name: AxisName,
-    b1: float,
-    b2: float,
+    freeze_step: int,
+    betas_and_eps: tuple[float, float, float],
     compressor: Compressor | None,
     specs: Any,
 ) -> _Moments:
+    b1, b2, eps = betas_and_eps
     exact = all_reduce(axis_name, specs=specs)
     exchange = compress_matrices(axis_name, compressor, specs=specs)
 
@@ -166,15 +168,17 @@ def _moments(
         g, _ = exact.update(g, exact.init(g), weight=weight)
         m = optax.tree.update_moment(g, state.mu, b1, 1)
         v = optax.tree.update_moment(g, state.nu, b2, 2)
-        return state._replace(mu=m, nu=v, fresh=v, scale=_to_one_size(m))
+        d = root(v, b2, state.clock.count + 1, eps)
+        s = _to_one_size(jax.tree.map(jnp.divide, m, d))
+        return state._replace(mu=m, nu=v, fresh=v, scale=s)
 
     def frozen(g, state, weight):
         v, s = state.nu, state.scale
-        own = jax.tree.map(
-            jnp.multiply, s, optax.tree.update_moment(g, state.mu, b1, 1)
-        )
-        m, kept = exchange.update(where_seen(v, own), state.exchange, weight=weight)
-        m = where_seen(v, jax.tree.map(jnp.divide, m, s))
+        unit = jax.tree.map(jnp.divide, root(v, b2, freeze_step, eps), s)
+        own = optax.tree.update_moment(g, state.mu, b1, 1)
+        own = where_seen(v, jax.tree.map(jnp.divide, own, unit))
+        m, kept = exchange.update(own, state.exchange, weight=weight)
+        m = where_seen(v, jax.tree.map(jnp.multiply, unit, m))
         g = jax.tree.map(lambda new, old: (new - b1 * old) / (1 - b1), m, state.mu)
         f = optax.tree.update_moment(g, state.fresh, b2, 2)
         return state._replace(mu=m, fresh=f, exchange=kept)
@@ -199,10 +203,6 @@ def _by_layers(
         kept = first_rates(params), decay.init(params), moments.start(m)
         return OneBitLambState(clock(freeze_step), m, v, f, s, *kept)
 
-    def root(v: Any, count: Any) -> Any:
-        v_hat = optax.tree.bias_correction(v, b2, count)
-        return jax.tree.map(lambda v: jnp.sqrt(v) + eps, v_hat)
-
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
         require_params(params, "one_bit_lamb", "whose norms set the rates")
@@ -211,13 +211,13 @@ def _by_layers(
         time = state.clock.tick()
         state = (moments.frozen if time.phase else moments.warm)(g, state, weight)
         m_hat = optax.tree.bias_correction(state.mu, b1, time.count)
-        old = root(state.nu, jnp.minimum(time.count, freeze_step))
+        old = root(state.nu, b2, jnp.minimum(time.count, freeze_step), eps)
         u = jax.tree.map(jnp.divide, m_hat, old)
         u, decayed = decay.update(u, state.decay, x)
         if time.phase == 0:
             scale, rates = recorded(state.rates, x, u, knobs)
         else:
-            new = root(state.fresh, time.count)
+            new = root(state.fresh, b2, time.count, eps)
             scale, rates = adapted(state.rates, state.nu, old, new, freeze_step, knobs)
         out = jax.tree.map(lambda g, q, u: (q * u).astype(g.dtype), updates, scale, u)
         return out, state._replace(clock=time, rates=rates, decay=decayed)

@@ -43,6 +43,7 @@ from relaxjax._axis import AxisName
 from relaxjax._clock import Clock, clock
 from relaxjax._compress_matrices import compress_matrices
 from relaxjax._either import either
+from relaxjax._frozen_variance import root, where_seen
 from relaxjax._layout import require_params
 from relaxjax._numbers import require_whole
 from relaxjax._rounds import (
@@ -54,7 +55,6 @@ from relaxjax._rounds import (
     new_variance,
     renewed,
 )
-from relaxjax._seen import where_seen
 from relaxjax.compression import Compressor
 
 _CALLER = "zero_one_adam"
@@ -171,8 +171,7 @@ def zero_one_adam(
         m = where_seen(variance.nu, optax.tree.update_moment(g, m, b1, 1))
         now = farther(now, m, rate(time.count), 1 - b1 ** (time.count + 1))
         send = functools.partial(exchange.update, weight=weight)
-        v_hat = optax.tree.bias_correction(variance.nu, b2, variance.renewals)
-        d = jax.tree.map(lambda v: jnp.sqrt(v) + eps, v_hat)
+        d = root(variance.nu, b2, variance.renewals, eps)
         now, m, kept = _synchronised(due, variance.nu, d, now, m, kept, send)
         x = _landing(anchor, now, d, weight_decay)
         out = jax.tree.map(lambda x, p: x - p.astype(jnp.float32), x, params)

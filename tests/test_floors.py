@@ -20,7 +20,7 @@ FLOORS = [
         "_layout",
         "_numbers",
         "_noise",
-        "_seen",
+        "_frozen_variance",
         "_traced_bytes",
         "topology",
     },

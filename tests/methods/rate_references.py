@@ -63,8 +63,7 @@ def one_bit_lamb_reference(
     for t, g in enumerate(grads, start=1):
         before = m
         own = [
-            {k: s[k] * (b1 * m[k] + (1 - b1) * g[k][i]) for k in NAMES}
-            for i in range(workers)
+            {k: b1 * m[k] + (1 - b1) * g[k][i] for k in NAMES} for i in range(workers)
         ]
         if t <= freeze_step:
             mean = {k: g[k].astype(np.float64).mean(0) for k in NAMES}
@@ -72,8 +71,12 @@ def one_bit_lamb_reference(
             v = {k: b2 * v[k] + (1 - b2) * mean[k] ** 2 for k in NAMES}
             f = v
         else:
+            unit = {
+                k: (np.sqrt(v[k] / (1 - b2**freeze_step)) + eps) / s[k] for k in NAMES
+            }
+            own = [{k: o[k] / unit[k] for k in NAMES} for o in own]
             m, residuals = signed_mean(own, residuals)
-            m = {k: m[k] / s[k] for k in NAMES}
+            m = {k: unit[k] * m[k] for k in NAMES}
             f = {
                 k: b2 * f[k] + (1 - b2) * ((m[k] - b1 * before[k]) / (1 - b1)) ** 2
                 for k in NAMES
@@ -93,7 +96,8 @@ def one_bit_lamb_reference(
                 q = r[k] * c[k] / (1 - d**freeze_step)
             x[k] = x[k] - rate * q * u
         if t == freeze_step:
-            sizes = {k: norm(m[k]) / np.sqrt(m[k].size) for k in NAMES}
+            steps = {k: m[k] / (np.sqrt(v[k] / (1 - b2**t)) + eps) for k in NAMES}
+            sizes = {k: norm(steps[k]) / np.sqrt(m[k].size) for k in NAMES}
             s = {k: np.mean(list(sizes.values())) / sizes[k] for k in NAMES}
         factors.append(dict(r))
     return {k: x[k].astype(np.float32) for k in SHAPES}, factors

@@ -91,11 +91,14 @@ def one_bit_adam_reference(
             for k in names:
                 v[k] = b2 * v[k] + (1 - b2) * g[k].mean(0).astype(np.float64) ** 2
         else:
-            rows = [np.concatenate([o[k].ravel() for k in matrices]) for o in own]
+            d = {k: np.sqrt(v[k] / (1 - b2**freeze_step)) + eps for k in names}
+            rows = [
+                np.concatenate([(o[k] / d[k]).ravel() for k in matrices]) for o in own
+            ]
             flat, residuals = two_shot_signs(rows, residuals)
             ends = np.cumsum([x[k].size for k in matrices])
             for k, part in zip(matrices, np.split(flat, ends[:-1]), strict=True):
-                m[k] = part.reshape(SHAPES[k])
+                m[k] = d[k] * part.reshape(SHAPES[k])
         for k in names:
             m_hat = m[k] / (1 - b1**t)
             v_hat = v[k] / (1 - b2 ** min(t, freeze_step))

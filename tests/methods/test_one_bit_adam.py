@@ -63,6 +63,15 @@ def test_rows_without_any_gradient_neither_travel_nor_move():
     assert np.abs(params["w"] - start["w"]).max() < 20 * 10 * RATE
 
 
+def test_elements_of_small_variance_move_no_farther_than_others():
+    """As pixels that are nearly always dark: one scale of signs is not all of it."""
+    grads = gradients(4, steps=10)
+    for g in grads:
+        g["w"][:, :, 1] *= 1e-6
+    params = run(made(5, weight_decay=0.0), grads, 4)
+    assert np.abs(params["w"]).max() < 10 * 3 * RATE
+
+
 def test_weights_still_decay_after_the_switch():
     grads = [jax.tree.map(np.zeros_like, g) for g in gradients(2, steps=8)]
     start = {k: np.ones(s, np.float32) for k, s in SHAPES.items()}

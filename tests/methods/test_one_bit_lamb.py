@@ -144,6 +144,16 @@ def test_one_scale_of_signs_fits_layers_of_all_sizes():
         assert 0.5 < np.linalg.norm(moved) / np.linalg.norm(expected) < 2, k
 
 
+def test_elements_of_small_variance_move_no_farther_than_others():
+    """As pixels that are nearly always dark: one scale of signs is not all of it."""
+    grads = gradients(4, steps=10)
+    for g in grads:
+        g["w"][:, :, 1] *= 1e-5
+    params = run(made(5, weight_decay=0.0), grads, 4, start_of())
+    moved = np.abs(params["w"] - start_of()["w"])
+    assert moved[:, 1].max() < 2 * moved.max(axis=0)[[0, 2, 3, 4]].max()
+
+
 def test_rows_unseen_at_the_switch_neither_travel_nor_move():
     grads, silent = gradients(4, steps=14), gradients(4, steps=14)
     for t, (g, none) in enumerate(zip(grads, silent, strict=True), start=1):
