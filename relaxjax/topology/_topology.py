@@ -97,7 +97,7 @@ class Topology:
         return values[np.argsort(-np.abs(values), kind="stable")]
 
     def spectral_gap(self) -> float:
-        """1 - |lambda_2| of a period's product; 1 for a single worker."""
+        """1 minus the second magnitude of `eigenvalues`; 1 for a single worker."""
         values = self.eigenvalues()
         return 1.0 - float(np.abs(values[1])) if self.n > 1 else 1.0
 

@@ -198,7 +198,7 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
 def test_the_learning_rate_rises_falls_and_counts_the_optimizers_own_steps():
     task = _job.TASKS["digits"](0)
     wishes = Wishes(learning_rate=0.5, accumulate=2)
-    tx = _wishes.training(wishes, task, 40).optimizer  # 20 updates
+    tx = _wishes.training(wishes, task, 40, 8).optimizer  # 20 updates
     weight = jnp.ones(())
     state, moves = tx.init(weight), []
     for _ in range(20):
