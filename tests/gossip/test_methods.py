@@ -123,6 +123,38 @@ def test_graphs_take_turns_and_steps_are_silent(name, every):
         assert_same_ways(history(tx, targets, mesh), expected)
 
 
+def test_golden_vector_of_exact_diffusion():
+    """Two workers, f_i = (x - t_i)^2 / 2 with t = (2, 0), lr 0.1, from (1, -1)."""
+    graph = topology.from_matrix([[0.75, 0.25], [0.25, 0.75]])
+    tx: Any = optax.chain(SGD, relaxjax.exact_diffusion("data", graph))
+    found = golden(tx, np.array([1.0, -1.0]), np.array([2.0, 0.0]), 4)
+    expected = [(0.6, -0.4), (0.215, 0.165), (0.06975, 0.47225), (0.1414625, 0.5463375)]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_golden_vector_of_quasi_global_momentum():
+    """The same f from (0, 0), complete graph, momentum 0.9."""
+    method = relaxjax.quasi_global_momentum("data", topology.complete(2), momentum=0.9)
+    found = golden(optax.chain(SGD, method), np.zeros(2), np.array([2.0, 0.0]), 3)
+    expected = np.repeat([[0.1], [0.199], [0.29611]], 2, axis=1)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def golden(tx: Any, x: np.ndarray, targets: np.ndarray, steps: int) -> np.ndarray:
+    """Params after each step, [steps, workers]."""
+
+    def run(x, target):
+        state, seen = tx.init(x), []
+        for _ in range(steps):
+            updates, state = tx.update(x - target, state, x)
+            x = x + updates
+            seen.append(x)
+        return jnp.stack(seen)
+
+    run = jax.jit(jax.vmap(run, axis_name="data", out_axes=1))
+    return np.asarray(run(np.float32(x), np.float32(targets)))
+
+
 def test_exact_diffusion_with_local_steps():
     graph, targets = graph_of("exact_diffusion", 5), targets_of(5)
     expected = references.local_exact_diffusion(
