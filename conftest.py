@@ -6,9 +6,15 @@ import os
 # starves; it is sized once, before the backend starts.
 os.environ.setdefault("NPROC", "40")
 
+from pathlib import Path
+
 import jax
 
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 16)
 # Most of a test's time is LLVM's; HLO, which some tests read, stays as it is.
 jax.config.update("jax_disable_most_optimizations", True)
+# Many tests compile the same program; two that write it at once cost a compilation.
+CACHE = Path(__file__).parent / ".pytest_cache" / "jax"
+jax.config.update("jax_compilation_cache_dir", str(CACHE))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
