@@ -7,14 +7,17 @@ from relaxjax import collectives, schedule, topology
 from relaxjax._accumulate import AccumulateState, accumulate
 from relaxjax._all_reduce import AllReduceState, all_reduce
 from relaxjax._axis import to_local
+from relaxjax._choco import ChocoState
 from relaxjax._clock import Clock, advance_phases
 from relaxjax._compiled_wire import compiled_wire_bytes
 from relaxjax._consensus import consensus, spread
 from relaxjax._data_parallel import DataParallelStep, data_parallel
+from relaxjax._dcd_psgd import DcdPsgdState, dcd_psgd
 from relaxjax._deep_gradient_compression import (
     DeepGradientCompressionState,
     deep_gradient_compression,
 )
+from relaxjax._deep_squeeze import DeepSqueezeState, deep_squeeze
 from relaxjax._exact_diffusion import ExactDiffusionState, exact_diffusion
 from relaxjax._gossip import GossipState, combine_then_adapt, gossip
 from relaxjax._gradient_tracking import GradientTrackingState, gradient_tracking
@@ -44,9 +47,12 @@ __version__ = "0.1.0"
 __all__ = [
     "AccumulateState",
     "AllReduceState",
+    "ChocoState",
     "Clock",
     "DataParallelStep",
+    "DcdPsgdState",
     "DeepGradientCompressionState",
+    "DeepSqueezeState",
     "Emulation",
     "ExactDiffusionState",
     "GossipState",
@@ -69,7 +75,9 @@ __all__ = [
     "compiled_wire_bytes",
     "consensus",
     "data_parallel",
+    "dcd_psgd",
     "deep_gradient_compression",
+    "deep_squeeze",
     "emulate",
     "exact_diffusion",
     "gossip",

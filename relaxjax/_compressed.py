@@ -111,7 +111,7 @@ def mean_of_compressed(
     states = _split(compressor, state.feedback, len(leaves))
     sent = [feedback.before(g, s) for g, s in zip(gradients, states, strict=True)]
     sent = [p.astype(jnp.float32) for p in sent]
-    noises, words = _drawn(compressor, state.words, axis_name)
+    noises, words = noises_of(compressor, state.words, axis_name)
     exchange = functools.partial(
         _exchanged,
         compressor=compressor,
@@ -148,14 +148,14 @@ def _exchanged(
     """The mean over the workers, and what this one's sends have lost."""
 
     def over_workers(flat, number):
-        return tuple(run(flat, axis_name, _codec(compressor, noises, number)))
+        return tuple(run(flat, axis_name, codec_of(compressor, noises, number)))
 
     leaves, tree = jax.tree.flatten(p)
     mean, lost = packed(leaves, plan(p), over_workers)
     return jax.tree.unflatten(tree, mean), jax.tree.unflatten(tree, lost)
 
 
-def _codec(
+def codec_of(
     compressor: Compressor, noises: tuple[Noise, ...], number: jax.Array
 ) -> Codec:
     """The compressor with its randomness of one bucket.
@@ -172,7 +172,7 @@ def _codec(
     return Codec(
         lambda x, place: compressor.compress(x, drawn(place)),
         lambda payload, size, place: compressor.decompress(payload, size, drawn(place)),
-        (lambda: _codec(compressor, noises[1:], number)) if noises[1:] else None,
+        (lambda: codec_of(compressor, noises[1:], number)) if noises[1:] else None,
     )
 
 
@@ -180,7 +180,7 @@ def _at(words: jax.Array, number: jax.Array, place: jax.Array) -> jax.Array:
     return fold(fold(words, number), place)
 
 
-def _drawn(
+def noises_of(
     compressor: Compressor, words: Any, axis_name: AxisName
 ) -> tuple[tuple[Noise, ...], Any]:
     """The randomness of this step along each axis, and the words of the next.

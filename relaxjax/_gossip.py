@@ -20,9 +20,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from relaxjax._choco import choco
 from relaxjax._layout import layout_of
 from relaxjax._local import LocalState
 from relaxjax._mixing import Mixing, checked_mixing, first_step
+from relaxjax.compression import Compressor
 from relaxjax.topology import Topology
 
 
@@ -42,9 +44,12 @@ def gossip(
     axis_name: str,
     topology: Topology,
     *,
+    compressor: Compressor | None = None,
+    consensus_step_size: float = 0.4,
     every: int = 1,
     bucket_bytes: int = 8 * 2**20,
     specs: Any = None,
+    seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
     """Averages each worker's model with its neighbours', after its own step.
 
@@ -55,9 +60,16 @@ def gossip(
     Args:
       axis_name: the workers' axis.
       topology: of `relaxjax.topology`, for as many workers; its rounds take turns.
+      compressor: of `relaxjax.compression`, without feedback: what travels is what it
+        makes of the change since the last round (CHOCO-SGD; the topology has one
+        round). None: the models themselves.
+      consensus_step_size: gamma, in (0, 1]: how much of the difference to what is known
+        of the neighbours is made up in a round, with a compressor; the more it loses,
+        the smaller.
       every: steps that a round takes; all but the last send nothing.
       bucket_bytes: as of `relaxjax.all_reduce`.
       specs: as of `relaxjax.all_reduce`.
+      seed: of random compressors.
 
     Returns:
       A gradient transformation whose `update` needs the params. Updates come out in
@@ -65,7 +77,8 @@ def gossip(
 
     Raises:
       TypeError: `axis_name` is no single axis, `topology` no topology.
-      ValueError: `every < 1`, weights that do not keep the mean; in `update`: another
+      ValueError: `every < 1`, weights that do not keep the mean; a compressor with
+        feedback, over several rounds, or a gamma outside (0, 1]; in `update`: another
         number of workers, another tree than `init` saw, no params, or a `weight`.
       NameError: `update` outside the axis.
 
@@ -80,6 +93,8 @@ def gossip(
     mixing = checked_mixing(
         Mixing("gossip", axis_name, topology, every, bucket_bytes, specs)
     )
+    if compressor is not None:
+        return choco(mixing, compressor, consensus_step_size, seed)
 
     def after(u: Any, x: Any, step: jax.Array) -> Any:
         half = jax.tree.map(jnp.add, x, u)

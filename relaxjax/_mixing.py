@@ -60,14 +60,14 @@ class Mixing(NamedTuple):
             shards, without `specs`.
           NameError: outside the axis.
         """
-        _require_size(self)
+        require_size(self)
         require_local(x, self.axis_name, self.caller)
         if self.specs is None:
             require_no_compiler_axes(self.caller, "it")
         talk = functools.partial(_talk, self)
         if self.every == 1:
             return talk(x, step)
-        due = step % self.every == self.every - 1
+        due = self.due(step)
         silent = functools.partial(jax.tree.map, jnp.zeros_like)
         return either(
             due, lambda x: talk(x, step // self.every), lambda x: silent(x), x
@@ -85,6 +85,10 @@ class Mixing(NamedTuple):
         refuse_weight(weight, self.caller)
         require_same(leaves.layout, updates, self.caller)
         return widened(params), widened(updates)
+
+    def due(self, step: jax.Array) -> jax.Array:
+        """Whether a round ends this step."""
+        return step % self.every == self.every - 1
 
     def next_step(self, step: jax.Array) -> jax.Array:
         """The step after: they are counted around, so that none is too large."""
@@ -135,7 +139,13 @@ def first_step() -> jax.Array:
     return jnp.zeros((), jnp.int32)
 
 
-def _require_size(mixing: Mixing) -> None:
+def require_size(mixing: Mixing) -> None:
+    """Refuses an axis of another size than the topology.
+
+    Raises:
+      ValueError: it is.
+      NameError: outside the axis.
+    """
     n, graph = axis_size(mixing.axis_name, mixing.caller), mixing.topology
     if n != graph.n:
         raise ValueError(

@@ -45,8 +45,12 @@ FLOORS = [
         "_local",
     },
     {"_mixing"},
+    {"_told"},
+    {"_choco"},
     {
         "_compress_matrices",
+        "_dcd_psgd",
+        "_deep_squeeze",
         "_exact_diffusion",
         "_gossip",
         "_gradient_tracking",

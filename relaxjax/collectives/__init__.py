@@ -37,6 +37,7 @@ from relaxjax.collectives._linear_psum import linear_psum, linear_psum_wire_byte
 from relaxjax.collectives._neighbors import (
     neighbor_change,
     neighbor_change_wire_bytes,
+    neighbor_payloads,
 )
 from relaxjax.collectives._one_shot import one_shot_all_reduce, one_shot_wire_bytes
 from relaxjax.collectives._payload import Codec, Lossy
@@ -69,6 +70,7 @@ __all__ = [
     "linear_psum_wire_bytes",
     "neighbor_change",
     "neighbor_change_wire_bytes",
+    "neighbor_payloads",
     "one_shot_all_reduce",
     "one_shot_wire_bytes",
     "ring_all_reduce",

@@ -1,4 +1,4 @@
-"""One round of gossip: what a worker's neighbours pull it by.
+"""One round of gossip: what a worker's neighbours pull it by, or tell it.
 
 For worker i and the weights W of a round:
 
@@ -21,6 +21,7 @@ from jax import lax
 from relaxjax._axis import on_devices
 from relaxjax._either import one_of
 from relaxjax.collectives._messages import send
+from relaxjax.collectives._payload import Codec, message, opened
 from relaxjax.topology import Topology
 
 
@@ -79,6 +80,30 @@ def neighbor_change_wire_bytes(
     """
     links = (topology.matrix(round) != 0) & ~np.eye(topology.n, dtype=bool)
     return int(links.sum(axis=0).max()) * x.size * x.dtype.itemsize
+
+
+def neighbor_payloads(
+    x: jax.Array, name: str, topology: Topology, codec: Codec
+) -> list[jax.Array]:
+    """What `x` says, encoded, to its worker itself and to those that hear it.
+
+    Args:
+      x: float32[d].
+      name: the axis, of `topology.n` workers.
+      topology: of one round.
+      codec: encodes and decodes; the sender decodes its own payload as well.
+
+    Returns:
+      float32[d] each: of this worker, then of the sender of each message
+      (`topology.messages()`); zeros where none comes.
+    """
+    place = jnp.uint32(0)
+    sent = message(codec, x, place)
+    found = [codec.decode(sent.payload, x.size, place)]
+    for pairs, weights in topology.messages():
+        heard = opened(codec, send(sent.bits, name, pairs), x.size, place)
+        found.append(jnp.where(_own(weights, x, name) == 0, 0, heard))
+    return found
 
 
 def _by_messages(x: jax.Array, name: str, topology: Topology, round: int) -> jax.Array:

@@ -15,7 +15,7 @@ import relaxjax
 from relaxjax import all_reduce, compression, emulate, wire_bytes
 from relaxjax import collectives as c
 from relaxjax._all_reduce_checks import TWO_AXES
-from relaxjax._compressed import EXCHANGES, _codec
+from relaxjax._compressed import EXCHANGES, codec_of
 from relaxjax._noise import Noise, fold, words_of
 from relaxjax._rows import COMPRESSORS, FEEDBACKS
 from relaxjax.compression import Compressor
@@ -122,7 +122,7 @@ def coder(compressor: Compressor, axes: dict[str, int]) -> Any:
         if compressor.random:
             own = functools.reduce(fold, worker, fold(words, 1))
             noises = (Noise(shared=fold(words, 2), own=own),)
-        codec = _codec(compressor, noises, jnp.uint32(0))
+        codec = codec_of(compressor, noises, jnp.uint32(0))
         payload = jax.lax.optimization_barrier(codec.encode(x, place))
         return codec.decode(payload, x.size, place)
 
@@ -223,7 +223,7 @@ def test_traced_bytes_are_those_stated(compressor, algorithm):
         axes, codec = axes_of(algorithm, n), made(compressor, "none")
         tx: Any = all_reduce(tuple(axes), algorithm=algorithm, compressor=codec)
         noises = (Noise(words_of(0), words_of(1)),) if codec.random else ()
-        expected = stated(_codec(codec, noises, jnp.uint32(0)), algorithm, axes)
+        expected = stated(codec_of(codec, noises, jnp.uint32(0)), algorithm, axes)
         x = jax.ShapeDtypeStruct(SHAPE, jnp.float32)
         assert wire_bytes(tx, x, emulate(axes)) == expected
         assert (expected > 0) == (n > 1)
@@ -301,7 +301,7 @@ def test_what_is_lost_makes_up_for_the_mean(algorithm, n):
         noise = Noise(
             words_of(0), fold(words_of(1), jax.lax.axis_index(list(axes)[-1]))
         )
-        codec = _codec(compressor, (noise,), jnp.uint32(0))
+        codec = codec_of(compressor, (noise,), jnp.uint32(0))
         return tuple(EXCHANGES[algorithm].run(x, tuple(axes), codec))
 
     run = exchange

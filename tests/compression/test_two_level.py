@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from relaxjax import compression
-from relaxjax._compressed import _codec
+from relaxjax._compressed import codec_of
 from relaxjax._noise import Noise, fold, words_of
 from relaxjax.collectives import (
     compressed_hierarchical_wire_bytes,
@@ -21,9 +21,9 @@ SIGN = compression.sign(block_size=8)
 RANDOM = compression.quantize(2, stochastic_rounding=True)
 
 
-def codec_of(compressor: Compressor, worker: jax.Array | int):
+def codec_for(compressor: Compressor, worker: jax.Array | int):
     noise = Noise(words_of(0), fold(words_of(1), worker))
-    return _codec(compressor, (noise,) if compressor.random else (), jnp.uint32(0))
+    return codec_of(compressor, (noise,) if compressor.random else (), jnp.uint32(0))
 
 
 def ours(compressor: Compressor, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -31,7 +31,7 @@ def ours(compressor: Compressor, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
     def exchange(x):
         a, j = jax.lax.axis_index("host"), jax.lax.axis_index("device")
-        codec = codec_of(compressor, a * jax.lax.axis_size("device") + j)
+        codec = codec_for(compressor, a * jax.lax.axis_size("device") + j)
         return tuple(compressed_two_level(x, ("host", "device"), codec))
 
     run = jax.vmap(jax.vmap(exchange, axis_name="device"), axis_name="host")
@@ -43,7 +43,7 @@ def ours(compressor: Compressor, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 def theirs(compressor: Compressor, x: np.ndarray):
     @jax.jit
     def arrives(x, worker, place):
-        codec = codec_of(compressor, worker)
+        codec = codec_for(compressor, worker)
         payload = jax.lax.optimization_barrier(codec.encode(x, place))
         return codec.decode(payload, x.size, place)
 
@@ -102,7 +102,7 @@ def test_each_loses_what_it_has_sent_and_as_a_server_of_all_it_keeps():
 
 
 def test_bytes_inside_and_between():
-    codec = codec_of(compression.quantize(4, block_size=8), 0)
+    codec = codec_for(compression.quantize(4, block_size=8), 0)
     # Chunks of 32: 16 bytes of codes and 4 scales; pieces of 16: 8 bytes and 2 scales.
     assert compressed_two_level_wire_bytes(64, (2, 2), codec) == 32 + 2 * 16 + 2 * 16
     assert compressed_two_level_wire_bytes(64, (1, 1), codec) == 0

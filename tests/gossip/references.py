@@ -111,3 +111,44 @@ def quasi_global_momentum(targets, rounds: Rounds, rate: float, beta: float):
         xs = new
         seen.append(xs)
     return seen
+
+
+def choco(targets, w: Array, rate, compress, gamma: float, steps: int):
+    """Models and public copies, each worker's own; 0 at the start."""
+    n = len(targets)
+    xs, known, seen = [0 * t for t in targets], [0 * t for t in targets], []
+    for _ in range(steps):
+        half = [x - rate * (x - t) for x, t in zip(xs, targets, strict=True)]
+        known = [k + compress(h - k) for h, k in zip(half, known, strict=True)]
+        xs = [
+            half[i] + gamma * sum(w[i, j] * (known[j] - known[i]) for j in range(n))
+            for i in range(n)
+        ]
+        seen.append(xs)
+    return seen
+
+
+def dcd(targets, w: Array, rate: float, compress, steps: int) -> list[list[Array]]:
+    xs, seen = [0 * t for t in targets], []
+    for _ in range(steps):
+        steps_ = [-rate * (x - t) for x, t in zip(xs, targets, strict=True)]
+        half = [m + u for m, u in zip(mixed(w, xs), steps_, strict=True)]
+        xs = [x + compress(h - x) for x, h in zip(xs, half, strict=True)]
+        seen.append(xs)
+    return seen
+
+
+def deep_squeeze(targets, w: Array, rate, compress, eta: float, steps: int):
+    n = len(targets)
+    xs, lost, seen = [0 * t for t in targets], [0 * t for t in targets], []
+    for _ in range(steps):
+        half = [x - rate * (x - t) for x, t in zip(xs, targets, strict=True)]
+        v = [h + e for h, e in zip(half, lost, strict=True)]
+        c = [compress(one) for one in v]
+        lost = [one - told for one, told in zip(v, c, strict=True)]
+        xs = [
+            half[i] + eta * sum(w[i, j] * (c[j] - c[i]) for j in range(n))
+            for i in range(n)
+        ]
+        seen.append(xs)
+    return seen

@@ -1,0 +1,120 @@
+"""DeepSqueeze: gossip of compressed models, with error feedback and no copies.
+
+Source: Tang et al. 2019 (DeepSqueeze), algorithm 1. With the weights W, the optimizer's
+update u_i, a compressor C, the step eta, and e_i = 0 at the start:
+
+    v_i = x_i + u_i + e_i
+    c_i = C(v_i)                                  (sent to the neighbours)
+    e_i = v_i - c_i
+    x_i = x_i + u_i + eta sum_j W_ij (c_j - c_i)
+
+What travels is the whole model, so that C must be better, or eta smaller, than where a
+change travels (`gossip` with a compressor); but no neighbour's copy is kept. The mean
+model moves by the mean update. Without loss and with eta 1 this is `gossip`.
+
+Cost: the payload to each neighbour. State: e, of the params' size, in float32.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from relaxjax._all_reduce_checks import require_dtypes
+from relaxjax._layout import layout_of
+from relaxjax._local import LocalState
+from relaxjax._mixing import Mixing, checked_mixing, first_step
+from relaxjax._noise import words_of
+from relaxjax._told import check_step_size, checked_codec, pull, told
+from relaxjax.compression import Compressor
+from relaxjax.topology import Topology
+
+_CALLER = "deep_squeeze"
+
+
+class DeepSqueezeState(NamedTuple):
+    """State of `deep_squeeze`.
+
+    Attributes:
+      step: int32, counted around; equal on all workers.
+      residual: e_i, float32, like the params.
+      words: uint32[2], equal on all workers, of random compressors; else ().
+      leaves: those that differ between workers.
+    """
+
+    step: jax.Array
+    residual: Any
+    words: Any
+    leaves: LocalState
+
+
+def deep_squeeze(
+    axis_name: str,
+    topology: Topology,
+    compressor: Compressor,
+    *,
+    consensus_step_size: float = 0.4,
+    bucket_bytes: int = 8 * 2**20,
+    specs: Any = None,
+    seed: int = 0,
+) -> optax.GradientTransformationExtraArgs:
+    """Gossip in codes that keeps one residual instead of copies of the neighbours.
+
+    Put it last in the chain, as `gossip`.
+
+    Args:
+      axis_name: the workers' axis.
+      topology: of one round.
+      compressor: C, without feedback: it has its own here.
+      consensus_step_size: eta, in (0, 1].
+      bucket_bytes: as of `relaxjax.all_reduce`.
+      specs: as of `relaxjax.all_reduce`.
+      seed: of random compressors.
+
+    Returns:
+      A gradient transformation, as of `gossip`.
+
+    Raises:
+      TypeError: as of `gossip`.
+      ValueError: a compressor with feedback or over several rounds, an eta outside
+        (0, 1]; else as of `gossip`.
+      NameError: `update` outside the axis.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, optax, relaxjax
+      >>> from relaxjax import compression, topology
+      >>> squeeze = relaxjax.deep_squeeze(
+      ...     "data", topology.ring(3), compression.identity(), consensus_step_size=1.0
+      ... )
+      >>> tx = optax.chain(optax.sgd(1.0), squeeze)
+      >>> update = lambda g: tx.update(g, tx.init(0 * g), 0 * g)[0]
+      >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 2.0, 6.0])).round(2))
+      [-3. -3. -3.]
+    """
+    mixing = checked_mixing(
+        Mixing(_CALLER, axis_name, topology, 1, bucket_bytes, specs)
+    )
+    codec = checked_codec(mixing, compressor)
+    check_step_size(_CALLER, consensus_step_size)
+
+    def init(params: optax.Params) -> Any:
+        require_dtypes(params, _CALLER, compressor.name)
+        residual = optax.tree.zeros_like(params, dtype=jnp.float32)
+        words = words_of(seed) if codec.random else ()
+        marks = LocalState(layout_of(params))
+        return DeepSqueezeState(first_step(), residual, words, marks)
+
+    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
+        del extra_args
+        x, u = mixing.taken(updates, params, state.leaves, weight)
+        v = jax.tree.map(lambda x, u, e: x + u + e, x, u, state.residual)
+        c, words = told(mixing, codec, v, state.words, state.step)
+        residual = jax.tree.map(jnp.subtract, v, c[0])
+        moved = jax.tree.map(
+            lambda u, change: u + consensus_step_size * change, u, pull(mixing, c)
+        )
+        step = mixing.next_step(state.step)
+        return moved, DeepSqueezeState(step, residual, words, state.leaves)
+
+    return optax.GradientTransformationExtraArgs(init, update)

@@ -1,0 +1,120 @@
+"""Trees that neighbours tell each other in codes: what compressed gossip shares.
+
+Cost: the payload of each bucket, to each neighbour.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.core import Tracer
+
+from relaxjax._axis import require_local
+from relaxjax._compressed import codec_of, noises_of
+from relaxjax._either import either
+from relaxjax._fused import packed
+from relaxjax._mixing import Mixing, require_size
+from relaxjax._specs import on_own_shards
+from relaxjax.collectives import neighbor_payloads
+from relaxjax.compression import Compressor
+from relaxjax.compression._protocol import NO_FEEDBACK, contractive
+from relaxjax.schedule import plan_buckets
+
+
+def checked_codec(mixing: Mixing, compressor: Compressor) -> Compressor:
+    """The compressor as a contraction.
+
+    Raises:
+      ValueError: it has feedback, or is no contraction; a topology of several rounds.
+    """
+    caller, topology = mixing.caller, mixing.topology
+    if compressor.feedback is not NO_FEEDBACK:
+        raise ValueError(
+            f"{caller}: {compressor.name} has {compressor.feedback.name}; what is lost "
+            "comes back by itself here: give the bare compressor"
+        )
+    if topology.period > 1:
+        raise ValueError(
+            f"{caller}: the topology {topology.name!r} has {topology.period} rounds, "
+            "and what neighbours know of each other needs one that stays, such as "
+            "relaxjax.topology.ring"
+        )
+    return contractive(compressor)
+
+
+def check_step_size(caller: str, gamma: float) -> None:
+    """Raises ValueError unless in (0, 1]."""
+    if not isinstance(gamma, Tracer) and not 0 < gamma <= 1:
+        raise ValueError(
+            f"{caller}: consensus_step_size={gamma!r} must be in (0, 1]; the more the "
+            "compressor loses, the smaller (0.45 for signs on a ring of 8)"
+        )
+
+
+def told(
+    mixing: Mixing, compressor: Compressor, p: Any, words: Any, step: jax.Array
+) -> tuple[list[Any], Any]:
+    """What `p` says to its worker itself and, for each message, what is heard.
+
+    Args:
+      mixing: of one round.
+      compressor: as `checked_codec` gave it.
+      p: a pytree of float32 arrays.
+      words: the compressor's randomness, as of `CompressedState`.
+      step: as of `Mixing.change`; where no round is due, all say zero.
+
+    Returns:
+      1 + `len(topology.messages())` trees like p, and the words of the next step.
+    """
+    require_size(mixing)
+    require_local(p, mixing.axis_name, mixing.caller)
+    noises, words = noises_of(compressor, words, mixing.axis_name)
+    count = 1 + len(mixing.topology.messages())
+
+    def exchange(p: Any, noises: Any) -> tuple[Any, ...]:
+        leaves, tree = jax.tree.flatten(p)
+        if not leaves:
+            return (p,) * count
+
+        def tell(flat: jax.Array, number: jax.Array) -> tuple[jax.Array, ...]:
+            codec = codec_of(compressor, noises, number)
+            name, topology = mixing.axis_name, mixing.topology
+            return tuple(neighbor_payloads(flat, name, topology, codec))
+
+        buckets = plan_buckets(p, bucket_bytes=mixing.bucket_bytes)
+        return tuple(map(tree.unflatten, packed(leaves, buckets, tell)))
+
+    def talk(p: Any) -> tuple[Any, ...]:
+        if mixing.specs is None:
+            return exchange(p, noises)
+        given = p, mixing.specs, mixing.caller, noises
+        return on_own_shards(exchange, *given, results=count)
+
+    def silent(p: Any) -> tuple[Any, ...]:
+        return tuple(jax.tree.map(jnp.zeros_like, p) for _ in range(count))
+
+    if mixing.every == 1:
+        return list(talk(p)), words
+    return list(either(mixing.due(step), talk, silent, p)), words
+
+
+def pull(mixing: Mixing, known: list[Any]) -> Any:
+    """sum_j W_ij (x_j - x_i), of what is known of this worker and of its neighbours.
+
+    Args:
+      mixing: of one round.
+      known: trees as of `told`.
+    """
+    own, *others = known
+    change = jax.tree.map(jnp.zeros_like, own)
+    place = lax.axis_index(mixing.axis_name)
+    for (_, weights), other in zip(mixing.topology.messages(), others, strict=True):
+        w = jnp.asarray(weights, jnp.float32)[place]
+        change = jax.tree.map(
+            lambda c, x, y, w=w: c + jnp.where(w == 0, 0, w * (y - x)),
+            change,
+            own,
+            other,
+        )
+    return change

@@ -1,0 +1,190 @@
+"""Gossip in codes against lists of workers: CHOCO, DCD-PSGD, DeepSqueeze."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import relaxjax
+from relaxjax import compression, emulate, topology
+from tests import helpers
+from tests.gossip import references
+from tests.gossip.test_methods import RATE, SGD, STEPS, history, targets_of
+from tests.helpers import mesh_of
+
+
+def signs(x: np.ndarray) -> np.ndarray:
+    return np.abs(x).mean() * np.where(x >= 0, 1.0, -1.0)
+
+
+def exactly(x: np.ndarray) -> np.ndarray:
+    return x
+
+
+CODES: Any = {
+    "sign": (compression.sign(), signs),
+    "identity": (compression.identity(), exactly),
+}
+codes = pytest.mark.parametrize(("codec", "plain"), CODES.values(), ids=CODES)
+sizes = pytest.mark.parametrize("n", [2, 3, 5, 8])
+
+
+def choco(n: int, codec: Any, gamma: float = 0.4, **how: Any) -> Any:
+    ring = topology.ring(n)
+    method = relaxjax.gossip(
+        "data", ring, compressor=codec, consensus_step_size=gamma, **how
+    )
+    return optax.chain(SGD, method)
+
+
+def dcd(n: int, codec: Any) -> Any:
+    return optax.chain(SGD, relaxjax.dcd_psgd("data", topology.ring(n), codec))
+
+
+def deep_squeeze(n: int, codec: Any, eta: float = 0.3) -> Any:
+    method = relaxjax.deep_squeeze(
+        "data", topology.ring(n), codec, consensus_step_size=eta
+    )
+    return optax.chain(SGD, method)
+
+
+def assert_same_ways(found: list[Any], expected: list[Any]) -> None:
+    for (x, _), ref in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, np.stack(ref), atol=2e-5)
+
+
+@sizes
+@codes
+def test_choco_equals_a_list_of_workers(n, codec, plain):
+    targets, w = targets_of(n), topology.ring(n).matrix()
+    expected = references.choco(targets, w, RATE, plain, 0.4, STEPS)
+    for mesh in (emulate(n), mesh_of(n)):
+        assert_same_ways(history(choco(n, codec), targets, mesh), expected)
+
+
+@sizes
+@codes
+def test_dcd_equals_a_list_of_workers(n, codec, plain):
+    targets, w = targets_of(n), topology.ring(n).matrix()
+    expected = references.dcd(targets, w, RATE, plain, STEPS)
+    for mesh in (emulate(n), mesh_of(n)):
+        assert_same_ways(history(dcd(n, codec), targets, mesh), expected)
+
+
+@sizes
+@codes
+def test_deep_squeeze_equals_a_list_of_workers(n, codec, plain):
+    targets, w = targets_of(n), topology.ring(n).matrix()
+    expected = references.deep_squeeze(targets, w, RATE, plain, 0.3, STEPS)
+    for mesh in (emulate(n), mesh_of(n)):
+        assert_same_ways(history(deep_squeeze(n, codec), targets, mesh), expected)
+
+
+@pytest.mark.parametrize("where", [mesh_of, emulate])
+@pytest.mark.parametrize("make", [choco, dcd])
+def test_copies_at_both_ends_are_the_same_to_the_bit(make, where):
+    """Also of a codec that rounds at random."""
+    n = 5
+    ring = topology.ring(n)
+    codec = compression.quantize(4, stochastic_rounding=True)
+    for _, state in history(make(n, codec), targets_of(n), where(n)):
+        own, *heard = state[1].known
+        for (pairs, _), copies in zip(ring.messages(), heard, strict=True):
+            for source, target in pairs:
+                np.testing.assert_array_equal(copies[target], own[source])
+
+
+def test_dcd_models_are_the_copies():
+    for params, state in history(
+        dcd(5, compression.quantize(8)), targets_of(5), emulate(5)
+    ):
+        np.testing.assert_allclose(params, state[1].known[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [choco, deep_squeeze])
+def test_the_mean_model_moves_by_the_mean_update(make):
+    targets, x = targets_of(8), np.zeros((8, 5))
+    for params, _ in history(make(8, compression.sign()), targets, emulate(8)):
+        expected = x.mean(axis=0) - RATE * (x - targets).mean(axis=0)
+        x = np.asarray(params, np.float64)
+        np.testing.assert_allclose(x.mean(axis=0), expected, atol=1e-6)
+
+
+def test_choco_in_signs_agrees_where_gossip_agrees():
+    """No gradients: all that is left is the mean, though a bit travels per element."""
+    n, start = 8, np.random.default_rng(0).normal(size=(8, 6)).astype(np.float32)
+    tx: Any = relaxjax.gossip(
+        "data", topology.ring(n), compressor=compression.sign(), consensus_step_size=0.3
+    )
+
+    def run(x):
+        def step(carry, _):
+            x, state = carry
+            moved, state = tx.update(0 * x, state, x)
+            return (x + moved, state), None
+
+        (x, _), _ = jax.lax.scan(step, (x, tx.init(x)), length=800)
+        return x
+
+    found = jax.jit(jax.vmap(run, axis_name="data"))(start)
+    mean = np.broadcast_to(start.mean(axis=0), start.shape)
+    np.testing.assert_allclose(found, mean, atol=1e-3)
+
+
+def test_choco_sends_less_than_a_twenty_fifth_in_signs():
+    n, params = 8, {"w": jnp.zeros((64, 64))}
+    ring = relaxjax.wire_bytes(relaxjax.all_reduce("data"), params, emulate(n))
+    tx = choco(n, compression.sign())
+    sent = relaxjax.wire_bytes(tx, params, emulate(n))
+    assert sent == 2 * (64 * 64 // 8 + 4)
+    assert sent <= ring / 25
+    silent = choco(n, compression.sign(), every=3)
+    assert [
+        relaxjax.wire_bytes(silent, params, emulate(n), start=t) for t in range(3)
+    ] == [0, 0, sent]
+
+
+def test_choco_with_silent_steps_walks_alone_between_rounds():
+    targets = targets_of(4)
+    found = history(choco(4, compression.sign(), every=3), targets, emulate(4), 6)
+    x = np.zeros((4, 5))
+    for t, (params, _) in enumerate(found, start=1):
+        alone = x - RATE * (x - targets)
+        x = np.asarray(params, np.float64)
+        assert np.allclose(x, alone, atol=1e-6) == (t % 3 != 0)
+
+
+@pytest.mark.parametrize("make", [choco, dcd, deep_squeeze])
+def test_params_and_state_may_be_donated_together(make):
+    params = {"w": jnp.ones((2, 3)), "b": jnp.ones(3)}
+    tx = make(4, compression.quantize(8, stochastic_rounding=True))
+    helpers.assert_no_shared_buffer((params, tx.init(params)))
+
+
+@pytest.mark.parametrize("make", [choco, dcd, deep_squeeze])
+def test_refuses_feedback_and_leaves_that_it_cannot_take(make):
+    with pytest.raises(ValueError, match="comes back by itself here"):
+        make(4, compression.error_feedback(compression.sign()))
+    with pytest.raises(ValueError, match="leaf 'w' is int32"):
+        make(4, compression.sign()).init({"w": jnp.zeros(3, jnp.int32)})
+
+
+def test_refuses_graphs_that_change():
+    graph, codec = topology.one_peer_exponential(8), compression.sign()
+    for method in (
+        lambda: relaxjax.gossip("data", graph, compressor=codec),
+        lambda: relaxjax.dcd_psgd("data", graph, codec),
+        lambda: relaxjax.deep_squeeze("data", graph, codec),
+    ):
+        with pytest.raises(ValueError, match=r"has 3 rounds, .*needs one that stays"):
+            method()
+
+
+@pytest.mark.parametrize("gamma", [0, -0.1, 1.5])
+@pytest.mark.parametrize("make", [choco, deep_squeeze])
+def test_refuses_what_is_no_step_size(make, gamma):
+    with pytest.raises(ValueError, match=rf"consensus_step_size={gamma} must be in"):
+        make(4, compression.sign(), gamma)
