@@ -19,7 +19,8 @@ from relaxjax._deep_gradient_compression import (
 )
 from relaxjax._deep_squeeze import DeepSqueezeState, deep_squeeze
 from relaxjax._exact_diffusion import ExactDiffusionState, exact_diffusion
-from relaxjax._gossip import GossipState, combine_then_adapt, gossip
+from relaxjax._gossip import combine_then_adapt, gossip
+from relaxjax._gossiping import GossipState
 from relaxjax._gradient_tracking import GradientTrackingState, gradient_tracking
 from relaxjax._in_backward import reduce_in_backward
 from relaxjax._init import init, state_specs

@@ -139,10 +139,8 @@ def all_reduce(
         require_dtypes(params, "all_reduce", compressor and compressor.name)
         if jax.tree.leaves(params):
             plan(params)
-        state = AllReduceState(layout_of(params))
-        if compressor is None:
-            return state
-        return state._replace(compressed=init_compressed(compressor, params, seed))
+        kept = () if compressor is None else init_compressed(compressor, params, seed)
+        return AllReduceState(layout_of(params), kept)
 
     def update(updates, state, params=None, *, weight=None, **extra_args):
         del params, extra_args

@@ -26,30 +26,31 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._all_reduce_checks import require_dtypes
-from relaxjax._layout import layout_of
-from relaxjax._local import LocalState
-from relaxjax._mixing import Mixing, first_step
-from relaxjax._noise import words_of
-from relaxjax._told import check_step_size, checked_codec, pull, told
+from relaxjax._gossiping import gossiping, models, zeros_like
+from relaxjax._mixing import Mixing
+from relaxjax._told import (
+    check_step_size,
+    checked_codec,
+    count_of,
+    first_words,
+    pull,
+    require_codable,
+    told,
+)
 from relaxjax.compression import Compressor
 
 
 class ChocoState(NamedTuple):
-    """State of `gossip` with a compressor.
+    """What `gossip` with a compressor keeps.
 
     Attributes:
-      step: int32, counted around; equal on all workers.
       known: x^ of this worker and then of the sender of each message, float32, like
         the params.
       words: uint32[2], equal on all workers, of random compressors; else ().
-      leaves: those that differ between workers.
     """
 
-    step: jax.Array
     known: list[Any]
     words: Any
-    leaves: LocalState
 
 
 def choco(
@@ -68,27 +69,21 @@ def choco(
     """
     compressor = checked_codec(mixing, compressor)
     check_step_size(mixing.caller, gamma)
-    copies = 1 + len(mixing.topology.messages())
 
-    def init(params: optax.Params) -> Any:
-        require_dtypes(params, mixing.caller, compressor.name)
-        known = [
-            optax.tree.zeros_like(params, dtype=jnp.float32) for _ in range(copies)
-        ]
-        words = words_of(seed) if compressor.random else ()
-        return ChocoState(first_step(), known, words, LocalState(layout_of(params)))
+    def start(params: optax.Params) -> Any:
+        require_codable(mixing, compressor, params)
+        known = [zeros_like(params) for _ in range(count_of(mixing))]
+        return ChocoState(known, first_words(compressor, seed))
 
-    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
-        del extra_args
-        x, u = mixing.taken(updates, params, state.leaves, weight)
+    def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
+        x, u = models(mixing, params, updates)
         h = jax.tree.map(jnp.add, x, u)
-        p = jax.tree.map(lambda h, k: h - k, h, state.known[0])
-        q, words = told(mixing, compressor, p, state.words, state.step)
-        known = jax.tree.map(jnp.add, state.known, q)
-        due = jnp.where(mixing.due(state.step), gamma, 0)
+        p = jax.tree.map(jnp.subtract, h, kept.known[0])
+        q, words = told(mixing, compressor, p, kept.words, step)
+        known = jax.tree.map(jnp.add, kept.known, q)
+        due = jnp.where(mixing.due(step), gamma, 0)
         change = pull(mixing, known)
         moved = jax.tree.map(lambda u, c: u + due * c, u, change)
-        step = mixing.next_step(state.step)
-        return moved, ChocoState(step, known, words, state.leaves)
+        return moved, ChocoState(known, words)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return gossiping(mixing, start, rule)

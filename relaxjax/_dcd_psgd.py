@@ -21,12 +21,17 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._all_reduce_checks import require_dtypes
-from relaxjax._layout import layout_of
-from relaxjax._local import LocalState
-from relaxjax._mixing import Mixing, checked_mixing, first_step
-from relaxjax._noise import words_of
-from relaxjax._told import checked_codec, pull, told
+from relaxjax._axis import AxisName
+from relaxjax._gossiping import gossiping, models
+from relaxjax._mixing import mixing_of
+from relaxjax._told import (
+    checked_codec,
+    count_of,
+    first_words,
+    pull,
+    require_codable,
+    told,
+)
 from relaxjax.compression import Compressor
 from relaxjax.topology import Topology
 
@@ -34,24 +39,20 @@ _CALLER = "dcd_psgd"
 
 
 class DcdPsgdState(NamedTuple):
-    """State of `dcd_psgd`.
+    """What `dcd_psgd` keeps.
 
     Attributes:
-      step: int32, counted around; equal on all workers.
       known: x of this worker and then of the sender of each message, float32, like the
         params.
       words: uint32[2], equal on all workers, of random compressors; else ().
-      leaves: those that differ between workers.
     """
 
-    step: jax.Array
     known: list[Any]
     words: Any
-    leaves: LocalState
 
 
 def dcd_psgd(
-    axis_name: str,
+    axis_name: AxisName,
     topology: Topology,
     compressor: Compressor,
     *,
@@ -92,29 +93,25 @@ def dcd_psgd(
       >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 2.0, 6.0])).round(2))
       [-1. -2. -6.]
     """
-    mixing = checked_mixing(
-        Mixing(_CALLER, axis_name, topology, 1, bucket_bytes, specs)
+    mixing = mixing_of(
+        _CALLER, axis_name, topology, bucket_bytes=bucket_bytes, specs=specs
     )
     codec = checked_codec(mixing, compressor)
-    copies = 1 + len(topology.messages())
 
-    def init(params: optax.Params) -> Any:
-        require_dtypes(params, _CALLER, compressor.name)
+    def start(params: optax.Params) -> Any:
+        require_codable(mixing, codec, params)
         known = [
             jax.tree.map(lambda x: jnp.array(x, jnp.float32), params)
-            for _ in range(copies)
+            for _ in range(count_of(mixing))
         ]
-        words = words_of(seed) if codec.random else ()
-        return DcdPsgdState(first_step(), known, words, LocalState(layout_of(params)))
+        return DcdPsgdState(known, first_words(codec, seed))
 
-    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
-        del extra_args
-        x, u = mixing.taken(updates, params, state.leaves, weight)
-        p = jax.tree.map(jnp.add, u, pull(mixing, state.known))
-        q, words = told(mixing, codec, p, state.words, state.step)
-        known = jax.tree.map(jnp.add, state.known, q)
+    def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
+        x, u = models(mixing, params, updates)
+        p = jax.tree.map(jnp.add, u, pull(mixing, kept.known))
+        q, words = told(mixing, codec, p, kept.words, step)
+        known = jax.tree.map(jnp.add, kept.known, q)
         moved = jax.tree.map(jnp.subtract, known[0], x)
-        step = mixing.next_step(state.step)
-        return moved, DcdPsgdState(step, known, words, state.leaves)
+        return moved, DcdPsgdState(known, words)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return gossiping(mixing, start, rule)

@@ -21,12 +21,17 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._all_reduce_checks import require_dtypes
-from relaxjax._layout import layout_of
-from relaxjax._local import LocalState
-from relaxjax._mixing import Mixing, checked_mixing, first_step
-from relaxjax._noise import words_of
-from relaxjax._told import check_step_size, checked_codec, pull, told
+from relaxjax._axis import AxisName
+from relaxjax._gossiping import gossiping, models, zeros_like
+from relaxjax._mixing import mixing_of
+from relaxjax._told import (
+    check_step_size,
+    checked_codec,
+    first_words,
+    pull,
+    require_codable,
+    told,
+)
 from relaxjax.compression import Compressor
 from relaxjax.topology import Topology
 
@@ -34,23 +39,19 @@ _CALLER = "deep_squeeze"
 
 
 class DeepSqueezeState(NamedTuple):
-    """State of `deep_squeeze`.
+    """What `deep_squeeze` keeps.
 
     Attributes:
-      step: int32, counted around; equal on all workers.
       residual: e_i, float32, like the params.
       words: uint32[2], equal on all workers, of random compressors; else ().
-      leaves: those that differ between workers.
     """
 
-    step: jax.Array
     residual: Any
     words: Any
-    leaves: LocalState
 
 
 def deep_squeeze(
-    axis_name: str,
+    axis_name: AxisName,
     topology: Topology,
     compressor: Compressor,
     *,
@@ -92,29 +93,24 @@ def deep_squeeze(
       >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 2.0, 6.0])).round(2))
       [-3. -3. -3.]
     """
-    mixing = checked_mixing(
-        Mixing(_CALLER, axis_name, topology, 1, bucket_bytes, specs)
+    mixing = mixing_of(
+        _CALLER, axis_name, topology, bucket_bytes=bucket_bytes, specs=specs
     )
     codec = checked_codec(mixing, compressor)
     check_step_size(_CALLER, consensus_step_size)
 
-    def init(params: optax.Params) -> Any:
-        require_dtypes(params, _CALLER, compressor.name)
-        residual = optax.tree.zeros_like(params, dtype=jnp.float32)
-        words = words_of(seed) if codec.random else ()
-        marks = LocalState(layout_of(params))
-        return DeepSqueezeState(first_step(), residual, words, marks)
+    def start(params: optax.Params) -> Any:
+        require_codable(mixing, codec, params)
+        return DeepSqueezeState(zeros_like(params), first_words(codec, seed))
 
-    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
-        del extra_args
-        x, u = mixing.taken(updates, params, state.leaves, weight)
-        v = jax.tree.map(lambda x, u, e: x + u + e, x, u, state.residual)
-        c, words = told(mixing, codec, v, state.words, state.step)
+    def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
+        x, u = models(mixing, params, updates)
+        v = jax.tree.map(lambda x, u, e: x + u + e, x, u, kept.residual)
+        c, words = told(mixing, codec, v, kept.words, step)
         residual = jax.tree.map(jnp.subtract, v, c[0])
         moved = jax.tree.map(
             lambda u, change: u + consensus_step_size * change, u, pull(mixing, c)
         )
-        step = mixing.next_step(state.step)
-        return moved, DeepSqueezeState(step, residual, words, state.leaves)
+        return moved, DeepSqueezeState(residual, words)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return gossiping(mixing, start, rule)

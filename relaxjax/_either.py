@@ -4,6 +4,7 @@ Only the one chosen runs, so that a round may be silent. Under `jax.vmap`, so in
 emulation, all run and one result is selected.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,14 +32,7 @@ def either(
     """
     if isinstance(condition, bool):
         return act(*operands) if condition else wait(*operands)
-    acted = jax.eval_shape(act, *operands)
-    waited = jax.eval_shape(wait, *operands)
-    return lax.cond(
-        condition,
-        lambda *given: like_varying(act(*given), waited),
-        lambda *given: like_varying(wait(*given), acted),
-        *operands,
-    )
+    return lax.cond(condition, *_alike([act, wait], operands), *operands)
 
 
 def one_of(
@@ -52,15 +46,16 @@ def one_of(
         one of the results is typed so in all.
       *operands: of all.
     """
+    return lax.switch(number, _alike(choices, operands), *operands)
+
+
+def _alike(
+    choices: Sequence[Callable[..., Any]], operands: tuple[Any, ...]
+) -> list[Callable[..., Any]]:
+    """The choices, each with results of the types of all."""
     results = [jax.eval_shape(choose, *operands) for choose in choices]
 
-    def alike(choose: Callable[..., Any]) -> Callable[..., Any]:
-        def chosen(*given: Any) -> Any:
-            out = choose(*given)
-            for other in results:
-                out = like_varying(out, other)
-            return out
+    def typed(choose: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *given: functools.reduce(like_varying, results, choose(*given))
 
-        return chosen
-
-    return lax.switch(number, [alike(choose) for choose in choices], *operands)
+    return [typed(choose) for choose in choices]

@@ -23,34 +23,29 @@ Cost: of `gossip`. State: c, of the params' size, in float32.
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 
-from relaxjax._layout import layout_of
-from relaxjax._local import LocalState
-from relaxjax._mixing import Mixing, checked_mixing, first_step, widened
+from relaxjax._axis import AxisName
+from relaxjax._gossiping import gossiping, models, zeros_like
+from relaxjax._mixing import mixing_of
 from relaxjax.topology import Topology
 
 _CALLER = "exact_diffusion"
 
 
 class ExactDiffusionState(NamedTuple):
-    """State of `exact_diffusion`.
+    """What `exact_diffusion` keeps.
 
     Attributes:
-      step: int32, counted around; equal on all workers.
       correction: c_i, float32 where a param is narrower, like the params.
-      leaves: those that differ between workers.
     """
 
-    step: jax.Array
     correction: Any
-    leaves: LocalState
 
 
 def exact_diffusion(
-    axis_name: str,
+    axis_name: AxisName,
     topology: Topology,
     *,
     every: int = 1,
@@ -94,29 +89,26 @@ def exact_diffusion(
       >>> print(jax.jit(jax.vmap(train, axis_name="data"))(targets).round(4))
       [3. 3. 3.]
     """
-    mixing = checked_mixing(
-        Mixing(_CALLER, axis_name, topology, every, bucket_bytes, specs)
+    mixing = mixing_of(
+        _CALLER,
+        axis_name,
+        topology,
+        every=every,
+        bucket_bytes=bucket_bytes,
+        specs=specs,
     )
     _check_stable(topology)
 
-    def init(params: optax.Params) -> Any:
-        correction = jax.tree.map(jnp.zeros_like, widened(params))
-        return ExactDiffusionState(
-            first_step(), correction, LocalState(layout_of(params))
-        )
-
-    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
-        del extra_args
-        x, u = mixing.taken(updates, params, state.leaves, weight)
-        c = state.correction
+    def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
+        x, u = models(mixing, params, updates)
+        c = kept.correction
         h = jax.tree.map(lambda x, u, c: x + u + c, x, u, c)
-        change = mixing.change(h, state.step)
+        change = mixing.change(h, step)
         moved = jax.tree.map(lambda u, c, change: u + c + change, u, c, change)
         c = jax.tree.map(lambda c, change: c + change / every, c, change)
-        step = mixing.next_step(state.step)
-        return moved, ExactDiffusionState(step, c, state.leaves)
+        return moved, ExactDiffusionState(c)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return gossiping(mixing, lambda x: ExactDiffusionState(zeros_like(x)), rule)
 
 
 def _check_stable(topology: Topology) -> None:

@@ -14,34 +14,22 @@ ring all-reduce sends 8 d (n - 1) / n. Nothing waits for what is behind the neig
 No state but a counter.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
+from relaxjax._axis import AxisName
 from relaxjax._choco import choco
-from relaxjax._layout import layout_of
-from relaxjax._local import LocalState
-from relaxjax._mixing import Mixing, checked_mixing, first_step
+from relaxjax._gossiping import gossiping, models
+from relaxjax._mixing import mixing_of
 from relaxjax.compression import Compressor
 from relaxjax.topology import Topology
 
 
-class GossipState(NamedTuple):
-    """State of `gossip`, and of `combine_then_adapt`.
-
-    Attributes:
-      step: int32, counted around; equal on all workers.
-      leaves: those that differ between workers.
-    """
-
-    step: jax.Array
-    leaves: LocalState
-
-
 def gossip(
-    axis_name: str,
+    axis_name: AxisName,
     topology: Topology,
     *,
     compressor: Compressor | None = None,
@@ -90,21 +78,27 @@ def gossip(
       >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
       [-3. -3. -3.]
     """
-    mixing = checked_mixing(
-        Mixing("gossip", axis_name, topology, every, bucket_bytes, specs)
+    mixing = mixing_of(
+        "gossip",
+        axis_name,
+        topology,
+        every=every,
+        bucket_bytes=bucket_bytes,
+        specs=specs,
     )
     if compressor is not None:
         return choco(mixing, compressor, consensus_step_size, seed)
 
-    def after(u: Any, x: Any, step: jax.Array) -> Any:
+    def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
+        x, u = models(mixing, params, updates)
         half = jax.tree.map(jnp.add, x, u)
-        return jax.tree.map(jnp.add, u, mixing.change(half, step))
+        return jax.tree.map(jnp.add, u, mixing.change(half, step)), kept
 
-    return _gossiping(mixing, after)
+    return gossiping(mixing, lambda _: (), rule)
 
 
 def combine_then_adapt(
-    axis_name: str,
+    axis_name: AxisName,
     topology: Topology,
     *,
     every: int = 1,
@@ -129,26 +123,17 @@ def combine_then_adapt(
       >>> print(jax.vmap(update, axis_name="data")(jnp.array([0.0, 0.0, 6.0])))
       [ 1.  1. -5.]
     """
-    mixing = checked_mixing(
-        Mixing("combine_then_adapt", axis_name, topology, every, bucket_bytes, specs)
+    mixing = mixing_of(
+        "combine_then_adapt",
+        axis_name,
+        topology,
+        every=every,
+        bucket_bytes=bucket_bytes,
+        specs=specs,
     )
 
-    def after(u: Any, x: Any, step: jax.Array) -> Any:
-        return jax.tree.map(jnp.add, u, mixing.change(x, step))
+    def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
+        x, u = models(mixing, params, updates)
+        return jax.tree.map(jnp.add, u, mixing.change(x, step)), kept
 
-    return _gossiping(mixing, after)
-
-
-def _gossiping(mixing: Mixing, after: Any) -> optax.GradientTransformationExtraArgs:
-    """`after(u, x, step)` is how the params move."""
-
-    def init(params: optax.Params) -> Any:
-        return GossipState(first_step(), LocalState(layout_of(params)))
-
-    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
-        del extra_args
-        x, u = mixing.taken(updates, params, state.leaves, weight)
-        moved = after(u, x, state.step)
-        return moved, state._replace(step=mixing.next_step(state.step))
-
-    return optax.GradientTransformationExtraArgs(init, update)
+    return gossiping(mixing, lambda _: (), rule)

@@ -49,7 +49,7 @@ def _after(
     **parts: Any,
 ) -> optax.GradientTransformationExtraArgs:
     graph = TOPOLOGIES[algorithm](training.workers)
-    return optax.chain(training.optimizer, method(_only(axis_name), graph, **parts))
+    return optax.chain(training.optimizer, method(axis_name, graph, **parts))
 
 
 def _exact_diffusion(
@@ -57,7 +57,7 @@ def _exact_diffusion(
 ) -> optax.GradientTransformationExtraArgs:
     """With (W + I) / 2, which is stable on all of these graphs."""
     graph = topology.lazy(TOPOLOGIES[algorithm](training.workers))
-    diffusion = exact_diffusion(_only(axis_name), graph, **parts)
+    diffusion = exact_diffusion(axis_name, graph, **parts)
     return optax.chain(training.optimizer, diffusion)
 
 
@@ -67,11 +67,11 @@ def _gradient_tracking(
     algorithm: str = "one_peer_exponential",
     **parts: Any,
 ) -> optax.GradientTransformationExtraArgs:
-    graph, name = TOPOLOGIES[algorithm](training.workers), _only(axis_name)
+    graph = TOPOLOGIES[algorithm](training.workers)
     return optax.chain(
-        gradient_tracking(name, graph, **parts),
+        gradient_tracking(axis_name, graph, **parts),
         training.optimizer,
-        gossip(name, graph, **parts),
+        gossip(axis_name, graph, **parts),
     )
 
 
@@ -81,13 +81,6 @@ def _quasi_global_momentum(
     """Its momentum takes the place of the parent's."""
     plain = training._replace(optimizer=optax.sgd(training.learning_rate))
     return _after(quasi_global_momentum, axis_name, plain, **parts)
-
-
-def _only(axis_name: AxisName) -> Any:
-    """The axis out of a tuple of one."""
-    if isinstance(axis_name, tuple) and len(axis_name) == 1:
-        return axis_name[0]
-    return axis_name
 
 
 _row = functools.partial(

@@ -18,33 +18,28 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._layout import layout_of, require_same
-from relaxjax._local import LocalState
-from relaxjax._mixing import Mixing, checked_mixing, first_step, widened
-from relaxjax._weights import refuse_weight
+from relaxjax._axis import AxisName
+from relaxjax._gossiping import gossiping, zeros_like
+from relaxjax._mixing import mixing_of, widened
 from relaxjax.topology import Topology
 
 _CALLER = "gradient_tracking"
 
 
 class GradientTrackingState(NamedTuple):
-    """State of `gradient_tracking`.
+    """What `gradient_tracking` keeps.
 
     Attributes:
-      step: int32, counted around; equal on all workers.
       tracked: y_i, float32 where a param is narrower, like the params.
       gradient: g_i of the last step, the same.
-      leaves: those that differ between workers.
     """
 
-    step: jax.Array
     tracked: Any
     gradient: Any
-    leaves: LocalState
 
 
 def gradient_tracking(
-    axis_name: str,
+    axis_name: AxisName,
     topology: Topology,
     *,
     every: int = 1,
@@ -82,25 +77,26 @@ def gradient_tracking(
       >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
       [-0.3 -0.3 -0.3]
     """
-    mixing = checked_mixing(
-        Mixing(_CALLER, axis_name, topology, every, bucket_bytes, specs)
+    mixing = mixing_of(
+        _CALLER,
+        axis_name,
+        topology,
+        every=every,
+        bucket_bytes=bucket_bytes,
+        specs=specs,
     )
 
-    def init(params: optax.Params) -> Any:
-        y, g = (jax.tree.map(jnp.zeros_like, widened(params)) for _ in range(2))
-        return GradientTrackingState(first_step(), y, g, LocalState(layout_of(params)))
-
-    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
-        del params, extra_args
-        refuse_weight(weight, _CALLER)
-        require_same(state.leaves.layout, updates, _CALLER)
+    def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
+        del params
         g = widened(updates)
         y = jax.tree.map(
-            lambda y, g, last: y + (g - last), state.tracked, g, state.gradient
+            lambda y, g, last: y + (g - last), kept.tracked, g, kept.gradient
         )
-        y = jax.tree.map(jnp.add, y, mixing.change(y, state.step))
+        y = jax.tree.map(jnp.add, y, mixing.change(y, step))
         out = jax.tree.map(lambda y, u: y.astype(u.dtype), y, updates)
-        step = mixing.next_step(state.step)
-        return out, GradientTrackingState(step, y, g, state.leaves)
+        return out, GradientTrackingState(y, g)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    def start(params: optax.Params) -> Any:
+        return GradientTrackingState(zeros_like(params), zeros_like(params))
+
+    return gossiping(mixing, start, rule)

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jax.core import Tracer
 
 from relaxjax._frozen_variance import where_seen
+from relaxjax._numbers import is_traced
 
 
 class Knobs(NamedTuple):
@@ -58,21 +58,16 @@ def check_knobs(caller: str, knobs: Knobs) -> None:
             f"{caller}: factor_bounds={knobs.factor_bounds} must be (least, most) with "
             "0 < least <= 1 <= most, as the factor starts at 1; (1, 1) keeps it there"
         )
-    if not (_is_traced(knobs.coefficient_decay) or 0 <= knobs.coefficient_decay < 1):
+    if not (is_traced(knobs.coefficient_decay) or 0 <= knobs.coefficient_decay < 1):
         raise ValueError(
             f"{caller}: coefficient_decay={knobs.coefficient_decay} must be at least 0 "
             "and below 1; 0 keeps the last trust ratio alone"
         )
-    if not (_is_traced(knobs.factor_change) or knobs.factor_change >= 0):
+    if not (is_traced(knobs.factor_change) or knobs.factor_change >= 0):
         raise ValueError(
             f"{caller}: factor_change={knobs.factor_change} must be 0 (the factor "
             "stays 1) or more; inf leaves factor_bounds alone"
         )
-
-
-def _is_traced(number: Any) -> bool:
-    """As by `optax.inject_hyperparams`."""
-    return isinstance(number, Tracer)
 
 
 def first_rates(params: Any) -> LayerRates:

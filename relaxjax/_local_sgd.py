@@ -19,6 +19,7 @@ buffers of their size: the anchor a, and the feedback's. Under `jax.vmap`, so in
 emulation, both branches run and one is selected: no time is saved.
 """
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -34,6 +35,8 @@ from relaxjax._local import LocalState
 from relaxjax._numbers import require_whole
 from relaxjax._weights import refuse_weight
 from relaxjax.compression import Compressor
+
+_CALLER = "local_sgd"
 
 
 class LocalSgdState(NamedTuple):
@@ -102,7 +105,7 @@ def local_sgd(
       >>> print(jax.vmap(train, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
       [-6. -6. -6.]
     """
-    require_whole("local_sgd", "sync_every", sync_every)
+    require_whole(_CALLER, "sync_every", sync_every)
     reducer = all_reduce(
         axis_name,
         algorithm=algorithm,
@@ -122,25 +125,27 @@ def local_sgd(
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
-        axis_size(axis_name, "local_sgd")
-        require_params(params, "local_sgd", "which it averages")
-        refuse_weight(weight, "local_sgd")
-        require_same(state.leaves.layout, updates, "local_sgd")
+        axis_size(axis_name, _CALLER)
+        require_params(params, _CALLER, "which it averages")
+        refuse_weight(weight, _CALLER)
+        require_same(state.leaves.layout, updates, _CALLER)
+        step, anchor, reduced, leaves = state
         u, x = (
-            jax.tree.map(lambda a, y: y.astype(a.dtype), state.anchor, tree)
+            jax.tree.map(lambda a, y: y.astype(a.dtype), anchor, tree)
             for tree in (updates, params)
         )
-
-        def meet(u, anchor, reducer_state):
-            change = jax.tree.map(lambda x, u, a: x + u - a, x, u, anchor)
-            mean, reducer_state = reducer.update(change, reducer_state)
-            anchor = jax.tree.map(jnp.add, anchor, mean)
-            return jax.tree.map(jnp.subtract, anchor, x), anchor, reducer_state
-
-        last = state.step == sync_every - 1
-        now = u, state.anchor, state.reducer
-        new, anchor, reducer_state = either(last, meet, lambda *now: now, *now)
-        step = jnp.where(last, 0, state.step + 1)
-        return new, LocalSgdState(step, anchor, reducer_state, state.leaves)
+        last = step == sync_every - 1
+        meet = functools.partial(_meet, reducer, x)
+        u, anchor, reduced = either(last, meet, lambda *own: own, u, anchor, reduced)
+        step = jnp.where(last, 0, step + 1)
+        return u, LocalSgdState(step, anchor, reduced, leaves)
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _meet(reducer: Any, x: Any, u: Any, anchor: Any, reduced: Any) -> Any:
+    """To the common model: the update, the anchor, the reducer's state."""
+    change = jax.tree.map(lambda x, u, a: x + u - a, x, u, anchor)
+    mean, reduced = reducer.update(change, reduced)
+    anchor = jax.tree.map(jnp.add, anchor, mean)
+    return jax.tree.map(jnp.subtract, anchor, x), anchor, reduced

@@ -14,15 +14,12 @@ import jax
 import jax.numpy as jnp
 
 from relaxjax._all_reduce_checks import require_no_compiler_axes
-from relaxjax._axis import axis_size, require_local
+from relaxjax._axis import AxisName, axes_of, axis_size, require_local
 from relaxjax._dtypes import wide
 from relaxjax._either import either
 from relaxjax._fused import packed
-from relaxjax._layout import require_params, require_same
-from relaxjax._local import LocalState
 from relaxjax._numbers import require_whole
 from relaxjax._specs import on_own_shards
-from relaxjax._weights import refuse_weight
 from relaxjax.collectives import neighbor_change
 from relaxjax.schedule import plan_buckets
 from relaxjax.schedule._buckets import check_bucket_bytes
@@ -44,9 +41,9 @@ class Mixing(NamedTuple):
     caller: str
     axis_name: str
     topology: Topology
-    every: int = 1
-    bucket_bytes: int = 8 * 2**20
-    specs: Any = None
+    every: int
+    bucket_bytes: int
+    specs: Any
 
     def change(self, x: Any, step: jax.Array) -> Any:
         """W x - x, of this worker.
@@ -73,19 +70,6 @@ class Mixing(NamedTuple):
             due, lambda x: talk(x, step // self.every), lambda x: silent(x), x
         )
 
-    def taken(
-        self, updates: Any, params: Any, leaves: LocalState, weight: Any
-    ) -> tuple[Any, Any]:
-        """Params and updates in float32, or wider, if `update` was called well.
-
-        Raises:
-          ValueError: no params, another tree than `init` saw, or a `weight`.
-        """
-        require_params(params, self.caller, "which it averages")
-        refuse_weight(weight, self.caller)
-        require_same(leaves.layout, updates, self.caller)
-        return widened(params), widened(updates)
-
     def due(self, step: jax.Array) -> jax.Array:
         """Whether a round ends this step."""
         return step % self.every == self.every - 1
@@ -95,22 +79,36 @@ class Mixing(NamedTuple):
         return (step + 1) % (self.every * self.topology.period)
 
 
-def checked_mixing(mixing: Mixing, *, doubly: bool = True) -> Mixing:
-    """The same, if its parts are what they should be.
+def mixing_of(
+    caller: str,
+    axis_name: AxisName,
+    topology: Topology,
+    *,
+    every: int = 1,
+    bucket_bytes: int,
+    specs: Any,
+    doubly: bool = True,
+) -> Mixing:
+    """How a method gossips, if its parts are what they should be.
 
     Args:
-      mixing: of a method.
+      caller: the method.
+      axis_name: one axis.
+      topology: the weights.
+      every: how many steps a round takes.
+      bucket_bytes: as of `relaxjax.all_reduce`.
+      specs: as of `relaxjax.all_reduce`.
       doubly: whether the method needs weights that keep the workers' mean.
 
     Raises:
       TypeError: `axis_name` is no single axis, `topology` no topology.
       ValueError: `every < 1`; weights that keep no mean.
     """
-    caller, axis_name, topology, every, bucket_bytes, _ = mixing
-    if not isinstance(axis_name, str):
+    names = axes_of(axis_name)
+    if len(names) != 1:
         raise TypeError(
-            f"{caller}: axis_name={axis_name!r} must be one axis, a string. Inside "
-            "hosts, average before it: optax.chain(relaxjax.all_reduce(inner_axis), "
+            f"{caller}: axis_name={axis_name!r} must be one axis. Inside hosts, "
+            "average before it: optax.chain(relaxjax.all_reduce(inner_axis), "
             f"optimizer, relaxjax.{caller}(outer_axis, topology))"
         )
     if not isinstance(topology, Topology):
@@ -126,17 +124,12 @@ def checked_mixing(mixing: Mixing, *, doubly: bool = True) -> Mixing:
             "(its rows do not sum to 1); use relaxjax.push_sum, or weights of "
             "relaxjax.topology.metropolis"
         )
-    return mixing
+    return Mixing(caller, names[0], topology, every, bucket_bytes, specs)
 
 
 def widened(tree: Any) -> Any:
     """Leaves in float32, where they are narrower."""
     return jax.tree.map(lambda x: x.astype(wide(x.dtype)), tree)
-
-
-def first_step() -> jax.Array:
-    """Of the steps that `Mixing` counts."""
-    return jnp.zeros((), jnp.int32)
 
 
 def require_size(mixing: Mixing) -> None:

@@ -53,6 +53,8 @@ from relaxjax._numbers import require_whole
 from relaxjax._specs import on_own_shards, shard_shapes, used_axes
 from relaxjax._weights import factor, weigh
 
+_CALLER = "power_sgd"
+
 
 class PowerSGDState(NamedTuple):
     """State of `power_sgd`.
@@ -138,8 +140,8 @@ def power_sgd(
     )
 
     def init(params: optax.Params) -> Any:
-        require_dtypes(params, "power_sgd", "it")
-        found = matrices(shard_shapes(params, specs, "power_sgd"))
+        require_dtypes(params, _CALLER, "it")
+        found = matrices(shard_shapes(params, specs, _CALLER))
         if found and not any(found):
             raise nothing_to_compress(params, rank, min_compression)
         trees = nothing_lost(params, found, seed)
@@ -147,25 +149,31 @@ def power_sgd(
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del params, extra_args
-        n = axis_size(axis_name, "power_sgd")
-        require_same(state.layout, updates, "power_sgd")
+        require_same(state.layout, updates, _CALLER)
         now = state._replace(clock=state.clock.tick())
-        if n == 1 or state.clock.phase < len(state.clock.ends):
+        first = state.clock.phase < len(state.clock.ends)
+        if first or axis_size(axis_name, _CALLER) == 1:
             out, _ = exact.update(updates, exact.init(updates), weight=weight)
             return out, now
-        require_dtypes(updates, "power_sgd", "it")
-        require_local(updates, axis_name, "power_sgd")
-        if specs is None:
-            require_no_compiler_axes("power_sgd", "it")
-        if weight is not None:
-            w = n * factor(weight, axis_name, "mean")
-            updates = jax.tree.map(lambda u: weigh(u, w), updates)
+        updates = _ready(updates, axis_name, specs, weight)
         trees = updates, state.residual, state.right
         lie = None if specs is None else _specs_of(specs, trees)
-        out, residual, right = on_own_shards(one_step, trees, lie, "power_sgd")
+        out, residual, right = on_own_shards(one_step, trees, lie, _CALLER)
         return out, now._replace(residual=residual, right=right)
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _ready(updates: Any, axis_name: AxisName, specs: Any, weight: Any) -> Any:
+    """Updates that can be compressed, each worker's weighted."""
+    require_dtypes(updates, _CALLER, "it")
+    require_local(updates, axis_name, _CALLER)
+    if specs is None:
+        require_no_compiler_axes(_CALLER, "it")
+    if weight is None:
+        return updates
+    w = axis_size(axis_name, _CALLER) * factor(weight, axis_name, "mean")
+    return jax.tree.map(lambda u: weigh(u, w), updates)
 
 
 def _in_one_message(
@@ -174,7 +182,7 @@ def _in_one_message(
     """The means over the workers."""
     total = lax.psum if algorithm == "psum" else ALGORITHMS[algorithm]
     flat = jnp.concatenate([x.ravel() for x in arrays])
-    mean = total(flat, axis_name) / axis_size(axis_name, "power_sgd")
+    mean = total(flat, axis_name) / axis_size(axis_name, _CALLER)
     parts = jnp.split(mean, np.cumsum([x.size for x in arrays])[:-1])
     return [part.reshape(x.shape) for part, x in zip(parts, arrays, strict=True)]
 
@@ -192,9 +200,9 @@ def _specs_of(specs: Any, trees: Any) -> Any:
 def _check(
     rank: int, start_after: int, iterations: int, min_compression: float
 ) -> None:
-    require_whole("power_sgd", "rank", rank)
-    require_whole("power_sgd", "iterations", iterations)
-    require_whole("power_sgd", "start_after", start_after, 0)
+    require_whole(_CALLER, "rank", rank)
+    require_whole(_CALLER, "iterations", iterations)
+    require_whole(_CALLER, "start_after", start_after, 0)
     if not 0 <= min_compression < math.inf:
         raise ValueError(
             f"power_sgd: min_compression={min_compression!r} must be a finite factor, "

@@ -21,30 +21,26 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._layout import layout_of
-from relaxjax._local import LocalState
-from relaxjax._mixing import Mixing, checked_mixing, first_step
+from relaxjax._axis import AxisName
+from relaxjax._gossiping import gossiping, models
+from relaxjax._mixing import mixing_of
 from relaxjax.topology import Topology
 
 _CALLER = "push_sum"
 
 
 class PushSumState(NamedTuple):
-    """State of `push_sum`.
+    """What `push_sum` keeps.
 
     Attributes:
-      step: int32, counted around; equal on all workers.
       mass: w_i, float32.
-      leaves: those that differ between workers.
     """
 
-    step: jax.Array
     mass: jax.Array
-    leaves: LocalState
 
 
 def push_sum(
-    axis_name: str,
+    axis_name: AxisName,
     topology: Topology,
     *,
     every: int = 1,
@@ -86,32 +82,24 @@ def push_sum(
       >>> print(jax.jit(jax.vmap(mean, axis_name="data"))(values).round(4))
       [3. 3. 3.]
     """
-    mixing = checked_mixing(
-        Mixing(
-            _CALLER,
-            axis_name,
-            topology,
-            every,
-            bucket_bytes,
-            specs=None if specs is None else (specs, P()),
-        ),
+    mixing = mixing_of(
+        _CALLER,
+        axis_name,
+        topology,
+        every=every,
+        bucket_bytes=bucket_bytes,
+        specs=None if specs is None else (specs, P()),
         doubly=False,
     )
 
-    def init(params: optax.Params) -> Any:
-        mass = jnp.ones((), jnp.float32)
-        return PushSumState(first_step(), mass, LocalState(layout_of(params)))
-
-    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
-        del extra_args
-        z, u = mixing.taken(updates, params, state.leaves, weight)
-        w = state.mass
+    def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
+        z, u = models(mixing, params, updates)
+        w = kept.mass
         half = jax.tree.map(lambda z, u: w * z + u, z, u)
-        change, more = mixing.change((half, w), state.step)
+        change, more = mixing.change((half, w), step)
         w = w + more
         x = jax.tree.map(jnp.add, half, change)
         moved = jax.tree.map(lambda x, z: x / w.astype(x.dtype) - z, x, z)
-        step = mixing.next_step(state.step)
-        return moved, PushSumState(step, w, state.leaves)
+        return moved, PushSumState(w)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return gossiping(mixing, lambda _: PushSumState(jnp.ones((), jnp.float32)), rule)

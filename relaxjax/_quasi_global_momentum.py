@@ -21,31 +21,27 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._layout import layout_of
-from relaxjax._local import LocalState
-from relaxjax._mixing import Mixing, checked_mixing, first_step, widened
-from relaxjax._numbers import require_share
+from relaxjax._axis import AxisName
+from relaxjax._gossiping import gossiping, models, zeros_like
+from relaxjax._mixing import mixing_of
+from relaxjax._numbers import require_momentum
 from relaxjax.topology import Topology
 
 _CALLER = "quasi_global_momentum"
 
 
 class QuasiGlobalMomentumState(NamedTuple):
-    """State of `quasi_global_momentum`.
+    """What `quasi_global_momentum` keeps.
 
     Attributes:
-      step: int32, counted around; equal on all workers.
       way: b_i, float32 where a param is narrower, like the params.
-      leaves: those that differ between workers.
     """
 
-    step: jax.Array
     way: Any
-    leaves: LocalState
 
 
 def quasi_global_momentum(
-    axis_name: str,
+    axis_name: AxisName,
     topology: Topology,
     *,
     momentum: float = 0.9,
@@ -83,27 +79,24 @@ def quasi_global_momentum(
       >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
       [-3. -3. -3.]
     """
-    mixing = checked_mixing(
-        Mixing(_CALLER, axis_name, topology, every, bucket_bytes, specs)
+    mixing = mixing_of(
+        _CALLER,
+        axis_name,
+        topology,
+        every=every,
+        bucket_bytes=bucket_bytes,
+        specs=specs,
     )
-    require_share(_CALLER, "momentum", momentum)
+    require_momentum(_CALLER, momentum)
 
-    def init(params: optax.Params) -> Any:
-        way = jax.tree.map(jnp.zeros_like, widened(params))
-        return QuasiGlobalMomentumState(
-            first_step(), way, LocalState(layout_of(params))
-        )
-
-    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
-        del extra_args
-        x, u = mixing.taken(updates, params, state.leaves, weight)
-        own = jax.tree.map(lambda u, b: u + momentum * b, u, state.way)
+    def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
+        x, u = models(mixing, params, updates)
+        own = jax.tree.map(lambda u, b: u + momentum * b, u, kept.way)
         half = jax.tree.map(jnp.add, x, own)
-        moved = jax.tree.map(jnp.add, own, mixing.change(half, state.step))
+        moved = jax.tree.map(jnp.add, own, mixing.change(half, step))
         way = jax.tree.map(
-            lambda b, d: momentum * b + (1 - momentum) * d, state.way, moved
+            lambda b, d: momentum * b + (1 - momentum) * d, kept.way, moved
         )
-        step = mixing.next_step(state.step)
-        return moved, QuasiGlobalMomentumState(step, way, state.leaves)
+        return moved, QuasiGlobalMomentumState(way)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return gossiping(mixing, lambda x: QuasiGlobalMomentumState(zeros_like(x)), rule)

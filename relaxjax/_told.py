@@ -8,13 +8,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.core import Tracer
 
+from relaxjax._all_reduce_checks import require_dtypes
 from relaxjax._axis import require_local
 from relaxjax._compressed import codec_of, noises_of
 from relaxjax._either import either
 from relaxjax._fused import packed
 from relaxjax._mixing import Mixing, require_size
+from relaxjax._noise import words_of
+from relaxjax._numbers import require_share
 from relaxjax._specs import on_own_shards
 from relaxjax.collectives import neighbor_payloads
 from relaxjax.compression import Compressor
@@ -45,11 +47,23 @@ def checked_codec(mixing: Mixing, compressor: Compressor) -> Compressor:
 
 def check_step_size(caller: str, gamma: float) -> None:
     """Raises ValueError unless in (0, 1]."""
-    if not isinstance(gamma, Tracer) and not 0 < gamma <= 1:
-        raise ValueError(
-            f"{caller}: consensus_step_size={gamma!r} must be in (0, 1]; the more the "
-            "compressor loses, the smaller (0.45 for signs on a ring of 8)"
-        )
+    remedy = "; the more the compressor loses, the smaller (0.45: signs, ring of 8)"
+    require_share(caller, "consensus_step_size", gamma, remedy)
+
+
+def require_codable(mixing: Mixing, compressor: Compressor, params: Any) -> None:
+    """Refuses leaves that no compressor takes."""
+    require_dtypes(params, mixing.caller, compressor.name)
+
+
+def first_words(compressor: Compressor, seed: int) -> Any:
+    """The randomness of the first step; () of deterministic compressors."""
+    return words_of(seed) if compressor.random else ()
+
+
+def count_of(mixing: Mixing) -> int:
+    """How many a worker knows of: itself, and the sender of each message."""
+    return 1 + len(mixing.topology.messages())
 
 
 def told(
@@ -70,7 +84,7 @@ def told(
     require_size(mixing)
     require_local(p, mixing.axis_name, mixing.caller)
     noises, words = noises_of(compressor, words, mixing.axis_name)
-    count = 1 + len(mixing.topology.messages())
+    count = count_of(mixing)
 
     def exchange(p: Any, noises: Any) -> tuple[Any, ...]:
         leaves, tree = jax.tree.flatten(p)

@@ -137,14 +137,12 @@ def zero_one_adam(
       [[1. 1.]
        [1. 1.]]
     """
-    counts = {
-        "freeze_step": freeze_step,
-        "variance_doubling": variance_doubling,
-        "local_doubling": local_doubling,
-        "most_local_steps": most_local_steps,
-    }
-    for name, value in counts.items():
-        require_whole(_CALLER, name, value)
+    _check(
+        freeze_step=freeze_step,
+        variance_doubling=variance_doubling,
+        local_doubling=local_doubling,
+        most_local_steps=most_local_steps,
+    )
     exchange = compress_matrices(axis_name, compressor, specs=specs)
     exact = all_reduce(axis_name, specs=specs)
     rate = learning_rate if callable(learning_rate) else lambda _: learning_rate
@@ -180,6 +178,11 @@ def zero_one_adam(
         return out, ZeroOneAdamState(time.tick(), m, variance, anchor, now, kept)
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _check(**counts: int) -> None:
+    for name, value in counts.items():
+        require_whole(_CALLER, name, value)
 
 
 def _mean(g: Any, exact: Any, weight: Any) -> Any:

@@ -22,7 +22,6 @@ FLOORS = [
         "_noise",
         "_frozen_variance",
         "_traced_bytes",
-        "topology",
     },
     {
         "_either",
@@ -31,6 +30,7 @@ FLOORS = [
         "_specs",
         "_traced",
         "_weights",
+        "topology",
     },
     {"_low_rank", "_rounds", "collectives", "compression", "schedule"},
     {"ps", "_fused"},
@@ -45,7 +45,7 @@ FLOORS = [
         "_local",
     },
     {"_mixing"},
-    {"_told"},
+    {"_gossiping", "_told"},
     {"_choco"},
     {
         "_compress_matrices",

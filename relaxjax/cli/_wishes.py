@@ -12,7 +12,7 @@ from relaxjax._accumulate import accumulate
 from relaxjax._relaxation import Training
 from relaxjax._relaxations import parse
 from relaxjax._skip_nonfinite import skip_nonfinite
-from relaxjax.cli._devices import AXIS
+from relaxjax.cli._devices import AXIS, DEFAULT_WORKERS
 from relaxjax.tasks import OPTIMIZERS, Task, schedule
 
 
@@ -67,7 +67,8 @@ def check(wishes: Wishes) -> None:
                 "out for the default"
             )
     steps = sys.maxsize if wishes.steps is None else wishes.steps
-    relaxed(wishes, Training(optax.identity(), 1.0, steps, wishes.workers or 8))
+    workers = wishes.workers or DEFAULT_WORKERS
+    relaxed(wishes, Training(optax.identity(), 1.0, steps, workers))
 
 
 def batch_size(wishes: Wishes, workers: int) -> int | None:

@@ -14,17 +14,3 @@ def zeros_for(x: Any) -> jax.Array:
     Float32 costs twice the bytes of a 16-bit gradient.
     """
     return jnp.zeros_like(x, dtype=wide(x.dtype))
-
-
-def check_share(value: float, name: str, caller: str) -> None:
-    """Raises ValueError unless in (0, 1]."""
-    if not 0 < value <= 1:
-        raise ValueError(f"{caller}: {name}={value} must be in (0, 1]")
-
-
-def check_momentum(value: float, caller: str) -> None:
-    """Raises ValueError unless in [0, 1)."""
-    if not 0 <= value < 1:
-        raise ValueError(
-            f"{caller}: momentum={value} must be in [0, 1); 0 is none, 0.9 is usual"
-        )

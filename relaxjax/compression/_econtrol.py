@@ -24,7 +24,8 @@ from typing import NamedTuple
 
 import jax
 
-from relaxjax.compression._buffers import check_share, zeros_for
+from relaxjax._numbers import require_share
+from relaxjax.compression._buffers import zeros_for
 from relaxjax.compression._protocol import (
     Compressor,
     Feedback,
@@ -72,7 +73,7 @@ def econtrol(compressor: Compressor, *, eta: float | None = None) -> Compressor:
       'econtrol'
     """
     if eta is not None:
-        check_share(eta, "eta", "econtrol")
+        require_share("econtrol", "eta", eta)
     law = contractive(compressor).law
 
     def share(g):

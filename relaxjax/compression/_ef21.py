@@ -24,7 +24,8 @@ from typing import NamedTuple
 
 import jax
 
-from relaxjax.compression._buffers import check_share, zeros_for
+from relaxjax._numbers import require_share
+from relaxjax.compression._buffers import zeros_for
 from relaxjax.compression._protocol import Compressor, Feedback, with_feedback
 
 
@@ -95,7 +96,7 @@ def ef21_sgdm(compressor: Compressor, *, eta: float = 0.1) -> Compressor:
       >>> compression.ef21_sgdm(compression.top_k(0.01), eta=0.2).feedback.name
       'ef21_sgdm'
     """
-    check_share(eta, "eta", "ef21_sgdm")
+    require_share("ef21_sgdm", "eta", eta)
 
     def init(x):
         return EF21SGDMState(*(zeros_for(x) for _ in EF21SGDMState._fields))

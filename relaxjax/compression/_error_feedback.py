@@ -21,7 +21,8 @@ from typing import NamedTuple
 
 import jax
 
-from relaxjax.compression._buffers import check_share, zeros_for
+from relaxjax._numbers import require_share
+from relaxjax.compression._buffers import zeros_for
 from relaxjax.compression._protocol import Compressor, Feedback, with_feedback
 
 
@@ -51,7 +52,7 @@ def error_feedback(compressor: Compressor, *, decay: float = 1.0) -> Compressor:
       >>> compression.error_feedback(compression.top_k(0.01)).feedback.name
       'error_feedback'
     """
-    check_share(decay, "decay", "error_feedback")
+    require_share("error_feedback", "decay", decay)
 
     def init(x):
         return ErrorFeedbackState(residual=zeros_for(x))

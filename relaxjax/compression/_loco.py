@@ -28,8 +28,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from relaxjax._dtypes import wide
+from relaxjax._numbers import require_share
 from relaxjax.compression._blocks import over
-from relaxjax.compression._buffers import check_share
 from relaxjax.compression._protocol import Compressor, Feedback, with_feedback
 
 _LEVELS = 127
@@ -73,7 +73,7 @@ def loco(
       >>> compression.loco(compression.quantize(4)).feedback.name
       'loco'
     """
-    check_share(beta, "beta", "loco")
+    require_share("loco", "beta", beta)
     _check_steps(reset_every)
 
     def init(x):

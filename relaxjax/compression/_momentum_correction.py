@@ -31,7 +31,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from relaxjax.compression._buffers import check_momentum, zeros_for
+from relaxjax._numbers import require_momentum
+from relaxjax.compression._buffers import zeros_for
 from relaxjax.compression._protocol import Compressor, Feedback, with_feedback
 
 
@@ -70,7 +71,7 @@ def momentum_correction(
       >>> compression.momentum_correction(compression.top_k(0.01)).feedback.name
       'momentum_correction'
     """
-    check_momentum(momentum, "momentum_correction")
+    require_momentum("momentum_correction", momentum)
 
     def init(x):
         return MomentumCorrectionState(zeros_for(x), zeros_for(x))

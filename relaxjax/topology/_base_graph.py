@@ -28,7 +28,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from relaxjax.topology._static import require_workers
+from relaxjax._numbers import require_whole
 from relaxjax.topology._topology import Topology, checked
 
 Edges = list[tuple[int, int, float]]  # undirected, each once
@@ -50,11 +50,8 @@ def base_graph(n: int, k: int = 1) -> Topology:
       >>> print(graph.period, graph.degree, round(graph.spectral_gap(), 3))
       4 1 1.0
     """
-    require_workers("base_graph", n)
-    if not isinstance(k, int | np.integer) or k < 1:
-        raise ValueError(
-            f"base_graph: k={k!r} must be a whole number of neighbours, 1 or more"
-        )
+    require_whole("base_graph", "n", n)
+    require_whole("base_graph", "k", k)
     rounds = min(_simple(range(n), k + 1), _by_groups(n, k + 1), key=len)
     matrices = [_matrix(n, edges) for edges in rounds or [[]]]
     return checked(f"base_graph(k={k})", matrices)

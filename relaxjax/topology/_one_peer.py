@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from relaxjax.topology._static import log2_of, require_workers
+from relaxjax._numbers import require_whole
+from relaxjax.topology._static import log2_of
 from relaxjax.topology._topology import Topology, checked
 
 
@@ -32,7 +33,7 @@ def one_peer_exponential(n: int) -> Topology:
       >>> print(graph.period, graph.degree, round(graph.spectral_gap(), 3))
       3 1 1.0
     """
-    require_workers("one_peer_exponential", n)
+    require_whole("one_peer_exponential", "n", n)
     rounds = max(1, math.ceil(math.log2(n)))
     at = np.arange(n)
     matrices = [np.eye(n) / 2 for _ in range(rounds)]
@@ -67,8 +68,7 @@ def random_matching(n: int, seed: int = 0, *, period: int = 64) -> Topology:
       ValueError: `n` is odd or below 2, `period < 1`.
     """
     _require_even("random_matching", n)
-    if period < 1:
-        raise ValueError(f"random_matching: period={period} must be 1 or more")
+    require_whole("random_matching", "period", period)
     rng = np.random.default_rng(seed)
     drawn = (rng.permutation(n).reshape(-1, 2).tolist() for _ in range(period))
     return checked("random_matching", [halves(n, pairs) for pairs in drawn])
@@ -100,7 +100,7 @@ def halves(n: int, pairs: Iterable[Sequence[int]]) -> np.ndarray:
 
 
 def _require_even(name: str, n: int) -> None:
-    require_workers(name, n)
+    require_whole(name, "n", n)
     if n % 2:
         raise ValueError(
             f"{name}: n={n} must be even, since all are paired; for odd numbers there "

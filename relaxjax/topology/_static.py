@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxjax._numbers import require_whole
 from relaxjax.topology._topology import Topology, checked
 
 
@@ -53,7 +54,7 @@ def torus(sides: tuple[int, int]) -> Topology:
       ValueError: a side below 1.
     """
     for side in sides:
-        require_workers("torus", side)
+        require_whole("torus", "side", side)
     rows, columns = sides
     place = np.arange(rows * columns).reshape(rows, columns)
     links = np.zeros((place.size, place.size), bool)
@@ -88,7 +89,7 @@ def exponential(n: int) -> Topology:
     Raises:
       ValueError: `n < 1`.
     """
-    require_workers("exponential", n)
+    require_whole("exponential", "n", n)
     return _by_shifts("exponential", n, [2**k for k in range(math.ceil(math.log2(n)))])
 
 
@@ -101,7 +102,7 @@ def star(n: int) -> Topology:
     Raises:
       ValueError: `n < 1`.
     """
-    require_workers("star", n)
+    require_whole("star", "n", n)
     links = np.zeros((n, n), bool)
     links[0, 1:] = links[1:, 0] = True
     return metropolis(links, name="star")
@@ -116,7 +117,7 @@ def complete(n: int) -> Topology:
     Raises:
       ValueError: `n < 1`.
     """
-    require_workers("complete", n)
+    require_whole("complete", "n", n)
     return checked("complete", [np.full((n, n), 1 / n)])
 
 
@@ -196,7 +197,7 @@ def lazy(topology: Topology) -> Topology:
 
 def log2_of(name: str, n: int, instead: str) -> int:
     """log2 n, of a graph that exists for powers of 2 alone."""
-    require_workers(name, n)
+    require_whole(name, "n", n)
     if n & (n - 1):
         raise ValueError(
             f"{name}: n={n} must be a power of 2; for other numbers there is {instead}"
@@ -206,18 +207,11 @@ def log2_of(name: str, n: int, instead: str) -> int:
 
 def _by_shifts(name: str, n: int, shifts: Sequence[int]) -> Topology:
     """Each hears those so many places before it; every weight the same."""
-    require_workers(name, n)
+    require_whole(name, "n", n)
     w = np.eye(n)
     for shift in shifts:
         w[np.arange(n), (np.arange(n) - shift) % n] += 1
     return checked(name, [w / (1 + len(shifts))])
-
-
-def require_workers(name: str, n: int) -> None:
-    if not isinstance(n, int | np.integer) or n < 1:
-        raise ValueError(
-            f"{name}: n={n!r} must be a whole number of workers, 1 or more"
-        )
 
 
 def _rounds_of(w: Any) -> list[np.ndarray]:

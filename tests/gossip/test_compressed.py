@@ -91,7 +91,7 @@ def test_copies_at_both_ends_are_the_same_to_the_bit(make, where):
     ring = topology.ring(n)
     codec = compression.quantize(4, stochastic_rounding=True)
     for _, state in history(make(n, codec), targets_of(n), where(n)):
-        own, *heard = state[1].known
+        own, *heard = state[1].kept.known
         for (pairs, _), copies in zip(ring.messages(), heard, strict=True):
             for source, target in pairs:
                 np.testing.assert_array_equal(copies[target], own[source])
@@ -101,7 +101,7 @@ def test_dcd_models_are_the_copies():
     for params, state in history(
         dcd(5, compression.quantize(8)), targets_of(5), emulate(5)
     ):
-        np.testing.assert_allclose(params, state[1].known[0], atol=1e-6)
+        np.testing.assert_allclose(params, state[1].kept.known[0], atol=1e-6)
 
 
 @pytest.mark.parametrize("make", [choco, deep_squeeze])

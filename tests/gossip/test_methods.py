@@ -175,7 +175,7 @@ def test_the_mean_model_moves_by_the_mean_update(name):
     for params, state in history(METHODS[name](graph), targets, emulate(8)):
         before, mean = (mass * x).mean(axis=0), (x - targets).mean(axis=0)
         if name == "push_sum":
-            mass = state[1].mass[:, None]
+            mass = state[1].kept.mass[:, None]
             np.testing.assert_allclose(mass.sum(), 8, rtol=1e-6)
         step = -RATE * mean
         if name == "quasi_global_momentum":
@@ -190,7 +190,7 @@ def test_tracked_gradients_have_the_mean_of_the_gradients():
     x = np.zeros((8, D))
     for params, state in history(tracked(topology.ring(8)), targets, emulate(8)):
         mean = (x - targets).mean(axis=0)
-        np.testing.assert_allclose(state[0].tracked.mean(axis=0), mean, atol=1e-6)
+        np.testing.assert_allclose(state[0].kept.tracked.mean(axis=0), mean, atol=1e-6)
         x = params
 
 
@@ -198,7 +198,7 @@ def test_corrections_sum_to_zero():
     graph = graph_of("exact_diffusion", 8)
     tx = METHODS["exact_diffusion"](graph, every=2)
     for _, state in history(tx, targets_of(8), emulate(8)):
-        np.testing.assert_allclose(state[1].correction.sum(axis=0), 0, atol=1e-6)
+        np.testing.assert_allclose(state[1].kept.correction.sum(axis=0), 0, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["exact_diffusion", "gradient_tracking"])
