@@ -10,7 +10,7 @@ from relaxjax._axis import to_local
 from relaxjax._choco import ChocoState
 from relaxjax._clock import Clock, advance_phases
 from relaxjax._compiled_wire import compiled_wire_bytes
-from relaxjax._consensus import consensus, spread
+from relaxjax._consensus import consensus, consensus_distance, spread
 from relaxjax._data_parallel import DataParallelStep, data_parallel
 from relaxjax._dcd_psgd import DcdPsgdState, dcd_psgd
 from relaxjax._deep_gradient_compression import (
@@ -28,6 +28,7 @@ from relaxjax._layout import Layout
 from relaxjax._local import LocalState, local
 from relaxjax._local_sgd import LocalSgdState, local_sgd
 from relaxjax._mesh import Emulation, emulate
+from relaxjax._moniqua import moniqua
 from relaxjax._one_bit_adam import OneBitAdamState, one_bit_adam
 from relaxjax._one_bit_lamb import OneBitLambState, one_bit_lamb
 from relaxjax._power_sgd import PowerSGDState, power_sgd
@@ -36,6 +37,7 @@ from relaxjax._quasi_global_momentum import (
     QuasiGlobalMomentumState,
     quasi_global_momentum,
 )
+from relaxjax._relay_sum import RelaySumState, relay_sum
 from relaxjax._scan_layers import scan_layers
 from relaxjax._skip_nonfinite import SkipNonfiniteState, skip_nonfinite
 from relaxjax._stacked import to_workers
@@ -66,6 +68,7 @@ __all__ = [
     "PowerSGDState",
     "PushSumState",
     "QuasiGlobalMomentumState",
+    "RelaySumState",
     "SkipNonfiniteState",
     "ZeroOneAdamState",
     "accumulate",
@@ -75,6 +78,7 @@ __all__ = [
     "combine_then_adapt",
     "compiled_wire_bytes",
     "consensus",
+    "consensus_distance",
     "data_parallel",
     "dcd_psgd",
     "deep_gradient_compression",
@@ -86,12 +90,14 @@ __all__ = [
     "init",
     "local",
     "local_sgd",
+    "moniqua",
     "one_bit_adam",
     "one_bit_lamb",
     "power_sgd",
     "push_sum",
     "quasi_global_momentum",
     "reduce_in_backward",
+    "relay_sum",
     "scan_layers",
     "schedule",
     "skip_nonfinite",

@@ -57,6 +57,36 @@ def spread(tree: Any) -> float:
     return float(np.max(jax.jit(_spreads)(leaves), initial=0.0)) if leaves else 0.0
 
 
+def consensus_distance(tree: Any) -> float:
+    """How far models are from their mean: the root of the mean square over the workers.
+
+    Source: Kong et al. 2021: sqrt(sum_i |x_i - mean(x)|^2 / n), the norm over all
+    elements of all floating leaves. Others are left out.
+
+    Args:
+      tree: worker state, each leaf [n, ...].
+
+    Returns:
+      A Python float, in the leaves' own unit, computed in float32 at least.
+
+    Example:
+      >>> import jax.numpy as jnp, relaxjax
+      >>> relaxjax.consensus_distance({"w": jnp.array([[1.0, 2.0], [3.0, 2.0]])})
+      1.0
+    """
+    leaves = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.inexact)]
+    return float(jax.jit(_distance)(leaves)) if leaves else 0.0
+
+
+def _distance(leaves: list[jax.Array]) -> jax.Array:
+    def square(x):
+        y = x.astype(wide(x.dtype))
+        y = y - y[:1]  # equal workers are at 0 from their mean, exactly
+        return jnp.sum(jnp.abs(y - jnp.mean(y, axis=0)) ** 2) / len(y)
+
+    return jnp.sqrt(jnp.stack([square(x) for x in leaves]).sum())
+
+
 def _means(leaves: list[jax.Array]) -> list[jax.Array]:
     def mean(x):
         if not jnp.issubdtype(x.dtype, jnp.inexact):

@@ -8,6 +8,9 @@ W, the optimizer's update u_i and a compressor C:
     q_i = C(h_i - x_i)                            (sent to the neighbours)
     x_i = x_i + q_i,  and so at the neighbours
 
+With `every` = k, u_i is the sum of the k updates since the last round, and x_i what was
+known after it; in between a worker walks alone.
+
 What C loses is lost: it must be mild (8 or 4 bits, unbiased is best). All workers start
 from the same model, as `relaxjax.init` gives it.
 
@@ -56,6 +59,7 @@ def dcd_psgd(
     topology: Topology,
     compressor: Compressor,
     *,
+    every: int = 1,
     bucket_bytes: int = 8 * 2**20,
     specs: Any = None,
     seed: int = 0,
@@ -69,6 +73,7 @@ def dcd_psgd(
       topology: of one round.
       compressor: C, mild and without feedback, such as
         `relaxjax.compression.min_max_uint8()`.
+      every: steps that a round takes; all but the last send nothing.
       bucket_bytes: as of `relaxjax.all_reduce`.
       specs: as of `relaxjax.all_reduce`.
       seed: of random compressors.
@@ -94,7 +99,12 @@ def dcd_psgd(
       [-1. -2. -6.]
     """
     mixing = mixing_of(
-        _CALLER, axis_name, topology, bucket_bytes=bucket_bytes, specs=specs
+        _CALLER,
+        axis_name,
+        topology,
+        every=every,
+        bucket_bytes=bucket_bytes,
+        specs=specs,
     )
     codec = checked_codec(mixing, compressor)
 
@@ -108,10 +118,14 @@ def dcd_psgd(
 
     def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
         x, u = models(mixing, params, updates)
-        p = jax.tree.map(jnp.add, u, pull(mixing, kept.known))
+        change, last = pull(mixing, kept.known), kept.known[0]
+        p = jax.tree.map(lambda x, u, c, last: x - last + u + c, x, u, change, last)
         q, words = told(mixing, codec, p, kept.words, step)
         known = jax.tree.map(jnp.add, kept.known, q)
-        moved = jax.tree.map(jnp.subtract, known[0], x)
+        due = mixing.due(step)
+        moved = jax.tree.map(
+            lambda x, u, known: jnp.where(due, known - x, u), x, u, known[0]
+        )
         return moved, DcdPsgdState(known, words)
 
     return gossiping(mixing, start, rule)

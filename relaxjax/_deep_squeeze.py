@@ -56,6 +56,7 @@ def deep_squeeze(
     compressor: Compressor,
     *,
     consensus_step_size: float = 0.4,
+    every: int = 1,
     bucket_bytes: int = 8 * 2**20,
     specs: Any = None,
     seed: int = 0,
@@ -69,6 +70,7 @@ def deep_squeeze(
       topology: of one round.
       compressor: C, without feedback: it has its own here.
       consensus_step_size: eta, in (0, 1].
+      every: steps that a round takes; all but the last send nothing.
       bucket_bytes: as of `relaxjax.all_reduce`.
       specs: as of `relaxjax.all_reduce`.
       seed: of random compressors.
@@ -94,7 +96,12 @@ def deep_squeeze(
       [-3. -3. -3.]
     """
     mixing = mixing_of(
-        _CALLER, axis_name, topology, bucket_bytes=bucket_bytes, specs=specs
+        _CALLER,
+        axis_name,
+        topology,
+        every=every,
+        bucket_bytes=bucket_bytes,
+        specs=specs,
     )
     codec = checked_codec(mixing, compressor)
     check_step_size(_CALLER, consensus_step_size)
@@ -107,7 +114,10 @@ def deep_squeeze(
         x, u = models(mixing, params, updates)
         v = jax.tree.map(lambda x, u, e: x + u + e, x, u, kept.residual)
         c, words = told(mixing, codec, v, kept.words, step)
-        residual = jax.tree.map(jnp.subtract, v, c[0])
+        due = mixing.due(step)
+        residual = jax.tree.map(
+            lambda v, c, e: jnp.where(due, v - c, e), v, c[0], kept.residual
+        )
         moved = jax.tree.map(
             lambda u, change: u + consensus_step_size * change, u, pull(mixing, c)
         )

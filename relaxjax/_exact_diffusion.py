@@ -57,7 +57,7 @@ def exact_diffusion(
     Put it last in the chain, as `gossip`; best after plain SGD.
 
     Args:
-      axis_name: the workers' axis.
+      axis_name: the axis, or a tuple (outer, inner), as of `gossip`.
       topology: static and symmetric, all eigenvalues above -1/3.
       every: steps that a round takes; all but the last send nothing.
       bucket_bytes: as of `relaxjax.all_reduce`.

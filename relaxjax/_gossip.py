@@ -46,7 +46,8 @@ def gossip(
     how far they are apart.
 
     Args:
-      axis_name: the workers' axis.
+      axis_name: the axis, or a tuple (outer, inner); then the topology is of the outer
+        one, and inside the inner one all take the mean (without a compressor).
       topology: of `relaxjax.topology`, for as many workers; its rounds take turns.
       compressor: of `relaxjax.compression`, without feedback: what travels is what it
         makes of the change since the last round (CHOCO-SGD; the topology has one

@@ -9,13 +9,20 @@ import optax
 
 from relaxjax import topology
 from relaxjax._axis import AxisName
+from relaxjax._dcd_psgd import dcd_psgd
+from relaxjax._deep_squeeze import deep_squeeze
 from relaxjax._exact_diffusion import exact_diffusion
 from relaxjax._gossip import combine_then_adapt, gossip
 from relaxjax._gradient_tracking import gradient_tracking
+from relaxjax._moniqua import moniqua
 from relaxjax._push_sum import push_sum
 from relaxjax._quasi_global_momentum import quasi_global_momentum
 from relaxjax._relaxation import Relaxation, Training
+from relaxjax._relay_sum import relay_sum
+from relaxjax.compression import Compressor, quantize
 from relaxjax.topology import Topology
+
+_THETA = 0.1  # of Moniqua: more than models differ by in training
 
 
 def _squarest_torus(n: int) -> Topology:
@@ -23,15 +30,20 @@ def _squarest_torus(n: int) -> Topology:
     return topology.torus((side, n // side))
 
 
-_STEADY: Mapping[str, Callable[[int], Topology]] = {
+TREES: Mapping[str, Callable[[int], Topology]] = {
+    "chain": topology.chain,
+    "binary_tree": topology.binary_tree,
+    "star": topology.star,
+}
+_SYMMETRIC: Mapping[str, Callable[[int], Topology]] = {
     "ring": topology.ring,
     "torus": _squarest_torus,
     "hypercube": topology.hypercube,
-    "star": topology.star,
     "complete": topology.complete,
+    **TREES,
 }
 TOPOLOGIES: Mapping[str, Callable[[int], Topology]] = {
-    **_STEADY,
+    **_SYMMETRIC,
     "exponential": topology.exponential,
     "one_peer_exponential": topology.one_peer_exponential,
     "one_peer_hypercube": topology.one_peer_hypercube,
@@ -43,13 +55,36 @@ TOPOLOGIES: Mapping[str, Callable[[int], Topology]] = {
 
 def _after(
     method: Callable[..., Any],
+    default: str,
     axis_name: AxisName,
     training: Training,
-    algorithm: str = "one_peer_exponential",
+    *,
+    algorithm: str | None = None,
     **parts: Any,
 ) -> optax.GradientTransformationExtraArgs:
-    graph = TOPOLOGIES[algorithm](training.workers)
+    """The optimizer, then the method over a graph."""
+    graph = TOPOLOGIES[algorithm or default](training.workers)
     return optax.chain(training.optimizer, method(axis_name, graph, **parts))
+
+
+def _gossip(
+    axis_name: AxisName, training: Training, **parts: Any
+) -> optax.GradientTransformationExtraArgs:
+    """In codes it wants a graph that stays."""
+    default = "ring" if "compressor" in parts else "one_peer_exponential"
+    return _after(gossip, default, axis_name, training, **parts)
+
+
+def _in_codes(
+    method: Callable[..., Any], compressor: Compressor
+) -> Callable[..., optax.GradientTransformationExtraArgs]:
+    """On a ring, in 8 bits, if the name says nothing else."""
+
+    def build(axis_name: AxisName, training: Training, **parts: Any) -> Any:
+        parts = {"compressor": compressor, **parts}
+        return _after(method, "ring", axis_name, training, **parts)
+
+    return build
 
 
 def _exact_diffusion(
@@ -80,7 +115,15 @@ def _quasi_global_momentum(
 ) -> optax.GradientTransformationExtraArgs:
     """Its momentum takes the place of the parent's."""
     plain = training._replace(optimizer=optax.sgd(training.learning_rate))
-    return _after(quasi_global_momentum, axis_name, plain, **parts)
+    return _after(
+        quasi_global_momentum, "one_peer_exponential", axis_name, plain, **parts
+    )
+
+
+def _moniqua(
+    axis_name: AxisName, training: Training, theta: float = _THETA, **parts: Any
+) -> optax.GradientTransformationExtraArgs:
+    return _after(moniqua, "ring", axis_name, training, theta=theta, **parts)
 
 
 _row = functools.partial(
@@ -89,21 +132,24 @@ _row = functools.partial(
     options=frozenset({"bucket_bytes", "every"}),
     period=None,
 )
+_STAYING = (*_SYMMETRIC, "exponential")
 GOSSIP_ROWS = (
     _row(
         name="gossip",
         summary="models are averaged with neighbours, after each step",
-        build=functools.partial(_after, gossip),
+        build=_gossip,
+        compressors=True,
+        options=frozenset({"bucket_bytes", "consensus_step_size", "every"}),
     ),
     _row(
         name="combine_then_adapt",
         summary="as gossip, while the gradient is computed",
-        build=functools.partial(_after, combine_then_adapt),
+        build=functools.partial(_after, combine_then_adapt, "one_peer_exponential"),
     ),
     _row(
         name="push_sum",
         summary="gossip over directed graphs (SGP)",
-        build=functools.partial(_after, push_sum),
+        build=functools.partial(_after, push_sum, "one_peer_exponential"),
     ),
     _row(
         name="gradient_tracking",
@@ -114,7 +160,7 @@ GOSSIP_ROWS = (
         name="exact_diffusion",
         summary="gossip without the bias of unlike data (D^2)",
         build=_exact_diffusion,
-        algorithms=tuple(_STEADY),
+        algorithms=tuple(_SYMMETRIC),
     ),
     _row(
         name="quasi_global_momentum",
@@ -122,5 +168,33 @@ GOSSIP_ROWS = (
         build=_quasi_global_momentum,
         options=frozenset({"bucket_bytes", "every", "momentum"}),
         parent="momentum",
+    ),
+    _row(
+        name="relay_sum",
+        summary="the mean of all models, passed on along a tree",
+        build=functools.partial(_after, relay_sum, "binary_tree"),
+        algorithms=tuple(TREES),
+    ),
+    _row(
+        name="dcd_psgd",
+        summary="gossip in codes of what a model moves by",
+        build=_in_codes(dcd_psgd, quantize(8)),
+        algorithms=_STAYING,
+        compressors=True,
+    ),
+    _row(
+        name="deep_squeeze",
+        summary="gossip in codes of the models, with error feedback",
+        build=_in_codes(deep_squeeze, quantize(8)),
+        algorithms=_STAYING,
+        compressors=True,
+        options=frozenset({"bucket_bytes", "consensus_step_size", "every"}),
+    ),
+    _row(
+        name="moniqua",
+        summary="gossip of remainders in a few bits, without state",
+        build=_moniqua,
+        algorithms=_STAYING,
+        options=frozenset({"bits", "bucket_bytes", "every", "theta"}),
     ),
 )

@@ -51,7 +51,7 @@ def gradient_tracking(
     Put it before the optimizer, and `gossip` with the same topology after it.
 
     Args:
-      axis_name: the workers' axis.
+      axis_name: the axis, or a tuple (outer, inner), as of `gossip`.
       topology: of `relaxjax.topology`; its rounds take turns.
       every: steps that a round takes; all but the last send nothing.
       bucket_bytes: as of `relaxjax.all_reduce`.

@@ -20,7 +20,7 @@ from relaxjax._either import either
 from relaxjax._fused import packed
 from relaxjax._numbers import require_whole
 from relaxjax._specs import on_own_shards
-from relaxjax.collectives import neighbor_change
+from relaxjax.collectives import hierarchical_neighbor_change, neighbor_change
 from relaxjax.schedule import plan_buckets
 from relaxjax.schedule._buckets import check_bucket_bytes
 from relaxjax.topology import Topology
@@ -31,19 +31,24 @@ class Mixing(NamedTuple):
 
     Attributes:
       caller: the method.
-      axis_name: of the workers, one axis.
-      topology: the weights.
+      axis_name: of the workers; of two, inside the inner one all take the mean.
+      topology: the weights, over the axis, or over the outer one.
       every: how many steps a round takes; in the others nothing is sent.
       bucket_bytes: as of `relaxjax.all_reduce`.
       specs: as of `relaxjax.all_reduce`.
     """
 
     caller: str
-    axis_name: str
+    axis_name: AxisName
     topology: Topology
     every: int
     bucket_bytes: int
     specs: Any
+
+    @property
+    def outer(self) -> str:
+        """The axis of the topology."""
+        return axes_of(self.axis_name)[0]
 
     def change(self, x: Any, step: jax.Array) -> Any:
         """W x - x, of this worker.
@@ -93,23 +98,21 @@ def mixing_of(
 
     Args:
       caller: the method.
-      axis_name: one axis.
-      topology: the weights.
+      axis_name: an axis, or (outer, inner).
+      topology: the weights, over the axis, or over the outer one.
       every: how many steps a round takes.
       bucket_bytes: as of `relaxjax.all_reduce`.
       specs: as of `relaxjax.all_reduce`.
       doubly: whether the method needs weights that keep the workers' mean.
 
     Raises:
-      TypeError: `axis_name` is no single axis, `topology` no topology.
+      TypeError: `axis_name` is more than two axes, `topology` no topology.
       ValueError: `every < 1`; weights that keep no mean.
     """
-    names = axes_of(axis_name)
-    if len(names) != 1:
+    if len(axes_of(axis_name)) > 2:
         raise TypeError(
-            f"{caller}: axis_name={axis_name!r} must be one axis. Inside hosts, "
-            "average before it: optax.chain(relaxjax.all_reduce(inner_axis), "
-            f"optimizer, relaxjax.{caller}(outer_axis, topology))"
+            f"{caller}: axis_name={axis_name!r} must be one axis, or two: (outer, "
+            "inner), of which the inner one takes the mean"
         )
     if not isinstance(topology, Topology):
         raise TypeError(
@@ -124,7 +127,29 @@ def mixing_of(
             "(its rows do not sum to 1); use relaxjax.push_sum, or weights of "
             "relaxjax.topology.metropolis"
         )
-    return Mixing(caller, names[0], topology, every, bucket_bytes, specs)
+    return Mixing(caller, axis_name, topology, every, bucket_bytes, specs)
+
+
+def require_one_axis(mixing: Mixing) -> None:
+    """Refuses a mean inside hosts: what is kept of neighbours would be kept there."""
+    names = axes_of(mixing.axis_name)
+    if len(names) > 1:
+        outer, inner = names
+        raise TypeError(
+            f"{mixing.caller}: axis_name={names} must be one axis. Inside hosts, "
+            f"average gradients: optax.chain(relaxjax.all_reduce({inner!r}), "
+            f"optimizer, relaxjax.{mixing.caller}({outer!r}, topology, ...))"
+        )
+
+
+def require_one_round(mixing: Mixing, why: str) -> None:
+    """Refuses graphs that change, and says `why`."""
+    topology = mixing.topology
+    if topology.period > 1:
+        raise ValueError(
+            f"{mixing.caller}: the topology {topology.name!r} has {topology.period} "
+            f"rounds, and {why} needs one that stays, such as relaxjax.topology.ring"
+        )
 
 
 def widened(tree: Any) -> Any:
@@ -139,11 +164,12 @@ def require_size(mixing: Mixing) -> None:
       ValueError: it is.
       NameError: outside the axis.
     """
-    n, graph = axis_size(mixing.axis_name, mixing.caller), mixing.topology
+    axis_size(mixing.axis_name, mixing.caller)
+    n, graph = axis_size(mixing.outer, mixing.caller), mixing.topology
     if n != graph.n:
         raise ValueError(
             f"{mixing.caller}: the topology {graph.name!r} is of {graph.n} workers, "
-            f"and the axis {mixing.axis_name!r} has {n}: make it for {n}"
+            f"and the axis {mixing.outer!r} has {n}: make it for {n}"
         )
 
 
@@ -152,8 +178,10 @@ def _talk(mixing: Mixing, x: Any, round: jax.Array) -> Any:
 
     def exchange(flat: jax.Array, number: jax.Array) -> tuple[jax.Array]:
         del number
-        change = neighbor_change(flat, mixing.axis_name, mixing.topology, round)
-        return (change,)
+        names, graph = axes_of(mixing.axis_name), mixing.topology
+        if len(names) == 1:
+            return (neighbor_change(flat, mixing.outer, graph, round),)
+        return (hierarchical_neighbor_change(flat, names, graph, round),)
 
     def change(x: Any) -> Any:
         leaves, tree = jax.tree.flatten(x)

@@ -52,7 +52,7 @@ def push_sum(
     Put it last in the chain, as `gossip`. The params are z.
 
     Args:
-      axis_name: the workers' axis.
+      axis_name: the axis, or a tuple (outer, inner), as of `gossip`.
       topology: whose columns sum to 1, such as
         `relaxjax.topology.from_column_stochastic(shares)`; its rounds take turns.
       every: steps that a round takes; all but the last send nothing.

@@ -54,7 +54,7 @@ def quasi_global_momentum(
     Put it last in the chain, as `gossip`, after an optimizer without momentum.
 
     Args:
-      axis_name: the workers' axis.
+      axis_name: the axis, or a tuple (outer, inner), as of `gossip`.
       topology: of `relaxjax.topology`; its rounds take turns.
       momentum: beta, in [0, 1); with 0 this is `gossip`.
       every: steps that a round takes; all but the last send nothing.

@@ -14,7 +14,7 @@ from relaxjax._axis import require_local
 from relaxjax._compressed import codec_of, noises_of
 from relaxjax._either import either
 from relaxjax._fused import packed
-from relaxjax._mixing import Mixing, require_size
+from relaxjax._mixing import Mixing, require_one_axis, require_one_round, require_size
 from relaxjax._noise import words_of
 from relaxjax._numbers import require_share
 from relaxjax._specs import on_own_shards
@@ -28,20 +28,17 @@ def checked_codec(mixing: Mixing, compressor: Compressor) -> Compressor:
     """The compressor as a contraction.
 
     Raises:
+      TypeError: two axes.
       ValueError: it has feedback, or is no contraction; a topology of several rounds.
     """
-    caller, topology = mixing.caller, mixing.topology
+    caller = mixing.caller
     if compressor.feedback is not NO_FEEDBACK:
         raise ValueError(
             f"{caller}: {compressor.name} has {compressor.feedback.name}; what is lost "
             "comes back by itself here: give the bare compressor"
         )
-    if topology.period > 1:
-        raise ValueError(
-            f"{caller}: the topology {topology.name!r} has {topology.period} rounds, "
-            "and what neighbours know of each other needs one that stays, such as "
-            "relaxjax.topology.ring"
-        )
+    require_one_axis(mixing)
+    require_one_round(mixing, "what neighbours know of each other")
     return contractive(compressor)
 
 
@@ -93,7 +90,7 @@ def told(
 
         def tell(flat: jax.Array, number: jax.Array) -> tuple[jax.Array, ...]:
             codec = codec_of(compressor, noises, number)
-            name, topology = mixing.axis_name, mixing.topology
+            name, topology = mixing.outer, mixing.topology
             return tuple(neighbor_payloads(flat, name, topology, codec))
 
         buckets = plan_buckets(p, bucket_bytes=mixing.bucket_bytes)
@@ -120,9 +117,10 @@ def pull(mixing: Mixing, known: list[Any]) -> Any:
       mixing: of one round.
       known: trees as of `told`.
     """
+    require_size(mixing)
     own, *others = known
     change = jax.tree.map(jnp.zeros_like, own)
-    place = lax.axis_index(mixing.axis_name)
+    place = lax.axis_index(mixing.outer)
     for (_, weights), other in zip(mixing.topology.messages(), others, strict=True):
         w = jnp.asarray(weights, jnp.float32)[place]
         change = jax.tree.map(

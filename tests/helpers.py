@@ -69,6 +69,20 @@ def step_of(gradient, tx: optax.GradientTransformation):
     return train_step
 
 
+def history(tx, gradient, start: Tree, data, mesh, **how: Any) -> list[Tree]:
+    """Params and state after each step, stacked, on the host.
+
+    `gradient` is a worker's own, of its params and its part of the batch.
+    """
+    step = relaxjax.data_parallel(step_of(gradient, tx), mesh, **how)
+    state = relaxjax.init(tx, start, mesh)
+    found = []
+    for batch in data:
+        *state, _ = step(*state, batch)
+        found.append(host(state))
+    return found
+
+
 def train(tx, mesh, data, *, params=None, axis_name=None) -> tuple[Tree, Tree, list]:
     """Trains over the workers of a mesh; returns stacked params, state and losses."""
     params = problem() if params is None else params

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaxjax import consensus, emulate, spread, to_workers
+from relaxjax import consensus, consensus_distance, emulate, spread, to_workers
 from tests.helpers import mesh_of
 
 
@@ -62,3 +62,20 @@ def test_on_a_mesh_the_model_is_on_one_device():
     model = consensus(to_workers({"w": np.ones(3, np.float32)}, mesh_of(4)))
     assert len(model["w"].devices()) == 1
     np.testing.assert_array_equal(model["w"], [1, 1, 1])
+
+
+def test_distance_is_the_root_of_the_mean_square():
+    rng = np.random.default_rng(0)
+    tree = {"a": rng.normal(size=(5, 3)), "b": rng.normal(size=(5, 2, 2)) + 100}
+    flat = np.concatenate([x.reshape(5, -1) for x in tree.values()], axis=1)
+    apart = np.linalg.norm(flat - flat.mean(axis=0), axis=1)
+    expected = np.sqrt((apart**2).mean())
+    tree = {**jax.tree.map(jnp.float32, tree), "count": jnp.arange(5)}
+    assert consensus_distance(tree) == pytest.approx(expected, rel=1e-5)
+
+
+def test_distance_of_equal_workers_is_zero():
+    x = np.random.default_rng(0).normal(size=50).astype(np.float16)
+    assert consensus_distance(to_workers(x, emulate(3))) == 0.0
+    assert consensus_distance({}) == 0.0
+    assert np.isnan(consensus_distance(jnp.array([1.0, jnp.nan])))

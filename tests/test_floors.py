@@ -55,9 +55,11 @@ FLOORS = [
         "_gossip",
         "_gradient_tracking",
         "_local_sgd",
+        "_moniqua",
         "_power_sgd",
         "_push_sum",
         "_quasi_global_momentum",
+        "_relay_sum",
     },
     {
         "_deep_gradient_compression",

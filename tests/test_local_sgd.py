@@ -48,14 +48,12 @@ def local_sgd_ref(targets, every, compress, rate=0.1, momentum=0.9):
 
 
 def pulled(tx, targets, mesh):
-    """The same with relaxjax; yields params and state, stacked."""
-    step = relaxjax.data_parallel(
-        helpers.step_of(lambda x, target: x - target[0], tx), mesh, donate=True
+    """The same with relaxjax: params and state, stacked."""
+    data = [targets.astype(np.float32)] * STEPS
+    start = jnp.zeros(targets.shape[1])
+    return helpers.history(
+        tx, lambda x, target: x - target[0], start, data, mesh, donate=True
     )
-    state = relaxjax.init(tx, jnp.zeros(targets.shape[1]), mesh)
-    for _ in range(STEPS):
-        *state, _ = step(*state, targets.astype(np.float32))
-        yield jax.tree.map(np.asarray, state)
 
 
 def targets_of(n: int = N) -> np.ndarray:

@@ -33,10 +33,15 @@ from relaxjax.collectives._hierarchical import (
     hierarchical_all_reduce,
     hierarchical_wire_bytes,
 )
+from relaxjax.collectives._hierarchical_neighbors import (
+    hierarchical_neighbor_change,
+    hierarchical_neighbor_wire_bytes,
+)
 from relaxjax.collectives._linear_psum import linear_psum, linear_psum_wire_bytes
 from relaxjax.collectives._neighbors import (
     neighbor_change,
     neighbor_change_wire_bytes,
+    neighbor_message,
     neighbor_payloads,
 )
 from relaxjax.collectives._one_shot import one_shot_all_reduce, one_shot_wire_bytes
@@ -65,11 +70,14 @@ __all__ = [
     "halving_doubling_all_reduce",
     "halving_doubling_wire_bytes",
     "hierarchical_all_reduce",
+    "hierarchical_neighbor_change",
+    "hierarchical_neighbor_wire_bytes",
     "hierarchical_wire_bytes",
     "linear_psum",
     "linear_psum_wire_bytes",
     "neighbor_change",
     "neighbor_change_wire_bytes",
+    "neighbor_message",
     "neighbor_payloads",
     "one_shot_all_reduce",
     "one_shot_wire_bytes",

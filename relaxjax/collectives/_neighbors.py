@@ -20,7 +20,7 @@ from jax import lax
 
 from relaxjax._axis import on_devices
 from relaxjax._either import one_of
-from relaxjax.collectives._messages import send
+from relaxjax.collectives._messages import Pairs, is_target, send
 from relaxjax.collectives._payload import Codec, message, opened
 from relaxjax.topology import Topology
 
@@ -100,10 +100,21 @@ def neighbor_payloads(
     place = jnp.uint32(0)
     sent = message(codec, x, place)
     found = [codec.decode(sent.payload, x.size, place)]
-    for pairs, weights in topology.messages():
+    for pairs, _ in topology.messages():
         heard = opened(codec, send(sent.bits, name, pairs), x.size, place)
-        found.append(jnp.where(_own(weights, x, name) == 0, 0, heard))
+        found.append(jnp.where(is_target(name, pairs), heard, 0))
     return found
+
+
+def neighbor_message(x: jax.Array, name: str, pairs: Pairs) -> jax.Array:
+    """`x` of the worker that sends to this one; zeros where none does.
+
+    Args:
+      x: floating array.
+      name: the axis.
+      pairs: of source and target, each once at most.
+    """
+    return jnp.where(is_target(name, pairs), send(x, name, pairs), 0)
 
 
 def _by_messages(x: jax.Array, name: str, topology: Topology, round: int) -> jax.Array:

@@ -11,6 +11,8 @@ from relaxjax.topology._one_peer import (
     shift_one,
 )
 from relaxjax.topology._static import (
+    binary_tree,
+    chain,
     complete,
     exponential,
     from_column_stochastic,
@@ -28,6 +30,8 @@ __all__ = [
     "Message",
     "Topology",
     "base_graph",
+    "binary_tree",
+    "chain",
     "complete",
     "exponential",
     "from_column_stochastic",

@@ -103,9 +103,33 @@ def star(n: int) -> Topology:
       ValueError: `n < 1`.
     """
     require_whole("star", "n", n)
-    links = np.zeros((n, n), bool)
-    links[0, 1:] = links[1:, 0] = True
-    return metropolis(links, name="star")
+    return _tree("star", [(i, 0) for i in range(1, n)], n)
+
+
+def chain(n: int) -> Topology:
+    """Each worker and those right before and after it; a tree (Metropolis weights).
+
+    Args:
+      n: number of workers, 1 or more.
+
+    Raises:
+      ValueError: `n < 1`.
+    """
+    require_whole("chain", "n", n)
+    return _tree("chain", [(i, i - 1) for i in range(1, n)], n)
+
+
+def binary_tree(n: int) -> Topology:
+    """Worker i and its children 2 i + 1 and 2 i + 2 (Metropolis weights).
+
+    Args:
+      n: number of workers, 1 or more.
+
+    Raises:
+      ValueError: `n < 1`.
+    """
+    require_whole("binary_tree", "n", n)
+    return _tree("binary_tree", [(i, (i - 1) // 2) for i in range(1, n)], n)
 
 
 def complete(n: int) -> Topology:
@@ -193,6 +217,13 @@ def lazy(topology: Topology) -> Topology:
     matrices = [(w + np.eye(topology.n)) / 2 for w in topology.matrices]
     rows = topology.is_doubly_stochastic
     return checked(f"lazy {topology.name}", matrices, rows=rows)
+
+
+def _tree(name: str, pairs: list[tuple[int, int]], n: int) -> Topology:
+    links = np.zeros((n, n), bool)
+    for a, b in pairs:
+        links[a, b] = links[b, a] = True
+    return metropolis(links, name=name)
 
 
 def log2_of(name: str, n: int, instead: str) -> int:

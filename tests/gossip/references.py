@@ -113,42 +113,108 @@ def quasi_global_momentum(targets, rounds: Rounds, rate: float, beta: float):
     return seen
 
 
-def choco(targets, w: Array, rate, compress, gamma: float, steps: int):
+def choco(targets, rounds: Rounds, rate, compress, gamma: float):
     """Models and public copies, each worker's own; 0 at the start."""
     n = len(targets)
     xs, known, seen = [0 * t for t in targets], [0 * t for t in targets], []
-    for _ in range(steps):
-        half = [x - rate * (x - t) for x, t in zip(xs, targets, strict=True)]
-        known = [k + compress(h - k) for h, k in zip(half, known, strict=True)]
-        xs = [
-            half[i] + gamma * sum(w[i, j] * (known[j] - known[i]) for j in range(n))
-            for i in range(n)
-        ]
+    for w in rounds:
+        xs = [x - rate * (x - t) for x, t in zip(xs, targets, strict=True)]
+        if w is not None:
+            known = [k + compress(x - k) for x, k in zip(xs, known, strict=True)]
+            xs = [
+                xs[i] + gamma * sum(w[i, j] * (known[j] - known[i]) for j in range(n))
+                for i in range(n)
+            ]
         seen.append(xs)
     return seen
 
 
-def dcd(targets, w: Array, rate: float, compress, steps: int) -> list[list[Array]]:
-    xs, seen = [0 * t for t in targets], []
-    for _ in range(steps):
-        steps_ = [-rate * (x - t) for x, t in zip(xs, targets, strict=True)]
-        half = [m + u for m, u in zip(mixed(w, xs), steps_, strict=True)]
-        xs = [x + compress(h - x) for x, h in zip(xs, half, strict=True)]
+def dcd(targets, rounds: Rounds, rate: float, compress) -> list[list[Array]]:
+    """Of several steps, the updates are summed up before they are told."""
+    xs, known, seen = [0 * t for t in targets], [0 * t for t in targets], []
+    for w in rounds:
+        xs = [x - rate * (x - t) for x, t in zip(xs, targets, strict=True)]
+        if w is not None:
+            sums = [x - k for x, k in zip(xs, known, strict=True)]
+            half = [m + u for m, u in zip(mixed(w, known), sums, strict=True)]
+            known = [k + compress(h - k) for k, h in zip(known, half, strict=True)]
+            xs = known
         seen.append(xs)
     return seen
 
 
-def deep_squeeze(targets, w: Array, rate, compress, eta: float, steps: int):
+def deep_squeeze(targets, rounds: Rounds, rate, compress, eta: float):
     n = len(targets)
     xs, lost, seen = [0 * t for t in targets], [0 * t for t in targets], []
-    for _ in range(steps):
-        half = [x - rate * (x - t) for x, t in zip(xs, targets, strict=True)]
-        v = [h + e for h, e in zip(half, lost, strict=True)]
-        c = [compress(one) for one in v]
-        lost = [one - told for one, told in zip(v, c, strict=True)]
-        xs = [
-            half[i] + eta * sum(w[i, j] * (c[j] - c[i]) for j in range(n))
-            for i in range(n)
-        ]
+    for w in rounds:
+        xs = [x - rate * (x - t) for x, t in zip(xs, targets, strict=True)]
+        if w is not None:
+            v = [x + e for x, e in zip(xs, lost, strict=True)]
+            c = [compress(one) for one in v]
+            lost = [one - told for one, told in zip(v, c, strict=True)]
+            xs = [
+                xs[i] + eta * sum(w[i, j] * (c[j] - c[i]) for j in range(n))
+                for i in range(n)
+            ]
+        seen.append(xs)
+    return seen
+
+
+def moniqua(targets, rounds: Rounds, rate: float, theta: float, bits: int):
+    """Parts of [0, B) are listed; of all that fit, the nearest to x is taken."""
+    modulus = 2 * theta / (1 - 2.0**-bits)
+    grid = (np.arange(2**bits) + 0.5) * modulus / 2**bits
+
+    def said(x: Array) -> Array:
+        """The nearest of the grid, around the circle."""
+        apart = np.abs(x[:, None] % modulus - grid)
+        return grid[np.minimum(apart, modulus - apart).argmin(axis=1)]
+
+    def near(q: Array, x: Array) -> Array:
+        shifted = q + modulus * (np.round(x / modulus)[:, None] + np.arange(-2, 3)).T
+        return np.take_along_axis(
+            shifted, np.abs(shifted - x).argmin(axis=0)[None], axis=0
+        )[0]
+
+    xs, seen = [0 * t for t in targets], []
+    for w in rounds:
+        steps = [-rate * (x - t) for x, t in zip(xs, targets, strict=True)]
+        if w is not None:
+            q = [said(x) for x in xs]
+            xs = [
+                x
+                + sum(w[i, j] * (near(q[j], x) - near(q[i], x)) for j in range(len(q)))
+                for i, x in enumerate(xs)
+            ]
+        xs = [x + u for x, u in zip(xs, steps, strict=True)]
+        seen.append(xs)
+    return seen
+
+
+def relay_sum(targets, rounds: Rounds, rate: float) -> list[list[Array]]:
+    """Messages and their counts, by (sender, receiver); both travel."""
+    n = len(targets)
+    xs, seen = [0 * t for t in targets], []
+    heard: dict[tuple[int, int], Array] = {}
+    counts: dict[tuple[int, int], int] = {}
+    for w in rounds:
+        xs = [x - rate * (x - t) for x, t in zip(xs, targets, strict=True)]
+        if w is not None:
+            near = [[j for j in range(n) if j != i and w[i, j] != 0] for i in range(n)]
+            links = [(i, j) for i in range(n) for j in near[i]]
+            new, many = {}, {}
+            for i, j in links:
+                others = [(k, i) for k in near[i] if k != j]
+                new[i, j] = xs[i] + sum(heard[m] for m in others if m in heard)
+                many[i, j] = 1 + sum(counts.get(m, 0) for m in others)
+            heard, counts = new, many
+            xs = [
+                (
+                    (n - sum(counts[j, i] for j in near[i])) * xs[i]
+                    + sum((heard[j, i] for j in near[i]), 0 * xs[i])
+                )
+                / n
+                for i in range(n)
+            ]
         seen.append(xs)
     return seen

@@ -1,5 +1,6 @@
 """Gossip in codes against lists of workers: CHOCO, DCD-PSGD, DeepSqueeze."""
 
+import functools
 from typing import Any
 
 import jax
@@ -12,7 +13,15 @@ import relaxjax
 from relaxjax import compression, emulate, topology
 from tests import helpers
 from tests.gossip import references
-from tests.gossip.test_methods import RATE, SGD, STEPS, history, targets_of
+from tests.gossip.test_methods import (
+    RATE,
+    SGD,
+    STEPS,
+    assert_same_ways,
+    history,
+    matrices,
+    targets_of,
+)
 from tests.helpers import mesh_of
 
 
@@ -40,47 +49,43 @@ def choco(n: int, codec: Any, gamma: float = 0.4, **how: Any) -> Any:
     return optax.chain(SGD, method)
 
 
-def dcd(n: int, codec: Any) -> Any:
-    return optax.chain(SGD, relaxjax.dcd_psgd("data", topology.ring(n), codec))
+def dcd(n: int, codec: Any, **how: Any) -> Any:
+    return optax.chain(SGD, relaxjax.dcd_psgd("data", topology.ring(n), codec, **how))
 
 
-def deep_squeeze(n: int, codec: Any, eta: float = 0.3) -> Any:
+def deep_squeeze(n: int, codec: Any, eta: float = 0.3, **how: Any) -> Any:
     method = relaxjax.deep_squeeze(
-        "data", topology.ring(n), codec, consensus_step_size=eta
+        "data", topology.ring(n), codec, consensus_step_size=eta, **how
     )
     return optax.chain(SGD, method)
 
 
-def assert_same_ways(found: list[Any], expected: list[Any]) -> None:
-    for (x, _), ref in zip(found, expected, strict=True):
-        np.testing.assert_allclose(x, np.stack(ref), atol=2e-5)
+WAYS: Any = {
+    "choco": (choco, functools.partial(references.choco, gamma=0.4)),
+    "dcd": (dcd, references.dcd),
+    "deep_squeeze": (deep_squeeze, functools.partial(references.deep_squeeze, eta=0.3)),
+}
+ways = pytest.mark.parametrize(("make", "reference"), WAYS.values(), ids=WAYS)
 
 
 @sizes
 @codes
-def test_choco_equals_a_list_of_workers(n, codec, plain):
-    targets, w = targets_of(n), topology.ring(n).matrix()
-    expected = references.choco(targets, w, RATE, plain, 0.4, STEPS)
+@ways
+def test_equals_a_list_of_workers(n, codec, plain, make, reference):
+    targets, graph = targets_of(n), topology.ring(n)
+    expected = reference(targets, matrices(graph, 1, STEPS), RATE, plain)
     for mesh in (emulate(n), mesh_of(n)):
-        assert_same_ways(history(choco(n, codec), targets, mesh), expected)
+        assert_same_ways(history(make(n, codec), targets, mesh), expected, 2e-5)
 
 
-@sizes
 @codes
-def test_dcd_equals_a_list_of_workers(n, codec, plain):
-    targets, w = targets_of(n), topology.ring(n).matrix()
-    expected = references.dcd(targets, w, RATE, plain, STEPS)
-    for mesh in (emulate(n), mesh_of(n)):
-        assert_same_ways(history(dcd(n, codec), targets, mesh), expected)
-
-
-@sizes
-@codes
-def test_deep_squeeze_equals_a_list_of_workers(n, codec, plain):
-    targets, w = targets_of(n), topology.ring(n).matrix()
-    expected = references.deep_squeeze(targets, w, RATE, plain, 0.3, STEPS)
-    for mesh in (emulate(n), mesh_of(n)):
-        assert_same_ways(history(deep_squeeze(n, codec), targets, mesh), expected)
+@ways
+def test_steps_are_silent(codec, plain, make, reference):
+    targets, graph = targets_of(5), topology.ring(5)
+    expected = reference(targets, matrices(graph, 3, STEPS), RATE, plain)
+    for mesh in (emulate(5), mesh_of(5)):
+        found = history(make(5, codec, every=3), targets, mesh)
+        assert_same_ways(found, expected, 2e-5)
 
 
 @pytest.mark.parametrize("where", [mesh_of, emulate])
@@ -145,16 +150,6 @@ def test_choco_sends_less_than_a_twenty_fifth_in_signs():
     assert [
         relaxjax.wire_bytes(silent, params, emulate(n), start=t) for t in range(3)
     ] == [0, 0, sent]
-
-
-def test_choco_with_silent_steps_walks_alone_between_rounds():
-    targets = targets_of(4)
-    found = history(choco(4, compression.sign(), every=3), targets, emulate(4), 6)
-    x = np.zeros((4, 5))
-    for t, (params, _) in enumerate(found, start=1):
-        alone = x - RATE * (x - targets)
-        x = np.asarray(params, np.float64)
-        assert np.allclose(x, alone, atol=1e-6) == (t % 3 != 0)
 
 
 @pytest.mark.parametrize("make", [choco, dcd, deep_squeeze])

@@ -11,7 +11,7 @@ import optax
 import pytest
 
 import relaxjax
-from relaxjax import emulate, topology
+from relaxjax import compression, emulate, topology
 from relaxjax.topology import Topology
 from tests import helpers
 from tests.gossip import references
@@ -21,17 +21,17 @@ RATE, BETA, STEPS, D = 0.1, 0.8, 20, 5
 SGD = optax.sgd(RATE)
 
 
-def tracked(graph: Topology, **how: Any) -> Any:
+def tracked(graph: Topology, axis: Any = "data", **how: Any) -> Any:
     return optax.chain(
-        relaxjax.gradient_tracking("data", graph, **how),
+        relaxjax.gradient_tracking(axis, graph, **how),
         SGD,
-        relaxjax.gossip("data", graph, **how),
+        relaxjax.gossip(axis, graph, **how),
     )
 
 
 def after_sgd(method: Callable[..., Any], **knobs: Any) -> Callable[..., Any]:
-    def made(graph: Topology, **how: Any) -> Any:
-        return optax.chain(SGD, method("data", graph, **knobs, **how))
+    def made(graph: Topology, axis: Any = "data", **how: Any) -> Any:
+        return optax.chain(SGD, method(axis, graph, **knobs, **how))
 
     return made
 
@@ -54,8 +54,17 @@ REFERENCES: dict[str, Callable[..., Any]] = {
         references.quasi_global_momentum, beta=BETA
     ),
 }
+# Beside them, for what all refuse alike: what each needs beyond axis and topology.
+NEEDED: dict[str, dict[str, Any]] = {
+    **{name: {} for name in METHODS},
+    "dcd_psgd": {"compressor": compression.sign()},
+    "deep_squeeze": {"compressor": compression.sign()},
+    "moniqua": {"theta": 1.0},
+    "relay_sum": {},
+}
 ALONE = {name for name in METHODS if name != "gradient_tracking"}
 methods = pytest.mark.parametrize("name", METHODS)
+every_method = pytest.mark.parametrize("name", NEEDED)
 alone = pytest.mark.parametrize("name", sorted(ALONE))
 
 
@@ -71,6 +80,8 @@ def graph_of(name: str, n: int) -> Topology:
         return lopsided(n)
     if name == "exact_diffusion":
         return topology.lazy(topology.ring(n))
+    if name == "relay_sum":
+        return topology.chain(n)
     return topology.ring(n)
 
 
@@ -80,15 +91,11 @@ def targets_of(n: int) -> np.ndarray:
 
 def history(tx: Any, targets: np.ndarray, mesh: Any, steps: int = STEPS) -> list[Any]:
     """Params and state after each step, with the worker axis."""
-    step = relaxjax.data_parallel(
-        helpers.step_of(lambda x, target: x - target[0], tx), mesh, donate=True
+    data = [targets.astype(np.float32)] * steps
+    start = jnp.zeros(targets.shape[1])
+    return helpers.history(
+        tx, lambda x, target: x - target[0], start, data, mesh, donate=True
     )
-    state = relaxjax.init(tx, jnp.zeros(targets.shape[1]), mesh)
-    found = []
-    for _ in range(steps):
-        *state, _ = step(*state, targets.astype(np.float32))
-        found.append(helpers.host(state))
-    return found
 
 
 def matrices(graph: Topology, every: int, steps: int) -> references.Rounds:
@@ -382,11 +389,16 @@ def test_params_and_state_may_be_donated_together(name):
     helpers.assert_no_shared_buffer((params, tx.init(params)))
 
 
-@methods
+def bare(name: str, n: int = 4, **how: Any) -> Any:
+    given = {"axis_name": "data", "topology": graph_of(name, n), **NEEDED[name], **how}
+    return getattr(relaxjax, name)(**given)
+
+
+@every_method
 @pytest.mark.parametrize(
     ("how", "error", "message"),
     [
-        ({"axis_name": ("a", "b")}, TypeError, r"axis_name=\('a', 'b'\) must be one"),
+        ({"axis_name": ("a", "b", "c")}, TypeError, "must be one axis, or two"),
         ({"topology": 4}, TypeError, "topology=4 must be one of relaxjax.topology"),
         ({"every": 0}, ValueError, "every=0 must be a whole number"),
         ({"every": 1.5}, ValueError, "every=1.5 must be a whole number"),
@@ -394,23 +406,22 @@ def test_params_and_state_may_be_donated_together(name):
     ],
 )
 def test_refuses_what_is_none(name, how, error, message):
-    given = {"axis_name": "data", "topology": graph_of(name, 4), **how}
     with pytest.raises(error, match=message):
-        getattr(relaxjax, name)(**given)
+        bare(name, **how)
 
 
-@methods
+@every_method
 def test_refuses_another_number_of_workers(name):
-    tx = METHODS[name](graph_of(name, 4))
+    tx = bare(name)
     x = jnp.zeros((3, 2))
     state = jax.vmap(tx.init, axis_name="data")(x)
     with pytest.raises(ValueError, match="is of 4 workers, and the axis 'data' has 3"):
         jax.vmap(tx.update, axis_name="data")(x, state, x)
 
 
-@methods
+@every_method
 def test_refuses_a_weight_and_a_call_outside_the_axis(name):
-    method: Any = getattr(relaxjax, name)("data", graph_of(name, 4))
+    method = bare(name)
     x = jnp.zeros(2)
     with pytest.raises(ValueError, match=f"{name}: weight= has no meaning here"):
         method.update(x, method.init(x), x, weight=1.0)
@@ -420,18 +431,18 @@ def test_refuses_a_weight_and_a_call_outside_the_axis(name):
         method.update({"x": x}, method.init(x), {"x": x})
 
 
-@alone
+@pytest.mark.parametrize("name", sorted({*NEEDED} - {"gradient_tracking"}))
 def test_refuses_an_update_without_params(name):
-    method: Any = getattr(relaxjax, name)("data", graph_of(name, 4))
+    method = bare(name)
     x = jnp.zeros(2)
     with pytest.raises(ValueError, match=f"{name}: update needs params"):
         method.update(x, method.init(x))
 
 
-@pytest.mark.parametrize("name", sorted({*METHODS} - {"push_sum"}))
+@pytest.mark.parametrize("name", sorted({*NEEDED} - {"push_sum", "relay_sum"}))
 def test_refuses_weights_that_keep_no_mean(name):
     with pytest.raises(ValueError, match=r"does not keep the workers' mean.*push_sum"):
-        METHODS[name](lopsided(4))
+        bare(name, topology=lopsided(4))
 
 
 @pytest.mark.parametrize(

@@ -26,14 +26,11 @@ def made(freeze_step: int, rate: Any = RATE, **knobs: Any) -> Any:
 
 def history(tx: Any, grads: list[Any], mesh: Any, start: Any, **how: Any) -> list[Any]:
     """Params and state after each step, with the worker axis."""
-    own = helpers.step_of(lambda params, batch: jax.tree.map(lambda x: x[0], batch), tx)
-    step = relaxjax.data_parallel(own, mesh, **how)
-    state = relaxjax.init(tx, start, mesh)
-    found = []
-    for batch in grads:
-        *state, _ = step(*state, batch)
-        found.append(helpers.host(state))
-    return found
+
+    def own(params, batch):
+        return jax.tree.map(lambda x: x[0], batch)
+
+    return helpers.history(tx, own, start, grads, mesh, **how)
 
 
 def spread(tree: Any) -> float:
