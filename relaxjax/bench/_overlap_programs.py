@@ -5,6 +5,7 @@
     flags      pmean, with XLA's own flags against merging everything into one
     relaxjax   all_reduce in buckets, in a given order, after the backward pass
     inside     the same reducer in the backward pass, as the model has it
+    gossip     combine_then_adapt or gossip on a ring, after each worker's own step
 
 Each takes the same plain step of gradient descent and returns HLO text.
 """
@@ -17,6 +18,7 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from relaxjax import topology
 from relaxjax._all_reduce import all_reduce
 from relaxjax._data_parallel import data_parallel
 from relaxjax.bench._ahead_of_time import compiled_text, shapes, state_shapes
@@ -33,6 +35,13 @@ def inside_text(training: Training, mesh: Mesh, way: str, **knobs: Any) -> str:
     """The same where the backward pass reduces: `way` is one of `training.inside`."""
     gradient = training.inside[way](all_reduce("data", **knobs))
     return _optax_text(training, mesh, gradient, optax.sgd(0.1))
+
+
+def gossip_text(training: Training, mesh: Mesh, method: Any, **knobs: Any) -> str:
+    """A decentralised `method` on a ring of the devices."""
+    ring = topology.ring(mesh.size)
+    tx = optax.chain(optax.sgd(0.1), method("data", ring, **knobs))
+    return _optax_text(training, mesh, training.gradient, tx)
 
 
 def _optax_text(

@@ -64,6 +64,8 @@ class Replay(NamedTuple):
         compute: in which the compute stream works.
         exposed: in which it waits for a transfer.
         transfers: in the order in which they began.
+        flops: operations of the program.
+        flops_under: those of them between some transfer's start and its done.
         backward_flops: operations of the backward pass (those that JAX's transposition
             made, by the names that the compiler keeps).
         backward_flops_under: those of them between some transfer's start and its done.
@@ -73,15 +75,20 @@ class Replay(NamedTuple):
     compute: float
     exposed: float
     transfers: tuple[Transfer, ...]
+    flops: float
+    flops_under: float
     backward_flops: float
     backward_flops_under: float
 
     @property
     def share(self) -> float:
         """Share of the backward pass's operations under a transfer; 0 without any."""
-        if not self.backward_flops:
-            return 0.0
-        return self.backward_flops_under / self.backward_flops
+        return self.backward_flops_under / (self.backward_flops or 1.0)
+
+    @property
+    def share_of_all(self) -> float:
+        """Share of the program's operations under a transfer; 0 without any."""
+        return self.flops_under / (self.flops or 1.0)
 
 
 def replay(text: str, *, device: Device = ACCELERATOR, link: Link = ETHERNET) -> Replay:
@@ -135,6 +142,7 @@ class _Clock:
         }
         self.now = self._compute = self._link_free = 0.0
         self._flops = self._under = 0.0
+        self._backward = self._backward_under = 0.0
         self._transfers: list[Transfer] = []
         self._under_way: dict[str, int] = {}  # start or update -> place in transfers
 
@@ -148,6 +156,8 @@ class _Clock:
             tuple(self._transfers),
             self._flops,
             self._under,
+            self._backward,
+            self._backward_under,
         )
 
     def run(self, computation: str) -> None:
@@ -214,10 +224,13 @@ class _Clock:
         spent = seconds(instruction, siblings, computations, self._device)
         self.now += spent
         self._compute += spent
+        done = flops(instruction, siblings, computations)
+        under = done if self._under_way else 0.0
+        self._flops += done
+        self._under += under
         if _BACKWARD.search(instruction.rest):
-            done = flops(instruction, siblings, computations)
-            self._flops += done
-            self._under += done if self._under_way else 0.0
+            self._backward += done
+            self._backward_under += under
 
     def _control(self, instruction: Instruction) -> None:
         called = called_by(instruction)

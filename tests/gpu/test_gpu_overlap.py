@@ -7,10 +7,16 @@ backward products and 26 us of transfer in each layer.
 import jax
 import pytest
 
+import relaxjax
 from relaxjax import all_reduce, skip_nonfinite
 from relaxjax.bench._overlap import programs
 from relaxjax.bench._overlap_models import microbatched, perceptron, scanned
-from relaxjax.bench._overlap_programs import inside_text, pmean_text, relaxjax_text
+from relaxjax.bench._overlap_programs import (
+    gossip_text,
+    inside_text,
+    pmean_text,
+    relaxjax_text,
+)
 from relaxjax.schedule import Device, Link, replay
 from tests.gpu.programs import collectives, train_text
 
@@ -42,6 +48,17 @@ def test_buckets_overlap(ours):
     assert len(ours.transfers) == 6
     assert ours.exposed <= 1.3 * UNIT
     assert ours.share >= 0.75
+
+
+def test_combine_then_adapt_travels_under_forward_and_backward_products(mesh):
+    """Nothing of it needs the gradient; the models after the step do."""
+    early, late = (
+        seen(gossip_text(perceptron(), mesh, method, bucket_bytes=2 * LAYER))
+        for method in (relaxjax.combine_then_adapt, relaxjax.gossip)
+    )
+    assert len(early.transfers) == len(late.transfers) == 2 * 3  # two neighbours
+    assert early.share_of_all >= 0.6 > late.share_of_all
+    assert early.exposed <= LINK.seconds(2 * LAYER) * 1.01
 
 
 def test_an_order_that_is_given_is_kept(mesh):

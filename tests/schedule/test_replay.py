@@ -167,6 +167,8 @@ def test_share_of_the_backward_pass():
     )
     assert (result.backward_flops, result.backward_flops_under) == (500, 300)
     assert result.share == 0.6
+    assert (result.flops, result.flops_under) == (1500, 800)
+    assert result.share_of_all == 800 / 1500
     assert run(work("a", 5, forward)).share == 0.0
 
 
