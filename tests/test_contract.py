@@ -26,6 +26,7 @@ from relaxjax import (
     one_bit_lamb,
     power_sgd,
     skip_nonfinite,
+    topology,
 )
 from tests import helpers
 from tests.helpers import assert_close, assert_equal, mesh_of
@@ -41,8 +42,24 @@ class Row(NamedTuple):
     tolerance: float = 1e-5
     widens: bool = False  # what moves narrow params comes out in float32
     slow: bool = False  # differs from another row in its exchange alone
+    single: Callable[[Optimizer], Optimizer] | None = None  # `make` for one worker
 
 
+def of_equal_models(method: Callable[..., Any], topology_of: Any, **how: Any) -> Row:
+    """A decentralised method after an all-reduce, which leaves it nothing to do."""
+
+    def made(workers: int) -> Callable[[Optimizer], Optimizer]:
+        def make(opt: Optimizer) -> Optimizer:
+            after = method("data", topology_of(workers), **how)
+            return optax.chain(all_reduce("data"), opt, after)
+
+        return make
+
+    return Row(made(WORKERS), typed=False, widens=True, single=made(1))
+
+
+WORKERS = 4
+STEPS = 3
 ROWS: dict[str, Row] = {
     "all_reduce": Row(lambda opt: optax.chain(all_reduce("data"), opt)),
     "all_reduce, small groups": Row(
@@ -129,9 +146,35 @@ ROWS: dict[str, Row] = {
         typed=False,  # the anchor may vary; replicated state cannot
         widens=True,
     ),
+    "gossip, of equal models": of_equal_models(
+        relaxjax.gossip, topology.one_peer_exponential
+    ),
+    "gossip in signs, of equal models": of_equal_models(
+        relaxjax.gossip, topology.ring, compressor=compression.sign()
+    ),
+    **{
+        f"{method.__name__}, of equal models": of_equal_models(
+            method, topology_of, **how
+        )._replace(slow=True)
+        for method, topology_of, how in [
+            (relaxjax.combine_then_adapt, topology.ring, {}),
+            (relaxjax.push_sum, topology.ring, {}),
+            (relaxjax.exact_diffusion, lambda n: topology.lazy(topology.ring(n)), {}),
+            (relaxjax.quasi_global_momentum, topology.ring, {"momentum": 0.0}),
+            (relaxjax.moniqua, topology.ring, {"theta": 1.0}),
+            (
+                relaxjax.deep_squeeze,
+                topology.ring,
+                {"compressor": compression.sign()},
+            ),
+            (
+                relaxjax.dcd_psgd,
+                topology.ring,
+                {"compressor": compression.identity()},
+            ),
+        ]
+    },
 }
-WORKERS = 4
-STEPS = 3
 OPTIMIZERS = {
     "sgd": optax.sgd(0.1),
     "momentum": optax.sgd(0.1, momentum=0.9),
@@ -169,7 +212,8 @@ def test_one_worker_is_the_identity(row):
     optimizer = OPTIMIZERS["adam"]
     expected, _ = helpers.train_alone(row.alone(optimizer), data())
     for mesh in (mesh_of(1), emulate(1)):
-        params, _, _ = helpers.train(row.make(optimizer), mesh, data())
+        tx = (row.single or row.make)(optimizer)
+        params, _, _ = helpers.train(tx, mesh, data())
         assert_close(unstack(params), expected, 1e-6)
 
 

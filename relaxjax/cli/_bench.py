@@ -179,6 +179,18 @@ def methods(
 
 
 @bench.command()
+def heterogeneity(
+    seeds: Annotated[int, typer.Option(min=1, help="Splits and starts.")] = 3,
+    steps: Annotated[int, typer.Option(min=1, help="Of each run.")] = 400,
+    out: Out = RUNS,
+) -> None:
+    """Decentralised methods on digits split by label over 16 workers."""
+    from relaxjax.bench import _heterogeneity
+
+    _heterogeneity.heterogeneity(seeds=seeds, steps=steps, out=str(out))
+
+
+@bench.command()
 def payloads(
     size: Annotated[int, typer.Option(min=1, help="Elements of the array.")] = 1 << 20,
     out: Out = RUNS,

@@ -134,9 +134,15 @@ def _by_matrices(
     others = lax.all_gather(x, name)
     row = jnp.asarray(topology.matrices - np.eye(topology.n), x.dtype)[round]
     row = row[lax.axis_index(name)]
-    # As above: what is not heard may not be finite.
-    heard = jnp.where((row != 0).reshape(-1, *(1,) * x.ndim), others, 0)
-    return jnp.tensordot(row, heard, axes=1, precision=lax.Precision.HIGHEST)
+    # As above: what is not heard may not be finite. What is heard may, and is NaN then.
+    finite = jnp.isfinite(others)
+    change = _product(row, jnp.where(finite, others, 0))
+    lost = _product((row != 0).astype(x.dtype), (~finite).astype(x.dtype))
+    return jnp.where(lost > 0, jnp.nan, change)
+
+
+def _product(row: jax.Array, others: jax.Array) -> jax.Array:
+    return jnp.tensordot(row, others, axes=1, precision=lax.Precision.HIGHEST)
 
 
 def _own(values: np.ndarray, x: jax.Array, name: str) -> jax.Array:

@@ -1,0 +1,102 @@
+"""Digits that are split by label over workers, in folds that together hold out all.
+
+Source of the split: Hsu et al. 2019. Each worker draws shares of the ten labels from a
+Dirichlet distribution with all parameters alpha, and then its rows by these shares,
+none twice; where a label runs out, the shares of the others make up for it. All workers
+have equally many rows. A small alpha leaves a worker with one or two labels.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.model_selection import StratifiedKFold
+
+LABELS = 10
+_FOLD_SEED = 0  # one split into folds for all runs, so that they compare
+
+
+class Runs(NamedTuple):
+    """What some runs train on and are tested with; one for each fold, seed and alpha.
+
+    Attributes:
+      images: float32[runs, workers, rows, 64], from 0 to 1.
+      labels: int32[runs, workers, rows].
+      held_images: float32[runs, held out, 64], the last repeated where a fold has
+        fewer.
+      held_labels: int32[runs, held out]; -1 there, which no model says.
+      seeds: int[runs].
+      alphas: float[runs].
+    """
+
+    images: np.ndarray
+    labels: np.ndarray
+    held_images: np.ndarray
+    held_labels: np.ndarray
+    seeds: np.ndarray
+    alphas: np.ndarray
+
+
+def runs_of(
+    *, alphas: Sequence[float], seeds: Sequence[int], folds: int, workers: int
+) -> Runs:
+    """All digits, in all runs.
+
+    Args:
+      alphas: of the Dirichlet distributions.
+      seeds: of the splits among workers.
+      folds: each image is held out in one of them.
+      workers: among whom the others are split.
+    """
+    pixels, targets = load_digits(return_X_y=True)
+    images = np.asarray(pixels, np.float32) / 16
+    targets = np.asarray(targets, np.int32)
+    split = StratifiedKFold(folds, shuffle=True, random_state=_FOLD_SEED)
+    parts = list(split.split(images, targets))
+    most = max(len(held) for _, held in parts)
+    found = []
+    for alpha in alphas:
+        for seed in seeds:
+            for fold, (train, held) in enumerate(parts):
+                rng = np.random.default_rng([seed, fold, round(1e6 * alpha)])
+                own = train[by_label(targets[train], alpha, workers, rng)]
+                missing = most - len(held)
+                found.append(
+                    (
+                        images[own],
+                        targets[own],
+                        images[np.append(held, np.repeat(held[-1:], missing))],
+                        np.append(targets[held], np.full(missing, -1, np.int32)),
+                        seed,
+                        alpha,
+                    )
+                )
+    return Runs(*map(np.stack, zip(*found, strict=True)))
+
+
+def by_label(
+    labels: np.ndarray, alpha: float, workers: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Places of each worker's rows: int[workers, rows // workers].
+
+    Args:
+      labels: int[rows], 0 to 9.
+      alpha: over 0.
+      workers: number.
+      rng: draws the shares and the rows.
+    """
+    left = [
+        rng.permutation(np.flatnonzero(labels == k)).tolist() for k in range(LABELS)
+    ]
+    rows = len(labels) // workers
+    found = np.empty((workers, rows), int)
+    for worker in range(workers):
+        shares = rng.dirichlet(np.full(LABELS, alpha))
+        for row in range(rows):
+            # A little of each, so that somebody is left when all that is wanted is out.
+            open_ = np.array([bool(of) for of in left])
+            weights = (shares + 1e-12) * open_
+            label = rng.choice(LABELS, p=weights / weights.sum())
+            found[worker, row] = left[label].pop()
+    return found
