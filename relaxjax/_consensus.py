@@ -60,8 +60,8 @@ def spread(tree: Any) -> float:
 def consensus_distance(tree: Any) -> float:
     """How far models are from their mean: the root of the mean square over the workers.
 
-    Source: Kong et al. 2021: sqrt(sum_i |x_i - mean(x)|^2 / n), the norm over all
-    elements of all floating leaves. Others are left out.
+    Source: Kong et al. 2021, with the norm over all elements of all floating leaves.
+    Others are left out.
 
     Args:
       tree: worker state, each leaf [n, ...].

@@ -122,11 +122,6 @@ def pull(mixing: Mixing, known: list[Any]) -> Any:
     change = jax.tree.map(jnp.zeros_like, own)
     place = lax.axis_index(mixing.outer)
     for (_, weights), other in zip(mixing.topology.messages(), others, strict=True):
-        w = jnp.asarray(weights, jnp.float32)[place]
-        change = jax.tree.map(
-            lambda c, x, y, w=w: c + jnp.where(w == 0, 0, w * (y - x)),
-            change,
-            own,
-            other,
-        )
+        w = jnp.asarray(weights, jnp.float32)[place]  # 0 where none comes
+        change = jax.tree.map(lambda c, x, y, w=w: c + w * (y - x), change, own, other)
     return change

@@ -102,6 +102,29 @@ def test_copies_at_both_ends_are_the_same_to_the_bit(make, where):
                 np.testing.assert_array_equal(copies[target], own[source])
 
 
+@pytest.mark.parametrize("make", [choco, dcd])
+def test_an_unbiased_code_is_made_a_contraction(make):
+    """TernGrad says 0 or the largest magnitude: here a (1 + omega)-th of it."""
+    codec, targets = compression.tern_grad(), targets_of(4)
+    _, state = history(make(4, codec), targets, emulate(4), steps=1)[0]
+    omega: Any = codec.law.omega
+    most = RATE * np.abs(targets).max(axis=1, keepdims=True) / (1 + omega(5))
+    own = np.abs(state[1].kept.known[0])
+    assert (own > 0).any()
+    np.testing.assert_allclose(own, np.where(own > 0, most, 0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("make", [choco, dcd, deep_squeeze])
+def test_the_seed_draws_the_rounding(make):
+    codec, targets = compression.quantize(2, stochastic_rounding=True), targets_of(4)
+    first, again, other = (
+        history(make(4, codec, seed=seed), targets, emulate(4), steps=2)[-1][0]
+        for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+
+
 def test_dcd_models_are_the_copies():
     for params, state in history(
         dcd(5, compression.quantize(8)), targets_of(5), emulate(5)
