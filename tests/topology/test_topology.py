@@ -16,6 +16,8 @@ GRAPHS: dict[str, tuple[Callable[..., Topology], list[int]]] = {
     "ring": (topology.ring, [*range(1, 17), 1024]),
     "exponential": (topology.exponential, [*range(1, 17), 1024]),
     "star": (topology.star, [*range(1, 17), 100]),
+    "chain": (topology.chain, [*range(1, 17), 1024]),
+    "binary_tree": (topology.binary_tree, [*range(1, 17), 1024]),
     "complete": (topology.complete, [*range(1, 17), 64]),
     "hypercube": (topology.hypercube, [1, 2, 4, 8, 16, 1024]),
     "one_peer_exponential": (topology.one_peer_exponential, [*range(1, 17), 1024]),
@@ -119,6 +121,18 @@ def test_any_links_fall_into_as_many_messages_as_the_largest_degree(n, seed):
 )
 def test_second_eigenvalue_as_published(graph, second):
     assert 1 - graph.spectral_gap() == pytest.approx(second, abs=1e-5)
+
+
+def test_the_chain_has_the_eigenvalues_of_theory():
+    """Thirds, with reflecting ends: 1/3 + 2/3 cos(pi / n)."""
+    for n in (2, 5, 16):
+        second = 1 / 3 + 2 / 3 * np.cos(np.pi / n) if n > 2 else 0
+        assert 1 - topology.chain(n).spectral_gap() == pytest.approx(second, abs=1e-9)
+
+
+def test_the_links_of_a_binary_tree():
+    links = np.argwhere(np.triu(topology.binary_tree(7).matrix(), 1))
+    assert links.tolist() == [[0, 1], [0, 2], [1, 3], [1, 4], [2, 5], [2, 6]]
 
 
 def test_smallest_eigenvalues_as_published():
@@ -242,6 +256,8 @@ def test_push_sum_takes_columns_alone():
         (lambda: topology.torus((0, 3)), "torus: side=0 must be a whole number"),
         (lambda: topology.hypercube(6), "hypercube: n=6 must be a power of 2; .*base"),
         (lambda: topology.one_peer_hypercube(12), "one_peer_hypercube: n=12 must be"),
+        (lambda: topology.chain(0), "chain: n=0"),
+        (lambda: topology.binary_tree(2.5), r"binary_tree: n=2.5 must be a whole"),
         (lambda: topology.one_peer_exponential(0), "one_peer_exponential: n=0"),
         (
             lambda: topology.random_matching(5),
