@@ -125,6 +125,16 @@ def test_the_seed_draws_the_rounding(make):
     assert (first != other).any()
 
 
+def test_dcd_starts_from_models_that_all_know():
+    """Nothing to say, so nothing moves, wherever it starts."""
+    x, tx = (
+        jnp.full((4, 3), 7.0),
+        relaxjax.dcd_psgd("data", topology.ring(4), compression.sign()),
+    )
+    moved = jax.vmap(lambda x: tx.update(0 * x, tx.init(x), x)[0], axis_name="data")(x)
+    np.testing.assert_array_equal(moved, 0)
+
+
 def test_dcd_models_are_the_copies():
     for params, state in history(
         dcd(5, compression.quantize(8)), targets_of(5), emulate(5)

@@ -257,7 +257,10 @@ def test_push_sum_takes_columns_alone():
         (lambda: topology.hypercube(6), "hypercube: n=6 must be a power of 2; .*base"),
         (lambda: topology.one_peer_hypercube(12), "one_peer_hypercube: n=12 must be"),
         (lambda: topology.chain(0), "chain: n=0"),
-        (lambda: topology.binary_tree(2.5), r"binary_tree: n=2.5 must be a whole"),
+        (
+            lambda: topology.binary_tree(NO_NUMBER),
+            r"binary_tree: n=2.5 must be a whole",
+        ),
         (lambda: topology.one_peer_exponential(0), "one_peer_exponential: n=0"),
         (
             lambda: topology.random_matching(5),
