@@ -41,21 +41,26 @@ codes = pytest.mark.parametrize(("codec", "plain"), CODES.values(), ids=CODES)
 sizes = pytest.mark.parametrize("n", [2, 3, 5, 8])
 
 
-def choco(n: int, codec: Any, gamma: float = 0.4, **how: Any) -> Any:
-    ring = topology.ring(n)
+def choco(
+    n: int, codec: Any, gamma: float = 0.4, *, graph: Any = None, **how: Any
+) -> Any:
+    graph = graph or topology.ring(n)
     method = relaxjax.gossip(
-        "data", ring, compressor=codec, consensus_step_size=gamma, **how
+        "data", graph, compressor=codec, consensus_step_size=gamma, **how
     )
     return optax.chain(SGD, method)
 
 
-def dcd(n: int, codec: Any, **how: Any) -> Any:
-    return optax.chain(SGD, relaxjax.dcd_psgd("data", topology.ring(n), codec, **how))
+def dcd(n: int, codec: Any, *, graph: Any = None, **how: Any) -> Any:
+    graph = graph or topology.ring(n)
+    return optax.chain(SGD, relaxjax.dcd_psgd("data", graph, codec, **how))
 
 
-def deep_squeeze(n: int, codec: Any, eta: float = 0.3, **how: Any) -> Any:
+def deep_squeeze(
+    n: int, codec: Any, eta: float = 0.3, *, graph: Any = None, **how: Any
+) -> Any:
     method = relaxjax.deep_squeeze(
-        "data", topology.ring(n), codec, consensus_step_size=eta, **how
+        "data", graph or topology.ring(n), codec, consensus_step_size=eta, **how
     )
     return optax.chain(SGD, method)
 
@@ -123,6 +128,21 @@ def test_the_seed_draws_the_rounding(make):
     )
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
+
+
+@pytest.mark.parametrize("where", [mesh_of, emulate])
+@pytest.mark.parametrize("make", [choco, dcd, deep_squeeze])
+def test_what_is_not_heard_may_not_be_finite(make, where):
+    """On a chain, where most messages do not reach all: 0 times NaN is NaN."""
+    n, graph = 5, topology.chain(5)
+    tx = make(n, compression.identity(), graph=graph)
+    for lost in range(n):
+        targets = np.where(np.arange(n)[:, None] == lost, np.nan, targets_of(n))
+        params, _ = history(tx, targets, where(n), steps=1)[0]
+        heard = graph.matrix()[:, lost] != 0
+        if make is dcd:  # which speaks after it has listened
+            heard = np.arange(n) == lost
+        np.testing.assert_array_equal(np.isnan(params).any(axis=1), heard)
 
 
 def test_dcd_starts_from_models_that_all_know():
