@@ -221,5 +221,4 @@ def _relay_of(mixing: Mixing) -> _Relay:
     for s, (pairs, _) in enumerate(messages):
         for a, b in pairs:
             source[s, b], target[s, a] = a, b
-    others = (source.T >= 0) & (target[:, :, None] != source.T)
-    return _Relay(others, np.stack(counts))
+    return _Relay(target[:, :, None] != source.T, np.stack(counts))

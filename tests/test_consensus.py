@@ -75,7 +75,8 @@ def test_distance_is_the_root_of_the_mean_square():
 
 
 def test_distance_of_equal_workers_is_zero():
-    x = np.random.default_rng(0).normal(size=50).astype(np.float16)
-    assert consensus_distance(to_workers(x, emulate(3))) == 0.0
+    x = np.random.default_rng(0).normal(size=50).astype(np.float32)
+    for n in (3, 5, 7, 11):
+        assert consensus_distance(to_workers(x, emulate(n))) == 0.0
     assert consensus_distance({}) == 0.0
     assert np.isnan(consensus_distance(jnp.array([1.0, jnp.nan])))

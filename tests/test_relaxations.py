@@ -86,6 +86,14 @@ def test_rows_are_one_line_each_and_periods_positive(row):
     assert row.period is None or row.period >= 1
 
 
+def test_in_codes_gossip_takes_a_graph_that_stays():
+    four = training(optax.sgd(1.0))._replace(workers=4)
+    for name in ("gossip", "gossip+quantize8"):
+        parse(name).build("data", four)
+    with pytest.raises(ValueError, match="has 2 rounds"):
+        parse("gossip+quantize8@one_peer_exponential").build("data", four)
+
+
 def test_options_reach_the_transformation():
     tree = {"a": jnp.zeros(4), "b": jnp.zeros(4)}
 

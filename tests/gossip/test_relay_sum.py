@@ -163,6 +163,14 @@ def test_params_and_state_may_be_donated_together():
             topology.metropolis(np.eye(5, k=1) + np.eye(5, k=-1) > 2),
             "'metropolis' is no tree",
         ),
+        (  # a directed ring: two links upwards
+            topology.from_matrix((np.eye(3) + np.roll(np.eye(3), 1, axis=1)) / 2),
+            "'from_matrix' is no tree",
+        ),
+        (  # as many links as a tree has, but worker 3 has none
+            topology.metropolis(np.pad(np.ones((3, 3)), (0, 1))),
+            "'metropolis' is no tree",
+        ),
         (topology.one_peer_exponential(4), "has 2 rounds, and what is passed on needs"),
     ],
 )
