@@ -10,7 +10,7 @@ from relaxjax.bench import _heterogeneity
 from relaxjax.bench._heterogeneity_data import by_label, runs_of
 from relaxjax.bench._heterogeneity_methods import ENTRIES
 from relaxjax.bench._heterogeneity_quadratics import quadratics
-from relaxjax.bench._heterogeneity_training import train
+from relaxjax.bench._heterogeneity_training import Trained, train
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +56,25 @@ def test_training_learns_and_only_gossip_drifts_apart(runs):
     apart = train(ring.make, rates, few, 60).distance[:, 1]
     assert (apart > 0.05).all()
     assert apart[1] > apart[0]  # the data of the second differ more
+
+
+def test_workers_with_equal_data_draw_their_own_batches(runs):
+    one = jax.tree.map(lambda x: x[:1], runs)
+    same = one._replace(
+        images=np.repeat(one.images[:, :1], 4, axis=1),
+        labels=np.repeat(one.labels[:, :1], 4, axis=1),
+    )
+    ring = next(e for e in ENTRIES if e.name == _COMPARED[1])
+    assert train(ring.make, np.asarray([0.5], np.float32), same, 3).distance > 0.01
+
+
+def test_the_rate_that_trains_best_counts(runs):
+    loss = np.ones((12, 3)) * [0.5, 0.3, np.nan]
+    loss[runs.alphas == 0.01] = [0.1, 0.2, 0.3]
+    found = Trained(loss, np.tile([0.7, 0.8, 0.9], (12, 1)), np.zeros((12, 3)))
+    for alpha, rate, accuracy in ((1.0, 2.0, 0.8), (0.01, 1.0, 0.7)):
+        row = _heterogeneity._row(ENTRIES[0], alpha, runs, [1.0, 2.0, 4.0], found)
+        assert (row["rate"], row["accuracies"]) == (rate, [accuracy] * 6)
 
 
 _COMPARED = ["all_reduce", "gossip, ring", "gradient_tracking, ring"]
