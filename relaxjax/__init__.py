@@ -7,6 +7,11 @@ from relaxjax import collectives, schedule, topology
 from relaxjax._accumulate import AccumulateState, accumulate
 from relaxjax._all_reduce import AllReduceState, all_reduce
 from relaxjax._axis import to_local
+from relaxjax._bounded_staleness import (
+    BoundedStalenessState,
+    bounded_staleness,
+    random_delays,
+)
 from relaxjax._choco import ChocoState
 from relaxjax._clock import Clock, advance_phases
 from relaxjax._compiled_wire import compiled_wire_bytes
@@ -18,6 +23,9 @@ from relaxjax._deep_gradient_compression import (
     deep_gradient_compression,
 )
 from relaxjax._deep_squeeze import DeepSqueezeState, deep_squeeze
+from relaxjax._delay import DelayState, delay
+from relaxjax._diloco import diloco
+from relaxjax._every_few_steps import OuterState
 from relaxjax._exact_diffusion import ExactDiffusionState, exact_diffusion
 from relaxjax._gossip import combine_then_adapt, gossip
 from relaxjax._gossiping import GossipState
@@ -26,7 +34,7 @@ from relaxjax._in_backward import reduce_in_backward
 from relaxjax._init import init, state_specs
 from relaxjax._layout import Layout
 from relaxjax._local import LocalState, local
-from relaxjax._local_sgd import LocalSgdState, local_sgd
+from relaxjax._local_sgd import local_sgd
 from relaxjax._mesh import Emulation, emulate
 from relaxjax._moniqua import moniqua
 from relaxjax._one_bit_adam import OneBitAdamState, one_bit_adam
@@ -40,7 +48,9 @@ from relaxjax._quasi_global_momentum import (
 from relaxjax._relay_sum import RelaySumState, relay_sum
 from relaxjax._scan_layers import scan_layers
 from relaxjax._skip_nonfinite import SkipNonfiniteState, skip_nonfinite
+from relaxjax._slow_momentum import SlowMomentumState, slow_momentum
 from relaxjax._stacked import to_workers
+from relaxjax._streaming_diloco import StreamingDilocoState, streaming_diloco
 from relaxjax._weights import worker_weight
 from relaxjax._wire import wire_bytes
 from relaxjax._zero_one_adam import ZeroOneAdamState, zero_one_adam
@@ -50,30 +60,35 @@ __version__ = "0.1.0"
 __all__ = [
     "AccumulateState",
     "AllReduceState",
+    "BoundedStalenessState",
     "ChocoState",
     "Clock",
     "DataParallelStep",
     "DcdPsgdState",
     "DeepGradientCompressionState",
     "DeepSqueezeState",
+    "DelayState",
     "Emulation",
     "ExactDiffusionState",
     "GossipState",
     "GradientTrackingState",
     "Layout",
-    "LocalSgdState",
     "LocalState",
     "OneBitAdamState",
     "OneBitLambState",
+    "OuterState",
     "PowerSGDState",
     "PushSumState",
     "QuasiGlobalMomentumState",
     "RelaySumState",
     "SkipNonfiniteState",
+    "SlowMomentumState",
+    "StreamingDilocoState",
     "ZeroOneAdamState",
     "accumulate",
     "advance_phases",
     "all_reduce",
+    "bounded_staleness",
     "collectives",
     "combine_then_adapt",
     "compiled_wire_bytes",
@@ -83,6 +98,8 @@ __all__ = [
     "dcd_psgd",
     "deep_gradient_compression",
     "deep_squeeze",
+    "delay",
+    "diloco",
     "emulate",
     "exact_diffusion",
     "gossip",
@@ -96,13 +113,16 @@ __all__ = [
     "power_sgd",
     "push_sum",
     "quasi_global_momentum",
+    "random_delays",
     "reduce_in_backward",
     "relay_sum",
     "scan_layers",
     "schedule",
     "skip_nonfinite",
+    "slow_momentum",
     "spread",
     "state_specs",
+    "streaming_diloco",
     "to_local",
     "to_workers",
     "topology",

@@ -77,3 +77,12 @@ def compress_matrices(
 def kinds_of(tree: Any) -> Any:
     """For each leaf "matrix" or "vector", as `optax.partition` takes it."""
     return jax.tree.map(lambda x: "matrix" if x.ndim > 1 else "vector", tree)
+
+
+def reducer_of(
+    axis_name: AxisName, compressor: Compressor | None = None, **how: Any
+) -> optax.GradientTransformationExtraArgs:
+    """`all_reduce`; with a compressor, biases and norms stay as they are."""
+    if compressor is None:
+        return all_reduce(axis_name, **how)
+    return compress_matrices(axis_name, compressor, **how)

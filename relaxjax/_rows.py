@@ -10,22 +10,19 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax import compression
-from relaxjax._all_reduce import all_reduce
 from relaxjax._all_reduce_checks import CHOICES
 from relaxjax._axis import AxisName
-from relaxjax._compress_matrices import compress_matrices, kinds_of
+from relaxjax._compress_matrices import reducer_of
 from relaxjax._deep_gradient_compression import deep_gradient_compression
 from relaxjax._exact import ALGORITHMS
 from relaxjax._gossip_rows import GOSSIP_ROWS
-from relaxjax._local_sgd import local_sgd
+from relaxjax._later_rows import LATER_ROWS
 from relaxjax._one_bit_adam import one_bit_adam
 from relaxjax._one_bit_lamb import one_bit_lamb
 from relaxjax._power_sgd import power_sgd
 from relaxjax._relaxation import Relaxation, Training
 from relaxjax._zero_one_adam import zero_one_adam
 from relaxjax.compression import Compressor
-
-_SYNC_EVERY = 8
 
 # What a name's second and third part stand for: functions that make a compressor, and
 # that wrap one.
@@ -67,32 +64,9 @@ FEEDBACKS: Mapping[str, Callable[[Compressor], Compressor]] = {
 
 
 def _build_all_reduce(
-    axis_name: AxisName,
-    training: Training,
-    compressor: Compressor | None = None,
-    **parts: Any,
+    axis_name: AxisName, training: Training, **parts: Any
 ) -> optax.GradientTransformationExtraArgs:
-    """With a compressor, biases and norms (fewer than two axes) stay as they are."""
-    if compressor is None:
-        reducer = all_reduce(axis_name, **parts)
-    else:
-        reducer = compress_matrices(axis_name, compressor, **parts)
-    return optax.chain(reducer, training.optimizer)
-
-
-def _build_local_sgd(
-    axis_name: AxisName,
-    training: Training,
-    sync_every: int = _SYNC_EVERY,
-    compressor: Compressor | None = None,
-    **parts: Any,
-) -> optax.GradientTransformationExtraArgs:
-    """With a compressor, biases and norms are averaged as they are."""
-    average = local_sgd(axis_name, sync_every, compressor=compressor, **parts)
-    if compressor is not None:
-        vectors = local_sgd(axis_name, sync_every)
-        average = optax.partition({"matrix": average, "vector": vectors}, kinds_of)
-    return optax.chain(training.optimizer, average)
+    return optax.chain(reducer_of(axis_name, **parts), training.optimizer)
 
 
 def _build_power_sgd(
@@ -148,15 +122,6 @@ _ROWS = [
         options=frozenset({"bucket_bytes"}),
     ),
     Relaxation(
-        name="local_sgd",
-        summary="models are averaged every few steps",
-        build=_build_local_sgd,
-        algorithms=CHOICES,
-        compressors=True,
-        options=frozenset({"bucket_bytes", "sync_every"}),
-        period=_SYNC_EVERY,
-    ),
-    Relaxation(
         name="deep_gradient_compression",
         summary="of a momentum that waits, the largest are sent (DGC)",
         build=_build_deep_gradient_compression,
@@ -208,5 +173,5 @@ _ROWS = [
 ]
 
 RELAXATIONS: Mapping[str, Relaxation] = {
-    row.name: row for row in (*_ROWS, *GOSSIP_ROWS)
+    row.name: row for row in (*_ROWS, *LATER_ROWS, *GOSSIP_ROWS)
 }

@@ -1,0 +1,122 @@
+"""The rows of what sends later: local steps, outer optimizers, delays."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import optax
+
+from relaxjax._all_reduce_checks import CHOICES
+from relaxjax._axis import AxisName
+from relaxjax._bounded_staleness import bounded_staleness, random_delays
+from relaxjax._compress_matrices import kinds_of, reducer_of
+from relaxjax._delay import delay
+from relaxjax._diloco import diloco
+from relaxjax._local_sgd import local_sgd
+from relaxjax._relaxation import Relaxation, Training
+from relaxjax._slow_momentum import slow_momentum
+from relaxjax._streaming_diloco import streaming_diloco
+from relaxjax.compression import Compressor
+
+_SYNC_EVERY = 8
+
+
+def _meetings(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The builder of a method that comes after the optimizer."""
+
+    def build(
+        axis_name: AxisName,
+        training: Training,
+        sync_every: int = _SYNC_EVERY,
+        compressor: Compressor | None = None,
+        **parts: Any,
+    ) -> optax.GradientTransformationExtraArgs:
+        """With a compressor, biases and norms travel as they are."""
+        after = method(axis_name, sync_every, compressor=compressor, **parts)
+        if compressor is not None:
+            vectors = method(axis_name, sync_every, **parts)
+            after = optax.partition({"matrix": after, "vector": vectors}, kinds_of)
+        return optax.chain(training.optimizer, after)
+
+    return build
+
+
+def _outer_half(
+    axis_name: AxisName, sync_every: int, **parts: Any
+) -> optax.GradientTransformationExtraArgs:
+    """Of `diloco`, as the optimizer stands before it."""
+    return diloco(optax.identity(), axis_name, sync_every, **parts)
+
+
+def _streaming_diloco(
+    axis_name: AxisName,
+    training: Training,
+    sync_every: int = _SYNC_EVERY,
+    **parts: Any,
+) -> optax.GradientTransformationExtraArgs:
+    return streaming_diloco(training.optimizer, axis_name, sync_every, **parts)
+
+
+def _delay(
+    axis_name: AxisName, training: Training, steps: int = 1, **parts: Any
+) -> optax.GradientTransformationExtraArgs:
+    reducer = reducer_of(axis_name, **parts)
+    return optax.chain(delay(steps), reducer, training.optimizer)
+
+
+def _bounded_staleness(
+    axis_name: AxisName, training: Training, most: int = 3, seed: int = 0, **parts: Any
+) -> optax.GradientTransformationExtraArgs:
+    """Each gradient is up to `most` steps late, as drawn."""
+    late = bounded_staleness(
+        axis_name, random_delays(training.workers, most, seed=seed)
+    )
+    return optax.chain(late, reducer_of(axis_name, **parts), training.optimizer)
+
+
+_meets = functools.partial(
+    Relaxation,
+    algorithms=CHOICES,
+    compressors=True,
+    options=frozenset({"bucket_bytes", "sync_every"}),
+    period=_SYNC_EVERY,
+)
+_waits = functools.partial(Relaxation, algorithms=CHOICES, compressors=True)
+LATER_ROWS = (
+    _meets(
+        name="local_sgd",
+        summary="models are averaged every few steps",
+        build=_meetings(local_sgd),
+    ),
+    _meets(
+        name="diloco",
+        summary="local steps, then one of an outer optimizer",
+        build=_meetings(_outer_half),
+    ),
+    _meets(
+        name="streaming_diloco",
+        summary="DiLoCo whose model meets in fragments, by turns",
+        build=_streaming_diloco,
+        options=frozenset(
+            {"bucket_bytes", "fragments", "mixing", "overlap", "sync_every"}
+        ),
+    ),
+    _meets(
+        name="slow_momentum",
+        summary="local steps, with momentum over their rounds (SlowMo)",
+        build=_meetings(slow_momentum),
+        options=frozenset({"bucket_bytes", "momentum", "sync_every"}),
+    ),
+    _waits(
+        name="delay",
+        summary="all_reduce of gradients that have waited some steps",
+        build=_delay,
+        options=frozenset({"bucket_bytes", "steps"}),
+    ),
+    _waits(
+        name="bounded_staleness",
+        summary="all_reduce of gradients that arrive late, as drawn",
+        build=_bounded_staleness,
+        options=frozenset({"bucket_bytes", "most", "seed"}),
+    ),
+)

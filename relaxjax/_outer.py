@@ -1,0 +1,87 @@
+"""The meeting of local and outer methods: models that went apart become one again.
+
+Worker i holds x_i; a is the model of the last meeting, equal on all workers. C is a
+compressor with its feedback, or the identity; O an outer optimizer:
+
+    D = mean_i(C(a - x_i))          (the outer gradient: what is sent)
+    a = a + O(D)
+    x_i = a
+
+With O = SGD of rate 1, a becomes the mean of the models. What an optimizer descends
+along is a - x, as that is how a gradient points.
+
+Cost: of `all_reduce` for the params in float32. State: a, O's state, and the feedback.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from relaxjax._dtypes import wide
+
+
+class Outer(NamedTuple):
+    """What is kept of the last meeting.
+
+    Attributes:
+      anchor: a, in float32 where a param is narrower, equal on all workers.
+      outer: of the outer optimizer, equal on all workers.
+      reducer: of the `all_reduce` of outer gradients.
+    """
+
+    anchor: Any
+    outer: Any
+    reducer: Any
+
+
+class Meeting(NamedTuple):
+    """How workers meet.
+
+    Attributes:
+      caller: the method.
+      outer: O.
+      reducer: the mean over the workers, compressed or not.
+    """
+
+    caller: str
+    outer: optax.GradientTransformation
+    reducer: optax.GradientTransformation
+
+    def start(self, params: Any) -> Outer:
+        """Before the first; params are equal on all workers.
+
+        Raises:
+          TypeError: an outer optimizer that wants what nobody gives it.
+        """
+        # A copy: the params themselves may be donated to the step.
+        anchor = jax.tree.map(lambda p: jnp.array(p, wide(p.dtype)), params)
+        kept = Outer(anchor, self.outer.init(anchor), self.reducer.init(anchor))
+        try:
+            jax.eval_shape(self.outer.update, anchor, kept.outer, anchor)
+        except TypeError as error:
+            raise TypeError(
+                f"{self.caller}: outer= could not be called as update(updates, state, "
+                f"params): {error}. Outer gradients come without a loss or other "
+                "arguments; take an optimizer that needs none, such as optax.sgd(0.7, "
+                "momentum=0.9, nesterov=True)"
+            ) from error
+        return kept
+
+    def moved(self, gradient: Any, kept: Outer) -> Outer:
+        """The next, whose anchor is the common model.
+
+        Args:
+          gradient: a - x_i, of this worker, like the anchor.
+          kept: of the last meeting.
+        """
+        mean, reduced = self.reducer.update(gradient, kept.reducer)
+        step, outer = self.outer.update(mean, kept.outer, kept.anchor)
+        anchor = jax.tree.map(lambda a, s: a + s.astype(a.dtype), kept.anchor, step)
+        return Outer(anchor, outer, reduced)
+
+
+def like(anchor: Any, tree: Any) -> Any:
+    """The tree in the anchor's dtypes."""
+    return jax.tree.map(lambda a, x: x.astype(a.dtype), anchor, tree)

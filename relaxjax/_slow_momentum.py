@@ -1,0 +1,115 @@
+"""SlowMo: local steps, and momentum over what a round of them has moved.
+
+Source: Wang et al. 2020. With the learning rate g of the local steps, beta the slow
+momentum and alpha the slow rate, u = 0 at the start:
+
+    u = beta u + (a - mean_i x_i) / g       (after each H-th step)
+    a = a - alpha g u,  x_i = a
+
+beta = 0 and alpha = 1 are local SGD. With a constant g it cancels (heavy ball of rate
+alpha over outer gradients); with a schedule the momentum is in units of the gradient.
+
+Cost: of `local_sgd`, and u, of the params' size.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from relaxjax._axis import AxisName
+from relaxjax._every_few_steps import every_few_steps
+from relaxjax._numbers import require_momentum
+from relaxjax.compression import Compressor
+
+_CALLER = "slow_momentum"
+
+
+class SlowMomentumState(NamedTuple):
+    """The outer state of `slow_momentum`.
+
+    Attributes:
+      meetings: int32, that have been.
+      momentum: u, like the anchor.
+    """
+
+    meetings: jax.Array
+    momentum: Any
+
+
+def slow_momentum(
+    axis_name: AxisName,
+    sync_every: int,
+    *,
+    momentum: float = 0.5,
+    slow_learning_rate: float = 1.0,
+    learning_rate: optax.Schedule | None = None,
+    compressor: Compressor | None = None,
+    algorithm: str = "auto",
+    bucket_bytes: int = 8 * 2**20,
+    specs: Any = None,
+    seed: int = 0,
+) -> optax.GradientTransformationExtraArgs:
+    """Local steps whose meetings go on in the direction of those before.
+
+    Put it last in the chain, as `local_sgd`.
+
+    Args:
+      axis_name: the axis, or a tuple (outer, inner).
+      sync_every: H, number of steps from one meeting to the next, 1 or more.
+      momentum: beta, in [0, 1).
+      slow_learning_rate: alpha.
+      learning_rate: g, the schedule of the local optimizer over steps, over 0; None: it
+        is constant.
+      compressor: as of `local_sgd`.
+      algorithm: as of `relaxjax.all_reduce`.
+      bucket_bytes: as of `relaxjax.all_reduce`.
+      specs: as of `relaxjax.all_reduce`.
+      seed: of random compressors.
+
+    Returns:
+      A gradient transformation, as of `local_sgd`.
+
+    Raises:
+      ValueError: a momentum outside [0, 1); else as of `local_sgd`.
+      NameError: `update` outside the axis.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, optax, relaxjax
+      >>> tx = optax.chain(optax.sgd(1.0), relaxjax.slow_momentum("data", 1))
+      >>> def train(x):
+      ...     state = tx.init(x)
+      ...     for _ in range(2):
+      ...         updates, state = tx.update(jnp.ones(()), state, x)
+      ...         x = x + updates
+      ...     return x
+      >>> print(jax.vmap(train, axis_name="data")(jnp.zeros(2)))  # - 1, then - 1.5
+      [-2.5 -2.5]
+    """
+    require_momentum(_CALLER, momentum)
+    rate = learning_rate or (lambda _: 1.0)
+
+    def init(params: optax.Params) -> Any:
+        zeros = optax.tree.zeros_like(params)
+        return SlowMomentumState(jnp.zeros((), jnp.int32), zeros)
+
+    def update(updates, state, params=None) -> Any:
+        del params
+        count, u = state
+        g = jnp.asarray(rate(sync_every * (count + 1) - 1), jnp.float32)
+        u = jax.tree.map(lambda u, d: momentum * u + d / g, u, updates)
+        moved = jax.tree.map(lambda u: -slow_learning_rate * g * u, u)
+        return moved, SlowMomentumState(count + 1, u)
+
+    return every_few_steps(
+        _CALLER,
+        axis_name,
+        sync_every,
+        optax.GradientTransformation(init, update),
+        algorithm=algorithm,
+        compressor=compressor,
+        bucket_bytes=bucket_bytes,
+        specs=specs,
+        seed=seed,
+    )

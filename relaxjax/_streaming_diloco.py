@@ -1,0 +1,204 @@
+"""Streaming DiLoCo: fragments of the model meet one after the other, and overlap.
+
+Source: Douillard et al. 2025; order and names as in torchft. The leaves are dealt out
+to P fragments; each meets every H steps, H / P steps after the one before it. Of a
+fragment, with a its common part and t counted from its own last meeting:
+
+    x_i <- x_i + u_i                          (each step)
+    D_i = a - x_i                             (at step T - tau: what is sent)
+    a = a + O(mean_i C(D_i))                  (at step T)
+    x_i = (1 - alpha) a + alpha x_i
+
+tau steps lie between what is sent and what comes back, in which workers go on; alpha
+keeps a part of where they went. With P = 1, tau = 0 and alpha = 0 this is DiLoCo.
+
+In one program the tau steps hide the exchange behind the step in which it is awaited:
+what is sent was there before it. (They do not make a slow link faster.)
+
+Cost: as DiLoCo over H steps, but a P-th at a time. State: that of DiLoCo, and D_i.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from relaxjax._all_reduce import all_reduce
+from relaxjax._axis import AxisName, axis_size
+from relaxjax._either import either
+from relaxjax._fragments import fragments_of, gathered
+from relaxjax._layout import layout_of, require_params, require_same
+from relaxjax._local import LocalState
+from relaxjax._numbers import require_whole
+from relaxjax._outer import Meeting, Outer, like
+from relaxjax._weights import refuse_weight
+from relaxjax.compression import Compressor
+
+_CALLER = "streaming_diloco"
+
+
+class StreamingDilocoState(NamedTuple):
+    """State of the outer half of `streaming_diloco`; lists have an entry a fragment.
+
+    Attributes:
+      step: int32, steps since all fragments have met.
+      kept: of each fragment's last meeting.
+      sent: D_i of each, as last read; float32 where a param is narrower.
+      leaves: those that differ between workers.
+    """
+
+    step: jax.Array
+    kept: list[Outer]
+    sent: list[Any]
+    leaves: LocalState
+
+
+def streaming_diloco(
+    inner: optax.GradientTransformation,
+    axis_name: AxisName,
+    sync_every: int,
+    *,
+    fragments: int = 2,
+    overlap: int = 0,
+    mixing: float = 0.0,
+    fragment_of: Callable[[str], int] | None = None,
+    outer: optax.GradientTransformation | None = None,
+    compressor: Compressor | None = None,
+    algorithm: str = "auto",
+    bucket_bytes: int = 8 * 2**20,
+    seed: int = 0,
+) -> optax.GradientTransformationExtraArgs:
+    """DiLoCo whose model meets in parts, one at a time.
+
+    Args:
+      inner: each worker's optimizer, of its own gradients.
+      axis_name: the axis, or a tuple (outer, inner).
+      sync_every: H, steps from a fragment's meeting to its next.
+      fragments: P, of which H is a multiple.
+      overlap: tau, steps from what is sent to what comes back, 0 to H / P - 1.
+      mixing: alpha, in [0, 1]: how much of its own a worker keeps; 1 is no meeting.
+      fragment_of: from a leaf's name to its fragment, 0 to P - 1; None deals the leaves
+        out by their size.
+      outer: as of `relaxjax.diloco`, of each fragment by itself.
+      compressor: as of `relaxjax.diloco`.
+      algorithm: as of `relaxjax.all_reduce`.
+      bucket_bytes: as of `relaxjax.all_reduce`.
+      seed: of random compressors.
+
+    Returns:
+      A gradient transformation, as of `relaxjax.diloco`.
+
+    Raises:
+      TypeError: in `init`: an outer optimizer that needs a loss or other arguments.
+      ValueError: H or P below 1, H no multiple of P, an overlap of H / P or more, a
+        mixing outside [0, 1]; in `init`: a fragment without leaves, or one that there
+        is not; else as of `relaxjax.diloco`.
+      NameError: `update` outside the axis.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, optax, relaxjax
+      >>> tx = relaxjax.streaming_diloco(
+      ...     optax.sgd(1.0), "data", 2, outer=optax.sgd(1.0)
+      ... )
+      >>> def train(g):
+      ...     x = {"a": jnp.zeros(()), "b": jnp.zeros(())}
+      ...     updates, _ = tx.update({"a": g, "b": g}, tx.init(x), x)
+      ...     return optax.apply_updates(x, updates)
+      >>> after = jax.vmap(train, axis_name="data")(jnp.array([1.0, 3.0]))
+      >>> print(after["a"], after["b"])  # a has met, b will in the next step
+      [-2. -2.] [-1. -3.]
+    """
+    every = _checked(sync_every, fragments, overlap, mixing)
+    outer = outer or optax.sgd(0.7, momentum=0.9, nesterov=True)
+    reducer = all_reduce(
+        axis_name,
+        algorithm=algorithm,
+        compressor=compressor,
+        bucket_bytes=bucket_bytes,
+        seed=seed,
+    )
+    meeting = Meeting(_CALLER, outer, reducer)
+
+    def parts(tree: Any) -> list[list[Any]]:
+        leaves = jax.tree.leaves(tree)
+        dealt = fragments_of(_CALLER, tree, fragments, fragment_of)
+        return [[leaves[i] for i in own] for own in dealt]
+
+    def init(params: optax.Params) -> Any:
+        kept = [meeting.start(part) for part in parts(params)]
+        sent = [jax.tree.map(jnp.zeros_like, one.anchor) for one in kept]
+        marks = LocalState(layout_of(params))
+        return StreamingDilocoState(jnp.zeros((), jnp.int32), kept, sent, marks)
+
+    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
+        del extra_args
+        axis_size(axis_name, _CALLER)
+        require_params(params, _CALLER, "which it averages")
+        refuse_weight(weight, _CALLER)
+        require_same(state.leaves.layout, updates, _CALLER)
+        step, found = state.step + 1, []
+        for place, own in enumerate(zip(parts(updates), parts(params), strict=True)):
+            u, x = (like(state.kept[place].anchor, tree) for tree in own)
+            due = (place + 1) * every
+            reads, meets = step == due - overlap, step == due
+            now = state.kept[place], state.sent[place]
+            found.append(_fragment(meeting, mixing, u, x, *now, reads, meets))
+        moved, kept, sent = (list(part) for part in zip(*found, strict=True))
+        dealt = fragments_of(_CALLER, updates, fragments, fragment_of)
+        out = gathered(updates, moved, dealt)
+        return out, StreamingDilocoState(step % sync_every, kept, sent, state.leaves)
+
+    meetings = optax.GradientTransformationExtraArgs(init, update)
+    return optax.with_extra_args_support(optax.chain(inner, meetings))
+
+
+def _fragment(
+    meeting: Meeting,
+    alpha: float,
+    u: Any,
+    x: Any,
+    kept: Outer,
+    sent: Any,
+    reads: jax.Array,
+    meets: jax.Array,
+) -> tuple[Any, Outer, Any]:
+    """The fragment's update, what is kept, and what is sent, after a step."""
+    sent = jax.tree.map(
+        lambda a, x, u, old: jnp.where(reads, a - (x + u), old), kept.anchor, x, u, sent
+    )
+
+    def meet(u: Any, kept: Outer, sent: Any) -> tuple[Any, Outer]:
+        kept = meeting.moved(sent, kept)
+        moved = jax.tree.map(
+            lambda a, x, u: (1 - alpha) * (a - x) + alpha * u, kept.anchor, x, u
+        )
+        return moved, kept
+
+    u, kept = either(meets, meet, lambda u, kept, _: (u, kept), u, kept, sent)
+    return u, kept, sent
+
+
+def _checked(sync_every: int, fragments: int, overlap: int, mixing: float) -> int:
+    """Steps from one fragment's meeting to the next one's."""
+    require_whole(_CALLER, "sync_every", sync_every)
+    require_whole(_CALLER, "fragments", fragments)
+    require_whole(_CALLER, "overlap", overlap, 0)
+    every, left = divmod(sync_every, fragments)
+    if left:
+        raise ValueError(
+            f"{_CALLER}: sync_every={sync_every} must be a multiple of fragments="
+            f"{fragments}, such as {fragments * (every + 1)}"
+        )
+    if overlap >= every:
+        raise ValueError(
+            f"{_CALLER}: overlap={overlap} must be below sync_every / fragments = "
+            f"{every}: what is sent must be back before the next is"
+        )
+    if not 0 <= mixing <= 1:
+        raise ValueError(
+            f"{_CALLER}: mixing={mixing} must be in [0, 1]: 0 takes the common model, "
+            "1 keeps one's own"
+        )
+    return every
