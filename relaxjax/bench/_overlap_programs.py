@@ -28,28 +28,31 @@ from relaxjax.bench._overlap_models import Gradient, Training
 def relaxjax_text(training: Training, mesh: Mesh, **knobs: Any) -> str:
     """`relaxjax.all_reduce` with these knobs, in `data_parallel`."""
     tx = optax.chain(all_reduce("data", **knobs), optax.sgd(0.1))
-    return _optax_text(training, mesh, training.gradient, tx)
+    return optax_text(training, mesh, tx)
 
 
 def inside_text(training: Training, mesh: Mesh, way: str, **knobs: Any) -> str:
     """The same where the backward pass reduces: `way` is one of `training.inside`."""
     gradient = training.inside[way](all_reduce("data", **knobs))
-    return _optax_text(training, mesh, gradient, optax.sgd(0.1))
+    return optax_text(training, mesh, optax.sgd(0.1), gradient)
 
 
 def gossip_text(training: Training, mesh: Mesh, method: Any, **knobs: Any) -> str:
     """A decentralised `method` on a ring of the devices."""
     ring = topology.ring(mesh.size)
     tx = optax.chain(optax.sgd(0.1), method("data", ring, **knobs))
-    return _optax_text(training, mesh, training.gradient, tx)
+    return optax_text(training, mesh, tx)
 
 
-def _optax_text(
+def optax_text(
     training: Training,
     mesh: Mesh,
-    gradient: Gradient,
     tx: optax.GradientTransformation,
+    gradient: Gradient | None = None,
 ) -> str:
+    """Any transformation, of the model's own gradient or of another."""
+    gradient = gradient or training.gradient
+
     def step(params, opt_state, batch):
         loss, grads = gradient(params, batch)
         updates, opt_state = tx.update(grads, opt_state, params)
