@@ -98,14 +98,7 @@ def dcd_psgd(
       >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 2.0, 6.0])).round(2))
       [-1. -2. -6.]
     """
-    mixing = mixing_of(
-        _CALLER,
-        axis_name,
-        topology,
-        every=every,
-        bucket_bytes=bucket_bytes,
-        specs=specs,
-    )
+    mixing = mixing_of(_CALLER, axis_name, topology, every, bucket_bytes, specs)
     codec = checked_codec(mixing, compressor)
 
     def start(params: optax.Params) -> Any:

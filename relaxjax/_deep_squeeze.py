@@ -95,14 +95,7 @@ def deep_squeeze(
       >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 2.0, 6.0])).round(2))
       [-3. -3. -3.]
     """
-    mixing = mixing_of(
-        _CALLER,
-        axis_name,
-        topology,
-        every=every,
-        bucket_bytes=bucket_bytes,
-        specs=specs,
-    )
+    mixing = mixing_of(_CALLER, axis_name, topology, every, bucket_bytes, specs)
     codec = checked_codec(mixing, compressor)
     check_step_size(_CALLER, consensus_step_size)
 

@@ -89,14 +89,7 @@ def exact_diffusion(
       >>> print(jax.jit(jax.vmap(train, axis_name="data"))(targets).round(4))
       [3. 3. 3.]
     """
-    mixing = mixing_of(
-        _CALLER,
-        axis_name,
-        topology,
-        every=every,
-        bucket_bytes=bucket_bytes,
-        specs=specs,
-    )
+    mixing = mixing_of(_CALLER, axis_name, topology, every, bucket_bytes, specs)
     _check_stable(topology)
 
     def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:

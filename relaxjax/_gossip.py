@@ -79,14 +79,7 @@ def gossip(
       >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
       [-3. -3. -3.]
     """
-    mixing = mixing_of(
-        "gossip",
-        axis_name,
-        topology,
-        every=every,
-        bucket_bytes=bucket_bytes,
-        specs=specs,
-    )
+    mixing = mixing_of("gossip", axis_name, topology, every, bucket_bytes, specs)
     if compressor is not None:
         return choco(mixing, compressor, consensus_step_size, seed)
 
@@ -125,12 +118,7 @@ def combine_then_adapt(
       [ 1.  1. -5.]
     """
     mixing = mixing_of(
-        "combine_then_adapt",
-        axis_name,
-        topology,
-        every=every,
-        bucket_bytes=bucket_bytes,
-        specs=specs,
+        "combine_then_adapt", axis_name, topology, every, bucket_bytes, specs
     )
 
     def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:

@@ -77,14 +77,7 @@ def gradient_tracking(
       >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
       [-0.3 -0.3 -0.3]
     """
-    mixing = mixing_of(
-        _CALLER,
-        axis_name,
-        topology,
-        every=every,
-        bucket_bytes=bucket_bytes,
-        specs=specs,
-    )
+    mixing = mixing_of(_CALLER, axis_name, topology, every, bucket_bytes, specs)
 
     def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
         del params

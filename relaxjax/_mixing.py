@@ -8,6 +8,7 @@ float32 travel in float32, since the mean of what is rounded is not the mean.
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -62,22 +63,24 @@ class Mixing(NamedTuple):
             shards, without `specs`.
           NameError: outside the axis.
         """
+        self.require(x)
+
+        def talk(x: Any) -> Any:
+            round = functools.partial(_round, self, number=step // self.every)
+            return on_own_shards(round, x, self.specs, self.caller)
+
+        return either(self.due(step), talk, silent, x)
+
+    def require(self, x: Any) -> None:
+        """Refuses what cannot travel here; as of `change`."""
         require_size(self)
         require_local(x, self.axis_name, self.caller)
         if self.specs is None:
             require_no_compiler_axes(self.caller, "it")
-        talk = functools.partial(_talk, self)
-        if self.every == 1:
-            return talk(x, step)
-        due = self.due(step)
-        silent = functools.partial(jax.tree.map, jnp.zeros_like)
-        return either(
-            due, lambda x: talk(x, step // self.every), lambda x: silent(x), x
-        )
 
-    def due(self, step: jax.Array) -> jax.Array:
-        """Whether a round ends this step."""
-        return step % self.every == self.every - 1
+    def due(self, step: jax.Array) -> bool | jax.Array:
+        """Whether a round ends this step; a bool of Python where each step is one."""
+        return self.every == 1 or step % self.every == self.every - 1
 
     def next_step(self, step: jax.Array) -> jax.Array:
         """The step after: they are counted around, so that none is too large."""
@@ -88,10 +91,10 @@ def mixing_of(
     caller: str,
     axis_name: AxisName,
     topology: Topology,
-    *,
-    every: int = 1,
+    every: int,
     bucket_bytes: int,
     specs: Any,
+    *,
     doubly: bool = True,
 ) -> Mixing:
     """How a method gossips, if its parts are what they should be.
@@ -173,24 +176,34 @@ def require_size(mixing: Mixing) -> None:
         )
 
 
-def _talk(mixing: Mixing, x: Any, round: jax.Array) -> Any:
+def silent(x: Any) -> Any:
+    """What is heard where nothing is said."""
+    return jax.tree.map(jnp.zeros_like, x)
+
+
+def in_buckets(
+    mixing: Mixing,
+    x: Any,
+    exchange: Callable[[jax.Array, jax.Array], tuple[jax.Array, ...]],
+    results: int = 1,
+) -> tuple[Any, ...]:
+    """A tree's buckets, exchanged as of `relaxjax._fused.packed`: `results` trees."""
+    leaves, tree = jax.tree.flatten(x)
+    if not leaves:
+        return (x,) * results
+    buckets = plan_buckets(x, bucket_bytes=mixing.bucket_bytes)
+    return tuple(map(tree.unflatten, packed(leaves, buckets, exchange)))
+
+
+def _round(mixing: Mixing, x: Any, *, number: jax.Array) -> Any:
     """A round over all leaves."""
+    names, graph = axes_of(mixing.axis_name), mixing.topology
 
-    def exchange(flat: jax.Array, number: jax.Array) -> tuple[jax.Array]:
-        del number
-        names, graph = axes_of(mixing.axis_name), mixing.topology
+    def exchange(flat: jax.Array, bucket: jax.Array) -> tuple[jax.Array]:
+        del bucket
         if len(names) == 1:
-            return (neighbor_change(flat, mixing.outer, graph, round),)
-        return (hierarchical_neighbor_change(flat, names, graph, round),)
+            return (neighbor_change(flat, mixing.outer, graph, number),)
+        return (hierarchical_neighbor_change(flat, names, graph, number),)
 
-    def change(x: Any) -> Any:
-        leaves, tree = jax.tree.flatten(x)
-        if not leaves:
-            return x
-        buckets = plan_buckets(x, bucket_bytes=mixing.bucket_bytes)
-        (changes,) = packed(leaves, buckets, exchange)
-        return tree.unflatten(changes)
-
-    if mixing.specs is None:
-        return change(x)
-    return on_own_shards(change, x, mixing.specs, mixing.caller)
+    (change,) = in_buckets(mixing, x, exchange)
+    return change

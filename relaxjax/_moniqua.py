@@ -77,14 +77,7 @@ def moniqua(
       >>> print(jax.vmap(update, axis_name="data")(x).round(3))
       [7.03 7.03 7.03]
     """
-    mixing = mixing_of(
-        _CALLER,
-        axis_name,
-        topology,
-        every=every,
-        bucket_bytes=bucket_bytes,
-        specs=specs,
-    )
+    mixing = mixing_of(_CALLER, axis_name, topology, every, bucket_bytes, specs)
     _check(theta, bits)
     modulus = 2 * theta / (1 - 2.0**-bits)
     codec = checked_codec(mixing, _remainders(modulus, bits))

@@ -86,9 +86,9 @@ def push_sum(
         _CALLER,
         axis_name,
         topology,
-        every=every,
-        bucket_bytes=bucket_bytes,
-        specs=None if specs is None else (specs, P()),
+        every,
+        bucket_bytes,
+        None if specs is None else (specs, P()),
         doubly=False,
     )
 

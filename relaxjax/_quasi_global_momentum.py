@@ -79,14 +79,7 @@ def quasi_global_momentum(
       >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
       [-3. -3. -3.]
     """
-    mixing = mixing_of(
-        _CALLER,
-        axis_name,
-        topology,
-        every=every,
-        bucket_bytes=bucket_bytes,
-        specs=specs,
-    )
+    mixing = mixing_of(_CALLER, axis_name, topology, every, bucket_bytes, specs)
     require_momentum(_CALLER, momentum)
 
     def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:

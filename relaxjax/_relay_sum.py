@@ -29,21 +29,18 @@ import numpy as np
 import optax
 from jax import lax
 
-from relaxjax._all_reduce_checks import require_no_compiler_axes
-from relaxjax._axis import AxisName, require_local
+from relaxjax._axis import AxisName
 from relaxjax._either import either
-from relaxjax._fused import packed
 from relaxjax._gossiping import gossiping, models, zeros_like
 from relaxjax._mixing import (
     Mixing,
+    in_buckets,
     mixing_of,
     require_one_axis,
     require_one_round,
-    require_size,
 )
 from relaxjax._specs import on_own_shards
 from relaxjax.collectives import neighbor_message
-from relaxjax.schedule import plan_buckets
 from relaxjax.topology import Topology
 
 _CALLER = "relay_sum"
@@ -115,13 +112,7 @@ def relay_sum(
       [3. 3. 3.]
     """
     mixing = mixing_of(
-        _CALLER,
-        axis_name,
-        topology,
-        every=every,
-        bucket_bytes=bucket_bytes,
-        specs=specs,
-        doubly=False,
+        _CALLER, axis_name, topology, every, bucket_bytes, specs, doubly=False
     )
     require_one_axis(mixing)
     relay = _relay_of(mixing)
@@ -147,15 +138,12 @@ def relay_sum(
     return gossiping(mixing, start, rule)
 
 
-def _heard(mixing: Mixing, relay: _Relay, known: list[Any], due: jax.Array) -> Any:
+def _heard(mixing: Mixing, relay: _Relay, known: list[Any], due: Any) -> Any:
     """The m_ji of this step, where a round is due; else those there are.
 
     `known` is h, and the m_ji of the last round.
     """
-    require_size(mixing)
-    require_local(known, mixing.axis_name, _CALLER)
-    if mixing.specs is None:
-        require_no_compiler_axes(_CALLER, "it")
+    mixing.require(known)
 
     def talk(known: list[Any]) -> list[Any]:
         place = lax.axis_index(mixing.outer)
@@ -163,12 +151,9 @@ def _heard(mixing: Mixing, relay: _Relay, known: list[Any], due: jax.Array) -> A
         return [known[0], *(_sent(mixing, s, m) for s, m in enumerate(told))]
 
     def act(known: list[Any]) -> list[Any]:
-        if mixing.specs is None:
-            return talk(known)
-        return on_own_shards(talk, known, [mixing.specs] * len(known), _CALLER)
+        specs = [mixing.specs] * len(known)
+        return on_own_shards(talk, known, specs, _CALLER)
 
-    if mixing.every == 1:
-        return act(known)[1:]
     return either(due, act, lambda known: known, known)[1:]
 
 
@@ -189,12 +174,8 @@ def _sent(mixing: Mixing, number: int, told: Any) -> Any:
         del bucket
         return (neighbor_message(flat, mixing.outer, pairs),)
 
-    leaves, tree = jax.tree.flatten(told)
-    if not leaves:
-        return told
-    buckets = plan_buckets(told, bucket_bytes=mixing.bucket_bytes)
-    (arrived,) = packed(leaves, buckets, exchange)
-    return tree.unflatten(arrived)
+    (arrived,) = in_buckets(mixing, told, exchange)
+    return arrived
 
 
 def _relay_of(mixing: Mixing) -> _Relay:

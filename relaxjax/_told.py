@@ -10,18 +10,22 @@ import jax.numpy as jnp
 from jax import lax
 
 from relaxjax._all_reduce_checks import require_dtypes
-from relaxjax._axis import require_local
 from relaxjax._compressed import codec_of, noises_of
 from relaxjax._either import either
-from relaxjax._fused import packed
-from relaxjax._mixing import Mixing, require_one_axis, require_one_round, require_size
+from relaxjax._mixing import (
+    Mixing,
+    in_buckets,
+    require_one_axis,
+    require_one_round,
+    require_size,
+    silent,
+)
 from relaxjax._noise import words_of
 from relaxjax._numbers import require_share
 from relaxjax._specs import on_own_shards
 from relaxjax.collectives import neighbor_payloads
 from relaxjax.compression import Compressor
 from relaxjax.compression._protocol import NO_FEEDBACK, contractive
-from relaxjax.schedule import plan_buckets
 
 
 def checked_codec(mixing: Mixing, compressor: Compressor) -> Compressor:
@@ -78,36 +82,26 @@ def told(
     Returns:
       1 + `len(topology.messages())` trees like p, and the words of the next step.
     """
-    require_size(mixing)
-    require_local(p, mixing.axis_name, mixing.caller)
+    mixing.require(p)
     noises, words = noises_of(compressor, words, mixing.axis_name)
     count = count_of(mixing)
 
     def exchange(p: Any, noises: Any) -> tuple[Any, ...]:
-        leaves, tree = jax.tree.flatten(p)
-        if not leaves:
-            return (p,) * count
-
         def tell(flat: jax.Array, number: jax.Array) -> tuple[jax.Array, ...]:
             codec = codec_of(compressor, noises, number)
             name, topology = mixing.outer, mixing.topology
             return tuple(neighbor_payloads(flat, name, topology, codec))
 
-        buckets = plan_buckets(p, bucket_bytes=mixing.bucket_bytes)
-        return tuple(map(tree.unflatten, packed(leaves, buckets, tell)))
+        return in_buckets(mixing, p, tell, count)
 
     def talk(p: Any) -> tuple[Any, ...]:
-        if mixing.specs is None:
-            return exchange(p, noises)
         given = p, mixing.specs, mixing.caller, noises
         return on_own_shards(exchange, *given, results=count)
 
-    def silent(p: Any) -> tuple[Any, ...]:
-        return tuple(jax.tree.map(jnp.zeros_like, p) for _ in range(count))
+    def wait(p: Any) -> tuple[Any, ...]:
+        return (silent(p),) * count
 
-    if mixing.every == 1:
-        return list(talk(p)), words
-    return list(either(mixing.due(step), talk, silent, p)), words
+    return list(either(mixing.due(step), talk, wait, p)), words
 
 
 def pull(mixing: Mixing, known: list[Any]) -> Any:

@@ -14,7 +14,7 @@ Second largest eigenvalue by magnitude, n workers, L = ceil(log2 n):
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,8 +102,7 @@ def star(n: int) -> Topology:
     Raises:
       ValueError: `n < 1`.
     """
-    require_whole("star", "n", n)
-    return _tree("star", [(i, 0) for i in range(1, n)], n)
+    return _tree("star", n, lambda i: 0)
 
 
 def chain(n: int) -> Topology:
@@ -115,8 +114,7 @@ def chain(n: int) -> Topology:
     Raises:
       ValueError: `n < 1`.
     """
-    require_whole("chain", "n", n)
-    return _tree("chain", [(i, i - 1) for i in range(1, n)], n)
+    return _tree("chain", n, lambda i: i - 1)
 
 
 def binary_tree(n: int) -> Topology:
@@ -128,8 +126,7 @@ def binary_tree(n: int) -> Topology:
     Raises:
       ValueError: `n < 1`.
     """
-    require_whole("binary_tree", "n", n)
-    return _tree("binary_tree", [(i, (i - 1) // 2) for i in range(1, n)], n)
+    return _tree("binary_tree", n, lambda i: (i - 1) // 2)
 
 
 def complete(n: int) -> Topology:
@@ -219,10 +216,12 @@ def lazy(topology: Topology) -> Topology:
     return checked(f"lazy {topology.name}", matrices, rows=rows)
 
 
-def _tree(name: str, pairs: list[tuple[int, int]], n: int) -> Topology:
+def _tree(name: str, n: int, parent: Callable[[int], int]) -> Topology:
+    """Each worker but 0 and its parent, with Metropolis weights."""
+    require_whole(name, "n", n)
     links = np.zeros((n, n), bool)
-    for a, b in pairs:
-        links[a, b] = links[b, a] = True
+    for i in range(1, n):
+        links[i, parent(i)] = links[parent(i), i] = True
     return metropolis(links, name=name)
 
 

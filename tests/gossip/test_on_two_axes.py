@@ -92,9 +92,24 @@ def coded(name: str, n: int, specs: Any) -> Any:
     return METHODS[name](graph_of(name, n), specs=specs)
 
 
-@pytest.mark.parametrize(
+every_method = pytest.mark.parametrize(
     "name", [*METHODS, "choco", "dcd_psgd", "deep_squeeze", "moniqua", "relay_sum"]
 )
+
+
+@every_method
+def test_refuses_leaves_that_the_compiler_shards_without_specs(name):
+    mesh, (batch,) = sharded.mesh_of(4, 2), helpers.batches(1, rows=8)
+    tx = coded(name, 4, None)
+    start = sharded.sharded(sharded.problem(), mesh)
+    state = relaxjax.init(tx, start, mesh, axis_name="data")
+    own = helpers.step_of(jax.grad(sharded.loss_fn), tx)
+    step = relaxjax.data_parallel(own, mesh, axis_name="data")
+    with pytest.raises(ValueError, match=r"gather what the compiler shards.*specs="):
+        step.lower(*state, batch)
+
+
+@every_method
 def test_beside_tensor_parallelism_nothing_changes(name):
     """And nothing but the model's own sums travels over its axis."""
     mesh, data = sharded.mesh_of(4, 2), helpers.batches(4, rows=8)
