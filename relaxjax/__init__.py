@@ -7,16 +7,13 @@ from relaxjax import collectives, schedule, topology
 from relaxjax._accumulate import AccumulateState, accumulate
 from relaxjax._all_reduce import AllReduceState, all_reduce
 from relaxjax._axis import to_local
-from relaxjax._bounded_staleness import (
-    BoundedStalenessState,
-    bounded_staleness,
-    random_delays,
-)
+from relaxjax._bounded_staleness import BoundedStalenessState, bounded_staleness
 from relaxjax._choco import ChocoState
 from relaxjax._clock import Clock, advance_phases
 from relaxjax._compiled_wire import compiled_wire_bytes
 from relaxjax._consensus import consensus, consensus_distance, spread
 from relaxjax._data_parallel import DataParallelStep, data_parallel
+from relaxjax._dc_asgd import DcAsgdState, dc_asgd
 from relaxjax._dcd_psgd import DcdPsgdState, dcd_psgd
 from relaxjax._deep_gradient_compression import (
     DeepGradientCompressionState,
@@ -24,8 +21,8 @@ from relaxjax._deep_gradient_compression import (
 )
 from relaxjax._deep_squeeze import DeepSqueezeState, deep_squeeze
 from relaxjax._delay import DelayState, delay
+from relaxjax._delays import random_delays
 from relaxjax._diloco import diloco
-from relaxjax._every_few_steps import OuterState
 from relaxjax._exact_diffusion import ExactDiffusionState, exact_diffusion
 from relaxjax._gossip import combine_then_adapt, gossip
 from relaxjax._gossiping import GossipState
@@ -35,6 +32,7 @@ from relaxjax._init import init, state_specs
 from relaxjax._layout import Layout
 from relaxjax._local import LocalState, local
 from relaxjax._local_sgd import local_sgd
+from relaxjax._local_steps import OuterState
 from relaxjax._mesh import Emulation, emulate
 from relaxjax._moniqua import moniqua
 from relaxjax._one_bit_adam import OneBitAdamState, one_bit_adam
@@ -64,6 +62,7 @@ __all__ = [
     "ChocoState",
     "Clock",
     "DataParallelStep",
+    "DcAsgdState",
     "DcdPsgdState",
     "DeepGradientCompressionState",
     "DeepSqueezeState",
@@ -95,6 +94,7 @@ __all__ = [
     "consensus",
     "consensus_distance",
     "data_parallel",
+    "dc_asgd",
     "dcd_psgd",
     "deep_gradient_compression",
     "deep_squeeze",

@@ -75,10 +75,12 @@ def consensus_distance(tree: Any) -> float:
       1.0
     """
     leaves = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.inexact)]
-    return float(jax.jit(_distance)(leaves)) if leaves else 0.0
+    return float(jax.jit(distance_of)(leaves)) if leaves else 0.0
 
 
-def _distance(leaves: list[jax.Array]) -> jax.Array:
+def distance_of(leaves: list[jax.Array]) -> jax.Array:
+    """`consensus_distance` of floating leaves, as an array."""
+
     def square(x):
         y = x.astype(wide(x.dtype))
         y = y - y[:1]  # equal workers are at 0 from their mean, exactly

@@ -1,7 +1,7 @@
 """DiLoCo: many local steps, then one step of an outer optimizer along their mean.
 
 Source: Douillard et al. 2023. Worker i takes H steps of its inner optimizer from the
-common model a (its state goes on through a meeting, and is not averaged):
+common model a (its state goes on through it, and is not averaged):
 
     x_i <- x_i + u_i                      (each step)
     D = mean_i(a - x_i)                   (after each H-th: the outer gradient)
@@ -22,7 +22,8 @@ from typing import Any
 import optax
 
 from relaxjax._axis import AxisName
-from relaxjax._every_few_steps import every_few_steps
+from relaxjax._local_steps import local_steps
+from relaxjax._outer import outer_step
 from relaxjax.compression import Compressor
 
 
@@ -38,14 +39,14 @@ def diloco(
     specs: Any = None,
     seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
-    """An optimizer whose workers meet every `sync_every` steps, with momentum.
+    """An optimizer whose workers synchronise every `sync_every` steps, with momentum.
 
     Use it as the whole optimizer, without an all-reduce before it.
 
     Args:
       inner: each worker's optimizer, of its own gradients.
       axis_name: the axis, or a tuple (outer, inner).
-      sync_every: H, number of steps from one meeting to the next, 1 or more.
+      sync_every: H, number of steps from one outer step to the next, 1 or more.
       outer: of the outer gradients; None is SGD with rate 0.7 and Nesterov momentum
         0.9. Its rate is none of the inner schedule's: it is not called in between.
       compressor: of `relaxjax.compression`, of the outer gradients.
@@ -56,7 +57,7 @@ def diloco(
 
     Returns:
       A gradient transformation whose `update` needs `params`: a chain of the inner
-      optimizer and of the meetings. Updates come out in float32 where a param is
+      optimizer and of the outer half. Updates come out in float32 where a param is
       narrower.
 
     Raises:
@@ -78,12 +79,9 @@ def diloco(
       >>> print(jax.vmap(train, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
       [-3. -3. -3.]
     """
-    if outer is None:
-        outer = optax.sgd(0.7, momentum=0.9, nesterov=True)
-    meetings = every_few_steps(
+    step = outer_step(
         "diloco",
         axis_name,
-        sync_every,
         outer,
         algorithm=algorithm,
         compressor=compressor,
@@ -91,4 +89,6 @@ def diloco(
         specs=specs,
         seed=seed,
     )
-    return optax.with_extra_args_support(optax.chain(inner, meetings))
+    return optax.with_extra_args_support(
+        optax.chain(inner, local_steps(sync_every, step))
+    )

@@ -1,7 +1,7 @@
 """The leaves of a model, dealt out to fragments of about equal size."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -9,53 +9,80 @@ import numpy as np
 from relaxjax._layout import leaf_names
 
 
+class Fragments(NamedTuple):
+    """Which leaf is in which fragment.
+
+    Attributes:
+      places: of each fragment, its leaves' positions in the tree, rising.
+    """
+
+    places: tuple[tuple[int, ...], ...]
+
+    def split(self, tree: Any) -> list[list[Any]]:
+        """The leaves of each fragment."""
+        leaves = jax.tree.leaves(tree)
+        return [[leaves[i] for i in own] for own in self.places]
+
+    def join(self, parts: list[list[Any]], like: Any) -> Any:
+        """Inverse of `split`, in the structure of `like`."""
+        leaves, tree = jax.tree.flatten(like)
+        for own, part in zip(self.places, parts, strict=True):
+            for i, leaf in zip(own, part, strict=True):
+                leaves[i] = leaf
+        return tree.unflatten(leaves)
+
+
 def fragments_of(
     caller: str,
     tree: Any,
-    fragments: int,
+    count: int,
     fragment_of: Callable[[str], int] | None = None,
-) -> list[list[int]]:
-    """Positions of each fragment's leaves.
+) -> Fragments:
+    """Deals the leaves out.
 
     Args:
       caller: who is named in errors.
       tree: a pytree of arrays.
-      fragments: number.
+      count: number of fragments.
       fragment_of: from a leaf's name to its fragment; None deals them out by size.
 
     Raises:
       ValueError: a fragment without leaves, or one that there is not.
     """
-    names, leaves = leaf_names(tree), jax.tree.leaves(tree)
-    found: list[list[int]] = [[] for _ in range(fragments)]
+    leaves = jax.tree.leaves(tree)
     if fragment_of is None:
-        sizes = np.array([x.size for x in leaves])
-        filled = np.zeros(fragments)
-        for i in np.argsort(-sizes, kind="stable"):  # the largest to the emptiest
-            place = int(filled.argmin())
-            found[place].append(int(i))
-            filled[place] += max(1, sizes[i])
+        numbers = _by_size([x.size for x in leaves], count)
     else:
-        for i, name in enumerate(names):
-            place = fragment_of(name)
-            if place not in range(fragments):
-                raise ValueError(
-                    f"{caller}: fragment_of({name!r}) is {place!r}, and must be one "
-                    f"of the fragments 0 to {fragments - 1}"
-                )
-            found[place].append(i)
-    if empty := [place for place, own in enumerate(found) if not own]:
+        numbers = [
+            _named(caller, name, count, fragment_of) for name in leaf_names(tree)
+        ]
+    places = [
+        tuple(np.flatnonzero(np.equal(numbers, n)).tolist()) for n in range(count)
+    ]
+    if empty := [number for number, own in enumerate(places) if not own]:
         raise ValueError(
-            f"{caller}: fragments={fragments}, and fragment {empty[0]} has no leaf of "
+            f"{caller}: fragments={count}, and fragment {empty[0]} has no leaf of "
             f"the {len(leaves)} there are; take fewer fragments"
         )
-    return [sorted(own) for own in found]
+    return Fragments(tuple(places))
 
 
-def gathered(tree: Any, parts: list[list[Any]], dealt: list[list[int]]) -> Any:
-    """The fragments' leaves, in their places again."""
-    leaves, structure = jax.tree.flatten(tree)
-    for own, part in zip(dealt, parts, strict=True):
-        for i, leaf in zip(own, part, strict=True):
-            leaves[i] = leaf
-    return structure.unflatten(leaves)
+def _by_size(sizes: list[int], count: int) -> list[int]:
+    """Each leaf's fragment: the largest leaf goes to the emptiest."""
+    filled, numbers = np.zeros(count), [0] * len(sizes)
+    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        numbers[i] = int(filled.argmin())
+        filled[numbers[i]] += max(1, sizes[i])
+    return numbers
+
+
+def _named(
+    caller: str, name: str, count: int, fragment_of: Callable[[str], int]
+) -> int:
+    number = fragment_of(name)
+    if number not in range(count):
+        raise ValueError(
+            f"{caller}: fragment_of({name!r}) is {number!r}, and must be one of the "
+            f"fragments 0 to {count - 1}"
+        )
+    return number

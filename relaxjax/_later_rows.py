@@ -8,9 +8,10 @@ import optax
 
 from relaxjax._all_reduce_checks import CHOICES
 from relaxjax._axis import AxisName
-from relaxjax._bounded_staleness import bounded_staleness, random_delays
+from relaxjax._bounded_staleness import bounded_staleness
 from relaxjax._compress_matrices import kinds_of, reducer_of
 from relaxjax._delay import delay
+from relaxjax._delays import random_delays
 from relaxjax._diloco import diloco
 from relaxjax._local_sgd import local_sgd
 from relaxjax._relaxation import Relaxation, Training
@@ -21,7 +22,7 @@ from relaxjax.compression import Compressor
 _SYNC_EVERY = 8
 
 
-def _meetings(method: Callable[..., Any]) -> Callable[..., Any]:
+def _local(method: Callable[..., Any]) -> Callable[..., Any]:
     """The builder of a method that comes after the optimizer."""
 
     def build(
@@ -74,7 +75,7 @@ def _bounded_staleness(
     return optax.chain(late, reducer_of(axis_name, **parts), training.optimizer)
 
 
-_meets = functools.partial(
+_syncs = functools.partial(
     Relaxation,
     algorithms=CHOICES,
     compressors=True,
@@ -83,28 +84,28 @@ _meets = functools.partial(
 )
 _waits = functools.partial(Relaxation, algorithms=CHOICES, compressors=True)
 LATER_ROWS = (
-    _meets(
+    _syncs(
         name="local_sgd",
         summary="models are averaged every few steps",
-        build=_meetings(local_sgd),
+        build=_local(local_sgd),
     ),
-    _meets(
+    _syncs(
         name="diloco",
         summary="local steps, then one of an outer optimizer",
-        build=_meetings(_outer_half),
+        build=_local(_outer_half),
     ),
-    _meets(
+    _syncs(
         name="streaming_diloco",
-        summary="DiLoCo whose model meets in fragments, by turns",
+        summary="DiLoCo that synchronises in fragments, by turns",
         build=_streaming_diloco,
         options=frozenset(
             {"bucket_bytes", "fragments", "mixing", "overlap", "sync_every"}
         ),
     ),
-    _meets(
+    _syncs(
         name="slow_momentum",
         summary="local steps, with momentum over their rounds (SlowMo)",
-        build=_meetings(slow_momentum),
+        build=_local(slow_momentum),
         options=frozenset({"bucket_bytes", "momentum", "sync_every"}),
     ),
     _waits(

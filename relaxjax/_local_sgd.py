@@ -2,7 +2,7 @@
 
 Source: McMahan et al. 2017, Stich 2019. With a compressor of top-k and few bits and
 decayed feedback, what SparseLoCo sends (Sarfi et al. 2025). The rule is that of
-`relaxjax._every_few_steps` with an outer step of 1:
+`relaxjax._local_steps` with an outer step of 1:
 
     x_i <- x_i + u_i                                    (each step)
     a <- a + mean over the workers of C(x_i - a),  x_i <- a
@@ -20,7 +20,8 @@ from typing import Any
 import optax
 
 from relaxjax._axis import AxisName
-from relaxjax._every_few_steps import every_few_steps
+from relaxjax._local_steps import local_steps
+from relaxjax._outer import outer_step
 from relaxjax.compression import Compressor
 
 
@@ -43,10 +44,10 @@ def local_sgd(
 
     Args:
       axis_name: the axis, or a tuple (outer, inner).
-      sync_every: number of steps from one meeting to the next, 1 or more.
+      sync_every: number of steps from one mean to the next, 1 or more.
       compressor: of `relaxjax.compression`: what is sent is the compressed change
-        since the last meeting, rather than the change. With `error_feedback`, what is
-        lost in one meeting is sent in the next.
+        since the last one, rather than the change. With `error_feedback`, what is
+        lost once is sent the next time.
       algorithm: as of `relaxjax.all_reduce`, which sends the changes.
       bucket_bytes: as of `relaxjax.all_reduce`.
       specs: as of `relaxjax.all_reduce`.
@@ -74,10 +75,9 @@ def local_sgd(
       >>> print(jax.vmap(train, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
       [-6. -6. -6.]
     """
-    return every_few_steps(
+    step = outer_step(
         "local_sgd",
         axis_name,
-        sync_every,
         optax.sgd(1.0),
         algorithm=algorithm,
         compressor=compressor,
@@ -85,3 +85,4 @@ def local_sgd(
         specs=specs,
         seed=seed,
     )
+    return local_steps(sync_every, step)

@@ -1,6 +1,6 @@
-"""The meeting of local and outer methods: models that went apart become one again.
+"""The outer step of local methods: models that went apart become one again.
 
-Worker i holds x_i; a is the model of the last meeting, equal on all workers. C is a
+Worker i holds x_i; a is the model of the last outer step, equal on all workers. C is a
 compressor with its feedback, or the identity; O an outer optimizer:
 
     D = mean_i(C(a - x_i))          (the outer gradient: what is sent)
@@ -19,11 +19,15 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from relaxjax._all_reduce import all_reduce
+from relaxjax._axis import AxisName, axis_size
 from relaxjax._dtypes import wide
+from relaxjax._layout import require_params, require_same
+from relaxjax._weights import refuse_weight
 
 
 class Outer(NamedTuple):
-    """What is kept of the last meeting.
+    """What is kept from one outer step to the next.
 
     Attributes:
       anchor: a, in float32 where a param is narrower, equal on all workers.
@@ -36,20 +40,22 @@ class Outer(NamedTuple):
     reducer: Any
 
 
-class Meeting(NamedTuple):
-    """How workers meet.
+class OuterStep(NamedTuple):
+    """How workers synchronise.
 
     Attributes:
       caller: the method.
+      axis_name: of the workers.
       outer: O.
       reducer: the mean over the workers, compressed or not.
     """
 
     caller: str
+    axis_name: AxisName
     outer: optax.GradientTransformation
     reducer: optax.GradientTransformation
 
-    def start(self, params: Any) -> Outer:
+    def init(self, params: Any) -> Outer:
         """Before the first; params are equal on all workers.
 
         Raises:
@@ -69,17 +75,40 @@ class Meeting(NamedTuple):
             ) from error
         return kept
 
-    def moved(self, gradient: Any, kept: Outer) -> Outer:
+    def update(self, gradient: Any, kept: Outer) -> Outer:
         """The next, whose anchor is the common model.
 
         Args:
           gradient: a - x_i, of this worker, like the anchor.
-          kept: of the last meeting.
+          kept: of the step before.
         """
         mean, reduced = self.reducer.update(gradient, kept.reducer)
         step, outer = self.outer.update(mean, kept.outer, kept.anchor)
         anchor = jax.tree.map(lambda a, s: a + s.astype(a.dtype), kept.anchor, step)
         return Outer(anchor, outer, reduced)
+
+    def require(self, state: Any, updates: Any, params: Any, weight: Any) -> None:
+        """Refuses a call of `update` that is none; `state` has `leaves`.
+
+        Raises:
+          ValueError: no params, a weight, another tree than `init` saw.
+          NameError: outside the axis.
+        """
+        axis_size(self.axis_name, self.caller)
+        require_params(params, self.caller, "which it averages")
+        refuse_weight(weight, self.caller)
+        require_same(state.leaves.layout, updates, self.caller)
+
+
+def outer_step(
+    caller: str,
+    axis_name: AxisName,
+    outer: optax.GradientTransformation | None,
+    **how: Any,
+) -> OuterStep:
+    """The step; of an outer optimizer that is None, DiLoCo's; `how` as `all_reduce`."""
+    outer = outer or optax.sgd(0.7, momentum=0.9, nesterov=True)
+    return OuterStep(caller, axis_name, outer, all_reduce(axis_name, **how))
 
 
 def like(anchor: Any, tree: Any) -> Any:

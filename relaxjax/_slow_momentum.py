@@ -19,8 +19,9 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._axis import AxisName
-from relaxjax._every_few_steps import every_few_steps
+from relaxjax._local_steps import local_steps
 from relaxjax._numbers import require_momentum
+from relaxjax._outer import outer_step
 from relaxjax.compression import Compressor
 
 _CALLER = "slow_momentum"
@@ -30,11 +31,11 @@ class SlowMomentumState(NamedTuple):
     """The outer state of `slow_momentum`.
 
     Attributes:
-      meetings: int32, that have been.
+      steps: int32, outer steps that have been.
       momentum: u, like the anchor.
     """
 
-    meetings: jax.Array
+    steps: jax.Array
     momentum: Any
 
 
@@ -51,13 +52,13 @@ def slow_momentum(
     specs: Any = None,
     seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
-    """Local steps whose meetings go on in the direction of those before.
+    """Local steps whose synchronisations go on in the direction of those before.
 
     Put it last in the chain, as `local_sgd`.
 
     Args:
       axis_name: the axis, or a tuple (outer, inner).
-      sync_every: H, number of steps from one meeting to the next, 1 or more.
+      sync_every: H, number of steps from one outer step to the next, 1 or more.
       momentum: beta, in [0, 1).
       slow_learning_rate: alpha.
       learning_rate: g, the schedule of the local optimizer over steps, over 0; None: it
@@ -96,16 +97,15 @@ def slow_momentum(
 
     def update(updates, state, params=None) -> Any:
         del params
-        count, u = state
-        g = jnp.asarray(rate(sync_every * (count + 1) - 1), jnp.float32)
+        steps, u = state
+        g = jnp.asarray(rate(sync_every * (steps + 1) - 1), jnp.float32)
         u = jax.tree.map(lambda u, d: momentum * u + d / g, u, updates)
         moved = jax.tree.map(lambda u: -slow_learning_rate * g * u, u)
-        return moved, SlowMomentumState(count + 1, u)
+        return moved, SlowMomentumState(steps + 1, u)
 
-    return every_few_steps(
+    step = outer_step(
         _CALLER,
         axis_name,
-        sync_every,
         optax.GradientTransformation(init, update),
         algorithm=algorithm,
         compressor=compressor,
@@ -113,3 +113,4 @@ def slow_momentum(
         specs=specs,
         seed=seed,
     )
+    return local_steps(sync_every, step)

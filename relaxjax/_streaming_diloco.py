@@ -1,8 +1,8 @@
-"""Streaming DiLoCo: fragments of the model meet one after the other, and overlap.
+"""Streaming DiLoCo: fragments of the model synchronise in turn, and overlap.
 
 Source: Douillard et al. 2025; order and names as in torchft. The leaves are dealt out
-to P fragments; each meets every H steps, H / P steps after the one before it. Of a
-fragment, with a its common part and t counted from its own last meeting:
+to P fragments; each synchronises every H steps, H / P steps after the one before it. Of
+a fragment, with a its common part:
 
     x_i <- x_i + u_i                          (each step)
     D_i = a - x_i                             (at step T - tau: what is sent)
@@ -25,15 +25,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._all_reduce import all_reduce
-from relaxjax._axis import AxisName, axis_size
+from relaxjax._axis import AxisName
 from relaxjax._either import either
-from relaxjax._fragments import fragments_of, gathered
-from relaxjax._layout import layout_of, require_params, require_same
+from relaxjax._fragments import fragments_of
+from relaxjax._layout import layout_of
 from relaxjax._local import LocalState
 from relaxjax._numbers import require_whole
-from relaxjax._outer import Meeting, Outer, like
-from relaxjax._weights import refuse_weight
+from relaxjax._outer import Outer, OuterStep, like, outer_step
 from relaxjax.compression import Compressor
 
 _CALLER = "streaming_diloco"
@@ -44,7 +42,7 @@ class StreamingDilocoState(NamedTuple):
 
     Attributes:
       step: int32, steps since all fragments have met.
-      kept: of each fragment's last meeting.
+      kept: of each fragment's last outer step.
       sent: D_i of each, as last read; float32 where a param is narrower.
       leaves: those that differ between workers.
     """
@@ -70,15 +68,15 @@ def streaming_diloco(
     bucket_bytes: int = 8 * 2**20,
     seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
-    """DiLoCo whose model meets in parts, one at a time.
+    """DiLoCo whose model synchronises in parts, one at a time.
 
     Args:
       inner: each worker's optimizer, of its own gradients.
       axis_name: the axis, or a tuple (outer, inner).
-      sync_every: H, steps from a fragment's meeting to its next.
+      sync_every: H, steps from one outer step of a fragment to its next.
       fragments: P, of which H is a multiple.
       overlap: tau, steps from what is sent to what comes back, 0 to H / P - 1.
-      mixing: alpha, in [0, 1]: how much of its own a worker keeps; 1 is no meeting.
+      mixing: alpha, in [0, 1]: how much of its own a worker keeps; 1 is all of it.
       fragment_of: from a leaf's name to its fragment, 0 to P - 1; None deals the leaves
         out by their size.
       outer: as of `relaxjax.diloco`, of each fragment by itself.
@@ -107,81 +105,74 @@ def streaming_diloco(
       ...     updates, _ = tx.update({"a": g, "b": g}, tx.init(x), x)
       ...     return optax.apply_updates(x, updates)
       >>> after = jax.vmap(train, axis_name="data")(jnp.array([1.0, 3.0]))
-      >>> print(after["a"], after["b"])  # a has met, b will in the next step
+      >>> print(after["a"], after["b"])  # a is common, b will be
       [-2. -2.] [-1. -3.]
     """
     every = _checked(sync_every, fragments, overlap, mixing)
-    outer = outer or optax.sgd(0.7, momentum=0.9, nesterov=True)
-    reducer = all_reduce(
+    step = outer_step(
+        _CALLER,
         axis_name,
+        outer,
         algorithm=algorithm,
         compressor=compressor,
         bucket_bytes=bucket_bytes,
         seed=seed,
     )
-    meeting = Meeting(_CALLER, outer, reducer)
-
-    def parts(tree: Any) -> list[list[Any]]:
-        leaves = jax.tree.leaves(tree)
-        dealt = fragments_of(_CALLER, tree, fragments, fragment_of)
-        return [[leaves[i] for i in own] for own in dealt]
 
     def init(params: optax.Params) -> Any:
-        kept = [meeting.start(part) for part in parts(params)]
+        dealt = fragments_of(_CALLER, params, fragments, fragment_of)
+        kept = [step.init(part) for part in dealt.split(params)]
         sent = [jax.tree.map(jnp.zeros_like, one.anchor) for one in kept]
         marks = LocalState(layout_of(params))
         return StreamingDilocoState(jnp.zeros((), jnp.int32), kept, sent, marks)
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
-        axis_size(axis_name, _CALLER)
-        require_params(params, _CALLER, "which it averages")
-        refuse_weight(weight, _CALLER)
-        require_same(state.leaves.layout, updates, _CALLER)
-        step, found = state.step + 1, []
-        for place, own in enumerate(zip(parts(updates), parts(params), strict=True)):
-            u, x = (like(state.kept[place].anchor, tree) for tree in own)
-            due = (place + 1) * every
-            reads, meets = step == due - overlap, step == due
-            now = state.kept[place], state.sent[place]
-            found.append(_fragment(meeting, mixing, u, x, *now, reads, meets))
-        moved, kept, sent = (list(part) for part in zip(*found, strict=True))
+        step.require(state, updates, params, weight)
         dealt = fragments_of(_CALLER, updates, fragments, fragment_of)
-        out = gathered(updates, moved, dealt)
-        return out, StreamingDilocoState(step % sync_every, kept, sent, state.leaves)
+        parts = dealt.split(updates), dealt.split(params), state.kept, state.sent
+        count, found = state.step + 1, []
+        for number, part in enumerate(zip(*parts, strict=True), start=1):
+            reads, syncs = count == number * every - overlap, count == number * every
+            found.append(_fragment(step, mixing, *part, reads, syncs))
+        moved, kept, sent = (list(part) for part in zip(*found, strict=True))
+        out = dealt.join(moved, updates)
+        count = count % sync_every
+        return out, StreamingDilocoState(count, kept, sent, state.leaves)
 
-    meetings = optax.GradientTransformationExtraArgs(init, update)
-    return optax.with_extra_args_support(optax.chain(inner, meetings))
+    outer_half = optax.GradientTransformationExtraArgs(init, update)
+    return optax.with_extra_args_support(optax.chain(inner, outer_half))
 
 
 def _fragment(
-    meeting: Meeting,
+    step: OuterStep,
     alpha: float,
     u: Any,
     x: Any,
     kept: Outer,
     sent: Any,
     reads: jax.Array,
-    meets: jax.Array,
+    syncs: jax.Array,
 ) -> tuple[Any, Outer, Any]:
     """The fragment's update, what is kept, and what is sent, after a step."""
+    u, x = like(kept.anchor, u), like(kept.anchor, x)
     sent = jax.tree.map(
         lambda a, x, u, old: jnp.where(reads, a - (x + u), old), kept.anchor, x, u, sent
     )
 
-    def meet(u: Any, kept: Outer, sent: Any) -> tuple[Any, Outer]:
-        kept = meeting.moved(sent, kept)
+    def synchronise(u: Any, kept: Outer, sent: Any) -> tuple[Any, Outer]:
+        kept = step.update(sent, kept)
         moved = jax.tree.map(
             lambda a, x, u: (1 - alpha) * (a - x) + alpha * u, kept.anchor, x, u
         )
         return moved, kept
 
-    u, kept = either(meets, meet, lambda u, kept, _: (u, kept), u, kept, sent)
+    u, kept = either(syncs, synchronise, lambda u, kept, _: (u, kept), u, kept, sent)
     return u, kept, sent
 
 
 def _checked(sync_every: int, fragments: int, overlap: int, mixing: float) -> int:
-    """Steps from one fragment's meeting to the next one's."""
+    """Steps from one fragment's outer step to the next one's."""
     require_whole(_CALLER, "sync_every", sync_every)
     require_whole(_CALLER, "fragments", fragments)
     require_whole(_CALLER, "overlap", overlap, 0)

@@ -83,6 +83,20 @@ def history(tx, gradient, start: Tree, data, mesh, **how: Any) -> list[Tree]:
     return found
 
 
+def targets_of(n: int, size: int = 5) -> np.ndarray:
+    return np.random.default_rng(n).normal(size=(n, size))
+
+
+def pulled(tx, targets: np.ndarray, mesh, steps: int = 20) -> list[Tree]:
+    """Params and state after each step of vectors that start at 0.
+
+    Each worker is pulled to its own target: its gradient is x - target.
+    """
+    data = [targets.astype(np.float32)] * steps
+    start = jnp.zeros(targets.shape[1])
+    return history(tx, lambda x, target: x - target[0], start, data, mesh, donate=True)
+
+
 def train(tx, mesh, data, *, params=None, axis_name=None) -> tuple[Tree, Tree, list]:
     """Trains over the workers of a mesh; returns stacked params, state and losses."""
     params = problem() if params is None else params

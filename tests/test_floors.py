@@ -24,6 +24,7 @@ FLOORS = [
         "_traced_bytes",
     },
     {
+        "_delays",
         "_either",
         "_fragments",
         "_layer_rates",
@@ -45,8 +46,8 @@ FLOORS = [
         "_skip_nonfinite",
         "_local",
     },
-    {"_delay", "_bounded_staleness", "_mixing", "_outer"},
-    {"_every_few_steps", "_gossiping", "_told"},
+    {"_bounded_staleness", "_dc_asgd", "_delay", "_mixing", "_outer"},
+    {"_gossiping", "_local_steps", "_told"},
     {"_choco"},
     {
         "_compress_matrices",

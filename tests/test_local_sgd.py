@@ -11,7 +11,7 @@ import pytest
 import relaxjax
 from relaxjax import all_reduce, compression, emulate, local_sgd, wire_bytes
 from tests import helpers
-from tests.helpers import assert_close, assert_equal, mesh_of
+from tests.helpers import assert_close, assert_equal, mesh_of, pulled
 
 N, STEPS = 4, 20
 
@@ -45,15 +45,6 @@ def local_sgd_ref(targets, every, compress, rate=0.1, momentum=0.9):
             x = [anchor.copy() for _ in range(n)]
         seen.append(np.stack(x))
     return seen
-
-
-def pulled(tx, targets, mesh):
-    """The same with relaxjax: params and state, stacked."""
-    data = [targets.astype(np.float32)] * STEPS
-    start = jnp.zeros(targets.shape[1])
-    return helpers.history(
-        tx, lambda x, target: x - target[0], start, data, mesh, donate=True
-    )
 
 
 def targets_of(n: int = N) -> np.ndarray:

@@ -12,6 +12,7 @@ import numpy as np
 import optax
 from jax import lax
 
+from relaxjax._consensus import distance_of
 from relaxjax.bench._heterogeneity_data import LABELS, Runs
 from relaxjax.bench._heterogeneity_methods import AXIS, Make
 
@@ -51,7 +52,7 @@ def train(make: Make, rates: np.ndarray, runs: Runs, steps: int) -> Trained:
         return (
             _loss(mean, images, run.labels.ravel()),
             hits.sum() / (run.held_labels >= 0).sum(),
-            _distance(models, mean),
+            distance_of(jax.tree.leaves(models)),
         )
 
     over_rates = jax.vmap(one, in_axes=(0, None))
@@ -102,8 +103,3 @@ def _logits(params: Any, images: Any) -> jax.Array:
 def _loss(params: Any, images: Any, labels: Any) -> jax.Array:
     logits = _logits(params, images)
     return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
-
-
-def _distance(models: Any, mean: Any) -> jax.Array:
-    leaves = zip(jax.tree.leaves(models), jax.tree.leaves(mean), strict=True)
-    return jnp.sqrt(sum(jnp.sum((x - m) ** 2) / len(x) for x, m in leaves))

@@ -134,18 +134,11 @@ def programs(
     true = backward_order(training.loss, training.params, training.batch)
     orders = {"true": true, "default": None, "wrong": true[::-1]}
 
-    def unit(algorithm: str) -> Callable[[Link], float]:
-        plan = plan_groups if algorithm == "psum" else plan_buckets
-        last = plan(training.params, bucket_bytes=bucket_bytes, order=true)[-1]
-        messages = 1 if algorithm == "psum" else 2 * (mesh.size - 1)
-        sent = 2 * (mesh.size - 1) * last.nbytes / mesh.size
-        return lambda link: link.seconds(sent, messages)
-
     flags = {
         "xla_gpu_all_reduce_combine_threshold_bytes": str(bucket_bytes),
         "xla_gpu_enable_latency_hiding_scheduler": True,
     }
-    stock = unit("psum")
+    stock = _unit(training, mesh, bucket_bytes, "psum")
     found: dict[str, Any] = {
         "pmean": (lambda: pmean_text(training, mesh), stock),
         "jit + NamedSharding": (lambda: jit_text(training, mesh), stock),
@@ -160,7 +153,7 @@ def programs(
             }
             found[f"relaxjax {algorithm}, {name} order"] = (
                 lambda knobs=knobs: relaxjax_text(training, mesh, **knobs),
-                unit(algorithm),
+                _unit(training, mesh, bucket_bytes, algorithm),
             )
     for method in (combine_then_adapt, gossip):
         found[f"relaxjax {method.__name__}, ring"] = (
@@ -175,6 +168,18 @@ def programs(
             stock,
         )
     return found
+
+
+def _unit(
+    training: Training, mesh: Mesh, bucket_bytes: int, algorithm: str
+) -> Callable[[Link], float]:
+    """Seconds of the last bucket in the true order, over a link."""
+    true = backward_order(training.loss, training.params, training.batch)
+    plan = plan_groups if algorithm == "psum" else plan_buckets
+    last = plan(training.params, bucket_bytes=bucket_bytes, order=true)[-1]
+    messages = 1 if algorithm == "psum" else 2 * (mesh.size - 1)
+    sent = 2 * (mesh.size - 1) * last.nbytes / mesh.size
+    return lambda link: link.seconds(sent, messages)
 
 
 def _report(result: dict[str, Any], out: str) -> None:

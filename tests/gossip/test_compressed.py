@@ -13,16 +13,8 @@ import relaxjax
 from relaxjax import compression, emulate, topology
 from tests import helpers
 from tests.gossip import references
-from tests.gossip.test_methods import (
-    RATE,
-    SGD,
-    STEPS,
-    assert_same_ways,
-    history,
-    matrices,
-    targets_of,
-)
-from tests.helpers import mesh_of
+from tests.gossip.test_methods import RATE, SGD, STEPS, assert_same_ways, matrices
+from tests.helpers import mesh_of, pulled, targets_of
 
 
 def signs(x: np.ndarray) -> np.ndarray:
@@ -80,7 +72,7 @@ def test_equals_a_list_of_workers(n, codec, plain, make, reference):
     targets, graph = targets_of(n), topology.ring(n)
     expected = reference(targets, matrices(graph, 1, STEPS), RATE, plain)
     for mesh in (emulate(n), mesh_of(n)):
-        assert_same_ways(history(make(n, codec), targets, mesh), expected, 2e-5)
+        assert_same_ways(pulled(make(n, codec), targets, mesh), expected, 2e-5)
 
 
 @codes
@@ -89,7 +81,7 @@ def test_steps_are_silent(codec, plain, make, reference):
     targets, graph = targets_of(5), topology.ring(5)
     expected = reference(targets, matrices(graph, 3, STEPS), RATE, plain)
     for mesh in (emulate(5), mesh_of(5)):
-        found = history(make(5, codec, every=3), targets, mesh)
+        found = pulled(make(5, codec, every=3), targets, mesh)
         assert_same_ways(found, expected, 2e-5)
 
 
@@ -100,7 +92,7 @@ def test_copies_at_both_ends_are_the_same_to_the_bit(make, where):
     n = 5
     ring = topology.ring(n)
     codec = compression.quantize(4, stochastic_rounding=True)
-    for _, state in history(make(n, codec), targets_of(n), where(n)):
+    for _, state in pulled(make(n, codec), targets_of(n), where(n)):
         own, *heard = state[1].kept.known
         for (pairs, _), copies in zip(ring.messages(), heard, strict=True):
             for source, target in pairs:
@@ -111,7 +103,7 @@ def test_copies_at_both_ends_are_the_same_to_the_bit(make, where):
 def test_an_unbiased_code_is_made_a_contraction(make):
     """TernGrad says 0 or the largest magnitude: here a (1 + omega)-th of it."""
     codec, targets = compression.tern_grad(), targets_of(4)
-    _, state = history(make(4, codec), targets, emulate(4), steps=1)[0]
+    _, state = pulled(make(4, codec), targets, emulate(4), steps=1)[0]
     omega: Any = codec.law.omega
     most = RATE * np.abs(targets).max(axis=1, keepdims=True) / (1 + omega(5))
     own = np.abs(state[1].kept.known[0])
@@ -123,7 +115,7 @@ def test_an_unbiased_code_is_made_a_contraction(make):
 def test_the_seed_draws_the_rounding(make):
     codec, targets = compression.quantize(2, stochastic_rounding=True), targets_of(4)
     first, again, other = (
-        history(make(4, codec, seed=seed), targets, emulate(4), steps=2)[-1][0]
+        pulled(make(4, codec, seed=seed), targets, emulate(4), steps=2)[-1][0]
         for seed in (1, 1, 2)
     )
     np.testing.assert_array_equal(first, again)
@@ -138,7 +130,7 @@ def test_what_is_not_heard_may_not_be_finite(make, where):
     tx = make(n, compression.identity(), graph=graph)
     for lost in range(n):
         targets = np.where(np.arange(n)[:, None] == lost, np.nan, targets_of(n))
-        params, _ = history(tx, targets, where(n), steps=1)[0]
+        params, _ = pulled(tx, targets, where(n), steps=1)[0]
         heard = graph.matrix()[:, lost] != 0
         if make is dcd:  # which speaks after it has listened
             heard = np.arange(n) == lost
@@ -156,7 +148,7 @@ def test_dcd_starts_from_models_that_all_know():
 
 
 def test_dcd_models_are_the_copies():
-    for params, state in history(
+    for params, state in pulled(
         dcd(5, compression.quantize(8)), targets_of(5), emulate(5)
     ):
         np.testing.assert_allclose(params, state[1].kept.known[0], atol=1e-6)
@@ -165,7 +157,7 @@ def test_dcd_models_are_the_copies():
 @pytest.mark.parametrize("make", [choco, deep_squeeze])
 def test_the_mean_model_moves_by_the_mean_update(make):
     targets, x = targets_of(8), np.zeros((8, 5))
-    for params, _ in history(make(8, compression.sign()), targets, emulate(8)):
+    for params, _ in pulled(make(8, compression.sign()), targets, emulate(8)):
         expected = x.mean(axis=0) - RATE * (x - targets).mean(axis=0)
         x = np.asarray(params, np.float64)
         np.testing.assert_allclose(x.mean(axis=0), expected, atol=1e-6)

@@ -17,12 +17,10 @@ from tests.gossip.test_methods import (
     assert_same_ways,
     bare,
     graph_of,
-    history,
     matrices,
-    targets_of,
 )
 from tests.gossip.test_relay_sum import relayed
-from tests.helpers import mesh_of
+from tests.helpers import mesh_of, pulled, targets_of
 
 # Copies of the params in the state, on a ring, and on a chain.
 KEPT: dict[str, int] = {
@@ -84,10 +82,10 @@ def test_sixteen_devices():
         ("exact_diffusion", graph_of("exact_diffusion", 16)),
     ):
         expected = REFERENCES[name](targets, matrices(graph, 1, 8), RATE)
-        found = history(METHODS[name](graph), targets, mesh_of(16), steps=8)
+        found = pulled(METHODS[name](graph), targets, mesh_of(16), steps=8)
         assert_same_ways(found, expected)
     tree = topology.binary_tree(16)
     expected = references.relay_sum(targets, matrices(tree, 1, 12), RATE)
-    found = history(relayed(tree), targets, mesh_of(16), steps=12)
+    found = pulled(relayed(tree), targets, mesh_of(16), steps=12)
     assert_same_ways(found, expected)
     assert np.ptp(found[-1][0], axis=0).max() > 0

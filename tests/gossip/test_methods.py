@@ -15,9 +15,9 @@ from relaxjax import compression, emulate, topology
 from relaxjax.topology import Topology
 from tests import helpers
 from tests.gossip import references
-from tests.helpers import mesh_of
+from tests.helpers import mesh_of, pulled, targets_of
 
-RATE, BETA, STEPS, D = 0.1, 0.8, 20, 5
+RATE, BETA, STEPS = 0.1, 0.8, 20
 SGD = optax.sgd(RATE)
 
 
@@ -85,19 +85,6 @@ def graph_of(name: str, n: int) -> Topology:
     return topology.ring(n)
 
 
-def targets_of(n: int) -> np.ndarray:
-    return np.random.default_rng(n).normal(size=(n, D))
-
-
-def history(tx: Any, targets: np.ndarray, mesh: Any, steps: int = STEPS) -> list[Any]:
-    """Params and state after each step, with the worker axis."""
-    data = [targets.astype(np.float32)] * steps
-    start = jnp.zeros(targets.shape[1])
-    return helpers.history(
-        tx, lambda x, target: x - target[0], start, data, mesh, donate=True
-    )
-
-
 def matrices(graph: Topology, every: int, steps: int) -> references.Rounds:
     return [
         graph.matrix(t // every) if t % every == every - 1 else None
@@ -116,7 +103,7 @@ def test_equals_a_list_of_workers(name, n):
     graph, targets = graph_of(name, n), targets_of(n)
     expected = REFERENCES[name](targets, matrices(graph, 1, STEPS), RATE)
     for mesh in (emulate(n), mesh_of(n)):
-        assert_same_ways(history(METHODS[name](graph), targets, mesh), expected)
+        assert_same_ways(pulled(METHODS[name](graph), targets, mesh), expected)
 
 
 @pytest.mark.parametrize("name", sorted({*METHODS} - {"exact_diffusion"}))
@@ -127,7 +114,7 @@ def test_graphs_take_turns_and_steps_are_silent(name, every):
     expected = REFERENCES[name](targets, matrices(graph, every, STEPS), RATE)
     tx = METHODS[name](graph, every=every)
     for mesh in (emulate(5), mesh_of(5)):
-        assert_same_ways(history(tx, targets, mesh), expected)
+        assert_same_ways(pulled(tx, targets, mesh), expected)
 
 
 def test_golden_vector_of_exact_diffusion():
@@ -169,17 +156,17 @@ def test_exact_diffusion_with_local_steps():
     )
     tx = METHODS["exact_diffusion"](graph, every=3)
     for mesh in (emulate(5), mesh_of(5)):
-        assert_same_ways(history(tx, targets, mesh), expected)
+        assert_same_ways(pulled(tx, targets, mesh), expected)
 
 
 @methods
 def test_the_mean_model_moves_by_the_mean_update(name):
     """Of push-sum, that weighted by the mass."""
     graph, targets = graph_of(name, 8), targets_of(8)
-    x = np.zeros((8, D))
+    x = np.zeros((8, 5))
     mass = np.ones((8, 1))
-    momentum = np.zeros(D)
-    for params, state in history(METHODS[name](graph), targets, emulate(8)):
+    momentum = np.zeros(5)
+    for params, state in pulled(METHODS[name](graph), targets, emulate(8)):
         before, mean = (mass * x).mean(axis=0), (x - targets).mean(axis=0)
         if name == "push_sum":
             mass = state[1].kept.mass[:, None]
@@ -194,8 +181,8 @@ def test_the_mean_model_moves_by_the_mean_update(name):
 
 def test_tracked_gradients_have_the_mean_of_the_gradients():
     targets = targets_of(8)
-    x = np.zeros((8, D))
-    for params, state in history(tracked(topology.ring(8)), targets, emulate(8)):
+    x = np.zeros((8, 5))
+    for params, state in pulled(tracked(topology.ring(8)), targets, emulate(8)):
         mean = (x - targets).mean(axis=0)
         np.testing.assert_allclose(state[0].kept.tracked.mean(axis=0), mean, atol=1e-6)
         x = params
@@ -204,7 +191,7 @@ def test_tracked_gradients_have_the_mean_of_the_gradients():
 def test_corrections_sum_to_zero():
     graph = graph_of("exact_diffusion", 8)
     tx = METHODS["exact_diffusion"](graph, every=2)
-    for _, state in history(tx, targets_of(8), emulate(8)):
+    for _, state in pulled(tx, targets_of(8), emulate(8)):
         np.testing.assert_allclose(state[1].kept.correction.sum(axis=0), 0, atol=1e-6)
 
 
@@ -213,7 +200,7 @@ def test_corrections_sum_to_zero():
 def test_corrected_methods_find_the_minimum_of_all(name, every):
     targets = targets_of(8)
     tx = METHODS[name](graph_of(name, 8), every=every)
-    params, _ = history(tx, targets, emulate(8), steps=400 * every)[-1]
+    params, _ = pulled(tx, targets, emulate(8), steps=400 * every)[-1]
     mean = np.broadcast_to(targets.mean(axis=0), params.shape)
     np.testing.assert_allclose(params, mean, atol=2e-6)
 
@@ -222,7 +209,7 @@ def test_gossip_has_the_bias_that_theory_says():
     """x = W (x - lr (x - target)) at rest: x = (I - (1 - lr) W)^-1 lr W target."""
     for name, right in (("gossip", True), ("combine_then_adapt", False)):
         graph, targets = topology.ring(8), targets_of(8)
-        params, _ = history(METHODS[name](graph), targets, emulate(8), steps=400)[-1]
+        params, _ = pulled(METHODS[name](graph), targets, emulate(8), steps=400)[-1]
         w = graph.matrix()
         if right:
             rest = np.linalg.solve(np.eye(8) - (1 - RATE) * w, RATE * w @ targets)
@@ -313,7 +300,7 @@ def test_a_graph_that_changes_compiles_once(name):
 
     for mesh in (mesh_of(n), emulate(n)):
         traces.clear()
-        state = relaxjax.init(tx, jnp.zeros(D), mesh)
+        state = relaxjax.init(tx, jnp.zeros(5), mesh)
         step = relaxjax.data_parallel(helpers.step_of(own, tx), mesh)
         for _ in range(9):
             *state, _ = step(*state, targets_of(n).astype(np.float32))
@@ -325,7 +312,7 @@ def test_a_graph_that_changes_compiles_once(name):
 def test_16_bits_are_averaged_in_float32(name, dtype):
     graph = graph_of(name, 3)
     tx = METHODS[name](graph)
-    x = np.random.default_rng(1).normal(size=(3, D)).astype(dtype)
+    x = np.random.default_rng(1).normal(size=(3, 5)).astype(dtype)
     state = jax.vmap(tx.init, axis_name="data")(x)
     update = jax.vmap(tx.update, axis_name="data")
     moved, _ = jax.jit(update)(0 * x, state, x)

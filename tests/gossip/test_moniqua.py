@@ -11,16 +11,8 @@ import pytest
 import relaxjax
 from relaxjax import emulate, topology
 from tests.gossip import references
-from tests.gossip.test_methods import (
-    RATE,
-    SGD,
-    STEPS,
-    assert_same_ways,
-    history,
-    matrices,
-    targets_of,
-)
-from tests.helpers import mesh_of
+from tests.gossip.test_methods import RATE, SGD, STEPS, assert_same_ways, matrices
+from tests.helpers import mesh_of, pulled, targets_of
 
 THETA = 0.7
 
@@ -36,14 +28,14 @@ def test_equals_a_list_of_workers(n, bits):
     targets, rounds = targets_of(n), matrices(topology.ring(n), 1, STEPS)
     expected = references.moniqua(targets, rounds, RATE, THETA, bits)
     for mesh in (emulate(n), mesh_of(n)):
-        assert_same_ways(history(made(n, bits), targets, mesh), expected, 1e-5)
+        assert_same_ways(pulled(made(n, bits), targets, mesh), expected, 1e-5)
 
 
 def test_steps_are_silent():
     targets, rounds = targets_of(5), matrices(topology.ring(5), 3, STEPS)
     expected = references.moniqua(targets, rounds, RATE, 2.0, 4)
     for mesh in (emulate(5), mesh_of(5)):
-        found = history(made(5, 4, 2.0, every=3), targets, mesh)
+        found = pulled(made(5, 4, 2.0, every=3), targets, mesh)
         assert_same_ways(found, expected, 1e-5)
 
 
@@ -72,7 +64,7 @@ def test_golden_error(bits, most):
 
 def test_the_mean_model_moves_by_the_mean_update():
     targets, x = targets_of(8) / 4, np.zeros((8, 5))
-    for params, _ in history(made(8, 2), targets, emulate(8)):
+    for params, _ in pulled(made(8, 2), targets, emulate(8)):
         expected = x.mean(axis=0) - RATE * (x - targets).mean(axis=0)
         x = np.asarray(params, np.float64)
         assert np.ptp(x, axis=0).max() < THETA

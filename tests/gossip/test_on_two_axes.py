@@ -19,10 +19,9 @@ from tests.gossip.test_methods import (
     assert_same_ways,
     bare,
     graph_of,
-    history,
     methods,
-    targets_of,
 )
+from tests.helpers import pulled, targets_of
 from tests.programs import collectives
 from tests.test_model_parallel import mesh_of
 
@@ -42,7 +41,7 @@ def test_hosts_gossip_with_what_is_their_mean(name, hosts, devices):
         emulate(dict(zip(AXES, (hosts, devices), strict=True))),
         mesh_of(hosts, devices, AXES),
     ):
-        assert_same_ways(history(tx, targets, mesh), expected)
+        assert_same_ways(pulled(tx, targets, mesh), expected)
 
 
 @pytest.mark.parametrize("every", [1, 2])
@@ -56,7 +55,7 @@ def test_hosts_take_turns(every):
     expected = REFERENCES["gossip"](targets, rounds, RATE)
     tx = METHODS["gossip"](graph, AXES, every=every)
     for mesh in (emulate({"host": 4, "device": 2}), mesh_of(4, 2, AXES)):
-        assert_same_ways(history(tx, targets, mesh), expected)
+        assert_same_ways(pulled(tx, targets, mesh), expected)
 
 
 def test_hosts_send_a_share_of_the_model_to_each_neighbour():

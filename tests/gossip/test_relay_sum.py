@@ -12,16 +12,8 @@ import relaxjax
 from relaxjax import emulate, topology
 from tests import helpers
 from tests.gossip import references
-from tests.gossip.test_methods import (
-    RATE,
-    SGD,
-    STEPS,
-    assert_same_ways,
-    history,
-    matrices,
-    targets_of,
-)
-from tests.helpers import mesh_of
+from tests.gossip.test_methods import RATE, SGD, STEPS, assert_same_ways, matrices
+from tests.helpers import mesh_of, pulled, targets_of
 
 # Worker 1 has four neighbours; links come in no order.
 _LIMBS = [(0, 1), (1, 2), (5, 1), (4, 1), (4, 3), (6, 3), (7, 6)]
@@ -52,7 +44,7 @@ def test_equals_messages_by_hand(tree, n):
     graph, targets = tree(n), targets_of(n)
     expected = references.relay_sum(targets, matrices(graph, 1, STEPS), RATE)
     for mesh in (emulate(n), mesh_of(n)):
-        assert_same_ways(history(relayed(graph), targets, mesh), expected)
+        assert_same_ways(pulled(relayed(graph), targets, mesh), expected)
 
 
 @pytest.mark.parametrize("every", [1, 3])
@@ -60,7 +52,7 @@ def test_any_tree_and_silent_steps(every):
     graph, targets = limbs(8), targets_of(8)
     expected = references.relay_sum(targets, matrices(graph, every, STEPS), RATE)
     for mesh in (emulate(8), mesh_of(8)):
-        found = history(relayed(graph, every=every), targets, mesh)
+        found = pulled(relayed(graph, every=every), targets, mesh)
         assert_same_ways(found, expected)
 
 
@@ -104,7 +96,7 @@ def test_finds_the_minimum_of_all_without_the_bias_of_gossip():
         ("relay_sum", relayed(graph)),
         ("gossip", optax.chain(SGD, relaxjax.gossip("data", graph))),
     ):
-        params, _ = history(tx, targets, emulate(8), steps=500)[-1]
+        params, _ = pulled(tx, targets, emulate(8), steps=500)[-1]
         apart[name] = np.abs(params.mean(axis=0) - mean).max()
         apart[name, "own"] = np.abs(params - mean).max()
     assert apart["relay_sum"] < 2e-6

@@ -11,22 +11,10 @@ import pytest
 import relaxjax
 from relaxjax import compression, emulate
 from tests import helpers
-from tests.helpers import mesh_of
+from tests.helpers import mesh_of, pulled, targets_of
 
 RATE, INNER, STEPS = 0.1, 0.9, 30
 ETA, MU = 0.7, 0.9
-
-
-def targets_of(n: int) -> np.ndarray:
-    return np.random.default_rng(n).normal(size=(n, 7))
-
-
-def history(tx: Any, targets: np.ndarray, mesh: Any, steps: int = STEPS) -> list[Any]:
-    data = [targets.astype(np.float32)] * steps
-    start = jnp.zeros(targets.shape[1])
-    return helpers.history(
-        tx, lambda x, target: x - target[0], start, data, mesh, donate=True
-    )
 
 
 def diloco_reference(targets, every: int, compress) -> list[np.ndarray]:
@@ -76,7 +64,7 @@ def test_diloco_equals_a_list_of_workers(n, code):
     )
     expected = diloco_reference(targets_of(n), 4, plain)
     for mesh in (emulate(n), mesh_of(n)):
-        found = history(tx, targets_of(n), mesh)
+        found = pulled(tx, targets_of(n), mesh, STEPS)
         for (x, _), ref in zip(found, expected, strict=True):
             np.testing.assert_allclose(x, ref, atol=2e-5)
 
@@ -86,8 +74,8 @@ def test_diloco_with_outer_sgd_of_one_is_local_sgd():
     tx = relaxjax.diloco(inner, "data", 3, outer=optax.sgd(1.0))
     same = optax.chain(inner, relaxjax.local_sgd("data", 3))
     for (x, _), (y, _) in zip(
-        history(tx, targets_of(4), emulate(4), 12),
-        history(same, targets_of(4), emulate(4), 12),
+        pulled(tx, targets_of(4), emulate(4), 12),
+        pulled(same, targets_of(4), emulate(4), 12),
         strict=True,
     ):
         np.testing.assert_array_equal(x, y)
@@ -150,7 +138,7 @@ def test_slow_momentum_equals_a_list_of_workers(n):
     tx = optax.chain(optax.sgd(lambda t: table[t]), slow)
     expected = slow_reference(targets_of(n), 4, rates, 0.8, 0.6)
     for mesh in (emulate(n), mesh_of(n)):
-        found = history(tx, targets_of(n), mesh)
+        found = pulled(tx, targets_of(n), mesh, STEPS)
         for (x, _), ref in zip(found, expected, strict=True):
             np.testing.assert_allclose(x, ref, atol=1e-5)
 
@@ -160,8 +148,8 @@ def test_slow_momentum_without_it_is_local_sgd():
     tx = optax.chain(optax.sgd(RATE), slow)
     same = optax.chain(optax.sgd(RATE), relaxjax.local_sgd("data", 3))
     for (x, _), (y, _) in zip(
-        history(tx, targets_of(4), emulate(4), 9),
-        history(same, targets_of(4), emulate(4), 9),
+        pulled(tx, targets_of(4), emulate(4), 9),
+        pulled(same, targets_of(4), emulate(4), 9),
         strict=True,
     ):
         np.testing.assert_allclose(x, y, atol=1e-7)
