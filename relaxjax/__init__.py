@@ -47,6 +47,7 @@ from relaxjax._relay_sum import RelaySumState, relay_sum
 from relaxjax._scan_layers import scan_layers
 from relaxjax._skip_nonfinite import SkipNonfiniteState, skip_nonfinite
 from relaxjax._slow_momentum import SlowMomentumState, slow_momentum
+from relaxjax._sparse_loco import sparse_loco
 from relaxjax._stacked import to_workers
 from relaxjax._streaming_diloco import StreamingDilocoState, streaming_diloco
 from relaxjax._weights import worker_weight
@@ -120,6 +121,7 @@ __all__ = [
     "schedule",
     "skip_nonfinite",
     "slow_momentum",
+    "sparse_loco",
     "spread",
     "state_specs",
     "streaming_diloco",

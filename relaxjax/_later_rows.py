@@ -16,10 +16,14 @@ from relaxjax._diloco import diloco
 from relaxjax._local_sgd import local_sgd
 from relaxjax._relaxation import Relaxation, Training
 from relaxjax._slow_momentum import slow_momentum
+from relaxjax._sparse_loco import sparse_loco
 from relaxjax._streaming_diloco import streaming_diloco
 from relaxjax.compression import Compressor
 
 _SYNC_EVERY = 8
+_OUTER = frozenset(
+    {"bucket_bytes", "outer_learning_rate", "outer_momentum", "sync_every"}
+)
 
 
 def _local(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,19 +47,38 @@ def _local(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _outer_half(
-    axis_name: AxisName, sync_every: int, **parts: Any
+    axis_name: AxisName,
+    sync_every: int,
+    outer_learning_rate: float = 0.7,
+    outer_momentum: float = 0.9,
+    **parts: Any,
 ) -> optax.GradientTransformationExtraArgs:
     """Of `diloco`, as the optimizer stands before it."""
-    return diloco(optax.identity(), axis_name, sync_every, **parts)
+    outer = optax.sgd(outer_learning_rate, outer_momentum, nesterov=True)
+    return diloco(optax.identity(), axis_name, sync_every, outer=outer, **parts)
 
 
 def _streaming_diloco(
     axis_name: AxisName,
     training: Training,
     sync_every: int = _SYNC_EVERY,
+    outer_learning_rate: float = 0.7,
+    outer_momentum: float = 0.9,
     **parts: Any,
 ) -> optax.GradientTransformationExtraArgs:
-    return streaming_diloco(training.optimizer, axis_name, sync_every, **parts)
+    outer = optax.sgd(outer_learning_rate, outer_momentum, nesterov=True)
+    return streaming_diloco(
+        training.optimizer, axis_name, sync_every, outer=outer, **parts
+    )
+
+
+def _sparse_loco(
+    axis_name: AxisName,
+    training: Training,
+    sync_every: int = _SYNC_EVERY,
+    **parts: Any,
+) -> optax.GradientTransformationExtraArgs:
+    return sparse_loco(training.optimizer, axis_name, sync_every, **parts)
 
 
 def _delay(
@@ -93,14 +116,37 @@ LATER_ROWS = (
         name="diloco",
         summary="local steps, then one of an outer optimizer",
         build=_local(_outer_half),
+        options=_OUTER,
+    ),
+    _syncs(
+        name="muloco",
+        summary="DiLoCo around Muon",
+        build=_local(_outer_half),
+        options=_OUTER,
+        parent="muon",
+    ),
+    Relaxation(
+        name="sparse_loco",
+        summary="local steps; a few values of each chunk in two bits",
+        build=_sparse_loco,
+        options=frozenset(
+            {
+                "bits",
+                "bucket_bytes",
+                "chunk_size",
+                "decay",
+                "density",
+                "outer_learning_rate",
+                "sync_every",
+            }
+        ),
+        period=_SYNC_EVERY,
     ),
     _syncs(
         name="streaming_diloco",
         summary="DiLoCo that synchronises in fragments, by turns",
         build=_streaming_diloco,
-        options=frozenset(
-            {"bucket_bytes", "fragments", "mixing", "overlap", "sync_every"}
-        ),
+        options=_OUTER | {"fragments", "mixing", "overlap"},
     ),
     _syncs(
         name="slow_momentum",

@@ -64,6 +64,7 @@ FLOORS = [
         "_quasi_global_momentum",
         "_relay_sum",
         "_slow_momentum",
+        "_sparse_loco",
         "_streaming_diloco",
     },
     {

@@ -86,6 +86,7 @@ OPTIMIZERS = {
     "adamw": Optimizer(optax.adamw, 1.0),
     "momentum": Optimizer(functools.partial(optax.sgd, momentum=0.9), 10.0),
     "lamb": Optimizer(optax.lamb, 1.0),
+    "muon": Optimizer(optax.contrib.muon, 2.0),
 }
 
 

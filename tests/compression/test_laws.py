@@ -49,6 +49,20 @@ ROWS: dict[str, Row] = {
         lambda: compression.top_k(0.25, block_size=None),
         lambda d: {1: 5, 2: 5, 7: 9, 64: 76, 1000: 1313, 4099: 5766}[d],
     ),
+    "top_k of two bits": Row(
+        lambda: compression.top_k(
+            0.25, block_size=64, values=compression.quantize(2, block_size=16)
+        ),
+        lambda d: {1: 6, 2: 6, 7: 6, 64: 20, 1000: 320, 4099: 1300}[d],
+    ),
+    "top_k of two bits, rounded at random": Row(
+        lambda: compression.top_k(
+            0.25,
+            block_size=None,
+            values=compression.quantize(2, stochastic_rounding=True),
+        ),
+        lambda d: {1: 6, 2: 6, 7: 6, 64: 20, 1000: 384, 4099: 1959}[d],
+    ),
     "random_k": Row(lambda: compression.random_k(0.3), lambda d: 4 * -(-3 * d // 10)),
     "random_block": Row(
         lambda: compression.random_block(0.3), lambda d: 4 * -(-3 * d // 10)

@@ -55,8 +55,41 @@ def test_top_k_keeps_the_largest_of_each_block(size, block_size):
 def test_top_k_sends_twelve_bits_an_index_in_blocks_of_4096():
     x = jnp.zeros(4096).at[0x001].set(9.0).at[0x123].set(-8.0)
     payload = compression.top_k(2 / 4096).compress(x, None)
-    assert payload.values.tolist() == [[9, -8]]
+    assert payload.values.values.tolist() == [9, -8]
     assert payload.indices.tolist() == [0x01, 0x30, 0x12]
+
+
+@sizes
+def test_kept_values_travel_in_the_code_that_is_given(size):
+    """In two bits, q in {-1, 0, 1}, of each block's own largest."""
+    two_bits = compression.quantize(2, block_size=4)
+    compressor = compression.top_k(4 / 16, block_size=16, values=two_bits)
+    k = int(np.ceil(min(16, size) / 4))
+    for name, x in inputs(size):
+        with np.errstate(over="ignore", under="ignore"):
+            blocks = [x[i : i + 16] for i in range(0, size, 16)]
+            kept = [np.argsort(-np.abs(b), kind="stable")[:k] for b in blocks]
+            values = np.concatenate(
+                [
+                    np.concatenate([b[at], np.zeros(k - len(at), np.float32)])
+                    for b, at in zip(blocks, kept, strict=True)
+                ]
+            )
+            rounded = np.asarray(compression.roundtrip(two_bits, jnp.asarray(values)))
+            expected = np.zeros_like(x)
+            for i, (at, own) in enumerate(
+                zip(kept, rounded.reshape(-1, k), strict=True)
+            ):
+                expected[16 * i + at] = own[: len(at)]
+        np.testing.assert_array_equal(once(compressor, x), expected, err_msg=name)
+
+
+def test_sparse_loco_sends_twelve_bits_an_index_and_two_a_value():
+    """Of a chunk of 4096: 64 indices, 64 values and a scale."""
+    x = jax.ShapeDtypeStruct((3 * 4096,), jnp.float32)
+    compressor = compression.top_k(64 / 4096, values=compression.quantize(2))
+    scales = 2  # of 128 values each
+    assert compression.payload_bytes(compressor, x) == 3 * (96 + 16) + 4 * scales
 
 
 @pytest.mark.parametrize(("size", "block_size"), [(64, 64), (64, 16), (10, 4096)])
@@ -227,6 +260,12 @@ def test_threshold_sends_nan_and_infinity_and_what_there_is_room_for():
         (lambda: compression.top_k(1.5), r"density=1.5 must be in \(0, 1\]"),
         (lambda: compression.top_k(float("nan")), "density=nan"),
         (lambda: compression.top_k(0.1, block_size=0), "top_k: block_size=0 must be"),
+        (
+            lambda: compression.top_k(
+                0.1, values=compression.error_feedback(compression.sign())
+            ),
+            "top_k: values=sign with error_feedback: .* wrap top_k",
+        ),
         (lambda: compression.random_k(-0.1), r"random_k: density=-0.1 must be"),
         (lambda: compression.random_block(2), r"random_block: density=2 must be"),
         (lambda: compression.threshold(-1.0, 5), "value=-1.0 must be finite and not"),
