@@ -23,10 +23,16 @@ from relaxjax._deep_squeeze import DeepSqueezeState, deep_squeeze
 from relaxjax._delay import DelayState, delay
 from relaxjax._delays import random_delays
 from relaxjax._diloco import diloco
+from relaxjax._eager_diloco import EagerDilocoState, eager_diloco
 from relaxjax._exact_diffusion import ExactDiffusionState, exact_diffusion
+from relaxjax._from_step import PartOfTrainingState, before_step, from_step
 from relaxjax._gossip import combine_then_adapt, gossip
 from relaxjax._gossiping import GossipState
 from relaxjax._gradient_tracking import GradientTrackingState, gradient_tracking
+from relaxjax._hierarchical_local_sgd import (
+    HierarchicalLocalSGDState,
+    hierarchical_local_sgd,
+)
 from relaxjax._in_backward import reduce_in_backward
 from relaxjax._init import init, state_specs
 from relaxjax._layout import Layout
@@ -37,6 +43,7 @@ from relaxjax._mesh import Emulation, emulate
 from relaxjax._moniqua import moniqua
 from relaxjax._one_bit_adam import OneBitAdamState, one_bit_adam
 from relaxjax._one_bit_lamb import OneBitLambState, one_bit_lamb
+from relaxjax._post_local_sgd import post_local_sgd
 from relaxjax._power_sgd import PowerSGDState, power_sgd
 from relaxjax._push_sum import PushSumState, push_sum
 from relaxjax._quasi_global_momentum import (
@@ -68,15 +75,18 @@ __all__ = [
     "DeepGradientCompressionState",
     "DeepSqueezeState",
     "DelayState",
+    "EagerDilocoState",
     "Emulation",
     "ExactDiffusionState",
     "GossipState",
     "GradientTrackingState",
+    "HierarchicalLocalSGDState",
     "Layout",
     "LocalState",
     "OneBitAdamState",
     "OneBitLambState",
     "OuterState",
+    "PartOfTrainingState",
     "PowerSGDState",
     "PushSumState",
     "QuasiGlobalMomentumState",
@@ -88,6 +98,7 @@ __all__ = [
     "accumulate",
     "advance_phases",
     "all_reduce",
+    "before_step",
     "bounded_staleness",
     "collectives",
     "combine_then_adapt",
@@ -101,16 +112,20 @@ __all__ = [
     "deep_squeeze",
     "delay",
     "diloco",
+    "eager_diloco",
     "emulate",
     "exact_diffusion",
+    "from_step",
     "gossip",
     "gradient_tracking",
+    "hierarchical_local_sgd",
     "init",
     "local",
     "local_sgd",
     "moniqua",
     "one_bit_adam",
     "one_bit_lamb",
+    "post_local_sgd",
     "power_sgd",
     "push_sum",
     "quasi_global_momentum",

@@ -12,6 +12,7 @@ Under `jax.vmap`, so in emulation, both branches run and one is selected: no tim
 saved.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -22,7 +23,7 @@ from relaxjax._either import either
 from relaxjax._layout import layout_of
 from relaxjax._local import LocalState
 from relaxjax._numbers import require_whole
-from relaxjax._outer import Outer, OuterStep, like
+from relaxjax._outer import OuterStep, like
 
 
 class OuterState(NamedTuple):
@@ -30,26 +31,39 @@ class OuterState(NamedTuple):
 
     Attributes:
       step: int32, steps since the last outer step.
-      kept: its model, the outer optimizer's state, the reducer's.
+      kept: its model, the outer optimizer's state, the reducer's (`Outer`).
       leaves: those that differ between workers in between.
     """
 
     step: jax.Array
-    kept: Outer
+    kept: Any
     leaves: LocalState
 
 
-def local_steps(sync_every: int, outer: OuterStep) -> Any:
+def local_steps(
+    sync_every: int,
+    outer: OuterStep,
+    start: Callable[[optax.Params], Any] | None = None,
+    rule: Callable[[Any, Any], Any] | None = None,
+) -> optax.GradientTransformationExtraArgs:
     """The transformation, of updates to each worker's own model.
+
+    Args:
+      sync_every: H.
+      outer: who is who, and what is refused.
+      start: what is kept, with an `anchor`; None: as of the outer step.
+      rule: from a - x_i and what is kept to what is kept next; None: as of the outer
+        step.
 
     Raises:
       ValueError: `sync_every < 1`.
     """
     require_whole(outer.caller, "sync_every", sync_every)
+    start, rule = start or outer.init, rule or outer.update
 
     def init(params: optax.Params) -> Any:
         marks = LocalState(layout_of(params))
-        return OuterState(jnp.zeros((), jnp.int32), outer.init(params), marks)
+        return OuterState(jnp.zeros((), jnp.int32), start(params), marks)
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
@@ -57,9 +71,9 @@ def local_steps(sync_every: int, outer: OuterStep) -> Any:
         step, kept, leaves = state
         u, x = like(kept.anchor, updates), like(kept.anchor, params)
 
-        def synchronise(u: Any, kept: Outer) -> tuple[Any, Outer]:
+        def synchronise(u: Any, kept: Any) -> tuple[Any, Any]:
             gradient = jax.tree.map(lambda a, x, u: a - (x + u), kept.anchor, x, u)
-            kept = outer.update(gradient, kept)
+            kept = rule(gradient, kept)
             return jax.tree.map(jnp.subtract, kept.anchor, x), kept
 
         last = step == sync_every - 1

@@ -83,9 +83,13 @@ class OuterStep(NamedTuple):
           kept: of the step before.
         """
         mean, reduced = self.reducer.update(gradient, kept.reducer)
+        return self.along(mean, kept._replace(reducer=reduced))
+
+    def along(self, mean: Any, kept: Outer) -> Outer:
+        """The next, along an outer gradient that is known; nothing is sent."""
         step, outer = self.outer.update(mean, kept.outer, kept.anchor)
         anchor = jax.tree.map(lambda a, s: a + s.astype(a.dtype), kept.anchor, step)
-        return Outer(anchor, outer, reduced)
+        return Outer(anchor, outer, kept.reducer)
 
     def require(self, state: Any, updates: Any, params: Any, weight: Any) -> None:
         """Refuses a call of `update` that is none; `state` has `leaves`.

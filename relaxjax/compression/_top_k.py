@@ -79,6 +79,8 @@ def top_k(
     check_density(density, "top_k")
     check_block_size(block_size, "top_k")
     code = _code_of(values)
+    shrinks = code.law.delta
+    assert shrinks is not None  # a contraction
 
     def kept(d: int) -> tuple[int, int]:
         """Blocks of d elements, and how many of each are kept."""
@@ -105,7 +107,7 @@ def top_k(
 
     def delta(d):
         rows, k = kept(d)
-        return code.law.delta(rows * k) * k / block_width(d, block_size)
+        return shrinks(rows * k) * k / block_width(d, block_size)
 
     name = "top_k" if values is None else f"top_k of {values.name}"
     law = Law(delta=delta)

@@ -78,7 +78,7 @@ class Optimizer(NamedTuple):
       rate: its usual learning rate as a multiple of AdamW's, which tasks state.
     """
 
-    make: Callable[[optax.ScalarOrSchedule], optax.GradientTransformationExtraArgs]
+    make: Callable[[optax.ScalarOrSchedule], optax.GradientTransformation]
     rate: float
 
 
@@ -100,7 +100,7 @@ def schedule(peak: float, steps: int) -> optax.Schedule:
     return optax.warmup_cosine_decay_schedule(peak / 10, peak, steps // 10, steps + 1)
 
 
-def adamw(peak: float, steps: int) -> optax.GradientTransformationExtraArgs:
+def adamw(peak: float, steps: int) -> optax.GradientTransformation:
     """AdamW under that schedule."""
     return OPTIMIZERS["adamw"].make(schedule(peak, steps))
 

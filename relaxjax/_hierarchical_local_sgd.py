@@ -1,0 +1,164 @@
+"""Hierarchical local SGD: means over near workers often, over all of them seldom.
+
+Source: Lin et al. 2020; the rule as in PyTorch's averager. Of periods H_1 < ... < H_L
+and their axes, each among the next one's, the largest period that divides the step
+decides, with a the last model common to all:
+
+    x_i <- x_i + u_i                                      (each step)
+    x_i <- mean over the axes of H_l of x_j               (l < L)
+    a <- a + mean over all of C(x_i - a),  x_i <- a       (l = L)
+
+C is a compressor with its feedback, or the identity, on the longest way alone.
+
+Cost: what `all_reduce` sends over the axes of a period for the params in float32, in
+the steps that it decides. State: the anchor a, and the feedback's.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from relaxjax._all_reduce import all_reduce
+from relaxjax._axis import AxisName, axes_of
+from relaxjax._either import one_of
+from relaxjax._layout import layout_of
+from relaxjax._local import LocalState
+from relaxjax._numbers import require_whole
+from relaxjax._outer import Outer, OuterStep, like, outer_step
+from relaxjax.compression import Compressor
+
+_CALLER = "hierarchical_local_sgd"
+
+
+class HierarchicalLocalSGDState(NamedTuple):
+    """State of `hierarchical_local_sgd`.
+
+    Attributes:
+      step: int32, counted around the periods' common multiple.
+      kept: of the last mean over all.
+      near: of the reducers of the other periods, rising.
+      leaves: those that differ between workers in between.
+    """
+
+    step: jax.Array
+    kept: Outer
+    near: tuple[Any, ...]
+    leaves: LocalState
+
+
+def hierarchical_local_sgd(
+    axes: Mapping[int, AxisName],
+    *,
+    compressor: Compressor | None = None,
+    algorithm: str = "auto",
+    bucket_bytes: int = 8 * 2**20,
+    specs: Any = None,
+    seed: int = 0,
+) -> optax.GradientTransformationExtraArgs:
+    """Averages models over some axes every few steps, over more of them less often.
+
+    Put it last in the chain, as `local_sgd`.
+
+    Args:
+      axes: from the number of steps between two means, 1 or more, to the axis, or tuple
+        of axes, over which they are taken; of a larger number, an axis more.
+      compressor: as of `local_sgd`, for the means over all axes.
+      algorithm: as of `relaxjax.all_reduce`, for the means over all axes.
+      bucket_bytes: as of `relaxjax.all_reduce`.
+      specs: as of `relaxjax.all_reduce`.
+      seed: of random compressors.
+
+    Returns:
+      A gradient transformation, as of `local_sgd`.
+
+    Raises:
+      ValueError: no periods, one below 1, axes that are not among those of the next
+        larger period; else as of `local_sgd`.
+      NameError: `update` outside the axes.
+
+    Example:
+      >>> import jax.numpy as jnp, optax, relaxjax
+      >>> tx = optax.chain(
+      ...     optax.sgd(0.1),
+      ...     relaxjax.hierarchical_local_sgd({2: "device", 4: ("host", "device")}),
+      ... )
+      >>> mesh, x = relaxjax.emulate({"host": 2, "device": 4}), jnp.zeros(64)
+      >>> [relaxjax.wire_bytes(tx, x, mesh, start=t) for t in range(4)]
+      [0, 384, 0, 448]
+    """
+    levels = _levels(axes)
+    *near, far = levels.values()
+    periods = np.array(list(levels))
+    how: dict[str, Any] = {"bucket_bytes": bucket_bytes, "specs": specs, "seed": seed}
+    codes: dict[str, Any] = {"compressor": compressor, "algorithm": algorithm}
+    outer = outer_step(_CALLER, far, optax.sgd(1.0), **codes, **how)
+    reducers = [all_reduce(names, **how) for names in near]
+
+    def init(params: optax.Params) -> Any:
+        kept = outer.init(params)
+        states = tuple(reducer.init(kept.anchor) for reducer in reducers)
+        marks = LocalState(layout_of(params))
+        return HierarchicalLocalSGDState(jnp.zeros((), jnp.int32), kept, states, marks)
+
+    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
+        del extra_args
+        outer.require(state, updates, params, weight)
+        step, kept, states, leaves = state
+        u, x = like(kept.anchor, updates), like(kept.anchor, params)
+        choices = [
+            lambda *own: own,
+            *(partial(_near, r, x, level) for level, r in enumerate(reducers)),
+            partial(_far, outer, x),
+        ]
+        count = step + 1
+        due = jnp.where(count % periods == 0, jnp.arange(1, len(choices)), 0).max()
+        u, kept, states = one_of(due, choices, u, kept, states)
+        count = count % math.lcm(*levels)
+        return u, HierarchicalLocalSGDState(count, kept, states, leaves)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _near(
+    reducer: Any, x: Any, level: int, u: Any, kept: Outer, near: tuple[Any, ...]
+) -> tuple[Any, Outer, tuple[Any, ...]]:
+    """The mean over the axes of a level that is not the last."""
+    y = jax.tree.map(jnp.add, x, u)
+    mean, state = reducer.update(y, near[level])
+    near = (*near[:level], state, *near[level + 1 :])
+    return jax.tree.map(jnp.subtract, mean, x), kept, near
+
+
+def _far(
+    outer: OuterStep, x: Any, u: Any, kept: Outer, near: tuple[Any, ...]
+) -> tuple[Any, Outer, tuple[Any, ...]]:
+    """The mean over all, by what has changed since the last one."""
+    gradient = jax.tree.map(lambda a, x, u: a - (x + u), kept.anchor, x, u)
+    kept = outer.update(gradient, kept)
+    return jax.tree.map(jnp.subtract, kept.anchor, x), kept, near
+
+
+def _levels(axes: Mapping[int, AxisName]) -> dict[int, AxisName]:
+    """Periods and their axes, rising."""
+    if not axes:
+        raise ValueError(
+            f"{_CALLER}: axes={axes!r} must have a period, such as {{4: 'device', 16: "
+            "('host', 'device')}"
+        )
+    for period in axes:
+        require_whole(_CALLER, "period", period)
+    levels = dict(sorted(axes.items()))
+    for (period, names), (longer, more) in itertools.pairwise(levels.items()):
+        if not set(axes_of(names)) < set(axes_of(more)):
+            raise ValueError(
+                f"{_CALLER}: the axes {more!r} of period {longer} must hold those of "
+                f"period {period}, {names!r}, and one more: give them as a tuple"
+            )
+    return levels
