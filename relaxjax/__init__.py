@@ -6,6 +6,10 @@ Every relaxation is an optax-style gradient transformation over a named axis.
 from relaxjax import collectives, schedule, topology
 from relaxjax._accumulate import AccumulateState, accumulate
 from relaxjax._all_reduce import AllReduceState, all_reduce
+from relaxjax._asynchronous_average import (
+    AsynchronousAverageState,
+    asynchronous_average,
+)
 from relaxjax._axis import to_local
 from relaxjax._bounded_staleness import BoundedStalenessState, bounded_staleness
 from relaxjax._choco import ChocoState
@@ -35,6 +39,7 @@ from relaxjax._local_sgd import local_sgd
 from relaxjax._local_steps import OuterState
 from relaxjax._mesh import Emulation, emulate
 from relaxjax._moniqua import moniqua
+from relaxjax._noloco import NoLoCoState, noloco
 from relaxjax._one_bit_adam import OneBitAdamState, one_bit_adam
 from relaxjax._one_bit_lamb import OneBitLambState, one_bit_lamb
 from relaxjax._power_sgd import PowerSGDState, power_sgd
@@ -58,6 +63,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AccumulateState",
     "AllReduceState",
+    "AsynchronousAverageState",
     "BoundedStalenessState",
     "ChocoState",
     "Clock",
@@ -73,6 +79,7 @@ __all__ = [
     "GradientTrackingState",
     "Layout",
     "LocalState",
+    "NoLoCoState",
     "OneBitAdamState",
     "OneBitLambState",
     "OuterState",
@@ -87,6 +94,7 @@ __all__ = [
     "accumulate",
     "advance_phases",
     "all_reduce",
+    "asynchronous_average",
     "bounded_staleness",
     "collectives",
     "combine_then_adapt",
@@ -108,6 +116,7 @@ __all__ = [
     "local",
     "local_sgd",
     "moniqua",
+    "noloco",
     "one_bit_adam",
     "one_bit_lamb",
     "power_sgd",

@@ -50,6 +50,7 @@ FLOORS = [
     {"_gossiping", "_local_steps", "_told"},
     {"_choco"},
     {
+        "_asynchronous_average",
         "_compress_matrices",
         "_dcd_psgd",
         "_diloco",
@@ -59,6 +60,7 @@ FLOORS = [
         "_gradient_tracking",
         "_local_sgd",
         "_moniqua",
+        "_noloco",
         "_power_sgd",
         "_push_sum",
         "_quasi_global_momentum",
