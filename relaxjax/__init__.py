@@ -6,6 +6,10 @@ Every relaxation is an optax-style gradient transformation over a named axis.
 from relaxjax import collectives, schedule, topology
 from relaxjax._accumulate import AccumulateState, accumulate
 from relaxjax._all_reduce import AllReduceState, all_reduce
+from relaxjax._asynchronous_average import (
+    AsynchronousAverageState,
+    asynchronous_average,
+)
 from relaxjax._axis import to_local
 from relaxjax._bounded_staleness import BoundedStalenessState, bounded_staleness
 from relaxjax._choco import ChocoState
@@ -41,6 +45,7 @@ from relaxjax._local_sgd import local_sgd
 from relaxjax._local_steps import OuterState
 from relaxjax._mesh import Emulation, emulate
 from relaxjax._moniqua import moniqua
+from relaxjax._noloco import NoLoCoState, noloco
 from relaxjax._one_bit_adam import OneBitAdamState, one_bit_adam
 from relaxjax._one_bit_lamb import OneBitLambState, one_bit_lamb
 from relaxjax._post_local_sgd import post_local_sgd
@@ -66,6 +71,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AccumulateState",
     "AllReduceState",
+    "AsynchronousAverageState",
     "BoundedStalenessState",
     "ChocoState",
     "Clock",
@@ -83,6 +89,7 @@ __all__ = [
     "HierarchicalLocalSGDState",
     "Layout",
     "LocalState",
+    "NoLoCoState",
     "OneBitAdamState",
     "OneBitLambState",
     "OuterState",
@@ -98,6 +105,7 @@ __all__ = [
     "accumulate",
     "advance_phases",
     "all_reduce",
+    "asynchronous_average",
     "before_step",
     "bounded_staleness",
     "collectives",
@@ -123,6 +131,7 @@ __all__ = [
     "local",
     "local_sgd",
     "moniqua",
+    "noloco",
     "one_bit_adam",
     "one_bit_lamb",
     "post_local_sgd",

@@ -15,6 +15,7 @@ from relaxjax._exact_diffusion import exact_diffusion
 from relaxjax._gossip import combine_then_adapt, gossip
 from relaxjax._gradient_tracking import gradient_tracking
 from relaxjax._moniqua import moniqua
+from relaxjax._noloco import noloco
 from relaxjax._push_sum import push_sum
 from relaxjax._quasi_global_momentum import quasi_global_momentum
 from relaxjax._relaxation import Relaxation, Training
@@ -22,6 +23,7 @@ from relaxjax._relay_sum import relay_sum
 from relaxjax.compression import Compressor, quantize
 from relaxjax.topology import Topology
 
+_SYNC_EVERY = 8
 _THETA = 0.1  # of Moniqua: more than models differ by in training
 
 
@@ -126,6 +128,13 @@ def _moniqua(
     return _after(moniqua, "ring", axis_name, training, theta=theta, **parts)
 
 
+def _noloco(
+    axis_name: AxisName, graph: Topology, sync_every: int = _SYNC_EVERY, **parts: Any
+) -> optax.GradientTransformationExtraArgs:
+    """Its outer half, as the optimizer stands before it."""
+    return noloco(optax.identity(), axis_name, graph, sync_every, **parts)
+
+
 _row = functools.partial(
     Relaxation,
     algorithms=tuple(TOPOLOGIES),
@@ -168,6 +177,14 @@ GOSSIP_ROWS = (
         build=_quasi_global_momentum,
         options=frozenset({"bucket_bytes", "every", "momentum"}),
         parent="momentum",
+    ),
+    _row(
+        name="noloco",
+        summary="local steps, then an outer one with neighbours (NoLoCo)",
+        build=functools.partial(_after, _noloco, "random_matching"),
+        options=frozenset(
+            {"bucket_bytes", "learning_rate", "momentum", "pull", "sync_every"}
+        ),
     ),
     _row(
         name="relay_sum",

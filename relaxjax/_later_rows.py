@@ -7,6 +7,7 @@ from typing import Any
 import optax
 
 from relaxjax._all_reduce_checks import CHOICES
+from relaxjax._asynchronous_average import asynchronous_average
 from relaxjax._axis import AxisName
 from relaxjax._bounded_staleness import bounded_staleness
 from relaxjax._compress_matrices import kinds_of, reducer_of
@@ -153,6 +154,12 @@ LATER_ROWS = (
         summary="local steps, with momentum over their rounds (SlowMo)",
         build=_local(slow_momentum),
         options=frozenset({"bucket_bytes", "momentum", "sync_every"}),
+    ),
+    _syncs(
+        name="asynchronous_average",
+        summary="models are averaged as they were some steps ago",
+        build=_local(asynchronous_average),
+        options=frozenset({"bucket_bytes", "delay", "sync_every"}),
     ),
     _waits(
         name="delay",

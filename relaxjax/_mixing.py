@@ -64,12 +64,13 @@ class Mixing(NamedTuple):
           NameError: outside the axis.
         """
         self.require(x)
-
-        def talk(x: Any) -> Any:
-            round = functools.partial(_round, self, number=step // self.every)
-            return on_own_shards(round, x, self.specs, self.caller)
-
+        talk = functools.partial(self.talk, step=step)
         return either(self.due(step), talk, silent, x)
+
+    def talk(self, x: Any, step: jax.Array) -> Any:
+        """`change` in a step that is due, for who has asked `require` and `due`."""
+        round = functools.partial(_round, self, number=step // self.every)
+        return on_own_shards(round, x, self.specs, self.caller)
 
     def require(self, x: Any) -> None:
         """Refuses what cannot travel here; as of `change`."""

@@ -37,8 +37,9 @@ class Relaxation:
       compressors: whether it takes the part `compressor`.
       options: names of further parts, numbers such as `bucket_bytes`.
       parent: which optimizer it is made for: a key of `relaxjax.tasks.OPTIMIZERS`.
-      period: number of steps after which its communication repeats; None: it does not,
-        as it has phases. The option `sync_every` says it otherwise.
+      period: number of steps after which its communication repeats, of which the option
+        `sync_every` says another; None: it does not, as it has phases, or graphs that
+        take turns.
     """
 
     name: str

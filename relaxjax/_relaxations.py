@@ -57,6 +57,8 @@ class Choice:
 
     def period(self, **options: Any) -> int | None:
         """Number of steps after which its communication repeats; None: it does not."""
+        if self.row.period is None:
+            return None
         return options.get("sync_every", self.row.period)
 
 

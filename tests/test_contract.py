@@ -58,6 +58,11 @@ def of_equal_models(method: Callable[..., Any], topology_of: Any, **how: Any) ->
     return Row(made(WORKERS), typed=False, widens=True, single=made(1))
 
 
+def noloco(axis_name: str, graph: topology.Topology, **how: Any) -> Optimizer:
+    """Its outer half."""
+    return relaxjax.noloco(optax.identity(), axis_name, graph, 2, momentum=0.0, **how)
+
+
 WORKERS = 4
 STEPS = 3
 ROWS: dict[str, Row] = {
@@ -146,6 +151,14 @@ ROWS: dict[str, Row] = {
         typed=False,  # the anchor may vary; replicated state cannot
         widens=True,
     ),
+    "asynchronous_average, of equal models": Row(
+        lambda opt: optax.chain(
+            all_reduce("data"), opt, relaxjax.asynchronous_average("data", 2)
+        ),
+        typed=False,  # the anchor may vary; replicated state cannot
+        widens=True,
+        slow=True,
+    ),
     "gossip, of equal models": of_equal_models(
         relaxjax.gossip, topology.one_peer_exponential
     ),
@@ -162,6 +175,7 @@ ROWS: dict[str, Row] = {
             (relaxjax.exact_diffusion, lambda n: topology.lazy(topology.ring(n)), {}),
             (relaxjax.quasi_global_momentum, topology.ring, {"momentum": 0.0}),
             (relaxjax.moniqua, topology.ring, {"theta": 1.0}),
+            (noloco, topology.ring, {"learning_rate": 1.0}),
             (
                 relaxjax.deep_squeeze,
                 topology.ring,

@@ -51,6 +51,7 @@ FLOORS = [
     {"_gossiping", "_local_steps", "_told"},
     {"_choco"},
     {
+        "_asynchronous_average",
         "_compress_matrices",
         "_dcd_psgd",
         "_deep_squeeze",
@@ -62,6 +63,7 @@ FLOORS = [
         "_hierarchical_local_sgd",
         "_local_sgd",
         "_moniqua",
+        "_noloco",
         "_power_sgd",
         "_push_sum",
         "_quasi_global_momentum",

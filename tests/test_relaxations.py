@@ -97,6 +97,31 @@ def test_in_codes_gossip_takes_a_graph_that_stays():
         parse("gossip+quantize8@one_peer_exponential").build("data", four)
 
 
+def test_a_period_is_what_is_set_where_there_is_one():
+    """Graphs take turns: what they send may differ between rounds."""
+    assert parse("local_sgd").period() == 8
+    assert parse("asynchronous_average").period(sync_every=3) == 3
+    assert parse("noloco@base_graph").period(sync_every=3) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("asynchronous_average", {"sync_every": 4, "delay": 3}),
+        (
+            "noloco@ring",
+            {"sync_every": 4, "momentum": 0.1, "learning_rate": 0.5, "pull": 0.9},
+        ),
+    ],
+)
+def test_options_of_what_goes_on_in_between(name, options):
+    """Nothing is sent before the fourth step."""
+    tx = parse(name).build("data", training(optax.sgd(1.0)), **options)
+    x = jnp.zeros(4)
+    sent = [relaxjax.wire_bytes(tx, x, relaxjax.emulate(2), start=t) for t in range(4)]
+    assert sent == [0, 0, 0, 16]
+
+
 def test_options_reach_the_transformation():
     tree = {"a": jnp.zeros(4), "b": jnp.zeros(4)}
 

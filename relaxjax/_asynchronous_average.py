@@ -1,0 +1,158 @@
+"""Asynchronous model averaging: models are averaged while workers go on.
+
+Source: BAGUA's asynchronous model average (Gan et al. 2021), where a thread averages
+every so many milliseconds; here both are counted in steps, so that every run is the
+same. With H = sync_every and tau = delay, after each step T that is a multiple of H:
+
+    x_i <- x_i + u_i                        (each step)
+    s_i = x_i                               (after step T - tau: what is read)
+    a <- a + mean_i C(s_i - a)              (after step T: the mean arrives)
+    x_i <- x_i + (a - s_i)
+
+What a worker has done in the tau steps it keeps, so that the mean of all models moves
+by the mean update alone (without a compressor C). With tau = 0 this is local SGD. With
+tau > 0 no two workers are equal, not even after an exchange.
+
+The exchange is issued at step T, of what waits in the state: with tau > 0 it was there
+before the step began, so that the two may overlap. In lock step nobody runs ahead of a
+slow worker: that is what the milliseconds are for, and is not here.
+
+Cost: what `all_reduce` sends for the params in float32, once in H steps. State: a and
+s_i, each of the params' size, and the feedback's. s_i is selected anew in each step.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from relaxjax._axis import AxisName
+from relaxjax._either import either
+from relaxjax._layout import layout_of
+from relaxjax._local import LocalState
+from relaxjax._numbers import require_whole
+from relaxjax._outer import Outer, OuterStep, like, outer_step
+from relaxjax.compression import Compressor
+
+_CALLER = "asynchronous_average"
+
+
+class AsynchronousAverageState(NamedTuple):
+    """State of `asynchronous_average`.
+
+    Attributes:
+      step: int32, steps since the last mean has arrived.
+      kept: a, equal on all workers, and the reducer's state.
+      read: s_i, as last read; float32 where a param is narrower.
+      leaves: those that differ between workers.
+    """
+
+    step: jax.Array
+    kept: Outer
+    read: Any
+    leaves: LocalState
+
+
+def asynchronous_average(
+    axis_name: AxisName,
+    sync_every: int,
+    *,
+    delay: int = 1,
+    compressor: Compressor | None = None,
+    algorithm: str = "auto",
+    bucket_bytes: int = 8 * 2**20,
+    specs: Any = None,
+    seed: int = 0,
+) -> optax.GradientTransformationExtraArgs:
+    """Averages the workers' models every `sync_every` steps, as they were before.
+
+    Put it last in the chain, as `local_sgd`. The models differ: `relaxjax.consensus`
+    gives one.
+
+    Args:
+      axis_name: the axis, or a tuple (outer, inner).
+      sync_every: H, number of steps from one mean to the next, 1 or more.
+      delay: tau, steps from what is read to its mean, 0 to H - 1.
+      compressor: as of `local_sgd`.
+      algorithm: as of `relaxjax.all_reduce`.
+      bucket_bytes: as of `relaxjax.all_reduce`.
+      specs: as of `relaxjax.all_reduce`.
+      seed: of random compressors.
+
+    Returns:
+      A gradient transformation, as of `local_sgd`.
+
+    Raises:
+      ValueError: `sync_every < 1`, a delay below 0, or of `sync_every` or more; else as
+        of `local_sgd`.
+      NameError: `update` outside the axis.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, optax, relaxjax
+      >>> tx = optax.chain(
+      ...     optax.sgd(1.0), relaxjax.asynchronous_average("data", 2, delay=1)
+      ... )
+      >>> def train(gradient):
+      ...     x = jnp.float32(0)
+      ...     state = tx.init(x)
+      ...     for _ in range(2):
+      ...         updates, state = tx.update(gradient, state, x)
+      ...         x = optax.apply_updates(x, updates)
+      ...     return x
+      >>> # The mean of the first step, -3, and each one's second.
+      >>> print(jax.vmap(train, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
+      [-4. -5. -9.]
+    """
+    _check(sync_every, delay)
+    outer = outer_step(
+        _CALLER,
+        axis_name,
+        optax.sgd(1.0),
+        algorithm=algorithm,
+        compressor=compressor,
+        bucket_bytes=bucket_bytes,
+        specs=specs,
+        seed=seed,
+    )
+
+    def init(params: optax.Params) -> Any:
+        kept = outer.init(params)
+        read = jax.tree.map(jnp.zeros_like, kept.anchor)
+        marks = LocalState(layout_of(params))
+        return AsynchronousAverageState(jnp.zeros((), jnp.int32), kept, read, marks)
+
+    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
+        del extra_args
+        outer.require(state, updates, params, weight)
+        step, kept, read, leaves = state
+        step += 1
+        u, x = like(kept.anchor, updates), like(kept.anchor, params)
+        reads, arrives = step == sync_every - delay, step == sync_every
+        read = jax.tree.map(lambda x, u, s: jnp.where(reads, x + u, s), x, u, read)
+
+        def arrive(u: Any, kept: Outer, read: Any) -> tuple[Any, Outer]:
+            return _arrived(outer, u, kept, read)
+
+        u, kept = either(arrives, arrive, lambda u, kept, _: (u, kept), u, kept, read)
+        return u, AsynchronousAverageState(step % sync_every, kept, read, leaves)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _arrived(outer: OuterStep, u: Any, kept: Outer, read: Any) -> tuple[Any, Outer]:
+    """The update with the mean of what was read, and what is kept."""
+    kept = outer.update(jax.tree.map(jnp.subtract, kept.anchor, read), kept)
+    moved = jax.tree.map(lambda u, a, s: u + (a - s), u, kept.anchor, read)
+    return moved, kept
+
+
+def _check(sync_every: int, delay: int) -> None:
+    require_whole(_CALLER, "sync_every", sync_every)
+    require_whole(_CALLER, "delay", delay, 0)
+    if delay >= sync_every:
+        raise ValueError(
+            f"{_CALLER}: delay={delay} must be below sync_every={sync_every}: what is "
+            "read must be back before the next is; take a longer sync_every, or a "
+            f"delay of {sync_every - 1} or less"
+        )

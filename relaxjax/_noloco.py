@@ -1,0 +1,146 @@
+"""NoLoCo: many local steps, then an outer step with momentum along what peers moved.
+
+Source: Kolehmainen et al. 2025. Worker i has a fast model theta_i and a slow one phi_i,
+its own; W are the weights of the round (the paper: the mean over a random pair, so
+`relaxjax.topology.random_matching`). After each H-th step, delta_i = 0 at the start:
+
+    Delta_i = theta_i - phi_i
+    delta_i = alpha delta_i + beta sum_j W_ij Delta_j
+              - gamma (phi_i - sum_j W_ij phi_j)
+    phi_i = phi_i + delta_i,  theta_i = phi_i
+
+Both sums are linear, so that one message does for both: z_i = beta Delta_i +
+gamma phi_i travels, and delta_i = alpha delta_i + beta Delta_i + sum_j W_ij z_j - z_i.
+
+The mean of the phi_i follows heavy ball along the mean of the Delta_i, whatever the
+graph. With the complete graph all workers are equal, and this is DiLoCo with heavy
+ball; with alpha = 0 and beta = gamma = 1 it is gossip of the models, every H steps.
+
+Stability: for a pair the paper asks alpha < gamma < 2 + alpha. Of a symmetric graph
+that stays, with l the least eigenvalue of W, disagreement of the phi_i dies out by
+itself (Delta = 0) for gamma (1 - l) < 2 (1 + alpha), and grows beyond.
+
+Cost: of `gossip`, once in H steps; nobody waits for all others, and nothing is sent in
+between. State beside the inner optimizer's: phi and delta, each of the params' size.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from relaxjax._axis import AxisName
+from relaxjax._dtypes import wide
+from relaxjax._either import either
+from relaxjax._gossiping import gossiping, models
+from relaxjax._mixing import mixing_of
+from relaxjax._numbers import is_traced, require_momentum, require_whole
+from relaxjax.topology import Topology
+
+_CALLER = "noloco"
+
+
+class NoLoCoState(NamedTuple):
+    """What `noloco` keeps.
+
+    Attributes:
+      slow: phi_i, float32 where a param is narrower, like the params.
+      momentum: delta_i, like phi_i.
+    """
+
+    slow: Any
+    momentum: Any
+
+
+def noloco(
+    inner: optax.GradientTransformation,
+    axis_name: AxisName,
+    topology: Topology,
+    sync_every: int,
+    *,
+    momentum: float = 0.5,
+    learning_rate: float = 0.7,
+    pull: float = 1.0,
+    bucket_bytes: int = 8 * 2**20,
+    specs: Any = None,
+) -> optax.GradientTransformationExtraArgs:
+    """DiLoCo without an all-reduce: the outer step is taken with the neighbours.
+
+    Use it as the whole optimizer. The models differ: `relaxjax.consensus` gives one,
+    `relaxjax.spread` says how far they are apart.
+
+    Args:
+      inner: each worker's optimizer, of its own gradients; its state goes on.
+      axis_name: the axis, or a tuple (outer, inner), as of `gossip`.
+      topology: of `relaxjax.topology`, such as `random_matching(8)`; its rounds take
+        turns.
+      sync_every: H, number of steps from one outer step to the next, 1 or more.
+      momentum: alpha, in [0, 1).
+      learning_rate: beta, of the outer step.
+      pull: gamma, over 0: how much of the way to the neighbours' slow models is gone.
+        The three defaults are ours, not the paper's.
+      bucket_bytes: as of `relaxjax.all_reduce`.
+      specs: as of `relaxjax.all_reduce`.
+
+    Returns:
+      A gradient transformation whose `update` needs `params`: a chain of the inner
+      optimizer and of the outer half. Updates come out in float32 where a param is
+      narrower.
+
+    Raises:
+      TypeError: as of `gossip`.
+      ValueError: `sync_every < 1`, a momentum outside [0, 1), a pull of 0 or less; else
+        as of `gossip`.
+      NameError: `update` outside the axis.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, optax, relaxjax
+      >>> pairs = relaxjax.topology.one_peer_hypercube(4)
+      >>> tx = relaxjax.noloco(optax.sgd(1.0), "data", pairs, 1, learning_rate=0.5)
+      >>> def update(gradient):
+      ...     x = jnp.float32(0)
+      ...     return tx.update(gradient, tx.init(x), x)[0]
+      >>> # Half of the mean step of each pair: of -1 and -3, of -2 and -6.
+      >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 3.0, 2.0, 6.0])))
+      [-1. -1. -2. -2.]
+    """
+    require_whole(_CALLER, "sync_every", sync_every)
+    mixing = mixing_of(_CALLER, axis_name, topology, sync_every, bucket_bytes, specs)
+    require_momentum(_CALLER, momentum)
+    _check_pull(pull)
+    alpha, beta, gamma = momentum, learning_rate, pull
+
+    def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
+        x, u = models(mixing, params, updates)
+        mixing.require(u)
+
+        def meet(u: Any, kept: NoLoCoState) -> tuple[Any, NoLoCoState]:
+            phi, delta = kept
+            ahead = jax.tree.map(lambda x, u, phi: beta * (x + u - phi), x, u, phi)
+            z = jax.tree.map(lambda d, phi: d + gamma * phi, ahead, phi)
+            change = mixing.talk(z, step)
+            delta = jax.tree.map(
+                lambda old, d, c: alpha * old + d + c, delta, ahead, change
+            )
+            phi = jax.tree.map(jnp.add, phi, delta)
+            return jax.tree.map(jnp.subtract, phi, x), NoLoCoState(phi, delta)
+
+        return either(mixing.due(step), meet, lambda *own: own, u, kept)
+
+    outer_half = gossiping(mixing, _start, rule)
+    return optax.with_extra_args_support(optax.chain(inner, outer_half))
+
+
+def _start(params: optax.Params) -> NoLoCoState:
+    # A copy: the params themselves may be donated to the step.
+    slow = jax.tree.map(lambda p: jnp.array(p, wide(p.dtype)), params)
+    return NoLoCoState(slow, jax.tree.map(jnp.zeros_like, slow))
+
+
+def _check_pull(pull: Any) -> None:
+    if not is_traced(pull) and not pull > 0:
+        raise ValueError(
+            f"{_CALLER}: pull={pull} must be over 0, or slow models never meet; 1.0 "
+            "takes the neighbours' mean"
+        )
