@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import optax
 
 from relaxjax._layout import leaf_names
 
@@ -18,18 +19,24 @@ class Fragments(NamedTuple):
 
     places: tuple[tuple[int, ...], ...]
 
-    def split(self, tree: Any) -> list[list[Any]]:
-        """The leaves of each fragment."""
-        leaves = jax.tree.leaves(tree)
-        return [[leaves[i] for i in own] for own in self.places]
+    def split(self, tree: Any) -> list[Any]:
+        """Each fragment: the tree, with `optax.MaskedNode` for the others' leaves."""
+        leaves, structure = jax.tree.flatten(tree)
+        return [
+            structure.unflatten(
+                leaf if i in own else optax.MaskedNode()
+                for i, leaf in enumerate(leaves)
+            )
+            for own in self.places
+        ]
 
-    def join(self, parts: list[list[Any]], like: Any) -> Any:
+    def join(self, parts: list[Any], like: Any) -> Any:
         """Inverse of `split`, in the structure of `like`."""
-        leaves, tree = jax.tree.flatten(like)
+        leaves, structure = jax.tree.flatten(like)
         for own, part in zip(self.places, parts, strict=True):
-            for i, leaf in zip(own, part, strict=True):
+            for i, leaf in zip(own, jax.tree.leaves(part), strict=True):
                 leaves[i] = leaf
-        return tree.unflatten(leaves)
+        return structure.unflatten(leaves)
 
 
 def fragments_of(
@@ -42,7 +49,8 @@ def fragments_of(
 
     Args:
       caller: who is named in errors.
-      tree: a pytree of arrays.
+      tree: a pytree of arrays; one without leaves, such as a placeholder, is its own
+        fragment each time.
       count: number of fragments.
       fragment_of: from a leaf's name to its fragment; None deals them out by size.
 
@@ -59,7 +67,8 @@ def fragments_of(
     places = [
         tuple(np.flatnonzero(np.equal(numbers, n)).tolist()) for n in range(count)
     ]
-    if empty := [number for number, own in enumerate(places) if not own]:
+    empty = [number for number, own in enumerate(places) if not own]
+    if leaves and empty:
         raise ValueError(
             f"{caller}: fragments={count}, and fragment {empty[0]} has no leaf of "
             f"the {len(leaves)} there are; take fewer fragments"

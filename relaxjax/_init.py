@@ -63,21 +63,26 @@ def init(
 def _state_shardings(state: Any, params: Any, workers: Workers) -> Any:
     """Moments and residuals lie as the params do, over the other axes of the mesh too.
 
-    Nothing else would tell the compiler: zeros do not depend on the params.
+    Nothing else would tell the compiler: zeros do not depend on the params. Parts of
+    the state may be masked (`optax.MaskedNode`), as of `optax.partition`.
     """
     structure = jax.tree.structure(params)
 
+    def masked(part: Any) -> bool:
+        return isinstance(part, optax.MaskedNode)
+
     def mirrors(part: Any) -> bool:
-        return jax.tree.structure(part) == structure
+        return jax.tree.structure(part, is_leaf=masked) == structure
+
+    def lies(x: Any, p: Any) -> Any:
+        if masked(x):
+            return x
+        return p.sharding if x.shape == p.shape else workers.sharding()
 
     def lie(part: Any) -> Any:
         if not mirrors(part):
             return workers.sharding()
-        return jax.tree.map(
-            lambda x, p: p.sharding if x.shape == p.shape else workers.sharding(),
-            part,
-            params,
-        )
+        return jax.tree.map(lies, part, params, is_leaf=masked)
 
     return jax.tree.map(lie, state, is_leaf=mirrors)
 

@@ -52,6 +52,24 @@ def on_own_shards(
     )(tree, *replicated)
 
 
+def fitting(specs: Any, tree: Any, caller: str) -> Any:
+    """The specs, or None where no other axes are that they could name.
+
+    Args:
+      specs: as of `on_own_shards`, or None.
+      tree: a pytree of arrays.
+      caller: who is named in errors.
+
+    Raises:
+      ValueError: as of `on_own_shards`.
+    """
+    axes = compiler_axes()
+    if specs is None or not axes:
+        return None
+    _check(specs, tree, axes, caller)
+    return specs
+
+
 def shard_shapes(tree: Any, specs: Any, caller: str) -> Any:
     """What each device has of every leaf, as `jax.ShapeDtypeStruct`.
 
@@ -61,10 +79,8 @@ def shard_shapes(tree: Any, specs: Any, caller: str) -> Any:
       caller: who is named in errors.
     """
     sizes = jax.sharding.get_abstract_mesh().shape
-    axes = compiler_axes()
-    if specs is None or not axes:
+    if fitting(specs, tree, caller) is None:
         return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), tree)
-    _check(specs, tree, axes, caller)
 
     def own(x, spec):
         cuts = [math.prod(sizes[a] for a in used_axes(P(entry))) for entry in spec]

@@ -18,6 +18,7 @@ what is sent was there before it. (They do not make a slow link faster.)
 Cost: as DiLoCo over H steps, but a P-th at a time. State: that of DiLoCo, and D_i.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ from relaxjax._layout import layout_of
 from relaxjax._local import LocalState
 from relaxjax._numbers import require_whole
 from relaxjax._outer import Outer, OuterStep, like, outer_step
+from relaxjax._specs import fitting
 from relaxjax.compression import Compressor
 
 _CALLER = "streaming_diloco"
@@ -39,6 +41,8 @@ _CALLER = "streaming_diloco"
 
 class StreamingDilocoState(NamedTuple):
     """State of the outer half of `streaming_diloco`; lists have an entry a fragment.
+
+    A fragment is a tree like the params, with `optax.MaskedNode` for others' leaves.
 
     Attributes:
       step: int32, steps since all fragments have met.
@@ -66,6 +70,7 @@ def streaming_diloco(
     compressor: Compressor | None = None,
     algorithm: str = "auto",
     bucket_bytes: int = 8 * 2**20,
+    specs: Any = None,
     seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
     """DiLoCo whose model synchronises in parts, one at a time.
@@ -83,6 +88,7 @@ def streaming_diloco(
       compressor: as of `relaxjax.diloco`.
       algorithm: as of `relaxjax.all_reduce`.
       bucket_bytes: as of `relaxjax.all_reduce`.
+      specs: as of `relaxjax.all_reduce`, of the whole model.
       seed: of random compressors.
 
     Returns:
@@ -109,7 +115,8 @@ def streaming_diloco(
       [-2. -2.] [-1. -3.]
     """
     every = _checked(sync_every, fragments, overlap, mixing)
-    step = outer_step(
+    step_of = functools.partial(
+        outer_step,
         _CALLER,
         axis_name,
         outer,
@@ -118,6 +125,7 @@ def streaming_diloco(
         bucket_bytes=bucket_bytes,
         seed=seed,
     )
+    step = step_of(specs=specs)
 
     def init(params: optax.Params) -> Any:
         dealt = fragments_of(_CALLER, params, fragments, fragment_of)
@@ -130,11 +138,13 @@ def streaming_diloco(
         del extra_args
         step.require(state, updates, params, weight)
         dealt = fragments_of(_CALLER, updates, fragments, fragment_of)
+        own = fitting(specs, updates, _CALLER)
+        steps = [step_of(specs=part) for part in dealt.split(own)]
         parts = dealt.split(updates), dealt.split(params), state.kept, state.sent
         count, found = state.step + 1, []
-        for number, part in enumerate(zip(*parts, strict=True), start=1):
+        for number, part in enumerate(zip(steps, *parts, strict=True), start=1):
             reads, syncs = count == number * every - overlap, count == number * every
-            found.append(_fragment(step, mixing, *part, reads, syncs))
+            found.append(_fragment(*part, mixing, reads, syncs))
         moved, kept, sent = (list(part) for part in zip(*found, strict=True))
         out = dealt.join(moved, updates)
         count = count % sync_every
@@ -146,11 +156,11 @@ def streaming_diloco(
 
 def _fragment(
     step: OuterStep,
-    alpha: float,
     u: Any,
     x: Any,
     kept: Outer,
     sent: Any,
+    alpha: float,
     reads: jax.Array,
     syncs: jax.Array,
 ) -> tuple[Any, Outer, Any]:

@@ -5,7 +5,14 @@ import re
 import jax
 import pytest
 
-from relaxjax._hlo import Instruction, groups_of, is_collective, parse
+from relaxjax._hlo import (
+    Instruction,
+    Module,
+    called_by,
+    groups_of,
+    is_collective,
+    parse,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -16,15 +23,39 @@ def as_users_compile():
     jax.config.update("jax_disable_most_optimizations", True)
 
 
-def collectives(hlo: str) -> list[tuple[str, list[list[int]]]]:
+Collective = tuple[str, list[list[int]]]
+
+
+def collectives(hlo: str) -> list[Collective]:
     """Kind of each collective, and the devices that exchange something in it."""
     module = parse(hlo)
     return [
-        (instruction.opcode, pairs_of(instruction) or groups_of(instruction, module))
+        _told(instruction, module)
         for body in module.computations.values()
         for instruction in body
         if is_collective(instruction)
     ]
+
+
+def by_condition(hlo: str) -> tuple[list[Collective], list[Collective]]:
+    """Collectives that always run, and those inside a conditional."""
+    module = parse(hlo)
+    assert module.entry
+    found: tuple[list[Collective], list[Collective]] = [], []
+
+    def visit(name: str, inside: bool) -> None:
+        for instruction in module.computations[name]:
+            if is_collective(instruction):
+                found[inside].append(_told(instruction, module))
+            for called in called_by(instruction):
+                visit(called, inside or instruction.opcode == "conditional")
+
+    visit(module.entry, False)
+    return found
+
+
+def _told(instruction: Instruction, module: Module) -> Collective:
+    return instruction.opcode, pairs_of(instruction) or groups_of(instruction, module)
 
 
 def pairs_of(instruction: Instruction) -> list[list[int]]:

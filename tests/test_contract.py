@@ -18,14 +18,19 @@ import relaxjax
 from relaxjax import (
     accumulate,
     all_reduce,
+    bounded_staleness,
     compression,
     deep_gradient_compression,
+    delay,
+    diloco,
     emulate,
     local_sgd,
     one_bit_adam,
     one_bit_lamb,
     power_sgd,
     skip_nonfinite,
+    slow_momentum,
+    streaming_diloco,
     topology,
 )
 from tests import helpers
@@ -61,6 +66,25 @@ def of_equal_models(method: Callable[..., Any], topology_of: Any, **how: Any) ->
 def noloco(axis_name: str, graph: topology.Topology, **how: Any) -> Optimizer:
     """Its outer half."""
     return relaxjax.noloco(optax.identity(), axis_name, graph, 2, momentum=0.0, **how)
+
+
+def late_by_one(workers: int) -> Callable[[Optimizer], Optimizer]:
+    """Every worker's gradient, by a table."""
+    late = bounded_staleness("data", [[1] * workers])
+    return lambda opt: optax.chain(late, all_reduce("data"), opt)
+
+
+def one_step_late(opt: Optimizer) -> Optimizer:
+    """A gradient is kept, and the one before it is used."""
+
+    def init(params):
+        return jax.tree.map(jnp.zeros_like, params)
+
+    def update(updates, state, params=None):
+        del params
+        return state, updates
+
+    return optax.chain(optax.GradientTransformation(init, update), opt)
 
 
 WORKERS = 4
@@ -157,6 +181,41 @@ ROWS: dict[str, Row] = {
         ),
         typed=False,  # the anchor may vary; replicated state cannot
         widens=True,
+        slow=True,
+    ),
+    "slow_momentum without it, of equal models": Row(
+        lambda opt: optax.chain(
+            all_reduce("data"), opt, slow_momentum("data", 2, momentum=0.0)
+        ),
+        typed=False,  # as of local_sgd
+        widens=True,
+        slow=True,
+    ),
+    "diloco with outer steps of 1, of equal models": Row(
+        lambda opt: diloco(
+            optax.chain(all_reduce("data"), opt), "data", 2, outer=optax.sgd(1.0)
+        ),
+        typed=False,
+        widens=True,
+    ),
+    "streaming_diloco with outer steps of 1, of equal models": Row(
+        lambda opt: streaming_diloco(
+            optax.chain(all_reduce("data"), opt), "data", 2, outer=optax.sgd(1.0)
+        ),
+        typed=False,
+        widens=True,
+        slow=True,
+    ),
+    "delay": Row(
+        lambda opt: optax.chain(delay(1), all_reduce("data"), opt),
+        one_step_late,
+        typed=False,  # what waits varies; replicated state cannot
+    ),
+    "bounded_staleness, all alike": Row(
+        late_by_one(WORKERS),
+        one_step_late,
+        typed=False,  # what is under way varies
+        single=late_by_one(1),
         slow=True,
     ),
     "gossip, of equal models": of_equal_models(
@@ -317,6 +376,7 @@ def test_same_under_every_mapping(row):
     assert_close(unstack(emulated), expected, 1e-6)
     mappings = {
         "shard_map": own_shard_map(tx, mesh_of(WORKERS), check_vma=False),
+        "typed shard_map": own_shard_map(tx, mesh_of(WORKERS), check_vma=True),
         "pmap": own_pmap(tx),
         "vmap": own_vmap(tx),
     }

@@ -1,0 +1,81 @@
+"""What methods that synchronise later keep and need, as their files state it."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+import relaxjax
+from relaxjax import all_reduce, compression
+from tests import helpers
+from tests.helpers import mesh_of
+
+N = 4
+PARAMS = {
+    "wide": np.ones((256, 128), np.float32),
+    "back": np.ones((128, 254), np.float32),
+    "bias": np.ones(256, np.float32),
+}
+MODEL = sum(x.nbytes for x in PARAMS.values())
+SGD = optax.sgd(0.1)  # keeps nothing
+FED: Any = {"compressor": compression.error_feedback(compression.quantize(8))}
+DELAYS = [[3, 0, 1, 2]]
+
+
+def after(method: Any, **how: Any) -> Any:
+    return optax.chain(SGD, method("data", 4, **how))
+
+
+def waiting(first: Any) -> Any:
+    return optax.chain(first, all_reduce("data"), SGD)
+
+
+# Models that the state holds beside the optimizer's.
+KEPT: dict[str, tuple[Any, int]] = {
+    "local_sgd": (after(relaxjax.local_sgd), 1),
+    "local_sgd, fed back": (after(relaxjax.local_sgd, **FED), 2),
+    "slow_momentum": (after(relaxjax.slow_momentum), 2),
+    "slow_momentum, fed back": (after(relaxjax.slow_momentum, **FED), 3),
+    "diloco": (relaxjax.diloco(SGD, "data", 4), 2),
+    "diloco, fed back": (relaxjax.diloco(SGD, "data", 4, **FED), 3),
+    "streaming_diloco": (relaxjax.streaming_diloco(SGD, "data", 4), 3),
+    "streaming_diloco, fed back": (
+        relaxjax.streaming_diloco(SGD, "data", 4, **FED),
+        4,
+    ),
+    "delay": (waiting(relaxjax.delay(2)), 2),
+    "bounded_staleness": (waiting(relaxjax.bounded_staleness("data", DELAYS)), 3),
+    "dc_asgd": (waiting(relaxjax.dc_asgd("data", DELAYS)), 6),
+}
+rows = pytest.mark.parametrize(("tx", "models"), KEPT.values(), ids=KEPT)
+
+
+def scaled(params: Any, batch: Any) -> Any:
+    return jax.tree.map(lambda p: p * batch.mean(), params)
+
+
+def memory_of(tx: Any) -> tuple[int, Any]:
+    """Bytes of a worker's state beside the params, and what a step needs by device."""
+    params, state = relaxjax.init(tx, PARAMS, mesh_of(N))
+    step = relaxjax.data_parallel(helpers.step_of(scaled, tx), mesh_of(N), donate=True)
+    compiled = step.lower(params, state, np.ones(N, np.float32)).compile()
+    kept = sum(x.nbytes for x in jax.tree.leaves(state)) // N
+    return kept, compiled.memory_analysis()
+
+
+@rows
+def test_state_is_as_large_as_stated(tx, models):
+    """To the bytes of counters and of a batch; and it is updated in its place."""
+    kept, memory = memory_of(tx)
+    assert 0 <= kept - models * MODEL <= 16
+    assert 0 <= memory.argument_size_in_bytes - (1 + models) * MODEL <= 32
+    assert 0 <= memory.alias_size_in_bytes - (1 + models) * MODEL <= 32
+
+
+@pytest.mark.parametrize(("how", "models"), [({}, 3), (FED, 6)], ids=["exact", "codes"])
+def test_a_step_of_local_sgd_needs_a_few_models_in_between(how, models):
+    """Silent or not: it is one program, in which a branch is taken."""
+    _, memory = memory_of(after(relaxjax.local_sgd, **how))
+    assert 0 < memory.temp_size_in_bytes <= 1.01 * models * MODEL

@@ -1,0 +1,131 @@
+"""Local steps beside tensor parallelism: each device sends its own shard alone."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import PartitionSpec as P
+
+import relaxjax
+from relaxjax import compression, emulate, wire_bytes
+from tests import helpers
+from tests.helpers import assert_close
+from tests.programs import collectives
+from tests.sharded import SPECS, loss_fn, mesh_of, problem, sharded
+
+# Element by element, so that it says the same of a shard as of the whole.
+BFLOAT16 = compression.error_feedback(compression.cast(jnp.bfloat16))
+
+
+def streaming(optimizer: Any, **how: Any) -> Any:
+    return relaxjax.streaming_diloco(optimizer, "data", 4, overlap=1, **how)
+
+
+METHODS: Any = {
+    "local_sgd": lambda opt, **how: optax.chain(
+        opt, relaxjax.local_sgd("data", 2, **how)
+    ),
+    "slow_momentum": lambda opt, **how: optax.chain(
+        opt, relaxjax.slow_momentum("data", 2, **how)
+    ),
+    "diloco": lambda opt, **how: relaxjax.diloco(opt, "data", 2, **how),
+    "streaming_diloco": streaming,
+}
+methods = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+codes = pytest.mark.parametrize(
+    "how",
+    [{}, {"algorithm": "ring"}, {"compressor": BFLOAT16, "algorithm": "one_shot"}],
+    ids=["psum", "ring", "bfloat16"],
+)
+
+
+def pulled(params: Any, batch: Any) -> Any:
+    """Towards a number, in which no device needs another."""
+    return jax.tree.map(lambda p: p - jnp.mean(batch["x"]), params)
+
+
+def started(tx: Any, mesh: Any, gradient: Any) -> tuple[Any, Any]:
+    params = sharded(problem(), mesh) if mesh.axis_names != ("data",) else problem()
+    state = relaxjax.init(tx, params, mesh, axis_name="data")
+    step = relaxjax.data_parallel(helpers.step_of(gradient, tx), mesh, axis_name="data")
+    return step, state
+
+
+@methods
+@codes
+def test_sharded_models_go_the_same_ways(method, how):
+    optimizer = optax.sgd(0.1, momentum=0.9)
+    # A rounding apart may be a code apart: then by a gradient without partial sums.
+    gradient = pulled if "compressor" in how else jax.grad(loss_fn)
+    ours, theirs = (
+        started(tx, mesh, gradient)
+        for tx, mesh in [
+            (method(optimizer, specs=SPECS, **how), mesh_of(4, 2)),
+            (method(optimizer, **how), emulate(4)),
+        ]
+    )
+    (step, state), (plain, alone) = ours, theirs
+    for batch in helpers.batches(8, rows=8):
+        *state, _ = step(*state, batch)
+        *alone, _ = plain(*alone, batch)
+        assert_close(state[0], alone[0], 1e-5)
+    weight = state[0]["layer1"]["w"]
+    assert weight.sharding.shard_shape(weight.shape) == (1, 5, 4)  # as it was given
+
+
+@methods
+@codes
+def test_nothing_is_gathered_over_the_other_axis(method, how):
+    tx = method(optax.adam(1e-2), specs=SPECS, **how)
+    step, state = started(tx, mesh_of(4, 2), pulled)
+    batch = helpers.batches(1, rows=8)[0]
+    found = collectives(helpers.optimized_hlo(step.lower(*state, batch)))
+    assert found
+    for _, groups in found:  # device = 2 * (index on data) + (index on model)
+        assert all(len({d % 2 for d in group}) == 1 for group in groups)
+
+
+@methods
+def test_what_is_kept_lies_as_the_params_do(method):
+    """From the start, and after steps: of a matrix, each device has a half."""
+    tx = method(optax.adam(1e-2), specs=SPECS, compressor=BFLOAT16)
+    step, state = started(tx, mesh_of(4, 2), pulled)
+    for batch in [None, *helpers.batches(4, rows=8)]:
+        if batch:
+            *state, _ = step(*state, batch)
+        matrices = [x for x in jax.tree.leaves(state) if x.ndim == 3]
+        assert len(matrices) >= 5 * 2  # model, moments, anchor, feedback
+        for x in matrices:
+            assert np.prod(x.sharding.shard_shape(x.shape)) == x.size / 8
+
+
+def test_bytes_of_fragments_are_those_of_shards():
+    """Of 40, 8, 24 and 3 elements, the first half is 20 on a device, the rest 19."""
+    tx = streaming(optax.sgd(0.1), specs=SPECS, algorithm="ring")
+    mesh = mesh_of(4, 2)
+    sent = [
+        wire_bytes(tx, problem(), mesh, axis_name="data", start=t) for t in range(4)
+    ]
+    assert sent == [0, 2 * 3 * 5 * 4, 0, 2 * 3 * 5 * 4]
+
+
+@pytest.mark.parametrize(
+    ("specs", "message"),
+    [
+        (
+            {"layer1": SPECS["layer1"]},
+            r"streaming_diloco: .*\['layer2/b', 'layer2/w'\]",
+        ),
+        (
+            {**SPECS, "layer2": {"w": P("data"), "b": P()}},
+            "specs= of leaf 'layer2/w' names the axis 'data'",
+        ),
+    ],
+)
+def test_specs_that_do_not_fit_the_model(specs, message):
+    step, state = started(streaming(optax.sgd(0.1), specs=specs), mesh_of(4, 2), pulled)
+    with pytest.raises(ValueError, match=message):
+        step(*state, helpers.batches(1, rows=8)[0])
