@@ -14,7 +14,9 @@ from relaxjax._compress_matrices import kinds_of, reducer_of
 from relaxjax._delay import delay
 from relaxjax._delays import random_delays
 from relaxjax._diloco import diloco
+from relaxjax._eager_diloco import eager_diloco
 from relaxjax._local_sgd import local_sgd
+from relaxjax._post_local_sgd import post_local_sgd
 from relaxjax._relaxation import Relaxation, Training
 from relaxjax._slow_momentum import slow_momentum
 from relaxjax._sparse_loco import sparse_loco
@@ -48,15 +50,16 @@ def _local(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _outer_half(
+    method: Callable[..., Any],
     axis_name: AxisName,
     sync_every: int,
     outer_learning_rate: float = 0.7,
     outer_momentum: float = 0.9,
     **parts: Any,
 ) -> optax.GradientTransformationExtraArgs:
-    """Of `diloco`, as the optimizer stands before it."""
+    """Of DiLoCo or its kin, as the optimizer stands before it."""
     outer = optax.sgd(outer_learning_rate, outer_momentum, nesterov=True)
-    return diloco(optax.identity(), axis_name, sync_every, outer=outer, **parts)
+    return method(optax.identity(), axis_name, sync_every, outer=outer, **parts)
 
 
 def _streaming_diloco(
@@ -80,6 +83,18 @@ def _sparse_loco(
     **parts: Any,
 ) -> optax.GradientTransformationExtraArgs:
     return sparse_loco(training.optimizer, axis_name, sync_every, **parts)
+
+
+def _post_local_sgd(
+    axis_name: AxisName,
+    training: Training,
+    sync_every: int = _SYNC_EVERY,
+    start_step: int | None = None,
+    **parts: Any,
+) -> optax.GradientTransformationExtraArgs:
+    """From half of training on, unless told."""
+    start = training.steps // 2 if start_step is None else start_step
+    return post_local_sgd(training.optimizer, axis_name, sync_every, start, **parts)
 
 
 def _delay(
@@ -116,15 +131,29 @@ LATER_ROWS = (
     _syncs(
         name="diloco",
         summary="local steps, then one of an outer optimizer",
-        build=_local(_outer_half),
+        build=_local(functools.partial(_outer_half, diloco)),
         options=_OUTER,
     ),
     _syncs(
         name="muloco",
         summary="DiLoCo around Muon",
-        build=_local(_outer_half),
+        build=_local(functools.partial(_outer_half, diloco)),
         options=_OUTER,
         parent="muon",
+    ),
+    _syncs(
+        name="eager_diloco",
+        summary="DiLoCo that does not wait for the others' part",
+        build=_local(functools.partial(_outer_half, eager_diloco)),
+        options=_OUTER,
+    ),
+    Relaxation(
+        name="post_local_sgd",
+        summary="all_reduce at first, then local_sgd",
+        build=_post_local_sgd,
+        algorithms=CHOICES,
+        options=frozenset({"bucket_bytes", "start_step", "sync_every"}),
+        period=None,
     ),
     Relaxation(
         name="sparse_loco",

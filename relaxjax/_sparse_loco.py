@@ -16,6 +16,8 @@ and 8 workers that is 1/1078 of a float32 ring each step, for leaves of whole ch
 State beside the inner optimizer's: the anchor a, and e.
 """
 
+from typing import Any
+
 import optax
 
 from relaxjax._axis import AxisName
@@ -35,6 +37,7 @@ def sparse_loco(
     decay: float = 0.95,
     outer_learning_rate: float = 1.0,
     bucket_bytes: int = 8 * 2**20,
+    specs: Any = None,
     seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
     """An optimizer whose workers send little of how far they went, every few steps.
@@ -51,6 +54,7 @@ def sparse_loco(
       decay: beta, of the feedback, in (0, 1].
       outer_learning_rate: alpha.
       bucket_bytes: as of `relaxjax.all_reduce`.
+      specs: as of `relaxjax.all_reduce`.
       seed: as of `relaxjax.all_reduce`.
 
     Returns:
@@ -78,6 +82,7 @@ def sparse_loco(
         optax.sgd(outer_learning_rate),
         compressor=error_feedback(few, decay=decay),
         bucket_bytes=bucket_bytes,
+        specs=specs,
         seed=seed,
     )
     return optax.with_extra_args_support(
