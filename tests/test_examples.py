@@ -85,3 +85,11 @@ def test_power_sgd_learns_characters_with_fewer_bytes():
     bits, fewer = example["main"](steps=30)
     assert bits < 5  # of 7 at the start
     assert fewer > 8
+
+
+def test_diloco_learns_characters_in_a_bit_and_in_four():
+    example = runpy.run_path(str(EXAMPLES / "diloco.py"))
+    found = example["main"](steps=20, sync_every=5)
+    assert found["1 bit"][1] > 5 * 25
+    assert found["4 bits"][1] > 5 * 7
+    assert max(bits for bits, _ in found.values()) < 6  # of 7 at the start
