@@ -179,6 +179,20 @@ def methods(
 
 
 @bench.command()
+def later(
+    steps: Annotated[
+        int | None, typer.Option(min=2, help="Of each run; default: 600.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each method.")] = 1,
+    out: Out = RUNS,
+) -> None:
+    """Local steps and outer optimizers beside all-reduce, on characters."""
+    from relaxjax.bench import _later
+
+    _later.later(steps=steps, seeds=seeds, out=str(out))
+
+
+@bench.command()
 def heterogeneity(
     seeds: Annotated[int, typer.Option(min=1, help="Splits and starts.")] = 3,
     steps: Annotated[int, typer.Option(min=1, help="Of each run.")] = 400,

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from relaxjax.bench import _methods
+from relaxjax.bench import _later, _methods
 from relaxjax.bench._methods import ENTRIES, Entry
 from relaxjax.tasks import OPTIMIZERS, TASKS
 
@@ -34,7 +34,19 @@ def test_methods_stand_beside_their_parents(tmp_path):
     assert saved["conditions"]["steps"] == {"digits": 4}
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.label)
+def test_later_messages_stand_beside_all_reduce(tmp_path):
+    few = tuple(e for e in _later.ENTRIES if e.label.endswith("4 workers)"))
+    result = _later.later(entries=few, steps=2, out=str(tmp_path))
+    parent, local = result["rows"]
+    assert local["method"] == "local_sgd (sync_every=10, 4 workers)"
+    assert (parent["share"], local["share"]) == (1, 0)
+    assert local["worse"][1:] == [None, None]
+    assert json.loads((tmp_path / "later.json").read_text())["target"] == 0.02
+
+
+@pytest.mark.parametrize(
+    "entry", [*ENTRIES, *_later.ENTRIES], ids=lambda entry: entry.label
+)
 def test_every_entry_builds(entry):
     task = TASKS["digits"](0)
     assert entry.parent in OPTIMIZERS
