@@ -103,6 +103,14 @@ def walk(tx: Any, x: jax.Array, steps: int) -> np.ndarray:
     return np.asarray(jax.jit(jax.vmap(run, axis_name="data", out_axes=1))(x))
 
 
+def test_the_outer_optimizer_sees_the_common_model():
+    """With decay 0.1 and rate 0.5 along 1, from 2: 2 - 0.5 (1 + 0.2), and so on."""
+    outer = optax.chain(optax.add_decayed_weights(0.1), optax.sgd(0.5))
+    tx = relaxjax.diloco(optax.sgd(1.0), "data", 1, outer=outer)
+    seen = walk(tx, jnp.full(2, 2.0), 2)
+    np.testing.assert_allclose(seen[:, 0], [1.4, 0.83], rtol=1e-6)
+
+
 def test_golden_vector_of_slow_momentum():
     """beta 0.5, H 3, g 0.1, alpha 1, from 1."""
     slow = relaxjax.slow_momentum("data", 3, momentum=0.5)
