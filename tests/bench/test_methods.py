@@ -35,10 +35,10 @@ def test_methods_stand_beside_their_parents(tmp_path):
 
 
 def test_later_messages_stand_beside_all_reduce(tmp_path):
-    few = tuple(e for e in _later.ENTRIES if e.label.endswith("4 workers)"))
+    few = tuple(e for e in _later.ENTRIES if e.label.endswith(" 2 workers)"))
     result = _later.later(entries=few, steps=10, out=str(tmp_path))
     parent, local = result["rows"]
-    assert local["method"] == "local_sgd (sync_every=10, 4 workers)"
+    assert local["method"] == "local_sgd (sync_every=10, 2 workers)"
     assert (parent["share"], local["share"]) == (1, 0.1)
     assert local["worse"][1:] == [None, None]
     assert json.loads((tmp_path / "later.json").read_text())["target"] == 0.02
