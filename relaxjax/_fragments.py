@@ -81,7 +81,7 @@ def _by_size(sizes: list[int], count: int) -> list[int]:
     filled, numbers = np.zeros(count), [0] * len(sizes)
     for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
         numbers[i] = int(filled.argmin())
-        filled[numbers[i]] += max(1, sizes[i])
+        filled[numbers[i]] += sizes[i]
     return numbers
 
 

@@ -99,8 +99,7 @@ def from_step(
     waiting, starting = range(2)
 
     def init(params: optax.Params) -> Any:
-        ends = clock(step, step + 1) if step else clock(0, 0)
-        return PartOfTrainingState(ends, inner.init(params))
+        return PartOfTrainingState(clock(step, step + 1), inner.init(params))
 
     def update(updates, state, params: Any = None, **extra_args) -> Any:
         now, kept = state

@@ -21,6 +21,7 @@ from jax.sharding import PartitionSpec as P
 from relaxjax import topology
 from relaxjax._all_reduce import all_reduce
 from relaxjax._data_parallel import data_parallel
+from relaxjax._delay import delay
 from relaxjax.bench._ahead_of_time import compiled_text, shapes, state_shapes
 from relaxjax.bench._overlap_models import Gradient, Training
 
@@ -41,6 +42,12 @@ def gossip_text(training: Training, mesh: Mesh, method: Any, **knobs: Any) -> st
     """A decentralised `method` on a ring of the devices."""
     ring = topology.ring(mesh.size)
     tx = optax.chain(optax.sgd(0.1), method("data", ring, **knobs))
+    return optax_text(training, mesh, tx)
+
+
+def delay_text(training: Training, mesh: Mesh, **knobs: Any) -> str:
+    """An all-reduce of the gradients of the step before."""
+    tx = optax.chain(delay(1), all_reduce("data", **knobs), optax.sgd(0.1))
     return optax_text(training, mesh, tx)
 
 

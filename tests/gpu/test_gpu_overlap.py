@@ -5,17 +5,16 @@ backward products and 26 us of transfer in each layer.
 """
 
 import jax
-import optax
 import pytest
 
 import relaxjax
-from relaxjax import all_reduce, delay, skip_nonfinite
-from relaxjax.bench._overlap import programs
-from relaxjax.bench._overlap_models import microbatched, perceptron, scanned
+from relaxjax import all_reduce, skip_nonfinite
+from relaxjax.bench._overlap import LATE_BYTES, programs
+from relaxjax.bench._overlap_models import MODELS, microbatched, perceptron, scanned
 from relaxjax.bench._overlap_programs import (
+    delay_text,
     gossip_text,
     inside_text,
-    optax_text,
     pmean_text,
     relaxjax_text,
 )
@@ -65,11 +64,19 @@ def test_combine_then_adapt_travels_under_forward_and_backward_products(mesh):
 
 def test_what_waited_travels_under_all_products(mesh, ours):
     """The gradients of the step before: nothing of this one is needed."""
-    tx = optax.chain(delay(1), all_reduce("data", bucket_bytes=LAYER), optax.sgd(0.1))
-    late = seen(optax_text(perceptron(), mesh, tx))
+    late = seen(delay_text(perceptron(), mesh, bucket_bytes=LAYER))
     assert len(late.transfers) == len(ours.transfers)
     assert late.share_of_all >= 0.8 > ours.share_of_all
     assert late.exposed <= ours.exposed
+
+
+@pytest.mark.slow
+def test_what_waited_travels_under_a_transformer_in_messages(mesh):
+    """XLA begins an all-reduce no earlier than it has to, but a message early."""
+    knobs = {"algorithm": "halving_doubling", "bucket_bytes": LATE_BYTES}
+    late = seen(delay_text(MODELS["12-layer transformer"](), mesh, **knobs))
+    assert late.share_of_all >= 0.8
+    assert late.exposed <= LINK.seconds(LATE_BYTES)
 
 
 def test_an_order_that_is_given_is_kept(mesh):
@@ -101,7 +108,7 @@ def test_skipping_nonfinite_steps_keeps_the_overlap(mesh, ours):
 
 def test_the_table_names_every_program(mesh):
     found = programs(perceptron(), mesh, LAYER)
-    assert len(found) == 11
+    assert len(found) == 13
     assert found["relaxjax psum, true order"][1](LINK) == pytest.approx(UNIT)
     ring = found["relaxjax ring, wrong order"][1](LINK)
     assert ring == pytest.approx(UNIT + 13 * LINK.latency)
