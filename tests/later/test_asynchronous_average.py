@@ -10,8 +10,9 @@ import pytest
 
 import relaxjax
 from relaxjax import asynchronous_average, compression, emulate
-from tests import helpers, sharded
+from tests import helpers
 from tests.helpers import mesh_of, pulled, targets_of
+from tests.later.codes import CODES
 
 RATE, INNER, STEPS = 0.1, 0.9, 30
 SGD = optax.sgd(RATE)
@@ -40,20 +41,6 @@ def reference(targets, every: int, delay: int, compress) -> list[np.ndarray]:
             xs = [x + anchor - s for x, s in zip(xs, read, strict=True)]
         seen.append(np.stack(xs))
     return seen
-
-
-def exactly(p: np.ndarray) -> np.ndarray:
-    return p
-
-
-def signs(p: np.ndarray) -> np.ndarray:
-    return np.abs(p).mean() * np.where(p < 0, -1, 1)
-
-
-CODES: Any = {
-    "exact": (None, "auto", exactly),
-    "sign": (compression.error_feedback(compression.sign()), "one_shot", signs),
-}
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 8])
@@ -147,28 +134,6 @@ def test_16_bits_are_averaged_in_float32(dtype):
     wide = x.astype(np.float32)
     mean = np.broadcast_to(wide.mean(axis=0), x.shape)
     np.testing.assert_allclose(wide + moved, mean, atol=1e-6)
-
-
-def test_beside_tensor_parallelism_nothing_changes():
-    def made_with(specs: Any) -> Any:
-        after = asynchronous_average("data", 2, algorithm="ring", specs=specs)
-        return optax.chain(SGD, after)
-
-    mesh, data = sharded.mesh_of(4, 2), helpers.batches(4, rows=8)
-    gradient = jax.grad(sharded.loss_fn)
-    found = helpers.history(
-        made_with(None), gradient, sharded.problem(), data, emulate(4)
-    )
-    tx, start = made_with(sharded.SPECS), sharded.sharded(sharded.problem(), mesh)
-    state: list[Any] = [*relaxjax.init(tx, start, mesh, axis_name="data")]
-    step = relaxjax.data_parallel(helpers.step_of(gradient, tx), mesh, axis_name="data")
-    for batch in data:
-        *state, _ = step(*state, batch)
-    params: Any = state[0]
-    weight = params["layer1"]["w"]
-    assert weight.sharding.shard_shape(weight.shape) == (1, 5, 4)
-    assert relaxjax.spread(params) > 0
-    helpers.assert_close(params, found[-1][0], 1e-5)
 
 
 def test_random_codes_are_of_the_seed():

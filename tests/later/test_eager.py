@@ -1,32 +1,17 @@
 """Eager updates against a list of workers; what they keep and send."""
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
 import relaxjax
-from relaxjax import compression, emulate
+from relaxjax import emulate
 from tests import helpers
 from tests.helpers import mesh_of, pulled, targets_of
+from tests.later.codes import CODES
 
 RATE, ETA, MU, STEPS, EVERY = 0.1, 0.7, 0.9, 30, 3
-
-
-def signs(p: np.ndarray) -> np.ndarray:
-    return np.abs(p).mean() * np.where(p < 0, -1, 1)
-
-
-def exactly(p: np.ndarray) -> np.ndarray:
-    return p
-
-
-CODES: Any = {
-    "exact": (None, "auto", exactly),
-    "sign": (compression.error_feedback(compression.sign()), "one_shot", signs),
-}
 
 
 def reference(targets: np.ndarray, code) -> list[np.ndarray]:

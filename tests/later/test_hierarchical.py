@@ -9,26 +9,13 @@ import optax
 import pytest
 
 import relaxjax
-from relaxjax import compression, emulate, hierarchical_local_sgd
+from relaxjax import emulate, hierarchical_local_sgd
 from tests import helpers
 from tests.helpers import pulled, targets_of
+from tests.later.codes import CODES
 
 RATE, STEPS = 0.1, 30
 AXES: Any = {2: "device", 3: ("host", "device")}
-
-
-def signs(p: np.ndarray) -> np.ndarray:
-    return np.abs(p).mean() * np.where(p < 0, -1, 1)
-
-
-def exactly(p: np.ndarray) -> np.ndarray:
-    return p
-
-
-CODES: Any = {
-    "exact": (None, exactly),
-    "sign": (compression.error_feedback(compression.sign()), signs),
-}
 
 
 def reference(targets: np.ndarray, hosts: int, code) -> list[np.ndarray]:
@@ -64,9 +51,8 @@ def mesh_of(sizes: dict[str, int]) -> jax.sharding.Mesh:
 @pytest.mark.parametrize(("hosts", "devices"), [(1, 2), (3, 1), (2, 2), (2, 4)])
 @pytest.mark.parametrize("code", CODES.values(), ids=CODES)
 def test_equals_a_list_of_workers(hosts, devices, code):
-    compressor, plain = code
+    compressor, algorithm, plain = code
     sizes = {"host": hosts, "device": devices}
-    algorithm = "auto" if compressor is None else "one_shot"
     average = hierarchical_local_sgd(AXES, compressor=compressor, algorithm=algorithm)
     tx = optax.chain(optax.sgd(RATE), average)
     targets = targets_of(hosts * devices)

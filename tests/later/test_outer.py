@@ -9,9 +9,10 @@ import optax
 import pytest
 
 import relaxjax
-from relaxjax import compression, emulate
+from relaxjax import emulate
 from tests import helpers
 from tests.helpers import mesh_of, pulled, targets_of
+from tests.later.codes import CODES
 
 RATE, INNER, STEPS = 0.1, 0.9, 30
 ETA, MU = 0.7, 0.9
@@ -39,20 +40,6 @@ def diloco_reference(targets, every: int, compress) -> list[np.ndarray]:
             xs = [anchor.copy() for _ in range(n)]
         seen.append(np.stack(xs))
     return seen
-
-
-def signs(p: np.ndarray) -> np.ndarray:
-    return np.abs(p).mean() * np.where(p < 0, -1, 1)
-
-
-def exactly(p: np.ndarray) -> np.ndarray:
-    return p
-
-
-CODES: Any = {
-    "exact": (None, "auto", exactly),
-    "sign": (compression.error_feedback(compression.sign()), "one_shot", signs),
-}
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 8])

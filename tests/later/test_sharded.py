@@ -31,7 +31,11 @@ METHODS: Any = {
     "slow_momentum": lambda opt, **how: optax.chain(
         opt, relaxjax.slow_momentum("data", 2, **how)
     ),
+    "asynchronous_average": lambda opt, **how: optax.chain(
+        opt, relaxjax.asynchronous_average("data", 2, **how)
+    ),
     "diloco": lambda opt, **how: relaxjax.diloco(opt, "data", 2, **how),
+    "eager_diloco": lambda opt, **how: relaxjax.eager_diloco(opt, "data", 2, **how),
     "streaming_diloco": streaming,
 }
 methods = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
