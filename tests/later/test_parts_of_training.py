@@ -55,12 +55,14 @@ def test_post_local_sgd_from_the_start_is_local_sgd():
         np.testing.assert_array_equal(x, y)
 
 
-def test_bytes_of_each_step():
+@pytest.mark.parametrize("algorithm", ["psum", "one_shot"])
+def test_bytes_of_each_step(algorithm):
     params = {"w": jnp.zeros((64, 64)), "b": jnp.zeros(64)}
-    ring = relaxjax.wire_bytes(relaxjax.all_reduce("data"), params, emulate(4))
-    tx = post_local_sgd(3)
+    how: Any = {"algorithm": algorithm}
+    whole = relaxjax.wire_bytes(relaxjax.all_reduce("data", **how), params, emulate(4))
+    tx = relaxjax.post_local_sgd(optax.sgd(RATE), "data", EVERY, 3, **how)
     each = [relaxjax.wire_bytes(tx, params, emulate(4), start=t) for t in range(12)]
-    assert each == [ring] * 3 + [0, 0, 0, ring] * 2 + [0]
+    assert each == [whole] * 3 + [0, 0, 0, whole] * 2 + [0]
 
 
 def test_what_begins_later_begins_with_the_params_it_finds():
