@@ -33,10 +33,7 @@ from relaxjax._from_step import PartOfTrainingState, before_step, from_step
 from relaxjax._gossip import combine_then_adapt, gossip
 from relaxjax._gossiping import GossipState
 from relaxjax._gradient_tracking import GradientTrackingState, gradient_tracking
-from relaxjax._hierarchical_local_sgd import (
-    HierarchicalLocalSGDState,
-    hierarchical_local_sgd,
-)
+from relaxjax._hierarchical_local_sgd import hierarchical_local_sgd
 from relaxjax._in_backward import reduce_in_backward
 from relaxjax._init import init, state_specs
 from relaxjax._layout import Layout
@@ -86,7 +83,6 @@ __all__ = [
     "ExactDiffusionState",
     "GossipState",
     "GradientTrackingState",
-    "HierarchicalLocalSGDState",
     "Layout",
     "LocalState",
     "NoLoCoState",

@@ -18,7 +18,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -30,27 +30,12 @@ from relaxjax._axis import AxisName, axes_of
 from relaxjax._either import one_of
 from relaxjax._layout import layout_of
 from relaxjax._local import LocalState
+from relaxjax._local_steps import OuterState
 from relaxjax._numbers import require_whole
 from relaxjax._outer import Outer, OuterStep, like, outer_step
 from relaxjax.compression import Compressor
 
 _CALLER = "hierarchical_local_sgd"
-
-
-class HierarchicalLocalSGDState(NamedTuple):
-    """State of `hierarchical_local_sgd`.
-
-    Attributes:
-      step: int32, counted around the periods' common multiple.
-      kept: of the last mean over all.
-      near: of the reducers of the other periods, rising.
-      leaves: those that differ between workers in between.
-    """
-
-    step: jax.Array
-    kept: Outer
-    near: tuple[Any, ...]
-    leaves: LocalState
 
 
 def hierarchical_local_sgd(
@@ -102,47 +87,39 @@ def hierarchical_local_sgd(
     reducers = [all_reduce(names, **how) for names in near]
 
     def init(params: optax.Params) -> Any:
-        kept = outer.init(params)
-        states = tuple(reducer.init(kept.anchor) for reducer in reducers)
         marks = LocalState(layout_of(params))
-        return HierarchicalLocalSGDState(jnp.zeros((), jnp.int32), kept, states, marks)
+        return OuterState(jnp.zeros((), jnp.int32), outer.init(params), marks)
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
         outer.require(state, updates, params, weight)
-        step, kept, states, leaves = state
+        step, kept, leaves = state
         u, x = like(kept.anchor, updates), like(kept.anchor, params)
         choices = [
             lambda *own: own,
-            *(partial(_near, r, x, level) for level, r in enumerate(reducers)),
+            *(partial(_near, reducer, x) for reducer in reducers),
             partial(_far, outer, x),
         ]
         count = step + 1
         due = jnp.where(count % periods == 0, jnp.arange(1, len(choices)), 0).max()
-        u, kept, states = one_of(due, choices, u, kept, states)
-        count = count % math.lcm(*levels)
-        return u, HierarchicalLocalSGDState(count, kept, states, leaves)
+        u, kept = one_of(due, choices, u, kept)
+        return u, OuterState(count % math.lcm(*levels), kept, leaves)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _near(
-    reducer: Any, x: Any, level: int, u: Any, kept: Outer, near: tuple[Any, ...]
-) -> tuple[Any, Outer, tuple[Any, ...]]:
-    """The mean over the axes of a level that is not the last."""
+def _near(reducer: Any, x: Any, u: Any, kept: Outer) -> tuple[Any, Outer]:
+    """The mean over the axes of a level that is not the last; exact, so stateless."""
     y = jax.tree.map(jnp.add, x, u)
-    mean, state = reducer.update(y, near[level])
-    near = (*near[:level], state, *near[level + 1 :])
-    return jax.tree.map(jnp.subtract, mean, x), kept, near
+    mean, _ = reducer.update(y, reducer.init(y))
+    return jax.tree.map(jnp.subtract, mean, x), kept
 
 
-def _far(
-    outer: OuterStep, x: Any, u: Any, kept: Outer, near: tuple[Any, ...]
-) -> tuple[Any, Outer, tuple[Any, ...]]:
+def _far(outer: OuterStep, x: Any, u: Any, kept: Outer) -> tuple[Any, Outer]:
     """The mean over all, by what has changed since the last one."""
     gradient = jax.tree.map(lambda a, x, u: a - (x + u), kept.anchor, x, u)
     kept = outer.update(gradient, kept)
-    return jax.tree.map(jnp.subtract, kept.anchor, x), kept, near
+    return jax.tree.map(jnp.subtract, kept.anchor, x), kept
 
 
 def _levels(axes: Mapping[int, AxisName]) -> dict[int, AxisName]:

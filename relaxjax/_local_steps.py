@@ -27,10 +27,10 @@ from relaxjax._outer import OuterStep, like
 
 
 class OuterState(NamedTuple):
-    """State of `local_sgd`, `slow_momentum` and of the outer half of `diloco`.
+    """State of `local_sgd`, its kin, and of the outer half of `diloco`.
 
     Attributes:
-      step: int32, steps since the last outer step.
+      step: int32, counted around; 0 after an outer step.
       kept: its model, the outer optimizer's state, the reducer's (`Outer`).
       leaves: those that differ between workers in between.
     """
