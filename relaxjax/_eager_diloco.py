@@ -14,6 +14,10 @@ exchange has a whole round's time. (In one program it is awaited in the step in 
 begins.) Nothing is lost: over all rounds the E_i add up to the means of the D, but for
 the last, of which each has its own share.
 
+What is a round old asks for a smaller outer rate than DiLoCo's: where local steps reach
+their goal, D = a - goal, outer SGD(eta) of many workers gives e <- e - eta e_before,
+which dies out only for eta < 1, and the slower the more momentum there is.
+
 The workers' models differ by what they know of themselves alone: `relaxjax.consensus`
 is their mean.
 

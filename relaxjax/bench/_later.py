@@ -13,6 +13,7 @@ from relaxjax.bench._methods import Entry, methods
 
 TARGET = 0.02
 _SLOW = {"outer_learning_rate": 1.0, "outer_momentum": 0.3}
+_LATE = {"outer_learning_rate": 0.5, "outer_momentum": 0.0}
 ENTRIES = (
     Entry("local_sgd", {"sync_every": 10}),
     Entry("local_sgd", {"sync_every": 30}),
@@ -22,7 +23,7 @@ ENTRIES = (
     Entry("diloco", {"sync_every": 30, **_SLOW}),
     Entry("diloco+quantize4+ef14", {"sync_every": 15, **_SLOW}),
     Entry("streaming_diloco", {"sync_every": 10, "overlap": 1, **_SLOW}),
-    Entry("eager_diloco", {"sync_every": 10, **_SLOW}),
+    Entry("eager_diloco", {"sync_every": 10, **_LATE}),
     Entry("sparse_loco", {"sync_every": 15}),
     Entry("muloco", {"sync_every": 10, **_SLOW}),
     Entry("local_sgd", {"sync_every": 10}, optimizer="momentum"),

@@ -95,3 +95,13 @@ def test_params_and_state_may_be_donated_together():
 def test_refuses_to_synchronise_never():
     with pytest.raises(ValueError, match="eager_diloco: sync_every=0 must be a whole"):
         relaxjax.eager_diloco(optax.sgd(1.0), "data", 0)
+
+
+@pytest.mark.parametrize(("rate", "dies_out"), [(0.9, True), (1.1, False)])
+def test_what_is_a_round_old_asks_for_a_rate_below_one(rate, dies_out):
+    """Steps that reach their goal at once; of 64 workers one's own part is small."""
+    tx = relaxjax.eager_diloco(optax.sgd(1.0), "data", 1, outer=optax.sgd(rate))
+    targets = np.ones((64, 1)) * targets_of(1)
+    far = [np.abs(x - targets).max() for x, _ in pulled(tx, targets, emulate(64), 60)]
+    assert (far[-1] < 0.2 * far[0]) == dies_out
+    assert (max(far[-5:]) > 2 * far[0]) != dies_out
