@@ -10,6 +10,7 @@ import pytest
 
 import relaxjax
 from relaxjax import emulate
+from relaxjax.tasks import TASKS
 from tests import helpers
 from tests.helpers import mesh_of
 
@@ -132,6 +133,23 @@ def test_a_fragment_is_all_that_travels_at_a_time():
     each = [relaxjax.wire_bytes(tx, params, emulate(4), start=t) for t in range(6)]
     assert each == [0, 0, 6 * 24 * 4, 0, 0, 6 * (16 + 9) * 4]  # 2 (n - 1) ceil(d / n)
     assert sum(each) == ring
+
+
+@pytest.mark.parametrize("fragments", [2, 3, 6])
+def test_the_busiest_step_sends_a_fragment_s_share(fragments):
+    """Of equal layers exactly; of a model's whole leaves nearly."""
+
+    def peak(params: Any) -> float:
+        ring = relaxjax.wire_bytes(relaxjax.all_reduce("data"), params, emulate(8))
+        tx = relaxjax.streaming_diloco(
+            optax.identity(), "data", fragments, fragments=fragments
+        )
+        steps = range(fragments)
+        each = [relaxjax.wire_bytes(tx, params, emulate(8), start=t) for t in steps]
+        return fragments * max(each) / ring
+
+    assert peak([jnp.zeros((8, 8))] * 6) == 1
+    assert peak(TASKS["chars"](0).params) < 1.02
 
 
 @pytest.mark.parametrize(
