@@ -38,7 +38,6 @@ def sparse_loco(
     outer_learning_rate: float = 1.0,
     bucket_bytes: int = 8 * 2**20,
     specs: Any = None,
-    seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
     """An optimizer whose workers send little of how far they went, every few steps.
 
@@ -55,7 +54,6 @@ def sparse_loco(
       outer_learning_rate: alpha.
       bucket_bytes: as of `relaxjax.all_reduce`.
       specs: as of `relaxjax.all_reduce`.
-      seed: as of `relaxjax.all_reduce`.
 
     Returns:
       A gradient transformation, as of `relaxjax.diloco`.
@@ -83,7 +81,6 @@ def sparse_loco(
         compressor=error_feedback(few, decay=decay),
         bucket_bytes=bucket_bytes,
         specs=specs,
-        seed=seed,
     )
     return optax.with_extra_args_support(
         optax.chain(inner, local_steps(sync_every, step))

@@ -133,3 +133,18 @@ def test_specs_that_do_not_fit_the_model(specs, message):
     step, state = started(streaming(optax.sgd(0.1), specs=specs), mesh_of(4, 2), pulled)
     with pytest.raises(ValueError, match=message):
         step(*state, helpers.batches(1, rows=8)[0])
+
+
+def test_sparse_loco_sends_a_part_of_each_shard():
+    def tx(specs: Any) -> Any:
+        return relaxjax.sparse_loco(optax.sgd(0.1), "data", 1, specs=specs)
+
+    step, state = started(tx(SPECS), mesh_of(4, 2), pulled)
+    batch = helpers.batches(1, rows=8)[0]
+    params, *_ = step(*state, batch)
+    assert relaxjax.spread(params) < 1e-6
+    weight = params["layer1"]["w"]
+    assert weight.sharding.shard_shape(weight.shape) == (1, 5, 4)
+    bare, state = started(tx(None), mesh_of(4, 2), pulled)
+    with pytest.raises(ValueError, match="specs="):
+        bare.lower(*state, batch)
