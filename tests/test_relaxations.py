@@ -89,6 +89,26 @@ def test_rows_are_one_line_each_and_periods_positive(row):
     assert row.period is None or row.period >= 1
 
 
+def test_the_outer_step_is_as_told():
+    tx: Any = parse("diloco").build(
+        "data",
+        training(optax.sgd(1.0)),
+        sync_every=1,
+        outer_learning_rate=0.5,
+        outer_momentum=0.0,
+    )
+    x = jnp.array([1.0, 3.0])
+    moved = jax.vmap(lambda x: tx.update(x, tx.init(0 * x), 0 * x)[0], axis_name="data")
+    np.testing.assert_allclose(moved(x), [-1.0, -1.0])
+
+
+def test_local_steps_begin_with_the_second_half_unless_told():
+    tx = parse("post_local_sgd").build("data", training(optax.sgd(1.0), steps=8))
+    mesh, x = relaxjax.emulate(2), jnp.zeros(4)
+    each = [relaxjax.wire_bytes(tx, x, mesh, start=t) for t in (3, 4)]
+    assert each == [16, 0]
+
+
 def test_in_codes_gossip_takes_a_graph_that_stays():
     four = training(optax.sgd(1.0))._replace(workers=4)
     for name in ("gossip", "gossip+quantize8"):
