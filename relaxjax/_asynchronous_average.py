@@ -109,11 +109,11 @@ def asynchronous_average(
         _CALLER,
         axis_name,
         optax.sgd(1.0),
-        algorithm=algorithm,
-        compressor=compressor,
-        bucket_bytes=bucket_bytes,
-        specs=specs,
-        seed=seed,
+        compressor,
+        algorithm,
+        bucket_bytes,
+        seed,
+        specs,
     )
 
     def init(params: optax.Params) -> Any:

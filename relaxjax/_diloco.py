@@ -80,14 +80,7 @@ def diloco(
       [-3. -3. -3.]
     """
     step = outer_step(
-        "diloco",
-        axis_name,
-        outer,
-        algorithm=algorithm,
-        compressor=compressor,
-        bucket_bytes=bucket_bytes,
-        specs=specs,
-        seed=seed,
+        "diloco", axis_name, outer, compressor, algorithm, bucket_bytes, seed, specs
     )
     return optax.with_extra_args_support(
         optax.chain(inner, local_steps(sync_every, step))

@@ -1,5 +1,7 @@
 """Which dtypes are narrow, and what they are computed in."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -14,6 +16,11 @@ def wide(dtype: jnp.dtype) -> jnp.dtype:
     if is_narrow(dtype) or not jnp.issubdtype(dtype, jnp.inexact):
         return jnp.dtype(jnp.float32)
     return dtype
+
+
+def wide_copy(tree: Any) -> Any:
+    """A tree of its own, in `wide` dtypes: the one given may be donated to the step."""
+    return jax.tree.map(lambda x: jnp.array(x, wide(x.dtype)), tree)
 
 
 def is_key(x: jax.Array) -> bool:

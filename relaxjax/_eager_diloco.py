@@ -104,14 +104,7 @@ def eager_diloco(
        [-3. -7.]]
     """
     step = outer_step(
-        _CALLER,
-        axis_name,
-        outer,
-        algorithm=algorithm,
-        compressor=compressor,
-        bucket_bytes=bucket_bytes,
-        specs=specs,
-        seed=seed,
+        _CALLER, axis_name, outer, compressor, algorithm, bucket_bytes, seed, specs
     )
 
     def start(params: optax.Params) -> EagerDilocoState:

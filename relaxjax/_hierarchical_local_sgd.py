@@ -32,7 +32,7 @@ from relaxjax._layout import layout_of
 from relaxjax._local import LocalState
 from relaxjax._local_steps import OuterState
 from relaxjax._numbers import require_whole
-from relaxjax._outer import Outer, OuterStep, like, outer_step
+from relaxjax._outer import Outer, OuterStep, behind, like, outer_step
 from relaxjax.compression import Compressor
 
 _CALLER = "hierarchical_local_sgd"
@@ -81,10 +81,11 @@ def hierarchical_local_sgd(
     levels = _levels(axes)
     *near, far = levels.values()
     periods = np.array(list(levels))
-    how: dict[str, Any] = {"bucket_bytes": bucket_bytes, "specs": specs, "seed": seed}
-    codes: dict[str, Any] = {"compressor": compressor, "algorithm": algorithm}
-    outer = outer_step(_CALLER, far, optax.sgd(1.0), **codes, **how)
-    reducers = [all_reduce(names, **how) for names in near]
+    outer = outer_step(
+        _CALLER, far, optax.sgd(1.0), compressor, algorithm, bucket_bytes, seed, specs
+    )
+    exact = partial(all_reduce, bucket_bytes=bucket_bytes, specs=specs)
+    reducers = [exact(names) for names in near]
 
     def init(params: optax.Params) -> Any:
         marks = LocalState(layout_of(params))
@@ -117,8 +118,7 @@ def _near(reducer: Any, x: Any, u: Any, kept: Outer) -> tuple[Any, Outer]:
 
 def _far(outer: OuterStep, x: Any, u: Any, kept: Outer) -> tuple[Any, Outer]:
     """The mean over all, by what has changed since the last one."""
-    gradient = jax.tree.map(lambda a, x, u: a - (x + u), kept.anchor, x, u)
-    kept = outer.update(gradient, kept)
+    kept = outer.update(behind(kept.anchor, x, u), kept)
     return jax.tree.map(jnp.subtract, kept.anchor, x), kept
 
 

@@ -79,10 +79,10 @@ def local_sgd(
         "local_sgd",
         axis_name,
         optax.sgd(1.0),
-        algorithm=algorithm,
-        compressor=compressor,
-        bucket_bytes=bucket_bytes,
-        specs=specs,
-        seed=seed,
+        compressor,
+        algorithm,
+        bucket_bytes,
+        seed,
+        specs,
     )
     return local_steps(sync_every, step)

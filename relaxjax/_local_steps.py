@@ -23,7 +23,7 @@ from relaxjax._either import either
 from relaxjax._layout import layout_of
 from relaxjax._local import LocalState
 from relaxjax._numbers import require_whole
-from relaxjax._outer import OuterStep, like
+from relaxjax._outer import OuterStep, behind, like
 
 
 class OuterState(NamedTuple):
@@ -72,8 +72,7 @@ def local_steps(
         u, x = like(kept.anchor, updates), like(kept.anchor, params)
 
         def synchronise(u: Any, kept: Any) -> tuple[Any, Any]:
-            gradient = jax.tree.map(lambda a, x, u: a - (x + u), kept.anchor, x, u)
-            kept = rule(gradient, kept)
+            kept = rule(behind(kept.anchor, x, u), kept)
             return jax.tree.map(jnp.subtract, kept.anchor, x), kept
 
         last = step == sync_every - 1

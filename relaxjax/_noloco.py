@@ -31,7 +31,7 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._axis import AxisName
-from relaxjax._dtypes import wide
+from relaxjax._dtypes import wide_copy
 from relaxjax._either import either
 from relaxjax._gossiping import gossiping, models
 from relaxjax._mixing import mixing_of
@@ -133,8 +133,7 @@ def noloco(
 
 
 def _start(params: optax.Params) -> NoLoCoState:
-    # A copy: the params themselves may be donated to the step.
-    slow = jax.tree.map(lambda p: jnp.array(p, wide(p.dtype)), params)
+    slow = wide_copy(params)
     return NoLoCoState(slow, jax.tree.map(jnp.zeros_like, slow))
 
 

@@ -16,14 +16,14 @@ Cost: of `all_reduce` for the params in float32. State: a, O's state, and the fe
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import optax
 
 from relaxjax._all_reduce import all_reduce
 from relaxjax._axis import AxisName, axis_size
-from relaxjax._dtypes import wide
+from relaxjax._dtypes import wide_copy
 from relaxjax._layout import require_params, require_same
 from relaxjax._weights import refuse_weight
+from relaxjax.compression import Compressor
 
 
 class Outer(NamedTuple):
@@ -61,8 +61,7 @@ class OuterStep(NamedTuple):
         Raises:
           TypeError: an outer optimizer that wants what nobody gives it.
         """
-        # A copy: the params themselves may be donated to the step.
-        anchor = jax.tree.map(lambda p: jnp.array(p, wide(p.dtype)), params)
+        anchor = wide_copy(params)
         kept = Outer(anchor, self.outer.init(anchor), self.reducer.init(anchor))
         try:
             jax.eval_shape(self.outer.update, anchor, kept.outer, anchor)
@@ -108,11 +107,28 @@ def outer_step(
     caller: str,
     axis_name: AxisName,
     outer: optax.GradientTransformation | None,
-    **how: Any,
+    compressor: Compressor | None,
+    algorithm: str,
+    bucket_bytes: int,
+    seed: int,
+    specs: Any,
 ) -> OuterStep:
-    """The step; of an outer optimizer that is None, DiLoCo's; `how` as `all_reduce`."""
+    """The step, with DiLoCo's outer optimizer for None; the rest as of `all_reduce`."""
     outer = outer or optax.sgd(0.7, momentum=0.9, nesterov=True)
-    return OuterStep(caller, axis_name, outer, all_reduce(axis_name, **how))
+    reducer = all_reduce(
+        axis_name,
+        algorithm=algorithm,
+        compressor=compressor,
+        bucket_bytes=bucket_bytes,
+        specs=specs,
+        seed=seed,
+    )
+    return OuterStep(caller, axis_name, outer, reducer)
+
+
+def behind(anchor: Any, params: Any, updates: Any) -> Any:
+    """A worker's outer gradient, after it has moved: a - (x + u)."""
+    return jax.tree.map(lambda a, x, u: a - (x + u), anchor, params, updates)
 
 
 def like(anchor: Any, tree: Any) -> Any:

@@ -103,14 +103,8 @@ def slow_momentum(
         moved = jax.tree.map(lambda u: -slow_learning_rate * g * u, u)
         return moved, SlowMomentumState(steps + 1, u)
 
+    outer = optax.GradientTransformation(init, update)
     step = outer_step(
-        _CALLER,
-        axis_name,
-        optax.GradientTransformation(init, update),
-        algorithm=algorithm,
-        compressor=compressor,
-        bucket_bytes=bucket_bytes,
-        specs=specs,
-        seed=seed,
+        _CALLER, axis_name, outer, compressor, algorithm, bucket_bytes, seed, specs
     )
     return local_steps(sync_every, step)

@@ -74,13 +74,10 @@ def sparse_loco(
       1/1078
     """
     few = top_k(density, block_size=chunk_size, values=quantize(bits))
+    compressor = error_feedback(few, decay=decay)
+    outer = optax.sgd(outer_learning_rate)
     step = outer_step(
-        "sparse_loco",
-        axis_name,
-        optax.sgd(outer_learning_rate),
-        compressor=error_feedback(few, decay=decay),
-        bucket_bytes=bucket_bytes,
-        specs=specs,
+        "sparse_loco", axis_name, outer, compressor, "auto", bucket_bytes, 0, specs
     )
     return optax.with_extra_args_support(
         optax.chain(inner, local_steps(sync_every, step))

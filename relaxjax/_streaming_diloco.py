@@ -32,7 +32,7 @@ from relaxjax._fragments import fragments_of
 from relaxjax._layout import layout_of
 from relaxjax._local import LocalState
 from relaxjax._numbers import require_whole
-from relaxjax._outer import Outer, OuterStep, like, outer_step
+from relaxjax._outer import Outer, OuterStep, behind, like, outer_step
 from relaxjax._specs import fitting
 from relaxjax.compression import Compressor
 
@@ -116,16 +116,9 @@ def streaming_diloco(
     """
     every = _checked(sync_every, fragments, overlap, mixing)
     step_of = functools.partial(
-        outer_step,
-        _CALLER,
-        axis_name,
-        outer,
-        algorithm=algorithm,
-        compressor=compressor,
-        bucket_bytes=bucket_bytes,
-        seed=seed,
+        outer_step, _CALLER, axis_name, outer, compressor, algorithm, bucket_bytes, seed
     )
-    step = step_of(specs=specs)
+    step = step_of(specs)
 
     def init(params: optax.Params) -> Any:
         dealt = fragments_of(_CALLER, params, fragments, fragment_of)
@@ -139,7 +132,7 @@ def streaming_diloco(
         step.require(state, updates, params, weight)
         dealt = fragments_of(_CALLER, updates, fragments, fragment_of)
         own = fitting(specs, updates, _CALLER)
-        steps = [step_of(specs=part) for part in dealt.split(own)]
+        steps = [step_of(part) for part in dealt.split(own)]
         parts = dealt.split(updates), dealt.split(params), state.kept, state.sent
         count, found = state.step + 1, []
         for number, part in enumerate(zip(steps, *parts, strict=True), start=1):
@@ -166,9 +159,8 @@ def _fragment(
 ) -> tuple[Any, Outer, Any]:
     """The fragment's update, what is kept, and what is sent, after a step."""
     u, x = like(kept.anchor, u), like(kept.anchor, x)
-    sent = jax.tree.map(
-        lambda a, x, u, old: jnp.where(reads, a - (x + u), old), kept.anchor, x, u, sent
-    )
+    gradient = behind(kept.anchor, x, u)
+    sent = jax.tree.map(lambda d, old: jnp.where(reads, d, old), gradient, sent)
 
     def synchronise(u: Any, kept: Outer, sent: Any) -> tuple[Any, Outer]:
         kept = step.update(sent, kept)
