@@ -30,9 +30,9 @@ from relaxjax._axis import AxisName, axes_of
 from relaxjax._either import one_of
 from relaxjax._layout import layout_of
 from relaxjax._local import LocalState
-from relaxjax._local_steps import OuterState
+from relaxjax._local_steps import OuterState, landed
 from relaxjax._numbers import require_whole
-from relaxjax._outer import Outer, OuterStep, behind, like, outer_step
+from relaxjax._outer import Outer, like, outer_step
 from relaxjax.compression import Compressor
 
 _CALLER = "hierarchical_local_sgd"
@@ -99,7 +99,7 @@ def hierarchical_local_sgd(
         choices = [
             lambda *own: own,
             *(partial(_near, reducer, x) for reducer in reducers),
-            partial(_far, outer, x),
+            partial(landed, outer.update, x),
         ]
         count = step + 1
         due = jnp.where(count % periods == 0, jnp.arange(1, len(choices)), 0).max()
@@ -114,12 +114,6 @@ def _near(reducer: Any, x: Any, u: Any, kept: Outer) -> tuple[Any, Outer]:
     y = jax.tree.map(jnp.add, x, u)
     mean, _ = reducer.update(y, reducer.init(y))
     return jax.tree.map(jnp.subtract, mean, x), kept
-
-
-def _far(outer: OuterStep, x: Any, u: Any, kept: Outer) -> tuple[Any, Outer]:
-    """The mean over all, by what has changed since the last one."""
-    kept = outer.update(behind(kept.anchor, x, u), kept)
-    return jax.tree.map(jnp.subtract, kept.anchor, x), kept
 
 
 def _levels(axes: Mapping[int, AxisName]) -> dict[int, AxisName]:

@@ -12,6 +12,7 @@ Under `jax.vmap`, so in emulation, both branches run and one is selected: no tim
 saved.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -71,12 +72,17 @@ def local_steps(
         step, kept, leaves = state
         u, x = like(kept.anchor, updates), like(kept.anchor, params)
 
-        def synchronise(u: Any, kept: Any) -> tuple[Any, Any]:
-            kept = rule(behind(kept.anchor, x, u), kept)
-            return jax.tree.map(jnp.subtract, kept.anchor, x), kept
-
         last = step == sync_every - 1
-        u, kept = either(last, synchronise, lambda *own: own, u, kept)
+        land = functools.partial(landed, rule, x)
+        u, kept = either(last, land, lambda *own: own, u, kept)
         return u, OuterState(jnp.where(last, 0, step + 1), kept, leaves)
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def landed(
+    rule: Callable[[Any, Any], Any], x: Any, u: Any, kept: Any
+) -> tuple[Any, Any]:
+    """The updates that end at the next anchor, and what is kept next by the rule."""
+    kept = rule(behind(kept.anchor, x, u), kept)
+    return jax.tree.map(jnp.subtract, kept.anchor, x), kept
