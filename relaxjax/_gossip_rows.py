@@ -18,12 +18,11 @@ from relaxjax._moniqua import moniqua
 from relaxjax._noloco import noloco
 from relaxjax._push_sum import push_sum
 from relaxjax._quasi_global_momentum import quasi_global_momentum
-from relaxjax._relaxation import Relaxation, Training
+from relaxjax._relaxation import SYNC_EVERY, Relaxation, Training
 from relaxjax._relay_sum import relay_sum
 from relaxjax.compression import Compressor, quantize
 from relaxjax.topology import Topology
 
-_SYNC_EVERY = 8
 _THETA = 0.1  # of Moniqua: more than models differ by in training
 
 
@@ -129,7 +128,7 @@ def _moniqua(
 
 
 def _noloco(
-    axis_name: AxisName, graph: Topology, sync_every: int = _SYNC_EVERY, **parts: Any
+    axis_name: AxisName, graph: Topology, sync_every: int = SYNC_EVERY, **parts: Any
 ) -> optax.GradientTransformationExtraArgs:
     """Its outer half, as the optimizer stands before it."""
     return noloco(optax.identity(), axis_name, graph, sync_every, **parts)

@@ -17,16 +17,14 @@ from relaxjax._diloco import diloco
 from relaxjax._eager_diloco import eager_diloco
 from relaxjax._local_sgd import local_sgd
 from relaxjax._post_local_sgd import post_local_sgd
-from relaxjax._relaxation import Relaxation, Training
+from relaxjax._relaxation import SYNC_EVERY, Relaxation, Training
 from relaxjax._slow_momentum import slow_momentum
 from relaxjax._sparse_loco import sparse_loco
 from relaxjax._streaming_diloco import streaming_diloco
 from relaxjax.compression import Compressor
 
-_SYNC_EVERY = 8
-_OUTER = frozenset(
-    {"bucket_bytes", "outer_learning_rate", "outer_momentum", "sync_every"}
-)
+_SYNCS = frozenset({"bucket_bytes", "sync_every"})
+_OUTER = _SYNCS | {"outer_learning_rate", "outer_momentum"}
 
 
 def _local(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,7 +33,7 @@ def _local(method: Callable[..., Any]) -> Callable[..., Any]:
     def build(
         axis_name: AxisName,
         training: Training,
-        sync_every: int = _SYNC_EVERY,
+        sync_every: int = SYNC_EVERY,
         compressor: Compressor | None = None,
         **parts: Any,
     ) -> optax.GradientTransformationExtraArgs:
@@ -49,46 +47,44 @@ def _local(method: Callable[..., Any]) -> Callable[..., Any]:
     return build
 
 
-def _outer_half(
-    method: Callable[..., Any],
-    axis_name: AxisName,
-    sync_every: int,
-    outer_learning_rate: float = 0.7,
-    outer_momentum: float = 0.9,
-    **parts: Any,
-) -> optax.GradientTransformationExtraArgs:
+def _around(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The builder of a method that takes the optimizer."""
+
+    def build(
+        axis_name: AxisName,
+        training: Training,
+        sync_every: int = SYNC_EVERY,
+        **parts: Any,
+    ) -> optax.GradientTransformationExtraArgs:
+        return method(training.optimizer, axis_name, sync_every, **parts)
+
+    return build
+
+
+def _nesterov(method: Callable[..., Any]) -> Callable[..., Any]:
+    """DiLoCo or its kin, with two numbers for its outer optimizer."""
+
+    def told(
+        *given: Any,
+        outer_learning_rate: float = 0.7,
+        outer_momentum: float = 0.9,
+        **parts: Any,
+    ) -> optax.GradientTransformationExtraArgs:
+        outer = optax.sgd(outer_learning_rate, outer_momentum, nesterov=True)
+        return method(*given, outer=outer, **parts)
+
+    return told
+
+
+def _outer_half(method: Callable[..., Any]) -> Callable[..., Any]:
     """Of DiLoCo or its kin, as the optimizer stands before it."""
-    outer = optax.sgd(outer_learning_rate, outer_momentum, nesterov=True)
-    return method(optax.identity(), axis_name, sync_every, outer=outer, **parts)
-
-
-def _streaming_diloco(
-    axis_name: AxisName,
-    training: Training,
-    sync_every: int = _SYNC_EVERY,
-    outer_learning_rate: float = 0.7,
-    outer_momentum: float = 0.9,
-    **parts: Any,
-) -> optax.GradientTransformationExtraArgs:
-    outer = optax.sgd(outer_learning_rate, outer_momentum, nesterov=True)
-    return streaming_diloco(
-        training.optimizer, axis_name, sync_every, outer=outer, **parts
-    )
-
-
-def _sparse_loco(
-    axis_name: AxisName,
-    training: Training,
-    sync_every: int = _SYNC_EVERY,
-    **parts: Any,
-) -> optax.GradientTransformationExtraArgs:
-    return sparse_loco(training.optimizer, axis_name, sync_every, **parts)
+    return functools.partial(_nesterov(method), optax.identity())
 
 
 def _post_local_sgd(
     axis_name: AxisName,
     training: Training,
-    sync_every: int = _SYNC_EVERY,
+    sync_every: int = SYNC_EVERY,
     start_step: int | None = None,
     **parts: Any,
 ) -> optax.GradientTransformationExtraArgs:
@@ -118,8 +114,8 @@ _syncs = functools.partial(
     Relaxation,
     algorithms=CHOICES,
     compressors=True,
-    options=frozenset({"bucket_bytes", "sync_every"}),
-    period=_SYNC_EVERY,
+    options=_SYNCS,
+    period=SYNC_EVERY,
 )
 _waits = functools.partial(Relaxation, algorithms=CHOICES, compressors=True)
 LATER_ROWS = (
@@ -131,20 +127,20 @@ LATER_ROWS = (
     _syncs(
         name="diloco",
         summary="local steps, then one of an outer optimizer",
-        build=_local(functools.partial(_outer_half, diloco)),
+        build=_local(_outer_half(diloco)),
         options=_OUTER,
     ),
     _syncs(
         name="muloco",
         summary="DiLoCo around Muon",
-        build=_local(functools.partial(_outer_half, diloco)),
+        build=_local(_outer_half(diloco)),
         options=_OUTER,
         parent="muon",
     ),
     _syncs(
         name="eager_diloco",
         summary="DiLoCo that does not wait for the others' part",
-        build=_local(functools.partial(_outer_half, eager_diloco)),
+        build=_local(_outer_half(eager_diloco)),
         options=_OUTER,
     ),
     Relaxation(
@@ -152,43 +148,34 @@ LATER_ROWS = (
         summary="all_reduce at first, then local_sgd",
         build=_post_local_sgd,
         algorithms=CHOICES,
-        options=frozenset({"bucket_bytes", "start_step", "sync_every"}),
+        options=_SYNCS | {"start_step"},
         period=None,
     ),
     Relaxation(
         name="sparse_loco",
         summary="local steps; a few values of each chunk in two bits",
-        build=_sparse_loco,
-        options=frozenset(
-            {
-                "bits",
-                "bucket_bytes",
-                "chunk_size",
-                "decay",
-                "density",
-                "outer_learning_rate",
-                "sync_every",
-            }
-        ),
-        period=_SYNC_EVERY,
+        build=_around(sparse_loco),
+        options=_SYNCS
+        | {"bits", "chunk_size", "decay", "density", "outer_learning_rate"},
+        period=SYNC_EVERY,
     ),
     _syncs(
         name="streaming_diloco",
         summary="DiLoCo that synchronises in fragments, by turns",
-        build=_streaming_diloco,
+        build=_around(_nesterov(streaming_diloco)),
         options=_OUTER | {"fragments", "mixing", "overlap"},
     ),
     _syncs(
         name="slow_momentum",
         summary="local steps, with momentum over their rounds (SlowMo)",
         build=_local(slow_momentum),
-        options=frozenset({"bucket_bytes", "momentum", "sync_every"}),
+        options=_SYNCS | {"momentum"},
     ),
     _syncs(
         name="asynchronous_average",
         summary="models are averaged as they were some steps ago",
         build=_local(asynchronous_average),
-        options=frozenset({"bucket_bytes", "delay", "sync_every"}),
+        options=_SYNCS | {"delay"},
     ),
     _waits(
         name="delay",

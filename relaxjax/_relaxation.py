@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import optax
 
+SYNC_EVERY = 8  # steps from one synchronisation to the next, if the options do not say
+
 
 class Training(NamedTuple):
     """What a relaxation works with.
