@@ -182,7 +182,7 @@ GOSSIP_ROWS = (
         summary="local steps, then an outer one with neighbours (NoLoCo)",
         build=functools.partial(_after, _noloco, "random_matching"),
         options=frozenset(
-            {"bucket_bytes", "learning_rate", "momentum", "pull", "sync_every"}
+            {"bucket_bytes", "momentum", "outer_learning_rate", "pull", "sync_every"}
         ),
     ),
     _row(

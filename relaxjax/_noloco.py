@@ -60,7 +60,7 @@ def noloco(
     sync_every: int,
     *,
     momentum: float = 0.5,
-    learning_rate: float = 0.7,
+    outer_learning_rate: float = 0.7,
     pull: float = 1.0,
     bucket_bytes: int = 8 * 2**20,
     specs: Any = None,
@@ -77,7 +77,7 @@ def noloco(
         turns.
       sync_every: H, number of steps from one outer step to the next, 1 or more.
       momentum: alpha, in [0, 1).
-      learning_rate: beta, of the outer step.
+      outer_learning_rate: beta, of the mean Delta_i.
       pull: gamma, over 0: how much of the way to the neighbours' slow models is gone.
         The three defaults are ours, not the paper's.
       bucket_bytes: as of `relaxjax.all_reduce`.
@@ -97,7 +97,9 @@ def noloco(
     Example:
       >>> import jax, jax.numpy as jnp, optax, relaxjax
       >>> pairs = relaxjax.topology.one_peer_hypercube(4)
-      >>> tx = relaxjax.noloco(optax.sgd(1.0), "data", pairs, 1, learning_rate=0.5)
+      >>> tx = relaxjax.noloco(
+      ...     optax.sgd(1.0), "data", pairs, 1, outer_learning_rate=0.5
+      ... )
       >>> def update(gradient):
       ...     x = jnp.float32(0)
       ...     return tx.update(gradient, tx.init(x), x)[0]
@@ -109,7 +111,7 @@ def noloco(
     mixing = mixing_of(_CALLER, axis_name, topology, sync_every, bucket_bytes, specs)
     require_momentum(_CALLER, momentum)
     _check_pull(pull)
-    alpha, beta, gamma = momentum, learning_rate, pull
+    alpha, beta, gamma = momentum, outer_learning_rate, pull
 
     def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
         x, u = models(mixing, params, updates)

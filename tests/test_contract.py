@@ -234,7 +234,7 @@ ROWS: dict[str, Row] = {
             (relaxjax.exact_diffusion, lambda n: topology.lazy(topology.ring(n)), {}),
             (relaxjax.quasi_global_momentum, topology.ring, {"momentum": 0.0}),
             (relaxjax.moniqua, topology.ring, {"theta": 1.0}),
-            (noloco, topology.ring, {"learning_rate": 1.0}),
+            (noloco, topology.ring, {"outer_learning_rate": 1.0}),
             (
                 relaxjax.deep_squeeze,
                 topology.ring,

@@ -130,7 +130,7 @@ def test_a_period_is_what_is_set_where_there_is_one():
         ("asynchronous_average", {"sync_every": 4, "delay": 3}),
         (
             "noloco@ring",
-            {"sync_every": 4, "momentum": 0.1, "learning_rate": 0.5, "pull": 0.9},
+            {"sync_every": 4, "momentum": 0.1, "outer_learning_rate": 0.5, "pull": 0.9},
         ),
     ],
 )

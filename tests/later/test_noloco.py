@@ -58,7 +58,7 @@ def test_equals_a_list_of_workers(n, every):
             graph,
             every,
             momentum=ALPHA,
-            learning_rate=BETA,
+            outer_learning_rate=BETA,
             pull=GAMMA,
         )
         expected = reference(targets_of(n), graph, every)
@@ -72,7 +72,7 @@ def test_equals_a_list_of_workers(n, every):
 def test_on_the_complete_graph_it_is_diloco_with_heavy_ball(pull):
     """Whatever the pull, as nobody is apart."""
     graph = topology.complete(4)
-    tx = noloco(SGD, "data", graph, 3, momentum=0.6, learning_rate=0.8, pull=pull)
+    tx = noloco(SGD, "data", graph, 3, momentum=0.6, outer_learning_rate=0.8, pull=pull)
     outer = optax.sgd(0.8, momentum=0.6)
     same = relaxjax.diloco(SGD, "data", 3, outer=outer)
     for step, ((x, _), (y, _)) in enumerate(
@@ -91,7 +91,9 @@ def test_on_the_complete_graph_it_is_diloco_with_heavy_ball(pull):
 @pytest.mark.parametrize("every", [1, 3])
 def test_without_momentum_it_is_gossip_of_the_models(every):
     inner, graph = optax.adam(0.01), topology.one_peer_exponential(8)
-    tx = noloco(inner, "data", graph, every, momentum=0.0, learning_rate=1.0, pull=1.0)
+    tx = noloco(
+        inner, "data", graph, every, momentum=0.0, outer_learning_rate=1.0, pull=1.0
+    )
     same = optax.chain(inner, relaxjax.gossip("data", graph, every=every))
     for (x, _), (y, _) in zip(
         pulled(tx, targets_of(8), emulate(8), 12),
@@ -156,7 +158,7 @@ def test_16_bits_are_averaged_in_float32(dtype):
     """Without momentum and with the whole way, that is W x."""
     graph = topology.ring(3)
     tx: Any = noloco(
-        optax.identity(), "data", graph, 1, momentum=0.0, learning_rate=1.0
+        optax.identity(), "data", graph, 1, momentum=0.0, outer_learning_rate=1.0
     )
     x = np.random.default_rng(1).normal(size=(3, 5)).astype(dtype)
     state = jax.vmap(tx.init, axis_name="data")(x)
