@@ -119,57 +119,57 @@ def streaming_diloco(
         outer_step, _CALLER, axis_name, outer, compressor, algorithm, bucket_bytes, seed
     )
     step = step_of(specs)
+    deal = functools.partial(
+        fragments_of, _CALLER, count=fragments, fragment_of=fragment_of
+    )
+    fragment = functools.partial(_fragment, overlap, mixing)
 
     def init(params: optax.Params) -> Any:
-        dealt = fragments_of(_CALLER, params, fragments, fragment_of)
-        kept = [step.init(part) for part in dealt.split(params)]
-        sent = [jax.tree.map(jnp.zeros_like, one.anchor) for one in kept]
+        kept = [step.init(part) for part in deal(params).split(params)]
+        sent = [optax.tree.zeros_like(one.anchor) for one in kept]
         marks = LocalState(layout_of(params))
         return StreamingDilocoState(jnp.zeros((), jnp.int32), kept, sent, marks)
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
         step.require(state, updates, params, weight)
-        dealt = fragments_of(_CALLER, updates, fragments, fragment_of)
+        dealt, count = deal(updates), state.step + 1
+        left = [number * every - count for number in range(1, fragments + 1)]
         own = fitting(specs, updates, _CALLER)
         steps = [step_of(part) for part in dealt.split(own)]
-        parts = dealt.split(updates), dealt.split(params), state.kept, state.sent
-        count, found = state.step + 1, []
-        for number, part in enumerate(zip(steps, *parts, strict=True), start=1):
-            reads, syncs = count == number * every - overlap, count == number * every
-            found.append(_fragment(*part, mixing, reads, syncs))
-        moved, kept, sent = (list(part) for part in zip(*found, strict=True))
-        out = dealt.join(moved, updates)
-        count = count % sync_every
-        return out, StreamingDilocoState(count, kept, sent, state.leaves)
+        trees = dealt.split(updates), dealt.split(params), state.kept, state.sent
+        found = [fragment(*part) for part in zip(left, steps, *trees, strict=True)]
+        u, kept, sent = (list(parts) for parts in zip(*found, strict=True))
+        state = StreamingDilocoState(count % sync_every, kept, sent, state.leaves)
+        return dealt.join(u, updates), state
 
     outer_half = optax.GradientTransformationExtraArgs(init, update)
     return optax.with_extra_args_support(optax.chain(inner, outer_half))
 
 
 def _fragment(
+    tau: int,
+    alpha: float,
+    left: jax.Array,
     step: OuterStep,
     u: Any,
     x: Any,
     kept: Outer,
     sent: Any,
-    alpha: float,
-    reads: jax.Array,
-    syncs: jax.Array,
 ) -> tuple[Any, Outer, Any]:
-    """The fragment's update, what is kept, and what is sent, after a step."""
+    """A fragment's update, what is kept and what is sent, `left` steps before its T."""
     u, x = like(kept.anchor, u), like(kept.anchor, x)
-    gradient = behind(kept.anchor, x, u)
-    sent = jax.tree.map(lambda d, old: jnp.where(reads, d, old), gradient, sent)
+    reads = functools.partial(jnp.where, left == tau)
+    sent = jax.tree.map(reads, behind(kept.anchor, x, u), sent)
 
-    def synchronise(u: Any, kept: Outer, sent: Any) -> tuple[Any, Outer]:
+    def meet(u: Any, kept: Outer, sent: Any) -> tuple[Any, Outer]:
         kept = step.update(sent, kept)
         moved = jax.tree.map(
             lambda a, x, u: (1 - alpha) * (a - x) + alpha * u, kept.anchor, x, u
         )
         return moved, kept
 
-    u, kept = either(syncs, synchronise, lambda u, kept, _: (u, kept), u, kept, sent)
+    u, kept = either(left == 0, meet, lambda u, kept, _: (u, kept), u, kept, sent)
     return u, kept, sent
 
 
