@@ -7,6 +7,7 @@ and for the ring 2 (n - 1); of gossip, a bucket to one neighbour.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from jax.sharding import Mesh
@@ -32,6 +33,9 @@ from relaxjax.schedule import (
     plan_groups,
     replay,
 )
+
+Program = tuple[Callable[[], str], Callable[[Link], float]]
+"""What compiles it to HLO text, and the seconds of its unit over a link."""
 
 DEVICES = 8
 BANDWIDTHS = (25e9, 50e9, 100e9, 200e9, 450e9)  # bytes per second; the last is NVLink's
@@ -131,53 +135,43 @@ def _row(model: str, program: str, run: Replay, unit: float) -> dict[str, Any]:
     }
 
 
-def programs(
-    training: Training, mesh: Mesh, bucket_bytes: int
-) -> dict[str, tuple[Callable[[], str], Callable[[Link], float]]]:
-    """By name: what compiles it, and the seconds of its unit."""
-    true = backward_order(training.loss, training.params, training.batch)
-    orders = {"true": true, "default": None, "wrong": true[::-1]}
-
+def programs(training: Training, mesh: Mesh, bucket_bytes: int) -> dict[str, Program]:
+    """What is compared, by name."""
     flags = {
         "xla_gpu_all_reduce_combine_threshold_bytes": str(bucket_bytes),
         "xla_gpu_enable_latency_hiding_scheduler": True,
     }
     stock = _unit(training, mesh, bucket_bytes, "psum")
-    found: dict[str, Any] = {
-        "pmean": (lambda: pmean_text(training, mesh), stock),
-        "jit + NamedSharding": (lambda: jit_text(training, mesh), stock),
-        "pmean, XLA's flags": (lambda: pmean_text(training, mesh, flags), stock),
+    found: dict[str, Program] = {
+        "pmean": (partial(pmean_text, training, mesh), stock),
+        "jit + NamedSharding": (partial(jit_text, training, mesh), stock),
+        "pmean, XLA's flags": (partial(pmean_text, training, mesh, flags), stock),
+        **_in_orders(training, mesh, bucket_bytes),
     }
-    for algorithm in ("psum", "ring"):
-        for name, order in orders.items():
-            knobs = {
-                "algorithm": algorithm,
-                "order": order,
-                "bucket_bytes": bucket_bytes,
-            }
-            found[f"relaxjax {algorithm}, {name} order"] = (
-                lambda knobs=knobs: relaxjax_text(training, mesh, **knobs),
-                _unit(training, mesh, bucket_bytes, algorithm),
-            )
     for method in (combine_then_adapt, gossip):
-        found[f"relaxjax {method.__name__}, ring"] = (
-            lambda method=method: gossip_text(
-                training, mesh, method, bucket_bytes=bucket_bytes
-            ),
-            lambda link: link.seconds(bucket_bytes, 1),
-        )
+        text = partial(gossip_text, training, mesh, method, bucket_bytes=bucket_bytes)
+        unit = partial(Link.seconds, nbytes=bucket_bytes, messages=1)
+        found[f"relaxjax {method.__name__}, ring"] = text, unit
     for algorithm, size in (("psum", bucket_bytes), ("halving_doubling", LATE_BYTES)):
-        found[f"relaxjax delay(1), {algorithm}"] = (
-            lambda algorithm=algorithm, size=size: delay_text(
-                training, mesh, algorithm=algorithm, bucket_bytes=size
-            ),
-            stock,
-        )
+        knobs = {"algorithm": algorithm, "bucket_bytes": size}
+        text = partial(delay_text, training, mesh, **knobs)
+        found[f"relaxjax delay(1), {algorithm}"] = text, stock
     for way in training.inside:
-        found[f"relaxjax {way}"] = (
-            lambda way=way: inside_text(training, mesh, way, bucket_bytes=bucket_bytes),
-            stock,
-        )
+        text = partial(inside_text, training, mesh, way, bucket_bytes=bucket_bytes)
+        found[f"relaxjax {way}"] = text, stock
+    return found
+
+
+def _in_orders(training: Training, mesh: Mesh, bucket_bytes: int) -> dict[str, Program]:
+    """Of `all_reduce`, in the true order of the gradients and in others."""
+    true = backward_order(training.loss, training.params, training.batch)
+    ours = partial(relaxjax_text, training, mesh, bucket_bytes=bucket_bytes)
+    found = {}
+    for algorithm in ("psum", "ring"):
+        unit = _unit(training, mesh, bucket_bytes, algorithm)
+        for name, order in {"true": true, "default": None, "wrong": true[::-1]}.items():
+            text = partial(ours, algorithm=algorithm, order=order)
+            found[f"relaxjax {algorithm}, {name} order"] = text, unit
     return found
 
 
