@@ -83,6 +83,11 @@ def interval(done: jax.Array, doubling: int) -> jax.Array:
     return jnp.left_shift(1, jnp.minimum(done // min(doubling, 2**31 - 1), 30))
 
 
+def ended(now: Round, done: jax.Array, doubling: int, most: int) -> jax.Array:
+    """Whether the round has all of its steps, `most` or less, `done` steps after T."""
+    return now.steps >= jnp.minimum(interval(done, doubling), min(most, 2**30))
+
+
 def farther(now: Round, m: Any, rate: Any, corrected: jax.Array) -> Round:
     """One local step more: u_i, W and R."""
     rate = jnp.maximum(jnp.asarray(rate, jnp.float32), _TINY_RATE)

@@ -49,8 +49,8 @@ from relaxjax._numbers import require_whole
 from relaxjax._rounds import (
     Round,
     Variance,
+    ended,
     farther,
-    interval,
     new_round,
     new_variance,
     renewed,
@@ -137,12 +137,7 @@ def zero_one_adam(
       [[1. 1.]
        [1. 1.]]
     """
-    _check(
-        freeze_step=freeze_step,
-        variance_doubling=variance_doubling,
-        local_doubling=local_doubling,
-        most_local_steps=most_local_steps,
-    )
+    _check(freeze_step, variance_doubling, local_doubling, most_local_steps)
     exchange = compress_matrices(axis_name, compressor, specs=specs)
     exact = all_reduce(axis_name, specs=specs)
     rate = learning_rate if callable(learning_rate) else lambda _: learning_rate
@@ -159,30 +154,30 @@ def zero_one_adam(
         require_params(params, _CALLER, "which it moves to where they shall be")
         g = optax.tree.cast(updates, jnp.float32)
         time, m, variance, anchor, now, kept = state
-        due: Any = True
-        if time.phase == 0:
+        lock_step = time.phase == 0
+        if lock_step:
             mean = functools.partial(_mean, g, exact, weight)
             variance = renewed(variance, mean, b2, variance_doubling)
-        else:
-            steps = interval(time.count - freeze_step, local_doubling)
-            due = now.steps + 1 >= jnp.minimum(steps, min(most_local_steps, 2**30))
         m = where_seen(variance.nu, optax.tree.update_moment(g, m, b1, 1))
         now = farther(now, m, rate(time.count), 1 - b1 ** (time.count + 1))
+        done = time.count - freeze_step
+        due = lock_step or ended(now, done, local_doubling, most_local_steps)
         send = functools.partial(exchange.update, weight=weight)
         d = root(variance.nu, b2, variance.renewals, eps)
         now, m, kept = _synchronised(due, variance.nu, d, now, m, kept, send)
-        x = _landing(anchor, now, d, weight_decay)
-        out = jax.tree.map(lambda x, p: x - p.astype(jnp.float32), x, params)
-        anchor = _where(due, x, anchor)
-        now = _where(due, new_round(optax.tree.zeros_like(m)), now)
+        out, anchor, now = _landed(due, anchor, now, d, weight_decay, params)
         return out, ZeroOneAdamState(time.tick(), m, variance, anchor, now, kept)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _check(**counts: int) -> None:
-    for name, value in counts.items():
-        require_whole(_CALLER, name, value)
+def _check(
+    freeze_step: int, variance_doubling: int, local_doubling: int, most_local_steps: int
+) -> None:
+    require_whole(_CALLER, "freeze_step", freeze_step)
+    require_whole(_CALLER, "variance_doubling", variance_doubling)
+    require_whole(_CALLER, "local_doubling", local_doubling)
+    require_whole(_CALLER, "most_local_steps", most_local_steps)
 
 
 def _mean(g: Any, exact: Any, weight: Any) -> Any:
@@ -204,11 +199,14 @@ def _synchronised(
     return now._replace(moved=u), m, kept
 
 
-def _landing(anchor: Any, now: Round, d: Any, decay: float) -> Any:
-    """The params after this step."""
-    return jax.tree.map(
-        lambda a, u, d: a - u / d - now.rate * decay * a, anchor, now.moved, d
-    )
+def _landed(
+    due: bool | jax.Array, a: Any, now: Round, d: Any, decay: float, params: Any
+) -> tuple[Any, Any, Round]:
+    """The updates to x_i, and the anchor and the round that come next."""
+    x = jax.tree.map(lambda a, u, d: a - u / d - now.rate * decay * a, a, now.moved, d)
+    out = jax.tree.map(lambda x, p: x - p.astype(jnp.float32), x, params)
+    fresh = new_round(optax.tree.zeros_like(now.moved))
+    return out, _where(due, x, a), _where(due, fresh, now)
 
 
 def _where(condition: bool | jax.Array, tree: Any, other: Any) -> Any:
