@@ -3,7 +3,7 @@
 Every relaxation is an optax-style gradient transformation over a named axis.
 """
 
-from relaxjax import collectives, schedule, topology
+from relaxjax import collectives, ps, schedule, topology
 from relaxjax._accumulate import AccumulateState, accumulate
 from relaxjax._all_reduce import AllReduceState, all_reduce
 from relaxjax._asynchronous_average import (
@@ -64,6 +64,7 @@ from relaxjax._wire import wire_bytes
 from relaxjax._zero_one_adam import ZeroOneAdamState, zero_one_adam
 
 __version__ = "0.1.0"
+from relaxjax.ps import ParameterServerState, parameter_server
 
 __all__ = [
     "AccumulateState",
@@ -89,6 +90,7 @@ __all__ = [
     "OneBitAdamState",
     "OneBitLambState",
     "OuterState",
+    "ParameterServerState",
     "PartOfTrainingState",
     "PowerSGDState",
     "PushSumState",
@@ -130,8 +132,10 @@ __all__ = [
     "noloco",
     "one_bit_adam",
     "one_bit_lamb",
+    "parameter_server",
     "post_local_sgd",
     "power_sgd",
+    "ps",
     "push_sum",
     "quasi_global_momentum",
     "random_delays",

@@ -50,9 +50,25 @@ def compiled_wire_bytes(step: Any, *args: Any) -> int:
       >>> relaxjax.wire_bytes(tx, jnp.zeros(10), mesh)
       72
     """
+    text = compiled_text("compiled_wire_bytes", step, *args)
+    return int(bytes_sent(text).max())
+
+
+def compiled_text(caller: str, step: Any, *args: Any) -> str:
+    """The program that the compiler makes of a step for workers on devices.
+
+    Args:
+      caller: who is named in errors.
+      step: as of `compiled_wire_bytes`.
+      *args: its arguments.
+
+    Raises:
+      TypeError: `step` is not a jitted function.
+      ValueError: the workers are emulated, or the backend shows no programs.
+    """
     if isinstance(step, DataParallelStep) and isinstance(step.mesh, Emulation):
         raise ValueError(
-            "compiled_wire_bytes: the step's workers are emulated on one device by "
+            f"{caller}: the step's workers are emulated on one device by "
             f"jax.vmap ({step.mesh.shape}), and such a program sends nothing. Pass "
             "data_parallel a mesh of devices, on CPU after "
             'jax.config.update("jax_num_cpu_devices", n); or count with '
@@ -60,11 +76,11 @@ def compiled_wire_bytes(step: Any, *args: Any) -> int:
         )
     if not callable(getattr(step, "lower", None)):
         raise TypeError(
-            f"compiled_wire_bytes: step={step!r} cannot be lowered: pass what "
+            f"{caller}: step={step!r} cannot be lowered: pass what "
             "relaxjax.data_parallel or jax.jit returned"
         )
     lowered: jax.stages.Lowered = step.lower(*args)
     text = lowered.compile().as_text()
     if text is None:
-        raise ValueError("compiled_wire_bytes: this backend does not show its programs")
-    return int(bytes_sent(text).max())
+        raise ValueError(f"{caller}: this backend does not show its programs")
+    return text

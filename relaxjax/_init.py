@@ -53,11 +53,16 @@ def init(
     require_agreement(tx, params, workers)
     _require_synchronized(tx, params, workers)
     stacked = to_workers(params, mesh, axis_name=axis_name)
+    return stacked, init_state(tx, stacked, workers)
+
+
+def init_state(tx: optax.GradientTransformation, params: Any, workers: Workers) -> Any:
+    """Every worker's state, for params with a leading worker axis."""
     make_state = per_worker(tx.init, workers, batch=False)
     if isinstance(workers.mesh, Emulation):
-        return stacked, jax.jit(make_state)(stacked)
-    shardings = _state_shardings(jax.eval_shape(make_state, stacked), stacked, workers)
-    return stacked, jax.jit(make_state, out_shardings=shardings)(stacked)
+        return jax.jit(make_state)(params)
+    shardings = _state_shardings(jax.eval_shape(make_state, params), params, workers)
+    return jax.jit(make_state, out_shardings=shardings)(params)
 
 
 def _state_shardings(state: Any, params: Any, workers: Workers) -> Any:

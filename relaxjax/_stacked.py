@@ -122,9 +122,9 @@ def to_workers(
     def one(leaf):
         if isinstance(leaf, jax.Array) and is_key(leaf):
             data = jax.random.key_data(_fold_keys(leaf, workers.n, same))
-            placed = place(_process_zero(data, workers.processes), workers, P())
+            placed = place(process_zero(data, workers.processes), workers, P())
             return jax.random.wrap_key_data(placed, impl=jax.random.key_impl(leaf))
-        host = _process_zero(jnp.asarray(leaf), workers.processes)
+        host = process_zero(jnp.asarray(leaf), workers.processes)
         stacked = np.broadcast_to(host, (workers.n, *host.shape))
         return place(stacked, workers, _other_spec(leaf, workers))
 
@@ -151,7 +151,8 @@ def _other_spec(leaf: Any, workers: Workers) -> P:
     return P()
 
 
-def _process_zero(array: jax.Array, processes: int) -> np.ndarray:
+def process_zero(array: jax.Array | np.ndarray, processes: int) -> np.ndarray:
+    """The array of process 0, on every process."""
     if processes == 1:
         return np.asarray(array)
     return np.asarray(multihost_utils.broadcast_one_to_all(np.asarray(array)))

@@ -35,7 +35,7 @@ FLOORS = [
         "topology",
     },
     {"_low_rank", "_rounds", "collectives", "compression", "schedule"},
-    {"ps", "_fused"},
+    {"_fused"},
     {"_compressed", "_exact"},
     {"_all_reduce_checks"},
     {
@@ -82,6 +82,7 @@ FLOORS = [
     {"_stacked", "_agree", "_consensus", "_scan_layers"},
     {"_data_parallel", "_init", "_wire"},
     {"_compiled_wire", "_relaxation"},
+    {"ps"},
     {"_gossip_rows", "_later_rows"},
     {"_rows"},
     {"_relaxations"},

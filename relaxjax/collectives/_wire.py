@@ -5,6 +5,7 @@ of the same width travel as they are, on every backend.
 """
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -65,6 +66,24 @@ def all_after(xs: list[jax.Array], earlier: jax.Array | None) -> list[jax.Array]
     without_sign = pattern & jnp.asarray(2 ** (bits - 1) - 1, pattern.dtype)
     zero = lax.shift_right_logical(without_sign, jnp.asarray(bits - 1, pattern.dtype))
     return [_with_zero(x, zero) for x in xs]
+
+
+def once_arrived(
+    xs: list[jax.Array], earlier: jax.Array
+) -> tuple[list[jax.Array], jax.Array]:
+    """Each of `xs`, available only once `earlier` is; and `earlier`, for its users.
+
+    Everywhere but on CPU both pass through one barrier, so that nothing is computed of
+    `earlier` in between, and what waits for it still waits for nothing else.
+    """
+
+    def by_bits(xs: list[jax.Array], earlier: jax.Array) -> Any:
+        return all_after(xs, earlier), earlier
+
+    def by_barrier(xs: list[jax.Array], earlier: jax.Array) -> Any:
+        return lax.optimization_barrier((xs, earlier))
+
+    return lax.platform_dependent(xs, earlier, cpu=by_bits, default=by_barrier)
 
 
 def _with_zero(x: jax.Array, zero: jax.Array) -> jax.Array:

@@ -1,0 +1,202 @@
+"""Pushes and pulls in codes, with feedback at the workers and at the servers.
+
+Source: Tang et al. 2019 (DoubleSqueeze), with an optimizer at the server: what it pulls
+back is the update u, and not the mean gradient. C is a compressor; worker i owes e_i
+and server s owes r_s, both from 0:
+
+    push:   p_i = g_i + e_i,   server s receives C(p_i[s]),   e_i = p_i - what they say
+            q_s = mean over i of C(p_i[s]), its own as it is
+    serve:  u_s = the optimizer's update for q_s
+    pull:   v_s = u_s + r_s,   all receive C(v_s),   r_s = v_s - what it says
+
+    sum of q + mean of e = sum of the mean of g;   sum of pulled + r = sum of u
+
+The optimizer stands between the two, so that the residual of the workers is in units of
+gradients, and that of the servers in units of updates.
+
+Cost: 2 (k - 1) P(c) bytes per worker, with P the bytes of c elements' payload. State:
+a residual like the params at the worker, and one of a slice at the server.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from relaxjax._axis import AxisName
+from relaxjax._compressed import codec_of, noises_of
+from relaxjax._dtypes import wide
+from relaxjax._noise import words_of
+from relaxjax.collectives import Codec
+from relaxjax.collectives._compressed_two_shot import scattered
+from relaxjax.collectives._messages import gather
+from relaxjax.collectives._payload import message, opened, places
+from relaxjax.compression import Compressor
+from relaxjax.ps._servers import Servers
+from relaxjax.ps._wire import Kind, Transfer, in_turn, whole
+
+# Feedbacks that hand on what has arrived: others correct an estimate that both ends
+# keep, or a momentum, neither of which a server's update is.
+PULLED = ("none", "error_feedback", "loco")
+
+
+class CodedState(NamedTuple):
+    """What is owed, and the randomness.
+
+    Attributes:
+      workers: feedback state of each leaf, like the params.
+      servers: of each leaf's slice.
+      words: uint32[2] of a random compressor, equal on all workers; else ().
+    """
+
+    workers: tuple[Any, ...]
+    servers: tuple[Any, ...]
+    words: Any
+
+
+def check_compressor(caller: str, compressor: Compressor | None) -> None:
+    """Refuses what is no compressor, and those that cannot do pulls.
+
+    Raises:
+      TypeError: not a `Compressor`.
+      ValueError: its feedback corrects what it has said before.
+    """
+    if not isinstance(compressor, Compressor | None):
+        raise TypeError(
+            f"{caller}: compressor={compressor!r} is not a Compressor; make one with "
+            "relaxjax.compression, such as relaxjax.compression.quantize(8)"
+        )
+    if compressor is not None and compressor.feedback.name not in PULLED:
+        raise ValueError(
+            f"{caller}: {compressor.name} with {compressor.feedback.name} cannot do "
+            "pulls: what a server sends are its optimizer's updates, which are no "
+            "gradients that could be estimated or given a momentum. Use "
+            "compression.error_feedback, compression.loco, or no feedback"
+        )
+
+
+def require_full(caller: str, servers: Servers) -> None:
+    """Codes cannot be added, so that every worker must be a server of its own.
+
+    Raises:
+      ValueError: fewer servers than workers, or a second axis.
+    """
+    if servers.number != servers.workers or servers.others:
+        raise ValueError(
+            f"{caller}: compressor= with servers={servers.number} on "
+            f"{servers.workers} workers"
+            + (f" and further axes {servers.others}" if servers.others else "")
+            + ": a server that several workers stand for would have to add up codes. "
+            "Leave servers=None, on one axis, or send without a compressor"
+        )
+
+
+def init_coded(
+    compressor: Compressor, leaves: Sequence[Any], own: Sequence[Any], seed: int
+) -> CodedState:
+    """The first state, of whole leaves and of this server's slices."""
+    feedback = compressor.feedback
+    return CodedState(
+        tuple(feedback.init(x) for x in leaves),
+        tuple(feedback.init(x) for x in own),
+        words_of(seed) if compressor.random else (),
+    )
+
+
+def coded_wire(
+    servers: Servers,
+    plan: Sequence[Transfer],
+    compressor: Compressor,
+    state: CodedState,
+    axis_name: AxisName,
+) -> tuple["CodedWire", CodedState]:
+    """The exchange of one step, and the state with the randomness of the next."""
+    noises, words = noises_of(compressor, state.words, axis_name)
+    wire = CodedWire(servers, plan, compressor, noises)
+    return wire, state._replace(words=words)
+
+
+class CodedWire(NamedTuple):
+    """As `relaxjax.ps._wire.Wire`, in codes.
+
+    Attributes:
+      servers: who holds what; as many as workers.
+      plan: transfers in the order of pulls.
+      compressor: with feedback or without.
+      noises: of this step, as of `relaxjax._compressed.noises_of`.
+    """
+
+    servers: Servers
+    plan: Sequence[Transfer]
+    compressor: Compressor
+    noises: Any
+
+    def push(
+        self, leaves: Sequence[jax.Array], owed: CodedState
+    ) -> tuple[list[jax.Array], CodedState]:
+        """The mean of each leaf's slice, [c], and what is then owed."""
+        name, k = self.servers.name, self.servers.number
+
+        def exchange(chunks: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
+            codec = self._codec(number)
+            mean, lost = scattered(codec, chunks, name, places(0, k))
+            nothing = jnp.zeros_like(mean)  # its own slice does not travel
+            mine = lax.axis_index(name)
+            return mean[None], lax.dynamic_update_index_in_dim(lost, nothing, mine, 0)
+
+        sent = self._before(leaves, owed.workers)
+        rows = [self.servers.rows(p) for p in sent]
+        found = in_turn(self.plan[::-1], "push", rows, exchange, results=2)
+        kinds = [Kind(p.shape, p.dtype) for p in sent]
+        lost = [whole(x, kind) for (_, x), kind in zip(found, kinds, strict=True)]
+        pairs = zip(found, leaves, strict=True)
+        means = [mean[0].astype(x.dtype) for (mean, _), x in pairs]
+        return means, owed._replace(
+            workers=self._after(leaves, sent, lost, owed.workers)
+        )
+
+    def pull(
+        self, own: Sequence[jax.Array], kinds: Sequence[Kind], owed: CodedState
+    ) -> tuple[list[jax.Array], CodedState]:
+        """All leaves as the codes tell them, whole, and what is then owed."""
+        name, k = self.servers.name, self.servers.number
+
+        def exchange(rows: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
+            (v,), codec, down = rows, self._codec(number), places(k, k)
+            mine = down[lax.axis_index(name)]
+            said = message(codec, v, mine)
+            tell = jax.vmap(lambda bits, place: opened(codec, bits, v.size, place))
+            lost = v - codec.decode(said.payload, v.size, mine)
+            return tell(gather(said.bits, name), down), lost[None]
+
+        sent = self._before(own, owed.servers)
+        found = in_turn(self.plan, "pull", [x[None] for x in sent], exchange, results=2)
+        lost = [x[0] for _, x in found]
+        pairs = zip(found, kinds, strict=True)
+        told = [whole(x, kind).astype(kind.dtype) for (x, _), kind in pairs]
+        return told, owed._replace(servers=self._after(own, sent, lost, owed.servers))
+
+    def _codec(self, number: int) -> Codec:
+        return codec_of(self.compressor, self.noises, jnp.uint32(number))
+
+    def _before(self, xs: Sequence[jax.Array], owed: Sequence[Any]) -> list[jax.Array]:
+        before = self.compressor.feedback.before
+        pairs = zip(map(_wide, xs), owed, strict=True)
+        return [before(x, state).astype(jnp.float32) for x, state in pairs]
+
+    def _after(
+        self,
+        xs: Sequence[jax.Array],
+        sent: Sequence[jax.Array],
+        lost: Sequence[jax.Array],
+        owed: Sequence[Any],
+    ) -> tuple[Any, ...]:
+        after = self.compressor.feedback.after
+        each = zip(map(_wide, xs), sent, lost, owed, strict=True)
+        return tuple(after(x, p - e, p - e, state)[1] for x, p, e, state in each)
+
+
+def _wide(x: jax.Array) -> jax.Array:
+    return x.astype(wide(x.dtype))

@@ -1,0 +1,79 @@
+"""The order of transfers, read from the program that the compiler made.
+
+Each transfer stands under its name (`relaxjax.ps._wire`): the order of the collectives
+of a scheduled program is the order in which they run on CPU, and start on GPU.
+
+Cost: O(length of the program's text).
+"""
+
+import re
+from typing import Any, NamedTuple
+
+from relaxjax._compiled_wire import compiled_text
+from relaxjax._hlo import called_by, is_collective, parse
+
+_SCOPE = re.compile(r'op_name="[^"]*\b(pull|push) ([^";]*);')
+
+
+class CompiledOrder(NamedTuple):
+    """Leaf names in the order in which a program transfers them.
+
+    Attributes:
+      pulls: from the servers.
+      pushes: to the servers.
+    """
+
+    pulls: tuple[str, ...]
+    pushes: tuple[str, ...]
+
+
+def compiled_order(step: Any, *args: Any) -> CompiledOrder:
+    """The order of pulls and pushes in the compiled program of a step.
+
+    The step is compiled for the arguments, and not run.
+
+    Args:
+      step: made by `relaxjax.data_parallel` or `jax.jit`, with `parameter_server` or
+        `ps.pulled` in it.
+      *args: its arguments, arrays or `jax.ShapeDtypeStruct`.
+
+    Returns:
+      Names of the leaves; those that travel together in the order of the plan.
+
+    Raises:
+      TypeError: `step` is not a jitted function.
+      ValueError: the workers are emulated; the program has no pulls or pushes.
+    """
+    return order_in(compiled_text("ps.compiled_order", step, *args))
+
+
+def order_in(text: str) -> CompiledOrder:
+    """The order in the text of an optimized module.
+
+    Raises:
+      ValueError: it has no pulls or pushes.
+    """
+    module = parse(text)
+    found: dict[str, list[str]] = {"pull": [], "push": []}
+
+    def visit(computation: str) -> None:
+        for instruction in module.computations.get(computation, []):
+            named = _SCOPE.search(instruction.rest)
+            if named and is_collective(instruction):
+                found[named[1]].append(named[2])
+            for inner in called_by(instruction):
+                visit(inner)
+
+    visit(module.entry or "")
+    if not any(found.values()):
+        raise ValueError(
+            "ps.compiled_order: the program has no pull and no push: is "
+            "relaxjax.parameter_server or relaxjax.ps.pulled in the step, and is there "
+            "more than one worker?"
+        )
+    return CompiledOrder(*map(_leaves, found.values()))
+
+
+def _leaves(transfers: list[str]) -> tuple[str, ...]:
+    """Names of leaves; a transfer of several collectives counts once."""
+    return tuple(name for t in dict.fromkeys(transfers) for name in t.split(","))

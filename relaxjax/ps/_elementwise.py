@@ -1,0 +1,86 @@
+"""Whether an optimizer treats every element by itself, as slices of leaves need.
+
+A server has a slice of each leaf. What an optimizer makes of a slice is the slice of
+what it makes of the leaf only if no element's update depends on another element: so it
+is for SGD, momentum, Adam and their kin, and not for clipping by a norm, LAMB, Muon or
+Adafactor, nor where the same random numbers would be drawn for each slice.
+
+The program of `update` is walked: what depends on a leaf and has more than one element
+must not enter a reduction, a product, a sort, or the like.
+
+Cost: one trace of `init` and `update`.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import optax
+from jax.extend import core
+
+_MIXING = {
+    "dot_general", "ragged_dot_general", "conv_general_dilated", "sort", "argmax",
+    "argmin", "top_k", "approx_top_k", "fft", "cholesky", "eigh", "eig", "svd", "qr",
+    "lu", "householder_product", "triangular_solve", "reduce", "rev",
+}  # fmt: skip
+_DRAWING = {"random_bits", "threefry2x32", "rng_uniform", "rng_bit_generator"}
+
+
+def require_elementwise(
+    optimizer: optax.GradientTransformation, params: Any, caller: str
+) -> None:
+    """Refuses optimizers whose update of an element depends on others.
+
+    Args:
+      optimizer: to be run on slices.
+      params: arrays or `jax.ShapeDtypeStruct`, whole.
+      caller: who is named in errors.
+
+    Raises:
+      ValueError: it reduces over elements, multiplies matrices, or draws at random.
+    """
+    kinds = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(jax.typeof(x).shape, jax.typeof(x).dtype), params
+    )
+    state = jax.eval_shape(optimizer.init, kinds)
+    closed = jax.make_jaxpr(optimizer.update)(kinds, state, kinds)
+    several = [v.aval.size > 1 for v in closed.jaxpr.invars]  # not the counters
+    for name in _mixing(closed.jaxpr, several):
+        raise ValueError(
+            f"{caller}: the optimizer's update of an element depends on others "
+            f"(its program has {name!r}), and a server has but a slice of each leaf. "
+            "Use an elementwise optimizer such as optax.sgd, optax.adam or "
+            "optax.adamw; clip or normalize gradients before, where they are whole, or "
+            "reduce them with relaxjax.all_reduce"
+        )
+
+
+def _mixing(jaxpr: core.Jaxpr, of_leaves: list[bool]) -> Iterator[str]:
+    """Names of operations that mix elements of what comes from leaves."""
+    mixed = {v for v, is_leaf in zip(jaxpr.invars, of_leaves, strict=True) if is_leaf}
+    for eqn in jaxpr.eqns:
+        inputs = [not isinstance(v, core.Literal) and v in mixed for v in eqn.invars]
+        name = eqn.primitive.name
+        if name in _DRAWING:
+            yield name
+        if any(inputs):
+            mixed.update(eqn.outvars)
+            if _mixes(name):
+                yield name
+        for inner in _programs(eqn.params):
+            many = len(inner.invars)
+            yield from _mixing(inner, inputs[-many:] if many <= len(inputs) else [])
+
+
+def _mixes(name: str) -> bool:
+    reduces = name.startswith("reduce_") and name != "reduce_precision"
+    return reduces or name.startswith("cum") or name in _MIXING
+
+
+def _programs(params: dict[str, Any]) -> Iterator[core.Jaxpr]:
+    for value in params.values():
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, core.ClosedJaxpr):
+                yield item.jaxpr
+            elif isinstance(item, core.Jaxpr):
+                yield item

@@ -1,0 +1,68 @@
+"""How late pushes are: not at all, by a bound, or by a table.
+
+Source: Ho et al. 2013 (stale synchronous parallel): no worker is more than s steps
+behind; Zheng et al. 2017 for the compensation (`relaxjax.dc_asgd`).
+
+What a worker pushes at step t reaches the servers at step t + d, with d <= s as drawn
+or as a table says, and is then d updates old. Nothing is lost and nothing comes twice;
+a weight stays with the gradient that it is of.
+
+Cost: as of `relaxjax.bounded_staleness` and `relaxjax.dc_asgd`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import optax
+
+from relaxjax._axis import AxisName, axis_size
+from relaxjax._bounded_staleness import bounded_staleness
+from relaxjax._dc_asgd import dc_asgd
+from relaxjax._delays import delays_of, random_delays
+from relaxjax._numbers import require_whole
+
+Late = Callable[[], optax.GradientTransformationExtraArgs]
+"""Makes the transformation that lets gradients wait; inside the axis."""
+
+
+def late_pushes(
+    caller: str, axis_name: AxisName, staleness: Any, compensation: float, seed: int
+) -> Late | None:
+    """Lets gradients wait; None where none does.
+
+    Args:
+      caller: who is named in errors.
+      axis_name: of the workers.
+      staleness: the bound s, or a table [period, workers] of delays.
+      compensation: lambda of `dc_asgd`; 0 is none.
+      seed: of the delays that are drawn for a bound.
+
+    Raises:
+      ValueError: a bound below 0, no table of delays, a compensation below 0 or of
+        what is never late.
+    """
+    is_table = np.ndim(staleness) > 0
+    if is_table:
+        delays_of(caller, axis_name, staleness)
+    else:
+        require_whole(caller, "staleness", staleness, 0)
+    if not compensation >= 0:
+        raise ValueError(f"{caller}: compensation={compensation} must be 0 or more")
+    if not is_table and staleness == 0:
+        if compensation:
+            raise ValueError(
+                f"{caller}: compensation={compensation} with staleness=0: nothing is "
+                "late; leave it out, or let pushes be late with staleness="
+            )
+        return None
+
+    def late() -> optax.GradientTransformationExtraArgs:
+        delays = staleness
+        if not is_table:
+            delays = random_delays(axis_size(axis_name, caller), staleness, seed=seed)
+        if compensation:
+            return dc_asgd(axis_name, delays, strength=compensation)
+        return bounded_staleness(axis_name, delays)
+
+    return late

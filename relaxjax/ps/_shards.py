@@ -1,0 +1,153 @@
+"""Params that lie at the servers: at each worker a slice of every leaf, and no more.
+
+Shard of x[...]: its slice [c], with the shape of x beside it
+"""
+
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from relaxjax._agree import require_agreement
+from relaxjax._all_reduce_checks import require_dtypes
+from relaxjax._axis import AxisName
+from relaxjax._init import init_state
+from relaxjax._mesh import workers_of
+from relaxjax._stacked import place, process_zero
+from relaxjax.ps._elementwise import require_elementwise
+from relaxjax.ps._servers import check_servers, number_of_servers
+
+_CALLER = "ps.init"
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["value"],
+    meta_fields=["shape", "servers"],
+)
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """A server's slice of a leaf; a pytree node of one array.
+
+    Attributes:
+      value: [c], with c = ceil(size / servers); as worker state [n, c].
+      shape: of the whole leaf.
+      servers: into how many slices it is cut.
+    """
+
+    value: Any
+    shape: tuple[int, ...]
+    servers: int
+
+    @property
+    def size(self) -> int:
+        """Number of elements of the whole leaf."""
+        return math.prod(self.shape)
+
+
+def is_shard(x: Any) -> bool:
+    """Whether it is a `Shard`, as `is_leaf` asks."""
+    return isinstance(x, Shard)
+
+
+def init(
+    optimizer: optax.GradientTransformation,
+    params: Any,
+    mesh: Any,
+    *,
+    axis_name: AxisName | None = None,
+    servers: int | None = None,
+) -> tuple[Any, Any]:
+    """Gives every worker its slice of the params and the optimizer's state of it.
+
+    Args:
+      optimizer: elementwise, such as `optax.adamw`; the train step calls it on shards.
+      params: a pytree of floating arrays, as for one device.
+      mesh: a `jax.sharding.Mesh`, or `relaxjax.emulate(...)`.
+      axis_name: the data-parallel axes; of several, the last has the servers. None
+        means all axes of the mesh.
+      servers: as of `relaxjax.parameter_server`.
+
+    Returns:
+      `(shards, opt_state)`: the tree of params with a `Shard` for each leaf, of value
+      [n, c], and the state made of it, for `relaxjax.data_parallel`.
+
+    Raises:
+      TypeError: `mesh` is none.
+      ValueError: leaves that are not floating, an optimizer that is not elementwise, a
+        number of servers that does not divide the workers' or exceeds the leaves',
+        processes that disagree.
+
+    Example:
+      >>> import jax.numpy as jnp, optax, relaxjax
+      >>> params = {"w": jnp.ones((3, 3))}
+      >>> shards, state = relaxjax.ps.init(optax.sgd(0.1), params, relaxjax.emulate(4))
+      >>> shards["w"].value.shape
+      (4, 3)
+      >>> print(relaxjax.ps.whole(shards)["w"])
+      [[1. 1. 1.]
+       [1. 1. 1.]
+       [1. 1. 1.]]
+    """
+    check_servers(_CALLER, servers)
+    workers = workers_of(mesh, axis_name, _CALLER)
+    require_agreement(optimizer, params, workers)
+    require_dtypes(params, _CALLER, None)
+    require_elementwise(optimizer, params, _CALLER)
+    *_, name = workers.axis_name
+    across = workers.mesh.shape[name]
+    leaves = len(jax.tree.leaves(params))
+    k = number_of_servers(_CALLER, name, servers, across, leaves)
+
+    def cut(leaf: Any) -> Shard:
+        host = process_zero(np.asarray(leaf), workers.processes)
+        rows = np.pad(host.ravel(), (0, -host.size % k)).reshape(k, -1)
+        stacked = rows[np.arange(workers.n) % across % k]
+        return Shard(place(stacked, workers, P()), host.shape, k)
+
+    shards = jax.tree.map(cut, params)
+    return shards, init_state(optimizer, shards, workers)
+
+
+def whole(shards: Any) -> Any:
+    """One model to evaluate or export, of the slices of all servers.
+
+    Args:
+      shards: worker state that `relaxjax.ps.init` made, or a step returned.
+
+    Returns:
+      The tree of params, as for one device.
+
+    Raises:
+      ValueError: a tree without shards.
+    """
+    found = [x for x in jax.tree.leaves(shards, is_leaf=is_shard) if is_shard(x)]
+    if not found:
+        raise ValueError(
+            "ps.whole: the tree has no Shard; pass what relaxjax.ps.init gave, or "
+            "relaxjax.consensus(params) for params that every worker has whole"
+        )
+
+    def join(x: Any) -> Any:
+        if not is_shard(x):
+            return x
+        flat = _joined(x.value, x.servers, x.size)
+        return flat.reshape(x.shape)
+
+    return jax.tree.map(join, shards, is_leaf=is_shard)
+
+
+def _joined(value: jax.Array, servers: int, size: int) -> jax.Array:
+    """[size] of [n, c], on one device."""
+    sharding = value.sharding
+    if not (isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh)):
+        return value[:servers].ravel()[:size]
+    everywhere = NamedSharding(sharding.mesh, P())
+    join = jax.jit(lambda x: x[:servers].ravel()[:size], out_shardings=everywhere)
+    return join(value).addressable_data(0)

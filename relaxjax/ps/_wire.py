@@ -1,0 +1,159 @@
+"""Ordered transfers between workers and servers, of what is sent as it is.
+
+    pull transfer by transfer, in order:        own slices of its leaves -> whole leaves
+    push transfer by transfer, in reverse:      whole leaves -> mean of own slices
+
+A transfer is a few leaves of one dtype, whose slices travel as one array. Each waits
+until the one before has arrived (`collectives._wire.once_arrived`), so that they travel
+in order on every backend, and stands under a name, `pull a,b;` or `push a,b;`, in the
+compiled program. What was pulled first is needed first, so its gradient appears last:
+hence the pushes' order.
+
+Cost: as of `relaxjax.ps._servers`; a copy of what travels.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import lax
+
+from relaxjax.collectives._wire import once_arrived
+from relaxjax.ps._servers import Servers
+from relaxjax.schedule import plan_groups
+from relaxjax.schedule._buckets import sending_order
+from relaxjax.schedule._names import leaf_name
+
+Kind = jax.ShapeDtypeStruct
+
+
+class Transfer(NamedTuple):
+    """Leaves that travel together.
+
+    Attributes:
+      name: their names, joined by commas.
+      leaves: their positions in the tree.
+    """
+
+    name: str
+    leaves: tuple[int, ...]
+
+
+def plan_transfers(
+    tree: Any, order: Iterable[str] | None, bucket_bytes: int
+) -> tuple[Transfer, ...]:
+    """Which leaves are pulled together, and in which order.
+
+    Args:
+      tree: of arrays or `jax.ShapeDtypeStruct`, whole.
+      order: all leaf names; None: their natural order, as layers are used.
+      bucket_bytes: most bytes of leaves that travel together.
+
+    Raises:
+      ValueError: an order that is not a permutation of the leaf names.
+    """
+    names = [leaf_name(path) for path, _ in jax.tree.leaves_with_path(tree)]
+    places = sending_order(names, order)
+    if order is None:
+        places = places[::-1]
+    ordered = [names[i] for i in places]
+    groups = plan_groups(tree, bucket_bytes=bucket_bytes, order=ordered)
+    dtypes = [jax.typeof(x).dtype for x in jax.tree.leaves(tree)]
+    plan = []
+    for group in groups:
+        members = [segment.leaf for segment in group.segments]
+        for _, same in itertools.groupby(members, key=lambda i: dtypes[i]):
+            leaves = tuple(same)
+            plan.append(Transfer(",".join(names[i] for i in leaves), leaves))
+    return tuple(plan)
+
+
+class Wire(NamedTuple):
+    """One step's transfers, of what is sent as it is.
+
+    Attributes:
+      servers: who holds what.
+      plan: transfers in the order of pulls.
+    """
+
+    servers: Servers
+    plan: Sequence[Transfer]
+
+    def push(
+        self, leaves: Sequence[jax.Array], owed: Any = ()
+    ) -> tuple[list[jax.Array], Any]:
+        """Of each leaf, the mean over the workers of this server's slice, [c].
+
+        Args:
+          leaves: of this worker, whole.
+          owed: by wires that lose something; as it was, here.
+        """
+
+        def exchange(rows: jax.Array, number: int) -> tuple[jax.Array]:
+            del number
+            return (self.servers.push(rows)[None],)
+
+        rows = [self.servers.rows(x) for x in leaves]
+        found = in_turn(self.plan[::-1], "push", rows, exchange)
+        return [mean[0] for (mean,) in found], owed
+
+    def pull(
+        self, own: Sequence[jax.Array], kinds: Sequence[Kind], owed: Any = ()
+    ) -> tuple[list[jax.Array], Any]:
+        """All leaves, whole.
+
+        Args:
+          own: of each leaf this server's slice, [c].
+          kinds: shape and dtype of each whole leaf.
+          owed: as of `push`.
+        """
+
+        def exchange(rows: jax.Array, number: int) -> tuple[jax.Array]:
+            del number
+            return (self.servers.pull(rows[0]),)
+
+        found = in_turn(self.plan, "pull", [x[None] for x in own], exchange)
+        return [whole(x, kind) for (x,), kind in zip(found, kinds, strict=True)], owed
+
+
+def whole(rows: jax.Array, kind: Kind) -> jax.Array:
+    """The leaf that the slices [k, c] are of, in their dtype."""
+    flat = lax.slice(lax.reshape(rows, (rows.size,)), (0,), (kind.size,))
+    return lax.reshape(flat, kind.shape)
+
+
+def in_turn(
+    plan: Sequence[Transfer],
+    verb: str,
+    rows: Sequence[jax.Array],
+    exchange: Callable[[jax.Array, int], tuple[jax.Array, ...]],
+    results: int = 1,
+) -> list[tuple[jax.Array, ...]]:
+    """Runs an exchange for each transfer, one after the other.
+
+    Args:
+      plan: the transfers.
+      verb: of their names.
+      rows: of each leaf, [r, c].
+      exchange: from [r, sum of c] and the transfer's number to some arrays
+        [.., sum of c], the first of which ends what is sent.
+      results: how many arrays those are.
+
+    Returns:
+      For each leaf those arrays, [.., c]; of empty ones, which do not travel, the rows.
+    """
+    out: list[list[jax.Array]] = []
+    for number, transfer in enumerate(plan):
+        members = [rows[i] for i in transfer.leaves]
+        if out:
+            members, out[-1][0] = once_arrived(members, out[-1][0])
+        with jax.named_scope(f"{verb} {transfer.name};"):
+            out.append(list(exchange(lax.concatenate(members, 1), number)))
+    found = [(x,) * results for x in rows]
+    for transfer, arrived in zip(plan, out, strict=True):
+        ends = np.cumsum([0, *(rows[i].shape[1] for i in transfer.leaves)]).tolist()
+        for i, start, stop in zip(transfer.leaves, ends, ends[1:], strict=False):
+            found[i] = tuple(lax.slice_in_dim(x, start, stop, axis=1) for x in arrived)
+    return found
