@@ -1,6 +1,7 @@
 """What each collective of a traced program sends.
 
-Per device, with n workers on the axis and operands of d elements:
+Per device, with n workers on the axis, or in each of its groups, and operands of d
+elements:
 
     psum, pmax, pmin   2 (n - 1) ceil(d / n) itemsize, per operand (ring all-reduce)
     all_gather         (n - 1) d itemsize
@@ -23,7 +24,9 @@ def _on_all(share: Callable[[int, int], int]) -> Callable[..., np.ndarray]:
     """A collective in which every device sends `share(n, d)` elements per operand."""
 
     def count(eqn: core.JaxprEqn, sizes: dict[str, int]) -> np.ndarray:
+        groups = eqn.params.get("axis_index_groups")
         n = math.prod(sizes[name] for name in _names(eqn))
+        n = len(groups[0]) if groups else n
         operands = [shape_of(var) for var in eqn.invars]
         sent = sum(share(n, x.size) * x.dtype.itemsize for x in operands)
         return np.full(tuple(sizes.values()), sent, np.int64)

@@ -27,6 +27,7 @@ from relaxjax import (
     local_sgd,
     one_bit_adam,
     one_bit_lamb,
+    parameter_server,
     power_sgd,
     skip_nonfinite,
     slow_momentum,
@@ -46,6 +47,7 @@ class Row(NamedTuple):
     typed: bool = True  # type-checks under check_vma=True
     tolerance: float = 1e-5
     widens: bool = False  # what moves narrow params comes out in float32
+    served: bool = False  # its state is made in the axis, its optimizer sees slices
     slow: bool = False  # differs from another row in its exchange alone
     single: Callable[[Optimizer], Optimizer] | None = None  # `make` for one worker
 
@@ -216,6 +218,16 @@ ROWS: dict[str, Row] = {
         one_step_late,
         typed=False,  # what is under way varies
         single=late_by_one(1),
+        slow=True,
+    ),
+    "parameter_server": Row(
+        lambda opt: parameter_server(opt, "data"), typed=False, served=True
+    ),
+    "parameter_server, two servers": Row(
+        lambda opt: parameter_server(opt, "data", servers=2, bucket_bytes=64),
+        typed=False,
+        served=True,
+        single=lambda opt: parameter_server(opt, "data"),
         slow=True,
     ),
     "gossip, of equal models": of_equal_models(
@@ -458,19 +470,36 @@ def test_accepts_unknown_extra_args(row):
     assert jax.tree.structure(out) == jax.tree.structure(grads)
 
 
+def first_state(row, tx) -> Callable[[Any], Any]:
+    """From params, as for one device; in the axis where it must be."""
+    if not row.served:
+        return tx.init
+    return jax.vmap(tx.init, axis_name="data", axis_size=WORKERS, in_axes=None)
+
+
+@rows
+def test_state_that_needs_the_axis_says_so(row):
+    tx: Any = row.make(OPTIMIZERS["adam"])
+    if row.served:
+        with pytest.raises(NameError, match=r"relaxjax\.init"):
+            tx.init(helpers.problem())
+    else:
+        assert jax.tree.leaves(tx.init(jax.tree.map(jnp.asarray, helpers.problem())))
+
+
 @rows
 def test_init_from_shapes_alone(row):
     tx: Any = row.make(OPTIMIZERS["adam"])
     shapes = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), helpers.problem()
     )
-    assert jax.tree.leaves(jax.eval_shape(tx.init, shapes))
+    assert jax.tree.leaves(jax.eval_shape(first_state(row, tx), shapes))
 
 
 @rows
 def test_params_and_state_may_be_donated_together(row):
     params = jax.tree.map(jnp.asarray, helpers.problem())
-    state = row.make(OPTIMIZERS["adam"]).init(params)
+    state = first_state(row, row.make(OPTIMIZERS["adam"]))(params)
     helpers.assert_no_shared_buffer((params, state))
 
 
@@ -506,12 +535,12 @@ def test_dtypes_stay(row, dtype):
 @rows
 def test_maps_over_params_like_parts_of_the_state(row):
     tx: Any = row.make(OPTIMIZERS["adam"])
-    state = tx.init(jax.tree.map(jnp.asarray, helpers.problem()))
+    state = first_state(row, tx)(jax.tree.map(jnp.asarray, helpers.problem()))
     doubled = optax.tree.map_params(tx, lambda x: x + 1, state)
     assert jax.tree.structure(doubled) == jax.tree.structure(state)
     momenta = optax.tree.get_all_with_path(doubled, "mu")
     assert momenta
-    assert all(float(mu["scale"]) == 1.0 for _, mu in momenta)
+    assert all((np.asarray(mu["scale"]) == 1.0).all() for _, mu in momenta)
 
 
 WRAPPED = {
@@ -533,6 +562,7 @@ WRAPPED = {
         optax.chain(optax.clip_by_global_norm(100.0), optax.sgd(0.1))
     ),
 }
+MIXES_ELEMENTS = ("apply_if_finite", "clip_by_global_norm")
 ALONE = {
     "MultiSteps": lambda row: optax.MultiSteps(
         row.alone(optax.sgd(0.1)), 2
@@ -544,6 +574,10 @@ ALONE = {
 @pytest.mark.parametrize("wrapper", WRAPPED)
 def test_chains_with_optax(row, wrapper):
     tx: Any = WRAPPED[wrapper](row)
+    if row.served and wrapper in MIXES_ELEMENTS:
+        with pytest.raises(ValueError, match="an element depends on others"):
+            helpers.train(tx, mesh_of(WORKERS), data())
+        return
     alone = ALONE.get(wrapper, lambda row: row.alone(optax.sgd(0.1)))(row)
     expected, _ = helpers.train_alone(alone, data())
     params, _, _ = helpers.train(tx, mesh_of(WORKERS), data())

@@ -42,6 +42,8 @@ def require_elementwise(
     kinds = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(jax.typeof(x).shape, jax.typeof(x).dtype), params
     )
+    if not jax.tree.leaves(kinds):
+        return
     state = jax.eval_shape(optimizer.init, kinds)
     closed = jax.make_jaxpr(optimizer.update)(kinds, state, kinds)
     several = [v.aval.size > 1 for v in closed.jaxpr.invars]  # not the counters

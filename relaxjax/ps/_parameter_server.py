@@ -139,7 +139,7 @@ def parameter_server(
         require_dtypes(params, _CALLER, compressor and compressor.name)
         require_elementwise(optimizer, params, _CALLER)
         plan(params)
-        own = jax.tree.map(found(params).own, params)
+        own = jax.tree.map(lambda x: found(params).own(x), params)
         owed = ()
         if compressor is not None:
             leaves = jax.tree.leaves(params), jax.tree.leaves(own)

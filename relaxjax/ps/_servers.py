@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._axis import AxisName, axes_of, axis_size, on_devices
+from relaxjax._axis import AxisName, axes_of, axis_size, on_devices, tracks_vma
 from relaxjax._dtypes import wide
 from relaxjax._numbers import require_whole
 from relaxjax.collectives._messages import distribute, gather, send
@@ -97,7 +97,7 @@ class Servers(NamedTuple):
             return x
         if k == 1:
             return lax.psum(x, self.name)
-        if on_devices(self.name):
+        if on_devices(self.name) and not tracks_vma(self.name):  # JAX cannot type it
             same = [list(range(s, n, k)) for s in range(k)]
             return lax.psum(x, self.name, axis_index_groups=same)
         place = lax.axis_index(self.name) // k

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
@@ -120,6 +121,8 @@ class Wire(NamedTuple):
 
 def whole(rows: jax.Array, kind: Kind) -> jax.Array:
     """The leaf that the slices [k, c] are of, in their dtype."""
+    if not kind.size:  # has not travelled, and is the same everywhere
+        return jnp.zeros(kind.shape, rows.dtype)
     flat = lax.slice(lax.reshape(rows, (rows.size,)), (0,), (kind.size,))
     return lax.reshape(flat, kind.shape)
 
