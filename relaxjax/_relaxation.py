@@ -17,12 +17,15 @@ class Training(NamedTuple):
       learning_rate: of that optimizer, for relaxations that are optimizers themselves.
       steps: that it takes, of which phases are parts.
       workers: how many there are.
+      order: leaf names in the order of transfers, for rows that are `ordered`; None is
+        their own.
     """
 
     optimizer: optax.GradientTransformation
     learning_rate: optax.ScalarOrSchedule
     steps: int
     workers: int
+    order: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +45,7 @@ class Relaxation:
       period: number of steps after which its communication repeats, of which the option
         `sync_every` says another; None: it does not, as it has phases, or graphs that
         take turns.
+      ordered: whether its transfers keep to `Training.order`.
     """
 
     name: str
@@ -52,3 +56,4 @@ class Relaxation:
     options: frozenset[str] = frozenset()
     parent: str = "adamw"
     period: int | None = 1
+    ordered: bool = False

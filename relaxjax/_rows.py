@@ -3,6 +3,7 @@
 Adding one adds a row; commands, their help and the tests read them from here.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ import optax
 from relaxjax import compression
 from relaxjax._all_reduce_checks import CHOICES
 from relaxjax._axis import AxisName
-from relaxjax._compress_matrices import reducer_of
+from relaxjax._compress_matrices import kinds_of, reducer_of
 from relaxjax._deep_gradient_compression import deep_gradient_compression
 from relaxjax._exact import ALGORITHMS
 from relaxjax._gossip_rows import GOSSIP_ROWS
@@ -23,6 +24,7 @@ from relaxjax._power_sgd import power_sgd
 from relaxjax._relaxation import Relaxation, Training
 from relaxjax._zero_one_adam import zero_one_adam
 from relaxjax.compression import Compressor
+from relaxjax.ps import parameter_server
 
 # What a name's second and third part stand for: functions that make a compressor, and
 # that wrap one.
@@ -83,6 +85,26 @@ def _build_deep_gradient_compression(
     return optax.chain(reducer, optax.sgd(training.learning_rate))
 
 
+def _build_parameter_server(
+    axis_name: AxisName,
+    training: Training,
+    compressor: Compressor | None = None,
+    **parts: Any,
+) -> optax.GradientTransformationExtraArgs:
+    """With an order, every leaf travels by itself, unless told, and in codes if any.
+
+    Without, biases and norms travel as they are.
+    """
+    servers = functools.partial(parameter_server, training.optimizer, axis_name)
+    if training.order is not None:
+        parts = {"order": training.order, "bucket_bytes": 1, **parts}
+        return servers(compressor=compressor, **parts)
+    if compressor is None:
+        return servers(**parts)
+    matrix, vector = servers(compressor=compressor, **parts), servers(**parts)
+    return optax.partition({"matrix": matrix, "vector": vector}, kinds_of)
+
+
 def _optimizer(method: Callable[..., Any]) -> Callable[..., Any]:
     """The builder of a method that is an optimizer itself, and is frozen in part."""
 
@@ -128,6 +150,16 @@ _ROWS = [
         options=frozenset({"density", "momentum", "warmup_steps"}),
         parent="momentum",
         period=None,
+    ),
+    Relaxation(
+        name="parameter_server",
+        summary="the optimizer runs at servers, each with a slice of all",
+        build=_build_parameter_server,
+        compressors=True,
+        options=frozenset(
+            {"bucket_bytes", "compensation", "seed", "servers", "staleness"}
+        ),
+        ordered=True,
     ),
     Relaxation(
         name="power_sgd",

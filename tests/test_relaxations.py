@@ -36,6 +36,7 @@ SPELLINGS += [f"all_reduce+{compressor}" for compressor in COMPRESSORS]
 SPELLINGS += ["all_reduce+sign@hierarchical", "all_reduce+sign@two_level"]
 SPELLINGS += ["local_sgd+quantize4+ef14", "diloco+quantize4", "delay+sign+ef14"]
 SPELLINGS += ["one_bit_adam+quantize4+ef14"]
+SPELLINGS += ["parameter_server+sign+ef14"]
 SPELLINGS += ["gossip+quantize8", "gossip+sign@hypercube", "deep_squeeze+sign"]
 # Optimizers themselves.
 OPTIMIZERS = {x for x in SPELLINGS if x.startswith(("one_bit", "zero_one"))}

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from relaxjax._mesh import Emulation
 from relaxjax._wire import wire_bytes
-from relaxjax.cli import _devices, _report, _wishes
+from relaxjax.cli import _devices, _ordered, _report, _wishes
 from relaxjax.cli._loop import fit
 from relaxjax.cli._progress import Bar
 from relaxjax.cli._wishes import Wishes
@@ -45,6 +45,7 @@ class Job:
       seed: of the batches.
       batch_size: rows over all workers.
       out: folder for the results; it exists.
+      order: of transfers, if one was asked for.
     """
 
     task: Task
@@ -53,6 +54,7 @@ class Job:
     seed: int
     batch_size: int
     out: Path
+    order: _ordered.Order | None = None
 
 
 def prepare(wishes: Wishes) -> Job:
@@ -69,7 +71,13 @@ def prepare(wishes: Wishes) -> Job:
     _make_folder(out)
     task = TASKS[wishes.task](wishes.seed)
     steps = wishes.steps or task.steps
-    training = _wishes.training(wishes, task, steps, mesh.size)
+    rows = rows or _wishes.rounded_up(task.batch_size, mesh.size)
+    order = None
+    if wishes.order is not None:
+        part = rows // mesh.size
+        order = _ordered.find(wishes.order, task, part, wishes.seed)
+    names = None if order is None else order.names
+    training = _wishes.training(wishes, task, steps, mesh.size, names)
     runs = [
         Run(
             name=wishes.relaxation,
@@ -89,8 +97,9 @@ def prepare(wishes: Wishes) -> Job:
         runs=tuple(runs if wishes.baseline else runs[:1]),
         steps=steps,
         seed=wishes.seed,
-        batch_size=rows or _wishes.rounded_up(task.batch_size, mesh.size),
+        batch_size=rows,
         out=out,
+        order=order,
     )
 
 
@@ -113,6 +122,10 @@ def run(job: Job) -> list[_report.Record]:
         where = _devices.describe(job.runs[0].mesh)
         console.print(_report.table(records, caption=f"Workers are {where}."))
         console.print(f"run.json and curves.png are in {job.out}", soft_wrap=True)
+    if job.order:
+        asked = job.runs[0]
+        rest = job.batch_size, job.out, console
+        _ordered.report(job.order, job.task, asked.tx, asked.mesh, *rest)
     return records
 
 

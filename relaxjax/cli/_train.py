@@ -21,6 +21,16 @@ class TaskName(StrEnum):
     CHARS = "chars"
 
 
+class OrderName(StrEnum):
+    """In which order parameters are pulled."""
+
+    TAC = "tac"
+    TIC = "tic"
+    BEST = "best"
+    RANDOM = "random"
+    LAYER = "layer"
+
+
 def help_text() -> str:
     """The command's help, with a line for each relaxation of the table."""
     width = max(map(len, RELAXATIONS))
@@ -78,6 +88,10 @@ def train(
             "--set", metavar="OPTION=NUMBER", help="Of the relaxation, as in rank=4."
         ),
     ] = None,
+    order: Annotated[
+        OrderName | None,
+        typer.Option(help="Of transfers, from the task's own program."),
+    ] = None,
     accumulate: Annotated[int, typer.Option(help="Send once per this many steps.")] = 1,
     skip_nonfinite: Annotated[
         bool, typer.Option("--skip-nonfinite", help="Skip steps with a NaN, together.")
@@ -100,6 +114,7 @@ def train(
         learning_rate=learning_rate,
         bucket_mb=bucket_mb,
         options=tuple(options or ()),
+        order=order and order.value,
         accumulate=accumulate,
         skip_nonfinite=skip_nonfinite,
         baseline=not no_baseline,

@@ -11,6 +11,7 @@ import optax
 from relaxjax._accumulate import accumulate
 from relaxjax._relaxation import Training
 from relaxjax._relaxations import parse
+from relaxjax._rows import RELAXATIONS
 from relaxjax._skip_nonfinite import skip_nonfinite
 from relaxjax.cli._devices import AXIS, DEFAULT_WORKERS
 from relaxjax.tasks import OPTIMIZERS, Task, schedule
@@ -30,6 +31,7 @@ class Wishes:
     learning_rate: float | None = None
     bucket_mb: float | None = None
     options: tuple[str, ...] = ()
+    order: str | None = None
     accumulate: int = 1
     skip_nonfinite: bool = False
     baseline: bool = True
@@ -69,6 +71,13 @@ def check(wishes: Wishes) -> None:
     steps = sys.maxsize if wishes.steps is None else wishes.steps
     workers = wishes.workers or DEFAULT_WORKERS
     relaxed(wishes, Training(optax.identity(), 1.0, steps, workers))
+    row = parse(wishes.relaxation).row
+    if wishes.order is not None and not row.ordered:
+        able = ", ".join(name for name, row in RELAXATIONS.items() if row.ordered)
+        raise ValueError(
+            f"--order {wishes.order}: the transfers of {row.name} keep to no order of "
+            f"names; leave it out, or train --relaxation {able}"
+        )
 
 
 def batch_size(wishes: Wishes, workers: int) -> int | None:
@@ -139,11 +148,17 @@ def wrapped(
     return tx if wishes.accumulate == 1 else accumulate(tx, wishes.accumulate)
 
 
-def training(wishes: Wishes, task: Task, steps: int, workers: int) -> Training:
+def training(
+    wishes: Wishes,
+    task: Task,
+    steps: int,
+    workers: int,
+    order: tuple[str, ...] | None = None,
+) -> Training:
     """The relaxation's parent over its own steps, at the user's rate or the task's."""
     parent = OPTIMIZERS[parse(wishes.relaxation).row.parent]
     peak = wishes.learning_rate
     peak = parent.rate * task.learning_rate if peak is None else peak
     steps = -(-steps // wishes.accumulate)
     rate = schedule(peak, steps)
-    return Training(parent.make(rate), rate, steps, workers)
+    return Training(parent.make(rate), rate, steps, workers, order)

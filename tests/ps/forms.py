@@ -63,7 +63,9 @@ def train(form: str, optimizer, mesh, data, *, start: Tree = None, **how) -> Tre
     return one_model(state[0])
 
 
-def reduced(optimizer, mesh, data, *, start: Tree = None, axis_name="data") -> Tree:
+def reduced(
+    optimizer, mesh, data, *, start: Tree = None, axis_name: Any = "data"
+) -> Tree:
     """The model of an all-reduce before the same optimizer."""
     tx = optax.chain(relaxjax.all_reduce(axis_name), optimizer)
     params, _, _ = helpers.train(tx, mesh, data, params=start)

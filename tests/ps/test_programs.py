@@ -9,7 +9,7 @@ import optax
 import pytest
 
 import relaxjax
-from relaxjax import ps
+from relaxjax import compression, ps
 from tests import helpers, programs
 from tests.helpers import mesh_of
 from tests.ps.forms import FORMS, pulled_step, served_step
@@ -94,7 +94,7 @@ def test_codes_travel_in_order_too(form):
         mesh_of(8),
         helpers.problem(),
         order=ORDERS["mixed"],
-        compressor=relaxjax.compression.sign(),
+        compressor=compression.sign(),
         bucket_bytes=1,
     )
     found = ps.compiled_order(step, *state, BATCH)

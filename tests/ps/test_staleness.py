@@ -1,5 +1,7 @@
 """Pushes that come late: as tables say, within their bound, each exactly once."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -96,7 +98,7 @@ def test_compensation_is_that_of_dc_asgd():
 
 def test_golden_compensation():
     """g = 2 taken at 0.5 arrives at 1: 2 + 0.04 * 4 * 0.5 = 2.08 (Zheng et al.)."""
-    tx = relaxjax.parameter_server(
+    tx: Any = relaxjax.parameter_server(
         optax.sgd(-1.0), "data", staleness=[[1]], compensation=0.04
     )
 
@@ -110,7 +112,7 @@ def test_golden_compensation():
 
 def test_a_weight_stays_with_its_gradient():
     """The second worker's come a step late, and count as when they were sent."""
-    tx = relaxjax.parameter_server(optax.sgd(-1.0), "data", staleness=[[0, 1]])
+    tx: Any = relaxjax.parameter_server(optax.sgd(-1.0), "data", staleness=[[0, 1]])
 
     def two(g, w):
         x, state = jnp.zeros(1), tx.init(jnp.zeros(1))

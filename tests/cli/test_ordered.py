@@ -1,0 +1,95 @@
+"""`relaxjax train --order`: from the task's program, kept by the compiled one."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from relaxjax import schedule
+from relaxjax.cli import _job, _ordered, _wishes
+from relaxjax.cli._wishes import Wishes
+from relaxjax.ps import CompiledOrder
+from relaxjax.tasks import TASKS
+
+NAMES = ("tac", "tic", "best", "random", "layer")
+
+
+def graph_of(task):
+    batch = next(task.batches(0, 8))
+    return schedule.Graph.from_loss(task.loss, task.params, batch)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_orders_are_those_of_the_schedule(name):
+    task = TASKS["digits"](0)
+    graph = graph_of(task)
+    found = _ordered.find(name, task, 8, 3)
+    expected = {
+        "tac": schedule.tac,
+        "tic": schedule.tic,
+        "best": schedule.best,
+        "random": lambda graph: schedule.random_order(graph, seed=3),
+        "layer": schedule.layer_order,
+    }[name](graph)
+    assert list(found.names) == expected
+
+
+def test_a_run_keeps_its_order_and_shows_it(tmp_path, capsys):
+    wishes = Wishes(
+        relaxation="parameter_server",
+        workers=4,
+        steps=2,
+        order="random",
+        seed=1,
+        out=tmp_path,
+        baseline=False,
+    )
+    job = _job.prepare(wishes)
+    _job.run(job)
+    shown = capsys.readouterr().out
+    rows = [line.split("│")[2:5] for line in shown.splitlines() if line.count("│") == 5]
+    rows = [[cell.strip() for cell in row] for row in rows]
+    assert job.order
+    assert [row[0] for row in rows] == list(job.order.names)
+    assert [row[1] for row in rows] == list(job.order.names)
+    assert [row[2] for row in rows] == list(job.order.names)[::-1]
+    events = json.loads((tmp_path / "order.json").read_text())
+    events = events["traceEvents"] if isinstance(events, dict) else events
+    tracks = {e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert any("simulated" in track for track in tracks)
+    assert any("compiled" in track for track in tracks)
+
+
+def test_emulated_workers_have_no_compiled_order(tmp_path, capsys):
+    wishes = Wishes(
+        relaxation="parameter_server",
+        workers=17,
+        steps=1,
+        order="tac",
+        out=tmp_path,
+        baseline=False,
+    )
+    _job.run(_job.prepare(wishes))
+    assert "for workers on devices of one process" in capsys.readouterr().out
+    assert not (tmp_path / "order.json").exists()
+
+
+def test_relaxations_without_an_order():
+    wishes = Wishes(relaxation="all_reduce", order="tac")
+    message = "--order tac: the transfers of all_reduce .* parameter_server"
+    with pytest.raises(ValueError, match=message):
+        _wishes.check(wishes)
+
+
+def test_the_table_shows_what_differs():
+    order = _ordered.Order("tic", graph_of(TASKS["digits"](0)), ("a", "b"))
+    table = _ordered.table(order, CompiledOrder(("b", "a"), ("a", "b")))
+    written = io.StringIO()
+    Console(width=100, file=written).print(table)
+    (first, _) = [
+        [cell.strip() for cell in line.split("│")[1:5]]
+        for line in written.getvalue().splitlines()
+        if line.count("│") == 5
+    ]
+    assert first == ["1", "a", "b", "a"]
