@@ -107,6 +107,34 @@ def overlap(
         raise typer.Exit(2) from None
 
 
+@bench.command()
+def pulls(
+    random_orders: Annotated[int, typer.Option(min=1, help="To compare with.")] = 20,
+    tflops: Annotated[float, typer.Option(min=1, help="Of a device, 10^12/s.")] = 400,
+    gigabytes: Annotated[
+        float, typer.Option(min=0.1, help="That a device sends in a second.")
+    ] = 450,
+    microseconds: Annotated[float, typer.Option(min=0, help="Of a transfer.")] = 10,
+    out: Out = RUNS,
+) -> None:
+    """Orders of pulls in programs for eight H100s, compiled without one."""
+    from relaxjax.bench import _ahead_of_time, _pulls
+
+    # Without a driver, JAX's CUDA plugin may only compile.
+    jax.config.update("jax_platforms", "cpu")
+    try:
+        _pulls.pulls(
+            random_orders=random_orders,
+            tflops=tflops,
+            bandwidth=gigabytes * 1e9,
+            latency=microseconds * 1e-6,
+            out=str(out),
+        )
+    except _ahead_of_time.Unavailable as reason:
+        typer.echo(f"relaxjax: {reason}", err=True)
+        raise typer.Exit(2) from None
+
+
 @bench.command(name="bytes")
 def count_bytes(rounds: Rounds = 9, out: Out = RUNS) -> None:
     """How long wire_bytes takes to count what a 12-layer transformer sends."""

@@ -51,6 +51,12 @@ class Replay(NamedTuple):
         return self.backward_flops_under / (self.backward_flops or 1.0)
 
     @property
+    def forward_share(self) -> float:
+        """Share of the other operations under a transfer; 0 without any."""
+        forward = self.flops - self.backward_flops
+        return (self.flops_under - self.backward_flops_under) / (forward or 1.0)
+
+    @property
     def share_of_all(self) -> float:
         """Share of the program's operations under a transfer; 0 without any."""
         return self.flops_under / (self.flops or 1.0)

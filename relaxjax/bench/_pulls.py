@@ -1,0 +1,187 @@
+"""How much of pulls and pushes hides in programs for eight H100s, by their order.
+
+Nothing is run: a step of `relaxjax.ps.pulled` is compiled for GPUs that are not there,
+once for each order of its pulls (pushes leave in the reverse), and its schedule is
+replayed with stated rates (`relaxjax.schedule.replay`). Orders come from the graph of
+the same loss, with the same rates. The share of forward products between a pull's start
+and its done is what TicTac's figures show; seconds that computation waits for
+transfers, each of which pays for itself, are what a step costs.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import optax
+from jax.sharding import Mesh
+
+from relaxjax._data_parallel import data_parallel
+from relaxjax.bench._ahead_of_time import compiled_text, state_shapes
+from relaxjax.bench._gpu_program import gpu_mesh
+from relaxjax.bench._overlap_models import Training, transformer
+from relaxjax.bench._report import conditions, save, show
+from relaxjax.ps import Shard, pulled
+from relaxjax.schedule import (
+    Device,
+    Graph,
+    Link,
+    analytic,
+    best,
+    layer_order,
+    random_order,
+    replay,
+    tac,
+    tic,
+)
+
+DEVICES = 8
+MIB = 2**20
+SIZES = (2 * MIB, 8 * MIB)
+TARGET = 0.6  # of forward products under a pull, in the best order
+ORDERS: Mapping[str, Callable[[Graph], list[str]]] = {
+    "layer": layer_order,
+    "tac": tac,
+    "tic": tic,
+    "best": best,
+    "reversed": lambda graph: layer_order(graph)[::-1],
+}
+COLUMNS = (
+    "order",
+    "MiB",
+    "transfers",
+    "forward",
+    "backward",
+    "exposed ms",
+    "compute ms",
+)
+
+
+def pulls(
+    *,
+    random_orders: int = 20,
+    sizes: Sequence[int] = SIZES,
+    tflops: float = 400.0,
+    memory: float = 3.35e12,
+    bandwidth: float = 450e9,
+    latency: float = 1e-5,
+    make: Callable[[], Training] = transformer,
+    out: str = "runs/bench",
+) -> dict[str, Any]:
+    """Compiles, replays and compares.
+
+    Args:
+      random_orders: how many.
+      sizes: of transfers, bytes of whole leaves.
+      tflops: 10^12 products and sums that a device computes in a second.
+      memory: bytes that it moves in a second.
+      bandwidth: bytes that a device sends in a second.
+      latency: seconds that a transfer costs by itself.
+      make: what is trained.
+      out: folder for the JSON.
+
+    Returns:
+      What was seen, as saved.
+
+    Raises:
+      Unavailable: this machine cannot compile for GPUs.
+    """
+    start, mesh, training = time.perf_counter(), gpu_mesh((DEVICES,)), make()
+    device, link = Device(tflops * 1e12, memory), Link(latency, bandwidth)
+    graph = Graph.from_loss(
+        training.loss,
+        training.params,
+        training.batch,
+        oracle=analytic(device),
+        link=link,
+    )
+    orders = {name: find(graph) for name, find in ORDERS.items()}
+    for seed in range(random_orders):
+        orders[f"random {seed}"] = random_order(graph, seed=seed)
+    rows = []
+    for size in sizes:
+        for name, order in orders.items():
+            text = pulled_text(training, mesh, order=order, bucket_bytes=size)
+            rows.append(_row(name, size, text, device, link))
+            print(rows[-1], flush=True)
+    result = {
+        "conditions": conditions(
+            card="H100, compiled for, not run",
+            devices=DEVICES,
+            tflops=tflops,
+            memory=memory,
+            bandwidth=bandwidth,
+            latency=latency,
+            seconds=round(time.perf_counter() - start),
+        ),
+        "target": TARGET,
+        "rows": rows,
+    }
+    _report(result, out)
+    return result
+
+
+def _orders(
+    training: Training, device: Device, link: Link, random_orders: int
+) -> dict[str, list[str]]:
+    given = training.loss, training.params, training.batch
+    graph = Graph.from_loss(*given, oracle=analytic(device), link=link)
+    orders = {name: find(graph) for name, find in ORDERS.items()}
+    for seed in range(random_orders):
+        orders[f"random {seed}"] = random_order(graph, seed=seed)
+    return orders
+
+
+def pulled_text(training: Training, mesh: Mesh, **how: Any) -> str:
+    """The program of a step of plain descent whose params are pulled."""
+    tx, loss = optax.sgd(0.1), pulled(training.loss, "data", **how)
+
+    def step(shards: Any, opt_state: Any, batch: Any) -> Any:
+        value, grads = jax.value_and_grad(loss)(shards, batch)
+        updates, opt_state = tx.update(grads, opt_state, shards)
+        return optax.apply_updates(shards, updates), opt_state, {"loss": value}
+
+    n = mesh.size
+
+    def shard(x: Any) -> Shard:
+        return Shard(jax.ShapeDtypeStruct((-(-x.size // n),), x.dtype), x.shape, n)
+
+    state = state_shapes(tx, jax.tree.map(shard, training.params), n)
+    rows, *rest = training.batch.shape
+    batch = jax.ShapeDtypeStruct((n * rows, *rest), training.batch.dtype)
+    return compiled_text(data_parallel(step, mesh), *state, batch)
+
+
+def _row(name: str, size: int, text: str, device: Device, link: Link) -> dict[str, Any]:
+    run = replay(text, device=device, link=link)
+    return {
+        "order": name,
+        "bytes": size,
+        "transfers": len(run.transfers),
+        "forward": run.forward_share,
+        "backward": run.share,
+        "exposed": run.exposed,
+        "compute": run.compute,
+    }
+
+
+def _report(result: dict[str, Any], out: str) -> None:
+    print(result["conditions"])
+    cells = [
+        (
+            row["order"],
+            row["bytes"] / MIB,
+            row["transfers"],
+            row["forward"],
+            row["backward"],
+            1e3 * row["exposed"],
+            1e3 * row["compute"],
+        )
+        for row in result["rows"]
+    ]
+    show("Pulls in order", COLUMNS, cells)
+    print(
+        f"target: in the best order {result['target']:.0%} of the forward products "
+        "under a pull, in the reversed visibly less, random ones between"
+    )
+    save(result, out, "pulls")
