@@ -64,7 +64,7 @@ from relaxjax._wire import wire_bytes
 from relaxjax._zero_one_adam import ZeroOneAdamState, zero_one_adam
 
 __version__ = "0.1.0"
-from relaxjax.ps import ParameterServerState, parameter_server
+from relaxjax.ps._parameter_server import ParameterServerState, parameter_server
 
 __all__ = [
     "AccumulateState",

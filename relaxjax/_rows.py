@@ -24,7 +24,7 @@ from relaxjax._power_sgd import power_sgd
 from relaxjax._relaxation import Relaxation, Training
 from relaxjax._zero_one_adam import zero_one_adam
 from relaxjax.compression import Compressor
-from relaxjax.ps import parameter_server
+from relaxjax.ps._parameter_server import parameter_server
 
 # What a name's second and third part stand for: functions that make a compressor, and
 # that wrap one.

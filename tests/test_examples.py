@@ -93,3 +93,9 @@ def test_diloco_learns_characters_in_a_bit_and_in_four():
     assert found["1 bit"][1] > 5 * 25
     assert found["4 bits"][1] > 5 * 7
     assert max(bits for bits, _ in found.values()) < 6  # of 7 at the start
+
+
+def test_parameter_servers_learn_digits(capsys):
+    example = runpy.run_path(str(EXAMPLES / "parameter_server.py"))
+    assert example["main"](steps=60) >= 0.9
+    assert "pulled in the order first/kernel" in capsys.readouterr().out

@@ -1,17 +1,14 @@
 """Parameter servers: emulated, sharded, and obedient to an order."""
 
 from relaxjax.ps._compiled_order import CompiledOrder, compiled_order
-from relaxjax.ps._parameter_server import ParameterServerState, parameter_server
 from relaxjax.ps._pulled import pulled
 from relaxjax.ps._shards import Shard, init, whole
 
 __all__ = [
     "CompiledOrder",
-    "ParameterServerState",
     "Shard",
     "compiled_order",
     "init",
-    "parameter_server",
     "pulled",
     "whole",
 ]

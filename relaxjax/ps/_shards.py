@@ -108,7 +108,7 @@ def init(
     def cut(leaf: Any) -> Shard:
         host = process_zero(np.asarray(leaf), workers.processes)
         rows = np.pad(host.ravel(), (0, -host.size % k)).reshape(k, -1)
-        stacked = rows[np.arange(workers.n) % across % k]
+        stacked = rows[np.arange(workers.n) % k]
         return Shard(place(stacked, workers, P()), host.shape, k)
 
     shards = jax.tree.map(cut, params)
