@@ -6,7 +6,8 @@ is for SGD, momentum, Adam and their kin, and not for clipping by a norm, LAMB, 
 Adafactor, nor where the same random numbers would be drawn for each slice.
 
 The program of `update` is walked: what depends on a leaf and has more than one element
-must not enter a reduction, a product, a sort, or the like.
+must keep its shape in every operation, and enter none that keeps the shape and mixes
+elements nevertheless, as products and sorts do.
 
 Cost: one trace of `init` and `update`.
 """
@@ -19,9 +20,10 @@ import optax
 from jax.extend import core
 
 _MIXING = {
-    "dot_general", "ragged_dot_general", "conv_general_dilated", "sort", "argmax",
-    "argmin", "top_k", "approx_top_k", "fft", "cholesky", "eigh", "eig", "svd", "qr",
-    "lu", "householder_product", "triangular_solve", "reduce", "rev",
+    "dot_general", "conv_general_dilated", "sort", "rev", "transpose", "fft",
+    "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "cholesky", "lu", "qr",
+    "eigh", "svd", "householder_product", "triangular_solve", "gather", "scatter",
+    "scatter-add", "dynamic_update_slice",
 }  # fmt: skip
 _DRAWING = {"random_bits", "threefry2x32", "rng_uniform", "rng_bit_generator"}
 
@@ -67,16 +69,19 @@ def _mixing(jaxpr: core.Jaxpr, of_leaves: list[bool]) -> Iterator[str]:
             yield name
         if any(inputs):
             mixed.update(eqn.outvars)
-            if _mixes(name):
-                yield name
-        for inner in _programs(eqn.params):
-            many = len(inner.invars)
-            yield from _mixing(inner, inputs[-many:] if many <= len(inputs) else [])
-
-
-def _mixes(name: str) -> bool:
-    reduces = name.startswith("reduce_") and name != "reduce_precision"
-    return reduces or name.startswith("cum") or name in _MIXING
+        programs = list(_programs(eqn.params))
+        shapes = {
+            v.aval.shape
+            for v, is_leaf in zip(eqn.invars, inputs, strict=True)
+            if is_leaf and v.aval.size > 1
+        }
+        kept = {v.aval.shape for v in eqn.outvars}
+        if not programs and (shapes - kept or (shapes and name in _MIXING)):
+            yield name
+        for inner in programs:
+            spare = len(inputs) - len(inner.invars)  # which come first
+            given = [any(inputs)] * len(inner.invars) if spare < 0 else inputs[spare:]
+            yield from _mixing(inner, given)
 
 
 def _programs(params: dict[str, Any]) -> Iterator[core.Jaxpr]:

@@ -110,6 +110,32 @@ def test_optimizers_that_mix_elements(optimizer):
         ps.init(optimizer, helpers.problem(), emulate(2))
 
 
+MIXERS = {
+    "sum": lambda u: u - jnp.mean(u),
+    "cumsum": lambda u: jnp.cumsum(u, axis=-1),
+    "sort": lambda u: jnp.sort(u, axis=-1),
+    "flip": jnp.flip,
+    "roll": lambda u: jnp.roll(u, 1),
+    "transpose": lambda u: u.T,
+    "product": lambda u: u @ u,
+    "pick": lambda u: u[jnp.array([1, 0, 2])],
+    "put": lambda u: u.at[jnp.array([0, 1])].set(u[0, 0]),
+    "largest": lambda u: u * (u == jnp.max(u)),
+    "in a jit": jax.jit(lambda u: u - jnp.max(u, axis=0)),
+    "in a loop": lambda u: jax.lax.fori_loop(0, 3, lambda _, u: u @ u, u),
+    "in a scan": lambda u: jax.lax.scan(lambda u, _: (u.T, None), u, None, length=2)[0],
+    "in a branch": lambda u: jax.lax.cond(True, jnp.flip, lambda u: u, u),
+}
+
+
+@pytest.mark.parametrize("mix", MIXERS.values(), ids=MIXERS)
+def test_whatever_mixes_elements_is_seen(mix):
+    mixing = optax.stateless(lambda updates, params: jax.tree.map(mix, updates))
+    params = {"w": jnp.ones((3, 3))}
+    with pytest.raises(ValueError, match="an element depends on others"):
+        ps.init(mixing, params, emulate(2))
+
+
 @pytest.mark.parametrize(
     "optimizer",
     [
