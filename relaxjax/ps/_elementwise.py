@@ -19,6 +19,8 @@ import jax
 import optax
 from jax.extend import core
 
+from relaxjax._traced_bytes import shape_of
+
 _MIXING = {
     "dot_general", "conv_general_dilated", "sort", "rev", "transpose", "fft",
     "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "cholesky", "lu", "qr",
@@ -48,7 +50,7 @@ def require_elementwise(
         return
     state = jax.eval_shape(optimizer.init, kinds)
     closed = jax.make_jaxpr(optimizer.update)(kinds, state, kinds)
-    several = [v.aval.size > 1 for v in closed.jaxpr.invars]  # not the counters
+    several = [shape_of(v).size > 1 for v in closed.jaxpr.invars]  # not the counters
     for name in _mixing(closed.jaxpr, several):
         raise ValueError(
             f"{caller}: the optimizer's update of an element depends on others "
@@ -71,11 +73,11 @@ def _mixing(jaxpr: core.Jaxpr, of_leaves: list[bool]) -> Iterator[str]:
             mixed.update(eqn.outvars)
         programs = list(_programs(eqn.params))
         shapes = {
-            v.aval.shape
+            shape_of(v).shape
             for v, is_leaf in zip(eqn.invars, inputs, strict=True)
-            if is_leaf and v.aval.size > 1
+            if is_leaf and shape_of(v).size > 1
         }
-        kept = {v.aval.shape for v in eqn.outvars}
+        kept = {shape_of(v).shape for v in eqn.outvars}
         if not programs and (shapes - kept or (shapes and name in _MIXING)):
             yield name
         for inner in programs:
