@@ -1,6 +1,7 @@
 """Pushes and pulls in codes, against workers and servers in lists."""
 
 import itertools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -217,3 +218,35 @@ def test_bytes(n):
     run = relaxjax.data_parallel(step, mesh_of(n))
     batch = np.zeros((n, 1), np.float32)
     assert relaxjax.compiled_wire_bytes(run, *state, batch) == expected
+
+
+def one_random_step(start, gradients, n: int):
+    """After one step in random halves, each worker with a gradient of its own."""
+    half = compression.random_k(0.5)
+    tx: Any = relaxjax.parameter_server(
+        optax.sgd(1.0), "data", compressor=half, bucket_bytes=1
+    )
+    state = relaxjax.init(tx, start, emulate(n))
+
+    def step(params, opt_state, batch):
+        grads = jax.tree.map(lambda x: x[0], batch)
+        updates, opt_state = tx.update(grads, opt_state, params)
+        return optax.apply_updates(params, updates), opt_state, {}
+
+    params, *_ = relaxjax.data_parallel(step, emulate(n))(*state, gradients)
+    return jax.tree.map(lambda x: np.asarray(x[0]), params)
+
+
+def test_each_transfer_draws_its_own():
+    start = {"a": jnp.zeros(400), "b": jnp.zeros(400)}
+    found = one_random_step(start, {k: np.ones((2, 400), "f4") for k in start}, 2)
+    assert ((found["a"] != 0) != (found["b"] != 0)).any()
+
+
+def test_pushes_and_pulls_draw_differently():
+    """Of a half of a half a quarter is left; of the same half, a half."""
+    size = 4000
+    gradients = np.zeros((2, size), np.float32)
+    gradients[0, size // 2 :] = gradients[1, : size // 2] = 1.0  # none for itself
+    found = one_random_step(jnp.zeros(size), gradients, 2)
+    assert 0.2 < np.mean(found != 0) < 0.3
