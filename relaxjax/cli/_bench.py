@@ -200,17 +200,15 @@ def methods(
 ) -> None:
     """Whole compressed methods beside their uncompressed parents, equal steps."""
     from relaxjax.bench import _methods
+    from relaxjax.tasks import TASKS
 
-    _methods.methods(
-        tasks=tuple(task or _methods.STEPS), steps=steps, seeds=seeds, out=str(out)
-    )
+    tasks = {name: TASKS[name] for name in task or TASKS}
+    _methods.methods(tasks=tasks, steps=steps, seeds=seeds, out=str(out))
 
 
 @bench.command()
 def later(
-    steps: Annotated[
-        int | None, typer.Option(min=2, help="Of each run; default: 600.")
-    ] = None,
+    steps: Annotated[int, typer.Option(min=2, help="Of each run.")] = 3000,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each method.")] = 1,
     out: Out = RUNS,
 ) -> None:
