@@ -3,9 +3,8 @@
 Each trains a task's model on 8 emulated workers with the batches, the steps and the
 schedule of its parent: AdamW, momentum SGD or LAMB, after a plain all-reduce. Its peak
 rate is the parent's own or, where both are searched, each has its best. Bytes are those
-of the whole run, with its phases. A difference is how much worse the held-out metric
-is, relative to the parent with the same seed; the mean of the pairs gets a 95 %
-interval (Student's t).
+of the whole run, with its phases. A difference is how much worse the held-out metric is
+than the parent's with the same seed, in 95 % intervals of pairs (Student's t).
 """
 
 import time
@@ -183,8 +182,7 @@ def _transformation(
     peak = entry.learning_rate or optimizer.rate * task.learning_rate
     rate = schedule(peak, steps)
     training = Training(optimizer.make(rate), rate, steps, entry.mesh.size)
-    axes = entry.mesh.axis_names
-    return parse(entry.name).build(axes, training, **entry.options)
+    return parse(entry.name).build(entry.mesh.axis_names, training, **entry.options)
 
 
 def _cells(row: Row, target: float) -> tuple[object, ...]:
