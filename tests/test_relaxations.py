@@ -232,3 +232,14 @@ def test_phases_end_before_training_does():
     freeze = parse("one_bit_adam")
     with pytest.raises(ValueError, match="freeze_step=100 is not before the end"):
         freeze.build("data", training(optax.identity()), freeze_step=100)
+
+
+def test_servers_get_matrices_in_codes_and_vectors_as_they_are():
+    params = {"m": jnp.zeros((64, 64)), "v": jnp.zeros(64)}
+    sent = {}
+    for spelling in ("parameter_server", "parameter_server+sign+ef14"):
+        tx = parse(spelling).build("data", training(optax.sgd(0.5)))
+        sent[spelling] = relaxjax.wire_bytes(tx, params, relaxjax.emulate(2))
+    whole, coded = sent.values()
+    assert whole == 4 * (64 * 64 + 64)
+    assert coded == 2 * (64 * 64 // 2 // 8 + 4) + 4 * 64

@@ -10,6 +10,7 @@ import pytest
 
 import relaxjax
 from relaxjax import compression, ps
+from relaxjax.ps._compiled_order import order_in
 from tests import helpers, programs
 from tests.helpers import mesh_of
 from tests.ps.forms import FORMS, pulled_step, served_step
@@ -175,3 +176,21 @@ def test_compiled_order_of_what_has_none():
     step, state = pulled_step(optax.sgd(0.1), relaxjax.emulate(2), helpers.problem())
     with pytest.raises(ValueError, match=r"compiled_order: .* emulated"):
         ps.compiled_order(step, *state, BATCH)
+
+
+def test_a_transfer_is_in_the_order_of_its_collective():
+    """And not of what is packed for it, which may stand before another's."""
+
+    def named(name: str) -> str:
+        return f'metadata={{op_name="jit(f)/pull {name};/of"}}'
+
+    lines = [
+        "HloModule pulls, is_scheduled=true, num_partitions=2",
+        "ENTRY %main (x: f32[2]) -> f32[4] {",
+        "  %x = f32[2] parameter(0)",
+        f"  %p = f32[2] copy(%x), {named('b')}",
+        f"  %a = f32[4] all-gather(%x), dimensions={{0}}, {named('a')}",
+        f"  ROOT %b = f32[4] all-gather(%p), dimensions={{0}}, {named('b')}",
+        "}",
+    ]
+    assert order_in("\n".join(lines)).pulls == ("a", "b")
