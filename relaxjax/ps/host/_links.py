@@ -1,0 +1,65 @@
+"""Links between processes of one machine: loopback, which needs no rights.
+
+`Namespaces`, which shapes real links, is in `_namespaces`.
+
+Cost: none.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from relaxjax.ps.host._records import Place
+from relaxjax.schedule._check import check_rate
+
+
+class Links(Protocol):
+    """Gives each process a place, from `open` to `close`."""
+
+    def open(self, names: Sequence[str]) -> dict[str, Place]:
+        """Places by name of the process.
+
+        Args:
+            names: of servers and workers.
+        """
+        ...
+
+    def close(self) -> None:
+        """Takes everything away that `open` has made; may be called twice."""
+        ...
+
+
+@dataclass(frozen=True)
+class Loopback:
+    """127.0.0.1, which works everywhere.
+
+    Attributes:
+        rate: bytes per second that each process sends at most. This is no link: the
+            sender sleeps between pieces of 64 KiB, and what it *receives* is not
+            limited. None: as fast as memory goes.
+
+    Raises:
+        ValueError: a rate that is not positive.
+
+    Example:
+        >>> Loopback(rate=12.5e6).open(["server 0"])["server 0"].address
+        '127.0.0.1'
+    """
+
+    rate: float | None = None
+
+    def __post_init__(self) -> None:
+        """Checks the rate."""
+        if self.rate is not None:
+            check_rate("rate", "bytes per second", self.rate)
+
+    def open(self, names: Sequence[str]) -> dict[str, Place]:
+        """The same place for all.
+
+        Args:
+            names: of servers and workers.
+        """
+        return {name: Place(rate=self.rate) for name in names}
+
+    def close(self) -> None:
+        """Nothing to take away."""

@@ -1,0 +1,142 @@
+"""Shaped links on one machine: a network namespace for each process, on one bridge.
+
+Each process has a network stack of its own and a pair of virtual interfaces to a
+bridge; `tc` shapes both ends with a token bucket, so that each process sends and
+receives at most `rate`. TCP's congestion control is set to reno, as the usual default
+of one machine may be another's exception.
+
+Cost: about 0.1 s for each process to set up, and as much to take away.
+"""
+
+import ctypes
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+
+from relaxjax.ps.host._records import Place
+from relaxjax.schedule._check import check_rate
+
+_NEW_NET = 0x40000000  # CLONE_NEWNET
+_MOST = 200
+_SYSCTL = (
+    "net.ipv4.tcp_congestion_control=reno",
+    "net.ipv4.tcp_slow_start_after_idle=0",
+)
+
+
+class Namespaces:
+    """A network namespace and a shaped link for each process.
+
+    Needs Linux, root, and the programs `ip` and `tc` (Debian: `iproute2`). What it
+    makes is named after this process ("rj<pid>...") and is removed by `close`; after a
+    kill -9, `ip netns delete` and `ip link delete` remove it by these names.
+
+    Args:
+        rate: bytes per second of each process, in each direction.
+
+    Raises:
+        OSError: something of the above is missing; `Namespaces.missing()` says what.
+        ValueError: a rate that is not positive.
+    """
+
+    def __init__(self, rate: float):
+        check_rate("rate", "bytes per second", rate)
+        if reason := self.missing():
+            raise OSError(f"Namespaces: {reason}; Loopback() works everywhere")
+        self.rate = rate
+        self._prefix = f"rj{os.getpid()}"
+        self._count = 0
+        self._bridge = False
+
+    @staticmethod
+    def missing() -> str | None:
+        """What this machine lacks, in words; None if nothing."""
+        for program in ("ip", "tc"):
+            if shutil.which(program) is None:
+                return f"the program {program!r} is missing (Debian: iproute2)"
+        return None if os.geteuid() == 0 else "only root can make network namespaces"
+
+    def open(self, names: Sequence[str]) -> dict[str, Place]:
+        """Makes a namespace for each name.
+
+        Args:
+            names: of servers and workers, at most 200.
+
+        Raises:
+            ValueError: too many.
+            OSError: the kernel refuses; what was made is removed.
+        """
+        if len(names) > _MOST:
+            raise ValueError(f"Namespaces: {len(names)} processes; at most {_MOST}")
+        try:
+            _run(f"ip link add {self._prefix} type bridge")
+            self._bridge = True
+            _run(f"ip link set {self._prefix} up")
+            return {name: self._add(i) for i, name in enumerate(names)}
+        except OSError:
+            self.close()
+            raise
+
+    def shape(self, rate: float) -> None:
+        """Changes the rate of every link, at once.
+
+        Args:
+            rate: bytes per second.
+        """
+        check_rate("rate", "bytes per second", rate)
+        self.rate = rate
+        for i in range(self._count):
+            self._shape(i, "change")
+
+    def close(self) -> None:
+        """Removes the namespaces and the bridge; may be called twice."""
+        for i in range(self._count):
+            _run(f"ip link delete {self._prefix}v{i}", check=False)
+            _run(f"ip netns delete {self._prefix}n{i}", check=False)
+        if self._bridge:
+            _run(f"ip link delete {self._prefix}", check=False)
+        self._count, self._bridge = 0, False
+
+    def _add(self, i: int) -> Place:
+        space, outer = f"{self._prefix}n{i}", f"{self._prefix}v{i}"
+        address = f"10.77.0.{i + 1}"
+        self._count = i + 1
+        _run(f"ip netns add {space}")
+        _run(f"ip link add {outer} type veth peer name eth0 netns {space}")
+        _run(f"ip link set {outer} master {self._prefix} up")
+        inside = f"ip netns exec {space}"
+        _run(f"{inside} ip address add {address}/24 dev eth0")
+        _run(f"{inside} ip link set eth0 up")
+        _run(f"{inside} ip link set lo up")
+        _run(f"{inside} sysctl -qw {' '.join(_SYSCTL)}")
+        self._shape(i, "add")
+        return Place(address, space)
+
+    def _shape(self, i: int, verb: str) -> None:
+        bucket = f"root tbf rate {round(8 * self.rate)}bit burst 64kb latency 100ms"
+        _run(f"tc qdisc {verb} dev {self._prefix}v{i} {bucket}")
+        inside = f"ip netns exec {self._prefix}n{i}"
+        _run(f"{inside} tc qdisc {verb} dev eth0 {bucket}")
+
+
+def enter(namespace: str) -> None:
+    """Moves this thread, and threads that it starts later, into a namespace.
+
+    Args:
+        namespace: as `ip netns` names it.
+
+    Raises:
+        OSError: there is none, or this is not root.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(f"/run/netns/{namespace}", "rb") as file:
+        if libc.setns(file.fileno(), _NEW_NET):
+            code = ctypes.get_errno()
+            raise OSError(code, f"{namespace}: {os.strerror(code)}")
+
+
+def _run(command: str, *, check: bool = True) -> None:
+    done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
+    if check and done.returncode:
+        raise OSError(f"{command}: {done.stderr.strip()}")
