@@ -74,11 +74,19 @@ class Model:
         object.__setattr__(self, "layers", tuple(self.layers))
         if not self.layers:
             raise ValueError("layers must hold at least one Layer, got none")
-        known = [INPUT]
+        names = [INPUT]
         for place, layer in enumerate(self.layers):
             check_type(f"layers[{place}]", layer, Layer, "give Layer(name, apply, ...)")
-            if layer.name in known:
+            if layer.name in names:
                 raise ValueError(f"layers[{place}]: name {layer.name!r} is taken")
+            names.append(layer.name)
+        self._check_needs()
+        if not self.leaves:
+            raise ValueError("layers have no parameters: nothing is to be pulled")
+
+    def _check_needs(self) -> None:
+        known = [INPUT]
+        for layer in self.layers:
             if unknown := [n for n in self.needs[layer.name] if n not in known]:
                 raise ValueError(
                     f"layer {layer.name!r} needs {unknown}, which no layer before it "
@@ -88,8 +96,6 @@ class Model:
         needed = {need for needs in self.needs.values() for need in needs}
         if idle := [n for n in known[1:-1] if n not in needed]:
             raise ValueError(f"layers {idle} are needed by none: leave them out")
-        if not self.leaves:
-            raise ValueError("layers have no parameters: nothing is to be pulled")
 
     @cached_property
     def needs(self) -> dict[str, tuple[str, ...]]:

@@ -22,7 +22,7 @@ import jax
 from relaxjax.ps.host._message import TransferError
 from relaxjax.ps.host._namespaces import enter
 
-_PATIENCE = 5.0
+_PATIENCE = 2.0
 
 
 class Failure(NamedTuple):

@@ -46,12 +46,12 @@ def _accept(listener: socket.socket, shard: Shard, told: Served) -> None:
     pace = Pace(told.place.rate)
     while True:
         peer, _ = listener.accept()
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         Thread(target=_attend, args=(peer, shard, told, pace), daemon=True).start()
 
 
 def _attend(peer: socket.socket, shard: Shard, told: Served, pace: Pace) -> None:
     """Answers one worker until it goes."""
-    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         hello = receive_header(peer)
         if not hmac.compare_digest(str(hello.get("token")), told.token):

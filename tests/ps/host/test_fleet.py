@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import random
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -20,7 +21,7 @@ def shuffled(model: host.Model, seed: int) -> list[str]:
     return names
 
 
-def gone(pids: list[int]) -> bool:
+def gone(pids: Sequence[int | None]) -> bool:
     return not any(os.path.exists(f"/proc/{pid}") for pid in pids)
 
 
