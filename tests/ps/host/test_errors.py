@@ -202,7 +202,7 @@ def pulls_from(ends, script) -> Pulls:
         (lambda s: send(s, {"kind": "thanks"}), r"leaf expected, got \{'kind'"),
         (lambda s: send(s, {"kind": "error", "text": "no"}), r"server 7: no"),
         (lambda s: s.sendall(b"\xff\xff\xff\xff"), "speaks something else"),
-        (lambda s: s.sendall(b"\0\0\0\2[]"), "no header"),
+        (lambda s: s.sendall(b'\0\0\0\x08["kind"]'), "no header"),
     ],
 )
 def test_a_transfer_that_never_comes(script, message, ends):

@@ -93,6 +93,9 @@ def test_namespaces_are_gone_after_a_failure(monkeypatch):
     with pytest.raises(OSError, match="refused"):
         host.Fleet(towers(), links=links)
     assert left_over(links) == ""
+    with pytest.raises(OSError, match="refused"):
+        links.open(["a", "b"])
+    assert left_over(links) == ""
     with pytest.raises(OSError, match="ip link add rj1 type nonsense: "):
         run("ip link add rj1 type nonsense")
     with pytest.raises(ValueError, match="201 processes; at most 200"):
