@@ -5,8 +5,13 @@
     deep     two layers between the two
 
 A chain has one good order, its own; among unlike towers the order is a choice.
+
+Computation is either real, and then workers share the machine's cores, or *stated*: a
+layer waits for as long as its matrix products would take an accelerator beside the
+host, and computes next to nothing. Bytes are the same.
 """
 
+import time
 from functools import partial
 from typing import Any
 
@@ -16,8 +21,14 @@ import numpy as np
 
 from relaxjax.ps.host import Layer, Model
 
+COMPUTE = ("real", "stated")
+UNIT = 1.8e-3
+"""Stated seconds of one product of a square matrix, forward."""
 
-def towers(*, width: int = 256, blocks: int = 2, reuse: int = 8) -> Model:
+
+def towers(
+    *, width: int = 256, blocks: int = 2, reuse: int = 8, compute: str = "real"
+) -> Model:
     """The model.
 
     Args:
@@ -25,6 +36,7 @@ def towers(*, width: int = 256, blocks: int = 2, reuse: int = 8) -> Model:
         blocks: of three towers each, one after the other.
         reuse: how often the "deep" layers apply their matrix; "heavy" 2.5 times as
             often.
+        compute: "real" or "stated".
 
     Returns:
         2 + 6 * blocks layers, of as many leaves.
@@ -34,24 +46,29 @@ def towers(*, width: int = 256, blocks: int = 2, reuse: int = 8) -> Model:
     def weights(n: int, m: int) -> np.ndarray:
         return (rng.standard_normal((n, m)) / np.sqrt(n)).astype(np.float32)
 
-    square = partial(weights, width, width)
-    deep = partial(applied, times=reuse)
-    layers = [Layer("stem", partial(applied, times=1), square())]
+    def layer(name: str, n: int, m: int, times: int, needs: Any = None) -> Layer:
+        real = joined if isinstance(needs, tuple) and len(needs) > 1 else applied
+        products = times * n * m / width**2
+        apply = (
+            partial(real, times=times)
+            if compute == "real"
+            else partial(waited, seconds=UNIT * products)
+        )
+        return Layer(name, apply, weights(n, m), needs)
+
+    d = width
+    layers = [layer("stem", d, d, 1)]
     for b in range(blocks):
         before = (layers[-1].name,)
         layers += [
-            Layer(
-                f"heavy{b}", partial(applied, times=5 * reuse // 2), square(), before
-            ),
-            Layer(f"deep{b}a", deep, square(), before),
-            Layer(f"deep{b}b", deep, square()),
-            Layer(f"wide{b}a", dense, weights(width, 2 * width), before),
-            Layer(f"wide{b}b", dense, weights(2 * width, width)),
-            Layer(
-                f"join{b}", joined, square(), (f"heavy{b}", f"deep{b}b", f"wide{b}b")
-            ),
+            layer(f"heavy{b}", d, d, 5 * reuse // 2, before),
+            layer(f"deep{b}a", d, d, reuse, before),
+            layer(f"deep{b}b", d, d, reuse),
+            layer(f"wide{b}a", d, 2 * d, 1, before),
+            layer(f"wide{b}b", 2 * d, d, 1),
+            layer(f"join{b}", d, d, 1, (f"heavy{b}", f"deep{b}b", f"wide{b}b")),
         ]
-    return Model([*layers, Layer("head", dense, square())], squared)
+    return Model([*layers, layer("head", d, d, 1)], squared)
 
 
 def applied(w: jax.Array, x: jax.Array, *, times: int) -> jax.Array:
@@ -61,14 +78,44 @@ def applied(w: jax.Array, x: jax.Array, *, times: int) -> jax.Array:
     return x
 
 
-def dense(w: jax.Array, x: jax.Array) -> jax.Array:
-    """A layer."""
-    return jnp.tanh(x @ w)
-
-
-def joined(w: jax.Array, *towers: jax.Array) -> jax.Array:
+def joined(w: jax.Array, *towers: jax.Array, times: int) -> jax.Array:
     """A layer over the sum of towers."""
-    return dense(w, sum(towers[1:], towers[0]))
+    return applied(w, sum(towers[1:], towers[0]), times=times)
+
+
+def waited(w: jax.Array, *towers: jax.Array, seconds: float) -> jax.Array:
+    """A layer that takes so long forward, and twice as long backward."""
+    n, m = w.shape
+    x = sum(towers[1:], towers[0])
+    x = x[:, :m] if m < n else jnp.tile(x, (1, m // n))
+    return _waited(seconds, w, x)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _waited(seconds: float, w: jax.Array, x: jax.Array) -> jax.Array:
+    return _pause(seconds, x + w[0])
+
+
+def _forward(seconds: float, w: jax.Array, x: jax.Array) -> tuple[jax.Array, Any]:
+    return _waited(seconds, w, x), w
+
+
+def _backward(seconds: float, w: jax.Array, slope: jax.Array) -> Any:
+    slope = _pause(2 * seconds, slope)
+    return jnp.zeros_like(w).at[0].set(slope.sum(axis=0)), slope
+
+
+_waited.defvjp(_forward, _backward)
+
+
+def _pause(seconds: float, x: jax.Array) -> jax.Array:
+    zero = jax.ShapeDtypeStruct((), x.dtype)
+    return x + jax.pure_callback(partial(_sleep, seconds), zero, x[0, 0])
+
+
+def _sleep(seconds: float, value: Any) -> np.ndarray:
+    time.sleep(seconds)
+    return np.zeros_like(value)
 
 
 def squared(output: jax.Array, targets: Any) -> jax.Array:

@@ -269,7 +269,10 @@ def run_testbed(
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="In which orders take turns.")] = 3,
     orders: Annotated[int, typer.Option(min=2, help="Random ones.")] = 20,
-    rows: Annotated[int, typer.Option(min=1, help="For each worker.")] = 1024,
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="For each worker; default: 1024 or 8.")
+    ] = None,
+    compute: Annotated[str, typer.Option(help="real, or stated: waiting.")] = "real",
     width: Annotated[int, typer.Option(min=1, help="Of the model.")] = 256,
     ratio: Annotated[
         float, typer.Option(min=0.01, help="Communication over computation.")
@@ -284,7 +287,7 @@ def run_testbed(
     from relaxjax.bench import _testbed
 
     with user_errors():
-        _testbed.check(modes=mode, links=links)
+        _testbed.check(modes=mode, compute=compute, links=links)
     _testbed.run_testbed(
         workers=workers or (1, 2, 4),
         servers=servers or (1, 2),
@@ -292,6 +295,7 @@ def run_testbed(
         rounds=rounds,
         orders=orders,
         rows=rows,
+        compute=compute,
         width=width,
         comm_over_compute=ratio,
         links=links,

@@ -2,12 +2,14 @@
 
 import json
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from relaxjax.bench import _testbed, _testbed_cell
-from relaxjax.bench._testbed_model import towers
+from relaxjax.bench import _testbed, _testbed_cell, _testbed_model
+from relaxjax.bench._testbed_model import UNIT, towers
 from relaxjax.cli._app import app
 from relaxjax.ps.host import Loopback, Namespaces
 from relaxjax.schedule import Graph, Link
@@ -59,7 +61,9 @@ def test_summary():
     assert found["gain"]["none"][0] == pytest.approx(0.5)
     assert found["gain_predicted"]["tac"] == 1.5
     assert found["random"] == 6.0
-    assert found["tau"] == 1.0  # "ab" is one order, however often it is named
+    assert (
+        found["tau"] == found["tau_least"] == 1.0
+    )  # "ab" is one order, however often it is named
     assert _testbed.summary(cell(**{"random 0": 3, "random 1": 2}))["tau"] < 1.0
     assert found["tail"] == {"tac": 4 / 3, "none": 1.0}
 
@@ -88,12 +92,31 @@ def test_towers_are_unlike():
     assert out.shape == (2, 8)
 
 
+def test_layers_that_wait(monkeypatch):
+    slept = []
+    monkeypatch.setattr(_testbed_model.time, "sleep", slept.append)
+    model = towers(width=4, compute="stated")
+    assert model.nbytes == towers(width=4).nbytes
+    wide, join = model.layers[4], model.layers[6]
+    assert (wide.name, join.name) == ("wide0a", "join0")
+    x = jnp.ones((2, 4))
+    y, back = jax.vjp(wide.apply, wide.params, x)
+    np.testing.assert_allclose(y, 1 + np.tile(wide.params[0], (2, 1)))
+    w_slope, x_slope = back(jnp.ones_like(y))
+    np.testing.assert_allclose(w_slope, np.eye(4, 1) * np.full(8, 2.0))
+    np.testing.assert_allclose(x_slope, 2 * x)
+    np.testing.assert_allclose(slept, [2 * UNIT, 4 * UNIT])
+    np.testing.assert_allclose(
+        join.apply(join.params, x, x, x), 3 + np.tile(join.params[0], (2, 1))
+    )
+
+
 def test_names_that_are_none(monkeypatch):
     run = CliRunner().invoke(app, ["bench", "testbed", "--mode", "dreaming"])
     assert run.exit_code == 2
     assert "mode must be one of ['inference', 'training'], got 'dreaming'" in run.output
     monkeypatch.setattr(Namespaces, "missing", staticmethod(lambda: "no root"))
     with pytest.raises(ValueError, match="no root; take loopback"):
-        _testbed.check(modes=None, links="namespaces")
+        _testbed.check(modes=None, compute="real", links="namespaces")
     with pytest.raises(ValueError, match="links must be one of"):
-        _testbed.check(modes=None, links="string")
+        _testbed.check(modes=None, compute="real", links="string")
