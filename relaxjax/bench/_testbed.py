@@ -17,7 +17,7 @@ from scipy.stats import kendalltau
 
 from relaxjax.bench._measure import ratio
 from relaxjax.bench._report import conditions, save, show
-from relaxjax.bench._testbed_cell import AGAIN, LINKS, Cell, Wishes, run
+from relaxjax.bench._testbed_cell import LINKS, Cell, Wishes, run
 from relaxjax.bench._testbed_model import COMPUTE, towers
 from relaxjax.ps.host import Namespaces
 
@@ -59,7 +59,7 @@ def run_testbed(
     """
     links = links or ("loopback" if Namespaces.missing() else "namespaces")
     rows = rows or (1024 if compute == "real" else 8)
-    wishes = Wishes(rows, rounds, orders, comm_over_compute, links)
+    wishes = Wishes(rows, rounds, orders, comm_over_compute, links, compute == "real")
     model = towers(width=width, compute=compute)
     cells = [Cell(w, s, m) for m in modes for w in workers for s in servers]
     result: dict[str, Any] = {
@@ -70,7 +70,7 @@ def run_testbed(
             parameters=sum(leaf.size for leaf in model.leaves.values()),
             nbytes=sum(model.nbytes.values()),
             leaves=len(model.leaves),
-            threads="one for XLA in each process; worker i bound to core i mod cores",
+            threads="one for XLA in each process",
         ),
         "cells": [],
     }
@@ -181,22 +181,29 @@ def _percent(gain: list[float]) -> str:
 
 
 def _print_all(result: dict[str, Any]) -> None:
+    cells = {
+        f"{c['mode']} {c['workers']}/{c['servers']}": c["summary"]
+        for c in result["cells"]
+    }
     rows = [
         (
-            f"{cell['mode']} {cell['workers']}/{cell['servers']}",
+            name,
             *(_percent(own["gain"][n]) for n in ("tic", "tac", "best")),
-            f"{own['tau']:.2f} / {own['tau_least']:.2f}",
-            *(own["straggler"][n] for n in ("none", "tac")),
-            *(own["tail"][n] for n in ("none", "tac")),
-            *(own["seen"][n] for n in ("none", "tac")),
+            f"{100 * own['gain_predicted']['tac']:+.1f} %",
+            own["tau"],
+            own["tau_least"],
         )
-        for cell in result["cells"]
-        for own in [cell["summary"]]
+        for name, own in cells.items()
     ]
-    columns = ("workers/servers", "TIC", "TAC", "best", "tau, of minima")
-    for what in ("straggler", "p95/p50", "orders seen"):
-        columns += (f"{what}, none", "TAC")
-    show(
-        f"Gain over the mean random order; {AGAIN} steps of TAC a round", columns, rows
-    )
+    columns = ("workers/servers", "TIC", "TAC", "best", "TAC predicted")
+    columns = (*columns, "tau of medians", "of minima")
+    show("Gain over the mean random order", columns, rows)
+    measures = ("straggler", "tail", "seen")
+    rows = [
+        (name, *(own[m][n] for m in measures for n in ("none", "tac")))
+        for name, own in cells.items()
+    ]
+    columns = ("straggler effect, no order", "TAC", "p95 / p50, no order", "TAC")
+    columns = (*columns, "orders seen, no order", "TAC")
+    show("Stragglers and tails", ("workers/servers", *columns), rows)
     print(result["conditions"])

@@ -16,34 +16,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import optax
 
-from relaxjax import schedule
+from relaxjax.bench._testbed_plan import Cell, Plan
 from relaxjax.ps.host import Fleet, Loopback, Namespaces, Step, measured_graph
 from relaxjax.ps.host._links import Links
 from relaxjax.ps.host._model import Model
-from relaxjax.schedule import Cluster, Graph, Link
+from relaxjax.schedule import Link
 
 OPTIMIZER = partial(optax.sgd, 1e-3)
 LINKS: dict[str, Callable[[float], Links]] = {
     "namespaces": Namespaces,
     "loopback": Loopback,
 }
-SEGMENT = 64e3
 TIMED, WARM, AGAIN = 5, 2, 4
 """Steps that time the operations; before them; and of TAC and of no order per round."""
-
-
-class Cell(NamedTuple):
-    """What is run.
-
-    Attributes:
-        workers: how many.
-        servers: how many.
-        mode: "inference" or "training".
-    """
-
-    workers: int
-    servers: int
-    mode: str
 
 
 class Wishes(NamedTuple):
@@ -55,6 +40,7 @@ class Wishes(NamedTuple):
         orders: how many random orders.
         ratio: communication over computation.
         links: "namespaces" or "loopback".
+        pin: whether worker i is bound to core i modulo the machine's.
         wait: seconds without a byte after which a transfer is lost.
     """
 
@@ -63,6 +49,7 @@ class Wishes(NamedTuple):
     orders: int
     ratio: float
     links: str
+    pin: bool = True
     wait: float = 60.0
 
 
@@ -85,7 +72,7 @@ class Bench:
             links=links,
             wait=wishes.wait,
             threads=1,
-            pin=True,
+            pin=wishes.pin,
         )
         rng = np.random.default_rng(0)
         width = model.leaves["stem/params"].shape[0]
@@ -170,80 +157,6 @@ def run(model: Model, cell: Cell, wishes: Wishes) -> dict[str, Any]:
             for name, own in steps.items()
         },
     }
-
-
-class Plan(NamedTuple):
-    """What the schedule is told.
-
-    Attributes:
-        graph: of a worker, transfers timed by its share of the busiest link.
-        cluster: for the simulation.
-        link: of each process.
-    """
-
-    graph: Graph
-    cluster: Cluster
-    link: Link
-
-    @classmethod
-    def of(
-        cls, model: Model, cell: Cell, timed: list[Step], rate: float, pulled: float
-    ) -> "Plan":
-        """From measurements.
-
-        Args:
-            model: of every worker.
-            cell: workers and servers.
-            timed: steps in layer order.
-            rate: bytes per second that each link was set to.
-            pulled: seconds of pulls alone.
-        """
-        nominal = Link(0.0, rate)
-        bare = Graph(dict.fromkeys(model.nbytes, 0.0), {}, nbytes=model.nbytes)
-        names = list(model.nbytes)
-        cluster = Cluster(cell.workers, cell.servers, nominal, segment_bytes=SEGMENT)
-        ideal = _simulated(bare, cluster, names)
-        link = Link(0.0, rate * ideal / pulled)
-        share = link.bandwidth * min(1.0, cell.servers / cell.workers)
-        cluster = Cluster(cell.workers, cell.servers, link, segment_bytes=SEGMENT)
-        return cls(measured_graph(model, timed, Link(0.0, share)), cluster, link)
-
-    def orders(self, count: int) -> dict[str, list[str]]:
-        """The orders that are compared.
-
-        Args:
-            count: of random ones.
-        """
-        graph = self.graph
-        objective = partial(_simulated, graph, self.cluster)
-        return {
-            "layer": schedule.layer_order(graph),
-            "tic": schedule.tic(graph),
-            "tac": schedule.tac(graph),
-            "best": schedule.best(graph, objective=objective, evaluations=200),
-            **{
-                f"random {i}": schedule.random_order(graph, seed=i)
-                for i in range(count)
-            },
-        }
-
-    def predictions(self, orders: dict[str, list[str]]) -> dict[str, float]:
-        """Seconds of a step by order; of "none", the mean of twenty.
-
-        Args:
-            orders: by name.
-        """
-        loose = schedule.simulate(
-            self.graph, schedule.unordered(), self.cluster, steps=20
-        )
-        return {
-            **{n: _simulated(self.graph, self.cluster, o) for n, o in orders.items()},
-            "none": fmean(max(step) for step in loose.step_times()),
-        }
-
-
-def _simulated(graph: Graph, cluster: Cluster, order: list[str]) -> float:
-    return schedule.simulate(graph, schedule.ordered("", order), cluster).seconds
 
 
 def _take_turns(

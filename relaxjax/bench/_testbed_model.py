@@ -22,7 +22,7 @@ import numpy as np
 from relaxjax.ps.host import Layer, Model
 
 COMPUTE = ("real", "stated")
-UNIT = 1.8e-3
+UNIT = 3.6e-3
 """Stated seconds of one product of a square matrix, forward."""
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import jax
 import typer
 
-from relaxjax.cli._errors import user_errors
+from relaxjax.cli import _testbed
 
 bench = typer.Typer(
     help="Benchmarks: each prints its conditions and a table, and saves JSON and PNG.",
@@ -256,51 +256,7 @@ def orders(
     raise typer.Exit(_orders.main(names))
 
 
-@bench.command(name="testbed")
-def run_testbed(
-    workers: Annotated[
-        list[int] | None, typer.Option(min=1, help="Processes; default: 1, 2, 4.")
-    ] = None,
-    servers: Annotated[
-        list[int] | None, typer.Option(min=1, help="Processes; default: 1, 2.")
-    ] = None,
-    mode: Annotated[
-        list[str] | None, typer.Option(help="inference, training; default: both.")
-    ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="In which orders take turns.")] = 3,
-    orders: Annotated[int, typer.Option(min=2, help="Random ones.")] = 20,
-    rows: Annotated[
-        int | None, typer.Option(min=1, help="For each worker; default: 1024 or 8.")
-    ] = None,
-    compute: Annotated[str, typer.Option(help="real, or stated: waiting.")] = "real",
-    width: Annotated[int, typer.Option(min=1, help="Of the model.")] = 256,
-    ratio: Annotated[
-        float, typer.Option(min=0.01, help="Communication over computation.")
-    ] = 1.0,
-    links: Annotated[
-        str | None,
-        typer.Option(help="namespaces (root) or loopback; default: what is possible."),
-    ] = None,
-    out: Out = RUNS,
-) -> None:
-    """Servers and workers as processes: orders of the pulls, measured and predicted."""
-    from relaxjax.bench import _testbed
-
-    with user_errors():
-        _testbed.check(modes=mode, compute=compute, links=links)
-    _testbed.run_testbed(
-        workers=workers or (1, 2, 4),
-        servers=servers or (1, 2),
-        modes=mode or _testbed.MODES,
-        rounds=rounds,
-        orders=orders,
-        rows=rows,
-        compute=compute,
-        width=width,
-        comm_over_compute=ratio,
-        links=links,
-        out=str(out),
-    )
+bench.command(name="testbed")(_testbed.run_testbed)
 
 
 def _devices(count: int) -> None:

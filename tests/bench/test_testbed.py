@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from relaxjax.bench import _testbed, _testbed_cell, _testbed_model
+from relaxjax.bench import _testbed, _testbed_cell, _testbed_model, _testbed_plan
 from relaxjax.bench._testbed_model import UNIT, towers
 from relaxjax.cli._app import app
 from relaxjax.ps.host import Loopback, Namespaces
@@ -75,10 +75,10 @@ def test_a_plan_knows_the_busiest_link():
     names = list(model.nbytes)
     assert len(names) == 8
     for workers, servers, busy in ((1, 1, 1), (4, 1, 4), (1, 2, 1)):
-        cluster = _testbed_cell.Cluster(
+        cluster = _testbed_plan.Cluster(
             workers, servers, Link(0.0, nbytes), segment_bytes=64
         )
-        seconds = _testbed_cell._simulated(bare, cluster, names)
+        seconds = _testbed_plan.simulated(bare, cluster, names)
         assert seconds == pytest.approx(busy, rel=0.2)
 
 

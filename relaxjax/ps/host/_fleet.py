@@ -17,7 +17,6 @@ import optax
 from relaxjax.ps.host._checks import owners, shares
 from relaxjax.ps.host._crew import Crew, Plan
 from relaxjax.ps.host._links import Links, Loopback
-from relaxjax.ps.host._model import Layer as Layer
 from relaxjax.ps.host._model import Model
 from relaxjax.ps.host._process import Child
 from relaxjax.ps.host._records import Command
@@ -58,6 +57,7 @@ class Fleet:
         as processes import it again.
 
         >>> import operator
+        >>> from relaxjax.ps.host import Layer
         >>> model = Model([Layer("scale", operator.mul, np.full(2, 3.0, "f4"))])
         >>> with Fleet(model) as fleet:
         ...     print(fleet.infer(np.ones((1, 2), "f4")).result)
