@@ -27,10 +27,10 @@ MODES = ("inference", "training")
 
 def run_testbed(
     *,
-    workers: Sequence[int] = (1, 2, 4),
-    servers: Sequence[int] = (1, 2),
+    workers: Sequence[int] = (1, 2),
+    servers: Sequence[int] = (1,),
     modes: Sequence[str] = MODES,
-    rounds: int = 5,
+    rounds: int = 3,
     orders: int = 20,
     rows: int | None = None,
     compute: str = "real",

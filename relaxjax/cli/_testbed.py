@@ -12,10 +12,10 @@ RUNS = Path("runs/bench")
 
 def run_testbed(
     workers: Annotated[
-        list[int] | None, typer.Option(min=1, help="Processes; default: 1, 2, 4.")
+        list[int] | None, typer.Option(min=1, help="Processes; default: 1, 2.")
     ] = None,
     servers: Annotated[
-        list[int] | None, typer.Option(min=1, help="Processes; default: 1, 2.")
+        list[int] | None, typer.Option(min=1, help="Processes; default: 1.")
     ] = None,
     mode: Annotated[
         list[str] | None, typer.Option(help="inference, training; default: both.")
@@ -44,8 +44,8 @@ def run_testbed(
     with user_errors():
         _testbed.check(modes=mode, compute=compute, links=links)
     _testbed.run_testbed(
-        workers=workers or (1, 2, 4),
-        servers=servers or (1, 2),
+        workers=workers or (1, 2),
+        servers=servers or (1,),
         modes=mode or _testbed.MODES,
         rounds=rounds,
         orders=orders,
