@@ -32,7 +32,8 @@ def changed_lines(before: str, after: str) -> int:
 def start(name: str) -> subprocess.Popen[str]:
     """Runs an example as a user would."""
     env = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(EXAMPLES.parent)}
-    env.pop("NPROC", None)
+    for ours in ("NPROC", "XLA_FLAGS"):
+        env.pop(ours, None)
     return subprocess.Popen(
         [sys.executable, str(EXAMPLES / name)],
         env=env,
