@@ -1,5 +1,6 @@
 """weight=: exact means over examples, with uneven, empty and absent workers."""
 
+import functools
 from typing import Any
 
 import jax
@@ -34,7 +35,9 @@ def masked_loss(params, batch):
     return jnp.sum(losses) / jnp.sum(batch["mask"])  # 0 / 0 where there is no example
 
 
-def train(tx, mesh, data):
+@functools.cache
+def started(tx, mesh):
+    """A step, compiled once for all counts, and what it starts from."""
     update = optax.with_extra_args_support(tx).update
 
     def train_step(params, opt_state, batch):
@@ -44,12 +47,19 @@ def train(tx, mesh, data):
         params = optax.apply_updates(params, updates)
         return params, opt_state, {"loss": loss, "weight": count}
 
-    params, opt_state = relaxjax.init(tx, helpers.problem(), mesh)
-    step = relaxjax.data_parallel(train_step, mesh)
+    state = relaxjax.init(tx, helpers.problem(), mesh)
+    return relaxjax.data_parallel(train_step, mesh), state
+
+
+def train(tx, mesh, data):
+    step, (params, opt_state) = started(tx, mesh)
     metrics: Any = None
     for batch in data:
         params, opt_state, metrics = step(params, opt_state, batch)
     return params, opt_state, metrics
+
+
+gradient = jax.jit(jax.value_and_grad(masked_loss))
 
 
 def train_alone(optimizer, data):
@@ -57,7 +67,7 @@ def train_alone(optimizer, data):
     state = optimizer.init(params)
     loss = jnp.float32(0)
     for batch in data:
-        loss, grads = jax.jit(jax.value_and_grad(masked_loss))(params, batch)
+        loss, grads = gradient(params, batch)
         updates, state = optimizer.update(grads, state, params)
         params = optax.apply_updates(params, updates)
     return params, loss
@@ -72,15 +82,20 @@ def reduced(tx, updates, weights) -> Any:
     return jax.vmap(one, axis_name="data")(jnp.asarray(updates), jnp.asarray(weights))
 
 
+MOMENTUM = optax.sgd(0.1, momentum=0.9)
+REDUCED = {
+    algorithm: optax.chain(all_reduce("data", algorithm=algorithm), MOMENTUM)
+    for algorithm in ("psum", "ring", "two_shot")
+}
+
+
 @places
-@pytest.mark.parametrize("algorithm", ["psum", "ring", "two_shot"])
+@pytest.mark.parametrize("algorithm", REDUCED)
 @pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
 def test_workers_equal_one_worker_on_all_examples(counts, algorithm, place):
-    optimizer = optax.sgd(0.1, momentum=0.9)
-    tx = optax.chain(all_reduce("data", algorithm=algorithm), optimizer)
     data = masked_batches(counts, steps=10)
-    params, _, metrics = train(tx, place(WORKERS), data)
-    expected, loss = train_alone(optimizer, data)
+    params, _, metrics = train(REDUCED[algorithm], place(WORKERS), data)
+    expected, loss = train_alone(MOMENTUM, data)
     assert relaxjax.spread(params) == 0.0
     assert_close(jax.tree.map(lambda x: x[0], params), expected, 1e-5)
     assert float(metrics["loss"]) == pytest.approx(float(loss), rel=1e-5)
@@ -147,12 +162,14 @@ def test_worker_weight_outside_the_axis():
         worker_weight(1, "data")
 
 
+ACCUMULATED = accumulate(optax.chain(all_reduce("data"), optax.sgd(0.1)), every=2)
+
+
 @pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
 def test_accumulation_weighs_mini_steps_too(counts):
     """Two mini-steps of differing counts equal one step on all their examples."""
-    tx = accumulate(optax.chain(all_reduce("data"), optax.sgd(0.1)), every=2)
     first, second = masked_batches(counts, 1) + masked_batches(counts[::-1], 2)[1:]
-    params, _, _ = train(tx, emulate(WORKERS), [first, second])
+    params, _, _ = train(ACCUMULATED, emulate(WORKERS), [first, second])
     both = jax.tree.map(lambda *x: np.concatenate(x), first, second)
     expected, _ = train_alone(optax.sgd(0.1), [both])
     assert_close(jax.tree.map(lambda x: x[0], params), expected, 1e-5)
