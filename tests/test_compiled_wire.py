@@ -50,8 +50,16 @@ def both(tx: Any, tree: Any, n: int, dtype: Any = np.float32) -> tuple[int, int]
     return compiled, wire_bytes(tx, one, mesh_of(n))
 
 
-@pytest.mark.parametrize("n", WORKERS)
-@pytest.mark.parametrize("bucket_bytes", [100, 10**6])
+@pytest.mark.parametrize(
+    ("bucket_bytes", "n"),
+    [
+        pytest.param(nbytes, n, marks=[] if usual else [pytest.mark.slow])
+        for nbytes, n, usual in [
+            *((100, n, n in (2, 3)) for n in WORKERS),
+            *((10**6, n, n in (4, 8)) for n in WORKERS),
+        ]
+    ],
+)
 @pytest.mark.parametrize("algorithm", ONE_AXIS)
 def test_all_reduce(algorithm, bucket_bytes, n):
     tx: Any = all_reduce("data", algorithm=algorithm, bucket_bytes=bucket_bytes)

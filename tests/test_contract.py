@@ -356,11 +356,11 @@ def own_pmap(tx):
     )
     opt_state = jax.pmap(tx.init, axis_name="data", devices=devices)(params)
 
+    mapped = jax.pmap(step, axis_name="data", devices=devices)
+
     def one_step(params, opt_state, batch):
         batch = jax.tree.map(lambda x: x.reshape(WORKERS, -1, *x.shape[1:]), batch)
-        return jax.pmap(step, axis_name="data", devices=devices)(
-            params, opt_state, batch
-        )[:2]
+        return mapped(params, opt_state, batch)[:2]
 
     return params, opt_state, one_step
 
@@ -570,8 +570,30 @@ ALONE = {
 }
 
 
-@rows
-@pytest.mark.parametrize("wrapper", WRAPPED)
+USUAL = [name for name, row in ROWS.items() if not row.slow]
+
+
+def seldom(name: str, wrapper: str) -> bool:
+    """Of a row, two wrappers are usual, and others of the next one."""
+    if name not in USUAL:
+        return True
+    turn = USUAL.index(name) + list(WRAPPED).index(wrapper)
+    return bool(turn % 3) and not ROWS[name].served
+
+
+@pytest.mark.parametrize(
+    ("row", "wrapper"),
+    [
+        pytest.param(
+            row,
+            wrapper,
+            id=f"{wrapper}-{name}",
+            marks=[pytest.mark.slow] if seldom(name, wrapper) else [],
+        )
+        for name, row in ROWS.items()
+        for wrapper in WRAPPED
+    ],
+)
 def test_chains_with_optax(row, wrapper):
     tx: Any = WRAPPED[wrapper](row)
     if row.served and wrapper in MIXES_ELEMENTS:

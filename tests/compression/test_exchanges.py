@@ -54,11 +54,16 @@ EVERY = [
 
 
 def pairs(row: tuple[Any, ...]) -> set[Any]:
-    return set(itertools.combinations(enumerate(row), 2))
+    """Of feedback, algorithm and workers; and the compressor, fed back or not."""
+    compressor, feedback, *_ = row
+    return {
+        (compressor, feedback != "none"),
+        *itertools.combinations(enumerate(row[1:]), 2),
+    }
 
 
 def pairwise(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Some of the rows, in which every pair of values that can be occurs."""
+    """Some of the rows, in which every one of `pairs` that can be occurs."""
     missing = set().union(*map(pairs, rows))
     chosen = []
     while missing:

@@ -29,7 +29,10 @@ AXES = ("host", "device")
 
 
 @methods
-@pytest.mark.parametrize(("hosts", "devices"), [(2, 2), (3, 2), (2, 4), (1, 3)])
+@pytest.mark.parametrize(
+    ("hosts", "devices"),
+    [pytest.param(2, 2, marks=pytest.mark.slow), (3, 2), (2, 4), (1, 3)],
+)
 def test_hosts_gossip_with_what_is_their_mean(name, hosts, devices):
     """The same as one round with W (x) 11^T / m over all devices."""
     graph, targets = graph_of(name, hosts), targets_of(hosts * devices)

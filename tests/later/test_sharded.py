@@ -39,11 +39,28 @@ METHODS: Any = {
     "streaming_diloco": streaming,
 }
 methods = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
-codes = pytest.mark.parametrize(
-    "how",
-    [{}, {"algorithm": "ring"}, {"compressor": BFLOAT16, "algorithm": "one_shot"}],
-    ids=["psum", "ring", "bfloat16"],
-)
+CODES: Any = {
+    "psum": {},
+    "ring": {"algorithm": "ring"},
+    "bfloat16": {"compressor": BFLOAT16, "algorithm": "one_shot"},
+}
+
+
+def in_turn(first: int) -> Any:
+    """Every method in every code; each method's turn is one, the rest are slow."""
+    return pytest.mark.parametrize(
+        ("method", "how"),
+        [
+            pytest.param(
+                METHODS[method],
+                CODES[code],
+                id=f"{code}-{method}",
+                marks=[pytest.mark.slow] if (i + j - first) % len(CODES) else [],
+            )
+            for i, method in enumerate(METHODS)
+            for j, code in enumerate(CODES)
+        ],
+    )
 
 
 def pulled(params: Any, batch: Any) -> Any:
@@ -58,8 +75,7 @@ def started(tx: Any, mesh: Any, gradient: Any) -> tuple[Any, Any]:
     return step, state
 
 
-@methods
-@codes
+@in_turn(0)
 def test_sharded_models_go_the_same_ways(method, how):
     optimizer = optax.sgd(0.1, momentum=0.9)
     # A rounding apart may be a code apart: then by a gradient without partial sums.
@@ -80,8 +96,7 @@ def test_sharded_models_go_the_same_ways(method, how):
     assert weight.sharding.shard_shape(weight.shape) == (1, 5, 4)  # as it was given
 
 
-@methods
-@codes
+@in_turn(1)
 def test_nothing_is_gathered_over_the_other_axis(method, how):
     tx = method(optax.adam(1e-2), specs=SPECS, **how)
     step, state = started(tx, mesh_of(4, 2), pulled)

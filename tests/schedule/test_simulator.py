@@ -418,8 +418,20 @@ CLUSTERS = {
 }
 
 
-@pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=CLUSTERS)
-@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+@pytest.mark.parametrize(
+    ("policy", "cluster"),
+    [
+        pytest.param(
+            POLICIES[policy],
+            CLUSTERS[cluster],
+            id=f"{policy}-{cluster}",
+            # Of each policy one cluster, each in its turn.
+            marks=[pytest.mark.slow] if (i + j) % len(CLUSTERS) else [],
+        )
+        for i, policy in enumerate(POLICIES)
+        for j, cluster in enumerate(CLUSTERS)
+    ],
+)
 def test_representatives_agree_with_every_worker_at_64(monkeypatch, policy, cluster):
     def mean(few):
         monkeypatch.setattr(workers_module, "REPRESENTED", 63 if few else 64)
