@@ -237,7 +237,7 @@ print("spread", relaxjax.spread(params))
 def test_500_steps_without_blocking_do_not_deadlock(
     algorithm, metrics, donate, monkeypatch
 ):
-    # As a user runs it: nothing of ours in the environment, nothing set but the devices.
+    # As a user runs it: nothing in the environment, nothing set but the devices.
     for ours in ("NPROC", "XLA_FLAGS"):
         monkeypatch.delenv(ours, raising=False)
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
