@@ -1,5 +1,6 @@
 """Compressors run by hand, and the numpy they are compared with."""
 
+import functools
 from collections.abc import Callable
 
 import jax
@@ -24,13 +25,25 @@ def once(compressor: Compressor, x: np.ndarray, seed: int = 0) -> np.ndarray:
     return np.asarray(decoded(compressor, jnp.asarray(x), noise), np.float64)
 
 
+@functools.cache
+def words_for(draws: int) -> tuple[np.ndarray, np.ndarray]:
+    """Shared and own words of each draw."""
+
+    @jax.jit
+    def of_each(i):
+        words = jax.vmap(lambda i: fold(words_of(0), i))(i)
+        return words, jax.vmap(lambda w: fold(w, 1))(words)
+
+    words, own = of_each(jnp.arange(draws))
+    return np.asarray(words), np.asarray(own)
+
+
 def drawer(compressor: Compressor, draws: int) -> Callable[[np.ndarray], np.ndarray]:
     """A compiled function of x: float64[draws, d], the decoded array for as many seeds.
 
     A deterministic compressor gives one row.
     """
-    words = jax.vmap(lambda i: fold(words_of(0), i))(jnp.arange(draws))
-    own = jax.vmap(lambda w: fold(w, 1))(words)
+    words, own = words_for(draws)
 
     @jax.jit
     def run(x):
