@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from relaxjax._axis import varying
 from relaxjax._dtypes import is_narrow
 
 
@@ -74,8 +75,12 @@ def once_arrived(
     """Each of `xs`, available only once `earlier` is; and `earlier`, for its users.
 
     Everywhere but on CPU both pass through one barrier, so that nothing is computed of
-    `earlier` in between, and what waits for it still waits for nothing else.
+    `earlier` in between, and what waits for it still waits for nothing else. A barrier
+    would forget which of them are known to be equal on all workers: where that differs,
+    the bits do it everywhere.
     """
+    if any(varying(x) != varying(earlier) for x in xs):
+        return all_after(xs, earlier), earlier
 
     def by_bits(xs: list[jax.Array], earlier: jax.Array) -> Any:
         return all_after(xs, earlier), earlier

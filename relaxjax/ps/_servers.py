@@ -59,8 +59,9 @@ class Servers(NamedTuple):
 
     def pull(self, own: jax.Array) -> jax.Array:
         """[k, c]: all slices, of which each server gives its own."""
-        if self.number == self.workers:
-            return gather(own, self.name)
+        if self.number == self.workers or tracks_vma(self.name):
+            # Of a group alone, the types would not know that all groups have the same.
+            return gather(own, self.name)[: self.number]
         if on_devices(self.name):
             bits = lax.all_gather(
                 to_wire(own), self.name, axis_index_groups=self._groups()

@@ -55,7 +55,7 @@ def test_servers_on_the_inner_of_two_axes(form):
     mesh = jax.sharding.Mesh(np.asarray(jax.devices()[:8]).reshape(2, 4), axes)
     emulated = emulate({"host": 2, "device": 4})
     expected = reduced(OPTIMIZERS["sgd"], mesh, data, axis_name=axes)
-    for servers in (2, 4):
+    for servers in (1, 2, None):
         for where in (mesh, emulated):
             how = {"axis_name": axes, "servers": servers}
             found = train(form, OPTIMIZERS["sgd"], where, data, **how)
@@ -154,3 +154,13 @@ def test_means_by_weight(servers):
     expected = -(weights[[0, 1, 3]] @ gradients[[0, 1, 3]]) / 8
     np.testing.assert_allclose(params["c"][1], expected, rtol=1e-6)
     assert relaxjax.spread(params) == 0.0
+
+
+def test_init_sees_that_all_updates_are_synchronized():
+    """And so would see one that is not, whatever the number of transfers."""
+    for servers in (1, 2, None):
+        how = {"servers": servers, "bucket_bytes": 1}
+        tx = relaxjax.parameter_server(optax.sgd(0.1), "data", **how)
+        some = {"layer1": False, "layer2": True, "scale": True}
+        with pytest.raises(ValueError, match=r"nothing synchronizes .*layer1/b"):
+            relaxjax.init(optax.masked(tx, some), helpers.problem(), mesh_of(4))
