@@ -169,6 +169,7 @@ def test_share_of_the_backward_pass():
     assert result.share == 0.6
     assert (result.flops, result.flops_under) == (1500, 800)
     assert result.share_of_all == 800 / 1500
+    assert result.forward_share == 500 / 1000
     assert run(work("a", 5, forward)).share == 0.0
 
 
