@@ -48,8 +48,9 @@ def test_models_that_cannot_be(layers, message):
 
 
 def test_a_layer_that_is_none():
+    layers: Any = [operator.mul]
     with pytest.raises(TypeError, match=r"layers\[0\] must be of type Layer"):
-        host.Model([operator.mul])  # pyright: ignore[reportArgumentType]
+        host.Model(layers)
 
 
 @pytest.mark.parametrize(

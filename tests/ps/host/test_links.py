@@ -1,6 +1,7 @@
 """Loopback paces what it sends; namespaces are made, shaped and taken away."""
 
 import subprocess
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,13 +26,14 @@ def test_pace(monkeypatch):
     slept = []
     monkeypatch.setattr(_message.time, "perf_counter", lambda: 0.0)
     monkeypatch.setattr(_message.time, "sleep", slept.append)
-    sink, data = Sink(), np.arange(150_000, dtype=np.uint8)
+    sink: Any = Sink()
+    data = np.arange(150_000, dtype=np.uint8)
     pace = _message.Pace(1e5)
-    pace.send(sink, data.data)  # pyright: ignore[reportArgumentType]
+    pace.send(sink, data.data)
     assert b"".join(sink.pieces) == data.tobytes()
     assert [len(piece) for piece in sink.pieces] == [65536, 65536, 18928]
     np.testing.assert_allclose(slept, [0.65536, 1.31072, 1.5])
-    pace.send(sink, data[:1].data)  # pyright: ignore[reportArgumentType]
+    pace.send(sink, data[:1].data)
     assert slept[-1] == pytest.approx(1.50001)  # all senders share the rate
 
 
