@@ -7,7 +7,7 @@ from typing import Annotated
 import jax
 import typer
 
-from relaxjax.cli import _testbed
+from relaxjax.cli import _bench_programs, _testbed
 
 bench = typer.Typer(
     help="Benchmarks: each prints its conditions and a table, and saves JSON and PNG.",
@@ -79,62 +79,6 @@ def emulation(
     from relaxjax.bench import _emulation
 
     _emulation.emulation(batch_size=batch_size, rounds=rounds, out=str(out))
-
-
-@bench.command()
-def overlap(
-    tflops: Annotated[float, typer.Option(min=1, help="Of a device, 10^12/s.")] = 400,
-    gigabytes: Annotated[
-        float, typer.Option(min=0.1, help="That a device sends in a second.")
-    ] = 450,
-    microseconds: Annotated[float, typer.Option(min=0, help="Of a transfer.")] = 10,
-    bucket_mb: Annotated[float, typer.Option(min=0.001, help="MiB of a bucket.")] = 8,
-    out: Out = RUNS,
-) -> None:
-    """Exposed communication in programs for eight H100s, compiled without one."""
-    from relaxjax.bench import _ahead_of_time, _overlap
-
-    # Without a driver, JAX's CUDA plugin may only compile.
-    jax.config.update("jax_platforms", "cpu")
-    try:
-        _overlap.overlap(
-            tflops=tflops,
-            bandwidth=gigabytes * 1e9,
-            latency=microseconds * 1e-6,
-            bucket_bytes=int(bucket_mb * 2**20),
-            out=str(out),
-        )
-    except _ahead_of_time.Unavailable as reason:
-        typer.echo(f"relaxjax: {reason}", err=True)
-        raise typer.Exit(2) from None
-
-
-@bench.command()
-def pulls(
-    random_orders: Annotated[int, typer.Option(min=1, help="To compare with.")] = 20,
-    tflops: Annotated[float, typer.Option(min=1, help="Of a device, 10^12/s.")] = 400,
-    gigabytes: Annotated[
-        float, typer.Option(min=0.1, help="That a device sends in a second.")
-    ] = 450,
-    microseconds: Annotated[float, typer.Option(min=0, help="Of a transfer.")] = 10,
-    out: Out = RUNS,
-) -> None:
-    """Orders of pulls in programs for eight H100s, compiled without one."""
-    from relaxjax.bench import _ahead_of_time, _pulls
-
-    # Without a driver, JAX's CUDA plugin may only compile.
-    jax.config.update("jax_platforms", "cpu")
-    try:
-        _pulls.pulls(
-            random_orders=random_orders,
-            tflops=tflops,
-            bandwidth=gigabytes * 1e9,
-            latency=microseconds * 1e-6,
-            out=str(out),
-        )
-    except _ahead_of_time.Unavailable as reason:
-        typer.echo(f"relaxjax: {reason}", err=True)
-        raise typer.Exit(2) from None
 
 
 @bench.command(name="bytes")
@@ -256,6 +200,8 @@ def orders(
     raise typer.Exit(_orders.main(names))
 
 
+bench.command()(_bench_programs.overlap)
+bench.command()(_bench_programs.pulls)
 bench.command(name="testbed")(_testbed.run_testbed)
 
 

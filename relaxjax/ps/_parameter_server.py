@@ -135,15 +135,18 @@ def parameter_server(
             require_full(_CALLER, at)
         return at
 
+    def wire_of(at: Servers, updates: Any, owed: Any) -> tuple[Any, Any]:
+        wire = Wire(at, plan(updates))
+        if compressor is None:
+            return wire, owed
+        return coded_wire(*wire, compressor, owed, axis_name)
+
     def init(params: optax.Params) -> Any:
         require_dtypes(params, _CALLER, compressor and compressor.name)
         require_elementwise(optimizer, params, _CALLER)
         plan(params)
         own = jax.tree.map(lambda x: found(params).own(x), params)
-        owed = ()
-        if compressor is not None:
-            leaves = jax.tree.leaves(params), jax.tree.leaves(own)
-            owed = init_coded(compressor, *leaves, seed)
+        owed = _first_owed(compressor, params, own, seed)
         waiting = late().init(params) if late else ()
         kept = optimizer.init(own)
         return ParameterServerState(kept, waiting, owed, layout_of(params))
@@ -152,14 +155,10 @@ def parameter_server(
         at = found(updates)
         _require(state, updates, params, axis_name)
         waiting, own = state.late, jax.tree.map(at.own, params)
-        if weight is not None:
-            w = axis_size(axis_name, _CALLER) * factor(weight, axis_name, "mean")
-            updates = jax.tree.map(lambda u: weigh(u, w), updates)
+        updates = _weighted(updates, weight, axis_name)
         if late:
             updates, waiting = late().update(updates, waiting, params)
-        wire, owed = Wire(at, plan(updates)), state.owed
-        if compressor is not None:
-            wire, owed = coded_wire(*wire, compressor, owed, axis_name)
+        wire, owed = wire_of(at, updates, state.owed)
         leaves, tree = jax.tree.flatten(updates)
         means, owed = wire.push(leaves, owed)
         mean = tree.unflatten(means)
@@ -171,6 +170,21 @@ def parameter_server(
         return tree.unflatten(out), state
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _first_owed(compressor: Compressor | None, params: Any, own: Any, seed: int) -> Any:
+    """The first state of a compressor; () without one."""
+    if compressor is None:
+        return ()
+    return init_coded(compressor, jax.tree.leaves(params), jax.tree.leaves(own), seed)
+
+
+def _weighted(updates: Any, weight: Any, axis_name: AxisName) -> Any:
+    """Each worker's part of a mean over examples, times the number of workers."""
+    if weight is None:
+        return updates
+    w = axis_size(axis_name, _CALLER) * factor(weight, axis_name, "mean")
+    return jax.tree.map(lambda u: weigh(u, w), updates)
 
 
 def _require(state: Any, updates: Any, params: Any, axis_name: AxisName) -> None:

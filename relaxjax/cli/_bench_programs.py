@@ -1,0 +1,69 @@
+"""`relaxjax bench overlap` and `bench pulls`: programs for GPUs that are not there."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import typer
+
+Tflops = Annotated[float, typer.Option(min=1, help="Of a device, 10^12/s.")]
+Gigabytes = Annotated[
+    float, typer.Option(min=0.1, help="That a device sends in a second.")
+]
+Microseconds = Annotated[float, typer.Option(min=0, help="Of a transfer.")]
+Out = Annotated[Path, typer.Option(help="Folder for the JSON and the PNG.")]
+RUNS = Path("runs/bench")
+
+
+def overlap(
+    tflops: Tflops = 400,
+    gigabytes: Gigabytes = 450,
+    microseconds: Microseconds = 10,
+    bucket_mb: Annotated[float, typer.Option(min=0.001, help="MiB of a bucket.")] = 8,
+    out: Out = RUNS,
+) -> None:
+    """Exposed communication in programs for eight H100s, compiled without one."""
+    from relaxjax.bench import _overlap
+
+    _compiled_only(
+        _overlap.overlap,
+        tflops=tflops,
+        bandwidth=gigabytes * 1e9,
+        latency=microseconds * 1e-6,
+        bucket_bytes=int(bucket_mb * 2**20),
+        out=str(out),
+    )
+
+
+def pulls(
+    random_orders: Annotated[int, typer.Option(min=1, help="To compare with.")] = 20,
+    tflops: Tflops = 400,
+    gigabytes: Gigabytes = 450,
+    microseconds: Microseconds = 10,
+    out: Out = RUNS,
+) -> None:
+    """Orders of pulls in programs for eight H100s, compiled without one."""
+    from relaxjax.bench import _pulls
+
+    _compiled_only(
+        _pulls.pulls,
+        random_orders=random_orders,
+        tflops=tflops,
+        bandwidth=gigabytes * 1e9,
+        latency=microseconds * 1e-6,
+        out=str(out),
+    )
+
+
+def _compiled_only(run: Callable[..., Any], **knobs: Any) -> None:
+    """Runs a bench that compiles for GPUs, or says why it cannot."""
+    from relaxjax.bench._ahead_of_time import Unavailable
+
+    # Without a driver, JAX's CUDA plugin may only compile.
+    jax.config.update("jax_platforms", "cpu")
+    try:
+        run(**knobs)
+    except Unavailable as reason:
+        typer.echo(f"relaxjax: {reason}", err=True)
+        raise typer.Exit(2) from None
