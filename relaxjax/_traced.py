@@ -103,7 +103,7 @@ def _chooses(eqn: core.JaxprEqn, place: Place) -> bool:
             place.choices[jaxpr] = any(_chooses(e, place) for e in jaxpr.eqns)
         return place.choices[jaxpr]
 
-    programs = _programs(eqn.params)
+    programs = programs_of(eqn.params)
     return eqn.primitive.name == "cond" or any(inside(p.jaxpr) for p in programs)
 
 
@@ -111,7 +111,7 @@ def _equation(
     eqn: core.JaxprEqn, known: list[Any], place: Place, needed: bool
 ) -> Walked:
     name, none = eqn.primitive.name, [None] * len(eqn.outvars)
-    inner = list(_programs(eqn.params))
+    inner = list(programs_of(eqn.params))
     if name in COLLECTIVES:
         return Walked(COLLECTIVES[name](eqn, place.sizes), none)
     if name == "cond":
@@ -189,7 +189,8 @@ def _without_mesh(value: Any) -> Any:
     return value
 
 
-def _programs(params: dict[str, Any]) -> Iterator[core.ClosedJaxpr]:
+def programs_of(params: dict[str, Any]) -> Iterator[core.ClosedJaxpr]:
+    """The programs inside an equation: of a branch, a loop, a jit."""
     for value in params.values():
         for item in value if isinstance(value, tuple) else (value,):
             if isinstance(item, core.ClosedJaxpr):

@@ -19,6 +19,7 @@ import jax
 import optax
 from jax.extend import core
 
+from relaxjax._traced import programs_of
 from relaxjax._traced_bytes import shape_of
 
 _MIXING = {
@@ -71,7 +72,7 @@ def _mixing(jaxpr: core.Jaxpr, of_leaves: list[bool]) -> Iterator[str]:
             yield name
         if any(inputs):
             mixed.update(eqn.outvars)
-        programs = list(_programs(eqn.params))
+        programs = [inner.jaxpr for inner in programs_of(eqn.params)]
         shapes = {
             shape_of(v).shape
             for v, is_leaf in zip(eqn.invars, inputs, strict=True)
@@ -84,12 +85,3 @@ def _mixing(jaxpr: core.Jaxpr, of_leaves: list[bool]) -> Iterator[str]:
             spare = len(inputs) - len(inner.invars)  # which come first
             given = [any(inputs)] * len(inner.invars) if spare < 0 else inputs[spare:]
             yield from _mixing(inner, given)
-
-
-def _programs(params: dict[str, Any]) -> Iterator[core.Jaxpr]:
-    for value in params.values():
-        for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, core.ClosedJaxpr):
-                yield item.jaxpr
-            elif isinstance(item, core.Jaxpr):
-                yield item
