@@ -82,6 +82,7 @@ FLOORS = [
     {"_stacked", "_agree", "_consensus", "_scan_layers"},
     {"_data_parallel", "_init", "_wire"},
     {"_compiled_wire", "_relaxation"},
+    {"hosts"},
     {"ps"},
     {"_gossip_rows", "_later_rows"},
     {"_rows"},

@@ -17,8 +17,8 @@ import numpy as np
 import optax
 
 from relaxjax.bench._testbed_plan import Cell, Plan
+from relaxjax.hosts import Links
 from relaxjax.ps.host import Fleet, Loopback, Namespaces, Step, measured_graph
-from relaxjax.ps.host._links import Links
 from relaxjax.ps.host._model import Model
 from relaxjax.schedule import Link
 

@@ -4,13 +4,12 @@ Parameters live in the memory of server processes and are pulled in an order tha
 servers keep, while the worker computes the layers whose parameters have come.
 """
 
+from relaxjax.hosts import Loopback, Namespaces, Place
 from relaxjax.ps.host._fleet import Fleet
 from relaxjax.ps.host._graph import measured_graph, placed
-from relaxjax.ps.host._links import Loopback
 from relaxjax.ps.host._message import TransferError
 from relaxjax.ps.host._model import Layer, Model
-from relaxjax.ps.host._namespaces import Namespaces
-from relaxjax.ps.host._records import Event, Place, Work
+from relaxjax.ps.host._records import Event, Work
 from relaxjax.ps.host._step import Step, timeline
 
 __all__ = [

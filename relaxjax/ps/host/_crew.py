@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import optax
 
-from relaxjax.ps.host._links import Links
+from relaxjax.hosts import Links
 from relaxjax.ps.host._message import TransferError
 from relaxjax.ps.host._model import Model
 from relaxjax.ps.host._process import Child, Setting

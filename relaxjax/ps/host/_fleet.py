@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import optax
 
+from relaxjax.hosts import Links, Loopback
 from relaxjax.ps.host._checks import owners, shares
 from relaxjax.ps.host._crew import Crew, Plan
-from relaxjax.ps.host._links import Links, Loopback
 from relaxjax.ps.host._model import Model
 from relaxjax.ps.host._process import Child
 from relaxjax.ps.host._records import Command

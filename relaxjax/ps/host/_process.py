@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import jax
 
+from relaxjax.hosts import enter
 from relaxjax.ps.host._message import TransferError
-from relaxjax.ps.host._namespaces import enter
 
 _PATIENCE = 2.0
 

@@ -5,21 +5,8 @@ Cost: none; plain data.
 
 from typing import Any, NamedTuple
 
+from relaxjax.hosts import Place
 from relaxjax.ps.host._model import Model
-
-
-class Place(NamedTuple):
-    """Where a process runs.
-
-    Attributes:
-        address: IP address that it binds to.
-        namespace: name of its network namespace, or None.
-        rate: bytes per second at which it paces what it sends, or None.
-    """
-
-    address: str = "127.0.0.1"
-    namespace: str | None = None
-    rate: float | None = None
 
 
 class Served(NamedTuple):

@@ -13,12 +13,13 @@ import numpy as np
 import optax
 import pytest
 
+from relaxjax.hosts import Place
 from relaxjax.ps import host
 from relaxjax.ps.host._checks import owners, shares
 from relaxjax.ps.host._message import Pace, receive_header, send
 from relaxjax.ps.host._pulls import Peer, Pulls
 from relaxjax.ps.host._pushes import Pushes
-from relaxjax.ps.host._records import Place, Served
+from relaxjax.ps.host._records import Served
 from relaxjax.ps.host._server import _attend
 from relaxjax.ps.host._shard import Shard
 from tests.ps.host.models import ADAM, dense, towers

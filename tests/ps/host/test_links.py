@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from relaxjax.hosts import _namespaces
 from relaxjax.ps import host
-from relaxjax.ps.host import _message, _namespaces
+from relaxjax.ps.host import _message
 from tests.ps.host.models import towers
 
 MISSING = host.Namespaces.missing()

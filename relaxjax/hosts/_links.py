@@ -7,10 +7,23 @@ Cost: none.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from relaxjax.ps.host._records import Place
 from relaxjax.schedule._check import check_rate
+
+
+class Place(NamedTuple):
+    """Where a process runs.
+
+    Attributes:
+        address: IP address that it binds to.
+        namespace: name of its network namespace, or None.
+        rate: bytes per second at which it paces what it sends, or None.
+    """
+
+    address: str = "127.0.0.1"
+    namespace: str | None = None
+    rate: float | None = None
 
 
 class Links(Protocol):
@@ -20,7 +33,7 @@ class Links(Protocol):
         """Places by name of the process.
 
         Args:
-            names: of servers and workers.
+            names: of the processes.
         """
         ...
 
@@ -34,9 +47,10 @@ class Loopback:
     """127.0.0.1, which works everywhere.
 
     Attributes:
-        rate: bytes per second that each process sends at most. This is no link: the
-            sender sleeps between pieces of 64 KiB, and what it *receives* is not
-            limited. None: as fast as memory goes.
+        rate: bytes per second at which each process paces itself; `relaxjax.ps.host`
+            does, `relaxjax run` does not. This is no link: the sender sleeps between
+            pieces of 64 KiB, and what it *receives* is not limited. None: as fast as
+            memory goes.
 
     Raises:
         ValueError: a rate that is not positive.
@@ -57,7 +71,7 @@ class Loopback:
         """The same place for all.
 
         Args:
-            names: of servers and workers.
+            names: of the processes.
         """
         return {name: Place(rate=self.rate) for name in names}
 

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
-from relaxjax.ps.host._records import Place
+from relaxjax.hosts._links import Place
 from relaxjax.schedule._check import check_rate
 
 _NEW_NET = 0x40000000  # CLONE_NEWNET
