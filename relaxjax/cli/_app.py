@@ -6,7 +6,7 @@ stays quick.
 
 import typer
 
-from relaxjax.cli import _bench, _order, _train
+from relaxjax.cli import _bench, _order, _run, _train
 
 app = typer.Typer(
     name="relaxjax",
@@ -19,6 +19,10 @@ app = typer.Typer(
 
 app.command("train", help=_train.help_text())(_train.train)
 app.command("order")(_order.order)
+app.command(
+    "run",
+    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},
+)(_run.run)
 app.add_typer(_bench.bench, name="bench")
 
 

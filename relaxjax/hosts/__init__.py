@@ -3,7 +3,8 @@
 `Namespaces` makes hosts with links of a chosen rate out of one machine.
 """
 
+from relaxjax.hosts._launch import Ended, launch
 from relaxjax.hosts._links import Links, Loopback, Place
 from relaxjax.hosts._namespaces import Namespaces, enter
 
-__all__ = ["Links", "Loopback", "Namespaces", "Place", "enter"]
+__all__ = ["Ended", "Links", "Loopback", "Namespaces", "Place", "enter", "launch"]

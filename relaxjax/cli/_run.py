@@ -1,0 +1,104 @@
+"""`relaxjax run`: a script in several local processes, loopback or shaped links."""
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from relaxjax.cli._errors import user_errors
+
+_UNITS = {"bit": 1, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
+
+
+def run(
+    script: Annotated[
+        str, typer.Argument(help="A Python script, or 'train' and its options.")
+    ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="...", help="Its arguments.")
+    ] = None,
+    processes: Annotated[
+        int, typer.Option("-n", "--processes", help="How many processes.")
+    ] = 2,
+    devices: Annotated[
+        int, typer.Option(help="CPU devices that each process emulates.")
+    ] = 1,
+    rate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RATE",
+            help="Of each process's link, as in 200mbit: network namespaces with "
+            "shaped links (Linux, root, iproute2). Default: loopback.",
+        ),
+    ] = None,
+    grace: Annotated[
+        float, typer.Option(help="Seconds for the others when a process has failed.")
+    ] = 30.0,
+) -> None:
+    """Run a script in several processes of this machine, jax.distributed set up.
+
+    Each process finds JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID in
+    its environment, which relaxjax.hosts.join() and `relaxjax train` read.
+    """
+    with user_errors():
+        status = _run(script, arguments or [], processes, devices, rate, grace)
+    raise typer.Exit(status)
+
+
+def _run(
+    script: str,
+    arguments: list[str],
+    processes: int,
+    devices: int,
+    rate: str | None,
+    grace: float,
+) -> int:
+    from relaxjax import hosts  # JAX
+
+    for option, number in {"-n": processes, "--devices": devices}.items():
+        if number < 1:
+            raise ValueError(f"{option} {number}: it must be 1 or more")
+    command = [sys.executable, "-u", *_program(script), *arguments]
+    threads = max(2 * devices, os.cpu_count() or 1)
+    environment = {"JAX_NUM_CPU_DEVICES": str(devices), "NPROC": str(threads)}
+    try:
+        links = hosts.Loopback() if rate is None else hosts.Namespaces(bytes_of(rate))
+        ended = hosts.launch(
+            command, processes, links=links, environment=environment, grace=grace
+        )
+    except OSError as error:
+        raise ValueError(f"run: {error}") from error
+    if ended.status:
+        print(f"relaxjax run: {ended.why}; all have ended", file=sys.stderr)
+    return ended.status
+
+
+def bytes_of(rate: str) -> float:
+    """Bytes per second of a rate as `tc` spells it, such as 200mbit.
+
+    Raises:
+      ValueError: it is spelled otherwise.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg]?bit)", rate.lower())
+    if not found or not float(found[1]):
+        raise ValueError(
+            f"--rate {rate}: it must be a number and one of {', '.join(_UNITS)} (bits "
+            "per second), as in 200mbit"
+        )
+    return float(found[1]) * _UNITS[found[2]] / 8
+
+
+def _program(script: str) -> list[str]:
+    """What Python is to run: a file, or this command line's own training.
+
+    Raises:
+      ValueError: there is no such file.
+    """
+    if script == "train":
+        return ["-m", "relaxjax", "train"]
+    if not Path(script).is_file():
+        raise ValueError(f"run: {script} is not a file; name a Python script, or train")
+    return [script]

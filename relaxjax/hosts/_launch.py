@@ -1,0 +1,229 @@
+"""Starts one program in several processes, and ends them together.
+
+Each process finds `JAX_COORDINATOR_ADDRESS`, `JAX_NUM_PROCESSES` and `JAX_PROCESS_ID`
+in its environment, and all that it prints is passed on with its number in front. When
+one fails, the others get some seconds to end by themselves; when this process is told
+to stop, they are told.
+
+Cost: a thread for each stream of each process.
+"""
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from threading import Thread, current_thread, main_thread
+from typing import IO, Any, NamedTuple
+
+from relaxjax.hosts._links import Links, Loopback, Place
+
+_PORT = 29400  # in a namespace, where nothing else listens
+_POLL = 0.05
+_KILL_AFTER = 5.0  # seconds from SIGTERM to SIGKILL
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+
+LOOPBACK = Loopback()
+
+Say = Callable[[int, str, str], None]
+
+
+class Ended(NamedTuple):
+    """How a job ended.
+
+    Attributes:
+      status: 0 if every process ended well, else that of the first that did not, as a
+        shell has it (128 + the signal's number).
+      why: what became of the first that failed, in words; empty if none did.
+    """
+
+    status: int
+    why: str
+
+
+def launch(
+    command: Sequence[str],
+    processes: int,
+    *,
+    links: Links = LOOPBACK,
+    environment: Mapping[str, str] | None = None,
+    grace: float = 30.0,
+    say: Say | None = None,
+) -> Ended:
+    """Runs a command in several processes at once, until all have ended.
+
+    Args:
+      command: the program and its arguments.
+      processes: how many, 1 or more.
+      links: `Loopback()`, or `Namespaces(rate)`; opened and closed here.
+      environment: variables to be set for all of them.
+      grace: seconds that the others get when one has failed.
+      say: called as `say(process, stream, line)` with "stdout" or "stderr"; None
+        prints.
+
+    Raises:
+      ValueError: less than one process.
+      OSError: the links could not be made, or the program cannot be started.
+    """
+    if processes < 1:
+        raise ValueError(f"launch: processes={processes}; it must be 1 or more")
+    with ExitStack() as stack:
+        stack.callback(links.close)
+        places = links.open([f"process {i}" for i in range(processes)])
+        crew = Crew(say or _print)
+        stack.callback(crew.kill)
+        address = _coordinator(places["process 0"])
+        for i in range(processes):
+            own = {
+                "JAX_COORDINATOR_ADDRESS": address,
+                "JAX_NUM_PROCESSES": str(processes),
+                "JAX_PROCESS_ID": str(i),
+            }
+            env = {**os.environ, **(environment or {}), **own}
+            crew.start(_inside(places[f"process {i}"], command), env)
+        with _forwarded(crew):
+            return crew.wait(grace)
+
+
+class Crew:
+    """The processes of a job.
+
+    Args:
+      say: as of `launch`.
+    """
+
+    def __init__(self, say: Say):
+        self._say = say
+        self._processes: list[subprocess.Popen[str]] = []
+        self._readers: list[Thread] = []
+
+    def start(self, command: Sequence[str], env: Mapping[str, str]) -> None:
+        """Starts one more.
+
+        Args:
+          command: the program and its arguments.
+          env: its whole environment.
+        """
+        number = len(self._processes)
+        process = subprocess.Popen(
+            command,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+            preexec_fn=_end_with_parent,
+        )
+        self._processes.append(process)
+        for name in ("stdout", "stderr"):
+            given = number, name, getattr(process, name)
+            reader = Thread(target=self._pass_on, args=given, daemon=True)
+            reader.start()
+            self._readers.append(reader)
+
+    def tell(self, number: int) -> None:
+        """Sends a signal to every process that still runs.
+
+        Args:
+          number: of the signal.
+        """
+        for process in self._processes:
+            with suppress(ProcessLookupError):
+                process.send_signal(number)
+
+    def wait(self, grace: float) -> Ended:
+        """Waits for all; ends the others when one has failed.
+
+        Args:
+          grace: seconds that they get.
+        """
+        ended, until = Ended(0, ""), float("inf")
+        while any(process.poll() is None for process in self._processes):
+            if not ended.status and (failed := self._failed()):
+                ended, until = failed, time.monotonic() + grace
+            if time.monotonic() > until:
+                self.tell(signal.SIGTERM)
+                until = float("inf")
+                Thread(target=self._kill_later, daemon=True).start()
+            time.sleep(_POLL)
+        for reader in self._readers:
+            reader.join(_KILL_AFTER)
+        return ended if ended.status else self._failed() or ended
+
+    def kill(self) -> None:
+        """Ends what still runs, at once."""
+        self.tell(signal.SIGKILL)
+        for process in self._processes:
+            process.wait()
+
+    def _kill_later(self) -> None:
+        time.sleep(_KILL_AFTER)
+        self.tell(signal.SIGKILL)
+
+    def _failed(self) -> Ended | None:
+        """The first that failed; a killed one before others that it took along."""
+        ends = [(i, p) for i, p in enumerate(self._processes) if p.poll()]
+        for i, process in sorted(ends, key=lambda pair: pair[1].returncode != -9):
+            code, who = process.returncode, f"process {i} (pid {process.pid})"
+            if code < 0:
+                return Ended(128 - code, f"{who} ended by {signal.Signals(-code).name}")
+            return Ended(code, f"{who} ended with status {code}")
+        return None
+
+    def _pass_on(self, number: int, name: str, stream: IO[str]) -> None:
+        with stream:
+            for line in stream:
+                self._say(number, name, line.rstrip("\n"))
+
+
+@contextmanager
+def _forwarded(crew: Crew) -> Iterator[None]:
+    """Ctrl-C and SIGTERM reach the processes; what comes again kills them."""
+    heard: list[int] = []
+
+    def forward(number: int, _: Any) -> None:
+        heard.append(number)
+        crew.tell(number if len(heard) == 1 else signal.SIGKILL)
+
+    if current_thread() is not main_thread():
+        yield
+        return
+    signals = signal.SIGINT, signal.SIGTERM
+    before = {number: signal.signal(number, forward) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end_with_parent() -> None:
+    """In the child: a launcher that is killed takes its processes along (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def _inside(place: Place, command: Sequence[str]) -> list[str]:
+    """The command, in its namespace."""
+    if place.namespace is None:
+        return list(command)
+    return ["ip", "netns", "exec", place.namespace, *command]
+
+
+def _coordinator(place: Place) -> str:
+    """An address and a port on which nothing listens."""
+    if place.namespace is not None:
+        return f"{place.address}:{_PORT}"
+    with socket.socket() as free:
+        free.bind((place.address, 0))
+        return f"{place.address}:{free.getsockname()[1]}"
+
+
+def _print(number: int, name: str, line: str) -> None:
+    print(f"[{number}] {line}", file=getattr(sys, name), flush=True)
