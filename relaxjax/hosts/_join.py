@@ -1,0 +1,175 @@
+"""Joins the processes of a job: the first line of a script for several hosts.
+
+Cost: a roll call, and JAX's own start.
+"""
+
+import atexit
+import os
+import platform
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from threading import Thread
+from typing import NamedTuple
+
+import jax
+from jax._src.clusters import ClusterEnv
+
+from relaxjax.hosts._board import Notes, Service, board
+from relaxjax.hosts._roll_call import Member, call, me
+
+_LINGER = 20.0  # seconds that process 0 stays at the end, for the others to leave
+_LINGER_LOST = 3.0  # likewise, when some can leave no more
+WATCH = "watch"  # folder of the board, of those who watch each other
+
+_PACKAGES = ("jax", "jaxlib", "numpy", "optax", "relaxjax")
+
+
+class Hosts(NamedTuple):
+    """The processes of a job, as one of them sees them.
+
+    Attributes:
+      process_id: number of this process.
+      members: all, in order.
+      board: where they write to each other.
+      coordinator_address: "host:port" of process 0; None of a process alone.
+    """
+
+    process_id: int
+    members: tuple[Member, ...]
+    board: Notes | Service
+    coordinator_address: str | None = None
+
+
+class _Given(NamedTuple):
+    coordinator: str
+    processes: int
+    process_id: int
+    devices: Sequence[int] | None
+
+
+def join(
+    coordinator_address: str | None = None,
+    num_processes: int | None = None,
+    process_id: int | None = None,
+    *,
+    wait: float = 60.0,
+) -> Hosts:
+    """Joins the other processes of this job, if there are any.
+
+    To be called once, before JAX is used. Where nothing is given, it takes what
+    `relaxjax run` or the user has put in the environment (`JAX_COORDINATOR_ADDRESS`,
+    `JAX_NUM_PROCESSES`, `JAX_PROCESS_ID`), or what JAX finds out about SLURM, Open MPI
+    and Kubernetes; and if there is nothing to be found, this process is the only one.
+    Then it calls `jax.distributed.initialize`.
+
+    JAX's preemption service is off, so that SIGTERM ends a process
+    (`JAX_ENABLE_PREEMPTION_SERVICE=1` keeps it on), and its recoverability is on, so
+    that the loss of a process is an error in the others and no abort.
+
+    Args:
+      coordinator_address: of process 0, with a free port there, "host:port".
+      num_processes: how many.
+      process_id: number of this process, from 0.
+      wait: seconds within which all must come.
+
+    Returns:
+      Who they are.
+
+    Raises:
+      ValueError: an incomplete or wrong description; processes that disagree on their
+        number or versions, or two with the same index.
+      OSError: process 0 cannot listen at its address.
+      TimeoutError: processes that did not come; their numbers, or the address.
+
+    Example:
+      >>> from relaxjax import hosts
+      >>> len(hosts.join().members)
+      1
+    """
+    given = _given(coordinator_address, num_processes, process_id, wait)
+    if given is None:
+        return Hosts(0, (me(0),), Notes())
+    address, count, number, devices = given
+    members = call(address, count, number, versions=versions(), wait=wait)
+    jax.config.update("jax_enable_recoverability", True)
+    if "JAX_ENABLE_PREEMPTION_SERVICE" not in os.environ:
+        jax.config.update("jax_enable_preemption_service", False)
+    jax.distributed.initialize(
+        address,
+        count,
+        number,
+        devices,
+        cluster_detection_method="deactivate",
+        initialization_timeout=max(1, int(wait)),
+    )
+    hosts = Hosts(number, members, board(), address)
+    atexit.register(_leave, hosts)
+    return hosts
+
+
+def versions() -> dict[str, str]:
+    """What this process runs, by name."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _given(
+    address: str | None, count: int | None, number: int | None, wait: float
+) -> _Given | None:
+    """What is known of the job; None if there is none.
+
+    Raises:
+      ValueError: a part is missing, or is no number.
+    """
+    address = address or os.environ.get("JAX_COORDINATOR_ADDRESS")
+    count = _number(count, "num_processes", "JAX_NUM_PROCESSES")
+    number = _number(number, "process_id", "JAX_PROCESS_ID")
+    found = ClusterEnv.auto_detect_unset_distributed_params(
+        address, count, number, None, None, max(1, int(wait))
+    )
+    address, count, number, devices = found
+    if address is None and count is None and number is None:
+        return None
+    missing = [
+        f"{name} ({variable})"
+        for name, variable, value in (
+            ("coordinator_address", "JAX_COORDINATOR_ADDRESS", address),
+            ("num_processes", "JAX_NUM_PROCESSES", count),
+            ("process_id", "JAX_PROCESS_ID", number),
+        )
+        if value is None
+    ]
+    if missing or address is None or count is None or number is None:
+        raise ValueError(f"join: {' and '.join(missing)} not given; give all three")
+    if not 0 <= number < count:
+        raise ValueError(
+            f"join: process_id={number} of num_processes={count}; it must be 0 to "
+            f"{count - 1}"
+        )
+    return _Given(address, count, number, devices)
+
+
+def _number(given: int | None, name: str, variable: str) -> int | None:
+    text = os.environ.get(variable)
+    if given is not None or text is None:
+        return given
+    if not text.strip().isdigit():
+        raise ValueError(f"join: {variable}={text!r}; {name} must be a whole number")
+    return int(text)
+
+
+def _leave(hosts: Hosts) -> None:
+    """Process 0, which holds the board, leaves last: its end would abort the others."""
+    service = hosts.board
+    if hosts.process_id == 0 and isinstance(service, Service):
+        given = (len(hosts.members),)
+        waiting = Thread(target=service.wait_for_others, args=given, daemon=True)
+        waiting.start()
+        lost = "verdict" in service.read(WATCH)
+        waiting.join(_LINGER_LOST if lost else _LINGER)
+    jax.distributed.shutdown()

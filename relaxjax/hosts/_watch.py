@@ -1,0 +1,202 @@
+"""Watches the processes of a job while they train: no loss, no hang without a word.
+
+Each process posts a sign of life and its step a few times a second, from a thread of
+its own, and reads those of the others. The first to see that one is lost or stuck posts
+the verdict. All take it over: as an exception where Python still runs, and by ending
+the process where its main thread waits in a collective for ever. A signal to one
+process stops all of them before the same step.
+
+Cost: two round trips to process 0 every `interval`; nothing in the step.
+"""
+
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
+from relaxjax.hosts._join import WATCH, Hosts
+from relaxjax.hosts._sentinel import Sentinel
+from relaxjax.hosts._stop import Stop
+from relaxjax.hosts._verdict import Patience, Signs, verdict
+
+STATUS = 70  # of a process that is ended: an internal error, as in sysexits.h
+
+_GRACE = 3.0  # seconds for the main thread to leave by itself
+_LAST = 2.0  # more for process 0, whose end aborts the others
+_SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+_BROKEN = re.compile("gloo|nccl|collective|unavailable|socket|connection", re.I)
+
+
+class LostProcess(RuntimeError):
+    """Another process is lost, stuck or has failed; the message names it."""
+
+
+class Watch:
+    """Keeps an eye on all processes of a job, from `with` to its end.
+
+    In the loop, `stops_before(step)` marks each step and says whether to stop; Ctrl-C
+    and SIGTERM, to any process, ask for that (once more interrupts at once). Put it
+    around `relaxjax.init` too, which is the first to wait for all.
+
+    A process that another one's loss leaves in a collective for ever ends with status
+    70 within `lost_after` (or `stuck_after`) and some 5 seconds, after a line on
+    standard error; where Python still runs, `LostProcess` is raised.
+
+    Args:
+      hosts: as of `join`.
+      lost_after: seconds without a sign after which a process counts as lost.
+      stuck_after: seconds without a step, on any process, after which those that are
+        behind count as stuck. Compilation is part of the first step.
+      interval: seconds between two signs.
+
+    Raises:
+      ValueError: times that are not positive, or `lost_after` below four intervals.
+
+    Example:
+      >>> from relaxjax import hosts
+      >>> with hosts.Watch(hosts.join(), stuck_after=600) as watch:
+      ...     for step in range(3):
+      ...         if watch.stops_before(step):
+      ...             break  # and save
+      >>> step
+      2
+    """
+
+    def __init__(
+        self,
+        hosts: Hosts,
+        *,
+        lost_after: float = 15.0,
+        stuck_after: float = 300.0,
+        interval: float = 0.5,
+    ):
+        _check(lost_after, stuck_after, interval)
+        self._hosts = hosts
+        self._mine = hosts.members[hosts.process_id]
+        self._patience = Patience(lost_after, stuck_after)
+        self._interval = interval
+        self._signs = Signs(len(hosts.members))
+        self._stop = Stop(hosts)
+        self._posted = 0.0  # when process 0 answered last
+        self._verdict: str | None = None
+        self._judged, self._left = threading.Event(), threading.Event()
+        self._handlers: dict[int, Any] = {}
+        self._sentinel: Sentinel | None = None
+
+    def __enter__(self) -> "Watch":
+        if self._hosts.coordinator_address is not None:
+            at = self._hosts.coordinator_address
+            self._sentinel = Sentinel(at, self._mine, self._hosts.members[0])
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                self._handlers[number] = signal.signal(number, self._hear)
+        self._posted = time.monotonic()
+        for run in (self._talk, self._guard):
+            threading.Thread(target=run, daemon=True).start()
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        broken = _broken(error)
+        if broken:
+            self._judged.wait(self._patience.lost_after + 4 * self._interval)
+        elif error is not None and not isinstance(error, LostProcess):
+            self._judge(f"{self._mine} has failed: {kind.__name__}: {error}")
+        self._left.set()
+        with suppress(Exception):  # process 0 may be gone
+            self._post("done")
+        if self._sentinel:
+            self._sentinel.dismiss()
+        if broken and self._verdict:
+            raise LostProcess(self._verdict) from error
+
+    def stops_before(self, step: int) -> bool:
+        """Marks that a step is about to begin, unless all are to stop before it.
+
+        Args:
+          step: its number, 0 or more; to be called on all processes for the same steps.
+
+        Raises:
+          LostProcess: another process is lost, stuck or has failed.
+        """
+        stops = self._stop.before(step, self._judged)
+        if self._verdict:
+            raise LostProcess(self._verdict)
+        return stops
+
+    def _hear(self, number: int, _: Any) -> None:
+        if not self._stop.ask(f"{_SIGNALS[signal.Signals(number)]} at {self._mine}"):
+            raise KeyboardInterrupt
+
+    def _talk(self) -> None:
+        """Posts and reads until the end, or until process 0 is gone."""
+        with suppress(Exception):  # what JAX raises then has no type of its own
+            while not (self._left.is_set() or self._judged.is_set()):
+                self._post("on")
+                texts = self._hosts.board.read(WATCH)
+                self._posted = time.monotonic()
+                heard = self._signs.update(texts, self._posted)
+                self._stop.agree(texts)
+                members = self._hosts.members
+                found = verdict(self._posted, heard, members, self._patience)
+                if found or "verdict" in texts:
+                    self._judge(found or texts["verdict"])
+                self._left.wait(self._interval)
+
+    def _post(self, flag: str) -> None:
+        text = self._signs.own(self._stop.step, flag)
+        self._hosts.board.post(f"{WATCH}/sign/{self._hosts.process_id}", text)
+
+    def _judge(self, found: str) -> None:
+        """Takes over the first verdict that was posted."""
+        self._verdict = found
+        with suppress(Exception):
+            self._verdict = self._hosts.board.first(f"{WATCH}/verdict", found)
+        self._judged.set()
+
+    def _guard(self) -> None:
+        """Ends the process when its main thread does not."""
+        patience = self._patience.lost_after
+        while not self._judged.wait(self._interval):
+            if self._left.is_set():
+                return
+            if time.monotonic() - self._posted > patience:
+                first = self._hosts.members[0]
+                self._verdict = (
+                    f"{first}, the coordinator, is lost: it has not answered for "
+                    f"{patience:g} s"
+                )
+                self._judged.set()
+        if self._left.wait(_GRACE + (0 if self._hosts.process_id else _LAST)):
+            return
+        print(f"relaxjax: {self._mine} ends: {self._verdict}", file=sys.stderr)
+        with suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        if self._sentinel:
+            self._sentinel.dismiss()
+        os._exit(STATUS)
+
+
+def _broken(error: BaseException | None) -> bool:
+    """Whether an error may come from another process's end."""
+    of_jax = isinstance(error, ValueError | RuntimeError)
+    lost = isinstance(error, LostProcess)
+    return of_jax and not lost and _BROKEN.search(str(error)) is not None
+
+
+def _check(lost_after: float, stuck_after: float, interval: float) -> None:
+    given = {"lost_after": lost_after, "stuck_after": stuck_after, "interval": interval}
+    for name, seconds in given.items():
+        if not seconds > 0:
+            raise ValueError(f"Watch: {name}={seconds}; it must be more than 0 seconds")
+    if lost_after < 4 * interval:
+        raise ValueError(
+            f"Watch: lost_after={lost_after} is less than four times "
+            f"interval={interval}: a slow sign would count as a loss"
+        )
