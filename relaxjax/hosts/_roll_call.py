@@ -115,7 +115,7 @@ def problem(reports: list[Report]) -> str | None:
                 f"{member} was told of {report.processes} processes, and "
                 f"{first.member} of {first.processes}: give all the same number"
             )
-        if not 0 < member.process_id < first.processes:
+        if not 0 <= member.process_id < first.processes:
             return (
                 f"{member}: the numbers of {first.processes} processes are 0 to "
                 f"{first.processes - 1}"
@@ -156,8 +156,9 @@ def _reported(
                 own = report(line.getsockname()[0])
                 line.sendall(json.dumps(own).encode() + b"\n")
                 line.settimeout(left + _REPLY)
-                if answer := line.makefile().readline():
-                    return json.loads(answer)
+                with line.makefile() as text:
+                    if answer := text.readline():
+                        return json.loads(answer)
                 failure = "the connection was closed"
         except OSError as error:
             failure = str(error)
@@ -188,13 +189,14 @@ def _heard(
             server.settimeout(max(0.001, until - time.monotonic()))
             try:
                 line, _ = server.accept()
-                line.settimeout(_REPLY)
-                reports.append(_report(line.makefile().readline()))
-                lines.append(line)
             except TimeoutError:
                 break
-            except (OSError, ValueError, TypeError, KeyError):
-                continue  # no process of this job
+            report = _report(line)
+            if report is None:
+                line.close()
+            else:
+                reports.append(report)
+                lines.append(line)
         answer = _answer(reports, wait)
         for line in lines:
             with line:
@@ -215,6 +217,12 @@ def _answer(reports: list[Report], wait: float) -> dict[str, Any]:
     return {"members": members}
 
 
-def _report(text: str) -> Report:
-    member, processes, versions = json.loads(text)
-    return Report(Member(*member), processes, versions)
+def _report(line: socket.socket) -> Report | None:
+    """What a process says of itself; None if it is none of a job."""
+    line.settimeout(_REPLY)
+    try:
+        with line.makefile() as text:
+            member, processes, versions = json.loads(text.readline())
+        return Report(Member(*member), processes, versions)
+    except (OSError, ValueError, TypeError):
+        return None

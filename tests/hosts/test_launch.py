@@ -1,0 +1,117 @@
+"""Local processes: their environment, their words, their end."""
+
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from relaxjax import hosts
+from relaxjax.cli._app import app
+from relaxjax.cli._run import bytes_of
+
+
+def launched(program: str, processes: int, **how: Any) -> tuple[hosts.Ended, list[Any]]:
+    said: list[Any] = []
+    ended = hosts.launch(
+        [sys.executable, "-c", program],
+        processes,
+        say=lambda *line: said.append(line),
+        **how,
+    )
+    return ended, sorted(said)
+
+
+def test_environment_and_words():
+    program = (
+        "import os, sys; print(*(os.environ['JAX_' + k] for k in "
+        "('NUM_PROCESSES', 'PROCESS_ID'))); print(os.environ['MORE'], file=sys.stderr)"
+    )
+    ended, said = launched(program, 2, environment={"MORE": "more"})
+    assert ended == hosts.Ended(0, "")
+    assert said == [
+        (0, "stderr", "more"),
+        (0, "stdout", "2 0"),
+        (1, "stderr", "more"),
+        (1, "stdout", "2 1"),
+    ]
+
+
+def test_the_first_that_fails_is_named_and_the_others_end():
+    waits = "signal.pause()"
+    for act, status, why in (
+        ("sys.exit(3)", 3, "ended with status 3"),
+        ("os.kill(os.getpid(), 9)", 137, "ended by SIGKILL"),
+    ):
+        program = (
+            "import os, signal, sys\n"
+            f"{act} if os.environ['JAX_PROCESS_ID'] == '1' else {waits}"
+        )
+        ended, _ = launched(program, 3, grace=0.1)
+        assert ended.status == status
+        assert ended.why.startswith("process 1 (pid ")
+        assert ended.why.endswith(why)
+
+
+def test_those_that_do_not_listen_are_killed(monkeypatch):
+    monkeypatch.setattr("relaxjax.hosts._launch._KILL_AFTER", 0.1)
+    program = (
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print('deaf', flush=True)\n"
+        "sys.exit(5) if os.environ['JAX_PROCESS_ID'] == '0' else None\n"
+        "while True: signal.pause()"
+    )
+    ended, _ = launched(program, 2, grace=2)
+    assert ended.status == 5
+
+
+def test_signals_are_passed_on():
+    program = (
+        "import signal, sys\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
+        "print('ready', flush=True)\n"
+        "while True: signal.pause()"
+    )
+    ready = threading.Semaphore(0)
+
+    def say(number: int, stream: str, line: str) -> None:
+        ready.release()
+
+    def stop() -> None:
+        for _ in range(2):
+            ready.acquire()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=stop, daemon=True).start()
+    before = signal.getsignal(signal.SIGTERM)
+    ended = hosts.launch([sys.executable, "-c", program], 2, say=say)
+    assert ended.status == 0
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_bad_input(tmp_path):
+    with pytest.raises(ValueError, match="processes=0; it must be 1 or more"):
+        hosts.launch(["true"], 0)
+    assert bytes_of("200mbit") == 25e6
+    assert bytes_of("1.5Gbit") == 1.5e9 / 8
+    for wrong in (["-n", "0"], ["--rate", "20"], ["--rate", "0mbit"]):
+        script = tmp_path / "script.py"
+        script.write_text("")
+        answer = CliRunner().invoke(app, ["run", *wrong, str(script)])
+        assert answer.exit_code == 2
+    answer = CliRunner().invoke(app, ["run", str(tmp_path / "none.py")])
+    assert answer.exit_code == 2
+    assert "none.py is not a file" in answer.output
+
+
+def test_the_command(tmp_path, capfd):
+    script = tmp_path / "script.py"
+    script.write_text("import sys; print(sys.argv[1:]); sys.exit(4)")
+    answer = CliRunner().invoke(app, ["run", "-n", "2", str(script), "a", "--b"])
+    assert answer.exit_code == 4
+    said = capfd.readouterr()
+    assert "['a', '--b']" in answer.output + said.out

@@ -1,0 +1,119 @@
+"""A watch over one process: signals, patience, errors."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from relaxjax import hosts
+from relaxjax.hosts import _watch
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_the_loop(number):
+    before = signal.getsignal(number)
+    with hosts.Watch(hosts.join(), interval=0.01) as watch:
+        step = 0
+        while not watch.stops_before(step):
+            step += 1
+            if step == 5:
+                os.kill(os.getpid(), number)
+    assert step >= 5
+    assert signal.getsignal(number) == before
+
+
+def test_a_second_signal_interrupts():
+    def twice(watch: hosts.Watch) -> None:
+        with watch:
+            for _ in range(2):
+                os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        twice(hosts.Watch(hosts.join()))
+
+
+def test_who_is_stuck_ends(monkeypatch, capfd):
+    ended: list[int] = []
+    done = threading.Event()
+
+    def leave(status: int) -> None:
+        ended.append(status)
+        done.set()
+
+    monkeypatch.setattr(_watch.os, "_exit", leave)
+    monkeypatch.setattr(_watch, "_GRACE", 0.01)
+    monkeypatch.setattr(_watch, "_LAST", 0.01)
+
+    def hang() -> None:
+        watch = hosts.Watch(
+            hosts.join(), lost_after=60, stuck_after=0.05, interval=0.01
+        )
+        with watch:
+            watch.stops_before(7)
+            assert done.wait(60)
+            watch.stops_before(8)
+
+    with pytest.raises(hosts.LostProcess, match="is stuck: it lives, but has begun no"):
+        hang()
+    assert ended == [_watch.STATUS]
+    assert "the last step heard of was 7" in capfd.readouterr().err
+
+
+def test_a_silent_coordinator_is_lost(monkeypatch):
+    ended = threading.Event()
+    monkeypatch.setattr(_watch.os, "_exit", lambda status: ended.set())
+    monkeypatch.setattr(_watch, "_GRACE", 0.01)
+    monkeypatch.setattr(_watch, "_LAST", 0.01)
+    hears = threading.Event()
+
+    class Silent:
+        def post(self, key: str, text: str) -> None:
+            hears.wait(60)
+
+        def first(self, key: str, text: str) -> str:
+            raise OSError
+
+        def read(self, folder: str) -> dict[str, str]:
+            return {}
+
+    team = hosts.join()._replace(board=Silent())
+    watch = hosts.Watch(team, lost_after=0.05, interval=0.01)
+
+    def wait() -> None:
+        with watch:
+            assert ended.wait(60)
+            hears.set()
+            watch.stops_before(0)
+
+    with pytest.raises(hosts.LostProcess, match="the coordinator, is lost: it has not"):
+        wait()
+
+
+def test_errors_of_collectives_are_told_from_others():
+    assert _watch._broken(ValueError("UNKNOWN: Gloo all-reduce failed"))
+    assert _watch._broken(RuntimeError("NCCL error"))
+    assert not _watch._broken(ValueError("shapes differ"))
+    assert not _watch._broken(KeyError("gloo"))
+    assert not _watch._broken(hosts.LostProcess("connection"))
+    assert not _watch._broken(None)
+
+
+def test_an_error_of_ones_own_stays_itself_and_is_posted():
+    team = hosts.join()
+
+    def fail() -> None:
+        with hosts.Watch(team):
+            raise KeyError("x")
+
+    with pytest.raises(KeyError, match="x"):
+        fail()
+    assert "has failed: KeyError: 'x'" in team.board.read("watch")["verdict"]
+
+
+def test_patience():
+    team = hosts.join()
+    with pytest.raises(ValueError, match="stuck_after=0; it must be more than 0 sec"):
+        hosts.Watch(team, stuck_after=0)
+    with pytest.raises(ValueError, match=r"lost_after=1.0 is less than four times"):
+        hosts.Watch(team, lost_after=1.0)
