@@ -9,7 +9,10 @@ Cost: two small all-gathers at start-up; nothing with one process.
 """
 
 import hashlib
+import platform
 import re
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import jax
@@ -22,6 +25,8 @@ from relaxjax._axis import axes_of
 from relaxjax._layout import layout_of
 from relaxjax._mesh import Workers
 
+_PACKAGES = ("jax", "jaxlib", "numpy", "optax", "relaxjax")
+
 
 def require_agreement(
     tx: optax.GradientTransformation, params: Any, workers: Workers
@@ -29,22 +34,39 @@ def require_agreement(
     """Raises on every process if any process differs from process 0.
 
     Raises:
-      ValueError: naming the process, the line that differs and both values.
+      ValueError: naming the process, the lines that differ and both values.
     """
-    if workers.processes == 1:
-        return
-    mine = describe(tx, params, workers)
+    if workers.processes > 1:
+        compare("init", describe(tx, params, workers))
+
+
+def compare(caller: str, mine: Mapping[str, str]) -> None:
+    """Raises on every process if the tables of any two differ.
+
+    Args:
+      caller: for the message.
+      mine: what this process has, as names and values of a line each.
+
+    Raises:
+      ValueError: all that differs between process 0 and the first that differs.
+    """
     texts = _gather("\n".join(f"{key}\t{value}" for key, value in mine.items()))
     tables = [dict(line.split("\t", 1) for line in text.splitlines()) for text in texts]
     for process, table in enumerate(tables):
-        for key in tables[0] | table:
-            here, there = tables[0].get(key, "absent"), table.get(key, "absent")
-            if here != there:
-                raise ValueError(
-                    f"init: processes disagree on {key}: process 0 has {here}, process "
-                    f"{process} has {there}. Start every process with the same script, "
-                    "configuration and versions"
-                )
+        pairs = [
+            (key, tables[0].get(key, "absent"), table.get(key, "absent"))
+            for key in tables[0] | table
+        ]
+        wrong = [
+            f"{key}: process 0 has {here}, process {process} has {there}"
+            for key, here, there in pairs
+            if here != there
+        ]
+        if wrong:
+            raise ValueError(
+                f"{caller}: processes disagree on " + "; on ".join(wrong) + ". Start "
+                "every process with the same script, configuration, data and versions"
+            )
 
 
 def describe(
@@ -53,8 +75,7 @@ def describe(
     """What this process is about to run, as names and values."""
     lines = (line.rpartition(" ") for line in layout_of(params).lines.splitlines())
     return {
-        "the version of jax": jax.__version__,
-        "the version of optax": optax.__version__,
+        **{f"the version of {name}": spelled for name, spelled in versions().items()},
         "the mesh": str(dict(workers.mesh.shape)),
         **{f"leaf {name!r}": spelled for name, _, spelled in lines},
         "the tree structure": str(jax.tree.structure(params)),
@@ -62,6 +83,17 @@ def describe(
             tx, params, workers
         ),
     }
+
+
+def versions() -> dict[str, str]:
+    """What this process runs, by name."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
 
 
 def _digest(tx: optax.GradientTransformation, params: Any, workers: Workers) -> str:

@@ -15,10 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
+from relaxjax._agree import compare
 from relaxjax._axis import AxisName
 from relaxjax._clock import Phases
 from relaxjax._dtypes import wide
-from relaxjax._layout import difference, layout_of, leaf_names
+from relaxjax._layout import difference, layout_of, leaf_names, spell
 from relaxjax._mesh import Emulation, Workers, workers_of
 from relaxjax._stacked import per_worker
 
@@ -44,6 +45,7 @@ class DataParallelStep:
         )
         self._under_way: deque[Any] = deque()
         self._phases = Phases()
+        self._agreed = workers.processes == 1
 
     @property
     def mesh(self) -> Mesh | Emulation:
@@ -74,8 +76,16 @@ class DataParallelStep:
                 f"two arguments; got {len(args)}"
             )
         *state, batch = args
+        self._require_agreement(batch)
         _require_worker_axis(state, self._workers.n)
         return tuple(state), _place_batch(batch, self._workers)
+
+    def _require_agreement(self, batch: Any) -> None:
+        """Before the first step, processes compare what they feed."""
+        if not self._agreed:
+            names = zip(leaf_names(batch), jax.tree.leaves(batch), strict=True)
+            compare("data_parallel", {f"batch leaf {k!r}": spell(x) for k, x in names})
+            self._agreed = True
 
     def _all_workers(self, state: tuple[Any, ...], batch: Any) -> tuple[Any, Any]:
         def one_worker(*args):

@@ -5,23 +5,20 @@ Cost: a roll call, and JAX's own start.
 
 import atexit
 import os
-import platform
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from threading import Thread
 from typing import NamedTuple
 
 import jax
 from jax._src.clusters import ClusterEnv
 
+from relaxjax._agree import versions
 from relaxjax.hosts._board import Notes, Service, board
 from relaxjax.hosts._roll_call import Member, call, me
 
 _LINGER = 20.0  # seconds that process 0 stays at the end, for the others to leave
 _LINGER_LOST = 3.0  # likewise, when some can leave no more
 WATCH = "watch"  # folder of the board, of those who watch each other
-
-_PACKAGES = ("jax", "jaxlib", "numpy", "optax", "relaxjax")
 
 
 class Hosts(NamedTuple):
@@ -107,17 +104,6 @@ def join(
     return hosts
 
 
-def versions() -> dict[str, str]:
-    """What this process runs, by name."""
-    found = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
-
-
 def _given(
     address: str | None, count: int | None, number: int | None, wait: float
 ) -> _Given | None:
@@ -133,7 +119,7 @@ def _given(
         address, count, number, None, None, max(1, int(wait))
     )
     address, count, number, devices = found
-    if address is None and count is None and number is None:
+    if count == 1 or (address is None and count is None and number is None):
         return None
     missing = [
         f"{name} ({variable})"

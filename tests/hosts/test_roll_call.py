@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from relaxjax import hosts
-from relaxjax.hosts import _join
+from relaxjax import _agree, hosts
 from relaxjax.hosts._roll_call import Member, Report, call, problem
 
 
@@ -122,5 +121,5 @@ def test_incomplete_descriptions(monkeypatch):
 
 
 def test_versions_of_what_is_not_there(monkeypatch):
-    monkeypatch.setattr(_join, "_PACKAGES", ("no-such-package",))
-    assert _join.versions()["no-such-package"] == "not installed"
+    monkeypatch.setattr(_agree, "_PACKAGES", ("no-such-package",))
+    assert _agree.versions()["no-such-package"] == "not installed"
