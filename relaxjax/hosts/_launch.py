@@ -8,8 +8,8 @@ to stop, they are told.
 Cost: a thread for each stream of each process.
 """
 
-import ctypes
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -25,7 +25,6 @@ from relaxjax.hosts._links import Links, Loopback, Place
 _PORT = 29400  # in a namespace, where nothing else listens
 _POLL = 0.05
 _KILL_AFTER = 5.0  # seconds from SIGTERM to SIGKILL
-_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 LOOPBACK = Loopback()
 
@@ -118,7 +117,6 @@ class Crew:
             text=True,
             errors="replace",
             start_new_session=True,
-            preexec_fn=_end_with_parent,
         )
         self._processes.append(process)
         for name in ("stdout", "stderr"):
@@ -203,17 +201,12 @@ def _forwarded(crew: Crew) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _end_with_parent() -> None:
-    """In the child: a launcher that is killed takes its processes along (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
-
-
 def _inside(place: Place, command: Sequence[str]) -> list[str]:
-    """The command, in its namespace."""
+    """The command in its namespace, to be killed if the launcher is (Linux)."""
+    mortal = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
     if place.namespace is None:
-        return list(command)
-    return ["ip", "netns", "exec", place.namespace, *command]
+        return [*mortal, *command]
+    return ["ip", "netns", "exec", place.namespace, *mortal, *command]
 
 
 def _coordinator(place: Place) -> str:

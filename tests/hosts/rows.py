@@ -1,0 +1,95 @@
+"""Trains a slice of the relaxations; run in several processes, or by a test."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import relaxjax
+from relaxjax import compression, hosts, topology
+
+STEPS, ROWS = 6, 8
+
+
+def sgd() -> optax.GradientTransformation:
+    return optax.sgd(0.05, momentum=0.9)
+
+
+def reduced(**how: Any) -> optax.GradientTransformation:
+    return optax.chain(relaxjax.all_reduce("data", **how), sgd())
+
+
+def transformations(n: int) -> dict[str, optax.GradientTransformation]:
+    coded = compression.error_feedback(compression.sign())
+    ring = topology.ring(n)
+    return {
+        "psum": reduced(),
+        "ring": reduced(algorithm="ring"),
+        "bidirectional_ring": reduced(algorithm="bidirectional_ring"),
+        "halving_doubling": reduced(algorithm="halving_doubling"),
+        "tree": reduced(algorithm="tree"),
+        "two_shot": reduced(algorithm="two_shot"),
+        "one_shot": reduced(algorithm="one_shot"),
+        "signs": reduced(algorithm="two_shot", compressor=coded),
+        "gossip": optax.chain(sgd(), relaxjax.gossip("data", ring)),
+        "diloco": relaxjax.diloco(sgd(), "data", 2),
+        "parameter_server": relaxjax.parameter_server(sgd(), "data"),
+    }
+
+
+def params() -> dict[str, Any]:
+    key = jax.random.key(0)
+    return {"b": jnp.zeros(5), "w": jax.random.normal(key, (7, 5))}
+
+
+def batches(part: int, parts: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """This process's rows of each batch."""
+    rng = np.random.default_rng(1)
+    rows = ROWS // parts
+    for _ in range(STEPS):
+        x, y = rng.normal(size=(ROWS, 7)), rng.normal(size=(ROWS, 5))
+        own = slice(part * rows, (part + 1) * rows)
+        yield x[own].astype(np.float32), y[own].astype(np.float32)
+
+
+def loss(p: Any, batch: Any) -> jax.Array:
+    x, y = batch
+    return jnp.mean((jnp.tanh(x @ p["w"] + p["b"]) - y) ** 2)
+
+
+def trained(tx: Any, mesh: Any, part: int, parts: int) -> dict[str, Any]:
+    """Losses, spread and the consensus model after some steps."""
+
+    def train_step(p: Any, state: Any, batch: Any) -> tuple[Any, Any, Any]:
+        value, grads = jax.value_and_grad(loss)(p, batch)
+        updates, state = tx.update(grads, state, p)
+        return optax.apply_updates(p, updates), state, {"loss": value}
+
+    step = relaxjax.data_parallel(train_step, mesh)
+    p, state = relaxjax.init(tx, params(), mesh)
+    losses = []
+    for batch in batches(part, parts):
+        p, state, metrics = step(p, state, batch)
+        losses.append(float(metrics["loss"]))
+    model = {k: np.asarray(v).tolist() for k, v in relaxjax.consensus(p).items()}
+    return {"losses": losses, "spread": relaxjax.spread(p), "model": model}
+
+
+def main(out: Path) -> None:
+    team = hosts.join()
+    with hosts.Watch(team):
+        mesh = jax.make_mesh((jax.device_count(),), ("data",))
+        mine = team.process_id, len(team.members)
+        rows = transformations(mesh.size)
+        found = {name: trained(tx, mesh, *mine) for name, tx in rows.items()}
+    (out / f"{team.process_id}.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
