@@ -13,6 +13,7 @@ from tests.helpers import mesh_of
 from tests.hosts import rows
 
 ROOT = Path(rows.__file__).parents[2]
+ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "NPROC": "8", "PYTHONPATH": str(ROOT)}
 # Where XLA chooses the order of a sum, gloo's is another; and where only the mean over
 # different models is looked at, that is such a sum.
 OTHER_ORDER = {"psum", "gossip", "diloco"}
@@ -24,12 +25,7 @@ def test_processes_train_as_emulated_workers_do(tmp_path, processes, devices):
     ended = hosts.launch(
         [sys.executable, "-m", "tests.hosts.rows", str(tmp_path)],
         processes,
-        environment={
-            "JAX_PLATFORMS": "cpu",
-            "JAX_NUM_CPU_DEVICES": str(devices),
-            "NPROC": "8",
-            "PYTHONPATH": str(ROOT),
-        },
+        environment={**ENVIRONMENT, "JAX_NUM_CPU_DEVICES": str(devices)},
         say=lambda *line: said.append(line),
     )
     assert ended.status == 0, said
