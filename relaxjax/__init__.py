@@ -45,6 +45,7 @@ from relaxjax._moniqua import moniqua
 from relaxjax._noloco import NoLoCoState, noloco
 from relaxjax._one_bit_adam import OneBitAdamState, one_bit_adam
 from relaxjax._one_bit_lamb import OneBitLambState, one_bit_lamb
+from relaxjax._participation import ParticipationState, participation
 from relaxjax._post_local_sgd import post_local_sgd
 from relaxjax._power_sgd import PowerSGDState, power_sgd
 from relaxjax._push_sum import PushSumState, push_sum
@@ -92,6 +93,7 @@ __all__ = [
     "OuterState",
     "ParameterServerState",
     "PartOfTrainingState",
+    "ParticipationState",
     "PowerSGDState",
     "PushSumState",
     "QuasiGlobalMomentumState",
@@ -133,6 +135,7 @@ __all__ = [
     "one_bit_adam",
     "one_bit_lamb",
     "parameter_server",
+    "participation",
     "post_local_sgd",
     "power_sgd",
     "ps",

@@ -172,7 +172,7 @@ def _ready(updates: Any, axis_name: AxisName, specs: Any, weight: Any) -> Any:
         require_no_compiler_axes(_CALLER, "it")
     if weight is None:
         return updates
-    w = axis_size(axis_name, _CALLER) * factor(weight, axis_name, "mean")
+    w = factor(weight, axis_name, "mean")
     return jax.tree.map(lambda u: weigh(u, w), updates)
 
 

@@ -25,6 +25,7 @@ FLOORS = [
     },
     {
         "_delays",
+        "_draws",
         "_either",
         "_fragments",
         "_layer_rates",
@@ -46,6 +47,7 @@ FLOORS = [
         "_from_step",
         "_skip_nonfinite",
         "_local",
+        "_participation",
     },
     {"_bounded_staleness", "_dc_asgd", "_delay", "_mixing", "_outer"},
     {"_gossiping", "_local_steps", "_told"},
