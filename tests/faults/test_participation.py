@@ -83,32 +83,74 @@ def test_what_the_absent_owe_stays_as_it_was(place):
         before = residual
 
 
-@pytest.mark.parametrize("algorithm", ["one_shot", "two_shot", "ring"])
-def test_nothing_is_lost(algorithm):
-    """Sum of out + mean of what all owe == sum of the means over those present."""
+def coded(algorithm: str) -> Any:
     codec = compression.error_feedback(compression.quantize(2))
-    reducer = all_reduce("data", compressor=codec, algorithm=algorithm)
-    tx = participation(reducer, "data", 0.6, seed=3)
-    gs = np.random.default_rng(0).normal(size=(N, 60, 9)).astype(np.float32)
+    return all_reduce("data", compressor=codec, algorithm=algorithm)
+
+
+REDUCERS: dict[str, Any] = {
+    **{name: coded(name) for name in ("one_shot", "two_shot", "ring")},
+    "power_sgd": relaxjax.power_sgd("data", rank=1, min_compression=0),
+}
+
+
+def residual_of(state: Any) -> jax.Array:
+    found = optax.tree.get_all_with_path(state, "residual")
+    return found[0][1]
+
+
+@pytest.mark.parametrize("name", REDUCERS)
+def test_nothing_is_lost(name):
+    """Sum of out + mean of what all owe == sum of the means over those present.
+
+    In a two-shot and in a ring, sums that are coded again pass through the absent.
+    """
+    tx = participation(REDUCERS[name], "data", 0.6, seed=3)
+    gs = np.random.default_rng(0).normal(size=(N, 60, 3, 3)).astype(np.float32)
 
     def run(gs):
         def step(state, g):
-            round = state.step
-            out, state = tx.update(g, state)
-            here = drawn(0.6, round, 3)
-            return state, (out, here)
+            here = drawn(0.6, state.step, 3)
+            out, after = tx.update(g, state)
+            stays = (residual_of(after) == residual_of(state)).all()
+            return after, (out, here, stays)
 
         return jax.lax.scan(step, tx.init(gs[0]), gs)
 
-    state, (out, here) = jax.jit(jax.vmap(run, axis_name="data"))(gs)
+    state, (out, here, stays) = jax.jit(jax.vmap(run, axis_name="data"))(gs)
     here = np.asarray(here)
     means = [
         gs[here[:, t], t].mean(axis=0) for t in range(gs.shape[1]) if here[:, t].any()
     ]
-    owed = np.mean(state.inner_state.compressed.feedback.residual, axis=0)
+    owed = np.mean(residual_of(state), axis=0)
     assert 0.5 < here.mean() < 0.7
     assert np.abs(owed).max() > 1e-2
     np.testing.assert_allclose(out[0].sum(axis=0) + owed, np.sum(means, 0), atol=1e-4)
+    if name in ("one_shot", "power_sgd"):
+        np.testing.assert_array_equal(stays, ~here)
+
+
+def owing(state: Any, residual: jax.Array) -> Any:
+    """The state with another residual."""
+    inner = state.inner_state
+    if isinstance(inner, relaxjax.PowerSGDState):
+        return state._replace(inner_state=inner._replace(residual=residual))
+    feedback = inner.compressed.feedback._replace(residual=residual)
+    compressed = inner.compressed._replace(feedback=feedback)
+    return state._replace(inner_state=inner._replace(compressed=compressed))
+
+
+@pytest.mark.parametrize("name", REDUCERS)
+def test_what_the_absent_owe_is_not_heard(name):
+    tx: Any = participation(REDUCERS[name], "data", [[1, 0, 1, 1]])
+
+    def run(g, owed):
+        return tx.update(g, owing(tx.init(g), owed))[0]
+
+    g, owed = np.random.default_rng(0).normal(size=(2, N, 3, 3)).astype(np.float32)
+    update = jax.jit(jax.vmap(run, axis_name="data"))
+    other = np.where(np.arange(N)[:, None, None] == 1, 7, owed)
+    assert_equal(update(g, owed), update(g, other))
 
 
 def drawn(chance: float, round: Any, seed: int) -> jax.Array:
