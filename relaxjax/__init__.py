@@ -40,6 +40,7 @@ from relaxjax._layout import Layout
 from relaxjax._local import LocalState, local
 from relaxjax._local_sgd import local_sgd
 from relaxjax._local_steps import OuterState
+from relaxjax._lossy_push_sum import LossyPushSumState, lossy_push_sum
 from relaxjax._mesh import Emulation, emulate
 from relaxjax._moniqua import moniqua
 from relaxjax._noloco import NoLoCoState, noloco
@@ -87,6 +88,7 @@ __all__ = [
     "GradientTrackingState",
     "Layout",
     "LocalState",
+    "LossyPushSumState",
     "NoLoCoState",
     "OneBitAdamState",
     "OneBitLambState",
@@ -130,6 +132,7 @@ __all__ = [
     "init",
     "local",
     "local_sgd",
+    "lossy_push_sum",
     "moniqua",
     "noloco",
     "one_bit_adam",

@@ -64,6 +64,7 @@ FLOORS = [
         "_gradient_tracking",
         "_hierarchical_local_sgd",
         "_local_sgd",
+        "_lossy_push_sum",
         "_moniqua",
         "_noloco",
         "_power_sgd",

@@ -1,6 +1,5 @@
 """participation: the mean over those present; whoever is absent keeps what it owes."""
 
-import functools
 from typing import Any
 
 import jax
@@ -12,6 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 import relaxjax
 from relaxjax import all_reduce, compression, emulate, participation, skip_nonfinite
+from relaxjax._dtypes import is_key
 from tests import helpers
 from tests.helpers import assert_close, assert_equal, mesh_of, pulled, targets_of
 
@@ -203,8 +203,9 @@ def test_chance_is_the_same_under_every_mapping():
     step = helpers.train_step_of(tx)
 
     def local(params, opt_state, batch):
-        state = jax.tree.map(lambda x: x[0], (params, opt_state))
-        return jax.tree.map(lambda x: x[None], step(*state, batch)[:2])
+        params, opt_state = jax.tree.map(lambda x: x[0], (params, opt_state))
+        after = step(params, opt_state, batch)[:2]
+        return jax.tree.map(lambda x: x[None], after)
 
     own, state = relaxjax.init(tx, helpers.problem(), mesh_of(N))
     specs = relaxjax.state_specs((own, state), "data")
@@ -242,10 +243,7 @@ def test_a_round_without_anybody_leaves_no_trace():
 
 def keyless(tree: Any) -> Any:
     """Typed keys as their words."""
-    is_key = functools.partial(jnp.issubdtype, arg2=jax.dtypes.prng_key)
-    return jax.tree.map(
-        lambda x: jax.random.key_data(x) if is_key(x.dtype) else x, tree
-    )
+    return jax.tree.map(lambda x: jax.random.key_data(x) if is_key(x) else x, tree)
 
 
 def test_what_the_absent_hold_is_not_looked_at():
