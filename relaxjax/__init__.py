@@ -55,6 +55,12 @@ from relaxjax._quasi_global_momentum import (
     quasi_global_momentum,
 )
 from relaxjax._relay_sum import RelaySumState, relay_sum
+from relaxjax._replicas import (
+    ReplicaDifference,
+    ReplicaError,
+    replica_difference,
+    require_replicas,
+)
 from relaxjax._scan_layers import scan_layers
 from relaxjax._skip_nonfinite import SkipNonfiniteState, skip_nonfinite
 from relaxjax._slow_momentum import SlowMomentumState, slow_momentum
@@ -100,6 +106,8 @@ __all__ = [
     "PushSumState",
     "QuasiGlobalMomentumState",
     "RelaySumState",
+    "ReplicaDifference",
+    "ReplicaError",
     "SkipNonfiniteState",
     "SlowMomentumState",
     "StreamingDilocoState",
@@ -147,6 +155,8 @@ __all__ = [
     "random_delays",
     "reduce_in_backward",
     "relay_sum",
+    "replica_difference",
+    "require_replicas",
     "scan_layers",
     "schedule",
     "skip_nonfinite",

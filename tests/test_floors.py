@@ -82,7 +82,7 @@ FLOORS = [
         "_one_bit_lamb",
         "_zero_one_adam",
     },
-    {"_stacked", "_agree", "_consensus", "_scan_layers"},
+    {"_stacked", "_agree", "_replicas", "_consensus", "_scan_layers"},
     {"_data_parallel", "_init", "_wire"},
     {"_compiled_wire", "_relaxation"},
     {"ps"},
