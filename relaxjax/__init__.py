@@ -40,11 +40,13 @@ from relaxjax._layout import Layout
 from relaxjax._local import LocalState, local
 from relaxjax._local_sgd import local_sgd
 from relaxjax._local_steps import OuterState
+from relaxjax._lossy_push_sum import LossyPushSumState, lossy_push_sum
 from relaxjax._mesh import Emulation, emulate
 from relaxjax._moniqua import moniqua
 from relaxjax._noloco import NoLoCoState, noloco
 from relaxjax._one_bit_adam import OneBitAdamState, one_bit_adam
 from relaxjax._one_bit_lamb import OneBitLambState, one_bit_lamb
+from relaxjax._participation import ParticipationState, participation
 from relaxjax._post_local_sgd import post_local_sgd
 from relaxjax._power_sgd import PowerSGDState, power_sgd
 from relaxjax._push_sum import PushSumState, push_sum
@@ -53,6 +55,12 @@ from relaxjax._quasi_global_momentum import (
     quasi_global_momentum,
 )
 from relaxjax._relay_sum import RelaySumState, relay_sum
+from relaxjax._replicas import (
+    ReplicaDifference,
+    ReplicaError,
+    replica_difference,
+    require_replicas,
+)
 from relaxjax._scan_layers import scan_layers
 from relaxjax._skip_nonfinite import SkipNonfiniteState, skip_nonfinite
 from relaxjax._slow_momentum import SlowMomentumState, slow_momentum
@@ -86,16 +94,20 @@ __all__ = [
     "GradientTrackingState",
     "Layout",
     "LocalState",
+    "LossyPushSumState",
     "NoLoCoState",
     "OneBitAdamState",
     "OneBitLambState",
     "OuterState",
     "ParameterServerState",
     "PartOfTrainingState",
+    "ParticipationState",
     "PowerSGDState",
     "PushSumState",
     "QuasiGlobalMomentumState",
     "RelaySumState",
+    "ReplicaDifference",
+    "ReplicaError",
     "SkipNonfiniteState",
     "SlowMomentumState",
     "StreamingDilocoState",
@@ -128,11 +140,13 @@ __all__ = [
     "init",
     "local",
     "local_sgd",
+    "lossy_push_sum",
     "moniqua",
     "noloco",
     "one_bit_adam",
     "one_bit_lamb",
     "parameter_server",
+    "participation",
     "post_local_sgd",
     "power_sgd",
     "ps",
@@ -141,6 +155,8 @@ __all__ = [
     "random_delays",
     "reduce_in_backward",
     "relay_sum",
+    "replica_difference",
+    "require_replicas",
     "scan_layers",
     "schedule",
     "skip_nonfinite",

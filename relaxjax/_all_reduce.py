@@ -160,22 +160,19 @@ def all_reduce(
 def _as_they_are(
     updates: Any, state: Any, n: int, w: jax.Array | None, *, op: str, specs: Any, **how
 ) -> tuple[Any, Any]:
-    divide = n if op == "mean" and w is None else 1
+    divide = n if op == "mean" else 1
     reduce = functools.partial(sum_or_mean, op=op, divide=divide, **how)
-    updates = _weighted(updates, w)
+    weights = () if w is None else (w,)
     if specs is None:
-        return reduce(updates), state
-    return on_own_shards(reduce, updates, specs, "all_reduce"), state
+        return reduce(updates, *weights), state
+    return on_own_shards(reduce, updates, specs, "all_reduce", *weights), state
 
 
 def _by_payloads(
     updates: Any, state: Any, n: int, w: jax.Array | None, *, op: str, **how
 ) -> tuple[Any, Any]:
-    if w is not None and op == "mean":  # what travels is a mean, of n times its part
-        w = n * w
-    mean, state = mean_of_compressed(_weighted(updates, w), state, **how)
+    absent = None
+    if w is not None:
+        updates, absent = jax.tree.map(lambda u: weigh(u, w), updates), w == 0
+    mean, state = mean_of_compressed(updates, state, absent, **how)
     return (jax.tree.map(lambda x: n * x, mean) if op == "sum" else mean), state
-
-
-def _weighted(updates: Any, w: jax.Array | None) -> Any:
-    return updates if w is None else jax.tree.map(lambda u: weigh(u, w), updates)

@@ -5,6 +5,10 @@
     c = p - lost                              (what of p was delivered)
     out, state = after(g, c, mean, state)
 
+A worker that is absent (of weight zero) has g = 0 and sends nothing: p = 0 after
+`before`, so that its feedback waits; in a two-shot or a ring, what is lost in the sums
+that pass through it is added to it.
+
 As every exchange conserves the mean (`relaxjax.collectives._payload`), so does every
 feedback with every exchange, whatever is lost where.
 
@@ -85,6 +89,7 @@ def init_compressed(compressor: Compressor, params: Any, seed: int) -> Compresse
 def mean_of_compressed(
     updates: Any,
     state: CompressedState,
+    absent: jax.Array | None = None,
     *,
     compressor: Compressor,
     algorithm: str,
@@ -97,6 +102,8 @@ def mean_of_compressed(
     Args:
       updates: a pytree of real floating arrays.
       state: as `init_compressed` made it.
+      absent: bool[], whether this worker, with zeros for updates, has nothing to say;
+        None: no worker is.
       compressor: with feedback or without.
       algorithm: one of `EXCHANGES`.
       axis_name: the workers' axes.
@@ -110,7 +117,7 @@ def mean_of_compressed(
     gradients = [u.astype(wide(u.dtype)) for u in leaves]
     states = _split(compressor, state.feedback, len(leaves))
     sent = [feedback.before(g, s) for g, s in zip(gradients, states, strict=True)]
-    sent = [p.astype(jnp.float32) for p in sent]
+    sent = [_unless(absent, p.astype(jnp.float32)) for p in sent]
     noises, words = noises_of(compressor, state.words, axis_name)
     exchange = functools.partial(
         _exchanged,
@@ -134,6 +141,11 @@ def mean_of_compressed(
     out = [x.astype(u.dtype) for (x, _), u in zip(results, leaves, strict=True)]
     after = _joined(compressor, [s for _, s in results], tree)
     return jax.tree.unflatten(tree, out), CompressedState(after, words)
+
+
+def _unless(absent: jax.Array | None, p: jax.Array) -> jax.Array:
+    """What is sent: nothing, where a worker is absent."""
+    return p if absent is None else jnp.where(absent, 0, p)
 
 
 def _exchanged(

@@ -58,12 +58,12 @@ def diloco(
     Returns:
       A gradient transformation whose `update` needs `params`: a chain of the inner
       optimizer and of the outer half. Updates come out in float32 where a param is
-      narrower.
+      narrower. In an outer step, `update` takes `weight=`, as of `local_sgd`.
 
     Raises:
       TypeError: in `init`: an outer optimizer that needs a loss or other arguments.
       ValueError: `sync_every < 1`; what `relaxjax.all_reduce` refuses; in `update`
-        another tree than `init` saw, no `params`, or a `weight`.
+        another tree than `init` saw, or no `params`.
       NameError: `update` outside the axis.
 
     Example:

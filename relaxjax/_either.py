@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 
 from relaxjax._axis import like_varying
@@ -33,6 +34,21 @@ def either(
     if isinstance(condition, bool):
         return act(*operands) if condition else wait(*operands)
     return lax.cond(condition, *_alike([act, wait], operands), *operands)
+
+
+def selected(condition: jax.Array, now: Any, before: Any) -> Any:
+    """`now` where the condition holds, else `before`: what both computed is there.
+
+    Args:
+      condition: bool[].
+      now: any tree of arrays, typed PRNG keys among them.
+      before: the same tree.
+    """
+
+    def one(x: Any, y: Any) -> jax.Array:
+        return lax.select(jnp.broadcast_to(condition, jnp.shape(x)), x, y)
+
+    return jax.tree.map(one, now, before)
 
 
 def one_of(

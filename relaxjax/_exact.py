@@ -1,7 +1,7 @@
 """The sum or mean over the workers of updates as they are.
 
 divided before the sum:  floats of a narrow range (float16, 8 bits), which might
-overflow
+overflow; with weights, which multiply them in float32, all narrow floats
 divided after it:        all others, which are rounded once less
 """
 
@@ -12,7 +12,9 @@ import jax
 import jax.numpy as jnp
 
 from relaxjax._axis import AxisName
+from relaxjax._dtypes import is_narrow
 from relaxjax._fused import packed, psum_groups
+from relaxjax._weights import weigh
 from relaxjax.collectives import (
     adasum,
     bidirectional_ring_all_reduce,
@@ -40,6 +42,7 @@ ALGORITHMS: dict[str, Callable[[jax.Array, AxisName], jax.Array]] = {
 
 def sum_or_mean(
     updates: Any,
+    weight: jax.Array | None = None,
     *,
     axis_name: AxisName,
     algorithm: str,
@@ -52,6 +55,7 @@ def sum_or_mean(
 
     Args:
       updates: a pytree of floating (or complex) arrays.
+      weight: float32[], this worker's factor, of `relaxjax._weights`.
       axis_name: the workers' axes.
       algorithm: "psum", or one of `ALGORITHMS`.
       op: of `relaxjax.all_reduce`.
@@ -60,7 +64,7 @@ def sum_or_mean(
       divide: by what.
     """
     leaves, tree = jax.tree.flatten(updates)
-    leaves = [_divide_before(x, divide) for x in leaves]
+    leaves = [_before(x, weight, divide) for x in leaves]
     if op == "adasum":
         leaves = [adasum(x, axis_name) for x in leaves]
     elif algorithm == "psum":
@@ -68,7 +72,8 @@ def sum_or_mean(
     elif leaves:
         total = ALGORITHMS[algorithm]
         (leaves,) = packed(leaves, plan(updates), lambda x, _: (total(x, axis_name),))
-    return jax.tree.unflatten(tree, [_divide_after(x, divide) for x in leaves])
+    weighted = weight is not None
+    return jax.tree.unflatten(tree, [_after(x, weighted, divide) for x in leaves])
 
 
 def _narrow_range(x: jax.Array) -> bool:
@@ -76,9 +81,12 @@ def _narrow_range(x: jax.Array) -> bool:
     return float(jnp.finfo(x.dtype).max) < 1e6
 
 
-def _divide_before(x: jax.Array, divide: int) -> jax.Array:
+def _before(x: jax.Array, weight: jax.Array | None, divide: int) -> jax.Array:
+    if weight is not None:
+        return weigh(x, weight / divide if is_narrow(x.dtype) else weight)
     return x / divide if divide > 1 and _narrow_range(x) else x
 
 
-def _divide_after(x: jax.Array, divide: int) -> jax.Array:
-    return x / divide if divide > 1 and not _narrow_range(x) else x
+def _after(x: jax.Array, weighted: bool, divide: int) -> jax.Array:
+    divided = is_narrow(x.dtype) if weighted else _narrow_range(x)
+    return x / divide if divide > 1 and not divided else x

@@ -139,6 +139,7 @@ _row = functools.partial(
     algorithms=tuple(TOPOLOGIES),
     options=frozenset({"bucket_bytes", "every"}),
     period=None,
+    apart=True,
 )
 _STAYING = (*_SYMMETRIC, "exponential")
 GOSSIP_ROWS = (

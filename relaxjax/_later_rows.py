@@ -116,6 +116,7 @@ _syncs = functools.partial(
     compressors=True,
     options=_SYNCS,
     period=SYNC_EVERY,
+    apart=True,
 )
 _waits = functools.partial(Relaxation, algorithms=CHOICES, compressors=True)
 LATER_ROWS = (
@@ -150,6 +151,7 @@ LATER_ROWS = (
         algorithms=CHOICES,
         options=_SYNCS | {"start_step"},
         period=None,
+        apart=True,
     ),
     Relaxation(
         name="sparse_loco",
@@ -158,6 +160,7 @@ LATER_ROWS = (
         options=_SYNCS
         | {"bits", "chunk_size", "decay", "density", "outer_learning_rate"},
         period=SYNC_EVERY,
+        apart=True,
     ),
     _syncs(
         name="streaming_diloco",

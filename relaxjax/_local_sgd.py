@@ -55,11 +55,13 @@ def local_sgd(
 
     Returns:
       A gradient transformation whose `update` needs `params`. Updates come out in
-      float32 where a param is narrower (`optax.apply_updates` takes them so).
+      float32 where a param is narrower (`optax.apply_updates` takes them so). In the
+      step of a mean, `update` takes `weight=`: what this worker's model counts for;
+      with a weight of zero it is absent, and goes on from its own.
 
     Raises:
       ValueError: `sync_every < 1`; what `relaxjax.all_reduce` refuses; in `update`
-        another tree than `init` saw, no `params`, or a `weight`.
+        another tree than `init` saw, or no `params`.
       NameError: `update` outside the axis.
 
     Example:

@@ -54,13 +54,14 @@ def local_steps(
       outer: who is who, and what is refused.
       start: what is kept, with an `anchor`; None: as of the outer step.
       rule: from a - x_i and what is kept to what is kept next; None: as of the outer
-        step.
+        step, and then `update` takes `weight=` in it: what this worker's model counts
+        for. With a weight of zero it is absent, and goes on from its own.
 
     Raises:
       ValueError: `sync_every < 1`.
     """
     require_whole(outer.caller, "sync_every", sync_every)
-    start, rule = start or outer.init, rule or outer.update
+    start = start or outer.init
 
     def init(params: optax.Params) -> Any:
         marks = LocalState(layout_of(params))
@@ -68,16 +69,34 @@ def local_steps(
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
-        outer.require(state, updates, params, weight)
+        outer.require(state, updates, params, None if rule is None else weight)
         step, kept, leaves = state
         u, x = like(kept.anchor, updates), like(kept.anchor, params)
 
         last = step == sync_every - 1
-        land = functools.partial(landed, rule, x)
+        land = functools.partial(_landed_if_present, outer, rule, weight, x)
         u, kept = either(last, land, lambda *own: own, u, kept)
         return u, OuterState(jnp.where(last, 0, step + 1), kept, leaves)
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _landed_if_present(
+    outer: OuterStep,
+    rule: Callable[[Any, Any], Any] | None,
+    weight: jax.Array | float | None,
+    x: Any,
+    u: Any,
+    kept: Any,
+) -> tuple[Any, Any]:
+    """As `landed`; who has no weight goes on from its own model."""
+    mean = functools.partial(outer.update, weight=weight)
+    moved, kept = landed(rule or mean, x, u, kept)
+    if weight is None:
+        return moved, kept
+    absent = jnp.asarray(weight) == 0
+    stay = functools.partial(jnp.where, absent)
+    return jax.tree.map(stay, u, moved), kept
 
 
 def landed(

@@ -56,6 +56,8 @@ def nothing_lost(
 
 def approximate(
     trees: Any,
+    absent: jax.Array | bool = False,
+    part: jax.Array | float = 1.0,
     *,
     matrices: Callable[[Any], list[Matrices | None]],
     mean: Callable[[list[jax.Array]], list[jax.Array]],
@@ -65,6 +67,8 @@ def approximate(
 
     Args:
       trees: updates, residuals and right factors.
+      absent: bool[], whether this worker sends nothing, and keeps its residual.
+      part: float32[], how many of all there are for each that is present.
       matrices: how each leaf is compressed.
       mean: of arrays over the workers, in one message.
       iterations: of the subspace.
@@ -79,11 +83,13 @@ def approximate(
     plain = [i for i in found if i not in low]
     wide = [u.astype(jnp.float32) for u in leaves]
     m = [as_matrix.of(wide[i] + e[i]) for i, as_matrix in low.items()]
+    m = [jnp.where(absent, 0, x) for x in m]
     out, b, means = low_rank_mean(
         m, [q[i] for i in low], [wide[i] for i in plain], mean, iterations
     )
     for k, i in enumerate(low):
-        e[i] = (m[k] - out[k]).reshape(e[i].shape)
+        lost = (m[k] - part * out[k]).reshape(e[i].shape)
+        e[i] = jnp.where(absent, e[i], lost)
         q[i], wide[i] = b[k], out[k].reshape(e[i].shape)
     for k, i in enumerate(plain):
         wide[i] = means[k]

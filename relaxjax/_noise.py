@@ -64,6 +64,11 @@ def uniform(words: jax.Array, size: int) -> jax.Array:
     return (bits(words, size) >> 8).astype(jnp.float32) * jnp.float32(2**-24)
 
 
+def mixed(x: jax.Array, words: jax.Array) -> jax.Array:
+    """uint32 like x, each element scrambled by itself."""
+    return _mix(x ^ words[0], words[1])
+
+
 def _mix(x: jax.Array, t: jax.Array) -> jax.Array:
     x = (x ^ (x >> 16)) * jnp.uint32(_FIRST) + t
     x = (x ^ (x >> 15)) * jnp.uint32(_SECOND)

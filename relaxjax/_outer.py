@@ -53,7 +53,7 @@ class OuterStep(NamedTuple):
     caller: str
     axis_name: AxisName
     outer: optax.GradientTransformation
-    reducer: optax.GradientTransformation
+    reducer: optax.GradientTransformationExtraArgs
 
     def init(self, params: Any) -> Outer:
         """Before the first; params are equal on all workers.
@@ -74,14 +74,15 @@ class OuterStep(NamedTuple):
             ) from error
         return kept
 
-    def update(self, gradient: Any, kept: Outer) -> Outer:
+    def update(self, gradient: Any, kept: Outer, weight: Any = None) -> Outer:
         """The next, whose anchor is the common model.
 
         Args:
           gradient: a - x_i, of this worker, like the anchor.
           kept: of the step before.
+          weight: as of `relaxjax.all_reduce`.
         """
-        mean, reduced = self.reducer.update(gradient, kept.reducer)
+        mean, reduced = self.reducer.update(gradient, kept.reducer, weight=weight)
         return self.along(mean, kept._replace(reducer=reduced))
 
     def along(self, mean: Any, kept: Outer) -> Outer:

@@ -14,6 +14,9 @@ started. For every leaf, as an n x m matrix, with its residual e_i:
                                 mean is ever lost, and all workers keep the same Q
     out + mean_i(e_i) = mean_i(M_i)
 
+A worker of weight zero is absent: it has M_i = 0 and keeps its e_i, and what those that
+are present subtract is n out over their number.
+
 Leaves that a rank would not make smaller travel as they are, beside the P.
 
 Cost: r (n + m) floats per matrix, and the other leaves, in exactly two messages a step
@@ -158,7 +161,8 @@ def power_sgd(
         updates = _ready(updates, axis_name, specs, weight)
         trees = updates, state.residual, state.right
         lie = None if specs is None else _specs_of(specs, trees)
-        out, residual, right = on_own_shards(one_step, trees, lie, _CALLER)
+        given = trees, lie, _CALLER, *_absence(axis_name, weight)
+        out, residual, right = on_own_shards(one_step, *given)
         return out, now._replace(residual=residual, right=right)
 
     return optax.GradientTransformationExtraArgs(init, update)
@@ -172,8 +176,17 @@ def _ready(updates: Any, axis_name: AxisName, specs: Any, weight: Any) -> Any:
         require_no_compiler_axes(_CALLER, "it")
     if weight is None:
         return updates
-    w = axis_size(axis_name, _CALLER) * factor(weight, axis_name, "mean")
+    w = factor(weight, axis_name, "mean")
     return jax.tree.map(lambda u: weigh(u, w), updates)
+
+
+def _absence(axis_name: AxisName, weight: Any) -> tuple[jax.Array, ...]:
+    """Whether this worker is absent, and all over those present; () without weights."""
+    if weight is None:
+        return ()
+    here = jnp.asarray(weight) != 0
+    present = lax.psum(jnp.float32(here), axis_name)
+    return ~here, axis_size(axis_name, _CALLER) / jnp.maximum(present, 1)
 
 
 def _in_one_message(

@@ -46,6 +46,7 @@ class Relaxation:
         `sync_every` says another; None: it does not, as it has phases, or graphs that
         take turns.
       ordered: whether its transfers keep to `Training.order`.
+      apart: whether the workers' models may differ after a step.
     """
 
     name: str
@@ -57,3 +58,4 @@ class Relaxation:
     parent: str = "adamw"
     period: int | None = 1
     ordered: bool = False
+    apart: bool = False

@@ -201,6 +201,7 @@ _ROWS = [
             }
         ),
         period=None,
+        apart=True,
     ),
 ]
 

@@ -18,6 +18,7 @@ import optax
 from jax import lax
 
 from relaxjax._axis import AxisName, axes_of, axis_size
+from relaxjax._either import selected
 
 
 class SkipNonfiniteState(NamedTuple):
@@ -79,9 +80,7 @@ def skip_nonfinite(
         bad = lax.psum(jnp.int32(seen), axis_name)
         ok = bad == 0
         new = jax.tree.map(lambda u: jnp.where(ok, u, jnp.zeros_like(u)), new)
-        inner_state = jax.tree.map(
-            lambda now, before: _select(ok, now, before), inner_state, state.inner_state
-        )
+        inner_state = selected(ok, inner_state, state.inner_state)
         skipped = state.skipped + jnp.where(ok, 0, 1)
         return new, SkipNonfiniteState(skipped, inner_state)
 
@@ -95,8 +94,3 @@ def _nonfinite(tree: Any) -> jax.Array:
         if jnp.issubdtype(x.dtype, jnp.inexact)
     ]
     return ~jnp.all(jnp.asarray(finite)) if finite else jnp.asarray(False)
-
-
-def _select(ok: jax.Array, now: Any, before: Any) -> Any:
-    """`jnp.where` that also takes typed PRNG keys."""
-    return lax.select(jnp.broadcast_to(ok, jnp.shape(now)), now, before)

@@ -47,32 +47,36 @@ def worker_weight(count: jax.Array | float, axis_name: AxisName) -> jax.Array:
       >>> print(jax.vmap(weight, axis_name="data")(jnp.array([1, 3, 0])))
       [0.75 2.25 0.  ]
     """
-    n = axis_size(axis_name, "worker_weight")
-    return n * share(count, axis_name, "worker_weight: count")
-
-
-def share(weight: jax.Array | float, axis_name: AxisName, what: str) -> jax.Array:
-    """float32[]: this worker's part of the sum of weights."""
-    w = _checked(weight, what)
-    total = lax.psum(w, axis_name)
-    return w / jnp.where(total == 0, 1, total)
+    axis_size(axis_name, "worker_weight")
+    return _relative(count, axis_name, "worker_weight: count")
 
 
 def factor(weight: jax.Array | float, axis_name: AxisName, op: str) -> jax.Array:
-    """float32[]: what this worker's updates count for in the sum."""
+    """float32[]: what to multiply this worker's updates by, before their mean or sum.
+
+    Where all weights are equal, that is exactly 1 for the mean.
+    """
     if op == "adasum":
         raise ValueError(
             "all_reduce: op='adasum' takes no weight=, as it is not a mean; use "
             "op='mean', or leave weight out"
         )
     if op == "mean":
-        return share(weight, axis_name, "all_reduce: weight")
+        return _relative(weight, axis_name, "all_reduce: weight")
     return _checked(weight, "all_reduce: weight")
 
 
 def weigh(x: jax.Array, w: jax.Array) -> jax.Array:
     """W x, rounded once to the dtype of x; zero where w is, whatever x holds."""
     return jnp.where(w == 0, 0, w * x.astype(wide(x.dtype))).astype(x.dtype)
+
+
+def _relative(weight: jax.Array | float, axis_name: AxisName, what: str) -> jax.Array:
+    """float32[]: this worker's weight over the mean of all; 0 if all are zero."""
+    w = _checked(weight, what)
+    total = lax.psum(w, axis_name)
+    n = axis_size(axis_name, what)
+    return n * w / jnp.where(total == 0, 1, total)
 
 
 def _checked(weight: jax.Array | float, what: str) -> jax.Array:

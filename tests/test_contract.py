@@ -220,6 +220,12 @@ ROWS: dict[str, Row] = {
         single=late_by_one(1),
         slow=True,
     ),
+    "participation, of all": Row(
+        lambda opt: relaxjax.participation(
+            optax.chain(all_reduce("data"), opt), "data", 1.0
+        ),
+        slow=True,
+    ),
     "parameter_server": Row(
         lambda opt: parameter_server(opt, "data"), typed=False, served=True
     ),
@@ -243,6 +249,7 @@ ROWS: dict[str, Row] = {
         for method, topology_of, how in [
             (relaxjax.combine_then_adapt, topology.ring, {}),
             (relaxjax.push_sum, topology.ring, {}),
+            (relaxjax.lossy_push_sum, topology.ring, {"loss": 0.0}),
             (relaxjax.exact_diffusion, lambda n: topology.lazy(topology.ring(n)), {}),
             (relaxjax.quasi_global_momentum, topology.ring, {"momentum": 0.0}),
             (relaxjax.moniqua, topology.ring, {"theta": 1.0}),

@@ -256,7 +256,6 @@ def test_bad_compressor():
     ("arguments", "message"),
     [
         ({"params": None}, r"local_sgd: update needs params, which it averages; call"),
-        ({"weight": 3.0}, r"local_sgd: weight= has no meaning here.*leave it out"),
         ({"updates": jnp.zeros(3)}, r"local_sgd: the tree changed since init: leaf"),
     ],
 )

@@ -90,6 +90,26 @@ def test_rows_are_one_line_each_and_periods_positive(row):
     assert row.period is None or row.period >= 1
 
 
+ALIKE = [row for row in RELAXATIONS.values() if not row.apart]
+
+
+@pytest.mark.parametrize("row", ALIKE, ids=lambda row: row.name)
+def test_models_are_equal_after_each_step_unless_the_row_says_otherwise(row):
+    tx = row.build("data", training(optax.sgd(0.5), steps=4))
+    start = {"w": jnp.arange(3.0), "m": jnp.zeros((32, 16))}
+    targets = {
+        "w": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "m": np.random.default_rng(0).normal(size=(2, 32, 16)).astype(np.float32),
+    }
+
+    def pull(params, batch):
+        return jax.tree.map(lambda x, target: x - target[0], params, batch)
+
+    mesh = relaxjax.emulate(2)
+    for params, _ in helpers.history(tx, pull, start, [targets] * 3, mesh):
+        relaxjax.require_replicas(params)
+
+
 def test_the_outer_step_is_as_told():
     tx: Any = parse("diloco").build(
         "data",

@@ -1,9 +1,14 @@
-"""A user's mistake is one message and exit code 2, never a traceback."""
+"""What a user must know is one message, never a traceback.
+
+A mistake ends with exit code 2, workers that went apart with 3.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
+
+from relaxjax._replicas import ReplicaError
 
 
 @contextmanager
@@ -18,3 +23,17 @@ def user_errors() -> Iterator[None]:
     except ValueError as error:
         typer.echo(f"relaxjax: {error}", err=True)
         raise typer.Exit(2) from error
+
+
+@contextmanager
+def lost_replicas() -> Iterator[None]:
+    """Reports workers that no longer hold the same model.
+
+    Raises:
+      typer.Exit: with code 3, where the body raised `relaxjax.ReplicaError`.
+    """
+    try:
+        yield
+    except ReplicaError as error:
+        typer.echo(f"relaxjax: {error}", err=True)
+        raise typer.Exit(3) from error

@@ -45,6 +45,7 @@ class Job:
       seed: of the batches.
       batch_size: rows over all workers.
       out: folder for the results; it exists.
+      check_every: steps after which models are compared; None: never.
       order: of transfers, if one was asked for.
     """
 
@@ -54,6 +55,7 @@ class Job:
     seed: int
     batch_size: int
     out: Path
+    check_every: int | None = None
     order: _ordered.Order | None = None
 
 
@@ -99,6 +101,7 @@ def prepare(wishes: Wishes) -> Job:
         seed=wishes.seed,
         batch_size=rows,
         out=out,
+        check_every=wishes.check_every,
         order=order,
     )
 
@@ -142,6 +145,7 @@ def _train(job: Job, run: Run, console: Console) -> _report.Record:
             seed=job.seed,
             batch_size=job.batch_size,
             watch=bar,
+            check_every=job.check_every,
         )
     sent = wire_bytes(run.tx, task.params, run.mesh, steps=run.period)
     _, loss, metric = outcome.curve[-1]

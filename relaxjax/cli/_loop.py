@@ -15,6 +15,7 @@ from relaxjax._consensus import consensus, spread
 from relaxjax._data_parallel import data_parallel
 from relaxjax._init import init
 from relaxjax._mesh import Emulation
+from relaxjax._replicas import require_replicas
 from relaxjax.cli._devices import own_rows
 from relaxjax.tasks import Task, train_step_of
 
@@ -55,6 +56,7 @@ def fit(
     seed: int,
     batch_size: int,
     watch: Watch,
+    check_every: int | None = None,
 ) -> Outcome:
     """Trains the task's model from its start.
 
@@ -66,6 +68,10 @@ def fit(
       seed: of the batches, which do not depend on the number of workers.
       batch_size: rows of each batch, over all workers.
       watch: is told of each step and each point of the curve.
+      check_every: steps after which the workers' models must be equal; None: never.
+
+    Raises:
+      ReplicaError: they are not.
     """
     step = data_parallel(train_step_of(task, tx), mesh, donate=True)
     state = init(tx, task.params, mesh)
@@ -75,10 +81,12 @@ def fit(
     seconds, done = 0.0, 0
     for end in _points(steps):
         losses, began = [], time.perf_counter()
-        for _ in range(end - done):
+        for number in range(done + 1, end + 1):
             *state, metrics = step(*state, next(batches))
             losses.append(metrics["loss"])
             watch.step()
+            if check_every and number % check_every == 0:
+                require_replicas(state[0], f"params after step {number}")
         jax.block_until_ready(state)
         seconds, done = seconds + time.perf_counter() - began, end
         metric = float(task.metric(consensus(state[0])))

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from relaxjax._relaxations import GRAMMAR
 from relaxjax._rows import COMPRESSORS, FEEDBACKS, RELAXATIONS
-from relaxjax.cli._errors import user_errors
+from relaxjax.cli._errors import lost_replicas, user_errors
 
 
 class TaskName(StrEnum):
@@ -96,6 +96,10 @@ def train(
     skip_nonfinite: Annotated[
         bool, typer.Option("--skip-nonfinite", help="Skip steps with a NaN, together.")
     ] = False,
+    check_every: Annotated[
+        int | None,
+        typer.Option(help="Steps after which all models must be equal, to the bit."),
+    ] = None,
     no_baseline: Annotated[
         bool, typer.Option("--no-baseline", help="Leave out the one-worker run.")
     ] = False,
@@ -117,8 +121,10 @@ def train(
         order=order and order.value,
         accumulate=accumulate,
         skip_nonfinite=skip_nonfinite,
+        check_every=check_every,
         baseline=not no_baseline,
     )
     with user_errors():
         job = _job.prepare(wishes)
-    _job.run(job)
+    with lost_replicas():
+        _job.run(job)

@@ -34,6 +34,7 @@ class Wishes:
     order: str | None = None
     accumulate: int = 1
     skip_nonfinite: bool = False
+    check_every: int | None = None
     baseline: bool = True
 
 
@@ -43,8 +44,8 @@ def check(wishes: Wishes) -> None:
     Raises:
       ValueError: an unknown relaxation, an option it does not have, a bad number.
     """
-    at_least = {"--steps": 1, "--workers": 1, "--batch-size": 1, "--accumulate": 1}
     numbers = {
+        "--check-every": wishes.check_every,
         "--steps": wishes.steps,
         "--workers": wishes.workers,
         "--batch-size": wishes.batch_size,
@@ -52,7 +53,7 @@ def check(wishes: Wishes) -> None:
         "--seed": wishes.seed,
     }
     for option, number in numbers.items():
-        least = at_least.get(option, 0)
+        least = 0 if option == "--seed" else 1
         if number is not None and number < least:
             raise ValueError(
                 f"{option} {number}: it must be {least} or more; leave {option} out "
@@ -72,6 +73,12 @@ def check(wishes: Wishes) -> None:
     workers = wishes.workers or DEFAULT_WORKERS
     relaxed(wishes, Training(optax.identity(), 1.0, steps, workers))
     row = parse(wishes.relaxation).row
+    if wishes.check_every is not None and row.apart:
+        alike = ", ".join(name for name, row in RELAXATIONS.items() if not row.apart)
+        raise ValueError(
+            f"--check-every {wishes.check_every}: the workers' models of {row.name} "
+            f"differ on purpose; leave it out, or train --relaxation {alike}"
+        )
     if wishes.order is not None and not row.ordered:
         able = ", ".join(name for name, row in RELAXATIONS.items() if row.ordered)
         raise ValueError(

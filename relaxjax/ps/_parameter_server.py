@@ -25,7 +25,7 @@ import jax
 import optax
 
 from relaxjax._all_reduce_checks import require_dtypes, require_no_compiler_axes
-from relaxjax._axis import AxisName, axes_of, axis_size, require_local
+from relaxjax._axis import AxisName, axes_of, require_local
 from relaxjax._layout import Layout, layout_of, require_params, require_same
 from relaxjax._weights import factor, weigh
 from relaxjax.compression import Compressor
@@ -183,7 +183,7 @@ def _weighted(updates: Any, weight: Any, axis_name: AxisName) -> Any:
     """Each worker's part of a mean over examples, times the number of workers."""
     if weight is None:
         return updates
-    w = axis_size(axis_name, _CALLER) * factor(weight, axis_name, "mean")
+    w = factor(weight, axis_name, "mean")
     return jax.tree.map(lambda u: weigh(u, w), updates)
 
 

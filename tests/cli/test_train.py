@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from relaxjax._relaxations import GRAMMAR
 from relaxjax._rows import COMPRESSORS, FEEDBACKS, RELAXATIONS
-from relaxjax.cli import _job, app
+from relaxjax.cli import _job, _wishes, app
 from relaxjax.cli._train import TaskName
 from relaxjax.cli._wishes import Wishes
 from relaxjax.tasks import TASKS
@@ -75,6 +75,8 @@ def test_each_task_is_an_option():
         (["--batch-size", "100"], "multiple of 8, such as 96 or 104"),
         (["--task", "moon"], "'digits', 'chars'"),
         (["--steps", "many"], "--steps"),
+        (["--check-every", "0"], "--check-every 0: it must be 1 or more"),
+        (["--check-every", "2", "--relaxation", "gossip"], "gossip differ on purpose"),
     ],
 )
 def test_mistakes_are_a_message_and_exit_code_2(arguments, message):
@@ -91,7 +93,7 @@ def test_every_option_reaches_the_job(tmp_path, monkeypatch):
     line = (
         "train --relaxation all_reduce@ring --task chars --workers 2 --steps 4 "
         "--seed 3 --batch-size 8 --accumulate 5 --learning-rate 0.1 --bucket-mb 0.5 "
-        "--set rank=4 --set x=0.5 --skip-nonfinite --no-baseline --out"
+        "--set rank=4 --set x=0.5 --skip-nonfinite --no-baseline --check-every 7 --out"
     )
     result = invoke(*line.split(), str(tmp_path))
     assert result.exit_code == 0, result.output
@@ -108,11 +110,29 @@ def test_every_option_reaches_the_job(tmp_path, monkeypatch):
         options=("rank=4", "x=0.5"),
         accumulate=5,
         skip_nonfinite=True,
+        check_every=7,
         baseline=False,
     )
     assert seen == [expected]
     assert invoke("train").exit_code == 0
     assert seen[1] == Wishes()
+
+
+def test_models_that_stay_equal_pass_the_check(tmp_path):
+    line = "train --relaxation power_sgd --workers 2 --steps 4 --no-baseline"
+    result = invoke(*line.split(), "--check-every", "2", "--out", str(tmp_path))
+    assert result.exit_code == 0, result.output
+
+
+def test_models_that_go_apart_end_the_run(tmp_path, monkeypatch):
+    """A relaxation that forgets to reduce."""
+    monkeypatch.setattr(_wishes, "relaxed", lambda wishes, train: train.optimizer)
+    line = "train --workers 2 --steps 6 --no-baseline --check-every 2 --out"
+    result = invoke(*line.split(), str(tmp_path))
+    assert result.exit_code == 3
+    assert "no longer hold the same params after step 2: leaf " in result.output
+    assert "Traceback" not in result.output
+    assert not (tmp_path / "run.json").exists()
 
 
 def test_a_run_from_the_shell(tmp_path):
