@@ -44,6 +44,7 @@ _ELEMENTS: dict[str, Callable[[int, int], int]] = {
 _KNOWN = (*_ELEMENTS, "collective-permute")
 _UNKNOWN = ("ragged-all-to-all", "send", "recv")
 _ENDS = ("-done", "-update")
+_HOST_MEMORY = "S(5)"  # XLA's Layout::kHostMemorySpace
 
 
 def is_collective(instruction: Instruction) -> bool:
@@ -61,6 +62,16 @@ def is_collective(instruction: Instruction) -> bool:
             "run, or on its other end, and are not counted"
         )
     return instruction.opcode.removesuffix("-start") in _KNOWN
+
+
+def is_host_copy(instruction: Instruction) -> bool:
+    """Whether a copy starts, of which one end lies in host memory and one does not.
+
+    Args:
+        instruction: of any kind.
+    """
+    ends = instruction.shape.count(_HOST_MEMORY)
+    return instruction.opcode == "copy-start" and ends == 1
 
 
 def bytes_sent(text: str) -> np.ndarray:

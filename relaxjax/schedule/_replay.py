@@ -8,6 +8,7 @@ compute stream and one link that carries one transfer at a time:
                       takes latency + bytes sent / bandwidth
     a done            keeps the compute stream waiting until its transfer has ended
     a collective      without start and done keeps it waiting all the while
+    a copy            between the device's memory and its host's is a transfer too
 
     exposed = seconds that the compute stream waits
 
@@ -27,8 +28,10 @@ from relaxjax._hlo import (
     bytes_sent_by,
     called_by,
     is_collective,
+    is_host_copy,
     loop_parts,
     parse,
+    shape_nbytes,
     trip_count,
 )
 from relaxjax.schedule._hlo_cost import FREE, flops, seconds
@@ -136,6 +139,8 @@ class _Clock:
         self, instruction: Instruction, siblings: dict[str, Instruction]
     ) -> int | None:
         """Bytes that a collective, or a start around one, sends; None: it is none."""
+        if is_host_copy(instruction):
+            return shape_nbytes(siblings[instruction.operands[0]].shape)
         if is_collective(instruction):
             return int(bytes_sent_by(instruction, siblings, self._module).max())
         if instruction.opcode != "async-start" or not self._communicates(instruction):

@@ -116,6 +116,28 @@ CASES = {
         0,
     ),
     "by memory": (["%y = f32[250] add(%x, %x)"], 0.3, 0.3, 0),
+    "a copy from host memory": (
+        # 1000 bytes: 2 seconds on the link, under work of 3; then 2 to the host.
+        [
+            "%s = (f32[250]{0}, f32[250]{0:S(5)}, u32[]) copy-start(%x)",
+            work("w", 3),
+            "%d = f32[250]{0} copy-done(%s)",
+            "%t = (f32[250]{0:S(5)}, f32[250]{0}, u32[]) copy-start(%d)",
+            "%e = f32[250]{0:S(5)} copy-done(%t)",
+        ],
+        5,
+        3,
+        2,
+    ),
+    "a copy in host memory is no transfer": (
+        [
+            "%s = (f32[250]{0:S(5)}, f32[250]{0:S(5)}) copy-start(%x)",
+            "%d = f32[250]{0:S(5)} copy-done(%s)",
+        ],
+        0.3,
+        0.3,
+        0,
+    ),
     "a copy that is no transfer": (
         ["%s = (f32[250], f32[250]) copy-start(%x)", "%d = f32[250] copy-done(%s)"],
         0.3,

@@ -43,14 +43,16 @@ class Peer(NamedTuple):
 
         Args:
             what: the transfer.
-            error: of the socket.
+            error: of the socket, or of what came through it.
         """
         if isinstance(error, TransferError):
             return error
         if isinstance(error, TimeoutError):
             reason = f"no byte came for wait={self.wait} s"
-        else:
+        elif isinstance(error, OSError | ValueError):
             reason = str(error)
+        else:
+            reason = f"what came made a {error!r}"
         return TransferError(f"{what}, server {self.number}: {reason}")
 
     def expect(self, kind: str) -> dict[str, Any]:
@@ -118,7 +120,7 @@ class Pulls:
             send(peer.socket, {"kind": "pull", "order": order, "version": version})
             for name in order:
                 self._receive(peer, name)
-        except (OSError, ValueError, TransferError) as error:
+        except Exception as error:  # whatever it is, somebody waits for this thread
             with self._changed:
                 self._error = self._error or peer.lost(f"pull of {name!r}", error)
                 self._changed.notify_all()

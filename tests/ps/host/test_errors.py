@@ -203,6 +203,7 @@ def pulls_from(ends, script) -> Pulls:
         ),
         (lambda s: send(s, {"kind": "thanks"}), r"leaf expected, got \{'kind'"),
         (lambda s: send(s, {"kind": "error", "text": "no"}), r"server 7: no"),
+        (lambda s: send(s, {"kind": "leaf"}), r"pull of 'b', server 7: .*KeyError"),
         (lambda s: s.sendall(b"\xff\xff\xff\xff"), "speaks something else"),
         (lambda s: s.sendall(b'\0\0\0\x08["kind"]'), "no header"),
     ],
@@ -223,6 +224,14 @@ def test_a_push_that_nobody_takes(ends):
     pushes = Pushes([Peer(3, near, 0.2, Pace())], {"a": 0}, 0.0)
     pushes.add("a", np.ones(1 << 22, "f4"))
     with pytest.raises(host.TransferError, match="push of 'a', server 3: no byte"):
+        pushes.finish()
+
+
+def test_pushes_with_a_strange_answer(ends):
+    near, far = ends
+    pushes = Pushes([Peer(3, near, 5.0, Pace())], {"a": 0}, 0.0)
+    send(far, {"kind": "error"})
+    with pytest.raises(host.TransferError, match=r"all pushes, server 3: .*KeyError"):
         pushes.finish()
 
 

@@ -1,0 +1,143 @@
+"""A function of params that lie in host memory, copied to the device in an order.
+
+Source: Hashemi et al. 2019 (TicTac), whose setting this is with host memory for the
+server and the bus for the network; orders come from `relaxjax.schedule`.
+
+    fn(copy(params), ..)    copy k waits for copy k - 1 and for nothing else, so that
+                            layers compute while later params are under way
+    its transpose           gradients are copied back in the reverse order, each as soon
+                            as it exists and the one before has left
+
+A barrier between each copy and the next orders them: XLA by itself copies in the order
+of first use, whatever was written. On CPU host memory is the device's own, the copies
+are none, and there is nothing to order.
+
+Cost: a step moves all params to the device, and of a loss all gradients back. What was
+copied lives until its last use in the backward pass, so the device must have room for
+all params at once; it needs none for optimizer state that lies in host memory.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import jax
+from jax import lax
+from jax.core import Tracer
+
+from relaxjax.ps._wire import Transfer, plan_transfers
+from relaxjax.schedule._buckets import check_bucket_bytes
+from relaxjax.schedule._names import leaf_name
+
+Result = TypeVar("Result")
+_HOST, _DEVICE = jax.memory.Space.Host, jax.memory.Space.Device
+_KIND = "pinned_host"
+
+
+def from_host(
+    fn: Callable[..., Result],
+    *,
+    order: Iterable[str] | None = None,
+    bucket_bytes: int = 8 * 2**20,
+) -> Callable[..., Result]:
+    """A function whose params lie in host memory, where `to_host` puts them.
+
+    The gradient of a loss lies in host memory too, and so may what is made of it there.
+    Of a whole train step, gradients and update stay on the device; its new params go
+    back through `to_host`.
+
+    Args:
+      fn: called as `fn(params, *args, **kwargs)`, with params on the device.
+      order: leaf names in the order of copies, such as
+        `relaxjax.schedule.tac(relaxjax.schedule.Graph.from_loss(loss_fn, params,
+        batch))`; gradients leave in the reverse of it. None: natural order.
+      bucket_bytes: most bytes of leaves that are copied side by side; small transfers
+        give an order more to choose from, and pay a latency each.
+
+    Returns:
+      A function of the same arguments, to be called in a jitted step.
+
+    Raises:
+      ValueError: `bucket_bytes <= 0`; in a call: an order that misses or repeats a
+        leaf, params that do not lie in host memory.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, relaxjax
+      >>> loss = relaxjax.ps.from_host(lambda w, x: jnp.sum((w - x) ** 2))
+      >>> w = relaxjax.ps.to_host(jnp.zeros(3))
+      >>> grads = jax.jit(jax.grad(loss))(w, jnp.ones(3))
+      >>> print(grads, grads.sharding.memory_kind)
+      [-2. -2. -2.] pinned_host
+    """
+    check_bucket_bytes(bucket_bytes)
+    order = None if order is None else tuple(order)
+
+    def on_device(params: Any, *args: Any, **kwargs: Any) -> Result:
+        _require_host(params)
+        plan = plan_transfers(params, order, bucket_bytes)
+        leaves, tree = jax.tree.flatten(params)
+        return fn(tree.unflatten(_copied(plan, leaves)), *args, **kwargs)
+
+    return on_device
+
+
+def to_host(tree: Any) -> Any:
+    """Puts a tree into the host memory that devices copy from.
+
+    Args:
+      tree: of arrays, wherever they lie; in a jitted function too.
+
+    Returns:
+      The same values, sharded as they were, in memory of kind "pinned_host".
+
+    Raises:
+      ValueError: a device without such memory.
+
+    Example:
+      >>> import jax.numpy as jnp, relaxjax
+      >>> print(relaxjax.ps.to_host(jnp.zeros(3)).sharding.memory_kind)
+      pinned_host
+    """
+    for leaf in jax.tree.leaves(tree):
+        if not isinstance(leaf, Tracer):
+            _require_kind(leaf)
+    return jax.device_put(tree, _HOST)
+
+
+def _copied(plan: Sequence[Transfer], leaves: Sequence[jax.Array]) -> list[jax.Array]:
+    """The leaves on the device, transfer after transfer."""
+    found = [x if x.size else jax.device_put(x, _DEVICE) for x in leaves]
+    last: tuple[int, ...] = ()
+    for transfer in plan:
+        members = [leaves[i] for i in transfer.leaves]
+        earlier = [found[i] for i in last]
+        members, earlier = lax.optimization_barrier((members, earlier))
+        with jax.named_scope(f"pull {transfer.name};"):
+            copies = jax.device_put(members, _DEVICE)
+        for i, x in zip((*last, *transfer.leaves), (*earlier, *copies), strict=True):
+            found[i] = x
+        last = transfer.leaves
+    return found
+
+
+def _require_host(params: Any) -> None:
+    """Of what lies on the device nothing would be copied, and nothing said."""
+    for path, leaf in jax.tree.leaves_with_path(params):
+        space = jax.typeof(leaf).memory_space
+        if space != _HOST:
+            raise ValueError(
+                f"ps.from_host: leaf {leaf_name(path)!r} lies in memory of the "
+                f"{space.name.lower()}: pass relaxjax.ps.to_host(params), and let a "
+                "step return its params through to_host too"
+            )
+
+
+def _require_kind(leaf: Any) -> None:
+    devices = leaf.devices() if isinstance(leaf, jax.Array) else jax.devices()[:1]
+    for device in devices:
+        kinds = [memory.kind for memory in device.addressable_memories()]
+        if _KIND not in kinds:
+            raise ValueError(
+                f"ps.to_host: {device} has no memory of kind {_KIND!r}, but {kinds}: "
+                "leave the params on the device, or let other processes hold them "
+                "(relaxjax.ps.host)"
+            )
