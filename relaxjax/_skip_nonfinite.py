@@ -10,7 +10,7 @@ keep their place beside the backward pass, and the choice is a select after it.
 Cost: one int32 more to all-reduce, and the select.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ import optax
 from jax import lax
 
 from relaxjax._axis import AxisName, axes_of, axis_size
+from relaxjax._marks import EQUAL
 
 
 class SkipNonfiniteState(NamedTuple):
@@ -28,7 +29,7 @@ class SkipNonfiniteState(NamedTuple):
       inner_state: state of `tx`.
     """
 
-    skipped: jax.Array
+    skipped: Annotated[jax.Array, EQUAL]
     inner_state: optax.OptState
 
 
