@@ -14,6 +14,7 @@ from relaxjax._deep_squeeze import deep_squeeze
 from relaxjax._exact_diffusion import exact_diffusion
 from relaxjax._gossip import combine_then_adapt, gossip
 from relaxjax._gradient_tracking import gradient_tracking
+from relaxjax._lossy_push_sum import lossy_push_sum
 from relaxjax._moniqua import moniqua
 from relaxjax._noloco import noloco
 from relaxjax._push_sum import push_sum
@@ -127,6 +128,13 @@ def _moniqua(
     return _after(moniqua, "ring", axis_name, training, theta=theta, **parts)
 
 
+def _lossy_push_sum(
+    axis_name: AxisName, graph: Topology, loss: float = 0.1, **parts: Any
+) -> optax.GradientTransformationExtraArgs:
+    """A tenth of all messages is lost, unless told."""
+    return lossy_push_sum(axis_name, graph, loss, **parts)
+
+
 def _noloco(
     axis_name: AxisName, graph: Topology, sync_every: int = SYNC_EVERY, **parts: Any
 ) -> optax.GradientTransformationExtraArgs:
@@ -159,6 +167,13 @@ GOSSIP_ROWS = (
         name="push_sum",
         summary="gossip over directed graphs (SGP)",
         build=functools.partial(_after, push_sum, "one_peer_exponential"),
+    ),
+    _row(
+        name="lossy_push_sum",
+        summary="push_sum whose messages get lost, by chance",
+        build=functools.partial(_after, _lossy_push_sum, "ring"),
+        algorithms=_STAYING,
+        options=frozenset({"bucket_bytes", "every", "loss", "resolution", "seed"}),
     ),
     _row(
         name="gradient_tracking",
