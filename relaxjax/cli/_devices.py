@@ -13,24 +13,24 @@ MOST_CPU_DEVICES = 16  # more workers than that are emulated by vmap on one devi
 AXIS = "data"
 
 
-def set_up(workers: int | None) -> Mesh | Emulation:
+def set_up(workers: int | None, processes: int = 1) -> Mesh | Emulation:
     """Starts the backend, and says where the workers are.
 
-    Under `jax.distributed` (`JAX_COORDINATOR_ADDRESS` is set) each device of each host
-    is a worker. Otherwise the workers get a device each where there are enough, CPU
-    devices being emulated in the number that is needed; or all of them are emulated on
-    one device.
+    With several processes each device of each is a worker. Otherwise the workers get a
+    device each where there are enough, CPU devices being emulated in the number that is
+    needed; or all of them are emulated on one device.
 
     Args:
       workers: how many are asked for; None means all devices of all hosts, or
         `DEFAULT_WORKERS` on one host.
+      processes: that `relaxjax.hosts.join` has found.
 
     Raises:
       ValueError: several hosts have another number of devices than `workers`.
     """
-    processes = _join_hosts()
     count = DEFAULT_WORKERS if workers is None and processes == 1 else workers
-    _emulate_cpu_devices(max(1, (count or 0) // processes))
+    if count is not None:
+        _emulate_cpu_devices(max(1, count // processes))
     devices = jax.devices()
     if processes > 1:
         if workers not in (None, len(devices)):
@@ -74,17 +74,6 @@ def own_rows(mesh: Mesh | Emulation) -> tuple[int, int]:
     if isinstance(mesh, Emulation):
         return 0, 1
     return jax.process_index(), jax.process_count()
-
-
-def _join_hosts() -> int:
-    """Joins the other processes, if there are any, and returns their number."""
-    if "JAX_COORDINATOR_ADDRESS" not in os.environ:
-        return 1
-    if not jax.distributed.is_initialized():
-        numbers = [os.environ.get(f"JAX_{k}") for k in ("NUM_PROCESSES", "PROCESS_ID")]
-        total, index = (None if text is None else int(text) for text in numbers)
-        jax.distributed.initialize(num_processes=total, process_id=index)
-    return int(os.environ.get("JAX_NUM_PROCESSES") or jax.process_count())
 
 
 def _emulate_cpu_devices(count: int) -> None:

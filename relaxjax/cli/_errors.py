@@ -1,6 +1,6 @@
 """What a user must know is one message, never a traceback.
 
-A mistake ends with exit code 2, workers that went apart with 3.
+A mistake ends with exit code 2; `endings` lists the others.
 """
 
 from collections.abc import Iterator
@@ -9,6 +9,11 @@ from contextlib import contextmanager
 import typer
 
 from relaxjax._replicas import ReplicaError
+from relaxjax.hosts import LostProcess
+
+
+class Stopped(Exception):
+    """Training was asked to stop before a step; the message says which."""
 
 
 @contextmanager
@@ -26,14 +31,16 @@ def user_errors() -> Iterator[None]:
 
 
 @contextmanager
-def lost_replicas() -> Iterator[None]:
-    """Reports workers that no longer hold the same model.
+def endings() -> Iterator[None]:
+    """Reports what ends training early. Put around the work itself.
 
     Raises:
-      typer.Exit: with code 3, where the body raised `relaxjax.ReplicaError`.
+      typer.Exit: with code 3, where workers no longer hold the same model; with 70,
+        where another process was lost; with 0, where all were asked to stop.
     """
+    codes = {ReplicaError: 3, LostProcess: 70, Stopped: 0}
     try:
         yield
-    except ReplicaError as error:
+    except tuple(codes) as error:
         typer.echo(f"relaxjax: {error}", err=True)
-        raise typer.Exit(3) from error
+        raise typer.Exit(codes[type(error)]) from error

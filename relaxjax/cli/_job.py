@@ -1,5 +1,6 @@
 """One training job: from what the user wishes to the files it leaves behind."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import optax
 from jax.sharding import Mesh
 from rich.console import Console
 
+from relaxjax import hosts
 from relaxjax._mesh import Emulation
 from relaxjax._wire import wire_bytes
 from relaxjax.cli import _devices, _ordered, _report, _wishes
@@ -45,6 +47,8 @@ class Job:
       seed: of the batches.
       batch_size: rows over all workers.
       out: folder for the results; it exists.
+      team: the processes that train together.
+      stuck_after: seconds without a step after which they give up.
       check_every: steps after which models are compared; None: never.
       order: of transfers, if one was asked for.
     """
@@ -55,6 +59,8 @@ class Job:
     seed: int
     batch_size: int
     out: Path
+    team: hosts.Hosts
+    stuck_after: float
     check_every: int | None = None
     order: _ordered.Order | None = None
 
@@ -67,7 +73,8 @@ def prepare(wishes: Wishes) -> Job:
         cannot be made.
     """
     _wishes.check(wishes)
-    mesh = _devices.set_up(wishes.workers)
+    team = _team()
+    mesh = _devices.set_up(wishes.workers, len(team.members))
     rows = _wishes.batch_size(wishes, mesh.size)
     out = wishes.out or Path("runs") / f"{wishes.task}-{wishes.relaxation}-{mesh.size}"
     _make_folder(out)
@@ -101,6 +108,8 @@ def prepare(wishes: Wishes) -> Job:
         seed=wishes.seed,
         batch_size=rows,
         out=out,
+        team=team,
+        stuck_after=wishes.stuck_after,
         check_every=wishes.check_every,
         order=order,
     )
@@ -116,7 +125,11 @@ def run(job: Job) -> list[_report.Record]:
     """
     first = jax.process_index() == 0
     console = Console(quiet=not first)
-    records = [_train(job, one, console) for one in job.runs]
+    with hosts.Watch(job.team, stuck_after=job.stuck_after) as watch:
+        records = [
+            _train(job, one, console, _stops(watch, i * job.steps))
+            for i, one in enumerate(job.runs)
+        ]
     if first:
         _report.write(records[0], job.out / "run.json")
         for record in records[1:]:
@@ -132,7 +145,26 @@ def run(job: Job) -> list[_report.Record]:
     return records
 
 
-def _train(job: Job, run: Run, console: Console) -> _report.Record:
+def _team() -> hosts.Hosts:
+    """The processes of this job.
+
+    Raises:
+      ValueError: they have not found each other.
+    """
+    try:
+        return hosts.join()
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from error
+
+
+def _stops(watch: hosts.Watch, before: int) -> Callable[[int], bool]:
+    """Whether to stop before a step of a run; the runs before it had so many."""
+    return lambda step: watch.stops_before(before + step)
+
+
+def _train(
+    job: Job, run: Run, console: Console, stops_before: Callable[[int], bool]
+) -> _report.Record:
     task = job.task
     noun = "worker" if run.mesh.size == 1 else "workers"
     title = f"{run.name}, {run.mesh.size} {noun}"
@@ -145,6 +177,7 @@ def _train(job: Job, run: Run, console: Console) -> _report.Record:
             seed=job.seed,
             batch_size=job.batch_size,
             watch=bar,
+            stops_before=stops_before,
             check_every=job.check_every,
         )
     sent = wire_bytes(run.tx, task.params, run.mesh, steps=run.period)

@@ -1,7 +1,7 @@
 """The training loop: the same lines for every relaxation, on any number of workers."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from relaxjax._init import init
 from relaxjax._mesh import Emulation
 from relaxjax._replicas import require_replicas
 from relaxjax.cli._devices import own_rows
+from relaxjax.cli._errors import Stopped
 from relaxjax.tasks import Task, train_step_of
 
 _POINTS = 20  # of the curve
@@ -56,6 +57,7 @@ def fit(
     seed: int,
     batch_size: int,
     watch: Watch,
+    stops_before: Callable[[int], bool] = lambda step: False,
     check_every: int | None = None,
 ) -> Outcome:
     """Trains the task's model from its start.
@@ -68,10 +70,12 @@ def fit(
       seed: of the batches, which do not depend on the number of workers.
       batch_size: rows of each batch, over all workers.
       watch: is told of each step and each point of the curve.
+      stops_before: whether to stop before a step, counted from 0.
       check_every: steps after which the workers' models must be equal; None: never.
 
     Raises:
       ReplicaError: they are not.
+      Stopped: as `stops_before` said.
     """
     step = data_parallel(train_step_of(task, tx), mesh, donate=True)
     state = init(tx, task.params, mesh)
@@ -82,7 +86,10 @@ def fit(
     for end in _points(steps):
         losses, began = [], time.perf_counter()
         for number in range(done + 1, end + 1):
-            *state, metrics = step(*state, next(batches))
+            batch = next(batches)
+            if stops_before(number - 1):
+                raise Stopped(f"stopped before step {number} of {steps}")
+            *state, metrics = step(*state, batch)
             losses.append(metrics["loss"])
             watch.step()
             if check_every and number % check_every == 0:

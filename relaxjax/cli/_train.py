@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from relaxjax._relaxations import GRAMMAR
 from relaxjax._rows import COMPRESSORS, FEEDBACKS, RELAXATIONS
-from relaxjax.cli._errors import lost_replicas, user_errors
+from relaxjax.cli._errors import endings, user_errors
 
 
 class TaskName(StrEnum):
@@ -100,6 +100,10 @@ def train(
         int | None,
         typer.Option(help="Steps after which all models must be equal, to the bit."),
     ] = None,
+    stuck_after: Annotated[
+        float,
+        typer.Option(help="Seconds without a step after which processes give up."),
+    ] = 300.0,
     no_baseline: Annotated[
         bool, typer.Option("--no-baseline", help="Leave out the one-worker run.")
     ] = False,
@@ -123,8 +127,9 @@ def train(
         skip_nonfinite=skip_nonfinite,
         check_every=check_every,
         baseline=not no_baseline,
+        stuck_after=stuck_after,
     )
     with user_errors():
         job = _job.prepare(wishes)
-    with lost_replicas():
+    with endings():
         _job.run(job)

@@ -36,6 +36,7 @@ class Wishes:
     skip_nonfinite: bool = False
     check_every: int | None = None
     baseline: bool = True
+    stuck_after: float = 300.0
 
 
 def check(wishes: Wishes) -> None:
@@ -62,6 +63,7 @@ def check(wishes: Wishes) -> None:
     amounts = {
         "--learning-rate": wishes.learning_rate,
         "--bucket-mb": wishes.bucket_mb,
+        "--stuck-after": wishes.stuck_after,
     }
     for option, amount in amounts.items():
         if amount is not None and not 0 < amount < math.inf:

@@ -13,7 +13,6 @@ from relaxjax.cli import _devices
 @pytest.fixture(autouse=True)
 def _one_host(monkeypatch):
     monkeypatch.setenv("NPROC", "3")  # restored afterwards
-    monkeypatch.delenv("JAX_COORDINATOR_ADDRESS", raising=False)
 
 
 @pytest.mark.parametrize(("workers", "size"), [(None, 8), (1, 1), (5, 5), (16, 16)])
@@ -47,28 +46,19 @@ def test_places_are_described():
 
 @pytest.fixture
 def two_processes(monkeypatch):
-    """The environment of one of two processes; what `initialize` is called with."""
-    calls = []
-    for key, value in {
-        "JAX_COORDINATOR_ADDRESS": "127.0.0.1:1234",
-        "JAX_NUM_PROCESSES": "2",
-        "JAX_PROCESS_ID": "1",
-    }.items():
-        monkeypatch.setenv(key, value)
-    monkeypatch.setattr(jax.distributed, "initialize", lambda **k: calls.append(k))
     monkeypatch.setattr(jax, "process_count", lambda: 2)
-    return calls
 
 
-def test_several_processes_use_all_devices(two_processes):
-    mesh = _devices.set_up(None)
-    assert two_processes == [{"num_processes": 2, "process_id": 1}]
+@pytest.mark.usefixtures("two_processes")
+def test_several_processes_use_all_devices():
+    mesh = _devices.set_up(None, 2)
     assert mesh.size == 16
     assert _devices.describe(mesh) == "the cpu devices of 2 processes"
     assert _devices.own_rows(mesh) == (0, 2)
     assert _devices.one_worker() == Emulation((("data", 1),))
 
 
-def test_several_processes_take_no_other_number_of_workers(two_processes):
+@pytest.mark.usefixtures("two_processes")
+def test_several_processes_take_no_other_number_of_workers():
     with pytest.raises(ValueError, match=r"--workers 4: the 2 processes have 16 dev"):
-        _devices.set_up(4)
+        _devices.set_up(4, 2)

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from relaxjax.cli import _job, _loop, _wishes
+from relaxjax.cli._errors import Stopped
 from relaxjax.cli._wishes import Wishes
 from relaxjax.tasks import _chars
 
@@ -229,6 +231,29 @@ def test_each_process_feeds_its_own_rows(monkeypatch):
 def test_a_job_may_train_any_transformation(tmp_path):
     job = _job.prepare(Wishes(workers=2, steps=2, out=tmp_path, baseline=False))
     local = _job.Run(name="none", tx=optax.sgd(0.1), mesh=job.runs[0].mesh, period=1)
-    record = _job._train(job, local, Console(quiet=True))
+    record = _job._train(job, local, Console(quiet=True), lambda step: False)
     assert record.spread > 0  # nothing synchronizes these workers
     assert record.bytes_per_step == 0
+
+
+def test_a_job_stops_before_a_step_when_asked_to(tmp_path, monkeypatch):
+    job = _job.prepare(Wishes(workers=2, steps=9, out=tmp_path))
+    asked: list[int] = []
+
+    def stops_before(self: Any, step: int) -> bool:
+        asked.append(step)
+        return step == 9 + 4  # of the second run
+
+    monkeypatch.setattr(_job.hosts.Watch, "stops_before", stops_before)
+    with pytest.raises(Stopped, match="stopped before step 5 of 9"):
+        _job.run(job)
+    assert asked == list(range(14))
+
+
+def test_processes_that_do_not_come(tmp_path, monkeypatch):
+    def alone() -> None:
+        raise TimeoutError("join: processes [1] did not come in 60 s")
+
+    monkeypatch.setattr(_job.hosts, "join", alone)
+    with pytest.raises(ValueError, match=r"processes \[1\] did not come"):
+        _job.prepare(Wishes(workers=2, steps=9, out=tmp_path))
