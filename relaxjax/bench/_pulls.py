@@ -3,13 +3,11 @@
 Nothing is run: a step of `relaxjax.ps.pulled` is compiled for GPUs that are not there,
 once for each order of its pulls (pushes leave in the reverse), and its schedule is
 replayed with stated rates (`relaxjax.schedule.replay`). Orders come from the graph of
-the same loss, with the same rates. The share of forward products between a pull's start
-and its done is what TicTac's figures show; seconds that computation waits for
-transfers, each of which pays for itself, are what a step costs.
+the same loss, with the same rates.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -18,43 +16,16 @@ from jax.sharding import Mesh
 
 from relaxjax._data_parallel import data_parallel
 from relaxjax.bench._ahead_of_time import compiled_text, state_shapes
+from relaxjax.bench._compiled_orders import MIB, compared, orders_of, report
 from relaxjax.bench._gpu_program import gpu_mesh
 from relaxjax.bench._overlap_models import Training, transformer
-from relaxjax.bench._report import conditions, save, show
+from relaxjax.bench._report import conditions
 from relaxjax.ps import Shard, pulled
-from relaxjax.schedule import (
-    Device,
-    Graph,
-    Link,
-    analytic,
-    best,
-    layer_order,
-    random_order,
-    replay,
-    tac,
-    tic,
-)
+from relaxjax.schedule import Device, Link, analytic
 
 DEVICES = 8
-MIB = 2**20
 SIZES = (2 * MIB, 8 * MIB)
 TARGET = 0.6  # of forward products under a pull, in the best order
-ORDERS: Mapping[str, Callable[[Graph], list[str]]] = {
-    "layer": layer_order,
-    "tac": tac,
-    "tic": tic,
-    "best": best,
-    "reversed": lambda graph: layer_order(graph)[::-1],
-}
-COLUMNS = (
-    "order",
-    "MiB",
-    "transfers",
-    "forward",
-    "backward",
-    "exposed ms",
-    "compute ms",
-)
 
 
 def pulls(
@@ -88,22 +59,12 @@ def pulls(
     """
     start, mesh, training = time.perf_counter(), gpu_mesh((DEVICES,)), make()
     device, link = Device(tflops * 1e12, memory), Link(latency, bandwidth)
-    graph = Graph.from_loss(
-        training.loss,
-        training.params,
-        training.batch,
-        oracle=analytic(device),
-        link=link,
-    )
-    orders = {name: find(graph) for name, find in ORDERS.items()}
-    for seed in range(random_orders):
-        orders[f"random {seed}"] = random_order(graph, seed=seed)
-    rows = []
-    for size in sizes:
-        for name, order in orders.items():
-            text = pulled_text(training, mesh, order=order, bucket_bytes=size)
-            rows.append(_row(name, size, text, device, link))
-            print(rows[-1], flush=True)
+
+    def text_of(order: Sequence[str], size: int) -> str:
+        return pulled_text(training, mesh, order=order, bucket_bytes=size)
+
+    orders = orders_of(training, analytic(device), link, random_orders)
+    rows = compared(text_of, orders, sizes, device, link)
     result = {
         "conditions": conditions(
             card="H100, compiled for, not run",
@@ -117,19 +78,8 @@ def pulls(
         "target": TARGET,
         "rows": rows,
     }
-    _report(result, out)
+    report(result, "Pulls in order", out, "pulls")
     return result
-
-
-def _orders(
-    training: Training, device: Device, link: Link, random_orders: int
-) -> dict[str, list[str]]:
-    given = training.loss, training.params, training.batch
-    graph = Graph.from_loss(*given, oracle=analytic(device), link=link)
-    orders = {name: find(graph) for name, find in ORDERS.items()}
-    for seed in range(random_orders):
-        orders[f"random {seed}"] = random_order(graph, seed=seed)
-    return orders
 
 
 def pulled_text(training: Training, mesh: Mesh, **how: Any) -> str:
@@ -150,38 +100,3 @@ def pulled_text(training: Training, mesh: Mesh, **how: Any) -> str:
     rows, *rest = training.batch.shape
     batch = jax.ShapeDtypeStruct((n * rows, *rest), training.batch.dtype)
     return compiled_text(data_parallel(step, mesh), *state, batch)
-
-
-def _row(name: str, size: int, text: str, device: Device, link: Link) -> dict[str, Any]:
-    run = replay(text, device=device, link=link)
-    return {
-        "order": name,
-        "bytes": size,
-        "transfers": len(run.transfers),
-        "forward": run.forward_share,
-        "backward": run.share,
-        "exposed": run.exposed,
-        "compute": run.compute,
-    }
-
-
-def _report(result: dict[str, Any], out: str) -> None:
-    print(result["conditions"])
-    cells = [
-        (
-            row["order"],
-            row["bytes"] / MIB,
-            row["transfers"],
-            row["forward"],
-            row["backward"],
-            1e3 * row["exposed"],
-            1e3 * row["compute"],
-        )
-        for row in result["rows"]
-    ]
-    show("Pulls in order", COLUMNS, cells)
-    print(
-        f"target: in the best order {result['target']:.0%} of the forward products "
-        "under a pull, in the reversed visibly less, random ones between"
-    )
-    save(result, out, "pulls")

@@ -202,6 +202,8 @@ def orders(
 
 bench.command()(_bench_programs.overlap)
 bench.command()(_bench_programs.pulls)
+bench.command()(_bench_programs.host_copies)
+bench.command()(_bench_programs.host_params)
 bench.command(name="testbed")(_testbed.run_testbed)
 
 

@@ -1,4 +1,7 @@
-"""`relaxjax bench overlap` and `bench pulls`: programs for GPUs that are not there."""
+"""`relaxjax bench overlap`, `pulls`, `host-copies`: for GPUs that are not there.
+
+And `bench host-params`, which measures what the last compiles, on the device at hand.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +55,43 @@ def pulls(
         tflops=tflops,
         bandwidth=gigabytes * 1e9,
         latency=microseconds * 1e-6,
+        out=str(out),
+    )
+
+
+def host_copies(
+    random_orders: Annotated[int, typer.Option(min=1, help="To compare with.")] = 20,
+    tflops: Tflops = 400,
+    gigabytes: Gigabytes = 50,
+    microseconds: Microseconds = 10,
+    out: Out = RUNS,
+) -> None:
+    """Orders of copies from host memory in a program for one H100, without one."""
+    from relaxjax.bench import _host_copies
+
+    _compiled_only(
+        _host_copies.host_copies,
+        random_orders=random_orders,
+        tflops=tflops,
+        bandwidth=gigabytes * 1e9,
+        latency=microseconds * 1e-6,
+        out=str(out),
+    )
+
+
+def host_params(
+    rounds: Annotated[int, typer.Option(min=5, help="Interleaved rounds.")] = 20,
+    random_orders: Annotated[int, typer.Option(min=1, help="To compare with.")] = 20,
+    bucket_mb: Annotated[float, typer.Option(min=0.001, help="MiB of a copy.")] = 2,
+    out: Out = RUNS,
+) -> None:
+    """Orders of copies from host memory, measured on the device at hand."""
+    from relaxjax.bench import _host_params
+
+    _host_params.host_params(
+        rounds=rounds,
+        random_orders=random_orders,
+        bucket_bytes=int(bucket_mb * 2**20),
         out=str(out),
     )
 

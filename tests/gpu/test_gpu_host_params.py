@@ -13,6 +13,7 @@ import pytest
 
 from relaxjax import ps
 from relaxjax._hlo import Instruction, is_host_copy, parse
+from relaxjax.bench._host_copies import host_copies
 from relaxjax.bench._host_program import host_program_text
 from relaxjax.bench._overlap_models import perceptron
 from relaxjax.schedule import Device, Link, replay
@@ -126,3 +127,11 @@ def test_params_lie_in_host_memory(texts):
     header = texts["mixed"].splitlines()[0]
     arguments, results = header.split("entry_computation_layout=")[1].split("->")
     assert arguments.count("S(5)") == results.count("S(5)") == 6
+
+
+def test_the_bench_compares_orders(mesh, tmp_path):
+    del mesh
+    result = host_copies(random_orders=1, make=perceptron, out=str(tmp_path))
+    found = {row["order"]: row for row in result["rows"]}
+    assert found["best"]["exposed"] < found["reversed"]["exposed"]
+    assert found["best"]["forward"] > found["reversed"]["forward"]

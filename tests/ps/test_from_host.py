@@ -6,6 +6,7 @@ compiled one.
 """
 
 import re
+from collections import Counter
 from typing import Any, NamedTuple
 
 import jax
@@ -148,6 +149,15 @@ def test_each_copy_waits_for_the_one_before(order):
         assert copy.after == frozenset(range(number))
     for number, copy in enumerate(found[len(order) :], len(order)):
         assert set(range(len(order), number)) <= copy.after
+
+
+def test_nothing_but_copies_is_added():
+    """No arithmetic, forward or backward, beside that of the function."""
+    fn, args = gradient(bucket_bytes=1)
+    plain = jax.make_jaxpr(jax.grad(helpers.loss_fn))(helpers.problem(), BATCH)
+    found = [eqn.primitive.name for eqn in jax.make_jaxpr(fn)(*args).eqns]
+    added = Counter(found) - Counter(eqn.primitive.name for eqn in plain.eqns)
+    assert set(added) == {"device_put", "optimization_barrier"}
 
 
 @orders
