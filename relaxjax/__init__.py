@@ -3,7 +3,7 @@
 Every relaxation is an optax-style gradient transformation over a named axis.
 """
 
-from relaxjax import collectives, ps, schedule, topology
+from relaxjax import checkpoint, collectives, ps, schedule, topology
 from relaxjax._accumulate import AccumulateState, accumulate
 from relaxjax._all_reduce import AllReduceState, all_reduce
 from relaxjax._asynchronous_average import (
@@ -118,6 +118,7 @@ __all__ = [
     "asynchronous_average",
     "before_step",
     "bounded_staleness",
+    "checkpoint",
     "collectives",
     "combine_then_adapt",
     "compiled_wire_bytes",

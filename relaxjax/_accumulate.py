@@ -14,7 +14,7 @@ Cost: what `tx` sends, once in `every` steps, and one buffer of the updates' siz
 the result, so it sends `every` times as much.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,7 @@ import optax
 from relaxjax._dtypes import wide
 from relaxjax._either import either
 from relaxjax._layout import Layout, layout_of, require_same
+from relaxjax._marks import EQUAL, MEAN
 from relaxjax._weights import weigh
 
 
@@ -38,9 +39,9 @@ class AccumulateState(NamedTuple):
       layout: the tree that `init` saw.
     """
 
-    mini_step: jax.Array
-    accumulated: optax.Updates
-    weight: jax.Array
+    mini_step: Annotated[jax.Array, EQUAL]
+    accumulated: Annotated[optax.Updates, MEAN]
+    weight: Annotated[jax.Array, MEAN]
     inner_state: optax.OptState
     layout: Layout
 

@@ -28,7 +28,12 @@ from relaxjax._all_reduce_checks import (
     require_no_compiler_axes,
 )
 from relaxjax._axis import AxisName, axis_size, require_local
-from relaxjax._compressed import init_compressed, mean_of_compressed
+from relaxjax._compressed import (
+    CompressedState,
+    SummedState,
+    init_compressed,
+    mean_of_compressed,
+)
 from relaxjax._exact import sum_or_mean
 from relaxjax._layout import Layout, layout_of, require_same
 from relaxjax._specs import on_own_shards
@@ -139,7 +144,10 @@ def all_reduce(
         require_dtypes(params, "all_reduce", compressor and compressor.name)
         if jax.tree.leaves(params):
             plan(params)
-        kept = () if compressor is None else init_compressed(compressor, params, seed)
+        if compressor is None:
+            return AllReduceState(layout_of(params))
+        kept = init_compressed(compressor, params, seed)
+        kept = SummedState(*kept) if op == "sum" else kept
         return AllReduceState(layout_of(params), kept)
 
     def update(updates, state, params=None, *, weight=None, **extra_args):
@@ -174,5 +182,7 @@ def _by_payloads(
     absent = None
     if w is not None:
         updates, absent = jax.tree.map(lambda u: weigh(u, w), updates), w == 0
-    mean, state = mean_of_compressed(updates, state, absent, **how)
-    return (jax.tree.map(lambda x: n * x, mean) if op == "sum" else mean), state
+    mean, kept = mean_of_compressed(updates, CompressedState(*state), absent, **how)
+    if op == "mean":
+        return mean, kept
+    return jax.tree.map(lambda x: n * x, mean), SummedState(*kept)

@@ -21,7 +21,7 @@ Cost: what `all_reduce` sends for the params in float32, once in H steps. State:
 s_i, each of the params' size, and the feedback's. s_i is selected anew in each step.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,7 @@ from relaxjax._axis import AxisName
 from relaxjax._either import either
 from relaxjax._layout import layout_of
 from relaxjax._local import LocalState
+from relaxjax._marks import EQUAL, MEAN
 from relaxjax._numbers import require_whole
 from relaxjax._outer import Outer, OuterStep, like, outer_step
 from relaxjax.compression import Compressor
@@ -48,10 +49,10 @@ class AsynchronousAverageState(NamedTuple):
       leaves: those that differ between workers.
     """
 
-    step: jax.Array
+    step: Annotated[jax.Array, EQUAL]
     kept: Outer
-    read: Any
-    leaves: LocalState
+    read: Annotated[Any, MEAN]
+    leaves: Annotated[LocalState, MEAN]
 
 
 def asynchronous_average(

@@ -15,7 +15,7 @@ Cost: s gradients of this worker. Nothing is sent.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,7 @@ import optax
 from relaxjax._axis import AxisName
 from relaxjax._delays import delays_of
 from relaxjax._layout import Layout, layout_of, require_same
+from relaxjax._marks import EQUAL, MEAN
 from relaxjax._weights import refuse_weight
 
 _CALLER = "bounded_staleness"
@@ -39,8 +40,8 @@ class BoundedStalenessState(NamedTuple):
       layout: the tree that `init` saw.
     """
 
-    step: jax.Array
-    arriving: tuple[Any, ...]
+    step: Annotated[jax.Array, EQUAL]
+    arriving: Annotated[tuple[Any, ...], MEAN]
     layout: Layout
 
 

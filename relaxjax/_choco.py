@@ -20,17 +20,19 @@ Cost: the payload to each neighbour (on a ring in signs 1/32 of `gossip`). State
 of the model for each neighbour and one more, in float32.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from relaxjax._gossiping import gossiping, models, zeros_like
+from relaxjax._marks import EQUAL, rebuild
 from relaxjax._mixing import Mixing
 from relaxjax._told import (
     check_step_size,
     checked_codec,
+    common_copy,
     count_of,
     first_words,
     pull,
@@ -49,8 +51,8 @@ class ChocoState(NamedTuple):
       words: uint32[2], equal on all workers, of random compressors; else ().
     """
 
-    known: list[Any]
-    words: Any
+    known: Annotated[list[Any], rebuild(common_copy)]
+    words: Annotated[Any, EQUAL]
 
 
 def choco(

@@ -18,7 +18,7 @@ buffers, in the shapes of the leaves.
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,7 @@ from jax import lax
 from relaxjax._axis import AxisName, axes_of
 from relaxjax._dtypes import wide
 from relaxjax._fused import packed
+from relaxjax._marks import EQUAL, SUM
 from relaxjax._noise import Noise, fold, words_of
 from relaxjax._specs import on_own_shards
 from relaxjax.collectives import (
@@ -75,7 +76,19 @@ class CompressedState(NamedTuple):
     """
 
     feedback: Any
-    words: Any
+    words: Annotated[Any, EQUAL]
+
+
+class SummedState(NamedTuple):
+    """State of a compressed sum: what all workers lost is sent, and not its mean.
+
+    Attributes:
+      feedback: as of `CompressedState`.
+      words: as of `CompressedState`.
+    """
+
+    feedback: Annotated[Any, SUM]
+    words: Annotated[Any, EQUAL]
 
 
 def init_compressed(compressor: Compressor, params: Any, seed: int) -> CompressedState:

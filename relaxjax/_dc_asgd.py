@@ -12,7 +12,7 @@ that arrive at once are compensated in sum, by a + b x.
 Cost: 2 s gradients of this worker, s the largest delay. Nothing is sent.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,7 @@ import optax
 from relaxjax._axis import AxisName
 from relaxjax._delays import delays_of
 from relaxjax._layout import Layout, layout_of, require_params, require_same
+from relaxjax._marks import EQUAL, MEAN
 from relaxjax._weights import refuse_weight
 
 _CALLER = "dc_asgd"
@@ -36,8 +37,8 @@ class DcAsgdState(NamedTuple):
       layout: the tree that `init` saw.
     """
 
-    step: jax.Array
-    arriving: tuple[Any, ...]
+    step: Annotated[jax.Array, EQUAL]
+    arriving: Annotated[tuple[Any, ...], MEAN]
     layout: Layout
 
 

@@ -18,7 +18,7 @@ Cost: the payload to each neighbour. State: the model of each neighbour and one'
 in float32.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,9 +26,11 @@ import optax
 
 from relaxjax._axis import AxisName
 from relaxjax._gossiping import gossiping, models
+from relaxjax._marks import EQUAL, rebuild
 from relaxjax._mixing import mixing_of
 from relaxjax._told import (
     checked_codec,
+    common_copy,
     count_of,
     first_words,
     pull,
@@ -50,8 +52,8 @@ class DcdPsgdState(NamedTuple):
       words: uint32[2], equal on all workers, of random compressors; else ().
     """
 
-    known: list[Any]
-    words: Any
+    known: Annotated[list[Any], rebuild(common_copy)]
+    words: Annotated[Any, EQUAL]
 
 
 def dcd_psgd(

@@ -15,7 +15,7 @@ model moves by the mean update. Without loss and with eta 1 this is `gossip`.
 Cost: the payload to each neighbour. State: e, of the params' size, in float32.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ import optax
 
 from relaxjax._axis import AxisName
 from relaxjax._gossiping import gossiping, models, zeros_like
+from relaxjax._marks import EQUAL, MEAN
 from relaxjax._mixing import mixing_of
 from relaxjax._told import (
     check_step_size,
@@ -46,8 +47,8 @@ class DeepSqueezeState(NamedTuple):
       words: uint32[2], equal on all workers, of random compressors; else ().
     """
 
-    residual: Any
-    words: Any
+    residual: Annotated[Any, MEAN]
+    words: Annotated[Any, EQUAL]
 
 
 def deep_squeeze(

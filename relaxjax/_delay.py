@@ -12,13 +12,14 @@ after its reduction hides nothing.)
 Cost: T gradients of this worker. Nothing is sent.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from relaxjax._layout import Layout, layout_of, require_same
+from relaxjax._marks import MEAN
 from relaxjax._numbers import require_whole
 from relaxjax._weights import refuse_weight
 
@@ -33,7 +34,7 @@ class DelayState(NamedTuple):
       layout: the tree that `init` saw.
     """
 
-    waiting: tuple[Any, ...]
+    waiting: Annotated[tuple[Any, ...], MEAN]
     layout: Layout
 
 

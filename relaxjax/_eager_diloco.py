@@ -25,17 +25,33 @@ Cost: as of DiLoCo. State: that of DiLoCo, of which a_i and O_i's are each worke
 and d_i.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
+import numpy as np
 import optax
 
 from relaxjax._axis import AxisName, axis_size
 from relaxjax._local_steps import local_steps
+from relaxjax._marks import Leaf, Merge, rebuild
 from relaxjax._outer import Outer, outer_step
 from relaxjax.compression import Compressor
 
 _CALLER = "eager_diloco"
+
+
+def _still_to_come(leaf: Leaf, merge: Merge) -> np.ndarray:
+    """The d whose part that is still to come, (1 - 1 / n) d, stays on the mean."""
+    before, now = len(leaf.rows), len(leaf.fresh)
+    if now == 1 < before:
+        raise ValueError(
+            f"resize: {leaf.name!r} of EagerDilocoState waits to be sent to others, "
+            f"and one worker has none: of {before} workers' last round it would be "
+            "lost. Resume on 2 workers or more; or start relaxjax.diloco anew from "
+            "relaxjax.consensus(params)"
+        )
+    share = (1 - 1 / before) / (1 - 1 / now) if now > 1 else 0.0
+    return merge(leaf, (share * leaf.rows).astype(leaf.rows.dtype))
 
 
 class EagerDilocoState(NamedTuple):
@@ -47,7 +63,7 @@ class EagerDilocoState(NamedTuple):
     """
 
     outer: Outer
-    waiting: Any
+    waiting: Annotated[Any, rebuild(_still_to_come)]
 
     @property
     def anchor(self) -> Any:

@@ -20,7 +20,7 @@ times between two rounds, and so a k-th of it each time, which leaves this as it
 Cost: of `gossip`. State: c, of the params' size, in float32.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -28,6 +28,7 @@ import optax
 
 from relaxjax._axis import AxisName
 from relaxjax._gossiping import gossiping, models, zeros_like
+from relaxjax._marks import MEAN
 from relaxjax._mixing import mixing_of
 from relaxjax.topology import Topology
 
@@ -41,7 +42,7 @@ class ExactDiffusionState(NamedTuple):
       correction: c_i, float32 where a param is narrower, like the params.
     """
 
-    correction: Any
+    correction: Annotated[Any, MEAN]
 
 
 def exact_diffusion(

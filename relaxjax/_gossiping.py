@@ -1,7 +1,7 @@
 """The transformation of a decentralised method, from its rule for a step."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +9,7 @@ import optax
 
 from relaxjax._layout import layout_of, require_params, require_same
 from relaxjax._local import LocalState
+from relaxjax._marks import MEAN, RESET
 from relaxjax._mixing import Mixing, widened
 from relaxjax._weights import refuse_weight
 
@@ -22,9 +23,9 @@ class GossipState(NamedTuple):
       leaves: those that differ between workers.
     """
 
-    step: jax.Array
+    step: Annotated[jax.Array, RESET]
     kept: Any
-    leaves: LocalState
+    leaves: Annotated[LocalState, MEAN]
 
 
 def gossiping(

@@ -12,7 +12,7 @@ y_j).
 Cost: of `gossip`, once more. State: y and g', of the params' size each.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ import optax
 
 from relaxjax._axis import AxisName
 from relaxjax._gossiping import gossiping, zeros_like
+from relaxjax._marks import MEAN
 from relaxjax._mixing import mixing_of, widened
 from relaxjax.topology import Topology
 
@@ -34,8 +35,8 @@ class GradientTrackingState(NamedTuple):
       gradient: g_i of the last step, the same.
     """
 
-    tracked: Any
-    gradient: Any
+    tracked: Annotated[Any, MEAN]
+    gradient: Annotated[Any, MEAN]
 
 
 def gradient_tracking(

@@ -11,13 +11,14 @@ params, u its update, and v^, f^ an older and a fresh variance:
 The maximum is over the elements that have seen a gradient; r is 1 where none has.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from relaxjax._frozen_variance import where_seen
+from relaxjax._marks import EQUAL
 from relaxjax._numbers import is_traced
 
 
@@ -40,8 +41,8 @@ class Knobs(NamedTuple):
 class LayerRates(NamedTuple):
     """Attributes: coefficient: c; factor: r; each float32[] for each leaf."""
 
-    coefficient: Any
-    factor: Any
+    coefficient: Annotated[Any, EQUAL]
+    factor: Annotated[Any, EQUAL]
 
 
 def check_knobs(caller: str, knobs: Knobs) -> None:

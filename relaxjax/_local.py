@@ -1,10 +1,17 @@
 """Leaves that are meant to differ between workers, such as a worker's own experts."""
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import optax
 
 from relaxjax._layout import Layout, layout_of
+from relaxjax._marks import refuse
+
+_OWN = refuse(
+    "its leaves are each worker's own (relaxjax.local), of which others cannot be "
+    "made. Resume on the old number of workers, or leave those leaves and their state "
+    "out of what is restored and begin them anew"
+)
 
 
 class LocalState(NamedTuple):
@@ -14,7 +21,7 @@ class LocalState(NamedTuple):
       layout: the leaves that are local.
     """
 
-    layout: Layout
+    layout: Annotated[Layout, _OWN]
 
 
 def local() -> optax.GradientTransformationExtraArgs:

@@ -14,7 +14,7 @@ saved.
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ import optax
 from relaxjax._either import either
 from relaxjax._layout import layout_of
 from relaxjax._local import LocalState
+from relaxjax._marks import EQUAL, MEAN
 from relaxjax._numbers import require_whole
 from relaxjax._outer import OuterStep, behind, like
 
@@ -36,9 +37,9 @@ class OuterState(NamedTuple):
       leaves: those that differ between workers in between.
     """
 
-    step: jax.Array
+    step: Annotated[jax.Array, EQUAL]
     kept: Any
-    leaves: LocalState
+    leaves: Annotated[LocalState, MEAN]
 
 
 def local_steps(

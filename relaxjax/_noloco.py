@@ -24,7 +24,7 @@ Cost: of `gossip`, once in H steps; nobody waits for all others, and nothing is 
 between. State beside the inner optimizer's: phi and delta, each of the params' size.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,7 @@ from relaxjax._axis import AxisName
 from relaxjax._dtypes import wide_copy
 from relaxjax._either import either
 from relaxjax._gossiping import gossiping, models
+from relaxjax._marks import MEAN
 from relaxjax._mixing import mixing_of
 from relaxjax._numbers import is_traced, require_momentum, require_whole
 from relaxjax.topology import Topology
@@ -49,8 +50,8 @@ class NoLoCoState(NamedTuple):
       momentum: delta_i, like phi_i.
     """
 
-    slow: Any
-    momentum: Any
+    slow: Annotated[Any, MEAN]
+    momentum: Annotated[Any, MEAN]
 
 
 def noloco(

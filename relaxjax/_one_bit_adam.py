@@ -21,7 +21,7 @@ Cost: of all_reduce until T; then of the compressor, 1/32 of that with signs, an
 for vectors and scalars. State: m, v and the residual, each of the gradient's size.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,7 @@ from relaxjax._clock import Clock, clock
 from relaxjax._compress_matrices import compress_matrices
 from relaxjax._frozen_variance import root, where_seen
 from relaxjax._layout import require_params
+from relaxjax._marks import EQUAL
 from relaxjax._numbers import require_whole
 from relaxjax.compression import Compressor
 
@@ -49,8 +50,8 @@ class OneBitAdamState(NamedTuple):
     """
 
     clock: Clock
-    mu: Any
-    nu: Any
+    mu: Annotated[Any, EQUAL]
+    nu: Annotated[Any, EQUAL]
     exchange: Any
 
 

@@ -24,7 +24,7 @@ for vectors and scalars. State: m, v, f and the residual, each of the gradient's
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -45,6 +45,7 @@ from relaxjax._layer_rates import (
     recorded,
 )
 from relaxjax._layout import require_params
+from relaxjax._marks import EQUAL
 from relaxjax._numbers import require_whole
 from relaxjax.compression import Compressor
 
@@ -64,10 +65,10 @@ class OneBitLambState(NamedTuple):
     """
 
     clock: Clock
-    mu: Any
-    nu: Any
-    fresh: Any
-    scale: Any
+    mu: Annotated[Any, EQUAL]
+    nu: Annotated[Any, EQUAL]
+    fresh: Annotated[Any, EQUAL]
+    scale: Annotated[Any, EQUAL]
     rates: LayerRates
     decay: Any
     exchange: Any

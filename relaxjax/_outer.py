@@ -13,7 +13,7 @@ along is a - x, as that is how a gradient points.
 Cost: of `all_reduce` for the params in float32. State: a, O's state, and the feedback.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import optax
@@ -22,6 +22,7 @@ from relaxjax._all_reduce import all_reduce
 from relaxjax._axis import AxisName, axis_size
 from relaxjax._dtypes import wide_copy
 from relaxjax._layout import require_params, require_same
+from relaxjax._marks import MEAN
 from relaxjax._weights import refuse_weight
 from relaxjax.compression import Compressor
 
@@ -35,7 +36,7 @@ class Outer(NamedTuple):
       reducer: of the `all_reduce` of outer gradients.
     """
 
-    anchor: Any
+    anchor: Annotated[Any, MEAN]
     outer: Any
     reducer: Any
 

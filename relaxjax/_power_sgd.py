@@ -26,7 +26,7 @@ residual, of the gradient's size, and r m floats per matrix.
 
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -46,6 +46,7 @@ from relaxjax._clock import Clock, clock
 from relaxjax._exact import ALGORITHMS
 from relaxjax._layout import Layout, layout_of, require_same
 from relaxjax._low_rank import approximate, nothing_lost
+from relaxjax._marks import EQUAL, MEAN
 from relaxjax._matrices import (
     AsMatrices,
     matrices_of,
@@ -71,8 +72,8 @@ class PowerSGDState(NamedTuple):
     """
 
     clock: Clock
-    residual: Any
-    right: Any
+    residual: Annotated[Any, MEAN]
+    right: Annotated[Any, EQUAL]
     layout: Layout
 
 

@@ -14,7 +14,7 @@ this is `gossip`.
 Cost: of `gossip`, and 4 bytes. State: a number.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ from jax.sharding import PartitionSpec as P
 
 from relaxjax._axis import AxisName
 from relaxjax._gossiping import gossiping, models
+from relaxjax._marks import MEAN
 from relaxjax._mixing import mixing_of
 from relaxjax.topology import Topology
 
@@ -36,7 +37,7 @@ class PushSumState(NamedTuple):
       mass: w_i, float32.
     """
 
-    mass: jax.Array
+    mass: Annotated[jax.Array, MEAN]
 
 
 def push_sum(

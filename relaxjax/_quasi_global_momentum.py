@@ -15,7 +15,7 @@ learning rate changes; with a constant rate both are one.
 Cost: of `gossip`. State: b, of the params' size, in float32.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ import optax
 
 from relaxjax._axis import AxisName
 from relaxjax._gossiping import gossiping, models, zeros_like
+from relaxjax._marks import MEAN
 from relaxjax._mixing import mixing_of
 from relaxjax._numbers import require_momentum
 from relaxjax.topology import Topology
@@ -37,7 +38,7 @@ class QuasiGlobalMomentumState(NamedTuple):
       way: b_i, float32 where a param is narrower, like the params.
     """
 
-    way: Any
+    way: Annotated[Any, MEAN]
 
 
 def quasi_global_momentum(

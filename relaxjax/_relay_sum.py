@@ -21,7 +21,7 @@ all-reduce sends, or half more, but nothing waits for what is behind the neighbo
 State: what each neighbour said, each of the params' size, in float32.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +32,7 @@ from jax import lax
 from relaxjax._axis import AxisName
 from relaxjax._either import either
 from relaxjax._gossiping import gossiping, models, zeros_like
+from relaxjax._marks import RESET
 from relaxjax._mixing import (
     Mixing,
     in_buckets,
@@ -55,8 +56,8 @@ class RelaySumState(NamedTuple):
       rounds: int32, that have been; no more are counted than the tree's diameter.
     """
 
-    heard: list[Any]
-    rounds: jax.Array
+    heard: Annotated[list[Any], RESET]
+    rounds: Annotated[jax.Array, RESET]
 
 
 class _Relay(NamedTuple):

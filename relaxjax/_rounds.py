@@ -10,13 +10,14 @@ Cost: what the mean gradient's exchange sends, at each renewal.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from relaxjax._either import either
+from relaxjax._marks import EQUAL, MEAN
 
 _TINY_RATE = 1e-20  # what a learning rate of 0 counts as, since W divides
 
@@ -30,9 +31,9 @@ class Variance(NamedTuple):
       wait: int32, steps until the next renewal.
     """
 
-    nu: Any
-    renewals: jax.Array
-    wait: jax.Array
+    nu: Annotated[Any, EQUAL]
+    renewals: Annotated[jax.Array, EQUAL]
+    wait: Annotated[jax.Array, EQUAL]
 
 
 class Round(NamedTuple):
@@ -45,10 +46,10 @@ class Round(NamedTuple):
       rate: R, float32.
     """
 
-    steps: jax.Array
-    moved: Any
-    weight: jax.Array
-    rate: jax.Array
+    steps: Annotated[jax.Array, EQUAL]
+    moved: Annotated[Any, MEAN]
+    weight: Annotated[jax.Array, EQUAL]
+    rate: Annotated[jax.Array, EQUAL]
 
 
 def new_variance(none: Any) -> Variance:

@@ -10,7 +10,7 @@ keep their place beside the backward pass, and the choice is a select after it.
 Cost: one int32 more to all-reduce, and the select.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from jax import lax
 
 from relaxjax._axis import AxisName, axes_of, axis_size
 from relaxjax._either import selected
+from relaxjax._marks import EQUAL
 
 
 class SkipNonfiniteState(NamedTuple):
@@ -29,7 +30,7 @@ class SkipNonfiniteState(NamedTuple):
       inner_state: state of `tx`.
     """
 
-    skipped: jax.Array
+    skipped: Annotated[jax.Array, EQUAL]
     inner_state: optax.OptState
 
 

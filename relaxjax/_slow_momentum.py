@@ -12,7 +12,7 @@ alpha over outer gradients); with a schedule the momentum is in units of the gra
 Cost: of `local_sgd`, and u, of the params' size.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ import optax
 
 from relaxjax._axis import AxisName
 from relaxjax._local_steps import local_steps
+from relaxjax._marks import EQUAL, MEAN
 from relaxjax._numbers import require_momentum
 from relaxjax._outer import outer_step
 from relaxjax.compression import Compressor
@@ -35,8 +36,8 @@ class SlowMomentumState(NamedTuple):
       momentum: u, like the anchor.
     """
 
-    steps: jax.Array
-    momentum: Any
+    steps: Annotated[jax.Array, EQUAL]
+    momentum: Annotated[Any, MEAN]
 
 
 def slow_momentum(

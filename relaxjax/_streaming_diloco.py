@@ -20,7 +20,7 @@ Cost: as DiLoCo over H steps, but a P-th at a time. State: that of DiLoCo, and D
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,7 @@ from relaxjax._either import either
 from relaxjax._fragments import fragments_of
 from relaxjax._layout import layout_of
 from relaxjax._local import LocalState
+from relaxjax._marks import EQUAL, MEAN
 from relaxjax._numbers import require_whole
 from relaxjax._outer import Outer, OuterStep, behind, like, outer_step
 from relaxjax._specs import fitting
@@ -51,10 +52,10 @@ class StreamingDilocoState(NamedTuple):
       leaves: those that differ between workers.
     """
 
-    step: jax.Array
+    step: Annotated[jax.Array, EQUAL]
     kept: list[Outer]
-    sent: list[Any]
-    leaves: LocalState
+    sent: Annotated[list[Any], MEAN]
+    leaves: Annotated[LocalState, MEAN]
 
 
 def streaming_diloco(

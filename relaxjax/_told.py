@@ -7,11 +7,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from relaxjax._all_reduce_checks import require_dtypes
 from relaxjax._compressed import codec_of, noises_of
 from relaxjax._either import either
+from relaxjax._marks import Leaf, Merge
 from relaxjax._mixing import (
     Mixing,
     in_buckets,
@@ -65,6 +67,17 @@ def first_words(compressor: Compressor, seed: int) -> Any:
 def count_of(mixing: Mixing) -> int:
     """How many a worker knows of: itself, and the sender of each message."""
     return 1 + len(mixing.topology.messages())
+
+
+def common_copy(leaf: Leaf, merge: Merge) -> np.ndarray:
+    """The rule of copies: the workers' own, merged, is what all know of all.
+
+    So both ends of each new link have the same copy, and as the models merge likewise,
+    what is still to be told of them, x - x^, stays on the mean.
+    """
+    _, _, rest = leaf.inside.partition("/")
+    own = leaf.saved("/".join(filter(None, (leaf.path.partition("/")[0], "0", rest))))
+    return merge(leaf, own)
 
 
 def told(

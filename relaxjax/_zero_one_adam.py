@@ -31,7 +31,7 @@ m, v, u, a and the residual, each of the gradient's size.
 """
 
 import functools
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -45,6 +45,7 @@ from relaxjax._compress_matrices import compress_matrices
 from relaxjax._either import either
 from relaxjax._frozen_variance import root, where_seen
 from relaxjax._layout import require_params
+from relaxjax._marks import EQUAL, MEAN
 from relaxjax._numbers import require_whole
 from relaxjax._rounds import (
     Round,
@@ -73,9 +74,9 @@ class ZeroOneAdamState(NamedTuple):
     """
 
     clock: Clock
-    mu: Any
+    mu: Annotated[Any, MEAN]
     variance: Variance
-    anchor: Any
+    anchor: Annotated[Any, EQUAL]
     round: Round
     exchange: Any
 

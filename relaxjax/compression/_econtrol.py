@@ -20,10 +20,11 @@ rate touches is e alone, which counts at the new rate. After the optimizer, h es
 an update that shrinks with the rate, and out follows only some 1 / delta steps later.
 """
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 
+from relaxjax._marks import MEAN
 from relaxjax._numbers import require_share
 from relaxjax.compression._buffers import zeros_for
 from relaxjax.compression._protocol import (
@@ -46,9 +47,9 @@ class EControlState(NamedTuple):
       mean: that of all workers.
     """
 
-    residual: jax.Array
-    known: jax.Array
-    mean: jax.Array
+    residual: Annotated[jax.Array, MEAN]
+    known: Annotated[jax.Array, MEAN]
+    mean: Annotated[jax.Array, MEAN]
 
 
 def econtrol(compressor: Compressor, *, eta: float | None = None) -> Compressor:

@@ -20,10 +20,11 @@ changes nothing. After the optimizer, h estimates an update that shrinks with th
 and for some 1 / delta steps out is still as large as before the change.
 """
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 
+from relaxjax._marks import MEAN
 from relaxjax._numbers import require_share
 from relaxjax.compression._buffers import zeros_for
 from relaxjax.compression._protocol import Compressor, Feedback, with_feedback
@@ -32,16 +33,16 @@ from relaxjax.compression._protocol import Compressor, Feedback, with_feedback
 class EF21State(NamedTuple):
     """Attributes: known: what all know of this worker; mean: that of all workers."""
 
-    known: jax.Array
-    mean: jax.Array
+    known: Annotated[jax.Array, MEAN]
+    mean: Annotated[jax.Array, MEAN]
 
 
 class EF21SGDMState(NamedTuple):
     """Attributes: momentum: of this worker; known, mean: as in `EF21State`."""
 
-    momentum: jax.Array
-    known: jax.Array
-    mean: jax.Array
+    momentum: Annotated[jax.Array, MEAN]
+    known: Annotated[jax.Array, MEAN]
+    mean: Annotated[jax.Array, MEAN]
 
 
 def ef21(compressor: Compressor) -> Compressor:

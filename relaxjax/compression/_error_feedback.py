@@ -17,10 +17,11 @@ After the optimizer, e is in units of the update and is applied as it was lost. 
 before the compressor is what EF-signSGD has, after it what PowerSGD has.
 """
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 
+from relaxjax._marks import MEAN
 from relaxjax._numbers import require_share
 from relaxjax.compression._buffers import zeros_for
 from relaxjax.compression._protocol import Compressor, Feedback, with_feedback
@@ -29,7 +30,7 @@ from relaxjax.compression._protocol import Compressor, Feedback, with_feedback
 class ErrorFeedbackState(NamedTuple):
     """Attributes: residual: what this worker has lost so far."""
 
-    residual: jax.Array
+    residual: Annotated[jax.Array, MEAN]
 
 
 def error_feedback(compressor: Compressor, *, decay: float = 1.0) -> Compressor:

@@ -21,18 +21,41 @@ float32 takes 4 bytes per element.
 Learning rate: as of `error_feedback`. In DeepSpeed, `err_beta` is 1 - beta.
 """
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from relaxjax._dtypes import wide
+from relaxjax._marks import EQUAL, Leaf, Merge, rebuild
 from relaxjax._numbers import require_share
 from relaxjax.compression._blocks import over
 from relaxjax.compression._protocol import Compressor, Feedback, with_feedback
 
 _LEVELS = 127
+
+
+def _merged_codes(leaf: Leaf, merge: Merge) -> np.ndarray:
+    """Codes of the merged residual; what they round away is lost, as in each step."""
+    rows = _merged_residual(leaf, merge)
+    most = _largest(rows)
+    return np.rint(rows / np.where(most > 0, most, 1) * _LEVELS).astype(np.int8)
+
+
+def _merged_scale(leaf: Leaf, merge: Merge) -> np.ndarray:
+    return _largest(_merged_residual(leaf.beside("codes"), merge)).ravel()
+
+
+def _merged_residual(leaf: Leaf, merge: Merge) -> np.ndarray:
+    codes, largest = leaf.rows, leaf.beside("largest").rows
+    scale = largest.reshape(-1, *[1] * (codes.ndim - 1)) / _LEVELS
+    return merge(leaf, codes.astype(np.float32) * scale)
+
+
+def _largest(rows: np.ndarray) -> np.ndarray:
+    axes = tuple(range(1, rows.ndim))
+    return np.max(np.abs(rows), axis=axes, keepdims=True, initial=0)
 
 
 class LoCoState(NamedTuple):
@@ -44,9 +67,9 @@ class LoCoState(NamedTuple):
       age: int32[], steps since the last reset; 0 where there is none.
     """
 
-    codes: jax.Array
-    largest: jax.Array
-    age: jax.Array
+    codes: Annotated[jax.Array, rebuild(_merged_codes)]
+    largest: Annotated[jax.Array, rebuild(_merged_scale)]
+    age: Annotated[jax.Array, EQUAL]
 
 
 def loco(

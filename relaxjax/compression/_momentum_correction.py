@@ -26,11 +26,12 @@ Learning rate: momentum is in here, so plain SGD belongs behind. Before it, v is
 units of the gradient, and what waits is applied at the rate of the step that sends it.
 """
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from relaxjax._marks import MEAN
 from relaxjax._numbers import require_momentum
 from relaxjax.compression._buffers import zeros_for
 from relaxjax.compression._protocol import Compressor, Feedback, with_feedback
@@ -39,8 +40,8 @@ from relaxjax.compression._protocol import Compressor, Feedback, with_feedback
 class MomentumCorrectionState(NamedTuple):
     """Attributes: velocity: u, of this worker; accumulated: v, what waits."""
 
-    velocity: jax.Array
-    accumulated: jax.Array
+    velocity: Annotated[jax.Array, MEAN]
+    accumulated: Annotated[jax.Array, MEAN]
 
 
 def momentum_correction(

@@ -19,7 +19,7 @@ a residual like the params at the worker, and one of a slice at the server.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,7 @@ from jax import lax
 from relaxjax._axis import AxisName
 from relaxjax._compressed import codec_of, noises_of
 from relaxjax._dtypes import wide
+from relaxjax._marks import EQUAL, SHARD
 from relaxjax._noise import words_of
 from relaxjax.collectives import Codec
 from relaxjax.collectives._compressed_two_shot import scattered
@@ -52,8 +53,8 @@ class CodedState(NamedTuple):
     """
 
     workers: tuple[Any, ...]
-    servers: tuple[Any, ...]
-    words: Any
+    servers: Annotated[tuple[Any, ...], SHARD]
+    words: Annotated[Any, EQUAL]
 
 
 def check_compressor(caller: str, compressor: Compressor | None) -> None:

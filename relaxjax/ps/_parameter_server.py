@@ -19,14 +19,17 @@ sends; in codes as `relaxjax.ps._coded_wire` states.
 
 import functools
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import optax
 
 from relaxjax._all_reduce_checks import require_dtypes, require_no_compiler_axes
 from relaxjax._axis import AxisName, axes_of, require_local
 from relaxjax._layout import Layout, layout_of, require_params, require_same
+from relaxjax._marks import RESET, Leaf, Mark, resliced
 from relaxjax._weights import factor, weigh
 from relaxjax.compression import Compressor
 from relaxjax.ps._coded_wire import (
@@ -44,6 +47,11 @@ from relaxjax.schedule._buckets import check_bucket_bytes
 _CALLER = "parameter_server"
 
 
+def _at_other_servers(leaf: Leaf, rows: np.ndarray) -> np.ndarray:
+    before, now = leaf.saved("servers")[0], leaf.made("servers")[0]
+    return resliced(leaf, rows, int(before), int(now))
+
+
 class ParameterServerState(NamedTuple):
     """State of `parameter_server`.
 
@@ -51,12 +59,14 @@ class ParameterServerState(NamedTuple):
       optimizer: of this worker's slices, as a server.
       late: gradients under way; () without staleness.
       owed: feedback and randomness of a compressor; () without one.
+      servers: int32[], how many there are.
       layout: the tree that `init` saw.
     """
 
-    optimizer: Any
+    optimizer: Annotated[Any, Mark("shard", _at_other_servers)]
     late: Any
     owed: Any
+    servers: Annotated[jax.Array, RESET]
     layout: Layout
 
 
@@ -149,7 +159,8 @@ def parameter_server(
         owed = _first_owed(compressor, params, own, seed)
         waiting = late().init(params) if late else ()
         kept = optimizer.init(own)
-        return ParameterServerState(kept, waiting, owed, layout_of(params))
+        number = jnp.int32(found(params).number)
+        return ParameterServerState(kept, waiting, owed, number, layout_of(params))
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         at = found(updates)
@@ -166,7 +177,7 @@ def parameter_server(
         slices = tree.flatten_up_to(served)
         kinds = [Kind(x.shape, y.dtype) for x, y in zip(leaves, slices, strict=True)]
         out, owed = wire.pull(slices, kinds, owed)
-        state = ParameterServerState(inner, waiting, owed, state.layout)
+        state = state._replace(optimizer=inner, late=waiting, owed=owed)
         return tree.unflatten(out), state
 
     return optax.GradientTransformationExtraArgs(init, update)

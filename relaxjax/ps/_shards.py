@@ -6,7 +6,7 @@ Shard of x[...]: its slice [c], with the shape of x beside it
 import dataclasses
 import functools
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import numpy as np
@@ -18,12 +18,19 @@ from relaxjax._agree import require_agreement
 from relaxjax._all_reduce_checks import require_dtypes
 from relaxjax._axis import AxisName
 from relaxjax._init import init_state
+from relaxjax._marks import Leaf, Mark, resliced
 from relaxjax._mesh import workers_of
 from relaxjax._stacked import place, process_zero
 from relaxjax.ps._elementwise import require_elementwise
 from relaxjax.ps._servers import check_servers, number_of_servers
 
 _CALLER = "ps.init"
+
+
+def _at_other_servers(leaf: Leaf, rows: np.ndarray) -> np.ndarray:
+    """Of as many first slices as hold all elements; what follows are the same again."""
+    width = max(1, rows.shape[-1])
+    return resliced(leaf, rows, -(-leaf.node.size // width), leaf.node.servers)
 
 
 @functools.partial(
@@ -41,7 +48,7 @@ class Shard:
       servers: into how many slices it is cut.
     """
 
-    value: Any
+    value: Annotated[Any, Mark("shard", _at_other_servers)]
     shape: tuple[int, ...]
     servers: int
 

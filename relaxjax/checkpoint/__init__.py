@@ -1,0 +1,31 @@
+"""Checkpoints of training state, and state of another number of workers.
+
+The marks say what a field of a state is; see `relaxjax.checkpoint.MEAN`.
+"""
+
+from relaxjax._marks import (
+    EQUAL,
+    MEAN,
+    RESET,
+    SHARD,
+    SUM,
+    Leaf,
+    Mark,
+    rebuild,
+    refuse,
+)
+from relaxjax.checkpoint._resize import Resized, resized
+
+__all__ = [
+    "EQUAL",
+    "MEAN",
+    "RESET",
+    "SHARD",
+    "SUM",
+    "Leaf",
+    "Mark",
+    "Resized",
+    "rebuild",
+    "refuse",
+    "resized",
+]

@@ -1,0 +1,99 @@
+"""Trees of training state: their leaves by name, and arrays put where others lie.
+
+A `jax.Array` is what workers hold, [n, ...]; anything else (a Python number, a NumPy
+array) is of the training loop, and the same on all processes.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from relaxjax._clock import advance_phases
+from relaxjax._dtypes import is_key
+from relaxjax._layout import leaf_names
+
+Rows = Callable[[int, int], np.ndarray]
+"""The rows `start` to `stop` of an array over workers."""
+
+
+def named(tree: Any) -> dict[str, Any]:
+    """The leaves by their names.
+
+    Raises:
+      ValueError: two leaves have one name.
+    """
+    names, leaves = leaf_names(tree), jax.tree.leaves(tree)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(
+            f"checkpoint: two leaves are called {twice!r}; leave slashes out of keys"
+        )
+    return dict(zip(names, leaves, strict=True))
+
+
+def is_array(x: Any) -> bool:
+    """Whether it is a leaf that workers hold, with an axis over them."""
+    return isinstance(x, jax.Array)
+
+
+def data_of(x: Any) -> Any:
+    """An array's numbers: of typed keys their data."""
+    return jax.random.key_data(x) if is_key(x) else x
+
+
+def put(rows: Rows, like: jax.Array) -> jax.Array:
+    """Rows of numbers as an array that lies as another does; keys for keys."""
+    shape = jax.eval_shape(data_of, like).shape
+
+    def part(index: Any) -> np.ndarray:
+        start, stop, _ = index[0].indices(shape[0])
+        return rows(start, stop)[(slice(None), *index[1:])]
+
+    if is_key(like):
+        data = jnp.asarray(rows(0, shape[0]))
+        keys = jax.random.wrap_key_data(data, impl=jax.random.key_impl(like))
+        return jax.make_array_from_callback(
+            like.shape, like.sharding, lambda index: keys[index]
+        )
+    return jax.make_array_from_callback(shape, like.sharding, part)
+
+
+def filled(like: Any, arrays: Mapping[str, Rows], values: Mapping[str, Any]) -> Any:
+    """A tree with other leaves: arrays of workers, and values of the loop.
+
+    Phases are those that the counts say.
+
+    Args:
+      like: says where arrays lie.
+      arrays: of each leaf that is an array.
+      values: of each other leaf.
+    """
+    leaves = [
+        put(arrays[name], leaf) if is_array(leaf) else values[name]
+        for name, leaf in named(like).items()
+    ]
+    return advance_phases(jax.tree.unflatten(jax.tree.structure(like), leaves))
+
+
+def workers_in(tree: Any) -> int:
+    """Number of workers of a state.
+
+    Raises:
+      ValueError: no arrays, or not with one axis over the same workers.
+    """
+    shapes = {name: x.shape for name, x in named(tree).items() if is_array(x)}
+    if not shapes:
+        raise ValueError("checkpoint: the state has no arrays of workers")
+    first = next(iter(shapes.values()))[:1]
+    for name, shape in shapes.items():
+        if not shape or shape[:1] != first:
+            raise ValueError(
+                f"checkpoint: {name!r} has shape {shape}, without a leading axis of "
+                f"{first[0] if first else 'all'} workers. Params and optimizer state "
+                "come from relaxjax.init, other arrays from relaxjax.to_workers; what "
+                "is of the training loop must be a Python number or a NumPy array"
+            )
+    return first[0]
