@@ -14,6 +14,8 @@ from relaxjax._marks import (
     rebuild,
     refuse,
 )
+from relaxjax.checkpoint._checkpoints import Checkpoints
+from relaxjax.checkpoint._plan import plan_of
 from relaxjax.checkpoint._resize import Resized, resized
 
 __all__ = [
@@ -22,9 +24,11 @@ __all__ = [
     "RESET",
     "SHARD",
     "SUM",
+    "Checkpoints",
     "Leaf",
     "Mark",
     "Resized",
+    "plan_of",
     "rebuild",
     "refuse",
     "resized",

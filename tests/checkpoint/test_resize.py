@@ -44,7 +44,7 @@ def found(state: Any, kind: type) -> Any:
     return next(x for x in leaves if isinstance(x, kind))
 
 
-def means(tree: Any) -> list[np.ndarray]:
+def means(tree: Any) -> list[Any]:
     """Of each leaf, over its workers, by NumPy."""
     return [np.mean(np.asarray(x), 0, np.float64) for x in jax.tree.leaves(tree)]
 

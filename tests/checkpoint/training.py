@@ -65,5 +65,5 @@ def trained(
 def bits(tree: Any) -> list[tuple[str, str, bytes]]:
     """Each leaf's dtype, shape and bytes."""
     leaves = map(jnp.asarray, jax.tree.leaves(tree))
-    arrays = [np.asarray(data_of(x)) for x in arrays]
+    arrays = [np.asarray(data_of(x)) for x in leaves]
     return [(str(x.dtype), str(x.shape), x.tobytes()) for x in arrays]
