@@ -10,11 +10,14 @@ from rich.console import Console
 
 from relaxjax._mesh import Emulation
 from relaxjax._wire import wire_bytes
-from relaxjax.cli import _devices, _ordered, _report, _wishes
+from relaxjax.checkpoint import plan_of
+from relaxjax.cli import _devices, _kept, _ordered, _report, _wishes
 from relaxjax.cli._loop import fit
 from relaxjax.cli._progress import Bar
 from relaxjax.cli._wishes import Wishes
 from relaxjax.tasks import TASKS, Task
+
+_CHECKPOINTS = "checkpoints"  # in the folder of the results
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +49,8 @@ class Job:
       batch_size: rows over all workers.
       out: folder for the results; it exists.
       check_every: steps after which models are compared; None: never.
+      checkpoint_every: steps from one checkpoint to the next; None: never.
+      resume: whether to go on from the last one.
       order: of transfers, if one was asked for.
     """
 
@@ -56,6 +61,8 @@ class Job:
     batch_size: int
     out: Path
     check_every: int | None = None
+    checkpoint_every: int | None = None
+    resume: bool = False
     order: _ordered.Order | None = None
 
 
@@ -71,6 +78,8 @@ def prepare(wishes: Wishes) -> Job:
     rows = _wishes.batch_size(wishes, mesh.size)
     out = wishes.out or Path("runs") / f"{wishes.task}-{wishes.relaxation}-{mesh.size}"
     _make_folder(out)
+    if wishes.checkpoint_every is not None:
+        _kept.refuse_other_runs(out / _CHECKPOINTS, wishes.resume)
     task = TASKS[wishes.task](wishes.seed)
     steps = wishes.steps or task.steps
     rows = rows or _wishes.rounded_up(task.batch_size, mesh.size)
@@ -102,6 +111,8 @@ def prepare(wishes: Wishes) -> Job:
         batch_size=rows,
         out=out,
         check_every=wishes.check_every,
+        checkpoint_every=wishes.checkpoint_every,
+        resume=wishes.resume,
         order=order,
     )
 
@@ -136,7 +147,10 @@ def _train(job: Job, run: Run, console: Console) -> _report.Record:
     task = job.task
     noun = "worker" if run.mesh.size == 1 else "workers"
     title = f"{run.name}, {run.mesh.size} {noun}"
-    with Bar(console, title, steps=job.steps, metric_name=task.metric_name) as bar:
+    with (
+        _kept.keeping(_keeper(job, run)) as keeper,
+        Bar(console, title, steps=job.steps, metric_name=task.metric_name) as bar,
+    ):
         outcome = fit(
             task,
             run.tx,
@@ -146,6 +160,7 @@ def _train(job: Job, run: Run, console: Console) -> _report.Record:
             batch_size=job.batch_size,
             watch=bar,
             check_every=job.check_every,
+            keeper=keeper,
         )
     sent = wire_bytes(run.tx, task.params, run.mesh, steps=run.period)
     _, loss, metric = outcome.curve[-1]
@@ -164,6 +179,24 @@ def _train(job: Job, run: Run, console: Console) -> _report.Record:
         data=task.data,
         curve=outcome.curve,
     )
+
+
+def _keeper(job: Job, run: Run) -> _kept.Keeper | None:
+    """Of the run that was asked for; those it is compared with are taken again."""
+    wanted = job.resume or job.checkpoint_every is not None
+    if not wanted or run is not job.runs[0]:
+        return None
+    plan = {
+        "the relaxation": run.name,
+        "the task": job.task.name,
+        "the data (sha256)": job.task.data.sha256,
+        "--seed": str(job.seed),
+        "--steps": str(job.steps),
+        "--batch-size": str(job.batch_size),
+        **plan_of(run.tx, job.task.params, run.mesh),
+    }
+    folder = job.out / _CHECKPOINTS
+    return _kept.Keeper(folder, run.mesh, job.checkpoint_every, job.resume, plan)
 
 
 def _make_folder(out: Path) -> None:

@@ -100,6 +100,14 @@ def train(
         int | None,
         typer.Option(help="Steps after which all models must be equal, to the bit."),
     ] = None,
+    checkpoint_every: Annotated[
+        int | None,
+        typer.Option(help="Steps from one checkpoint to the next, in --out."),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on from the last checkpoint in --out."),
+    ] = False,
     no_baseline: Annotated[
         bool, typer.Option("--no-baseline", help="Leave out the one-worker run.")
     ] = False,
@@ -122,6 +130,8 @@ def train(
         accumulate=accumulate,
         skip_nonfinite=skip_nonfinite,
         check_every=check_every,
+        checkpoint_every=checkpoint_every,
+        resume=resume,
         baseline=not no_baseline,
     )
     with user_errors():
