@@ -75,6 +75,10 @@ class Checkpoints:
         """The steps there are checkpoints of, rising; those being written included."""
         return sorted(self._manager.all_steps())
 
+    def is_due(self, step: int) -> bool:
+        """Whether `save` would save after so many steps."""
+        return step % self._every == 0 and step not in self._manager.all_steps()
+
     def save(self, step: int, state: Any, *, now: bool = False) -> bool:
         """Saves, if it is time to. The writing goes on while training does.
 
@@ -94,7 +98,8 @@ class Checkpoints:
           ValueError: arrays without an axis over the workers.
           OSError: the save before this one could not be written.
         """
-        if not (now or step % self._every == 0) or step in self._manager.all_steps():
+        wanted = now and step not in self._manager.all_steps()
+        if not (wanted or self.is_due(step)):
             return False
         self._require_workers(state)
         self._manager.wait_until_finished()

@@ -52,6 +52,29 @@ def fusion(workers: Workers = 8, rounds: Rounds = 20, out: Out = RUNS) -> None:
 
 
 @bench.command()
+def checkpoint(
+    task: Annotated[str, typer.Option(help="digits or chars.")] = "chars",
+    workers: Workers = 4,
+    steps: Annotated[int, typer.Option(min=1, help="Of each run.")] = 100,
+    every: Annotated[int, typer.Option(min=1, help="Steps between saves.")] = 10,
+    rounds: Rounds = 5,
+    out: Out = RUNS,
+) -> None:
+    """Training with asynchronous checkpoints against training without."""
+    from relaxjax.bench import _checkpoint
+
+    _devices(workers)
+    _checkpoint.checkpoint(
+        task=task,
+        workers=workers,
+        steps=steps,
+        every=every,
+        rounds=rounds,
+        out=str(out),
+    )
+
+
+@bench.command()
 def ring(rounds: Rounds = 9, out: Out = RUNS) -> None:
     """Compile time of the ring at 8, 16 and 32 devices, and its temporary memory."""
     from relaxjax.bench import _ring

@@ -12,11 +12,14 @@ from rich.console import Console
 from relaxjax import hosts
 from relaxjax._mesh import Emulation
 from relaxjax._wire import wire_bytes
-from relaxjax.cli import _devices, _ordered, _report, _wishes
+from relaxjax.checkpoint import plan_of
+from relaxjax.cli import _devices, _kept, _ordered, _report, _wishes
 from relaxjax.cli._loop import fit
 from relaxjax.cli._progress import Bar
 from relaxjax.cli._wishes import Wishes
 from relaxjax.tasks import TASKS, Task
+
+_CHECKPOINTS = "checkpoints"  # in the folder of the results
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +53,8 @@ class Job:
       team: the processes that train together.
       stuck_after: seconds without a step after which they give up.
       check_every: steps after which models are compared; None: never.
+      checkpoint_every: steps from one checkpoint to the next; None: never.
+      resume: whether to go on from the last one.
       order: of transfers, if one was asked for.
     """
 
@@ -62,6 +67,8 @@ class Job:
     team: hosts.Hosts
     stuck_after: float
     check_every: int | None = None
+    checkpoint_every: int | None = None
+    resume: bool = False
     order: _ordered.Order | None = None
 
 
@@ -78,6 +85,8 @@ def prepare(wishes: Wishes) -> Job:
     rows = _wishes.batch_size(wishes, mesh.size)
     out = wishes.out or Path("runs") / f"{wishes.task}-{wishes.relaxation}-{mesh.size}"
     _make_folder(out)
+    if wishes.checkpoint_every is not None:
+        _kept.refuse_other_runs(out / _CHECKPOINTS, wishes.resume)
     task = TASKS[wishes.task](wishes.seed)
     steps = wishes.steps or task.steps
     rows = rows or _wishes.rounded_up(task.batch_size, mesh.size)
@@ -111,6 +120,8 @@ def prepare(wishes: Wishes) -> Job:
         team=team,
         stuck_after=wishes.stuck_after,
         check_every=wishes.check_every,
+        checkpoint_every=wishes.checkpoint_every,
+        resume=wishes.resume,
         order=order,
     )
 
@@ -168,7 +179,10 @@ def _train(
     task = job.task
     noun = "worker" if run.mesh.size == 1 else "workers"
     title = f"{run.name}, {run.mesh.size} {noun}"
-    with Bar(console, title, steps=job.steps, metric_name=task.metric_name) as bar:
+    with (
+        _kept.keeping(_keeper(job, run)) as keeper,
+        Bar(console, title, steps=job.steps, metric_name=task.metric_name) as bar,
+    ):
         outcome = fit(
             task,
             run.tx,
@@ -179,6 +193,7 @@ def _train(
             watch=bar,
             stops_before=stops_before,
             check_every=job.check_every,
+            keeper=keeper,
         )
     sent = wire_bytes(run.tx, task.params, run.mesh, steps=run.period)
     _, loss, metric = outcome.curve[-1]
@@ -197,6 +212,24 @@ def _train(
         data=task.data,
         curve=outcome.curve,
     )
+
+
+def _keeper(job: Job, run: Run) -> _kept.Keeper | None:
+    """Of the run that was asked for; those it is compared with are taken again."""
+    wanted = job.resume or job.checkpoint_every is not None
+    if not wanted or run is not job.runs[0]:
+        return None
+    plan = {
+        "the relaxation": run.name,
+        "the task": job.task.name,
+        "the data (sha256)": job.task.data.sha256,
+        "--seed": str(job.seed),
+        "--steps": str(job.steps),
+        "--batch-size": str(job.batch_size),
+        **plan_of(run.tx, job.task.params, run.mesh),
+    }
+    folder = job.out / _CHECKPOINTS
+    return _kept.Keeper(folder, run.mesh, job.checkpoint_every, job.resume, plan)
 
 
 def _make_folder(out: Path) -> None:

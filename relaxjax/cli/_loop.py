@@ -18,6 +18,7 @@ from relaxjax._mesh import Emulation
 from relaxjax._replicas import require_replicas
 from relaxjax.cli._devices import own_rows
 from relaxjax.cli._errors import Stopped
+from relaxjax.cli._kept import Keeper, Progress
 from relaxjax.tasks import Task, train_step_of
 
 _POINTS = 20  # of the curve
@@ -59,8 +60,9 @@ def fit(
     watch: Watch,
     stops_before: Callable[[int], bool] = lambda step: False,
     check_every: int | None = None,
+    keeper: Keeper | None = None,
 ) -> Outcome:
-    """Trains the task's model from its start.
+    """Trains the task's model from its start, or from a checkpoint.
 
     Args:
       task: data and model.
@@ -72,6 +74,7 @@ def fit(
       watch: is told of each step and each point of the curve.
       stops_before: whether to stop before a step, counted from 0.
       check_every: steps after which the workers' models must be equal; None: never.
+      keeper: of checkpoints; None: there are none.
 
     Raises:
       ReplicaError: they are not.
@@ -81,27 +84,53 @@ def fit(
     state = init(tx, task.params, mesh)
     batches = _own(task.batches(seed, batch_size), mesh)
     _compile(step, state, next(_own(task.batches(seed, batch_size), mesh)))
-    curve: list[tuple[int, float, float]] = []
-    seconds, done = 0.0, 0
+    now = keeper.begin(state) if keeper else Progress(state)
+    del state  # its memory is the first step's
+    for _ in range(now.done):
+        next(batches)
+        watch.step()
+    seconds, first = 0.0, now.done
     for end in _points(steps):
-        losses, began = [], time.perf_counter()
-        for number in range(done + 1, end + 1):
+        if now.curve and end <= now.curve[-1][0]:
+            continue
+        began = time.perf_counter()
+        while now.done < end:
             batch = next(batches)
-            if stops_before(number - 1):
-                raise Stopped(f"stopped before step {number} of {steps}")
-            *state, metrics = step(*state, batch)
-            losses.append(metrics["loss"])
+            if stops_before(now.done):
+                raise Stopped(_stopped(now, steps, keeper))
+            *now.state, metrics = step(*now.state, batch)
+            now.done += 1
+            now.losses.append(metrics["loss"])
             watch.step()
-            if check_every and number % check_every == 0:
-                require_replicas(state[0], f"params after step {number}")
-        jax.block_until_ready(state)
-        seconds, done = seconds + time.perf_counter() - began, end
-        metric = float(task.metric(consensus(state[0])))
-        curve.append((end, float(np.mean(losses)), metric))
-        watch.point(*curve[-1], end / seconds)
+            if check_every and now.done % check_every == 0:
+                require_replicas(now.state[0], f"params after step {now.done}")
+            if keeper:
+                keeper.save(now)
+        jax.block_until_ready(now.state)
+        seconds += time.perf_counter() - began
+        metric = float(task.metric(consensus(now.state[0])))
+        now.curve.append((end, float(np.mean(now.losses)), metric))
+        now.losses.clear()
+        watch.point(*now.curve[-1], _rate(end - first, seconds))
     return Outcome(
-        curve=curve, steps_per_second=steps / seconds, spread=spread(state[0])
+        curve=now.curve,
+        steps_per_second=_rate(steps - first, seconds),
+        spread=spread(now.state[0]),
     )
+
+
+def _rate(steps: int, seconds: float) -> float:
+    """Steps per second; 0 where none was taken."""
+    return steps / seconds if steps else 0.0
+
+
+def _stopped(now: Progress, steps: int, keeper: Keeper | None) -> str:
+    """Saves what there is, and says so."""
+    where = f"stopped before step {now.done + 1} of {steps}"
+    if keeper is None:
+        return f"{where}; nothing is saved without --checkpoint-every"
+    keeper.save(now, now=True)
+    return f"{where}, and saved: go on with --resume"
 
 
 def _own(batches: Iterator[Any], mesh: Mesh | Emulation) -> Iterator[Any]:

@@ -104,6 +104,14 @@ def train(
         float,
         typer.Option(help="Seconds without a step after which processes give up."),
     ] = 300.0,
+    checkpoint_every: Annotated[
+        int | None,
+        typer.Option(help="Steps from one checkpoint to the next, in --out."),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on from the last checkpoint in --out."),
+    ] = False,
     no_baseline: Annotated[
         bool, typer.Option("--no-baseline", help="Leave out the one-worker run.")
     ] = False,
@@ -126,6 +134,8 @@ def train(
         accumulate=accumulate,
         skip_nonfinite=skip_nonfinite,
         check_every=check_every,
+        checkpoint_every=checkpoint_every,
+        resume=resume,
         baseline=not no_baseline,
         stuck_after=stuck_after,
     )

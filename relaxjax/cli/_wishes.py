@@ -35,6 +35,8 @@ class Wishes:
     accumulate: int = 1
     skip_nonfinite: bool = False
     check_every: int | None = None
+    checkpoint_every: int | None = None
+    resume: bool = False
     baseline: bool = True
     stuck_after: float = 300.0
 
@@ -47,6 +49,7 @@ def check(wishes: Wishes) -> None:
     """
     numbers = {
         "--check-every": wishes.check_every,
+        "--checkpoint-every": wishes.checkpoint_every,
         "--steps": wishes.steps,
         "--workers": wishes.workers,
         "--batch-size": wishes.batch_size,

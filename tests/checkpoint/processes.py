@@ -1,0 +1,70 @@
+"""Trains in several processes, stops in the middle, and goes on; run by a test."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import relaxjax
+from relaxjax import hosts
+from relaxjax.checkpoint import Checkpoints
+from tests import helpers
+from tests.checkpoint import training
+
+NAMES = ("all_reduce+top_k+ef14", "gossip+sign", "parameter_server")
+ROWS = 8
+
+
+def tree_of(state: Any, step: int) -> dict[str, Any]:
+    return {"params": state[0], "opt_state": state[1], "batches": step}
+
+
+def data(part: int, parts: int) -> list[Any]:
+    """This process's rows of each batch."""
+    own = slice(part * ROWS // parts, (part + 1) * ROWS // parts)
+    batches = helpers.batches(training.STEPS, ROWS)
+    return [{k: x[own] for k, x in batch.items()} for batch in batches]
+
+
+def halves(name: str, folder: Path, mesh: Any, part: int, parts: int) -> None:
+    """Checkpoints of step 3 and of the end; and of the end of a resumed run."""
+    tx, batches = training.relaxed(name, mesh.size), data(part, parts)
+    begin = tree_of(training.fresh(tx, mesh), 0)
+    with (
+        Checkpoints(folder / "whole", mesh) as whole,
+        Checkpoints(folder / "resumed", mesh) as resumed,
+    ):
+        state = begin["params"], begin["opt_state"]
+        state = training.trained(tx, state, mesh, batches[:3])
+        whole.save(3, tree_of(state, 3))
+        state = training.trained(tx, state, mesh, batches[3:], donate=True)
+        whole.save(6, tree_of(state, 6))
+        step, tree = whole.restore(begin, step=3)
+        assert step == tree["batches"] == 3
+        state = tree["params"], tree["opt_state"]
+        resumed.save(6, tree_of(training.trained(tx, state, mesh, batches[3:]), 6))
+
+
+def main(folder: Path) -> None:
+    here = hosts.join()
+    mesh = helpers.mesh_of(4)
+    for name in NAMES:
+        halves(name, folder / name, mesh, here.process_id, len(here.members))
+    # What emulated workers have saved, on devices of several processes.
+    tx = training.relaxed(NAMES[0], 4)
+    like = tree_of(training.fresh(tx, mesh), 0)
+    with Checkpoints(folder / "emulated", mesh) as checkpoints:
+        step, tree = checkpoints.restore(like)
+        assert step == 3
+        assert checkpoints.save(4, tree)
+    with (
+        Checkpoints(folder / "broken", mesh) as checkpoints,
+        pytest.raises(ValueError, match="not as it was written"),
+    ):
+        checkpoints.restore(like)
+    assert relaxjax.spread(tree["params"]) == 0
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

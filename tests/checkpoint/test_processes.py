@@ -1,0 +1,66 @@
+"""Several processes write one checkpoint together, and read it, or emulation's."""
+
+import sys
+from pathlib import Path
+
+from relaxjax import emulate, hosts
+from relaxjax.checkpoint import Checkpoints
+from tests import helpers
+from tests.checkpoint import processes, training
+
+ROOT = Path(processes.__file__).parents[2]
+
+
+def emulated(name: str):
+    """As `processes` has it, of emulated workers."""
+    tx, mesh = training.relaxed(name, 4), emulate(4)
+    return tx, mesh, training.fresh(tx, mesh)
+
+
+def saved_by_emulation(folder: Path):
+    tx, mesh, state = emulated(processes.NAMES[0])
+    state = training.trained(tx, state, mesh, processes.data(0, 1)[:3])
+    with Checkpoints(folder, mesh) as checkpoints:
+        checkpoints.save(3, processes.tree_of(state, 3))
+    return state
+
+
+def test_processes_save_and_restore_together(tmp_path):
+    count = 2
+    state = saved_by_emulation(tmp_path / "emulated")
+    saved_by_emulation(tmp_path / "broken")
+    data = tmp_path / "broken" / "3" / "state" / "data-0.bin"
+    *rest, last = data.read_bytes()
+    data.write_bytes(bytes([*rest, last ^ 1]))
+    said = []
+    ended = hosts.launch(
+        [sys.executable, "-m", "tests.checkpoint.processes", str(tmp_path)],
+        count,
+        environment={
+            "JAX_PLATFORMS": "cpu",
+            "JAX_NUM_CPU_DEVICES": str(4 // count),
+            "NPROC": "8",
+            "PYTHONPATH": str(ROOT),
+        },
+        say=lambda *line: said.append(line),
+    )
+    assert ended.status == 0, "\n".join(line[-1] for line in said)
+    for name in processes.NAMES:
+        tx, mesh, begin = emulated(name)
+        folder = tmp_path / name
+        files = {path.name for path in (folder / "whole" / "3" / "state").iterdir()}
+        assert {f"data-{i}.bin" for i in range(count)} | {"index.json"} <= files
+        like = processes.tree_of(begin, 0)
+        with Checkpoints(folder / "whole", mesh) as checkpoints:
+            step, whole = checkpoints.restore(like)
+        with Checkpoints(folder / "resumed", mesh) as checkpoints:
+            _, resumed = checkpoints.restore(like)
+        assert step == 6
+        assert training.bits(whole) == training.bits(resumed)
+        alone = training.trained(tx, begin, mesh, processes.data(0, 1))
+        helpers.assert_close(whole["params"], alone[0], 1e-4)
+    tx, mesh, begin = emulated(processes.NAMES[0])
+    with Checkpoints(tmp_path / "emulated", mesh) as checkpoints:
+        step, back = checkpoints.restore(processes.tree_of(begin, 0))
+    assert step == 4
+    assert training.bits(back) == training.bits(processes.tree_of(state, 3))

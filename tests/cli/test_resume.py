@@ -1,0 +1,77 @@
+"""`relaxjax train --checkpoint-every N --resume`: the same run.json."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from relaxjax.cli import _loop
+from relaxjax.cli._app import app
+
+SHORT = ["train", "--workers", "2", "--steps", "30", "--no-baseline"]
+
+
+def run(*options: str) -> str:
+    found = CliRunner().invoke(app, [*SHORT, *options])
+    assert found.exit_code == 0, found.output + str(found.exception)
+    return found.output
+
+
+def refused(*options: str) -> str:
+    found = CliRunner().invoke(app, [*SHORT, *options])
+    assert found.exit_code == 2, found.output
+    return found.output
+
+
+def record(folder) -> dict:
+    found = json.loads((folder / "run.json").read_text())
+    assert found.pop("steps_per_second") >= 0
+    return found
+
+
+class Stopped(Exception):
+    pass
+
+
+@pytest.mark.parametrize("relaxation", ["all_reduce+top_k+ef14", "post_local_sgd"])
+def test_a_run_that_was_stopped_ends_as_one_that_was_not(
+    relaxation, tmp_path, monkeypatch
+):
+    options = ["--relaxation", relaxation]
+    run(*options, "--out", str(tmp_path / "whole"))
+    kept = [*options, "--out", str(tmp_path / "a"), "--checkpoint-every", "7"]
+    consensus, calls = _loop.consensus, []
+
+    def stop_at_the_tenth_point(tree):
+        calls.append(tree)
+        if len(calls) == 10:  # after step 15; the last checkpoint is of step 14
+            raise Stopped
+        return consensus(tree)
+
+    monkeypatch.setattr(_loop, "consensus", stop_at_the_tenth_point)
+    stopped = CliRunner().invoke(app, [*SHORT, *kept])
+    assert isinstance(stopped.exception, Stopped)
+    monkeypatch.undo()
+    assert "--resume" in refused(*kept)
+    run(*kept, "--resume")
+    assert record(tmp_path / "a") == record(tmp_path / "whole")
+    run(*kept, "--resume")  # from step 28, and again
+    assert record(tmp_path / "a") == record(tmp_path / "whole")
+    folder = tmp_path / "a" / "checkpoints"
+    assert sorted(path.name for path in folder.iterdir()) == ["14", "21", "28"]
+    other = ["--relaxation", "diloco", "--out", str(tmp_path / "a"), "--resume"]
+    assert "the relaxation was" in refused(*other)
+
+
+def test_a_run_goes_on_with_fewer_workers(tmp_path):
+    out = ["--out", str(tmp_path), "--checkpoint-every", "10", "--batch-size", "12"]
+    run(*out)
+    told = run(*out, "--resume", "--workers", "3", "--steps", "30")
+    assert "2 workers became 3" in told
+    assert record(tmp_path)["workers"] == 3
+
+
+def test_resume_without_checkpoints_begins(tmp_path):
+    run("--out", str(tmp_path), "--resume")
+    assert record(tmp_path)["curve"][0][0] == 2
+    assert "--checkpoint-every 0" in refused("--checkpoint-every", "0")
