@@ -51,7 +51,7 @@ class Job:
       batch_size: rows over all workers.
       out: folder for the results; it exists.
       team: the processes that train together.
-      stuck_after: seconds without a step after which they give up.
+      patience: how long they wait for each other, as of `relaxjax.hosts.Watch`.
       check_every: steps after which models are compared; None: never.
       checkpoint_every: steps from one checkpoint to the next; None: never.
       resume: whether to go on from the last one.
@@ -65,7 +65,7 @@ class Job:
     batch_size: int
     out: Path
     team: hosts.Hosts
-    stuck_after: float
+    patience: dict[str, float]
     check_every: int | None = None
     checkpoint_every: int | None = None
     resume: bool = False
@@ -80,7 +80,9 @@ def prepare(wishes: Wishes) -> Job:
         cannot be made.
     """
     _wishes.check(wishes)
+    patience = {"lost_after": wishes.lost_after, "stuck_after": wishes.stuck_after}
     team = _team()
+    hosts.Watch(team, **patience)  # checks them
     mesh = _devices.set_up(wishes.workers, len(team.members))
     rows = _wishes.batch_size(wishes, mesh.size)
     out = wishes.out or Path("runs") / f"{wishes.task}-{wishes.relaxation}-{mesh.size}"
@@ -118,7 +120,7 @@ def prepare(wishes: Wishes) -> Job:
         batch_size=rows,
         out=out,
         team=team,
-        stuck_after=wishes.stuck_after,
+        patience=patience,
         check_every=wishes.check_every,
         checkpoint_every=wishes.checkpoint_every,
         resume=wishes.resume,
@@ -136,7 +138,7 @@ def run(job: Job) -> list[_report.Record]:
     """
     first = jax.process_index() == 0
     console = Console(quiet=not first)
-    with hosts.Watch(job.team, stuck_after=job.stuck_after) as watch:
+    with hosts.Watch(job.team, **job.patience) as watch:
         records = [
             _train(job, one, console, _stops(watch, i * job.steps))
             for i, one in enumerate(job.runs)

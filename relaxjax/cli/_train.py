@@ -100,6 +100,10 @@ def train(
         int | None,
         typer.Option(help="Steps after which all models must be equal, to the bit."),
     ] = None,
+    lost_after: Annotated[
+        float,
+        typer.Option(help="Seconds without a sign after which a process is lost."),
+    ] = 15.0,
     stuck_after: Annotated[
         float,
         typer.Option(help="Seconds without a step after which processes give up."),
@@ -137,6 +141,7 @@ def train(
         checkpoint_every=checkpoint_every,
         resume=resume,
         baseline=not no_baseline,
+        lost_after=lost_after,
         stuck_after=stuck_after,
     )
     with user_errors():

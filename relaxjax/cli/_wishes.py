@@ -38,6 +38,7 @@ class Wishes:
     checkpoint_every: int | None = None
     resume: bool = False
     baseline: bool = True
+    lost_after: float = 15.0
     stuck_after: float = 300.0
 
 
@@ -66,6 +67,7 @@ def check(wishes: Wishes) -> None:
     amounts = {
         "--learning-rate": wishes.learning_rate,
         "--bucket-mb": wishes.bucket_mb,
+        "--lost-after": wishes.lost_after,
         "--stuck-after": wishes.stuck_after,
     }
     for option, amount in amounts.items():
