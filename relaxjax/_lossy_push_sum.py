@@ -24,7 +24,7 @@ number for each.
 """
 
 import functools
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,7 @@ from relaxjax._axis import AxisName
 from relaxjax._draws import Draws, draws_of
 from relaxjax._either import either
 from relaxjax._gossiping import gossiping, models
+from relaxjax._marks import EQUAL, RESET
 from relaxjax._mixing import (
     Mixing,
     in_buckets,
@@ -55,6 +56,8 @@ _MOST = 2.0**31 - 128  # the largest float32 that is an int32
 class LossyPushSumState(NamedTuple):
     """What `lossy_push_sum` keeps; sums are in units of `resolution`.
 
+    For another number of workers the links are others: all begin anew, from the mean.
+
     Attributes:
       mass: w_i, float32.
       sent: s_i, int32, a pair: like the params, and of the mass.
@@ -62,10 +65,10 @@ class LossyPushSumState(NamedTuple):
       round: int32, counted around; equal on all workers.
     """
 
-    mass: jax.Array
-    sent: Any
-    heard: Any
-    round: jax.Array
+    mass: Annotated[jax.Array, RESET]
+    sent: Annotated[Any, RESET]
+    heard: Annotated[Any, RESET]
+    round: Annotated[jax.Array, EQUAL]
 
 
 def lossy_push_sum(

@@ -171,6 +171,17 @@ def test_masses_add_up_to_the_number_of_workers():
     np.testing.assert_allclose(np.sum(after[1].kept.mass), 4, rtol=1e-6)
 
 
+def test_links_that_lose_messages_begin_anew_from_the_mean():
+    (p8, s8), (p6, s6) = six_of("lossy_push_sum")
+    before, after = (found(s, relaxjax.LossyPushSumState) for s in (s8, s6))
+    assert np.any(before.sent[1] != 0)
+    assert int(after.round[0]) == int(before.round[0]) == 3
+    np.testing.assert_array_equal(after.mass, np.ones(6))
+    assert not any(np.any(x) for x in jax.tree.leaves((after.sent, after.heard)))
+    assert_means(p8, p6)
+    relaxjax.require_replicas(p6)
+
+
 def test_gradients_under_way_stay_on_the_mean():
     for name in ("delay", "bounded_staleness"):
         (_, s8), (_, s6) = six_of(name)
