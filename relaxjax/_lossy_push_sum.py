@@ -24,7 +24,7 @@ number for each.
 """
 
 import functools
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,7 @@ from relaxjax._axis import AxisName
 from relaxjax._draws import Draws, draws_of
 from relaxjax._either import either
 from relaxjax._gossiping import gossiping, models
+from relaxjax._marks import RESET
 from relaxjax._mixing import (
     Mixing,
     in_buckets,
@@ -62,10 +63,10 @@ class LossyPushSumState(NamedTuple):
       round: int32, counted around; equal on all workers.
     """
 
-    mass: jax.Array
-    sent: Any
-    heard: Any
-    round: jax.Array
+    mass: Annotated[jax.Array, RESET]
+    sent: Annotated[Any, RESET]
+    heard: Annotated[Any, RESET]
+    round: Annotated[jax.Array, RESET]
 
 
 def lossy_push_sum(

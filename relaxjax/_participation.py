@@ -18,7 +18,7 @@ of a worker that drops out, and saves no time.
 Cost: one int32 and one float32 more to all-reduce, and a select over the state.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,7 @@ from jax import lax
 from relaxjax._axis import AxisName, axes_of, axis_size
 from relaxjax._draws import Draws, draws_of
 from relaxjax._either import selected
+from relaxjax._marks import EQUAL
 from relaxjax._numbers import require_whole
 
 _CALLER = "participation"
@@ -41,7 +42,7 @@ class ParticipationState(NamedTuple):
       inner_state: state of `tx`.
     """
 
-    step: jax.Array
+    step: Annotated[jax.Array, EQUAL]
     inner_state: optax.OptState
 
 

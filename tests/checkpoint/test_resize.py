@@ -1,5 +1,8 @@
 """States of 8 workers as states of 6, 4 as 1: what must stay stays."""
 
+import importlib
+import inspect
+import pkgutil
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -171,6 +174,20 @@ def test_masses_add_up_to_the_number_of_workers():
     np.testing.assert_allclose(np.sum(after[1].kept.mass), 4, rtol=1e-6)
 
 
+def test_lossy_links_begin_anew():
+    def tx(n):
+        ring = relaxjax.topology.ring(n)
+        return optax.chain(optax.sgd(0.1), relaxjax.lossy_push_sum("data", ring, 0.5))
+
+    state = training.trained(
+        tx(4), training.fresh(tx(4), emulate(4)), emulate(4), helpers.batches(3, 8)
+    )
+    like = training.fresh(tx(3), emulate(3))
+    (params, opt_state), _ = resized(state, like)
+    assert_means(state[0], params)
+    helpers.assert_equal(opt_state[1], like[1][1])
+
+
 def test_gradients_under_way_stay_on_the_mean():
     for name in ("delay", "bounded_staleness"):
         (_, s8), (_, s6) = six_of(name)
@@ -338,3 +355,27 @@ def test_means_are_exact_where_workers_agree():
 def test_marks_are_of_classes_that_say_them():
     assert marks_of(relaxjax.DelayState) == {"waiting": MEAN}
     assert marks_of(optax.ScaleByAdamState) == {}
+
+
+def test_every_state_says_what_it_is():
+    """Those that only hold others' states need no mark."""
+    packages = [relaxjax, relaxjax.compression, relaxjax.ps]
+    modules = [
+        importlib.import_module(f"{package.__name__}.{info.name}")
+        for package in packages
+        for info in pkgutil.iter_modules(package.__path__)
+        if info.name.startswith("_") and not info.ispkg and info.name != "__main__"
+    ]
+    states = {
+        name: kind
+        for module in modules
+        for name, kind in vars(module).items()
+        if inspect.isclass(kind) and name.endswith("State") and name[0] != "_"
+    }
+    assert len(states) > 35
+    unmarked = {name for name, kind in states.items() if not marks_of(kind)}
+    assert unmarked == {
+        "AllReduceState",
+        "DeepGradientCompressionState",
+        "PartOfTrainingState",
+    }
