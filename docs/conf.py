@@ -22,6 +22,7 @@ extensions = [
     "myst_parser",
     "compressor_table",
     "coverage_check",
+    "mark_table",
 ]
 myst_enable_extensions = ["dollarmath", "fieldlist"]
 myst_heading_anchors = 3

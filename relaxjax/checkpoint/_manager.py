@@ -69,6 +69,7 @@ def manager_of(
         max_to_keep=keep,
         create=False,
         cleanup_tmp_directories=True,
+        async_options=ocp.options.AsyncOptions(create_directories_asynchronously=False),
         multiprocessing_options=among,
     )
     handlers = {ITEM: Handler()}

@@ -1,5 +1,8 @@
 """States of 8 workers as states of 6, 4 as 1: what must stay stays."""
 
+import importlib
+import inspect
+import pkgutil
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -349,3 +352,27 @@ def test_means_are_exact_where_workers_agree():
 def test_marks_are_of_classes_that_say_them():
     assert marks_of(relaxjax.DelayState) == {"waiting": MEAN}
     assert marks_of(optax.ScaleByAdamState) == {}
+
+
+def test_every_state_says_what_it_is():
+    """Those that only hold others' states need no mark."""
+    packages = [relaxjax, relaxjax.compression, relaxjax.ps]
+    modules = [
+        importlib.import_module(f"{package.__name__}.{info.name}")
+        for package in packages
+        for info in pkgutil.iter_modules(package.__path__)
+        if info.name.startswith("_") and not info.ispkg and info.name != "__main__"
+    ]
+    states = {
+        name: kind
+        for module in modules
+        for name, kind in vars(module).items()
+        if inspect.isclass(kind) and name.endswith("State") and name[0] != "_"
+    }
+    assert len(states) > 35
+    unmarked = {name for name, kind in states.items() if not marks_of(kind)}
+    assert unmarked == {
+        "AllReduceState",
+        "DeepGradientCompressionState",
+        "PartOfTrainingState",
+    }

@@ -1,0 +1,48 @@
+"""The table of what merges how, read from the annotations of the states."""
+
+import importlib
+import inspect
+import pkgutil
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+import relaxjax
+from relaxjax._marks import Mark, marks_of
+
+OUTSIDE = ("relaxjax.bench", "relaxjax.cli", "relaxjax.tasks", "relaxjax.__main__")
+
+
+def states() -> dict[str, dict[str, Mark]]:
+    """The marked classes of the package, by their names."""
+    names = [x.name for x in pkgutil.walk_packages(relaxjax.__path__, "relaxjax.")]
+    modules = [
+        importlib.import_module(name) for name in names if not name.startswith(OUTSIDE)
+    ]
+    classes = {
+        value
+        for module in modules
+        for value in vars(module).values()
+        if inspect.isclass(value) and value.__module__ == module.__name__
+    }
+    found = {kind.__name__: marks_of(kind) for kind in classes}
+    return {name: found[name] for name in sorted(found) if found[name]}
+
+
+def table() -> list[str]:
+    lines = ["| state | its fields |", "|---|---|"]
+    for name, marks in states().items():
+        fields = ", ".join(f"`{field}` {mark.name}" for field, mark in marks.items())
+        lines.append(f"| `{name}` | {fields} |")
+    return lines
+
+
+class MarkTable(SphinxDirective):
+    def run(self) -> list[nodes.Node]:
+        return self.parse_text_to_nodes("\n".join(table()))
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_directive("mark-table", MarkTable)
+    return {"parallel_read_safe": True}
