@@ -14,26 +14,30 @@ Time to a loss = steps to it (`relaxjax.bench._network_curves`) * seconds of a s
 """
 
 import random
+import signal
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from relaxjax._mesh import emulate
 from relaxjax._wire import wire_bytes
 from relaxjax.bench import _network_report as report
 from relaxjax.bench._network_crew import Crew
-from relaxjax.bench._network_curves import HOSTS, RATE, curves, steps_to
+from relaxjax.bench._network_curves import HOSTS, RATE, curves
 from relaxjax.bench._network_jax import transformation
 from relaxjax.bench._network_methods import DDP, METHODS, Method
 from relaxjax.bench._network_problem import LAYERS, ROWS, WIDTH, problem, task
-from relaxjax.bench._report import conditions
+from relaxjax.bench._report import conditions, save
 from relaxjax.hosts import Loopback, Namespaces, Place
 
-RATES = (20, 50, 200, 1000)  # Mbit/s
+PARTS = ("curves", "steps")
+RATES = (20.0, 50.0, 200.0, 1000.0)  # Mbit/s
 STEPS, BUDGET = 5, 6.0  # of a block, at most: timed steps, and seconds
+_FAST = 1.25e9  # bytes per second, of links that are not shaped yet
 _DRAWN = 512  # batches, before the first comes again
 Row = dict[str, Any]
 
@@ -46,7 +50,6 @@ class Lab:
       width: of the model.
       layers: of the model.
       hosts: how many.
-      shaped: whether links are shaped.
       steps: of a training, for methods with phases.
     """
 
@@ -57,15 +60,15 @@ class Lab:
         width: int,
         layers: int,
         hosts: int,
-        shaped: bool,
         steps: int,
     ):
         self._stack = ExitStack()
-        self.namespaces = Namespaces(1e9) if shaped else None
+        self.namespaces = None if Namespaces.missing() else Namespaces(_FAST)
         links = self.namespaces or Loopback()
         self.crews: dict[str, Crew] = {}
         self.places: list[Place] = []
         try:
+            self._stack.enter_context(_stoppable())
             self._stack.callback(links.close)
             self.places = list(links.open([str(i) for i in range(hosts)]).values())
             folder = self._stack.enter_context(tempfile.TemporaryDirectory())
@@ -126,6 +129,14 @@ class Lab:
             "sent": max(sent) / (count + 1),
         }
 
+    def __enter__(self) -> "Lab":
+        """Itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Closes it."""
+        self.close()
+
     def close(self) -> None:
         """Ends the processes and removes the hosts."""
         self._stack.close()
@@ -133,6 +144,7 @@ class Lab:
 
 def network(
     *,
+    parts: Sequence[str] = PARTS,
     rates: Sequence[float] = RATES,
     rounds: int = 2,
     pairs: int = 8,
@@ -148,10 +160,14 @@ def network(
 ) -> Row:
     """Measures every method at every rate, and the best of them again, in pairs.
 
+    Each part writes a file, and the report is of all files that are there; so trainings
+    may be run while the machine does something else, and steps when it does not.
+
     Args:
+      parts: of `PARTS`.
       rates: of the links, in Mbit/s.
       rounds: of all methods.
-      pairs: further rounds, of the best relaxation of every step, the best hook, and
+      pairs: further rounds, of the best relaxations of every step, the best hooks, and
         steps without communication.
       steps: of a block.
       loss: the stated one, held-out, in nats; None: the highest of what the methods
@@ -167,71 +183,74 @@ def network(
     Returns:
       What was measured, as saved.
     """
-    methods = available(methods)
-    folder = Path(out)
-    lines = curves(
-        methods,
-        steps=curve_steps,
-        every=max(1, curve_steps // 15),
-        path=folder / "network_curves.json",
-        width=width,
-        layers=layers,
-        hosts=hosts,
-    )
-    if loss is None:
-        loss = max(lines[m.label][-1][2] for m in methods if m.contends)
-    needed = {m.label: steps_to(lines[m.label], loss) for m in methods if not m.alone}
-    why = Namespaces.missing()
-    result: Row = {
-        "conditions": conditions(
-            hosts=hosts,
-            model=f"chars, width {width}, {layers} layers",
-            rows=ROWS,
-            optimizer=f"Adam, {RATE}",
-            threads="1 for compute in each process, both systems",
-            links=f"loopback: {why}" if why else "namespaces, reno",
-            torch=_torch(),
-            rounds=rounds,
-            pairs=pairs,
-            seed=seed,
-        ),
-        "loss": loss,
-        "curves": lines,
-        "steps_to_loss": needed,
-        "stated": stated(methods, hosts=hosts, width=width, layers=layers),
-        "blocks": [],
-    }
+    methods, folder = available(methods), Path(out)
     shape = {"width": width, "layers": layers, "hosts": hosts}
-    lab = Lab(methods, **shape, shaped=why is None, steps=curve_steps)
-    rng = random.Random(seed)
-    try:
-        for rate in [0.0] if why else rates:
-            lab.shape(rate)
-            _rounds(lab, rate, methods, rounds, steps, rng, result)
-            few = contenders(methods, result["blocks"], rate, needed)
-            _rounds(lab, rate, few, pairs, steps, rng, result)
-            report.write(result, methods, folder)
-    finally:
-        lab.close()
-    report.show_all(result, methods)
-    return result
+    if "curves" in parts:
+        path = folder / report.CURVES
+        curves(methods, steps=curve_steps, path=path, **shape)
+    if "steps" in parts:
+        lines = report.read(folder / report.CURVES).get("curves", {})
+        needed = report.steps_needed(methods, lines, loss)[1]
+        result = {
+            "conditions": _conditions(shape, rounds, pairs, seed),
+            "stated": stated(methods, **shape),
+            "blocks": [],
+        }
+        run = Plan(methods, rounds, pairs, steps, random.Random(seed), needed)
+        with Lab(methods, **shape, steps=curve_steps) as lab:
+            for rate in rates if lab.namespaces else [0.0]:
+                _sweep(lab, rate, run, result["blocks"])
+                save(result, folder, report.STEPS)
+    return report.report(methods, folder, loss)
 
 
-def _rounds(
-    lab: Lab,
-    rate: float,
-    methods: Sequence[Method],
-    rounds: int,
-    steps: int,
-    rng: random.Random,
-    result: Row,
-) -> None:
-    start = len({b["round"] for b in result["blocks"] if b["rate"] == rate})
-    for number in range(start, start + rounds):
-        for method in rng.sample(methods, len(methods)):
-            block = lab.block(method, steps=steps, budget=BUDGET)
-            result["blocks"].append({"rate": rate, "round": number, **block})
-            print(result["blocks"][-1], flush=True)
+class Plan(NamedTuple):
+    """What is run at each rate.
+
+    Attributes:
+      methods: rows.
+      rounds: of all.
+      pairs: of the best.
+      steps: of a block.
+      rng: of the order.
+      needed: steps to the loss by label, where they are known.
+    """
+
+    methods: Sequence[Method]
+    rounds: int
+    pairs: int
+    steps: int
+    rng: random.Random
+    needed: Mapping[str, float]
+
+
+def _sweep(lab: Lab, rate: float, plan: Plan, blocks: list[Row]) -> None:
+    """Rounds of all methods, then of the best."""
+    lab.shape(rate)
+    for number in range(plan.rounds + plan.pairs):
+        chosen = plan.methods
+        if number >= plan.rounds:
+            chosen = contenders(chosen, blocks, rate, plan.needed)
+        for method in plan.rng.sample(chosen, len(chosen)):
+            block = lab.block(method, steps=plan.steps, budget=BUDGET)
+            blocks.append({"rate": rate, "round": number, **block})
+            print(blocks[-1], flush=True)
+
+
+def _conditions(shape: Row, rounds: int, pairs: int, seed: int) -> Row:
+    why = Namespaces.missing()
+    return conditions(
+        **shape,
+        model="chars",
+        rows=ROWS,
+        optimizer=f"Adam, {RATE}",
+        threads="1 for compute in each process, both systems",
+        links=f"loopback: {why}" if why else "namespaces, reno",
+        torch=version("torch") if find_spec("torch") else None,
+        rounds=rounds,
+        pairs=pairs,
+        seed=seed,
+    )
 
 
 def contenders(
@@ -247,14 +266,15 @@ def contenders(
       methods: rows.
       blocks: measured.
       rate: at which.
-      needed: steps to the loss, by label.
+      needed: steps to the loss by label, where they are known; a method of which they
+        are not is left out if others are known.
       best: how many of each system.
     """
     seconds = report.medians(blocks, rate)
     few = [m for m in methods if m.alone]
     for system in dict.fromkeys(m.system for m in methods):
         own = [m for m in methods if m.system == system and m.contends]
-        own.sort(key=lambda m: seconds[m.label] * needed[m.label])
+        own.sort(key=lambda m: seconds[m.label] * needed.get(m.label, 1.0))
         few += own[:best]
     return few
 
@@ -297,6 +317,21 @@ def chosen(labels: Sequence[str] | None) -> list[Method]:
     return [m for m in METHODS if not labels or m.alone or m.label in labels]
 
 
+def checked(parts: Sequence[str] | None) -> Sequence[str]:
+    """The parts that are asked for.
+
+    Args:
+      parts: names; None is what is usual.
+
+    Raises:
+      ValueError: an unknown name.
+    """
+    known = (*PARTS, "bytes", "none")
+    if odd := [name for name in parts or () if name not in known]:
+        raise ValueError(f"part must be one of {[*known]}, got {odd[0]!r}")
+    return parts or PARTS
+
+
 def available(methods: Sequence[Method]) -> list[Method]:
     """The methods that can be run here; says which cannot.
 
@@ -309,7 +344,15 @@ def available(methods: Sequence[Method]) -> list[Method]:
     return list(methods)
 
 
-def _torch() -> str | None:
-    from importlib.metadata import version
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """SIGTERM is an exception, as Ctrl-C is: what was made is taken away."""
 
-    return version("torch") if find_spec("torch") else None
+    def stop(number: int, _: Any) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -52,15 +52,10 @@ def audit(
     if why := Namespaces.missing():
         raise ValueError(f"--audit counts the kernel's bytes of namespaces: {why}")
     methods = [m for m in available(methods) if not m.alone]
-    said = stated(methods, hosts=hosts, width=width, layers=layers)
     shape = {"width": width, "layers": layers, "hosts": hosts}
-    lab = Lab(methods, **shape, shaped=True, steps=1000)
-    rows = []
-    try:
-        for method in methods:
-            rows.append(_row(lab, method, said.get(method.label), steps))
-    finally:
-        lab.close()
+    said = stated(methods, **shape)
+    with Lab(methods, **shape, steps=1000) as lab:
+        rows = [_row(lab, m, said.get(m.label), steps) for m in methods]
     result = {"conditions": conditions(**shape), "rows": rows}
     save(result, out, "network_audit")
     columns = ("method", "stated", "kernel, least", "kernel, most", "excess", "steps")
@@ -76,9 +71,7 @@ def audit(
     return result
 
 
-def _row(
-    lab: Lab, method: Method, said: float | None, steps: int
-) -> dict[str, Any]:
+def _row(lab: Lab, method: Method, said: float | None, steps: int) -> dict[str, Any]:
     """One method's bytes, per step and host."""
     count = -(-steps // method.period) * method.period
     crew, before = lab.crews[method.system], lab.sent()

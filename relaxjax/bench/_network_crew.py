@@ -66,7 +66,8 @@ class Crew:
         self.system = system
         self._processes: list[subprocess.Popen[str]] = []
         self._stack = ExitStack()
-        self._said: list[Any] = []
+        folder = self._stack.enter_context(tempfile.TemporaryDirectory())
+        self._folder = Path(folder)
         try:
             address = _address(places[0], _PORTS[system])
             for number, place in enumerate(places):
@@ -132,21 +133,21 @@ class Crew:
         self._stack.close()
 
     def _start(self, place: Place, arguments: list[str]) -> None:
-        said = self._stack.enter_context(tempfile.TemporaryFile("w+"))
+        said = self._folder / f"{len(self._processes)}.txt"
         command = [sys.executable, "-u", "-m", *arguments]
         if place.namespace is not None:
             command = ["ip", "netns", "exec", place.namespace, *command]
-        process = subprocess.Popen(
-            command,
-            env={**os.environ, **_ONE_THREAD},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=said,
-            text=True,
-            start_new_session=True,
-        )
+        with said.open("w") as file:
+            process = subprocess.Popen(
+                command,
+                env={**os.environ, **_ONE_THREAD},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                text=True,
+                start_new_session=True,
+            )
         self._processes.append(process)
-        self._said.append(said)
 
     def _ask(self, order: Mapping[str, Any]) -> list[dict[str, Any]]:
         for process in self._processes:
@@ -167,8 +168,7 @@ class Crew:
         assert stream is not None
         if line := stream.readline():
             return json.loads(line)
-        self._said[number].seek(0)
-        last = self._said[number].read()[-_LAST:]
+        last = (self._folder / f"{number}.txt").read_text()[-_LAST:]
         raise RuntimeError(f"{self.system}: process {number} has ended:\n{last}")
 
     def _kill(self) -> None:

@@ -5,12 +5,12 @@ and may share the machine with others. Held-out loss is the mean over the proces
 each with its own model on its own windows: where models differ, none is averaged.
 """
 
+import itertools
 import json
 import math
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from relaxjax.bench._network_crew import Crew
 from relaxjax.bench._network_methods import Method
@@ -20,15 +20,15 @@ from relaxjax.hosts import Loopback
 HOSTS = 4
 RATE = 1e-3
 WINDOWS = 64
+_POINTS = 15  # of a curve
 Curve = list[list[float]]
-"""Of [step, training loss, held-out loss]."""
+"""Of [step, mean training loss since the last one, held-out loss]."""
 
 
 def curves(
     methods: Sequence[Method],
     *,
     steps: int,
-    every: int,
     path: Path,
     width: int,
     layers: int,
@@ -40,7 +40,6 @@ def curves(
     Args:
       methods: which; those without communication are left out.
       steps: of each.
-      every: so many steps, held-out loss is measured.
       path: JSON that is added to; one of other settings is begun anew.
       width: of the model.
       layers: of the model.
@@ -50,6 +49,7 @@ def curves(
     Returns:
       Curves by label.
     """
+    every = max(1, steps // _POINTS)
     told = {"steps": steps, "every": every, "width": width, "layers": layers}
     told |= {"hosts": hosts, "rate": rate}
     known = json.loads(path.read_text()) if path.exists() else {}
@@ -77,7 +77,8 @@ def curves(
 
 def _curve(crew: Crew, method: Method, steps: int, every: int, rate: float) -> Curve:
     crew.begin(method.label, method.plain(rate=rate, steps=steps))
-    curve = [[0.0, math.nan, crew.loss(method.label)]]
+    start = crew.loss(method.label)
+    curve = [[0.0, start, start]]
     for done in range(every, steps + 1, every):
         losses = crew.steps(method.label, every).losses
         training = sum(losses) / every
@@ -96,17 +97,8 @@ def steps_to(curve: Sequence[Sequence[float]], loss: float) -> float:
     Returns:
       Steps; infinite if it never is.
     """
-    for (x, _, above), (y, _, below) in zip(curve, curve[1:], strict=False):
+    for (x, _, above), (y, _, below) in itertools.pairwise(curve):
         if below <= loss:
             share = (above - loss) / (above - below) if above > loss else 0.0
             return x + share * (y - x)
     return math.inf
-
-
-def read(path: Path) -> Mapping[str, Any]:
-    """What `curves` has written; empty if nothing.
-
-    Args:
-      path: of the JSON.
-    """
-    return json.loads(path.read_text()) if path.exists() else {}

@@ -6,6 +6,8 @@ from typing import Any
 
 ALONE = "alone"
 RELAXJAX, DDP = "relaxjax", "DDP"
+HOOK_START = 2
+"""Steps in full that PowerSGD's hook takes first; it asks for as many at least."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +40,15 @@ class Method:
 
     @property
     def contends(self) -> bool:
-        """Whether it is one of those that are to be compared: a relaxation of every
-        step, or one of DDP's hooks.
-        """
+        """Whether it is a relaxation of every step, or one of DDP's hooks."""
         return not self.alone and self.period == 1 and self.name != "fp32"
+
+    @property
+    def start(self) -> int:
+        """First steps in which gradients travel as they are."""
+        if self.system == DDP and self.name == "power_sgd":
+            return HOOK_START
+        return self.options.get("start_after", 0)
 
     def plain(self, *, rate: float, steps: int) -> dict[str, Any]:
         """As a system's module reads it.
@@ -66,6 +73,11 @@ METHODS = (
     _ours(ALONE),
     _theirs(ALONE),
     *(_ours("power_sgd", rank=rank) for rank in (1, 2, 4)),
+    *(_ours("power_sgd@two_shot", rank=rank, bits=16) for rank in (1, 2, 4, 8)),
+    *(
+        _ours("power_sgd@two_shot", rank=rank, bits=16, start_after=HOOK_START)
+        for rank in (2, 4)
+    ),
     *(_theirs("power_sgd", rank=rank) for rank in (1, 2, 4)),
     _theirs("fp16"),
     _theirs("fp32"),

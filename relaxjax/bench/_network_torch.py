@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from relaxjax.bench import _network_worker as worker
+from relaxjax.bench._network_methods import HOOK_START
 from relaxjax.bench._network_problem import HEADS, Problem
 from relaxjax.bench._network_twin import twin
 
 _BUCKET_MB = 1000  # one for everything
-_PLAIN_STEPS = 2  # PowerSGD's hook wants two before it compresses
 _PATIENCE = timedelta(minutes=30)
 
 
@@ -51,9 +51,7 @@ def _parallel(module: Any, method: dict[str, Any]) -> Any:
     """The module with its hook."""
     parallel = import_module("torch.nn.parallel").DistributedDataParallel
     hooks = "torch.distributed.algorithms.ddp_comm_hooks"
-    model = parallel(
-        module, bucket_cap_mb=_BUCKET_MB, gradient_as_bucket_view=True
-    )
+    model = parallel(module, bucket_cap_mb=_BUCKET_MB, gradient_as_bucket_view=True)
     if method["name"] in ("fp16", "bf16"):
         default = import_module(f"{hooks}.default_hooks")
         hook = getattr(default, f"{method['name']}_compress_hook")
@@ -63,7 +61,7 @@ def _parallel(module: Any, method: dict[str, Any]) -> Any:
         state = power.PowerSGDState(
             None,
             matrix_approximation_rank=method["options"]["rank"],
-            start_powerSGD_iter=_PLAIN_STEPS,
+            start_powerSGD_iter=HOOK_START,
         )
         model.register_comm_hook(state, power.powerSGD_hook)
     elif method["name"] != "fp32":

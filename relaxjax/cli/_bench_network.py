@@ -31,9 +31,13 @@ def run_network(
     width: Annotated[int, typer.Option(min=8, help="Of the model.")] = 256,
     layers: Annotated[int, typer.Option(min=1, help="Of the model.")] = 4,
     seed: Annotated[int, typer.Option(help="Of the order in rounds.")] = 0,
-    audit: Annotated[
-        bool, typer.Option("--audit", help="Only bytes: stated and the kernel's.")
-    ] = False,
+    part: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="curves, steps, or bytes: stated and the kernel's; none: only report "
+            "of what the folder has. Default: curves and steps."
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for JSON and PNG.")] = Path(
         "runs/bench"
     ),
@@ -46,12 +50,12 @@ def run_network(
 
     with user_errors():
         methods = _network.chosen(method)
-    sizes = {"width": width, "layers": layers, "out": str(out)}
-    if audit:
-        with user_errors():
+        parts = _network.checked(part)
+        sizes = {"width": width, "layers": layers, "out": str(out)}
+        if "bytes" in parts:
             _network_audit.audit(methods=methods, **sizes)
-        return
     _network.network(
+        parts=parts,
         rates=rate or _network.RATES,
         rounds=rounds,
         pairs=pairs,
