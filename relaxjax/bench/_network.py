@@ -274,8 +274,9 @@ def contenders(
     few = [m for m in methods if m.alone]
     for system in dict.fromkeys(m.system for m in methods):
         own = [m for m in methods if m.system == system and m.contends]
-        own.sort(key=lambda m: seconds[m.label] * needed.get(m.label, 1.0))
-        few += own[:best]
+        known = [m for m in own if m.label in needed] or own
+        known.sort(key=lambda m: seconds[m.label] * needed.get(m.label, 1.0))
+        few += known[:best]
     return few
 
 

@@ -129,7 +129,8 @@ class Crew:
         for process in self._processes:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            with process:  # closes its pipes, and waits
+                pass
         self._stack.close()
 
     def _start(self, place: Place, arguments: list[str]) -> None:
