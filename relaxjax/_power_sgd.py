@@ -19,6 +19,9 @@ are present subtract is n out over their number.
 
 Leaves that a rank would not make smaller travel as they are, beside the P.
 
+Whatever rounds P and Q on their way, all workers subtract the same `out`, and the last
+law holds: so they may travel in 16 bits.
+
 Cost: r (n + m) floats per matrix, and the other leaves, in exactly two messages a step
 (2 k with `iterations=k`); 4 r n m flops per matrix and pass, and a QR of P. State: the
 residual, of the gradient's size, and r m floats per matrix.
@@ -58,6 +61,7 @@ from relaxjax._specs import on_own_shards, shard_shapes, used_axes
 from relaxjax._weights import factor, weigh
 
 _CALLER = "power_sgd"
+_DTYPES = {32: jnp.float32, 16: jnp.bfloat16}
 
 
 class PowerSGDState(NamedTuple):
@@ -86,6 +90,7 @@ def power_sgd(
     min_compression: float = 1.0,
     as_matrices: AsMatrices = most_square,
     algorithm: str = "auto",
+    bits: int = 32,
     specs: Any = None,
     seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
@@ -108,6 +113,9 @@ def power_sgd(
         matrix, as square as can be: (3, 3, 64, 128) is 576 x 128. Layers stacked for
         `lax.scan` are a batch: `lambda name, shape: (shape[0], ...)`.
       algorithm: what adds P and Q: any of `relaxjax.all_reduce`.
+      bits: of each float in a message, 32 or 16 (bfloat16). What P and Q lose is in the
+        residual; what is not compressed is rounded. Explicit algorithms really send 16
+        bits; `psum` is the backend's (XLA on CPU sends 32).
       specs: where the mesh has other axes than the workers': a pytree of
         `PartitionSpec` over those; then each device approximates its own shard.
       seed: of the first Q, the same for all workers.
@@ -118,9 +126,10 @@ def power_sgd(
 
     Raises:
       ValueError: `rank`, `iterations` below 1, `start_after` or `min_compression` below
-        0, an unknown algorithm; in `init` or `update`: no leaf that this rank makes
-        smaller, `as_matrices` that does not fit, a leaf that is not real and floating,
-        another tree than `init` saw, leaves that the compiler shards without `specs`.
+        0, `bits` that are not 32 or 16, an unknown algorithm; in `init` or `update`: no
+        leaf that this rank makes smaller, `as_matrices` that does not fit, a leaf that
+        is not real and floating, another tree than `init` saw, leaves that the compiler
+        shards without `specs`.
       NameError: `update` outside the axis.
 
     Example:
@@ -132,10 +141,12 @@ def power_sgd(
       >>> print(jax.vmap(update, axis_name="data")(gradients)[0, :, 0].round())
       [-2. -4. -6.]
     """
-    _check(rank, start_after, iterations, min_compression)
+    _check(rank, start_after, iterations, min_compression, bits)
     exact = all_reduce(axis_name, algorithm=algorithm, specs=specs)
     algorithm = checked_algorithm(axis_name, algorithm, None, "mean", specs)
-    mean = functools.partial(_in_one_message, axis_name=axis_name, algorithm=algorithm)
+    mean = functools.partial(
+        _in_one_message, axis_name=axis_name, algorithm=algorithm, dtype=_DTYPES[bits]
+    )
     matrices = functools.partial(
         matrices_of, rank=rank, min_compression=min_compression, as_matrices=as_matrices
     )
@@ -191,12 +202,13 @@ def _absence(axis_name: AxisName, weight: Any) -> tuple[jax.Array, ...]:
 
 
 def _in_one_message(
-    arrays: list[jax.Array], *, axis_name: AxisName, algorithm: str
+    arrays: list[jax.Array], *, axis_name: AxisName, algorithm: str, dtype: Any
 ) -> list[jax.Array]:
-    """The means over the workers."""
+    """The means over the workers, float32, of what travels in a dtype."""
     total = lax.psum if algorithm == "psum" else ALGORITHMS[algorithm]
-    flat = jnp.concatenate([x.ravel() for x in arrays])
-    mean = total(flat, axis_name) / axis_size(axis_name, _CALLER)
+    flat = jnp.concatenate([x.ravel() for x in arrays]).astype(dtype)
+    sums = total(flat, axis_name).astype(jnp.float32)
+    mean = sums / axis_size(axis_name, _CALLER)
     parts = jnp.split(mean, np.cumsum([x.size for x in arrays])[:-1])
     return [part.reshape(x.shape) for part, x in zip(parts, arrays, strict=True)]
 
@@ -212,7 +224,7 @@ def _specs_of(specs: Any, trees: Any) -> Any:
 
 
 def _check(
-    rank: int, start_after: int, iterations: int, min_compression: float
+    rank: int, start_after: int, iterations: int, min_compression: float, bits: int
 ) -> None:
     require_whole(_CALLER, "rank", rank)
     require_whole(_CALLER, "iterations", iterations)
@@ -221,4 +233,9 @@ def _check(
         raise ValueError(
             f"power_sgd: min_compression={min_compression!r} must be a finite factor, "
             "0 or more; 1 compresses what gets smaller by it"
+        )
+    if bits not in _DTYPES:
+        raise ValueError(
+            f"power_sgd: bits={bits!r} must be 32 or 16: floats of fewer bits would "
+            "round what is not compressed too coarsely; take a lower rank"
         )

@@ -166,7 +166,9 @@ _ROWS = [
         summary="the mean gradient in low rank, with error feedback",
         build=_build_power_sgd,
         algorithms=("auto", "psum", *ALGORITHMS),
-        options=frozenset({"rank", "start_after", "iterations", "min_compression"}),
+        options=frozenset(
+            {"bits", "rank", "start_after", "iterations", "min_compression"}
+        ),
         period=None,
     ),
     Relaxation(

@@ -7,7 +7,7 @@ from typing import Annotated
 import jax
 import typer
 
-from relaxjax.cli import _bench_programs, _testbed
+from relaxjax.cli import _bench_network, _bench_programs, _testbed
 
 bench = typer.Typer(
     help="Benchmarks: each prints its conditions and a table, and saves JSON and PNG.",
@@ -227,6 +227,7 @@ bench.command()(_bench_programs.overlap)
 bench.command()(_bench_programs.pulls)
 bench.command()(_bench_programs.host_copies)
 bench.command()(_bench_programs.host_params)
+bench.command(name="network")(_bench_network.run_network)
 bench.command(name="testbed")(_testbed.run_testbed)
 
 

@@ -126,6 +126,31 @@ def test_approximation_and_residual_are_the_input():
         assert_close(np.asarray(out["b"][0]), grads["b"].mean(0), 1e-6)
 
 
+def test_what_16_bits_round_is_in_the_residual():
+    tx: Any = power_sgd("data", rank=2, bits=16, algorithm="two_shot")
+    exact: Any = power_sgd("data", rank=2)
+    grads = large(WORKERS, 1)[0]
+    out, state = updated(tx, grads)
+    for k in ("w", "v"):
+        given = grads[k].mean(0)
+        kept = np.asarray(out[k][0] + state.residual[k].mean(0))
+        assert_close(kept, given, 1e-6)
+        assert (np.asarray(out[k]) == np.asarray(out[k])[:1]).all()
+    of_32, _ = updated(exact, grads)
+    for k in LARGE:
+        assert_close(np.asarray(out[k]), np.asarray(of_32[k]), 2e-2)
+        assert np.abs(np.asarray(out[k] - of_32[k])).max() > 1e-5
+
+
+def test_16_bits_are_half_the_bytes():
+    params = {k: jnp.zeros(s) for k, s in LARGE.items()}
+    sent = [
+        wire_bytes(power_sgd("data", algorithm="two_shot", bits=b), params, emulate(4))
+        for b in (32, 16)
+    ]
+    assert sent[0] == 2 * sent[1]
+
+
 def test_iterations_tend_to_the_best_approximation():
     tx: Any = power_sgd("data", rank=2, iterations=40)
     grads = large(WORKERS, 1)[0]
@@ -348,6 +373,7 @@ def test_beside_tensor_parallelism_each_shard_has_its_own():
 @pytest.mark.parametrize(
     ("knobs", "message"),
     [
+        ({"bits": 8}, "bits=8"),
         ({"rank": 0}, "rank=0 must be a whole number, 1 or more"),
         ({"rank": 1.5}, "rank=1.5 must be a whole number"),
         ({"iterations": 0}, "iterations=0 must be a whole number, 1 or more"),

@@ -1,0 +1,96 @@
+"""What the network bench compares: rows of a table, and files that they come from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+ALONE = "alone"
+RELAXJAX, DDP = "relaxjax", "DDP"
+HOOK_START = 2
+"""Steps in full that PowerSGD's hook takes first; it asks for as many at least."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """A row.
+
+    Attributes:
+      system: "relaxjax" or "DDP".
+      name: a relaxation as `relaxjax train` spells it, a hook of DDP, or "alone": the
+        same steps without any communication.
+      options: of the relaxation, or the hook.
+      period: steps after which what it sends repeats; a block takes as many.
+    """
+
+    system: str
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    period: int = 1
+
+    @property
+    def label(self) -> str:
+        """As in tables."""
+        options = "".join(f" {key}={value}" for key, value in self.options.items())
+        return f"{'DDP ' * (self.system == DDP)}{self.name}{options}"
+
+    @property
+    def alone(self) -> bool:
+        """Whether it communicates nothing."""
+        return self.name == ALONE
+
+    @property
+    def contends(self) -> bool:
+        """Whether it is a relaxation of every step, or one of DDP's hooks."""
+        return not self.alone and self.period == 1 and self.name != "fp32"
+
+    @property
+    def start(self) -> int:
+        """First steps in which gradients travel as they are."""
+        if self.system == DDP and self.name == "power_sgd":
+            return HOOK_START
+        return self.options.get("start_after", 0)
+
+    def plain(self, *, rate: float, steps: int) -> dict[str, Any]:
+        """As a system's module reads it.
+
+        Args:
+          rate: of Adam.
+          steps: of the whole training.
+        """
+        told = {"name": self.name, "options": dict(self.options)}
+        return {**told, "rate": rate, "steps": steps}
+
+
+def _ours(name: str, *, period: int = 1, **options: Any) -> Method:
+    return Method(system=RELAXJAX, name=name, options=options, period=period)
+
+
+def _theirs(name: str, **options: Any) -> Method:
+    return Method(system=DDP, name=name, options=options)
+
+
+METHODS = (
+    _ours(ALONE),
+    _theirs(ALONE),
+    *(_ours("power_sgd", rank=rank) for rank in (1, 2, 4)),
+    *(_ours("power_sgd@two_shot", rank=rank, bits=16) for rank in (1, 2, 4, 8)),
+    *(
+        _ours("power_sgd@two_shot", rank=rank, bits=16, start_after=HOOK_START)
+        for rank in (2, 4)
+    ),
+    *(_theirs("power_sgd", rank=rank) for rank in (1, 2, 4)),
+    _theirs("fp16"),
+    _theirs("fp32"),
+    _ours("all_reduce+sign+ef14@two_shot"),
+    _ours("all_reduce+quantize4+ef14@two_shot"),
+    _ours("all_reduce+quantize8@two_shot"),
+    _ours("all_reduce+fp16@ring"),
+    _ours("all_reduce+bf16@ring"),
+    _ours("all_reduce"),
+    _ours("all_reduce@ring"),
+    _ours("diloco+quantize8@two_shot", period=50, sync_every=50),
+    _ours("local_sgd", period=8, sync_every=8),
+    _ours("gossip", period=2),
+    _ours("gossip+quantize8"),
+    _ours("parameter_server"),
+)
