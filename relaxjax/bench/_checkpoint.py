@@ -6,6 +6,7 @@ Distinct bytes are those of each array's different rows over the workers, by bit
 """
 
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -73,15 +74,18 @@ def _row(
     state = tuple(init(tx, task.params, mesh))
     with tempfile.TemporaryDirectory() as folder:
         checkpoints = Checkpoints(folder, mesh, every=every, keep=1)
-        count = 0
+        count, calls = 0, []
 
         def run(saves: bool) -> None:
             nonlocal state, count
             for _ in range(steps):
                 *state, _ = step(*state, batch)
                 count += 1
-                if saves:
+                if saves and checkpoints.is_due(count):
+                    jax.block_until_ready(state)  # which a save would wait for
+                    began = time.perf_counter()
                     checkpoints.save(count, state)
+                    calls.append(time.perf_counter() - began)
             jax.block_until_ready(state)
             checkpoints.wait()
 
@@ -95,6 +99,7 @@ def _row(
         stored = sum(x.stat().st_size for x in Path(folder).rglob("*") if x.is_file())
     return {
         "seconds": seconds,
+        "save_seconds": calls,
         "ratio": ratio(seconds["saving"], seconds["not saving"])._asdict(),
         "state_bytes": sum(x.nbytes for x in jax.tree.leaves(state)),
         "distinct_bytes": distinct_bytes(state),
@@ -123,12 +128,14 @@ def _report(result: dict[str, Any], out: str) -> None:
         spread = f"{found['median']:.3f} [{found['low']:.3f}, {found['high']:.3f}]"
         sizes = [row[k] / 1e6 for k in ("state_bytes", "distinct_bytes")]
         share = row["stored_bytes"] / row["distinct_bytes"]
-        table.append((name, *medians, spread, *sizes, f"{share:.4f}"))
+        call = 1e3 * quartiles(row["save_seconds"])[1]
+        table.append((name, *medians, spread, call, *sizes, f"{share:.4f}"))
     columns = (
         "relaxation",
         "ms a step",
         "with saves",
         "ratio",
+        "ms of save()",
         "state MB",
         "distinct MB",
         "on disk / distinct",

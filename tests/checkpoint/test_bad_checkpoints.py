@@ -234,9 +234,12 @@ def test_a_kill_in_a_save_leaves_the_one_before_whole(script, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"3", "4"}
 
 
-def test_what_another_save_left_behind_is_removed(tmp_path):
+def test_what_another_save_left_behind_is_removed_by_the_next(tmp_path):
     state = saved(tmp_path)
     left = tmp_path / "9.orbax-checkpoint-tmp"
     (left / "state").mkdir(parents=True)
     (left / "state" / "index.json").write_text("{")
-    assert restored(tmp_path, state)[0] == 2
+    with Checkpoints(tmp_path, MESH) as checkpoints:
+        assert checkpoints.restore(state)[0] == 2
+        assert checkpoints.save(3, state)
+    assert not left.exists()

@@ -356,7 +356,7 @@ def test_marks_are_of_classes_that_say_them():
 
 def test_every_state_says_what_it_is():
     """Those that only hold others' states need no mark."""
-    packages = [relaxjax, relaxjax.compression, relaxjax.ps]
+    packages = [relaxjax, compression, relaxjax.ps]
     modules = [
         importlib.import_module(f"{package.__name__}.{info.name}")
         for package in packages

@@ -11,6 +11,7 @@ import pytest
 import relaxjax
 from relaxjax import emulate
 from relaxjax.checkpoint import Checkpoints
+from relaxjax.checkpoint._snapshot import snapshot
 from tests import helpers
 from tests.checkpoint import training
 
@@ -79,6 +80,17 @@ def test_devices_and_emulation_read_each_others(to_devices, tmp_path):
         meshes = meshes[1], meshes[0]
     whole = training.trained(tx, training.fresh(tx, meshes[1]), meshes[1], DATA)
     helpers.assert_close(resumed(tx, tmp_path, meshes), whole, 1e-5)
+
+
+def test_a_snapshot_has_memory_of_its_own():
+    """On CPU a view would do as long as JAX keeps donated memory for it."""
+    for mesh in (emulate(2), helpers.mesh_of(2)):
+        x = relaxjax.to_workers(jnp.arange(64.0), mesh)
+        copies = snapshot({"x": x}, (0,)).bytes
+        views = [np.asarray(shard.data) for shard in x.addressable_shards]
+        assert len(copies) == 2
+        for copy in copies.values():
+            assert not any(np.shares_memory(copy, view) for view in views)
 
 
 def odd_values() -> dict[str, Any]:
