@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 import jax
@@ -80,14 +81,9 @@ def fit(
       ReplicaError: they are not.
       Stopped: as `stops_before` said.
     """
-    step = data_parallel(train_step_of(task, tx), mesh, donate=True)
-    state = init(tx, task.params, mesh)
-    batches = _own(task.batches(seed, batch_size), mesh)
-    _compile(step, state, next(_own(task.batches(seed, batch_size), mesh)))
-    now = keeper.begin(state) if keeper else Progress(state)
-    del state  # its memory is the first step's
+    step, now = _begun(task, tx, mesh, seed, batch_size, keeper)
+    batches = islice(_own(task.batches(seed, batch_size), mesh), now.done, None)
     for _ in range(now.done):
-        next(batches)
         watch.step()
     seconds, first = 0.0, now.done
     for end in _points(steps):
@@ -102,10 +98,7 @@ def fit(
             now.done += 1
             now.losses.append(metrics["loss"])
             watch.step()
-            if check_every and now.done % check_every == 0:
-                require_replicas(now.state[0], f"params after step {now.done}")
-            if keeper:
-                keeper.save(now)
+            _after_step(now, check_every, keeper)
         jax.block_until_ready(now.state)
         seconds += time.perf_counter() - began
         metric = float(task.metric(consensus(now.state[0])))
@@ -117,6 +110,28 @@ def fit(
         steps_per_second=_rate(steps - first, seconds),
         spread=spread(now.state[0]),
     )
+
+
+def _begun(
+    task: Task,
+    tx: optax.GradientTransformation,
+    mesh: Mesh | Emulation,
+    seed: int,
+    batch_size: int,
+    keeper: Keeper | None,
+) -> tuple[Any, Progress]:
+    """The step, compiled, and where the run begins."""
+    step = data_parallel(train_step_of(task, tx), mesh, donate=True)
+    state = init(tx, task.params, mesh)
+    _compile(step, state, next(_own(task.batches(seed, batch_size), mesh)))
+    return step, keeper.begin(state) if keeper else Progress(state)
+
+
+def _after_step(now: Progress, check_every: int | None, keeper: Keeper | None) -> None:
+    if check_every and now.done % check_every == 0:
+        require_replicas(now.state[0], f"params after step {now.done}")
+    if keeper:
+        keeper.save(now)
 
 
 def _rate(steps: int, seconds: float) -> float:
