@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -64,6 +65,12 @@ class Checkpoints:
             self._directory, keep, self._processes, everyone
         )
         self._report: Resized | None = None
+        # Orbax starts a few threads, one after the other, before its save returns.
+        # Processes meet in there, so that only one alone may leave it to a thread.
+        alone = len(self._processes) == 1
+        self._thread = ThreadPoolExecutor(1) if alone else None
+        self._under_way: Future[bool] | None = None
+        self._newest = max(self._manager.all_steps(), default=-1)
 
     @property
     def report(self) -> Resized | None:
@@ -72,12 +79,13 @@ class Checkpoints:
 
     @property
     def steps(self) -> list[int]:
-        """The steps there are checkpoints of, rising; those being written included."""
+        """The steps there are checkpoints of, rising; waits for one being written."""
+        self.wait()
         return sorted(self._manager.all_steps())
 
     def is_due(self, step: int) -> bool:
         """Whether `save` would save after so many steps."""
-        return step % self._every == 0 and step not in self._manager.all_steps()
+        return step % self._every == 0 and self._is_new(step)
 
     def save(self, step: int, state: Any, *, now: bool = False) -> bool:
         """Saves, if it is time to. The writing goes on while training does.
@@ -98,20 +106,18 @@ class Checkpoints:
           ValueError: arrays without an axis over the workers.
           OSError: the save before this one could not be written.
         """
-        wanted = now and step not in self._manager.all_steps()
-        if not (wanted or self.is_due(step)):
+        if not (self.is_due(step) or (now and self._is_new(step))):
             return False
         self._require_workers(state)
-        self._manager.wait_until_finished()
+        self.wait()
         told = {
             "step": step,
             "workers": self._workers.n,
             "plan": {**self._plan, **structure_of(state)},
         }
         found = snapshot(state, self._processes)
-        orbax = _orbax()
-        args = orbax.ocp.args.Composite(**{_ITEM: orbax.Write(found, told)})
-        return self._manager.save(step, args=args, force=True)
+        self._begin(step, _orbax().Write(found, told))
+        return True
 
     def restore(self, state: Any, *, step: int | None = None) -> tuple[int, Any]:
         """The newest checkpoint; or 0 and what was given, where there is none.
@@ -132,7 +138,7 @@ class Checkpoints:
             relaxation or model; a resize that a state forbids; no checkpoint of `step`.
         """
         self._require_workers(state)
-        self._manager.wait_until_finished()
+        self.wait()
         self._report = None
         if step is None:
             step = self._manager.latest_step()
@@ -153,11 +159,23 @@ class Checkpoints:
         Raises:
           OSError: it could not be written.
         """
+        under_way, self._under_way = self._under_way, None
+        if under_way:
+            under_way.result()
         self._manager.wait_until_finished()
 
     def close(self) -> None:
-        """Waits, and ends the threads."""
-        self._manager.close()
+        """Waits, and ends the threads.
+
+        Raises:
+          OSError: the last save could not be written.
+        """
+        try:
+            self.wait()
+        finally:
+            if self._thread:
+                self._thread.shutdown()
+            self._manager.close()
 
     def __enter__(self) -> "Checkpoints":
         return self
@@ -169,6 +187,20 @@ class Checkpoints:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _is_new(self, step: int) -> bool:
+        return step != self._newest and step not in self._manager.all_steps()
+
+    def _begin(self, step: int, item: Any) -> None:
+        """Begins to write what is already copied; nothing else is under way."""
+        self._newest = step
+        args = _orbax().ocp.args.Composite(**{_ITEM: item})
+        if self._thread is None:
+            self._manager.save(step, args=args, force=True)
+            return
+        self._under_way = self._thread.submit(
+            self._manager.save, step, args=args, force=True
+        )
 
     def _read(self, saved: Saved, like: Any) -> Any:
         before, now = saved.told["workers"], self._workers.n
