@@ -3,15 +3,22 @@
 As `relaxjax.bench._pulls`, for the gradient of `relaxjax.ps.from_host`: params are
 copied to the device in an order, gradients back in its reverse. In the replay both
 share one link, where a bus has two directions: the worse case.
+
+XLA's scheduler takes a copy from host memory for a thing of no time, and puts nothing
+beside it on purpose. So each program is compiled twice: as it comes, and "profiled", in
+which XLA is told that every instruction takes what it takes in the replay (JAX measures
+such a profile by itself under `jax_enable_pgle`).
 """
 
 import time
 from collections.abc import Callable, Sequence
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from relaxjax._hlo import Instruction, is_host_copy, parse, shape_nbytes
 from relaxjax.bench._ahead_of_time import Unavailable
 from relaxjax.bench._compiled_orders import MIB, compared, orders_of, report
 from relaxjax.bench._gpu_program import missing
@@ -20,7 +27,9 @@ from relaxjax.bench._overlap_models import Training, transformer
 from relaxjax.bench._report import conditions
 from relaxjax.ps import from_host, to_host
 from relaxjax.schedule import Device, Link, analytic
+from relaxjax.schedule._hlo_cost import FREE, seconds
 
+PROFILE = "xla_gpu_pgle_profile_file_or_directory_path"
 TARGET = 0.6  # of forward products under a copy, in the best order, as of `_pulls`
 
 
@@ -62,12 +71,21 @@ def host_copies(
     )
     params = to_host(params)
 
-    def text_of(order: Sequence[str], size: int) -> str:
+    def text_of(order: Sequence[str], size: int, **how: Any) -> str:
         loss = from_host(training.loss, order=order, bucket_bytes=size)
-        return host_program_text(jax.jit(jax.value_and_grad(loss)), params, batch)
+        fn = jax.jit(jax.value_and_grad(loss))
+        return host_program_text(fn, params, batch, **how)
+
+    def profiled(order: Sequence[str], size: int) -> str:
+        with NamedTemporaryFile("w", suffix=".pbtxt") as file:
+            file.write(profile(text_of(order, size), device, link))
+            file.flush()
+            return text_of(order, size, options={PROFILE: file.name})
 
     orders = orders_of(training, analytic(device), link, random_orders)
     rows = compared(text_of, orders, sizes, device, link)
+    orders = {f"{name}, profiled": order for name, order in orders.items()}
+    rows += compared(profiled, orders, sizes, device, link)
     result = {
         "conditions": conditions(
             card="H100, compiled for, not run",
@@ -83,3 +101,27 @@ def host_copies(
     }
     report(result, "Copies from host memory in order", out, "host_copies")
     return result
+
+
+def profile(text: str, device: Device, link: Link) -> str:
+    """Microseconds of each instruction, as XLA reads them (ProfiledInstructionsProto).
+
+    Args:
+      text: of a scheduled module.
+      device: rates of what computes.
+      link: rate of copies between the memories.
+    """
+    module = parse(text)
+    body = {i.name: i for i in module.computations[module.entry or ""]}
+
+    def cost(instruction: Instruction) -> float:
+        if is_host_copy(instruction):
+            return link.seconds(shape_nbytes(body[instruction.operands[0]].shape))
+        if instruction.opcode == "copy-done":
+            return 0.0
+        return seconds(instruction, body, module.computations, device)
+
+    timed = {i.name: 1e6 * cost(i) for i in body.values() if i.opcode not in FREE}
+    return "".join(
+        f'costs {{ name: "{n}" cost_us: {t:.4f} }}\n' for n, t in timed.items()
+    )

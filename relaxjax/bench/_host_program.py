@@ -5,7 +5,7 @@ way to them. A function that is exported for "cuda" from arrays on CPU keeps the
 that it asks for; where its arguments and results lie is then written into the module.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -17,12 +17,15 @@ from relaxjax.bench._gpu_program import gpu_mesh
 _PLACEMENT = "annotate_device_placement"  # which jax.export does not promise to keep
 
 
-def host_program_text(fn: Any, *args: Any) -> str:
+def host_program_text(
+    fn: Any, *args: Any, options: Mapping[str, str | bool] | None = None
+) -> str:
     """Compiles for one H100 and returns the optimized module.
 
     Args:
       fn: what `jax.jit` returned.
       *args: its arguments, as arrays on CPU, some of them in host memory.
+      options: XLA's flags, by name.
 
     Returns:
       The text of the scheduled HLO; host memory is `S(5)` in it.
@@ -39,7 +42,7 @@ def host_program_text(fn: Any, *args: Any) -> str:
     lowered = jax.jit(exported.call, keep_unused=True).lower(*shapes)
     traced = jax.make_jaxpr(fn)(*args)
     _place(lowered.compiler_ir("stablehlo"), traced.in_avals, traced.out_avals)
-    text = lowered.compile().as_text()
+    text = lowered.compile(compiler_options=dict(options or {})).as_text()
     assert text is not None
     return text
 

@@ -1,6 +1,7 @@
 """The benchmarks of params in host memory, with a small model."""
 
 import json
+from pathlib import Path
 from statistics import fmean
 
 import jax
@@ -71,19 +72,23 @@ ENTRY %main (x: f32[250]) -> f32[250] {
   %s = (f32[250]{0}, f32[250]{0:S(5)}, u32[]) copy-start(%x)
   ROOT %d = f32[250]{0} copy-done(%s)
 }"""
-    seen = []
+    seen, profiles = [], set()
 
-    def compiled(fn, params, batch):
+    def compiled(fn, params, batch, options=None):
         del batch
         seen.append(jax.typeof(params["layer0"]).memory_space.name)
+        profiles.update(Path(path).read_text() for path in (options or {}).values())
         return text
 
     monkeypatch.setattr(_host_copies, "missing", lambda: None)
     monkeypatch.setattr(_host_copies, "host_program_text", compiled)
     how = {"bandwidth": 1000.0, "latency": 1.0, "out": str(tmp_path)}
     result = _host_copies.host_copies(random_orders=1, sizes=[1, 9], make=small, **how)
-    assert seen == ["Host"] * 12
+    assert seen == ["Host"] * 12 * 3
+    costs = 'costs { name: "s" cost_us: 2000000.0000 }\n', 'costs { name: "d" cost_us: '
+    assert profiles == {f"{''.join(costs)}0.0000 }}\n"}
     names = ["layer", "tac", "tic", "best", "reversed", "random 0"]
-    assert [row["order"] for row in result["rows"]] == 2 * names
+    told = [f"{name}, profiled" for name in names]
+    assert [row["order"] for row in result["rows"]] == 2 * names + 2 * told
     assert {row["exposed"] for row in result["rows"]} == {2.0}
     assert (tmp_path / "host_copies.json").exists()
