@@ -327,7 +327,7 @@ def checked(parts: Sequence[str] | None) -> Sequence[str]:
     Raises:
       ValueError: an unknown name.
     """
-    known = (*PARTS, "bytes", "none")
+    known = (*PARTS, "bytes", "slow", "none")
     if odd := [name for name in parts or () if name not in known]:
         raise ValueError(f"part must be one of {[*known]}, got {odd[0]!r}")
     return parts or PARTS

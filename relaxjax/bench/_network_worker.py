@@ -104,11 +104,11 @@ def main(make: Callable[[Place, Problem], Begin]) -> None:
     Args:
       make: joins the other processes, and says how to begin.
     """
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print is no answer
     path, process, processes, address = sys.argv[1:]
     place = Place(int(process), int(processes), address)
     problem = Problem.load(Path(path))
-    begin = make(place, problem)
-    print(json.dumps({"ready": place.process}), file=answers, flush=True)
-    serve(begin, place, problem, answers)
+    with os.fdopen(os.dup(1), "w") as answers:
+        os.dup2(2, 1)  # what libraries print is no answer
+        begin = make(place, problem)
+        print(json.dumps({"ready": place.process}), file=answers, flush=True)
+        serve(begin, place, problem, answers)

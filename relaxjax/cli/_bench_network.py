@@ -34,8 +34,9 @@ def run_network(
     part: Annotated[
         list[str] | None,
         typer.Option(
-            help="curves, steps, or bytes: stated and the kernel's; none: only report "
-            "of what the folder has. Default: curves and steps."
+            help="curves, steps, bytes (stated, the kernel's), slow (a host at half "
+            "its processor); none: only report of what the folder has. Default: curves "
+            "and steps."
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for JSON and PNG.")] = Path(
@@ -46,7 +47,7 @@ def run_network(
 
     Hosts are network namespaces (Linux, root, iproute2), or processes over loopback.
     """
-    from relaxjax.bench import _network, _network_audit
+    from relaxjax.bench import _network, _network_audit, _network_slow
 
     with user_errors():
         methods = _network.chosen(method)
@@ -54,6 +55,8 @@ def run_network(
         sizes = {"width": width, "layers": layers, "out": str(out)}
         if "bytes" in parts:
             _network_audit.audit(methods=methods, **sizes)
+        if "slow" in parts:
+            _network_slow.slow_host(methods=methods, rounds=rounds, **sizes)
     _network.network(
         parts=parts,
         rates=rate or _network.RATES,

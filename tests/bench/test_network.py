@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 
 import pytest
 
@@ -9,6 +10,7 @@ from relaxjax.bench import _network, _network_audit, _network_forecast
 from relaxjax.bench import _network_report as report
 from relaxjax.bench._network_curves import steps_to
 from relaxjax.bench._network_methods import ALONE, DDP, METHODS, RELAXJAX, Method
+from relaxjax.bench._network_slow import Quota
 from relaxjax.hosts import Namespaces
 
 OURS = Method(system=RELAXJAX, name="ours")
@@ -154,3 +156,20 @@ def test_refuses_names_that_it_does_not_know():
         f"DDP {ALONE}",
         "DDP fp16",
     ]
+
+
+@pytest.mark.parametrize(
+    ("version", "file", "text"),
+    [(1, "cpu/{}/cpu.cfs_quota_us", "25000"), (2, "{}/cpu.max", "25000 100000")],
+)
+def test_a_quota_is_of_either_version(tmp_path, version, file, text):
+    if version == 1:
+        (tmp_path / "cpu").mkdir()
+    quota = Quota(0.25, tmp_path)
+    group = f"relaxjax{os.getpid()}"
+    assert (tmp_path / file.format(group)).read_text() == text
+    quota.hold([7])
+    procs = (tmp_path / file.format(group)).parent / "cgroup.procs"
+    assert procs.read_text() == "7"
+    quota.free([8])
+    assert (procs.parent.parent / "cgroup.procs").read_text() == "8"
