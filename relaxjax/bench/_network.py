@@ -285,6 +285,8 @@ def stated(
 ) -> dict[str, float]:
     """Bytes that the busiest host sends in a step, as `wire_bytes` counts them.
 
+    First steps in full are not counted.
+
     Args:
       methods: rows; DDP's have no such count.
       hosts: how many.
@@ -296,9 +298,8 @@ def stated(
     for method in methods:
         if method.system != DDP:
             tx = transformation(method.plain(rate=RATE, steps=1000), hosts)
-            count = wire_bytes(
-                tx, params, emulate(hosts), axis_name="data", steps=method.period
-            )
+            when = {"steps": method.period, "start": method.start}
+            count = wire_bytes(tx, params, emulate(hosts), axis_name="data", **when)
             found[method.label] = count / method.period
     return found
 
