@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from relaxjax import hosts
 from relaxjax.cli._app import app
 from relaxjax.cli._run import bytes_of
+from relaxjax.hosts import _launch
 
 
 def launched(program: str, processes: int, **how: Any) -> tuple[hosts.Ended, list[Any]]:
@@ -54,6 +55,32 @@ def test_the_first_that_fails_is_named_and_the_others_end():
         assert ended.status == status
         assert ended.why.startswith("process 1 (pid ")
         assert ended.why.endswith(why)
+
+
+def test_the_others_are_told_first():
+    program = (
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(print('told')))\n"
+        "print('ready', flush=True)\n"
+        "sys.exit(3) if os.environ['JAX_PROCESS_ID'] == '1' else signal.pause()"
+    )
+    ended, said = launched(program, 2, grace=2)
+    assert ended.status == 3
+    assert (0, "stdout", "told") in said
+
+
+def test_a_kill_is_named_before_what_it_took_along():
+    class Dead:
+        def __init__(self, code: int):
+            self.returncode, self.pid = code, 7
+
+        def poll(self) -> int:
+            return self.returncode
+
+    crew = _launch.Crew(print)
+    dead: Any = [Dead(0), Dead(-6), Dead(1), Dead(-9)]
+    crew._processes = dead
+    assert crew._failed() == hosts.Ended(137, "process 3 (pid 7) ended by SIGKILL")
 
 
 def test_those_that_do_not_listen_are_killed(monkeypatch):

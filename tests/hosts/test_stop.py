@@ -42,13 +42,20 @@ def test_nobody_begins_a_step_until_all_have_said_where_they_are():
     one.before(0, GOES_ON)
     two.before(0, GOES_ON)
     one.ask("Ctrl-C")
-    agree(board, [one])
-    agree(board, [one])  # has said where it is, and waits for the other
-    begun = []
+    for _ in range(3):
+        agree(board, [one])  # has said where it is, and waits for the other
+    begun, polls = [], threading.Event()
+
+    class Polled(threading.Event):
+        def is_set(self) -> bool:
+            polls.set()  # only who waits asks whether to give up
+            return False
+
     waits = threading.Thread(
-        target=lambda: begun.append(one.before(1, GOES_ON)), daemon=True
+        target=lambda: begun.append(one.before(1, Polled())), daemon=True
     )
     waits.start()
+    assert polls.wait(60)
     assert not two.before(1, GOES_ON)
     agree(board, [two, one, two])
     waits.join(60)
