@@ -159,7 +159,8 @@ def parameter_server(
         owed = _first_owed(compressor, params, own, seed)
         waiting = late().init(params) if late else ()
         kept = optimizer.init(own)
-        number = jnp.int32(found(params).number)
+        # `optax.tree.map_params` calls this outside the axis, with no leaves at all.
+        number = jnp.int32(found(params).number if jax.tree.leaves(params) else 0)
         return ParameterServerState(kept, waiting, owed, number, layout_of(params))
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
