@@ -3,7 +3,7 @@
 Every relaxation is an optax-style gradient transformation over a named axis.
 """
 
-from relaxjax import checkpoint, collectives, ps, schedule, topology
+from relaxjax import checkpoint, collectives, plan, ps, schedule, topology
 from relaxjax._accumulate import AccumulateState, accumulate
 from relaxjax._all_reduce import AllReduceState, all_reduce
 from relaxjax._asynchronous_average import (
@@ -148,6 +148,7 @@ __all__ = [
     "one_bit_lamb",
     "parameter_server",
     "participation",
+    "plan",
     "post_local_sgd",
     "power_sgd",
     "ps",

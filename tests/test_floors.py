@@ -91,7 +91,7 @@ FLOORS = [
     {"_gossip_rows", "_later_rows"},
     {"_rows"},
     {"_relaxations"},
-    {"tasks"},
+    {"plan", "tasks"},
     {"bench"},
     {"cli"},
     {"__main__"},

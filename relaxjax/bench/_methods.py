@@ -136,10 +136,10 @@ def _compare(
     for parent in dict.fromkeys(entry.parent for entry in entries):
         peaks = rates.get(parent) or [None]
         plain = [Entry("all_reduce", optimizer=parent, learning_rate=p) for p in peaks]
-        runs = [_row(make, entry, steps, seeds) for entry in plain]
+        runs = [trained(make, entry, steps, seeds) for entry in plain]
         best[parent] = min(runs, key=_badness)
         rows += runs
-    rows += [_row(make, entry, steps, seeds) for entry in entries]
+    rows += [trained(make, entry, steps, seeds) for entry in entries]
     for row in rows:
         base = best[row["parent"]]["metrics"]
         row["worse"] = worse(row["metrics"], base, row["metric_name"])
@@ -152,8 +152,15 @@ def _badness(row: Row) -> float:
     return float(np.nan_to_num(sign * np.mean(row["metrics"]), nan=np.inf))
 
 
-def _row(make: Make, entry: Entry, steps: int, seeds: Sequence[int]) -> Row:
-    """Trains once with each seed."""
+def trained(make: Make, entry: Entry, steps: int, seeds: Sequence[int]) -> Row:
+    """Trains once with each seed.
+
+    Args:
+      make: a task from a seed.
+      entry: the method.
+      steps: of each run.
+      seeds: of the tasks, their params and batches.
+    """
     tasks = [make(seed) for seed in seeds]
     tx = _transformation(entry, tasks[0], steps)
     ring = all_reduce("data"), tasks[0].params, emulate(entry.mesh.size)

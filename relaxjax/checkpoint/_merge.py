@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import multihost_utils
 
 from relaxjax._dtypes import is_key
 from relaxjax._marks import EQUAL, MEAN, Leaf, Mark, all_alike, given_to_all, marks_of
@@ -106,7 +107,7 @@ def _merged_leaf(
         return saved[name]
 
     def now(path: str) -> np.ndarray:
-        return np.asarray(data_of(made[of(path)]))
+        return _whole(data_of(made[of(path)]))
 
     leaf = Leaf(place.name, place.path, before, now, place.owner)
     assert place.amount.merge is not None
@@ -182,3 +183,10 @@ def _children(node: Any) -> Iterator[tuple[str, Any]]:
     found = jax.tree.leaves_with_path(node, is_leaf=lambda x: x is not node)
     for path, child in found:
         yield jax.tree_util.keystr(path, simple=True, separator="/"), child
+
+
+def _whole(x: jax.Array) -> np.ndarray:
+    """Rows of all workers, wherever they are; all processes ask for the same."""
+    if x.is_fully_addressable:
+        return np.asarray(x)
+    return np.asarray(multihost_utils.process_allgather(x, tiled=True))

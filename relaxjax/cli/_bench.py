@@ -8,6 +8,7 @@ import jax
 import typer
 
 from relaxjax.cli import _bench_network, _bench_programs, _testbed
+from relaxjax.cli._errors import user_errors
 
 bench = typer.Typer(
     help="Benchmarks: each prints its conditions and a table, and saves JSON and PNG.",
@@ -72,6 +73,57 @@ def checkpoint(
         rounds=rounds,
         out=str(out),
     )
+
+
+@bench.command()
+def published(out: Out = RUNS) -> None:
+    """The planner's times against published figures of BAGUA, Horovod and BytePS."""
+    from relaxjax.bench import _published
+
+    _published.published(out=str(out))
+
+
+@bench.command()
+def evidence(
+    task: Annotated[
+        list[str] | None, typer.Option(help="digits, chars; default: both.")
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(help="As a plan labels it, without algorithm; default: all."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Of each.")] = 1,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Of each run; default: the task's.")
+    ] = None,
+    out: Out = RUNS,
+) -> None:
+    """How well models train by what a plan ranks; adds to evidence.json."""
+    from relaxjax.bench import _evidence
+
+    with user_errors():
+        _evidence.entries(method)
+    _evidence.evidence(
+        tasks=tuple(task or ("digits", "chars")),
+        labels=method,
+        seeds=seeds,
+        steps=steps,
+        out=str(out),
+    )
+
+
+@bench.command()
+def regret(
+    folder: Annotated[
+        list[Path], typer.Argument(help="Of bench network --part steps, one a model.")
+    ],
+    out: Out = RUNS,
+) -> None:
+    """The planner's choice between real hosts, over the best that was measured."""
+    from relaxjax.bench import _regret
+
+    with user_errors():
+        _regret.regret(folder, out=str(out))
 
 
 @bench.command()

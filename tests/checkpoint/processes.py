@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 
 import relaxjax
@@ -64,6 +65,21 @@ def main(folder: Path) -> None:
     ):
         checkpoints.restore(like)
     assert relaxjax.spread(tree["params"]) == 0
+    fewer(folder)
+
+
+def fewer(folder: Path) -> None:
+    """What four emulated workers have saved, on two devices of two processes."""
+    devices = [next(d for d in jax.devices() if d.process_index == i) for i in range(2)]
+    mesh = jax.sharding.Mesh(devices, ("data",))
+    tx = training.relaxed(NAMES[0], 2)
+    with (
+        Checkpoints(folder / "resized", mesh) as now,
+        Checkpoints(folder / "emulated", mesh) as before,
+    ):
+        step, tree = before.restore(tree_of(training.fresh(tx, mesh), 0), step=3)
+        assert before.report
+        now.save(step, tree)
 
 
 if __name__ == "__main__":

@@ -64,3 +64,10 @@ def test_processes_save_and_restore_together(tmp_path):
         step, back = checkpoints.restore(processes.tree_of(begin, 0))
     assert step == 4
     assert training.bits(back) == training.bits(processes.tree_of(state, 3))
+    tx, mesh = training.relaxed(processes.NAMES[0], 2), emulate(2)
+    like = processes.tree_of(training.fresh(tx, mesh), 0)
+    with Checkpoints(tmp_path / "resized", mesh) as checkpoints:
+        _, real = checkpoints.restore(like)
+    with Checkpoints(tmp_path / "emulated", mesh) as checkpoints:
+        _, resized = checkpoints.restore(like, step=3)
+    assert training.bits(real) == training.bits(resized)

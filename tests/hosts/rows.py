@@ -81,13 +81,74 @@ def trained(tx: Any, mesh: Any, part: int, parts: int) -> dict[str, Any]:
     return {"losses": losses, "spread": relaxjax.spread(p), "model": model}
 
 
+def skipping(mesh: Any, part: int, parts: int) -> list[str]:
+    """Where a step with a NaN left a trace, by any worker at any step."""
+    tx = relaxjax.skip_nonfinite(transformations(mesh.size)["signs"], "data")
+
+    def train_step(p: Any, state: Any, batch: Any) -> tuple[Any, Any, Any]:
+        grads = jax.grad(loss)(p, batch)
+        updates, state = tx.update(grads, state, p)
+        return optax.apply_updates(p, updates), state, {}
+
+    step = relaxjax.data_parallel(train_step, mesh)
+    start, data = relaxjax.init(tx, params(), mesh), list(batches(part, parts))[:3]
+
+    def after(given: list[Any]) -> list[bytes]:
+        state = start
+        for batch in given:
+            *state, _ = step(*state, batch)
+        relaxjax.require_replicas(state[0], "params")
+        kept = jax.tree.leaves((state[0], state[1].inner_state))
+        return [data.tobytes() for x in kept for data in local_of(x)]
+
+    found = []
+    for bad in range(len(data)):
+        expected = after(data[:bad] + data[bad + 1 :])
+        for worker in range(mesh.size):
+            x, y = data[bad][0].copy(), data[bad][1]
+            row = worker * ROWS // mesh.size - part * len(x)
+            if 0 <= row < len(x):
+                x[row, 2] = np.nan
+            if after([*data[:bad], (x, y), *data[bad + 1 :]]) != expected:
+                found.append(f"step {bad} of worker {worker}")
+    return found
+
+
+def local_of(x: jax.Array) -> list[np.ndarray]:
+    """This process's shards, by worker."""
+    shards = sorted(x.addressable_shards, key=lambda shard: shard.index[0].start or 0)
+    return [np.asarray(shard.data) for shard in shards]
+
+
+def broken(mesh: Any, part: int) -> str:
+    """What is said of replicas of which the last process holds another."""
+    p, _ = relaxjax.init(sgd(), params(), mesh)
+    last = part == jax.process_count() - 1
+
+    def shards(x: jax.Array) -> jax.Array:
+        own = [shard.data for shard in x.addressable_shards]
+        own = [jnp.nextafter(one, 9.0) if last else one for one in own]
+        return jax.make_array_from_single_device_arrays(x.shape, x.sharding, own)
+
+    p["w"] = shards(p["w"])
+    try:
+        relaxjax.require_replicas(p, "params")
+    except relaxjax.ReplicaError as error:
+        return str(error)
+    return ""
+
+
 def main(out: Path) -> None:
     team = hosts.join()
     with hosts.Watch(team):
         mesh = jax.make_mesh((jax.device_count(),), ("data",))
         mine = team.process_id, len(team.members)
         rows = transformations(mesh.size)
-        found = {name: trained(tx, mesh, *mine) for name, tx in rows.items()}
+        found: dict[str, Any] = {
+            name: trained(tx, mesh, *mine) for name, tx in rows.items()
+        }
+        found["skipping"] = skipping(mesh, *mine)
+        found["broken"] = broken(mesh, team.process_id)
     (out / f"{team.process_id}.json").write_text(json.dumps(found))
 
 

@@ -31,6 +31,9 @@ def test_processes_train_as_emulated_workers_do(tmp_path, processes, devices):
     assert ended.status == 0, said
     found = [json.loads((tmp_path / f"{i}.json").read_text()) for i in range(processes)]
     assert all(other == found[0] for other in found)
+    assert found[0]["skipping"] == []
+    assert "workers no longer hold the same params" in found[0]["broken"]
+    assert f"worker {devices * (processes - 1)}" in found[0]["broken"]
     n = processes * devices
     for name, tx in rows.transformations(n).items():
         emulated = rows.trained(tx, relaxjax.emulate(n), 0, 1)

@@ -1,0 +1,129 @@
+"""From a ranking to a transformation: the line that one does not have to paste."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import optax
+
+from relaxjax._axis import AxisName, axes_of
+from relaxjax._relaxation import Training
+from relaxjax._relaxations import parse
+from relaxjax.plan._model import Model
+from relaxjax.plan._network import Network
+from relaxjax.plan._rank import Ranking, Row, rank, ranking
+
+BUCKETS = (2**20, 8 * 2**20, 32 * 2**20)
+"""Sizes of which each relaxation takes its best."""
+
+
+def auto(
+    axis_name: AxisName,
+    optimizer: optax.GradientTransformation,
+    params: optax.Params,
+    *,
+    network: Network,
+    compute: float,
+    criterion: str = "fastest",
+    quality: str = "equal",
+    memory: float | None = None,
+    bucket_bytes: int | Sequence[int] = BUCKETS,
+) -> optax.GradientTransformationExtraArgs:
+    """The relaxation that pays for this model on this network, with the optimizer.
+
+    Nothing is run: see `rank` for what is predicted and chosen, and `verify` to run
+    the best few. Every process chooses the same if it is told the same.
+
+    Args:
+      axis_name: the workers' axis; or a tuple (outer, inner) of hosts and the workers
+        of each, `network.per_host` many.
+      optimizer: as without a relaxation.
+      params: a pytree of arrays or `jax.ShapeDtypeStruct`, as for one device.
+      network: workers and links, by hand or by `measure`.
+      compute: seconds of a step without communication (`step_seconds`).
+      criterion: as of `rank`.
+      quality: as of `rank`.
+      memory: as of `rank`.
+      bucket_bytes: as of `rank`.
+
+    Returns:
+      What `relaxjax train` makes of the chosen name: relaxation and optimizer.
+
+    Raises:
+      ValueError: axes that do not fit the network; as of `rank`.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, optax, relaxjax
+      >>> from relaxjax import plan, schedule
+      >>> params = {"w": jnp.zeros((64, 64))}
+      >>> network = plan.Network(workers=4, link=schedule.Link(1e-4, 1e9))
+      >>> tx = plan.auto("data", optax.sgd(0.1), params, network=network, compute=0.1)
+      >>> relaxjax.wire_bytes(tx, params, relaxjax.emulate(4))  # plain all-reduce pays
+      24576
+    """
+    axes = len(axes_of(axis_name))
+    found = rank(
+        Model(params=params, compute=compute),
+        network,
+        criterion=criterion,
+        quality=quality,
+        memory=memory,
+        bucket_bytes=bucket_bytes,
+        axes=axes,
+    )
+    peers = network.workers if axes == 1 else network.hosts
+    return transformation(found.choice, axis_name, optimizer, peers)
+
+
+def transformation(
+    row: Row,
+    axis_name: AxisName,
+    optimizer: optax.GradientTransformation,
+    workers: int,
+) -> optax.GradientTransformationExtraArgs:
+    """The relaxation of a row, with the optimizer.
+
+    Args:
+      row: of a ranking.
+      axis_name: as of `auto`.
+      optimizer: as without a relaxation.
+      workers: how many, or how many hosts, where the axis name is a tuple.
+    """
+    choice = parse(row.candidate.relaxation)
+    options: dict[str, Any] = dict(row.candidate.options)
+    if "bucket_bytes" in choice.row.options:
+        options["bucket_bytes"] = row.prediction.bucket_bytes
+    training = Training(optimizer, 0.0, 1, workers)
+    return choice.build(axis_name, training, **options)
+
+
+def verify(
+    found: Ranking, seconds_of: Callable[[Row], float], *, top: int = 3
+) -> Ranking:
+    """Runs the best few, and chooses among them by what was measured.
+
+    Args:
+      found: a ranking.
+      seconds_of: runs a few steps of a row (`transformation`) and returns the seconds
+        of one, as `step_seconds` does. In several processes it must return the same in
+        all of them.
+      top: how many of those that may be chosen; plain all-reduce is run as well.
+
+    Returns:
+      The ranking, with measured times, its choice among those that were run.
+
+    Raises:
+      ValueError: `top < 1`.
+    """
+    if top < 1:
+        raise ValueError(f"top={top} must be 1 or more")
+    tried = [row for row in found.rows if row.label in found.allowed][:top]
+    tried += [row for row in found.rows if row.label == "all_reduce"]
+    tried += [found.choice]
+    measured = {row.label: row for row in tried}
+    measured = {
+        label: replace(row, measured=seconds_of(row)) for label, row in measured.items()
+    }
+    rows = [measured.get(row.label, row) for row in found.rows]
+    may = [label for label in measured if label in found.allowed]
+    return ranking(rows, found.criterion, may, found.inputs)

@@ -1,0 +1,127 @@
+"""What a plan knows of a model: the shapes of its params, and how long a step computes.
+
+The backward pass takes two thirds of a step's computation, and a gradient is there when
+the pass has gone as far into the model as its elements are of all (in the order in
+which buckets are sent). A model of which only the size is known is a tree of square
+matrices:
+
+    side = the largest power of two with 48 side^2 <= N, from 16 to 16384
+
+(a transformer of 4 layers has 12 side^2 in each), and one row of what is left.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from relaxjax.schedule import Bucket
+
+FORWARD = 1 / 3
+"""Of a step's computation, before the first gradient."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A model, as far as a plan needs it.
+
+    Attributes:
+      params: a pytree of `jax.ShapeDtypeStruct` (or arrays), floating.
+      compute: seconds of a step without communication.
+
+    Raises:
+      ValueError: no params; a time that is not positive and finite.
+
+    Example:
+      >>> from relaxjax import plan
+      >>> plan.Model.of_size(1_000_000, compute=0.1).size
+      1000000
+    """
+
+    params: Any
+    compute: float
+
+    def __post_init__(self) -> None:
+        """Checks the figures."""
+        if not (isinstance(self.compute, int | float) and 0 < self.compute < math.inf):
+            raise ValueError(
+                f"compute={self.compute!r} must be the seconds of a step without "
+                "communication: finite, more than 0"
+            )
+        if not self.size:
+            raise ValueError("params has no elements: there is nothing to send")
+
+    @classmethod
+    def of_size(cls, elements: int, *, compute: float) -> "Model":
+        """A model of square matrices.
+
+        Args:
+          elements: of its params.
+          compute: seconds of a step without communication.
+
+        Raises:
+          ValueError: `elements` is not a whole number, 1 or more.
+        """
+        if isinstance(elements, bool) or not isinstance(elements, int) or elements < 1:
+            raise ValueError(
+                f"params={elements!r} must be a whole number of parameters, 1 or more"
+            )
+        side = 2 ** (max(elements // 48, 1).bit_length() - 1 >> 1)
+        side = min(max(side, 16), 16384)
+        count, rest = divmod(elements, side * side)
+        shapes = {f"w{i}": (side, side) for i in range(count)}
+        if rest:
+            shapes["rest"] = (1, rest)
+        spec = {k: jax.ShapeDtypeStruct(s, jnp.float32) for k, s in shapes.items()}
+        return cls(params=spec, compute=compute)
+
+    @functools.cached_property
+    def leaves(self) -> list[jax.ShapeDtypeStruct]:
+        """Shapes and dtypes, in tree order."""
+        return [
+            jax.ShapeDtypeStruct(jax.typeof(x).shape, jax.typeof(x).dtype)
+            for x in jax.tree.leaves(self.params)
+        ]
+
+    @functools.cached_property
+    def size(self) -> int:
+        """Elements of all params."""
+        return sum(x.size for x in self.leaves)
+
+    @functools.cached_property
+    def matrices(self) -> Any:
+        """The params of two dimensions or more, which are compressed; the rest None."""
+        return jax.tree.map(lambda x: x if len(x.shape) > 1 else None, self.params)
+
+    @functools.cached_property
+    def vectors(self) -> Any:
+        """The other params; matrices are None."""
+        return jax.tree.map(lambda x: None if len(x.shape) > 1 else x, self.params)
+
+    @functools.cached_property
+    def has_vectors(self) -> bool:
+        """Whether some leaf is not compressed."""
+        return any(len(x.shape) < 2 for x in self.leaves)
+
+    @functools.cached_property
+    def _known(self) -> dict[tuple[str, str, int], tuple[Bucket, ...]]:
+        return {}
+
+    def packed(
+        self, part: str, how: Callable[..., tuple[Bucket, ...]], bucket_bytes: int
+    ) -> tuple[Bucket, ...]:
+        """The buckets of a part, found once.
+
+        Args:
+          part: "params", "matrices" or "vectors".
+          how: `relaxjax.schedule.plan_buckets` or `plan_groups`.
+          bucket_bytes: of a bucket.
+        """
+        key = part, how.__name__, bucket_bytes
+        if key not in self._known:
+            self._known[key] = how(getattr(self, part), bucket_bytes=bucket_bytes)
+        return self._known[key]

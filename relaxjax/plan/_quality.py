@@ -1,0 +1,87 @@
+"""How well models train by each relaxation: measured on reference tasks, or not known.
+
+    exact         the same update as of a plain all-reduce, to rounding
+    equal         within 1 % of it, relative, on every reference task
+    close         within 3 %
+    lossy         worse than that on some task
+    unmeasured    not every reference task was run
+
+The measurements are `relaxjax bench evidence`'s: digits (accuracy) and chars (bits per
+character), 8 workers, each relaxation with the steps, batches and learning rate of the
+all-reduce beside it. A model and a rate of one's own may fare better, or worse.
+"""
+
+import functools
+import json
+from importlib import resources
+from typing import Any, NamedTuple
+
+CLASSES = ("exact", "equal", "close", "lossy", "unmeasured")
+"""From the best."""
+
+_EXACT = (
+    "all_reduce",
+    "all_reduce@ring",
+    "all_reduce@bidirectional_ring",
+    "all_reduce@halving_doubling",
+    "all_reduce@tree",
+    "all_reduce@two_shot",
+    "all_reduce@one_shot",
+    "all_reduce@hierarchical",
+    "parameter_server",
+)
+_EQUAL, _CLOSE = 0.01, 0.03
+TASKS = ("digits", "chars")
+
+
+class Quality(NamedTuple):
+    """What is known of a relaxation.
+
+    Attributes:
+      name: one of `CLASSES`.
+      evidence: for people.
+    """
+
+    name: str
+    evidence: str
+
+    @property
+    def rank(self) -> int:
+        """Place in `CLASSES`."""
+        return CLASSES.index(self.name)
+
+
+@functools.cache
+def measurements() -> dict[str, Any]:
+    """What `relaxjax bench evidence` found: by label and task, how much worse."""
+    text = resources.files("relaxjax.plan").joinpath("evidence.json").read_text()
+    return json.loads(text)
+
+
+def quality_of(label: str) -> Quality:
+    """The class of a relaxation.
+
+    Args:
+      label: its name and options, as `all_reduce+quantize8@two_shot`.
+
+    Example:
+      >>> from relaxjax.plan._quality import quality_of
+      >>> quality_of("all_reduce@ring").name
+      'exact'
+    """
+    if label in _EXACT:
+        return Quality("exact", "the same update, to rounding")
+    rows = measurements()["rows"]
+    known = rows.get(label) or rows.get(label.partition("@")[0], {})
+    told = [
+        f"{task} {100 * known[task]['worse']:+.2g} % ({known[task]['seeds']} seed"
+        f"{'s' * (known[task]['seeds'] > 1)})"
+        for task in TASKS
+        if task in known
+    ]
+    worst = max((known[task]["worse"] for task in known), default=0.0)
+    if worst > _CLOSE:
+        return Quality("lossy", ", ".join(told))
+    if len(told) < len(TASKS):
+        return Quality("unmeasured", ", ".join(told) or "not run on a reference task")
+    return Quality("equal" if worst <= _EQUAL else "close", ", ".join(told))

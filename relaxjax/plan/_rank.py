@@ -1,0 +1,253 @@
+"""Which relaxation, for this model and this network: a ranking, and a choice.
+
+The choice is the fastest of those that are allowed (by quality and memory), or the one
+that sends least. Plain all-reduce is preferred where nothing allowed is faster by more
+than a margin: what changes nothing needs no trust.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from relaxjax.plan._candidates import Candidate, candidates
+from relaxjax.plan._code import sized
+from relaxjax.plan._model import Model
+from relaxjax.plan._network import Network
+from relaxjax.plan._predict import Prediction, predict
+from relaxjax.plan._quality import CLASSES, Quality, quality_of
+from relaxjax.schedule._buckets import check_bucket_bytes
+
+PLAIN = "all_reduce"
+MARGIN = 0.03
+CRITERIA = ("fastest", "fewest_bytes")
+BUCKET_BYTES = 8 * 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A relaxation and what is expected of it.
+
+    Attributes:
+      candidate: the relaxation.
+      prediction: its time, bytes and memory.
+      quality: how well it trains.
+      measured: seconds of a step, of those that were run.
+    """
+
+    candidate: Candidate
+    prediction: Prediction
+    quality: Quality
+    measured: float | None = None
+
+    @property
+    def label(self) -> str:
+        """Name and options."""
+        return self.candidate.label
+
+    @property
+    def seconds(self) -> float:
+        """Measured, or predicted."""
+        return self.prediction.seconds if self.measured is None else self.measured
+
+    @property
+    def tx(self) -> str:
+        """The line of code."""
+        return sized(self.candidate.tx, self.prediction.bucket_bytes)
+
+    def told(self) -> dict[str, Any]:
+        """As JSON has it."""
+        p = self.prediction
+        return {
+            "relaxation": self.candidate.relaxation,
+            "options": dict(self.candidate.options),
+            "step_ms": 1e3 * p.seconds,
+            "measured_ms": None if self.measured is None else 1e3 * self.measured,
+            "bytes_per_step": p.nbytes,
+            "communication_ms": 1e3 * p.messages,
+            "memory_bytes": p.memory,
+            "bucket_bytes": p.bucket_bytes,
+            "quality": self.quality.name,
+            "evidence": self.quality.evidence,
+            "why": self.candidate.why,
+            "tx": self.tx,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """All relaxations, fastest first, and the one to take.
+
+    Attributes:
+      rows: fastest first.
+      choice: the one to take.
+      verdict: why, in a sentence.
+      allowed: labels of those that may be chosen, by quality and memory.
+      criterion: by which one is.
+      inputs: what was asked.
+    """
+
+    rows: tuple[Row, ...]
+    choice: Row
+    verdict: str
+    allowed: tuple[str, ...]
+    criterion: str = "fastest"
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+
+    def told(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "inputs": dict(self.inputs),
+            "choice": self.choice.told(),
+            "verdict": self.verdict,
+            "ranking": [row.told() for row in self.rows],
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Writes it as JSON.
+
+        Args:
+          path: of the file.
+        """
+        Path(path).write_text(json.dumps(self.told(), indent=1) + "\n")
+
+
+def rank(
+    model: Model,
+    network: Network,
+    *,
+    criterion: str = "fastest",
+    quality: str = "equal",
+    memory: float | None = None,
+    bucket_bytes: int | Sequence[int] = BUCKET_BYTES,
+    axes: int | None = None,
+    inputs: Mapping[str, Any] | None = None,
+) -> Ranking:
+    """Predicts a step of every relaxation, and chooses.
+
+    Args:
+      model: params and computation.
+      network: workers, links, codecs.
+      criterion: "fastest", or "fewest_bytes".
+      quality: the worst class that may be chosen, of "exact", "equal", "close",
+        "lossy", "unmeasured" (see `relaxjax.plan.quality_of`); all are ranked.
+      memory: bytes that a worker has for params, gradient, Adam's moments and what the
+        relaxation keeps; None: enough.
+      bucket_bytes: of a bucket, or several sizes of which each takes its best.
+      axes: of the workers: 1, or 2 for hosts and the workers of each; None: those that
+        each relaxation needs.
+      inputs: to be kept with the ranking.
+
+    Raises:
+      ValueError: an unknown criterion or class; nothing that is allowed, with what
+        comes closest.
+
+    Example:
+      >>> from relaxjax import plan
+      >>> model = plan.Model.of_size(25_000_000, compute=0.3)
+      >>> plan.rank(model, plan.Network(workers=8)).choice.label
+      'all_reduce'
+    """
+    _check_choice("criterion", criterion, CRITERIA)
+    _check_choice("quality", quality, CLASSES)
+    if memory is not None and not memory > 0:
+        raise ValueError(f"memory={memory!r} must be a number of bytes, more than 0")
+    sizes = [bucket_bytes] if isinstance(bucket_bytes, int) else list(bucket_bytes)
+    sizes = [check_bucket_bytes(size) for size in sizes]
+    rows = []
+    for candidate in candidates(network):
+        if not candidate.fits(model) or not _over(candidate, axes):
+            continue
+        each = [predict(candidate, model, network, size) for size in sizes]
+        best = min(each, key=lambda p: p.seconds)
+        found = quality_of(candidate.label)
+        rows.append(Row(candidate=candidate, prediction=best, quality=found))
+    fits = [r for r in rows if memory is None or r.prediction.memory <= memory]
+    worst = CLASSES.index(quality)
+    allowed = [r.label for r in fits if r.quality.rank <= worst]
+    if not allowed:
+        raise _nothing(rows, quality, memory)
+    return ranking(rows, criterion, allowed, inputs or {})
+
+
+def ranking(
+    rows: Sequence[Row],
+    criterion: str,
+    allowed: Sequence[str],
+    inputs: Mapping[str, Any],
+) -> Ranking:
+    """Sorts and chooses.
+
+    Args:
+      rows: in any order.
+      criterion: as of `rank`.
+      allowed: labels that may be chosen.
+      inputs: to be kept.
+    """
+    ordered = tuple(sorted(rows, key=_fastest))
+    may = [row for row in ordered if row.label in allowed]
+    best = min(may, key=_fastest if criterion == "fastest" else _least)
+    plain = next((r for r in may if r.label == PLAIN), None)
+    choice, verdict = best, _pays(best, plain)
+    fast_enough = best.seconds * (1 + MARGIN)
+    if criterion == "fastest" and plain and plain.seconds <= fast_enough:
+        choice, verdict = plain, _plain_is_best(plain, best)
+    return Ranking(
+        rows=ordered,
+        choice=choice,
+        verdict=verdict,
+        allowed=tuple(allowed),
+        criterion=criterion,
+        inputs=inputs,
+    )
+
+
+def _over(candidate: Candidate, axes: int | None) -> bool:
+    """Whether it runs over so many axes."""
+    return axes is None or candidate.axes == axes or (axes == 2 and candidate.anywhere)
+
+
+def _fastest(row: Row) -> tuple[float, int, float]:
+    return row.seconds, row.quality.rank, row.prediction.nbytes
+
+
+def _least(row: Row) -> tuple[float, float]:
+    return row.prediction.nbytes, row.seconds
+
+
+def _plain_is_best(plain: Row, best: Row) -> str:
+    share = plain.seconds / best.seconds - 1
+    rest = "nothing that is allowed is faster"
+    if share > 0:
+        rest = f"{best.label} would save {share:.1%}, under the margin of {MARGIN:.0%}"
+    return f"Plain all-reduce is best here: {rest}."
+
+
+def _pays(best: Row, plain: Row | None) -> str:
+    if plain is None:
+        return f"{best.label}: {best.candidate.why}."
+    faster = plain.seconds / best.seconds
+    fewer = plain.prediction.nbytes / max(best.prediction.nbytes, 1)
+    return (
+        f"{best.label} takes {1e3 * best.seconds:.4g} ms where plain all-reduce takes "
+        f"{1e3 * plain.seconds:.4g} ({faster:.2f}x), and sends {fewer:.3g}x less: "
+        f"{best.candidate.why}."
+    )
+
+
+def _nothing(rows: Sequence[Row], quality: str, memory: float | None) -> ValueError:
+    """Says what comes closest."""
+    good = [r for r in rows if r.quality.rank <= CLASSES.index(quality)]
+    least = min(good or rows, key=lambda r: r.prediction.memory)
+    return ValueError(
+        f"no relaxation of quality {quality!r} or better fits into memory={memory:.4g} "
+        f"bytes: closest is {least.label} with {least.prediction.memory:.4g} bytes "
+        "(params, gradient, Adam's moments, and what it keeps). Shard the model over "
+        "more devices, or allow more"
+    )
+
+
+def _check_choice(name: str, value: str, valid: Sequence[str]) -> None:
+    if value not in valid:
+        raise ValueError(f"{name}={value!r} is not one of {', '.join(valid)}")

@@ -1,0 +1,253 @@
+"""What a worker and its host do to exchange d elements: plain data, and its seconds.
+
+n workers on h hosts of m. A payload of c elements takes P(c) bytes, 4 c uncompressed.
+
+                    sent by a worker        line of a host            in a row, between
+    psum            2 (n-1) ceil(d/n) 4     as sent                   2 ceil(log2 h)
+    ring            2 (n-1) P(ceil(d/n))    as sent                   2 (h - 1)
+    halving_doubl.  2 (n-1)/n d 4           m 2 (h-1)/h d 4           2 ceil(log2 n)
+    tree            ceil(log2 n) d 4        2 ceil(log2 n) d 4        2 ceil(log2 n)
+    two_shot        2 (n-1) P(ceil(d/n))    2 m (n-m) P(ceil(d/n))    n
+    one_shot        (n-1) P(d)              m (n-m) P(d)              n - 1
+    hierarchical    2 (m-1) 4 c + 2 (h-1) P(ceil(c/h)), c = ceil(d/m)
+                                            m times the second        h
+    neighbours      k P(d)                  as many as cross          k
+
+`sent` is what `relaxjax.wire_bytes` counts. The line of a host carries the messages of
+its m workers, one after the other; "in a row" are latencies that nothing hides. A ring
+of workers in the order of their hosts crosses each link once a round; psum may be
+NCCL's ring or tree, and counts as the better of each. Shots to all are on their way at
+once; what is gathered goes around a ring.
+
+Cost: O(1).
+"""
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from relaxjax.collectives import (
+    bidirectional_ring_wire_bytes,
+    halving_doubling_wire_bytes,
+    one_shot_wire_bytes,
+    ring_wire_bytes,
+    tree_wire_bytes,
+    two_shot_wire_bytes,
+)
+from relaxjax.compression import Compressor, payload_bytes
+from relaxjax.plan._network import Network
+
+
+class Traffic(NamedTuple):
+    """Of one message, bucket or model.
+
+    Attributes:
+      sent: bytes by the busiest worker.
+      line: bytes over the busiest host's link, one after the other.
+      hops: messages between hosts that wait for each other.
+      inside: bytes that a worker sends within its host.
+      steps: messages within a host that wait for each other.
+      coded: bytes of float32 that a worker encodes or decodes.
+    """
+
+    sent: float
+    line: float = 0.0
+    hops: int = 0
+    inside: float = 0.0
+    steps: int = 0
+    coded: float = 0.0
+
+    def times(self, number: float) -> "Traffic":
+        """So many of it, one after the other."""
+        return Traffic(
+            self.sent * number,
+            self.line * number,
+            round(self.hops * number),
+            self.inside * number,
+            round(self.steps * number),
+            self.coded * number,
+        )
+
+    def seconds(
+        self, network: Network, codec: str = "", *, native: bool = False
+    ) -> float:
+        """Time of the exchange.
+
+        Args:
+          network: links and codecs.
+          codec: the compressor's name.
+          native: whether it is the backend's own all-reduce.
+        """
+        link = (network.psum or network.link) if native else network.link
+        between = link.seconds(self.line, self.hops)
+        within = network.inside.seconds(self.inside, self.steps)
+        return between + within + self.coded / network.codec_rate(codec)
+
+
+class Payload(NamedTuple):
+    """P, and whether it takes encoding.
+
+    Attributes:
+      of: bytes of so many elements.
+      coded: whether values are encoded.
+    """
+
+    of: Callable[[int], int]
+    coded: bool
+
+
+def plain(elements: int) -> int:
+    """4 bytes for each element."""
+    return 4 * elements
+
+
+EXACT = Payload(plain, coded=False)
+
+
+@functools.cache
+def payload(compressor: Compressor | None) -> Payload:
+    """What a compressor makes of some elements.
+
+    Args:
+      compressor: with feedback or without; None: values travel as they are.
+    """
+    if compressor is None:
+        return EXACT
+
+    @functools.cache
+    def of(elements: int) -> int:
+        shape = jax.ShapeDtypeStruct((elements,), jnp.float32)
+        return payload_bytes(compressor, shape)
+
+    return Payload(of, coded=True)
+
+
+def _flat(elements: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((elements,), jnp.float32)
+
+
+def _levels(n: int) -> int:
+    return math.ceil(math.log2(n))
+
+
+def _placed(
+    network: Network, sent: float, line: float, hops: int, steps: int
+) -> Traffic:
+    """Bytes on links between hosts, or all within the only host."""
+    if network.hosts == 1:
+        return Traffic(sent, inside=sent, steps=hops + steps)
+    return Traffic(sent, line=line, hops=hops, steps=steps)
+
+
+def psum(d: int, network: Network) -> Traffic:
+    """The backend's own all-reduce of one array."""
+    sent = ring_wire_bytes(_flat(d), network.workers)
+    steps = 2 * _levels(network.per_host)
+    return _placed(network, sent, sent, 2 * _levels(network.hosts), steps)
+
+
+def ring(d: int, network: Network, p: Payload) -> Traffic:
+    """Around all workers; encoded anew at each hop."""
+    n, h = network.workers, network.hosts
+    sent = 2 * (n - 1) * p.of(-(-d // n))
+    if not p.coded:
+        sent = ring_wire_bytes(_flat(d), n)
+    found = _placed(network, sent, sent, 2 * (h - 1), 2 * (n - h))
+    return found._replace(coded=4.0 * 4 * d if p.coded else 0.0)
+
+
+def bidirectional_ring(d: int, network: Network, p: Payload) -> Traffic:
+    """A half in each direction."""
+    sent = bidirectional_ring_wire_bytes(_flat(d), network.workers)
+    return ring(d, network, p)._replace(sent=sent)
+
+
+def halving_doubling(d: int, network: Network, p: Payload) -> Traffic:
+    """Distant workers first, so that all m of a host cross its link."""
+    del p
+    n, h, m = network.workers, network.hosts, network.per_host
+    sent = halving_doubling_wire_bytes(_flat(d), n)
+    line = sent if m == 1 else m * 2 * (h - 1) / h * 4 * d
+    return _placed(network, sent, line, 2 * _levels(n), 0)
+
+
+def tree(d: int, network: Network, p: Payload) -> Traffic:
+    """Whole arrays up, and down."""
+    del p
+    rounds = 2 * _levels(network.workers)
+    sent = tree_wire_bytes(_flat(d), network.workers)
+    found = _placed(network, sent, rounds * 4 * d, rounds, 0)
+    return found._replace(inside=rounds * 4 * d) if network.hosts == 1 else found
+
+
+def two_shot(d: int, network: Network, p: Payload) -> Traffic:
+    """A chunk to each other worker, and the means back."""
+    n, m = network.workers, network.per_host
+    chunk = -(-d // n)
+    sent = 2 * (n - 1) * p.of(chunk)
+    if not p.coded:
+        sent = two_shot_wire_bytes(_flat(d), n)
+    line = 2 * m * (n - m) * p.of(chunk)
+    found = _placed(network, sent, line, n, 0)
+    return found._replace(coded=(4 + 1 / n) * 4 * d if p.coded else 0.0)
+
+
+def one_shot(d: int, network: Network, p: Payload) -> Traffic:
+    """Everything to each other worker."""
+    n, m = network.workers, network.per_host
+    sent = (n - 1) * p.of(d)
+    if not p.coded:
+        sent = one_shot_wire_bytes(_flat(d), n)
+    found = _placed(network, sent, m * (n - m) * p.of(d), n - 1, 0)
+    return found._replace(coded=2 * 4 * d + n * p.of(d) if p.coded else 0.0)
+
+
+def hierarchical(d: int, network: Network, p: Payload) -> Traffic:
+    """Chunks inside hosts as they are, and two shots of each chunk between them."""
+    h, m = network.hosts, network.per_host
+    chunk = -(-d // m)
+    inside = 2 * (m - 1) * chunk * 4 if m > 1 else 0
+    across = 2 * (h - 1) * p.of(-(-chunk // h)) if h > 1 else 0
+    return Traffic(
+        inside + across,
+        line=m * across,
+        hops=h if h > 1 else 0,
+        inside=inside,
+        steps=m if m > 1 else 0,
+        coded=(4 + 1 / h) * 4 * chunk if p.coded else 0.0,
+    )
+
+
+def neighbors(d: int, network: Network, p: Payload, degree: int) -> Traffic:
+    """Whole models to neighbours; over hosts, an m-th of it by each worker.
+
+    Args:
+      d: elements.
+      network: where.
+      p: the payload; a coded one has no mean inside hosts.
+      degree: neighbours that a worker, or a host, sends to in a round.
+    """
+    m = network.per_host
+    if p.coded or m == 1 or network.hosts == 1:
+        sent = degree * p.of(d)
+        found = _placed(network, sent, min(m, 2) * sent if m > 1 else sent, degree, 0)
+        return found._replace(coded=(2 + degree) * 4.0 * d if p.coded else 0.0)
+    chunk = -(-d // m)
+    inside, across = 2 * (m - 1) * chunk * 4, degree * 4 * chunk
+    return Traffic(inside + across, m * across, degree, inside, m)
+
+
+EXCHANGES: Mapping[str, Callable[[int, Network, Payload], Traffic]] = {
+    "ring": ring,
+    "bidirectional_ring": bidirectional_ring,
+    "halving_doubling": halving_doubling,
+    "tree": tree,
+    "two_shot": two_shot,
+    "one_shot": one_shot,
+    "hierarchical": hierarchical,
+}
+"""By the names that `relaxjax.all_reduce` has for them."""

@@ -1,0 +1,108 @@
+"""`relaxjax plan`: figures in, a ranking out; nonsense is one line."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from relaxjax import plan
+from relaxjax.cli._app import app
+from relaxjax.schedule import Link
+
+ASKED = ["--params", "25e6", "--compute-ms", "300", "--workers", "8"]
+SLOW = [*ASKED, "--bandwidth-gbps", "0.5", "--latency-ms", "0.1"]
+FAST = [*ASKED, "--bandwidth-gbps", "400", "--latency-ms", "0.01"]
+
+
+def told(*arguments: str):
+    result = CliRunner().invoke(app, ["plan", *arguments])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_json():
+    found = json.loads(told(*SLOW, "--json"))
+    assert found["inputs"]["params"] == 25_000_000
+    assert found["inputs"]["bandwidth_gbps"] == 0.5
+    names = [row["relaxation"] for row in found["ranking"]]
+    assert {"all_reduce", "gossip", "gossip+quantize8", "local_sgd"} <= set(names)
+    times = [row["step_ms"] for row in found["ranking"]]
+    assert times == sorted(times)
+    keys = {"relaxation", "step_ms", "bytes_per_step", "quality", "why", "tx"}
+    assert all(keys <= set(row) for row in found["ranking"])
+
+
+def test_the_table_and_the_line_to_paste():
+    said = told(*FAST, "--top", "3")
+    assert "Plain all-reduce is best here" in said
+    assert 'tx = optax.chain(relaxjax.all_reduce("data"), optimizer)' in said
+    assert "* all_reduce" in said
+    assert "more: --top" in said
+
+
+def test_hosts_have_relaxations_of_their_own():
+    found = json.loads(told(*SLOW, "--workers-per-host", "4", "--json"))
+    names = {row["relaxation"] for row in found["ranking"]}
+    assert "all_reduce@hierarchical" in names
+
+
+def test_a_network_from_a_file(tmp_path):
+    path = tmp_path / "network.json"
+    plan.Network(workers=4, link=Link(1e-3, 1e7), overlap=False).save(path)
+    how = ["--params", "1e6", "--compute-ms", "10", "--network", str(path), "--json"]
+    found = json.loads(told(*how))
+    assert found["inputs"]["workers"] == 4
+    assert found["inputs"]["bandwidth_gbps"] == pytest.approx(0.08)
+    assert not found["inputs"]["overlap"]
+
+
+def test_a_chart(tmp_path):
+    path = tmp_path / "winners.png"
+    told("--params", "1e5", *SLOW[2:], "--chart", str(path), "--json")
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([*ASKED], "workers and bandwidth-gbps are needed"),
+        ([*ASKED, "--bandwidth-gbps", "0"], "bandwidth-gbps=0.0 must be"),
+        ([*ASKED, "--bandwidth-gbps", "nan"], "bandwidth-gbps=nan must be"),
+        ([*SLOW, "--latency-ms", "-1"], "latency must be"),
+        ([*SLOW, "--latency-ms", "nan"], "latency must be"),
+        ([*SLOW, "--compute-ms", "0"], "compute=0.0 must be"),
+        ([*SLOW, "--params", "0.5"], "params=0.5 must be"),
+        ([*SLOW, "--params", "inf"], "params=inf must be"),
+        ([*SLOW, "--workers", "-3"], "workers=-3 must be"),
+        ([*SLOW, "--workers-per-host", "3"], "do not fill hosts"),
+        ([*SLOW, "--bucket-mb", "0"], "bucket-mb=0.0 must be"),
+        ([*SLOW, "--criterion", "nicest"], "criterion='nicest' is not one of"),
+        ([*SLOW, "--memory-gb", "0.1"], "closest is all_reduce"),
+        ([*SLOW, "--network", "none.json"], "give the file, or the figures"),
+        (
+            ["--params", "9", "--compute-ms", "1", "--network", "none.json"],
+            "none.json cannot be read as a network",
+        ),
+    ],
+)
+def test_nonsense_is_one_line(arguments, says):
+    result = CliRunner().invoke(app, ["plan", *arguments])
+    assert result.exit_code == 2
+    assert says in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_figures_of_train_and_plan_have_the_same_names():
+    """A plan's names are understood by `relaxjax train`."""
+    help_ = CliRunner().invoke(app, ["train", "--help"]).output
+    for name in ("all_reduce", "gossip", "local_sgd", "power_sgd"):
+        assert name in help_
+
+
+def test_it_runs_as_a_program():
+    command = [sys.executable, "-m", "relaxjax", "plan", *FAST, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["choice"]["relaxation"] == "all_reduce"

@@ -1,0 +1,131 @@
+"""What a plan says of a relaxation is what the relaxation itself sends and keeps."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+
+import relaxjax
+from relaxjax import compression, plan, schedule, topology
+from relaxjax._gossip_rows import TOPOLOGIES
+from relaxjax._relaxation import Training
+from relaxjax._relaxations import parse
+from relaxjax._rows import COMPRESSORS
+from relaxjax.plan._candidates import Candidate, candidates
+from relaxjax.plan._code import sized
+from relaxjax.plan._predict import predict
+
+FLAT = plan.Network(workers=4)
+HOSTS = plan.Network(workers=8, per_host=4)
+SHAPES = {"rest": (1, 10), "w0": (64, 64), "w1": (64, 64)}
+MODEL = plan.Model(
+    params={k: jax.ShapeDtypeStruct(s, jnp.float32) for k, s in SHAPES.items()},
+    compute=1.0,
+)
+
+
+def made(line: str) -> optax.GradientTransformation:
+    """The transformation of a pasted line."""
+    told: dict[str, Any] = {"relaxjax": relaxjax, "optax": optax, "jnp": jnp}
+    told["optimizer"] = optax.adam(1e-3)
+    exec(line, told)
+    return told["tx"]
+
+
+def sent(line: str, axes: int, network: plan.Network, steps: int, model: plan.Model):
+    mesh = relaxjax.emulate(network.workers)
+    if axes == 2:
+        sizes = {"host": network.hosts, "device": network.per_host}
+        mesh = relaxjax.emulate(sizes)
+    return relaxjax.wire_bytes(made(line), model.params, mesh, steps=steps)
+
+
+def check_bytes(c: Candidate, network: plan.Network, bucket: int, model: plan.Model):
+    found = predict(c, model, network, bucket).nbytes * c.every
+    wanted = sent(sized(c.tx, bucket), c.axes, network, c.every, model)
+    assert found == pytest.approx(wanted, abs=0.5), c.label
+
+
+@pytest.mark.parametrize("c", candidates(FLAT), ids=lambda c: c.label)
+def test_bytes_are_those_of_the_line(c: Candidate):
+    check_bytes(c, FLAT, 8 * 2**20, MODEL)
+
+
+@pytest.mark.parametrize(
+    "c", [c for c in candidates(HOSTS) if c.axes == 2][:6], ids=lambda c: c.label
+)
+def test_bytes_over_hosts(c: Candidate):
+    check_bytes(c, HOSTS, 8 * 2**20, MODEL)
+
+
+@pytest.mark.parametrize(
+    "label",
+    ["all_reduce", "all_reduce@ring", "all_reduce+quantize8@two_shot", "gossip@ring"],
+)
+def test_bytes_of_small_buckets(label: str):
+    (c,) = [c for c in candidates(FLAT) if c.label == label]
+    check_bytes(c, FLAT, 6000, MODEL)
+
+
+def test_vectors_travel_as_they_are():
+    """As the relaxation's name is built, for a model that has vectors."""
+    params = {"w": jnp.zeros((16, 8)), "b": jnp.zeros(10)}
+    model = plan.Model(params=params, compute=1.0)
+    (c,) = [c for c in candidates(FLAT) if c.label == "all_reduce+quantize8@two_shot"]
+    rates = Training(optax.sgd(0.1), 0.1, 10, 4)
+    tx = parse(c.label).build("data", rates)
+    wanted = relaxjax.wire_bytes(tx, params, relaxjax.emulate(4))
+    assert predict(c, model, FLAT, 2**20).nbytes == wanted
+
+
+def test_every_name_is_one_that_training_knows():
+    for c in [*candidates(FLAT), *candidates(HOSTS)]:
+        options = parse(c.relaxation).row.options
+        assert set(c.options) <= options, c.label
+
+
+def test_every_compressor_and_topology_is_there():
+    labels = {c.label for c in candidates(plan.Network(workers=8))}
+    bare = {label.partition("@")[0].partition("+")[2] for label in labels}
+    assert {name.partition("+")[0] for name in bare} >= set(COMPRESSORS) - {"identity"}
+    tails = {label.partition("@")[2] for label in labels if label.startswith("gossip")}
+    assert tails >= set(TOPOLOGIES) - {"one_peer_exponential"}
+
+
+def test_a_new_row_is_ranked(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(COMPRESSORS, "halves", lambda: compression.quantize(4))
+    monkeypatch.setitem(TOPOLOGIES, "both_ways", topology.ring)
+    labels = {c.label for c in candidates(plan.Network(workers=5))}
+    assert {"all_reduce+halves@two_shot", "gossip@both_ways"} <= labels
+
+
+@pytest.mark.parametrize("label", ["all_reduce", "gossip+quantize8", "local_sgd"])
+def test_what_is_kept(label: str):
+    """Floats of the state beyond the optimizer's, for each param."""
+    (c,) = [c for c in candidates(FLAT) if c.label == label]
+    params = MODEL.params
+    whole = {k: jnp.zeros(x.shape) for k, x in params.items()}
+    _, state = relaxjax.init(made(sized(c.tx, 2**23)), whole, relaxjax.emulate(4))
+    floats = [x for x in jax.tree.leaves(state) if jnp.issubdtype(x.dtype, jnp.float32)]
+    assert sum(x.size for x in floats) / 4 / MODEL.size == 2 + c.kept
+
+
+def test_degrees_of_large_topologies_are_those_of_small_ones():
+    from relaxjax.plan._candidates import _DEGREES, degrees_of
+
+    small = degrees_of(16)
+    assert {name: degree(16) for name, degree in _DEGREES.items()} == {
+        name: small[name] for name in _DEGREES
+    }
+
+
+def test_links_and_hosts_of_a_ring():
+    """By hand: 4 workers, 3 chunks up and 3 down, 6 latencies, nothing hidden."""
+    network = plan.Network(
+        workers=4, link=schedule.Link(1.0, 100.0), overlap=False, codec={"": 1e9}
+    )
+    (c,) = [c for c in candidates(network) if c.label == "all_reduce@ring"]
+    model = plan.Model(params={"w": jnp.zeros((10, 10))}, compute=5.0)
+    assert predict(c, model, network, 2**20).seconds == pytest.approx(5 + 6 + 600 / 100)

@@ -1,0 +1,77 @@
+"""Networks as data: what is refused, and what is kept as JSON."""
+
+import json
+
+import pytest
+
+from relaxjax import plan
+from relaxjax.schedule import Link
+
+
+def test_saved_and_loaded(tmp_path):
+    network = plan.Network(
+        workers=8,
+        per_host=4,
+        link=Link(1e-3, 1e8),
+        psum=Link(2e-3, 9e7),
+        codec={"quantize8": 2e9, "": 1e9},
+        overlap=False,
+    )
+    network.save(tmp_path / "network.json")
+    assert plan.Network.load(tmp_path / "network.json") == network
+
+
+def test_codecs_by_name():
+    network = plan.Network(workers=2, codec={"sign": 3e9, "": 1e9})
+    assert network.codec_rate("sign+ef14") == 3e9
+    assert network.codec_rate("top_k") == 1e9
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "cannot be read as a network"),
+        ("[]", "is no network"),
+        ('{"workers": 4, "wrokers": 1}', r"unknown fields \['wrokers'\]"),
+        ('{"workers": 4, "link": 3}', "link must be"),
+        ('{"workers": 4, "link": {"latency": 1, "width": 3}}', "link must be"),
+        ('{"workers": 0}', "workers=0 must be"),
+    ],
+)
+def test_unreadable_files(tmp_path, text, says):
+    path = tmp_path / "network.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=says):
+        plan.Network.load(path)
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(ValueError, match="cannot be read as a network"):
+        plan.Network.load(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ({"workers": 6, "per_host": 4}, "do not fill hosts"),
+        ({"workers": 2.0}, "workers=2.0 must be a whole number"),
+        ({"workers": 4, "codec": {"": 0}}, r"codec\[''\]=0 must be"),
+        ({"workers": 4, "codec": {"": float("nan")}}, "must be a finite number"),
+    ],
+)
+def test_nonsense(told, says):
+    with pytest.raises(ValueError, match=says):
+        plan.Network(**told)
+
+
+@pytest.mark.parametrize("bandwidth", [0.0, -1.0, float("nan")])
+def test_nonsense_links(bandwidth):
+    with pytest.raises(ValueError, match="bandwidth must be > 0"):
+        plan.Network(workers=2, link=Link(0.0, bandwidth))
+
+
+def test_the_file_is_json_that_a_person_can_write(tmp_path):
+    path = tmp_path / "network.json"
+    told = {"workers": 16, "link": {"latency": 5e-5, "bandwidth": 1.25e9}}
+    path.write_text(json.dumps(told))
+    assert plan.Network.load(path).hosts == 16

@@ -1,0 +1,186 @@
+"""Choices that a person can check: what is hidden, what is slow, what is allowed."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from relaxjax import plan
+from relaxjax.plan import _quality
+from relaxjax.schedule import Link
+
+SIZE = 25_000_000
+ALWAYS = (
+    "all_reduce",
+    "all_reduce+quantize8@two_shot",
+    "gossip",
+    "gossip+quantize8",
+    "local_sgd",
+)
+
+
+def network(gbps: float, latency: float = 5e-5, **more: object) -> plan.Network:
+    link = Link(latency=latency, bandwidth=gbps * 1e9 / 8)
+    return replace(plan.Network(workers=8, link=link), **more)
+
+
+def model(compute: float = 0.3, size: int = SIZE) -> plan.Model:
+    return plan.Model.of_size(size, compute=compute)
+
+
+def by_label(found: plan.Ranking) -> dict[str, plan.Row]:
+    return {row.label: row for row in found.rows}
+
+
+def test_all_are_ranked_fastest_first():
+    found = plan.rank(model(), network(1.0))
+    seconds = [row.prediction.seconds for row in found.rows]
+    assert seconds == sorted(seconds)
+    assert by_label(found).keys() >= set(ALWAYS)
+
+
+def test_on_a_fast_network_plain_is_best_and_it_says_so():
+    found = plan.rank(model(), network(400.0), quality="unmeasured")
+    assert found.choice.label == "all_reduce"
+    assert found.verdict.startswith("Plain all-reduce is best here")
+    assert found.choice.prediction.seconds == pytest.approx(0.3, rel=0.03)
+
+
+def test_on_a_slow_network_bytes_count():
+    found = by_label(plan.rank(model(), network(0.1)))
+    step = {label: row.prediction.seconds for label, row in found.items()}
+    assert step["all_reduce+quantize8@two_shot"] < 0.3 * step["all_reduce"]
+    assert step["gossip+quantize8"] < step["gossip"] < step["all_reduce"]
+    assert step["local_sgd"] < 0.2 * step["all_reduce"]
+
+
+def test_where_latency_counts_few_neighbours_win():
+    found = by_label(plan.rank(model(), network(400.0, latency=0.05)))
+    step = {label: row.prediction.seconds for label, row in found.items()}
+    assert step["gossip"] < step["all_reduce"] < step["all_reduce+quantize8@two_shot"]
+
+
+def test_only_what_is_as_good_is_chosen():
+    slow = network(0.01)
+    any_ = plan.rank(model(), slow, quality="unmeasured")
+    exact = plan.rank(model(), slow, quality="exact")
+    assert any_.choice.label == any_.rows[0].label
+    assert exact.choice.quality.name == "exact"
+    assert [r.label for r in any_.rows] == [r.label for r in exact.rows]
+
+
+def test_fewest_bytes():
+    found = plan.rank(
+        model(), network(1.0), criterion="fewest_bytes", quality="unmeasured"
+    )
+    least = min(row.prediction.nbytes for row in found.rows)
+    assert found.choice.prediction.nbytes == least
+
+
+def test_memory_is_a_bound_and_the_closest_is_named():
+    need = 16 * SIZE
+    found = plan.rank(model(), network(0.1), quality="unmeasured", memory=need)
+    assert found.choice.prediction.memory <= need
+    with pytest.raises(ValueError, match=r"closest is all_reduce.* Shard the model"):
+        plan.rank(model(), network(0.1), quality="exact", memory=need / 2)
+
+
+def test_one_worker_sends_nothing():
+    found = plan.rank(model(), replace(network(1.0), workers=1))
+    assert found.choice.label == "all_reduce"
+    assert found.choice.prediction.nbytes == 0
+    assert found.choice.prediction.seconds == 0.3
+
+
+def test_without_overlap_messages_come_after_the_step():
+    hidden, shown = network(10.0), network(10.0, overlap=False)
+    for label in ("all_reduce", "all_reduce@ring", "gossip"):
+        a = by_label(plan.rank(model(), hidden))[label].prediction
+        b = by_label(plan.rank(model(), shown))[label].prediction
+        assert b.seconds == pytest.approx(0.3 + b.messages)
+        assert a.seconds < b.seconds
+
+
+def test_many_buckets_are_as_long_as_each_by_itself():
+    """Grouped for speed, not for what they take."""
+    small = plan.rank(model(), network(1.0), bucket_bytes=2**20)
+    whole = plan.rank(model(), network(1.0), bucket_bytes=2**30)
+    a, b = (by_label(r)["all_reduce@ring"].prediction for r in (small, whole))
+    buckets = -(-4 * SIZE // 2**20)
+    assert a.messages - b.messages == pytest.approx((buckets - 1) * 14 * 5e-5, rel=0.01)
+
+
+def test_the_best_of_several_buckets():
+    sizes = (2**20, 2**23, 2**25)
+    each = [by_label(plan.rank(model(), network(4.0), bucket_bytes=s)) for s in sizes]
+    best = by_label(plan.rank(model(), network(4.0), bucket_bytes=sizes))
+    for label in ALWAYS:
+        least = min(found[label].prediction.seconds for found in each)
+        assert best[label].prediction.seconds == least
+
+
+def test_a_bucket_that_is_not_usual_is_in_the_line():
+    found = by_label(plan.rank(model(), network(4.0), bucket_bytes=2**20))
+    assert "bucket_bytes=1048576" in found["all_reduce"].tx
+    assert "bucket" not in by_label(plan.rank(model(), network(4.0)))["all_reduce"].tx
+
+
+def test_json(tmp_path):
+    found = plan.rank(model(), network(1.0), inputs={"params": SIZE})
+    found.save(tmp_path / "plan.json")
+    told = json.loads((tmp_path / "plan.json").read_text())
+    assert told["inputs"] == {"params": SIZE}
+    assert {"relaxation", "step_ms", "bytes_per_step", "quality", "why", "tx"} <= set(
+        told["ranking"][0]
+    )
+    assert told["choice"] == found.choice.told()
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ({"criterion": "cheapest"}, "criterion='cheapest' is not one of fastest"),
+        ({"quality": "good"}, "quality='good' is not one of exact"),
+        ({"memory": float("nan")}, "memory=nan must be"),
+        ({"bucket_bytes": 0}, "bucket_bytes=0 must be"),
+    ],
+)
+def test_bad_wishes(how, says):
+    with pytest.raises(ValueError, match=says):
+        plan.rank(model(), network(1.0), **how)
+
+
+@pytest.mark.parametrize("compute", [0.0, -1.0, float("nan"), float("inf")])
+def test_bad_models(compute):
+    with pytest.raises(ValueError, match="compute="):
+        plan.Model.of_size(10, compute=compute)
+    with pytest.raises(ValueError, match="no elements"):
+        plan.Model(params={}, compute=1.0)
+    with pytest.raises(ValueError, match="params=0 must be"):
+        plan.Model.of_size(0, compute=1.0)
+
+
+def test_classes_of_quality(monkeypatch: pytest.MonkeyPatch):
+    def measured(**worse: float):
+        return {task: {"worse": by, "seeds": 1} for task, by in worse.items()}
+
+    rows = {
+        "a": measured(digits=0.002, chars=0.009),
+        "b": measured(digits=0.0, chars=0.02),
+        "c": measured(digits=0.5),
+        "d": measured(digits=-0.001),
+    }
+    monkeypatch.setattr(_quality, "measurements", lambda: {"rows": rows})
+    names = [plan.quality_of(label).name for label in "abcde"]
+    assert names == ["equal", "close", "lossy", "unmeasured", "unmeasured"]
+    assert plan.quality_of("all_reduce@tree").name == "exact"
+    assert plan.quality_of("a@two_shot").evidence.startswith("digits +0.2 % (1 seed)")
+
+
+def test_winners_over_a_grid(tmp_path):
+    grid = {"gbps": (0.01, 400.0), "latency_ms": (0.05,), "quality": "unmeasured"}
+    ((slow, fast),) = plan.choices(model(), network(1.0), **grid)
+    assert fast == "all_reduce"
+    assert slow != "all_reduce"
+    plan.winners(tmp_path / "winners.png", model(), network(1.0), **grid)
+    assert (tmp_path / "winners.png").read_bytes().startswith(b"\x89PNG")
