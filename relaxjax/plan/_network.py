@@ -19,8 +19,10 @@ INSIDE = Link(latency=5e-6, bandwidth=1e11)
 """Between workers of one host, where nobody says: 100 GB/s and 5 microseconds."""
 
 CODEC = 2e11
-"""Bytes of float32 that are encoded or decoded in a second, where nobody says: of 500 GB/s
-of memory, read twice and written in a quarter."""
+"""Bytes of float32 that are encoded or decoded in a second, where nobody says.
+
+A memory of 500 GB/s, read twice and written to in a quarter.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
