@@ -1,5 +1,7 @@
 """Verdicts on the library's own, on claims, and on code that raises."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -200,7 +202,7 @@ def test_a_skipped_and_a_private_nan_are_told_apart():
 
 def test_devices_that_differ_from_emulation_are_refuted():
     def make(workers, optimizer):
-        def update(updates, state, params=None):
+        def update(updates, state, params: Any = None):
             on_a_mesh = bool(jax.typeof(params["bias"]).sharding.mesh.axis_names)
             return jax.tree.map(lambda x: x * (1 + on_a_mesh), updates), state
 
