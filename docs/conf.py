@@ -23,6 +23,7 @@ extensions = [
     "compressor_table",
     "coverage_check",
     "mark_table",
+    "topology_table",
 ]
 myst_enable_extensions = ["dollarmath", "fieldlist"]
 myst_heading_anchors = 3

@@ -11,7 +11,9 @@ from sphinx.util.docutils import SphinxDirective
 import relaxjax
 from relaxjax._marks import Mark, marks_of
 
-OUTSIDE = ("relaxjax.bench", "relaxjax.cli", "relaxjax.tasks", "relaxjax.__main__")
+OUTSIDE = tuple(
+    f"relaxjax.{name}" for name in ("bench", "check", "cli", "tasks", "__main__")
+)
 
 
 def states() -> dict[str, dict[str, Mark]]:

@@ -43,25 +43,7 @@ def codecs(
     """
     size = int(size_mb * 2**20) // 4
     x = jnp.asarray(np.random.default_rng(0).normal(size=size), jnp.float32)
-    plus_one = jax.jit(lambda x: x + 1)
-    rows = []
-    for name, make in table().items():
-        compressor = make()
-        words = words_of(0)
-        noise = Noise(words, fold(words, 1)) if compressor.random else None
-        encode = jax.jit(compressor.compress)
-        decode = jax.jit(lambda p, n, c=compressor: c.decompress(p, size, n))
-        payload = jax.block_until_ready(encode(x, noise))
-        seconds = interleaved(
-            {
-                "x + 1": lambda: plus_one(x),
-                "encode": lambda e=encode, n=noise: e(x, n),
-                "decode": lambda d=decode, p=payload, n=noise: d(p, n),
-            },
-            rounds,
-        )
-        coded = sum(leaf.nbytes for leaf in jax.tree.leaves(payload))
-        rows.append(_row(name, seconds, x.nbytes, coded))
+    rows = [timed(name, make(), x, rounds) for name, make in table().items()]
     result = {
         "conditions": conditions(
             size_mb=size_mb, rounds=rounds, device=jax.devices()[0].device_kind
@@ -71,6 +53,38 @@ def codecs(
     }
     _report(result, out)
     return result
+
+
+def timed(
+    name: str, compressor: Compressor, x: jax.Array, rounds: int
+) -> dict[str, Any]:
+    """Times a compressor in turns with `x + 1`.
+
+    Args:
+      name: of the row.
+      compressor: without regard to its feedback.
+      x: float32[d].
+      rounds: interleaved.
+
+    Returns:
+      Bytes of the payload, seconds of all rounds, and for each side GB/s and its share
+      of the yardstick's, with the interval.
+    """
+    words = words_of(0)
+    noise = Noise(words, fold(words, 1)) if compressor.random else None
+    plus_one, encode = jax.jit(lambda x: x + 1), jax.jit(compressor.compress)
+    decode = jax.jit(lambda p, n: compressor.decompress(p, x.size, n))
+    payload = jax.block_until_ready(encode(x, noise))
+    seconds = interleaved(
+        {
+            "x + 1": lambda: plus_one(x),
+            "encode": lambda: encode(x, noise),
+            "decode": lambda: decode(payload, noise),
+        },
+        rounds,
+    )
+    coded = sum(leaf.nbytes for leaf in jax.tree.leaves(payload))
+    return _row(name, seconds, x.nbytes, coded)
 
 
 def _row(

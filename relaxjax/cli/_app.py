@@ -6,7 +6,7 @@ stays quick.
 
 import typer
 
-from relaxjax.cli import _bench, _order, _plan, _run, _train
+from relaxjax.cli import _bench, _check, _order, _plan, _run, _train
 
 app = typer.Typer(
     name="relaxjax",
@@ -20,6 +20,7 @@ app = typer.Typer(
 app.command("train", help=_train.help_text())(_train.train)
 app.command("plan")(_plan.plan)
 app.command("order")(_order.order)
+app.command("check")(_check.check)
 app.command(
     "run",
     context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},

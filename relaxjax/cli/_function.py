@@ -11,31 +11,15 @@ from typing import Any
 import typer
 
 
-def load_function(target: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """The function that FILE.py:FUNCTION names, and its example arguments.
-
-    The file is imported as if it were run as a script: modules beside it are found.
+def import_file(path: Path) -> ModuleType:
+    """A user's file, imported as if it were run: modules beside it are found.
 
     Args:
-        target: as given on the command line.
+        path: of the file.
 
     Raises:
-        typer.BadParameter: no such file or function, a file or arguments that raise.
+        typer.BadParameter: it is no Python file, or raises.
     """
-    file, colon, name = target.rpartition(":")
-    if not colon or not name:
-        raise typer.BadParameter(f"expected FILE.py:FUNCTION, got {target!r}")
-    path = Path(file)
-    if not path.is_file():
-        raise typer.BadParameter(f"no such file: {file}")
-    module = _import(path)
-    function = getattr(module, name, None)
-    if not callable(function):
-        raise typer.BadParameter(f"{file} defines no function {name!r}")
-    return function, _example_args(module, function, name)
-
-
-def _import(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise typer.BadParameter(f"{path} is not a Python file")
@@ -58,6 +42,30 @@ def _import(path: Path) -> ModuleType:
     finally:
         sys.path.remove(folder)
     return module
+
+
+def load_function(target: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The function that FILE.py:FUNCTION names, and its example arguments.
+
+    The file is imported as if it were run as a script: modules beside it are found.
+
+    Args:
+        target: as given on the command line.
+
+    Raises:
+        typer.BadParameter: no such file or function, a file or arguments that raise.
+    """
+    file, colon, name = target.rpartition(":")
+    if not colon or not name:
+        raise typer.BadParameter(f"expected FILE.py:FUNCTION, got {target!r}")
+    path = Path(file)
+    if not path.is_file():
+        raise typer.BadParameter(f"no such file: {file}")
+    module = import_file(path)
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise typer.BadParameter(f"{file} defines no function {name!r}")
+    return function, _example_args(module, function, name)
 
 
 def _example_args(

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from relaxjax._gossip_rows import TOPOLOGIES
 from relaxjax._relaxations import GRAMMAR
 from relaxjax._rows import COMPRESSORS, FEEDBACKS, RELAXATIONS
 from relaxjax.cli._errors import endings, user_errors
@@ -45,6 +46,8 @@ def help_text() -> str:
         + _listed(COMPRESSORS)
         + "\n\n\b\nError feedback:\n"
         + _listed(FEEDBACKS)
+        + "\n\n\b\nTopologies, after @:\n"
+        + _listed(TOPOLOGIES)
     )
 
 

@@ -1,0 +1,156 @@
+"""Bytes by three witnesses: what is stated, what is traced, what is compiled."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import Mesh
+
+from relaxjax import collectives
+from relaxjax._all_reduce import all_reduce
+from relaxjax._clock import phase_starts
+from relaxjax._compiled_wire import compiled_wire_bytes
+from relaxjax._compressed import codec_of
+from relaxjax._data_parallel import data_parallel
+from relaxjax._gossip import gossip
+from relaxjax._init import init
+from relaxjax._mesh import Emulation
+from relaxjax._wire import wire_bytes
+from relaxjax.check._draws import noise_of
+from relaxjax.check._subjects import AXIS, Subject
+from relaxjax.check._verdict import Counterexample, Verdict, refuted, verdict_of
+from relaxjax.compression import Compressor, payload_bytes
+
+SIZE = 4099  # elements; they do not divide among any workers
+LAW = "bytes agree"
+_FORMS = {
+    "two_shot": collectives.compressed_two_shot_wire_bytes,
+    "one_shot": collectives.compressed_one_shot_wire_bytes,
+    "psum": collectives.linear_psum_wire_bytes,
+}
+
+
+class Bytes(NamedTuple):
+    """What one thing costs; None where a witness is missing.
+
+    Attributes:
+      what: in words.
+      size: number of elements.
+      stated: by a closed form.
+      traced: by the traced program.
+      compiled: by the compiled one.
+    """
+
+    what: str
+    size: int
+    stated: int | None
+    traced: int
+    compiled: int | None
+
+
+def bytes_of(
+    subject: Subject, mesh: Mesh | Emulation
+) -> tuple[tuple[Bytes, ...], Verdict]:
+    """Counts a subject's bytes, and says whether the witnesses agree.
+
+    Args:
+      subject: any.
+      mesh: of the workers; emulated ones compile no program that sends.
+    """
+    rows: list[Bytes] = []
+
+    def check() -> Verdict:
+        rows.extend(_rows(subject, mesh))
+        return _agreement(rows, mesh.size)
+
+    verdict = verdict_of(LAW, check)
+    return tuple(rows), verdict
+
+
+def _agreement(rows: list[Bytes], workers: int) -> Verdict:
+    for row in rows:
+        given = {"stated": row.stated, "compiled": row.compiled}
+        for witness, count in given.items():
+            if count is not None and count != row.traced:
+                where = {"of": row.what, "size": row.size, "workers": workers}
+                case = Counterexample(
+                    where, f"{count} {witness}", f"{row.traced} traced"
+                )
+                return refuted(LAW, f"{witness} is not traced", case)
+    last = rows[-1]
+    missing = [x for x in ("stated", "compiled") if getattr(last, x) is None]
+    found = f"{last.traced} for {last.size} elements"
+    return Verdict(LAW, True, found + "".join(f"; none {x}" for x in missing))
+
+
+def _rows(subject: Subject, mesh: Mesh | Emulation) -> list[Bytes]:
+    if subject.kind == "compressor":
+        return _of_compressor(subject, mesh)
+    if subject.kind == "topology":
+        graph = subject.graph(mesh.size)
+        form = subject.stated or (lambda size, workers: graph.degree * 4 * size)
+        tx = optax.chain(optax.sgd(0.1), gossip(AXIS, graph))
+        return [
+            _step("a step of gossip", tx, mesh, form(SIZE, mesh.size), graph.period)
+        ]
+    form = subject.stated
+    stated = None if form is None else form(SIZE, mesh.size)
+    return [_step("a step", subject.make(mesh.size, optax.sgd(0.1)), mesh, stated)]
+
+
+def _of_compressor(subject: Subject, mesh: Mesh | Emulation) -> list[Bytes]:
+    compressor = subject.compressor()
+    payloads = [_payload(compressor, size, subject.stated) for size in (1, 7, 64, SIZE)]
+    algorithm = compressor.algorithm
+    codec = codec_of(compressor, _noises(compressor), jnp.uint32(0))
+    stated = _FORMS[algorithm](SIZE, mesh.size, codec) if algorithm in _FORMS else None
+    tx = all_reduce(AXIS, compressor=compressor)
+    return [*payloads, _step(f"a step of all_reduce@{algorithm}", tx, mesh, stated)]
+
+
+def _noises(compressor: Compressor) -> tuple[Any, ...]:
+    noise = noise_of(compressor, 0)
+    return () if noise is None else (noise,)
+
+
+def _payload(
+    compressor: Compressor, size: int, form: Callable[..., int] | None
+) -> Bytes:
+    x = jax.ShapeDtypeStruct((size,), jnp.float32)
+    traced = payload_bytes(compressor, x)
+    noise = noise_of(compressor, 0)
+    payload = jax.jit(compressor.compress)(jnp.zeros(size), noise)
+    compiled = sum(leaf.nbytes for leaf in jax.tree.leaves(payload))
+    return Bytes("a payload", size, form and form(size), traced, compiled)
+
+
+def _step(
+    what: str,
+    tx: optax.GradientTransformation,
+    mesh: Mesh | Emulation,
+    stated: int | None,
+    rounds: int = 1,
+) -> Bytes:
+    """The step that sends most, of the first ones."""
+    x = jnp.zeros(SIZE)
+    compiled = _compiled(tx, x, mesh) if isinstance(mesh, Mesh) else None
+    traced, seen, steps = 0, 0, max(16, rounds)
+    while seen < steps:
+        traced = max(traced, wire_bytes(tx, x, mesh, start=seen))
+        seen += 1
+        late = seen == steps and compiled is not None and traced < compiled
+        steps = min(2 * steps, 256) if late and steps < 256 else steps
+    return Bytes(what, SIZE, stated, traced, compiled)
+
+
+def _compiled(tx: optax.GradientTransformation, x: jax.Array, mesh: Mesh) -> int:
+    def step(params, state, batch):
+        updates, state = tx.update(batch[0], state, params)
+        return optax.apply_updates(params, updates), state, {}
+
+    run = data_parallel(step, mesh)
+    params, state = init(tx, x, mesh)
+    batch = jax.ShapeDtypeStruct((mesh.size, x.size), x.dtype)
+    return max(compiled_wire_bytes(run, params, s, batch) for s in phase_starts(state))

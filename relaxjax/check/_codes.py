@@ -1,0 +1,113 @@
+"""The laws of codes that need no statistics, each on a few arrays.
+
+A payload is all that a receiver has, has the same bits whenever it is made of the same
+x and noise, adds up where it is linear, and hides nothing that is not finite.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from relaxjax.check._draws import drawer, noise_of
+from relaxjax.check._verdict import Counterexample, Verdict, refuted, spelled
+from relaxjax.compression import Compressor
+
+
+def _pair(size: int) -> tuple[jax.Array, jax.Array]:
+    x = np.random.default_rng(1).normal(size=(2, size)).astype(np.float32)
+    return jnp.asarray(x[0]), jnp.asarray(x[1])
+
+
+def linear(compressor: Compressor, size: int = 64) -> Verdict:
+    """Whether payloads may be added, where that is declared."""
+    if not compressor.law.linear:
+        return Verdict("linear", None, "not declared")
+    x, y = _pair(size)
+    noise = noise_of(compressor, 0)
+    one, other = compressor.compress(x, noise), compressor.compress(y, noise)
+    both = jax.tree.map(jnp.add, one, other)
+    apart = [compressor.decompress(p, size, noise) for p in (one, other)]
+    summed = np.asarray(compressor.decompress(both, size, noise))
+    expected = np.asarray(apart[0] + apart[1])
+    worst = int(np.abs(summed - expected).argmax())
+    if abs(summed - expected)[worst] > 1e-5 * np.abs(expected).max():
+        where = {"input": "two gauss", "size": size, "seed": 0, "element": worst}
+        case = Counterexample(
+            where, spelled(expected[worst]), f"{spelled(summed[worst])} of the sum"
+        )
+        return refuted("linear", "payloads do not add", case)
+    return Verdict("linear", True, "payloads add")
+
+
+def deterministic(compressor: Compressor, size: int = 64) -> Verdict:
+    """Traced twice, a payload has the same bits: only the noise is drawn from."""
+    law, x = "the same again", _pair(size)[0]
+    noise = noise_of(compressor, 0)
+    payloads = [
+        jax.tree.map(np.asarray, jax.jit(lambda x: compressor.compress(x, noise))(x))
+        for _ in range(2)
+    ]
+    pairs = zip(*map(jax.tree.leaves, payloads), strict=True)
+    for number, (first, again) in enumerate(pairs):
+        if first.tobytes() != again.tobytes():
+            where = {"input": "gauss", "size": size, "seed": 0, "payload leaf": number}
+            case = Counterexample(where, spelled(first), spelled(again))
+            return refuted(law, "it draws from elsewhere", case)
+    return Verdict(law, True, "equal payloads")
+
+
+def from_payload(compressor: Compressor, size: int = 64) -> Verdict:
+    """A receiver has neither x nor the sender's own noise."""
+    law, x = "decoded from the payload", _pair(size)[0]
+    noise = noise_of(compressor, 0)
+    payload = jax.tree.map(np.asarray, jax.jit(compressor.compress)(x, noise))
+    decode = jax.jit(lambda p, n: compressor.decompress(p, size, n))
+    here = np.asarray(decode(payload, noise))
+    if noise is not None:
+        noise = noise._replace(own=noise.own + 1)
+    there = np.asarray(decode(payload, noise))
+    if not np.array_equal(here, there):
+        worst = int(np.abs(here - there).argmax())
+        where = {"input": "gauss", "size": size, "seed": 0, "element": worst}
+        case = Counterexample(where, spelled(here[worst]), spelled(there[worst]))
+        return refuted(law, "it looks at noise.own, the sender's", case)
+    return Verdict(law, True, "by receivers as by the sender")
+
+
+def visible(compressor: Compressor, size: int = 100) -> Verdict:
+    """Whether a NaN or an infinity shows in what is decoded."""
+    law, draw = "not finite stays visible", drawer(compressor, 1)
+    for bad in (np.nan, np.inf, -np.inf):
+        for where in (0, 17, 99):
+            x = np.ones(size, np.float32)
+            x[where] = bad
+            if np.isfinite(out := draw(x)).all():
+                at = {"input": f"ones and a {bad}", "size": size, "element": where}
+                case = Counterexample(at, "not all finite", spelled(out))
+                return refuted(law, "the code hides it", case)
+    return Verdict(law, True, "NaN, inf and -inf")
+
+
+def empty(compressor: Compressor) -> Verdict:
+    """Whether an array without elements passes."""
+    out = drawer(compressor, 1)(np.zeros(0, np.float32))
+    if out.shape != (1, 0):
+        case = Counterexample({"size": 0}, "shape (0,)", f"shape {out.shape[1:]}")
+        return refuted("empty arrays", "another shape", case)
+    return Verdict("empty arrays", True, "pass")
+
+
+def sign_of_zero(compressor: Compressor) -> Verdict:
+    """Where the code knows two values alone, +s and -s, a zero is +s."""
+    law, draw = "sign of zero", drawer(compressor, 1)
+    x = np.array([1, -2, 3, -4, 5, -6, 7, -8], np.float32)
+    scales = np.abs(draw(x)[0])
+    if compressor.random or np.ptp(scales) > 0 or scales[0] == 0:
+        return Verdict(law, None, "no code of two signs")
+    x[2] = 0
+    out = draw(x)[0]
+    if out[2] != np.abs(out[0]):
+        where = {"input": spelled(x), "size": x.size, "element": 2}
+        case = Counterexample(where, f"+{np.abs(out[0]):.6g}", spelled(out[2]))
+        return refuted(law, "a zero is no plus", case)
+    return Verdict(law, True, "+, what the bit says")

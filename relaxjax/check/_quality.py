@@ -1,0 +1,143 @@
+"""A place on the plot of loss and bytes: short training beside fixed references.
+
+The task's model is trained on 8 emulated workers with the same start, batches, steps
+and AdamW for all. A compressor stands in an all-reduce, bare and with error feedback,
+as `relaxjax train` has it (biases and norms travel as they are); a topology under
+gossip after the optimizer; a relaxation as it is.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+
+from relaxjax._compress_matrices import reducer_of
+from relaxjax._consensus import consensus
+from relaxjax._data_parallel import data_parallel
+from relaxjax._gossip import gossip
+from relaxjax._init import init
+from relaxjax._mesh import emulate
+from relaxjax._relaxation import Training
+from relaxjax._relaxations import parse
+from relaxjax._wire import wire_bytes
+from relaxjax.check._subjects import AXIS, Subject
+from relaxjax.compression import error_feedback
+from relaxjax.compression._protocol import NO_FEEDBACK
+from relaxjax.tasks import OPTIMIZERS, Task, schedule, train_step_of
+
+WORKERS = 8
+REFERENCES = (
+    "all_reduce",
+    "all_reduce+quantize8@two_shot",
+    "all_reduce+sign+ef14@two_shot",
+    "all_reduce+top_k+ef14",
+)
+OVER_GRAPHS = ("all_reduce", "gossip@ring", "gossip@exponential")
+Row = dict[str, Any]
+
+
+def references(kinds: set[str]) -> tuple[str, ...]:
+    """Names of what subjects of these kinds are compared with."""
+    graphs = OVER_GRAPHS if "topology" in kinds else ()
+    others = REFERENCES if kinds - {"topology"} else ()
+    return tuple(dict.fromkeys((*others, *graphs)))
+
+
+def runs_of(
+    subjects: Sequence[Subject], task: Task, steps: int
+) -> Iterator[tuple[str, str | None, Callable[[], optax.GradientTransformation]]]:
+    """Each run's label, the subject it belongs to (None: a reference), and its `tx`.
+
+    Args:
+      subjects: to be trained.
+      task: on which.
+      steps: how many.
+    """
+    rate = schedule(task.learning_rate, steps)
+    parent = OPTIMIZERS["adamw"].make(rate)
+    training = Training(parent, rate, steps, WORKERS)
+    for name in references({subject.kind for subject in subjects}):
+        yield name, None, lambda name=name: parse(name).build(AXIS, training)
+    for subject in subjects:
+        for label, make in _variants(subject, parent):
+            yield label, subject.name, make
+
+
+def _variants(
+    subject: Subject, parent: optax.GradientTransformation
+) -> Iterator[tuple[str, Callable[[], optax.GradientTransformation]]]:
+    if subject.kind == "relaxation":
+        yield subject.name, lambda: subject.make(WORKERS, parent)
+    elif subject.kind == "topology":
+        graph = subject.graph(WORKERS)
+        label = f"gossip@{subject.name}"
+        yield label, lambda: optax.chain(parent, gossip(AXIS, graph))
+    else:
+        bare = subject.compressor()
+        forms = {f"all_reduce+{subject.name}": bare}
+        law = bare.law
+        if bare.feedback is NO_FEEDBACK and (law.omega or law.delta):
+            forms[f"all_reduce+{subject.name}+ef14"] = error_feedback(bare)
+        for label, made in forms.items():
+            reduce = reducer_of(AXIS, compressor=made)
+            yield label, lambda reduce=reduce: optax.chain(reduce, parent)
+
+
+def place(
+    label: str,
+    subject: str | None,
+    make: Callable[[], optax.GradientTransformation],
+    task: Task,
+    steps: int,
+) -> Row:
+    """Trains once.
+
+    Args:
+      label: of the run.
+      subject: whose it is.
+      make: its transformation.
+      task: data and model.
+      steps: number of steps.
+
+    Returns:
+      A row: label, subject, bytes_per_step of the busiest worker, loss (mean of the
+      last tenth), metric; or label, subject and error, what the user's code raised.
+    """
+    try:
+        tx = make()
+        counted = min(steps, 64)
+        sent = wire_bytes(tx, task.params, emulate(WORKERS), steps=counted) / counted
+        loss, metric = _trained(tx, task, steps)
+    except Exception as error:  # whatever the user's code raises
+        return {
+            "label": label,
+            "subject": subject,
+            "error": f"{type(error).__name__}: {error}",
+        }
+    return {
+        "label": label,
+        "subject": subject,
+        "bytes_per_step": sent,
+        "loss": loss,
+        "metric": metric,
+    }
+
+
+def _trained(
+    tx: optax.GradientTransformation, task: Task, steps: int
+) -> tuple[float, float]:
+    """Mean loss of the last tenth of the steps, and the held-out metric."""
+    mesh = emulate(WORKERS)
+    step = data_parallel(train_step_of(task, tx), mesh, donate=True)
+    state = init(tx, task.params, mesh)
+    batches = task.batches(0, task.batch_size)
+    losses = []
+    for _ in range(steps):
+        *state, metrics = step(*state, next(batches))
+        losses.append(metrics["loss"])
+    last = float(np.mean(losses[-max(1, steps // 10) :]))
+    metric = float(task.metric(consensus(state[0])))
+    jax.clear_caches()  # no two runs share a program
+    return last, metric

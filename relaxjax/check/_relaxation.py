@@ -1,0 +1,159 @@
+"""The laws of a relaxation: a gradient transformation over a named axis.
+
+Before an optimizer it replaces gradients, and claims three things unless told less:
+
+    same    every worker gets the same updates, to the bit
+    mean    nothing of the gradients is lost (`relaxjax.check._kept`)
+    alone   one worker by itself takes the plain optimizer's steps
+
+With an optimizer inside it may do as it likes; the same things, and whether the mean of
+the models moves by the mean update, are reported, and hold where they are claimed.
+"""
+
+from collections.abc import Callable, Collection
+
+import numpy as np
+import optax
+from jax.sharding import Mesh
+
+from relaxjax._consensus import spread
+from relaxjax._mesh import Emulation, emulate
+from relaxjax.check import _kept
+from relaxjax.check._run import WORKERS, Tree, flat, gradients, moments, start
+from relaxjax.check._verdict import Counterexample, Verdict, refuted, verdict_of
+
+CLAIMS = ("same", "mean", "alone")
+Make = Callable[
+    [int, optax.GradientTransformation | None], optax.GradientTransformation
+]
+_TOLERANCE = 1e-5
+
+
+def relaxation_laws(
+    make: Make,
+    *,
+    claims: Collection[str],
+    mesh: Mesh | Emulation | None = None,
+) -> tuple[Verdict, ...]:
+    """Holds a relaxation to what it claims.
+
+    Args:
+      make: `make(workers, optimizer)`, the whole transformation over the axis
+        `"data"`; without an optimizer, what comes before one.
+      claims: of `CLAIMS`; what is not claimed is reported.
+      mesh: of 4 devices, to compare with; None: there are none.
+
+    Returns:
+      A verdict for each law.
+
+    Example:
+      >>> import optax, relaxjax
+      >>> from relaxjax.check import relaxation_laws
+      >>> def make(workers, optimizer):
+      ...     return optax.chain(relaxjax.all_reduce("data"), optimizer)
+      >>> for law in relaxation_laws(make, claims=("same", "alone"))[:2]:
+      ...     print(law.law, law.holds)
+      the same updates True
+      one worker alone True
+    """
+    laws: dict[str, Callable[[], Verdict]] = {
+        "the same updates": lambda: _same(make, "same" in claims),
+        "one worker alone": lambda: _alone(make, "alone" in claims),
+        _kept.LAW: lambda: _mean(make, "mean" in claims),
+        "on devices as emulated": lambda: _on_devices(make, mesh),
+        "not finite": lambda: _not_finite(make),
+    }
+    return tuple(verdict_of(name, check) for name, check in laws.items())
+
+
+def _sgd(make: Make, workers: int, rate: float = 1.0) -> optax.GradientTransformation:
+    return make(workers, optax.sgd(rate))
+
+
+def _same(make: Make, claimed: bool) -> Verdict:
+    law, tx = "the same updates", _sgd(make, WORKERS)
+    for step, now in enumerate(
+        moments(tx, gradients("gauss", WORKERS), emulate(WORKERS))
+    ):
+        if apart := spread(now.updates):
+            updates = flat(now.updates)
+            worst = int(np.ptp(updates, axis=0).argmax())
+            where = {"gradients": "gauss", "workers": WORKERS, "step": step}
+            case = Counterexample(
+                {**where, "element": worst},
+                "one value",
+                " ".join(f"{x:.6g}" for x in updates[:, worst]),
+            )
+            if claimed:
+                return refuted(law, f"they differ by {apart:.4g}", case)
+            return Verdict(law, None, f"models differ, by {apart:.4g} at step {step}")
+    return Verdict(law, True if claimed else None, "equal on all workers, to the bit")
+
+
+def _alone(make: Make, claimed: bool) -> Verdict:
+    law, steps = "one worker alone", gradients("gauss", 1)
+    plain = moments(optax.sgd(0.1), steps, emulate(1))
+    relaxed = moments(_sgd(make, 1, 0.1), steps, emulate(1))
+    for step, (one, other) in enumerate(zip(plain, relaxed, strict=True)):
+        x, y = flat(one.params)[0], flat(other.params)[0]
+        worst = int(np.abs(x - y).argmax())
+        if abs(x - y)[worst] > _TOLERANCE:
+            where = {"gradients": "gauss", "workers": 1, "step": step, "element": worst}
+            case = Counterexample(where, f"{x[worst]:.6g}", f"{y[worst]:.6g}")
+            if claimed:
+                return refuted(law, "other steps than the optimizer's", case)
+            return Verdict(law, None, f"not the plain optimizer: {case}")
+    return Verdict(law, True if claimed else None, "the plain optimizer's steps")
+
+
+def _mean(make: Make, claimed: bool) -> Verdict:
+    """Updates by SGD with a rate of 1 are gradients, with the other sign."""
+    tx = _sgd(make, WORKERS)
+    return _kept.keeps(tx, emulate(WORKERS), claimed=claimed, sign=-1.0)
+
+
+def _on_devices(make: Make, mesh: Mesh | Emulation | None) -> Verdict:
+    law = "on devices as emulated"
+    if not isinstance(mesh, Mesh):
+        return Verdict(law, None, "there are not enough devices")
+    n = mesh.size
+    steps = gradients("gauss", n, 3)
+    pairs = zip(
+        moments(_sgd(make, n, 0.1), steps, emulate(n)),
+        moments(_sgd(make, n, 0.1), steps, mesh),
+        strict=True,
+    )
+    for step, (one, other) in enumerate(pairs):
+        x, y = flat(one.params), flat(other.params)
+        worst = np.unravel_index(np.abs(x - y).argmax(), x.shape)
+        if abs(x - y)[worst] > _TOLERANCE:
+            worker, element = map(int, worst)
+            where = {"gradients": "gauss", "workers": n, "step": step}
+            case = Counterexample(
+                {**where, "worker": worker, "element": element},
+                f"{x[worst]:.6g} as emulated",
+                f"{y[worst]:.6g}",
+            )
+            return refuted(law, "another result", case)
+    return Verdict(law, True, f"the same models, {n} workers")
+
+
+def _not_finite(make: Make) -> Verdict:
+    """What a NaN on one worker does in its step; nothing is claimed."""
+    steps = gradients("gauss", WORKERS, 1)
+    steps[0]["bias"][1, 0] = np.nan
+    (now,) = moments(_sgd(make, WORKERS), steps, emulate(WORKERS))
+    hit = [i for i, x in enumerate(flat(now.params)) if not np.isfinite(x).all()]
+    if not hit:
+        found = "a NaN on one worker reaches none in its step"
+        if np.array_equal(flat(now.params)[0], flat(_rows(start()))[0]):
+            found += ": all skip it"
+    elif len(hit) == WORKERS:
+        found = "a NaN on one worker shows on all"
+    else:
+        found = f"a NaN on worker 1 shows on workers {hit} in its step"
+    return Verdict("not finite", None, found)
+
+
+def _rows(tree: Tree) -> Tree:
+    return {name: x[None] for name, x in tree.items()}

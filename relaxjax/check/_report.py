@@ -1,0 +1,151 @@
+"""All that is found of a file, as plain data for JSON, a table, a plot and a page."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from relaxjax._mesh import Emulation
+from relaxjax.bench._codecs import timed
+from relaxjax.bench._report import conditions
+from relaxjax.check._bytes import bytes_of
+from relaxjax.check._compressor import DRAWS, compressor_laws
+from relaxjax.check._feedback import feedback_laws
+from relaxjax.check._inputs import SIZES
+from relaxjax.check._quality import place, runs_of
+from relaxjax.check._relaxation import relaxation_laws
+from relaxjax.check._subjects import Subject
+from relaxjax.check._topology import topology_laws
+from relaxjax.check._verdict import Verdict
+from relaxjax.tasks import TASKS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much is done; the default takes a minute or two on two cores.
+
+    Attributes:
+      draws: of a random compressor, for each input.
+      sizes: of inputs.
+      codec_mb: MiB of the array that is timed.
+      rounds: of timing.
+      steps: of training; 0 trains nothing.
+    """
+
+    draws: int = DRAWS
+    sizes: Sequence[int] = SIZES
+    codec_mb: float = 16.0
+    rounds: int = 10
+    steps: int = 300
+
+
+def report_of(
+    name: str,
+    subjects: Sequence[Subject],
+    mesh: Mesh | Emulation,
+    effort: Effort,
+    tell: Callable[[str], None] = lambda text: None,
+) -> dict[str, Any]:
+    """Checks what a file defines.
+
+    Args:
+      name: of the file.
+      subjects: as `subjects_of` found them.
+      mesh: of a few devices, or emulated workers.
+      effort: how much is done.
+      tell: is told what is under way.
+
+    Returns:
+      file, holds, conditions, seconds, `subjects` (name, kind, laws, bytes, codec) and
+      `quality` (the rows of the plot); numbers that are not finite are None.
+    """
+    began = time.perf_counter()
+    checked = [_checked(subject, mesh, effort, tell) for subject in subjects]
+    quality = []
+    task = TASKS["digits"](0)
+    for label, owner, make in runs_of(subjects, task, effort.steps):
+        if effort.steps:
+            tell(f"{label}: {effort.steps} steps of {task.name}")
+            quality.append(place(label, owner, make, task, effort.steps))
+    failed = any("error" in row for row in quality)
+    held = all(law["holds"] is not False for s in checked for law in s["laws"])
+    result = {
+        "file": name,
+        "holds": held and not failed,
+        "conditions": conditions(
+            task=task.name,
+            metric=task.metric_name,
+            steps=effort.steps,
+            seed=0,
+            workers=8,
+            draws=effort.draws,
+            codec_mb=effort.codec_mb,
+        ),
+        "subjects": checked,
+        "quality": quality,
+        "seconds": time.perf_counter() - began,
+    }
+    return _strict(result)
+
+
+def _checked(
+    subject: Subject,
+    mesh: Mesh | Emulation,
+    effort: Effort,
+    tell: Callable[[str], None],
+) -> dict[str, Any]:
+    tell(f"{subject.name}: laws and bytes")
+    rows, agreed = bytes_of(subject, mesh)
+    laws = (*_laws(subject, mesh, effort), agreed)
+    codec = None
+    if subject.kind == "compressor" and all(law.holds is not False for law in laws):
+        tell(f"{subject.name}: codec time")
+        size = int(effort.codec_mb * 2**20) // 4
+        x = jnp.asarray(np.random.default_rng(0).normal(size=size), jnp.float32)
+        codec = timed(subject.name, subject.compressor(), x, effort.rounds)
+    return {
+        "name": subject.name,
+        "kind": subject.kind,
+        "laws": [_law(law) for law in laws],
+        "bytes": [row._asdict() for row in rows],
+        "codec": codec,
+    }
+
+
+def _laws(
+    subject: Subject, mesh: Mesh | Emulation, effort: Effort
+) -> tuple[Verdict, ...]:
+    if subject.kind == "topology":
+        return topology_laws(subject.graph, claims=subject.claims)
+    if subject.kind == "relaxation":
+        return relaxation_laws(subject.make, claims=subject.claims, mesh=mesh)
+    compressor = subject.compressor()
+    bare = compressor_laws(compressor, draws=effort.draws, sizes=effort.sizes)
+    return (*bare, *feedback_laws(compressor))
+
+
+def _law(law: Verdict) -> dict[str, Any]:
+    case = law.counterexample
+    return {
+        "law": law.law,
+        "holds": law.holds,
+        "found": law.found,
+        "counterexample": None
+        if case is None
+        else {**case._asdict(), "where": dict(case.where), "text": str(case)},
+    }
+
+
+def _strict(value: Any) -> Any:
+    """The same in JSON's own kinds, with None for numbers that are not finite."""
+    if isinstance(value, dict):
+        return {str(key): _strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -1,0 +1,71 @@
+"""What is found of a law: whether it holds, and the counterexample if it does not."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_FEW = 8  # elements that are shown
+
+
+class Counterexample(NamedTuple):
+    """The smallest case found in which a law fails.
+
+    Attributes:
+      where: what leads to it by name: input, size, seed, step, worker, element.
+      expected: what the law says there, in words and numbers.
+      seen: what there was.
+    """
+
+    where: Mapping[str, Any]
+    expected: str
+    seen: str
+
+    def __str__(self) -> str:
+        """One line for tables."""
+        where = ", ".join(f"{key} {value}" for key, value in self.where.items())
+        where = f"{where}: " if where else ""
+        return f"{where}expected {self.expected}, seen {self.seen}"
+
+
+class Verdict(NamedTuple):
+    """What was found of one law.
+
+    Attributes:
+      law: its name, a few words.
+      holds: whether it does; None where nothing was claimed, and this only reports.
+      found: what there is, in words and numbers.
+      counterexample: where it fails; None where it does not.
+    """
+
+    law: str
+    holds: bool | None
+    found: str
+    counterexample: Counterexample | None = None
+
+
+def refuted(law: str, found: str, case: Counterexample) -> Verdict:
+    """A law that fails."""
+    return Verdict(law, False, found, case)
+
+
+def verdict_of(law: str, check: Callable[[], Verdict]) -> Verdict:
+    """The verdict of a check; what the user's code raises refutes the law.
+
+    Args:
+      law: its name.
+      check: calls the user's code.
+    """
+    try:
+        return check()
+    except Exception as error:  # whatever the user's code raises
+        lines = str(error).strip().splitlines()
+        seen = f"{type(error).__name__}: {lines[0] if lines else ''}"
+        return refuted(law, "it raised", Counterexample({}, "a result", seen))
+
+
+def spelled(values: Any) -> str:
+    """The first few numbers of an array, short."""
+    flat = np.ravel(np.asarray(values))
+    shown = " ".join(f"{x:.6g}" for x in flat[:_FEW])
+    return f"[{shown}{' ..' if flat.size > _FEW else ''}]" if flat.size != 1 else shown

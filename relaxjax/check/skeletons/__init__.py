@@ -1,0 +1,3 @@
+"""Files to begin with: a compressor, a topology and a relaxation, each by itself."""
+
+__all__: list[str] = []

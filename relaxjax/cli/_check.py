@@ -1,0 +1,178 @@
+"""`relaxjax check FILE.py`: laws, bytes, codec time and a place on the loss-bytes plot.
+
+Parsing and printing only; the work is done in `relaxjax.check`.
+"""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from relaxjax.cli._errors import user_errors
+from relaxjax.cli._function import import_file
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_WORKERS = 4  # devices that programs are compiled for
+
+
+class Skeleton(StrEnum):
+    """Which file to begin with."""
+
+    compressor = "compressor"
+    topology = "topology"
+    relaxation = "relaxation"
+
+
+def check(
+    file: Annotated[Path | None, typer.Argument(metavar="FILE.py")] = None,
+    *,
+    skeleton: Annotated[
+        Skeleton | None,
+        typer.Option(help="Write a file to begin with, here or to FILE.py."),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder for check.json, check.png, check.html.")
+    ] = Path("runs/check"),
+    steps: Annotated[
+        int, typer.Option(min=0, help="Steps of training on digits; 0: none.")
+    ] = 300,
+    draws: Annotated[
+        int, typer.Option(min=100, help="Of a random compressor, for each input.")
+    ] = 1000,
+    codec_mb: Annotated[
+        float, typer.Option(min=0.01, max=1024, help="MiB of the array that is timed.")
+    ] = 16.0,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON, no tables.")] = False,
+) -> None:
+    """The laws of what a file defines, its bytes and time, and how well it trains.
+
+    The file's functions say what they make by their return annotation: a Compressor, a
+    Topology or an optax.GradientTransformation (docs: "Extending").
+
+    Exit code 0: all laws hold; 1: one is refuted, with its counterexample; 2: the file
+    cannot be checked.
+    """
+    if skeleton is not None:
+        _write_skeleton(skeleton, file)
+        return
+    if file is None:
+        raise typer.BadParameter("name a file to check, or pass --skeleton")
+    if not file.is_file():
+        raise typer.BadParameter(f"no such file: {file}")
+    report = _report(file, steps, draws, codec_mb, quiet=as_json)
+    with user_errors():
+        _save(report, out)
+    if as_json:
+        typer.echo(json.dumps(report))
+    else:
+        _print(report, out)
+    if not report["holds"]:
+        raise typer.Exit(1)
+
+
+def _report(
+    file: Path, steps: int, draws: int, codec_mb: float, *, quiet: bool
+) -> dict[str, Any]:
+    from relaxjax.check._report import Effort, report_of
+    from relaxjax.check._subjects import subjects_of
+    from relaxjax.cli._devices import set_up
+
+    mesh = set_up(_WORKERS)
+    module = import_file(file)
+    with user_errors():
+        subjects = subjects_of(module)
+    effort = Effort(steps=steps, draws=draws, codec_mb=codec_mb)
+    if quiet:
+        return report_of(file.name, subjects, mesh, effort)
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True).status("") as status:
+        return report_of(
+            file.name, subjects, mesh, effort, lambda text: status.update(Text(text))
+        )
+
+
+def _write_skeleton(skeleton: Skeleton, file: Path | None) -> None:
+    from importlib.resources import files
+
+    text = files("relaxjax.check.skeletons").joinpath(f"{skeleton}.py").read_text()
+    path = file or Path(f"my_{skeleton}.py")
+    with user_errors():
+        if path.exists():
+            raise ValueError(f"{path} exists already; name another file")
+        try:
+            path.write_text(text)
+        except OSError as error:
+            raise ValueError(f"cannot write {path}: {error.strerror}") from error
+    typer.echo(f"wrote {path}; next: relaxjax check {path}")
+
+
+def _save(report: dict[str, Any], out: Path) -> None:
+    from relaxjax.check._page import page, plot
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "check.json").write_text(json.dumps(report, indent=1) + "\n")
+        plot(report, out / "check.png")
+        html = page(report, (out / "check.png").read_bytes())
+        (out / "check.html").write_text(html)
+    except OSError as error:
+        raise ValueError(
+            f"--out {out}: cannot write there ({error.strerror}); name a folder that "
+            "you may write to"
+        ) from error
+
+
+def _print(report: dict[str, Any], out: Path) -> None:
+    from rich.console import Console
+
+    from relaxjax.check._page import codec_line
+
+    console = Console()
+    for subject in report["subjects"]:
+        console.print(_laws_table(subject))
+        if subject["codec"]:
+            console.print(codec_line(subject["codec"]), markup=False)
+    if report["quality"]:
+        console.print(_quality_table(report))
+    verdict = "all laws hold" if report["holds"] else "some law is refuted"
+    console.print(f"{report['file']}: {verdict}; {out / 'check.html'}", markup=False)
+
+
+def _laws_table(subject: dict[str, Any]) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    from relaxjax.check._page import MARKS
+
+    table = Table(title=Text(f"{subject['name']}, a {subject['kind']}"))
+    for column in ("law", "", "found"):
+        table.add_column(column, overflow="fold")
+    styles = {True: "green", False: "bold red", None: "dim"}
+    for law in subject["laws"]:
+        case = law["counterexample"]
+        found = law["found"] + (f"\n{case['text']}" if case else "")
+        mark = Text(MARKS[law["holds"]], styles[law["holds"]])
+        table.add_row(Text(law["law"]), mark, Text(found))
+    return table
+
+
+def _quality_table(report: dict[str, Any]) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    from relaxjax.check._page import quality_rows, shown
+
+    given = report["conditions"]
+    table = Table(title=f"{given['steps']} steps of {given['task']}, 8 workers")
+    table.add_column("run", overflow="fold")
+    for column in ("bytes per step", "loss", given["metric"]):
+        table.add_column(column, justify="right", overflow="fold")
+    for row in quality_rows(report):
+        table.add_row(*(Text(shown(cell)) for cell in row))
+    return table

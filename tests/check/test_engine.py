@@ -1,0 +1,235 @@
+"""Verdicts on the library's own, on claims, and on code that raises."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+
+import relaxjax
+from relaxjax import compression, emulate, topology
+from relaxjax._gossip_rows import TOPOLOGIES
+from relaxjax._rows import COMPRESSORS, FEEDBACKS
+from relaxjax.check import (
+    compressor_laws,
+    feedback_laws,
+    relaxation_laws,
+    topology_laws,
+)
+from relaxjax.check._bytes import bytes_of
+from relaxjax.check._quality import place, runs_of
+from relaxjax.check._subjects import Subject
+from relaxjax.compression import Compressor, Law
+from relaxjax.tasks import TASKS
+from tests.helpers import mesh_of
+
+
+def by_name(laws):
+    return {law.law.split(",")[0]: law for law in laws}
+
+
+def test_a_linear_code_adds_and_one_that_lies_does_not():
+    true = by_name(compressor_laws(compression.random_k(0.5), draws=100, sizes=(7,)))
+    assert true["linear"].holds
+    lie = compression.sign()._replace(law=Law(linear=True))
+    false = by_name(compressor_laws(lie, draws=100, sizes=(7,)))["linear"]
+    assert false.holds is False
+    assert false.counterexample is not None
+
+
+def test_what_raises_is_refuted_with_what_it_said():
+    def broken(x, noise):
+        raise RuntimeError("no such code\nat all")
+
+    code = Compressor("broken", broken, lambda p, d, n: p, Law())
+    (only,) = compressor_laws(code)
+    assert only.holds is False
+    assert str(only.counterexample) == (
+        "expected a result, seen RuntimeError: no such code"
+    )
+
+
+@pytest.mark.parametrize(
+    ("decompress", "found"),
+    [
+        (lambda p, d, n: jnp.zeros(d + 1), "another shape"),
+        (lambda p, d, n: p / 0, "not finite"),
+        (lambda p, d, n: p.astype(jnp.bfloat16), "another dtype"),
+    ],
+)
+def test_what_comes_back_is_an_array_like_x(decompress, found):
+    code = Compressor("odd", lambda x, n: x, decompress, Law())
+    assert compressor_laws(code, sizes=(7,))[0].found == found
+
+
+def test_a_receiver_does_not_know_the_senders_noise():
+    def compress(x, noise):
+        return x + (noise.own[0] % 7).astype(jnp.float32)
+
+    def decompress(payload, size, noise):
+        return payload - (noise.own[0] % 7).astype(jnp.float32)
+
+    code = Compressor("peeks", compress, decompress, Law(), random=True)
+    laws = by_name(compressor_laws(code, draws=100, sizes=(7,)))
+    assert laws["decoded from the payload"].holds is False
+
+
+@pytest.mark.parametrize(
+    ("wrap", "holds"),
+    [
+        (compression.error_feedback, True),
+        (compression.econtrol, True),
+        (compression.ef21, None),
+    ],
+)
+def test_feedbacks_that_claim_to_lose_nothing_do_not(wrap, holds):
+    (law,) = feedback_laws(wrap(compression.top_k(0.3)))
+    assert law.holds is holds, law
+
+
+def test_no_feedback_goes_around_what_is_neither():
+    (law,) = feedback_laws(Compressor("c", lambda x, n: x, lambda p, d, n: p, Law()))
+    assert law.holds is None
+    assert "neither" in law.found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMPRESSORS)
+def test_no_false_alarm_on_the_librarys_compressors(name):
+    laws = (*compressor_laws(COMPRESSORS[name]()), *feedback_laws(COMPRESSORS[name]()))
+    assert [law for law in laws if law.holds is False] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_no_false_alarm_on_the_librarys_graphs(name):
+    laws = topology_laws(TOPOLOGIES[name])
+    assert [law for law in laws if law.holds is False] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FEEDBACKS)
+def test_no_false_alarm_on_the_librarys_feedbacks(name):
+    (law,) = feedback_laws(FEEDBACKS[name](compression.sign()))
+    assert law.holds is not False, law
+
+
+@pytest.mark.parametrize("name", ["ring", "one_peer_exponential", "star"])
+def test_the_librarys_graphs_pass(name):
+    laws = topology_laws(getattr(topology, name), counts=(2, 3, 4))
+    assert [law for law in laws if law.holds is False] == []
+
+
+def test_graphs_for_push_sum_claim_less():
+    matrix = [[0.5, 0.0, 0.5], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]]
+    matrix[0][0], matrix[1][0] = 0.25, 0.75
+
+    def make(n):
+        return topology.from_column_stochastic(matrix)
+
+    laws = by_name(topology_laws(make, claims=("columns",), counts=(3,)))
+    assert laws["columns sum to 1"].holds
+    assert laws["rows sum to 1"].holds is None
+    assert laws["rows sum to 1"].counterexample is None
+    assert "round 0, row 0: expected 1" in laws["rows sum to 1"].found
+    assert laws["gossip is W"].holds is None
+
+
+def test_numbers_of_workers_may_be_refused_but_not_eight():
+    def even(n):
+        if n % 2:
+            raise ValueError("even numbers only")
+        return topology.ring(n)
+
+    assert "refuses 3, 5" in topology_laws(even, counts=(2, 3, 5))[0].found
+
+    def never(n):
+        raise ValueError("never")
+
+    (law,) = topology_laws(never, counts=(8,))
+    assert law.holds is False
+    (law,) = topology_laws(lambda n: topology.ring(3), counts=(4,))
+    assert law.found == "another shape"
+
+
+def test_what_is_not_claimed_is_reported():
+    def make(workers, optimizer):
+        return optax.chain(optimizer, relaxjax.local_sgd("data", 2))
+
+    laws = by_name(relaxation_laws(make, claims=()))
+    assert "models differ" in laws["the same updates"].found
+    assert all(law.holds is None for law in laws.values())
+    (row,), verdict = bytes_of(
+        Subject("local", "relaxation", make, True, (), None), mesh_of(4)
+    )
+    assert verdict.holds
+    assert row.traced == row.compiled == 2 * 3 * 1025 * 4
+
+
+def test_gossip_keeps_the_mean_and_half_of_it_does_not():
+    def make(workers, optimizer):
+        mixed = relaxjax.gossip("data", topology.ring(workers))
+        return optax.chain(optimizer, mixed)
+
+    laws = by_name(relaxation_laws(make, claims=("mean", "alone")))
+    assert laws["nothing is lost"].holds
+    assert laws["one worker alone"].holds
+
+    def half(workers, optimizer):
+        return optax.chain(make(workers, optimizer), optax.scale(0.5))
+
+    laws = by_name(relaxation_laws(half, claims=("mean",)))
+    assert laws["nothing is lost"].holds is False
+
+
+def test_a_skipped_and_a_private_nan_are_told_apart():
+    def skips(workers, optimizer):
+        tx = optax.chain(relaxjax.all_reduce("data"), optimizer)
+        return relaxjax.skip_nonfinite(tx, "data")
+
+    assert (
+        "all skip it" in by_name(relaxation_laws(skips, claims=()))["not finite"].found
+    )
+
+    def alone(workers, optimizer):
+        return optimizer
+
+    found = by_name(relaxation_laws(alone, claims=("mean",)))
+    assert "on workers [1]" in found["not finite"].found
+    assert found["nothing is lost"].holds
+
+
+def test_devices_that_differ_from_emulation_are_refuted():
+    def make(workers, optimizer):
+        def update(updates, state, params: Any = None):
+            on_a_mesh = bool(jax.typeof(params["bias"]).sharding.mesh.axis_names)
+            return jax.tree.map(lambda x: x * (1 + on_a_mesh), updates), state
+
+        odd = optax.GradientTransformation(lambda params: (), update)
+        return optax.chain(relaxjax.all_reduce("data"), odd, optimizer)
+
+    laws = by_name(relaxation_laws(make, claims=(), mesh=mesh_of(2)))
+    assert laws["on devices as emulated"].holds is False
+
+
+def test_what_does_not_train_is_a_row_with_its_error():
+    def make(workers, optimizer):
+        raise ValueError("not today")
+
+    subject = Subject("bad", "relaxation", make, True, (), None)
+    task = TASKS["digits"](0)
+    *_, (label, owner, made) = runs_of([subject], task, 2)
+    row = place(label, owner, made, task, 2)
+    assert row == {"label": "bad", "subject": "bad", "error": "ValueError: not today"}
+
+
+def test_a_code_is_trained_bare_and_with_feedback():
+    subject = Subject(
+        "s", "compressor", lambda workers, opt: compression.sign(), False, (), None
+    )
+    labels = [label for label, owner, _ in runs_of([subject], TASKS["digits"](0), 2)]
+    assert labels[-2:] == ["all_reduce+s", "all_reduce+s+ef14"]
+    rows, verdict = bytes_of(subject, emulate(4))
+    assert verdict.found.endswith("none compiled")
+    assert rows[0].stated is None
