@@ -92,15 +92,17 @@ class Known(NamedTuple):
             link=link(self.share, self.latency),
             psum=link(self.psum_share, self.psum_latency),
             codec=rates,
+            joined=False,
             overlap=False,
         )
 
 
-def cells(folders: Sequence[str | Path]) -> list[Cell]:
+def cells(folders: Sequence[str | Path], without: Sequence[str] = ()) -> list[Cell]:
     """What the network bench has measured.
 
     Args:
       folders: of its JSON, a model each.
+      without: beginnings of labels that may not be chosen.
 
     Raises:
       ValueError: a folder without measured steps.
@@ -119,6 +121,7 @@ def cells(folders: Sequence[str | Path]) -> list[Cell]:
             seconds = report.medians(told["blocks"], rate)
             model = Model(params=params, compute=seconds[ALONE])
             own = {_USUAL.get(label, label): t for label, t in seconds.items()}
+            own = {k: t for k, t in own.items() if not k.startswith(tuple(without))}
             known = {c.label for c in candidates(Network(workers=shape["hosts"]))}
             found.append(
                 Cell(
@@ -180,7 +183,7 @@ def _known(cell: Cell) -> list[Candidate]:
 def _row(c: Candidate, cell: Cell, names: Sequence[str]) -> np.ndarray:
     """How much of each unit a step takes: line and hops of both kinds, coded bytes."""
     row = np.zeros(4 + len(names))
-    network = Network(workers=cell.hosts)
+    network = Network(workers=cell.hosts, joined=False)
     for message in c.messages(cell.model, network, _BUCKET):
         place = 2 if message.native else 0
         row[place] += message.traffic.line / (cell.rate * 1e6 / 8)
@@ -218,11 +221,17 @@ def chosen(cell: Cell, known: Known) -> dict[str, Any]:
     }
 
 
-def regret(folders: Sequence[str | Path], *, out: str = "runs/bench") -> dict[str, Any]:
+def regret(
+    folders: Sequence[str | Path],
+    *,
+    without: Sequence[str] = (),
+    out: str = "runs/bench",
+) -> dict[str, Any]:
     """Prints and saves the choice in each cell.
 
     Args:
       folders: of the network bench, a model each.
+      without: beginnings of labels that may not be chosen, where one wins everywhere.
       out: folder of the JSON.
 
     Returns:
@@ -231,14 +240,16 @@ def regret(folders: Sequence[str | Path], *, out: str = "runs/bench") -> dict[st
     Raises:
       ValueError: as of `cells`; a single cell, of which no half is left.
     """
-    found = cells(folders)
+    found = cells(folders, without)
     if len(found) < 2:
         raise ValueError("regret needs two cells or more: measure more rates or models")
     told, rest = split(found)
     known = fit(told)
     seen, unseen = ([chosen(cell, known) for cell in half] for half in (told, rest))
     result = {
-        "conditions": conditions(folders=[str(folder) for folder in folders]),
+        "conditions": conditions(
+            folders=[str(folder) for folder in folders], without=list(without)
+        ),
         "fit": known._asdict(),
         "seen": seen,
         "unseen": unseen,

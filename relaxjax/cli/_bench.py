@@ -117,13 +117,17 @@ def regret(
     folder: Annotated[
         list[Path], typer.Argument(help="Of bench network --part steps, one a model.")
     ],
+    without: Annotated[
+        list[str] | None,
+        typer.Option(help="Beginning of labels that may not be chosen."),
+    ] = None,
     out: Out = RUNS,
 ) -> None:
     """The planner's choice between real hosts, over the best that was measured."""
     from relaxjax.bench import _regret
 
     with user_errors():
-        _regret.regret(folder, out=str(out))
+        _regret.regret(folder, without=without or (), out=str(out))
 
 
 @bench.command()

@@ -41,7 +41,10 @@ _DEGREES = {
 _EXACT = ("psum", "ring", "bidirectional_ring", "halving_doubling", "tree", "two_shot")
 _GOSSIPED = ("quantize8", "quantize4", "sign")
 _SIXTEEN = ("bf16", "fp16")
-_DENSE_FEEDBACK = ("sign", "rotated_sign", "top_k", "threshold", "random_block")
+_COARSE = 0.7
+"""Of a contraction that leaves less than so much of a value, the loss is fed back."""
+_UNKNOWN = ("codebook4", "codebook2", "threshold")
+"""Coarse as well, with a law that says nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,9 +166,9 @@ def _coded(name: str, compressor: Compressor) -> Iterator[Candidate]:
 
 def _fed_back(name: str) -> str:
     """With feedback, where a compressor loses much in one go."""
-    biased = name in _DENSE_FEEDBACK or name.endswith(("4", "2"))
-    wants = biased and not name.startswith("stochastic")
-    return f"{name}+ef14" if wants else name
+    delta = _made(name).law.delta
+    coarse = delta is not None and 0 < delta(4096) < _COARSE
+    return f"{name}+ef14" if coarse or name in _UNKNOWN else name
 
 
 def _low_ranks() -> Iterator[Candidate]:

@@ -112,6 +112,7 @@ def measure(
         psum=fits["psum"].link,
         inside=fits["inside"].link if "inside" in fits else INSIDE,
         codec={**rates, "": min(rates.values(), default=CODEC)},
+        joined=jax.default_backend() != "cpu",
         overlap=jax.default_backend() != "cpu",
     )
     return Measurement(found, fits)

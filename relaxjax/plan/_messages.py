@@ -89,6 +89,8 @@ def _psum(bucket: Bucket, network: Network, payload: Payload) -> Traffic:
         return psum(floats, network)._replace(coded=2 * 4 * _size(bucket))
     each = [psum(segment.size, network) for segment in bucket.segments]
     total = jax.tree.map(lambda *x: sum(x), *each)
+    if not network.joined:
+        return total
     return total._replace(hops=each[0].hops, steps=each[0].steps)
 
 

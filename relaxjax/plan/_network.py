@@ -37,6 +37,8 @@ class Network:
       psum: of a host, as the backend's own all-reduce finds it; None: as `link`.
       codec: bytes of float32 that a worker encodes or decodes in a second, by
         compressor, as names spell it; "" is for all others.
+      joined: whether the backend's all-reduce sends many arrays as one message, as NCCL
+        does; gloo sends each by itself.
       overlap: whether messages travel while gradients are computed, as on GPUs; XLA
         on CPU does one after the other.
 
@@ -57,6 +59,7 @@ class Network:
     inside: Link = INSIDE
     psum: Link | None = None
     codec: Mapping[str, float] = field(default_factory=lambda: {"": CODEC})
+    joined: bool = True
     overlap: bool = True
 
     def __post_init__(self) -> None:

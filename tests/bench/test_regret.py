@@ -68,3 +68,8 @@ def test_folders_without_steps(tmp_path):
         regret.regret([tmp_path])
     with pytest.raises(ValueError, match="two cells or more"):
         regret.regret([measured(tmp_path / "a", 16, rates=(20.0,))])
+
+
+def test_some_may_be_left_out(tmp_path):
+    (cell, *_) = regret.cells([measured(tmp_path / "a", 16)], ["all_reduce@", "gossip"])
+    assert set(cell.seconds) == {"all_reduce", "all_reduce+quantize8@two_shot"}

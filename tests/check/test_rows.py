@@ -20,6 +20,8 @@ from relaxjax import emulate, wire_bytes
 from relaxjax._relaxation import Training
 from relaxjax._relaxations import parse
 from relaxjax.cli import _train
+from relaxjax.plan import Network
+from relaxjax.plan._candidates import candidates
 from relaxjax.tasks import OPTIMIZERS, TASKS
 from tests.test_relaxations import SPELLINGS
 training = Training(OPTIMIZERS["adamw"].make(0.1), 0.1, 9, 8)
@@ -32,6 +34,7 @@ print(json.dumps({
     "help": _train.help_text(),
     "docs": compressor_table.table() + topology_table.table(),
     "contract": SPELLINGS,
+    "plan": [c.label for c in candidates(Network(workers=8))],
 }))
 """
 
@@ -48,7 +51,7 @@ def with_row(path: Path, table: str, file: str, name: str) -> None:
     path.write_text(head + start + rows + row + end + rest)
 
 
-def test_a_file_and_a_row_show_in_names_help_docs_and_contract_tests(tmp_path):
+def test_a_file_and_a_row_show_in_names_help_docs_plan_and_contract_tests(tmp_path):
     copy = tmp_path / "relaxjax"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(compressor.__file__, copy / "_ternary.py")
@@ -75,3 +78,5 @@ def test_a_file_and_a_row_show_in_names_help_docs_and_contract_tests(tmp_path):
     assert "| `ternary` | B(0.000244) | 1028 |" in docs
     assert "| `two_hops` | 1 | 2 | 0.347 |" in docs
     assert {"all_reduce+ternary", "gossip@two_hops"} <= set(found["contract"])
+    ranked = {"all_reduce+ternary+ef14@two_shot", "gossip@two_hops"}
+    assert ranked <= set(found["plan"])
