@@ -11,7 +11,7 @@ from relaxjax.hosts import LostProcess
 MISTAKE, DIFFERENT, LOST = 2, 3, 70
 EXIT_CODES = {
     0: "done, or stopped when asked to",
-    1: "a bug, with a traceback",
+    1: "a law that check refutes, or a bug with its traceback",
     MISTAKE: "a mistake on the command line",
     DIFFERENT: "workers' models differ that must not",
     LOST: "another process was lost or stuck",
