@@ -2,7 +2,7 @@
 
 The weights of attention and of the perceptron are sharded over "model", which is left
 to the compiler. `specs=` says so to the reducer, which then sums over "data" only, on
-each device's own shard, and gathers nothing.
+each device's own shard, and gathers nothing; exactly, or in eight bits.
 """
 
 from typing import Any
@@ -15,8 +15,13 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import relaxjax
+from relaxjax import compression
 from relaxjax.tasks import chars
 
+REDUCERS: Any = {
+    "exact": {"algorithm": "ring"},
+    "8 bits": {"algorithm": "two_shot", "compressor": compression.quantize(8)},
+}
 WIDTH, HEADS, LAYERS, SYMBOLS, CONTEXT = 64, 4, 2, 128, 64
 LAYER: Any = {
     "queries_keys_values": ((3, WIDTH, HEADS, WIDTH // HEADS), P(None, None, "model")),
@@ -68,7 +73,7 @@ def loss_fn(params: Any, batch: jax.Array) -> jax.Array:
     ).mean()
 
 
-def main(steps: int = 200) -> tuple[list[float], Any]:
+def main(steps: int = 200, reducer: str = "exact") -> tuple[list[float], Any]:
     """Trains; returns the losses, and the compiled step with its arguments."""
     mesh = jax.make_mesh((4, 2), ("data", "model"))
     specs = of_model(lambda shape, spec: spec)
@@ -79,7 +84,7 @@ def main(steps: int = 200) -> tuple[list[float], Any]:
         )
     )
     tx = optax.chain(
-        relaxjax.all_reduce("data", algorithm="ring", specs=specs), optax.adamw(3e-3)
+        relaxjax.all_reduce("data", specs=specs, **REDUCERS[reducer]), optax.adamw(3e-3)
     )
 
     def train_step(params, opt_state, batch):
@@ -98,11 +103,13 @@ def main(steps: int = 200) -> tuple[list[float], Any]:
         batch = next(batches)
     shapes = of_model(lambda shape, _: jax.ShapeDtypeStruct(shape, np.float32))
     sent = relaxjax.wire_bytes(tx, shapes, mesh, axis_name="data")
-    print(f"loss {losses[0]:.3f} to {losses[-1]:.3f}, spread {relaxjax.spread(params)}")
+    shown = f"loss {losses[0]:.3f} to {losses[-1]:.3f}"
+    print(f"{reducer}: {shown}, spread {relaxjax.spread(params)}")
     print(f"each device sends {sent:,} bytes in a step")
     return losses, (step, params, opt_state, batch)
 
 
 if __name__ == "__main__":
     jax.config.update("jax_num_cpu_devices", 8)  # emulated, where there is no GPU
-    main()
+    for name in REDUCERS:
+        main(reducer=name)

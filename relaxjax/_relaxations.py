@@ -6,6 +6,7 @@ A name follows the grammar `NAME[+COMPRESSOR[+FEEDBACK]][@ALGORITHM]`, as in
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 import optax
@@ -114,9 +115,11 @@ def _compressor(name: str, row: Relaxation, codec: list[str]) -> Any:
 
 
 def _unknown(name: str, kind: str, value: str, valid: Iterable[str]) -> ValueError:
+    near = get_close_matches(value, valid, n=3)
+    meant = f". Did you mean {' or '.join(near)}?" if near else ""
     return ValueError(
         f"relaxation {name!r}: there is no {kind} {value!r}; there is "
-        f"{_listed(valid)}. A name is spelled {GRAMMAR}"
+        f"{_listed(valid)}. A name is spelled {GRAMMAR}{meant}"
     )
 
 

@@ -8,7 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
+
+from relaxjax import compression
+from tests.shown import gallery, require_same
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 TWINS = [
@@ -43,13 +48,31 @@ def start(name: str) -> subprocess.Popen[str]:
     )
 
 
-def accuracy_of(example: subprocess.Popen[str]) -> float:
-    """Reads what it prints."""
+def accuracy_of(example: subprocess.Popen[str], name: str) -> float:
+    """Reads what it prints, which is what the gallery shows."""
     out, err = example.communicate(timeout=300)
     assert example.returncode == 0, err
+    if name in gallery():
+        require_same(gallery()[name], out)
     found = re.search(r"held-out accuracy ([\d.]+)", out)
     assert found, out
     return float(found[1])
+
+
+def test_the_gallery_shows_each_example():
+    of_one_device = {one for one, _ in TWINS}
+    files = {path.name for path in EXAMPLES.glob("*.py")}
+    assert set(gallery()) == files - of_one_device
+    assert all(gallery().values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", gallery())
+def test_an_example_prints_what_the_gallery_shows(name):
+    example = start(name)
+    out, err = example.communicate(timeout=1800)
+    assert example.returncode == 0, err
+    require_same(gallery()[name], out)
 
 
 def test_the_count_of_changed_lines():
@@ -67,7 +90,7 @@ def test_ten_lines_make_it_data_parallel(one, many):
 
 @pytest.mark.parametrize(("one", "many"), TWINS)
 def test_both_twins_learn_the_same(one, many):
-    alone, together = map(accuracy_of, [start(one), start(many)])
+    alone, together = map(accuracy_of, [start(one), start(many)], [one, many])
     assert together >= 0.95
     assert abs(together - alone) <= 0.01
 
@@ -78,7 +101,7 @@ def test_one_bit_adam_is_one_line_instead_of_adamw():
         for name in ("data_parallel.py", "one_bit_adam.py")
     )
     assert changed_lines(adamw, one_bit) == 2  # the docstring is the other
-    assert accuracy_of(start("one_bit_adam.py")) >= 0.95
+    assert accuracy_of(start("one_bit_adam.py"), "one_bit_adam.py") >= 0.95
 
 
 def test_power_sgd_learns_characters_with_fewer_bytes():
@@ -100,3 +123,41 @@ def test_parameter_servers_learn_digits(capsys):
     example = runpy.run_path(str(EXAMPLES / "parameter_server.py"))
     assert example["main"](steps=60) >= 0.9
     assert "pulled in the order first/kernel" in capsys.readouterr().out
+
+
+def test_a_dict_of_arrays_learns_digits():
+    example = runpy.run_path(str(EXAMPLES / "plain_pytrees.py"))
+    assert example["main"](steps=100) >= 0.9
+
+
+def test_one_digit_for_each_worker():
+    example = runpy.run_path(str(EXAMPLES / "heterogeneous_gossip.py"))
+    found = example["main"](steps=300)
+    (exact, _), (biased, _), (corrected, _) = found.values()
+    assert abs(corrected - exact) < 0.2 * (biased - exact)
+
+
+def test_sixty_four_emulated_workers_learn():
+    example = runpy.run_path(str(EXAMPLES / "emulated_workers.py"))
+    found = example["main"](steps=24)
+    assert min(found.values()) >= 0.7
+
+
+def test_a_compressor_of_ones_own_learns_digits():
+    example = runpy.run_path(str(EXAMPLES / "custom_compressor.py"))
+    accuracy, fewer = example["main"](steps=60)
+    assert accuracy >= 0.7
+    assert fewer > 30
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_means_lose_what_they_declare(seed):
+    compressor = runpy.run_path(str(EXAMPLES / "custom_compressor.py"))["two_means"]()
+    x = np.random.default_rng(seed).normal(seed / 2, 1, 37).astype(np.float32)
+    above = x >= 0
+    sides = [x[side].mean() if side.any() else 0.0 for side in (~above, above)]
+    found = compression.roundtrip(compressor, jnp.asarray(x))
+    np.testing.assert_allclose(found, np.where(above, sides[1], sides[0]), rtol=1e-6)
+    lost = float(np.sum((found - x) ** 2))
+    assert lost <= (1 - compressor.law.delta(37)) * float(np.sum(x**2))
+    assert compression.payload_bytes(compressor, jnp.asarray(x)) == 5 + 8

@@ -88,7 +88,7 @@ FLOORS = [
     {"_compiled_wire", "_relaxation", "checkpoint"},
     {"hosts"},
     {"ps"},
-    {"_gossip_rows", "_later_rows"},
+    {"_gossip_rows", "_later_rows", "golden"},
     {"_rows"},
     {"_relaxations"},
     {"plan", "tasks"},

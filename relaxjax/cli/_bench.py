@@ -1,19 +1,66 @@
 """`relaxjax bench NAME`: benchmarks with conditions, table, JSON and plot."""
 
+import json
 import os
+import sys
+from contextlib import redirect_stdout
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TextIO
 
 import jax
 import typer
 
 from relaxjax.cli import _bench_network, _bench_programs, _testbed
 from relaxjax.cli._errors import user_errors
+from relaxjax.cli._names import TaskName
+
+Result = dict[str, Any]
+
+
+class OrderBench(StrEnum):
+    """Benchmarks of orders of transfers."""
+
+    QUALITY = "quality"
+    SPEED = "speed"
+    THROUGHPUT = "throughput"
+    SCALE = "scale"
+
+
+def _stdout_for_json(context: typer.Context, asked: bool) -> TextIO | None:
+    """Where JSON goes; all else that is printed goes to stderr then."""
+    if not asked:
+        return None
+    stdout = sys.stdout
+    context.with_resource(redirect_stdout(sys.stderr))
+    return stdout
+
+
+def _print_json(result: Result, as_json: TextIO | None) -> None:
+    """Prints what a command returns, where the user asks for it."""
+    if as_json:
+        print(json.dumps(result), file=as_json)
+
 
 bench = typer.Typer(
     help="Benchmarks: each prints its conditions and a table, and saves JSON and PNG.",
     no_args_is_help=True,
+    result_callback=_print_json,
 )
+
+
+@bench.callback()
+def begin(
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", callback=_stdout_for_json, help="JSON alone on stdout, as saved."
+        ),
+    ] = False,
+) -> None:
+    """Options of all benchmarks, before the name of one."""
+
+
 Out = Annotated[Path, typer.Option(help="Folder for the JSON and the PNG.")]
 Rounds = Annotated[int, typer.Option(min=5, help="Interleaved rounds.")]
 Workers = Annotated[int, typer.Option(min=1, help="Devices, emulated on CPU.")]
@@ -25,16 +72,16 @@ def overhead(
     workers: Workers = 8,
     rounds: Rounds = 40,
     compiles: Annotated[int, typer.Option(min=3, help="Compilations of each.")] = 7,
-    task: Annotated[str, typer.Option(help="digits or chars.")] = "chars",
+    task: Annotated[TaskName, typer.Option(help="What is trained.")] = TaskName.CHARS,
     batch_size: Annotated[int, typer.Option(min=1, help="Rows in all.")] = 256,
     out: Out = RUNS,
-) -> None:
+) -> Result:
     """A full step against hand-written pmean and against jit with NamedSharding."""
     from relaxjax.bench import _overhead
 
     _devices(workers)
-    _overhead.overhead(
-        task=task,
+    return _overhead.overhead(
+        task=task.value,
         workers=workers,
         batch_size=batch_size,
         rounds=rounds,
@@ -44,29 +91,29 @@ def overhead(
 
 
 @bench.command()
-def fusion(workers: Workers = 8, rounds: Rounds = 20, out: Out = RUNS) -> None:
+def fusion(workers: Workers = 8, rounds: Rounds = 20, out: Out = RUNS) -> Result:
     """A ring over the 161 tensors of a ResNet-50 gradient, in buckets or one by one."""
     from relaxjax.bench import _fusion
 
     _devices(workers)
-    _fusion.fusion(workers=workers, rounds=rounds, out=str(out))
+    return _fusion.fusion(workers=workers, rounds=rounds, out=str(out))
 
 
 @bench.command()
 def checkpoint(
-    task: Annotated[str, typer.Option(help="digits or chars.")] = "chars",
+    task: Annotated[TaskName, typer.Option(help="What is trained.")] = TaskName.CHARS,
     workers: Workers = 4,
     steps: Annotated[int, typer.Option(min=1, help="Of each run.")] = 100,
     every: Annotated[int, typer.Option(min=1, help="Steps between saves.")] = 10,
     rounds: Rounds = 5,
     out: Out = RUNS,
-) -> None:
+) -> Result:
     """Training with asynchronous checkpoints against training without."""
     from relaxjax.bench import _checkpoint
 
     _devices(workers)
-    _checkpoint.checkpoint(
-        task=task,
+    return _checkpoint.checkpoint(
+        task=task.value,
         workers=workers,
         steps=steps,
         every=every,
@@ -76,18 +123,16 @@ def checkpoint(
 
 
 @bench.command()
-def published(out: Out = RUNS) -> None:
+def published(out: Out = RUNS) -> Result:
     """The planner's times against published figures of BAGUA, Horovod and BytePS."""
     from relaxjax.bench import _published
 
-    _published.published(out=str(out))
+    return _published.published(out=str(out))
 
 
 @bench.command()
 def evidence(
-    task: Annotated[
-        list[str] | None, typer.Option(help="digits, chars; default: both.")
-    ] = None,
+    task: Annotated[list[TaskName] | None, typer.Option(help="Default: both.")] = None,
     method: Annotated[
         list[str] | None,
         typer.Option(help="As a plan labels it, without algorithm; default: all."),
@@ -97,13 +142,13 @@ def evidence(
         int | None, typer.Option(min=1, help="Of each run; default: the task's.")
     ] = None,
     out: Out = RUNS,
-) -> None:
+) -> Result:
     """How well models train by what a plan ranks; adds to evidence.json."""
     from relaxjax.bench import _evidence
 
     with user_errors():
         _evidence.entries(method)
-    _evidence.evidence(
+    return _evidence.evidence(
         tasks=tuple(task or ("digits", "chars")),
         labels=method,
         seeds=seeds,
@@ -122,30 +167,30 @@ def regret(
         typer.Option(help="Beginning of labels that may not be chosen."),
     ] = None,
     out: Out = RUNS,
-) -> None:
+) -> Result:
     """The planner's choice between real hosts, over the best that was measured."""
     from relaxjax.bench import _regret
 
     with user_errors():
-        _regret.regret(folder, without=without or (), out=str(out))
+        return _regret.regret(folder, without=without or (), out=str(out))
 
 
 @bench.command()
-def ring(rounds: Rounds = 9, out: Out = RUNS) -> None:
+def ring(rounds: Rounds = 9, out: Out = RUNS) -> Result:
     """Compile time of the ring at 8, 16 and 32 devices, and its temporary memory."""
     from relaxjax.bench import _ring
 
     _devices(max(_ring.DEVICES))
-    _ring.ring(repeats=rounds, out=str(out))
+    return _ring.ring(repeats=rounds, out=str(out))
 
 
 @bench.command()
-def algorithms(rounds: Rounds = 40, out: Out = RUNS) -> None:
+def algorithms(rounds: Rounds = 40, out: Out = RUNS) -> Result:
     """Every all-reduce algorithm against psum: 4 KiB to 64 MiB, 2, 4 and 8 devices."""
     from relaxjax.bench import _algorithms
 
     _devices(max(_algorithms.WORKERS))
-    _algorithms.algorithms(rounds=rounds, out=str(out))
+    return _algorithms.algorithms(rounds=rounds, out=str(out))
 
 
 @bench.command()
@@ -153,20 +198,20 @@ def emulation(
     rounds: Rounds = 10,
     batch_size: Annotated[int, typer.Option(min=1024, help="Rows in all.")] = 262144,
     out: Out = RUNS,
-) -> None:
+) -> Result:
     """16 to 1024 workers emulated on one device against one worker."""
     from relaxjax.bench import _emulation
 
-    _emulation.emulation(batch_size=batch_size, rounds=rounds, out=str(out))
+    return _emulation.emulation(batch_size=batch_size, rounds=rounds, out=str(out))
 
 
 @bench.command(name="bytes")
-def count_bytes(rounds: Rounds = 9, out: Out = RUNS) -> None:
+def count_bytes(rounds: Rounds = 9, out: Out = RUNS) -> Result:
     """How long wire_bytes takes to count what a 12-layer transformer sends."""
     from relaxjax.bench import _bytes
 
     _devices(_bytes.WORKERS)
-    _bytes.count_bytes(rounds=rounds, out=str(out))
+    return _bytes.count_bytes(rounds=rounds, out=str(out))
 
 
 @bench.command()
@@ -174,28 +219,26 @@ def codecs(
     size_mb: Annotated[float, typer.Option(min=0.001, help="MiB of the array.")] = 64,
     rounds: Rounds = 20,
     out: Out = RUNS,
-) -> None:
+) -> Result:
     """How fast every compressor encodes and decodes, against x + 1."""
     from relaxjax.bench import _codecs
 
-    _codecs.codecs(size_mb=size_mb, rounds=rounds, out=str(out))
+    return _codecs.codecs(size_mb=size_mb, rounds=rounds, out=str(out))
 
 
 @bench.command(name="quality-at-bytes")
 def quality(
-    task: Annotated[
-        list[str] | None, typer.Option(help="digits, chars; default: both.")
-    ] = None,
+    task: Annotated[list[TaskName] | None, typer.Option(help="Default: both.")] = None,
     steps: Annotated[
         int | None, typer.Option(min=1, help="Of each run; default: the task's.")
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Of the best methods.")] = 3,
     out: Out = RUNS,
-) -> None:
+) -> Result:
     """Held-out quality of compressors at 1/32, 1/100 and 1/400 of a ring's bytes."""
     from relaxjax.bench import _quality
 
-    _quality.quality(
+    return _quality.quality(
         tasks=tuple(task or _quality.STEPS), steps=steps, seeds=seeds, out=str(out)
     )
 
@@ -205,30 +248,28 @@ def low_rank(
     rank: Annotated[int, typer.Option(min=1, help="Of the approximation.")] = 4,
     rounds: Rounds = 20,
     out: Out = RUNS,
-) -> None:
+) -> Result:
     """What PowerSGD computes in a step, beside Adam's, without communication."""
     from relaxjax.bench import _low_rank
 
-    _low_rank.low_rank(rank=rank, rounds=rounds, out=str(out))
+    return _low_rank.low_rank(rank=rank, rounds=rounds, out=str(out))
 
 
 @bench.command()
 def methods(
-    task: Annotated[
-        list[str] | None, typer.Option(help="digits, chars; default: both.")
-    ] = None,
+    task: Annotated[list[TaskName] | None, typer.Option(help="Default: both.")] = None,
     steps: Annotated[
         int | None, typer.Option(min=2, help="Of each run; default: the task's.")
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each method.")] = 3,
     out: Out = RUNS,
-) -> None:
+) -> Result:
     """Whole compressed methods beside their uncompressed parents, equal steps."""
     from relaxjax.bench import _methods
     from relaxjax.tasks import TASKS
 
     tasks = {name: TASKS[name] for name in task or TASKS}
-    _methods.methods(tasks=tasks, steps=steps, seeds=seeds, out=str(out))
+    return _methods.methods(tasks=tasks, steps=steps, seeds=seeds, out=str(out))
 
 
 @bench.command()
@@ -236,11 +277,11 @@ def later(
     steps: Annotated[int, typer.Option(min=2, help="Of each run.")] = 3000,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each method.")] = 1,
     out: Out = RUNS,
-) -> None:
+) -> Result:
     """Local steps and outer optimizers beside all-reduce, on characters."""
     from relaxjax.bench import _later
 
-    _later.later(steps=steps, seeds=seeds, out=str(out))
+    return _later.later(steps=steps, seeds=seeds, out=str(out))
 
 
 @bench.command()
@@ -248,35 +289,33 @@ def heterogeneity(
     seeds: Annotated[int, typer.Option(min=1, help="Splits and starts.")] = 3,
     steps: Annotated[int, typer.Option(min=1, help="Of each run.")] = 400,
     out: Out = RUNS,
-) -> None:
+) -> Result:
     """Decentralised methods on digits split by label over 16 workers."""
     from relaxjax.bench import _heterogeneity
 
-    _heterogeneity.heterogeneity(seeds=seeds, steps=steps, out=str(out))
+    return _heterogeneity.heterogeneity(seeds=seeds, steps=steps, out=str(out))
 
 
 @bench.command()
 def payloads(
     size: Annotated[int, typer.Option(min=1, help="Elements of the array.")] = 1 << 20,
     out: Out = RUNS,
-) -> None:
+) -> Result:
     """Bytes of every compressor by every exchange, from compiled programs."""
     from relaxjax.bench import _payloads
 
     _devices(max(_payloads.WORKERS))
-    _payloads.payloads(size=size, out=str(out))
+    return _payloads.payloads(size=size, out=str(out))
 
 
 @bench.command()
 def orders(
-    names: Annotated[
-        list[str], typer.Argument(help="quality, speed, throughput, scale.")
-    ],
-) -> None:
+    names: Annotated[list[OrderBench], typer.Argument(help="One or several of them.")],
+) -> Result:
     """Orders of transfers: their quality, speed, simulated throughput and scale."""
     from relaxjax.bench import _orders
 
-    raise typer.Exit(_orders.main(names))
+    return {name.value: _orders.BENCHES[name.value]() for name in names}
 
 
 bench.command()(_bench_programs.overlap)

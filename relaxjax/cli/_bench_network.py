@@ -1,7 +1,7 @@
 """`relaxjax bench network`: relaxations and DDP between hosts."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -42,7 +42,7 @@ def run_network(
     out: Annotated[Path, typer.Option(help="Folder for JSON and PNG.")] = Path(
         "runs/bench"
     ),
-) -> None:
+) -> dict[str, Any]:
     """Relaxations and PyTorch's DDP over four hosts, at several rates of their links.
 
     Hosts are network namespaces (Linux, root, iproute2), or processes over loopback.
@@ -57,7 +57,7 @@ def run_network(
             _network_audit.audit(methods=methods, **sizes)
         if "slow" in parts:
             _network_slow.slow_host(methods=methods, rounds=rounds, **sizes)
-    _network.network(
+    return _network.network(
         parts=parts,
         rates=rate or _network.RATES,
         rounds=rounds,

@@ -25,11 +25,11 @@ def overlap(
     microseconds: Microseconds = 10,
     bucket_mb: Annotated[float, typer.Option(min=0.001, help="MiB of a bucket.")] = 8,
     out: Out = RUNS,
-) -> None:
+) -> dict[str, Any]:
     """Exposed communication in programs for eight H100s, compiled without one."""
     from relaxjax.bench import _overlap
 
-    _compiled_only(
+    return _compiled_only(
         _overlap.overlap,
         tflops=tflops,
         bandwidth=gigabytes * 1e9,
@@ -45,11 +45,11 @@ def pulls(
     gigabytes: Gigabytes = 450,
     microseconds: Microseconds = 10,
     out: Out = RUNS,
-) -> None:
+) -> dict[str, Any]:
     """Orders of pulls in programs for eight H100s, compiled without one."""
     from relaxjax.bench import _pulls
 
-    _compiled_only(
+    return _compiled_only(
         _pulls.pulls,
         random_orders=random_orders,
         tflops=tflops,
@@ -65,11 +65,11 @@ def host_copies(
     gigabytes: Gigabytes = 50,
     microseconds: Microseconds = 10,
     out: Out = RUNS,
-) -> None:
+) -> dict[str, Any]:
     """Orders of copies from host memory in a program for one H100, without one."""
     from relaxjax.bench import _host_copies
 
-    _compiled_only(
+    return _compiled_only(
         _host_copies.host_copies,
         random_orders=random_orders,
         tflops=tflops,
@@ -84,11 +84,11 @@ def host_params(
     random_orders: Annotated[int, typer.Option(min=1, help="To compare with.")] = 20,
     bucket_mb: Annotated[float, typer.Option(min=0.001, help="MiB of a copy.")] = 2,
     out: Out = RUNS,
-) -> None:
+) -> dict[str, Any]:
     """Orders of copies from host memory, measured on the device at hand."""
     from relaxjax.bench import _host_params
 
-    _host_params.host_params(
+    return _host_params.host_params(
         rounds=rounds,
         random_orders=random_orders,
         bucket_bytes=int(bucket_mb * 2**20),
@@ -96,14 +96,14 @@ def host_params(
     )
 
 
-def _compiled_only(run: Callable[..., Any], **knobs: Any) -> None:
+def _compiled_only(run: Callable[..., Any], **knobs: Any) -> dict[str, Any]:
     """Runs a bench that compiles for GPUs, or says why it cannot."""
     from relaxjax.bench._ahead_of_time import Unavailable
 
     # Without a driver, JAX's CUDA plugin may only compile.
     jax.config.update("jax_platforms", "cpu")
     try:
-        run(**knobs)
+        return run(**knobs)
     except Unavailable as reason:
         typer.echo(f"relaxjax: {reason}", err=True)
         raise typer.Exit(2) from None

@@ -1,7 +1,4 @@
-"""What a user must know is one message, never a traceback.
-
-A mistake ends with exit code 2; `endings` lists the others.
-"""
+"""What a user must know is one message, never a traceback; and exit codes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +7,16 @@ import typer
 
 from relaxjax._replicas import ReplicaError
 from relaxjax.hosts import LostProcess
+
+MISTAKE, DIFFERENT, LOST = 2, 3, 70
+EXIT_CODES = {
+    0: "done, or stopped when asked to",
+    1: "a law that check refutes, or a bug with its traceback",
+    MISTAKE: "a mistake on the command line",
+    DIFFERENT: "workers' models differ that must not",
+    LOST: "another process was lost or stuck",
+    130: "interrupted",
+}
 
 
 class Stopped(Exception):
@@ -27,7 +34,7 @@ def user_errors() -> Iterator[None]:
         yield
     except ValueError as error:
         typer.echo(f"relaxjax: {error}", err=True)
-        raise typer.Exit(2) from error
+        raise typer.Exit(MISTAKE) from error
 
 
 @contextmanager
@@ -38,7 +45,7 @@ def endings() -> Iterator[None]:
       typer.Exit: with code 3, where workers no longer hold the same model; with 70,
         where another process was lost; with 0, where all were asked to stop.
     """
-    codes = {ReplicaError: 3, LostProcess: 70, Stopped: 0}
+    codes = {ReplicaError: DIFFERENT, LostProcess: LOST, Stopped: 0}
     try:
         yield
     except tuple(codes) as error:

@@ -56,6 +56,7 @@ class Job:
       checkpoint_every: steps from one checkpoint to the next; None: never.
       resume: whether to go on from the last one.
       order: of transfers, if one was asked for.
+      as_json: whether stdout is for JSON alone.
     """
 
     task: Task
@@ -70,6 +71,7 @@ class Job:
     checkpoint_every: int | None = None
     resume: bool = False
     order: _ordered.Order | None = None
+    as_json: bool = False
 
 
 def prepare(wishes: Wishes) -> Job:
@@ -125,6 +127,7 @@ def prepare(wishes: Wishes) -> Job:
         checkpoint_every=wishes.checkpoint_every,
         resume=wishes.resume,
         order=order,
+        as_json=wishes.as_json,
     )
 
 
@@ -137,7 +140,7 @@ def run(job: Job) -> list[_report.Record]:
       A record for each run; the one that was asked for comes first.
     """
     first = jax.process_index() == 0
-    console = Console(quiet=not first)
+    console = Console(quiet=not first, stderr=job.as_json)
     with hosts.Watch(job.team, **job.patience) as watch:
         records = [
             _train(job, one, console, _stops(watch, i * job.steps))
@@ -155,6 +158,8 @@ def run(job: Job) -> list[_report.Record]:
         asked = job.runs[0]
         rest = job.batch_size, job.out, console
         _ordered.report(job.order, job.task, asked.tx, asked.mesh, *rest)
+    if first and job.as_json:
+        print(_report.as_json(records))
     return records
 
 

@@ -71,7 +71,7 @@ class Keeper:
         with user_errors():
             done, tree = self._checkpoints.restore(start.tree())
         if self._checkpoints.report:
-            print(self._checkpoints.report)
+            print(self._checkpoints.report, file=sys.stderr)
         curve = [(int(t), loss, metric) for t, loss, metric in tree["curve"].tolist()]
         return Progress(tree["state"], done, curve, list(tree["losses"]))
 

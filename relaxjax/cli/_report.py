@@ -59,6 +59,11 @@ def write(record: Record, path: Path) -> None:
     path.write_text(json.dumps(_strict(asdict(record)), indent=1) + "\n")
 
 
+def as_json(records: Sequence[Record]) -> str:
+    """A list of runs on one line, each as in `run.json`."""
+    return json.dumps([_strict(asdict(record)) for record in records])
+
+
 def plot(records: Sequence[Record], path: Path) -> None:
     """Plots loss and metric of some runs of one task against the step."""
     figure = Figure(figsize=(9, 3.6), layout="constrained")

@@ -1,7 +1,7 @@
 """`relaxjax bench testbed`: orders between processes."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -37,13 +37,13 @@ def run_testbed(
     out: Annotated[Path, typer.Option(help="Folder for the JSON.")] = Path(
         "runs/bench"
     ),
-) -> None:
+) -> dict[str, Any]:
     """Servers and workers as processes: orders of the pulls, measured and predicted."""
     from relaxjax.bench import _testbed
 
     with user_errors():
         _testbed.check(modes=mode, compute=compute, links=links)
-    _testbed.run_testbed(
+    return _testbed.run_testbed(
         workers=workers or (1, 2),
         servers=servers or (1,),
         modes=mode or _testbed.MODES,

@@ -1,7 +1,6 @@
 """`relaxjax train`: the main job, real data from the first step to the plot."""
 
 from collections.abc import Iterable
-from enum import StrEnum
 from pathlib import Path
 from textwrap import fill, indent
 from typing import Annotated
@@ -13,23 +12,7 @@ from relaxjax._gossip_rows import TOPOLOGIES
 from relaxjax._relaxations import GRAMMAR
 from relaxjax._rows import COMPRESSORS, FEEDBACKS, RELAXATIONS
 from relaxjax.cli._errors import endings, user_errors
-
-
-class TaskName(StrEnum):
-    """Tasks that have real data on every machine."""
-
-    DIGITS = "digits"
-    CHARS = "chars"
-
-
-class OrderName(StrEnum):
-    """In which order parameters are pulled."""
-
-    TAC = "tac"
-    TIC = "tic"
-    BEST = "best"
-    RANDOM = "random"
-    LAYER = "layer"
+from relaxjax.cli._names import OrderName, TaskName, relaxations
 
 
 def help_text() -> str:
@@ -57,7 +40,10 @@ def _listed(names: Iterable[str]) -> str:
 
 def train(
     relaxation: Annotated[
-        str, typer.Option(metavar="NAME", help="One of those above.")
+        str,
+        typer.Option(
+            metavar="NAME", help="One of those above.", autocompletion=relaxations
+        ),
     ] = "all_reduce",
     workers: Annotated[
         int | None,
@@ -122,6 +108,10 @@ def train(
     no_baseline: Annotated[
         bool, typer.Option("--no-baseline", help="Leave out the one-worker run.")
     ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="JSON alone on stdout: a list of runs."),
+    ] = False,
 ) -> None:
     """Reads the options; `_job` does the rest."""
     from relaxjax.cli import _job  # flax, scikit-learn and matplotlib
@@ -146,6 +136,7 @@ def train(
         baseline=not no_baseline,
         lost_after=lost_after,
         stuck_after=stuck_after,
+        as_json=as_json,
     )
     with user_errors():
         job = _job.prepare(wishes)

@@ -40,6 +40,7 @@ class Wishes:
     baseline: bool = True
     lost_after: float = 15.0
     stuck_after: float = 300.0
+    as_json: bool = False
 
 
 def check(wishes: Wishes) -> None:

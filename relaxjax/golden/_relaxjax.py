@@ -1,0 +1,193 @@
+"""relaxjax itself, as an implementation of the golden vectors' rules."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from relaxjax import compression, topology
+from relaxjax._dc_asgd import dc_asgd
+from relaxjax._diloco import diloco
+from relaxjax._exact_diffusion import exact_diffusion
+from relaxjax._low_rank import low_rank_mean
+from relaxjax._quasi_global_momentum import quasi_global_momentum
+from relaxjax._slow_momentum import slow_momentum
+from relaxjax.collectives import adasum
+
+Inputs = dict[str, np.ndarray]
+Config = dict[str, Any]
+_AXIS = "data"
+
+
+def implementation(name: str, config: Config, inputs: Inputs) -> dict[str, Any]:
+    """What relaxjax makes of a golden vector's inputs.
+
+    Args:
+      name: of the rule.
+      config: its parameters.
+      inputs: float32 arrays by name.
+
+    Returns:
+      Arrays by name.
+
+    Raises:
+      NotImplementedError: there is no such rule here.
+    """
+    if name in _CODES:
+        x = jnp.asarray(inputs["x"])
+        return {"decoded": compression.roundtrip(_CODES[name](config, x), x)}
+    if name not in _RULES:
+        raise NotImplementedError(name)
+    return _RULES[name](config, **inputs)
+
+
+def _cast(config: Config, x: jax.Array) -> compression.Compressor:
+    dtype = jnp.dtype(config["dtype"])
+    if dtype == jnp.float8_e4m3fn:  # of this only the form with scales is here
+        raise NotImplementedError("cast to float8 without a scale")
+    return compression.cast(dtype)
+
+
+_CODES = {
+    "cast": _cast,
+    "scaled_float8": lambda c, x: compression.cast(jnp.float8_e4m3fn, **c),
+    "quantize": lambda c, x: compression.quantize(**c),
+    "min_max_uint8": lambda c, x: compression.min_max_uint8(),
+    "sign": lambda c, x: compression.sign(**c),
+    "top_k": lambda c, x: compression.top_k(c["k"] / len(x), block_size=None),
+}
+
+
+def _fed_back(compressor: compression.Compressor, gradients: Any) -> tuple[Any, Any]:
+    """What is sent and what is kept after each step of one worker."""
+    feedback = compressor.feedback
+    state, sent, states = feedback.init(jnp.asarray(gradients[0])), [], []
+    for g in jnp.asarray(gradients):
+        p = feedback.before(g, state)
+        c = compressor.decompress(compressor.compress(p, None), p.size, None)
+        out, state = feedback.after(g, c, c, state)
+        sent.append(out)
+        states.append(state)
+    return jnp.stack(sent), jax.tree.map(lambda *x: jnp.stack(x), *states)
+
+
+def _error_feedback_sign(config: Config, gradients: np.ndarray) -> dict[str, Any]:
+    sent, kept = _fed_back(compression.error_feedback(compression.sign()), gradients)
+    return {"sent": sent, "residual": kept.residual}
+
+
+def _momentum_correction(config: Config, gradients: np.ndarray) -> dict[str, Any]:
+    code = compression.top_k(config["k"] / gradients.shape[1], block_size=None)
+    code = compression.momentum_correction(code, momentum=config["momentum"])
+    sent, kept = _fed_back(code, gradients)
+    return {"sent": sent, "waiting": kept.accumulated + sent}
+
+
+def _power_sgd(config: Config, matrices: Any, right: Any) -> dict[str, Any]:
+    def mean(arrays: list[jax.Array]) -> list[jax.Array]:
+        return [jax.lax.pmean(x, _AXIS) for x in arrays]
+
+    def worker(m: jax.Array) -> jax.Array:
+        residual, q, outs = jnp.zeros_like(m), [jnp.asarray(right)[None]], []
+        for _ in range(config["steps"]):
+            sent = (m + residual)[None]
+            (out,), q, _ = low_rank_mean([sent], q, [], mean, 1)
+            outs.append(out[0])
+            residual = config["error_feedback"] * (sent - out)[0]
+        return jnp.stack(outs)
+
+    found = jax.vmap(worker, axis_name=_AXIS)(jnp.asarray(matrices))
+    return {"approximation": found[0]}
+
+
+def _adasum(config: Config, a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
+    both = jnp.stack([a, b])
+    return {"sum": jax.vmap(lambda x: adasum(x, _AXIS), axis_name=_AXIS)(both)[0]}
+
+
+def _walk(tx: Any, start: Any, gradient: Any, steps: int) -> jax.Array:
+    """Params after each step, [steps, workers, ...]; `gradient(x, step, worker)`."""
+
+    def worker(x: jax.Array, place: jax.Array) -> jax.Array:
+        state, seen = tx.init(x), []
+        for step in range(steps):
+            updates, state = tx.update(gradient(x, step, place), state, x)
+            x = x + updates
+            seen.append(x)
+        return jnp.stack(seen)
+
+    start = jnp.asarray(start)
+    run = jax.vmap(worker, axis_name=_AXIS, out_axes=1)
+    return run(start, jnp.arange(len(start)))
+
+
+def _nesterov_outer(config: Config, deltas: np.ndarray) -> dict[str, Any]:
+    """Each outer gradient is an inner step of plain SGD at rate 1."""
+    outer = optax.sgd(config["learning_rate"], config["momentum"], nesterov=True)
+    tx = diloco(optax.sgd(1.0), _AXIS, 1, outer=outer)
+    start = np.zeros_like(deltas[:1])
+    given = jnp.asarray(deltas)
+    seen = _walk(tx, start, lambda x, step, place: given[step], len(deltas))
+    return {"params": seen[:, 0]}
+
+
+def _slow_momentum(config: Config, start: Any, gradient: Any) -> dict[str, Any]:
+    every, rate = config["sync_every"], config["learning_rate"]
+    slow = slow_momentum(_AXIS, every, momentum=config["momentum"])
+    tx, given = optax.chain(optax.sgd(rate), slow), jnp.asarray(gradient)
+    steps = every * config["rounds"]
+    seen = _walk(tx, start[None], lambda x, step, place: given, steps)
+    return {"params": seen[every - 1 :: every, 0]}
+
+
+def _delay_compensation(
+    config: Config, params: Any, taken: Any, gradient: Any
+) -> dict[str, Any]:
+    """The gradient was taken a step ago."""
+    late = dc_asgd(_AXIS, [[1]], strength=config["strength"])
+    tx = optax.chain(late, optax.sgd(config["learning_rate"]))
+
+    def worker(now: jax.Array, then: jax.Array, g: jax.Array) -> Any:
+        _, state = tx.update(g, tx.init(then), then)
+        updates, _ = tx.update(jnp.zeros_like(g), state, now)
+        return optax.apply_updates(now, updates)
+
+    rows = [jnp.asarray(x)[None] for x in (params, taken, gradient)]
+    return {"params": jax.vmap(worker, axis_name=_AXIS)(*rows)[0]}
+
+
+def _gossiped(method: Any, config: Config, start: Any, targets: Any) -> dict[str, Any]:
+    tx = optax.chain(optax.sgd(config["learning_rate"]), method)
+    given = jnp.asarray(targets)
+    seen = _walk(tx, start, lambda x, step, place: x - given[place], config["steps"])
+    return {"params": seen}
+
+
+def _exact_diffusion(
+    config: Config, start: Any, targets: Any, mixing: Any
+) -> dict[str, Any]:
+    method = exact_diffusion(_AXIS, topology.from_matrix(mixing.tolist()))
+    return _gossiped(method, config, start, targets)
+
+
+def _quasi_global_momentum(
+    config: Config, start: Any, targets: Any, mixing: Any
+) -> dict[str, Any]:
+    graph = topology.from_matrix(mixing.tolist())
+    method = quasi_global_momentum(_AXIS, graph, momentum=config["momentum"])
+    return _gossiped(method, config, start, targets)
+
+
+_RULES = {
+    "error_feedback_sign": _error_feedback_sign,
+    "momentum_correction": _momentum_correction,
+    "power_sgd": _power_sgd,
+    "adasum": _adasum,
+    "nesterov_outer": _nesterov_outer,
+    "slow_momentum": _slow_momentum,
+    "delay_compensation": _delay_compensation,
+    "exact_diffusion": _exact_diffusion,
+    "quasi_global_momentum": _quasi_global_momentum,
+}

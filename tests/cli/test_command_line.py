@@ -1,0 +1,188 @@
+"""All commands alike: help, names completed and guessed, JSON, exit codes, colors."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from relaxjax._relaxations import parse
+from relaxjax._rows import COMPRESSORS, FEEDBACKS, RELAXATIONS
+from relaxjax.cli import _job, app
+from relaxjax.cli._errors import EXIT_CODES
+from relaxjax.cli._names import relaxations
+
+ROOT = Path(__file__).parent.parent.parent
+PLAIN = {"NO_COLOR": "1", "COLUMNS": "200", "TERM": "dumb"}
+COLOR = re.compile(r"\x1b\[(\d+;)*[349][0-8][;m]")
+
+
+def invoke(*arguments: str, **env: str):
+    return CliRunner().invoke(
+        app, list(arguments), env=PLAIN | env, prog_name="relaxjax"
+    )
+
+
+def test_help_says_how_to_begin_and_how_it_ends():
+    result = invoke("--help")
+    assert result.exit_code == 0
+    shown = " ".join(result.output.split())
+    assert "relaxjax train --relaxation all_reduce --workers 8 --task digits" in shown
+    for code, what in EXIT_CODES.items():
+        assert f"{code} {what}" in shown
+
+
+def test_the_page_lists_the_exit_codes():
+    page = (ROOT / "docs" / "command_line.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| (.*) \|$", page, flags=re.MULTILINE)
+    assert {int(code): what for code, what in rows} == EXIT_CODES
+
+
+def test_the_version_is_printed():
+    result = invoke("--version")
+    assert result.exit_code == 0
+    assert re.fullmatch(r"relaxjax [\d.]+, jax [\d.]+\n", result.output)
+
+
+@pytest.mark.parametrize(
+    ("typed", "some"),
+    [
+        ("all", {"all_reduce"}),
+        ("gossip@r", {"gossip@ring"}),
+        ("all_reduce+quantize", {f"all_reduce+quantize{b}" for b in (2, 4, 8)}),
+        ("all_reduce+sign+ef", {"all_reduce+sign+ef14", "all_reduce+sign+ef21"}),
+        ("all_reduce+sign@two", {"all_reduce+sign@two_shot"}),
+        ("nothing", set()),
+    ],
+)
+def test_names_are_completed(typed, some):
+    found = {name for name, _ in relaxations(typed)}
+    assert some <= found
+    assert bool(some) == bool(found)
+    assert all(name.startswith(typed) for name in found)
+    for name in found:
+        assert parse(name)
+
+
+def test_all_names_are_completed():
+    assert {name for name, _ in relaxations("")} == set(RELAXATIONS)
+    assert len(relaxations("all_reduce+")) == len(COMPRESSORS)
+    assert len(relaxations("all_reduce+sign+")) == len(FEEDBACKS)
+
+
+def test_a_shell_completes_them():
+    line = "relaxjax train --relaxation pow"
+    asked = {"_RELAXJAX_COMPLETE": "complete_bash", "COMP_CWORD": "3"}
+    result = invoke(COMP_WORDS=line, **asked)
+    assert result.output.split() == ["power_sgd"]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("allreduce", "all_reduce"),
+        ("power-sgd", "power_sgd"),
+        ("all_reduce+quantise8", "quantize8"),
+        ("all_reduce+sign+ef4", "ef14"),
+        ("all_reduce@rings", "ring"),
+    ],
+)
+def test_what_was_meant_is_guessed(name, meant):
+    result = invoke("train", "--relaxation", name)
+    assert result.exit_code == 2
+    assert re.search(rf"Did you mean .*\b{meant}\b.*\?", result.output)
+    assert "Did you mean" not in invoke("train", "--relaxation", "zzz").output
+
+
+MISTAKES = [
+    ("tarin", "No such command 'tarin'"),
+    ("train --set rank", "--set rank"),
+    ("train --steps 1 --relaxation gossip --set every=many", "--set every=many"),
+    ("order", "Missing argument"),
+    ("order here.py", "expected FILE.py:FUNCTION"),
+    ("order nowhere.py:loss", "no such file: nowhere.py"),
+    ("run nowhere.py", "nowhere.py is not a file"),
+    ("run -n 0 train", "-n 0: it must be 1 or more"),
+    ("run --rate fast train", "--rate fast"),
+    ("bench sums", "No such command 'sums'"),
+    ("bench overhead --task moon", "'moon' is not one of 'digits', 'chars'"),
+    ("bench methods --task moon", "'moon' is not one of 'digits', 'chars'"),
+    ("bench quality-at-bytes --task moon", "'moon' is not one of"),
+    ("bench orders beauty", "'beauty' is not one of 'quality', 'speed'"),
+    ("bench codecs --size-mb 0", "--size-mb"),
+    ("bench network --part nothing", "part must be one of"),
+    ("bench network --method fastest", "method must be one of"),
+    ("bench testbed --compute guessed", "guessed"),
+]
+
+
+@pytest.mark.parametrize(("line", "message"), MISTAKES)
+def test_mistakes_are_messages(line, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = invoke(*line.split())
+    assert result.exit_code == 2
+    assert message in result.output
+    assert isinstance(result.exception, SystemExit)  # and no traceback
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_has_its_code(monkeypatch):
+    def interrupted(wishes):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_job, "prepare", interrupted)
+    result = invoke("train")
+    assert result.exit_code == 130
+    assert "Traceback" not in result.output
+
+
+def test_training_as_json(tmp_path):
+    line = "train --json --workers 2 --steps 2 --checkpoint-every 1 --out"
+    result = invoke(*line.split(), str(tmp_path))
+    assert result.exit_code == 0, result.output
+    many, one = json.loads(result.stdout)
+    assert many == json.loads((tmp_path / "run.json").read_text())
+    assert one == json.loads((tmp_path / "one_worker.json").read_text())
+    assert "bytes per step" in result.stderr
+    again = invoke(*line.split(), str(tmp_path), "--resume", "--workers", "1")
+    assert json.loads(again.stdout)[0]["workers"] == 1  # what became of them: stderr
+
+
+def test_a_benchmark_as_json(tmp_path):
+    line = "bench --json codecs --size-mb 0.01 --rounds 5 --out"
+    result = invoke(*line.split(), str(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) == json.loads(
+        (tmp_path / "codecs.json").read_text()
+    )
+    assert "x + 1" in result.stderr
+
+
+ON_TERMINAL = """
+import os, pty, sys
+sys.exit(pty.spawn([sys.executable, "-m", "relaxjax", "--help"]) >> 8)
+"""
+
+
+@pytest.mark.parametrize("no_color", [False, True])
+def test_colors_are_for_terminals_that_want_them(no_color):
+    env = os.environ | {"JAX_PLATFORMS": "cpu", "TERM": "xterm-256color"}
+    env |= {"PYTHONPATH": str(ROOT)}
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "GITHUB_ACTIONS"):
+        env.pop(name, None)
+    env |= {"NO_COLOR": "1"} if no_color else {}
+    shown = subprocess.run(
+        [sys.executable, "-c", ON_TERMINAL],
+        env=env,
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        timeout=300,
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert "Usage" in shown.stdout
+    assert bool(COLOR.search(shown.stdout)) != no_color

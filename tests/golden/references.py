@@ -1,0 +1,416 @@
+"""The golden vectors' rules, in float64, as slow and plain as they can be.
+
+`python -m tests.golden.references` writes `relaxjax/golden/vectors.json` anew.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import relaxjax.golden
+
+FILE = Path(relaxjax.golden.__file__).parent / "vectors.json"
+Config = dict[str, Any]
+Arrays = dict[str, Any]
+
+
+def nearest(x: float, values: list[float]) -> float:
+    """The value nearest to x; of two, the one at an even place."""
+    order = sorted(range(len(values)), key=lambda i: (abs(values[i] - x), i % 2))
+    return values[order[0]]
+
+
+def float8_values() -> list[float]:
+    """All that float8_e4m3fn can say from 0 to 448, by its code."""
+    found = []
+    for code in range(127):
+        exponent, fraction = divmod(code, 8)
+        scale = 2.0 ** (max(exponent, 1) - 7)
+        found.append(scale * ((exponent > 0) + fraction / 8))
+    return found
+
+
+def bits16_values(dtype: str) -> list[float]:
+    """All that float16, or bfloat16, can say from 0 to its largest."""
+    if dtype == "float16":
+        return np.arange(0x7C00, dtype=np.uint16).view(np.float16).tolist()
+    codes = np.arange(0x7F80, dtype=np.uint32) << 16
+    return codes.view(np.float32).tolist()
+
+
+VALUES = {
+    "float16": bits16_values("float16"),
+    "bfloat16": bits16_values("bfloat16"),
+    "float8_e4m3fn": float8_values(),
+}
+
+
+def cast(config: Config, x: list[float]) -> Arrays:
+    values = VALUES[config["dtype"]]
+    return {"decoded": [np.copysign(nearest(abs(a), values), a) for a in x]}
+
+
+def blocks(x: list[float], size: int | None) -> list[list[float]]:
+    size = size or len(x)
+    return [x[i : i + size] for i in range(0, len(x), size)]
+
+
+def scaled_float8(config: Config, x: list[float]) -> Arrays:
+    decoded = []
+    for block in blocks(x, config["block_size"]):
+        most = max(map(abs, block)) or 1.0
+        for a in block:
+            code = nearest(448 * abs(a) / most, VALUES["float8_e4m3fn"])
+            decoded.append(np.copysign(code * most / 448, a))
+    return {"decoded": decoded}
+
+
+def quantize(config: Config, x: list[float]) -> Arrays:
+    levels, decoded, codes = 2 ** (config["bits"] - 1) - 1, [], []
+    for block in blocks(x, config["block_size"]):
+        most = max(map(abs, block))
+        for a in block:
+            q = round(a * levels / most) if most else 0  # halves go to even
+            codes.append(q)
+            decoded.append(q * most / levels)
+    return {"decoded": decoded, "codes": codes}
+
+
+def min_max_uint8(config: Config, x: list[float]) -> Arrays:
+    scale = 255 / (max(x) - min(x) + 1e-7)
+    upper = round(max(x) * scale)
+    lower = upper - 255
+    codes = [min(round(a * scale), upper) - lower for a in x]
+    return {"codes": codes, "decoded": [(q + lower) / scale for q in codes]}
+
+
+def sign(config: Config, x: list[float]) -> Arrays:
+    decoded = []
+    for block in blocks(x, config["block_size"]):
+        mean = sum(map(abs, block)) / len(block)
+        decoded += [mean if a >= 0 else -mean for a in block]
+    return {"decoded": decoded}
+
+
+def top_k(config: Config, x: list[float]) -> Arrays:
+    kept = sorted(range(len(x)), key=lambda i: (-abs(x[i]), i))[: config["k"]]
+    return {"decoded": [a if i in kept else 0.0 for i, a in enumerate(x)]}
+
+
+def error_feedback_sign(config: Config, gradients: list[list[float]]) -> Arrays:
+    residual = np.zeros(len(gradients[0]))
+    sent, residuals = [], []
+    for g in gradients:
+        p = np.asarray(g) + residual
+        c = np.asarray(sign({"block_size": None}, p.tolist())["decoded"])
+        residual = p - c
+        sent.append(c)
+        residuals.append(residual)
+    return {"sent": sent, "residual": residuals}
+
+
+def momentum_correction(config: Config, gradients: list[list[float]]) -> Arrays:
+    m, k = config["momentum"], config["k"]
+    u = v = np.zeros(len(gradients[0]))
+    before, sent = [], []
+    for g in gradients:
+        u = m * u + np.asarray(g)
+        v = v + u
+        c = np.asarray(top_k({"k": k}, v.tolist())["decoded"])
+        before.append(v)
+        sent.append(c)
+        u, v = np.where(c != 0, 0, u), np.where(c != 0, 0, v)
+    return {"waiting": before, "sent": sent}
+
+
+def power_sgd(config: Config, matrices: Any, right: Any) -> Arrays:
+    q = np.asarray(right, np.float64)
+    workers = np.asarray(matrices, np.float64)
+    residuals, outs = np.zeros_like(workers), []
+    for _ in range(config["steps"]):
+        m = workers + residuals
+        p = orthonormal(np.mean([each @ q for each in m], axis=0))
+        q = np.mean([each.T @ p for each in m], axis=0)
+        outs.append(p @ q.T)
+        if config["error_feedback"]:
+            residuals = m - outs[-1]
+    return {"approximation": outs}
+
+
+def orthonormal(p: np.ndarray) -> np.ndarray:
+    """Gram and Schmidt; a column without length stays zero."""
+    found = np.zeros_like(p)
+    for j, column in enumerate(p.T):
+        rest = column - found @ (found.T @ column)
+        norm = np.linalg.norm(rest)
+        found[:, j] = rest / norm if norm else 0
+    return found
+
+
+def adasum(config: Config, a: Any, b: Any) -> Arrays:
+    a, b = np.asarray(a), np.asarray(b)
+    dot = a @ b
+    first, second = 1 - dot / (2 * a @ a), 1 - dot / (2 * b @ b)
+    return {"sum": first * a + second * b}
+
+
+def nesterov_outer(config: Config, deltas: Any) -> Arrays:
+    lr, momentum = config["learning_rate"], config["momentum"]
+    x = velocity = np.zeros(len(deltas[0]))
+    seen = []
+    for delta in np.asarray(deltas):
+        velocity = momentum * velocity + delta
+        x = x - lr * (delta + momentum * velocity)
+        seen.append(x)
+    return {"params": seen}
+
+
+def slow_momentum(config: Config, start: Any, gradient: Any) -> Arrays:
+    anchor, g = np.asarray(start), np.asarray(gradient)
+    rate, u, seen = config["learning_rate"], 0 * anchor, []
+    for _ in range(config["rounds"]):
+        x = anchor - config["sync_every"] * rate * g
+        u = config["momentum"] * u + (anchor - x) / rate
+        anchor = anchor - rate * u
+        seen.append(anchor)
+    return {"params": seen}
+
+
+def delay_compensation(config: Config, params: Any, taken: Any, gradient: Any):
+    x, old, g = map(np.asarray, (params, taken, gradient))
+    fixed = g + config["strength"] * g * g * (x - old)
+    return {"params": x - config["learning_rate"] * fixed}
+
+
+def exact_diffusion(config: Config, start: Any, targets: Any, mixing: Any) -> Arrays:
+    """Of f_i = (x - t_i)^2 / 2."""
+    x, t, w = map(np.asarray, (start, targets, mixing))
+    before, g_before, seen = x, 0 * x, []
+    for step in range(config["steps"]):
+        g = config["learning_rate"] * (x - t)
+        new = w @ (x - g) if step == 0 else w @ (2 * x - before - (g - g_before))
+        before, g_before, x = x, g, new
+        seen.append(x)
+    return {"params": seen}
+
+
+def quasi_global_momentum(config: Config, start: Any, targets: Any, mixing: Any):
+    """Of the same f."""
+    x, t, w = map(np.asarray, (start, targets, mixing))
+    rate, beta, m, seen = config["learning_rate"], config["momentum"], 0 * x, []
+    for _ in range(config["steps"]):
+        new = w @ (x - rate * (beta * m + (x - t)))
+        m = beta * m + (1 - beta) * (x - new) / rate
+        x = new
+        seen.append(x)
+    return {"params": seen}
+
+
+def draw(seed: int, *shape: int) -> Any:
+    """Gaussian float32 numbers."""
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32).tolist()
+
+
+HALVES = [2.5, 3.5, -0.5, 7.0]
+EDGES = [0.0, 1.0, -1.0, 1.001, 257.0, 259.0, 3.14159274, -0.1, 1e-5, 6e4]
+SMALL = [0.0, 0.875, -1.0625, 1.1875, 17.0, 19.0, 448.0, -0.001953125, 0.0029296875]
+ROUNDS = "Round to nearest, halves to even: IEEE 754."
+VOGELS = "PowerSGD: Vogels, Karimireddy, Jaggi 2019, algorithm 1."
+HUGE = {"x": [7e4, -1e5, 1.0]}
+PAIR = {
+    "start": [1.0, -1.0],
+    "targets": [2.0, 0.0],
+    "mixing": [[0.75, 0.25], [0.25, 0.75]],
+}
+# Name, rule, config, inputs, source; the last two of a row may be tolerances.
+ROWS: list[tuple[Any, ...]] = [
+    ("cast, bfloat16", cast, {"dtype": "bfloat16"}, {"x": EDGES}, ROUNDS, 0, 0),
+    ("cast, float16", cast, {"dtype": "float16"}, {"x": EDGES}, ROUNDS, 0, 0),
+    (
+        "cast, float8_e4m3fn",
+        cast,
+        {"dtype": "float8_e4m3fn"},
+        {"x": SMALL},
+        "OCP 8-bit floating point, 2023. " + ROUNDS,
+        0,
+        0,
+    ),
+    (
+        "cast, too large for float16",
+        cast,
+        {"dtype": "float16"},
+        HUGE,
+        "Finite values are clamped to 65504, so that a mean stays finite.",
+        0,
+        0,
+    ),
+    (
+        "float8 in blocks",
+        scaled_float8,
+        {"block_size": 4},
+        {"x": draw(0, 12)},
+        "Scale 448 / largest of the block, as in quantised all-reduces.",
+    ),
+    (
+        "quantize, 8 bits",
+        quantize,
+        {"bits": 8, "block_size": 8},
+        {"x": draw(1, 20)},
+        "Symmetric, largest magnitude of the block over 127.",
+    ),
+    (
+        "quantize, 4 bits",
+        quantize,
+        {"bits": 4, "block_size": 8},
+        {"x": draw(2, 20)},
+        "Symmetric, largest magnitude of the block over 7.",
+    ),
+    (
+        "quantize, 2 bits, halves",
+        quantize,
+        {"bits": 2, "block_size": 4},
+        {"x": [1.0, 0.5, -0.5, 0.75, 2.0, -1.0, 1.5, 0.0]},
+        "Symmetric, one level; halves go to even.",
+    ),
+    (
+        "quantize, zeros",
+        quantize,
+        {"bits": 8, "block_size": 2},
+        {"x": [0.0, 0.0, 3.0, -1.0]},
+        "A block of zeros stays zero.",
+    ),
+    (
+        "min_max_uint8",
+        min_max_uint8,
+        {},
+        {"x": [-1.0, 0.0, 0.5, 2.0]},
+        "ByteGrad of BAGUA: Gan et al. 2021, with its 1e-7.",
+    ),
+    (
+        "sign, mean scale",
+        sign,
+        {"block_size": 8},
+        {"x": draw(3, 20)},
+        "EF-signSGD: Karimireddy et al. 2019.",
+    ),
+    (
+        "sign, a zero",
+        sign,
+        {"block_size": None},
+        {"x": [1.0, 0.0, -5.0]},
+        "The bit of 0 says +: what is sent is what is decoded.",
+    ),
+    ("top_k", top_k, {"k": 3}, {"x": draw(4, 12)}, "The k largest magnitudes.", 0, 0),
+    (
+        "error feedback of the sign",
+        error_feedback_sign,
+        {},
+        {"gradients": [[1.0, -3.0]] * 4},
+        "EF14 with the mean scale: Karimireddy et al. 2019.",
+    ),
+    (
+        "momentum correction",
+        momentum_correction,
+        {"momentum": 0.9, "k": 1},
+        {"gradients": [[1.0, -3.0, 2.0]] * 4},
+        "Deep gradient compression: Lin et al. 2018, with factor masking.",
+    ),
+    (
+        "PowerSGD, rank 1, warm start",
+        power_sgd,
+        {"steps": 3, "error_feedback": False},
+        {"matrices": [[[2.0, 0.0], [0.0, 1.0]]], "right": [[1.0], [1.0]]},
+        VOGELS,
+    ),
+    (
+        "PowerSGD, rank 2, three workers, error feedback",
+        power_sgd,
+        {"steps": 3, "error_feedback": True},
+        {"matrices": draw(5, 3, 6, 5), "right": draw(6, 5, 2)},
+        VOGELS + " Residuals against what all receive.",
+        1e-4,
+        1e-4,
+    ),
+    (
+        "PowerSGD, rank 1, zeros",
+        power_sgd,
+        {"steps": 1, "error_feedback": False},
+        {"matrices": [[[0.0, 0.0], [0.0, 0.0]]], "right": [[1.0], [1.0]]},
+        VOGELS + " A gradient of zeros stays zero.",
+    ),
+    (
+        "Adasum of two",
+        adasum,
+        {},
+        {"a": [1.0, 0.0], "b": [1.0, 1.0]},
+        "Adasum: Maleki et al. 2021.",
+    ),
+    (
+        "outer Nesterov",
+        nesterov_outer,
+        {"learning_rate": 0.7, "momentum": 0.9},
+        {"deltas": [[1.0, -0.5]] * 5},
+        "DiLoCo: Douillard et al. 2023.",
+    ),
+    (
+        "slow momentum",
+        slow_momentum,
+        {"learning_rate": 0.1, "momentum": 0.5, "sync_every": 3, "rounds": 4},
+        {"start": [1.0], "gradient": [1.0]},
+        "SlowMo: Wang et al. 2020, slow learning rate 1.",
+    ),
+    (
+        "delay compensation",
+        delay_compensation,
+        {"learning_rate": 0.1, "strength": 0.04},
+        {"params": [1.0], "taken": [0.5], "gradient": [2.0]},
+        "DC-ASGD: Zheng et al. 2017.",
+    ),
+    (
+        "exact diffusion",
+        exact_diffusion,
+        {"learning_rate": 0.1, "steps": 4},
+        PAIR,
+        "D^2: Tang et al. 2018; exact diffusion: Yuan et al. 2019.",
+    ),
+    (
+        "quasi-global momentum",
+        quasi_global_momentum,
+        {"learning_rate": 0.1, "momentum": 0.9, "steps": 3},
+        PAIR | {"start": [0.0, 0.0], "mixing": [[0.5, 0.5], [0.5, 0.5]]},
+        "QG-DSGDm: Lin et al. 2021.",
+    ),
+]
+
+
+def vectors() -> list[dict[str, Any]]:
+    """As they are written: inputs are float32 numbers."""
+    found = []
+    for name, rule, config, inputs, source, *allowed in ROWS:
+        rtol, atol = allowed or (1e-5, 1e-6)
+        exact = {k: np.asarray(x, np.float32).tolist() for k, x in inputs.items()}
+        outputs = rule(config, **exact)
+        found.append(
+            {
+                "name": name,
+                "function": rule.__name__,
+                "config": config,
+                "inputs": exact,
+                "outputs": {k: np.asarray(x).tolist() for k, x in outputs.items()},
+                "rtol": rtol,
+                "atol": atol,
+                "source": source,
+            }
+        )
+    return found
+
+
+def text() -> str:
+    rows = ",\n".join(json.dumps(row) for row in vectors())
+    return f'{{"format": {relaxjax.golden.FORMAT}, "vectors": [\n{rows}\n]}}\n'
+
+
+if __name__ == "__main__":
+    FILE.write_text(text())
