@@ -65,6 +65,7 @@ def run(command: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_tour_is_what_happens(tmp_path):
     program = ""
     for kind, text in blocks():

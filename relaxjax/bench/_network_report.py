@@ -8,6 +8,7 @@ from typing import Any
 
 from relaxjax.bench._measure import Ratio, ratio
 from relaxjax.bench._network_curves import Curve, steps_to
+from relaxjax.bench._network_forecast import forecast
 from relaxjax.bench._network_methods import ALONE, DDP, RELAXJAX, Method
 from relaxjax.bench._report import plot, save, show
 
@@ -149,6 +150,12 @@ def report(
         "stated": measured.get("stated", {}),
     }
     rates = sorted({b["rate"] for b in result["blocks"]})
+    labels = [set(medians(result["blocks"], rate)) for rate in rates]
+    if labels:  # there may be curves of methods of which no steps were measured
+        methods = [m for m in methods if m.label in set.intersection(*labels)]
+    if len(rates) > 1 and ALONE in set.intersection(*labels):
+        seconds = {rate: medians(result["blocks"], rate) for rate in rates}
+        result["forecast"] = forecast(methods, seconds, result["stated"], rates[::2])
     result["verdicts"] = [verdict(result, methods, rate) for rate in rates]
     path = save(result, folder, "network")
     _plot(result, methods, path)
@@ -157,6 +164,7 @@ def report(
         _table(result, methods, rate)
     for found in result["verdicts"]:
         print(json.dumps(found, indent=1))
+    print("simulated, at rates not told:", result.get("forecast", {}).get("held_out"))
     return result
 
 
