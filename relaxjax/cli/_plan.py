@@ -190,8 +190,11 @@ def _print(found: "Ranking", where: "Network", top: int) -> None:
     for place, column in enumerate(
         ("relaxation", "step ms", "messages ms", "MB a step", "memory GB", "quality")
     ):
-        numeric = 0 < place < 5
-        table.add_column(column, justify="right" if numeric else "left", no_wrap=True)
+        if place == 0:
+            table.add_column(column, overflow="fold")
+            continue
+        side = "left" if column == "quality" else "right"
+        table.add_column(column, justify=side, no_wrap=True, min_width=len(column))
     shown = list(found.rows[:top])
     shown += [found.choice] if found.choice not in shown else []
     for row in shown:

@@ -30,7 +30,7 @@ _EXACT = (
     "all_reduce@hierarchical",
     "parameter_server",
 )
-_EQUAL, _CLOSE = 0.01, 0.03
+_EQUAL, _CLOSE, _DIVERGED = 0.01, 0.03, 1e3
 TASKS = ("digits", "chars")
 
 
@@ -73,15 +73,17 @@ def quality_of(label: str) -> Quality:
         return Quality("exact", "the same update, to rounding")
     rows = measurements()["rows"]
     known = rows.get(label) or rows.get(label.partition("@")[0], {})
-    told = [
-        f"{task} {100 * known[task]['worse']:+.2g} % ({known[task]['seeds']} seed"
-        f"{'s' * (known[task]['seeds'] > 1)})"
-        for task in TASKS
-        if task in known
-    ]
+    told = [_said(task, **known[task]) for task in TASKS if task in known]
     worst = max((known[task]["worse"] for task in known), default=0.0)
     if worst > _CLOSE:
         return Quality("lossy", ", ".join(told))
     if len(told) < len(TASKS):
         return Quality("unmeasured", ", ".join(told) or "not run on a reference task")
     return Quality("equal" if worst <= _EQUAL else "close", ", ".join(told))
+
+
+def _said(task: str, worse: float, seeds: int) -> str:
+    """For people."""
+    if worse > _DIVERGED:
+        return f"{task} diverged"
+    return f"{task} {100 * worse:+.2g} % ({seeds} seed{'s' * (seeds > 1)})"

@@ -144,9 +144,10 @@ def rank(
         comes closest.
 
     Example:
-      >>> from relaxjax import plan
+      >>> from relaxjax import plan, schedule
+      >>> network = plan.Network(workers=8, link=schedule.Link(1e-5, 1.25e10))
       >>> model = plan.Model.of_size(25_000_000, compute=0.3)
-      >>> plan.rank(model, plan.Network(workers=8)).choice.label
+      >>> plan.rank(model, network).choice.label
       'all_reduce'
     """
     _check_choice("criterion", criterion, CRITERIA)
@@ -229,10 +230,10 @@ def _pays(best: Row, plain: Row | None) -> str:
         return f"{best.label}: {best.candidate.why}."
     faster = plain.seconds / best.seconds
     fewer = plain.prediction.nbytes / max(best.prediction.nbytes, 1)
+    less = f", and sends {fewer:.3g}x less" if fewer > 1.5 else ""
     return (
         f"{best.label} takes {1e3 * best.seconds:.4g} ms where plain all-reduce takes "
-        f"{1e3 * plain.seconds:.4g} ({faster:.2f}x), and sends {fewer:.3g}x less: "
-        f"{best.candidate.why}."
+        f"{1e3 * plain.seconds:.4g} ({faster:.2f}x){less}: {best.candidate.why}."
     )
 
 

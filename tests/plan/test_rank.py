@@ -169,10 +169,12 @@ def test_classes_of_quality(monkeypatch: pytest.MonkeyPatch):
         "b": measured(digits=0.0, chars=0.02),
         "c": measured(digits=0.5),
         "d": measured(digits=-0.001),
+        "f": measured(chars=1e9),
     }
     monkeypatch.setattr(_quality, "measurements", lambda: {"rows": rows})
     names = [plan.quality_of(label).name for label in "abcde"]
     assert names == ["equal", "close", "lossy", "unmeasured", "unmeasured"]
+    assert plan.quality_of("f") == ("lossy", "chars diverged")
     assert plan.quality_of("all_reduce@tree").name == "exact"
     assert plan.quality_of("a@two_shot").evidence.startswith("digits +0.2 % (1 seed)")
 
