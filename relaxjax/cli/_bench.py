@@ -176,6 +176,32 @@ def regret(
 
 
 @bench.command()
+def planned(
+    workers: Workers = 8,
+    task: Annotated[TaskName, typer.Option(help="What is trained.")] = TaskName.DIGITS,
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows in all.")] = 1024,
+    quality: Annotated[
+        str, typer.Option(help="Worst class that may be chosen.")
+    ] = "equal",
+    top: Annotated[int, typer.Option(min=1, help="How many are run.")] = 5,
+    out: Out = RUNS,
+) -> Result:
+    """The planner on the devices at hand: its choice, and trial runs of the best."""
+    from relaxjax.bench import _planned
+
+    _devices(workers)
+    with user_errors():
+        return _planned.planned(
+            task=task.value,
+            workers=workers,
+            batch_size=batch_size,
+            quality=quality,
+            top=top,
+            out=str(out),
+        )
+
+
+@bench.command()
 def ring(rounds: Rounds = 9, out: Out = RUNS) -> Result:
     """Compile time of the ring at 8, 16 and 32 devices, and its temporary memory."""
     from relaxjax.bench import _ring

@@ -98,7 +98,7 @@ def test_a_new_row_is_ranked(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(COMPRESSORS, "halves", lambda: compression.quantize(4))
     monkeypatch.setitem(TOPOLOGIES, "both_ways", topology.ring)
     labels = {c.label for c in candidates(plan.Network(workers=5))}
-    assert {"all_reduce+halves@two_shot", "gossip@both_ways"} <= labels
+    assert {"all_reduce+halves+ef14@two_shot", "gossip@both_ways"} <= labels
 
 
 @pytest.mark.parametrize("label", ["all_reduce", "gossip+quantize8", "local_sgd"])

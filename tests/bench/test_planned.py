@@ -1,0 +1,15 @@
+"""The planner measures, chooses, and tries its choice."""
+
+import json
+
+from relaxjax.bench import _planned
+
+
+def test_a_plan_is_tried(tmp_path):
+    found = _planned.planned(workers=2, batch_size=64, top=1, out=str(tmp_path))
+    ran = {row["relaxation"] for row in found["after"]["ranking"]}
+    assert "all_reduce" in ran
+    assert found["after"]["choice"]["relaxation"] in ran
+    assert all(row["measured_ms"] > 0 for row in found["after"]["ranking"])
+    assert set(found["links"]) == {"link", "psum"}
+    assert json.loads((tmp_path / "planned.json").read_text())["compute"] > 0
