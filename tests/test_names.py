@@ -33,3 +33,23 @@ def test_nothing_is_imported_before_it_is_asked_for():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_what_people_paste_needs_no_other_import():
+    """Packages by attribute, and the lines of a plan, in a fresh interpreter."""
+    from relaxjax import plan
+
+    network = plan.Network(workers=4)
+    lines = [
+        row.tx for row in plan.rank(plan.Model.of_size(9, compute=1), network).rows
+    ]
+    packages = [name for name, home in relaxjax._HOMES.items() if name == home]
+    assert {"check", "compression", "hosts", "plan", "schedule"} <= set(packages)
+    start = "import jax.numpy as jnp, optax, relaxjax\noptimizer = optax.sgd(0.1)\n"
+    codes = [start + line for line in lines if "compression" in line][:1]
+    codes += [f"import relaxjax; relaxjax.{name}.__all__" for name in packages]
+    for code in codes:
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
