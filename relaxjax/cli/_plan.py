@@ -12,6 +12,15 @@ import typer
 
 from relaxjax.cli._errors import user_errors
 
+_USUAL = {
+    "latency_ms": 0.05,
+    "workers_per_host": 1,
+    "inside_gbps": 800.0,
+    "inside_latency_ms": 0.005,
+    "codec_gbs": 200.0,
+    "overlap": True,
+}
+
 if TYPE_CHECKING:
     from relaxjax.plan import Model, Network, Ranking
 
@@ -26,33 +35,42 @@ def plan(
         float | None, typer.Option(help="Of a host's link, each way, in Gbit/s.")
     ] = None,
     latency_ms: Annotated[
-        float, typer.Option(help="Of a message between hosts, in ms.")
-    ] = 0.05,
-    workers_per_host: Annotated[int, typer.Option(help="They share its link.")] = 1,
+        float | None,
+        typer.Option(help="Of a message between hosts, in ms; default: 0.05."),
+    ] = None,
+    workers_per_host: Annotated[
+        int | None, typer.Option(help="They share its link; default: 1.")
+    ] = None,
     inside_gbps: Annotated[
-        float, typer.Option(help="Between workers of one host, in Gbit/s.")
-    ] = 800.0,
+        float | None,
+        typer.Option(help="Between workers of one host, in Gbit/s; default: 800."),
+    ] = None,
     inside_latency_ms: Annotated[
-        float, typer.Option(help="Of a message inside a host, in ms.")
-    ] = 0.005,
+        float | None,
+        typer.Option(help="Of a message inside a host, in ms; default: 0.005."),
+    ] = None,
     codec_gbs: Annotated[
-        float,
+        float | None,
         typer.Option(
-            help="GB of float32 that a worker encodes or decodes in a second."
+            help="GB of float32 that a worker encodes or decodes in a second; "
+            "default: 200."
         ),
-    ] = 200.0,
+    ] = None,
     network: Annotated[
         Path | None,
         typer.Option(
-            help="JSON of relaxjax.plan.measure; instead of workers, bandwidth, "
-            "latency, inside and codec."
+            help="JSON of a relaxjax.plan.Network, instead of workers, links, codec "
+            "and overlap."
         ),
     ] = None,
     bucket_mb: Annotated[float, typer.Option(help="Of a bucket, in MiB.")] = 8.0,
     overlap: Annotated[
-        bool,
-        typer.Option(help="Messages travel under the backward pass (not on CPUs)."),
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--overlap/--no-overlap",
+            help="Messages travel under the backward pass (not on CPUs); default: yes.",
+        ),
+    ] = None,
     criterion: Annotated[
         str, typer.Option(help="fastest, or fewest_bytes.")
     ] = "fastest",
@@ -82,7 +100,7 @@ def plan(
     from relaxjax import plan as planner
 
     with user_errors():
-        where = _network(planner.Network, **_links(told))
+        where = _network(planner.Network, network, **_links(told))
         model = planner.Model.of_size(_whole(params), compute=compute_ms / 1e3)
         how: dict[str, Any] = {
             "criterion": criterion,
@@ -100,47 +118,36 @@ def plan(
 
 
 def _links(told: dict[str, Any]) -> dict[str, Any]:
-    names = ("workers", "bandwidth_gbps", "latency_ms", "workers_per_host")
-    names += ("inside_gbps", "inside_latency_ms", "codec_gbs", "network", "overlap")
+    names = ("workers", "bandwidth_gbps", *_USUAL)
     return {name: told[name] for name in names}
 
 
-def _network(
-    make: "type[Network]",
-    *,
-    workers: int | None,
-    bandwidth_gbps: float | None,
-    latency_ms: float,
-    workers_per_host: int,
-    inside_gbps: float,
-    inside_latency_ms: float,
-    codec_gbs: float,
-    network: Path | None,
-    overlap: bool,
-) -> "Network":
+def _network(make: "type[Network]", path: Path | None, **figures: Any) -> "Network":
+    """From a file, or from figures."""
     from relaxjax.schedule import Link
 
-    if network is not None:
-        if workers is not None or bandwidth_gbps is not None:
+    given = {name: value for name, value in figures.items() if value is not None}
+    if path is not None:
+        if given:
             raise ValueError(
-                f"network={network} says what workers and bandwidth-gbps say as well: "
-                "give the file, or the figures"
+                f"network={path} says what {', '.join(given)} say as well: give the "
+                "file, or the figures"
             )
-        return make.load(network)
-    if workers is None or bandwidth_gbps is None:
+        return make.load(path)
+    if figures["workers"] is None or figures["bandwidth_gbps"] is None:
         raise ValueError(
             "workers and bandwidth-gbps are needed, or a file with --network"
         )
-    _positive("bandwidth-gbps", bandwidth_gbps)
-    _positive("inside-gbps", inside_gbps)
-    _positive("codec-gbs", codec_gbs)
+    now = {**_USUAL, **given}
+    for name in ("bandwidth_gbps", "inside_gbps", "codec_gbs"):
+        _positive(name.replace("_", "-"), now[name])
     return make(
-        workers=workers,
-        per_host=workers_per_host,
-        link=Link(latency=latency_ms / 1e3, bandwidth=bandwidth_gbps * 1e9 / 8),
-        inside=Link(latency=inside_latency_ms / 1e3, bandwidth=inside_gbps * 1e9 / 8),
-        codec={"": codec_gbs * 1e9},
-        overlap=overlap,
+        workers=now["workers"],
+        per_host=now["workers_per_host"],
+        link=Link(now["latency_ms"] / 1e3, now["bandwidth_gbps"] * 1e9 / 8),
+        inside=Link(now["inside_latency_ms"] / 1e3, now["inside_gbps"] * 1e9 / 8),
+        codec={"": now["codec_gbs"] * 1e9},
+        overlap=now["overlap"],
     )
 
 
@@ -171,6 +178,9 @@ def _inputs(told: dict[str, Any], where: "Network") -> dict[str, Any]:
         "workers_per_host": where.per_host,
         "bandwidth_gbps": where.link.bandwidth * 8 / 1e9,
         "latency_ms": where.link.latency * 1e3,
+        "inside_gbps": where.inside.bandwidth * 8 / 1e9,
+        "inside_latency_ms": where.inside.latency * 1e3,
+        "codec_gbs": where.codec_rate("") / 1e9,
         "overlap": where.overlap,
     }
 

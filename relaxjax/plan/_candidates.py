@@ -26,7 +26,7 @@ from relaxjax.plan._messages import (
 )
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
-from relaxjax.plan._traffic import payload
+from relaxjax.plan._traffic import EXCHANGES, payload
 
 LARGEST = 64
 """Workers up to which topologies are made and looked at; of more, degrees are known."""
@@ -38,7 +38,6 @@ _DEGREES = {
     "complete": lambda n: n - 1,
     "random_matching": lambda n: min(1, n - 1),
 }
-_EXACT = ("psum", "ring", "bidirectional_ring", "halving_doubling", "tree", "two_shot")
 _GOSSIPED = ("quantize8", "quantize4", "sign")
 _SIXTEEN = ("bf16", "fp16")
 _COARSE = 0.7
@@ -108,10 +107,8 @@ def _reducers(network: Network) -> Iterator[Candidate]:
         anywhere=True,
         why="everything, every step, by the backend's own all-reduce",
     )
-    for algorithm in _EXACT[1:]:
-        if network.workers > 1:
-            yield _exact(algorithm)
-    yield _exact("hierarchical", axes=2)
+    for algorithm in EXCHANGES if network.workers > 1 else ():
+        yield _exact(algorithm, axes=1 + (algorithm == "hierarchical"))
     yield Candidate(
         relaxation="delay",
         messages=waited(reduced("psum")),
@@ -217,7 +214,7 @@ def _gossips(network: Network) -> Iterator[Candidate]:
         yield Candidate(
             relaxation=f"gossip+{name}",
             messages=told(ring, payload(_made(name))),
-            tx=code.gossip("ring", network.workers, compressor=name),
+            tx=code.gossip("ring", network.workers, code=name),
             kept=1.0 + ring,
             compressor=name,
             why=f"coded changes of models to {_counted(ring)}",

@@ -82,17 +82,14 @@ def gossip(
     peers: int,
     *,
     axes: int = 1,
-    compressor: str = "",
+    code: str = "",
     method: str = "gossip",
 ) -> str:
     """After the optimizer."""
     graph = f"relaxjax.topology.{topology}({_sized(topology, peers)})"
     parts = [_AXES[axes], graph]
-    parts += [f"compressor={_compressor(compressor)}"] if compressor else []
+    parts += [f"compressor={compressor(code)}"] if code else []
     return _chain(OPTIMIZER, f"relaxjax.{method}({', '.join(parts)}{BUCKET})")
-
-
-_compressor = compressor
 
 
 def _sized(topology: str, peers: int) -> str:

@@ -16,20 +16,12 @@ import json
 from importlib import resources
 from typing import Any, NamedTuple
 
+from relaxjax._exact import ALGORITHMS
+
 CLASSES = ("exact", "equal", "close", "lossy", "unmeasured")
 """From the best."""
 
-_EXACT = (
-    "all_reduce",
-    "all_reduce@ring",
-    "all_reduce@bidirectional_ring",
-    "all_reduce@halving_doubling",
-    "all_reduce@tree",
-    "all_reduce@two_shot",
-    "all_reduce@one_shot",
-    "all_reduce@hierarchical",
-    "parameter_server",
-)
+_EXACT = {"all_reduce", "parameter_server"} | {f"all_reduce@{k}" for k in ALGORITHMS}
 _EQUAL, _CLOSE, _DIVERGED = 0.01, 0.03, 1e3
 TASKS = ("digits", "chars")
 

@@ -82,6 +82,14 @@ def test_a_chart(tmp_path):
         ([*SLOW, "--memory-gb", "0.1"], "closest is all_reduce"),
         ([*SLOW, "--network", "none.json"], "give the file, or the figures"),
         (
+            [*ASKED[:4], "--network", "none.json", "--latency-ms", "1"],
+            "network=none.json says what latency_ms say as well",
+        ),
+        (
+            [*ASKED[:4], "--network", "none.json", "--no-overlap"],
+            "network=none.json says what overlap say as well",
+        ),
+        (
             ["--params", "9", "--compute-ms", "1", "--network", "none.json"],
             "none.json cannot be read as a network",
         ),

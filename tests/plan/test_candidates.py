@@ -9,6 +9,7 @@ import pytest
 
 import relaxjax
 from relaxjax import compression, plan, schedule, topology
+from relaxjax._exact import ALGORITHMS
 from relaxjax._gossip_rows import TOPOLOGIES
 from relaxjax._relaxation import Training
 from relaxjax._relaxations import parse
@@ -84,6 +85,11 @@ def test_every_name_is_one_that_training_knows():
     for c in [*candidates(FLAT), *candidates(HOSTS)]:
         options = parse(c.relaxation).row.options
         assert set(c.options) <= options, c.label
+
+
+def test_every_algorithm_is_there():
+    labels = {c.label for c in candidates(HOSTS)}
+    assert labels >= {f"all_reduce@{name}" for name in ALGORITHMS}
 
 
 def test_every_compressor_and_topology_is_there():
