@@ -1,18 +1,16 @@
 """`relaxjax bench NAME`: benchmarks with conditions, table, JSON and plot."""
 
 import json
-import os
 import sys
 from contextlib import redirect_stdout
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
-import jax
 import typer
 
-from relaxjax.cli import _bench_network, _bench_programs, _testbed
-from relaxjax.cli._errors import user_errors
+from relaxjax.cli import _bench_network, _bench_plan, _bench_programs, _testbed
+from relaxjax.cli._devices import emulate_devices
 from relaxjax.cli._names import TaskName
 
 Result = dict[str, Any]
@@ -79,7 +77,7 @@ def overhead(
     """A full step against hand-written pmean and against jit with NamedSharding."""
     from relaxjax.bench import _overhead
 
-    _devices(workers)
+    emulate_devices(workers)
     return _overhead.overhead(
         task=task.value,
         workers=workers,
@@ -95,7 +93,7 @@ def fusion(workers: Workers = 8, rounds: Rounds = 20, out: Out = RUNS) -> Result
     """A ring over the 161 tensors of a ResNet-50 gradient, in buckets or one by one."""
     from relaxjax.bench import _fusion
 
-    _devices(workers)
+    emulate_devices(workers)
     return _fusion.fusion(workers=workers, rounds=rounds, out=str(out))
 
 
@@ -111,7 +109,7 @@ def checkpoint(
     """Training with asynchronous checkpoints against training without."""
     from relaxjax.bench import _checkpoint
 
-    _devices(workers)
+    emulate_devices(workers)
     return _checkpoint.checkpoint(
         task=task.value,
         workers=workers,
@@ -123,90 +121,11 @@ def checkpoint(
 
 
 @bench.command()
-def published(out: Out = RUNS) -> Result:
-    """The planner's times against published figures of BAGUA, Horovod and BytePS."""
-    from relaxjax.bench import _published
-
-    return _published.published(out=str(out))
-
-
-@bench.command()
-def evidence(
-    task: Annotated[list[TaskName] | None, typer.Option(help="Default: both.")] = None,
-    method: Annotated[
-        list[str] | None,
-        typer.Option(help="As a plan labels it, without algorithm; default: all."),
-    ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Of each.")] = 1,
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="Of each run; default: the task's.")
-    ] = None,
-    out: Out = RUNS,
-) -> Result:
-    """How well models train by what a plan ranks; adds to evidence.json."""
-    from relaxjax.bench import _evidence
-
-    with user_errors():
-        _evidence.entries(method)
-    return _evidence.evidence(
-        tasks=tuple(task or ("digits", "chars")),
-        labels=method,
-        seeds=seeds,
-        steps=steps,
-        out=str(out),
-    )
-
-
-@bench.command()
-def regret(
-    folder: Annotated[
-        list[Path], typer.Argument(help="Of bench network --part steps, one a model.")
-    ],
-    without: Annotated[
-        list[str] | None,
-        typer.Option(help="Beginning of labels that may not be chosen."),
-    ] = None,
-    out: Out = RUNS,
-) -> Result:
-    """The planner's choice between real hosts, over the best that was measured."""
-    from relaxjax.bench import _regret
-
-    with user_errors():
-        return _regret.regret(folder, without=without or (), out=str(out))
-
-
-@bench.command()
-def planned(
-    workers: Workers = 8,
-    task: Annotated[TaskName, typer.Option(help="What is trained.")] = TaskName.DIGITS,
-    batch_size: Annotated[int, typer.Option(min=1, help="Rows in all.")] = 1024,
-    quality: Annotated[
-        str, typer.Option(help="Worst class that may be chosen.")
-    ] = "equal",
-    top: Annotated[int, typer.Option(min=1, help="How many are run.")] = 5,
-    out: Out = RUNS,
-) -> Result:
-    """The planner on the devices at hand: its choice, and trial runs of the best."""
-    from relaxjax.bench import _planned
-
-    _devices(workers)
-    with user_errors():
-        return _planned.planned(
-            task=task.value,
-            workers=workers,
-            batch_size=batch_size,
-            quality=quality,
-            top=top,
-            out=str(out),
-        )
-
-
-@bench.command()
 def ring(rounds: Rounds = 9, out: Out = RUNS) -> Result:
     """Compile time of the ring at 8, 16 and 32 devices, and its temporary memory."""
     from relaxjax.bench import _ring
 
-    _devices(max(_ring.DEVICES))
+    emulate_devices(max(_ring.DEVICES))
     return _ring.ring(repeats=rounds, out=str(out))
 
 
@@ -215,7 +134,7 @@ def algorithms(rounds: Rounds = 40, out: Out = RUNS) -> Result:
     """Every all-reduce algorithm against psum: 4 KiB to 64 MiB, 2, 4 and 8 devices."""
     from relaxjax.bench import _algorithms
 
-    _devices(max(_algorithms.WORKERS))
+    emulate_devices(max(_algorithms.WORKERS))
     return _algorithms.algorithms(rounds=rounds, out=str(out))
 
 
@@ -236,7 +155,7 @@ def count_bytes(rounds: Rounds = 9, out: Out = RUNS) -> Result:
     """How long wire_bytes takes to count what a 12-layer transformer sends."""
     from relaxjax.bench import _bytes
 
-    _devices(_bytes.WORKERS)
+    emulate_devices(_bytes.WORKERS)
     return _bytes.count_bytes(rounds=rounds, out=str(out))
 
 
@@ -330,7 +249,7 @@ def payloads(
     """Bytes of every compressor by every exchange, from compiled programs."""
     from relaxjax.bench import _payloads
 
-    _devices(max(_payloads.WORKERS))
+    emulate_devices(max(_payloads.WORKERS))
     return _payloads.payloads(size=size, out=str(out))
 
 
@@ -344,19 +263,13 @@ def orders(
     return {name.value: _orders.BENCHES[name.value]() for name in names}
 
 
+bench.command()(_bench_plan.published)
+bench.command()(_bench_plan.evidence)
+bench.command()(_bench_plan.regret)
+bench.command()(_bench_plan.planned)
 bench.command()(_bench_programs.overlap)
 bench.command()(_bench_programs.pulls)
 bench.command()(_bench_programs.host_copies)
 bench.command()(_bench_programs.host_params)
 bench.command(name="network")(_bench_network.run_network)
 bench.command(name="testbed")(_testbed.run_testbed)
-
-
-def _devices(count: int) -> None:
-    """Emulates devices, before JAX is first used; threads enough for all of them."""
-    os.environ["NPROC"] = str(max(int(os.environ.get("NPROC", 0)), 2 * count + 8))
-    jax.config.update("jax_num_cpu_devices", count)
-    found = jax.device_count()
-    if found < count:
-        typer.echo(f"relaxjax: {count} devices are needed, {found} are here", err=True)
-        raise typer.Exit(2)

@@ -4,6 +4,7 @@ import os
 
 import jax
 import numpy as np
+import typer
 from jax.sharding import Mesh
 
 from relaxjax._mesh import Emulation, emulate
@@ -88,3 +89,20 @@ def _emulate_cpu_devices(count: int) -> None:
         jax.config.update("jax_num_cpu_devices", count)
     except RuntimeError:  # a backend runs already: its devices are what there is
         return
+
+
+def emulate_devices(count: int) -> None:
+    """Emulates devices, before JAX is first used; threads enough for all of them.
+
+    Args:
+      count: how many.
+
+    Raises:
+      typer.Exit: with code 2, where there are fewer.
+    """
+    os.environ["NPROC"] = str(max(int(os.environ.get("NPROC", 0)), 2 * count + 8))
+    jax.config.update("jax_num_cpu_devices", count)
+    found = jax.device_count()
+    if found < count:
+        typer.echo(f"relaxjax: {count} devices are needed, {found} are here", err=True)
+        raise typer.Exit(2)

@@ -29,7 +29,7 @@ from relaxjax.bench import (
     _ring,
     _zoo,
 )
-from relaxjax.cli import _bench
+from relaxjax.cli import _bench, _devices
 from relaxjax.cli._app import app
 
 
@@ -219,7 +219,7 @@ def test_a_command_hands_over_its_options(name, monkeypatch, tmp_path):
     module, seen, devices = COMMANDS.get(name, _emulation), [], []
     function = "count_bytes" if name == "bytes" else name
     monkeypatch.setattr(module, function, lambda **options: seen.append(options))
-    monkeypatch.setattr(_bench, "_devices", devices.append)
+    monkeypatch.setattr(_bench, "emulate_devices", devices.append)
     words = ["bench", name, "--rounds", "6", "--out", str(tmp_path)]
     assert CliRunner().invoke(app, words).exit_code == 0
     assert seen[0]["out"] == str(tmp_path)
@@ -231,10 +231,10 @@ def test_too_few_devices_for_a_bench(monkeypatch):
     monkeypatch.setenv("NPROC", "0")
     monkeypatch.setattr(jax.config, "update", lambda *_: None)
     with pytest.raises(typer.Exit) as error:
-        _bench._devices(99)
+        _devices.emulate_devices(99)
     assert error.value.exit_code == 2
     assert os.environ["NPROC"] == "206"
-    _bench._devices(4)
+    _devices.emulate_devices(4)
 
 
 def test_orders_runs_the_benches_that_are_named(monkeypatch):
