@@ -11,8 +11,9 @@ With `weight=` passed to `update`, the mean and sum are weighted (`relaxjax._wei
 with `compressor=`, they are of what the payloads say (`relaxjax._compressed`).
 
 Cost: what the algorithm sends, per bucket: psum and ring both 2 (n - 1) ceil(d / n)
-elements per worker, psum for each leaf, ring for each packed bucket of d elements; the
-others, and those with a compressor, as stated in `relaxjax.collectives`.
+elements per worker, psum for each large leaf and for the small ones of a group
+together, ring for each packed bucket of d elements; the others, and those with a
+compressor, as stated in `relaxjax.collectives`.
 """
 
 import functools
@@ -86,7 +87,7 @@ def all_reduce(
       bucket_bytes: leaves travel together in messages of at most this many bytes,
         before compression and in float32 where there is one. The explicit algorithms
         pack them, and split larger leaves; psum takes groups of whole leaves and copies
-        nothing; Adasum takes leaf by leaf.
+        those of up to 64 KiB alone; Adasum takes leaf by leaf.
       order: leaf names (key paths such as `"layers/0/kernel"`) in the order in which
         gradients appear (`relaxjax.schedule.backward_order`), hence are sent. Default:
         reversed natural order, as the last layers' gradients appear first; psum then

@@ -6,11 +6,16 @@ whatever the plan says. With `ordered`, and in every packing algorithm, a bucket
 waits for the one before it, so that they leave in the order of the plan; where that is
 not the order in which gradients appear, they wait for nothing (docs/benchmarks.md).
 
-Cost: a group copies nothing. Packing takes two copies of a bucket at a time: the packed
-array and its sum.
+A group is one message to XLA, and many to a backend that sends operand by operand (gloo
+on CPU, some 600 bytes and the latency of a collective for each). So small leaves of a
+group are packed as well, unless the compiler shards them.
+
+Cost: a group copies its small leaves. Packing takes two copies of a bucket at a time:
+the packed array and its sum.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +23,12 @@ import numpy as np
 from jax import lax
 from jax.experimental.xla_metadata import set_xla_metadata
 
-from relaxjax._axis import AxisName
+from relaxjax._axis import AxisName, compiler_axes, varying
 from relaxjax.collectives._wire import all_after
 from relaxjax.schedule import Bucket
+
+SMALL = 2**16
+"""Bytes of a leaf that is rather copied than sent by itself."""
 
 
 def psum_groups(
@@ -38,11 +46,43 @@ def psum_groups(
         members = [_transposed(leaves[i]) for i in positions]
         if ordered and earlier:
             members, _ = lax.optimization_barrier((members, earlier))
+        together = small_together(members)
+        operands = [_joined(members, few) for few in together]
         with set_xla_metadata(combiner_key=f"group {number}"):
-            earlier = lax.psum(members, axis_name)
-        for i, total in zip(positions, earlier, strict=True):
-            summed[i] = _transposed(total)
+            earlier = lax.psum(operands, axis_name)
+        for few, total in zip(together, earlier, strict=True):
+            parts = _parts(total, [members[k] for k in few])
+            for k, part in zip(few, parts, strict=True):
+                summed[positions[k]] = _transposed(part)
     return summed
+
+
+def small_together(members: Sequence[Any]) -> list[list[int]]:
+    """Positions of the leaves of a group that are one operand of its `psum`.
+
+    Args:
+      members: arrays, or their shapes and dtypes.
+    """
+    kinds: dict[Any, list[int]] = {}
+    for i, x in enumerate(members):
+        nbytes = x.size * x.dtype.itemsize
+        packs = nbytes <= SMALL and not compiler_axes()
+        kinds.setdefault((x.dtype, varying(x)) if packs else i, []).append(i)
+    return list(kinds.values())
+
+
+def _joined(members: list[jax.Array], few: list[int]) -> jax.Array:
+    if len(few) == 1:
+        return members[few[0]]
+    return lax.concatenate([members[i].ravel() for i in few], 0)
+
+
+def _parts(total: jax.Array, members: list[jax.Array]) -> list[jax.Array]:
+    """Inverse of `_joined`."""
+    if len(members) == 1:
+        return [total]
+    parts = lax.split(total, [x.size for x in members])
+    return [part.reshape(x.shape) for part, x in zip(parts, members, strict=True)]
 
 
 def _transposed(x: jax.Array) -> jax.Array:

@@ -107,10 +107,40 @@ def test_psum_keeps_groups_apart_in_the_program(order):
         lambda g: tx.update(g, tx.init(g))[0], axis_env=[("data", 4)]
     )(grads)
     primitives = [eqn.primitive.name for eqn in jaxpr.eqns]
-    assert primitives.count("psum") == 4  # per leaf, in three groups
+    assert primitives.count("psum") == 3
     assert helpers.psum_groups_of(jaxpr) == 3
     # Only an order that was given is enforced.
     assert primitives.count("optimization_barrier") == (2 if order else 0)
+
+
+def test_small_leaves_of_a_group_are_one_operand_for_each_dtype():
+    small = {"bias": jnp.arange(3.0), "scale": jnp.float32(2), "w": jnp.ones((2, 5))}
+    grads = {
+        **small,
+        "half": jnp.ones(4, jnp.bfloat16),
+        "halves": jnp.ones((2, 2), jnp.bfloat16),
+        "large": jnp.ones((130, 128)),
+    }
+    tx: Any = all_reduce("data", algorithm="psum")
+
+    def run(g):
+        return tx.update(g, tx.init(g))[0]
+
+    jaxpr = jax.make_jaxpr(run, axis_env=[("data", 4)])(grads)
+    sizes = [
+        (v.aval.shape, v.aval.dtype.name)
+        for eqn in jaxpr.eqns
+        if eqn.primitive.name == "psum"
+        for v in eqn.invars
+    ]
+    assert sorted(sizes) == [
+        ((8,), "bfloat16"),
+        ((14,), "float32"),
+        ((128, 130), "float32"),
+    ]
+    two = jax.tree.map(lambda x: jnp.stack([x, 3 * x]), grads)
+    out = jax.vmap(run, axis_name="data")(two)
+    assert_equal(out, jax.tree.map(lambda x: jnp.stack([2 * x, 2 * x]), grads))
 
 
 def test_ring_sends_buckets_in_the_order_given():

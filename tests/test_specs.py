@@ -81,6 +81,15 @@ def test_nothing_is_gathered_over_the_other_axis(algorithm):
         assert all(len({d % 2 for d in group}) == 1 for group in groups)
 
 
+def test_psum_gathers_nothing_without_them():
+    found = collectives(
+        helpers.optimized_hlo(reduce_on(mesh_of(4, 2), all_reduce("data")))
+    )
+    assert found
+    for _, groups in found:
+        assert all(len({d % 2 for d in group}) == 1 for group in groups)
+
+
 def test_bytes_are_those_of_a_shard():
     mesh, params = mesh_of(4, 2), problem()
     tx = all_reduce("data", algorithm="ring", specs=SPECS)
