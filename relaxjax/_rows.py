@@ -141,7 +141,7 @@ _ROWS = [
         build=_build_all_reduce,
         algorithms=CHOICES,
         compressors=True,
-        options=frozenset({"bucket_bytes"}),
+        options=frozenset({"bucket_bytes", "plain"}),
     ),
     Relaxation(
         name="deep_gradient_compression",

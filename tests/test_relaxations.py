@@ -163,6 +163,46 @@ def test_options_of_what_goes_on_in_between(name, options):
     assert sent == [0, 0, 0, 16]
 
 
+def test_what_is_sent_first_may_be_left_as_it_is():
+    """Of four matrices the last two; equal to the code on the others alone."""
+    rng = np.random.default_rng(0)
+    stacked = {f"w{i}": rng.normal(size=(2, 3, 4)).astype("f4") for i in range(4)}
+
+    def run(**options):
+        name = parse("all_reduce+quantize2@two_shot")
+        tx = name.build("data", training(optax.identity()), **options)
+
+        def one(u):
+            return tx.update(u, tx.init(u))[0]
+
+        return jax.vmap(one, axis_name="data")(stacked)
+
+    part, whole = run(plain=0.5), run()
+    for k in ("w2", "w3"):
+        mean = stacked[k].mean(axis=0)
+        np.testing.assert_allclose(part[k][0], mean, rtol=1e-6, atol=1e-6)
+        assert np.abs(whole[k][0] - mean).max() > 1e-2
+    for k in ("w0", "w1"):
+        assert np.abs(part[k][0] - stacked[k].mean(axis=0)).max() > 1e-2
+
+
+@pytest.mark.parametrize(
+    ("name", "plain", "message"),
+    [
+        ("all_reduce", 0.5, r"plain=0.5 is the share .* there is none"),
+        ("all_reduce+quantize8", 1.5, r"share=1.5 must be between 0"),
+        ("all_reduce+quantize8", 1.0, r"plain=1 leaves no matrix for quantize8"),
+    ],
+)
+def test_a_share_that_cannot_be(name, plain, message):
+    def make():
+        tx = parse(name).build("data", training(optax.sgd(1.0)), plain=plain)
+        return tx.init({"w": jnp.zeros((3, 4))})
+
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
 def test_options_reach_the_transformation():
     tree = {"a": jnp.zeros(4), "b": jnp.zeros(4)}
 

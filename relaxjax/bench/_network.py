@@ -1,10 +1,5 @@
 """Relaxations and PyTorch's DDP between hosts, at several rates of their links.
 
-Hosts are network namespaces with shaped links (`relaxjax.hosts.Namespaces`), without
-root or iproute2 processes over loopback, of whose links no rate can be set. Every host
-has a process of each system, with one compute thread; only one system's processes
-compute at a time.
-
     block        some steps of one method, between two orders; one step goes before
     round        a block of each method, in random order, at one rate
     efficiency   a step of the same system without communication / a step
@@ -14,132 +9,25 @@ Time to a loss = steps to it (`relaxjax.bench._network_curves`) * seconds of a s
 """
 
 import random
-import signal
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from relaxjax._mesh import emulate
 from relaxjax._wire import wire_bytes
 from relaxjax.bench import _network_report as report
-from relaxjax.bench._network_crew import Crew
 from relaxjax.bench._network_curves import HOSTS, RATE, curves
 from relaxjax.bench._network_jax import transformation
-from relaxjax.bench._network_methods import DDP, METHODS, Method
-from relaxjax.bench._network_problem import LAYERS, ROWS, WIDTH, problem, task
+from relaxjax.bench._network_lab import BUDGET, STEPS, Lab, Row
+from relaxjax.bench._network_methods import DDP, METHODS, Method, available
+from relaxjax.bench._network_problem import LAYERS, ROWS, WIDTH, task
 from relaxjax.bench._report import conditions, save
-from relaxjax.hosts import Loopback, Namespaces, Place
+from relaxjax.hosts import Namespaces
 
 PARTS = ("curves", "steps")
 RATES = (20.0, 50.0, 200.0, 1000.0)  # Mbit/s
-STEPS, BUDGET = 5, 6.0  # of a block, at most: timed steps, and seconds
-_FAST = 1.25e9  # bytes per second, of links that are not shaped yet
-_DRAWN = 512  # batches, before the first comes again
-Row = dict[str, Any]
-
-
-class Lab:
-    """Hosts, and the processes of every system on them.
-
-    Args:
-      methods: that will be run; each is begun.
-      width: of the model.
-      layers: of the model.
-      hosts: how many.
-      steps: of a training, for methods with phases.
-    """
-
-    def __init__(
-        self,
-        methods: Sequence[Method],
-        *,
-        width: int,
-        layers: int,
-        hosts: int,
-        steps: int,
-    ):
-        self._stack = ExitStack()
-        self.namespaces = None if Namespaces.missing() else Namespaces(_FAST)
-        links = self.namespaces or Loopback()
-        self.crews: dict[str, Crew] = {}
-        self.places: list[Place] = []
-        try:
-            self._stack.enter_context(_stoppable())
-            self._stack.callback(links.close)
-            self.places = list(links.open([str(i) for i in range(hosts)]).values())
-            folder = self._stack.enter_context(tempfile.TemporaryDirectory())
-            path = Path(folder) / "problem.npz"
-            drawn = problem(
-                task(width, layers), processes=hosts, steps=_DRAWN, windows=hosts
-            )
-            drawn.save(path)
-            for method in methods:
-                self._begin(method, path, steps)
-        except BaseException:
-            self.close()
-            raise
-
-    def _begin(self, method: Method, path: Path, steps: int) -> None:
-        if method.system not in self.crews:
-            crew = Crew(method.system, self.places, path)
-            self.crews[method.system] = crew
-            self._stack.callback(crew.close)
-        crew = self.crews[method.system]
-        crew.begin(method.label, method.plain(rate=RATE, steps=steps))
-        crew.steps(method.label, 3)  # compiles, and DDP makes its bucket anew
-        print(f"begun: {method.label}", flush=True)
-
-    def shape(self, mbit: float) -> None:
-        """Sets the rate of every link, in Mbit/s."""
-        if self.namespaces is not None:
-            self.namespaces.shape(mbit * 1e6 / 8)
-
-    def sent(self) -> list[int]:
-        """Bytes that each host has sent so far; zeros where nothing counts them."""
-        if self.namespaces is None:
-            return [0] * len(self.places)
-        return self.namespaces.sent()
-
-    def block(self, method: Method, *, steps: int, budget: float) -> Row:
-        """Times a block.
-
-        Args:
-          method: which.
-          steps: at most so many, or a period.
-          budget: seconds, from which one step may depart.
-        """
-        crew, before = self.crews[method.system], self.sent()
-        first = crew.steps(method.label, 1)
-        count = steps
-        if method.period == 1:
-            count = max(1, min(steps, int(budget / max(first.seconds, 1e-3))))
-        else:
-            count = method.period * max(1, steps // method.period)
-        found = crew.steps(method.label, count)
-        sent = [b - a for a, b in zip(before, self.sent(), strict=True)]
-        return {
-            "method": method.label,
-            "seconds": found.seconds,
-            "busy": found.busy,
-            "steps": count,
-            "sent": max(sent) / (count + 1),
-        }
-
-    def __enter__(self) -> "Lab":
-        """Itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Closes it."""
-        self.close()
-
-    def close(self) -> None:
-        """Ends the processes and removes the hosts."""
-        self._stack.close()
 
 
 def network(
@@ -304,21 +192,6 @@ def stated(
     return found
 
 
-def chosen(labels: Sequence[str] | None) -> list[Method]:
-    """Rows by their labels, and those without communication.
-
-    Args:
-      labels: None is all.
-
-    Raises:
-      ValueError: an unknown label.
-    """
-    known = {method.label: method for method in METHODS}
-    if odd := [label for label in labels or () if label not in known]:
-        raise ValueError(f"method must be one of {[*known]}, got {odd[0]!r}")
-    return [m for m in METHODS if not labels or m.alone or m.label in labels]
-
-
 def checked(parts: Sequence[str] | None) -> Sequence[str]:
     """The parts that are asked for.
 
@@ -328,33 +201,7 @@ def checked(parts: Sequence[str] | None) -> Sequence[str]:
     Raises:
       ValueError: an unknown name.
     """
-    known = (*PARTS, "bytes", "slow", "none")
+    known = (*PARTS, "ablation", "bytes", "memory", "slow", "none")
     if odd := [name for name in parts or () if name not in known]:
         raise ValueError(f"part must be one of {[*known]}, got {odd[0]!r}")
     return parts or PARTS
-
-
-def available(methods: Sequence[Method]) -> list[Method]:
-    """The methods that can be run here; says which cannot.
-
-    Args:
-      methods: rows.
-    """
-    if find_spec("torch") is None:
-        print('without PyTorch (pip install "relaxjax[bench]"): DDP is left out')
-        return [m for m in methods if m.system != DDP]
-    return list(methods)
-
-
-@contextmanager
-def _stoppable() -> Iterator[None]:
-    """SIGTERM is an exception, as Ctrl-C is: what was made is taken away."""
-
-    def stop(number: int, _: Any) -> None:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

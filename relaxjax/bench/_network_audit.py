@@ -12,9 +12,10 @@ Cost: a period of each method, and one step before it.
 from collections.abc import Sequence
 from typing import Any
 
-from relaxjax.bench._network import Lab, available, stated
+from relaxjax.bench._network import stated
 from relaxjax.bench._network_curves import HOSTS
-from relaxjax.bench._network_methods import Method
+from relaxjax.bench._network_lab import Lab
+from relaxjax.bench._network_methods import Method, available
 from relaxjax.bench._report import conditions, save, show
 from relaxjax.hosts import Namespaces
 

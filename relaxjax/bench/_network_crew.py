@@ -1,7 +1,8 @@
 """The processes of one system of the network bench, asked together.
 
-Each process stands in its host's place. All get an order at once, and answer when they
-have carried it out; between orders they wait for a line.
+Each process stands in its host's place, and is one worker, or two in `PAIRS`. All get
+an order at once, and answer when they have carried it out; between orders they wait for
+a line.
 
 Cost: a process for each host, and a copy of every method's state in each.
 """
@@ -19,13 +20,15 @@ from pathlib import Path
 from threading import Timer
 from typing import Any, NamedTuple
 
+from relaxjax.bench._network_methods import DDP, PAIRS, RELAXJAX
 from relaxjax.hosts import Place
 
 MODULES = {
-    "relaxjax": "relaxjax.bench._network_jax",
-    "DDP": "relaxjax.bench._network_torch",
+    RELAXJAX: "relaxjax.bench._network_jax",
+    PAIRS: "relaxjax.bench._network_jax",
+    DDP: "relaxjax.bench._network_torch",
 }
-_PORTS = dict(zip(MODULES, (29400, 29500), strict=True))  # in namespaces of their own
+_PORTS = dict(zip(MODULES, range(29400, 29700, 100), strict=True))  # in namespaces
 _PATIENCE = 1200.0
 _LAST = 2000  # characters of what a process had to say
 _ONE_THREAD = {
@@ -33,6 +36,10 @@ _ONE_THREAD = {
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
     "NPROC": "2",
     "JAX_PLATFORMS": "cpu",
+}
+_TWO_DEVICES = {
+    "XLA_FLAGS": f"{_ONE_THREAD['XLA_FLAGS']} --xla_force_host_platform_device_count=2",
+    "NPROC": "4",
 }
 
 
@@ -138,10 +145,11 @@ class Crew:
         command = [sys.executable, "-u", "-m", *arguments]
         if place.namespace is not None:
             command = ["ip", "netns", "exec", place.namespace, *command]
+        devices = _TWO_DEVICES if self.system == PAIRS else {}
         with said.open("w") as file:
             process = subprocess.Popen(
                 command,
-                env={**os.environ, **_ONE_THREAD},
+                env={**os.environ, **_ONE_THREAD, **devices},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=file,

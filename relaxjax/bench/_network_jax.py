@@ -1,4 +1,4 @@
-"""relaxjax as a system of the network bench: one process, one device, one worker.
+"""relaxjax as a system of the network bench: a worker for each device of a process.
 
 Run as `python -m relaxjax.bench._network_jax FILE PROCESS PROCESSES ADDRESS`.
 """
@@ -10,33 +10,57 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
+from relaxjax._axis import AxisName
 from relaxjax._data_parallel import data_parallel
 from relaxjax._init import init
 from relaxjax._relaxation import Training as Told
 from relaxjax._relaxations import parse
 from relaxjax._stacked import to_workers
 from relaxjax.bench import _network_worker as worker
+from relaxjax.bench._network_methods import ALONE
 from relaxjax.bench._network_problem import Problem, task
+from relaxjax.bench._network_variants import unfused, wait_for_all
 from relaxjax.tasks import Task
 
 AXIS = "data"
-ALONE = "alone"
+TWO_AXES = ("host", "device")
 
 
 def transformation(
-    method: dict[str, Any], workers: int
+    method: dict[str, Any], workers: int, axis_name: AxisName = AXIS
 ) -> optax.GradientTransformationExtraArgs:
     """The method's own transformation around Adam.
 
     Args:
       method: name, options and rate; the name "alone" is Adam without communication.
-      workers: how many.
+      workers: how many; over two axes, hosts.
+      axis_name: of the workers.
     """
     adam = optax.adam(method["rate"])
     if method["name"] == ALONE:
         return optax.with_extra_args_support(adam)
     told = Told(adam, method["rate"], method["steps"], workers)
-    return parse(method["name"]).build(AXIS, told, **method["options"])
+
+    def build(name: str) -> optax.GradientTransformationExtraArgs:
+        return parse(name).build(axis_name, told, **method["options"])
+
+    if method.get("without") == "fusion":
+        return unfused(build, method["name"])
+    if method.get("without") == "overlap":
+        return optax.chain(wait_for_all(), build(method["name"]))
+    return build(method["name"])
+
+
+def mesh_of(method: dict[str, Any]) -> Mesh:
+    """All devices; where a host has several, over two axes, if hierarchy is not out.
+
+    Args:
+      method: as of `transformation`.
+    """
+    devices, own = jax.devices(), jax.local_device_count()
+    if own == 1 or method.get("without") == "hierarchy":
+        return Mesh(devices, AXIS)
+    return Mesh(np.asarray(devices).reshape(-1, own), TWO_AXES)
 
 
 def begin(method: dict[str, Any], own: Task, mesh: Mesh) -> worker.Training:
@@ -49,7 +73,7 @@ def begin(method: dict[str, Any], own: Task, mesh: Mesh) -> worker.Training:
       own: the task.
       mesh: of all processes' devices.
     """
-    tx = transformation(method, mesh.size)
+    tx = transformation(method, mesh.devices.shape[0], _axes(mesh))
 
     def train_step(params, opt_state, loss, batch):
         loss, grads = jax.value_and_grad(own.loss)(params, batch)
@@ -72,8 +96,12 @@ def begin(method: dict[str, Any], own: Task, mesh: Mesh) -> worker.Training:
     return worker.Training(advance, judged)
 
 
+def _axes(mesh: Mesh) -> AxisName:
+    return AXIS if mesh.devices.ndim == 1 else TWO_AXES
+
+
 def _own(x: jax.Array) -> jax.Array:
-    """This process's part, without the worker axis."""
+    """The first worker's part of this process, without the worker axis."""
     return x.addressable_shards[0].data[0]
 
 
@@ -89,9 +117,8 @@ def make(place: worker.Place, problem: Problem) -> worker.Begin:
     """
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(place.address, place.processes, place.process)
-    mesh = Mesh(jax.devices(), AXIS)
     own = task(*problem.size())
-    return lambda method: begin(method, own, mesh)
+    return lambda method: begin(method, own, mesh_of(method))
 
 
 if __name__ == "__main__":

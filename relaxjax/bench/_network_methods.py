@@ -1,11 +1,14 @@
 """What the network bench compares: rows of a table, and files that they come from."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 ALONE = "alone"
 RELAXJAX, DDP = "relaxjax", "DDP"
+PAIRS = "relaxjax, two devices"
+"""relaxjax with two workers in each process."""
 HOOK_START = 2
 """Steps in full that PowerSGD's hook takes first; it asks for as many at least."""
 
@@ -15,22 +18,25 @@ class Method:
     """A row.
 
     Attributes:
-      system: "relaxjax" or "DDP".
+      system: `RELAXJAX`, `PAIRS` or `DDP`.
       name: a relaxation as `relaxjax train` spells it, a hook of DDP, or "alone": the
         same steps without any communication.
       options: of the relaxation, or the hook.
       period: steps after which what it sends repeats; a block takes as many.
+      without: what is taken from it: "overlap", "fusion" or "hierarchy".
     """
 
     system: str
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
     period: int = 1
+    without: str = ""
 
     @property
     def label(self) -> str:
         """As in tables."""
         options = "".join(f" {key}={value}" for key, value in self.options.items())
+        options += f" without {self.without}" * bool(self.without)
         return f"{'DDP ' * (self.system == DDP)}{self.name}{options}"
 
     @property
@@ -58,6 +64,7 @@ class Method:
           steps: of the whole training.
         """
         told = {"name": self.name, "options": dict(self.options)}
+        told["without"] = self.without
         return {**told, "rate": rate, "steps": steps}
 
 
@@ -94,3 +101,30 @@ METHODS = (
     _ours("gossip+quantize8"),
     _ours("parameter_server"),
 )
+
+
+def chosen(labels: Sequence[str] | None) -> list[Method]:
+    """Rows by their labels, and those without communication.
+
+    Args:
+      labels: None is all.
+
+    Raises:
+      ValueError: an unknown label.
+    """
+    known = {method.label: method for method in METHODS}
+    if odd := [label for label in labels or () if label not in known]:
+        raise ValueError(f"method must be one of {[*known]}, got {odd[0]!r}")
+    return [m for m in METHODS if not labels or m.alone or m.label in labels]
+
+
+def available(methods: Sequence[Method]) -> list[Method]:
+    """The methods that can be run here; says which cannot.
+
+    Args:
+      methods: rows.
+    """
+    if find_spec("torch") is None:
+        print('without PyTorch (pip install "relaxjax[bench]"): DDP is left out')
+        return [m for m in methods if m.system != DDP]
+    return list(methods)

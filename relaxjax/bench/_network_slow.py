@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from relaxjax.bench._measure import ratio
-from relaxjax.bench._network import BUDGET, STEPS, Lab, available
 from relaxjax.bench._network_curves import HOSTS
-from relaxjax.bench._network_methods import Method
+from relaxjax.bench._network_lab import BUDGET, STEPS, Lab
+from relaxjax.bench._network_methods import Method, available
 from relaxjax.bench._report import conditions, save, show
 
 _ROOT = Path("/sys/fs/cgroup")

@@ -34,9 +34,10 @@ def run_network(
     part: Annotated[
         list[str] | None,
         typer.Option(
-            help="curves, steps, bytes (stated, the kernel's), slow (a host at half "
-            "its processor); none: only report of what the folder has. Default: curves "
-            "and steps."
+            help="curves, steps, ablation (of overlap, fusion, hierarchy), bytes "
+            "(stated, the kernel's), memory (of a process), slow (a host at half its "
+            "processor); none: only report of what the folder has. Default: curves and "
+            "steps."
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for JSON and PNG.")] = Path(
@@ -47,14 +48,26 @@ def run_network(
 
     Hosts are network namespaces (Linux, root, iproute2), or processes over loopback.
     """
-    from relaxjax.bench import _network, _network_audit, _network_slow
+    from relaxjax.bench import (
+        _network,
+        _network_ablation,
+        _network_audit,
+        _network_memory,
+        _network_methods,
+        _network_slow,
+    )
 
     with user_errors():
-        methods = _network.chosen(method)
+        methods = _network_methods.chosen(method)
         parts = _network.checked(part)
         sizes = {"width": width, "layers": layers, "out": str(out)}
         if "bytes" in parts:
             _network_audit.audit(methods=methods, **sizes)
+        if "ablation" in parts:
+            given = {} if rate is None else {"rates": rate}
+            _network_ablation.ablation(rounds=rounds, seed=seed, **given, **sizes)
+        if "memory" in parts:
+            _network_memory.memory(methods=methods, **sizes)
         if "slow" in parts:
             _network_slow.slow_host(methods=methods, rounds=rounds, **sizes)
     return _network.network(

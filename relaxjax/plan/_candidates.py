@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import jax
 import numpy as np
 
 from relaxjax._gossip_rows import TOPOLOGIES
@@ -40,6 +41,7 @@ _DEGREES = {
 }
 _GOSSIPED = ("quantize8", "quantize4", "sign")
 _SIXTEEN = ("bf16", "fp16")
+_PARTLY, _SHARES = ("quantize8", "quantize4", "sign"), (0.25, 0.5, 0.75)
 _COARSE = 0.7
 """Of a contraction that leaves less than so much of a value, the loss is fed back."""
 _UNKNOWN = ("codebook4", "codebook2", "threshold")
@@ -126,6 +128,8 @@ def _reducers(network: Network) -> Iterator[Candidate]:
     for name in COMPRESSORS:
         if name != "identity":
             yield from _coded(name, _made(name))
+    for name in _PARTLY if network.workers > 1 else ():
+        yield from _partly(name, _made(name))
 
 
 def _exact(algorithm: str, axes: int = 1) -> Candidate:
@@ -159,6 +163,30 @@ def _coded(name: str, compressor: Compressor) -> Iterator[Candidate]:
             why=f"payloads of {share:.3g} of the bytes"
             + (", what they lose is sent later" if feedback else ""),
         )
+
+
+def _partly(name: str, compressor: Compressor) -> Iterator[Candidate]:
+    """What the backward pass may hide travels as it is."""
+    wrapped = _fed_back(name)
+    feedback = "" if wrapped == name else "ef14"
+    for plain in _SHARES:
+        yield Candidate(
+            relaxation=f"all_reduce+{wrapped}@two_shot",
+            messages=reduced("two_shot", payload(compressor), plain),
+            tx=code.partly(name, feedback, "two_shot", plain),
+            kept=1.0 if feedback else 0.0,
+            compressor=wrapped,
+            options={"plain": plain},
+            fits=functools.partial(_splits, plain),
+            why=f"the first {plain:.0%} as they are behind the backward pass, "
+            "the rest in codes",
+        )
+
+
+def _splits(plain: float, model: Model) -> bool:
+    """Whether there are matrices that are coded, and others that are not."""
+    coded = [len(jax.tree.leaves(model.part(True, share))) for share in (0.0, plain)]
+    return 0 < coded[1] < coded[0]
 
 
 def _fed_back(name: str) -> str:

@@ -57,6 +57,16 @@ def all_reduce(
     return _chain(f"relaxjax.all_reduce({', '.join(parts)}{BUCKET})", OPTIMIZER)
 
 
+def partly(code: str, feedback: str, algorithm: str, plain: float) -> str:
+    """Before the optimizer, with what is sent first as it is."""
+    coded = [_AXES[1], f"compressor={compressor(code, feedback)}"]
+    coded += [f'algorithm="{algorithm}"']
+    each = f"{{False: relaxjax.all_reduce({', '.join(coded)}{BUCKET}), "
+    each += f"True: relaxjax.all_reduce({_AXES[1]}{BUCKET})}}"
+    which = f"lambda params: relaxjax.schedule.sent_first(params, {plain})"
+    return _chain(f"optax.partition({each}, {which})", OPTIMIZER)
+
+
 def delayed() -> str:
     """An all-reduce of what has waited."""
     return _chain(

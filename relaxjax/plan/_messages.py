@@ -6,11 +6,13 @@ buckets (`relaxjax.schedule.plan_buckets`, as it packs them itself), from a mode
 matrices (PowerSGD), or from both, where vectors travel as they are.
 """
 
+import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
+from relaxjax._fused import small_together
 from relaxjax._matrices import Matrices, matrices_of, most_square
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
@@ -46,48 +48,61 @@ Messages = Callable[[Model, Network, int], list[Message]]
 """From the model, the network and the bytes of a bucket to what is sent."""
 
 
-def reduced(algorithm: str, payload: Payload = EXACT) -> Messages:
+def reduced(algorithm: str, payload: Payload = EXACT, plain: float = 0.0) -> Messages:
     """All gradients, bucket by bucket; in codes, vectors travel as they are.
 
     Args:
       algorithm: "psum", or one of `EXCHANGES`.
       payload: of a bucket.
+      plain: share of all elements, the first in sending order, that is not coded.
     """
 
     def messages(model: Model, network: Network, bucket_bytes: int) -> list[Message]:
+        told = model, network, bucket_bytes
         if not payload.coded:
-            return _by(algorithm, payload, model, "params", network, bucket_bytes)
-        part = "matrices" if model.has_vectors else "params"
-        found = _by(algorithm, payload, model, part, network, bucket_bytes)
-        if model.has_vectors:
-            found += _by("psum", EXACT, model, "vectors", network, bucket_bytes)
-        return found
+            return _by(algorithm, payload, *told)
+        rest = _by("psum", EXACT, *told, False, plain)
+        return _in_order(_by(algorithm, payload, *told, True, plain) + rest)
 
     return messages
+
+
+def _in_order(found: list[Message]) -> list[Message]:
+    """Whatever is ready first goes first."""
+    return sorted(found, key=lambda m: m.ready or 0.0)
 
 
 def _by(
     algorithm: str,
     payload: Payload,
     model: Model,
-    part: str,
     network: Network,
     bucket_bytes: int,
+    *which: Any,
 ) -> list[Message]:
-    how = plan_groups if algorithm == "psum" and not payload.coded else plan_buckets
-    buckets = model.packed(part, how, bucket_bytes)
-    if algorithm == "psum":
-        return _timed(buckets, lambda b: _psum(b, network, payload), native=True)
+    native = algorithm == "psum"
+    how = plan_groups if native and not payload.coded else plan_buckets
+    buckets = model.packed(how, bucket_bytes, *which)
+    if native:
+        leaves = jax.tree.leaves(model.part(*which) if which else model.params)
+        traffic = functools.partial(
+            _psum, leaves=leaves, network=network, payload=payload
+        )
+        return _timed(model, buckets, traffic, native=True)
     exchange = EXCHANGES[algorithm]
-    return _timed(buckets, lambda b: exchange(_size(b), network, payload))
+    return _timed(model, buckets, lambda b: exchange(_size(b), network, payload))
 
 
-def _psum(bucket: Bucket, network: Network, payload: Payload) -> Traffic:
-    """Leaf by leaf in one message; of payloads that can be added, those."""
+def _psum(
+    bucket: Bucket, leaves: list[Any], network: Network, payload: Payload
+) -> Traffic:
+    """Operand by operand in one message; of payloads that can be added, those."""
     if payload.coded:
         floats = payload.of(_size(bucket)) // 4
         return psum(floats, network)._replace(coded=2 * 4 * _size(bucket))
-    each = [psum(segment.size, network) for segment in bucket.segments]
+    members = [leaves[segment.leaf] for segment in bucket.segments]
+    sizes = [sum(members[i].size for i in few) for few in small_together(members)]
+    each = [psum(size, network) for size in sizes]
     total = jax.tree.map(lambda *x: sum(x), *each)
     if not network.joined:
         return total
@@ -104,8 +119,10 @@ def told(degree: int, payload: Payload = EXACT, *, early: bool = False) -> Messa
     """
 
     def messages(model: Model, network: Network, bucket_bytes: int) -> list[Message]:
-        buckets = model.packed("params", plan_buckets, bucket_bytes)
-        found = _timed(buckets, lambda b: neighbors(_size(b), network, payload, degree))
+        buckets = model.packed(plan_buckets, bucket_bytes)
+        found = _timed(
+            model, buckets, lambda b: neighbors(_size(b), network, payload, degree)
+        )
         return early_messages(found) if early else found
 
     return messages
@@ -184,26 +201,26 @@ def _size(bucket: Bucket) -> int:
 
 
 def _timed(
+    model: Model,
     buckets: tuple[Bucket, ...],
     traffic: Callable[[Bucket], Traffic],
     *,
     native: bool = False,
 ) -> list[Message]:
-    """Messages in sending order, ready as the elements before them are of all.
+    """Messages in sending order, each ready when its last gradient is.
 
     Of many buckets of one size only one is looked at.
     """
-    total = sum(map(_size, buckets))
     known: dict[tuple[int, int], Traffic] = {}
-    found, done, group = [], 0, -(-len(buckets) // MOST)
+    found, group = [], max(1, -(-len(buckets) // MOST))
     for start in range(0, len(buckets), group):
-        each = []
+        each, ready = [], 0.0
         for bucket in buckets[start : start + group]:
             key = _size(bucket), len(bucket.segments)
             if native or key not in known:
                 known[key] = traffic(bucket)
             each.append(known[key])
-            done += key[0]
+            ready = max(ready, *map(model.ready, bucket.segments))
         whole = jax.tree.map(lambda *x: sum(x), *each)
-        found.append(Message(done / total, whole, native))
+        found.append(Message(ready, whole, native))
     return found

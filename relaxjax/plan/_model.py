@@ -11,6 +11,7 @@ matrices:
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +20,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from relaxjax.schedule import Bucket
+from relaxjax._compress_matrices import kinds_of
+from relaxjax.schedule import Bucket, Segment
+from relaxjax.schedule._buckets import sending_order
+from relaxjax.schedule._names import leaf_name
 
 FORWARD = 1 / 3
 """Of a step's computation, before the first gradient."""
@@ -92,36 +96,57 @@ class Model:
         """Elements of all params."""
         return sum(x.size for x in self.leaves)
 
-    @functools.cached_property
-    def matrices(self) -> Any:
-        """The params of two dimensions or more, which are compressed; the rest None."""
-        return jax.tree.map(lambda x: x if len(x.shape) > 1 else None, self.params)
+    def part(self, coded: bool, plain: float = 0.0) -> Any:
+        """The params that are compressed, or those that are not; the rest is None.
+
+        Args:
+          coded: which.
+          plain: share of all elements that is sent first, and is not; beside it,
+            vectors and scalars.
+        """
+        kind = "matrix" if coded else "vector"
+        kinds = kinds_of(self.params, plain)
+        return jax.tree.map(lambda x, k: x if k == kind else None, self.params, kinds)
+
+    def ready(self, segment: Segment) -> float:
+        """Share of the backward pass after which a segment's gradient is there.
+
+        Args:
+          segment: of a leaf.
+        """
+        return (self._starts[segment.name] + segment.stop) / self.size
 
     @functools.cached_property
-    def vectors(self) -> Any:
-        """The other params; matrices are None."""
-        return jax.tree.map(lambda x: None if len(x.shape) > 1 else x, self.params)
+    def _starts(self) -> dict[str, int]:
+        """Elements that are there before each leaf's."""
+        paths = jax.tree.leaves_with_path(self.params)
+        names = [leaf_name(path) for path, _ in paths]
+        places = sending_order(names, None)
+        ends = itertools.accumulate(self.leaves[i].size for i in places)
+        return {
+            names[i]: end - self.leaves[i].size
+            for i, end in zip(places, ends, strict=True)
+        }
 
     @functools.cached_property
-    def has_vectors(self) -> bool:
-        """Whether some leaf is not compressed."""
-        return any(len(x.shape) < 2 for x in self.leaves)
-
-    @functools.cached_property
-    def _known(self) -> dict[tuple[str, str, int], tuple[Bucket, ...]]:
+    def _known(self) -> dict[tuple[Any, ...], tuple[Bucket, ...]]:
         return {}
 
     def packed(
-        self, part: str, how: Callable[..., tuple[Bucket, ...]], bucket_bytes: int
+        self,
+        how: Callable[..., tuple[Bucket, ...]],
+        bucket_bytes: int,
+        *which: Any,
     ) -> tuple[Bucket, ...]:
-        """The buckets of a part, found once.
+        """The buckets of all params, or of a part, found once.
 
         Args:
-          part: "params", "matrices" or "vectors".
           how: `relaxjax.schedule.plan_buckets` or `plan_groups`.
           bucket_bytes: of a bucket.
+          *which: as of `part`; nothing is everything.
         """
-        key = part, how.__name__, bucket_bytes
+        key = how.__name__, bucket_bytes, *which
         if key not in self._known:
-            self._known[key] = how(getattr(self, part), bucket_bytes=bucket_bytes)
+            tree = self.part(*which) if which else self.params
+            self._known[key] = how(tree, bucket_bytes=bucket_bytes)
         return self._known[key]

@@ -5,7 +5,8 @@
                      and the one before is over; the step ends when all are
     every H steps    ((H - 1) compute + that) / H
 
-Without overlap messages wait for the whole backward pass.
+Encoding and decoding take the device: the backward pass waits for the codes of what is
+sent while it runs. Without overlap messages wait for the whole backward pass.
 
 Cost: about a millisecond for a hundred messages.
 """
@@ -79,8 +80,13 @@ def exchange_seconds(
     """
     if not found:
         return model.compute
+    if not network.overlap:
+        found = [message._replace(ready=1.0) for message in found]
     seconds = _seconds(found, network, codec)
-    return _simulated(found, seconds, model.compute, overlap=network.overlap)
+    coding = [
+        m.traffic.coding(network, codec) if (m.ready or 0.0) < 1 else 0.0 for m in found
+    ]
+    return _simulated(found, seconds, coding, model.compute)
 
 
 def _seconds(found: list[Message], network: Network, codec: str) -> list[float]:
@@ -88,30 +94,37 @@ def _seconds(found: list[Message], network: Network, codec: str) -> list[float]:
 
 
 def _simulated(
-    found: list[Message], seconds: list[float], compute: float, *, overlap: bool
+    found: list[Message], seconds: list[float], coding: list[float], compute: float
 ) -> float:
-    """One step and its messages."""
+    """One step and its messages, of whose seconds the device codes for some."""
     ends = sorted({m.ready for m in found if m.ready} | {1.0})
-    ops: dict[str, tuple[float, list[str]]] = {"forward": (compute * FORWARD, [])}
-    last, done = "forward", 0.0
+    parts = {"forward": compute * FORWARD}
+    codes = {
+        end: [i for i, m in enumerate(found) if m.ready == end and coding[i]]
+        for end in (None, *ends)
+    }
+    parts |= {f"code {i}": coding[i] for i in codes[None]}
+    done = 0.0
     for end in ends:
-        part = f"backward {end}"
-        ops[part] = (compute * (1 - FORWARD) * (end - done), [last])
-        last, done = part, end
-    names = [str(place) for place in range(len(found))]
-    needs = [_need(message, last, overlap=overlap) for message in found]
-    sends = dict(zip(names, zip(seconds, needs, strict=True), strict=True))
+        parts[f"backward {end}"] = compute * (1 - FORWARD) * (end - done)
+        parts |= {f"code {i}": coding[i] for i in codes[end]}
+        done = end
+    before = [[], *([name] for name in parts)]
+    ops = dict(zip(parts, zip(parts.values(), before, strict=False), strict=True))
+    sends = {
+        str(i): (seconds[i] - coding[i], _need(i, message, coding))
+        for i, message in enumerate(found)
+    }
     link = Link(latency=0.0, bandwidth=_CLOCK)
     policy = Policy(
         "plan",
         collective=lambda nbytes: Cost(1, nbytes),
-        buckets=tuple((name,) for name in names),
+        buckets=tuple((name,) for name in sends),
     )
-    graph = Graph({}, ops, sends)
-    return simulate(graph, policy, Cluster(link=link)).seconds
+    return simulate(Graph({}, ops, sends), policy, Cluster(link=link)).seconds
 
 
-def _need(message: Message, last: str, *, overlap: bool) -> list[str]:
-    if not overlap:
-        return [last]
+def _need(number: int, message: Message, coding: list[float]) -> list[str]:
+    if coding[number]:
+        return [f"code {number}"]
     return [] if message.ready is None else [f"backward {message.ready}"]

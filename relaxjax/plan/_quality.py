@@ -13,6 +13,7 @@ all-reduce beside it. A model and a rate of one's own may fare better, or worse.
 
 import functools
 import json
+import re
 from importlib import resources
 from typing import Any, NamedTuple
 
@@ -64,7 +65,7 @@ def quality_of(label: str) -> Quality:
     if label in _EXACT:
         return Quality("exact", "the same update, to rounding")
     rows = measurements()["rows"]
-    known = rows.get(label) or rows.get(label.partition("@")[0], {})
+    known = rows.get(label) or rows.get(re.sub(r"@\S+", "", label), {})
     told = [_said(task, **known[task]) for task in TASKS if task in known]
     worst = max((known[task]["worse"] for task in known), default=0.0)
     if worst > _CLOSE:

@@ -85,7 +85,16 @@ class Traffic(NamedTuple):
         link = (network.psum or network.link) if native else network.link
         between = link.seconds(self.line, self.hops)
         within = network.inside.seconds(self.inside, self.steps)
-        return between + within + self.coded / network.codec_rate(codec)
+        return between + within + self.coding(network, codec)
+
+    def coding(self, network: Network, codec: str = "") -> float:
+        """Of that, time in which a worker encodes and decodes.
+
+        Args:
+          network: codecs.
+          codec: the compressor's name.
+        """
+        return self.coded / network.codec_rate(codec)
 
 
 class Payload(NamedTuple):

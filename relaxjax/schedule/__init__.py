@@ -34,6 +34,7 @@ from relaxjax.schedule._properties import Properties, properties
 from relaxjax.schedule._rates import Cost, Device, Link
 from relaxjax.schedule._record import record
 from relaxjax.schedule._replay import Replay, Transfer, replay
+from relaxjax.schedule._sent_first import sent_first
 from relaxjax.schedule._series_parallel import series_parallel_order
 from relaxjax.schedule._simulate import simulate
 from relaxjax.schedule._tac import tac
@@ -88,6 +89,7 @@ __all__ = [
     "random_order",
     "record",
     "replay",
+    "sent_first",
     "series_parallel_order",
     "simulate",
     "smallest_first",

@@ -6,7 +6,12 @@ import os
 
 import pytest
 
-from relaxjax.bench import _network, _network_audit, _network_forecast
+from relaxjax.bench import (
+    _network,
+    _network_audit,
+    _network_forecast,
+    _network_methods,
+)
 from relaxjax.bench import _network_report as report
 from relaxjax.bench._network_curves import steps_to
 from relaxjax.bench._network_methods import ALONE, DDP, METHODS, RELAXJAX, Method
@@ -150,8 +155,8 @@ def test_refuses_names_that_it_does_not_know():
     with pytest.raises(ValueError, match=r"part must be one of .* got 'all'"):
         _network.checked(["all"])
     with pytest.raises(ValueError, match=r"method must be one of .* got 'ddp'"):
-        _network.chosen(["ddp"])
-    assert [m.label for m in _network.chosen(["DDP fp16"])] == [
+        _network_methods.chosen(["ddp"])
+    assert [m.label for m in _network_methods.chosen(["DDP fp16"])] == [
         ALONE,
         f"DDP {ALONE}",
         "DDP fp16",

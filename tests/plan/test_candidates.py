@@ -81,6 +81,50 @@ def test_vectors_travel_as_they_are():
     assert predict(c, model, FLAT, 2**20).nbytes == wanted
 
 
+@pytest.mark.parametrize("share", [0.25, 0.5, 0.75])
+def test_partly_coded_as_the_name_is_built_and_as_the_line(share: float):
+    params = {f"w{i}": jnp.zeros((64, 128)) for i in range(4)}
+    model = plan.Model(params=params, compute=1.0)
+    label = f"all_reduce+quantize8@two_shot plain={share:g}"
+    (c,) = [c for c in candidates(FLAT) if c.label == label]
+    check_bytes(c, FLAT, 2**20, model)
+    told = Training(optax.sgd(0.1), 0.1, 10, 4)
+    tx = parse(c.relaxation).build("data", told, **c.options)
+    sent = relaxjax.wire_bytes(tx, params, relaxjax.emulate(4))
+    assert sent == predict(c, model, FLAT, 2**20).nbytes
+    plain = relaxjax.wire_bytes(
+        relaxjax.all_reduce("data"), params, relaxjax.emulate(4)
+    )
+    coded = plan.rank(model, FLAT, quality="unmeasured").rows
+    (whole,) = [r for r in coded if r.label == "all_reduce+quantize8@two_shot"]
+    whole_bytes = whole.prediction.nbytes
+    assert sent == pytest.approx(share * plain + (1 - share) * whole_bytes, abs=0.5)
+
+
+def test_codes_are_not_paid_for_behind_the_backward_pass():
+    """Half of the gradients are hidden either way; coding them takes the device."""
+    model = plan.Model(
+        params={f"w{i}": jnp.zeros((512, 512)) for i in range(8)}, compute=0.1
+    )
+    network = plan.Network(
+        workers=4,
+        link=schedule.Link(1e-5, 1.6e8),
+        codec={"": 2e9},
+        overlap=True,
+    )
+    rows = plan.rank(model, network, quality="unmeasured", bucket_bytes=2**20).rows
+    seconds = {r.label: r.seconds for r in rows}
+    name = "all_reduce+quantize8@two_shot"
+    best = min(seconds[f"{name} plain={s:g}"] for s in (0.25, 0.5, 0.75))
+    assert best < 0.95 * min(seconds["all_reduce"], seconds[name])
+
+
+def test_nothing_to_split_is_not_ranked():
+    lone = plan.Model(params={"w": jnp.zeros((64, 64))}, compute=1.0)
+    rows = plan.rank(lone, FLAT, quality="unmeasured").rows
+    assert not [r.label for r in rows if "plain" in r.label]
+
+
 def test_every_name_is_one_that_training_knows():
     for c in [*candidates(FLAT), *candidates(HOSTS)]:
         options = parse(c.relaxation).row.options

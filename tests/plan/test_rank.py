@@ -177,6 +177,7 @@ def test_classes_of_quality(monkeypatch: pytest.MonkeyPatch):
     assert plan.quality_of("f") == ("lossy", "chars diverged")
     assert plan.quality_of("all_reduce@tree").name == "exact"
     assert plan.quality_of("a@two_shot").evidence.startswith("digits +0.2 % (1 seed)")
+    assert plan.quality_of("a@two_shot plain=0.5").name == "unmeasured"
 
 
 def test_winners_over_a_grid(tmp_path):
