@@ -177,7 +177,7 @@ def test_what_is_sent_first_may_be_left_as_it_is():
 
         return jax.vmap(one, axis_name="data")(stacked)
 
-    part, whole = run(plain=0.5), run()
+    part, whole = helpers.host(run(plain=0.5)), helpers.host(run())
     for k in ("w2", "w3"):
         mean = stacked[k].mean(axis=0)
         np.testing.assert_allclose(part[k][0], mean, rtol=1e-6, atol=1e-6)
