@@ -16,6 +16,7 @@ author = "The relaxjax authors"
 version = release = relaxjax.__version__
 
 extensions = [
+    "algorithm_pages",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
