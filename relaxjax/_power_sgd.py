@@ -19,8 +19,10 @@ are present subtract is n out over their number.
 
 Leaves that a rank would not make smaller travel as they are, beside the P.
 
-Whatever rounds P and Q on their way, all workers subtract the same `out`, and the last
-law holds: so they may travel in 16 bits.
+Whatever P and Q lose on their way, all workers subtract the same `out`, and the last
+law holds: so they may travel in 16 bits, or in codes of 8 or 4. With codes, the other
+leaves have residuals as well, and P and Q go column by column, so that a block of a
+code is of one singular vector.
 
 Cost: r (n + m) floats per matrix, and the other leaves, in exactly two messages a step
 (2 k with `iterations=k`); 4 r n m flops per matrix and pass, and a QR of P. State: the
@@ -29,6 +31,7 @@ residual, of the gradient's size, and r m floats per matrix.
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -46,6 +49,7 @@ from relaxjax._all_reduce_checks import (
 )
 from relaxjax._axis import AxisName, axis_size, require_local
 from relaxjax._clock import Clock, clock
+from relaxjax._compressed import EXCHANGES, codec_of
 from relaxjax._exact import ALGORITHMS
 from relaxjax._layout import Layout, layout_of, require_same
 from relaxjax._low_rank import approximate, nothing_lost
@@ -59,9 +63,12 @@ from relaxjax._matrices import (
 from relaxjax._numbers import require_whole
 from relaxjax._specs import on_own_shards, shard_shapes, used_axes
 from relaxjax._weights import factor, weigh
+from relaxjax.collectives import Lossy
+from relaxjax.compression import Compressor, quantize
 
 _CALLER = "power_sgd"
 _DTYPES = {32: jnp.float32, 16: jnp.bfloat16}
+_CODES = (8, 4)
 
 
 class PowerSGDState(NamedTuple):
@@ -69,7 +76,7 @@ class PowerSGDState(NamedTuple):
 
     Attributes:
       clock: in phase 0 gradients travel as they are.
-      residual: e, float32, like the params; a scalar where not compressed.
+      residual: e, float32, like the params; a scalar where nothing is lost.
       right: Q, float32[batch, m, r] (r at most the smaller side), equal on all workers;
         a scalar where not compressed.
       layout: the tree that `init` saw.
@@ -112,10 +119,12 @@ def power_sgd(
       as_matrices: from a leaf's name and shape to (batch, n, m); by default one
         matrix, as square as can be: (3, 3, 64, 128) is 576 x 128. Layers stacked for
         `lax.scan` are a batch: `lambda name, shape: (shape[0], ...)`.
-      algorithm: what adds P and Q: any of `relaxjax.all_reduce`.
-      bits: of each float in a message, 32 or 16 (bfloat16). What P and Q lose is in the
-        residual; what is not compressed is rounded. Explicit algorithms really send 16
-        bits; `psum` is the backend's (XLA on CPU sends 32).
+      algorithm: what adds P and Q: any of `relaxjax.all_reduce`; with codes any that
+        carries them, and "auto" is "two_shot".
+      bits: of each float in a message: 32, 16 (bfloat16), or 8 or 4 (codes of
+        `relaxjax.compression.quantize`). What P and Q lose is in the residual. Of what
+        is not compressed, 16 bits are rounded, and codes leave a residual. Explicit
+        algorithms really send 16 bits; `psum` is the backend's (XLA on CPU sends 32).
       specs: where the mesh has other axes than the workers': a pytree of
         `PartitionSpec` over those; then each device approximates its own shard.
       seed: of the first Q, the same for all workers.
@@ -126,7 +135,8 @@ def power_sgd(
 
     Raises:
       ValueError: `rank`, `iterations` below 1, `start_after` or `min_compression` below
-        0, `bits` that are not 32 or 16, an unknown algorithm; in `init` or `update`: no
+        0, `bits` that are not 32, 16, 8 or 4, an unknown algorithm, or one that carries
+        no codes; in `init` or `update`: no
         leaf that this rank makes smaller, `as_matrices` that does not fit, a leaf that
         is not real and floating, another tree than `init` saw, leaves that the compiler
         shards without `specs`.
@@ -142,16 +152,25 @@ def power_sgd(
       [-2. -4. -6.]
     """
     _check(rank, start_after, iterations, min_compression, bits)
-    exact = all_reduce(axis_name, algorithm=algorithm, specs=specs)
-    algorithm = checked_algorithm(axis_name, algorithm, None, "mean", specs)
+    compressor = quantize(bits) if bits in _CODES else None
+    algorithm = checked_algorithm(axis_name, algorithm, compressor, "mean", specs)
+    in_full = algorithm if algorithm in ("psum", *ALGORITHMS) else "auto"
+    exact = all_reduce(axis_name, algorithm=in_full, specs=specs)
+    message = functools.partial(_summed, algorithm=algorithm, dtype=_DTYPES.get(bits))
+    if compressor is not None:
+        message = functools.partial(_coded, algorithm=algorithm, compressor=compressor)
     mean = functools.partial(
-        _in_one_message, axis_name=axis_name, algorithm=algorithm, dtype=_DTYPES[bits]
+        _in_one_message, message=functools.partial(message, axis_name=axis_name)
     )
     matrices = functools.partial(
         matrices_of, rank=rank, min_compression=min_compression, as_matrices=as_matrices
     )
     one_step = functools.partial(
-        approximate, matrices=matrices, mean=mean, iterations=iterations
+        approximate,
+        matrices=matrices,
+        mean=mean,
+        iterations=iterations,
+        coded=compressor is not None,
     )
 
     def init(params: optax.Params) -> Any:
@@ -159,7 +178,7 @@ def power_sgd(
         found = matrices(shard_shapes(params, specs, _CALLER))
         if found and not any(found):
             raise nothing_to_compress(params, rank, min_compression)
-        trees = nothing_lost(params, found, seed)
+        trees = nothing_lost(params, found, seed, coded=compressor is not None)
         return PowerSGDState(clock(start_after), *trees, layout_of(params))
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
@@ -202,15 +221,36 @@ def _absence(axis_name: AxisName, weight: Any) -> tuple[jax.Array, ...]:
 
 
 def _in_one_message(
-    arrays: list[jax.Array], *, axis_name: AxisName, algorithm: str, dtype: Any
-) -> list[jax.Array]:
-    """The means over the workers, float32, of what travels in a dtype."""
+    arrays: list[jax.Array], *, message: Callable[[jax.Array], Lossy]
+) -> tuple[list[jax.Array], list[jax.Array]]:
+    """The means over the workers, float32, and what this one's sends have lost."""
+    turned = [jnp.swapaxes(x, -1, -2) if x.ndim > 1 else x for x in arrays]
+    flat = jnp.concatenate([x.ravel() for x in turned])
+    ends = np.cumsum([x.size for x in turned])[:-1]
+
+    def back(whole: jax.Array) -> list[jax.Array]:
+        parts = zip(jnp.split(whole, ends), turned, strict=True)
+        shaped = [part.reshape(x.shape) for part, x in parts]
+        return [jnp.swapaxes(x, -1, -2) if x.ndim > 1 else x for x in shaped]
+
+    mean, lost = message(flat)
+    return back(mean), back(lost)
+
+
+def _summed(
+    flat: jax.Array, *, axis_name: AxisName, algorithm: str, dtype: Any
+) -> Lossy:
+    """What is rounded on the way is nobody's loss."""
     total = lax.psum if algorithm == "psum" else ALGORITHMS[algorithm]
-    flat = jnp.concatenate([x.ravel() for x in arrays]).astype(dtype)
-    sums = total(flat, axis_name).astype(jnp.float32)
-    mean = sums / axis_size(axis_name, _CALLER)
-    parts = jnp.split(mean, np.cumsum([x.size for x in arrays])[:-1])
-    return [part.reshape(x.shape) for part, x in zip(parts, arrays, strict=True)]
+    sums = total(flat.astype(dtype), axis_name).astype(jnp.float32)
+    return Lossy(sums / axis_size(axis_name, _CALLER), jnp.zeros_like(flat))
+
+
+def _coded(
+    flat: jax.Array, *, axis_name: AxisName, algorithm: str, compressor: Compressor
+) -> Lossy:
+    codec = codec_of(compressor, (), jnp.uint32(0))
+    return EXCHANGES[algorithm].run(flat, axis_name, codec)
 
 
 def _specs_of(specs: Any, trees: Any) -> Any:
@@ -234,8 +274,8 @@ def _check(
             f"power_sgd: min_compression={min_compression!r} must be a finite factor, "
             "0 or more; 1 compresses what gets smaller by it"
         )
-    if bits not in _DTYPES:
+    if bits not in (*_DTYPES, *_CODES):
         raise ValueError(
-            f"power_sgd: bits={bits!r} must be 32 or 16: floats of fewer bits would "
-            "round what is not compressed too coarsely; take a lower rank"
+            f"power_sgd: bits={bits!r} must be 32, 16, 8 or 4; to send less, take a "
+            "lower rank"
         )

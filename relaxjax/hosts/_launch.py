@@ -75,6 +75,7 @@ def launch(
         places = links.open([f"process {i}" for i in range(processes)])
         crew = Crew(say or _print)
         stack.callback(crew.kill)
+        stack.enter_context(_forwarded(crew))
         address = _coordinator(places["process 0"])
         for i in range(processes):
             own = {
@@ -84,8 +85,7 @@ def launch(
             }
             env = {**os.environ, **(environment or {}), **own}
             crew.start(_inside(places[f"process {i}"], command), env)
-        with _forwarded(crew):
-            return crew.wait(grace)
+        return crew.wait(grace)
 
 
 class Crew:
@@ -93,10 +93,14 @@ class Crew:
 
     Args:
       say: as of `launch`.
+
+    Attributes:
+      heard: numbers of the signals that are passed on, in order of arrival.
     """
 
     def __init__(self, say: Say):
         self._say = say
+        self.heard: list[int] = []
         self._processes: list[subprocess.Popen[str]] = []
         self._readers: list[Thread] = []
 
@@ -119,6 +123,8 @@ class Crew:
             start_new_session=True,
         )
         self._processes.append(process)
+        for heard in self.heard[:1]:  # while the processes are being started
+            process.send_signal(heard)
         for name in ("stdout", "stderr"):
             given = number, name, getattr(process, name)
             reader = Thread(target=self._pass_on, args=given, daemon=True)
@@ -183,11 +189,10 @@ class Crew:
 @contextmanager
 def _forwarded(crew: Crew) -> Iterator[None]:
     """Ctrl-C and SIGTERM reach the processes; what comes again kills them."""
-    heard: list[int] = []
 
     def forward(number: int, _: Any) -> None:
-        heard.append(number)
-        crew.tell(number if len(heard) == 1 else signal.SIGKILL)
+        crew.heard.append(number)
+        crew.tell(number if len(crew.heard) == 1 else signal.SIGKILL)
 
     if current_thread() is not main_thread():
         yield

@@ -198,7 +198,8 @@ def _fed_back(name: str) -> str:
 
 def _low_ranks() -> Iterator[Candidate]:
     for rank in (1, 2, 4, 8):
-        for algorithm, bits in (("psum", 32), ("two_shot", 16)):
+        for bits in (32, 16, 8, 4):
+            algorithm = "psum" if bits == 32 else "two_shot"
             by = {} if bits == 32 else {"bits": bits}
             yield Candidate(
                 relaxation="power_sgd" + ("" if bits == 32 else f"@{algorithm}"),
@@ -209,7 +210,8 @@ def _low_ranks() -> Iterator[Candidate]:
                 kept=1.0,
                 anywhere=bits == 32,
                 compressor="power_sgd",
-                why=f"matrices as products of rank {rank}, in two messages",
+                why=f"matrices as products of rank {rank}, in two messages"
+                + (f" of {bits} bits" if by else ""),
             )
 
 

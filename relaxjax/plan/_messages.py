@@ -14,6 +14,7 @@ import jax
 
 from relaxjax._fused import small_together
 from relaxjax._matrices import Matrices, matrices_of, most_square
+from relaxjax.compression import quantize
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
 from relaxjax.plan._traffic import (
@@ -24,6 +25,7 @@ from relaxjax.plan._traffic import (
     neighbors,
     psum,
 )
+from relaxjax.plan._traffic import payload as coded_payload
 from relaxjax.schedule import Bucket, plan_buckets, plan_groups
 
 MOST = 48
@@ -148,10 +150,14 @@ def low_rank(rank: int, algorithm: str = "psum", bits: int = 32) -> Messages:
     Args:
       rank: of the approximations.
       algorithm: "psum", or one of `EXCHANGES`.
-      bits: of a float in a message.
+      bits: of a float in a message; 8 and 4 are codes.
     """
     native = algorithm == "psum"
-    size = Payload(lambda floats: floats * bits // 8, coded=bits != 32)
+    size = (
+        coded_payload(quantize(bits))
+        if bits < 16
+        else Payload(lambda floats: floats * bits // 8, coded=bits != 32)
+    )
 
     def one(floats: int, network: Network, coded: float) -> Message:
         if native:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from typing import Any
@@ -118,6 +119,24 @@ def test_signals_are_passed_on():
     ended = hosts.launch([sys.executable, "-c", program], 2, say=say)
     assert ended.status == 0
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_signal_between_two_starts_reaches_both(monkeypatch):
+    """It comes when the second process is about to be started."""
+    start = subprocess.Popen
+    count = []
+
+    def late(*given: Any, **how: Any) -> Any:
+        count.append(0)
+        if len(count) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return start(*given, **how)
+
+    monkeypatch.setattr(subprocess, "Popen", late)
+    program = "import time; time.sleep(600)"
+    ended = hosts.launch([sys.executable, "-c", program], 2, say=lambda *_: None)
+    assert len(count) == 2
+    assert ended.status == 128 + signal.SIGTERM
 
 
 def test_bad_input(tmp_path):
