@@ -20,9 +20,9 @@ are present subtract is n out over their number.
 Leaves that a rank would not make smaller travel as they are, beside the P.
 
 Whatever P and Q lose on their way, all workers subtract the same `out`, and the last
-law holds: so they may travel in 16 bits, or in codes of 8 or 4. With codes, the other
-leaves have residuals as well, and P and Q go column by column, so that a block of a
-code is of one singular vector.
+law holds: so they may travel in 16 bits, or in codes of 8. With codes, the other leaves
+have residuals as well, and P and Q go column by column, so that a block of a code is of
+one singular vector.
 
 Cost: r (n + m) floats per matrix, and the other leaves, in exactly two messages a step
 (2 k with `iterations=k`); 4 r n m flops per matrix and pass, and a QR of P. State: the
@@ -68,7 +68,7 @@ from relaxjax.compression import Compressor, quantize
 
 _CALLER = "power_sgd"
 _DTYPES = {32: jnp.float32, 16: jnp.bfloat16}
-_CODES = (8, 4)
+_CODE = 8  # bits; 4 cost more quality than half the rank (docs/benchmarks.md)
 
 
 class PowerSGDState(NamedTuple):
@@ -121,7 +121,7 @@ def power_sgd(
         `lax.scan` are a batch: `lambda name, shape: (shape[0], ...)`.
       algorithm: what adds P and Q: any of `relaxjax.all_reduce`; with codes any that
         carries them, and "auto" is "two_shot".
-      bits: of each float in a message: 32, 16 (bfloat16), or 8 or 4 (codes of
+      bits: of each float in a message: 32, 16 (bfloat16), or 8 (codes of
         `relaxjax.compression.quantize`). What P and Q lose is in the residual. Of what
         is not compressed, 16 bits are rounded, and codes leave a residual. Explicit
         algorithms really send 16 bits; `psum` is the backend's (XLA on CPU sends 32).
@@ -135,7 +135,7 @@ def power_sgd(
 
     Raises:
       ValueError: `rank`, `iterations` below 1, `start_after` or `min_compression` below
-        0, `bits` that are not 32, 16, 8 or 4, an unknown algorithm, or one that carries
+        0, `bits` that are not 32, 16 or 8, an unknown algorithm, or one that carries
         no codes; in `init` or `update`: no
         leaf that this rank makes smaller, `as_matrices` that does not fit, a leaf that
         is not real and floating, another tree than `init` saw, leaves that the compiler
@@ -152,7 +152,7 @@ def power_sgd(
       [-2. -4. -6.]
     """
     _check(rank, start_after, iterations, min_compression, bits)
-    compressor = quantize(bits) if bits in _CODES else None
+    compressor = quantize(bits) if bits == _CODE else None
     algorithm = checked_algorithm(axis_name, algorithm, compressor, "mean", specs)
     in_full = algorithm if algorithm in ("psum", *ALGORITHMS) else "auto"
     exact = all_reduce(axis_name, algorithm=in_full, specs=specs)
@@ -274,8 +274,8 @@ def _check(
             f"power_sgd: min_compression={min_compression!r} must be a finite factor, "
             "0 or more; 1 compresses what gets smaller by it"
         )
-    if bits not in (*_DTYPES, *_CODES):
+    if bits not in (*_DTYPES, _CODE):
         raise ValueError(
-            f"power_sgd: bits={bits!r} must be 32, 16, 8 or 4; to send less, take a "
+            f"power_sgd: bits={bits!r} must be 32, 16 or 8; to send less, take a "
             "lower rank"
         )

@@ -198,7 +198,7 @@ def _fed_back(name: str) -> str:
 
 def _low_ranks() -> Iterator[Candidate]:
     for rank in (1, 2, 4, 8):
-        for bits in (32, 16, 8, 4):
+        for bits in (32, 16, 8):
             algorithm = "psum" if bits == 32 else "two_shot"
             by = {} if bits == 32 else {"bits": bits}
             yield Candidate(

@@ -150,7 +150,7 @@ def low_rank(rank: int, algorithm: str = "psum", bits: int = 32) -> Messages:
     Args:
       rank: of the approximations.
       algorithm: "psum", or one of `EXCHANGES`.
-      bits: of a float in a message; 8 and 4 are codes.
+      bits: of a float in a message; 8 are codes.
     """
     native = algorithm == "psum"
     size = (

@@ -151,7 +151,7 @@ def test_16_bits_are_half_the_bytes():
     assert sent[0] == 2 * sent[1]
 
 
-def coded_mean(arrays: list[list[np.ndarray]], bits: int) -> list[np.ndarray]:
+def coded_mean(arrays: list[list[np.ndarray]]) -> list[np.ndarray]:
     """Of lists of workers, through one flat array of columns of each worker."""
 
     def flat(own: list[np.ndarray]) -> np.ndarray:
@@ -160,17 +160,16 @@ def coded_mean(arrays: list[list[np.ndarray]], bits: int) -> list[np.ndarray]:
     payloads = [
         jnp.asarray(flat(own), jnp.float32) for own in zip(*arrays, strict=True)
     ]
-    code = compression.quantize(bits)
+    code = compression.quantize(8)
     mean = np.mean([compression.roundtrip(code, x) for x in payloads], axis=0)
     ends = np.cumsum([x[0].size for x in arrays])[:-1]
     parts = zip(np.split(mean, ends), arrays, strict=True)
     return [part.reshape(x[0].T.shape).T for part, x in parts]
 
 
-@pytest.mark.parametrize("bits", [8, 4])
-def test_codes_equal_a_list_of_workers(bits):
+def test_codes_equal_a_list_of_workers():
     """In one shot, whose mean is of what each worker's code says; the bias is fed."""
-    tx: Any = power_sgd("data", rank=2, bits=bits, algorithm="one_shot")
+    tx: Any = power_sgd("data", rank=2, bits=8, algorithm="one_shot")
     state: Any = tx.init({k: jnp.zeros(s) for k, s in LARGE.items()})
     cut = {"v": (12, 9), "w": (12, 10)}  # in tree order
     q = {k: np.asarray(state.right[k][0], np.float64) for k in cut}
@@ -178,9 +177,9 @@ def test_codes_equal_a_list_of_workers(bits):
     state = None
     for g in large(3, 4):
         x = {k: [g[k][i].reshape(e[k][i].shape) + e[k][i] for i in range(3)] for k in e}
-        *p, b = coded_mean([*([m @ q[k] for m in x[k]] for k in cut), x["b"]], bits)
+        *p, b = coded_mean([*([m @ q[k] for m in x[k]] for k in cut), x["b"]])
         p = dict(zip(cut, map(basis, p), strict=True))
-        new = coded_mean([[m.T @ p[k] for m in x[k]] for k in cut], bits)
+        new = coded_mean([[m.T @ p[k] for m in x[k]] for k in cut])
         q = dict(zip(cut, new, strict=True))
         said = {"b": b, **{k: p[k] @ q[k].T for k in cut}}
         out, state = updated(tx, g, state)
@@ -191,9 +190,8 @@ def test_codes_equal_a_list_of_workers(bits):
 
 
 @pytest.mark.parametrize("algorithm", ["auto", "one_shot", "ring"])
-@pytest.mark.parametrize("bits", [8, 4])
-def test_what_codes_lose_is_in_the_residual_of_every_leaf(bits, algorithm):
-    tx: Any = power_sgd("data", rank=2, bits=bits, algorithm=algorithm)
+def test_what_codes_lose_is_in_the_residual_of_every_leaf(algorithm):
+    tx: Any = power_sgd("data", rank=2, bits=8, algorithm=algorithm)
     state: Any = None
     owed = {k: np.zeros(s) for k, s in LARGE.items()}
     for grads in large(WORKERS, 6):
@@ -206,14 +204,13 @@ def test_what_codes_lose_is_in_the_residual_of_every_leaf(bits, algorithm):
             assert np.abs(owed[k]).max() > 1e-4
 
 
-@pytest.mark.parametrize("bits", [8, 4])
-def test_bytes_of_codes(bits):
+def test_bytes_of_codes():
     params = {k: jnp.zeros(s) for k, s in LARGE.items()}
     rows = 2 * (12 + 12) + LARGE["b"][0], 2 * (10 + 9)  # P with the vector, and Q
-    code = compression.quantize(bits)
+    code = compression.quantize(8)
     chunks = [jax.ShapeDtypeStruct((-(-x // 4),), "float32") for x in rows]
     wanted = sum(2 * 3 * compression.payload_bytes(code, x) for x in chunks)
-    assert wire_bytes(power_sgd("data", bits=bits), params, emulate(4)) == wanted
+    assert wire_bytes(power_sgd("data", bits=8), params, emulate(4)) == wanted
 
 
 def test_iterations_tend_to_the_best_approximation():
@@ -438,9 +435,9 @@ def test_beside_tensor_parallelism_each_shard_has_its_own():
 @pytest.mark.parametrize(
     ("knobs", "message"),
     [
-        ({"bits": 12}, "bits=12 must be 32, 16, 8 or 4"),
+        ({"bits": 12}, "bits=12 must be 32, 16 or 8"),
         ({"bits": 8, "algorithm": "psum"}, "quantize8 cannot be added before"),
-        ({"bits": 4, "algorithm": "tree"}, "algorithm='tree' carries no compressor"),
+        ({"bits": 8, "algorithm": "tree"}, "algorithm='tree' carries no compressor"),
         ({"rank": 0}, "rank=0 must be a whole number, 1 or more"),
         ({"rank": 1.5}, "rank=1.5 must be a whole number"),
         ({"iterations": 0}, "iterations=0 must be a whole number, 1 or more"),
