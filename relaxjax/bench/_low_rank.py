@@ -97,8 +97,8 @@ def _alone(rank: int) -> optax.GradientTransformation:
         matrices_of, rank=rank, min_compression=1.0, as_matrices=most_square
     )
 
-    def own(arrays: list[jax.Array]) -> list[jax.Array]:
-        return arrays
+    def own(arrays: list[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
+        return arrays, []
 
     def update(updates, state, params=None) -> Any:
         del params

@@ -10,6 +10,7 @@ import optax
 from relaxjax._all_reduce import all_reduce
 from relaxjax._local_sgd import local_sgd
 from relaxjax._mesh import emulate
+from relaxjax._power_sgd import power_sgd
 from relaxjax._wire import wire_bytes
 from relaxjax.bench._training import held_out
 from relaxjax.compression import (
@@ -46,6 +47,7 @@ class Method:
       optimizer: a key of `OPTIMIZERS`.
       every: number of local steps after which models are averaged; 0 means that every
         step averages gradients or updates.
+      rank: of PowerSGD in codes of 8 bits, in place of a compressor; 0 is none.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Method:
     after: bool = True
     optimizer: str = "adamw"
     every: int = 0
+    rank: int = 0
 
     @property
     def label(self) -> str:
@@ -103,6 +106,8 @@ class Method:
         return wire_bytes(tx, params, MESH, steps=period) / period
 
     def _reducer(self, density: float) -> optax.GradientTransformation:
+        if self.rank:
+            return power_sgd("data", rank=self.rank, bits=8)
         compressor = None if self.make is None else self.make(density)
         how: dict[str, Any] = {"algorithm": self.algorithm, "compressor": compressor}
         if self.every:
@@ -179,6 +184,10 @@ def _local(every: int, optimizer: str) -> tuple[Method, ...]:
     )
 
 
+def _low_rank(rank: int) -> Method:
+    return Method(f"power_sgd of rank {rank}, 8 bits", None, after=False, rank=rank)
+
+
 _EF = " + error_feedback"
 _ALL, _BOTH, _DIGITS = tuple(TARGETS), ("digits", "chars"), ("digits",)
 _EVERY = {32: 5, 100: 15, 400: 60}  # local steps; 600 steps are a multiple of each
@@ -192,6 +201,8 @@ _TABLE = (
         for budget, every in _EVERY.items()
         for method in _local(every, optimizer)
     ),
+    ((32,), _BOTH, _low_rank(4)),
+    ((100,), _BOTH, _low_rank(1)),
     ((32,), _BOTH, Method("sign" + _EF, _fed(lambda _: sign()))),
     ((32,), _DIGITS, Method("rotated_sign" + _EF, _fed(lambda _: rotated_sign()))),
     ((32,), _BOTH, Method("sign", lambda _: sign())),

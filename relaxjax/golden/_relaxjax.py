@@ -86,14 +86,14 @@ def _momentum_correction(config: Config, gradients: np.ndarray) -> dict[str, Any
 
 
 def _power_sgd(config: Config, matrices: Any, right: Any) -> dict[str, Any]:
-    def mean(arrays: list[jax.Array]) -> list[jax.Array]:
-        return [jax.lax.pmean(x, _AXIS) for x in arrays]
+    def mean(arrays: list[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
+        return [jax.lax.pmean(x, _AXIS) for x in arrays], []
 
     def worker(m: jax.Array) -> jax.Array:
         residual, q, outs = jnp.zeros_like(m), [jnp.asarray(right)[None]], []
         for _ in range(config["steps"]):
             sent = (m + residual)[None]
-            (out,), q, _ = low_rank_mean([sent], q, [], mean, 1)
+            (out,), q, *_ = low_rank_mean([sent], q, [], mean, 1)
             outs.append(out[0])
             residual = config["error_feedback"] * (sent - out)[0]
         return jnp.stack(outs)

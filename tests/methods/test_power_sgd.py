@@ -1,6 +1,7 @@
 """PowerSGD against lists of workers, its laws, and what it sends."""
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -154,7 +155,7 @@ def test_16_bits_are_half_the_bytes():
 def coded_mean(arrays: list[list[np.ndarray]]) -> list[np.ndarray]:
     """Of lists of workers, through one flat array of columns of each worker."""
 
-    def flat(own: list[np.ndarray]) -> np.ndarray:
+    def flat(own: Sequence[np.ndarray]) -> np.ndarray:
         return np.concatenate([x.T.ravel() for x in own])
 
     payloads = [
@@ -173,7 +174,8 @@ def test_codes_equal_a_list_of_workers():
     state: Any = tx.init({k: jnp.zeros(s) for k, s in LARGE.items()})
     cut = {"v": (12, 9), "w": (12, 10)}  # in tree order
     q = {k: np.asarray(state.right[k][0], np.float64) for k in cut}
-    e = {k: [np.zeros(cut.get(k, s)) for _ in range(3)] for k, s in LARGE.items()}
+    shapes = {**LARGE, **cut}
+    e = {k: [np.zeros(s) for _ in range(3)] for k, s in shapes.items()}
     state = None
     for g in large(3, 4):
         x = {k: [g[k][i].reshape(e[k][i].shape) + e[k][i] for i in range(3)] for k in e}
