@@ -116,5 +116,6 @@ def plot(
     chart.set_title(title)
     chart.set_xlabel(axes[0])
     chart.set_ylabel(axes[1])
-    chart.legend(fontsize="small")
+    if lines:
+        chart.legend(fontsize="small")
     figure.savefig(path.with_suffix(".png"), dpi=120)
