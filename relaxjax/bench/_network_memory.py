@@ -66,6 +66,7 @@ def memory(
         for method in methods:
             peaks[method.label] = _peak(method, path, hosts)
             print(method.label, peaks[method.label], flush=True)
+            save({"peaks": peaks}, out, "network_memory")  # if it is ended here
     rows = [_row(m, peaks, model) for m in methods]
     shape = {"width": width, "layers": layers, "hosts": hosts, "model": model}
     result = {"conditions": conditions(**shape), "rows": rows}
