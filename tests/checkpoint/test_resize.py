@@ -14,11 +14,14 @@ import pytest
 import relaxjax
 from relaxjax import compression, emulate
 from relaxjax._marks import marks_of
+from relaxjax._relaxation import Training
+from relaxjax._relaxations import parse
 from relaxjax.checkpoint import MEAN, RESET, SUM, rebuild, refuse, resized
 from relaxjax.compression._econtrol import EControlState
 from relaxjax.compression._ef21 import EF21State
 from relaxjax.compression._error_feedback import ErrorFeedbackState
 from relaxjax.compression._loco import LoCoState
+from relaxjax.tasks import TASKS, adamw, train_step_of
 from tests import helpers
 from tests.checkpoint import training
 
@@ -74,6 +77,39 @@ def test_every_relaxation_goes_8_6_8(name):
     tx, mesh = training.relaxed(name, 8), emulate(8)
     after = training.trained(tx, eight, mesh, helpers.batches(2, rows=24, seed=3))
     assert all(np.isfinite(x).all() for x in means(after[0]))
+
+
+def digits(name: str, sizes: tuple[int, ...], seed: int) -> float:
+    """Held-out accuracy of the consensus; so many workers in each third of training."""
+    task, state = TASKS["digits"](seed), None
+    batches = task.batches(seed, 120)  # rows for 8 workers, and for 6
+    for workers in sizes:
+        told = Training(adamw(task.learning_rate, 450), 0.01, 450, workers)
+        tx, mesh = parse(name).build("data", told), emulate(workers)
+        own = relaxjax.init(tx, task.params, mesh)
+        state = list(own if state is None else resized(tuple(state), own)[0])
+        step = relaxjax.data_parallel(train_step_of(task, tx), mesh)
+        for _ in range(150):
+            *state, _ = step(*state, next(batches))
+    assert state is not None
+    return float(task.metric(relaxjax.consensus(state[0])))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["all_reduce+top_k+ef14", "diloco", "gossip+sign", "power_sgd"]
+)
+def test_training_ends_as_well_with_8_6_8(name, capsys):
+    """Within the spread of seeds: two points, seven of 360 digits."""
+    both = [
+        (digits(name, (8, 8, 8), seed), digits(name, (8, 6, 8), seed))
+        for seed in range(3)
+    ]
+    with capsys.disabled():
+        print(f"\n{name}: whole and resized {np.round(both, 4).tolist()}")
+    whole, changed = np.mean(both, axis=0)
+    assert whole > 0.93
+    assert abs(changed - whole) < 0.02
 
 
 def test_what_error_feedback_owes_on_the_mean_stays():
