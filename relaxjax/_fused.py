@@ -24,6 +24,7 @@ from jax import lax
 from jax.experimental.xla_metadata import set_xla_metadata
 
 from relaxjax._axis import AxisName, compiler_axes, varying
+from relaxjax._flat import joined, parted
 from relaxjax.collectives._wire import all_after
 from relaxjax.schedule import Bucket
 
@@ -47,11 +48,12 @@ def psum_groups(
         if ordered and earlier:
             members, _ = lax.optimization_barrier((members, earlier))
         together = small_together(members)
-        operands = [_joined(members, few) for few in together]
+        operands = [_operand([members[i] for i in few]) for few in together]
         with set_xla_metadata(combiner_key=f"group {number}"):
             earlier = lax.psum(operands, axis_name)
         for few, total in zip(together, earlier, strict=True):
-            parts = _parts(total, [members[k] for k in few])
+            whole = [members[k] for k in few]
+            parts = parted(total, whole) if len(few) > 1 else [total]
             for k, part in zip(few, parts, strict=True):
                 summed[positions[k]] = _transposed(part)
     return summed
@@ -71,18 +73,8 @@ def small_together(members: Sequence[Any]) -> list[list[int]]:
     return list(kinds.values())
 
 
-def _joined(members: list[jax.Array], few: list[int]) -> jax.Array:
-    if len(few) == 1:
-        return members[few[0]]
-    return lax.concatenate([members[i].ravel() for i in few], 0)
-
-
-def _parts(total: jax.Array, members: list[jax.Array]) -> list[jax.Array]:
-    """Inverse of `_joined`."""
-    if len(members) == 1:
-        return [total]
-    parts = lax.split(total, [x.size for x in members])
-    return [part.reshape(x.shape) for part, x in zip(parts, members, strict=True)]
+def _operand(few: list[jax.Array]) -> jax.Array:
+    return joined(few) if len(few) > 1 else few[0]
 
 
 def _transposed(x: jax.Array) -> jax.Array:

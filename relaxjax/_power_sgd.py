@@ -20,9 +20,8 @@ are present subtract is n out over their number.
 Leaves that a rank would not make smaller travel as they are, beside the P.
 
 Whatever P and Q lose on their way, all workers subtract the same `out`, and the last
-law holds: so they may travel in 16 bits, or in codes of 8. With codes, the other leaves
-have residuals as well, and P and Q go column by column, so that a block of a code is of
-one singular vector.
+law holds: so they may travel in 16 bits, or in codes of 8, and then the other leaves
+have residuals as well (`relaxjax._factor_messages`).
 
 Cost: r (n + m) floats per matrix, and the other leaves, in exactly two messages a step
 (2 k with `iterations=k`); 4 r n m flops per matrix and pass, and a QR of P. State: the
@@ -31,12 +30,10 @@ residual, of the gradient's size, and r m floats per matrix.
 
 import functools
 import math
-from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jax import lax
 from jax.sharding import PartitionSpec as P
@@ -49,8 +46,8 @@ from relaxjax._all_reduce_checks import (
 )
 from relaxjax._axis import AxisName, axis_size, require_local
 from relaxjax._clock import Clock, clock
-from relaxjax._compressed import EXCHANGES, codec_of
 from relaxjax._exact import ALGORITHMS
+from relaxjax._factor_messages import CODE, FLOATS, code_of, means
 from relaxjax._layout import Layout, layout_of, require_same
 from relaxjax._low_rank import approximate, nothing_lost
 from relaxjax._marks import EQUAL, MEAN
@@ -63,12 +60,8 @@ from relaxjax._matrices import (
 from relaxjax._numbers import require_whole
 from relaxjax._specs import on_own_shards, shard_shapes, used_axes
 from relaxjax._weights import factor, weigh
-from relaxjax.collectives import Lossy
-from relaxjax.compression import Compressor, quantize
 
 _CALLER = "power_sgd"
-_DTYPES = {32: jnp.float32, 16: jnp.bfloat16}
-_CODE = 8  # bits; 4 cost more quality than half the rank (docs/benchmarks.md)
 
 
 class PowerSGDState(NamedTuple):
@@ -152,25 +145,19 @@ def power_sgd(
       [-2. -4. -6.]
     """
     _check(rank, start_after, iterations, min_compression, bits)
-    compressor = quantize(bits) if bits == _CODE else None
-    algorithm = checked_algorithm(axis_name, algorithm, compressor, "mean", specs)
+    code = code_of(bits)
+    algorithm = checked_algorithm(axis_name, algorithm, code, "mean", specs)
     in_full = algorithm if algorithm in ("psum", *ALGORITHMS) else "auto"
     exact = all_reduce(axis_name, algorithm=in_full, specs=specs)
-    message = functools.partial(_summed, algorithm=algorithm, dtype=_DTYPES.get(bits))
-    if compressor is not None:
-        message = functools.partial(_coded, algorithm=algorithm, compressor=compressor)
-    mean = functools.partial(
-        _in_one_message, message=functools.partial(message, axis_name=axis_name)
-    )
     matrices = functools.partial(
         matrices_of, rank=rank, min_compression=min_compression, as_matrices=as_matrices
     )
     one_step = functools.partial(
         approximate,
         matrices=matrices,
-        mean=mean,
+        mean=means(axis_name, algorithm=algorithm, bits=bits),
         iterations=iterations,
-        coded=compressor is not None,
+        coded=code is not None,
     )
 
     def init(params: optax.Params) -> Any:
@@ -178,7 +165,7 @@ def power_sgd(
         found = matrices(shard_shapes(params, specs, _CALLER))
         if found and not any(found):
             raise nothing_to_compress(params, rank, min_compression)
-        trees = nothing_lost(params, found, seed, coded=compressor is not None)
+        trees = nothing_lost(params, found, seed, coded=code is not None)
         return PowerSGDState(clock(start_after), *trees, layout_of(params))
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
@@ -220,39 +207,6 @@ def _absence(axis_name: AxisName, weight: Any) -> tuple[jax.Array, ...]:
     return ~here, axis_size(axis_name, _CALLER) / jnp.maximum(present, 1)
 
 
-def _in_one_message(
-    arrays: list[jax.Array], *, message: Callable[[jax.Array], Lossy]
-) -> tuple[list[jax.Array], list[jax.Array]]:
-    """The means over the workers, float32, and what this one's sends have lost."""
-    turned = [jnp.swapaxes(x, -1, -2) if x.ndim > 1 else x for x in arrays]
-    flat = jnp.concatenate([x.ravel() for x in turned])
-    ends = np.cumsum([x.size for x in turned])[:-1]
-
-    def back(whole: jax.Array) -> list[jax.Array]:
-        parts = zip(jnp.split(whole, ends), turned, strict=True)
-        shaped = [part.reshape(x.shape) for part, x in parts]
-        return [jnp.swapaxes(x, -1, -2) if x.ndim > 1 else x for x in shaped]
-
-    mean, lost = message(flat)
-    return back(mean), back(lost)
-
-
-def _summed(
-    flat: jax.Array, *, axis_name: AxisName, algorithm: str, dtype: Any
-) -> Lossy:
-    """What is rounded on the way is nobody's loss."""
-    total = lax.psum if algorithm == "psum" else ALGORITHMS[algorithm]
-    sums = total(flat.astype(dtype), axis_name).astype(jnp.float32)
-    return Lossy(sums / axis_size(axis_name, _CALLER), jnp.zeros_like(flat))
-
-
-def _coded(
-    flat: jax.Array, *, axis_name: AxisName, algorithm: str, compressor: Compressor
-) -> Lossy:
-    codec = codec_of(compressor, (), jnp.uint32(0))
-    return EXCHANGES[algorithm].run(flat, axis_name, codec)
-
-
 def _specs_of(specs: Any, trees: Any) -> Any:
     """Specs of updates, residuals and right factors: each shard has its own Q."""
     _, residual, right = trees
@@ -274,7 +228,7 @@ def _check(
             f"power_sgd: min_compression={min_compression!r} must be a finite factor, "
             "0 or more; 1 compresses what gets smaller by it"
         )
-    if bits not in (*_DTYPES, _CODE):
+    if bits not in (*FLOATS, CODE):
         raise ValueError(
             f"power_sgd: bits={bits!r} must be 32, 16 or 8; to send less, take a "
             "lower rank"

@@ -16,6 +16,7 @@ FLOORS = [
         "_axis",
         "_clock",
         "_dtypes",
+        "_flat",
         "_hlo",
         "_layout",
         "_marks",
@@ -39,7 +40,7 @@ FLOORS = [
     {"_low_rank", "_rounds", "collectives", "compression", "schedule"},
     {"_fused"},
     {"_compressed", "_exact"},
-    {"_all_reduce_checks"},
+    {"_all_reduce_checks", "_factor_messages"},
     {
         "_mesh",
         "_in_backward",

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import jax
-import numpy as np
 
 from relaxjax.schedule._buckets import sending_order
 from relaxjax.schedule._names import leaf_name
@@ -42,11 +41,25 @@ def sent_first(tree: Any, share: float, *, order: Iterable[str] | None = None) -
         raise ValueError(
             f"share={share!r} must be between 0 (none is sent first) and 1 (all are)"
         )
-    paths, shape = jax.tree.flatten_with_path(tree)
-    places = sending_order([leaf_name(path) for path, _ in paths], order)
-    sizes = np.array([jax.typeof(x).size for _, x in paths], np.int64)[places]
-    ends = np.cumsum(sizes)
-    first = [False] * len(places)
-    for place, end in zip(places, ends, strict=True):
-        first[place] = bool(end <= share * ends[-1])
-    return shape.unflatten(first)
+    before = sent_before(tree, order)
+    leaves, shape = jax.tree.flatten(tree)
+    sizes = [jax.typeof(x).size for x in leaves]
+    most = share * sum(sizes)
+    return shape.unflatten(
+        start + size <= most for start, size in zip(before, sizes, strict=True)
+    )
+
+
+def sent_before(tree: Any, order: Iterable[str] | None = None) -> list[int]:
+    """Elements that are sent before each leaf's, in tree order.
+
+    Args:
+      tree: as of `sent_first`.
+      order: as of `sent_first`.
+    """
+    leaves = jax.tree.leaves_with_path(tree)
+    before, sent = [0] * len(leaves), 0
+    for place in sending_order([leaf_name(path) for path, _ in leaves], order):
+        before[place] = sent
+        sent += jax.typeof(leaves[place][1]).size
+    return before
