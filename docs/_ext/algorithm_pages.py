@@ -20,9 +20,10 @@ from sphinx.application import Sphinx
 from relaxjax._rows import COMPRESSORS, FEEDBACKS, RELAXATIONS
 from relaxjax.compression import Compressor
 from relaxjax.plan import Model, Network
-from relaxjax.plan._candidates import Candidate, candidates
+from relaxjax.plan._candidate import Candidate
+from relaxjax.plan._candidates import candidates
 from relaxjax.plan._predict import predict
-from relaxjax.plan._quality import measurements
+from relaxjax.plan._quality import bare, measurements
 
 WORKERS = 8
 MODEL = Model.of_size(1_000_000, compute=1.0)
@@ -59,11 +60,6 @@ def algorithms() -> dict[str, list[str]]:
         if "Source:" in (inspect.getdoc(importlib.import_module(info.name)) or ""):
             found[info.name] = []
     return found
-
-
-def bare(label: str) -> str:
-    """As evidence has it: without the algorithm of a coded all-reduce."""
-    return re.sub(r"@\S+", "", label) if "all_reduce+" in label else label
 
 
 def planned(names: list[str]) -> Iterator[Candidate]:

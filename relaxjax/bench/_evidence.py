@@ -18,6 +18,7 @@ from relaxjax.bench._report import conditions
 from relaxjax.bench._training import worse
 from relaxjax.plan import Network
 from relaxjax.plan._candidates import candidates
+from relaxjax.plan._quality import bare, quality_of
 from relaxjax.tasks import TASKS
 
 WORKERS = 8
@@ -28,8 +29,6 @@ DIVERGED = 1e9
 def entries(labels: Sequence[str] | None = None) -> dict[str, Entry]:
     """What is trained, by the label that a plan has for it.
 
-    An algorithm that sends the same payloads another way is not another method.
-
     Args:
       labels: which, without algorithm; None: all.
 
@@ -38,13 +37,10 @@ def entries(labels: Sequence[str] | None = None) -> dict[str, Entry]:
     """
     found: dict[str, Entry] = {}
     for c in candidates(Network(workers=WORKERS)):
-        head, _, tail = c.relaxation.partition("@")
-        reduces = head.startswith("all_reduce") and "+" in head
-        if c.relaxation.startswith("all_reduce") and "+" not in head:
-            continue  # exact
-        label = c.label.replace(f"@{tail}", "") if reduces else c.label
-        name = head if reduces else c.relaxation
-        found.setdefault(label, Entry(name, dict(c.options), optimizer="adamw"))
+        if quality_of(c.label).name == "exact":
+            continue
+        entry = Entry(bare(c.relaxation), dict(c.options), optimizer="adamw")
+        found.setdefault(bare(c.label), entry)
     if odd := [label for label in labels or () if label not in found]:
         raise ValueError(f"method must be one of {[*found]}, got {odd[0]!r}")
     return {k: v for k, v in found.items() if not labels or k in labels}

@@ -42,7 +42,7 @@ def memory(
     """Trains with every method for a little, and reads the peaks.
 
     Args:
-      methods: rows; the plain ones are added.
+      methods: rows; without the plain one, peaks stand alone.
       width: of the model.
       layers: of the model.
       hosts: processes, over loopback.

@@ -1,8 +1,10 @@
 """The planner on the devices at hand: measured links, its choice, and trial runs.
 
 Links, codecs and a step without communication are measured; every relaxation is ranked;
-the first few that may be chosen, and the plain all-reduce, are then run. Where plain is
-best, the planner should say so before anything is run.
+the first few that may be chosen, and the plain all-reduce, are then run; beside them
+the plain program without relaxjax, `jax.jit` over a batch with a `NamedSharding`, whose
+all-reduce the compiler inserts. Where plain is best, the planner should say so before
+anything is run.
 """
 
 import time
@@ -11,6 +13,8 @@ from typing import Any
 
 import jax
 import optax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from relaxjax._data_parallel import data_parallel
 from relaxjax._init import init
@@ -25,6 +29,7 @@ from relaxjax.plan import (
     transformation,
     verify,
 )
+from relaxjax.plan._rank import BY_COMPILER
 from relaxjax.tasks import OPTIMIZERS, TASKS, Task, train_step_of
 
 
@@ -73,6 +78,7 @@ def planned(
             name: (fit.link.latency, fit.link.bandwidth, fit.error)
             for name, fit in found.fits.items()
         },
+        "jit_seconds": _by_compiler(own, mesh, batch_size, optimizer),
         "before": ranked.told() | {"ranking": []},
         "after": sure.told() | {"ranking": [row.told() for row in _run(sure)]},
     }
@@ -99,6 +105,19 @@ def _trials(
     return seconds
 
 
+def _by_compiler(
+    own: Task, mesh: Any, batch_size: int, tx: optax.GradientTransformation
+) -> float:
+    """Seconds of a step by `jax.jit` alone."""
+    whole = NamedSharding(mesh, P())
+    rows = jax.device_put(
+        next(own.batches(0, batch_size)), NamedSharding(mesh, P("data"))
+    )
+    step = jax.jit(train_step_of(own, tx), out_shardings=whole)
+    state = jax.device_put((own.params, tx.init(own.params)), whole)
+    return step_seconds(step, *state, rows, steps=5, rounds=7)
+
+
 def _print(result: dict[str, Any], ranked: Ranking, sure: Ranking) -> None:
     print(result["conditions"])
     for name, (latency, bandwidth, error) in result["links"].items():
@@ -115,7 +134,8 @@ def _print(result: dict[str, Any], ranked: Ranking, sure: Ranking) -> None:
                 row.quality.name,
             )
             for row in _run(sure)
-        ],
+        ]
+        + [(BY_COMPILER, "", 1e3 * result["jit_seconds"], "exact")],
     )
     print("Before: ", ranked.verdict)
     print("Measured:", sure.verdict)

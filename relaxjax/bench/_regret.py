@@ -18,48 +18,23 @@ Beside it: always the plain all-reduce, and always what sends least.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import nnls
 
-from relaxjax.bench import _network_report as report
-from relaxjax.bench._network_methods import ALONE
-from relaxjax.bench._network_problem import task
+from relaxjax.bench._regret_cells import Cell, cells, split
 from relaxjax.bench._report import conditions, save, show
-from relaxjax.plan import Model, Network
-from relaxjax.plan._candidates import Candidate, candidates
+from relaxjax.plan import Network
+from relaxjax.plan._candidate import Candidate
+from relaxjax.plan._candidates import candidates
 from relaxjax.plan._predict import predict
 from relaxjax.schedule import Link
 
 TARGET_MEAN, TARGET_WORST = 1.03, 1.10
 PLAIN = "all_reduce"
 _BUCKET = 8 * 2**20
-_USUAL = {
-    "local_sgd sync_every=8": "local_sgd",
-    "diloco+quantize8@two_shot sync_every=50": "diloco+quantize8 sync_every=50",
-}
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Cell:
-    """A model at a rate.
-
-    Attributes:
-      model: its params and a step's computation.
-      rate: of each link, Mbit/s.
-      hosts: how many.
-      seconds: measured, by the planner's label.
-      name: of the model, for tables.
-    """
-
-    model: Model
-    rate: float
-    hosts: int
-    seconds: Mapping[str, float]
-    name: str
 
 
 class Known(NamedTuple):
@@ -95,59 +70,6 @@ class Known(NamedTuple):
             joined=False,
             overlap=False,
         )
-
-
-def cells(folders: Sequence[str | Path], without: Sequence[str] = ()) -> list[Cell]:
-    """What the network bench has measured.
-
-    Args:
-      folders: of its JSON, a model each.
-      without: beginnings of labels that may not be chosen.
-
-    Raises:
-      ValueError: a folder without measured steps.
-    """
-    found = []
-    for folder in folders:
-        told = report.read(Path(folder) / f"{report.STEPS}.json")
-        if not told.get("blocks"):
-            raise ValueError(
-                f"{folder} has no {report.STEPS}.json: run "
-                f"relaxjax bench network --part steps --out {folder}"
-            )
-        shape = told["conditions"]
-        params = task(shape["width"], shape["layers"]).params
-        for rate in dict.fromkeys(block["rate"] for block in told["blocks"]):
-            seconds = report.medians(told["blocks"], rate)
-            model = Model(params=params, compute=seconds[ALONE])
-            own = {_USUAL.get(label, label): t for label, t in seconds.items()}
-            own = {k: t for k, t in own.items() if not k.startswith(tuple(without))}
-            known = {c.label for c in candidates(Network(workers=shape["hosts"]))}
-            found.append(
-                Cell(
-                    model=model,
-                    rate=rate,
-                    hosts=shape["hosts"],
-                    seconds={k: t for k, t in own.items() if k in known},
-                    name=f"{shape['layers']} layers of {shape['width']}",
-                )
-            )
-    return found
-
-
-def split(found: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
-    """Cells that are told, and those that are not: other models, or other rates.
-
-    Args:
-      found: all.
-    """
-    names = list(dict.fromkeys(cell.name for cell in found))
-    if len(names) > 1:
-        seen = names[::2]
-        told = [cell for cell in found if cell.name in seen]
-    else:
-        told = list(found)[::2]
-    return told, [cell for cell in found if cell not in told]
 
 
 def fit(told: Sequence[Cell]) -> Known:

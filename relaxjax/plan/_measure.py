@@ -10,8 +10,6 @@ squares of relative errors. What a fit does not explain is its `error`.
 Cost: some seconds; 2 (sizes) programs for each axis.
 """
 
-import statistics
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,22 +17,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.experimental import multihost_utils
-from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec as P
 
 from relaxjax._axis import AxisName
 from relaxjax._mesh import Emulation, workers_of
 from relaxjax._rows import COMPRESSORS
 from relaxjax.compression import roundtrip
 from relaxjax.plan._network import CODEC, INSIDE, Network
+from relaxjax.plan._timing import Repeated, step_seconds
 from relaxjax.plan._traffic import psum
 from relaxjax.schedule import Link
 
 SIZES = (2**12, 2**16, 2**19, 2**21)  # bytes
 CODECS = ("quantize8", "quantize4", "sign", "top_k")
-_ROW = 4  # in one program
-_LEAST = 1e-9  # seconds, of a fitted latency
 
 
 class Fit(NamedTuple):
@@ -94,7 +88,7 @@ def measure(
     per_host = counts[1] if len(counts) == 2 else 1
     network = Network(workers=int(np.prod(counts)), per_host=per_host)
     outer = network if per_host == 1 else Network(workers=counts[0])
-    timed = _Timed(workers.mesh, rounds)
+    timed = Repeated(workers.mesh, rounds)
     fits = {
         "link": _fit(_sends(timed, names[0], sizes), lambda b: (1, per_host * b)),
         "psum": _fit(
@@ -118,71 +112,7 @@ def measure(
     return Measurement(found, fits)
 
 
-def step_seconds(
-    step: Callable[..., Any], *args: Any, steps: int = 5, rounds: int = 5
-) -> float:
-    """Seconds of a call, each waited for; the first, which compiles, does not count.
-
-    Args:
-      step: a function of arrays, compiled; it must not donate.
-      *args: its arguments.
-      steps: calls of a round.
-      rounds: of which the median counts.
-
-    Example:
-      >>> import jax, jax.numpy as jnp
-      >>> from relaxjax import plan
-      >>> plan.step_seconds(jax.jit(jnp.sum), jnp.ones(10)) > 0
-      True
-    """
-    jax.block_until_ready(step(*args))
-    found = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        for _ in range(steps):
-            jax.block_until_ready(step(*args))
-        found.append((time.perf_counter() - start) / steps)
-    return _agreed(statistics.median(found))
-
-
-class _Timed(NamedTuple):
-    """Times what is done several times in a row inside one program."""
-
-    mesh: Any
-    rounds: int
-
-    def seconds(
-        self, once: Callable[[jax.Array], jax.Array], name: str, nbytes: int
-    ) -> float:
-        """Of one, without what the program takes besides."""
-        shape = (self.mesh.shape[name], max(1, nbytes // 4))
-        x = jax.device_put(
-            np.ones(shape, np.float32), NamedSharding(self.mesh, P(name))
-        )
-
-        def program(times: int) -> Callable[[jax.Array], jax.Array]:
-            def run(x: jax.Array) -> jax.Array:
-                for _ in range(times):
-                    x = once(x)
-                return x + 1
-
-            mapped = jax.shard_map(
-                run,
-                mesh=self.mesh,
-                in_specs=P(name),
-                out_specs=P(name),
-                check_vma=False,
-            )
-            return jax.jit(mapped)
-
-        one, many = (
-            step_seconds(program(times), x, steps=3, rounds=self.rounds)
-            for times in (1, 1 + _ROW)
-        )
-        return max((many - one) / _ROW, _LEAST)
-
-
-def _sends(timed: _Timed, name: str, sizes: Sequence[int]) -> list[tuple[int, float]]:
+def _sends(timed: Repeated, name: str, sizes: Sequence[int]) -> list[tuple[int, float]]:
     count = timed.mesh.shape[name]
     pairs = [(i, (i + 1) % count) for i in range(count)]
     return [
@@ -191,7 +121,7 @@ def _sends(timed: _Timed, name: str, sizes: Sequence[int]) -> list[tuple[int, fl
     ]
 
 
-def _sums(timed: _Timed, name: str, sizes: Sequence[int]) -> list[tuple[int, float]]:
+def _sums(timed: Repeated, name: str, sizes: Sequence[int]) -> list[tuple[int, float]]:
     count = timed.mesh.shape[name]
     return [
         (b, timed.seconds(lambda x: lax.psum(x, name) / count, name, b)) for b in sizes
@@ -219,13 +149,6 @@ def _codec_rate(name: str, rounds: int) -> float:
     key = jax.random.key(1) if compressor.random else None
     both = jax.jit(lambda x: roundtrip(compressor, x, key))
     return 2 * x.nbytes / step_seconds(both, x, steps=3, rounds=rounds)
-
-
-def _agreed(seconds: float) -> float:
-    """What process 0 says, so that all choose alike."""
-    if jax.process_count() == 1:
-        return seconds
-    return float(multihost_utils.broadcast_one_to_all(np.float32(seconds)))
 
 
 def _check(

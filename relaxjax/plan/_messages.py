@@ -63,8 +63,8 @@ def reduced(algorithm: str, payload: Payload = EXACT, plain: float = 0.0) -> Mes
         told = model, network, bucket_bytes
         if not payload.coded:
             return _by(algorithm, payload, *told)
-        rest = _by("psum", EXACT, *told, False, plain)
-        return _in_order(_by(algorithm, payload, *told, True, plain) + rest)
+        rest = _by("psum", EXACT, *told, "vector", plain)
+        return _in_order(_by(algorithm, payload, *told, "matrix", plain) + rest)
 
     return messages
 

@@ -11,7 +11,6 @@ matrices:
 """
 
 import functools
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,9 +20,9 @@ import jax
 import jax.numpy as jnp
 
 from relaxjax._compress_matrices import kinds_of
+from relaxjax._layout import leaf_names
 from relaxjax.schedule import Bucket, Segment
-from relaxjax.schedule._buckets import sending_order
-from relaxjax.schedule._names import leaf_name
+from relaxjax.schedule._sent_first import sent_before
 
 FORWARD = 1 / 3
 """Of a step's computation, before the first gradient."""
@@ -96,15 +95,13 @@ class Model:
         """Elements of all params."""
         return sum(x.size for x in self.leaves)
 
-    def part(self, coded: bool, plain: float = 0.0) -> Any:
+    def part(self, kind: str, plain: float = 0.0) -> Any:
         """The params that are compressed, or those that are not; the rest is None.
 
         Args:
-          coded: which.
-          plain: share of all elements that is sent first, and is not; beside it,
-            vectors and scalars.
+          kind: "matrix" or "vector", as `relaxjax._compress_matrices` has them.
+          plain: share of all elements that is sent first, and counts as vectors.
         """
-        kind = "matrix" if coded else "vector"
         kinds = kinds_of(self.params, plain)
         return jax.tree.map(lambda x, k: x if k == kind else None, self.params, kinds)
 
@@ -119,14 +116,8 @@ class Model:
     @functools.cached_property
     def _starts(self) -> dict[str, int]:
         """Elements that are there before each leaf's."""
-        paths = jax.tree.leaves_with_path(self.params)
-        names = [leaf_name(path) for path, _ in paths]
-        places = sending_order(names, None)
-        ends = itertools.accumulate(self.leaves[i].size for i in places)
-        return {
-            names[i]: end - self.leaves[i].size
-            for i, end in zip(places, ends, strict=True)
-        }
+        names = leaf_names(self.params)
+        return dict(zip(names, sent_before(self.params), strict=True))
 
     @functools.cached_property
     def _known(self) -> dict[tuple[Any, ...], tuple[Bucket, ...]]:

@@ -13,7 +13,7 @@ Cost: about a millisecond for a hundred messages.
 
 from dataclasses import dataclass
 
-from relaxjax.plan._candidates import Candidate
+from relaxjax.plan._candidate import Candidate
 from relaxjax.plan._messages import Message
 from relaxjax.plan._model import FORWARD, Model
 from relaxjax.plan._network import Network

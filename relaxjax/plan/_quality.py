@@ -51,6 +51,23 @@ def measurements() -> dict[str, Any]:
     return json.loads(text)
 
 
+def bare(label: str) -> str:
+    """As evidence has it: of a coded all-reduce, without the algorithm.
+
+    An algorithm that sends the same payloads another way is not another method; a
+    topology is.
+
+    Args:
+      label: name and options of a relaxation.
+
+    Example:
+      >>> from relaxjax.plan._quality import bare
+      >>> bare("all_reduce+sign+ef14@two_shot plain=0.5")
+      'all_reduce+sign+ef14 plain=0.5'
+    """
+    return re.sub(r"@\S+", "", label) if label.startswith("all_reduce+") else label
+
+
 def quality_of(label: str) -> Quality:
     """The class of a relaxation.
 
@@ -65,7 +82,7 @@ def quality_of(label: str) -> Quality:
     if label in _EXACT:
         return Quality("exact", "the same update, to rounding")
     rows = measurements()["rows"]
-    known = rows.get(label) or rows.get(re.sub(r"@\S+", "", label), {})
+    known = rows.get(bare(label), {})
     told = [_said(task, **known[task]) for task in TASKS if task in known]
     worst = max((known[task]["worse"] for task in known), default=0.0)
     if worst > _CLOSE:

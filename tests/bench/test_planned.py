@@ -11,5 +11,6 @@ def test_a_plan_is_tried(tmp_path):
     assert "all_reduce" in ran
     assert found["after"]["choice"]["relaxation"] in ran
     assert all(row["measured_ms"] > 0 for row in found["after"]["ranking"])
+    assert found["jit_seconds"] > 0
     assert set(found["links"]) == {"link", "psum"}
     assert json.loads((tmp_path / "planned.json").read_text())["compute"] > 0

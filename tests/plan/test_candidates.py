@@ -14,7 +14,8 @@ from relaxjax._gossip_rows import TOPOLOGIES
 from relaxjax._relaxation import Training
 from relaxjax._relaxations import parse
 from relaxjax._rows import COMPRESSORS
-from relaxjax.plan._candidates import Candidate, candidates
+from relaxjax.plan._candidate import Candidate
+from relaxjax.plan._candidates import candidates
 from relaxjax.plan._code import sized
 from relaxjax.plan._predict import predict
 

@@ -42,7 +42,7 @@ def test_all_are_ranked_fastest_first():
 def test_on_a_fast_network_plain_is_best_and_it_says_so():
     found = plan.rank(model(), network(400.0), quality="unmeasured")
     assert found.choice.label == "all_reduce"
-    assert found.verdict.startswith("Plain all-reduce is best here")
+    assert found.verdict.startswith("Plain all-reduce is best here, or jax.jit of a ")
     assert found.choice.prediction.seconds == pytest.approx(0.3, rel=0.03)
 
 
@@ -166,6 +166,7 @@ def test_classes_of_quality(monkeypatch: pytest.MonkeyPatch):
 
     rows = {
         "a": measured(digits=0.002, chars=0.009),
+        "all_reduce+a": measured(digits=0.002, chars=0.009),
         "b": measured(digits=0.0, chars=0.02),
         "c": measured(digits=0.5),
         "d": measured(digits=-0.001),
@@ -176,8 +177,10 @@ def test_classes_of_quality(monkeypatch: pytest.MonkeyPatch):
     assert names == ["equal", "close", "lossy", "unmeasured", "unmeasured"]
     assert plan.quality_of("f") == ("lossy", "chars diverged")
     assert plan.quality_of("all_reduce@tree").name == "exact"
-    assert plan.quality_of("a@two_shot").evidence.startswith("digits +0.2 % (1 seed)")
-    assert plan.quality_of("a@two_shot plain=0.5").name == "unmeasured"
+    sent = plan.quality_of("all_reduce+a@two_shot")
+    assert sent.evidence.startswith("digits +0.2 % (1 seed)")
+    assert plan.quality_of("all_reduce+a@two_shot plain=0.5").name == "unmeasured"
+    assert plan.quality_of("a@ring").name == "unmeasured"  # another topology
 
 
 def test_winners_over_a_grid(tmp_path):
