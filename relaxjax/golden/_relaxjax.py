@@ -14,6 +14,7 @@ from relaxjax._exact_diffusion import exact_diffusion
 from relaxjax._low_rank import low_rank_mean
 from relaxjax._quasi_global_momentum import quasi_global_momentum
 from relaxjax._slow_momentum import slow_momentum
+from relaxjax._streaming_diloco import streaming_diloco
 from relaxjax.collectives import adasum
 
 Inputs = dict[str, np.ndarray]
@@ -38,6 +39,8 @@ def implementation(name: str, config: Config, inputs: Inputs) -> dict[str, Any]:
     if name in _CODES:
         x = jnp.asarray(inputs["x"])
         return {"decoded": compression.roundtrip(_CODES[name](config, x), x)}
+    if name in _RANDOM:
+        return _moments(name, inputs["x"], **config)
     if name not in _RULES:
         raise NotImplementedError(name)
     return _RULES[name](config, **inputs)
@@ -58,6 +61,24 @@ _CODES = {
     "sign": lambda c, x: compression.sign(**c),
     "top_k": lambda c, x: compression.top_k(c["k"] / len(x), block_size=None),
 }
+
+_RANDOM = {
+    "stochastic_quantize": lambda x, **c: compression.quantize(
+        **c, stochastic_rounding=True
+    ),
+    "qsgd": lambda x, **c: compression.qsgd(**c),
+    "tern_grad": lambda x, **c: compression.tern_grad(**c),
+    "natural": lambda x: compression.natural(),
+    "random_k": lambda x, k: compression.random_k(k / len(x)),
+}
+
+
+def _moments(name: str, x: np.ndarray, draws: int, **config: Any) -> dict[str, Any]:
+    """Mean and variance of what is decoded, over keys."""
+    compressor, given = _RANDOM[name](x, **config), jnp.asarray(x)
+    keys = jax.random.split(jax.random.key(0), draws)
+    decoded = jax.vmap(lambda key: compression.roundtrip(compressor, given, key))(keys)
+    return {"mean": decoded.mean(axis=0), "variance": decoded.var(axis=0)}
 
 
 def _fed_back(compressor: compression.Compressor, gradients: Any) -> tuple[Any, Any]:
@@ -133,6 +154,37 @@ def _nesterov_outer(config: Config, deltas: np.ndarray) -> dict[str, Any]:
     return {"params": seen[:, 0]}
 
 
+def _streaming_diloco(config: Config, start: Any, targets: Any) -> dict[str, Any]:
+    """A leaf an element, a fragment a leaf."""
+    c, pulls = dict(config), jnp.asarray(targets)
+    outer = optax.sgd(c["outer_learning_rate"], c["outer_momentum"], nesterov=True)
+    parted = streaming_diloco(
+        optax.sgd(c["learning_rate"]),
+        _AXIS,
+        c["sync_every"],
+        fragments=len(start),
+        overlap=c["overlap"],
+        mixing=c["mixing"],
+        fragment_of=int,
+        outer=outer,
+    )
+
+    def leaves(x: Any) -> Any:
+        return {str(p): x[p] for p in range(len(start))}
+
+    def update(updates: Any, state: Any, params: Any = None) -> Any:
+        out, state = parted.update(leaves(updates), state, leaves(params))
+        return jnp.stack(jax.tree.leaves(out)), state
+
+    def init(params: Any) -> Any:
+        return parted.init(leaves(params))
+
+    tx = optax.GradientTransformation(init, update)
+    every = np.tile(start, (len(pulls), 1))
+    seen = _walk(tx, every, lambda x, step, place: x - pulls[place], c["steps"])
+    return {"params": seen}
+
+
 def _slow_momentum(config: Config, start: Any, gradient: Any) -> dict[str, Any]:
     every, rate = config["sync_every"], config["learning_rate"]
     slow = slow_momentum(_AXIS, every, momentum=config["momentum"])
@@ -186,6 +238,7 @@ _RULES = {
     "power_sgd": _power_sgd,
     "adasum": _adasum,
     "nesterov_outer": _nesterov_outer,
+    "streaming_diloco": _streaming_diloco,
     "slow_momentum": _slow_momentum,
     "delay_compensation": _delay_compensation,
     "exact_diffusion": _exact_diffusion,

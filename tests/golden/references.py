@@ -99,6 +99,53 @@ def top_k(config: Config, x: list[float]) -> Arrays:
     return {"decoded": [a if i in kept else 0.0 for i, a in enumerate(x)]}
 
 
+def moments(chances: list[tuple[float, float, float]]) -> Arrays:
+    """Of values that are `low`, or `high` with a probability."""
+    mean = [low + p * (high - low) for low, high, p in chances]
+    variance = [p * (1 - p) * (high - low) ** 2 for low, high, p in chances]
+    return {"mean": mean, "variance": variance}
+
+
+def between(a: float, unit: float) -> tuple[float, float, float]:
+    """To a whole multiple of the unit, down or up."""
+    whole = np.floor(abs(a) / unit) if unit else 0.0
+    part = abs(a) / unit - whole if unit else 0.0
+    return np.sign(a) * whole * unit, np.sign(a) * (whole + 1) * unit, part
+
+
+def stochastic_quantize(config: Config, x: list[float]) -> Arrays:
+    levels = 2 ** (config["bits"] - 1) - 1
+    rows = blocks(x, config["block_size"])
+    return moments([between(a, max(map(abs, b)) / levels) for b in rows for a in b])
+
+
+def qsgd(config: Config, x: list[float]) -> Arrays:
+    rows = blocks(x, config["block_size"])
+    units = [np.linalg.norm(row) / config["levels"] for row in rows]
+    return moments(
+        [between(a, u) for row, u in zip(rows, units, strict=True) for a in row]
+    )
+
+
+def tern_grad(config: Config, x: list[float]) -> Arrays:
+    rows = blocks(x, config["block_size"])
+    return moments([between(a, max(map(abs, row))) for row in rows for a in row])
+
+
+def natural(config: Config, x: list[float]) -> Arrays:
+    found = []
+    for a in x:
+        low = 2.0 ** np.floor(np.log2(abs(a))) if a else 0.0
+        part = abs(a) / low - 1 if a else 0.0
+        found.append((np.sign(a) * low, np.sign(a) * 2 * low, part))
+    return moments(found)
+
+
+def random_k(config: Config, x: list[float]) -> Arrays:
+    share = config["k"] / len(x)
+    return moments([(0.0, a / share, share) for a in x])
+
+
 def error_feedback_sign(config: Config, gradients: list[list[float]]) -> Arrays:
     residual = np.zeros(len(gradients[0]))
     sent, residuals = [], []
@@ -178,6 +225,29 @@ def slow_momentum(config: Config, start: Any, gradient: Any) -> Arrays:
     return {"params": seen}
 
 
+def streaming_diloco(config: Config, start: Any, targets: Any) -> Arrays:
+    """Of f_i = |x - t_i|^2 / 2, an element a fragment; [steps, workers, fragments]."""
+    t, anchor = np.asarray(targets), np.array(start, np.float64)
+    every = config["sync_every"] // len(anchor)
+    x, u, sent = np.tile(anchor, (len(t), 1)), 0 * anchor, 0 * t
+    seen = []
+    for step in range(config["steps"]):
+        x = x - config["learning_rate"] * (x - t)
+        for p in range(len(anchor)):
+            left = (p + 1) * every - step % config["sync_every"] - 1
+            if left == config["overlap"]:
+                sent[:, p] = anchor[p] - x[:, p]
+            if left == 0:
+                delta = sent[:, p].mean()
+                u[p] = config["outer_momentum"] * u[p] + delta
+                moved = delta + config["outer_momentum"] * u[p]
+                anchor[p] -= config["outer_learning_rate"] * moved
+                own = config["mixing"] * x[:, p]
+                x[:, p] = (1 - config["mixing"]) * anchor[p] + own
+        seen.append(x.copy())
+    return {"params": seen}
+
+
 def delay_compensation(config: Config, params: Any, taken: Any, gradient: Any):
     x, old, g = map(np.asarray, (params, taken, gradient))
     fixed = g + config["strength"] * g * g * (x - old)
@@ -218,6 +288,9 @@ EDGES = [0.0, 1.0, -1.0, 1.001, 257.0, 259.0, 3.14159274, -0.1, 1e-5, 6e4]
 SMALL = [0.0, 0.875, -1.0625, 1.1875, 17.0, 19.0, 448.0, -0.001953125, 0.0029296875]
 ROUNDS = "Round to nearest, halves to even: IEEE 754."
 VOGELS = "PowerSGD: Vogels, Karimireddy, Jaggi 2019, algorithm 1."
+DRAWS = {"draws": 20_000}
+OVER = "Mean and variance of what is decoded, over so many draws."
+SPREAD = [1.0, -0.7, 0.3, 0.0, -1.2, 0.9, 0.45, -0.05, 0.6, -0.8, 1.5, 0.2]
 HUGE = {"x": [7e4, -1e5, 1.0]}
 PAIR = {
     "start": [1.0, -1.0],
@@ -304,6 +377,51 @@ ROWS: list[tuple[Any, ...]] = [
     ),
     ("top_k", top_k, {"k": 3}, {"x": draw(4, 12)}, "The k largest magnitudes.", 0, 0),
     (
+        "quantize, 4 bits, stochastic rounding",
+        stochastic_quantize,
+        DRAWS | {"bits": 4, "block_size": 6},
+        {"x": SPREAD},
+        "Unbiased; the nearer level is the likelier. " + OVER,
+        0.04,
+        0.004,
+    ),
+    (
+        "QSGD, 4 levels",
+        qsgd,
+        DRAWS | {"levels": 4, "block_size": None},
+        {"x": SPREAD},
+        "QSGD: Alistarh et al. 2017. " + OVER,
+        0.04,
+        0.02,
+    ),
+    (
+        "TernGrad",
+        tern_grad,
+        DRAWS | {"block_size": 4},
+        {"x": SPREAD},
+        "TernGrad: Wen et al. 2017, without clipping. " + OVER,
+        0.04,
+        0.04,
+    ),
+    (
+        "natural compression",
+        natural,
+        DRAWS,
+        {"x": SPREAD},
+        "Natural compression: Horvath et al. 2019. " + OVER,
+        0.04,
+        0.02,
+    ),
+    (
+        "random k",
+        random_k,
+        DRAWS | {"k": 4},
+        {"x": SPREAD},
+        "Stich et al. 2018, divided by k / d: unbiased. " + OVER,
+        0.04,
+        0.04,
+    ),
+    (
         "error feedback of the sign",
         error_feedback_sign,
         {},
@@ -353,6 +471,21 @@ ROWS: list[tuple[Any, ...]] = [
         {"learning_rate": 0.7, "momentum": 0.9},
         {"deltas": [[1.0, -0.5]] * 5},
         "DiLoCo: Douillard et al. 2023.",
+    ),
+    (
+        "streaming DiLoCo",
+        streaming_diloco,
+        {
+            "learning_rate": 0.25,
+            "outer_learning_rate": 0.7,
+            "outer_momentum": 0.9,
+            "sync_every": 4,
+            "overlap": 1,
+            "mixing": 0.5,
+            "steps": 12,
+        },
+        {"start": [1.0, -2.0], "targets": [[0.0, 1.0], [2.0, 4.0], [-1.0, 0.5]]},
+        "Streaming DiLoCo: Douillard et al. 2025; fragments in torchft's order.",
     ),
     (
         "slow momentum",
