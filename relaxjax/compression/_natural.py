@@ -120,13 +120,13 @@ def dithering(
     def compress(x, noise):
         blocks = blocks_of(x, block_size)
         most = largest(blocks)
-        y = over(blocks, most)
-        norm = _norm(y, p)
+        norm = _norm(over(blocks, most), p) * most
+        y = blocks * over(jnp.full_like(norm, 4), norm) * 0.25  # as in QSGD
         drawn = random_bits(noise.own, y.size).reshape(y.shape)
-        level = _level(over(jnp.abs(y), norm), drawn, levels)
+        level = _level(jnp.abs(y), drawn, levels)
         codes = jnp.where(y < 0, levels - level, levels + level)
         codes = flat_of(codes, x.size).astype(jnp.uint8)
-        return DitheringPayload(pack(codes, width), (norm * most)[:, 0])
+        return DitheringPayload(pack(codes, width), norm[:, 0])
 
     def decompress(payload, size, noise):
         del noise
@@ -150,13 +150,15 @@ def _carried(pattern: jax.Array, drawn: jax.Array) -> jax.Array:
 
 
 def _level(y: jax.Array, drawn: jax.Array, levels: int) -> jax.Array:
-    """Number of the level to which y in [0, 1] is rounded, 0 for zero."""
-    least = 2.0 ** (1 - levels)
-    pattern = jax.lax.bitcast_convert_type(y, jnp.uint32)
+    """Number of the level to which y in [0, 1] is rounded, 0 for zero.
+
+    Below the least level l, y + l is rounded to l or 2 l, and counts as one less.
+    """
+    least = jnp.float32(2.0 ** (1 - levels))
+    low = y < least
+    pattern = jax.lax.bitcast_convert_type(jnp.where(low, y + least, y), jnp.uint32)
     power = _carried(pattern, drawn).astype(jnp.int32) - (_BIAS - levels)
-    uniform = (drawn >> 8).astype(jnp.float32) * 2.0**-24
-    below = (uniform < y / least).astype(jnp.int32)
-    return jnp.where(y < least, below, jnp.minimum(power, levels))
+    return jnp.minimum(power - low.astype(jnp.int32), levels)
 
 
 def _norm(y: jax.Array, p: float) -> jax.Array:

@@ -6,7 +6,9 @@ xi the stochastic rounding of s |x_i| / |x|:
     C(x)_i = |x| sign(x_i) xi / s
 
 It is unbiased, and omega = min(B / s^2, sqrt(B) / s). The norm is that of x divided by
-its largest magnitude, so that no square overflows.
+its largest magnitude, so that no square overflows; 4 / |x| and s / 4 are normal numbers
+whatever the norm, and a block's only factor beside constants, which XLA on CPU needs to
+keep the loop whole.
 
 Cost: w d / 8 bytes with w = ceil(log2(2 s + 1)) bits, and 4 for each block. (The
 paper's variable-length code has no static shape.)
@@ -67,10 +69,11 @@ def qsgd(levels: int, *, block_size: int | None = 128) -> Compressor:
         blocks = blocks_of(x, block_size)
         most = largest(blocks)
         y = over(blocks, most)
-        norm = jnp.sqrt(jnp.sum(y * y, axis=-1, keepdims=True))
-        xi = jnp.clip(rounded(over(y, norm) * levels, noise.own), -levels, levels)
+        norm = jnp.sqrt(jnp.sum(y * y, axis=-1, keepdims=True)) * most
+        y = blocks * over(jnp.full_like(norm, 4), norm) * (levels / 4)
+        xi = jnp.clip(rounded(y, noise.own), -levels, levels)
         codes = flat_of(xi + levels, x.size).astype(jnp.uint32)
-        return QsgdPayload(pack(codes, width), (norm * most)[:, 0])
+        return QsgdPayload(pack(codes, width), norm[:, 0])
 
     def decompress(payload, size, noise):
         del noise
