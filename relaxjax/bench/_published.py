@@ -138,6 +138,12 @@ def published(*, out: str = "runs/bench") -> dict[str, Any]:
         "misplaced": misplaced(rows),
         "scaling": scaled,
     }
+    _print(result)
+    save(result, out, "published")
+    return result
+
+
+def _print(result: dict[str, Any]) -> None:
     show(
         "BERT-Large, 128 V100, seconds of an epoch",
         ("system", "Gbit/s", "published", "predicted", "error", "with overlap"),
@@ -150,7 +156,9 @@ def published(*, out: str = "runs/bench") -> dict[str, Any]:
                 f"{r['error']:+.1%}",
                 f"{other['error']:+.1%}",
             )
-            for r, other in zip(rows, hidden, strict=True)
+            for r, other in zip(
+                result["bagua"], result["bagua_overlapped"], strict=True
+            )
         ],
     )
     show(
@@ -164,15 +172,13 @@ def published(*, out: str = "runs/bench") -> dict[str, Any]:
                 r["predicted"],
                 "fitted" if r["fitted"] else f"{r['error']:+.1%}",
             )
-            for r in scaled
+            for r in result["scaling"]
         ],
     )
     print(
         f"mean error {result['mean_error']:.1%} ({result['mean_error_overlapped']:.1%} "
         f"with overlap); order not as published: {result['misplaced'] or 'nowhere'}"
     )
-    save(result, out, "published")
-    return result
 
 
 def _mean(rows: Iterable[dict[str, Any]]) -> float:

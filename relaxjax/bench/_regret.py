@@ -4,11 +4,12 @@ Reads the folders of `relaxjax bench network --part steps`, one for each model; 
 is run. A cell is a model at a rate; of half of the models (or, of a single model, of
 half of its rates) the planner is told what steps took, and fits what it cannot know:
 
-    T - compute  =  line s / rate  +  hops alpha  +  coded / gamma       (least squares,
-                                                                          none below 0)
+    T - compute  =  line (s / rate + c)  +  hops alpha  +  coded / gamma
+                                                       (least squares, none below 0)
 
 with line, hops and coded as `relaxjax.plan` counts them, s and alpha of messages and of
-the backend's own all-reduce apart, and gamma of each compressor. In the other cells it
+the backend's own all-reduce apart, c of a processor that moves bytes, however fast the
+link is, and gamma of each compressor. In the other cells it
 knows the model's shapes, a step without communication, and the rate. It takes what it
 predicts to be the fastest of the methods that were measured:
 
@@ -45,6 +46,7 @@ class Known(NamedTuple):
       latency: of a message.
       psum_share: as share, of the backend's all-reduce.
       psum_latency: as latency.
+      copy: for each byte on a line, whatever its rate.
       codecs: seconds for each byte, by compressor.
     """
 
@@ -52,6 +54,7 @@ class Known(NamedTuple):
     latency: float
     psum_share: float
     psum_latency: float
+    copy: float
     codecs: dict[str, float]
 
     def network(self, rate: float, hosts: int) -> Network:
@@ -59,7 +62,9 @@ class Known(NamedTuple):
         line = rate * 1e6 / 8
 
         def link(share: float, latency: float) -> Link:
-            return Link(latency=latency, bandwidth=line / max(share, 1e-9))
+            return Link(
+                latency=latency, bandwidth=1 / max(share / line + self.copy, 1e-15)
+            )
 
         rates = {name: 1 / max(cost, 1e-15) for name, cost in self.codecs.items()}
         return Network(
@@ -90,10 +95,10 @@ def fit(told: Sequence[Cell]) -> Known:
             rows.append(_row(c, cell, names) / step)
             wanted.append((step - cell.model.compute) / step)
     units, _ = nnls(np.array(rows), np.array(wanted))
-    codecs = dict(zip(names, units[4:].tolist(), strict=True))
-    share, latency, psum_share, psum_latency = units[:4].tolist()
+    codecs = dict(zip(names, units[5:].tolist(), strict=True))
     codecs[""] = max(codecs.values(), default=0.0)
-    return Known(share, latency, psum_share, psum_latency, codecs)
+    share, latency, psum_share, psum_latency, copy = units[:5].tolist()
+    return Known(share, latency, psum_share, psum_latency, copy, codecs)
 
 
 def _known(cell: Cell) -> list[Candidate]:
@@ -103,16 +108,17 @@ def _known(cell: Cell) -> list[Candidate]:
 
 
 def _row(c: Candidate, cell: Cell, names: Sequence[str]) -> np.ndarray:
-    """How much of each unit a step takes: line and hops of both kinds, coded bytes."""
-    row = np.zeros(4 + len(names))
+    """How much of each unit a step takes, in the order of `Known`."""
+    row = np.zeros(5 + len(names))
     network = Network(workers=cell.hosts, joined=False)
     for message in c.messages(cell.model, network, _BUCKET):
         place = 2 if message.native else 0
         row[place] += message.traffic.line / (cell.rate * 1e6 / 8)
         row[place + 1] += message.traffic.hops
+        row[4] += message.traffic.line
         if c.compressor:
             code = names.index(c.compressor.partition("+")[0])
-            row[4 + code] += message.traffic.coded
+            row[5 + code] += message.traffic.coded
     return row / c.every
 
 

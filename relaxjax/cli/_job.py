@@ -1,6 +1,6 @@
 """One training job: from what the user wishes to the files it leaves behind."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from rich.console import Console
 
 from relaxjax import hosts
 from relaxjax._mesh import Emulation
+from relaxjax._relaxation import Training
 from relaxjax._wire import wire_bytes
 from relaxjax.checkpoint import plan_of
 from relaxjax.cli import _devices, _kept, _ordered, _report, _wishes
@@ -100,23 +101,9 @@ def prepare(wishes: Wishes) -> Job:
         order = _ordered.find(wishes.order, task, part, wishes.seed)
     names = None if order is None else order.names
     training = _wishes.training(wishes, task, steps, mesh.size, names)
-    runs = [
-        Run(
-            name=wishes.relaxation,
-            tx=_wishes.wrapped(wishes, _wishes.relaxed(wishes, training)),
-            mesh=mesh,
-            period=_wishes.period(wishes, steps),
-        ),
-        Run(
-            name="no relaxation",
-            tx=_wishes.wrapped(wishes, training.optimizer),
-            mesh=_devices.one_worker(),
-            period=wishes.accumulate,
-        ),
-    ]
     return Job(
         task=task,
-        runs=tuple(runs if wishes.baseline else runs[:1]),
+        runs=tuple(_runs(wishes, training, mesh, steps)),
         steps=steps,
         seed=wishes.seed,
         batch_size=rows,
@@ -129,6 +116,25 @@ def prepare(wishes: Wishes) -> Job:
         order=order,
         as_json=wishes.as_json,
     )
+
+
+def _runs(
+    wishes: Wishes, training: Training, mesh: Mesh | Emulation, steps: int
+) -> Iterator[Run]:
+    """What was asked for, and what it is compared with."""
+    yield Run(
+        name=wishes.relaxation,
+        tx=_wishes.wrapped(wishes, _wishes.relaxed(wishes, training)),
+        mesh=mesh,
+        period=_wishes.period(wishes, steps),
+    )
+    if wishes.baseline:
+        yield Run(
+            name="no relaxation",
+            tx=_wishes.wrapped(wishes, training.optimizer),
+            mesh=_devices.one_worker(),
+            period=wishes.accumulate,
+        )
 
 
 def run(job: Job) -> list[_report.Record]:

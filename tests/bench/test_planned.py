@@ -2,7 +2,11 @@
 
 import json
 
+import jax
+import optax
+
 from relaxjax.bench import _planned
+from relaxjax.tasks import TASKS
 
 
 def test_a_plan_is_tried(tmp_path):
@@ -14,3 +18,8 @@ def test_a_plan_is_tried(tmp_path):
     assert found["jit_seconds"] > 0
     assert set(found["links"]) == {"link", "psum"}
     assert json.loads((tmp_path / "planned.json").read_text())["compute"] > 0
+
+
+def test_a_step_by_the_compiler_alone_of_a_model_with_embeddings():
+    task, mesh = TASKS["chars"](0), jax.make_mesh((2,), ("data",))
+    assert _planned._by_compiler(task, mesh, 8, optax.sgd(0.1)) > 0

@@ -11,7 +11,7 @@ from relaxjax.plan._candidates import candidates
 from relaxjax.plan._predict import predict
 
 LABELS = ("all_reduce", "all_reduce@ring", "all_reduce+quantize8@two_shot", "gossip")
-KNOWN = regret.Known(1.1, 2e-3, 1.2, 1e-3, {"quantize8": 5e-9, "": 5e-9})
+KNOWN = regret.Known(1.1, 2e-3, 1.2, 1e-3, 4e-9, {"quantize8": 5e-9, "": 5e-9})
 
 
 def measured(folder, width: int, rates=(20.0, 50.0, 200.0, 1000.0)) -> str:
@@ -42,6 +42,7 @@ def test_what_follows_the_rule_is_found(tmp_path):
     assert found["summary"]["unseen"]["error"] < 1e-3
     assert found["summary"]["unseen"]["plain_worst"] > 1.1
     assert found["fit"]["share"] == pytest.approx(1.1, rel=1e-3)
+    assert found["fit"]["copy"] == pytest.approx(4e-9, rel=1e-2)
     assert (tmp_path / "regret.json").exists()
 
 
