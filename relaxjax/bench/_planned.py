@@ -7,6 +7,7 @@ all-reduce the compiler inserts. Where plain is best, the planner should say so 
 anything is run.
 """
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -82,6 +83,9 @@ def planned(
         "before": ranked.told() | {"ranking": []},
         "after": sure.told() | {"ranking": [row.told() for row in _run(sure)]},
     }
+    times = {row.label: row.measured for row in _run(sure)}
+    times[BY_COMPILER] = result["jit_seconds"]
+    result["fastest"] = min(times, key=lambda label: times[label] or math.inf)
     _print(result, ranked, sure)
     save(result, out, "planned")
     return result
@@ -140,3 +144,4 @@ def _print(result: dict[str, Any], ranked: Ranking, sure: Ranking) -> None:
     )
     print("Before: ", ranked.verdict)
     print("Measured:", sure.verdict)
+    print("Fastest: ", result["fastest"])
