@@ -52,8 +52,8 @@ def plan(
     codec_gbs: Annotated[
         float | None,
         typer.Option(
-            help="GB of float32 that a worker encodes or decodes in a second; "
-            "default: 200."
+            help="GB of float32 that a worker encodes or decodes in a second by "
+            "quantize8, others in proportion; default: 200."
         ),
     ] = None,
     network: Annotated[
@@ -124,6 +124,7 @@ def _links(told: dict[str, Any]) -> dict[str, Any]:
 
 def _network(make: "type[Network]", path: Path | None, **figures: Any) -> "Network":
     """From a file, or from figures."""
+    from relaxjax.plan._network import codecs
     from relaxjax.schedule import Link
 
     given = {name: value for name, value in figures.items() if value is not None}
@@ -146,7 +147,7 @@ def _network(make: "type[Network]", path: Path | None, **figures: Any) -> "Netwo
         per_host=now["workers_per_host"],
         link=Link(now["latency_ms"] / 1e3, now["bandwidth_gbps"] * 1e9 / 8),
         inside=Link(now["inside_latency_ms"] / 1e3, now["inside_gbps"] * 1e9 / 8),
-        codec={"": now["codec_gbs"] * 1e9},
+        codec=codecs(now["codec_gbs"] * 1e9),
         overlap=now["overlap"],
     )
 

@@ -24,6 +24,37 @@ CODEC = 2e11
 A memory of 500 GB/s, read twice and written to in a quarter.
 """
 
+SLOWER = {
+    "codebook8": 5.0,
+    "codebook4": 6.0,
+    "codebook2": 6.0,
+    "drive": 7.0,
+    "rotated_sign": 6.0,
+    "top_k": 4.0,
+    "threshold": 4.0,
+    "qsgd": 2.0,
+    "dithering": 2.0,
+    "tern_grad": 2.5,
+}
+"""Time to code and decode over that of `quantize8` on a CPU (`relaxjax bench codecs`).
+
+Scatters, rotations and selections; the codes that are not here are alike.
+"""
+
+
+def codecs(rate: float) -> dict[str, float]:
+    """Of each compressor, from one figure, where they were not measured.
+
+    Args:
+      rate: bytes of float32 that `quantize8` encodes or decodes in a second.
+
+    Example:
+      >>> from relaxjax.plan._network import codecs
+      >>> codecs(12e9)["codebook4"]
+      2000000000.0
+    """
+    return {"": rate} | {name: rate / by for name, by in SLOWER.items()}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Network:
@@ -58,7 +89,7 @@ class Network:
     per_host: int = 1
     inside: Link = INSIDE
     psum: Link | None = None
-    codec: Mapping[str, float] = field(default_factory=lambda: {"": CODEC})
+    codec: Mapping[str, float] = field(default_factory=lambda: codecs(CODEC))
     joined: bool = True
     overlap: bool = True
 

@@ -21,6 +21,12 @@ def test_saved_and_loaded(tmp_path):
     assert plan.Network.load(tmp_path / "network.json") == network
 
 
+def test_slow_codecs_are_slower_where_none_was_measured():
+    network = plan.Network(workers=2)
+    assert network.codec_rate("codebook4+ef14") < network.codec_rate("quantize4") / 5
+    assert network.codec_rate("quantize4") == network.codec_rate("")
+
+
 def test_codecs_by_name():
     network = plan.Network(workers=2, codec={"sign": 3e9, "": 1e9})
     assert network.codec_rate("sign+ef14") == 3e9
