@@ -8,7 +8,6 @@ on 32 hosts of 8 V100 at 100 Gbit/s RDMA; its own servers run on further hosts.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from relaxjax.compression import min_max_uint8
 from relaxjax.plan import Model, Network
@@ -132,49 +131,27 @@ class Scaling:
         )
 
 
-_PASCAL: dict[str, Any] = {"system": HOROVOD, "per_host": 4, "gbps": 25.0}
+_PASCAL = (
+    ("VGG-16", VGG_16, 32, RDMA, 0.79, True),
+    ("VGG-16", VGG_16, 128, RDMA, 0.68, False),
+    ("ResNet-101", RESNET_101, 32, TCP, 0.88, True),
+    ("ResNet-101", RESNET_101, 32, RDMA, 0.90, False),
+    ("ResNet-101", RESNET_101, 128, RDMA, 0.90, False),
+)
 SCALING = (
-    Scaling(
-        label="VGG-16",
-        elements=VGG_16,
-        hosts=32,
-        latency=RDMA,
-        efficiency=0.79,
-        fitted=True,
-        **_PASCAL,
-    ),
-    Scaling(
-        label="VGG-16",
-        elements=VGG_16,
-        hosts=128,
-        latency=RDMA,
-        efficiency=0.68,
-        **_PASCAL,
-    ),
-    Scaling(
-        label="ResNet-101",
-        elements=RESNET_101,
-        hosts=32,
-        latency=TCP,
-        efficiency=0.88,
-        fitted=True,
-        **_PASCAL,
-    ),
-    Scaling(
-        label="ResNet-101",
-        elements=RESNET_101,
-        hosts=32,
-        latency=RDMA,
-        efficiency=0.90,
-        **_PASCAL,
-    ),
-    Scaling(
-        label="ResNet-101",
-        elements=RESNET_101,
-        hosts=128,
-        latency=RDMA,
-        efficiency=0.90,
-        **_PASCAL,
+    *(
+        Scaling(
+            label=label,
+            elements=elements,
+            system=HOROVOD,
+            hosts=hosts,
+            per_host=4,
+            gbps=25.0,
+            latency=latency,
+            efficiency=efficiency,
+            fitted=fitted,
+        )
+        for label, elements, hosts, latency, efficiency, fitted in _PASCAL
     ),
     *(
         Scaling(
