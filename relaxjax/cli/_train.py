@@ -113,8 +113,8 @@ def train(
         typer.Option("--json", help="JSON alone on stdout: a list of runs."),
     ] = False,
 ) -> None:
-    """Reads the options; `_job` does the rest."""
-    from relaxjax.cli import _job  # flax, scikit-learn and matplotlib
+    """Reads the options; `_job` and `_training` do the rest."""
+    from relaxjax.cli import _job, _training  # flax, scikit-learn and matplotlib
 
     wishes = _job.Wishes(
         relaxation=relaxation,
@@ -141,4 +141,4 @@ def train(
     with user_errors():
         job = _job.prepare(wishes)
     with endings():
-        _job.run(job)
+        _training.run(job)

@@ -12,7 +12,7 @@ import optax
 import pytest
 from rich.console import Console
 
-from relaxjax.cli import _job, _loop, _wishes
+from relaxjax.cli import _job, _loop, _training, _wishes
 from relaxjax.cli._errors import Stopped
 from relaxjax.cli._wishes import Wishes
 from relaxjax.tasks import _chars
@@ -39,7 +39,7 @@ def short(tmp_path_factory):
     """A short run on four workers, with its baseline: records and folder."""
     out = tmp_path_factory.mktemp("short")
     wishes = Wishes(workers=4, steps=30, seed=2, out=out)
-    return _job.run(_job.prepare(wishes)), out
+    return _training.run(_job.prepare(wishes)), out
 
 
 def test_run_json_is_as_documented(short):
@@ -79,7 +79,7 @@ def test_workers_learn_what_one_worker_learns(short):
 
 def test_the_same_seed_trains_the_same(short, tmp_path):
     wishes = Wishes(workers=4, steps=30, seed=2, out=tmp_path, baseline=False)
-    (again,) = _job.run(_job.prepare(wishes))
+    (again,) = _training.run(_job.prepare(wishes))
     assert again.curve == short[0][0].curve
     assert not (tmp_path / "one_worker.json").exists()
 
@@ -90,7 +90,7 @@ def test_any_number_of_workers(workers, tmp_path, capsys):
     job = _job.prepare(wishes)
     assert job.batch_size % workers == 0
     assert job.batch_size - 128 < workers
-    many, one = _job.run(job)
+    many, one = _training.run(job)
     assert many.workers == workers
     np.testing.assert_allclose(many.curve, one.curve, rtol=1e-3)
     shown = capsys.readouterr().out
@@ -108,7 +108,7 @@ def test_accumulation_divides_the_bytes(short, tmp_path):
         bucket_mb=0.01,
         baseline=False,
     )
-    (record,) = _job.run(_job.prepare(wishes))
+    (record,) = _training.run(_job.prepare(wishes))
     count = 2 * 3 * 1 * 4  # of the skipped steps: one int32 to all-reduce
     assert record.bytes_per_step == (short[0][0].bytes_per_step + count) / 4
     assert record.spread == 0.0
@@ -120,14 +120,14 @@ def test_bytes_are_those_of_a_whole_period(short, tmp_path):
     )
     for options, period in ((), 8), (("sync_every=3",), 3):
         wishes = dataclasses.replace(wishes, options=options)
-        (record,) = _job.run(_job.prepare(wishes))
+        (record,) = _training.run(_job.prepare(wishes))
         assert record.bytes_per_step == short[0][0].bytes_per_step / period
     assert record.spread < 1e-6
     assert record.metric > 0.3
 
 
 def test_digits_are_learned_on_eight_workers_at_the_defaults(tmp_path):
-    (record,) = _job.run(_job.prepare(Wishes(out=tmp_path, baseline=False)))
+    (record,) = _training.run(_job.prepare(Wishes(out=tmp_path, baseline=False)))
     assert record.workers == 8
     assert record.metric >= 0.95
     assert record.spread == 0.0
@@ -139,7 +139,7 @@ def test_characters_are_learned(tmp_path, monkeypatch):
     wishes = Wishes(
         task="chars", workers=2, steps=12, batch_size=8, out=tmp_path, baseline=False
     )
-    (record,) = _job.run(_job.prepare(wishes))
+    (record,) = _training.run(_job.prepare(wishes))
     assert record.metric_name == "bits_per_character"
     assert record.metric < 6.5  # 7 knows nothing
     assert record.curve[0][2] > record.metric
@@ -231,7 +231,7 @@ def test_each_process_feeds_its_own_rows(monkeypatch):
 def test_a_job_may_train_any_transformation(tmp_path):
     job = _job.prepare(Wishes(workers=2, steps=2, out=tmp_path, baseline=False))
     local = _job.Run(name="none", tx=optax.sgd(0.1), mesh=job.runs[0].mesh, period=1)
-    record = _job._train(job, local, Console(quiet=True), lambda step: False)
+    record = _training._train(job, local, Console(quiet=True), lambda step: False)
     assert record.spread > 0  # nothing synchronizes these workers
     assert record.bytes_per_step == 0
 
@@ -246,7 +246,7 @@ def test_a_job_stops_before_a_step_when_asked_to(tmp_path, monkeypatch):
 
     monkeypatch.setattr(_job.hosts.Watch, "stops_before", stops_before)
     with pytest.raises(Stopped, match="stopped before step 5 of 9"):
-        _job.run(job)
+        _training.run(job)
     assert asked == list(range(14))
 
 

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from relaxjax import schedule
-from relaxjax.cli import _job, _ordered, _wishes
+from relaxjax.cli import _job, _ordered, _training, _wishes
 from relaxjax.cli._wishes import Wishes
 from relaxjax.ps import CompiledOrder
 from relaxjax.tasks import TASKS
@@ -46,7 +46,7 @@ def test_a_run_keeps_its_order_and_shows_it(tmp_path, capsys):
         baseline=False,
     )
     job = _job.prepare(wishes)
-    _job.run(job)
+    _training.run(job)
     shown = capsys.readouterr().out
     rows = [line.split("│")[2:5] for line in shown.splitlines() if line.count("│") == 5]
     rows = [[cell.strip() for cell in row] for row in rows]
@@ -70,7 +70,7 @@ def test_emulated_workers_have_no_compiled_order(tmp_path, capsys):
         out=tmp_path,
         baseline=False,
     )
-    _job.run(_job.prepare(wishes))
+    _training.run(_job.prepare(wishes))
     assert "for workers on devices of one process" in capsys.readouterr().out
     assert not (tmp_path / "order.json").exists()
 

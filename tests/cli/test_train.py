@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from relaxjax._relaxations import GRAMMAR
 from relaxjax._rows import COMPRESSORS, FEEDBACKS, RELAXATIONS
-from relaxjax.cli import _job, _wishes, app
+from relaxjax.cli import _job, _training, _wishes, app
 from relaxjax.cli._train import TaskName
 from relaxjax.cli._wishes import Wishes
 from relaxjax.tasks import TASKS
@@ -89,7 +89,7 @@ def test_mistakes_are_a_message_and_exit_code_2(arguments, message):
 def test_every_option_reaches_the_job(tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(_job, "prepare", seen.append)
-    monkeypatch.setattr(_job, "run", lambda job: None)
+    monkeypatch.setattr(_training, "run", lambda job: None)
     line = (
         "train --relaxation all_reduce@ring --task chars --workers 2 --steps 4 "
         "--seed 3 --batch-size 8 --accumulate 5 --learning-rate 0.1 --bucket-mb 0.5 "
