@@ -26,12 +26,15 @@ if TYPE_CHECKING:
         AsynchronousAverageState,
         asynchronous_average,
     )
-    from relaxjax._axis import to_local
     from relaxjax._bounded_staleness import BoundedStalenessState, bounded_staleness
     from relaxjax._choco import ChocoState
-    from relaxjax._clock import Clock, advance_phases
     from relaxjax._compiled_wire import compiled_wire_bytes
     from relaxjax._consensus import consensus, consensus_distance, spread
+    from relaxjax._core._axis import to_local
+    from relaxjax._core._local import LocalState, local
+    from relaxjax._core._phases import Clock, advance_phases
+    from relaxjax._core._tree import Layout
+    from relaxjax._core._weights import worker_weight
     from relaxjax._data_parallel import DataParallelStep, data_parallel
     from relaxjax._dc_asgd import DcAsgdState, dc_asgd
     from relaxjax._dcd_psgd import DcdPsgdState, dcd_psgd
@@ -52,8 +55,6 @@ if TYPE_CHECKING:
     from relaxjax._hierarchical_local_sgd import hierarchical_local_sgd
     from relaxjax._in_backward import reduce_in_backward
     from relaxjax._init import init, state_specs
-    from relaxjax._layout import Layout
-    from relaxjax._local import LocalState, local
     from relaxjax._local_sgd import local_sgd
     from relaxjax._local_steps import OuterState
     from relaxjax._lossy_push_sum import LossyPushSumState, lossy_push_sum
@@ -83,7 +84,6 @@ if TYPE_CHECKING:
     from relaxjax._sparse_loco import sparse_loco
     from relaxjax._stacked import to_workers
     from relaxjax._streaming_diloco import StreamingDilocoState, streaming_diloco
-    from relaxjax._weights import worker_weight
     from relaxjax._wire import wire_bytes
     from relaxjax._zero_one_adam import ZeroOneAdamState, zero_one_adam
     from relaxjax.ps._parameter_server import ParameterServerState, parameter_server
@@ -92,109 +92,109 @@ __version__ = "0.1.0"
 
 # What is here is imported when it is first asked for; the module of each name.
 _HOMES = {
-    "AccumulateState": "_accumulate",
-    "AllReduceState": "_all_reduce",
-    "AsynchronousAverageState": "_asynchronous_average",
-    "BoundedStalenessState": "_bounded_staleness",
-    "ChocoState": "_choco",
-    "Clock": "_clock",
-    "DataParallelStep": "_data_parallel",
-    "DcAsgdState": "_dc_asgd",
-    "DcdPsgdState": "_dcd_psgd",
-    "DeepGradientCompressionState": "_deep_gradient_compression",
-    "DeepSqueezeState": "_deep_squeeze",
-    "DelayState": "_delay",
-    "EagerDilocoState": "_eager_diloco",
-    "Emulation": "_mesh",
-    "ExactDiffusionState": "_exact_diffusion",
-    "GossipState": "_gossiping",
-    "GradientTrackingState": "_gradient_tracking",
-    "Layout": "_layout",
-    "LocalState": "_local",
-    "LossyPushSumState": "_lossy_push_sum",
-    "NoLoCoState": "_noloco",
-    "OneBitAdamState": "_one_bit_adam",
-    "OneBitLambState": "_one_bit_lamb",
-    "OuterState": "_local_steps",
-    "ParameterServerState": "ps._parameter_server",
-    "PartOfTrainingState": "_from_step",
-    "ParticipationState": "_participation",
-    "PowerSGDState": "_power_sgd",
-    "PushSumState": "_push_sum",
-    "QuasiGlobalMomentumState": "_quasi_global_momentum",
-    "RelaySumState": "_relay_sum",
-    "ReplicaDifference": "_replicas",
-    "ReplicaError": "_replicas",
-    "SkipNonfiniteState": "_skip_nonfinite",
-    "SlowMomentumState": "_slow_momentum",
-    "StreamingDilocoState": "_streaming_diloco",
-    "ZeroOneAdamState": "_zero_one_adam",
-    "accumulate": "_accumulate",
-    "advance_phases": "_clock",
-    "all_reduce": "_all_reduce",
-    "asynchronous_average": "_asynchronous_average",
-    "before_step": "_from_step",
-    "bounded_staleness": "_bounded_staleness",
-    "check": "check",
-    "checkpoint": "checkpoint",
-    "collectives": "collectives",
-    "combine_then_adapt": "_gossip",
-    "compiled_wire_bytes": "_compiled_wire",
-    "compression": "compression",
-    "consensus": "_consensus",
-    "consensus_distance": "_consensus",
-    "data_parallel": "_data_parallel",
-    "dc_asgd": "_dc_asgd",
-    "dcd_psgd": "_dcd_psgd",
-    "deep_gradient_compression": "_deep_gradient_compression",
-    "deep_squeeze": "_deep_squeeze",
-    "delay": "_delay",
-    "diloco": "_diloco",
-    "eager_diloco": "_eager_diloco",
-    "emulate": "_mesh",
-    "exact_diffusion": "_exact_diffusion",
-    "from_step": "_from_step",
-    "golden": "golden",
-    "gossip": "_gossip",
-    "gradient_tracking": "_gradient_tracking",
-    "hierarchical_local_sgd": "_hierarchical_local_sgd",
-    "hosts": "hosts",
-    "init": "_init",
-    "local": "_local",
-    "local_sgd": "_local_sgd",
-    "lossy_push_sum": "_lossy_push_sum",
-    "moniqua": "_moniqua",
-    "noloco": "_noloco",
-    "one_bit_adam": "_one_bit_adam",
-    "one_bit_lamb": "_one_bit_lamb",
-    "parameter_server": "ps._parameter_server",
-    "participation": "_participation",
-    "plan": "plan",
-    "post_local_sgd": "_post_local_sgd",
-    "power_sgd": "_power_sgd",
-    "ps": "ps",
-    "push_sum": "_push_sum",
-    "quasi_global_momentum": "_quasi_global_momentum",
-    "random_delays": "_delays",
-    "reduce_in_backward": "_in_backward",
-    "relay_sum": "_relay_sum",
-    "replica_difference": "_replicas",
-    "require_replicas": "_replicas",
-    "scan_layers": "_scan_layers",
-    "schedule": "schedule",
-    "skip_nonfinite": "_skip_nonfinite",
-    "slow_momentum": "_slow_momentum",
-    "sparse_loco": "_sparse_loco",
-    "spread": "_consensus",
-    "state_specs": "_init",
-    "streaming_diloco": "_streaming_diloco",
-    "tasks": "tasks",
-    "to_local": "_axis",
-    "to_workers": "_stacked",
-    "topology": "topology",
-    "wire_bytes": "_wire",
-    "worker_weight": "_weights",
-    "zero_one_adam": "_zero_one_adam",
+    "AccumulateState": "relaxjax._accumulate",
+    "AllReduceState": "relaxjax._all_reduce",
+    "AsynchronousAverageState": "relaxjax._asynchronous_average",
+    "BoundedStalenessState": "relaxjax._bounded_staleness",
+    "ChocoState": "relaxjax._choco",
+    "Clock": "relaxjax._core._phases",
+    "DataParallelStep": "relaxjax._data_parallel",
+    "DcAsgdState": "relaxjax._dc_asgd",
+    "DcdPsgdState": "relaxjax._dcd_psgd",
+    "DeepGradientCompressionState": "relaxjax._deep_gradient_compression",
+    "DeepSqueezeState": "relaxjax._deep_squeeze",
+    "DelayState": "relaxjax._delay",
+    "EagerDilocoState": "relaxjax._eager_diloco",
+    "Emulation": "relaxjax._mesh",
+    "ExactDiffusionState": "relaxjax._exact_diffusion",
+    "GossipState": "relaxjax._gossiping",
+    "GradientTrackingState": "relaxjax._gradient_tracking",
+    "Layout": "relaxjax._core._tree",
+    "LocalState": "relaxjax._core._local",
+    "LossyPushSumState": "relaxjax._lossy_push_sum",
+    "NoLoCoState": "relaxjax._noloco",
+    "OneBitAdamState": "relaxjax._one_bit_adam",
+    "OneBitLambState": "relaxjax._one_bit_lamb",
+    "OuterState": "relaxjax._local_steps",
+    "ParameterServerState": "relaxjax.ps._parameter_server",
+    "PartOfTrainingState": "relaxjax._from_step",
+    "ParticipationState": "relaxjax._participation",
+    "PowerSGDState": "relaxjax._power_sgd",
+    "PushSumState": "relaxjax._push_sum",
+    "QuasiGlobalMomentumState": "relaxjax._quasi_global_momentum",
+    "RelaySumState": "relaxjax._relay_sum",
+    "ReplicaDifference": "relaxjax._replicas",
+    "ReplicaError": "relaxjax._replicas",
+    "SkipNonfiniteState": "relaxjax._skip_nonfinite",
+    "SlowMomentumState": "relaxjax._slow_momentum",
+    "StreamingDilocoState": "relaxjax._streaming_diloco",
+    "ZeroOneAdamState": "relaxjax._zero_one_adam",
+    "accumulate": "relaxjax._accumulate",
+    "advance_phases": "relaxjax._core._phases",
+    "all_reduce": "relaxjax._all_reduce",
+    "asynchronous_average": "relaxjax._asynchronous_average",
+    "before_step": "relaxjax._from_step",
+    "bounded_staleness": "relaxjax._bounded_staleness",
+    "check": "relaxjax.check",
+    "checkpoint": "relaxjax.checkpoint",
+    "collectives": "relaxjax.collectives",
+    "combine_then_adapt": "relaxjax._gossip",
+    "compiled_wire_bytes": "relaxjax._compiled_wire",
+    "compression": "relaxjax.compression",
+    "consensus": "relaxjax._consensus",
+    "consensus_distance": "relaxjax._consensus",
+    "data_parallel": "relaxjax._data_parallel",
+    "dc_asgd": "relaxjax._dc_asgd",
+    "dcd_psgd": "relaxjax._dcd_psgd",
+    "deep_gradient_compression": "relaxjax._deep_gradient_compression",
+    "deep_squeeze": "relaxjax._deep_squeeze",
+    "delay": "relaxjax._delay",
+    "diloco": "relaxjax._diloco",
+    "eager_diloco": "relaxjax._eager_diloco",
+    "emulate": "relaxjax._mesh",
+    "exact_diffusion": "relaxjax._exact_diffusion",
+    "from_step": "relaxjax._from_step",
+    "golden": "relaxjax.golden",
+    "gossip": "relaxjax._gossip",
+    "gradient_tracking": "relaxjax._gradient_tracking",
+    "hierarchical_local_sgd": "relaxjax._hierarchical_local_sgd",
+    "hosts": "relaxjax.hosts",
+    "init": "relaxjax._init",
+    "local": "relaxjax._core._local",
+    "local_sgd": "relaxjax._local_sgd",
+    "lossy_push_sum": "relaxjax._lossy_push_sum",
+    "moniqua": "relaxjax._moniqua",
+    "noloco": "relaxjax._noloco",
+    "one_bit_adam": "relaxjax._one_bit_adam",
+    "one_bit_lamb": "relaxjax._one_bit_lamb",
+    "parameter_server": "relaxjax.ps._parameter_server",
+    "participation": "relaxjax._participation",
+    "plan": "relaxjax.plan",
+    "post_local_sgd": "relaxjax._post_local_sgd",
+    "power_sgd": "relaxjax._power_sgd",
+    "ps": "relaxjax.ps",
+    "push_sum": "relaxjax._push_sum",
+    "quasi_global_momentum": "relaxjax._quasi_global_momentum",
+    "random_delays": "relaxjax._delays",
+    "reduce_in_backward": "relaxjax._in_backward",
+    "relay_sum": "relaxjax._relay_sum",
+    "replica_difference": "relaxjax._replicas",
+    "require_replicas": "relaxjax._replicas",
+    "scan_layers": "relaxjax._scan_layers",
+    "schedule": "relaxjax.schedule",
+    "skip_nonfinite": "relaxjax._skip_nonfinite",
+    "slow_momentum": "relaxjax._slow_momentum",
+    "sparse_loco": "relaxjax._sparse_loco",
+    "spread": "relaxjax._consensus",
+    "state_specs": "relaxjax._init",
+    "streaming_diloco": "relaxjax._streaming_diloco",
+    "tasks": "relaxjax.tasks",
+    "to_local": "relaxjax._core._axis",
+    "to_workers": "relaxjax._stacked",
+    "topology": "relaxjax.topology",
+    "wire_bytes": "relaxjax._wire",
+    "worker_weight": "relaxjax._core._weights",
+    "zero_one_adam": "relaxjax._zero_one_adam",
 }
 
 __all__ = [
@@ -308,8 +308,8 @@ def __getattr__(name: str) -> Any:
     """The module or what is in it, by a public name."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
-    found = module if name == _HOMES[name] else getattr(module, name)
+    module = importlib.import_module(_HOMES[name])
+    found = module if module.__name__ == f"{__name__}.{name}" else getattr(module, name)
     globals()[name] = found
     return found
 

@@ -21,11 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from relaxjax._dtypes import wide
-from relaxjax._either import either
-from relaxjax._layout import Layout, layout_of, require_same
-from relaxjax._marks import EQUAL, MEAN
-from relaxjax._weights import weigh
+from relaxjax._core._cond import either
+from relaxjax._core._dtypes import wide
+from relaxjax._core._merge_rules import EQUAL, MEAN
+from relaxjax._core._tree import Layout, layout_of, require_same
+from relaxjax._core._weights import weigh
 
 
 class AccumulateState(NamedTuple):

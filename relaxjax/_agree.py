@@ -21,8 +21,8 @@ import numpy as np
 import optax
 from jax.experimental import multihost_utils
 
-from relaxjax._axis import axes_of
-from relaxjax._layout import layout_of
+from relaxjax._core._axis import axes_of
+from relaxjax._core._tree import layout_of
 from relaxjax._mesh import Workers
 
 _PACKAGES = ("jax", "jaxlib", "numpy", "optax", "relaxjax")

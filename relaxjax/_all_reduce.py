@@ -7,8 +7,9 @@ buckets; Li et al. 2020 (PyTorch DDP) for buckets in backward order.
     u_i <- sum_j u_j                  (op="sum")
     u_i <- Adasum of u_1 .. u_n       (op="adasum", each leaf by itself)
 
-With `weight=` passed to `update`, the mean and sum are weighted (`relaxjax._weights`);
-with `compressor=`, they are of what the payloads say (`relaxjax._compressed`).
+With `weight=` passed to `update`, the mean and sum are weighted
+(`relaxjax._core._weights`); with `compressor=`, they are of what the payloads say
+(`relaxjax._compressed`).
 
 Cost: what the algorithm sends, per bucket: psum and ring both 2 (n - 1) ceil(d / n)
 elements per worker, psum for each large leaf and for the small ones of a group
@@ -23,25 +24,22 @@ from typing import Any, NamedTuple
 import jax
 import optax
 
-from relaxjax._all_reduce_checks import (
-    checked_algorithm,
-    require_dtypes,
-    require_no_compiler_axes,
-)
-from relaxjax._axis import AxisName, axis_size, require_local
+from relaxjax._all_reduce_checks import checked_algorithm
 from relaxjax._compressed import (
     CompressedState,
     SummedState,
     init_compressed,
     mean_of_compressed,
 )
+from relaxjax._core._axis import AxisName, axis_size, require_local
+from relaxjax._core._buckets import check_bucket_bytes
+from relaxjax._core._checks import require_dtypes, require_no_compiler_axes
+from relaxjax._core._sharding import on_own_shards
+from relaxjax._core._tree import Layout, layout_of, require_same
+from relaxjax._core._weights import factor, weigh
 from relaxjax._exact import sum_or_mean
-from relaxjax._layout import Layout, layout_of, require_same
-from relaxjax._specs import on_own_shards
-from relaxjax._weights import factor, weigh
 from relaxjax.compression import Compressor
 from relaxjax.schedule import plan_buckets, plan_groups
-from relaxjax.schedule._buckets import check_bucket_bytes
 
 
 class AllReduceState(NamedTuple):

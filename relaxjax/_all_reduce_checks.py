@@ -2,11 +2,8 @@
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
-from relaxjax._axis import AxisName, axes_of, compiler_axes
 from relaxjax._compressed import EXCHANGES
+from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._exact import ALGORITHMS
 from relaxjax.collectives._hierarchical import two_axes
 from relaxjax.compression import Compressor
@@ -86,34 +83,4 @@ def _check_compressor(algorithm: str, compressor: Compressor) -> None:
             "all_reduce: algorithm='psum' adds payloads, and those of "
             f"{compressor.name} cannot be added before they are decoded; use "
             "'two_shot' or 'one_shot', or a linear compressor such as random_k"
-        )
-
-
-def require_dtypes(tree: Any, caller: str, compressor: str | None) -> None:
-    """Refuses leaves that have no mean, or that what compresses them does not take."""
-    kind = jnp.inexact if compressor is None else jnp.floating
-    for path, leaf in jax.tree.leaves_with_path(tree):
-        dtype = jax.typeof(leaf).dtype
-        if not jnp.issubdtype(dtype, kind):
-            name = jax.tree_util.keystr(path, simple=True, separator="/")
-            what = (
-                "which has no mean: only floating (or complex) leaves are reduced"
-                if compressor is None
-                else f"and {compressor} compresses real floating leaves only"
-            )
-            raise ValueError(
-                f"{caller}: leaf {name!r} is {dtype}, {what}. Keep it out of the "
-                "params that are trained, or wrap: "
-                f"optax.masked(relaxjax.{caller}(...), mask)"
-            )
-
-
-def require_no_compiler_axes(caller: str, how: str) -> None:
-    """Refuses to pack leaves that the compiler shards."""
-    if compiler_axes():
-        raise ValueError(
-            f"{caller}: {how} packs leaves into flat buckets, "
-            f"which would gather what the compiler shards over {compiler_axes()}. Pass "
-            "specs= (a PartitionSpec over those axes for each leaf), or use "
-            "all_reduce with algorithm='psum'"
         )

@@ -27,12 +27,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._axis import AxisName
-from relaxjax._either import either
-from relaxjax._layout import layout_of
-from relaxjax._local import LocalState
-from relaxjax._marks import EQUAL, MEAN
-from relaxjax._numbers import require_whole
+from relaxjax._core._axis import AxisName
+from relaxjax._core._checks import require_whole
+from relaxjax._core._cond import either
+from relaxjax._core._local import LocalState
+from relaxjax._core._merge_rules import EQUAL, MEAN
+from relaxjax._core._tree import layout_of
 from relaxjax._outer import Outer, OuterStep, like, outer_step
 from relaxjax.compression import Compressor
 

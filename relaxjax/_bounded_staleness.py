@@ -22,11 +22,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from relaxjax._axis import AxisName
+from relaxjax._core._axis import AxisName
+from relaxjax._core._merge_rules import EQUAL, MEAN
+from relaxjax._core._tree import Layout, layout_of, require_same
+from relaxjax._core._weights import refuse_weight
 from relaxjax._delays import delays_of
-from relaxjax._layout import Layout, layout_of, require_same
-from relaxjax._marks import EQUAL, MEAN
-from relaxjax._weights import refuse_weight
 
 _CALLER = "bounded_staleness"
 

@@ -26,8 +26,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from relaxjax._core._merge_rules import EQUAL, rebuild
 from relaxjax._gossiping import gossiping, models, zeros_like
-from relaxjax._marks import EQUAL, rebuild
 from relaxjax._mixing import Mixing
 from relaxjax._told import (
     check_step_size,

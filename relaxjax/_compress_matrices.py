@@ -14,7 +14,7 @@ import jax
 import optax
 
 from relaxjax._all_reduce import all_reduce
-from relaxjax._axis import AxisName
+from relaxjax._core._axis import AxisName
 from relaxjax.compression import Compressor, error_feedback, sign
 from relaxjax.schedule import sent_first
 

@@ -24,12 +24,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._axis import AxisName, axes_of
-from relaxjax._dtypes import wide
+from relaxjax._core._axis import AxisName, axes_of
+from relaxjax._core._dtypes import wide
+from relaxjax._core._merge_rules import EQUAL, SUM
+from relaxjax._core._random import Noise, fold, words_of
+from relaxjax._core._sharding import on_own_shards
 from relaxjax._fused import packed
-from relaxjax._marks import EQUAL, SUM
-from relaxjax._noise import Noise, fold, words_of
-from relaxjax._specs import on_own_shards
 from relaxjax.collectives import (
     Codec,
     Lossy,

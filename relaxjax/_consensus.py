@@ -8,7 +8,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._dtypes import is_key, wide
+from relaxjax._core._dtypes import is_key, wide
 
 
 def consensus(tree: Any) -> Any:

@@ -16,10 +16,10 @@ import numpy as np
 from jax.sharding import Mesh
 
 from relaxjax._agree import compare
-from relaxjax._axis import AxisName
-from relaxjax._clock import Phases
-from relaxjax._dtypes import wide
-from relaxjax._layout import difference, layout_of, leaf_names, spell
+from relaxjax._core._axis import AxisName
+from relaxjax._core._dtypes import wide
+from relaxjax._core._phases import Phases
+from relaxjax._core._tree import difference, layout_of, leaf_names, spell
 from relaxjax._mesh import Emulation, Workers, workers_of
 from relaxjax._stacked import per_worker
 

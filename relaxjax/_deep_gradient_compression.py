@@ -35,11 +35,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from relaxjax._all_reduce_checks import require_dtypes
-from relaxjax._axis import AxisName, axis_size
-from relaxjax._clock import Clock, clock
 from relaxjax._compress_matrices import compress_matrices
-from relaxjax._dtypes import wide
+from relaxjax._core._axis import AxisName, axis_size
+from relaxjax._core._checks import require_dtypes
+from relaxjax._core._dtypes import wide
+from relaxjax._core._phases import Clock, clock
 from relaxjax.compression import momentum_correction, top_k
 
 NAME = "deep_gradient_compression"

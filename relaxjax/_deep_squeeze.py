@@ -21,9 +21,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._axis import AxisName
+from relaxjax._core._axis import AxisName
+from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._gossiping import gossiping, models, zeros_like
-from relaxjax._marks import EQUAL, MEAN
 from relaxjax._mixing import mixing_of
 from relaxjax._told import (
     check_step_size,

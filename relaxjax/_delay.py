@@ -18,10 +18,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._layout import Layout, layout_of, require_same
-from relaxjax._marks import MEAN
-from relaxjax._numbers import require_whole
-from relaxjax._weights import refuse_weight
+from relaxjax._core._checks import require_whole
+from relaxjax._core._merge_rules import MEAN
+from relaxjax._core._tree import Layout, layout_of, require_same
+from relaxjax._core._weights import refuse_weight
 
 _CALLER = "delay"
 

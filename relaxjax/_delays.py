@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from relaxjax._axis import AxisName, axis_size
-from relaxjax._numbers import require_whole
+from relaxjax._core._axis import AxisName, axis_size
+from relaxjax._core._checks import require_whole
 
 
 class Delays(NamedTuple):

@@ -21,7 +21,7 @@ from typing import Any
 
 import optax
 
-from relaxjax._axis import AxisName
+from relaxjax._core._axis import AxisName
 from relaxjax._local_steps import local_steps
 from relaxjax._outer import outer_step
 from relaxjax.compression import Compressor

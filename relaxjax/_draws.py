@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from relaxjax._noise import fold, uniform, words_of
+from relaxjax._core._random import fold, uniform, words_of
 
 _LONG = 2**30  # rounds after which chance repeats
 

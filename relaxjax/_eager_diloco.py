@@ -31,9 +31,9 @@ import jax
 import numpy as np
 import optax
 
-from relaxjax._axis import AxisName, axis_size
+from relaxjax._core._axis import AxisName, axis_size
+from relaxjax._core._merge_rules import Leaf, Merge, rebuild
 from relaxjax._local_steps import local_steps
-from relaxjax._marks import Leaf, Merge, rebuild
 from relaxjax._outer import Outer, outer_step
 from relaxjax.compression import Compressor
 

@@ -11,10 +11,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from relaxjax._axis import AxisName
-from relaxjax._dtypes import is_narrow
+from relaxjax._core._axis import AxisName
+from relaxjax._core._dtypes import is_narrow
+from relaxjax._core._weights import weigh
 from relaxjax._fused import packed, psum_groups
-from relaxjax._weights import weigh
 from relaxjax.collectives import (
     adasum,
     bidirectional_ring_all_reduce,
@@ -55,7 +55,7 @@ def sum_or_mean(
 
     Args:
       updates: a pytree of floating (or complex) arrays.
-      weight: float32[], this worker's factor, of `relaxjax._weights`.
+      weight: float32[], this worker's factor, of `relaxjax._core._weights`.
       axis_name: the workers' axes.
       algorithm: "psum", or one of `ALGORITHMS`.
       op: of `relaxjax.all_reduce`.

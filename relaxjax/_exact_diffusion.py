@@ -26,9 +26,9 @@ import jax
 import numpy as np
 import optax
 
-from relaxjax._axis import AxisName
+from relaxjax._core._axis import AxisName
+from relaxjax._core._merge_rules import MEAN
 from relaxjax._gossiping import gossiping, models, zeros_like
-from relaxjax._marks import MEAN
 from relaxjax._mixing import mixing_of
 from relaxjax.topology import Topology
 

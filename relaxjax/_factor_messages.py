@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._axis import AxisName, axis_size
 from relaxjax._compressed import EXCHANGES, codec_of
+from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._exact import ALGORITHMS
 from relaxjax._flat import joined, parted
 from relaxjax._low_rank import Mean

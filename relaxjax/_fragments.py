@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import optax
 
-from relaxjax._layout import leaf_names
+from relaxjax._core._tree import leaf_names
 
 
 class Fragments(NamedTuple):

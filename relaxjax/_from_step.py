@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import optax
 
-from relaxjax._clock import Clock, clock
-from relaxjax._layout import require_params
-from relaxjax._numbers import require_whole
+from relaxjax._core._checks import require_whole
+from relaxjax._core._phases import Clock, clock
+from relaxjax._core._tree import require_params
 
 
 class PartOfTrainingState(NamedTuple):

@@ -20,8 +20,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._axis import AxisName
 from relaxjax._choco import choco
+from relaxjax._core._axis import AxisName
 from relaxjax._gossiping import gossiping, models
 from relaxjax._mixing import mixing_of
 from relaxjax.compression import Compressor

@@ -8,7 +8,8 @@ from typing import Any
 import optax
 
 from relaxjax import topology
-from relaxjax._axis import AxisName
+from relaxjax._core._axis import AxisName
+from relaxjax._core._relaxation import SYNC_EVERY, Relaxation, Training
 from relaxjax._dcd_psgd import dcd_psgd
 from relaxjax._deep_squeeze import deep_squeeze
 from relaxjax._exact_diffusion import exact_diffusion
@@ -19,7 +20,6 @@ from relaxjax._moniqua import moniqua
 from relaxjax._noloco import noloco
 from relaxjax._push_sum import push_sum
 from relaxjax._quasi_global_momentum import quasi_global_momentum
-from relaxjax._relaxation import SYNC_EVERY, Relaxation, Training
 from relaxjax._relay_sum import relay_sum
 from relaxjax.compression import Compressor, quantize
 from relaxjax.topology import Topology

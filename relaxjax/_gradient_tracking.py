@@ -18,9 +18,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._axis import AxisName
+from relaxjax._core._axis import AxisName
+from relaxjax._core._merge_rules import MEAN
 from relaxjax._gossiping import gossiping, zeros_like
-from relaxjax._marks import MEAN
 from relaxjax._mixing import mixing_of, widened
 from relaxjax.topology import Topology
 

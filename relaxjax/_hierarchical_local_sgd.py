@@ -26,12 +26,12 @@ import numpy as np
 import optax
 
 from relaxjax._all_reduce import all_reduce
-from relaxjax._axis import AxisName, axes_of
-from relaxjax._either import one_of
-from relaxjax._layout import layout_of
-from relaxjax._local import LocalState
+from relaxjax._core._axis import AxisName, axes_of
+from relaxjax._core._checks import require_whole
+from relaxjax._core._cond import one_of
+from relaxjax._core._local import LocalState
+from relaxjax._core._tree import layout_of
 from relaxjax._local_steps import OuterState, landed
-from relaxjax._numbers import require_whole
 from relaxjax._outer import Outer, like, outer_step
 from relaxjax.compression import Compressor
 

@@ -19,8 +19,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._axis import like_varying
-from relaxjax._layout import leaf_names, spell
+from relaxjax._core._axis import like_varying
+from relaxjax._core._tree import leaf_names, spell
 
 
 def reduce_in_backward(

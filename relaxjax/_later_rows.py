@@ -8,16 +8,16 @@ import optax
 
 from relaxjax._all_reduce_checks import CHOICES
 from relaxjax._asynchronous_average import asynchronous_average
-from relaxjax._axis import AxisName
 from relaxjax._bounded_staleness import bounded_staleness
 from relaxjax._compress_matrices import kinds_of, reducer_of
+from relaxjax._core._axis import AxisName
+from relaxjax._core._relaxation import SYNC_EVERY, Relaxation, Training
 from relaxjax._delay import delay
 from relaxjax._delays import random_delays
 from relaxjax._diloco import diloco
 from relaxjax._eager_diloco import eager_diloco
 from relaxjax._local_sgd import local_sgd
 from relaxjax._post_local_sgd import post_local_sgd
-from relaxjax._relaxation import SYNC_EVERY, Relaxation, Training
 from relaxjax._slow_momentum import slow_momentum
 from relaxjax._sparse_loco import sparse_loco
 from relaxjax._streaming_diloco import streaming_diloco

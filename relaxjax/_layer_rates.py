@@ -17,9 +17,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from relaxjax._core._checks import is_traced
+from relaxjax._core._merge_rules import EQUAL
 from relaxjax._frozen_variance import where_seen
-from relaxjax._marks import EQUAL
-from relaxjax._numbers import is_traced
 
 
 class Knobs(NamedTuple):

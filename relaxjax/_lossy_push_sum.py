@@ -33,11 +33,12 @@ import optax
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._axis import AxisName
+from relaxjax._core._axis import AxisName
+from relaxjax._core._cond import either
+from relaxjax._core._merge_rules import EQUAL, RESET
+from relaxjax._core._sharding import on_own_shards
 from relaxjax._draws import Draws, draws_of
-from relaxjax._either import either
 from relaxjax._gossiping import gossiping, models
-from relaxjax._marks import EQUAL, RESET
 from relaxjax._mixing import (
     Mixing,
     in_buckets,
@@ -45,7 +46,6 @@ from relaxjax._mixing import (
     require_one_axis,
     require_one_round,
 )
-from relaxjax._specs import on_own_shards
 from relaxjax.collectives import neighbor_message
 from relaxjax.topology import Topology
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from relaxjax._layout import leaf_names
+from relaxjax._core._tree import leaf_names
 
 # From a leaf's name and shape to (batch, rows, columns): how many matrices it is.
 AsMatrices = Callable[[str, tuple[int, ...]], tuple[int, int, int]]

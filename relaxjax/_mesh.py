@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._axis import AxisName, axes_of
+from relaxjax._core._axis import AxisName, axes_of
 
 
 @dataclass(frozen=True)

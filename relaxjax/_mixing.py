@@ -14,16 +14,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from relaxjax._all_reduce_checks import require_no_compiler_axes
-from relaxjax._axis import AxisName, axes_of, axis_size, require_local
-from relaxjax._dtypes import wide
-from relaxjax._either import either
+from relaxjax._core._axis import AxisName, axes_of, axis_size, require_local
+from relaxjax._core._buckets import check_bucket_bytes
+from relaxjax._core._checks import require_no_compiler_axes, require_whole
+from relaxjax._core._cond import either
+from relaxjax._core._dtypes import wide
+from relaxjax._core._sharding import on_own_shards
 from relaxjax._fused import packed
-from relaxjax._numbers import require_whole
-from relaxjax._specs import on_own_shards
 from relaxjax.collectives import hierarchical_neighbor_change, neighbor_change
 from relaxjax.schedule import plan_buckets
-from relaxjax.schedule._buckets import check_bucket_bytes
 from relaxjax.topology import Topology
 
 

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._axis import AxisName
+from relaxjax._core._axis import AxisName
 from relaxjax._gossiping import gossiping, models
 from relaxjax._mixing import mixing_of
 from relaxjax._told import checked_codec, pull, require_codable, told

@@ -30,13 +30,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._axis import AxisName
-from relaxjax._dtypes import wide_copy
-from relaxjax._either import either
+from relaxjax._core._axis import AxisName
+from relaxjax._core._checks import is_traced, require_momentum, require_whole
+from relaxjax._core._cond import either
+from relaxjax._core._dtypes import wide_copy
+from relaxjax._core._merge_rules import MEAN
 from relaxjax._gossiping import gossiping, models
-from relaxjax._marks import MEAN
 from relaxjax._mixing import mixing_of
-from relaxjax._numbers import is_traced, require_momentum, require_whole
 from relaxjax.topology import Topology
 
 _CALLER = "noloco"

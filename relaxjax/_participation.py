@@ -25,11 +25,11 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from relaxjax._axis import AxisName, axes_of, axis_size
+from relaxjax._core._axis import AxisName, axes_of, axis_size
+from relaxjax._core._checks import require_whole
+from relaxjax._core._cond import selected
+from relaxjax._core._merge_rules import EQUAL
 from relaxjax._draws import Draws, draws_of
-from relaxjax._either import selected
-from relaxjax._marks import EQUAL
-from relaxjax._numbers import require_whole
 
 _CALLER = "participation"
 

@@ -18,7 +18,7 @@ from typing import Any
 import optax
 
 from relaxjax._all_reduce import all_reduce
-from relaxjax._axis import AxisName
+from relaxjax._core._axis import AxisName
 from relaxjax._from_step import before_step, from_step
 from relaxjax._local_sgd import local_sgd
 

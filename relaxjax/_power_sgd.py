@@ -39,27 +39,27 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._all_reduce import all_reduce
-from relaxjax._all_reduce_checks import (
-    checked_algorithm,
+from relaxjax._all_reduce_checks import checked_algorithm
+from relaxjax._core._axis import AxisName, axis_size, require_local
+from relaxjax._core._checks import (
     require_dtypes,
     require_no_compiler_axes,
+    require_whole,
 )
-from relaxjax._axis import AxisName, axis_size, require_local
-from relaxjax._clock import Clock, clock
+from relaxjax._core._merge_rules import EQUAL, MEAN
+from relaxjax._core._phases import Clock, clock
+from relaxjax._core._sharding import on_own_shards, shard_shapes, used_axes
+from relaxjax._core._tree import Layout, layout_of, require_same
+from relaxjax._core._weights import factor, weigh
 from relaxjax._exact import ALGORITHMS
 from relaxjax._factor_messages import CODE, FLOATS, code_of, means
-from relaxjax._layout import Layout, layout_of, require_same
 from relaxjax._low_rank import approximate, nothing_lost
-from relaxjax._marks import EQUAL, MEAN
 from relaxjax._matrices import (
     AsMatrices,
     matrices_of,
     most_square,
     nothing_to_compress,
 )
-from relaxjax._numbers import require_whole
-from relaxjax._specs import on_own_shards, shard_shapes, used_axes
-from relaxjax._weights import factor, weigh
 
 _CALLER = "power_sgd"
 

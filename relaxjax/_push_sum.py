@@ -21,9 +21,9 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._axis import AxisName
+from relaxjax._core._axis import AxisName
+from relaxjax._core._merge_rules import MEAN
 from relaxjax._gossiping import gossiping, models
-from relaxjax._marks import MEAN
 from relaxjax._mixing import mixing_of
 from relaxjax.topology import Topology
 

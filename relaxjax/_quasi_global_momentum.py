@@ -21,11 +21,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._axis import AxisName
+from relaxjax._core._axis import AxisName
+from relaxjax._core._checks import require_momentum
+from relaxjax._core._merge_rules import MEAN
 from relaxjax._gossiping import gossiping, models, zeros_like
-from relaxjax._marks import MEAN
 from relaxjax._mixing import mixing_of
-from relaxjax._numbers import require_momentum
 from relaxjax.topology import Topology
 
 _CALLER = "quasi_global_momentum"

@@ -11,8 +11,8 @@ from typing import Any
 
 import optax
 
-from relaxjax._axis import AxisName
-from relaxjax._relaxation import Relaxation, Training
+from relaxjax._core._axis import AxisName
+from relaxjax._core._relaxation import Relaxation, Training
 from relaxjax._rows import COMPRESSORS, FEEDBACKS, RELAXATIONS
 
 GRAMMAR = "NAME[+COMPRESSOR[+FEEDBACK]][@ALGORITHM]"

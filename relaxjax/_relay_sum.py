@@ -29,10 +29,11 @@ import numpy as np
 import optax
 from jax import lax
 
-from relaxjax._axis import AxisName
-from relaxjax._either import either
+from relaxjax._core._axis import AxisName
+from relaxjax._core._cond import either
+from relaxjax._core._merge_rules import RESET
+from relaxjax._core._sharding import on_own_shards
 from relaxjax._gossiping import gossiping, models, zeros_like
-from relaxjax._marks import RESET
 from relaxjax._mixing import (
     Mixing,
     in_buckets,
@@ -40,7 +41,6 @@ from relaxjax._mixing import (
     require_one_axis,
     require_one_round,
 )
-from relaxjax._specs import on_own_shards
 from relaxjax.collectives import neighbor_message
 from relaxjax.topology import Topology
 

@@ -22,9 +22,9 @@ from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._dtypes import is_key
-from relaxjax._layout import leaf_names
-from relaxjax._noise import fold, mixed, words_of
+from relaxjax._core._dtypes import is_key
+from relaxjax._core._random import fold, mixed, words_of
+from relaxjax._core._tree import leaf_names
 
 
 class ReplicaDifference(NamedTuple):

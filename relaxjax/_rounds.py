@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._either import either
-from relaxjax._marks import EQUAL, MEAN
+from relaxjax._core._cond import either
+from relaxjax._core._merge_rules import EQUAL, MEAN
 
 _TINY_RATE = 1e-20  # what a learning rate of 0 counts as, since W divides
 

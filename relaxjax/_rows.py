@@ -12,8 +12,9 @@ import optax
 
 from relaxjax import compression
 from relaxjax._all_reduce_checks import CHOICES
-from relaxjax._axis import AxisName
 from relaxjax._compress_matrices import kinds_of, reducer_of
+from relaxjax._core._axis import AxisName
+from relaxjax._core._relaxation import Relaxation, Training
 from relaxjax._deep_gradient_compression import deep_gradient_compression
 from relaxjax._exact import ALGORITHMS
 from relaxjax._gossip_rows import GOSSIP_ROWS
@@ -21,7 +22,6 @@ from relaxjax._later_rows import LATER_ROWS
 from relaxjax._one_bit_adam import one_bit_adam
 from relaxjax._one_bit_lamb import one_bit_lamb
 from relaxjax._power_sgd import power_sgd
-from relaxjax._relaxation import Relaxation, Training
 from relaxjax._zero_one_adam import zero_one_adam
 from relaxjax.compression import Compressor
 from relaxjax.ps._parameter_server import parameter_server

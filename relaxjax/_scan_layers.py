@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from relaxjax._axis import like_varying
+from relaxjax._core._axis import like_varying
 from relaxjax._in_backward import extra_args, reducer_state
 
 

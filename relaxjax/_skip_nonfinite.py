@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from relaxjax._axis import AxisName, axes_of, axis_size
-from relaxjax._either import selected
-from relaxjax._marks import EQUAL
+from relaxjax._core._axis import AxisName, axes_of, axis_size
+from relaxjax._core._cond import selected
+from relaxjax._core._merge_rules import EQUAL
 
 
 class SkipNonfiniteState(NamedTuple):

@@ -18,10 +18,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._axis import AxisName
+from relaxjax._core._axis import AxisName
+from relaxjax._core._checks import require_momentum
+from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._local_steps import local_steps
-from relaxjax._marks import EQUAL, MEAN
-from relaxjax._numbers import require_momentum
 from relaxjax._outer import outer_step
 from relaxjax.compression import Compressor
 

@@ -15,8 +15,8 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._axis import AxisName, axes_of
-from relaxjax._dtypes import is_key
+from relaxjax._core._axis import AxisName, axes_of
+from relaxjax._core._dtypes import is_key
 from relaxjax._mesh import Emulation, Workers, workers_of
 
 

@@ -26,15 +26,15 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._axis import AxisName
-from relaxjax._either import either
+from relaxjax._core._axis import AxisName
+from relaxjax._core._checks import require_whole
+from relaxjax._core._cond import either
+from relaxjax._core._local import LocalState
+from relaxjax._core._merge_rules import EQUAL, MEAN
+from relaxjax._core._sharding import fitting
+from relaxjax._core._tree import layout_of
 from relaxjax._fragments import fragments_of
-from relaxjax._layout import layout_of
-from relaxjax._local import LocalState
-from relaxjax._marks import EQUAL, MEAN
-from relaxjax._numbers import require_whole
 from relaxjax._outer import Outer, OuterStep, behind, like, outer_step
-from relaxjax._specs import fitting
 from relaxjax.compression import Compressor
 
 _CALLER = "streaming_diloco"

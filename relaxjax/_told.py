@@ -10,10 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from relaxjax._all_reduce_checks import require_dtypes
 from relaxjax._compressed import codec_of, noises_of
-from relaxjax._either import either
-from relaxjax._marks import Leaf, Merge
+from relaxjax._core._checks import require_dtypes, require_share
+from relaxjax._core._cond import either
+from relaxjax._core._merge_rules import Leaf, Merge
+from relaxjax._core._random import words_of
+from relaxjax._core._sharding import on_own_shards
 from relaxjax._mixing import (
     Mixing,
     in_buckets,
@@ -22,9 +24,6 @@ from relaxjax._mixing import (
     require_size,
     silent,
 )
-from relaxjax._noise import words_of
-from relaxjax._numbers import require_share
-from relaxjax._specs import on_own_shards
 from relaxjax.collectives import neighbor_payloads
 from relaxjax.compression import Compressor
 from relaxjax.compression._protocol import NO_FEEDBACK, contractive

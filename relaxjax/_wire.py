@@ -13,8 +13,8 @@ import numpy as np
 import optax
 from jax.extend import core
 
-from relaxjax._axis import AxisName, as_on_devices
-from relaxjax._clock import clocks_of, set_phases
+from relaxjax._core._axis import AxisName, as_on_devices
+from relaxjax._core._phases import clocks_of, set_phases
 from relaxjax._mesh import workers_of
 from relaxjax._traced import Place, walk
 

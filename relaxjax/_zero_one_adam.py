@@ -38,15 +38,14 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._all_reduce import all_reduce
-from relaxjax._all_reduce_checks import require_dtypes
-from relaxjax._axis import AxisName
-from relaxjax._clock import Clock, clock
 from relaxjax._compress_matrices import compress_matrices
-from relaxjax._either import either
+from relaxjax._core._axis import AxisName
+from relaxjax._core._checks import require_dtypes, require_whole
+from relaxjax._core._cond import either
+from relaxjax._core._merge_rules import EQUAL, MEAN
+from relaxjax._core._phases import Clock, clock
+from relaxjax._core._tree import require_params
 from relaxjax._frozen_variance import root, where_seen
-from relaxjax._layout import require_params
-from relaxjax._marks import EQUAL, MEAN
-from relaxjax._numbers import require_whole
 from relaxjax._rounds import (
     Round,
     Variance,

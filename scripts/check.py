@@ -25,7 +25,7 @@ NEWEST = ("python3.14", "python3.13", "python3.12")
 QUICK = [
     "relaxjax",
     "tests/collectives/test_hierarchical.py",
-    "tests/schedule/test_buckets.py",
+    "tests/core/test_buckets.py",
     "tests/test_all_reduce.py",
     "tests/test_data_parallel.py",
     "tests/test_init.py",

@@ -10,9 +10,9 @@ import pytest
 
 import relaxjax
 from relaxjax import _relaxations
+from relaxjax._core._relaxation import Relaxation, Training
 from relaxjax._gossip_rows import GOSSIP_ROWS
 from relaxjax._later_rows import LATER_ROWS
-from relaxjax._relaxation import Relaxation, Training
 from relaxjax._relaxations import parse
 from relaxjax._rows import COMPRESSORS, FEEDBACKS, RELAXATIONS
 from tests import helpers

@@ -9,7 +9,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 import relaxjax
-from relaxjax._marks import Mark, marks_of
+from relaxjax._core._merge_rules import Mark, marks_of
 
 OUTSIDE = tuple(
     f"relaxjax.{name}" for name in ("bench", "check", "cli", "tasks", "__main__")

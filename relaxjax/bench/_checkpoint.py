@@ -15,9 +15,9 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from relaxjax._core._relaxation import Training
 from relaxjax._data_parallel import data_parallel
 from relaxjax._init import init
-from relaxjax._relaxation import Training
 from relaxjax._relaxations import parse
 from relaxjax.bench._measure import interleaved, quartiles, ratio
 from relaxjax.bench._report import conditions, plot, save, show

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from relaxjax import compression
-from relaxjax._noise import Noise, fold, words_of
+from relaxjax._core._random import Noise, fold, words_of
 from relaxjax._rows import COMPRESSORS
 from relaxjax.bench._measure import Ratio, interleaved, quartiles, ratio
 from relaxjax.bench._report import conditions, plot, save, show

@@ -17,8 +17,8 @@ import numpy as np
 import optax
 
 from relaxjax._all_reduce import all_reduce
+from relaxjax._core._relaxation import Training
 from relaxjax._mesh import Emulation, emulate
-from relaxjax._relaxation import Training
 from relaxjax._relaxations import parse
 from relaxjax._wire import wire_bytes
 from relaxjax.bench._report import conditions, save, show

@@ -10,10 +10,10 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from relaxjax._axis import AxisName
+from relaxjax._core._axis import AxisName
+from relaxjax._core._relaxation import Training as Told
 from relaxjax._data_parallel import data_parallel
 from relaxjax._init import init
-from relaxjax._relaxation import Training as Told
 from relaxjax._relaxations import parse
 from relaxjax._stacked import to_workers
 from relaxjax.bench import _network_worker as worker

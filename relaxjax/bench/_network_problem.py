@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from relaxjax._layout import leaf_names
+from relaxjax._core._tree import leaf_names
 from relaxjax.tasks import Task, chars
 from relaxjax.tasks._chars import CONTEXT, encode, source_files, split_files
 

@@ -10,9 +10,9 @@ from jax.sharding import Mesh
 
 from relaxjax import collectives
 from relaxjax._all_reduce import all_reduce
-from relaxjax._clock import phase_starts
 from relaxjax._compiled_wire import compiled_wire_bytes
 from relaxjax._compressed import codec_of
+from relaxjax._core._phases import phase_starts
 from relaxjax._data_parallel import data_parallel
 from relaxjax._gossip import gossip
 from relaxjax._init import init

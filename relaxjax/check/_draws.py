@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from relaxjax._noise import Noise, fold, words_of
+from relaxjax._core._random import Noise, fold, words_of
 from relaxjax.compression import Compressor
 
 

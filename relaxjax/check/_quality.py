@@ -15,11 +15,11 @@ import optax
 
 from relaxjax._compress_matrices import reducer_of
 from relaxjax._consensus import consensus
+from relaxjax._core._relaxation import Training
 from relaxjax._data_parallel import data_parallel
 from relaxjax._gossip import gossip
 from relaxjax._init import init
 from relaxjax._mesh import emulate
-from relaxjax._relaxation import Training
 from relaxjax._relaxations import parse
 from relaxjax._wire import wire_bytes
 from relaxjax.check._subjects import AXIS, Subject

@@ -3,7 +3,7 @@
 The marks say what a field of a state is; see `relaxjax.checkpoint.MEAN`.
 """
 
-from relaxjax._marks import (
+from relaxjax._core._merge_rules import (
     EQUAL,
     MEAN,
     RESET,

@@ -9,9 +9,9 @@ from typing import Any
 
 import jax
 
-from relaxjax._axis import AxisName
+from relaxjax._core._axis import AxisName
+from relaxjax._core._checks import require_whole
 from relaxjax._mesh import Emulation, Workers, workers_of
-from relaxjax._numbers import require_whole
 from relaxjax.checkpoint._files import Saved
 from relaxjax.checkpoint._merge import merged
 from relaxjax.checkpoint._plan import require_same_run, structure_of

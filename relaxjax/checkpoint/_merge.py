@@ -12,8 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 
-from relaxjax._dtypes import is_key
-from relaxjax._marks import EQUAL, MEAN, Leaf, Mark, all_alike, given_to_all, marks_of
+from relaxjax._core._dtypes import is_key
+from relaxjax._core._merge_rules import (
+    EQUAL,
+    MEAN,
+    Leaf,
+    Mark,
+    all_alike,
+    given_to_all,
+    marks_of,
+)
 from relaxjax.checkpoint._tree import data_of, is_array
 
 

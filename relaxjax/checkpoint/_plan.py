@@ -9,8 +9,8 @@ import jax
 import optax
 
 from relaxjax._agree import describe
-from relaxjax._axis import AxisName
-from relaxjax._clock import clocks_of, set_phases
+from relaxjax._core._axis import AxisName
+from relaxjax._core._phases import clocks_of, set_phases
 from relaxjax._mesh import workers_of
 
 _VERSION = "the version of "

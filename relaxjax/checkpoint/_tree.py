@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from relaxjax._clock import advance_phases
-from relaxjax._dtypes import is_key
-from relaxjax._layout import leaf_names
+from relaxjax._core._dtypes import is_key
+from relaxjax._core._phases import advance_phases
+from relaxjax._core._tree import leaf_names
 
 Rows = Callable[[int, int], np.ndarray]
 """The rows `start` to `stop` of an array over workers."""

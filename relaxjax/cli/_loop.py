@@ -11,8 +11,8 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from relaxjax._clock import phase_starts
 from relaxjax._consensus import consensus, spread
+from relaxjax._core._phases import phase_starts
 from relaxjax._data_parallel import data_parallel
 from relaxjax._init import init
 from relaxjax._mesh import Emulation

@@ -9,7 +9,7 @@ from typing import Any
 import optax
 
 from relaxjax._accumulate import accumulate
-from relaxjax._relaxation import Training
+from relaxjax._core._relaxation import Training
 from relaxjax._relaxations import parse
 from relaxjax._rows import RELAXATIONS
 from relaxjax._skip_nonfinite import skip_nonfinite

@@ -27,8 +27,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._axis import AxisName, axes_of, axis_size
-from relaxjax._dtypes import wide
+from relaxjax._core._axis import AxisName, axes_of, axis_size
+from relaxjax._core._dtypes import wide
 from relaxjax.collectives._tree import one_tree, tree_wire_bytes
 
 

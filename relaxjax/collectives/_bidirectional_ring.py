@@ -16,7 +16,7 @@ are those of the ring, up to padding.
 import jax
 import jax.numpy as jnp
 
-from relaxjax._axis import AxisName, axes_of, axis_size
+from relaxjax._core._axis import AxisName, axes_of, axis_size
 from relaxjax.collectives._ring import one_ring, ring_wire_bytes
 
 

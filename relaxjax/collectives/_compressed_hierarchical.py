@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._axis import AxisName, axis_size
+from relaxjax._core._axis import AxisName, axis_size
 from relaxjax.collectives._compressed_two_shot import (
     compressed_two_shot,
     compressed_two_shot_wire_bytes,

@@ -13,7 +13,7 @@ decodings.
 import jax
 import jax.numpy as jnp
 
-from relaxjax._axis import AxisName, axes_of, axis_size
+from relaxjax._core._axis import AxisName, axes_of, axis_size
 from relaxjax.collectives._messages import gather
 from relaxjax.collectives._payload import (
     Codec,

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._axis import AxisName, axis_size, tracks_vma
+from relaxjax._core._axis import AxisName, axis_size, tracks_vma
 from relaxjax.collectives._messages import gather
 from relaxjax.collectives._payload import (
     Codec,

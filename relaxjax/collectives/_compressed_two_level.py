@@ -27,7 +27,7 @@ between hosts, per worker: an m-th of what a flat exchange sends there.
 import jax
 from jax import lax
 
-from relaxjax._axis import AxisName, axis_size
+from relaxjax._core._axis import AxisName, axis_size
 from relaxjax.collectives._compressed_two_shot import chunks_of, scattered
 from relaxjax.collectives._hierarchical import two_axes
 from relaxjax.collectives._messages import gather

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._axis import AxisName, axis_size
+from relaxjax._core._axis import AxisName, axis_size
 from relaxjax.collectives._messages import distribute, gather
 from relaxjax.collectives._payload import (
     Codec,

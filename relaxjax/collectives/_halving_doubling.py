@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._axis import AxisName, axes_of, axis_size, tracks_vma
+from relaxjax._core._axis import AxisName, axes_of, axis_size, tracks_vma
 from relaxjax.collectives._messages import (
     Pairs,
     back,

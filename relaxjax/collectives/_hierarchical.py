@@ -16,7 +16,7 @@ itemsize bytes in two rounds (two-shot), an m-th of what a flat algorithm sends 
 
 import jax
 
-from relaxjax._axis import AxisName, axes_of, axis_size
+from relaxjax._core._axis import AxisName, axes_of, axis_size
 from relaxjax.collectives._messages import nothing_to_send
 from relaxjax.collectives._two_shot import (
     gather_chunks,

@@ -18,7 +18,7 @@ Cost: inside a host 2 (m - 1) ceil(d / m) itemsize bytes; between hosts an m-th 
 import jax
 from jax import lax
 
-from relaxjax._axis import AxisName
+from relaxjax._core._axis import AxisName
 from relaxjax.collectives._hierarchical import two_axes
 from relaxjax.collectives._neighbors import neighbor_change, neighbor_change_wire_bytes
 from relaxjax.collectives._two_shot import (

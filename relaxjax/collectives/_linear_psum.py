@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._axis import AxisName, axis_size
+from relaxjax._core._axis import AxisName, axis_size
 from relaxjax.collectives._payload import Codec, Lossy, lossless, payload_of
 
 

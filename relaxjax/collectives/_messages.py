@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._axis import on_devices, tracks_vma
+from relaxjax._core._axis import on_devices, tracks_vma
 from relaxjax.collectives._wire import from_wire, to_wire, unsigned
 
 Pairs = Sequence[tuple[int, int]]

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from relaxjax._axis import on_devices
-from relaxjax._either import one_of
+from relaxjax._core._axis import on_devices
+from relaxjax._core._cond import one_of
 from relaxjax.collectives._messages import Pairs, is_target, send
 from relaxjax.collectives._payload import Codec, message, opened
 from relaxjax.topology import Topology

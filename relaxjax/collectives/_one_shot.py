@@ -16,7 +16,7 @@ added while they travel.
 import jax
 from jax import lax
 
-from relaxjax._axis import AxisName, axes_of, axis_size
+from relaxjax._core._axis import AxisName, axes_of, axis_size
 from relaxjax.collectives._messages import gather, nothing_to_send
 from relaxjax.collectives._wire import sum_rounding_once
 

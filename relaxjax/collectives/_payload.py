@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._axis import AxisName, axes_of
+from relaxjax._core._axis import AxisName, axes_of
 from relaxjax.collectives._messages import nothing_to_send
 from relaxjax.collectives._wire import to_wire
 

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._axis import AxisName, axes_of, axis_size
+from relaxjax._core._axis import AxisName, axes_of, axis_size
 from relaxjax.collectives._messages import distribute, gather, nothing_to_send
 from relaxjax.collectives._wire import from_wire, sum_rounding_once, to_wire
 

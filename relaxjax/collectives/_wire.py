@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._axis import varying
-from relaxjax._dtypes import is_narrow
+from relaxjax._core._axis import varying
+from relaxjax._core._dtypes import is_narrow
 
 
 def to_wire(x: jax.Array) -> jax.Array:

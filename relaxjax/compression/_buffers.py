@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from relaxjax._dtypes import wide
+from relaxjax._core._dtypes import wide
 
 
 def zeros_for(x: Any) -> jax.Array:

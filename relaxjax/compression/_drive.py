@@ -31,7 +31,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from relaxjax._noise import bits as random_bits
+from relaxjax._core._random import bits as random_bits
 from relaxjax.compression._bits import pack, unpack
 from relaxjax.compression._blocks import blocks_of, flat_of, largest, over
 from relaxjax.compression._protocol import Compressor, Law

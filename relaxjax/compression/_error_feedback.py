@@ -21,8 +21,8 @@ from typing import Annotated, NamedTuple
 
 import jax
 
-from relaxjax._marks import MEAN
-from relaxjax._numbers import require_share
+from relaxjax._core._checks import require_share
+from relaxjax._core._merge_rules import MEAN
 from relaxjax.compression._buffers import zeros_for
 from relaxjax.compression._protocol import Compressor, Feedback, with_feedback
 

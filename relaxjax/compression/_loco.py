@@ -27,9 +27,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from relaxjax._dtypes import wide
-from relaxjax._marks import EQUAL, Leaf, Merge, rebuild
-from relaxjax._numbers import require_share
+from relaxjax._core._checks import require_share
+from relaxjax._core._dtypes import wide
+from relaxjax._core._merge_rules import EQUAL, Leaf, Merge, rebuild
 from relaxjax.compression._blocks import over
 from relaxjax.compression._protocol import Compressor, Feedback, with_feedback
 

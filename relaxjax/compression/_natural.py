@@ -23,7 +23,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from relaxjax._noise import bits as random_bits
+from relaxjax._core._random import bits as random_bits
 from relaxjax.compression._bits import pack, unpack
 from relaxjax.compression._blocks import (
     blocks_of,

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from relaxjax._noise import Noise, fold, words_of
+from relaxjax._core._random import Noise, fold, words_of
 
 Payload = Any  # a pytree of arrays whose shapes depend on the size of x alone
 

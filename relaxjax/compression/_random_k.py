@@ -24,7 +24,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from relaxjax._noise import bits
+from relaxjax._core._random import bits
 from relaxjax.compression._blocks import largest
 from relaxjax.compression._density import check_density, count_of
 from relaxjax.compression._protocol import Compressor, Law

@@ -9,7 +9,7 @@ within 2^-24. An integer stays what it is.
 import jax
 import jax.numpy as jnp
 
-from relaxjax._noise import uniform
+from relaxjax._core._random import uniform
 
 
 def rounded(y: jax.Array, words: jax.Array) -> jax.Array:

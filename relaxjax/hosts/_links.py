@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from relaxjax.schedule._check import check_rate
+from relaxjax._core._checks import check_rate
 
 
 class Place(NamedTuple):

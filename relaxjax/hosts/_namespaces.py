@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from socket import gethostname
 
+from relaxjax._core._checks import check_rate
 from relaxjax.hosts._links import Place
-from relaxjax.schedule._check import check_rate
 
 _ETC = Path("/etc/netns")
 _NEW_NET = 0x40000000  # CLONE_NEWNET

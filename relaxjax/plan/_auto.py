@@ -6,8 +6,8 @@ from typing import Any
 
 import optax
 
-from relaxjax._axis import AxisName, axes_of
-from relaxjax._relaxation import Training
+from relaxjax._core._axis import AxisName, axes_of
+from relaxjax._core._relaxation import Training
 from relaxjax._relaxations import parse
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network

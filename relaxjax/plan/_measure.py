@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from relaxjax._axis import AxisName
+from relaxjax._core._axis import AxisName
 from relaxjax._mesh import Emulation, workers_of
 from relaxjax._rows import COMPRESSORS
 from relaxjax.compression import roundtrip

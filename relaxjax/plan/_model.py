@@ -20,9 +20,9 @@ import jax
 import jax.numpy as jnp
 
 from relaxjax._compress_matrices import kinds_of
-from relaxjax._layout import leaf_names
+from relaxjax._core._buckets import sent_before
+from relaxjax._core._tree import leaf_names
 from relaxjax.schedule import Bucket, Segment
-from relaxjax.schedule._sent_first import sent_before
 
 FORWARD = 1 / 3
 """Of a step's computation, before the first gradient."""

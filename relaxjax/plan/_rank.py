@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from relaxjax._core._buckets import check_bucket_bytes
 from relaxjax.plan._candidate import Candidate
 from relaxjax.plan._candidates import candidates
 from relaxjax.plan._code import sized
@@ -18,7 +19,6 @@ from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
 from relaxjax.plan._predict import Prediction, predict
 from relaxjax.plan._quality import CLASSES, Quality, quality_of
-from relaxjax.schedule._buckets import check_bucket_bytes
 
 PLAIN = "all_reduce"
 BY_COMPILER = "jax.jit of a batch with NamedSharding"

@@ -25,11 +25,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._axis import AxisName
 from relaxjax._compressed import codec_of, noises_of
-from relaxjax._dtypes import wide
-from relaxjax._marks import EQUAL, SHARD
-from relaxjax._noise import words_of
+from relaxjax._core._axis import AxisName
+from relaxjax._core._dtypes import wide
+from relaxjax._core._merge_rules import EQUAL, SHARD
+from relaxjax._core._random import words_of
 from relaxjax.collectives import Codec
 from relaxjax.collectives._compressed_two_shot import scattered
 from relaxjax.collectives._messages import gather

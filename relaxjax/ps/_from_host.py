@@ -24,9 +24,9 @@ import jax
 from jax import lax
 from jax.core import Tracer
 
+from relaxjax._core._buckets import check_bucket_bytes
+from relaxjax._core._tree import leaf_name
 from relaxjax.ps._wire import Transfer, plan_transfers
-from relaxjax.schedule._buckets import check_bucket_bytes
-from relaxjax.schedule._names import leaf_name
 
 Result = TypeVar("Result")
 _HOST, _DEVICE = jax.memory.Space.Host, jax.memory.Space.Device

@@ -26,11 +26,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from relaxjax._all_reduce_checks import require_dtypes, require_no_compiler_axes
-from relaxjax._axis import AxisName, axes_of, require_local
-from relaxjax._layout import Layout, layout_of, require_params, require_same
-from relaxjax._marks import RESET, Leaf, Mark, resliced
-from relaxjax._weights import factor, weigh
+from relaxjax._core._axis import AxisName, axes_of, require_local
+from relaxjax._core._buckets import check_bucket_bytes
+from relaxjax._core._checks import require_dtypes, require_no_compiler_axes
+from relaxjax._core._merge_rules import RESET, Leaf, Mark, resliced
+from relaxjax._core._tree import Layout, layout_of, require_params, require_same
+from relaxjax._core._weights import factor, weigh
 from relaxjax.compression import Compressor
 from relaxjax.ps._coded_wire import (
     check_compressor,
@@ -42,7 +43,6 @@ from relaxjax.ps._elementwise import require_elementwise
 from relaxjax.ps._late import late_pushes
 from relaxjax.ps._servers import Servers, check_servers, servers_of
 from relaxjax.ps._wire import Kind, Wire, plan_transfers
-from relaxjax.schedule._buckets import check_bucket_bytes
 
 _CALLER = "parameter_server"
 

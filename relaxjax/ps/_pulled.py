@@ -20,12 +20,12 @@ from typing import Any
 
 import jax
 
-from relaxjax._all_reduce_checks import require_no_compiler_axes
-from relaxjax._axis import AxisName, axes_of
+from relaxjax._core._axis import AxisName, axes_of
+from relaxjax._core._buckets import check_bucket_bytes
+from relaxjax._core._checks import require_no_compiler_axes
 from relaxjax.ps._servers import Servers, servers_of
 from relaxjax.ps._shards import Shard, is_shard
 from relaxjax.ps._wire import Kind, Wire, plan_transfers
-from relaxjax.schedule._buckets import check_bucket_bytes
 
 _CALLER = "ps.pulled"
 

@@ -25,9 +25,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._axis import AxisName, axes_of, axis_size, on_devices, tracks_vma
-from relaxjax._dtypes import wide
-from relaxjax._numbers import require_whole
+from relaxjax._core._axis import AxisName, axes_of, axis_size, on_devices, tracks_vma
+from relaxjax._core._checks import require_whole
+from relaxjax._core._dtypes import wide
 from relaxjax.collectives._messages import distribute, gather, send
 from relaxjax.collectives._wire import from_wire, to_wire
 

@@ -15,10 +15,10 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._agree import require_agreement
-from relaxjax._all_reduce_checks import require_dtypes
-from relaxjax._axis import AxisName
+from relaxjax._core._axis import AxisName
+from relaxjax._core._checks import require_dtypes
+from relaxjax._core._merge_rules import Leaf, Mark, resliced
 from relaxjax._init import init_state
-from relaxjax._marks import Leaf, Mark, resliced
 from relaxjax._mesh import workers_of
 from relaxjax._stacked import place, process_zero
 from relaxjax.ps._elementwise import require_elementwise

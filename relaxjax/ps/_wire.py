@@ -21,11 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from relaxjax._core._buckets import sending_order
+from relaxjax._core._tree import leaf_name
 from relaxjax.collectives._wire import once_arrived
 from relaxjax.ps._servers import Servers
 from relaxjax.schedule import plan_groups
-from relaxjax.schedule._buckets import sending_order
-from relaxjax.schedule._names import leaf_name
 
 Kind = jax.ShapeDtypeStruct
 

@@ -1,5 +1,12 @@
 """Plans and predictions in plain Python: no traced value ever enters here."""
 
+from relaxjax._core._buckets import (
+    Bucket,
+    Segment,
+    plan_buckets,
+    plan_groups,
+    sent_first,
+)
 from relaxjax.schedule._baselines import fifo, layer_order, random_order, smallest_first
 from relaxjax.schedule._best import best
 from relaxjax.schedule._bounds import (
@@ -10,7 +17,6 @@ from relaxjax.schedule._bounds import (
     lower_bound,
     speedup_potential,
 )
-from relaxjax.schedule._buckets import Bucket, Segment, plan_buckets, plan_groups
 from relaxjax.schedule._cluster import Cluster, Stragglers, Workers
 from relaxjax.schedule._condense import condensed
 from relaxjax.schedule._engine import Span
@@ -34,7 +40,6 @@ from relaxjax.schedule._properties import Properties, properties
 from relaxjax.schedule._rates import Cost, Device, Link
 from relaxjax.schedule._record import record
 from relaxjax.schedule._replay import Replay, Transfer, replay
-from relaxjax.schedule._sent_first import sent_first
 from relaxjax.schedule._series_parallel import series_parallel_order
 from relaxjax.schedule._simulate import simulate
 from relaxjax.schedule._tac import tac

@@ -5,8 +5,8 @@ Cost: O(n log n).
 
 import random
 
+from relaxjax._core._tree import natural_key
 from relaxjax.schedule._graph import Graph
-from relaxjax.schedule._names import natural_key
 from relaxjax.schedule._properties import tie_ranks
 
 

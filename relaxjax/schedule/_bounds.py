@@ -20,7 +20,7 @@ Cost: O(V n).
 
 from typing import NamedTuple
 
-from relaxjax.schedule._check import check_seconds
+from relaxjax._core._checks import check_seconds
 from relaxjax.schedule._graph import Graph
 
 

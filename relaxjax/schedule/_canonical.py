@@ -9,8 +9,8 @@ first), and stays.
 Cost: O((V + E) log V).
 """
 
+from relaxjax._core._tree import natural_key
 from relaxjax.schedule._graph import Graph
-from relaxjax.schedule._names import natural_key
 from relaxjax.schedule._properties import tie_ranks
 
 

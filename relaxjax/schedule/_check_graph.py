@@ -7,7 +7,7 @@ import heapq
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from relaxjax.schedule._check import check_count, check_seconds
+from relaxjax._core._checks import check_count, check_seconds
 
 Timed = tuple[float, Sequence[str]]
 """Seconds, and the names needed before."""

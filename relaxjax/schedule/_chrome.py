@@ -14,8 +14,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from relaxjax._core._tree import natural_key
 from relaxjax.schedule._engine import Span
-from relaxjax.schedule._names import natural_key
 
 
 def chrome_trace(timelines: Sequence[tuple[str, Sequence[Span]]]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from relaxjax.schedule._check import check_count, check_rate, check_seconds, check_type
+from relaxjax._core._checks import check_count, check_rate, check_seconds, check_type
 from relaxjax.schedule._rates import ETHERNET, Link
 
 _NORMAL = NormalDist()

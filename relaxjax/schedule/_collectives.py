@@ -13,7 +13,7 @@ pass. With `every` > 1 (local steps) most steps use their own gradients at once.
 Cost: O(log J) for each of J = workers * steps * operations jobs.
 """
 
-from relaxjax.schedule._check import check_type
+from relaxjax._core._checks import check_type
 from relaxjax.schedule._engine import Job, Track
 from relaxjax.schedule._rates import Cost
 from relaxjax.schedule._steps import (

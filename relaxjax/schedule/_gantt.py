@@ -6,8 +6,8 @@ Cost: O(spans).
 from collections.abc import Sequence
 from os import PathLike
 
+from relaxjax._core._tree import natural_key
 from relaxjax.schedule._engine import Span
-from relaxjax.schedule._names import natural_key
 
 _ROWS = 40
 

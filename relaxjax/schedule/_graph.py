@@ -17,7 +17,7 @@ from typing import Any
 
 import jax
 
-from relaxjax.schedule._check import check_type
+from relaxjax._core._checks import check_type
 from relaxjax.schedule._check_graph import (
     Timed,
     check_names,

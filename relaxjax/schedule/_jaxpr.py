@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
-from relaxjax.schedule._check import check_type
+from relaxjax._core._checks import check_type
 from relaxjax.schedule._flops import FREE, SCALAR_FUNCTION
 from relaxjax.schedule._oracle import Estimate, Oracle
 

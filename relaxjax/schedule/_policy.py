@@ -6,7 +6,7 @@ The named ones are in `_policies`; any other combination is as good a policy.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from relaxjax.schedule._check import check_bytes, check_count
+from relaxjax._core._checks import check_bytes, check_count
 from relaxjax.schedule._check_graph import check_order
 from relaxjax.schedule._graph import Graph
 from relaxjax.schedule._rates import Cost

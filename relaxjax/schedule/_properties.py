@@ -16,8 +16,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from relaxjax._core._tree import natural_key
 from relaxjax.schedule._graph import Graph
-from relaxjax.schedule._names import natural_key
 
 
 class Properties(NamedTuple):

@@ -5,7 +5,7 @@ Cost: see `_servers` and `_collectives`; about ten microseconds per job.
 
 import random
 
-from relaxjax.schedule._check import check_count, check_type
+from relaxjax._core._checks import check_count, check_type
 from relaxjax.schedule._cluster import Cluster
 from relaxjax.schedule._collectives import CollectiveSteps
 from relaxjax.schedule._graph import Graph

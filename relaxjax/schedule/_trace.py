@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import jax
 
+from relaxjax._core._tree import leaf_name, natural_key
 from relaxjax.schedule._flops import nbytes
 from relaxjax.schedule._jaxpr import Needs, Tape, walk
-from relaxjax.schedule._names import leaf_name, natural_key
 from relaxjax.schedule._oracle import Estimate, Oracle
 
 

@@ -28,7 +28,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from relaxjax._numbers import require_whole
+from relaxjax._core._checks import require_whole
 from relaxjax.topology._topology import Topology, checked
 
 Edges = list[tuple[int, int, float]]  # undirected, each once

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from relaxjax._numbers import require_whole
+from relaxjax._core._checks import require_whole
 from relaxjax.topology._static import log2_of
 from relaxjax.topology._topology import Topology, checked
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from relaxjax._numbers import require_whole
+from relaxjax._core._checks import require_whole
 from relaxjax.topology._topology import Topology, checked
 
 

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from relaxjax._layout import leaf_names
+from relaxjax._core._tree import leaf_names
 from relaxjax.bench._network_problem import HEADS, Problem, problem, task
 from relaxjax.bench._network_twin import arrays_of, twin
 

@@ -26,7 +26,7 @@ def text_of(module) -> str:
 
 UNBIASED = """
 import jax.numpy as jnp
-from relaxjax._noise import uniform
+from relaxjax._core._random import uniform
 from relaxjax.compression import Compressor, Law
 
 

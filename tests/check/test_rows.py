@@ -17,7 +17,7 @@ import json, sys
 sys.path.append("docs/_ext")
 import compressor_table, topology_table
 from relaxjax import emulate, wire_bytes
-from relaxjax._relaxation import Training
+from relaxjax._core._relaxation import Training
 from relaxjax._relaxations import parse
 from relaxjax.cli import _train
 from relaxjax.plan import Network

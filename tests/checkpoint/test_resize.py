@@ -13,8 +13,8 @@ import pytest
 
 import relaxjax
 from relaxjax import compression, emulate
-from relaxjax._marks import marks_of
-from relaxjax._relaxation import Training
+from relaxjax._core._merge_rules import marks_of
+from relaxjax._core._relaxation import Training
 from relaxjax._relaxations import parse
 from relaxjax.checkpoint import MEAN, RESET, SUM, rebuild, refuse, resized
 from relaxjax.compression._econtrol import EControlState

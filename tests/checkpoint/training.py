@@ -8,7 +8,7 @@ import numpy as np
 import optax
 
 import relaxjax
-from relaxjax._relaxation import Training
+from relaxjax._core._relaxation import Training
 from relaxjax._relaxations import parse
 from relaxjax._rows import RELAXATIONS
 from relaxjax.checkpoint._tree import data_of

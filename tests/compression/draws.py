@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from relaxjax._noise import Noise, fold, words_of
+from relaxjax._core._random import Noise, fold, words_of
 from relaxjax.check._draws import decoded, drawer, squared
 from relaxjax.compression import Compressor
 

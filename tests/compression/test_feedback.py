@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from relaxjax import compression
-from relaxjax._noise import Noise, fold, words_of
+from relaxjax._core._random import Noise, fold, words_of
 from relaxjax.compression import Compressor, Law
 from tests import helpers
 from tests.compression.draws import largest_k

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from relaxjax import compression
-from relaxjax._noise import Noise, fold, words_of
+from relaxjax._core._random import Noise, fold, words_of
 from relaxjax.compression._density import count_of
 from relaxjax.compression._protocol import contractive
 from relaxjax.compression._random_k import _one_of_each_stratum

@@ -7,7 +7,7 @@ import pytest
 
 from relaxjax import compression
 from relaxjax._compressed import codec_of
-from relaxjax._noise import Noise, fold, words_of
+from relaxjax._core._random import Noise, fold, words_of
 from relaxjax.collectives import (
     compressed_hierarchical_wire_bytes,
     compressed_two_level,

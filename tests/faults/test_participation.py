@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 import relaxjax
 from relaxjax import all_reduce, compression, emulate, participation, skip_nonfinite
-from relaxjax._dtypes import is_key
+from relaxjax._core._dtypes import is_key
 from tests import helpers
 from tests.helpers import assert_close, assert_equal, mesh_of, pulled, targets_of
 

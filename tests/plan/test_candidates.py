@@ -9,9 +9,9 @@ import pytest
 
 import relaxjax
 from relaxjax import compression, plan, schedule, topology
+from relaxjax._core._relaxation import Training
 from relaxjax._exact import ALGORITHMS
 from relaxjax._gossip_rows import TOPOLOGIES
-from relaxjax._relaxation import Training
 from relaxjax._relaxations import parse
 from relaxjax._rows import COMPRESSORS
 from relaxjax.plan._candidate import Candidate

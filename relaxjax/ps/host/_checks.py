@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from relaxjax._core._checks import check_count
 from relaxjax.ps.host._graph import placed
 from relaxjax.ps.host._model import Model
-from relaxjax.schedule._check import check_count
 
 
 def owners(

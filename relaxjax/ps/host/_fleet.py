@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import optax
 
+from relaxjax._core._checks import check_rate, check_type
 from relaxjax.hosts import Links, Loopback
 from relaxjax.ps.host._checks import owners, shares
 from relaxjax.ps.host._crew import Crew, Plan
@@ -21,7 +22,6 @@ from relaxjax.ps.host._model import Model
 from relaxjax.ps.host._process import Child
 from relaxjax.ps.host._records import Command
 from relaxjax.ps.host._step import Step
-from relaxjax.schedule._check import check_rate, check_type
 from relaxjax.schedule._check_graph import check_order
 
 Order = Sequence[str] | Sequence[Sequence[str]]

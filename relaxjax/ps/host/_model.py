@@ -14,8 +14,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from relaxjax.schedule._check import check_type
-from relaxjax.schedule._names import leaf_name
+from relaxjax._core._checks import check_type
+from relaxjax._core._tree import leaf_name
 
 INPUT = "input"
 """What stands in `needs` for the batch's inputs."""

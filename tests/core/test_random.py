@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from relaxjax import _noise
+from relaxjax._core import _random as _noise
 
 SIZE = 1 << 16
 

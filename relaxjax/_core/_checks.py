@@ -1,11 +1,47 @@
 """Checks of single arguments: the message names argument, value, rule and remedy.
 
-Cost: O(1).
+A traced number, as `optax.inject_hyperparams` passes it, is taken as it is.
+
+Cost: O(1), or O(leaves).
 """
 
 import math
 from numbers import Real
 from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from relaxjax._core._axis import compiler_axes
+
+
+def is_traced(number: Any) -> bool:
+    """Whether its value is not known yet."""
+    return isinstance(number, Tracer)
+
+
+def require_whole(caller: str, name: str, value: Any, least: int = 1) -> None:
+    """Refuses what is no whole number, or one that is too small."""
+    if not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(
+            f"{caller}: {name}={value!r} must be a whole number, {least} or more"
+        )
+
+
+def require_share(caller: str, name: str, value: Any, remedy: str = "") -> None:
+    """Refuses numbers outside (0, 1]."""
+    if not is_traced(value) and not 0 < value <= 1:
+        raise ValueError(f"{caller}: {name}={value} must be in (0, 1]{remedy}")
+
+
+def require_momentum(caller: str, momentum: Any) -> None:
+    """Refuses numbers outside [0, 1)."""
+    if not is_traced(momentum) and not 0 <= momentum < 1:
+        raise ValueError(
+            f"{caller}: momentum={momentum} must be in [0, 1); 0 is none, 0.9 is usual"
+        )
 
 
 def check_seconds(argument: str, seconds: float | None) -> float:
@@ -103,4 +139,34 @@ def check_type(name: str, value: Any, kind: type, remedy: str) -> None:
     if not isinstance(value, kind):
         raise TypeError(
             f"{name} must be of type {kind.__name__}, got {value!r}: {remedy}"
+        )
+
+
+def require_dtypes(tree: Any, caller: str, compressor: str | None) -> None:
+    """Refuses leaves that have no mean, or that what compresses them does not take."""
+    kind = jnp.inexact if compressor is None else jnp.floating
+    for path, leaf in jax.tree.leaves_with_path(tree):
+        dtype = jax.typeof(leaf).dtype
+        if not jnp.issubdtype(dtype, kind):
+            name = jax.tree_util.keystr(path, simple=True, separator="/")
+            what = (
+                "which has no mean: only floating (or complex) leaves are reduced"
+                if compressor is None
+                else f"and {compressor} compresses real floating leaves only"
+            )
+            raise ValueError(
+                f"{caller}: leaf {name!r} is {dtype}, {what}. Keep it out of the "
+                "params that are trained, or wrap: "
+                f"optax.masked(relaxjax.{caller}(...), mask)"
+            )
+
+
+def require_no_compiler_axes(caller: str, how: str) -> None:
+    """Refuses to pack leaves that the compiler shards."""
+    if compiler_axes():
+        raise ValueError(
+            f"{caller}: {how} packs leaves into flat buckets, "
+            f"which would gather what the compiler shards over {compiler_axes()}. Pass "
+            "specs= (a PartitionSpec over those axes for each leaf), or use "
+            "all_reduce with algorithm='psum'"
         )

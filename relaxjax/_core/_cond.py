@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._axis import like_varying
+from relaxjax._core._axis import like_varying
 
 
 def either(

@@ -12,8 +12,8 @@ from typing import Any
 import jax
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._axis import axes_of, compiler_axes
-from relaxjax._layout import leaf_names
+from relaxjax._core._axis import axes_of, compiler_axes
+from relaxjax._core._tree import leaf_names
 
 
 def on_own_shards(

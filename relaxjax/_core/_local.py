@@ -4,8 +4,8 @@ from typing import Annotated, Any, NamedTuple
 
 import optax
 
-from relaxjax._layout import Layout, layout_of
-from relaxjax._marks import refuse
+from relaxjax._core._merge_rules import refuse
+from relaxjax._core._tree import Layout, layout_of
 
 _OWN = refuse(
     "its leaves are each worker's own (relaxjax.local), of which others cannot be "

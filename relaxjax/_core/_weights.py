@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._axis import AxisName, axis_size
-from relaxjax._dtypes import wide
+from relaxjax._core._axis import AxisName, axis_size
+from relaxjax._core._dtypes import wide
 
 
 def worker_weight(count: jax.Array | float, axis_name: AxisName) -> jax.Array:

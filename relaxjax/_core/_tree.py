@@ -2,11 +2,37 @@
 
 A transformation keeps the layout that its `init` saw, so that a tree which changed
 since is an error that names the leaf, at trace time and under every mapping.
+
+Names with numbers in them sort in the order that a person expects (2 before 10).
 """
 
+import re
 from typing import Any, NamedTuple
 
 import jax
+
+
+def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Sorts names with the numbers in them read as numbers.
+
+    Args:
+        name: any text.
+
+    Example:
+        >>> sorted(["layer10", "layer2"], key=natural_key)
+        ['layer2', 'layer10']
+    """
+    parts = re.split(r"(\d+)", name)
+    return tuple((0, int(p), p) if p.isdigit() else (1, 0, p) for p in parts)
+
+
+def leaf_name(path: Any) -> str:
+    """The name of a leaf: its key path, joined by "/"; "params" for a bare array.
+
+    Args:
+        path: as `jax.tree_util.tree_leaves_with_path` gives it.
+    """
+    return jax.tree_util.keystr(path, simple=True, separator="/") or "params"
 
 
 class Layout(NamedTuple):

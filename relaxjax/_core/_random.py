@@ -8,7 +8,7 @@ each round. For element i and a key of two words (s, t):
                                x *= 0x846ca68b; x ^= x >> 16
 
 Two multiplications per element, where `jax.random` takes some twenty rounds. Not for
-cryptography; good enough for rounding and for masks (tests/test_noise.py).
+cryptography; good enough for rounding and for masks (tests/core/test_random.py).
 """
 
 from typing import NamedTuple
