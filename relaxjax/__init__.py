@@ -29,13 +29,11 @@ if TYPE_CHECKING:
     from relaxjax._bounded_staleness import BoundedStalenessState, bounded_staleness
     from relaxjax._choco import ChocoState
     from relaxjax._compiled_wire import compiled_wire_bytes
-    from relaxjax._consensus import consensus, consensus_distance, spread
     from relaxjax._core._axis import to_local
     from relaxjax._core._local import LocalState, local
     from relaxjax._core._phases import Clock, advance_phases
     from relaxjax._core._tree import Layout
     from relaxjax._core._weights import worker_weight
-    from relaxjax._data_parallel import DataParallelStep, data_parallel
     from relaxjax._dc_asgd import DcAsgdState, dc_asgd
     from relaxjax._dcd_psgd import DcdPsgdState, dcd_psgd
     from relaxjax._deep_gradient_compression import (
@@ -53,17 +51,13 @@ if TYPE_CHECKING:
     from relaxjax._gossiping import GossipState
     from relaxjax._gradient_tracking import GradientTrackingState, gradient_tracking
     from relaxjax._hierarchical_local_sgd import hierarchical_local_sgd
-    from relaxjax._in_backward import reduce_in_backward
-    from relaxjax._init import init, state_specs
     from relaxjax._local_sgd import local_sgd
     from relaxjax._local_steps import OuterState
     from relaxjax._lossy_push_sum import LossyPushSumState, lossy_push_sum
-    from relaxjax._mesh import Emulation, emulate
     from relaxjax._moniqua import moniqua
     from relaxjax._noloco import NoLoCoState, noloco
     from relaxjax._one_bit_adam import OneBitAdamState, one_bit_adam
     from relaxjax._one_bit_lamb import OneBitLambState, one_bit_lamb
-    from relaxjax._participation import ParticipationState, participation
     from relaxjax._post_local_sgd import post_local_sgd
     from relaxjax._power_sgd import PowerSGDState, power_sgd
     from relaxjax._push_sum import PushSumState, push_sum
@@ -72,21 +66,27 @@ if TYPE_CHECKING:
         quasi_global_momentum,
     )
     from relaxjax._relay_sum import RelaySumState, relay_sum
-    from relaxjax._replicas import (
+    from relaxjax._slow_momentum import SlowMomentumState, slow_momentum
+    from relaxjax._sparse_loco import sparse_loco
+    from relaxjax._streaming_diloco import StreamingDilocoState, streaming_diloco
+    from relaxjax._wire import wire_bytes
+    from relaxjax._zero_one_adam import ZeroOneAdamState, zero_one_adam
+    from relaxjax.faults._participation import ParticipationState, participation
+    from relaxjax.faults._replicas import (
         ReplicaDifference,
         ReplicaError,
         replica_difference,
         require_replicas,
     )
-    from relaxjax._scan_layers import scan_layers
-    from relaxjax._skip_nonfinite import SkipNonfiniteState, skip_nonfinite
-    from relaxjax._slow_momentum import SlowMomentumState, slow_momentum
-    from relaxjax._sparse_loco import sparse_loco
-    from relaxjax._stacked import to_workers
-    from relaxjax._streaming_diloco import StreamingDilocoState, streaming_diloco
-    from relaxjax._wire import wire_bytes
-    from relaxjax._zero_one_adam import ZeroOneAdamState, zero_one_adam
+    from relaxjax.faults._skip_nonfinite import SkipNonfiniteState, skip_nonfinite
     from relaxjax.ps._parameter_server import ParameterServerState, parameter_server
+    from relaxjax.workers._consensus import consensus, consensus_distance, spread
+    from relaxjax.workers._data_parallel import DataParallelStep, data_parallel
+    from relaxjax.workers._in_backward import reduce_in_backward
+    from relaxjax.workers._init import init, state_specs
+    from relaxjax.workers._mesh import Emulation, emulate
+    from relaxjax.workers._scan_layers import scan_layers
+    from relaxjax.workers._worker_axis import to_workers
 
 __version__ = "0.1.0"
 
@@ -98,14 +98,14 @@ _HOMES = {
     "BoundedStalenessState": "relaxjax._bounded_staleness",
     "ChocoState": "relaxjax._choco",
     "Clock": "relaxjax._core._phases",
-    "DataParallelStep": "relaxjax._data_parallel",
+    "DataParallelStep": "relaxjax.workers._data_parallel",
     "DcAsgdState": "relaxjax._dc_asgd",
     "DcdPsgdState": "relaxjax._dcd_psgd",
     "DeepGradientCompressionState": "relaxjax._deep_gradient_compression",
     "DeepSqueezeState": "relaxjax._deep_squeeze",
     "DelayState": "relaxjax._delay",
     "EagerDilocoState": "relaxjax._eager_diloco",
-    "Emulation": "relaxjax._mesh",
+    "Emulation": "relaxjax.workers._mesh",
     "ExactDiffusionState": "relaxjax._exact_diffusion",
     "GossipState": "relaxjax._gossiping",
     "GradientTrackingState": "relaxjax._gradient_tracking",
@@ -118,14 +118,14 @@ _HOMES = {
     "OuterState": "relaxjax._local_steps",
     "ParameterServerState": "relaxjax.ps._parameter_server",
     "PartOfTrainingState": "relaxjax._from_step",
-    "ParticipationState": "relaxjax._participation",
+    "ParticipationState": "relaxjax.faults._participation",
     "PowerSGDState": "relaxjax._power_sgd",
     "PushSumState": "relaxjax._push_sum",
     "QuasiGlobalMomentumState": "relaxjax._quasi_global_momentum",
     "RelaySumState": "relaxjax._relay_sum",
-    "ReplicaDifference": "relaxjax._replicas",
-    "ReplicaError": "relaxjax._replicas",
-    "SkipNonfiniteState": "relaxjax._skip_nonfinite",
+    "ReplicaDifference": "relaxjax.faults._replicas",
+    "ReplicaError": "relaxjax.faults._replicas",
+    "SkipNonfiniteState": "relaxjax.faults._skip_nonfinite",
     "SlowMomentumState": "relaxjax._slow_momentum",
     "StreamingDilocoState": "relaxjax._streaming_diloco",
     "ZeroOneAdamState": "relaxjax._zero_one_adam",
@@ -141,9 +141,9 @@ _HOMES = {
     "combine_then_adapt": "relaxjax._gossip",
     "compiled_wire_bytes": "relaxjax._compiled_wire",
     "compression": "relaxjax.compression",
-    "consensus": "relaxjax._consensus",
-    "consensus_distance": "relaxjax._consensus",
-    "data_parallel": "relaxjax._data_parallel",
+    "consensus": "relaxjax.workers._consensus",
+    "consensus_distance": "relaxjax.workers._consensus",
+    "data_parallel": "relaxjax.workers._data_parallel",
     "dc_asgd": "relaxjax._dc_asgd",
     "dcd_psgd": "relaxjax._dcd_psgd",
     "deep_gradient_compression": "relaxjax._deep_gradient_compression",
@@ -151,7 +151,7 @@ _HOMES = {
     "delay": "relaxjax._delay",
     "diloco": "relaxjax._diloco",
     "eager_diloco": "relaxjax._eager_diloco",
-    "emulate": "relaxjax._mesh",
+    "emulate": "relaxjax.workers._mesh",
     "exact_diffusion": "relaxjax._exact_diffusion",
     "from_step": "relaxjax._from_step",
     "golden": "relaxjax.golden",
@@ -159,7 +159,7 @@ _HOMES = {
     "gradient_tracking": "relaxjax._gradient_tracking",
     "hierarchical_local_sgd": "relaxjax._hierarchical_local_sgd",
     "hosts": "relaxjax.hosts",
-    "init": "relaxjax._init",
+    "init": "relaxjax.workers._init",
     "local": "relaxjax._core._local",
     "local_sgd": "relaxjax._local_sgd",
     "lossy_push_sum": "relaxjax._lossy_push_sum",
@@ -168,7 +168,7 @@ _HOMES = {
     "one_bit_adam": "relaxjax._one_bit_adam",
     "one_bit_lamb": "relaxjax._one_bit_lamb",
     "parameter_server": "relaxjax.ps._parameter_server",
-    "participation": "relaxjax._participation",
+    "participation": "relaxjax.faults._participation",
     "plan": "relaxjax.plan",
     "post_local_sgd": "relaxjax._post_local_sgd",
     "power_sgd": "relaxjax._power_sgd",
@@ -176,21 +176,21 @@ _HOMES = {
     "push_sum": "relaxjax._push_sum",
     "quasi_global_momentum": "relaxjax._quasi_global_momentum",
     "random_delays": "relaxjax._delays",
-    "reduce_in_backward": "relaxjax._in_backward",
+    "reduce_in_backward": "relaxjax.workers._in_backward",
     "relay_sum": "relaxjax._relay_sum",
-    "replica_difference": "relaxjax._replicas",
-    "require_replicas": "relaxjax._replicas",
-    "scan_layers": "relaxjax._scan_layers",
+    "replica_difference": "relaxjax.faults._replicas",
+    "require_replicas": "relaxjax.faults._replicas",
+    "scan_layers": "relaxjax.workers._scan_layers",
     "schedule": "relaxjax.schedule",
-    "skip_nonfinite": "relaxjax._skip_nonfinite",
+    "skip_nonfinite": "relaxjax.faults._skip_nonfinite",
     "slow_momentum": "relaxjax._slow_momentum",
     "sparse_loco": "relaxjax._sparse_loco",
-    "spread": "relaxjax._consensus",
-    "state_specs": "relaxjax._init",
+    "spread": "relaxjax.workers._consensus",
+    "state_specs": "relaxjax.workers._init",
     "streaming_diloco": "relaxjax._streaming_diloco",
     "tasks": "relaxjax.tasks",
     "to_local": "relaxjax._core._axis",
-    "to_workers": "relaxjax._stacked",
+    "to_workers": "relaxjax.workers._worker_axis",
     "topology": "relaxjax.topology",
     "wire_bytes": "relaxjax._wire",
     "worker_weight": "relaxjax._core._weights",

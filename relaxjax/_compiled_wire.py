@@ -9,9 +9,9 @@ from typing import Any
 
 import jax
 
-from relaxjax._data_parallel import DataParallelStep
 from relaxjax._hlo import bytes_sent
-from relaxjax._mesh import Emulation
+from relaxjax.workers._data_parallel import DataParallelStep
+from relaxjax.workers._mesh import Emulation
 
 
 def compiled_wire_bytes(step: Any, *args: Any) -> int:

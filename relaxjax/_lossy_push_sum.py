@@ -37,7 +37,6 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._cond import either
 from relaxjax._core._merge_rules import EQUAL, RESET
 from relaxjax._core._sharding import on_own_shards
-from relaxjax._draws import Draws, draws_of
 from relaxjax._gossiping import gossiping, models
 from relaxjax._mixing import (
     Mixing,
@@ -47,6 +46,7 @@ from relaxjax._mixing import (
     require_one_round,
 )
 from relaxjax.collectives import neighbor_message
+from relaxjax.faults._fault_schedule import Draws, draws_of
 from relaxjax.topology import Topology
 
 _CALLER = "lossy_push_sum"

@@ -27,9 +27,9 @@ QUICK = [
     "tests/collectives/test_hierarchical.py",
     "tests/core/test_buckets.py",
     "tests/test_all_reduce.py",
-    "tests/test_data_parallel.py",
-    "tests/test_init.py",
-    "tests/test_scan_layers.py",
+    "tests/workers/test_data_parallel.py",
+    "tests/workers/test_init.py",
+    "tests/workers/test_scan_layers.py",
     "tests/test_wire.py",
 ]
 

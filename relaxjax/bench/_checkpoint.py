@@ -16,13 +16,13 @@ import numpy as np
 from jax.sharding import Mesh
 
 from relaxjax._core._relaxation import Training
-from relaxjax._data_parallel import data_parallel
-from relaxjax._init import init
 from relaxjax._relaxations import parse
 from relaxjax.bench._measure import interleaved, quartiles, ratio
 from relaxjax.bench._report import conditions, plot, save, show
 from relaxjax.checkpoint import Checkpoints
 from relaxjax.tasks import OPTIMIZERS, TASKS, Task, train_step_of
+from relaxjax.workers._data_parallel import data_parallel
+from relaxjax.workers._init import init
 
 NAMES = ("all_reduce", "all_reduce+top_k+ef14")
 

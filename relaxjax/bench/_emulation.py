@@ -15,12 +15,12 @@ import numpy as np
 import optax
 
 from relaxjax._all_reduce import all_reduce
-from relaxjax._data_parallel import data_parallel
-from relaxjax._init import init
-from relaxjax._mesh import emulate
 from relaxjax.bench._measure import interleaved, quartiles, ratio
 from relaxjax.bench._report import conditions, plot, save, show
 from relaxjax.tasks import TASKS, Task, train_step_of
+from relaxjax.workers._data_parallel import data_parallel
+from relaxjax.workers._init import init
+from relaxjax.workers._mesh import emulate
 
 WORKERS = (16, 64, 256, 1024)
 OPTIMIZERS = {"sgd": optax.sgd(0.1), "adam": optax.adam(1e-3)}

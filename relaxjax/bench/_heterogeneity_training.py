@@ -12,9 +12,9 @@ import numpy as np
 import optax
 from jax import lax
 
-from relaxjax._consensus import distance_of
 from relaxjax.bench._heterogeneity_data import LABELS, Runs
 from relaxjax.bench._heterogeneity_methods import AXIS, Make
+from relaxjax.workers._consensus import distance_of
 
 BATCH = 8  # of each worker
 WIDTH = 32

@@ -10,9 +10,9 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relaxjax._mesh import emulate
 from relaxjax.bench._methods import Entry, Row, methods
 from relaxjax.tasks import Task, chars
+from relaxjax.workers._mesh import emulate
 
 STEPS = 3000
 TARGETS = {100: 0.02, 400: 0.01}  # of the ring's bytes 1 / this, worse by at most

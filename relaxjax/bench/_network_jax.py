@@ -12,15 +12,15 @@ from jax.sharding import Mesh
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import Training as Told
-from relaxjax._data_parallel import data_parallel
-from relaxjax._init import init
 from relaxjax._relaxations import parse
-from relaxjax._stacked import to_workers
 from relaxjax.bench import _network_worker as worker
 from relaxjax.bench._network_methods import ALONE
 from relaxjax.bench._network_problem import Problem, task
 from relaxjax.bench._network_variants import unfused, wait_for_all
 from relaxjax.tasks import Task
+from relaxjax.workers._data_parallel import data_parallel
+from relaxjax.workers._init import init
+from relaxjax.workers._worker_axis import to_workers
 
 AXIS = "data"
 TWO_AXES = ("host", "device")

@@ -19,11 +19,11 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._all_reduce import all_reduce
-from relaxjax._data_parallel import data_parallel
-from relaxjax._init import init
 from relaxjax.bench._measure import Ratio, interleaved, quartiles, ratio
 from relaxjax.bench._report import conditions, plot, save, show
 from relaxjax.tasks import TASKS, Task, train_step_of
+from relaxjax.workers._data_parallel import data_parallel
+from relaxjax.workers._init import init
 
 Program = tuple[Callable[..., Any], list[Any]]  # a step, and its state
 

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from relaxjax._in_backward import reduce_in_backward
-from relaxjax._scan_layers import scan_layers
 from relaxjax.bench import _zoo
+from relaxjax.workers._in_backward import reduce_in_backward
+from relaxjax.workers._scan_layers import scan_layers
 
 Gradient = Callable[[Any, Any], tuple[jax.Array, Any]]
 """From (params, batch) to the loss and the gradient."""

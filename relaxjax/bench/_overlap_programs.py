@@ -20,10 +20,10 @@ from jax.sharding import PartitionSpec as P
 
 from relaxjax import topology
 from relaxjax._all_reduce import all_reduce
-from relaxjax._data_parallel import data_parallel
 from relaxjax._delay import delay
 from relaxjax.bench._ahead_of_time import compiled_text, shapes, state_shapes
 from relaxjax.bench._overlap_models import Gradient, Training
+from relaxjax.workers._data_parallel import data_parallel
 
 
 def relaxjax_text(training: Training, mesh: Mesh, **knobs: Any) -> str:

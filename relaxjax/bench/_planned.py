@@ -17,8 +17,6 @@ import optax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._data_parallel import data_parallel
-from relaxjax._init import init
 from relaxjax.bench._report import conditions, save, show
 from relaxjax.plan import (
     Model,
@@ -32,6 +30,8 @@ from relaxjax.plan import (
 )
 from relaxjax.plan._rank import BY_COMPILER
 from relaxjax.tasks import OPTIMIZERS, TASKS, Task, train_step_of
+from relaxjax.workers._data_parallel import data_parallel
+from relaxjax.workers._init import init
 
 
 def planned(

@@ -14,7 +14,6 @@ import jax
 import optax
 from jax.sharding import Mesh
 
-from relaxjax._data_parallel import data_parallel
 from relaxjax.bench._ahead_of_time import compiled_text, state_shapes
 from relaxjax.bench._compiled_orders import MIB, compared, orders_of, report
 from relaxjax.bench._gpu_program import gpu_mesh
@@ -22,6 +21,7 @@ from relaxjax.bench._overlap_models import Training, transformer
 from relaxjax.bench._report import conditions
 from relaxjax.ps import Shard, pulled
 from relaxjax.schedule import Device, Link, analytic
+from relaxjax.workers._data_parallel import data_parallel
 
 DEVICES = 8
 SIZES = (2 * MIB, 8 * MIB)

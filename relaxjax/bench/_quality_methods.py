@@ -9,7 +9,6 @@ import optax
 
 from relaxjax._all_reduce import all_reduce
 from relaxjax._local_sgd import local_sgd
-from relaxjax._mesh import emulate
 from relaxjax._power_sgd import power_sgd
 from relaxjax._wire import wire_bytes
 from relaxjax.bench._training import held_out
@@ -25,6 +24,7 @@ from relaxjax.compression import (
     top_k,
 )
 from relaxjax.tasks import Task, adamw
+from relaxjax.workers._mesh import emulate
 
 MESH = emulate(8)
 TARGETS = {32: 0.01, 100: 0.01, 400: 0.02}  # by budget, relative difference

@@ -7,11 +7,11 @@ import numpy as np
 import optax
 from scipy import stats
 
-from relaxjax._consensus import consensus
-from relaxjax._data_parallel import data_parallel
-from relaxjax._init import init
-from relaxjax._mesh import Emulation
 from relaxjax.tasks import Task, train_step_of
+from relaxjax.workers._consensus import consensus
+from relaxjax.workers._data_parallel import data_parallel
+from relaxjax.workers._init import init
+from relaxjax.workers._mesh import Emulation
 
 
 def held_out(

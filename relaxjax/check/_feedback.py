@@ -5,12 +5,12 @@ from collections.abc import Callable
 import jax.numpy as jnp
 
 from relaxjax._all_reduce import all_reduce
-from relaxjax._mesh import emulate
 from relaxjax.check._kept import LAW, keeps
 from relaxjax.check._run import WORKERS
 from relaxjax.check._verdict import Verdict, verdict_of
 from relaxjax.compression import Compressor, error_feedback
 from relaxjax.compression._protocol import NO_FEEDBACK
+from relaxjax.workers._mesh import emulate
 
 
 def feedback_laws(compressor: Compressor) -> tuple[Verdict, ...]:

@@ -10,7 +10,6 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from relaxjax._mesh import Emulation
 from relaxjax.check._run import (
     KINDS,
     WORKERS,
@@ -21,6 +20,7 @@ from relaxjax.check._run import (
     residuals,
 )
 from relaxjax.check._verdict import Counterexample, Verdict, refuted
+from relaxjax.workers._mesh import Emulation
 
 LAW = "nothing is lost"
 _TOLERANCE = 2e-5  # of the largest sum, in float32

@@ -16,11 +16,11 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from relaxjax._consensus import spread
-from relaxjax._mesh import Emulation, emulate
 from relaxjax.check import _kept
 from relaxjax.check._run import WORKERS, Tree, flat, gradients, moments, start
 from relaxjax.check._verdict import Counterexample, Verdict, refuted, verdict_of
+from relaxjax.workers._consensus import spread
+from relaxjax.workers._mesh import Emulation, emulate
 
 CLAIMS = ("same", "mean", "alone")
 Make = Callable[

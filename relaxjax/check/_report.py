@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from relaxjax._mesh import Emulation
 from relaxjax.bench._codecs import timed
 from relaxjax.bench._report import conditions
 from relaxjax.check._bytes import bytes_of
@@ -22,6 +21,7 @@ from relaxjax.check._subjects import Subject
 from relaxjax.check._topology import topology_laws
 from relaxjax.check._verdict import Verdict
 from relaxjax.tasks import TASKS
+from relaxjax.workers._mesh import Emulation
 
 
 @dataclass(frozen=True, kw_only=True)

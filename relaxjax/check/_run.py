@@ -13,10 +13,10 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from relaxjax._data_parallel import data_parallel
-from relaxjax._init import init
-from relaxjax._mesh import Emulation
-from relaxjax._stacked import to_workers
+from relaxjax.workers._data_parallel import data_parallel
+from relaxjax.workers._init import init
+from relaxjax.workers._mesh import Emulation
+from relaxjax.workers._worker_axis import to_workers
 
 Tree = Any
 WORKERS = 4

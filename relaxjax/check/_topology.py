@@ -11,7 +11,6 @@ import numpy as np
 import optax
 
 from relaxjax._gossip import gossip
-from relaxjax._mesh import emulate
 from relaxjax.check._run import flat, moments
 from relaxjax.check._verdict import (
     Counterexample,
@@ -21,6 +20,7 @@ from relaxjax.check._verdict import (
     verdict_of,
 )
 from relaxjax.topology import Topology
+from relaxjax.workers._mesh import emulate
 
 CLAIMS = ("rows", "columns")
 COUNTS = (2, 3, 4, 5, 8)

@@ -11,13 +11,13 @@ import jax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_whole
-from relaxjax._mesh import Emulation, Workers, workers_of
 from relaxjax.checkpoint._files import Saved
 from relaxjax.checkpoint._merge import merged
 from relaxjax.checkpoint._plan import require_same_run, structure_of
 from relaxjax.checkpoint._resize import Resized, rebuilt
 from relaxjax.checkpoint._snapshot import snapshot
 from relaxjax.checkpoint._tree import filled, is_array, named, workers_in
+from relaxjax.workers._mesh import Emulation, Workers, workers_of
 
 _ITEM = "state"
 

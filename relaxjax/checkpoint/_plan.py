@@ -8,10 +8,10 @@ from typing import Any
 import jax
 import optax
 
-from relaxjax._agree import describe
 from relaxjax._core._axis import AxisName
 from relaxjax._core._phases import clocks_of, set_phases
-from relaxjax._mesh import workers_of
+from relaxjax.workers._mesh import workers_of
+from relaxjax.workers._startup_agreement import describe
 
 _VERSION = "the version of "
 _MESH = "the mesh"

@@ -9,10 +9,10 @@ from jax.sharding import Mesh
 
 from relaxjax import hosts
 from relaxjax._core._relaxation import Training
-from relaxjax._mesh import Emulation
 from relaxjax.cli import _devices, _kept, _ordered, _wishes
 from relaxjax.cli._wishes import Wishes
 from relaxjax.tasks import TASKS, Task
+from relaxjax.workers._mesh import Emulation
 
 CHECKPOINTS = "checkpoints"  # in the folder of the results
 

@@ -11,16 +11,16 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from relaxjax._consensus import consensus, spread
 from relaxjax._core._phases import phase_starts
-from relaxjax._data_parallel import data_parallel
-from relaxjax._init import init
-from relaxjax._mesh import Emulation
-from relaxjax._replicas import require_replicas
 from relaxjax.cli._devices import own_rows
 from relaxjax.cli._errors import Stopped
 from relaxjax.cli._kept import Keeper, Progress
+from relaxjax.faults._replicas import require_replicas
 from relaxjax.tasks import Task, train_step_of
+from relaxjax.workers._consensus import consensus, spread
+from relaxjax.workers._data_parallel import data_parallel
+from relaxjax.workers._init import init
+from relaxjax.workers._mesh import Emulation
 
 _POINTS = 20  # of the curve
 

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.table import Table
 
 from relaxjax import ps, schedule
-from relaxjax._data_parallel import data_parallel
-from relaxjax._init import init
-from relaxjax._mesh import Emulation
 from relaxjax.schedule import Graph
 from relaxjax.tasks import Task, train_step_of
+from relaxjax.workers._data_parallel import data_parallel
+from relaxjax.workers._init import init
+from relaxjax.workers._mesh import Emulation
 
 _WAYS: dict[str, Callable[[Graph, int], list[str]]] = {
     "tac": lambda graph, seed: schedule.tac(graph),

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import jax
 from jax._src.clusters import ClusterEnv
 
-from relaxjax._agree import versions
 from relaxjax.hosts._board import Notes, Service, board
 from relaxjax.hosts._roll_call import Member, call, me
+from relaxjax.workers._startup_agreement import versions
 
 _LINGER = 20.0  # seconds that process 0 stays at the end, for the others to leave
 _LINGER_LOST = 3.0  # likewise, when some can leave no more

@@ -14,15 +14,15 @@ import optax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._agree import require_agreement
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_dtypes
 from relaxjax._core._merge_rules import Leaf, Mark, resliced
-from relaxjax._init import init_state
-from relaxjax._mesh import workers_of
-from relaxjax._stacked import place, process_zero
 from relaxjax.ps._elementwise import require_elementwise
 from relaxjax.ps._servers import check_servers, number_of_servers
+from relaxjax.workers._init import init_state
+from relaxjax.workers._mesh import workers_of
+from relaxjax.workers._startup_agreement import require_agreement
+from relaxjax.workers._worker_axis import place, process_zero
 
 _CALLER = "ps.init"
 

@@ -10,8 +10,6 @@ import typer
 from typer.testing import CliRunner
 
 import relaxjax
-from relaxjax import _agree
-from relaxjax._mesh import Workers, workers_of
 from relaxjax.bench import (
     _algorithms,
     _bytes,
@@ -31,6 +29,8 @@ from relaxjax.bench import (
 )
 from relaxjax.cli import _bench, _devices
 from relaxjax.cli._app import app
+from relaxjax.workers import _startup_agreement as _agree
+from relaxjax.workers._mesh import Workers, workers_of
 
 
 def test_ratio_of_pairs():

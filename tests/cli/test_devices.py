@@ -6,8 +6,8 @@ import jax
 import pytest
 from jax.sharding import Mesh
 
-from relaxjax._mesh import Emulation
 from relaxjax.cli import _devices
+from relaxjax.workers._mesh import Emulation
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 import relaxjax
 from relaxjax import emulate, replica_difference, require_replicas
 from relaxjax._core._tree import leaf_names
-from relaxjax._replicas import _digests, _everywhere, _jitted
+from relaxjax.faults._replicas import _digests, _everywhere, _jitted
 from tests import helpers
 from tests.helpers import mesh_of
 

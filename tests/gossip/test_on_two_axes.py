@@ -23,7 +23,7 @@ from tests.gossip.test_methods import (
 )
 from tests.helpers import pulled, targets_of
 from tests.programs import collectives
-from tests.test_model_parallel import mesh_of
+from tests.workers.test_model_parallel import mesh_of
 
 AXES = ("host", "device")
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from relaxjax import _agree, hosts
+from relaxjax import hosts
 from relaxjax.hosts._roll_call import Member, Report, call, problem
+from relaxjax.workers import _startup_agreement as _agree
 
 
 def free_address() -> str:

@@ -17,7 +17,7 @@ from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._dtypes import is_key
-from relaxjax._mesh import Emulation, Workers, workers_of
+from relaxjax.workers._mesh import Emulation, Workers, workers_of
 
 
 def split(tree: Any) -> Any:

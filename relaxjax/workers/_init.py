@@ -7,12 +7,12 @@ import optax
 from jax.sharding import AbstractMesh
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._agree import require_agreement
 from relaxjax._core._axis import AxisName, to_local, varying
 from relaxjax._core._local import LocalState
 from relaxjax._core._tree import leaf_names
-from relaxjax._mesh import Emulation, Workers, workers_of
-from relaxjax._stacked import per_worker, to_workers
+from relaxjax.workers._mesh import Emulation, Workers, workers_of
+from relaxjax.workers._startup_agreement import require_agreement
+from relaxjax.workers._worker_axis import per_worker, to_workers
 
 
 def init(

@@ -26,7 +26,7 @@ import optax
 from jax import lax
 
 from relaxjax._core._axis import like_varying
-from relaxjax._in_backward import extra_args, reducer_state
+from relaxjax.workers._in_backward import extra_args, reducer_state
 
 
 def scan_layers(

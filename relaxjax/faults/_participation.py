@@ -29,7 +29,7 @@ from relaxjax._core._axis import AxisName, axes_of, axis_size
 from relaxjax._core._checks import require_whole
 from relaxjax._core._cond import selected
 from relaxjax._core._merge_rules import EQUAL
-from relaxjax._draws import Draws, draws_of
+from relaxjax.faults._fault_schedule import Draws, draws_of
 
 _CALLER = "participation"
 

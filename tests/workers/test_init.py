@@ -14,8 +14,8 @@ import pytest
 
 import relaxjax
 from relaxjax import all_reduce, emulate
-from relaxjax._agree import describe, require_agreement
-from relaxjax._mesh import workers_of
+from relaxjax.workers._mesh import workers_of
+from relaxjax.workers._startup_agreement import describe, require_agreement
 from tests import helpers
 from tests.helpers import assert_equal, mesh_of
 

@@ -23,7 +23,7 @@ from jax.experimental import multihost_utils
 
 from relaxjax._core._axis import axes_of
 from relaxjax._core._tree import layout_of
-from relaxjax._mesh import Workers
+from relaxjax.workers._mesh import Workers
 
 _PACKAGES = ("jax", "jaxlib", "numpy", "optax", "relaxjax")
 

@@ -15,13 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from relaxjax._agree import compare
 from relaxjax._core._axis import AxisName
 from relaxjax._core._dtypes import wide
 from relaxjax._core._phases import Phases
 from relaxjax._core._tree import difference, layout_of, leaf_names, spell
-from relaxjax._mesh import Emulation, Workers, workers_of
-from relaxjax._stacked import per_worker
+from relaxjax.workers._mesh import Emulation, Workers, workers_of
+from relaxjax.workers._startup_agreement import compare
+from relaxjax.workers._worker_axis import per_worker
 
 # Steps that may be under way at once on emulated CPU devices. More than about 32
 # programs in flight starve the rendezvous of XLA's CPU collectives (jaxlib 0.10), and
