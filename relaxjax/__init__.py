@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     )
     from relaxjax._bounded_staleness import BoundedStalenessState, bounded_staleness
     from relaxjax._choco import ChocoState
-    from relaxjax._compiled_wire import compiled_wire_bytes
     from relaxjax._core._axis import to_local
     from relaxjax._core._local import LocalState, local
     from relaxjax._core._phases import Clock, advance_phases
@@ -69,7 +68,6 @@ if TYPE_CHECKING:
     from relaxjax._slow_momentum import SlowMomentumState, slow_momentum
     from relaxjax._sparse_loco import sparse_loco
     from relaxjax._streaming_diloco import StreamingDilocoState, streaming_diloco
-    from relaxjax._wire import wire_bytes
     from relaxjax._zero_one_adam import ZeroOneAdamState, zero_one_adam
     from relaxjax.faults._participation import ParticipationState, participation
     from relaxjax.faults._replicas import (
@@ -79,6 +77,8 @@ if TYPE_CHECKING:
         require_replicas,
     )
     from relaxjax.faults._skip_nonfinite import SkipNonfiniteState, skip_nonfinite
+    from relaxjax.programs._compiled import compiled_wire_bytes
+    from relaxjax.programs._wire_bytes import wire_bytes
     from relaxjax.ps._parameter_server import ParameterServerState, parameter_server
     from relaxjax.workers._consensus import consensus, consensus_distance, spread
     from relaxjax.workers._data_parallel import DataParallelStep, data_parallel
@@ -139,7 +139,7 @@ _HOMES = {
     "checkpoint": "relaxjax.checkpoint",
     "collectives": "relaxjax.collectives",
     "combine_then_adapt": "relaxjax._gossip",
-    "compiled_wire_bytes": "relaxjax._compiled_wire",
+    "compiled_wire_bytes": "relaxjax.programs._compiled",
     "compression": "relaxjax.compression",
     "consensus": "relaxjax.workers._consensus",
     "consensus_distance": "relaxjax.workers._consensus",
@@ -192,7 +192,7 @@ _HOMES = {
     "to_local": "relaxjax._core._axis",
     "to_workers": "relaxjax.workers._worker_axis",
     "topology": "relaxjax.topology",
-    "wire_bytes": "relaxjax._wire",
+    "wire_bytes": "relaxjax.programs._wire_bytes",
     "worker_weight": "relaxjax._core._weights",
     "zero_one_adam": "relaxjax._zero_one_adam",
 }

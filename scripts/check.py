@@ -30,7 +30,7 @@ QUICK = [
     "tests/workers/test_data_parallel.py",
     "tests/workers/test_init.py",
     "tests/workers/test_scan_layers.py",
-    "tests/test_wire.py",
+    "tests/programs/test_wire_bytes.py",
 ]
 
 

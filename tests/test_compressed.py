@@ -15,8 +15,8 @@ from relaxjax._all_reduce_checks import TWO_AXES
 from relaxjax._compressed import EXCHANGES
 from relaxjax.collectives import ring_wire_bytes
 from tests import helpers, sharded
+from tests.compiled_text import collectives
 from tests.helpers import assert_close
-from tests.programs import collectives
 
 WORKERS = 4
 SHAPES = {"w": (6, 5), "b": (7,)}

@@ -12,10 +12,10 @@ from jax.sharding import Mesh
 
 from relaxjax._all_reduce import all_reduce
 from relaxjax._exact import ALGORITHMS
-from relaxjax._wire import wire_bytes
 from relaxjax.bench import _zoo
 from relaxjax.bench._measure import interleaved, quartiles
 from relaxjax.bench._report import conditions, plot, save, show
+from relaxjax.programs._wire_bytes import wire_bytes
 
 WORKERS = 8
 TARGET = 0.5  # seconds

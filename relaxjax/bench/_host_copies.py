@@ -18,13 +18,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from relaxjax._hlo import Instruction, is_host_copy, parse, shape_nbytes
 from relaxjax.bench._ahead_of_time import Unavailable
 from relaxjax.bench._compiled_orders import MIB, compared, orders_of, report
 from relaxjax.bench._gpu_program import missing
 from relaxjax.bench._host_program import host_program_text
 from relaxjax.bench._overlap_models import Training, transformer
 from relaxjax.bench._report import conditions
+from relaxjax.programs import Instruction, is_host_copy, parse, shape_nbytes
 from relaxjax.ps import from_host, to_host
 from relaxjax.schedule import Device, Link, analytic
 from relaxjax.schedule._hlo_cost import FREE, seconds

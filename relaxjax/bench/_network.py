@@ -15,7 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from relaxjax._wire import wire_bytes
 from relaxjax.bench import _network_report as report
 from relaxjax.bench._network_curves import HOSTS, RATE, curves
 from relaxjax.bench._network_jax import transformation
@@ -24,6 +23,7 @@ from relaxjax.bench._network_methods import DDP, METHODS, Method, available
 from relaxjax.bench._network_problem import LAYERS, ROWS, WIDTH, task
 from relaxjax.bench._report import conditions, save
 from relaxjax.hosts import Namespaces
+from relaxjax.programs._wire_bytes import wire_bytes
 from relaxjax.workers._mesh import emulate
 
 PARTS = ("curves", "steps")

@@ -10,7 +10,6 @@ import optax
 from relaxjax._all_reduce import all_reduce
 from relaxjax._local_sgd import local_sgd
 from relaxjax._power_sgd import power_sgd
-from relaxjax._wire import wire_bytes
 from relaxjax.bench._training import held_out
 from relaxjax.compression import (
     Compressor,
@@ -23,6 +22,7 @@ from relaxjax.compression import (
     sign,
     top_k,
 )
+from relaxjax.programs._wire_bytes import wire_bytes
 from relaxjax.tasks import Task, adamw
 from relaxjax.workers._mesh import emulate
 

@@ -6,12 +6,12 @@ import jax
 from rich.console import Console
 
 from relaxjax import hosts
-from relaxjax._wire import wire_bytes
 from relaxjax.checkpoint import plan_of
 from relaxjax.cli import _devices, _kept, _ordered, _report
 from relaxjax.cli._job import CHECKPOINTS, Job, Run
 from relaxjax.cli._loop import fit
 from relaxjax.cli._progress import Bar
+from relaxjax.programs._wire_bytes import wire_bytes
 
 
 def run(job: Job) -> list[_report.Record]:

@@ -9,8 +9,8 @@ Cost: O(length of the program's text).
 import re
 from typing import Any, NamedTuple
 
-from relaxjax._compiled_wire import compiled_text
-from relaxjax._hlo import called_by, is_collective, parse
+from relaxjax.programs import called_by, is_collective, parse
+from relaxjax.programs._compiled import compiled_text
 
 _SCOPE = re.compile(r'op_name="[^"]*\b(pull|push) ([^";]*);')
 

@@ -12,7 +12,7 @@ Cost: O(length of the text).
 from collections.abc import Mapping
 from typing import Any
 
-from relaxjax._hlo import Instruction, parse, shape_nbytes
+from relaxjax.programs import Instruction, parse, shape_nbytes
 from relaxjax.schedule._flops import nbytes
 from relaxjax.schedule._hlo_cost import FREE, seconds
 from relaxjax.schedule._rates import Device

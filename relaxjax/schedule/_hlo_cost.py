@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from relaxjax._hlo import Instruction, arrays, called_by, shape_nbytes, trip_count
+from relaxjax.programs import Instruction, arrays, called_by, shape_nbytes, trip_count
 from relaxjax.schedule._rates import Device
 
 Computations = Mapping[str, Sequence[Instruction]]

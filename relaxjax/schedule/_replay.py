@@ -22,7 +22,7 @@ Cost: O(instructions that run).
 import re
 from copy import copy
 
-from relaxjax._hlo import (
+from relaxjax.programs import (
     Instruction,
     Module,
     bytes_sent_by,

@@ -1,3 +1,3 @@
-"""Workers: their mesh or emulation, their state, the step they share, one model from theirs."""
+"""Workers: their mesh, their state, the step they share, one model from theirs."""
 
 __all__: list[str] = []

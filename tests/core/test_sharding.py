@@ -13,8 +13,8 @@ from jax.sharding import PartitionSpec as P
 import relaxjax
 from relaxjax import all_reduce, wire_bytes
 from tests import helpers
+from tests.compiled_text import collectives
 from tests.helpers import assert_close
-from tests.programs import collectives
 from tests.sharded import SPECS, loss_fn, mesh_of, problem, sharded
 
 ALGORITHMS = ["psum", "ring", "two_shot", "halving_doubling"]

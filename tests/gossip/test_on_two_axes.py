@@ -10,6 +10,7 @@ import pytest
 import relaxjax
 from relaxjax import compression, emulate, topology
 from tests import helpers, sharded
+from tests.compiled_text import collectives
 from tests.gossip.test_methods import (
     METHODS,
     RATE,
@@ -22,7 +23,6 @@ from tests.gossip.test_methods import (
     methods,
 )
 from tests.helpers import pulled, targets_of
-from tests.programs import collectives
 from tests.workers.test_model_parallel import mesh_of
 
 AXES = ("host", "device")

@@ -12,9 +12,9 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from relaxjax import all_reduce, wire_bytes
-from relaxjax._hlo import bytes_sent, parse
 from relaxjax._rows import COMPRESSORS, FEEDBACKS
 from relaxjax.bench._ahead_of_time import compiled_text
+from relaxjax.programs import bytes_sent, parse
 from tests.gpu.programs import collectives
 
 SHAPE = (64, 24)

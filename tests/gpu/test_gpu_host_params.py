@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import pytest
 
 from relaxjax import ps
-from relaxjax._hlo import Instruction, is_host_copy, parse
 from relaxjax.bench._host_copies import PROFILE, profile
 from relaxjax.bench._host_program import host_program_text
 from relaxjax.bench._overlap_models import perceptron, transformer
+from relaxjax.programs import Instruction, is_host_copy, parse
 from relaxjax.schedule import Device, Graph, Link, layer_order, replay
 
 DEVICE = Device(flops=4e14, bandwidth=3.35e12)

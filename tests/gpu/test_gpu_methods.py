@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax import Clock, one_bit_adam, power_sgd, wire_bytes
-from relaxjax._hlo import bytes_sent
+from relaxjax.programs import bytes_sent
 from tests.gpu.programs import collectives, update_text
 
 PARAMS = {

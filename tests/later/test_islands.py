@@ -13,8 +13,8 @@ from jax.sharding import PartitionSpec as P
 import relaxjax
 from relaxjax import compression, emulate
 from tests import helpers
+from tests.compiled_text import by_condition
 from tests.helpers import assert_close
-from tests.programs import by_condition
 
 ISLANDS, INSIDE, STEPS = 2, 4, 8
 SPECS = {"wide": P("fsdp"), "back": P("fsdp"), "bias": P()}

@@ -12,8 +12,8 @@ from jax.sharding import PartitionSpec as P
 import relaxjax
 from relaxjax import compression, emulate, wire_bytes
 from tests import helpers
+from tests.compiled_text import collectives
 from tests.helpers import assert_close
-from tests.programs import collectives
 from tests.sharded import SPECS, loss_fn, mesh_of, problem, sharded
 
 # Element by element, so that it says the same of a shard as of the whole.

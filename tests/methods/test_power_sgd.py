@@ -16,9 +16,9 @@ from relaxjax import compression, emulate, power_sgd, wire_bytes
 from relaxjax._low_rank import low_rank_mean
 from relaxjax._matrices import matrices_of, most_square
 from tests import helpers, sharded
+from tests.compiled_text import collectives
 from tests.helpers import assert_close, mesh_of
 from tests.methods.references import SHAPES, run
-from tests.programs import collectives
 
 WORKERS = 4
 # Tall enough that rank 1 and 2 make them smaller; "b" travels as it is.

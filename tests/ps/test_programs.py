@@ -11,7 +11,8 @@ import pytest
 import relaxjax
 from relaxjax import compression, ps
 from relaxjax.ps._compiled_order import order_in
-from tests import helpers, programs
+from tests import compiled_text as programs
+from tests import helpers
 from tests.helpers import mesh_of
 from tests.ps.forms import FORMS, pulled_step, served_step
 

@@ -3,7 +3,7 @@
 import pytest
 
 from relaxjax.bench import _tpu_program
-from tests.programs import as_users_compile
+from tests.compiled_text import as_users_compile
 
 __all__ = ["as_users_compile", "mesh"]
 

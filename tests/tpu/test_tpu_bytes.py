@@ -8,8 +8,8 @@ import pytest
 
 from relaxjax import all_reduce, wire_bytes
 from relaxjax._exact import ALGORITHMS
-from relaxjax._hlo import bytes_sent
 from relaxjax.bench._tpu_program import tpu_mesh
+from relaxjax.programs import bytes_sent
 from tests.gpu.programs import collectives, update_text
 
 SIZES = {"a": (64, 24), "b": (40,), "c": (16, 8)}

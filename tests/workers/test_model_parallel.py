@@ -16,8 +16,8 @@ from jax.sharding import PartitionSpec as P
 import relaxjax
 from relaxjax import all_reduce, wire_bytes
 from tests import helpers
+from tests.compiled_text import collectives
 from tests.helpers import assert_close
-from tests.programs import collectives
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

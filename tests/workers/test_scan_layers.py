@@ -11,8 +11,9 @@ from jax.sharding import PartitionSpec as P
 
 import relaxjax
 from relaxjax import all_reduce, emulate, scan_layers, wire_bytes
-from relaxjax._hlo import parse
+from relaxjax.programs import parse
 from tests import helpers
+from tests.compiled_text import needs
 from tests.helpers import assert_close, mesh_of
 from tests.layered import (
     LAYERS,
@@ -26,7 +27,6 @@ from tests.layered import (
     scanned_loss,
     trained,
 )
-from tests.programs import needs
 
 
 def loss(params, x, reducer=None, **extra):

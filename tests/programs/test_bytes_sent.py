@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from relaxjax._hlo import bytes_sent, parse, shape_nbytes
+from relaxjax.programs import bytes_sent, parse, shape_nbytes
 
 ALL = "channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true"
 
@@ -309,7 +309,7 @@ GROUPS = {
 
 @pytest.mark.parametrize("written", GROUPS)
 def test_groups(written):
-    from relaxjax._hlo._groups import groups_of
+    from relaxjax.programs._hlo_groups import groups_of
 
     line = (
         f"%r = f32[10]{{0}} all-gather(%x), channel_id=1, replica_groups={written}, "

@@ -1,8 +1,8 @@
 """Bytes on the wire, read from the traced update: nothing is registered, all is seen.
 
-The programs of `tx.init` and `tx.update` are walked (`relaxjax._traced`), through
-chains, masks, wrappers and loops, with the counters of the state as they are in each
-step. What each collective sends is stated in `relaxjax._traced_bytes`.
+The programs of `tx.init` and `tx.update` are walked (`relaxjax.programs._jaxpr`),
+through chains, masks, wrappers and loops, with the counters of the state as they are in
+each step. What each collective sends is stated in `relaxjax.programs._jaxpr_bytes`.
 """
 
 import functools
@@ -15,7 +15,7 @@ from jax.extend import core
 
 from relaxjax._core._axis import AxisName, as_on_devices
 from relaxjax._core._phases import clocks_of, set_phases
-from relaxjax._traced import Place, walk
+from relaxjax.programs._jaxpr import Place, walk
 from relaxjax.workers._mesh import workers_of
 
 

@@ -5,7 +5,7 @@ import re
 import jax
 import pytest
 
-from relaxjax._hlo import (
+from relaxjax.programs import (
     Instruction,
     Module,
     called_by,

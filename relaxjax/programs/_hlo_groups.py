@@ -18,7 +18,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from relaxjax._hlo._text import Instruction, Module
+from relaxjax.programs._hlo_text import Instruction, Module
 
 _GROUPS = re.compile(r"replica_groups=(\{(?:\{[\d,]*\},?)*\}|\[[^=]*<=\S*|mesh\[.*?\})")
 _IOTA = re.compile(r"(?:<=)?\[([\d,]+)\](?:T\(([\d,]+)\))?$")

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from relaxjax._hlo import bytes_sent
+from relaxjax.programs import bytes_sent
 from relaxjax.workers._data_parallel import DataParallelStep
 from relaxjax.workers._mesh import Emulation
 

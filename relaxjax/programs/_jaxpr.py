@@ -16,7 +16,7 @@ import numpy as np
 from jax.extend import core
 
 from relaxjax._core._dtypes import is_key
-from relaxjax._traced_bytes import COLLECTIVES, shape_of
+from relaxjax.programs._jaxpr_bytes import COLLECTIVES, shape_of
 
 # Larger known values are not computed: counters and small tables are what branches
 # depend on.

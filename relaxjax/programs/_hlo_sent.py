@@ -23,8 +23,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from relaxjax._hlo._groups import groups_of
-from relaxjax._hlo._text import (
+from relaxjax.programs._hlo_groups import groups_of
+from relaxjax.programs._hlo_text import (
     Instruction,
     Module,
     arrays,

@@ -1,0 +1,14 @@
+"""Programs: what a traced or a compiled one sends, to the byte."""
+
+from relaxjax._core._lazy import door
+
+__getattr__, __dir__, __all__ = door(
+    __name__,
+    {},
+    shared={
+        "_hlo_groups": "group_of groups_of",
+        "_hlo_sent": "bytes_sent bytes_sent_by is_collective is_host_copy",
+        "_hlo_text": "Instruction Module arrays called_by loop_parts parse "
+        "shape_nbytes trip_count",
+    },
+)

@@ -1,0 +1,18 @@
+# Written by scripts/stubs.py from the table in __init__.py.
+
+from relaxjax.programs._hlo_groups import group_of as group_of
+from relaxjax.programs._hlo_groups import groups_of as groups_of
+from relaxjax.programs._hlo_sent import bytes_sent as bytes_sent
+from relaxjax.programs._hlo_sent import bytes_sent_by as bytes_sent_by
+from relaxjax.programs._hlo_sent import is_collective as is_collective
+from relaxjax.programs._hlo_sent import is_host_copy as is_host_copy
+from relaxjax.programs._hlo_text import Instruction as Instruction
+from relaxjax.programs._hlo_text import Module as Module
+from relaxjax.programs._hlo_text import arrays as arrays
+from relaxjax.programs._hlo_text import called_by as called_by
+from relaxjax.programs._hlo_text import loop_parts as loop_parts
+from relaxjax.programs._hlo_text import parse as parse
+from relaxjax.programs._hlo_text import shape_nbytes as shape_nbytes
+from relaxjax.programs._hlo_text import trip_count as trip_count
+
+__all__ = []
