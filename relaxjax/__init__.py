@@ -20,32 +20,21 @@ if TYPE_CHECKING:
         tasks,
         topology,
     )
-    from relaxjax._accumulate import AccumulateState, accumulate
-    from relaxjax._all_reduce import AllReduceState, all_reduce
     from relaxjax._asynchronous_average import (
         AsynchronousAverageState,
         asynchronous_average,
     )
-    from relaxjax._bounded_staleness import BoundedStalenessState, bounded_staleness
     from relaxjax._choco import ChocoState
     from relaxjax._core._axis import to_local
     from relaxjax._core._local import LocalState, local
     from relaxjax._core._phases import Clock, advance_phases
     from relaxjax._core._tree import Layout
     from relaxjax._core._weights import worker_weight
-    from relaxjax._dc_asgd import DcAsgdState, dc_asgd
     from relaxjax._dcd_psgd import DcdPsgdState, dcd_psgd
-    from relaxjax._deep_gradient_compression import (
-        DeepGradientCompressionState,
-        deep_gradient_compression,
-    )
     from relaxjax._deep_squeeze import DeepSqueezeState, deep_squeeze
-    from relaxjax._delay import DelayState, delay
-    from relaxjax._delays import random_delays
     from relaxjax._diloco import diloco
     from relaxjax._eager_diloco import EagerDilocoState, eager_diloco
     from relaxjax._exact_diffusion import ExactDiffusionState, exact_diffusion
-    from relaxjax._from_step import PartOfTrainingState, before_step, from_step
     from relaxjax._gossip import combine_then_adapt, gossip
     from relaxjax._gossiping import GossipState
     from relaxjax._gradient_tracking import GradientTrackingState, gradient_tracking
@@ -55,10 +44,7 @@ if TYPE_CHECKING:
     from relaxjax._lossy_push_sum import LossyPushSumState, lossy_push_sum
     from relaxjax._moniqua import moniqua
     from relaxjax._noloco import NoLoCoState, noloco
-    from relaxjax._one_bit_adam import OneBitAdamState, one_bit_adam
-    from relaxjax._one_bit_lamb import OneBitLambState, one_bit_lamb
     from relaxjax._post_local_sgd import post_local_sgd
-    from relaxjax._power_sgd import PowerSGDState, power_sgd
     from relaxjax._push_sum import PushSumState, push_sum
     from relaxjax._quasi_global_momentum import (
         QuasiGlobalMomentumState,
@@ -68,7 +54,6 @@ if TYPE_CHECKING:
     from relaxjax._slow_momentum import SlowMomentumState, slow_momentum
     from relaxjax._sparse_loco import sparse_loco
     from relaxjax._streaming_diloco import StreamingDilocoState, streaming_diloco
-    from relaxjax._zero_one_adam import ZeroOneAdamState, zero_one_adam
     from relaxjax.faults._participation import ParticipationState, participation
     from relaxjax.faults._replicas import (
         ReplicaDifference,
@@ -77,6 +62,24 @@ if TYPE_CHECKING:
         require_replicas,
     )
     from relaxjax.faults._skip_nonfinite import SkipNonfiniteState, skip_nonfinite
+    from relaxjax.gradients._accumulate import AccumulateState, accumulate
+    from relaxjax.gradients._all_reduce import AllReduceState, all_reduce
+    from relaxjax.gradients._bounded_staleness import (
+        BoundedStalenessState,
+        bounded_staleness,
+    )
+    from relaxjax.gradients._dc_asgd import DcAsgdState, dc_asgd
+    from relaxjax.gradients._deep_gradient_compression import (
+        DeepGradientCompressionState,
+        deep_gradient_compression,
+    )
+    from relaxjax.gradients._delay import DelayState, delay
+    from relaxjax.gradients._delays import random_delays
+    from relaxjax.gradients._one_bit_adam import OneBitAdamState, one_bit_adam
+    from relaxjax.gradients._one_bit_lamb import OneBitLambState, one_bit_lamb
+    from relaxjax.gradients._power_sgd import PowerSGDState, power_sgd
+    from relaxjax.gradients._warm_up import PartOfTrainingState, before_step, from_step
+    from relaxjax.gradients._zero_one_adam import ZeroOneAdamState, zero_one_adam
     from relaxjax.programs._compiled import compiled_wire_bytes
     from relaxjax.programs._wire_bytes import wire_bytes
     from relaxjax.ps._parameter_server import ParameterServerState, parameter_server
@@ -92,18 +95,18 @@ __version__ = "0.1.0"
 
 # What is here is imported when it is first asked for; the module of each name.
 _HOMES = {
-    "AccumulateState": "relaxjax._accumulate",
-    "AllReduceState": "relaxjax._all_reduce",
+    "AccumulateState": "relaxjax.gradients._accumulate",
+    "AllReduceState": "relaxjax.gradients._all_reduce",
     "AsynchronousAverageState": "relaxjax._asynchronous_average",
-    "BoundedStalenessState": "relaxjax._bounded_staleness",
+    "BoundedStalenessState": "relaxjax.gradients._bounded_staleness",
     "ChocoState": "relaxjax._choco",
     "Clock": "relaxjax._core._phases",
     "DataParallelStep": "relaxjax.workers._data_parallel",
-    "DcAsgdState": "relaxjax._dc_asgd",
+    "DcAsgdState": "relaxjax.gradients._dc_asgd",
     "DcdPsgdState": "relaxjax._dcd_psgd",
-    "DeepGradientCompressionState": "relaxjax._deep_gradient_compression",
+    "DeepGradientCompressionState": "relaxjax.gradients._deep_gradient_compression",
     "DeepSqueezeState": "relaxjax._deep_squeeze",
-    "DelayState": "relaxjax._delay",
+    "DelayState": "relaxjax.gradients._delay",
     "EagerDilocoState": "relaxjax._eager_diloco",
     "Emulation": "relaxjax.workers._mesh",
     "ExactDiffusionState": "relaxjax._exact_diffusion",
@@ -113,13 +116,13 @@ _HOMES = {
     "LocalState": "relaxjax._core._local",
     "LossyPushSumState": "relaxjax._lossy_push_sum",
     "NoLoCoState": "relaxjax._noloco",
-    "OneBitAdamState": "relaxjax._one_bit_adam",
-    "OneBitLambState": "relaxjax._one_bit_lamb",
+    "OneBitAdamState": "relaxjax.gradients._one_bit_adam",
+    "OneBitLambState": "relaxjax.gradients._one_bit_lamb",
     "OuterState": "relaxjax._local_steps",
     "ParameterServerState": "relaxjax.ps._parameter_server",
-    "PartOfTrainingState": "relaxjax._from_step",
+    "PartOfTrainingState": "relaxjax.gradients._warm_up",
     "ParticipationState": "relaxjax.faults._participation",
-    "PowerSGDState": "relaxjax._power_sgd",
+    "PowerSGDState": "relaxjax.gradients._power_sgd",
     "PushSumState": "relaxjax._push_sum",
     "QuasiGlobalMomentumState": "relaxjax._quasi_global_momentum",
     "RelaySumState": "relaxjax._relay_sum",
@@ -128,13 +131,13 @@ _HOMES = {
     "SkipNonfiniteState": "relaxjax.faults._skip_nonfinite",
     "SlowMomentumState": "relaxjax._slow_momentum",
     "StreamingDilocoState": "relaxjax._streaming_diloco",
-    "ZeroOneAdamState": "relaxjax._zero_one_adam",
-    "accumulate": "relaxjax._accumulate",
+    "ZeroOneAdamState": "relaxjax.gradients._zero_one_adam",
+    "accumulate": "relaxjax.gradients._accumulate",
     "advance_phases": "relaxjax._core._phases",
-    "all_reduce": "relaxjax._all_reduce",
+    "all_reduce": "relaxjax.gradients._all_reduce",
     "asynchronous_average": "relaxjax._asynchronous_average",
-    "before_step": "relaxjax._from_step",
-    "bounded_staleness": "relaxjax._bounded_staleness",
+    "before_step": "relaxjax.gradients._warm_up",
+    "bounded_staleness": "relaxjax.gradients._bounded_staleness",
     "check": "relaxjax.check",
     "checkpoint": "relaxjax.checkpoint",
     "collectives": "relaxjax.collectives",
@@ -144,16 +147,16 @@ _HOMES = {
     "consensus": "relaxjax.workers._consensus",
     "consensus_distance": "relaxjax.workers._consensus",
     "data_parallel": "relaxjax.workers._data_parallel",
-    "dc_asgd": "relaxjax._dc_asgd",
+    "dc_asgd": "relaxjax.gradients._dc_asgd",
     "dcd_psgd": "relaxjax._dcd_psgd",
-    "deep_gradient_compression": "relaxjax._deep_gradient_compression",
+    "deep_gradient_compression": "relaxjax.gradients._deep_gradient_compression",
     "deep_squeeze": "relaxjax._deep_squeeze",
-    "delay": "relaxjax._delay",
+    "delay": "relaxjax.gradients._delay",
     "diloco": "relaxjax._diloco",
     "eager_diloco": "relaxjax._eager_diloco",
     "emulate": "relaxjax.workers._mesh",
     "exact_diffusion": "relaxjax._exact_diffusion",
-    "from_step": "relaxjax._from_step",
+    "from_step": "relaxjax.gradients._warm_up",
     "golden": "relaxjax.golden",
     "gossip": "relaxjax._gossip",
     "gradient_tracking": "relaxjax._gradient_tracking",
@@ -165,17 +168,17 @@ _HOMES = {
     "lossy_push_sum": "relaxjax._lossy_push_sum",
     "moniqua": "relaxjax._moniqua",
     "noloco": "relaxjax._noloco",
-    "one_bit_adam": "relaxjax._one_bit_adam",
-    "one_bit_lamb": "relaxjax._one_bit_lamb",
+    "one_bit_adam": "relaxjax.gradients._one_bit_adam",
+    "one_bit_lamb": "relaxjax.gradients._one_bit_lamb",
     "parameter_server": "relaxjax.ps._parameter_server",
     "participation": "relaxjax.faults._participation",
     "plan": "relaxjax.plan",
     "post_local_sgd": "relaxjax._post_local_sgd",
-    "power_sgd": "relaxjax._power_sgd",
+    "power_sgd": "relaxjax.gradients._power_sgd",
     "ps": "relaxjax.ps",
     "push_sum": "relaxjax._push_sum",
     "quasi_global_momentum": "relaxjax._quasi_global_momentum",
-    "random_delays": "relaxjax._delays",
+    "random_delays": "relaxjax.gradients._delays",
     "reduce_in_backward": "relaxjax.workers._in_backward",
     "relay_sum": "relaxjax._relay_sum",
     "replica_difference": "relaxjax.faults._replicas",
@@ -194,7 +197,7 @@ _HOMES = {
     "topology": "relaxjax.topology",
     "wire_bytes": "relaxjax.programs._wire_bytes",
     "worker_weight": "relaxjax._core._weights",
-    "zero_one_adam": "relaxjax._zero_one_adam",
+    "zero_one_adam": "relaxjax.gradients._zero_one_adam",
 }
 
 __all__ = [

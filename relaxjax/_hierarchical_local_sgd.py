@@ -25,7 +25,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from relaxjax._all_reduce import all_reduce
 from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._checks import require_whole
 from relaxjax._core._cond import one_of
@@ -34,6 +33,7 @@ from relaxjax._core._tree import layout_of
 from relaxjax._local_steps import OuterState, landed
 from relaxjax._outer import Outer, like, outer_step
 from relaxjax.compression import Compressor
+from relaxjax.gradients._all_reduce import all_reduce
 
 _CALLER = "hierarchical_local_sgd"
 

@@ -20,8 +20,8 @@ from relaxjax._core._checks import require_no_compiler_axes, require_whole
 from relaxjax._core._cond import either
 from relaxjax._core._dtypes import wide
 from relaxjax._core._sharding import on_own_shards
-from relaxjax._fused import packed
 from relaxjax.collectives import hierarchical_neighbor_change, neighbor_change
+from relaxjax.gradients._packing import packed
 from relaxjax.schedule import plan_buckets
 from relaxjax.topology import Topology
 
@@ -187,7 +187,7 @@ def in_buckets(
     exchange: Callable[[jax.Array, jax.Array], tuple[jax.Array, ...]],
     results: int = 1,
 ) -> tuple[Any, ...]:
-    """A tree's buckets, exchanged as of `relaxjax._fused.packed`: `results` trees."""
+    """A tree's buckets, exchanged as of `relaxjax.gradients._packing.packed`: `results` trees."""
     leaves, tree = jax.tree.flatten(x)
     if not leaves:
         return (x,) * results

@@ -18,13 +18,13 @@ from typing import Annotated, Any, NamedTuple
 import jax
 import optax
 
-from relaxjax._all_reduce import all_reduce
 from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._dtypes import wide_copy
 from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._tree import require_params, require_same
 from relaxjax._core._weights import refuse_weight
 from relaxjax.compression import Compressor
+from relaxjax.gradients._all_reduce import all_reduce
 
 
 class Outer(NamedTuple):

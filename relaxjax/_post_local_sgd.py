@@ -17,10 +17,10 @@ from typing import Any
 
 import optax
 
-from relaxjax._all_reduce import all_reduce
 from relaxjax._core._axis import AxisName
-from relaxjax._from_step import before_step, from_step
 from relaxjax._local_sgd import local_sgd
+from relaxjax.gradients._all_reduce import all_reduce
+from relaxjax.gradients._warm_up import before_step, from_step
 
 
 def post_local_sgd(

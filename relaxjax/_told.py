@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from relaxjax._compressed import codec_of, noises_of
 from relaxjax._core._checks import require_dtypes, require_share
 from relaxjax._core._cond import either
 from relaxjax._core._merge_rules import Leaf, Merge
@@ -27,6 +26,7 @@ from relaxjax._mixing import (
 from relaxjax.collectives import neighbor_payloads
 from relaxjax.compression import Compressor
 from relaxjax.compression._protocol import NO_FEEDBACK, contractive
+from relaxjax.gradients._compressed_mean import codec_of, noises_of
 
 
 def checked_codec(mixing: Mixing, compressor: Compressor) -> Compressor:

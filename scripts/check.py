@@ -26,7 +26,7 @@ QUICK = [
     "relaxjax",
     "tests/collectives/test_hierarchical.py",
     "tests/core/test_buckets.py",
-    "tests/test_all_reduce.py",
+    "tests/gradients/test_all_reduce.py",
     "tests/workers/test_data_parallel.py",
     "tests/workers/test_init.py",
     "tests/workers/test_scan_layers.py",

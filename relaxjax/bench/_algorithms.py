@@ -16,9 +16,9 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._exact import ALGORITHMS
 from relaxjax.bench._measure import interleaved, quartiles, ratio
 from relaxjax.bench._report import conditions, plot, save, show
+from relaxjax.gradients._exact_mean import ALGORITHMS
 
 WORKERS = (2, 4, 8)
 KIBIBYTES = (4, 32, 256, 2048, 16384, 65536)

@@ -10,11 +10,11 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from relaxjax._all_reduce import all_reduce
-from relaxjax._exact import ALGORITHMS
 from relaxjax.bench import _zoo
 from relaxjax.bench._measure import interleaved, quartiles
 from relaxjax.bench._report import conditions, plot, save, show
+from relaxjax.gradients._all_reduce import all_reduce
+from relaxjax.gradients._exact_mean import ALGORITHMS
 from relaxjax.programs._wire_bytes import wire_bytes
 
 WORKERS = 8

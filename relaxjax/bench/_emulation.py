@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from relaxjax._all_reduce import all_reduce
 from relaxjax.bench._measure import interleaved, quartiles, ratio
 from relaxjax.bench._report import conditions, plot, save, show
+from relaxjax.gradients._all_reduce import all_reduce
 from relaxjax.tasks import TASKS, Task, train_step_of
 from relaxjax.workers._data_parallel import data_parallel
 from relaxjax.workers._init import init

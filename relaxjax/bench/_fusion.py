@@ -13,10 +13,10 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._all_reduce import all_reduce
 from relaxjax.bench._measure import interleaved, quartiles, ratio
 from relaxjax.bench._report import conditions, plot, save, show
 from relaxjax.collectives import ring_all_reduce
+from relaxjax.gradients._all_reduce import all_reduce
 
 MEBIBYTES = (1, 2, 4, 8, 16, 25, 64)
 ALONE = "one message per tensor"

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import optax
 
 from relaxjax import topology
-from relaxjax._all_reduce import all_reduce
 from relaxjax._dcd_psgd import dcd_psgd
 from relaxjax._deep_squeeze import deep_squeeze
 from relaxjax._exact_diffusion import exact_diffusion
@@ -18,6 +17,7 @@ from relaxjax._push_sum import push_sum
 from relaxjax._quasi_global_momentum import quasi_global_momentum
 from relaxjax._relay_sum import relay_sum
 from relaxjax.compression import quantize, sign
+from relaxjax.gradients._all_reduce import all_reduce
 
 AXIS = "data"
 MOMENTUM = 0.9

@@ -11,11 +11,11 @@ from typing import Any
 import jax
 import optax
 
-from relaxjax._low_rank import approximate
-from relaxjax._matrices import matrices_of, most_square
-from relaxjax._power_sgd import power_sgd
 from relaxjax.bench._measure import interleaved, quartiles, ratio
 from relaxjax.bench._report import conditions, save, show
+from relaxjax.gradients._low_rank import approximate
+from relaxjax.gradients._matricize import matrices_of, most_square
+from relaxjax.gradients._power_sgd import power_sgd
 from relaxjax.tasks import Task, chars, train_step_of
 
 TARGET = 1.10

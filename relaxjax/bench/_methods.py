@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import optax
 
-from relaxjax._all_reduce import all_reduce
 from relaxjax._core._relaxation import Training
 from relaxjax._relaxations import parse
 from relaxjax.bench._report import conditions, save, show
 from relaxjax.bench._training import held_out, worse
+from relaxjax.gradients._all_reduce import all_reduce
 from relaxjax.programs._wire_bytes import wire_bytes
 from relaxjax.tasks import OPTIMIZERS, TASKS, Task, schedule
 from relaxjax.workers._mesh import Emulation, emulate

@@ -19,10 +19,10 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from relaxjax import topology
-from relaxjax._all_reduce import all_reduce
-from relaxjax._delay import delay
 from relaxjax.bench._ahead_of_time import compiled_text, shapes, state_shapes
 from relaxjax.bench._overlap_models import Gradient, Training
+from relaxjax.gradients._all_reduce import all_reduce
+from relaxjax.gradients._delay import delay
 from relaxjax.workers._data_parallel import data_parallel
 
 

@@ -7,9 +7,7 @@ from typing import Any
 import jax
 import optax
 
-from relaxjax._all_reduce import all_reduce
 from relaxjax._local_sgd import local_sgd
-from relaxjax._power_sgd import power_sgd
 from relaxjax.bench._training import held_out
 from relaxjax.compression import (
     Compressor,
@@ -22,6 +20,8 @@ from relaxjax.compression import (
     sign,
     top_k,
 )
+from relaxjax.gradients._all_reduce import all_reduce
+from relaxjax.gradients._power_sgd import power_sgd
 from relaxjax.programs._wire_bytes import wire_bytes
 from relaxjax.tasks import Task, adamw
 from relaxjax.workers._mesh import emulate

@@ -14,9 +14,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._all_reduce import all_reduce
 from relaxjax.bench._measure import quartiles
 from relaxjax.bench._report import conditions, plot, save, show
+from relaxjax.gradients._all_reduce import all_reduce
 
 DEVICES = (8, 16, 32)
 LEAVES = 16  # of one mebibyte each

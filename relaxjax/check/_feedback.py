@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 
-from relaxjax._all_reduce import all_reduce
 from relaxjax.check._kept import LAW, keeps
 from relaxjax.check._run import WORKERS
 from relaxjax.check._verdict import Verdict, verdict_of
 from relaxjax.compression import Compressor, error_feedback
 from relaxjax.compression._protocol import NO_FEEDBACK
+from relaxjax.gradients._all_reduce import all_reduce
 from relaxjax.workers._mesh import emulate
 
 

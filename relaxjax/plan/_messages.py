@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import jax
 
-from relaxjax._fused import small_together
-from relaxjax._matrices import Matrices, matrices_of, most_square
 from relaxjax.compression import quantize
+from relaxjax.gradients._matricize import Matrices, matrices_of, most_square
+from relaxjax.gradients._packing import small_together
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
 from relaxjax.plan._traffic import (

@@ -19,9 +19,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from relaxjax._compress_matrices import kinds_of
 from relaxjax._core._buckets import sent_before
 from relaxjax._core._tree import leaf_names
+from relaxjax.gradients._matrices_only import kinds_of
 from relaxjax.schedule import Bucket, Segment
 
 FORWARD = 1 / 3
@@ -99,7 +99,7 @@ class Model:
         """The params that are compressed, or those that are not; the rest is None.
 
         Args:
-          kind: "matrix" or "vector", as `relaxjax._compress_matrices` has them.
+          kind: "matrix" or "vector", as `relaxjax.gradients._matrices_only` has them.
           plain: share of all elements that is sent first, and counts as vectors.
         """
         kinds = kinds_of(self.params, plain)

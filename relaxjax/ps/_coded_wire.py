@@ -25,7 +25,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._compressed import codec_of, noises_of
 from relaxjax._core._axis import AxisName
 from relaxjax._core._dtypes import wide
 from relaxjax._core._merge_rules import EQUAL, SHARD
@@ -35,6 +34,7 @@ from relaxjax.collectives._compressed_two_shot import scattered
 from relaxjax.collectives._messages import gather
 from relaxjax.collectives._payload import message, opened, places
 from relaxjax.compression import Compressor
+from relaxjax.gradients._compressed_mean import codec_of, noises_of
 from relaxjax.ps._servers import Servers
 from relaxjax.ps._wire import Kind, Transfer, in_turn, whole
 
@@ -126,7 +126,7 @@ class CodedWire(NamedTuple):
       servers: who holds what; as many as workers.
       plan: transfers in the order of pulls.
       compressor: with feedback or without.
-      noises: of this step, as of `relaxjax._compressed.noises_of`.
+      noises: of this step, as of `relaxjax.gradients._compressed_mean.noises_of`.
     """
 
     servers: Servers

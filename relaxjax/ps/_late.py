@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import optax
 
-from relaxjax._bounded_staleness import bounded_staleness
 from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import require_whole
-from relaxjax._dc_asgd import dc_asgd
-from relaxjax._delays import delays_of, random_delays
+from relaxjax.gradients._bounded_staleness import bounded_staleness
+from relaxjax.gradients._dc_asgd import dc_asgd
+from relaxjax.gradients._delays import delays_of, random_delays
 
 Late = Callable[[], optax.GradientTransformationExtraArgs]
 """Makes the transformation that lets gradients wait; inside the axis."""

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from relaxjax import compression
-from relaxjax._compressed import codec_of
 from relaxjax._core._random import Noise, fold, words_of
 from relaxjax.collectives import (
     compressed_hierarchical_wire_bytes,
@@ -15,6 +14,7 @@ from relaxjax.collectives import (
     compressed_two_shot_wire_bytes,
 )
 from relaxjax.compression import Compressor
+from relaxjax.gradients._compressed_mean import codec_of
 from tests.compression import references
 
 SIGN = compression.sign(block_size=8)

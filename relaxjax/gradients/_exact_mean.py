@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from relaxjax._core._axis import AxisName
 from relaxjax._core._dtypes import is_narrow
 from relaxjax._core._weights import weigh
-from relaxjax._fused import packed, psum_groups
 from relaxjax.collectives import (
     adasum,
     bidirectional_ring_all_reduce,
@@ -25,6 +24,7 @@ from relaxjax.collectives import (
     tree_all_reduce,
     two_shot_all_reduce,
 )
+from relaxjax.gradients._packing import packed, psum_groups
 from relaxjax.schedule import Bucket
 
 # Each sums one flat array over the axis. "psum" is not among them: it is XLA's own,

@@ -29,7 +29,6 @@ from relaxjax._core._dtypes import wide
 from relaxjax._core._merge_rules import EQUAL, SUM
 from relaxjax._core._random import Noise, fold, words_of
 from relaxjax._core._sharding import on_own_shards
-from relaxjax._fused import packed
 from relaxjax.collectives import (
     Codec,
     Lossy,
@@ -41,6 +40,7 @@ from relaxjax.collectives import (
     linear_psum,
 )
 from relaxjax.compression import Compressor
+from relaxjax.gradients._packing import packed
 from relaxjax.schedule import Bucket
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import jax
 import optax
 
-from relaxjax._all_reduce import all_reduce
 from relaxjax._core._axis import AxisName
 from relaxjax.compression import Compressor, error_feedback, sign
+from relaxjax.gradients._all_reduce import all_reduce
 from relaxjax.schedule import sent_first
 
 

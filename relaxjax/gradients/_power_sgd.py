@@ -21,7 +21,7 @@ Leaves that a rank would not make smaller travel as they are, beside the P.
 
 Whatever P and Q lose on their way, all workers subtract the same `out`, and the last
 law holds: so they may travel in 16 bits, or in codes of 8, and then the other leaves
-have residuals as well (`relaxjax._factor_messages`).
+have residuals as well (`relaxjax.gradients._factor_mean`).
 
 Cost: r (n + m) floats per matrix, and the other leaves, in exactly two messages a step
 (2 k with `iterations=k`); 4 r n m flops per matrix and pass, and a QR of P. State: the
@@ -38,8 +38,6 @@ import optax
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._all_reduce import all_reduce
-from relaxjax._all_reduce_checks import checked_algorithm
 from relaxjax._core._axis import AxisName, axis_size, require_local
 from relaxjax._core._checks import (
     require_dtypes,
@@ -51,10 +49,12 @@ from relaxjax._core._phases import Clock, clock
 from relaxjax._core._sharding import on_own_shards, shard_shapes, used_axes
 from relaxjax._core._tree import Layout, layout_of, require_same
 from relaxjax._core._weights import factor, weigh
-from relaxjax._exact import ALGORITHMS
-from relaxjax._factor_messages import CODE, FLOATS, code_of, means
-from relaxjax._low_rank import approximate, nothing_lost
-from relaxjax._matrices import (
+from relaxjax.gradients._all_reduce import all_reduce
+from relaxjax.gradients._choices import checked_algorithm
+from relaxjax.gradients._exact_mean import ALGORITHMS
+from relaxjax.gradients._factor_mean import CODE, FLOATS, code_of, means
+from relaxjax.gradients._low_rank import approximate, nothing_lost
+from relaxjax.gradients._matricize import (
     AsMatrices,
     matrices_of,
     most_square,

@@ -23,7 +23,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from relaxjax._matrices import Matrices
+from relaxjax.gradients._matricize import Matrices
 
 Mean = Callable[[list[jax.Array]], tuple[list[jax.Array], list[jax.Array]]]
 """From arrays to their means over the workers, in one message, and what was lost."""

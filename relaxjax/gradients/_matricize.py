@@ -40,7 +40,7 @@ def most_square(name: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
       (1, rows, columns).
 
     Example:
-      >>> from relaxjax._matrices import most_square
+      >>> from relaxjax.gradients._matricize import most_square
       >>> most_square("kernel", (3, 3, 64, 128))
       (1, 576, 128)
     """

@@ -11,9 +11,9 @@ from jax.sharding import PartitionSpec as P
 
 import relaxjax
 from relaxjax import all_reduce, compression, emulate, skip_nonfinite, wire_bytes
-from relaxjax._all_reduce_checks import TWO_AXES
-from relaxjax._compressed import EXCHANGES
 from relaxjax.collectives import ring_wire_bytes
+from relaxjax.gradients._choices import TWO_AXES
+from relaxjax.gradients._compressed_mean import EXCHANGES
 from tests import helpers, sharded
 from tests.compiled_text import collectives
 from tests.helpers import assert_close

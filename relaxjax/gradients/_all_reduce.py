@@ -9,7 +9,7 @@ buckets; Li et al. 2020 (PyTorch DDP) for buckets in backward order.
 
 With `weight=` passed to `update`, the mean and sum are weighted
 (`relaxjax._core._weights`); with `compressor=`, they are of what the payloads say
-(`relaxjax._compressed`).
+(`relaxjax.gradients._compressed_mean`).
 
 Cost: what the algorithm sends, per bucket: psum and ring both 2 (n - 1) ceil(d / n)
 elements per worker, psum for each large leaf and for the small ones of a group
@@ -24,21 +24,21 @@ from typing import Any, NamedTuple
 import jax
 import optax
 
-from relaxjax._all_reduce_checks import checked_algorithm
-from relaxjax._compressed import (
-    CompressedState,
-    SummedState,
-    init_compressed,
-    mean_of_compressed,
-)
 from relaxjax._core._axis import AxisName, axis_size, require_local
 from relaxjax._core._buckets import check_bucket_bytes
 from relaxjax._core._checks import require_dtypes, require_no_compiler_axes
 from relaxjax._core._sharding import on_own_shards
 from relaxjax._core._tree import Layout, layout_of, require_same
 from relaxjax._core._weights import factor, weigh
-from relaxjax._exact import sum_or_mean
 from relaxjax.compression import Compressor
+from relaxjax.gradients._choices import checked_algorithm
+from relaxjax.gradients._compressed_mean import (
+    CompressedState,
+    SummedState,
+    init_compressed,
+    mean_of_compressed,
+)
+from relaxjax.gradients._exact_mean import sum_or_mean
 from relaxjax.schedule import plan_buckets, plan_groups
 
 

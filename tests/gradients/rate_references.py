@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.methods.references import SHAPES, Leaves, two_shot_signs
+from tests.gradients.references import SHAPES, Leaves, two_shot_signs
 
 NAMES = sorted(SHAPES)
 MATRICES = [k for k in reversed(NAMES) if len(SHAPES[k]) > 1]

@@ -26,7 +26,7 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import Layout, layout_of, require_same
 from relaxjax._core._weights import refuse_weight
-from relaxjax._delays import delays_of
+from relaxjax.gradients._delays import delays_of
 
 _CALLER = "bounded_staleness"
 

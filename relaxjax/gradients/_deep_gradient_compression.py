@@ -35,12 +35,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from relaxjax._compress_matrices import compress_matrices
 from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import require_dtypes
 from relaxjax._core._dtypes import wide
 from relaxjax._core._phases import Clock, clock
 from relaxjax.compression import momentum_correction, top_k
+from relaxjax.gradients._matrices_only import compress_matrices
 
 NAME = "deep_gradient_compression"
 

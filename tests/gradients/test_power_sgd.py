@@ -13,12 +13,12 @@ from jax.sharding import PartitionSpec as P
 
 import relaxjax
 from relaxjax import compression, emulate, power_sgd, wire_bytes
-from relaxjax._low_rank import low_rank_mean
-from relaxjax._matrices import matrices_of, most_square
+from relaxjax.gradients._low_rank import low_rank_mean
+from relaxjax.gradients._matricize import matrices_of, most_square
 from tests import helpers, sharded
 from tests.compiled_text import collectives
+from tests.gradients.references import SHAPES, run
 from tests.helpers import assert_close, mesh_of
-from tests.methods.references import SHAPES, run
 
 WORKERS = 4
 # Tall enough that rank 1 and 2 make them smaller; "b" travels as it is.

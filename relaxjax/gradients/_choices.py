@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from relaxjax._compressed import EXCHANGES
 from relaxjax._core._axis import AxisName, axes_of
-from relaxjax._exact import ALGORITHMS
 from relaxjax.collectives._hierarchical import two_axes
 from relaxjax.compression import Compressor
+from relaxjax.gradients._compressed_mean import EXCHANGES
+from relaxjax.gradients._exact_mean import ALGORITHMS
 
 OPS = ("mean", "sum", "adasum")
 # The backend's own, and those that are here: on arrays as they are, or on payloads.

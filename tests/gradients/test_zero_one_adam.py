@@ -11,9 +11,9 @@ import pytest
 import relaxjax
 from relaxjax import compression, emulate, zero_one_adam
 from tests import helpers
+from tests.gradients.rate_references import start_of, zero_one_adam_reference
+from tests.gradients.references import gradients, run
 from tests.helpers import assert_close, mesh_of
-from tests.methods.rate_references import start_of, zero_one_adam_reference
-from tests.methods.references import gradients, run
 
 B1, B2, EPS, DECAY, RATE = 0.9, 0.99, 1e-8, 0.1, 0.01
 NEVER = 10**12

@@ -24,8 +24,8 @@ from jax import lax
 from jax.experimental.xla_metadata import set_xla_metadata
 
 from relaxjax._core._axis import AxisName, compiler_axes, varying
-from relaxjax._flat import joined, parted
 from relaxjax.collectives._wire import all_after
+from relaxjax.gradients._flat import joined, parted
 from relaxjax.schedule import Bucket
 
 SMALL = 2**16

@@ -10,9 +10,9 @@ import pytest
 import relaxjax
 from relaxjax import compression, emulate, one_bit_lamb
 from tests import helpers
+from tests.gradients.rate_references import one_bit_lamb_reference, start_of
+from tests.gradients.references import gradients, run
 from tests.helpers import assert_close, mesh_of
-from tests.methods.rate_references import one_bit_lamb_reference, start_of
-from tests.methods.references import gradients, run
 
 B1, B2, EPS, DECAY, RATE = 0.9, 0.99, 1e-6, 0.1, 0.01
 

@@ -27,15 +27,15 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._all_reduce import all_reduce
-from relaxjax._compress_matrices import compress_matrices
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_dtypes, require_whole
 from relaxjax._core._merge_rules import EQUAL
 from relaxjax._core._phases import Clock, clock
 from relaxjax._core._tree import require_params
-from relaxjax._frozen_variance import root, where_seen
 from relaxjax.compression import Compressor
+from relaxjax.gradients._all_reduce import all_reduce
+from relaxjax.gradients._frozen_variance import root, where_seen
+from relaxjax.gradients._matrices_only import compress_matrices
 
 
 class OneBitAdamState(NamedTuple):

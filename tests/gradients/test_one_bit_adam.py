@@ -10,8 +10,8 @@ import pytest
 import relaxjax
 from relaxjax import compression, emulate, one_bit_adam
 from tests import helpers
+from tests.gradients.references import SHAPES, gradients, one_bit_adam_reference, run
 from tests.helpers import assert_close, mesh_of
-from tests.methods.references import SHAPES, gradients, one_bit_adam_reference, run
 
 B1, B2, EPS, DECAY, RATE = 0.9, 0.99, 1e-8, 0.1, 0.05
 

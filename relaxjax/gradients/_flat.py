@@ -25,7 +25,7 @@ def parted(flat: jax.Array, like: list[jax.Array]) -> list[jax.Array]:
 
     Example:
       >>> import jax.numpy as jnp
-      >>> from relaxjax._flat import joined, parted
+      >>> from relaxjax.gradients._flat import joined, parted
       >>> some = [jnp.ones((2, 3)), jnp.zeros(4)]
       >>> [x.shape for x in parted(joined(some), some)]
       [(2, 3), (4,)]

@@ -16,13 +16,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._compressed import EXCHANGES, codec_of
 from relaxjax._core._axis import AxisName, axis_size
-from relaxjax._exact import ALGORITHMS
-from relaxjax._flat import joined, parted
-from relaxjax._low_rank import Mean
 from relaxjax.collectives import Lossy
 from relaxjax.compression import Compressor, quantize
+from relaxjax.gradients._compressed_mean import EXCHANGES, codec_of
+from relaxjax.gradients._exact_mean import ALGORITHMS
+from relaxjax.gradients._flat import joined, parted
+from relaxjax.gradients._low_rank import Mean
 
 FLOATS = {32: jnp.float32, 16: jnp.bfloat16}
 CODE = 8

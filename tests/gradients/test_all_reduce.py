@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 import relaxjax
 from relaxjax import all_reduce, collectives
-from relaxjax._exact import ALGORITHMS
+from relaxjax.gradients._exact_mean import ALGORITHMS
 from relaxjax.schedule import plan_buckets
 from tests import helpers
 from tests.collectives import references

@@ -16,9 +16,9 @@ from jax.sharding import PartitionSpec as P
 import relaxjax
 from relaxjax import compression, emulate
 from tests import helpers, sharded
+from tests.gradients.rate_references import start_of
+from tests.gradients.references import SHAPES, gradients, run
 from tests.helpers import assert_close
-from tests.methods.rate_references import start_of
-from tests.methods.references import SHAPES, gradients, run
 
 RATE, B1, B2 = 0.01, 0.9, 0.99
 MEETING = {"most_local_steps": 1, "variance_doubling": 10**12}
