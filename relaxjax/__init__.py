@@ -20,10 +20,6 @@ if TYPE_CHECKING:
         tasks,
         topology,
     )
-    from relaxjax._asynchronous_average import (
-        AsynchronousAverageState,
-        asynchronous_average,
-    )
     from relaxjax._choco import ChocoState
     from relaxjax._core._axis import to_local
     from relaxjax._core._local import LocalState, local
@@ -32,28 +28,19 @@ if TYPE_CHECKING:
     from relaxjax._core._weights import worker_weight
     from relaxjax._dcd_psgd import DcdPsgdState, dcd_psgd
     from relaxjax._deep_squeeze import DeepSqueezeState, deep_squeeze
-    from relaxjax._diloco import diloco
-    from relaxjax._eager_diloco import EagerDilocoState, eager_diloco
     from relaxjax._exact_diffusion import ExactDiffusionState, exact_diffusion
     from relaxjax._gossip import combine_then_adapt, gossip
     from relaxjax._gossiping import GossipState
     from relaxjax._gradient_tracking import GradientTrackingState, gradient_tracking
-    from relaxjax._hierarchical_local_sgd import hierarchical_local_sgd
-    from relaxjax._local_sgd import local_sgd
-    from relaxjax._local_steps import OuterState
     from relaxjax._lossy_push_sum import LossyPushSumState, lossy_push_sum
     from relaxjax._moniqua import moniqua
     from relaxjax._noloco import NoLoCoState, noloco
-    from relaxjax._post_local_sgd import post_local_sgd
     from relaxjax._push_sum import PushSumState, push_sum
     from relaxjax._quasi_global_momentum import (
         QuasiGlobalMomentumState,
         quasi_global_momentum,
     )
     from relaxjax._relay_sum import RelaySumState, relay_sum
-    from relaxjax._slow_momentum import SlowMomentumState, slow_momentum
-    from relaxjax._sparse_loco import sparse_loco
-    from relaxjax._streaming_diloco import StreamingDilocoState, streaming_diloco
     from relaxjax.faults._participation import ParticipationState, participation
     from relaxjax.faults._replicas import (
         ReplicaDifference,
@@ -80,6 +67,22 @@ if TYPE_CHECKING:
     from relaxjax.gradients._power_sgd import PowerSGDState, power_sgd
     from relaxjax.gradients._warm_up import PartOfTrainingState, before_step, from_step
     from relaxjax.gradients._zero_one_adam import ZeroOneAdamState, zero_one_adam
+    from relaxjax.local_updates._asynchronous_average import (
+        AsynchronousAverageState,
+        asynchronous_average,
+    )
+    from relaxjax.local_updates._diloco import diloco
+    from relaxjax.local_updates._eager_diloco import EagerDilocoState, eager_diloco
+    from relaxjax.local_updates._hierarchical_local_sgd import hierarchical_local_sgd
+    from relaxjax.local_updates._local_sgd import local_sgd
+    from relaxjax.local_updates._local_steps import OuterState
+    from relaxjax.local_updates._post_local_sgd import post_local_sgd
+    from relaxjax.local_updates._slow_momentum import SlowMomentumState, slow_momentum
+    from relaxjax.local_updates._sparse_loco import sparse_loco
+    from relaxjax.local_updates._streaming_diloco import (
+        StreamingDilocoState,
+        streaming_diloco,
+    )
     from relaxjax.programs._compiled import compiled_wire_bytes
     from relaxjax.programs._wire_bytes import wire_bytes
     from relaxjax.ps._parameter_server import ParameterServerState, parameter_server
@@ -97,7 +100,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "AccumulateState": "relaxjax.gradients._accumulate",
     "AllReduceState": "relaxjax.gradients._all_reduce",
-    "AsynchronousAverageState": "relaxjax._asynchronous_average",
+    "AsynchronousAverageState": "relaxjax.local_updates._asynchronous_average",
     "BoundedStalenessState": "relaxjax.gradients._bounded_staleness",
     "ChocoState": "relaxjax._choco",
     "Clock": "relaxjax._core._phases",
@@ -107,7 +110,7 @@ _HOMES = {
     "DeepGradientCompressionState": "relaxjax.gradients._deep_gradient_compression",
     "DeepSqueezeState": "relaxjax._deep_squeeze",
     "DelayState": "relaxjax.gradients._delay",
-    "EagerDilocoState": "relaxjax._eager_diloco",
+    "EagerDilocoState": "relaxjax.local_updates._eager_diloco",
     "Emulation": "relaxjax.workers._mesh",
     "ExactDiffusionState": "relaxjax._exact_diffusion",
     "GossipState": "relaxjax._gossiping",
@@ -118,7 +121,7 @@ _HOMES = {
     "NoLoCoState": "relaxjax._noloco",
     "OneBitAdamState": "relaxjax.gradients._one_bit_adam",
     "OneBitLambState": "relaxjax.gradients._one_bit_lamb",
-    "OuterState": "relaxjax._local_steps",
+    "OuterState": "relaxjax.local_updates._local_steps",
     "ParameterServerState": "relaxjax.ps._parameter_server",
     "PartOfTrainingState": "relaxjax.gradients._warm_up",
     "ParticipationState": "relaxjax.faults._participation",
@@ -129,13 +132,13 @@ _HOMES = {
     "ReplicaDifference": "relaxjax.faults._replicas",
     "ReplicaError": "relaxjax.faults._replicas",
     "SkipNonfiniteState": "relaxjax.faults._skip_nonfinite",
-    "SlowMomentumState": "relaxjax._slow_momentum",
-    "StreamingDilocoState": "relaxjax._streaming_diloco",
+    "SlowMomentumState": "relaxjax.local_updates._slow_momentum",
+    "StreamingDilocoState": "relaxjax.local_updates._streaming_diloco",
     "ZeroOneAdamState": "relaxjax.gradients._zero_one_adam",
     "accumulate": "relaxjax.gradients._accumulate",
     "advance_phases": "relaxjax._core._phases",
     "all_reduce": "relaxjax.gradients._all_reduce",
-    "asynchronous_average": "relaxjax._asynchronous_average",
+    "asynchronous_average": "relaxjax.local_updates._asynchronous_average",
     "before_step": "relaxjax.gradients._warm_up",
     "bounded_staleness": "relaxjax.gradients._bounded_staleness",
     "check": "relaxjax.check",
@@ -152,19 +155,19 @@ _HOMES = {
     "deep_gradient_compression": "relaxjax.gradients._deep_gradient_compression",
     "deep_squeeze": "relaxjax._deep_squeeze",
     "delay": "relaxjax.gradients._delay",
-    "diloco": "relaxjax._diloco",
-    "eager_diloco": "relaxjax._eager_diloco",
+    "diloco": "relaxjax.local_updates._diloco",
+    "eager_diloco": "relaxjax.local_updates._eager_diloco",
     "emulate": "relaxjax.workers._mesh",
     "exact_diffusion": "relaxjax._exact_diffusion",
     "from_step": "relaxjax.gradients._warm_up",
     "golden": "relaxjax.golden",
     "gossip": "relaxjax._gossip",
     "gradient_tracking": "relaxjax._gradient_tracking",
-    "hierarchical_local_sgd": "relaxjax._hierarchical_local_sgd",
+    "hierarchical_local_sgd": "relaxjax.local_updates._hierarchical_local_sgd",
     "hosts": "relaxjax.hosts",
     "init": "relaxjax.workers._init",
     "local": "relaxjax._core._local",
-    "local_sgd": "relaxjax._local_sgd",
+    "local_sgd": "relaxjax.local_updates._local_sgd",
     "lossy_push_sum": "relaxjax._lossy_push_sum",
     "moniqua": "relaxjax._moniqua",
     "noloco": "relaxjax._noloco",
@@ -173,7 +176,7 @@ _HOMES = {
     "parameter_server": "relaxjax.ps._parameter_server",
     "participation": "relaxjax.faults._participation",
     "plan": "relaxjax.plan",
-    "post_local_sgd": "relaxjax._post_local_sgd",
+    "post_local_sgd": "relaxjax.local_updates._post_local_sgd",
     "power_sgd": "relaxjax.gradients._power_sgd",
     "ps": "relaxjax.ps",
     "push_sum": "relaxjax._push_sum",
@@ -186,11 +189,11 @@ _HOMES = {
     "scan_layers": "relaxjax.workers._scan_layers",
     "schedule": "relaxjax.schedule",
     "skip_nonfinite": "relaxjax.faults._skip_nonfinite",
-    "slow_momentum": "relaxjax._slow_momentum",
-    "sparse_loco": "relaxjax._sparse_loco",
+    "slow_momentum": "relaxjax.local_updates._slow_momentum",
+    "sparse_loco": "relaxjax.local_updates._sparse_loco",
     "spread": "relaxjax.workers._consensus",
     "state_specs": "relaxjax.workers._init",
-    "streaming_diloco": "relaxjax._streaming_diloco",
+    "streaming_diloco": "relaxjax.local_updates._streaming_diloco",
     "tasks": "relaxjax.tasks",
     "to_local": "relaxjax._core._axis",
     "to_workers": "relaxjax.workers._worker_axis",

@@ -14,7 +14,6 @@ from relaxjax import compression
 from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import Relaxation, Training
 from relaxjax._gossip_rows import GOSSIP_ROWS
-from relaxjax._later_rows import LATER_ROWS
 from relaxjax.compression import Compressor
 from relaxjax.gradients._choices import CHOICES
 from relaxjax.gradients._deep_gradient_compression import deep_gradient_compression
@@ -24,6 +23,7 @@ from relaxjax.gradients._one_bit_adam import one_bit_adam
 from relaxjax.gradients._one_bit_lamb import one_bit_lamb
 from relaxjax.gradients._power_sgd import power_sgd
 from relaxjax.gradients._zero_one_adam import zero_one_adam
+from relaxjax.local_updates._rows import LATER_ROWS
 from relaxjax.ps._parameter_server import parameter_server
 
 # What a name's second and third part stand for: functions that make a compressor, and

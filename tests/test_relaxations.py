@@ -12,9 +12,9 @@ import relaxjax
 from relaxjax import _relaxations
 from relaxjax._core._relaxation import Relaxation, Training
 from relaxjax._gossip_rows import GOSSIP_ROWS
-from relaxjax._later_rows import LATER_ROWS
 from relaxjax._relaxations import parse
 from relaxjax._rows import COMPRESSORS, FEEDBACKS, RELAXATIONS
+from relaxjax.local_updates._rows import LATER_ROWS
 from tests import helpers
 
 ONCE = {row.name for row in (*GOSSIP_ROWS, *LATER_ROWS)} - {"gossip", "local_sgd"}

@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import optax
 
-from relaxjax._local_sgd import local_sgd
 from relaxjax.bench._training import held_out
 from relaxjax.compression import (
     Compressor,
@@ -22,6 +21,7 @@ from relaxjax.compression import (
 )
 from relaxjax.gradients._all_reduce import all_reduce
 from relaxjax.gradients._power_sgd import power_sgd
+from relaxjax.local_updates._local_sgd import local_sgd
 from relaxjax.programs._wire_bytes import wire_bytes
 from relaxjax.tasks import Task, adamw
 from relaxjax.workers._mesh import emulate

@@ -8,14 +8,14 @@ import numpy as np
 import optax
 
 from relaxjax import compression, topology
-from relaxjax._diloco import diloco
 from relaxjax._exact_diffusion import exact_diffusion
 from relaxjax._quasi_global_momentum import quasi_global_momentum
-from relaxjax._slow_momentum import slow_momentum
-from relaxjax._streaming_diloco import streaming_diloco
 from relaxjax.collectives import adasum
 from relaxjax.gradients._dc_asgd import dc_asgd
 from relaxjax.gradients._low_rank import low_rank_mean
+from relaxjax.local_updates._diloco import diloco
+from relaxjax.local_updates._slow_momentum import slow_momentum
+from relaxjax.local_updates._streaming_diloco import streaming_diloco
 
 Inputs = dict[str, np.ndarray]
 Config = dict[str, Any]

@@ -7,9 +7,9 @@ u_i is the update of the worker's own optimizer, O and C are those of the outer 
 
 Each worker's optimizer state is its own and goes on through it.
 
-Cost: of an outer step (`relaxjax._outer`), once in H steps; nothing is sent in between.
-Under `jax.vmap`, so in emulation, both branches run and one is selected: no time is
-saved.
+Cost: of an outer step (`relaxjax.local_updates._outer_step`), once in H steps; nothing
+is sent in between. Under `jax.vmap`, so in emulation, both branches run and one is
+selected: no time is saved.
 """
 
 import functools
@@ -25,7 +25,7 @@ from relaxjax._core._cond import either
 from relaxjax._core._local import LocalState
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import layout_of
-from relaxjax._outer import OuterStep, behind, like
+from relaxjax.local_updates._outer_step import OuterStep, behind, like
 
 
 class OuterState(NamedTuple):

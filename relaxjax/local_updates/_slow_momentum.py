@@ -21,9 +21,9 @@ import optax
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_momentum
 from relaxjax._core._merge_rules import EQUAL, MEAN
-from relaxjax._local_steps import local_steps
-from relaxjax._outer import outer_step
 from relaxjax.compression import Compressor
+from relaxjax.local_updates._local_steps import local_steps
+from relaxjax.local_updates._outer_step import outer_step
 
 _CALLER = "slow_momentum"
 

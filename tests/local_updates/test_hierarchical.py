@@ -12,7 +12,7 @@ import relaxjax
 from relaxjax import emulate, hierarchical_local_sgd
 from tests import helpers
 from tests.helpers import pulled, targets_of
-from tests.later.codes import CODES
+from tests.local_updates.codes import CODES
 
 RATE, STEPS = 0.1, 30
 AXES: Any = {2: "device", 3: ("host", "device")}

@@ -12,7 +12,7 @@ import relaxjax
 from relaxjax import asynchronous_average, compression, emulate
 from tests import helpers
 from tests.helpers import mesh_of, pulled, targets_of
-from tests.later.codes import CODES
+from tests.local_updates.codes import CODES
 
 RATE, INNER, STEPS = 0.1, 0.9, 30
 SGD = optax.sgd(RATE)

@@ -30,10 +30,10 @@ from relaxjax._core._checks import require_whole
 from relaxjax._core._cond import one_of
 from relaxjax._core._local import LocalState
 from relaxjax._core._tree import layout_of
-from relaxjax._local_steps import OuterState, landed
-from relaxjax._outer import Outer, like, outer_step
 from relaxjax.compression import Compressor
 from relaxjax.gradients._all_reduce import all_reduce
+from relaxjax.local_updates._local_steps import OuterState, landed
+from relaxjax.local_updates._outer_step import Outer, like, outer_step
 
 _CALLER = "hierarchical_local_sgd"
 

@@ -2,7 +2,7 @@
 
 Source: McMahan et al. 2017, Stich 2019. With a compressor of top-k and few bits and
 decayed feedback, what SparseLoCo sends (Sarfi et al. 2025). The rule is that of
-`relaxjax._local_steps` with an outer step of 1:
+`relaxjax.local_updates._local_steps` with an outer step of 1:
 
     x_i <- x_i + u_i                                    (each step)
     a <- a + mean over the workers of C(x_i - a),  x_i <- a
@@ -20,9 +20,9 @@ from typing import Any
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._local_steps import local_steps
-from relaxjax._outer import outer_step
 from relaxjax.compression import Compressor
+from relaxjax.local_updates._local_steps import local_steps
+from relaxjax.local_updates._outer_step import outer_step
 
 
 def local_sgd(

@@ -33,8 +33,8 @@ from relaxjax._core._cond import either
 from relaxjax._core._local import LocalState
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import layout_of
-from relaxjax._outer import Outer, OuterStep, like, outer_step
 from relaxjax.compression import Compressor
+from relaxjax.local_updates._outer_step import Outer, OuterStep, like, outer_step
 
 _CALLER = "asynchronous_average"
 

@@ -33,9 +33,15 @@ from relaxjax._core._local import LocalState
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._sharding import fitting
 from relaxjax._core._tree import layout_of
-from relaxjax._fragments import fragments_of
-from relaxjax._outer import Outer, OuterStep, behind, like, outer_step
 from relaxjax.compression import Compressor
+from relaxjax.local_updates._fragments import fragments_of
+from relaxjax.local_updates._outer_step import (
+    Outer,
+    OuterStep,
+    behind,
+    like,
+    outer_step,
+)
 
 _CALLER = "streaming_diloco"
 

@@ -9,7 +9,7 @@ import relaxjax
 from relaxjax import emulate
 from tests import helpers
 from tests.helpers import mesh_of, pulled, targets_of
-from tests.later.codes import CODES
+from tests.local_updates.codes import CODES
 
 RATE, ETA, MU, STEPS, EVERY = 0.1, 0.7, 0.9, 30, 3
 

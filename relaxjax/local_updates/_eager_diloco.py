@@ -33,9 +33,9 @@ import optax
 
 from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._merge_rules import Leaf, Merge, rebuild
-from relaxjax._local_steps import local_steps
-from relaxjax._outer import Outer, outer_step
 from relaxjax.compression import Compressor
+from relaxjax.local_updates._local_steps import local_steps
+from relaxjax.local_updates._outer_step import Outer, outer_step
 
 _CALLER = "eager_diloco"
 

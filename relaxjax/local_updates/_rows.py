@@ -6,22 +6,22 @@ from typing import Any
 
 import optax
 
-from relaxjax._asynchronous_average import asynchronous_average
 from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import SYNC_EVERY, Relaxation, Training
-from relaxjax._diloco import diloco
-from relaxjax._eager_diloco import eager_diloco
-from relaxjax._local_sgd import local_sgd
-from relaxjax._post_local_sgd import post_local_sgd
-from relaxjax._slow_momentum import slow_momentum
-from relaxjax._sparse_loco import sparse_loco
-from relaxjax._streaming_diloco import streaming_diloco
 from relaxjax.compression import Compressor
 from relaxjax.gradients._bounded_staleness import bounded_staleness
 from relaxjax.gradients._choices import CHOICES
 from relaxjax.gradients._delay import delay
 from relaxjax.gradients._delays import random_delays
 from relaxjax.gradients._matrices_only import kinds_of, reducer_of
+from relaxjax.local_updates._asynchronous_average import asynchronous_average
+from relaxjax.local_updates._diloco import diloco
+from relaxjax.local_updates._eager_diloco import eager_diloco
+from relaxjax.local_updates._local_sgd import local_sgd
+from relaxjax.local_updates._post_local_sgd import post_local_sgd
+from relaxjax.local_updates._slow_momentum import slow_momentum
+from relaxjax.local_updates._sparse_loco import sparse_loco
+from relaxjax.local_updates._streaming_diloco import streaming_diloco
 
 _SYNCS = frozenset({"bucket_bytes", "sync_every"})
 _OUTER = _SYNCS | {"outer_learning_rate", "outer_momentum"}

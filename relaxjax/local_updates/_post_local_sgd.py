@@ -18,9 +18,9 @@ from typing import Any
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._local_sgd import local_sgd
 from relaxjax.gradients._all_reduce import all_reduce
 from relaxjax.gradients._warm_up import before_step, from_step
+from relaxjax.local_updates._local_sgd import local_sgd
 
 
 def post_local_sgd(

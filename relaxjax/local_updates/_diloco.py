@@ -22,9 +22,9 @@ from typing import Any
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._local_steps import local_steps
-from relaxjax._outer import outer_step
 from relaxjax.compression import Compressor
+from relaxjax.local_updates._local_steps import local_steps
+from relaxjax.local_updates._outer_step import outer_step
 
 
 def diloco(
