@@ -20,27 +20,33 @@ if TYPE_CHECKING:
         tasks,
         topology,
     )
-    from relaxjax._choco import ChocoState
     from relaxjax._core._axis import to_local
     from relaxjax._core._local import LocalState, local
     from relaxjax._core._phases import Clock, advance_phases
     from relaxjax._core._tree import Layout
     from relaxjax._core._weights import worker_weight
-    from relaxjax._dcd_psgd import DcdPsgdState, dcd_psgd
-    from relaxjax._deep_squeeze import DeepSqueezeState, deep_squeeze
-    from relaxjax._exact_diffusion import ExactDiffusionState, exact_diffusion
-    from relaxjax._gossip import combine_then_adapt, gossip
-    from relaxjax._gossiping import GossipState
-    from relaxjax._gradient_tracking import GradientTrackingState, gradient_tracking
-    from relaxjax._lossy_push_sum import LossyPushSumState, lossy_push_sum
-    from relaxjax._moniqua import moniqua
-    from relaxjax._noloco import NoLoCoState, noloco
-    from relaxjax._push_sum import PushSumState, push_sum
-    from relaxjax._quasi_global_momentum import (
+    from relaxjax.decentralized._choco import ChocoState
+    from relaxjax.decentralized._dcd_psgd import DcdPsgdState, dcd_psgd
+    from relaxjax.decentralized._deep_squeeze import DeepSqueezeState, deep_squeeze
+    from relaxjax.decentralized._exact_diffusion import (
+        ExactDiffusionState,
+        exact_diffusion,
+    )
+    from relaxjax.decentralized._gossip import combine_then_adapt, gossip
+    from relaxjax.decentralized._gossiping import GossipState
+    from relaxjax.decentralized._gradient_tracking import (
+        GradientTrackingState,
+        gradient_tracking,
+    )
+    from relaxjax.decentralized._lossy_push_sum import LossyPushSumState, lossy_push_sum
+    from relaxjax.decentralized._moniqua import moniqua
+    from relaxjax.decentralized._noloco import NoLoCoState, noloco
+    from relaxjax.decentralized._push_sum import PushSumState, push_sum
+    from relaxjax.decentralized._quasi_global_momentum import (
         QuasiGlobalMomentumState,
         quasi_global_momentum,
     )
-    from relaxjax._relay_sum import RelaySumState, relay_sum
+    from relaxjax.decentralized._relay_sum import RelaySumState, relay_sum
     from relaxjax.faults._participation import ParticipationState, participation
     from relaxjax.faults._replicas import (
         ReplicaDifference,
@@ -102,23 +108,23 @@ _HOMES = {
     "AllReduceState": "relaxjax.gradients._all_reduce",
     "AsynchronousAverageState": "relaxjax.local_updates._asynchronous_average",
     "BoundedStalenessState": "relaxjax.gradients._bounded_staleness",
-    "ChocoState": "relaxjax._choco",
+    "ChocoState": "relaxjax.decentralized._choco",
     "Clock": "relaxjax._core._phases",
     "DataParallelStep": "relaxjax.workers._data_parallel",
     "DcAsgdState": "relaxjax.gradients._dc_asgd",
-    "DcdPsgdState": "relaxjax._dcd_psgd",
+    "DcdPsgdState": "relaxjax.decentralized._dcd_psgd",
     "DeepGradientCompressionState": "relaxjax.gradients._deep_gradient_compression",
-    "DeepSqueezeState": "relaxjax._deep_squeeze",
+    "DeepSqueezeState": "relaxjax.decentralized._deep_squeeze",
     "DelayState": "relaxjax.gradients._delay",
     "EagerDilocoState": "relaxjax.local_updates._eager_diloco",
     "Emulation": "relaxjax.workers._mesh",
-    "ExactDiffusionState": "relaxjax._exact_diffusion",
-    "GossipState": "relaxjax._gossiping",
-    "GradientTrackingState": "relaxjax._gradient_tracking",
+    "ExactDiffusionState": "relaxjax.decentralized._exact_diffusion",
+    "GossipState": "relaxjax.decentralized._gossiping",
+    "GradientTrackingState": "relaxjax.decentralized._gradient_tracking",
     "Layout": "relaxjax._core._tree",
     "LocalState": "relaxjax._core._local",
-    "LossyPushSumState": "relaxjax._lossy_push_sum",
-    "NoLoCoState": "relaxjax._noloco",
+    "LossyPushSumState": "relaxjax.decentralized._lossy_push_sum",
+    "NoLoCoState": "relaxjax.decentralized._noloco",
     "OneBitAdamState": "relaxjax.gradients._one_bit_adam",
     "OneBitLambState": "relaxjax.gradients._one_bit_lamb",
     "OuterState": "relaxjax.local_updates._local_steps",
@@ -126,9 +132,9 @@ _HOMES = {
     "PartOfTrainingState": "relaxjax.gradients._warm_up",
     "ParticipationState": "relaxjax.faults._participation",
     "PowerSGDState": "relaxjax.gradients._power_sgd",
-    "PushSumState": "relaxjax._push_sum",
-    "QuasiGlobalMomentumState": "relaxjax._quasi_global_momentum",
-    "RelaySumState": "relaxjax._relay_sum",
+    "PushSumState": "relaxjax.decentralized._push_sum",
+    "QuasiGlobalMomentumState": "relaxjax.decentralized._quasi_global_momentum",
+    "RelaySumState": "relaxjax.decentralized._relay_sum",
     "ReplicaDifference": "relaxjax.faults._replicas",
     "ReplicaError": "relaxjax.faults._replicas",
     "SkipNonfiniteState": "relaxjax.faults._skip_nonfinite",
@@ -144,33 +150,33 @@ _HOMES = {
     "check": "relaxjax.check",
     "checkpoint": "relaxjax.checkpoint",
     "collectives": "relaxjax.collectives",
-    "combine_then_adapt": "relaxjax._gossip",
+    "combine_then_adapt": "relaxjax.decentralized._gossip",
     "compiled_wire_bytes": "relaxjax.programs._compiled",
     "compression": "relaxjax.compression",
     "consensus": "relaxjax.workers._consensus",
     "consensus_distance": "relaxjax.workers._consensus",
     "data_parallel": "relaxjax.workers._data_parallel",
     "dc_asgd": "relaxjax.gradients._dc_asgd",
-    "dcd_psgd": "relaxjax._dcd_psgd",
+    "dcd_psgd": "relaxjax.decentralized._dcd_psgd",
     "deep_gradient_compression": "relaxjax.gradients._deep_gradient_compression",
-    "deep_squeeze": "relaxjax._deep_squeeze",
+    "deep_squeeze": "relaxjax.decentralized._deep_squeeze",
     "delay": "relaxjax.gradients._delay",
     "diloco": "relaxjax.local_updates._diloco",
     "eager_diloco": "relaxjax.local_updates._eager_diloco",
     "emulate": "relaxjax.workers._mesh",
-    "exact_diffusion": "relaxjax._exact_diffusion",
+    "exact_diffusion": "relaxjax.decentralized._exact_diffusion",
     "from_step": "relaxjax.gradients._warm_up",
     "golden": "relaxjax.golden",
-    "gossip": "relaxjax._gossip",
-    "gradient_tracking": "relaxjax._gradient_tracking",
+    "gossip": "relaxjax.decentralized._gossip",
+    "gradient_tracking": "relaxjax.decentralized._gradient_tracking",
     "hierarchical_local_sgd": "relaxjax.local_updates._hierarchical_local_sgd",
     "hosts": "relaxjax.hosts",
     "init": "relaxjax.workers._init",
     "local": "relaxjax._core._local",
     "local_sgd": "relaxjax.local_updates._local_sgd",
-    "lossy_push_sum": "relaxjax._lossy_push_sum",
-    "moniqua": "relaxjax._moniqua",
-    "noloco": "relaxjax._noloco",
+    "lossy_push_sum": "relaxjax.decentralized._lossy_push_sum",
+    "moniqua": "relaxjax.decentralized._moniqua",
+    "noloco": "relaxjax.decentralized._noloco",
     "one_bit_adam": "relaxjax.gradients._one_bit_adam",
     "one_bit_lamb": "relaxjax.gradients._one_bit_lamb",
     "parameter_server": "relaxjax.ps._parameter_server",
@@ -179,11 +185,11 @@ _HOMES = {
     "post_local_sgd": "relaxjax.local_updates._post_local_sgd",
     "power_sgd": "relaxjax.gradients._power_sgd",
     "ps": "relaxjax.ps",
-    "push_sum": "relaxjax._push_sum",
-    "quasi_global_momentum": "relaxjax._quasi_global_momentum",
+    "push_sum": "relaxjax.decentralized._push_sum",
+    "quasi_global_momentum": "relaxjax.decentralized._quasi_global_momentum",
     "random_delays": "relaxjax.gradients._delays",
     "reduce_in_backward": "relaxjax.workers._in_backward",
-    "relay_sum": "relaxjax._relay_sum",
+    "relay_sum": "relaxjax.decentralized._relay_sum",
     "replica_difference": "relaxjax.faults._replicas",
     "require_replicas": "relaxjax.faults._replicas",
     "scan_layers": "relaxjax.workers._scan_layers",

@@ -13,8 +13,8 @@ import optax
 from relaxjax import compression
 from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import Relaxation, Training
-from relaxjax._gossip_rows import GOSSIP_ROWS
 from relaxjax.compression import Compressor
+from relaxjax.decentralized._rows import GOSSIP_ROWS
 from relaxjax.gradients._choices import CHOICES
 from relaxjax.gradients._deep_gradient_compression import deep_gradient_compression
 from relaxjax.gradients._exact_mean import ALGORITHMS

@@ -35,36 +35,13 @@ FLOORS = [
         "gradients",
     },
     {
-        "_mixing",
+        "decentralized",
         "local_updates",
         "ps",
     },
     {
-        "_gossiping",
-        "_told",
-    },
-    {
-        "_choco",
-        "_dcd_psgd",
-        "_deep_squeeze",
-        "_exact_diffusion",
-        "_gradient_tracking",
-        "_lossy_push_sum",
-        "_moniqua",
-        "_noloco",
-        "_push_sum",
-        "_quasi_global_momentum",
-        "_relay_sum",
-    },
-    {
-        "_gossip",
-        "golden",
-    },
-    {
-        "_gossip_rows",
-    },
-    {
         "_rows",
+        "golden",
     },
     {
         "_relaxations",

@@ -11,9 +11,9 @@ import pytest
 import relaxjax
 from relaxjax import _relaxations
 from relaxjax._core._relaxation import Relaxation, Training
-from relaxjax._gossip_rows import GOSSIP_ROWS
 from relaxjax._relaxations import parse
 from relaxjax._rows import COMPRESSORS, FEEDBACKS, RELAXATIONS
+from relaxjax.decentralized._rows import GOSSIP_ROWS
 from relaxjax.local_updates._rows import LATER_ROWS
 from tests import helpers
 

@@ -19,13 +19,13 @@ import optax
 from jax import lax
 
 from relaxjax import topology
-from relaxjax._exact_diffusion import exact_diffusion
-from relaxjax._gossip import combine_then_adapt, gossip
-from relaxjax._gradient_tracking import gradient_tracking
-from relaxjax._push_sum import push_sum
-from relaxjax._quasi_global_momentum import quasi_global_momentum
-from relaxjax._relay_sum import relay_sum
 from relaxjax.bench._heterogeneity_methods import AXIS
+from relaxjax.decentralized._exact_diffusion import exact_diffusion
+from relaxjax.decentralized._gossip import combine_then_adapt, gossip
+from relaxjax.decentralized._gradient_tracking import gradient_tracking
+from relaxjax.decentralized._push_sum import push_sum
+from relaxjax.decentralized._quasi_global_momentum import quasi_global_momentum
+from relaxjax.decentralized._relay_sum import relay_sum
 from relaxjax.topology import Topology
 
 RATE, ELEMENTS, STEPS = 0.1, 32, 4000

@@ -12,7 +12,6 @@ from typing import Any
 
 from jax.sharding import Mesh
 
-from relaxjax._gossip import combine_then_adapt, gossip
 from relaxjax.bench._gpu_program import gpu_mesh
 from relaxjax.bench._overlap_models import MODELS, Training
 from relaxjax.bench._overlap_programs import (
@@ -24,6 +23,7 @@ from relaxjax.bench._overlap_programs import (
     relaxjax_text,
 )
 from relaxjax.bench._report import conditions, plot, save, show
+from relaxjax.decentralized._gossip import combine_then_adapt, gossip
 from relaxjax.schedule import (
     Device,
     Link,

@@ -10,11 +10,11 @@ from jax.sharding import Mesh
 
 from relaxjax import collectives
 from relaxjax._core._phases import phase_starts
-from relaxjax._gossip import gossip
 from relaxjax.check._draws import noise_of
 from relaxjax.check._subjects import AXIS, Subject
 from relaxjax.check._verdict import Counterexample, Verdict, refuted, verdict_of
 from relaxjax.compression import Compressor, payload_bytes
+from relaxjax.decentralized._gossip import gossip
 from relaxjax.gradients._all_reduce import all_reduce
 from relaxjax.gradients._compressed_mean import codec_of
 from relaxjax.programs._compiled import compiled_wire_bytes

@@ -14,11 +14,11 @@ import numpy as np
 import optax
 
 from relaxjax._core._relaxation import Training
-from relaxjax._gossip import gossip
 from relaxjax._relaxations import parse
 from relaxjax.check._subjects import AXIS, Subject
 from relaxjax.compression import error_feedback
 from relaxjax.compression._protocol import NO_FEEDBACK
+from relaxjax.decentralized._gossip import gossip
 from relaxjax.gradients._matrices_only import reducer_of
 from relaxjax.programs._wire_bytes import wire_bytes
 from relaxjax.tasks import OPTIMIZERS, Task, schedule, train_step_of

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 import optax
 
-from relaxjax._gossip import gossip
 from relaxjax.check._run import flat, moments
 from relaxjax.check._verdict import (
     Counterexample,
@@ -19,6 +18,7 @@ from relaxjax.check._verdict import (
     spelled,
     verdict_of,
 )
+from relaxjax.decentralized._gossip import gossip
 from relaxjax.topology import Topology
 from relaxjax.workers._mesh import emulate
 

@@ -8,9 +8,9 @@ import numpy as np
 import optax
 
 from relaxjax import compression, topology
-from relaxjax._exact_diffusion import exact_diffusion
-from relaxjax._quasi_global_momentum import quasi_global_momentum
 from relaxjax.collectives import adasum
+from relaxjax.decentralized._exact_diffusion import exact_diffusion
+from relaxjax.decentralized._quasi_global_momentum import quasi_global_momentum
 from relaxjax.gradients._dc_asgd import dc_asgd
 from relaxjax.gradients._low_rank import low_rank_mean
 from relaxjax.local_updates._diloco import diloco

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from relaxjax._core._relaxation import SYNC_EVERY
-from relaxjax._gossip_rows import TOPOLOGIES
+from relaxjax.decentralized._rows import TOPOLOGIES
 from relaxjax.plan import _code as code
 from relaxjax.plan._candidate import Candidate, made
 from relaxjax.plan._messages import Messages, reduced, told

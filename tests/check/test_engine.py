@@ -9,7 +9,6 @@ import pytest
 
 import relaxjax
 from relaxjax import compression, emulate, topology
-from relaxjax._gossip_rows import TOPOLOGIES
 from relaxjax._rows import COMPRESSORS, FEEDBACKS
 from relaxjax.check import (
     compressor_laws,
@@ -21,6 +20,7 @@ from relaxjax.check._bytes import bytes_of
 from relaxjax.check._quality import place, runs_of
 from relaxjax.check._subjects import Subject
 from relaxjax.compression import Compressor, Law
+from relaxjax.decentralized._rows import TOPOLOGIES
 from relaxjax.tasks import TASKS
 from tests.helpers import mesh_of
 

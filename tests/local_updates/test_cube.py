@@ -14,7 +14,7 @@ import pytest
 
 import relaxjax
 from relaxjax import compression, emulate, topology
-from tests.gossip.test_methods import assert_same_ways
+from tests.decentralized.test_methods import assert_same_ways
 from tests.helpers import mesh_of, pulled, targets_of
 
 N, RATE, GAMMA, STEPS = 4, 0.1, 0.4, 20

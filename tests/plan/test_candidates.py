@@ -10,9 +10,9 @@ import pytest
 import relaxjax
 from relaxjax import compression, plan, schedule, topology
 from relaxjax._core._relaxation import Training
-from relaxjax._gossip_rows import TOPOLOGIES
 from relaxjax._relaxations import parse
 from relaxjax._rows import COMPRESSORS
+from relaxjax.decentralized._rows import TOPOLOGIES
 from relaxjax.gradients._exact_mean import ALGORITHMS
 from relaxjax.plan._candidate import Candidate
 from relaxjax.plan._candidates import candidates

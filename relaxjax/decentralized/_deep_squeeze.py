@@ -23,9 +23,8 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import EQUAL, MEAN
-from relaxjax._gossiping import gossiping, models, zeros_like
-from relaxjax._mixing import mixing_of
-from relaxjax._told import (
+from relaxjax.compression import Compressor
+from relaxjax.decentralized._coded_round import (
     check_step_size,
     checked_codec,
     first_words,
@@ -33,7 +32,8 @@ from relaxjax._told import (
     require_codable,
     told,
 )
-from relaxjax.compression import Compressor
+from relaxjax.decentralized._gossiping import gossiping, models, zeros_like
+from relaxjax.decentralized._round import mixing_of
 from relaxjax.topology import Topology
 
 _CALLER = "deep_squeeze"

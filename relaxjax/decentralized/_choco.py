@@ -27,9 +27,8 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._core._merge_rules import EQUAL, rebuild
-from relaxjax._gossiping import gossiping, models, zeros_like
-from relaxjax._mixing import Mixing
-from relaxjax._told import (
+from relaxjax.compression import Compressor
+from relaxjax.decentralized._coded_round import (
     check_step_size,
     checked_codec,
     common_copy,
@@ -39,7 +38,8 @@ from relaxjax._told import (
     require_codable,
     told,
 )
-from relaxjax.compression import Compressor
+from relaxjax.decentralized._gossiping import gossiping, models, zeros_like
+from relaxjax.decentralized._round import Mixing
 
 
 class ChocoState(NamedTuple):

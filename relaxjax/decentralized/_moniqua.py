@@ -24,12 +24,17 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._gossiping import gossiping, models
-from relaxjax._mixing import mixing_of
-from relaxjax._told import checked_codec, pull, require_codable, told
 from relaxjax.compression import Compressor
 from relaxjax.compression._bits import pack, unpack
 from relaxjax.compression._protocol import Law
+from relaxjax.decentralized._coded_round import (
+    checked_codec,
+    pull,
+    require_codable,
+    told,
+)
+from relaxjax.decentralized._gossiping import gossiping, models
+from relaxjax.decentralized._round import mixing_of
 from relaxjax.topology import Topology
 
 _CALLER = "moniqua"

@@ -26,9 +26,8 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import EQUAL, rebuild
-from relaxjax._gossiping import gossiping, models
-from relaxjax._mixing import mixing_of
-from relaxjax._told import (
+from relaxjax.compression import Compressor
+from relaxjax.decentralized._coded_round import (
     checked_codec,
     common_copy,
     count_of,
@@ -37,7 +36,8 @@ from relaxjax._told import (
     require_codable,
     told,
 )
-from relaxjax.compression import Compressor
+from relaxjax.decentralized._gossiping import gossiping, models
+from relaxjax.decentralized._round import mixing_of
 from relaxjax.topology import Topology
 
 _CALLER = "dcd_psgd"

@@ -10,18 +10,18 @@ import optax
 from relaxjax import topology
 from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import SYNC_EVERY, Relaxation, Training
-from relaxjax._dcd_psgd import dcd_psgd
-from relaxjax._deep_squeeze import deep_squeeze
-from relaxjax._exact_diffusion import exact_diffusion
-from relaxjax._gossip import combine_then_adapt, gossip
-from relaxjax._gradient_tracking import gradient_tracking
-from relaxjax._lossy_push_sum import lossy_push_sum
-from relaxjax._moniqua import moniqua
-from relaxjax._noloco import noloco
-from relaxjax._push_sum import push_sum
-from relaxjax._quasi_global_momentum import quasi_global_momentum
-from relaxjax._relay_sum import relay_sum
 from relaxjax.compression import Compressor, quantize
+from relaxjax.decentralized._dcd_psgd import dcd_psgd
+from relaxjax.decentralized._deep_squeeze import deep_squeeze
+from relaxjax.decentralized._exact_diffusion import exact_diffusion
+from relaxjax.decentralized._gossip import combine_then_adapt, gossip
+from relaxjax.decentralized._gradient_tracking import gradient_tracking
+from relaxjax.decentralized._lossy_push_sum import lossy_push_sum
+from relaxjax.decentralized._moniqua import moniqua
+from relaxjax.decentralized._noloco import noloco
+from relaxjax.decentralized._push_sum import push_sum
+from relaxjax.decentralized._quasi_global_momentum import quasi_global_momentum
+from relaxjax.decentralized._relay_sum import relay_sum
 from relaxjax.topology import Topology
 
 _THETA = 0.1  # of Moniqua: more than models differ by in training

@@ -14,7 +14,7 @@ import relaxjax
 from relaxjax import compression, emulate, topology
 from relaxjax.topology import Topology
 from tests import helpers
-from tests.gossip import references
+from tests.decentralized import references
 from tests.helpers import mesh_of, pulled, targets_of
 
 RATE, BETA, STEPS = 0.1, 0.8, 20

@@ -37,15 +37,15 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._cond import either
 from relaxjax._core._merge_rules import EQUAL, RESET
 from relaxjax._core._sharding import on_own_shards
-from relaxjax._gossiping import gossiping, models
-from relaxjax._mixing import (
+from relaxjax.collectives import neighbor_message
+from relaxjax.decentralized._gossiping import gossiping, models
+from relaxjax.decentralized._round import (
     Mixing,
     in_buckets,
     mixing_of,
     require_one_axis,
     require_one_round,
 )
-from relaxjax.collectives import neighbor_message
 from relaxjax.faults._fault_schedule import Draws, draws_of
 from relaxjax.topology import Topology
 

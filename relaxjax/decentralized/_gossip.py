@@ -20,11 +20,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._choco import choco
 from relaxjax._core._axis import AxisName
-from relaxjax._gossiping import gossiping, models
-from relaxjax._mixing import mixing_of
 from relaxjax.compression import Compressor
+from relaxjax.decentralized._choco import choco
+from relaxjax.decentralized._gossiping import gossiping, models
+from relaxjax.decentralized._round import mixing_of
 from relaxjax.topology import Topology
 
 

@@ -9,8 +9,8 @@ import pytest
 
 import relaxjax
 from relaxjax import compression, emulate, topology
-from tests.gossip import references
-from tests.gossip.test_methods import (
+from tests.decentralized import references
+from tests.decentralized.test_methods import (
     METHODS,
     RATE,
     REFERENCES,
@@ -19,7 +19,7 @@ from tests.gossip.test_methods import (
     graph_of,
     matrices,
 )
-from tests.gossip.test_relay_sum import relayed
+from tests.decentralized.test_relay_sum import relayed
 from tests.helpers import mesh_of, pulled, targets_of
 
 # Copies of the params in the state, on a ring, and on a chain.

@@ -11,7 +11,7 @@ from relaxjax._core._local import LocalState
 from relaxjax._core._merge_rules import MEAN, RESET
 from relaxjax._core._tree import layout_of, require_params, require_same
 from relaxjax._core._weights import refuse_weight
-from relaxjax._mixing import Mixing, widened
+from relaxjax.decentralized._round import Mixing, widened
 
 
 class GossipState(NamedTuple):

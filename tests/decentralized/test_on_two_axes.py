@@ -11,7 +11,7 @@ import relaxjax
 from relaxjax import compression, emulate, topology
 from tests import helpers, sharded
 from tests.compiled_text import collectives
-from tests.gossip.test_methods import (
+from tests.decentralized.test_methods import (
     METHODS,
     RATE,
     REFERENCES,

@@ -15,7 +15,10 @@ from relaxjax._core._cond import either
 from relaxjax._core._merge_rules import Leaf, Merge
 from relaxjax._core._random import words_of
 from relaxjax._core._sharding import on_own_shards
-from relaxjax._mixing import (
+from relaxjax.collectives import neighbor_payloads
+from relaxjax.compression import Compressor
+from relaxjax.compression._protocol import NO_FEEDBACK, contractive
+from relaxjax.decentralized._round import (
     Mixing,
     in_buckets,
     require_one_axis,
@@ -23,9 +26,6 @@ from relaxjax._mixing import (
     require_size,
     silent,
 )
-from relaxjax.collectives import neighbor_payloads
-from relaxjax.compression import Compressor
-from relaxjax.compression._protocol import NO_FEEDBACK, contractive
 from relaxjax.gradients._compressed_mean import codec_of, noises_of
 
 

@@ -11,8 +11,14 @@ import pytest
 import relaxjax
 from relaxjax import emulate, topology
 from tests import helpers
-from tests.gossip import references
-from tests.gossip.test_methods import RATE, SGD, STEPS, assert_same_ways, matrices
+from tests.decentralized import references
+from tests.decentralized.test_methods import (
+    RATE,
+    SGD,
+    STEPS,
+    assert_same_ways,
+    matrices,
+)
 from tests.helpers import mesh_of, pulled, targets_of
 
 # Worker 1 has four neighbours; links come in no order.

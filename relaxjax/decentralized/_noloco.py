@@ -35,8 +35,8 @@ from relaxjax._core._checks import is_traced, require_momentum, require_whole
 from relaxjax._core._cond import either
 from relaxjax._core._dtypes import wide_copy
 from relaxjax._core._merge_rules import MEAN
-from relaxjax._gossiping import gossiping, models
-from relaxjax._mixing import mixing_of
+from relaxjax.decentralized._gossiping import gossiping, models
+from relaxjax.decentralized._round import mixing_of
 from relaxjax.topology import Topology
 
 _CALLER = "noloco"
