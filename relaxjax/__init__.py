@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         exact_diffusion,
     )
     from relaxjax.decentralized._gossip import combine_then_adapt, gossip
-    from relaxjax.decentralized._gossiping import GossipState
     from relaxjax.decentralized._gradient_tracking import (
         GradientTrackingState,
         gradient_tracking,
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
         quasi_global_momentum,
     )
     from relaxjax.decentralized._relay_sum import RelaySumState, relay_sum
+    from relaxjax.decentralized._round import GossipState
     from relaxjax.faults._participation import ParticipationState, participation
     from relaxjax.faults._replicas import (
         ReplicaDifference,
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from relaxjax.gradients._bounded_staleness import (
         BoundedStalenessState,
         bounded_staleness,
+        random_delays,
     )
     from relaxjax.gradients._dc_asgd import DcAsgdState, dc_asgd
     from relaxjax.gradients._deep_gradient_compression import (
@@ -67,7 +68,6 @@ if TYPE_CHECKING:
         deep_gradient_compression,
     )
     from relaxjax.gradients._delay import DelayState, delay
-    from relaxjax.gradients._delays import random_delays
     from relaxjax.gradients._one_bit_adam import OneBitAdamState, one_bit_adam
     from relaxjax.gradients._one_bit_lamb import OneBitLambState, one_bit_lamb
     from relaxjax.gradients._power_sgd import PowerSGDState, power_sgd
@@ -119,7 +119,7 @@ _HOMES = {
     "EagerDilocoState": "relaxjax.local_updates._eager_diloco",
     "Emulation": "relaxjax.workers._mesh",
     "ExactDiffusionState": "relaxjax.decentralized._exact_diffusion",
-    "GossipState": "relaxjax.decentralized._gossiping",
+    "GossipState": "relaxjax.decentralized._round",
     "GradientTrackingState": "relaxjax.decentralized._gradient_tracking",
     "Layout": "relaxjax._core._tree",
     "LocalState": "relaxjax._core._local",
@@ -187,7 +187,7 @@ _HOMES = {
     "ps": "relaxjax.ps",
     "push_sum": "relaxjax.decentralized._push_sum",
     "quasi_global_momentum": "relaxjax.decentralized._quasi_global_momentum",
-    "random_delays": "relaxjax.gradients._delays",
+    "random_delays": "relaxjax.gradients._bounded_staleness",
     "reduce_in_backward": "relaxjax.workers._in_backward",
     "relay_sum": "relaxjax.decentralized._relay_sum",
     "replica_difference": "relaxjax.faults._replicas",

@@ -38,8 +38,7 @@ from relaxjax.decentralized._coded_round import (
     require_codable,
     told,
 )
-from relaxjax.decentralized._gossiping import gossiping, models, zeros_like
-from relaxjax.decentralized._round import Mixing
+from relaxjax.decentralized._round import Mixing, gossiping, models, zeros_like
 
 
 class ChocoState(NamedTuple):

@@ -32,8 +32,7 @@ from relaxjax.decentralized._coded_round import (
     require_codable,
     told,
 )
-from relaxjax.decentralized._gossiping import gossiping, models, zeros_like
-from relaxjax.decentralized._round import mixing_of
+from relaxjax.decentralized._round import gossiping, mixing_of, models, zeros_like
 from relaxjax.topology import Topology
 
 _CALLER = "deep_squeeze"

@@ -23,8 +23,7 @@ import optax
 from relaxjax._core._axis import AxisName
 from relaxjax.compression import Compressor
 from relaxjax.decentralized._choco import choco
-from relaxjax.decentralized._gossiping import gossiping, models
-from relaxjax.decentralized._round import mixing_of
+from relaxjax.decentralized._round import gossiping, mixing_of, models
 from relaxjax.topology import Topology
 
 

@@ -20,8 +20,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import MEAN
-from relaxjax.decentralized._gossiping import gossiping, zeros_like
-from relaxjax.decentralized._round import mixing_of, widened
+from relaxjax.decentralized._round import gossiping, mixing_of, widened, zeros_like
 from relaxjax.topology import Topology
 
 _CALLER = "gradient_tracking"

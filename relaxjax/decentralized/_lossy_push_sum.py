@@ -38,11 +38,12 @@ from relaxjax._core._cond import either
 from relaxjax._core._merge_rules import EQUAL, RESET
 from relaxjax._core._sharding import on_own_shards
 from relaxjax.collectives import neighbor_message
-from relaxjax.decentralized._gossiping import gossiping, models
 from relaxjax.decentralized._round import (
     Mixing,
+    gossiping,
     in_buckets,
     mixing_of,
+    models,
     require_one_axis,
     require_one_round,
 )

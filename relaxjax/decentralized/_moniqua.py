@@ -33,8 +33,7 @@ from relaxjax.decentralized._coded_round import (
     require_codable,
     told,
 )
-from relaxjax.decentralized._gossiping import gossiping, models
-from relaxjax.decentralized._round import mixing_of
+from relaxjax.decentralized._round import gossiping, mixing_of, models
 from relaxjax.topology import Topology
 
 _CALLER = "moniqua"

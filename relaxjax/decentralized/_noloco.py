@@ -35,8 +35,7 @@ from relaxjax._core._checks import is_traced, require_momentum, require_whole
 from relaxjax._core._cond import either
 from relaxjax._core._dtypes import wide_copy
 from relaxjax._core._merge_rules import MEAN
-from relaxjax.decentralized._gossiping import gossiping, models
-from relaxjax.decentralized._round import mixing_of
+from relaxjax.decentralized._round import gossiping, mixing_of, models
 from relaxjax.topology import Topology
 
 _CALLER = "noloco"

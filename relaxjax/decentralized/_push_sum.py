@@ -23,8 +23,7 @@ from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import MEAN
-from relaxjax.decentralized._gossiping import gossiping, models
-from relaxjax.decentralized._round import mixing_of
+from relaxjax.decentralized._round import gossiping, mixing_of, models
 from relaxjax.topology import Topology
 
 _CALLER = "push_sum"

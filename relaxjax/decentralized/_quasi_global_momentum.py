@@ -24,8 +24,7 @@ import optax
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_momentum
 from relaxjax._core._merge_rules import MEAN
-from relaxjax.decentralized._gossiping import gossiping, models, zeros_like
-from relaxjax.decentralized._round import mixing_of
+from relaxjax.decentralized._round import gossiping, mixing_of, models, zeros_like
 from relaxjax.topology import Topology
 
 _CALLER = "quasi_global_momentum"

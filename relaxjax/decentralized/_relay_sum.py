@@ -34,13 +34,15 @@ from relaxjax._core._cond import either
 from relaxjax._core._merge_rules import RESET
 from relaxjax._core._sharding import on_own_shards
 from relaxjax.collectives import neighbor_message
-from relaxjax.decentralized._gossiping import gossiping, models, zeros_like
 from relaxjax.decentralized._round import (
     Mixing,
+    gossiping,
     in_buckets,
     mixing_of,
+    models,
     require_one_axis,
     require_one_round,
+    zeros_like,
 )
 from relaxjax.topology import Topology
 

@@ -5,21 +5,28 @@ the round. With `every` = k, only each k-th call is one; the others send nothing
 
 Cost: of `relaxjax.collectives.neighbor_change` for each bucket; leaves narrower than
 float32 travel in float32, since the mean of what is rounded is not the mean.
+
+The transformation of a decentralised method, from its rule for a step.
 """
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from relaxjax._core._axis import AxisName, axes_of, axis_size, require_local
 from relaxjax._core._buckets import check_bucket_bytes
 from relaxjax._core._checks import require_no_compiler_axes, require_whole
 from relaxjax._core._cond import either
 from relaxjax._core._dtypes import wide
+from relaxjax._core._local import LocalState
+from relaxjax._core._merge_rules import MEAN, RESET
 from relaxjax._core._sharding import on_own_shards
+from relaxjax._core._tree import layout_of, require_params, require_same
+from relaxjax._core._weights import refuse_weight
 from relaxjax.collectives import hierarchical_neighbor_change, neighbor_change
 from relaxjax.gradients._packing import packed
 from relaxjax.schedule import plan_buckets
@@ -187,7 +194,7 @@ def in_buckets(
     exchange: Callable[[jax.Array, jax.Array], tuple[jax.Array, ...]],
     results: int = 1,
 ) -> tuple[Any, ...]:
-    """A tree's buckets, exchanged as of `relaxjax.gradients._packing.packed`: `results` trees."""
+    """`relaxjax.gradients._packing.packed` over a tree's buckets: `results` trees."""
     leaves, tree = jax.tree.flatten(x)
     if not leaves:
         return (x,) * results
@@ -207,3 +214,61 @@ def _round(mixing: Mixing, x: Any, *, number: jax.Array) -> Any:
 
     (change,) = in_buckets(mixing, x, exchange)
     return change
+
+
+class GossipState(NamedTuple):
+    """State of every decentralised method.
+
+    Attributes:
+      step: int32, counted around; equal on all workers.
+      kept: what the method remembers, a NamedTuple of its own; () for `gossip`.
+      leaves: those that differ between workers.
+    """
+
+    step: Annotated[jax.Array, RESET]
+    kept: Any
+    leaves: Annotated[LocalState, MEAN]
+
+
+def gossiping(
+    mixing: Mixing,
+    start: Callable[[optax.Params], Any],
+    rule: Callable[[Any, Any, Any, jax.Array], tuple[Any, Any]],
+) -> optax.GradientTransformationExtraArgs:
+    """The transformation.
+
+    Args:
+      mixing: how the method gossips.
+      start: from the params, what the method keeps.
+      rule: `rule(updates, params, kept, step)`: the updates that come out, and what is
+        kept for the next step.
+    """
+    caller = mixing.caller
+
+    def init(params: optax.Params) -> Any:
+        marks = LocalState(layout_of(params))
+        return GossipState(jnp.zeros((), jnp.int32), start(params), marks)
+
+    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
+        del extra_args
+        refuse_weight(weight, caller)
+        require_same(state.leaves.layout, updates, caller)
+        out, kept = rule(updates, params, state.kept, state.step)
+        return out, GossipState(mixing.next_step(state.step), kept, state.leaves)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def models(mixing: Mixing, params: Any, updates: Any) -> tuple[Any, Any]:
+    """Params and updates in float32, or wider.
+
+    Raises:
+      ValueError: no params.
+    """
+    require_params(params, mixing.caller, "which it averages")
+    return widened(params), widened(updates)
+
+
+def zeros_like(params: optax.Params) -> Any:
+    """In float32, or wider."""
+    return jax.tree.map(jnp.zeros_like, widened(params))

@@ -22,7 +22,7 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import Layout, layout_of, require_params, require_same
 from relaxjax._core._weights import refuse_weight
-from relaxjax.gradients._delays import delays_of
+from relaxjax.gradients._bounded_staleness import delays_of
 
 _CALLER = "dc_asgd"
 

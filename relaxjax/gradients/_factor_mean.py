@@ -21,8 +21,8 @@ from relaxjax.collectives import Lossy
 from relaxjax.compression import Compressor, quantize
 from relaxjax.gradients._compressed_mean import EXCHANGES, codec_of
 from relaxjax.gradients._exact_mean import ALGORITHMS
-from relaxjax.gradients._flat import joined, parted
 from relaxjax.gradients._low_rank import Mean
+from relaxjax.gradients._packing import joined, parted
 
 FLOATS = {32: jnp.float32, 16: jnp.bfloat16}
 CODE = 8

@@ -19,6 +19,16 @@ which eps would blow up. Such elements neither travel nor move.
 
 Cost: of all_reduce until T; then of the compressor, 1/32 of that with signs, and psum
 for vectors and scalars. State: m, v and the residual, each of the gradient's size.
+
+What momentum in one bit asks of a variance v that stays.
+
+One bit says +1 or -1 of every element, with one scale for many. So what travels is
+m / D with D = sqrt(v^) + eps, steps of about one size, and not m: elements whose D is
+small would be thrown far away (seen: images, of which some pixels are nearly always
+dark).
+
+Where v is 0, no worker has ever seen a gradient: what one bit says there is noise,
+which eps would blow up.
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -34,7 +44,6 @@ from relaxjax._core._phases import Clock, clock
 from relaxjax._core._tree import require_params
 from relaxjax.compression import Compressor
 from relaxjax.gradients._all_reduce import all_reduce
-from relaxjax.gradients._frozen_variance import root, where_seen
 from relaxjax.gradients._matrices_only import compress_matrices
 
 
@@ -152,3 +161,14 @@ def _scale_by_one_bit_adam(
         return out, OneBitAdamState(time, m, v, kept)
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def where_seen(v: Any, tree: Any) -> Any:
+    """A tree like v, with zeros where no gradient has been."""
+    return jax.tree.map(lambda v, x: jnp.where(v == 0, 0, x), v, tree)
+
+
+def root(v: Any, b2: float, count: Any, eps: float) -> Any:
+    """D = sqrt(v^) + eps, with v^ = v / (1 - b2^count)."""
+    v_hat = optax.tree.bias_correction(v, b2, count)
+    return jax.tree.map(lambda v: jnp.sqrt(v) + eps, v_hat)

@@ -37,8 +37,8 @@ from relaxjax._core._phases import Clock, clock
 from relaxjax._core._tree import require_params
 from relaxjax.compression import Compressor
 from relaxjax.gradients._all_reduce import all_reduce
-from relaxjax.gradients._frozen_variance import root, where_seen
 from relaxjax.gradients._matrices_only import compress_matrices
+from relaxjax.gradients._one_bit_adam import root, where_seen
 from relaxjax.gradients._trust_ratio import (
     Knobs,
     LayerRates,

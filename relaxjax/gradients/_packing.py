@@ -12,6 +12,10 @@ group are packed as well, unless the compiler shards them.
 
 Cost: a group copies its small leaves. Packing takes two copies of a bucket at a time:
 the packed array and its sum.
+
+Arrays of any shape as one flat array, and back.
+
+Cost: a copy each way.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +29,6 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 from relaxjax._core._axis import AxisName, compiler_axes, varying
 from relaxjax.collectives._wire import all_after
-from relaxjax.gradients._flat import joined, parted
 from relaxjax.schedule import Bucket
 
 SMALL = 2**16
@@ -128,3 +131,30 @@ def packed(
 
 def _slice(x: jax.Array, start: int, stop: int) -> jax.Array:
     return lax.slice(lax.reshape(x, (x.size,)), (start,), (stop,))
+
+
+def joined(arrays: list[jax.Array]) -> jax.Array:
+    """The elements of arrays of one dtype, one array after the other.
+
+    Args:
+      arrays: one or more.
+    """
+    return lax.concatenate([x.ravel() for x in arrays], 0)
+
+
+def parted(flat: jax.Array, like: list[jax.Array]) -> list[jax.Array]:
+    """Inverse of `joined`.
+
+    Args:
+      flat: as many elements as all of `like` have.
+      like: arrays of the shapes that come out.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from relaxjax.gradients._packing import joined, parted
+      >>> some = [jnp.ones((2, 3)), jnp.zeros(4)]
+      >>> [x.shape for x in parted(joined(some), some)]
+      [(2, 3), (4,)]
+    """
+    parts = lax.split(flat, [x.size for x in like])
+    return [part.reshape(x.shape) for part, x in zip(parts, like, strict=True)]

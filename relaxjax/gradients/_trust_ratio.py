@@ -19,7 +19,7 @@ import optax
 
 from relaxjax._core._checks import is_traced
 from relaxjax._core._merge_rules import EQUAL
-from relaxjax.gradients._frozen_variance import where_seen
+from relaxjax.gradients._one_bit_adam import where_seen
 
 
 class Knobs(NamedTuple):

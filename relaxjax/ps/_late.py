@@ -18,9 +18,12 @@ import optax
 
 from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import require_whole
-from relaxjax.gradients._bounded_staleness import bounded_staleness
+from relaxjax.gradients._bounded_staleness import (
+    bounded_staleness,
+    delays_of,
+    random_delays,
+)
 from relaxjax.gradients._dc_asgd import dc_asgd
-from relaxjax.gradients._delays import delays_of, random_delays
 
 Late = Callable[[], optax.GradientTransformationExtraArgs]
 """Makes the transformation that lets gradients wait; inside the axis."""

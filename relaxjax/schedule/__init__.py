@@ -28,6 +28,7 @@ from relaxjax.schedule._merge import mg_wfbp
 from relaxjax.schedule._optimum import optimum
 from relaxjax.schedule._oracle import Estimate, Oracle, analytic, given, measured
 from relaxjax.schedule._policies import (
+    Policy,
     byte_scheduler,
     dear,
     ordered,
@@ -35,7 +36,6 @@ from relaxjax.schedule._policies import (
     unordered,
     wait_free,
 )
-from relaxjax.schedule._policy import Policy
 from relaxjax.schedule._properties import Properties, properties
 from relaxjax.schedule._rates import Cost, Device, Link
 from relaxjax.schedule._record import record

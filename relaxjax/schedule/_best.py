@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 
 from relaxjax._core._checks import check_count
 from relaxjax.schedule._bounds import lower_bound
-from relaxjax.schedule._canonical import canonical
+from relaxjax.schedule._condense import canonical
 from relaxjax.schedule._graph import Graph
 from relaxjax.schedule._local_search import local_search
 from relaxjax.schedule._makespan import makespan

@@ -20,7 +20,7 @@ Cost: O(L).
 from collections.abc import Callable
 
 from relaxjax.schedule._graph import Graph
-from relaxjax.schedule._policy import Policy
+from relaxjax.schedule._policies import Policy
 from relaxjax.schedule._rates import Cost, Link
 
 

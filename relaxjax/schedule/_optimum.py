@@ -14,7 +14,7 @@ Cost: O(2^n n) time, O(2^n) memory: at most 20 recvs (about 40 MB).
 
 import numpy as np
 
-from relaxjax.schedule._canonical import canonical
+from relaxjax.schedule._condense import canonical
 from relaxjax.schedule._graph import Graph
 
 LIMIT = 20

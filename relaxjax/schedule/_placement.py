@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from relaxjax.schedule._cluster import Cluster
 from relaxjax.schedule._graph import Graph
-from relaxjax.schedule._policy import Policy
+from relaxjax.schedule._policies import Policy
 from relaxjax.schedule._steps import size_of
 
 

@@ -17,10 +17,13 @@ no large one. A loop runs as often as the compiler knows; of a conditional the s
 branch runs.
 
 Cost: O(instructions that run).
+
+What the replay of a program shows.
 """
 
 import re
 from copy import copy
+from typing import NamedTuple
 
 from relaxjax.programs import (
     Instruction,
@@ -36,7 +39,66 @@ from relaxjax.programs import (
 )
 from relaxjax.schedule._hlo_cost import FREE, flops, seconds
 from relaxjax.schedule._rates import ACCELERATOR, ETHERNET, Device, Link
-from relaxjax.schedule._replayed import Replay, Transfer
+
+
+class Transfer(NamedTuple):
+    """One collective of a replayed program.
+
+    Attributes:
+        name: of its instruction.
+        nbytes: bytes that the busiest device sends.
+        start: seconds at which it begins on the link.
+        end: seconds at which it ends.
+        waited: seconds that the compute stream waited for it.
+    """
+
+    name: str
+    nbytes: int
+    start: float
+    end: float
+    waited: float = 0.0
+
+
+class Replay(NamedTuple):
+    """What a replay shows; seconds of one run.
+
+    Attributes:
+        total: of the whole program.
+        compute: in which the compute stream works.
+        exposed: in which it waits for a transfer.
+        transfers: in the order in which they began.
+        flops: operations of the program.
+        flops_under: those of them between some transfer's start and its done.
+        backward_flops: operations of the backward pass (those that JAX's transposition
+            made, by the names that the compiler keeps).
+        backward_flops_under: those of them between some transfer's start and its done.
+    """
+
+    total: float
+    compute: float
+    exposed: float
+    transfers: tuple[Transfer, ...]
+    flops: float
+    flops_under: float
+    backward_flops: float
+    backward_flops_under: float
+
+    @property
+    def share(self) -> float:
+        """Share of the backward pass's operations under a transfer; 0 without any."""
+        return self.backward_flops_under / (self.backward_flops or 1.0)
+
+    @property
+    def forward_share(self) -> float:
+        """Share of the other operations under a transfer; 0 without any."""
+        forward = self.flops - self.backward_flops
+        return (self.flops_under - self.backward_flops_under) / (forward or 1.0)
+
+    @property
+    def share_of_all(self) -> float:
+        """Share of the program's operations under a transfer; 0 without any."""
+        return self.flops_under / (self.flops or 1.0)
+
 
 _BACKWARD = re.compile(r'op_name="[^"]*transpose\(')
 

@@ -24,8 +24,8 @@ Cost: O(N^2) set operations for N jobs, to find the decomposition.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from relaxjax.schedule._exact import ticks
 from relaxjax.schedule._graph import Graph
+from relaxjax.schedule._properties import ticks
 
 LIMIT = 400
 """The most jobs for which the decomposition, which recurs as deep, is tried."""

@@ -17,7 +17,7 @@ Cost: O(log J) for each of J = workers * steps * (segments + operations) jobs.
 
 from relaxjax.schedule._engine import Job, Track, Window
 from relaxjax.schedule._placement import messages
-from relaxjax.schedule._policy import Policy
+from relaxjax.schedule._policies import Policy
 from relaxjax.schedule._steps import (
     Scene,
     Step,

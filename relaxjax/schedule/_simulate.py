@@ -9,8 +9,7 @@ from relaxjax._core._checks import check_count, check_type
 from relaxjax.schedule._cluster import Cluster
 from relaxjax.schedule._collectives import CollectiveSteps
 from relaxjax.schedule._graph import Graph
-from relaxjax.schedule._policies import unordered
-from relaxjax.schedule._policy import Policy, check_policy
+from relaxjax.schedule._policies import Policy, check_policy, unordered
 from relaxjax.schedule._servers import ServerSteps
 from relaxjax.schedule._steps import Scene
 from relaxjax.schedule._timeline import Timeline

@@ -13,7 +13,7 @@ from typing import TypeVar
 from relaxjax.schedule._cluster import Cluster
 from relaxjax.schedule._engine import Engine, Job
 from relaxjax.schedule._graph import Graph
-from relaxjax.schedule._policy import Policy
+from relaxjax.schedule._policies import Policy
 from relaxjax.schedule._timeline import Clock
 from relaxjax.schedule._workers import Worker
 

@@ -28,9 +28,8 @@ import math
 from collections.abc import Callable
 from functools import cmp_to_key
 
-from relaxjax.schedule._exact import ticks
 from relaxjax.schedule._graph import Graph
-from relaxjax.schedule._properties import Properties, properties, tie_ranks
+from relaxjax.schedule._properties import Properties, properties, ticks, tie_ranks
 
 Classes = dict[int, tuple[int, int]]
 """By the set op.dep & R of two recvs or more, as bits: (sum of Time(op), op.M)."""

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 
-from relaxjax.schedule._chrome import chrome_trace, write_json
+from relaxjax.schedule._chrome import chrome_trace, draw_gantt, write_json
 from relaxjax.schedule._engine import Span
-from relaxjax.schedule._gantt import draw_gantt
 
 
 @dataclass

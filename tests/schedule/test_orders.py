@@ -27,10 +27,9 @@ from relaxjax.schedule import (
     tac,
     tic,
 )
-from relaxjax.schedule._exact import ticks
 from relaxjax.schedule._local_search import _descend
 from relaxjax.schedule._makespan import makespans, prepare
-from relaxjax.schedule._properties import tie_ranks
+from relaxjax.schedule._properties import ticks, tie_ranks
 
 FAMILIES = ["random", "towers", "pairs", "chain"]
 laws = settings(derandomize=True, deadline=None, max_examples=60)
