@@ -40,11 +40,8 @@ FLOORS = [
         "ps",
     },
     {
-        "_rows",
+        "_names",
         "golden",
-    },
-    {
-        "_relaxations",
     },
     {
         "plan",

@@ -17,8 +17,9 @@ from compressor_table import SIZE, law
 from mark_table import states
 from sphinx.application import Sphinx
 
-from relaxjax._rows import COMPRESSORS, FEEDBACKS, RELAXATIONS
+from relaxjax._names import RELAXATIONS
 from relaxjax.compression import Compressor
+from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
 from relaxjax.plan import Model, Network
 from relaxjax.plan._candidate import Candidate
 from relaxjax.plan._candidates import candidates

@@ -6,8 +6,8 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from relaxjax._rows import COMPRESSORS
 from relaxjax.compression import Compressor, payload_bytes
+from relaxjax.compression._rows import COMPRESSORS
 from relaxjax.gradients._compressed_mean import EXCHANGES
 
 SIZE = 4096

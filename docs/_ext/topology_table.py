@@ -4,7 +4,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from relaxjax.decentralized._rows import TOPOLOGIES
+from relaxjax.topology._rows import TOPOLOGIES
 
 WORKERS = 8
 

@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from relaxjax._core._relaxation import Training
-from relaxjax._relaxations import parse
+from relaxjax._names import parse
 from relaxjax.bench._measure import interleaved, quartiles, ratio
 from relaxjax.bench._report import conditions, plot, save, show
 from relaxjax.checkpoint import Checkpoints

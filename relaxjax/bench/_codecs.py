@@ -14,10 +14,10 @@ import numpy as np
 
 from relaxjax import compression
 from relaxjax._core._random import Noise, fold, words_of
-from relaxjax._rows import COMPRESSORS
 from relaxjax.bench._measure import Ratio, interleaved, quartiles, ratio
 from relaxjax.bench._report import conditions, plot, save, show
 from relaxjax.compression import Compressor
+from relaxjax.compression._rows import COMPRESSORS
 
 TARGET = 0.25  # of the yardstick's bytes per second
 

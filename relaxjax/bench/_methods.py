@@ -17,7 +17,7 @@ import numpy as np
 import optax
 
 from relaxjax._core._relaxation import Training
-from relaxjax._relaxations import parse
+from relaxjax._names import parse
 from relaxjax.bench._report import conditions, save, show
 from relaxjax.bench._training import held_out, worse
 from relaxjax.gradients._all_reduce import all_reduce

@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import Training as Told
-from relaxjax._relaxations import parse
+from relaxjax._names import parse
 from relaxjax.bench import _network_worker as worker
 from relaxjax.bench._network_methods import ALONE
 from relaxjax.bench._network_problem import Problem, task

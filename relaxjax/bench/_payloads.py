@@ -14,10 +14,10 @@ import numpy as np
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._rows import COMPRESSORS
 from relaxjax.bench._report import conditions, plot, save, show
 from relaxjax.collectives import ring_wire_bytes
 from relaxjax.compression import Compressor
+from relaxjax.compression._rows import COMPRESSORS
 from relaxjax.gradients._all_reduce import all_reduce
 from relaxjax.gradients._choices import TWO_AXES
 from relaxjax.gradients._compressed_mean import EXCHANGES

@@ -14,7 +14,7 @@ import numpy as np
 import optax
 
 from relaxjax._core._relaxation import Training
-from relaxjax._relaxations import parse
+from relaxjax._names import parse
 from relaxjax.check._subjects import AXIS, Subject
 from relaxjax.compression import error_feedback
 from relaxjax.compression._protocol import NO_FEEDBACK

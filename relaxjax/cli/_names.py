@@ -2,7 +2,8 @@
 
 from enum import StrEnum
 
-from relaxjax._rows import COMPRESSORS, FEEDBACKS, RELAXATIONS
+from relaxjax._names import RELAXATIONS
+from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
 
 
 class TaskName(StrEnum):

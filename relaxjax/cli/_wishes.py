@@ -9,8 +9,7 @@ from typing import Any
 import optax
 
 from relaxjax._core._relaxation import Training
-from relaxjax._relaxations import parse
-from relaxjax._rows import RELAXATIONS
+from relaxjax._names import RELAXATIONS, parse
 from relaxjax.cli._devices import AXIS, DEFAULT_WORKERS
 from relaxjax.faults._skip_nonfinite import skip_nonfinite
 from relaxjax.gradients._accumulate import accumulate

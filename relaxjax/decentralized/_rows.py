@@ -1,13 +1,11 @@
 """The rows of the decentralised methods; what comes after @ is their topology."""
 
 import functools
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import optax
 
-from relaxjax import topology
 from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import SYNC_EVERY, Relaxation, Training
 from relaxjax.compression import Compressor, quantize
@@ -22,37 +20,10 @@ from relaxjax.decentralized._noloco import noloco
 from relaxjax.decentralized._push_sum import push_sum
 from relaxjax.decentralized._quasi_global_momentum import quasi_global_momentum
 from relaxjax.decentralized._relay_sum import relay_sum
-from relaxjax.topology import Topology
+from relaxjax.topology import Topology, lazy
+from relaxjax.topology._rows import SYMMETRIC, TOPOLOGIES, TREES
 
 _THETA = 0.1  # of Moniqua: more than models differ by in training
-
-
-def _squarest_torus(n: int) -> Topology:
-    side = next(a for a in range(math.isqrt(n), 0, -1) if n % a == 0)
-    return topology.torus((side, n // side))
-
-
-TREES: Mapping[str, Callable[[int], Topology]] = {
-    "chain": topology.chain,
-    "binary_tree": topology.binary_tree,
-    "star": topology.star,
-}
-_SYMMETRIC: Mapping[str, Callable[[int], Topology]] = {
-    "ring": topology.ring,
-    "torus": _squarest_torus,
-    "hypercube": topology.hypercube,
-    "complete": topology.complete,
-    **TREES,
-}
-TOPOLOGIES: Mapping[str, Callable[[int], Topology]] = {
-    **_SYMMETRIC,
-    "exponential": topology.exponential,
-    "one_peer_exponential": topology.one_peer_exponential,
-    "one_peer_hypercube": topology.one_peer_hypercube,
-    "random_matching": topology.random_matching,
-    "shift_one": topology.shift_one,
-    "base_graph": topology.base_graph,
-}
 
 
 def _after(
@@ -93,7 +64,7 @@ def _exact_diffusion(
     axis_name: AxisName, training: Training, algorithm: str = "ring", **parts: Any
 ) -> optax.GradientTransformationExtraArgs:
     """With (W + I) / 2, which is stable on all of these graphs."""
-    graph = topology.lazy(TOPOLOGIES[algorithm](training.workers))
+    graph = lazy(TOPOLOGIES[algorithm](training.workers))
     diffusion = exact_diffusion(axis_name, graph, **parts)
     return optax.chain(training.optimizer, diffusion)
 
@@ -149,8 +120,8 @@ _row = functools.partial(
     period=None,
     apart=True,
 )
-_STAYING = (*_SYMMETRIC, "exponential")
-GOSSIP_ROWS = (
+_STAYING = (*SYMMETRIC, "exponential")
+ROWS = (
     _row(
         name="gossip",
         summary="models are averaged with neighbours, after each step",
@@ -184,7 +155,7 @@ GOSSIP_ROWS = (
         name="exact_diffusion",
         summary="gossip without the bias of unlike data (D^2)",
         build=_exact_diffusion,
-        algorithms=tuple(_SYMMETRIC),
+        algorithms=tuple(SYMMETRIC),
     ),
     _row(
         name="quasi_global_momentum",

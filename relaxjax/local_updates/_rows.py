@@ -118,7 +118,7 @@ _syncs = functools.partial(
     apart=True,
 )
 _waits = functools.partial(Relaxation, algorithms=CHOICES, compressors=True)
-LATER_ROWS = (
+ROWS = (
     _syncs(
         name="local_sgd",
         summary="models are averaged every few steps",

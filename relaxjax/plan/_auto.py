@@ -8,7 +8,7 @@ import optax
 
 from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._relaxation import Training
-from relaxjax._relaxations import parse
+from relaxjax._names import parse
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
 from relaxjax.plan._rank import Ranking, Row, rank, ranking

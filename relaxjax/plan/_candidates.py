@@ -1,8 +1,8 @@
 """Which relaxations a plan ranks: a row each, from the tables of names.
 
-Whatever is a row of `relaxjax._rows.COMPRESSORS` or of the table of topologies is here
-as well. A row says what is sent (`relaxjax.plan._messages`), how often, what is kept,
-and the line of code.
+Whatever is a row of `relaxjax.compression._rows.COMPRESSORS` or of the table of
+topologies is here as well. A row says what is sent (`relaxjax.plan._messages`), how
+often, what is kept, and the line of code.
 """
 
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from relaxjax._core._relaxation import SYNC_EVERY
-from relaxjax.decentralized._rows import TOPOLOGIES
 from relaxjax.plan import _code as code
 from relaxjax.plan._candidate import Candidate, made
 from relaxjax.plan._messages import Messages, reduced, told
 from relaxjax.plan._network import Network
 from relaxjax.plan._reducing import low_ranks, reducers
 from relaxjax.plan._traffic import payload
+from relaxjax.topology._rows import TOPOLOGIES
 
 LARGEST = 64
 """Workers up to which topologies are made and looked at; of more, degrees are known."""

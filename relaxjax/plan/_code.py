@@ -3,29 +3,10 @@
 `BUCKET` stands where the size of a bucket is said, if it is not the usual one.
 """
 
+from relaxjax.compression._rows import expression
+
 BUCKET = "{bucket}"
 
-_COMPRESSORS = {
-    "bf16": "cast(jnp.bfloat16)",
-    "fp16": "cast(jnp.float16)",
-    "fp8": "cast(jnp.float8_e4m3fn)",
-    "quantize8": "quantize(8)",
-    "quantize4": "quantize(4)",
-    "quantize2": "quantize(2)",
-    "stochastic8": "quantize(8, stochastic_rounding=True)",
-    "stochastic4": "quantize(4, stochastic_rounding=True)",
-    "stochastic2": "quantize(2, stochastic_rounding=True)",
-    "codebook8": "codebook(8)",
-    "codebook4": "codebook(4)",
-    "codebook2": "codebook(2)",
-    "qsgd": "qsgd(7)",
-    "dithering": "dithering(7)",
-    "top_k": "top_k(0.01)",
-    "random_k": "random_k(0.01)",
-    "random_block": "random_block(0.01)",
-    "threshold": "threshold(1e-3, capacity=1024)",
-}
-_FEEDBACKS = {"ef14": "error_feedback"}
 _AXES = {1: '"data"', 2: '("host", "device")'}
 OPTIMIZER = "optimizer"
 
@@ -34,32 +15,19 @@ def _chain(*parts: str) -> str:
     return f"tx = optax.chain({', '.join(parts)})"
 
 
-def compressor(name: str, feedback: str = "") -> str:
-    """The expression that makes a compressor.
-
-    Args:
-      name: as relaxations spell it; one that takes nothing is its own function.
-      feedback: as they spell it, or "".
-    """
-    made = f"relaxjax.compression.{_COMPRESSORS.get(name, f'{name}()')}"
-    if feedback:
-        made = f"relaxjax.compression.{_FEEDBACKS.get(feedback, feedback)}({made})"
-    return made
-
-
 def all_reduce(
     code: str = "", feedback: str = "", algorithm: str = "", axes: int = 1
 ) -> str:
     """Before the optimizer."""
     parts = [_AXES[axes]]
-    parts += [f"compressor={compressor(code, feedback)}"] if code else []
+    parts += [f"compressor={expression(code, feedback)}"] if code else []
     parts += [f'algorithm="{algorithm}"'] if algorithm else []
     return _chain(f"relaxjax.all_reduce({', '.join(parts)}{BUCKET})", OPTIMIZER)
 
 
 def partly(code: str, feedback: str, algorithm: str, plain: float) -> str:
     """Before the optimizer, with what is sent first as it is."""
-    coded = [_AXES[1], f"compressor={compressor(code, feedback)}"]
+    coded = [_AXES[1], f"compressor={expression(code, feedback)}"]
     coded += [f'algorithm="{algorithm}"']
     each = f"{{False: relaxjax.all_reduce({', '.join(coded)}{BUCKET}), "
     each += f"True: relaxjax.all_reduce({_AXES[1]}{BUCKET})}}"
@@ -98,7 +66,7 @@ def gossip(
     """After the optimizer."""
     graph = f"relaxjax.topology.{topology}({_sized(topology, peers)})"
     parts = [_AXES[axes], graph]
-    parts += [f"compressor={compressor(code)}"] if code else []
+    parts += [f"compressor={expression(code)}"] if code else []
     return _chain(OPTIMIZER, f"relaxjax.{method}({', '.join(parts)}{BUCKET})")
 
 
@@ -113,7 +81,7 @@ def seldom(method: str, every: int, code: str = "", feedback: str = "") -> str:
     """Local steps, with the optimizer before or inside."""
     parts = ['"data"', str(every)]
     if code:
-        parts += [f"compressor={compressor(code, feedback)}", 'algorithm="two_shot"']
+        parts += [f"compressor={expression(code, feedback)}", 'algorithm="two_shot"']
     if method == "diloco":
         return f"tx = relaxjax.diloco({', '.join([OPTIMIZER, *parts])}{BUCKET})"
     return _chain(OPTIMIZER, f"relaxjax.{method}({', '.join(parts)}{BUCKET})")

@@ -19,8 +19,8 @@ import numpy as np
 from jax import lax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._rows import COMPRESSORS
 from relaxjax.compression import roundtrip
+from relaxjax.compression._rows import COMPRESSORS
 from relaxjax.plan._network import CODEC, INSIDE, Network
 from relaxjax.plan._timing import Repeated, step_seconds
 from relaxjax.plan._traffic import psum

@@ -9,7 +9,6 @@ import pytest
 
 import relaxjax
 from relaxjax import compression, emulate, topology
-from relaxjax._rows import COMPRESSORS, FEEDBACKS
 from relaxjax.check import (
     compressor_laws,
     feedback_laws,
@@ -20,8 +19,9 @@ from relaxjax.check._bytes import bytes_of
 from relaxjax.check._quality import place, runs_of
 from relaxjax.check._subjects import Subject
 from relaxjax.compression import Compressor, Law
-from relaxjax.decentralized._rows import TOPOLOGIES
+from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
 from relaxjax.tasks import TASKS
+from relaxjax.topology._rows import TOPOLOGIES
 from tests.helpers import mesh_of
 
 

@@ -1,4 +1,4 @@
-"""A compressor and a topology from their skeletons, in the library by a row each."""
+"""The three skeletons in the library: a file and a row for each."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import relaxjax
-from relaxjax.check.skeletons import compressor, topology
+from relaxjax.check.skeletons import compressor, relaxation, topology
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(relaxjax.__file__).parent
@@ -18,14 +18,14 @@ sys.path.append("docs/_ext")
 import compressor_table, topology_table
 from relaxjax import emulate, wire_bytes
 from relaxjax._core._relaxation import Training
-from relaxjax._relaxations import parse
+from relaxjax._names import parse
 from relaxjax.cli import _train
 from relaxjax.plan import Network
 from relaxjax.plan._candidates import candidates
 from relaxjax.tasks import OPTIMIZERS, TASKS
-from tests.test_relaxations import SPELLINGS
+from tests.test_relaxation_names import SPELLINGS
 training = Training(OPTIMIZERS["adamw"].make(0.1), 0.1, 9, 8)
-names = ["all_reduce+ternary+ef14@two_shot", "gossip@two_hops"]
+names = ["all_reduce+ternary+ef14@two_shot", "gossip@two_hops", "signs"]
 print(json.dumps({
     "bytes": [
         wire_bytes(parse(n).build("data", training), TASKS["digits"](0).params,
@@ -39,25 +39,38 @@ print(json.dumps({
 """
 
 
-def with_row(path: Path, table: str, file: str, name: str) -> None:
-    """Adds an import and a row at the end of a table."""
+ROW = """Relaxation(
+        name="signs",
+        summary="signs with feedback",
+        build=lambda axis_name, training: optax.chain(
+            signs(axis_name), training.optimizer
+        ),
+    )"""
+
+
+def with_row(room: Path, table: str, file: str, name: str, row: str) -> None:
+    """Adds an import and a row at the end of a table of a room."""
+    path = room / "_rows.py"
     text = path.read_text()
-    head, start, body = text.partition(f"\n{table}: ")
+    head, start, body = text.partition(f"\n{table}")
     assert start, table
-    rows, end, rest = body.partition("\n}")
-    before, first, imports = head.partition("\nfrom relaxjax ")
-    head = f"{before}\nfrom relaxjax.{file} import {name}{first}{imports}"
-    row = f'\n    "{name}": {name},'
-    path.write_text(head + start + rows + row + end + rest)
+    close = "\n]" if body.startswith(" = [") else "\n}"
+    rows, end, rest = body.partition(close)
+    before, first, imports = head.partition("\nfrom relaxjax")
+    head = f"{before}\nfrom relaxjax.{room.name}.{file} import {name}{first}{imports}"
+    path.write_text(head + start + rows + f"\n    {row}," + end + rest)
 
 
 def test_a_file_and_a_row_show_in_names_help_docs_plan_and_contract_tests(tmp_path):
     copy = tmp_path / "relaxjax"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(compressor.__file__, copy / "_ternary.py")
-    shutil.copy(topology.__file__, copy / "_two_hops.py")
-    with_row(copy / "_rows.py", "COMPRESSORS", "_ternary", "ternary")
-    with_row(copy / "_gossip_rows.py", "TOPOLOGIES", "_two_hops", "two_hops")
+    compression, graphs = copy / "compression", copy / "topology"
+    shutil.copy(compressor.__file__, compression / "_ternary.py")
+    shutil.copy(topology.__file__, graphs / "_two_hops.py")
+    shutil.copy(relaxation.__file__, copy / "gradients" / "_signs.py")
+    with_row(compression, "COMPRESSORS", "_ternary", "ternary", '"ternary": ternary')
+    with_row(graphs, "TOPOLOGIES", "_two_hops", "two_hops", '"two_hops": two_hops')
+    with_row(copy / "gradients", "ROWS", "_signs", "signs", ROW)
     paths = f"{tmp_path}{os.pathsep}{ROOT}"
     result = subprocess.run(
         [sys.executable, "-P", "-c", ASK],
@@ -71,12 +84,17 @@ def test_a_file_and_a_row_show_in_names_help_docs_plan_and_contract_tests(tmp_pa
     found = json.loads(result.stdout)
     # Of the digits' 26122 params, three matrices are in codes and vectors are not.
     chunk, vectors = 25856 // 8, 4 * (16 + 16 + 2)
-    assert found["bytes"] == [14 * (chunk // 4 + 4) + 14 * vectors, 4 * 26122]
+    assert found["bytes"] == [
+        14 * (chunk // 4 + 4) + 14 * vectors,
+        4 * 26122,
+        7 * (25856 // 8 + 34 + 6 * 4),
+    ]
     assert "ternary" in found["help"]
     assert "two_hops" in found["help"]
+    assert "signs with feedback" in " ".join(found["help"].split())
     docs = "\n".join(found["docs"])
     assert "| `ternary` | B(0.000244) | 1028 |" in docs
     assert "| `two_hops` | 1 | 2 | 0.347 |" in docs
-    assert {"all_reduce+ternary", "gossip@two_hops"} <= set(found["contract"])
+    assert {"all_reduce+ternary", "gossip@two_hops", "signs"} <= set(found["contract"])
     ranked = {"all_reduce+ternary+ef14@two_shot", "gossip@two_hops"}
     assert ranked <= set(found["plan"])

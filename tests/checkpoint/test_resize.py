@@ -15,7 +15,7 @@ import relaxjax
 from relaxjax import compression, emulate
 from relaxjax._core._merge_rules import marks_of
 from relaxjax._core._relaxation import Training
-from relaxjax._relaxations import parse
+from relaxjax._names import parse
 from relaxjax.checkpoint import MEAN, RESET, SUM, rebuild, refuse, resized
 from relaxjax.compression._econtrol import EControlState
 from relaxjax.compression._ef21 import EF21State

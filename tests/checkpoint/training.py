@@ -9,8 +9,7 @@ import optax
 
 import relaxjax
 from relaxjax._core._relaxation import Training
-from relaxjax._relaxations import parse
-from relaxjax._rows import RELAXATIONS
+from relaxjax._names import RELAXATIONS, parse
 from relaxjax.checkpoint._tree import data_of
 from relaxjax.tasks import OPTIMIZERS
 from tests import helpers

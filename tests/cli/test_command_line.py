@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from relaxjax._relaxations import parse
-from relaxjax._rows import COMPRESSORS, FEEDBACKS, RELAXATIONS
+from relaxjax._names import RELAXATIONS, parse
 from relaxjax.cli import _job, app
 from relaxjax.cli._errors import EXIT_CODES
 from relaxjax.cli._names import relaxations
+from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
 
 ROOT = Path(__file__).parent.parent.parent
 PLAIN = {"NO_COLOR": "1", "COLUMNS": "200", "TERM": "dumb"}

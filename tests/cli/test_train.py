@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from relaxjax._relaxations import GRAMMAR
-from relaxjax._rows import COMPRESSORS, FEEDBACKS, RELAXATIONS
+from relaxjax._names import GRAMMAR, RELAXATIONS
 from relaxjax.cli import _job, _training, _wishes, app
 from relaxjax.cli._train import TaskName
 from relaxjax.cli._wishes import Wishes
+from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
 from relaxjax.tasks import TASKS
 
 ROOT = Path(__file__).parent.parent.parent

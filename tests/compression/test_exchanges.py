@@ -15,9 +15,9 @@ import relaxjax
 from relaxjax import all_reduce, compression, emulate, wire_bytes
 from relaxjax import collectives as c
 from relaxjax._core._random import Noise, fold, words_of
-from relaxjax._rows import COMPRESSORS, FEEDBACKS
 from relaxjax.compression import Compressor
 from relaxjax.compression._loco import LoCoState
+from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
 from relaxjax.gradients._choices import TWO_AXES
 from relaxjax.gradients._compressed_mean import EXCHANGES, codec_of
 from tests.compression.references import REFERENCES

@@ -12,8 +12,8 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from relaxjax import all_reduce, wire_bytes
-from relaxjax._rows import COMPRESSORS, FEEDBACKS
 from relaxjax.bench._ahead_of_time import compiled_text
+from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
 from relaxjax.programs import bytes_sent, parse
 from tests.gpu.programs import collectives
 

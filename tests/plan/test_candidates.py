@@ -10,14 +10,14 @@ import pytest
 import relaxjax
 from relaxjax import compression, plan, schedule, topology
 from relaxjax._core._relaxation import Training
-from relaxjax._relaxations import parse
-from relaxjax._rows import COMPRESSORS
-from relaxjax.decentralized._rows import TOPOLOGIES
+from relaxjax._names import parse
+from relaxjax.compression._rows import COMPRESSORS
 from relaxjax.gradients._exact_mean import ALGORITHMS
 from relaxjax.plan._candidate import Candidate
 from relaxjax.plan._candidates import candidates
 from relaxjax.plan._code import sized
 from relaxjax.plan._predict import predict
+from relaxjax.topology._rows import TOPOLOGIES
 
 FLAT = plan.Network(workers=4)
 HOSTS = plan.Network(workers=8, per_host=4)

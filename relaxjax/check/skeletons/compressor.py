@@ -5,7 +5,7 @@
 
 as the largest element is exact, and no other ends up farther from x_i than 0 is. Check
 it with `relaxjax check FILE.py`. In the library it is this file and one row,
-`"ternary": ternary`, of COMPRESSORS in relaxjax/_rows.py.
+`"ternary": ternary`, of COMPRESSORS in relaxjax/compression/_rows.py.
 """
 
 from typing import NamedTuple

@@ -4,7 +4,7 @@
 
 Check it with `relaxjax check FILE.py`. In the library it is this file and one row of
 the tables: `Relaxation(name="signs", summary="...", build=lambda axis_name, training:
-optax.chain(signs(axis_name), training.optimizer))` in relaxjax/_rows.py.
+optax.chain(signs(axis_name), training.optimizer))` in relaxjax/gradients/_rows.py.
 """
 
 from typing import Annotated, Any, NamedTuple

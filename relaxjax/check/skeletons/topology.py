@@ -3,7 +3,7 @@
     x_i <- (x_i + x_{i + h}) / 2,  h = 1 in even rounds, 2 in odd ones (mod n)
 
 Check it with `relaxjax check FILE.py`. In the library it is this file and one row,
-`"two_hops": two_hops`, of TOPOLOGIES in relaxjax/decentralized/_rows.py.
+`"two_hops": two_hops`, of TOPOLOGIES in relaxjax/topology/_rows.py.
 """
 
 import numpy as np

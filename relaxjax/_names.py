@@ -1,7 +1,7 @@
 """From a relaxation's name to its transformation.
 
 A name follows the grammar `NAME[+COMPRESSOR[+FEEDBACK]][@ALGORITHM]`, as in
-`all_reduce@ring`; what its parts may be is in the tables of `relaxjax._rows`.
+`all_reduce@ring`. What its parts may be is in the `_rows` of the rooms.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,9 +13,17 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import Relaxation, Training
-from relaxjax._rows import COMPRESSORS, FEEDBACKS, RELAXATIONS
+from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
+from relaxjax.decentralized import _rows as decentralized
+from relaxjax.gradients import _rows as gradients
+from relaxjax.local_updates import _rows as local_updates
+from relaxjax.ps import _rows as ps
 
 GRAMMAR = "NAME[+COMPRESSOR[+FEEDBACK]][@ALGORITHM]"
+_ROOMS = (gradients, ps, local_updates, decentralized)
+RELAXATIONS: Mapping[str, Relaxation] = {
+    row.name: row for room in _ROOMS for row in room.ROWS
+}
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,7 @@ def parse(name: str) -> Choice:
       ValueError: an unknown part, with the list of valid ones.
 
     Example:
-      >>> from relaxjax._relaxations import parse
+      >>> from relaxjax._names import parse
       >>> choice = parse("all_reduce@ring")
       >>> choice.row.name, choice.parts
       ('all_reduce', {'algorithm': 'ring'})

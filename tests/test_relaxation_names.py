@@ -9,12 +9,12 @@ import optax
 import pytest
 
 import relaxjax
-from relaxjax import _relaxations
+from relaxjax import _names
 from relaxjax._core._relaxation import Relaxation, Training
-from relaxjax._relaxations import parse
-from relaxjax._rows import COMPRESSORS, FEEDBACKS, RELAXATIONS
-from relaxjax.decentralized._rows import GOSSIP_ROWS
-from relaxjax.local_updates._rows import LATER_ROWS
+from relaxjax._names import RELAXATIONS, parse
+from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
+from relaxjax.decentralized._rows import ROWS as GOSSIP_ROWS
+from relaxjax.local_updates._rows import ROWS as LATER_ROWS
 from tests import helpers
 
 ONCE = {row.name for row in (*GOSSIP_ROWS, *LATER_ROWS)} - {"gossip", "local_sgd"}
@@ -237,7 +237,7 @@ def test_options_reach_the_transformation():
 def test_unknown_parts_are_refused_with_the_valid_ones(name, message):
     with pytest.raises(ValueError, match=message) as caught:
         parse(name)
-    assert _relaxations.GRAMMAR in str(caught.value)
+    assert _names.GRAMMAR in str(caught.value)
 
 
 def test_an_option_that_the_row_does_not_have_is_refused():
@@ -255,9 +255,9 @@ def toy(monkeypatch):
         return optax.with_extra_args_support(training.optimizer)
 
     row = Relaxation(name="toy", summary="toy", build=build, compressors=True)
-    monkeypatch.setattr(_relaxations, "RELAXATIONS", {"toy": row})
-    monkeypatch.setattr(_relaxations, "COMPRESSORS", {"half": lambda: "half"})
-    monkeypatch.setattr(_relaxations, "FEEDBACKS", {"memory": lambda c: ("memory", c)})
+    monkeypatch.setattr(_names, "RELAXATIONS", {"toy": row})
+    monkeypatch.setattr(_names, "COMPRESSORS", {"half": lambda: "half"})
+    monkeypatch.setattr(_names, "FEEDBACKS", {"memory": lambda c: ("memory", c)})
     return made
 
 
