@@ -105,10 +105,8 @@ def check_programs() -> None:
             continue
         python = environment(interpreter, folder, *PROGRAMS)
         for kind in ("gpu", "tpu"):
-            able = (
-                f"from relaxjax.bench._{kind}_program import missing; exit(missing())"
-            )
-            run(python, "-c", able)
+            module = f"benchmarks.programs.{kind}_program"
+            run(python, "-c", f"from {module} import missing; exit(missing())")
         tests = ["-m", "pytest", "-q", "-m", "not slow", "-n", "2"]
         run(python, *tests, "tests/gpu", "tests/tpu")
 

@@ -44,13 +44,8 @@ FLOORS = [
         "golden",
     },
     {
-        "plan",
-    },
-    {
-        "bench",
-    },
-    {
         "check",
+        "plan",
     },
     {
         "cli",

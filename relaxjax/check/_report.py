@@ -9,9 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from relaxjax.bench._codecs import timed
-from relaxjax.bench._report import conditions
 from relaxjax.check._bytes import bytes_of
+from relaxjax.check._codec_time import codec_time, conditions
 from relaxjax.check._compressor import DRAWS, compressor_laws
 from relaxjax.check._feedback import feedback_laws
 from relaxjax.check._inputs import SIZES
@@ -106,7 +105,7 @@ def _checked(
         tell(f"{subject.name}: codec time")
         size = int(effort.codec_mb * 2**20) // 4
         x = jnp.asarray(np.random.default_rng(0).normal(size=size), jnp.float32)
-        codec = timed(subject.name, subject.compressor(), x, effort.rounds)
+        codec = codec_time(subject.name, subject.compressor(), x, effort.rounds)
     return {
         "name": subject.name,
         "kind": subject.kind,

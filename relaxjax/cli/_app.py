@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from relaxjax.cli import _bench, _check, _order, _plan, _run, _train
+from relaxjax.cli import _check, _order, _plan, _run, _train
 from relaxjax.cli._errors import EXIT_CODES
 
 _HELP = """Relaxed collectives for JAX: data-parallel training that sends less, later,
@@ -63,7 +63,6 @@ app.command(
     "run",
     context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},
 )(_run.run)
-app.add_typer(_bench.bench, name="bench")
 
 
 def main() -> None:

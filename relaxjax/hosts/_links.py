@@ -47,7 +47,7 @@ class Loopback:
     """127.0.0.1, which works everywhere.
 
     Attributes:
-        rate: bytes per second at which each process paces itself; `relaxjax.ps.host`
+        rate: bytes per second at which each process paces itself; `benchmarks.testbed`
             does, `relaxjax run` does not. This is no link: the sender sleeps between
             pieces of 64 KiB, and what it *receives* is not limited. None: as fast as
             memory goes.

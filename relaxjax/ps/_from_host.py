@@ -139,5 +139,5 @@ def _require_kind(leaf: Any) -> None:
             raise ValueError(
                 f"ps.to_host: {device} has no memory of kind {_KIND!r}, but {kinds}: "
                 "leave the params on the device, or let other processes hold them "
-                "(relaxjax.ps.host)"
+                "(benchmarks.testbed)"
             )

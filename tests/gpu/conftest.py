@@ -2,7 +2,7 @@
 
 import pytest
 
-from relaxjax.bench import _gpu_program
+from benchmarks.programs import gpu_program as _gpu_program
 from tests.compiled_text import as_users_compile
 
 __all__ = ["as_users_compile", "mesh"]

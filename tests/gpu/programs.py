@@ -9,7 +9,7 @@ import optax
 from jax.sharding import PartitionSpec as P
 
 import relaxjax
-from relaxjax.bench._ahead_of_time import compiled_text, shapes, state_shapes
+from benchmarks.programs.ahead_of_time import compiled_text, shapes, state_shapes
 from relaxjax.programs import is_collective, parse
 
 LAYERS = 6

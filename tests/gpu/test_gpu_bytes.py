@@ -11,8 +11,8 @@ from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from benchmarks.programs.gpu_program import gpu_mesh
 from relaxjax import all_reduce, compiled_wire_bytes, wire_bytes
-from relaxjax.bench._gpu_program import gpu_mesh
 from relaxjax.programs import bytes_sent
 from tests.gpu.programs import collectives, update_text
 

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import PartitionSpec as P
 
+from benchmarks.programs.ahead_of_time import compiled_text
 from relaxjax import all_reduce, wire_bytes
-from relaxjax.bench._ahead_of_time import compiled_text
 from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
 from relaxjax.programs import bytes_sent, parse
 from tests.gpu.programs import collectives

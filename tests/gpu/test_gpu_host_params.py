@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from benchmarks.programs.host_copies import PROFILE, profile
+from benchmarks.programs.host_program import host_program_text
+from benchmarks.programs.overlap_models import perceptron, transformer
 from relaxjax import ps
-from relaxjax.bench._host_copies import PROFILE, profile
-from relaxjax.bench._host_program import host_program_text
-from relaxjax.bench._overlap_models import perceptron, transformer
 from relaxjax.programs import Instruction, is_host_copy, parse
 from relaxjax.schedule import Device, Graph, Link, layer_order, replay
 

@@ -8,16 +8,16 @@ import jax
 import pytest
 
 import relaxjax
-from relaxjax import all_reduce, skip_nonfinite
-from relaxjax.bench._overlap import LATE_BYTES, programs
-from relaxjax.bench._overlap_models import MODELS, microbatched, perceptron, scanned
-from relaxjax.bench._overlap_programs import (
+from benchmarks.programs.overlap import LATE_BYTES, programs
+from benchmarks.programs.overlap_models import MODELS, microbatched, perceptron, scanned
+from benchmarks.programs.overlap_programs import (
     delay_text,
     gossip_text,
     inside_text,
     pmean_text,
     relaxjax_text,
 )
+from relaxjax import all_reduce, skip_nonfinite
 from relaxjax.schedule import Device, Link, replay
 from tests.gpu.programs import collectives, train_text
 

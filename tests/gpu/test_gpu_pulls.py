@@ -7,9 +7,9 @@ import itertools
 
 import pytest
 
-from relaxjax.bench._compiled_orders import MIB, orders_of
-from relaxjax.bench._overlap_models import MODELS, perceptron
-from relaxjax.bench._pulls import pulled_text
+from benchmarks.programs.compiled_orders import MIB, orders_of
+from benchmarks.programs.overlap_models import MODELS, perceptron
+from benchmarks.programs.pulls import pulled_text
 from relaxjax.ps._compiled_order import order_in
 from relaxjax.schedule import Device, Link, analytic, replay
 

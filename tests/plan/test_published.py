@@ -1,6 +1,6 @@
 """The model of time predicts what others published, with one number fitted."""
 
-from relaxjax.bench import _published as published
+from benchmarks.planning import published
 
 
 def test_the_size_of_bert_large():

@@ -1,0 +1,1 @@
+"""One part at a time: collectives, codecs, buckets, checkpoints, overhead."""

@@ -1,0 +1,117 @@
+"""Memory of a process that trains with each method, against plain all-reduce.
+
+Every method has processes of its own. After some steps the kernel forgets their peak
+(`/proc/PID/clear_refs`), and more steps follow:
+
+    peak    the most that was resident in those steps, mean over the processes
+    more    peak - that of `all_reduce` (of DDP: of fp32), also as models of 4 bytes d
+
+Programs, libraries and what their compilation left behind are in all of them alike, or
+nearly: a program of more operations is larger.
+
+Cost: the start of the processes, for each method.
+"""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from benchmarks.network.curves import HOSTS, RATE
+from benchmarks.network.methods import Method, available
+from benchmarks.network.problem import problem, task
+from benchmarks.network.report import PLAIN
+from benchmarks.network.worker_processes import Crew
+from benchmarks.report import conditions, save, show
+from relaxjax.hosts import Loopback
+
+STEPS = 4
+_PROC = Path("/proc")
+
+
+def memory(
+    *,
+    methods: Sequence[Method],
+    width: int,
+    layers: int,
+    hosts: int = HOSTS,
+    out: str = "runs/bench",
+) -> dict[str, Any]:
+    """Trains with every method for a little, and reads the peaks.
+
+    Args:
+      methods: rows; without the plain one, peaks stand alone.
+      width: of the model.
+      layers: of the model.
+      hosts: processes, over loopback.
+      out: folder of the JSON.
+
+    Returns:
+      What was read, as saved: bytes.
+
+    Raises:
+      ValueError: this system has no `/proc`.
+    """
+    if not (_PROC / "self" / "clear_refs").exists():
+        raise ValueError(f"--part memory reads peaks from {_PROC}, which Linux has")
+    methods = available(methods)
+    start = task(width, layers)
+    model = sum(x.nbytes for x in jax.tree.leaves(start.params))
+    peaks = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "problem.npz"
+        problem(start, processes=hosts, steps=64, windows=hosts).save(path)
+        for method in methods:
+            peaks[method.label] = _peak(method, path, hosts)
+            print(method.label, peaks[method.label], flush=True)
+            save({"peaks": peaks}, out, "network_memory")  # if it is ended here
+    rows = [_row(m, peaks, model) for m in methods]
+    shape = {"width": width, "layers": layers, "hosts": hosts, "model": model}
+    result = {"conditions": conditions(**shape), "rows": rows}
+    save(result, out, "network_memory")
+    cells = [
+        (row["method"], row["peak"] / 2**20, _mib(row["more"]), row["models"] or "")
+        for row in rows
+    ]
+    columns = ("method", "peak, MiB", "more than plain, MiB", "in models")
+    show("Resident memory of a process", columns, cells)
+    return result
+
+
+def _mib(more: float | None) -> str:
+    return "" if more is None else f"{more / 2**20:+.1f}"
+
+
+def _peak(method: Method, problem_file: Path, hosts: int) -> float:
+    places = Loopback().open([str(i) for i in range(hosts)])
+    crew = Crew(method.system, list(places.values()), problem_file)
+    try:
+        crew.begin(method.label, method.plain(rate=RATE, steps=1000))
+        count = -(-STEPS // method.period) * method.period
+        crew.steps(method.label, max(count, method.start + 2))
+        for pid in crew.pids():
+            (_PROC / str(pid) / "clear_refs").write_text("5")
+        crew.steps(method.label, count)
+        return sum(map(_high_water, crew.pids())) / hosts
+    finally:
+        crew.close()
+
+
+def _high_water(pid: int) -> int:
+    """Bytes: the most that was resident since it was forgotten."""
+    lines = (_PROC / str(pid) / "status").read_text().splitlines()
+    (kib,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
+    return 1024 * int(kib)
+
+
+def _row(method: Method, peaks: dict[str, float], model: int) -> dict[str, Any]:
+    peak, plain = peaks[method.label], peaks.get(PLAIN[method.system])
+    more = None if plain is None else peak - plain
+    return {
+        "method": method.label,
+        "peak": peak,
+        "more": more,
+        "models": None if more is None else round(more / model, 2),
+    }

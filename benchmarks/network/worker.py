@@ -1,0 +1,114 @@
+"""A process of the network bench: it waits for a command, obeys, and answers.
+
+Commands are lines of JSON on standard input, answers lines of JSON on what was standard
+output when the process began. So a system is started and compiled once, and its blocks
+of steps can take turns with those of another: who waits for a line computes nothing.
+"""
+
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.network.problem import Problem
+
+
+class Training(NamedTuple):
+    """One method, training; each holds its own state.
+
+    Attributes:
+      step: takes one with this process's rows, waits for its end, returns its loss.
+      loss: of this process's model, on some windows.
+    """
+
+    step: Callable[[np.ndarray], float]
+    loss: Callable[[np.ndarray], float]
+
+
+class Place(NamedTuple):
+    """Which process this is.
+
+    Attributes:
+      process: its number.
+      processes: how many there are.
+      address: of the first one, with a port.
+    """
+
+    process: int
+    processes: int
+    address: str
+
+
+Begin = Callable[[dict[str, Any]], Training]
+"""From a method, as plain data, to its training from the start."""
+
+
+def serve(begin: Begin, place: Place, problem: Problem, answers: IO[str]) -> None:
+    """Obeys until standard input ends.
+
+    Args:
+      begin: makes the training of a method.
+      place: which process this is.
+      problem: start and data.
+      answers: where to.
+    """
+    trainings: dict[str, Training] = {}
+    done: dict[str, int] = {}
+    share = place.process, place.processes
+    for line in sys.stdin:
+        order = json.loads(line)
+        name, answer = order["name"], {}
+        if order["do"] == "begin":
+            trainings[name], done[name] = begin(order["method"]), 0
+        elif order["do"] == "end":
+            del trainings[name]
+        elif order["do"] == "loss":
+            loss = trainings[name].loss(problem.own_windows(*share))
+            answer = {"loss": loss, "steps": done[name]}
+        else:
+            first, count = done[name], order["count"]
+            rows = [problem.own_rows(first + i, *share) for i in range(count)]
+            answer = _steps(trainings[name].step, rows, order["warm"])
+            done[name] += count
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def _steps(
+    step: Callable[[np.ndarray], float], rows: list[np.ndarray], warm: int
+) -> dict[str, Any]:
+    """Seconds of each step and processor seconds of all, after those that warm up."""
+    losses = [step(own) for own in rows[:warm]]
+    busy, seconds = _busy(), []
+    for own in rows[warm:]:
+        start = time.perf_counter()
+        losses.append(step(own))
+        seconds.append(time.perf_counter() - start)
+    return {"seconds": seconds, "busy": _busy() - busy, "losses": losses}
+
+
+def _busy() -> float:
+    """Processor seconds of all threads of this process so far, kernel's included."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def main(make: Callable[[Place, Problem], Begin]) -> None:
+    """What a system's own module runs: arguments are a file, a place and threads.
+
+    Args:
+      make: joins the other processes, and says how to begin.
+    """
+    path, process, processes, address = sys.argv[1:]
+    place = Place(int(process), int(processes), address)
+    problem = Problem.load(Path(path))
+    with os.fdopen(os.dup(1), "w") as answers:
+        os.dup2(2, 1)  # what libraries print is no answer
+        begin = make(place, problem)
+        print(json.dumps({"ready": place.process}), file=answers, flush=True)
+        serve(begin, place, problem, answers)

@@ -1,0 +1,198 @@
+"""The processes of one system of the network bench, asked together.
+
+Each process stands in its host's place, and is one worker, or two in `PAIRS`. All get
+an order at once, and answer when they have carried it out; between orders they wait for
+a line.
+
+Cost: a process for each host, and a copy of every method's state in each.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Timer
+from typing import Any, NamedTuple
+
+from benchmarks.network.methods import DDP, PAIRS, RELAXJAX
+from relaxjax.hosts import Place
+
+MODULES = {
+    RELAXJAX: "benchmarks.network.jax_worker",
+    PAIRS: "benchmarks.network.jax_worker",
+    DDP: "benchmarks.network.torch_worker",
+}
+_PORTS = dict(zip(MODULES, range(29400, 29700, 100), strict=True))  # in namespaces
+_PATIENCE = 1200.0
+_LAST = 2000  # characters of what a process had to say
+_ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+    "NPROC": "2",
+    "JAX_PLATFORMS": "cpu",
+}
+_TWO_DEVICES = {
+    "XLA_FLAGS": f"{_ONE_THREAD['XLA_FLAGS']} --xla_force_host_platform_device_count=2",
+    "NPROC": "4",
+}
+
+
+class Block(NamedTuple):
+    """What some steps took.
+
+    Attributes:
+      seconds: of one step, the mean over steps and processes.
+      busy: processor seconds of one step and process.
+      losses: of each step, the mean over processes.
+    """
+
+    seconds: float
+    busy: float
+    losses: list[float]
+
+
+class Crew:
+    """A system's processes, running.
+
+    Args:
+      system: a key of `MODULES`.
+      places: of the hosts, in order.
+      problem: file of the problem.
+
+    Raises:
+      RuntimeError: a process ended or did not answer; with what it said last.
+    """
+
+    def __init__(self, system: str, places: Sequence[Place], problem: Path):
+        self.system = system
+        self._processes: list[subprocess.Popen[str]] = []
+        self._stack = ExitStack()
+        folder = self._stack.enter_context(tempfile.TemporaryDirectory())
+        self._folder = Path(folder)
+        try:
+            address = _address(places[0], _PORTS[system])
+            for number, place in enumerate(places):
+                told = [str(problem), str(number), str(len(places)), address]
+                self._start(place, [MODULES[system], *told])
+            self._answers()
+        except BaseException:
+            self.close()
+            raise
+
+    def begin(self, name: str, method: Mapping[str, Any]) -> None:
+        """Sets a method up, at the start.
+
+        Args:
+          name: by which it is asked later.
+          method: as the system's module reads it.
+        """
+        self._ask({"do": "begin", "name": name, "method": dict(method)})
+
+    def end(self, name: str) -> None:
+        """Forgets a method and its state.
+
+        Args:
+          name: of the method.
+        """
+        self._ask({"do": "end", "name": name})
+
+    def steps(self, name: str, count: int, *, warm: int = 0) -> Block:
+        """Takes steps.
+
+        Args:
+          name: of the method.
+          count: how many, in all.
+          warm: how many of them, the first, are not timed.
+        """
+        order = {"do": "steps", "name": name, "count": count, "warm": warm}
+        answers = self._ask(order)
+        timed = count - warm
+        return Block(
+            _mean([sum(answer["seconds"]) for answer in answers]) / max(timed, 1),
+            _mean([answer["busy"] for answer in answers]) / max(timed, 1),
+            [_mean(own) for own in zip(*(a["losses"] for a in answers), strict=True)],
+        )
+
+    def loss(self, name: str) -> float:
+        """On held-out windows: the mean over processes, each with its own model.
+
+        Args:
+          name: of the method.
+        """
+        return _mean([a["loss"] for a in self._ask({"do": "loss", "name": name})])
+
+    def pids(self) -> list[int]:
+        """Of the processes, in order of the hosts."""
+        return [process.pid for process in self._processes]
+
+    def close(self) -> None:
+        """Ends the processes; may be called twice."""
+        for process in self._processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            with process:  # closes its pipes, and waits
+                pass
+        self._stack.close()
+
+    def _start(self, place: Place, arguments: list[str]) -> None:
+        said = self._folder / f"{len(self._processes)}.txt"
+        command = [sys.executable, "-u", "-m", *arguments]
+        if place.namespace is not None:
+            command = ["ip", "netns", "exec", place.namespace, *command]
+        devices = _TWO_DEVICES if self.system == PAIRS else {}
+        with said.open("w") as file:
+            process = subprocess.Popen(
+                command,
+                env={**os.environ, **_ONE_THREAD, **devices},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                text=True,
+                start_new_session=True,
+            )
+        self._processes.append(process)
+
+    def _ask(self, order: Mapping[str, Any]) -> list[dict[str, Any]]:
+        for process in self._processes:
+            assert process.stdin is not None
+            print(json.dumps(order), file=process.stdin, flush=True)
+        return self._answers()
+
+    def _answers(self) -> list[dict[str, Any]]:
+        timer = Timer(_PATIENCE, self._kill)
+        timer.start()
+        try:
+            return [self._answer(i) for i in range(len(self._processes))]
+        finally:
+            timer.cancel()
+
+    def _answer(self, number: int) -> dict[str, Any]:
+        stream = self._processes[number].stdout
+        assert stream is not None
+        if line := stream.readline():
+            return json.loads(line)
+        last = (self._folder / f"{number}.txt").read_text()[-_LAST:]
+        raise RuntimeError(f"{self.system}: process {number} has ended:\n{last}")
+
+    def _kill(self) -> None:
+        for process in self._processes:
+            process.kill()
+
+
+def _address(place: Place, port: int) -> str:
+    """Where the first process listens: in a namespace nothing else does."""
+    if place.namespace is not None:
+        return f"{place.address}:{port}"
+    with socket.socket() as free:
+        free.bind((place.address, 0))
+        return f"{place.address}:{free.getsockname()[1]}"
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,1 @@
+"""Orders of transfers: their quality, speed, throughput and scale."""

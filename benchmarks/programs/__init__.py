@@ -1,0 +1,1 @@
+"""What GPUs and TPUs would run, compiled without one."""

@@ -1,0 +1,200 @@
+"""Params in host memory, copied in different orders: measured, and predicted.
+
+`relaxjax.ps.from_host` on whatever device JAX has. Throughput of an order is compared
+with the mean of random orders, by rounds that every order takes part in. Predictions
+are makespans of the loss's graph: its operations scaled to the seconds measured with
+params on the device, its transfers at the rate of one copy of everything.
+
+On a GPU run it with JAX_ENABLE_PGLE=true too: XLA knows from a profile alone what a
+copy takes. On CPU host memory is the device's own, and nothing is copied.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean, median
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from benchmarks.measure import interleaved, quartiles, ratio
+from benchmarks.programs.compiled_orders import MIB, ORDERS, named_orders
+from benchmarks.programs.overlap_models import Training, transformer
+from benchmarks.report import conditions, save, show
+from relaxjax.ps import from_host, to_host
+from relaxjax.schedule import Graph, Link, makespan
+
+TARGET = 1.2  # throughput of the best order over the mean of random ones, on a GPU
+ON_DEVICE = "on the device"
+_NO_GAIN = (
+    "on CPU host memory is the device's own memory: nothing is copied, and no gain is "
+    "to be expected"
+)
+MODES: Mapping[str, Callable[[Any], Any]] = {
+    "inference": lambda loss: loss,
+    "training": jax.value_and_grad,
+}
+
+
+class Setting(NamedTuple):
+    """What is run, and where.
+
+    Attributes:
+      training: the model.
+      params: on the device.
+      batch: on the device.
+      link: between the memories.
+      shared: whether they are one.
+    """
+
+    training: Training
+    params: Any
+    batch: Any
+    link: Link
+    shared: bool
+
+
+def host_params(
+    *,
+    rounds: int = 20,
+    random_orders: int = 20,
+    bucket_bytes: int = 2 * MIB,
+    latency: float = 1e-5,
+    modes: Sequence[str] = tuple(MODES),
+    make: Callable[[], Training] | None = None,
+    out: str = "runs/bench",
+) -> dict[str, Any]:
+    """Measures every order, and predicts each.
+
+    Args:
+      rounds: in which every order runs once.
+      random_orders: how many.
+      bucket_bytes: of transfers.
+      latency: seconds that a transfer costs by itself, in predictions.
+      modes: "inference" and "training" (gradients, back in host memory).
+      make: what is run; by default a transformer, a small one on CPU.
+      out: folder of the JSON.
+
+    Returns:
+      Conditions, and for each mode seconds, predictions and gains.
+    """
+    device = jax.devices()[0]
+    shared = device.platform == "cpu"
+    training = (make or _transformer(shared))()
+    params, batch = _arrays((training.params, training.batch))
+    rate = _rate(params)
+    setting = Setting(training, params, batch, Link(latency, rate), shared)
+    result: dict[str, Any] = {
+        "conditions": conditions(
+            device=device.device_kind,
+            platform=device.platform,
+            host_memory_is_the_devices=shared,
+            pgle=jax.config.values["jax_enable_pgle"],
+            nbytes=sum(x.nbytes for x in jax.tree.leaves(params)),
+            leaves=len(jax.tree.leaves(params)),
+            copied_bytes_per_second=rate,
+            latency=latency,
+            bucket_bytes=bucket_bytes,
+            rounds=rounds,
+            random_orders=random_orders,
+        ),
+        "target": TARGET,
+        "modes": {},
+    }
+    for mode in modes:
+        found = _measured(mode, setting, rounds, random_orders, bucket_bytes)
+        result["modes"][mode] = found
+        save(result, out, "host_params")
+        _print(mode, found)
+    _close(result["conditions"])
+    return result
+
+
+def _transformer(small: bool) -> Callable[[], Training]:
+    layers, width, vocabulary = (2, 64, 128) if small else (4, 1024, 8192)
+    return lambda: transformer(layers=layers, width=width, vocabulary=vocabulary)
+
+
+def _arrays(shapes: Any) -> Any:
+    """Small random floats; integers, such as tokens, are zeros."""
+    rng = np.random.default_rng(0)
+
+    def one(x: Any) -> jax.Array:
+        floating = np.issubdtype(x.dtype, np.floating)
+        values = 0.02 * rng.standard_normal(x.shape) if floating else np.zeros(x.shape)
+        return jax.device_put(values.astype(x.dtype), jax.devices()[0])
+
+    return jax.tree.map(one, shapes)
+
+
+def _rate(params: Any) -> float:
+    """Bytes per second of one copy of everything from host memory."""
+    copy = jax.jit(lambda tree: jax.device_put(tree, jax.memory.Space.Device))
+    lying = to_host(params)
+    seconds = interleaved({"copy": lambda: copy(lying)}, 5)["copy"]
+    return sum(x.nbytes for x in jax.tree.leaves(params)) / median(seconds)
+
+
+def _measured(
+    mode: str, setting: Setting, rounds: int, random_orders: int, bucket_bytes: int
+) -> dict[str, Any]:
+    """Seconds and predictions of each order."""
+    loss, batch = setting.training.loss, setting.batch
+    of = Graph.from_loss if mode == "training" else Graph.from_function
+    graph = of(loss, setting.params, batch, link=setting.link)
+    orders = named_orders(graph, random_orders)
+    lying = to_host(setting.params)
+
+    def runner(fn: Callable[..., Any], params: Any) -> Callable[[], Any]:
+        step = jax.jit(MODES[mode](fn))
+        return lambda: step(params, batch)
+
+    runs = {
+        name: runner(from_host(loss, order=order, bucket_bytes=bucket_bytes), lying)
+        for name, order in orders.items()
+    }
+    runs[ON_DEVICE] = runner(loss, setting.params)
+    for run in runs.values():  # a profile is taken of the first calls, if at all
+        for _ in range(jax.config.values["jax_pgle_profiling_runs"]):
+            jax.block_until_ready(run())
+    seconds = interleaved(runs, rounds)
+    base = median(seconds[ON_DEVICE])
+    copied = 0.0 if setting.shared else 1.0
+    timed = graph.scaled(ops=base / graph.computation, recvs=copied)
+    return {
+        "orders": orders,
+        "seconds": seconds,
+        "predicted": {name: makespan(timed, order) for name, order in orders.items()},
+        "gain": _gains(seconds),
+    }
+
+
+def _gains(seconds: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """Throughput over that of the mean random order, by rounds."""
+    randoms = [own for name, own in seconds.items() if name.startswith("random")]
+    means = [fmean(of_round) for of_round in zip(*randoms, strict=True)]
+    return {name: ratio(means, own)._asdict() for name, own in seconds.items()}
+
+
+def _print(mode: str, found: dict[str, Any]) -> None:
+    columns = ("order", "median ms", "quartiles", "predicted ms", "throughput", "95 %")
+    rows = []
+    for name in [*ORDERS, ON_DEVICE]:
+        gain = found["gain"][name]
+        between = f"{gain['low']:.3f} - {gain['high']:.3f}"
+        rows.append((*_cells(name, [name], found), gain["median"], between))
+    randoms = [name for name in found["orders"] if name.startswith("random")]
+    rows.append((*_cells("random, all", randoms, found), 1.0, ""))
+    show(f"{mode}: throughput over the mean of the random orders", columns, rows)
+
+
+def _cells(title: str, names: Sequence[str], found: dict[str, Any]) -> tuple[Any, ...]:
+    """Of some orders together."""
+    every = [1e3 * s for name in names for s in found["seconds"][name]]
+    low, middle, high = quartiles(every)
+    predicted = [1e3 * found["predicted"].get(name, np.nan) for name in names]
+    return title, middle, f"{low:.4g} - {high:.4g}", fmean(predicted)
+
+
+def _close(told: dict[str, Any]) -> None:
+    print(told)
+    print(_NO_GAIN if told["host_memory_is_the_devices"] else f"target: {TARGET}")

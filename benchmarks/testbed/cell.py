@@ -1,0 +1,175 @@
+"""One cell of the testbed: so many workers and servers, inference or training.
+
+1. The link's rate is set so that communication over computation is `ratio`, on the
+   busiest link: pulls (and pushes) of all its workers against one worker's operations.
+2. Steps in layer order time each operation, pulls alone time the link; from these come
+   the graph, the orders of it, and a prediction for each order.
+3. All orders take turns, in every round in another sequence.
+"""
+
+import random
+from collections.abc import Callable
+from functools import partial
+from statistics import fmean, median
+from typing import Any, NamedTuple
+
+import numpy as np
+import optax
+
+from benchmarks.testbed import Fleet, Loopback, Namespaces, Step, measured_graph
+from benchmarks.testbed.cell_plan import Cell, Plan
+from benchmarks.testbed.model import Model
+from relaxjax.hosts import Links
+from relaxjax.schedule import Link
+
+OPTIMIZER = partial(optax.sgd, 1e-3)
+LINKS: dict[str, Callable[[float], Links]] = {
+    "namespaces": Namespaces,
+    "loopback": Loopback,
+}
+TIMED, WARM, AGAIN = 5, 2, 4
+"""Steps that time the operations; before them; and of TAC and of no order per round."""
+
+
+class Wishes(NamedTuple):
+    """What holds for every cell.
+
+    Attributes:
+        rows: for each worker.
+        rounds: in which every order runs once, TAC and no order four times.
+        orders: how many random orders.
+        ratio: communication over computation.
+        links: "namespaces" or "loopback".
+        pin: whether worker i is bound to core i modulo the machine's.
+        wait: seconds without a byte after which a transfer is lost.
+    """
+
+    rows: int
+    rounds: int
+    orders: int
+    ratio: float
+    links: str
+    pin: bool = True
+    wait: float = 60.0
+
+
+class Bench:
+    """A fleet in which one mode is run.
+
+    Args:
+        model: of every worker.
+        cell: what is run.
+        wishes: rows.
+        links: between the processes.
+    """
+
+    def __init__(self, model: Model, cell: Cell, wishes: Wishes, links: Links):
+        self.fleet = Fleet(
+            model,
+            optimizer=OPTIMIZER if cell.mode == "training" else None,
+            workers=cell.workers,
+            servers=cell.servers,
+            links=links,
+            wait=wishes.wait,
+            threads=1,
+            pin=wishes.pin,
+        )
+        rng = np.random.default_rng(0)
+        width = model.leaves["stem/params"].shape[0]
+        shape = (cell.workers * wishes.rows, width)
+        self._batch = [rng.standard_normal(shape).astype(np.float32) for _ in range(2)]
+        self._train = cell.mode == "training"
+
+    def step(self, order: Any = None) -> Step:
+        """One step.
+
+        Args:
+            order: as of `Fleet`.
+        """
+        inputs, targets = self._batch
+        if self._train:
+            return self.fleet.train(inputs, targets, order=order)
+        return self.fleet.infer(inputs, order=order)
+
+    def steps(self, count: int) -> list[Step]:
+        """Steps in layer order, after some that compile.
+
+        Args:
+            count: how many.
+        """
+        for _ in range(WARM):
+            self.step()
+        return [self.step() for _ in range(count)]
+
+
+def computation(model: Model, cell: Cell, wishes: Wishes) -> float:
+    """Seconds of one worker's operations where nothing is slow to arrive.
+
+    Args:
+        model: of every worker.
+        cell: how many compute at the same time.
+        wishes: rows.
+    """
+    bench = Bench(model, cell, wishes, Loopback())
+    with bench.fleet:
+        return measured_graph(model, bench.steps(TIMED), Link()).computation
+
+
+def run(model: Model, cell: Cell, wishes: Wishes) -> dict[str, Any]:
+    """Runs a cell.
+
+    Args:
+        model: of every worker.
+        cell: workers, servers and mode.
+        wishes: what holds for all.
+
+    Returns:
+        Seconds of every step by order, predictions, and the calibration.
+    """
+    nbytes = sum(model.nbytes.values())
+    both = 2 if cell.mode == "training" else 1
+    busiest = both * nbytes * max(1.0, cell.workers / cell.servers)
+    rate = busiest / (wishes.ratio * computation(model, cell, wishes))
+    bench = Bench(model, cell, wishes, LINKS[wishes.links](rate))
+    with bench.fleet:
+        timed = bench.steps(TIMED)
+        pulled = median(bench.fleet.pull().seconds for _ in range(TIMED))
+        plan = Plan.of(model, cell, timed, rate, pulled)
+        orders = plan.orders(wishes.orders)
+        steps = _take_turns(bench, orders, cell.workers, wishes.rounds)
+    return {
+        **cell._asdict(),
+        "rate": rate,
+        "link_efficiency": plan.link.bandwidth / rate,
+        "computation": plan.graph.computation,
+        "communication": both * plan.graph.communication,
+        "orders": orders,
+        "predicted": plan.predictions(orders),
+        "seconds": {
+            name: [step.seconds for step in own] for name, own in steps.items()
+        },
+        "stragglers": {
+            name: fmean(step.straggler_effect for step in own)
+            for name, own in steps.items()
+        },
+        "seen": {
+            name: len({order for step in own for order in step.orders})
+            for name, own in steps.items()
+        },
+    }
+
+
+def _take_turns(
+    bench: Bench, orders: dict[str, list[str]], workers: int, rounds: int
+) -> dict[str, list[Step]]:
+    """Steps by order; "none" is another random order for every worker and step."""
+    rng = random.Random(0)
+    turns = [*orders, *["tac"] * (AGAIN - 1), *["none"] * AGAIN]
+    steps: dict[str, list[Step]] = {name: [] for name in (*orders, "none")}
+    names = list(orders["layer"])
+    for _ in range(rounds):
+        rng.shuffle(turns)
+        for name in turns:
+            own = [rng.sample(names, len(names)) for _ in range(workers)]
+            steps[name].append(bench.step(orders.get(name, own)))
+    return steps

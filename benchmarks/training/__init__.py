@@ -1,0 +1,1 @@
+"""What a relaxation costs in quality."""

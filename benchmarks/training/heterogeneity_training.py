@@ -1,0 +1,105 @@
+"""All runs of a method at once: over learning rates, folds, seeds and alphas.
+
+A perceptron of one hidden layer, from a start that all workers share; each worker draws
+its batches from its own rows. A rate stays as it is, for a rate that falls hides bias.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import lax
+
+from benchmarks.training.heterogeneity_data import LABELS, Runs
+from benchmarks.training.heterogeneity_methods import AXIS, Make
+from relaxjax.workers._consensus import distance_of
+
+BATCH = 8  # of each worker
+WIDTH = 32
+
+
+class Trained(NamedTuple):
+    """What came of the runs; each float[runs, rates].
+
+    Attributes:
+      loss: of the workers' consensus, over all that they trained on.
+      accuracy: of the consensus, held out.
+      distance: from the consensus (`relaxjax.consensus_distance`).
+    """
+
+    loss: np.ndarray
+    accuracy: np.ndarray
+    distance: np.ndarray
+
+
+def train(make: Make, rates: np.ndarray, runs: Runs, steps: int) -> Trained:
+    """Trains with every rate in every run, in one program.
+
+    Args:
+      make: of the method.
+      rates: float32[rates].
+      runs: what they train on.
+      steps: of each.
+    """
+
+    def one(rate: jax.Array, run: Runs) -> tuple[jax.Array, ...]:
+        models = _models(make, rate, run, steps)
+        mean = jax.tree.map(lambda x: x.mean(axis=0), models)
+        images = run.images.reshape(-1, run.images.shape[-1])
+        hits = _logits(mean, run.held_images).argmax(axis=-1) == run.held_labels
+        return (
+            _loss(mean, images, run.labels.ravel()),
+            hits.sum() / (run.held_labels >= 0).sum(),
+            distance_of(jax.tree.leaves(models)),
+        )
+
+    over_rates = jax.vmap(one, in_axes=(0, None))
+    found = jax.jit(jax.vmap(over_rates, in_axes=(None, 0)))(rates, runs)
+    return Trained(*(np.asarray(x, np.float64) for x in found))
+
+
+def _models(make: Make, rate: jax.Array, run: Runs, steps: int) -> Any:
+    """Those of all workers after training."""
+    workers, rows = run.labels.shape
+    tx: Any = make(rate, workers)
+    key = jax.random.key(run.seeds)
+
+    def worker(images: Any, labels: Any, place: jax.Array) -> Any:
+        own = jax.random.fold_in(key, place)
+
+        def step(carry: Any, number: jax.Array) -> tuple[Any, None]:
+            params, state = carry
+            drawn = jax.random.fold_in(own, number)
+            picked = jax.random.randint(drawn, (BATCH,), 0, rows)
+            gradient = jax.grad(_loss)(params, images[picked], labels[picked])
+            updates, state = tx.update(gradient, state, params)
+            return (optax.apply_updates(params, updates), state), None
+
+        params = _start(key)
+        carry = params, tx.init(params)
+        return lax.scan(step, carry, jnp.arange(steps))[0][0]
+
+    places = jnp.arange(workers)
+    return jax.vmap(worker, axis_name=AXIS)(run.images, run.labels, places)
+
+
+def _start(key: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
+    """He's initialisation."""
+    sizes = (64, WIDTH, LABELS)
+    keys = jax.random.split(key, len(sizes) - 1)
+    return [
+        (jax.random.normal(k, (a, b)) * np.sqrt(2 / a), jnp.zeros(b))
+        for k, a, b in zip(keys, sizes[:-1], sizes[1:], strict=True)
+    ]
+
+
+def _logits(params: Any, images: Any) -> jax.Array:
+    (w, b), (v, c) = params
+    return jax.nn.relu(images @ w + b) @ v + c
+
+
+def _loss(params: Any, images: Any, labels: Any) -> jax.Array:
+    logits = _logits(params, images)
+    return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()

@@ -1,3 +1,0 @@
-"""Benchmarks: each prints its conditions and a table, and saves JSON and a plot."""
-
-__all__: list[str] = []
