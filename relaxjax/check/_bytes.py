@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 
 from relaxjax import collectives
 from relaxjax._core._phases import phase_starts
-from relaxjax.check._draws import noise_of
+from relaxjax.check._samples import noise_of
 from relaxjax.check._subjects import AXIS, Subject
 from relaxjax.check._verdict import Counterexample, Verdict, refuted, verdict_of
 from relaxjax.compression import Compressor, payload_bytes

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from relaxjax.check._draws import squared
+from relaxjax.check._samples import squared
 from relaxjax.check._verdict import Counterexample, spelled
 
 DEVIATIONS = 5  # of a mean, that chance is given

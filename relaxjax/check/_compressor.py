@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 import jax.numpy as jnp
 import numpy as np
 
-from relaxjax.check import _codes
+from relaxjax.check import _codec_laws as _codes
 from relaxjax.check._cases import DEVIATIONS, Case
-from relaxjax.check._draws import decoded, drawer, noise_of, squared
 from relaxjax.check._inputs import SIZES, inputs
+from relaxjax.check._samples import decoded, drawer, noise_of, squared
 from relaxjax.check._verdict import (
     Counterexample,
     Verdict,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 
-from relaxjax.check._kept import LAW, keeps
+from relaxjax.check._conservation import LAW, keeps
 from relaxjax.check._run import WORKERS
 from relaxjax.check._verdict import Verdict, verdict_of
 from relaxjax.compression import Compressor, error_feedback

@@ -3,7 +3,7 @@
 Before an optimizer it replaces gradients, and claims three things unless told less:
 
     same    every worker gets the same updates, to the bit
-    mean    nothing of the gradients is lost (`relaxjax.check._kept`)
+    mean    nothing of the gradients is lost (`relaxjax.check._conservation`)
     alone   one worker by itself takes the plain optimizer's steps
 
 With an optimizer inside it may do as it likes; the same things, and whether the mean of
@@ -16,7 +16,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from relaxjax.check import _kept
+from relaxjax.check import _conservation as _kept
 from relaxjax.check._run import WORKERS, Tree, flat, gradients, moments, start
 from relaxjax.check._verdict import Counterexample, Verdict, refuted, verdict_of
 from relaxjax.workers._consensus import spread

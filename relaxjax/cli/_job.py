@@ -9,8 +9,11 @@ from jax.sharding import Mesh
 
 from relaxjax import hosts
 from relaxjax._core._relaxation import Training
-from relaxjax.cli import _devices, _kept, _ordered, _wishes
-from relaxjax.cli._wishes import Wishes
+from relaxjax.cli import _devices
+from relaxjax.cli import _order_report as _ordered
+from relaxjax.cli import _resume as _kept
+from relaxjax.cli import _train_options as _wishes
+from relaxjax.cli._train_options import Wishes
 from relaxjax.tasks import TASKS, Task
 from relaxjax.workers._mesh import Emulation
 

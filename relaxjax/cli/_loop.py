@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 from relaxjax._core._phases import phase_starts
 from relaxjax.cli._devices import own_rows
 from relaxjax.cli._errors import Stopped
-from relaxjax.cli._kept import Keeper, Progress
+from relaxjax.cli._resume import Keeper, Progress
 from relaxjax.faults._replicas import require_replicas
 from relaxjax.tasks import Task, train_step_of
 from relaxjax.workers._consensus import consensus, spread

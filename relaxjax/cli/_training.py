@@ -7,7 +7,9 @@ from rich.console import Console
 
 from relaxjax import hosts
 from relaxjax.checkpoint import plan_of
-from relaxjax.cli import _devices, _kept, _ordered, _report
+from relaxjax.cli import _devices, _report
+from relaxjax.cli import _order_report as _ordered
+from relaxjax.cli import _resume as _kept
 from relaxjax.cli._job import CHECKPOINTS, Job, Run
 from relaxjax.cli._loop import fit
 from relaxjax.cli._progress import Bar

@@ -7,7 +7,7 @@ from relaxjax.hosts._join import Hosts, join
 from relaxjax.hosts._launch import Ended, launch
 from relaxjax.hosts._links import Links, Loopback, Place
 from relaxjax.hosts._namespaces import Namespaces, enter
-from relaxjax.hosts._roll_call import Member
+from relaxjax.hosts._rendezvous import Member
 from relaxjax.hosts._watch import LostProcess, Watch
 
 __all__ = [

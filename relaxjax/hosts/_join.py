@@ -12,8 +12,8 @@ from typing import NamedTuple
 import jax
 from jax._src.clusters import ClusterEnv
 
-from relaxjax.hosts._board import Notes, Service, board
-from relaxjax.hosts._roll_call import Member, call, me
+from relaxjax.hosts._kv_store import Notes, Service, board
+from relaxjax.hosts._rendezvous import Member, call, me
 from relaxjax.workers._startup_agreement import versions
 
 _LINGER = 20.0  # seconds that process 0 stays at the end, for the others to leave

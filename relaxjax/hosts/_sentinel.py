@@ -11,7 +11,7 @@ Cost: a bare Python process.
 import subprocess
 import sys
 
-from relaxjax.hosts._roll_call import Member
+from relaxjax.hosts._rendezvous import Member
 
 _PROGRAM = """
 import socket, sys, time

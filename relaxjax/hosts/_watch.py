@@ -18,10 +18,10 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from relaxjax.hosts._diagnosis import Patience, Signs, verdict
 from relaxjax.hosts._join import WATCH, Hosts
 from relaxjax.hosts._sentinel import Sentinel
 from relaxjax.hosts._stop import Stop
-from relaxjax.hosts._verdict import Patience, Signs, verdict
 
 STATUS = 70  # of a process that is ended: an internal error, as in sysexits.h
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from relaxjax._core._relaxation import SYNC_EVERY
-from relaxjax.plan import _code as code
+from relaxjax.plan import _snippet as code
 from relaxjax.plan._candidate import Candidate, made
+from relaxjax.plan._gradient_candidates import low_ranks, reducers
 from relaxjax.plan._messages import Messages, reduced, told
 from relaxjax.plan._network import Network
-from relaxjax.plan._reducing import low_ranks, reducers
 from relaxjax.plan._traffic import payload
 from relaxjax.topology._rows import TOPOLOGIES
 

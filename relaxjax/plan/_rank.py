@@ -14,11 +14,11 @@ from typing import Any
 from relaxjax._core._buckets import check_bucket_bytes
 from relaxjax.plan._candidate import Candidate
 from relaxjax.plan._candidates import candidates
-from relaxjax.plan._code import sized
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
 from relaxjax.plan._predict import Prediction, predict
 from relaxjax.plan._quality import CLASSES, Quality, quality_of
+from relaxjax.plan._snippet import sized
 
 PLAIN = "all_reduce"
 BY_COMPILER = "jax.jit of a batch with NamedSharding"

@@ -22,9 +22,10 @@ from relaxjax.schedule._condense import condensed
 from relaxjax.schedule._engine import Span
 from relaxjax.schedule._families import random_graph
 from relaxjax.schedule._graph import Graph
+from relaxjax.schedule._hardware import Cost, Device, Link
 from relaxjax.schedule._local_search import local_search
 from relaxjax.schedule._makespan import makespan
-from relaxjax.schedule._merge import mg_wfbp
+from relaxjax.schedule._mg_wfbp import mg_wfbp
 from relaxjax.schedule._optimum import optimum
 from relaxjax.schedule._oracle import Estimate, Oracle, analytic, given, measured
 from relaxjax.schedule._policies import (
@@ -37,7 +38,6 @@ from relaxjax.schedule._policies import (
     wait_free,
 )
 from relaxjax.schedule._properties import Properties, properties
-from relaxjax.schedule._rates import Cost, Device, Link
 from relaxjax.schedule._record import record
 from relaxjax.schedule._replay import Replay, Transfer, replay
 from relaxjax.schedule._series_parallel import series_parallel_order

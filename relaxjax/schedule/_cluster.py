@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 from relaxjax._core._checks import check_count, check_rate, check_seconds, check_type
-from relaxjax.schedule._rates import ETHERNET, Link
+from relaxjax.schedule._hardware import ETHERNET, Link
 
 _NORMAL = NormalDist()
 _LINK = "give Link(latency=..., bandwidth=...)"

@@ -25,9 +25,9 @@ from relaxjax.schedule._check_graph import (
     check_times,
     sort_topologically,
 )
+from relaxjax.schedule._hardware import ACCELERATOR, ETHERNET, Device, Link
 from relaxjax.schedule._hlo import read_hlo
 from relaxjax.schedule._oracle import Oracle, analytic
-from relaxjax.schedule._rates import ACCELERATOR, ETHERNET, Device, Link
 from relaxjax.schedule._trace import Traced, trace
 
 

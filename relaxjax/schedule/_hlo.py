@@ -14,8 +14,8 @@ from typing import Any
 
 from relaxjax.programs import Instruction, parse, shape_nbytes
 from relaxjax.schedule._flops import nbytes
+from relaxjax.schedule._hardware import Device
 from relaxjax.schedule._hlo_cost import FREE, seconds
-from relaxjax.schedule._rates import Device
 from relaxjax.schedule._trace import Traced, leaf_names
 
 

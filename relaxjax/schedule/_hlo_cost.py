@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from relaxjax.programs import Instruction, arrays, called_by, shape_nbytes, trip_count
-from relaxjax.schedule._rates import Device
+from relaxjax.schedule._hardware import Device
 
 Computations = Mapping[str, Sequence[Instruction]]
 

@@ -18,7 +18,7 @@ from jax.extend.core import JaxprEqn
 
 from relaxjax._core._checks import check_count, check_seconds
 from relaxjax.schedule._flops import flops, memory_traffic
-from relaxjax.schedule._rates import ACCELERATOR, Device
+from relaxjax.schedule._hardware import ACCELERATOR, Device
 
 
 class Estimate(NamedTuple):

@@ -25,7 +25,7 @@ from relaxjax._core._checks import check_bytes, check_count
 from relaxjax.schedule._baselines import layer_order
 from relaxjax.schedule._check_graph import check_order
 from relaxjax.schedule._graph import Graph
-from relaxjax.schedule._rates import Cost
+from relaxjax.schedule._hardware import Cost
 
 QUEUES = ("random", "fifo", "priority")
 

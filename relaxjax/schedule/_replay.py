@@ -37,8 +37,8 @@ from relaxjax.programs import (
     shape_nbytes,
     trip_count,
 )
+from relaxjax.schedule._hardware import ACCELERATOR, ETHERNET, Device, Link
 from relaxjax.schedule._hlo_cost import FREE, flops, seconds
-from relaxjax.schedule._rates import ACCELERATOR, ETHERNET, Device, Link
 
 
 class Transfer(NamedTuple):

@@ -7,10 +7,10 @@ import random
 
 from relaxjax._core._checks import check_count, check_type
 from relaxjax.schedule._cluster import Cluster
-from relaxjax.schedule._collectives import CollectiveSteps
 from relaxjax.schedule._graph import Graph
 from relaxjax.schedule._policies import Policy, check_policy, unordered
-from relaxjax.schedule._servers import ServerSteps
+from relaxjax.schedule._simulate_collectives import CollectiveSteps
+from relaxjax.schedule._simulate_servers import ServerSteps
 from relaxjax.schedule._steps import Scene
 from relaxjax.schedule._timeline import Timeline
 from relaxjax.schedule._workers import make_workers

@@ -12,9 +12,10 @@ import optax
 import pytest
 from rich.console import Console
 
-from relaxjax.cli import _job, _loop, _training, _wishes
+from relaxjax.cli import _job, _loop, _training
+from relaxjax.cli import _train_options as _wishes
 from relaxjax.cli._errors import Stopped
-from relaxjax.cli._wishes import Wishes
+from relaxjax.cli._train_options import Wishes
 from relaxjax.tasks import _chars
 
 KEYS = [

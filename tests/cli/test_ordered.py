@@ -7,8 +7,10 @@ import pytest
 from rich.console import Console
 
 from relaxjax import schedule
-from relaxjax.cli import _job, _ordered, _training, _wishes
-from relaxjax.cli._wishes import Wishes
+from relaxjax.cli import _job, _training
+from relaxjax.cli import _order_report as _ordered
+from relaxjax.cli import _train_options as _wishes
+from relaxjax.cli._train_options import Wishes
 from relaxjax.ps import CompiledOrder
 from relaxjax.tasks import TASKS
 

@@ -11,9 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from relaxjax._names import GRAMMAR, RELAXATIONS
-from relaxjax.cli import _job, _training, _wishes, app
+from relaxjax.cli import _job, _training, app
+from relaxjax.cli import _train_options as _wishes
 from relaxjax.cli._train import TaskName
-from relaxjax.cli._wishes import Wishes
+from relaxjax.cli._train_options import Wishes
 from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
 from relaxjax.tasks import TASKS
 

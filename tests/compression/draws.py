@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from relaxjax._core._random import Noise, fold, words_of
-from relaxjax.check._draws import decoded, drawer, squared
+from relaxjax.check._samples import decoded, drawer, squared
 from relaxjax.compression import Compressor
 
 __all__ = ["decoded", "drawer", "largest_k", "noise_of", "once", "squared"]

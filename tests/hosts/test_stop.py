@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from relaxjax.hosts import Hosts, Member
-from relaxjax.hosts._board import Notes
 from relaxjax.hosts._join import WATCH
+from relaxjax.hosts._kv_store import Notes
 from relaxjax.hosts._stop import Stop
 
 GOES_ON = threading.Event()

@@ -15,8 +15,8 @@ from relaxjax.compression._rows import COMPRESSORS
 from relaxjax.gradients._exact_mean import ALGORITHMS
 from relaxjax.plan._candidate import Candidate
 from relaxjax.plan._candidates import candidates
-from relaxjax.plan._code import sized
 from relaxjax.plan._predict import predict
+from relaxjax.plan._snippet import sized
 from relaxjax.topology._rows import TOPOLOGIES
 
 FLAT = plan.Network(workers=4)

@@ -1,7 +1,7 @@
 """Who is lost, who is stuck: decided from times alone."""
 
 from relaxjax.hosts import Member
-from relaxjax.hosts._verdict import Heard, Patience, Signs, verdict
+from relaxjax.hosts._diagnosis import Heard, Patience, Signs, verdict
 
 MEMBERS = tuple(Member(i, f"host{i}", f"10.0.0.{i + 1}", 100 + i) for i in range(3))
 PATIENCE = Patience(lost_after=10, stuck_after=60)

@@ -20,8 +20,8 @@ Cost: O(L).
 from collections.abc import Callable
 
 from relaxjax.schedule._graph import Graph
+from relaxjax.schedule._hardware import Cost, Link
 from relaxjax.schedule._policies import Policy
-from relaxjax.schedule._rates import Cost, Link
 
 
 def mg_wfbp(graph: Graph, collective: Callable[[int], Cost], link: Link) -> Policy:

@@ -12,7 +12,7 @@ Cost: O(processes).
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from relaxjax.hosts._roll_call import Member
+from relaxjax.hosts._rendezvous import Member
 
 
 class Heard(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from relaxjax import hosts
-from relaxjax.hosts._roll_call import Member, Report, call, problem
+from relaxjax.hosts._rendezvous import Member, Report, call, problem
 from relaxjax.workers import _startup_agreement as _agree
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from relaxjax.check._draws import drawer, noise_of
+from relaxjax.check._samples import drawer, noise_of
 from relaxjax.check._verdict import Counterexample, Verdict, refuted, spelled
 from relaxjax.compression import Compressor
 

@@ -7,7 +7,7 @@ import jax
 
 from relaxjax.compression import Compressor
 from relaxjax.compression._rows import COMPRESSORS
-from relaxjax.plan import _code as code
+from relaxjax.plan import _snippet as code
 from relaxjax.plan._candidate import Candidate, made
 from relaxjax.plan._messages import low_rank, makes_smaller, reduced, waited
 from relaxjax.plan._model import Model

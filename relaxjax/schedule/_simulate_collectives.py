@@ -15,7 +15,7 @@ Cost: O(log J) for each of J = workers * steps * operations jobs.
 
 from relaxjax._core._checks import check_type
 from relaxjax.schedule._engine import Job, Track
-from relaxjax.schedule._rates import Cost
+from relaxjax.schedule._hardware import Cost
 from relaxjax.schedule._steps import (
     Scene,
     Step,
