@@ -13,7 +13,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import Relaxation, Training
-from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
+from relaxjax.compression import COMPRESSORS, FEEDBACKS
 from relaxjax.decentralized import _rows as decentralized
 from relaxjax.gradients import _rows as gradients
 from relaxjax.local_updates import _rows as local_updates

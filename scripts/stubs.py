@@ -33,7 +33,8 @@ def stub(path: Path) -> str:
     lines = ["# Written by scripts/stubs.py from the table in __init__.py.", ""]
     for table in tables(path):
         for home, names in table.items():
-            source = f"{package}.{home}" if home else package
+            inside = f"{package}.{home}" if home else package
+            source = home if home.startswith("relaxjax.") else inside
             lines += [
                 f"from {source} import {name} as {name}" for name in names.split()
             ]

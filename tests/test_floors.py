@@ -29,10 +29,8 @@ FLOORS = [
         "programs",
     },
     {
-        "schedule",
-    },
-    {
         "gradients",
+        "schedule",
     },
     {
         "decentralized",

@@ -18,8 +18,8 @@ def door(
 
     Args:
       package: its `__name__`.
-      names: public names, separated by blanks, by their module inside the package; a
-        public subpackage stands under `""`.
+      names: public names, separated by blanks, by their module inside the package, or
+        by its full name elsewhere; a public subpackage stands under `""`.
       shared: likewise names for the other rooms of relaxjax, which are not public.
 
     Example:
@@ -36,7 +36,9 @@ def door(
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if home := homes[name]:
-            value = getattr(importlib.import_module(f"{package}.{home}"), name)
+            elsewhere = home.startswith("relaxjax.")
+            module = home if elsewhere else f"{package}.{home}"
+            value = getattr(importlib.import_module(module), name)
         else:
             value = importlib.import_module(f"{package}.{name}")
         setattr(sys.modules[package], name, value)

@@ -4,17 +4,20 @@ Each function returns a `Verdict` for each law; `relaxjax check FILE.py` holds w
 a file defines to all of them, and adds bytes, codec time and a place on a plot.
 """
 
-from relaxjax.check._compressor import compressor_laws
-from relaxjax.check._feedback import feedback_laws
-from relaxjax.check._relaxation import relaxation_laws
-from relaxjax.check._topology import topology_laws
-from relaxjax.check._verdict import Counterexample, Verdict
+from relaxjax._core._lazy import door
 
-__all__ = [
-    "Counterexample",
-    "Verdict",
-    "compressor_laws",
-    "feedback_laws",
-    "relaxation_laws",
-    "topology_laws",
-]
+__getattr__, __dir__, __all__ = door(
+    __name__,
+    {
+        "_compressor": "compressor_laws",
+        "_feedback": "feedback_laws",
+        "_relaxation": "relaxation_laws",
+        "_topology": "topology_laws",
+        "_verdict": "Counterexample Verdict",
+    },
+    shared={
+        "_page": "MARKS codec_line page plot quality_rows shown",
+        "_report": "Effort report_of",
+        "_subjects": "subjects_of",
+    },
+)

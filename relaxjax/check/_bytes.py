@@ -14,14 +14,10 @@ from relaxjax.check._samples import noise_of
 from relaxjax.check._subjects import AXIS, Subject
 from relaxjax.check._verdict import Counterexample, Verdict, refuted, verdict_of
 from relaxjax.compression import Compressor, payload_bytes
-from relaxjax.decentralized._gossip import gossip
-from relaxjax.gradients._all_reduce import all_reduce
-from relaxjax.gradients._compressed_mean import codec_of
-from relaxjax.programs._compiled import compiled_wire_bytes
-from relaxjax.programs._wire_bytes import wire_bytes
-from relaxjax.workers._data_parallel import data_parallel
-from relaxjax.workers._init import init
-from relaxjax.workers._mesh import Emulation
+from relaxjax.decentralized import gossip
+from relaxjax.gradients import all_reduce, codec_of
+from relaxjax.programs import compiled_wire_bytes, wire_bytes
+from relaxjax.workers import Emulation, data_parallel, init
 
 SIZE = 4099  # elements; they do not divide among any workers
 LAW = "bytes agree"

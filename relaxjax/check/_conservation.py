@@ -20,7 +20,7 @@ from relaxjax.check._run import (
     residuals,
 )
 from relaxjax.check._verdict import Counterexample, Verdict, refuted
-from relaxjax.workers._mesh import Emulation
+from relaxjax.workers import Emulation
 
 LAW = "nothing is lost"
 _TOLERANCE = 2e-5  # of the largest sum, in float32

@@ -7,10 +7,9 @@ import jax.numpy as jnp
 from relaxjax.check._conservation import LAW, keeps
 from relaxjax.check._run import WORKERS
 from relaxjax.check._verdict import Verdict, verdict_of
-from relaxjax.compression import Compressor, error_feedback
-from relaxjax.compression._protocol import NO_FEEDBACK
-from relaxjax.gradients._all_reduce import all_reduce
-from relaxjax.workers._mesh import emulate
+from relaxjax.compression import NO_FEEDBACK, Compressor, error_feedback
+from relaxjax.gradients import all_reduce
+from relaxjax.workers import emulate
 
 
 def feedback_laws(compressor: Compressor) -> tuple[Verdict, ...]:

@@ -16,16 +16,12 @@ import optax
 from relaxjax._core._relaxation import Training
 from relaxjax._names import parse
 from relaxjax.check._subjects import AXIS, Subject
-from relaxjax.compression import error_feedback
-from relaxjax.compression._protocol import NO_FEEDBACK
-from relaxjax.decentralized._gossip import gossip
-from relaxjax.gradients._matrices_only import reducer_of
-from relaxjax.programs._wire_bytes import wire_bytes
+from relaxjax.compression import NO_FEEDBACK, error_feedback
+from relaxjax.decentralized import gossip
+from relaxjax.gradients import reducer_of
+from relaxjax.programs import wire_bytes
 from relaxjax.tasks import OPTIMIZERS, Task, schedule, train_step_of
-from relaxjax.workers._consensus import consensus
-from relaxjax.workers._data_parallel import data_parallel
-from relaxjax.workers._init import init
-from relaxjax.workers._mesh import emulate
+from relaxjax.workers import consensus, data_parallel, emulate, init
 
 WORKERS = 8
 REFERENCES = (

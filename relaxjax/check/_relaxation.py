@@ -19,8 +19,7 @@ from jax.sharding import Mesh
 from relaxjax.check import _conservation as _kept
 from relaxjax.check._run import WORKERS, Tree, flat, gradients, moments, start
 from relaxjax.check._verdict import Counterexample, Verdict, refuted, verdict_of
-from relaxjax.workers._consensus import spread
-from relaxjax.workers._mesh import Emulation, emulate
+from relaxjax.workers import Emulation, emulate, spread
 
 CLAIMS = ("same", "mean", "alone")
 Make = Callable[

@@ -20,7 +20,7 @@ from relaxjax.check._subjects import Subject
 from relaxjax.check._topology import topology_laws
 from relaxjax.check._verdict import Verdict
 from relaxjax.tasks import TASKS
-from relaxjax.workers._mesh import Emulation
+from relaxjax.workers import Emulation
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,10 +13,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from relaxjax.workers._data_parallel import data_parallel
-from relaxjax.workers._init import init
-from relaxjax.workers._mesh import Emulation
-from relaxjax.workers._worker_axis import to_workers
+from relaxjax.workers import Emulation, data_parallel, init, to_workers
 
 Tree = Any
 WORKERS = 4

@@ -18,9 +18,9 @@ from relaxjax.check._verdict import (
     spelled,
     verdict_of,
 )
-from relaxjax.decentralized._gossip import gossip
+from relaxjax.decentralized import gossip
 from relaxjax.topology import Topology
-from relaxjax.workers._mesh import emulate
+from relaxjax.workers import emulate
 
 CLAIMS = ("rows", "columns")
 COUNTS = (2, 3, 4, 5, 8)

@@ -3,33 +3,15 @@
 The marks say what a field of a state is; see `relaxjax.checkpoint.MEAN`.
 """
 
-from relaxjax._core._merge_rules import (
-    EQUAL,
-    MEAN,
-    RESET,
-    SHARD,
-    SUM,
-    Leaf,
-    Mark,
-    rebuild,
-    refuse,
-)
-from relaxjax.checkpoint._checkpoints import Checkpoints
-from relaxjax.checkpoint._plan import plan_of
-from relaxjax.checkpoint._resize import Resized, resized
+from relaxjax._core._lazy import door
 
-__all__ = [
-    "EQUAL",
-    "MEAN",
-    "RESET",
-    "SHARD",
-    "SUM",
-    "Checkpoints",
-    "Leaf",
-    "Mark",
-    "Resized",
-    "plan_of",
-    "rebuild",
-    "refuse",
-    "resized",
-]
+__getattr__, __dir__, __all__ = door(
+    __name__,
+    {
+        "_checkpoints": "Checkpoints",
+        "_plan": "plan_of",
+        "_resize": "Resized resized",
+        "relaxjax._core._merge_rules": "EQUAL Leaf MEAN Mark RESET SHARD SUM rebuild "
+        "refuse",
+    },
+)

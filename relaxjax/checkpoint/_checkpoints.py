@@ -17,7 +17,7 @@ from relaxjax.checkpoint._plan import require_same_run, structure_of
 from relaxjax.checkpoint._resize import Resized, rebuilt
 from relaxjax.checkpoint._snapshot import snapshot
 from relaxjax.checkpoint._tree import filled, is_array, named, workers_in
-from relaxjax.workers._mesh import Emulation, Workers, workers_of
+from relaxjax.workers import Emulation, Workers, workers_of
 
 _ITEM = "state"
 

@@ -10,8 +10,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._phases import clocks_of, set_phases
-from relaxjax.workers._mesh import workers_of
-from relaxjax.workers._startup_agreement import describe
+from relaxjax.workers import describe, workers_of
 
 _VERSION = "the version of "
 _MESH = "the mesh"

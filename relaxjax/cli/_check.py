@@ -77,8 +77,7 @@ def check(
 def _report(
     file: Path, steps: int, draws: int, codec_mb: float, *, quiet: bool
 ) -> dict[str, Any]:
-    from relaxjax.check._report import Effort, report_of
-    from relaxjax.check._subjects import subjects_of
+    from relaxjax.check import Effort, report_of, subjects_of
     from relaxjax.cli._devices import set_up
 
     mesh = set_up(_WORKERS)
@@ -113,7 +112,7 @@ def _write_skeleton(skeleton: Skeleton, file: Path | None) -> None:
 
 
 def _save(report: dict[str, Any], out: Path) -> None:
-    from relaxjax.check._page import page, plot
+    from relaxjax.check import page, plot
 
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -131,7 +130,7 @@ def _save(report: dict[str, Any], out: Path) -> None:
 def _print(report: dict[str, Any], out: Path) -> None:
     from rich.console import Console
 
-    from relaxjax.check._page import codec_line
+    from relaxjax.check import codec_line
 
     console = Console()
     for subject in report["subjects"]:
@@ -148,7 +147,7 @@ def _laws_table(subject: dict[str, Any]) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    from relaxjax.check._page import MARKS
+    from relaxjax.check import MARKS
 
     table = Table(title=Text(f"{subject['name']}, a {subject['kind']}"))
     for column in ("law", "", "found"):
@@ -166,7 +165,7 @@ def _quality_table(report: dict[str, Any]) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    from relaxjax.check._page import quality_rows, shown
+    from relaxjax.check import quality_rows, shown
 
     given = report["conditions"]
     table = Table(title=f"{given['steps']} steps of {given['task']}, 8 workers")

@@ -7,7 +7,7 @@ import numpy as np
 import typer
 from jax.sharding import Mesh
 
-from relaxjax.workers._mesh import Emulation, emulate
+from relaxjax.workers import Emulation, emulate
 
 DEFAULT_WORKERS = 8
 MOST_CPU_DEVICES = 16  # more workers than that are emulated by vmap on one device

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import typer
 
-from relaxjax.faults._replicas import ReplicaError
+from relaxjax.faults import ReplicaError
 from relaxjax.hosts import LostProcess
 
 MISTAKE, DIFFERENT, LOST = 2, 3, 70

@@ -15,7 +15,7 @@ from relaxjax.cli import _resume as _kept
 from relaxjax.cli import _train_options as _wishes
 from relaxjax.cli._train_options import Wishes
 from relaxjax.tasks import TASKS, Task
-from relaxjax.workers._mesh import Emulation
+from relaxjax.workers import Emulation
 
 CHECKPOINTS = "checkpoints"  # in the folder of the results
 

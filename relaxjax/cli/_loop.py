@@ -15,12 +15,9 @@ from relaxjax._core._phases import phase_starts
 from relaxjax.cli._devices import own_rows
 from relaxjax.cli._errors import Stopped
 from relaxjax.cli._resume import Keeper, Progress
-from relaxjax.faults._replicas import require_replicas
+from relaxjax.faults import require_replicas
 from relaxjax.tasks import Task, train_step_of
-from relaxjax.workers._consensus import consensus, spread
-from relaxjax.workers._data_parallel import data_parallel
-from relaxjax.workers._init import init
-from relaxjax.workers._mesh import Emulation
+from relaxjax.workers import Emulation, consensus, data_parallel, init, spread
 
 _POINTS = 20  # of the curve
 

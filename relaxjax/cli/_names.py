@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 from relaxjax._names import RELAXATIONS
-from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
+from relaxjax.compression import COMPRESSORS, FEEDBACKS
 
 
 class TaskName(StrEnum):

@@ -13,9 +13,7 @@ from rich.table import Table
 from relaxjax import ps, schedule
 from relaxjax.schedule import Graph
 from relaxjax.tasks import Task, train_step_of
-from relaxjax.workers._data_parallel import data_parallel
-from relaxjax.workers._init import init
-from relaxjax.workers._mesh import Emulation
+from relaxjax.workers import Emulation, data_parallel, init
 
 _WAYS: dict[str, Callable[[Graph, int], list[str]]] = {
     "tac": lambda graph, seed: schedule.tac(graph),

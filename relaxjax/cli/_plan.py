@@ -124,7 +124,7 @@ def _links(told: dict[str, Any]) -> dict[str, Any]:
 
 def _network(make: "type[Network]", path: Path | None, **figures: Any) -> "Network":
     """From a file, or from figures."""
-    from relaxjax.plan._network import codecs
+    from relaxjax.plan import codecs
     from relaxjax.schedule import Link
 
     given = {name: value for name, value in figures.items() if value is not None}

@@ -11,8 +11,8 @@ from rich.markup import escape
 from relaxjax._names import GRAMMAR, RELAXATIONS
 from relaxjax.cli._errors import endings, user_errors
 from relaxjax.cli._names import OrderName, TaskName, relaxations
-from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
-from relaxjax.topology._rows import TOPOLOGIES
+from relaxjax.compression import COMPRESSORS, FEEDBACKS
+from relaxjax.topology import TOPOLOGIES
 
 
 def help_text() -> str:

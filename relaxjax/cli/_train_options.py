@@ -11,8 +11,8 @@ import optax
 from relaxjax._core._relaxation import Training
 from relaxjax._names import RELAXATIONS, parse
 from relaxjax.cli._devices import AXIS, DEFAULT_WORKERS
-from relaxjax.faults._skip_nonfinite import skip_nonfinite
-from relaxjax.gradients._accumulate import accumulate
+from relaxjax.faults import skip_nonfinite
+from relaxjax.gradients import accumulate
 from relaxjax.tasks import OPTIMIZERS, Task, schedule
 
 

@@ -13,7 +13,7 @@ from relaxjax.cli import _resume as _kept
 from relaxjax.cli._job import CHECKPOINTS, Job, Run
 from relaxjax.cli._loop import fit
 from relaxjax.cli._progress import Bar
-from relaxjax.programs._wire_bytes import wire_bytes
+from relaxjax.programs import wire_bytes
 
 
 def run(job: Job) -> list[_report.Record]:

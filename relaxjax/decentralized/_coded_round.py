@@ -16,8 +16,7 @@ from relaxjax._core._merge_rules import Leaf, Merge
 from relaxjax._core._random import words_of
 from relaxjax._core._sharding import on_own_shards
 from relaxjax.collectives import neighbor_payloads
-from relaxjax.compression import Compressor
-from relaxjax.compression._protocol import NO_FEEDBACK, contractive
+from relaxjax.compression import NO_FEEDBACK, Compressor, contractive
 from relaxjax.decentralized._round import (
     Mixing,
     in_buckets,
@@ -26,7 +25,7 @@ from relaxjax.decentralized._round import (
     require_size,
     silent,
 )
-from relaxjax.gradients._compressed_mean import codec_of, noises_of
+from relaxjax.gradients import codec_of, noises_of
 
 
 def checked_codec(mixing: Mixing, compressor: Compressor) -> Compressor:

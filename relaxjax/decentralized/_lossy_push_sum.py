@@ -47,7 +47,7 @@ from relaxjax.decentralized._round import (
     require_one_axis,
     require_one_round,
 )
-from relaxjax.faults._fault_schedule import Draws, draws_of
+from relaxjax.faults import Draws, draws_of
 from relaxjax.topology import Topology
 
 _CALLER = "lossy_push_sum"

@@ -24,9 +24,7 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax.compression import Compressor
-from relaxjax.compression._bits import pack, unpack
-from relaxjax.compression._protocol import Law
+from relaxjax.compression import Compressor, Law, pack, unpack
 from relaxjax.decentralized._coded_round import (
     checked_codec,
     pull,

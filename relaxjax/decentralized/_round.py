@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._core._axis import AxisName, axes_of, axis_size, require_local
-from relaxjax._core._buckets import check_bucket_bytes
+from relaxjax._core._buckets import check_bucket_bytes, plan_buckets
 from relaxjax._core._checks import require_no_compiler_axes, require_whole
 from relaxjax._core._cond import either
 from relaxjax._core._dtypes import wide
@@ -28,8 +28,7 @@ from relaxjax._core._sharding import on_own_shards
 from relaxjax._core._tree import layout_of, require_params, require_same
 from relaxjax._core._weights import refuse_weight
 from relaxjax.collectives import hierarchical_neighbor_change, neighbor_change
-from relaxjax.gradients._packing import packed
-from relaxjax.schedule import plan_buckets
+from relaxjax.gradients import packed
 from relaxjax.topology import Topology
 
 

@@ -20,8 +20,7 @@ from relaxjax.decentralized._noloco import noloco
 from relaxjax.decentralized._push_sum import push_sum
 from relaxjax.decentralized._quasi_global_momentum import quasi_global_momentum
 from relaxjax.decentralized._relay_sum import relay_sum
-from relaxjax.topology import Topology, lazy
-from relaxjax.topology._rows import SYMMETRIC, TOPOLOGIES, TREES
+from relaxjax.topology import SYMMETRIC, TOPOLOGIES, TREES, Topology, lazy
 
 _THETA = 0.1  # of Moniqua: more than models differ by in training
 

@@ -1,7 +1,12 @@
 """Golden vectors of relaxations, and a runner that tries an implementation on them."""
 
-from relaxjax.golden._compare import Outcome, compare
-from relaxjax.golden._relaxjax import implementation
-from relaxjax.golden._vectors import FORMAT, Vector, load
+from relaxjax._core._lazy import door
 
-__all__ = ["FORMAT", "Outcome", "Vector", "compare", "implementation", "load"]
+__getattr__, __dir__, __all__ = door(
+    __name__,
+    {
+        "_compare": "Outcome compare",
+        "_relaxjax": "implementation",
+        "_vectors": "FORMAT Vector load",
+    },
+)

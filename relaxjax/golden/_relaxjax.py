@@ -9,13 +9,9 @@ import optax
 
 from relaxjax import compression, topology
 from relaxjax.collectives import adasum
-from relaxjax.decentralized._exact_diffusion import exact_diffusion
-from relaxjax.decentralized._quasi_global_momentum import quasi_global_momentum
-from relaxjax.gradients._dc_asgd import dc_asgd
-from relaxjax.gradients._low_rank import low_rank_mean
-from relaxjax.local_updates._diloco import diloco
-from relaxjax.local_updates._slow_momentum import slow_momentum
-from relaxjax.local_updates._streaming_diloco import streaming_diloco
+from relaxjax.decentralized import exact_diffusion, quasi_global_momentum
+from relaxjax.gradients import dc_asgd, low_rank_mean
+from relaxjax.local_updates import diloco, slow_momentum, streaming_diloco
 
 Inputs = dict[str, np.ndarray]
 Config = dict[str, Any]

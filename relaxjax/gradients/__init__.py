@@ -1,3 +1,31 @@
 """Before the optimizer: every worker comes out with the same update."""
 
-__all__: list[str] = []
+from relaxjax._core._lazy import door
+
+__getattr__, __dir__, __all__ = door(
+    __name__,
+    {
+        "_accumulate": "AccumulateState accumulate",
+        "_all_reduce": "AllReduceState all_reduce",
+        "_bounded_staleness": "BoundedStalenessState bounded_staleness random_delays",
+        "_dc_asgd": "DcAsgdState dc_asgd",
+        "_deep_gradient_compression": "DeepGradientCompressionState "
+        "deep_gradient_compression",
+        "_delay": "DelayState delay",
+        "_one_bit_adam": "OneBitAdamState one_bit_adam",
+        "_one_bit_lamb": "OneBitLambState one_bit_lamb",
+        "_power_sgd": "PowerSGDState power_sgd",
+        "_warm_up": "PartOfTrainingState before_step from_step",
+        "_zero_one_adam": "ZeroOneAdamState zero_one_adam",
+    },
+    shared={
+        "_bounded_staleness": "delays_of",
+        "_choices": "CHOICES",
+        "_compressed_mean": "codec_of noises_of",
+        "_exact_mean": "ALGORITHMS",
+        "_low_rank": "low_rank_mean",
+        "_matrices_only": "kinds_of reducer_of",
+        "_matricize": "Matrices matrices_of most_square",
+        "_packing": "packed small_together",
+    },
+)

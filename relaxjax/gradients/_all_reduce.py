@@ -25,7 +25,7 @@ import jax
 import optax
 
 from relaxjax._core._axis import AxisName, axis_size, require_local
-from relaxjax._core._buckets import check_bucket_bytes
+from relaxjax._core._buckets import check_bucket_bytes, plan_buckets, plan_groups
 from relaxjax._core._checks import require_dtypes, require_no_compiler_axes
 from relaxjax._core._sharding import on_own_shards
 from relaxjax._core._tree import Layout, layout_of, require_same
@@ -39,7 +39,6 @@ from relaxjax.gradients._compressed_mean import (
     mean_of_compressed,
 )
 from relaxjax.gradients._exact_mean import sum_or_mean
-from relaxjax.schedule import plan_buckets, plan_groups
 
 
 class AllReduceState(NamedTuple):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from relaxjax._core._axis import AxisName, axes_of
-from relaxjax.collectives._hierarchical import two_axes
+from relaxjax.collectives import two_axes
 from relaxjax.compression import Compressor
 from relaxjax.gradients._compressed_mean import EXCHANGES
 from relaxjax.gradients._exact_mean import ALGORITHMS

@@ -25,6 +25,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from relaxjax._core._axis import AxisName, axes_of
+from relaxjax._core._buckets import Bucket
 from relaxjax._core._dtypes import wide
 from relaxjax._core._merge_rules import EQUAL, SUM
 from relaxjax._core._random import Noise, fold, words_of
@@ -41,7 +42,6 @@ from relaxjax.collectives import (
 )
 from relaxjax.compression import Compressor
 from relaxjax.gradients._packing import packed
-from relaxjax.schedule import Bucket
 
 
 class Exchange(NamedTuple):

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from relaxjax._core._axis import AxisName
+from relaxjax._core._buckets import Bucket
 from relaxjax._core._dtypes import is_narrow
 from relaxjax._core._weights import weigh
 from relaxjax.collectives import (
@@ -25,7 +26,6 @@ from relaxjax.collectives import (
     two_shot_all_reduce,
 )
 from relaxjax.gradients._packing import packed, psum_groups
-from relaxjax.schedule import Bucket
 
 # Each sums one flat array over the axis. "psum" is not among them: it is XLA's own,
 # takes many arrays in one message without packing them, and so has its own path below.

@@ -14,9 +14,9 @@ import jax
 import optax
 
 from relaxjax._core._axis import AxisName
+from relaxjax._core._buckets import sent_first
 from relaxjax.compression import Compressor, error_feedback, sign
 from relaxjax.gradients._all_reduce import all_reduce
-from relaxjax.schedule import sent_first
 
 
 def compress_matrices(

@@ -28,8 +28,8 @@ from jax import lax
 from jax.experimental.xla_metadata import set_xla_metadata
 
 from relaxjax._core._axis import AxisName, compiler_axes, varying
-from relaxjax.collectives._wire import all_after
-from relaxjax.schedule import Bucket
+from relaxjax._core._buckets import Bucket
+from relaxjax.collectives import all_after
 
 SMALL = 2**16
 """Bytes of a leaf that is rather copied than sent by itself."""

@@ -3,24 +3,16 @@
 `Namespaces` makes hosts with links of a chosen rate out of one machine.
 """
 
-from relaxjax.hosts._join import Hosts, join
-from relaxjax.hosts._launch import Ended, launch
-from relaxjax.hosts._links import Links, Loopback, Place
-from relaxjax.hosts._namespaces import Namespaces, enter
-from relaxjax.hosts._rendezvous import Member
-from relaxjax.hosts._watch import LostProcess, Watch
+from relaxjax._core._lazy import door
 
-__all__ = [
-    "Ended",
-    "Hosts",
-    "Links",
-    "Loopback",
-    "LostProcess",
-    "Member",
-    "Namespaces",
-    "Place",
-    "Watch",
-    "enter",
-    "join",
-    "launch",
-]
+__getattr__, __dir__, __all__ = door(
+    __name__,
+    {
+        "_join": "Hosts join",
+        "_launch": "Ended launch",
+        "_links": "Links Loopback Place",
+        "_namespaces": "Namespaces enter",
+        "_rendezvous": "Member",
+        "_watch": "LostProcess Watch",
+    },
+)

@@ -14,7 +14,7 @@ from jax._src.clusters import ClusterEnv
 
 from relaxjax.hosts._kv_store import Notes, Service, board
 from relaxjax.hosts._rendezvous import Member, call, me
-from relaxjax.workers._startup_agreement import versions
+from relaxjax.workers import versions
 
 _LINGER = 20.0  # seconds that process 0 stays at the end, for the others to leave
 _LINGER_LOST = 3.0  # likewise, when some can leave no more

@@ -1,3 +1,19 @@
 """After the optimizer: workers go their own ways and meet every few steps."""
 
-__all__: list[str] = []
+from relaxjax._core._lazy import door
+
+__getattr__, __dir__, __all__ = door(
+    __name__,
+    {
+        "_asynchronous_average": "AsynchronousAverageState asynchronous_average",
+        "_diloco": "diloco",
+        "_eager_diloco": "EagerDilocoState eager_diloco",
+        "_hierarchical_local_sgd": "hierarchical_local_sgd",
+        "_local_sgd": "local_sgd",
+        "_local_steps": "OuterState",
+        "_post_local_sgd": "post_local_sgd",
+        "_slow_momentum": "SlowMomentumState slow_momentum",
+        "_sparse_loco": "sparse_loco",
+        "_streaming_diloco": "StreamingDilocoState streaming_diloco",
+    },
+)

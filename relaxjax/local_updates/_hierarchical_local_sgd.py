@@ -31,7 +31,7 @@ from relaxjax._core._cond import one_of
 from relaxjax._core._local import LocalState
 from relaxjax._core._tree import layout_of
 from relaxjax.compression import Compressor
-from relaxjax.gradients._all_reduce import all_reduce
+from relaxjax.gradients import all_reduce
 from relaxjax.local_updates._local_steps import OuterState, landed
 from relaxjax.local_updates._outer_step import Outer, like, outer_step
 

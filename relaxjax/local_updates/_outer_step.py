@@ -24,7 +24,7 @@ from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._tree import require_params, require_same
 from relaxjax._core._weights import refuse_weight
 from relaxjax.compression import Compressor
-from relaxjax.gradients._all_reduce import all_reduce
+from relaxjax.gradients import all_reduce
 
 
 class Outer(NamedTuple):

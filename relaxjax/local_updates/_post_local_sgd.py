@@ -18,8 +18,7 @@ from typing import Any
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax.gradients._all_reduce import all_reduce
-from relaxjax.gradients._warm_up import before_step, from_step
+from relaxjax.gradients import all_reduce, before_step, from_step
 from relaxjax.local_updates._local_sgd import local_sgd
 
 

@@ -9,10 +9,14 @@ import optax
 from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import SYNC_EVERY, Relaxation, Training
 from relaxjax.compression import Compressor
-from relaxjax.gradients._bounded_staleness import bounded_staleness, random_delays
-from relaxjax.gradients._choices import CHOICES
-from relaxjax.gradients._delay import delay
-from relaxjax.gradients._matrices_only import kinds_of, reducer_of
+from relaxjax.gradients import (
+    CHOICES,
+    bounded_staleness,
+    delay,
+    kinds_of,
+    random_delays,
+    reducer_of,
+)
 from relaxjax.local_updates._asynchronous_average import asynchronous_average
 from relaxjax.local_updates._diloco import diloco
 from relaxjax.local_updates._eager_diloco import eager_diloco

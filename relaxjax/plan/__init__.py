@@ -1,30 +1,20 @@
 """Which relaxation pays on this model and this network: predict, rank, choose."""
 
-from relaxjax.plan._auto import auto, transformation, verify
-from relaxjax.plan._chart import choices, winners
-from relaxjax.plan._measure import Fit, Measurement, measure, step_seconds
-from relaxjax.plan._model import Model
-from relaxjax.plan._network import Network
-from relaxjax.plan._predict import Prediction
-from relaxjax.plan._quality import Quality, quality_of
-from relaxjax.plan._rank import Ranking, Row, rank
+from relaxjax._core._lazy import door
 
-__all__ = [
-    "Fit",
-    "Measurement",
-    "Model",
-    "Network",
-    "Prediction",
-    "Quality",
-    "Ranking",
-    "Row",
-    "auto",
-    "choices",
-    "measure",
-    "quality_of",
-    "rank",
-    "step_seconds",
-    "transformation",
-    "verify",
-    "winners",
-]
+__getattr__, __dir__, __all__ = door(
+    __name__,
+    {
+        "_auto": "auto transformation verify",
+        "_chart": "choices winners",
+        "_measure": "Fit Measurement measure step_seconds",
+        "_model": "Model",
+        "_network": "Network",
+        "_predict": "Prediction",
+        "_quality": "Quality quality_of",
+        "_rank": "Ranking Row rank",
+    },
+    shared={
+        "_network": "codecs",
+    },
+)

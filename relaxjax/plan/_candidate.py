@@ -4,8 +4,7 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from relaxjax.compression import Compressor
-from relaxjax.compression._rows import COMPRESSORS
+from relaxjax.compression import COMPRESSORS, Compressor
 from relaxjax.plan._messages import Messages
 from relaxjax.plan._model import Model
 

@@ -16,7 +16,7 @@ from relaxjax.plan._gradient_candidates import low_ranks, reducers
 from relaxjax.plan._messages import Messages, reduced, told
 from relaxjax.plan._network import Network
 from relaxjax.plan._traffic import payload
-from relaxjax.topology._rows import TOPOLOGIES
+from relaxjax.topology import TOPOLOGIES
 
 LARGEST = 64
 """Workers up to which topologies are made and looked at; of more, degrees are known."""

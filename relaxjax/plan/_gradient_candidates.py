@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 import jax
 
-from relaxjax.compression import Compressor
-from relaxjax.compression._rows import COMPRESSORS
+from relaxjax.compression import COMPRESSORS, Compressor
 from relaxjax.plan import _snippet as code
 from relaxjax.plan._candidate import Candidate, made
 from relaxjax.plan._messages import low_rank, makes_smaller, reduced, waited

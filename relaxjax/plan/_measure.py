@@ -19,13 +19,12 @@ import numpy as np
 from jax import lax
 
 from relaxjax._core._axis import AxisName
-from relaxjax.compression import roundtrip
-from relaxjax.compression._rows import COMPRESSORS
+from relaxjax.compression import COMPRESSORS, roundtrip
 from relaxjax.plan._network import CODEC, INSIDE, Network
 from relaxjax.plan._timing import Repeated, step_seconds
 from relaxjax.plan._traffic import psum
 from relaxjax.schedule import Link
-from relaxjax.workers._mesh import Emulation, workers_of
+from relaxjax.workers import Emulation, workers_of
 
 SIZES = (2**12, 2**16, 2**19, 2**21)  # bytes
 CODECS = ("quantize8", "quantize4", "sign", "top_k")

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import jax
 
+from relaxjax._core._buckets import Bucket, plan_buckets, plan_groups
 from relaxjax.compression import quantize
-from relaxjax.gradients._matricize import Matrices, matrices_of, most_square
-from relaxjax.gradients._packing import small_together
+from relaxjax.gradients import Matrices, matrices_of, most_square, small_together
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
 from relaxjax.plan._traffic import (
@@ -26,7 +26,6 @@ from relaxjax.plan._traffic import (
     psum,
 )
 from relaxjax.plan._traffic import payload as coded_payload
-from relaxjax.schedule import Bucket, plan_buckets, plan_groups
 
 MOST = 48
 """Messages that are simulated; of more, neighbours count as one, as long as all."""

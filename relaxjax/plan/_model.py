@@ -19,10 +19,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from relaxjax._core._buckets import sent_before
+from relaxjax._core._buckets import Bucket, Segment, sent_before
 from relaxjax._core._tree import leaf_names
-from relaxjax.gradients._matrices_only import kinds_of
-from relaxjax.schedule import Bucket, Segment
+from relaxjax.gradients import kinds_of
 
 FORWARD = 1 / 3
 """Of a step's computation, before the first gradient."""

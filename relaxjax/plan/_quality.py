@@ -17,7 +17,7 @@ import re
 from importlib import resources
 from typing import Any, NamedTuple
 
-from relaxjax.gradients._exact_mean import ALGORITHMS
+from relaxjax.gradients import ALGORITHMS
 
 CLASSES = ("exact", "equal", "close", "lossy", "unmeasured")
 """From the best."""

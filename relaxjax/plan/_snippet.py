@@ -3,7 +3,7 @@
 `BUCKET` stands where the size of a bucket is said, if it is not the usual one.
 """
 
-from relaxjax.compression._rows import expression
+from relaxjax.compression import expression
 
 BUCKET = "{bucket}"
 

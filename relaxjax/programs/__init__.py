@@ -4,11 +4,17 @@ from relaxjax._core._lazy import door
 
 __getattr__, __dir__, __all__ = door(
     __name__,
-    {},
+    {
+        "_compiled": "compiled_wire_bytes",
+        "_wire_bytes": "wire_bytes",
+    },
     shared={
+        "_compiled": "compiled_text",
         "_hlo_groups": "group_of groups_of",
         "_hlo_sent": "bytes_sent bytes_sent_by is_collective is_host_copy",
         "_hlo_text": "Instruction Module arrays called_by loop_parts parse "
         "shape_nbytes trip_count",
+        "_jaxpr": "programs_of",
+        "_jaxpr_bytes": "shape_of",
     },
 )

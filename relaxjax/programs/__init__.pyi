@@ -1,5 +1,7 @@
 # Written by scripts/stubs.py from the table in __init__.py.
 
+from relaxjax.programs._compiled import compiled_text as compiled_text
+from relaxjax.programs._compiled import compiled_wire_bytes as compiled_wire_bytes
 from relaxjax.programs._hlo_groups import group_of as group_of
 from relaxjax.programs._hlo_groups import groups_of as groups_of
 from relaxjax.programs._hlo_sent import bytes_sent as bytes_sent
@@ -14,5 +16,8 @@ from relaxjax.programs._hlo_text import loop_parts as loop_parts
 from relaxjax.programs._hlo_text import parse as parse
 from relaxjax.programs._hlo_text import shape_nbytes as shape_nbytes
 from relaxjax.programs._hlo_text import trip_count as trip_count
+from relaxjax.programs._jaxpr import programs_of as programs_of
+from relaxjax.programs._jaxpr_bytes import shape_of as shape_of
+from relaxjax.programs._wire_bytes import wire_bytes as wire_bytes
 
-__all__ = []
+__all__ = ["compiled_wire_bytes", "wire_bytes"]

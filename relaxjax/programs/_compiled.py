@@ -10,8 +10,7 @@ from typing import Any
 import jax
 
 from relaxjax.programs import bytes_sent
-from relaxjax.workers._data_parallel import DataParallelStep
-from relaxjax.workers._mesh import Emulation
+from relaxjax.workers import DataParallelStep, Emulation
 
 
 def compiled_wire_bytes(step: Any, *args: Any) -> int:

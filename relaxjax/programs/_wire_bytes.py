@@ -16,7 +16,7 @@ from jax.extend import core
 from relaxjax._core._axis import AxisName, as_on_devices
 from relaxjax._core._phases import clocks_of, set_phases
 from relaxjax.programs._jaxpr import Place, walk
-from relaxjax.workers._mesh import workers_of
+from relaxjax.workers import workers_of
 
 
 def wire_bytes(

@@ -1,17 +1,13 @@
 """Parameter servers: emulated, sharded, and obedient to an order."""
 
-from relaxjax.ps._compiled_order import CompiledOrder, compiled_order
-from relaxjax.ps._from_host import from_host, to_host
-from relaxjax.ps._pulled import pulled
-from relaxjax.ps._shards import Shard, init, whole
+from relaxjax._core._lazy import door
 
-__all__ = [
-    "CompiledOrder",
-    "Shard",
-    "compiled_order",
-    "from_host",
-    "init",
-    "pulled",
-    "to_host",
-    "whole",
-]
+__getattr__, __dir__, __all__ = door(
+    __name__,
+    {
+        "_compiled_order": "CompiledOrder compiled_order",
+        "_from_host": "from_host to_host",
+        "_pulled": "pulled",
+        "_shards": "Shard init whole",
+    },
+)

@@ -29,12 +29,9 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._dtypes import wide
 from relaxjax._core._merge_rules import EQUAL, SHARD
 from relaxjax._core._random import words_of
-from relaxjax.collectives import Codec
-from relaxjax.collectives._compressed_two_shot import scattered
-from relaxjax.collectives._messages import gather
-from relaxjax.collectives._payload import message, opened, places
+from relaxjax.collectives import Codec, gather, message, opened, places, scattered
 from relaxjax.compression import Compressor
-from relaxjax.gradients._compressed_mean import codec_of, noises_of
+from relaxjax.gradients import codec_of, noises_of
 from relaxjax.ps._servers import Servers
 from relaxjax.ps._wire import Kind, Transfer, in_turn, whole
 

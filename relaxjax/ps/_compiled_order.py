@@ -9,8 +9,7 @@ Cost: O(length of the program's text).
 import re
 from typing import Any, NamedTuple
 
-from relaxjax.programs import called_by, is_collective, parse
-from relaxjax.programs._compiled import compiled_text
+from relaxjax.programs import called_by, compiled_text, is_collective, parse
 
 _SCOPE = re.compile(r'op_name="[^"]*\b(pull|push) ([^";]*);')
 

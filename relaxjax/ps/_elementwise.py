@@ -19,8 +19,7 @@ import jax
 import optax
 from jax.extend import core
 
-from relaxjax.programs._jaxpr import programs_of
-from relaxjax.programs._jaxpr_bytes import shape_of
+from relaxjax.programs import programs_of, shape_of
 
 _MIXING = {
     "dot_general", "conv_general_dilated", "sort", "rev", "transpose", "fft",

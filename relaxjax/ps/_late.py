@@ -18,12 +18,12 @@ import optax
 
 from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import require_whole
-from relaxjax.gradients._bounded_staleness import (
+from relaxjax.gradients import (
     bounded_staleness,
+    dc_asgd,
     delays_of,
     random_delays,
 )
-from relaxjax.gradients._dc_asgd import dc_asgd
 
 Late = Callable[[], optax.GradientTransformationExtraArgs]
 """Makes the transformation that lets gradients wait; inside the axis."""

@@ -8,7 +8,7 @@ import optax
 from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import Relaxation, Training
 from relaxjax.compression import Compressor
-from relaxjax.gradients._matrices_only import kinds_of
+from relaxjax.gradients import kinds_of
 from relaxjax.ps._parameter_server import parameter_server
 
 

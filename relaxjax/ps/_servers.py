@@ -28,8 +28,7 @@ from jax import lax
 from relaxjax._core._axis import AxisName, axes_of, axis_size, on_devices, tracks_vma
 from relaxjax._core._checks import require_whole
 from relaxjax._core._dtypes import wide
-from relaxjax.collectives._messages import distribute, gather, send
-from relaxjax.collectives._wire import from_wire, to_wire
+from relaxjax.collectives import distribute, from_wire, gather, send, to_wire
 
 
 class Servers(NamedTuple):

@@ -19,10 +19,13 @@ from relaxjax._core._checks import require_dtypes
 from relaxjax._core._merge_rules import Leaf, Mark, resliced
 from relaxjax.ps._elementwise import require_elementwise
 from relaxjax.ps._servers import check_servers, number_of_servers
-from relaxjax.workers._init import init_state
-from relaxjax.workers._mesh import workers_of
-from relaxjax.workers._startup_agreement import require_agreement
-from relaxjax.workers._worker_axis import place, process_zero
+from relaxjax.workers import (
+    init_state,
+    place,
+    process_zero,
+    require_agreement,
+    workers_of,
+)
 
 _CALLER = "ps.init"
 

@@ -21,11 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from relaxjax._core._buckets import sending_order
+from relaxjax._core._buckets import plan_groups, sending_order
 from relaxjax._core._tree import leaf_name
-from relaxjax.collectives._wire import once_arrived
+from relaxjax.collectives import once_arrived
 from relaxjax.ps._servers import Servers
-from relaxjax.schedule import plan_groups
 
 Kind = jax.ShapeDtypeStruct
 

@@ -3,47 +3,19 @@
 Start with `ring(n)` or `one_peer_exponential(n)`; each graph is a `Topology`.
 """
 
-from relaxjax.topology._base_graph import base_graph
-from relaxjax.topology._one_peer import (
-    one_peer_exponential,
-    one_peer_hypercube,
-    random_matching,
-    shift_one,
-)
-from relaxjax.topology._static import (
-    binary_tree,
-    chain,
-    complete,
-    exponential,
-    from_column_stochastic,
-    from_matrix,
-    hypercube,
-    lazy,
-    metropolis,
-    ring,
-    star,
-    torus,
-)
-from relaxjax.topology._topology import Message, Topology
+from relaxjax._core._lazy import door
 
-__all__ = [
-    "Message",
-    "Topology",
-    "base_graph",
-    "binary_tree",
-    "chain",
-    "complete",
-    "exponential",
-    "from_column_stochastic",
-    "from_matrix",
-    "hypercube",
-    "lazy",
-    "metropolis",
-    "one_peer_exponential",
-    "one_peer_hypercube",
-    "random_matching",
-    "ring",
-    "shift_one",
-    "star",
-    "torus",
-]
+__getattr__, __dir__, __all__ = door(
+    __name__,
+    {
+        "_base_graph": "base_graph",
+        "_one_peer": "one_peer_exponential one_peer_hypercube random_matching "
+        "shift_one",
+        "_static": "binary_tree chain complete exponential from_column_stochastic "
+        "from_matrix hypercube lazy metropolis ring star torus",
+        "_topology": "Message Topology",
+    },
+    shared={
+        "_rows": "SYMMETRIC TOPOLOGIES TREES",
+    },
+)

@@ -1,3 +1,22 @@
 """Workers: their mesh, their state, the step they share, one model from theirs."""
 
-__all__: list[str] = []
+from relaxjax._core._lazy import door
+
+__getattr__, __dir__, __all__ = door(
+    __name__,
+    {
+        "_consensus": "consensus consensus_distance spread",
+        "_data_parallel": "DataParallelStep data_parallel",
+        "_in_backward": "reduce_in_backward",
+        "_init": "init state_specs",
+        "_mesh": "Emulation emulate",
+        "_scan_layers": "scan_layers",
+        "_worker_axis": "to_workers",
+    },
+    shared={
+        "_init": "init_state",
+        "_mesh": "Workers workers_of",
+        "_startup_agreement": "describe require_agreement versions",
+        "_worker_axis": "place process_zero",
+    },
+)

@@ -1,0 +1,241 @@
+# Written by scripts/stubs.py from the table in __init__.py.
+
+from relaxjax import check as check
+from relaxjax import checkpoint as checkpoint
+from relaxjax import collectives as collectives
+from relaxjax import compression as compression
+from relaxjax import golden as golden
+from relaxjax import hosts as hosts
+from relaxjax import plan as plan
+from relaxjax import ps as ps
+from relaxjax import schedule as schedule
+from relaxjax import tasks as tasks
+from relaxjax import topology as topology
+from relaxjax._core._axis import to_local as to_local
+from relaxjax._core._local import LocalState as LocalState
+from relaxjax._core._local import local as local
+from relaxjax._core._phases import Clock as Clock
+from relaxjax._core._phases import advance_phases as advance_phases
+from relaxjax._core._tree import Layout as Layout
+from relaxjax._core._weights import worker_weight as worker_weight
+from relaxjax.decentralized._choco import ChocoState as ChocoState
+from relaxjax.decentralized._dcd_psgd import DcdPsgdState as DcdPsgdState
+from relaxjax.decentralized._dcd_psgd import dcd_psgd as dcd_psgd
+from relaxjax.decentralized._deep_squeeze import DeepSqueezeState as DeepSqueezeState
+from relaxjax.decentralized._deep_squeeze import deep_squeeze as deep_squeeze
+from relaxjax.decentralized._exact_diffusion import (
+    ExactDiffusionState as ExactDiffusionState,
+)
+from relaxjax.decentralized._exact_diffusion import exact_diffusion as exact_diffusion
+from relaxjax.decentralized._gossip import combine_then_adapt as combine_then_adapt
+from relaxjax.decentralized._gossip import gossip as gossip
+from relaxjax.decentralized._gradient_tracking import (
+    GradientTrackingState as GradientTrackingState,
+)
+from relaxjax.decentralized._gradient_tracking import (
+    gradient_tracking as gradient_tracking,
+)
+from relaxjax.decentralized._lossy_push_sum import (
+    LossyPushSumState as LossyPushSumState,
+)
+from relaxjax.decentralized._lossy_push_sum import lossy_push_sum as lossy_push_sum
+from relaxjax.decentralized._moniqua import moniqua as moniqua
+from relaxjax.decentralized._noloco import NoLoCoState as NoLoCoState
+from relaxjax.decentralized._noloco import noloco as noloco
+from relaxjax.decentralized._push_sum import PushSumState as PushSumState
+from relaxjax.decentralized._push_sum import push_sum as push_sum
+from relaxjax.decentralized._quasi_global_momentum import (
+    QuasiGlobalMomentumState as QuasiGlobalMomentumState,
+)
+from relaxjax.decentralized._quasi_global_momentum import (
+    quasi_global_momentum as quasi_global_momentum,
+)
+from relaxjax.decentralized._relay_sum import RelaySumState as RelaySumState
+from relaxjax.decentralized._relay_sum import relay_sum as relay_sum
+from relaxjax.decentralized._round import GossipState as GossipState
+from relaxjax.faults._participation import ParticipationState as ParticipationState
+from relaxjax.faults._participation import participation as participation
+from relaxjax.faults._replicas import ReplicaDifference as ReplicaDifference
+from relaxjax.faults._replicas import ReplicaError as ReplicaError
+from relaxjax.faults._replicas import replica_difference as replica_difference
+from relaxjax.faults._replicas import require_replicas as require_replicas
+from relaxjax.faults._skip_nonfinite import SkipNonfiniteState as SkipNonfiniteState
+from relaxjax.faults._skip_nonfinite import skip_nonfinite as skip_nonfinite
+from relaxjax.gradients._accumulate import AccumulateState as AccumulateState
+from relaxjax.gradients._accumulate import accumulate as accumulate
+from relaxjax.gradients._all_reduce import AllReduceState as AllReduceState
+from relaxjax.gradients._all_reduce import all_reduce as all_reduce
+from relaxjax.gradients._bounded_staleness import (
+    BoundedStalenessState as BoundedStalenessState,
+)
+from relaxjax.gradients._bounded_staleness import bounded_staleness as bounded_staleness
+from relaxjax.gradients._bounded_staleness import random_delays as random_delays
+from relaxjax.gradients._dc_asgd import DcAsgdState as DcAsgdState
+from relaxjax.gradients._dc_asgd import dc_asgd as dc_asgd
+from relaxjax.gradients._deep_gradient_compression import (
+    DeepGradientCompressionState as DeepGradientCompressionState,
+)
+from relaxjax.gradients._deep_gradient_compression import (
+    deep_gradient_compression as deep_gradient_compression,
+)
+from relaxjax.gradients._delay import DelayState as DelayState
+from relaxjax.gradients._delay import delay as delay
+from relaxjax.gradients._one_bit_adam import OneBitAdamState as OneBitAdamState
+from relaxjax.gradients._one_bit_adam import one_bit_adam as one_bit_adam
+from relaxjax.gradients._one_bit_lamb import OneBitLambState as OneBitLambState
+from relaxjax.gradients._one_bit_lamb import one_bit_lamb as one_bit_lamb
+from relaxjax.gradients._power_sgd import PowerSGDState as PowerSGDState
+from relaxjax.gradients._power_sgd import power_sgd as power_sgd
+from relaxjax.gradients._warm_up import PartOfTrainingState as PartOfTrainingState
+from relaxjax.gradients._warm_up import before_step as before_step
+from relaxjax.gradients._warm_up import from_step as from_step
+from relaxjax.gradients._zero_one_adam import ZeroOneAdamState as ZeroOneAdamState
+from relaxjax.gradients._zero_one_adam import zero_one_adam as zero_one_adam
+from relaxjax.local_updates._asynchronous_average import (
+    AsynchronousAverageState as AsynchronousAverageState,
+)
+from relaxjax.local_updates._asynchronous_average import (
+    asynchronous_average as asynchronous_average,
+)
+from relaxjax.local_updates._diloco import diloco as diloco
+from relaxjax.local_updates._eager_diloco import EagerDilocoState as EagerDilocoState
+from relaxjax.local_updates._eager_diloco import eager_diloco as eager_diloco
+from relaxjax.local_updates._hierarchical_local_sgd import (
+    hierarchical_local_sgd as hierarchical_local_sgd,
+)
+from relaxjax.local_updates._local_sgd import local_sgd as local_sgd
+from relaxjax.local_updates._local_steps import OuterState as OuterState
+from relaxjax.local_updates._post_local_sgd import post_local_sgd as post_local_sgd
+from relaxjax.local_updates._slow_momentum import SlowMomentumState as SlowMomentumState
+from relaxjax.local_updates._slow_momentum import slow_momentum as slow_momentum
+from relaxjax.local_updates._sparse_loco import sparse_loco as sparse_loco
+from relaxjax.local_updates._streaming_diloco import (
+    StreamingDilocoState as StreamingDilocoState,
+)
+from relaxjax.local_updates._streaming_diloco import (
+    streaming_diloco as streaming_diloco,
+)
+from relaxjax.programs._compiled import compiled_wire_bytes as compiled_wire_bytes
+from relaxjax.programs._wire_bytes import wire_bytes as wire_bytes
+from relaxjax.ps._parameter_server import ParameterServerState as ParameterServerState
+from relaxjax.ps._parameter_server import parameter_server as parameter_server
+from relaxjax.workers._consensus import consensus as consensus
+from relaxjax.workers._consensus import consensus_distance as consensus_distance
+from relaxjax.workers._consensus import spread as spread
+from relaxjax.workers._data_parallel import DataParallelStep as DataParallelStep
+from relaxjax.workers._data_parallel import data_parallel as data_parallel
+from relaxjax.workers._in_backward import reduce_in_backward as reduce_in_backward
+from relaxjax.workers._init import init as init
+from relaxjax.workers._init import state_specs as state_specs
+from relaxjax.workers._mesh import Emulation as Emulation
+from relaxjax.workers._mesh import emulate as emulate
+from relaxjax.workers._scan_layers import scan_layers as scan_layers
+from relaxjax.workers._worker_axis import to_workers as to_workers
+
+__version__: str
+
+__all__ = [
+    "AccumulateState",
+    "AllReduceState",
+    "AsynchronousAverageState",
+    "BoundedStalenessState",
+    "ChocoState",
+    "Clock",
+    "DataParallelStep",
+    "DcAsgdState",
+    "DcdPsgdState",
+    "DeepGradientCompressionState",
+    "DeepSqueezeState",
+    "DelayState",
+    "EagerDilocoState",
+    "Emulation",
+    "ExactDiffusionState",
+    "GossipState",
+    "GradientTrackingState",
+    "Layout",
+    "LocalState",
+    "LossyPushSumState",
+    "NoLoCoState",
+    "OneBitAdamState",
+    "OneBitLambState",
+    "OuterState",
+    "ParameterServerState",
+    "PartOfTrainingState",
+    "ParticipationState",
+    "PowerSGDState",
+    "PushSumState",
+    "QuasiGlobalMomentumState",
+    "RelaySumState",
+    "ReplicaDifference",
+    "ReplicaError",
+    "SkipNonfiniteState",
+    "SlowMomentumState",
+    "StreamingDilocoState",
+    "ZeroOneAdamState",
+    "accumulate",
+    "advance_phases",
+    "all_reduce",
+    "asynchronous_average",
+    "before_step",
+    "bounded_staleness",
+    "check",
+    "checkpoint",
+    "collectives",
+    "combine_then_adapt",
+    "compiled_wire_bytes",
+    "compression",
+    "consensus",
+    "consensus_distance",
+    "data_parallel",
+    "dc_asgd",
+    "dcd_psgd",
+    "deep_gradient_compression",
+    "deep_squeeze",
+    "delay",
+    "diloco",
+    "eager_diloco",
+    "emulate",
+    "exact_diffusion",
+    "from_step",
+    "golden",
+    "gossip",
+    "gradient_tracking",
+    "hierarchical_local_sgd",
+    "hosts",
+    "init",
+    "local",
+    "local_sgd",
+    "lossy_push_sum",
+    "moniqua",
+    "noloco",
+    "one_bit_adam",
+    "one_bit_lamb",
+    "parameter_server",
+    "participation",
+    "plan",
+    "post_local_sgd",
+    "power_sgd",
+    "ps",
+    "push_sum",
+    "quasi_global_momentum",
+    "random_delays",
+    "reduce_in_backward",
+    "relay_sum",
+    "replica_difference",
+    "require_replicas",
+    "scan_layers",
+    "schedule",
+    "skip_nonfinite",
+    "slow_momentum",
+    "sparse_loco",
+    "spread",
+    "state_specs",
+    "streaming_diloco",
+    "tasks",
+    "to_local",
+    "to_workers",
+    "topology",
+    "wire_bytes",
+    "worker_weight",
+    "zero_one_adam",
+]

@@ -1,0 +1,68 @@
+# Written by scripts/stubs.py from the table in __init__.py.
+
+from relaxjax.compression._bits import pack as pack
+from relaxjax.compression._bits import unpack as unpack
+from relaxjax.compression._cast import cast as cast
+from relaxjax.compression._cast import identity as identity
+from relaxjax.compression._codebook import codebook as codebook
+from relaxjax.compression._drive import drive as drive
+from relaxjax.compression._drive import rotated_sign as rotated_sign
+from relaxjax.compression._econtrol import econtrol as econtrol
+from relaxjax.compression._ef21 import ef21 as ef21
+from relaxjax.compression._ef21 import ef21_sgdm as ef21_sgdm
+from relaxjax.compression._error_feedback import error_feedback as error_feedback
+from relaxjax.compression._loco import loco as loco
+from relaxjax.compression._min_max_uint8 import min_max_uint8 as min_max_uint8
+from relaxjax.compression._momentum_correction import (
+    momentum_correction as momentum_correction,
+)
+from relaxjax.compression._natural import dithering as dithering
+from relaxjax.compression._natural import natural as natural
+from relaxjax.compression._protocol import NO_FEEDBACK as NO_FEEDBACK
+from relaxjax.compression._protocol import Compressor as Compressor
+from relaxjax.compression._protocol import Feedback as Feedback
+from relaxjax.compression._protocol import Law as Law
+from relaxjax.compression._protocol import contractive as contractive
+from relaxjax.compression._protocol import payload_bytes as payload_bytes
+from relaxjax.compression._protocol import roundtrip as roundtrip
+from relaxjax.compression._qsgd import qsgd as qsgd
+from relaxjax.compression._quantize import quantize as quantize
+from relaxjax.compression._random_k import random_block as random_block
+from relaxjax.compression._random_k import random_k as random_k
+from relaxjax.compression._rows import COMPRESSORS as COMPRESSORS
+from relaxjax.compression._rows import FEEDBACKS as FEEDBACKS
+from relaxjax.compression._rows import expression as expression
+from relaxjax.compression._sign import sign as sign
+from relaxjax.compression._tern_grad import tern_grad as tern_grad
+from relaxjax.compression._threshold import threshold as threshold
+from relaxjax.compression._top_k import top_k as top_k
+
+__all__ = [
+    "Compressor",
+    "Feedback",
+    "Law",
+    "cast",
+    "codebook",
+    "dithering",
+    "drive",
+    "econtrol",
+    "ef21",
+    "ef21_sgdm",
+    "error_feedback",
+    "identity",
+    "loco",
+    "min_max_uint8",
+    "momentum_correction",
+    "natural",
+    "payload_bytes",
+    "qsgd",
+    "quantize",
+    "random_block",
+    "random_k",
+    "rotated_sign",
+    "roundtrip",
+    "sign",
+    "tern_grad",
+    "threshold",
+    "top_k",
+]

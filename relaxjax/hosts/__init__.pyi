@@ -1,0 +1,29 @@
+# Written by scripts/stubs.py from the table in __init__.py.
+
+from relaxjax.hosts._join import Hosts as Hosts
+from relaxjax.hosts._join import join as join
+from relaxjax.hosts._launch import Ended as Ended
+from relaxjax.hosts._launch import launch as launch
+from relaxjax.hosts._links import Links as Links
+from relaxjax.hosts._links import Loopback as Loopback
+from relaxjax.hosts._links import Place as Place
+from relaxjax.hosts._namespaces import Namespaces as Namespaces
+from relaxjax.hosts._namespaces import enter as enter
+from relaxjax.hosts._rendezvous import Member as Member
+from relaxjax.hosts._watch import LostProcess as LostProcess
+from relaxjax.hosts._watch import Watch as Watch
+
+__all__ = [
+    "Ended",
+    "Hosts",
+    "Links",
+    "Loopback",
+    "LostProcess",
+    "Member",
+    "Namespaces",
+    "Place",
+    "Watch",
+    "enter",
+    "join",
+    "launch",
+]

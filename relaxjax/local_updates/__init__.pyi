@@ -1,0 +1,43 @@
+# Written by scripts/stubs.py from the table in __init__.py.
+
+from relaxjax.local_updates._asynchronous_average import (
+    AsynchronousAverageState as AsynchronousAverageState,
+)
+from relaxjax.local_updates._asynchronous_average import (
+    asynchronous_average as asynchronous_average,
+)
+from relaxjax.local_updates._diloco import diloco as diloco
+from relaxjax.local_updates._eager_diloco import EagerDilocoState as EagerDilocoState
+from relaxjax.local_updates._eager_diloco import eager_diloco as eager_diloco
+from relaxjax.local_updates._hierarchical_local_sgd import (
+    hierarchical_local_sgd as hierarchical_local_sgd,
+)
+from relaxjax.local_updates._local_sgd import local_sgd as local_sgd
+from relaxjax.local_updates._local_steps import OuterState as OuterState
+from relaxjax.local_updates._post_local_sgd import post_local_sgd as post_local_sgd
+from relaxjax.local_updates._slow_momentum import SlowMomentumState as SlowMomentumState
+from relaxjax.local_updates._slow_momentum import slow_momentum as slow_momentum
+from relaxjax.local_updates._sparse_loco import sparse_loco as sparse_loco
+from relaxjax.local_updates._streaming_diloco import (
+    StreamingDilocoState as StreamingDilocoState,
+)
+from relaxjax.local_updates._streaming_diloco import (
+    streaming_diloco as streaming_diloco,
+)
+
+__all__ = [
+    "AsynchronousAverageState",
+    "EagerDilocoState",
+    "OuterState",
+    "SlowMomentumState",
+    "StreamingDilocoState",
+    "asynchronous_average",
+    "diloco",
+    "eager_diloco",
+    "hierarchical_local_sgd",
+    "local_sgd",
+    "post_local_sgd",
+    "slow_momentum",
+    "sparse_loco",
+    "streaming_diloco",
+]

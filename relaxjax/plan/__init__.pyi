@@ -1,0 +1,40 @@
+# Written by scripts/stubs.py from the table in __init__.py.
+
+from relaxjax.plan._auto import auto as auto
+from relaxjax.plan._auto import transformation as transformation
+from relaxjax.plan._auto import verify as verify
+from relaxjax.plan._chart import choices as choices
+from relaxjax.plan._chart import winners as winners
+from relaxjax.plan._measure import Fit as Fit
+from relaxjax.plan._measure import Measurement as Measurement
+from relaxjax.plan._measure import measure as measure
+from relaxjax.plan._measure import step_seconds as step_seconds
+from relaxjax.plan._model import Model as Model
+from relaxjax.plan._network import Network as Network
+from relaxjax.plan._network import codecs as codecs
+from relaxjax.plan._predict import Prediction as Prediction
+from relaxjax.plan._quality import Quality as Quality
+from relaxjax.plan._quality import quality_of as quality_of
+from relaxjax.plan._rank import Ranking as Ranking
+from relaxjax.plan._rank import Row as Row
+from relaxjax.plan._rank import rank as rank
+
+__all__ = [
+    "Fit",
+    "Measurement",
+    "Model",
+    "Network",
+    "Prediction",
+    "Quality",
+    "Ranking",
+    "Row",
+    "auto",
+    "choices",
+    "measure",
+    "quality_of",
+    "rank",
+    "step_seconds",
+    "transformation",
+    "verify",
+    "winners",
+]

@@ -1,0 +1,117 @@
+# Written by scripts/stubs.py from the table in __init__.py.
+
+from relaxjax._core._buckets import Bucket as Bucket
+from relaxjax._core._buckets import Segment as Segment
+from relaxjax._core._buckets import plan_buckets as plan_buckets
+from relaxjax._core._buckets import plan_groups as plan_groups
+from relaxjax._core._buckets import sent_first as sent_first
+from relaxjax.schedule._baselines import fifo as fifo
+from relaxjax.schedule._baselines import layer_order as layer_order
+from relaxjax.schedule._baselines import random_order as random_order
+from relaxjax.schedule._baselines import smallest_first as smallest_first
+from relaxjax.schedule._best import best as best
+from relaxjax.schedule._bounds import Bounds as Bounds
+from relaxjax.schedule._bounds import bounds as bounds
+from relaxjax.schedule._bounds import efficiency as efficiency
+from relaxjax.schedule._bounds import gap as gap
+from relaxjax.schedule._bounds import lower_bound as lower_bound
+from relaxjax.schedule._bounds import speedup_potential as speedup_potential
+from relaxjax.schedule._cluster import Cluster as Cluster
+from relaxjax.schedule._cluster import Stragglers as Stragglers
+from relaxjax.schedule._cluster import Workers as Workers
+from relaxjax.schedule._condense import condensed as condensed
+from relaxjax.schedule._engine import Span as Span
+from relaxjax.schedule._families import random_graph as random_graph
+from relaxjax.schedule._graph import Graph as Graph
+from relaxjax.schedule._hardware import Cost as Cost
+from relaxjax.schedule._hardware import Device as Device
+from relaxjax.schedule._hardware import Link as Link
+from relaxjax.schedule._local_search import local_search as local_search
+from relaxjax.schedule._makespan import makespan as makespan
+from relaxjax.schedule._mg_wfbp import mg_wfbp as mg_wfbp
+from relaxjax.schedule._optimum import optimum as optimum
+from relaxjax.schedule._oracle import Estimate as Estimate
+from relaxjax.schedule._oracle import Oracle as Oracle
+from relaxjax.schedule._oracle import analytic as analytic
+from relaxjax.schedule._oracle import given as given
+from relaxjax.schedule._oracle import measured as measured
+from relaxjax.schedule._policies import Policy as Policy
+from relaxjax.schedule._policies import byte_scheduler as byte_scheduler
+from relaxjax.schedule._policies import dear as dear
+from relaxjax.schedule._policies import ordered as ordered
+from relaxjax.schedule._policies import p3 as p3
+from relaxjax.schedule._policies import unordered as unordered
+from relaxjax.schedule._policies import wait_free as wait_free
+from relaxjax.schedule._properties import Properties as Properties
+from relaxjax.schedule._properties import properties as properties
+from relaxjax.schedule._record import record as record
+from relaxjax.schedule._replay import Replay as Replay
+from relaxjax.schedule._replay import Transfer as Transfer
+from relaxjax.schedule._replay import replay as replay
+from relaxjax.schedule._series_parallel import (
+    series_parallel_order as series_parallel_order,
+)
+from relaxjax.schedule._simulate import simulate as simulate
+from relaxjax.schedule._tac import tac as tac
+from relaxjax.schedule._tic import priorities_tic as priorities_tic
+from relaxjax.schedule._tic import tic as tic
+from relaxjax.schedule._timeline import Timeline as Timeline
+from relaxjax.schedule._trace import backward_order as backward_order
+
+__all__ = [
+    "Bounds",
+    "Bucket",
+    "Cluster",
+    "Cost",
+    "Device",
+    "Estimate",
+    "Graph",
+    "Link",
+    "Oracle",
+    "Policy",
+    "Properties",
+    "Replay",
+    "Segment",
+    "Span",
+    "Stragglers",
+    "Timeline",
+    "Transfer",
+    "Workers",
+    "analytic",
+    "backward_order",
+    "best",
+    "bounds",
+    "byte_scheduler",
+    "condensed",
+    "dear",
+    "efficiency",
+    "fifo",
+    "gap",
+    "given",
+    "layer_order",
+    "local_search",
+    "lower_bound",
+    "makespan",
+    "measured",
+    "mg_wfbp",
+    "optimum",
+    "ordered",
+    "p3",
+    "plan_buckets",
+    "plan_groups",
+    "priorities_tic",
+    "properties",
+    "random_graph",
+    "random_order",
+    "record",
+    "replay",
+    "sent_first",
+    "series_parallel_order",
+    "simulate",
+    "smallest_first",
+    "speedup_potential",
+    "tac",
+    "tic",
+    "unordered",
+    "wait_free",
+]

@@ -1,0 +1,37 @@
+# Written by scripts/stubs.py from the table in __init__.py.
+
+from relaxjax.workers._consensus import consensus as consensus
+from relaxjax.workers._consensus import consensus_distance as consensus_distance
+from relaxjax.workers._consensus import spread as spread
+from relaxjax.workers._data_parallel import DataParallelStep as DataParallelStep
+from relaxjax.workers._data_parallel import data_parallel as data_parallel
+from relaxjax.workers._in_backward import reduce_in_backward as reduce_in_backward
+from relaxjax.workers._init import init as init
+from relaxjax.workers._init import init_state as init_state
+from relaxjax.workers._init import state_specs as state_specs
+from relaxjax.workers._mesh import Emulation as Emulation
+from relaxjax.workers._mesh import Workers as Workers
+from relaxjax.workers._mesh import emulate as emulate
+from relaxjax.workers._mesh import workers_of as workers_of
+from relaxjax.workers._scan_layers import scan_layers as scan_layers
+from relaxjax.workers._startup_agreement import describe as describe
+from relaxjax.workers._startup_agreement import require_agreement as require_agreement
+from relaxjax.workers._startup_agreement import versions as versions
+from relaxjax.workers._worker_axis import place as place
+from relaxjax.workers._worker_axis import process_zero as process_zero
+from relaxjax.workers._worker_axis import to_workers as to_workers
+
+__all__ = [
+    "DataParallelStep",
+    "Emulation",
+    "consensus",
+    "consensus_distance",
+    "data_parallel",
+    "emulate",
+    "init",
+    "reduce_in_backward",
+    "scan_layers",
+    "spread",
+    "state_specs",
+    "to_workers",
+]
