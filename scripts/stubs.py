@@ -43,7 +43,7 @@ def stub(path: Path) -> str:
         lines += ["", "__version__: str"]
     lines += ["", f"__all__ = {public}", ""]
     command = ["ruff", "format", "--stdin-filename", "x.pyi", "-"]
-    sort = ["ruff", "check", "--select", "I", "--fix", "-q", "--stdin-filename"]
+    sort = ["ruff", "check", "--select", "I,RUF022", "--fix", "-q", "--stdin-filename"]
     text = "\n".join(lines)
     for arguments in ([*sort, "x.pyi", "-"], command):
         ruff = [sys.executable, "-m", *arguments]

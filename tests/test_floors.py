@@ -1,59 +1,40 @@
-"""Imports go down only: each module may import lower floors, never its siblings."""
+"""The house: rooms on floors, imports that go down only, doors, and how large it is."""
 
 import ast
+import functools
+import importlib
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import relaxjax
+from scripts import stubs
 
 ROOT = Path(relaxjax.__file__).parent
 
-# From the ground up. A name is a module or a package directly under relaxjax/;
-# inside one package modules may import each other, without a cycle.
+# From the ground up; a room imports lower floors and never its neighbors. Inside one
+# package modules may import each other, without a cycle.
 FLOORS = [
-    {
-        "_core",
-        "tasks",
-    },
-    {
-        "compression",
-        "faults",
-        "topology",
-        "workers",
-    },
-    {
-        "checkpoint",
-        "collectives",
-        "hosts",
-        "programs",
-    },
-    {
-        "gradients",
-        "schedule",
-    },
-    {
-        "decentralized",
-        "local_updates",
-        "ps",
-    },
-    {
-        "_names",
-        "golden",
-    },
-    {
-        "check",
-        "plan",
-    },
-    {
-        "cli",
-    },
-    {
-        "__main__",
-    },
+    {"_core", "tasks"},
+    {"compression", "topology", "workers", "faults"},
+    {"collectives", "programs", "checkpoint", "hosts"},
+    {"gradients", "schedule"},
+    {"local_updates", "decentralized", "ps"},
+    {"_names"},
+    {"plan", "golden"},
+    {"check"},
+    {"cli"},
 ]
+DOORS = {"__init__", "__main__"}
+"""They see everything."""
+PRIVATE = {("_names", "_rows"): "the table of names joins those of the rooms"}
+"""Modules of other packages that may be imported, and why."""
 
 
+@functools.cache
 def sources() -> dict[str, Path]:
     return {
         ".".join(path.relative_to(ROOT).with_suffix("").parts): path
@@ -62,7 +43,22 @@ def sources() -> dict[str, Path]:
     }
 
 
-def imports(path: Path) -> set[str]:
+@functools.cache
+def rooms_names() -> dict[str, str]:
+    """The module of each name that a lazy door has, as in `gradients.all_reduce`."""
+    homes = {}
+    for path in stubs.doors():
+        room = ".".join(path.parent.relative_to(ROOT).parts)
+        for table in stubs.tables(path):
+            for home, names in table.items():
+                near = f"{room}.{home}".strip(".") if home else ""
+                module = home.removeprefix("relaxjax.") if "relaxjax" in home else near
+                homes |= {f"{room}.{name}".strip("."): module for name in names.split()}
+    return homes
+
+
+@functools.cache
+def imports(path: Path) -> frozenset[str]:
     """Modules of relaxjax that a file imports at run time, without the prefix."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -76,11 +72,21 @@ def imports(path: Path) -> set[str]:
     for name in found:
         if name.split(".")[0] != "relaxjax":
             continue
-        parts = name.split(".")[1:]
+        target = name.removeprefix("relaxjax").lstrip(".")
+        target = rooms_names().get(target) or target
+        parts = target.split(".")
         while parts and ".".join(parts) not in modules:
             parts.pop()
         result.add(".".join(parts))
-    return result
+    return frozenset(result)
+
+
+def graph() -> dict[str, frozenset[str]]:
+    return {
+        module.removesuffix(".__init__"): imports(path)
+        for module, path in sources().items()
+        if module != "__init__"
+    }
 
 
 def floor_of(module: str) -> int:
@@ -94,7 +100,7 @@ def floor_of(module: str) -> int:
 def violations() -> list[str]:
     wrong = []
     for module, path in sources().items():
-        if module == "__init__":  # the door sees everything
+        if module in DOORS:
             continue
         for target in imports(path):
             if not target:  # `from relaxjax import x`: through the door, upwards
@@ -110,24 +116,47 @@ def test_imports_go_down_only():
     assert violations() == []
 
 
-def test_no_cycles():
-    graph = {
-        module.removesuffix(".__init__"): imports(path)
-        for module, path in sources().items()
-        if module != "__init__"
-    }
-    done: set[str] = set()
+def test_there_are_at_most_ten_floors():
+    assert len(FLOORS) <= 10
+    tops = {module.split(".")[0] for module in sources()} - DOORS
+    assert set().union(*FLOORS) == tops
 
-    def visit(module: str, trail: tuple[str, ...]) -> None:
+
+def longest_chain() -> list[str]:
+    """The longest way down; a cycle on it is a failure."""
+    edges = graph()
+    best: dict[str, list[str]] = {}
+
+    def visit(module: str, trail: tuple[str, ...]) -> list[str]:
         assert module not in trail, " -> ".join((*trail, module))
-        if module in done:
-            return
-        for target in graph.get(module, ()):
-            visit(target, (*trail, module))
-        done.add(module)
+        if module not in best:
+            below = [visit(t, (*trail, module)) for t in edges.get(module, ()) if t]
+            best[module] = [module, *max(below, key=len, default=[])]
+        return best[module]
 
-    for module in graph:
-        visit(module, ())
+    return max((visit(module, ()) for module in edges), key=len)
+
+
+def test_no_cycles_and_no_long_way_down():
+    chain = longest_chain()
+    assert len(chain) <= 20, " -> ".join(chain)
+
+
+def test_other_rooms_private_modules_stay_theirs():
+    wrong = []
+    for module, path in sources().items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.ImportFrom) or module == "__init__":
+                continue
+            full = [f"{node.module}.{alias.name}" for alias in node.names]
+            for parts in (name.split(".") for name in full):
+                room, top = parts[1:2], module.split(".")[0]
+                if parts[0] != "relaxjax" or room in (["_core"], [top]):
+                    continue
+                private = [p for p in parts[2:] if p.startswith("_")]
+                if any((top, p) not in PRIVATE for p in private):
+                    wrong.append(f"{module} imports {'.'.join(parts)}")
+    assert wrong == []
 
 
 def test_one_door_per_package():
@@ -142,3 +171,45 @@ def test_one_door_per_package():
             assert "__all__" in names, f"{path} has no __all__"
         else:
             assert parts[-1].startswith("_"), f"{path} should be private"
+
+
+def test_what_type_checkers_read_is_what_doors_say():
+    assert stubs.doors()
+    for path in stubs.doors():
+        assert path.with_suffix(".pyi").read_text() == stubs.stub(path), (
+            f"run python3 scripts/stubs.py: the .pyi beside {path} is stale"
+        )
+
+
+def test_public_names_stay():
+    before = json.loads((Path(__file__).parent / "public_names.json").read_text())
+    for package, names in before.items():
+        module = importlib.import_module(package)
+        assert sorted(module.__all__) == names, package
+        assert set(names) <= set(dir(module))
+        for name in names:
+            getattr(module, name)
+
+
+def test_nothing_lies_flat_at_the_top():
+    flat = {path.stem for path in ROOT.glob("*.py")}
+    assert flat == {"__init__", "__main__", "_names"}
+
+
+def test_the_package_stays_small():
+    """Later rooms state what they add, here."""
+    files = list(ROOT.rglob("*.py"))
+    lines = sum(len(path.read_text().splitlines()) for path in files)
+    assert len(files) <= 270
+    assert lines <= 32_000
+
+
+def test_all_reduce_runs_few_files():
+    code = (
+        "import sys, relaxjax; relaxjax.all_reduce; "
+        "print(sum(m.split('.')[0] == 'relaxjax' for m in sys.modules))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert int(run.stdout) <= 45

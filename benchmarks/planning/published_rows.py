@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from relaxjax.compression import min_max_uint8
 from relaxjax.plan import Model, Network
-from relaxjax.plan._messages import Message, Messages, reduced, told
+from relaxjax.plan._messages import Messages, PlannedMessage, gossiped, reduced
 from relaxjax.plan._traffic import Traffic, payload
 from relaxjax.schedule import Link
 
@@ -51,18 +51,20 @@ class System:
 def _over_hosts(messages: Messages) -> Messages:
     """Leaders of hosts gossip: as if a host were one worker."""
 
-    def between(model: Model, network: Network, bucket_bytes: int) -> list[Message]:
+    def between(
+        model: Model, network: Network, bucket_bytes: int
+    ) -> list[PlannedMessage]:
         leaders = replace(network, workers=network.hosts, per_host=1)
         return messages(model, leaders, bucket_bytes)
 
     return between
 
 
-def _pushed(model: Model, network: Network, bucket_bytes: int) -> list[Message]:
+def _pushed(model: Model, network: Network, bucket_bytes: int) -> list[PlannedMessage]:
     """Servers on hosts of their own, as many: sums go up and come back at once."""
     del bucket_bytes
     nbytes = 4.0 * model.size
-    return [Message(1.0, Traffic(nbytes, line=nbytes, hops=2))]
+    return [PlannedMessage(1.0, Traffic(nbytes, line=nbytes, hops=2))]
 
 
 _CODE = payload(min_max_uint8())
@@ -77,10 +79,10 @@ BAGUA = (
         bucket_bytes=10 * _MIB,
         codec="min_max_uint8",
     ),
-    System(name="Decentralized", messages=_over_hosts(told(1)), bucket_bytes=2**40),
+    System(name="Decentralized", messages=_over_hosts(gossiped(1)), bucket_bytes=2**40),
     System(
         name="LowPrecision",
-        messages=_over_hosts(told(2, _CODE)),
+        messages=_over_hosts(gossiped(2, _CODE)),
         bucket_bytes=10 * _MIB,
         codec="min_max_uint8",
     ),

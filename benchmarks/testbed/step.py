@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.testbed.records import Work
 from relaxjax.schedule import Span, Timeline
-from relaxjax.schedule._timeline import Clock
+from relaxjax.schedule._timeline import TraceClock
 
 
 class Step(NamedTuple):
@@ -52,7 +52,7 @@ def timeline(name: str, steps: Sequence[Step], nbytes: dict[str, int]) -> Timeli
     Returns:
         Tracks "worker 0 in", "worker 0 compute", "worker 0 out" and so on.
     """
-    clock, spans = Clock(len(steps[0].workers)), []
+    clock, spans = TraceClock(len(steps[0].workers)), []
     zero = min(work.began for work in steps[0].workers)
     for number, step in enumerate(steps):
         for index, work in enumerate(step.workers):

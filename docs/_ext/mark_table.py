@@ -9,14 +9,14 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 import relaxjax
-from relaxjax._core._merge_rules import Mark, marks_of
+from relaxjax._core._merge_rules import MergeRule, marks_of
 
 OUTSIDE = tuple(
     f"relaxjax.{name}" for name in ("bench", "check", "cli", "tasks", "__main__")
 )
 
 
-def states() -> dict[str, dict[str, Mark]]:
+def states() -> dict[str, dict[str, MergeRule]]:
     """The marked classes of the package, by their names."""
     names = [x.name for x in pkgutil.walk_packages(relaxjax.__path__, "relaxjax.")]
     modules = [

@@ -30,7 +30,7 @@ def require_whole(caller: str, name: str, value: Any, least: int = 1) -> None:
         )
 
 
-def require_share(caller: str, name: str, value: Any, remedy: str = "") -> None:
+def require_fraction(caller: str, name: str, value: Any, remedy: str = "") -> None:
     """Refuses numbers outside (0, 1]."""
     if not is_traced(value) and not 0 < value <= 1:
         raise ValueError(f"{caller}: {name}={value} must be in (0, 1]{remedy}")

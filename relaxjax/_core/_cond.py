@@ -15,7 +15,7 @@ from jax import lax
 from relaxjax._core._axis import like_varying
 
 
-def either(
+def cond(
     condition: bool | jax.Array,
     act: Callable[..., Any],
     wait: Callable[..., Any],
@@ -36,7 +36,7 @@ def either(
     return lax.cond(condition, *_alike([act, wait], operands), *operands)
 
 
-def selected(condition: jax.Array, now: Any, before: Any) -> Any:
+def select_tree(condition: jax.Array, now: Any, before: Any) -> Any:
     """`now` where the condition holds, else `before`: what both computed is there.
 
     Args:
@@ -51,7 +51,7 @@ def selected(condition: jax.Array, now: Any, before: Any) -> Any:
     return jax.tree.map(one, now, before)
 
 
-def one_of(
+def switch(
     number: int | jax.Array, choices: Sequence[Callable[..., Any]], *operands: Any
 ) -> Any:
     """`choices[number](*operands)`.

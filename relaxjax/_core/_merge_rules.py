@@ -77,7 +77,7 @@ Merge = Callable[[Leaf, np.ndarray], np.ndarray]
 """From a leaf and the old workers' rows [n, ...] to the new workers', [n', ...]."""
 
 
-class Mark(NamedTuple):
+class MergeRule(NamedTuple):
     """How a field merges.
 
     Attributes:
@@ -92,6 +92,10 @@ class Mark(NamedTuple):
     merge: Merge | None = None
     rebuilt: Callable[[Leaf, Merge], np.ndarray] | None = None
     reason: str = ""
+
+
+Mark = MergeRule
+"""The name until 0.2."""
 
 
 def all_alike(rows: np.ndarray) -> bool:
@@ -164,32 +168,32 @@ def _brief(row: np.ndarray) -> str:
     return f"{row}" if row.size <= 4 else f"{row.ravel()[:4]} .."
 
 
-EQUAL = Mark("equal", rebuilt=_equal)
-MEAN = Mark("mean", _mean)
-SUM = Mark("sum", _sum)
-SHARD = Mark("shard", _shard)
-RESET = Mark("reset", rebuilt=lambda leaf, merge: leaf.fresh)
+EQUAL = MergeRule("equal", rebuilt=_equal)
+MEAN = MergeRule("mean", _mean)
+SUM = MergeRule("sum", _sum)
+SHARD = MergeRule("shard", _shard)
+RESET = MergeRule("reset", rebuilt=lambda leaf, merge: leaf.fresh)
 
 
-def rebuild(rule: Callable[[Leaf, Merge], np.ndarray]) -> Mark:
+def rebuild(rule: Callable[[Leaf, Merge], np.ndarray]) -> MergeRule:
     """A mark for what only a function of the whole state can merge.
 
     Args:
       rule: from a leaf, and how amounts merge here, to rows [n', ...].
     """
-    return Mark("rebuild", rebuilt=rule)
+    return MergeRule("rebuild", rebuilt=rule)
 
 
-def refuse(reason: str) -> Mark:
+def refuse(reason: str) -> MergeRule:
     """A mark for what cannot be right on another number of workers.
 
     Args:
       reason: a sentence that says why, and another that says what to do.
     """
-    return Mark("refuse", reason=reason)
+    return MergeRule("refuse", reason=reason)
 
 
-def marks_of(kind: type) -> dict[str, Mark]:
+def marks_of(kind: type) -> dict[str, MergeRule]:
     """The marked fields of a state's class.
 
     Args:
@@ -199,7 +203,7 @@ def marks_of(kind: type) -> dict[str, Mark]:
     if any("Annotated" in repr(x) for x in hints.values() if _is_text(x)):
         hints = get_type_hints(kind, include_extras=True)
     found = {
-        field: [x for x in get_args(hint)[1:] if isinstance(x, Mark)]
+        field: [x for x in get_args(hint)[1:] if isinstance(x, MergeRule)]
         for field, hint in hints.items()
         if get_origin(hint) is Annotated
     }

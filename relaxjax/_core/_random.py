@@ -22,7 +22,7 @@ _SECOND = 0x846CA68B
 _GOLDEN = 0x9E3779B9
 
 
-class Noise(NamedTuple):
+class Keys(NamedTuple):
     """What a random compressor draws from, in one call.
 
     Attributes:
@@ -35,7 +35,7 @@ class Noise(NamedTuple):
     own: jax.Array
 
 
-def words_of(seed: int | jax.Array) -> jax.Array:
+def key_words(seed: int | jax.Array) -> jax.Array:
     """uint32[2] from an integer seed, or from a typed or raw `jax.random` key."""
     if isinstance(seed, int):
         return fold(jnp.ones(2, jnp.uint32), np.uint32(seed & 0xFFFFFFFF))
@@ -64,7 +64,7 @@ def uniform(words: jax.Array, size: int) -> jax.Array:
     return (bits(words, size) >> 8).astype(jnp.float32) * jnp.float32(2**-24)
 
 
-def mixed(x: jax.Array, words: jax.Array) -> jax.Array:
+def hash_words(x: jax.Array, words: jax.Array) -> jax.Array:
     """uint32 like x, each element scrambled by itself."""
     return _mix(x ^ words[0], words[1])
 

@@ -73,7 +73,7 @@ def leaf_names(tree: Any) -> list[str]:
     ]
 
 
-def spell(leaf: Any) -> str:
+def dtype_and_shape(leaf: Any) -> str:
     """Dtype and shape of an array, as in `float32[3,4]`."""
     aval = jax.typeof(leaf)
     return f"{aval.dtype}[{','.join(map(str, aval.shape))}]"
@@ -82,7 +82,7 @@ def spell(leaf: Any) -> str:
 def layout_of(tree: Any) -> Layout:
     """The layout of a tree of arrays or `jax.ShapeDtypeStruct`."""
     lines = [
-        f"{name} {spell(leaf)}"
+        f"{name} {dtype_and_shape(leaf)}"
         for name, leaf in zip(leaf_names(tree), jax.tree.leaves(tree), strict=True)
     ]
     return Layout("\n".join(lines))

@@ -15,7 +15,7 @@ from relaxjax.check._subjects import AXIS, Subject
 from relaxjax.check._verdict import Counterexample, Verdict, refuted, verdict_of
 from relaxjax.compression import Compressor, payload_bytes
 from relaxjax.decentralized import gossip
-from relaxjax.gradients import all_reduce, codec_of
+from relaxjax.gradients import all_reduce, as_codec
 from relaxjax.programs import compiled_wire_bytes, wire_bytes
 from relaxjax.workers import Emulation, data_parallel, init
 
@@ -100,7 +100,7 @@ def _of_compressor(subject: Subject, mesh: Mesh | Emulation) -> list[Bytes]:
     compressor = subject.compressor()
     payloads = [_payload(compressor, size, subject.stated) for size in (1, 7, 64, SIZE)]
     algorithm = compressor.algorithm
-    codec = codec_of(compressor, _noises(compressor), jnp.uint32(0))
+    codec = as_codec(compressor, _noises(compressor), jnp.uint32(0))
     stated = _FORMS[algorithm](SIZE, mesh.size, codec) if algorithm in _FORMS else None
     tx = all_reduce(AXIS, compressor=compressor)
     return [*payloads, _step(f"a step of all_reduce@{algorithm}", tx, mesh, stated)]

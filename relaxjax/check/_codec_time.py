@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from relaxjax._core._random import Noise, fold, words_of
+from relaxjax._core._random import Keys, fold, key_words
 from relaxjax.compression import Compressor
 
 
@@ -34,8 +34,8 @@ def codec_time(
       Bytes of the payload, seconds of all rounds, and for each side GB/s and its share
       of the yardstick's, with the quartiles of the pairs' ratios.
     """
-    words = words_of(0)
-    noise = Noise(words, fold(words, 1)) if compressor.random else None
+    words = key_words(0)
+    noise = Keys(words, fold(words, 1)) if compressor.random else None
     plus_one, encode = jax.jit(lambda x: x + 1), jax.jit(compressor.compress)
     decode = jax.jit(lambda p, n: compressor.decompress(p, x.size, n))
     payload = jax.block_until_ready(encode(x, noise))

@@ -18,7 +18,7 @@ from relaxjax._names import parse
 from relaxjax.check._subjects import AXIS, Subject
 from relaxjax.compression import NO_FEEDBACK, error_feedback
 from relaxjax.decentralized import gossip
-from relaxjax.gradients import reducer_of
+from relaxjax.gradients import reducer
 from relaxjax.programs import wire_bytes
 from relaxjax.tasks import OPTIMIZERS, Task, schedule, train_step_of
 from relaxjax.workers import consensus, data_parallel, emulate, init
@@ -77,7 +77,7 @@ def _variants(
         if bare.feedback is NO_FEEDBACK and (law.omega or law.delta):
             forms[f"all_reduce+{subject.name}+ef14"] = error_feedback(bare)
         for label, made in forms.items():
-            reduce = reducer_of(AXIS, compressor=made)
+            reduce = reducer(AXIS, compressor=made)
             yield label, lambda reduce=reduce: optax.chain(reduce, parent)
 
 

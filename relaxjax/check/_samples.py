@@ -7,17 +7,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from relaxjax._core._random import Noise, fold, words_of
+from relaxjax._core._random import Keys, fold, key_words
 from relaxjax.compression import Compressor
 
 
-def noise_of(compressor: Compressor, seed: int) -> Noise | None:
+def noise_of(compressor: Compressor, seed: int) -> Keys | None:
     """What a random compressor draws from; None for a deterministic one."""
-    words = words_of(seed)
-    return Noise(shared=words, own=fold(words, 1)) if compressor.random else None
+    words = key_words(seed)
+    return Keys(shared=words, own=fold(words, 1)) if compressor.random else None
 
 
-def decoded(compressor: Compressor, x: jax.Array, noise: Noise | None) -> jax.Array:
+def decoded(compressor: Compressor, x: jax.Array, noise: Keys | None) -> jax.Array:
     """What the receiver sees of x, float32[d]."""
     return compressor.decompress(compressor.compress(x, noise), x.size, noise)
 
@@ -28,7 +28,7 @@ def words_for(draws: int) -> tuple[np.ndarray, np.ndarray]:
 
     @jax.jit
     def of_each(i):
-        words = jax.vmap(lambda i: fold(words_of(0), i))(i)
+        words = jax.vmap(lambda i: fold(key_words(0), i))(i)
         return words, jax.vmap(lambda w: fold(w, 1))(words)
 
     words, own = of_each(jnp.arange(draws))
@@ -46,7 +46,7 @@ def drawer(compressor: Compressor, draws: int) -> Callable[[np.ndarray], np.ndar
     def run(x):
         if not compressor.random:
             return decoded(compressor, x, None)[None]
-        draw = jax.vmap(lambda s, o: decoded(compressor, x, Noise(s, o)))
+        draw = jax.vmap(lambda s, o: decoded(compressor, x, Keys(s, o)))
         return draw(words, own)
 
     return lambda x: np.asarray(run(x), np.float64)

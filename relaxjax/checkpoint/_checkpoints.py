@@ -17,7 +17,7 @@ from relaxjax.checkpoint._plan import require_same_run, structure_of
 from relaxjax.checkpoint._resize import Resized, rebuilt
 from relaxjax.checkpoint._snapshot import snapshot
 from relaxjax.checkpoint._tree import filled, is_array, named, workers_in
-from relaxjax.workers import Emulation, Workers, workers_of
+from relaxjax.workers import Emulation, WorkerMesh, workers_of
 
 _ITEM = "state"
 
@@ -260,7 +260,7 @@ def _folder(directory: str | os.PathLike[str]) -> Path:
     return path
 
 
-def _processes_of(workers: Workers) -> tuple[int, ...]:
+def _processes_of(workers: WorkerMesh) -> tuple[int, ...]:
     if isinstance(workers.mesh, Emulation):
         return (jax.process_index(),)
     return tuple(sorted({d.process_index for d in workers.mesh.devices.flat}))

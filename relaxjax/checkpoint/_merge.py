@@ -17,7 +17,7 @@ from relaxjax._core._merge_rules import (
     EQUAL,
     MEAN,
     Leaf,
-    Mark,
+    MergeRule,
     all_alike,
     given_to_all,
     marks_of,
@@ -25,7 +25,7 @@ from relaxjax._core._merge_rules import (
 from relaxjax.checkpoint._tree import data_of, is_array
 
 
-class Place(NamedTuple):
+class LeafPlace(NamedTuple):
     """A leaf or a marked field of a tree, and what is said of it.
 
     Attributes:
@@ -39,8 +39,8 @@ class Place(NamedTuple):
 
     name: str
     value: Any
-    amount: Mark
-    mark: Mark | None
+    amount: MergeRule
+    mark: MergeRule | None
     owner: Any
     root: str
 
@@ -100,7 +100,7 @@ def merged(saved: Mapping[str, np.ndarray], like: Any, workers: int) -> Merged:
 
 
 def _merged_leaf(
-    place: Place, saved: Mapping[str, np.ndarray], made: Mapping[str, jax.Array]
+    place: LeafPlace, saved: Mapping[str, np.ndarray], made: Mapping[str, jax.Array]
 ) -> tuple[str, np.ndarray]:
     def of(path: str) -> str:
         return f"{place.root}/{path}" if place.root else path
@@ -154,12 +154,12 @@ def _keys(leaf: Leaf, impl: Any) -> np.ndarray:
     return np.stack([np.asarray(x) for x in found])
 
 
-def places(tree: Any) -> Iterator[Place]:
+def places(tree: Any) -> Iterator[LeafPlace]:
     """The leaves of a tree and the marked fields of its states, from the outside in."""
-    yield from _walk(Place("", tree, MEAN, None, tree, ""), covered=False)
+    yield from _walk(LeafPlace("", tree, MEAN, None, tree, ""), covered=False)
 
 
-def _walk(place: Place, *, covered: bool) -> Iterator[Place]:
+def _walk(place: LeafPlace, *, covered: bool) -> Iterator[LeafPlace]:
     """A place and those in it; `covered`: a field around it has a mark of an amount."""
     node = place.value
     if node is None or jax.tree_util.all_leaves([node]):

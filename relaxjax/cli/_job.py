@@ -13,7 +13,7 @@ from relaxjax.cli import _devices
 from relaxjax.cli import _order_report as _ordered
 from relaxjax.cli import _resume as _kept
 from relaxjax.cli import _train_options as _wishes
-from relaxjax.cli._train_options import Wishes
+from relaxjax.cli._train_options import TrainOptions
 from relaxjax.tasks import TASKS, Task
 from relaxjax.workers import Emulation
 
@@ -38,7 +38,7 @@ class Run:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class TrainJob:
     """All that is needed to train, checked.
 
     Attributes:
@@ -72,7 +72,7 @@ class Job:
     as_json: bool = False
 
 
-def prepare(wishes: Wishes) -> Job:
+def prepare(wishes: TrainOptions) -> TrainJob:
     """Checks the wishes, cheapest checks first, and sets everything up.
 
     Raises:
@@ -98,7 +98,7 @@ def prepare(wishes: Wishes) -> Job:
         order = _ordered.find(wishes.order, task, part, wishes.seed)
     names = None if order is None else order.names
     training = _wishes.training(wishes, task, steps, mesh.size, names)
-    return Job(
+    return TrainJob(
         task=task,
         runs=tuple(_runs(wishes, training, mesh, steps)),
         steps=steps,
@@ -116,7 +116,7 @@ def prepare(wishes: Wishes) -> Job:
 
 
 def _runs(
-    wishes: Wishes, training: Training, mesh: Mesh | Emulation, steps: int
+    wishes: TrainOptions, training: Training, mesh: Mesh | Emulation, steps: int
 ) -> Iterator[Run]:
     """What was asked for, and what it is compared with."""
     yield Run(

@@ -22,7 +22,7 @@ from relaxjax.workers import Emulation, consensus, data_parallel, init, spread
 _POINTS = 20  # of the curve
 
 
-class Watch(Protocol):
+class RunWatch(Protocol):
     """Who is told how a run goes."""
 
     def step(self) -> None:
@@ -33,7 +33,7 @@ class Watch(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class RunOutcome:
     """What a run came to.
 
     Attributes:
@@ -55,11 +55,11 @@ def fit(
     steps: int,
     seed: int,
     batch_size: int,
-    watch: Watch,
+    watch: RunWatch,
     stops_before: Callable[[int], bool] = lambda step: False,
     check_every: int | None = None,
     keeper: Keeper | None = None,
-) -> Outcome:
+) -> RunOutcome:
     """Trains the task's model from its start, or from a checkpoint.
 
     Args:
@@ -102,7 +102,7 @@ def fit(
         now.curve.append((end, float(np.mean(now.losses)), metric))
         now.losses.clear()
         watch.point(*now.curve[-1], _rate(end - first, seconds))
-    return Outcome(
+    return RunOutcome(
         curve=now.curve,
         steps_per_second=_rate(steps - first, seconds),
         spread=spread(now.state[0]),

@@ -114,9 +114,13 @@ def train(
     ] = False,
 ) -> None:
     """Reads the options; `_job` and `_training` do the rest."""
-    from relaxjax.cli import _job, _training  # flax, scikit-learn and matplotlib
+    from relaxjax.cli import (  # flax, scikit-learn and matplotlib
+        _job,
+        _train_options,
+        _training,
+    )
 
-    wishes = _job.Wishes(
+    wishes = _train_options.TrainOptions(
         relaxation=relaxation,
         workers=workers,
         task=task.value,

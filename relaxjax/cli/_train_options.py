@@ -17,7 +17,7 @@ from relaxjax.tasks import OPTIMIZERS, Task, schedule
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wishes:
+class TrainOptions:
     """The options of `relaxjax train`; None leaves a value to the task."""
 
     relaxation: str = "all_reduce"
@@ -42,7 +42,7 @@ class Wishes:
     as_json: bool = False
 
 
-def check(wishes: Wishes) -> None:
+def check(wishes: TrainOptions) -> None:
     """Checks all that can be checked before a device is touched.
 
     Raises:
@@ -94,7 +94,7 @@ def check(wishes: Wishes) -> None:
         )
 
 
-def batch_size(wishes: Wishes, workers: int) -> int | None:
+def batch_size(wishes: TrainOptions, workers: int) -> int | None:
     """The rows that the user asks for, over all workers.
 
     Raises:
@@ -115,7 +115,7 @@ def rounded_up(rows: int, workers: int) -> int:
     return -(-rows // workers) * workers
 
 
-def relaxed(wishes: Wishes, training: Training) -> optax.GradientTransformation:
+def relaxed(wishes: TrainOptions, training: Training) -> optax.GradientTransformation:
     """The optimizer, with the relaxation before, after or around it, or in its place.
 
     Raises:
@@ -127,13 +127,13 @@ def relaxed(wishes: Wishes, training: Training) -> optax.GradientTransformation:
     return choice.build(AXIS, training, bucket_bytes=bucket_bytes, **options(wishes))
 
 
-def period(wishes: Wishes, steps: int) -> int:
+def period(wishes: TrainOptions, steps: int) -> int:
     """Number of steps over which bytes are averaged."""
     found = parse(wishes.relaxation).period(**options(wishes))
     return steps if found is None else wishes.accumulate * found
 
 
-def options(wishes: Wishes) -> dict[str, Any]:
+def options(wishes: TrainOptions) -> dict[str, Any]:
     """The relaxation's options by name."""
     return dict(map(_option, wishes.options))
 
@@ -154,7 +154,7 @@ def _option(text: str) -> tuple[str, int | float]:
 
 
 def wrapped(
-    wishes: Wishes, tx: optax.GradientTransformation
+    wishes: TrainOptions, tx: optax.GradientTransformation
 ) -> optax.GradientTransformation:
     """The transformation, skipping and accumulating if the user asks for it."""
     if wishes.skip_nonfinite:
@@ -163,7 +163,7 @@ def wrapped(
 
 
 def training(
-    wishes: Wishes,
+    wishes: TrainOptions,
     task: Task,
     steps: int,
     workers: int,

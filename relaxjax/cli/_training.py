@@ -10,13 +10,13 @@ from relaxjax.checkpoint import plan_of
 from relaxjax.cli import _devices, _report
 from relaxjax.cli import _order_report as _ordered
 from relaxjax.cli import _resume as _kept
-from relaxjax.cli._job import CHECKPOINTS, Job, Run
+from relaxjax.cli._job import CHECKPOINTS, Run, TrainJob
 from relaxjax.cli._loop import fit
 from relaxjax.cli._progress import Bar
 from relaxjax.programs import wire_bytes
 
 
-def run(job: Job) -> list[_report.Record]:
+def run(job: TrainJob) -> list[_report.Record]:
     """Trains, shows how it goes, and writes run.json and curves.png.
 
     With several processes, the first one alone prints and writes.
@@ -54,7 +54,7 @@ def _stops(watch: hosts.Watch, before: int) -> Callable[[int], bool]:
 
 
 def _train(
-    job: Job, run: Run, console: Console, stops_before: Callable[[int], bool]
+    job: TrainJob, run: Run, console: Console, stops_before: Callable[[int], bool]
 ) -> _report.Record:
     task = job.task
     noun = "worker" if run.mesh.size == 1 else "workers"
@@ -94,7 +94,7 @@ def _train(
     )
 
 
-def _keeper(job: Job, run: Run) -> _kept.Keeper | None:
+def _keeper(job: TrainJob, run: Run) -> _kept.Keeper | None:
     """Of the run that was asked for; those it is compared with are taken again."""
     wanted = job.resume or job.checkpoint_every is not None
     if not wanted or run is not job.runs[0]:

@@ -19,7 +19,7 @@ import numpy as np
 from jax import lax
 
 from relaxjax._core._axis import on_devices
-from relaxjax._core._cond import one_of
+from relaxjax._core._cond import switch
 from relaxjax.collectives._messages import Pairs, is_target, send
 from relaxjax.collectives._payload import Codec, message, opened
 from relaxjax.topology import Topology
@@ -55,7 +55,7 @@ def neighbor_change(
         lambda x, k=k: _by_messages(x, name, topology, k)
         for k in range(topology.period)
     ]
-    return one_of(round, rounds, x)
+    return switch(round, rounds, x)
 
 
 def neighbor_change_wire_bytes(

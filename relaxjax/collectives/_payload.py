@@ -51,7 +51,7 @@ class Lossy(NamedTuple):
     lost: jax.Array
 
 
-class Message(NamedTuple):
+class WireMessage(NamedTuple):
     """A payload as it travels, and what it says to the sender itself.
 
     Attributes:
@@ -64,10 +64,10 @@ class Message(NamedTuple):
     payload: Any
 
 
-def message(codec: Codec, x: jax.Array, place: jax.Array) -> Message:
+def message(codec: Codec, x: jax.Array, place: jax.Array) -> WireMessage:
     """Encodes `x` for the wire."""
     payload = lax.optimization_barrier(codec.encode(x, place))
-    return Message(_as_one(payload), payload)
+    return WireMessage(_as_one(payload), payload)
 
 
 def opened(codec: Codec, bits: jax.Array, size: int, place: jax.Array) -> jax.Array:

@@ -24,7 +24,7 @@ from typing import Annotated, NamedTuple
 
 import jax
 
-from relaxjax._core._checks import require_share
+from relaxjax._core._checks import require_fraction
 from relaxjax._core._merge_rules import MEAN
 from relaxjax.compression._buffers import zeros_for
 from relaxjax.compression._protocol import (
@@ -74,7 +74,7 @@ def econtrol(compressor: Compressor, *, eta: float | None = None) -> Compressor:
       'econtrol'
     """
     if eta is not None:
-        require_share("econtrol", "eta", eta)
+        require_fraction("econtrol", "eta", eta)
     law = contractive(compressor).law
 
     def share(g):

@@ -24,7 +24,7 @@ from typing import Annotated, NamedTuple
 
 import jax
 
-from relaxjax._core._checks import require_share
+from relaxjax._core._checks import require_fraction
 from relaxjax._core._merge_rules import MEAN
 from relaxjax.compression._buffers import zeros_for
 from relaxjax.compression._protocol import Compressor, Feedback, with_feedback
@@ -97,7 +97,7 @@ def ef21_sgdm(compressor: Compressor, *, eta: float = 0.1) -> Compressor:
       >>> compression.ef21_sgdm(compression.top_k(0.01), eta=0.2).feedback.name
       'ef21_sgdm'
     """
-    require_share("ef21_sgdm", "eta", eta)
+    require_fraction("ef21_sgdm", "eta", eta)
 
     def init(x):
         return EF21SGDMState(*(zeros_for(x) for _ in EF21SGDMState._fields))

@@ -21,7 +21,7 @@ from typing import Annotated, NamedTuple
 
 import jax
 
-from relaxjax._core._checks import require_share
+from relaxjax._core._checks import require_fraction
 from relaxjax._core._merge_rules import MEAN
 from relaxjax.compression._buffers import zeros_for
 from relaxjax.compression._protocol import Compressor, Feedback, with_feedback
@@ -53,7 +53,7 @@ def error_feedback(compressor: Compressor, *, decay: float = 1.0) -> Compressor:
       >>> compression.error_feedback(compression.top_k(0.01)).feedback.name
       'error_feedback'
     """
-    require_share("error_feedback", "decay", decay)
+    require_fraction("error_feedback", "decay", decay)
 
     def init(x):
         return ErrorFeedbackState(residual=zeros_for(x))

@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from relaxjax._core._checks import require_share
+from relaxjax._core._checks import require_fraction
 from relaxjax._core._dtypes import wide
 from relaxjax._core._merge_rules import EQUAL, Leaf, Merge, rebuild
 from relaxjax.compression._blocks import over
@@ -96,7 +96,7 @@ def loco(
       >>> compression.loco(compression.quantize(4)).feedback.name
       'loco'
     """
-    require_share("loco", "beta", beta)
+    require_fraction("loco", "beta", beta)
     _check_steps(reset_every)
 
     def init(x):

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from relaxjax._core._random import Noise, fold, words_of
+from relaxjax._core._random import Keys, fold, key_words
 
 Payload = Any  # a pytree of arrays whose shapes depend on the size of x alone
 
@@ -81,8 +81,8 @@ class Compressor(NamedTuple):
     """
 
     name: str
-    compress: Callable[[jax.Array, Noise | None], Payload]
-    decompress: Callable[[Payload, int, Noise | None], jax.Array]
+    compress: Callable[[jax.Array, Keys | None], Payload]
+    decompress: Callable[[Payload, int, Keys | None], jax.Array]
     law: Law
     random: bool = False
     algorithm: str = "two_shot"
@@ -182,7 +182,7 @@ def with_feedback(compressor: Compressor, feedback: Feedback) -> Compressor:
     return contractive(compressor)._replace(feedback=feedback)
 
 
-def _noise(compressor: Compressor, key: int | jax.Array | None) -> Noise | None:
+def _noise(compressor: Compressor, key: int | jax.Array | None) -> Keys | None:
     if not compressor.random:
         return None
     if key is None:
@@ -190,8 +190,8 @@ def _noise(compressor: Compressor, key: int | jax.Array | None) -> Noise | None:
             f"roundtrip: {compressor.name} is random and key=None; pass key=, a seed "
             "or a jax.random key"
         )
-    words = words_of(key)
-    return Noise(shared=words, own=fold(words, 1))
+    words = key_words(key)
+    return Keys(shared=words, own=fold(words, 1))
 
 
 def _require_real(x: jax.Array, caller: str) -> None:

@@ -31,14 +31,19 @@ from relaxjax.compression import Compressor
 from relaxjax.decentralized._coded_round import (
     check_step_size,
     checked_codec,
-    common_copy,
-    count_of,
-    first_words,
-    pull,
+    consensus_step,
+    exchange_encoded,
+    initial_key,
+    merge_copies,
+    num_copies,
     require_codable,
-    told,
 )
-from relaxjax.decentralized._round import Mixing, gossiping, models, zeros_like
+from relaxjax.decentralized._round import (
+    GossipSpec,
+    as_float32,
+    gossip_transformation,
+    zeros_like,
+)
 
 
 class ChocoState(NamedTuple):
@@ -50,12 +55,12 @@ class ChocoState(NamedTuple):
       words: uint32[2], equal on all workers, of random compressors; else ().
     """
 
-    known: Annotated[list[Any], rebuild(common_copy)]
+    known: Annotated[list[Any], rebuild(merge_copies)]
     words: Annotated[Any, EQUAL]
 
 
 def choco(
-    mixing: Mixing, compressor: Compressor, gamma: float, seed: int
+    mixing: GossipSpec, compressor: Compressor, gamma: float, seed: int
 ) -> optax.GradientTransformationExtraArgs:
     """Gossip in codes.
 
@@ -73,18 +78,18 @@ def choco(
 
     def start(params: optax.Params) -> Any:
         require_codable(mixing, compressor, params)
-        known = [zeros_like(params) for _ in range(count_of(mixing))]
-        return ChocoState(known, first_words(compressor, seed))
+        known = [zeros_like(params) for _ in range(num_copies(mixing))]
+        return ChocoState(known, initial_key(compressor, seed))
 
     def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
-        x, u = models(mixing, params, updates)
+        x, u = as_float32(mixing, params, updates)
         h = jax.tree.map(jnp.add, x, u)
         p = jax.tree.map(jnp.subtract, h, kept.known[0])
-        q, words = told(mixing, compressor, p, kept.words, step)
+        q, words = exchange_encoded(mixing, compressor, p, kept.words, step)
         known = jax.tree.map(jnp.add, kept.known, q)
         due = jnp.where(mixing.due(step), gamma, 0)
-        change = pull(mixing, known)
+        change = consensus_step(mixing, known)
         moved = jax.tree.map(lambda u, c: u + due * c, u, change)
         return moved, ChocoState(known, words)
 
-    return gossiping(mixing, start, rule)
+    return gossip_transformation(mixing, start, rule)

@@ -10,25 +10,25 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from relaxjax._core._checks import require_dtypes, require_share
-from relaxjax._core._cond import either
+from relaxjax._core._checks import require_dtypes, require_fraction
+from relaxjax._core._cond import cond
 from relaxjax._core._merge_rules import Leaf, Merge
-from relaxjax._core._random import words_of
+from relaxjax._core._random import key_words
 from relaxjax._core._sharding import on_own_shards
 from relaxjax.collectives import neighbor_payloads
 from relaxjax.compression import NO_FEEDBACK, Compressor, contractive
 from relaxjax.decentralized._round import (
-    Mixing,
+    GossipSpec,
     in_buckets,
     require_one_axis,
     require_one_round,
     require_size,
     silent,
 )
-from relaxjax.gradients import codec_of, noises_of
+from relaxjax.gradients import as_codec, step_keys
 
 
-def checked_codec(mixing: Mixing, compressor: Compressor) -> Compressor:
+def checked_codec(mixing: GossipSpec, compressor: Compressor) -> Compressor:
     """The compressor as a contraction.
 
     Raises:
@@ -49,25 +49,25 @@ def checked_codec(mixing: Mixing, compressor: Compressor) -> Compressor:
 def check_step_size(caller: str, gamma: float) -> None:
     """Raises ValueError unless in (0, 1]."""
     remedy = "; the more the compressor loses, the smaller (0.45: signs, ring of 8)"
-    require_share(caller, "consensus_step_size", gamma, remedy)
+    require_fraction(caller, "consensus_step_size", gamma, remedy)
 
 
-def require_codable(mixing: Mixing, compressor: Compressor, params: Any) -> None:
+def require_codable(mixing: GossipSpec, compressor: Compressor, params: Any) -> None:
     """Refuses leaves that no compressor takes."""
     require_dtypes(params, mixing.caller, compressor.name)
 
 
-def first_words(compressor: Compressor, seed: int) -> Any:
+def initial_key(compressor: Compressor, seed: int) -> Any:
     """The randomness of the first step; () of deterministic compressors."""
-    return words_of(seed) if compressor.random else ()
+    return key_words(seed) if compressor.random else ()
 
 
-def count_of(mixing: Mixing) -> int:
+def num_copies(mixing: GossipSpec) -> int:
     """How many a worker knows of: itself, and the sender of each message."""
     return 1 + len(mixing.topology.messages())
 
 
-def common_copy(leaf: Leaf, merge: Merge) -> np.ndarray:
+def merge_copies(leaf: Leaf, merge: Merge) -> np.ndarray:
     """The rule of copies: the workers' own, merged, is what all know of all.
 
     So both ends of each new link have the same copy, and as the models merge likewise,
@@ -78,8 +78,8 @@ def common_copy(leaf: Leaf, merge: Merge) -> np.ndarray:
     return merge(leaf, own)
 
 
-def told(
-    mixing: Mixing, compressor: Compressor, p: Any, words: Any, step: jax.Array
+def exchange_encoded(
+    mixing: GossipSpec, compressor: Compressor, p: Any, words: Any, step: jax.Array
 ) -> tuple[list[Any], Any]:
     """What `p` says to its worker itself and, for each message, what is heard.
 
@@ -94,12 +94,12 @@ def told(
       1 + `len(topology.messages())` trees like p, and the words of the next step.
     """
     mixing.require(p)
-    noises, words = noises_of(compressor, words, mixing.axis_name)
-    count = count_of(mixing)
+    noises, words = step_keys(compressor, words, mixing.axis_name)
+    count = num_copies(mixing)
 
     def exchange(p: Any, noises: Any) -> tuple[Any, ...]:
         def tell(flat: jax.Array, number: jax.Array) -> tuple[jax.Array, ...]:
-            codec = codec_of(compressor, noises, number)
+            codec = as_codec(compressor, noises, number)
             name, topology = mixing.outer, mixing.topology
             return tuple(neighbor_payloads(flat, name, topology, codec))
 
@@ -112,15 +112,15 @@ def told(
     def wait(p: Any) -> tuple[Any, ...]:
         return (silent(p),) * count
 
-    return list(either(mixing.due(step), talk, wait, p)), words
+    return list(cond(mixing.due(step), talk, wait, p)), words
 
 
-def pull(mixing: Mixing, known: list[Any]) -> Any:
+def consensus_step(mixing: GossipSpec, known: list[Any]) -> Any:
     """sum_j W_ij (x_j - x_i), of what is known of this worker and of its neighbours.
 
     Args:
       mixing: of one round.
-      known: trees as of `told`.
+      known: trees as of `exchange_encoded`.
     """
     require_size(mixing)
     own, *others = known

@@ -29,14 +29,14 @@ from relaxjax._core._merge_rules import EQUAL, rebuild
 from relaxjax.compression import Compressor
 from relaxjax.decentralized._coded_round import (
     checked_codec,
-    common_copy,
-    count_of,
-    first_words,
-    pull,
+    consensus_step,
+    exchange_encoded,
+    initial_key,
+    merge_copies,
+    num_copies,
     require_codable,
-    told,
 )
-from relaxjax.decentralized._round import gossiping, mixing_of, models
+from relaxjax.decentralized._round import as_float32, gossip_spec, gossip_transformation
 from relaxjax.topology import Topology
 
 _CALLER = "dcd_psgd"
@@ -51,7 +51,7 @@ class DcdPsgdState(NamedTuple):
       words: uint32[2], equal on all workers, of random compressors; else ().
     """
 
-    known: Annotated[list[Any], rebuild(common_copy)]
+    known: Annotated[list[Any], rebuild(merge_copies)]
     words: Annotated[Any, EQUAL]
 
 
@@ -99,22 +99,22 @@ def dcd_psgd(
       >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 2.0, 6.0])).round(2))
       [-1. -2. -6.]
     """
-    mixing = mixing_of(_CALLER, axis_name, topology, every, bucket_bytes, specs)
+    mixing = gossip_spec(_CALLER, axis_name, topology, every, bucket_bytes, specs)
     codec = checked_codec(mixing, compressor)
 
     def start(params: optax.Params) -> Any:
         require_codable(mixing, codec, params)
         known = [
             jax.tree.map(lambda x: jnp.array(x, jnp.float32), params)
-            for _ in range(count_of(mixing))
+            for _ in range(num_copies(mixing))
         ]
-        return DcdPsgdState(known, first_words(codec, seed))
+        return DcdPsgdState(known, initial_key(codec, seed))
 
     def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
-        x, u = models(mixing, params, updates)
-        change, last = pull(mixing, kept.known), kept.known[0]
+        x, u = as_float32(mixing, params, updates)
+        change, last = consensus_step(mixing, kept.known), kept.known[0]
         p = jax.tree.map(lambda x, u, c, last: x - last + u + c, x, u, change, last)
-        q, words = told(mixing, codec, p, kept.words, step)
+        q, words = exchange_encoded(mixing, codec, p, kept.words, step)
         known = jax.tree.map(jnp.add, kept.known, q)
         due = mixing.due(step)
         moved = jax.tree.map(
@@ -122,4 +122,4 @@ def dcd_psgd(
         )
         return moved, DcdPsgdState(known, words)
 
-    return gossiping(mixing, start, rule)
+    return gossip_transformation(mixing, start, rule)

@@ -27,12 +27,17 @@ from relaxjax.compression import Compressor
 from relaxjax.decentralized._coded_round import (
     check_step_size,
     checked_codec,
-    first_words,
-    pull,
+    consensus_step,
+    exchange_encoded,
+    initial_key,
     require_codable,
-    told,
 )
-from relaxjax.decentralized._round import gossiping, mixing_of, models, zeros_like
+from relaxjax.decentralized._round import (
+    as_float32,
+    gossip_spec,
+    gossip_transformation,
+    zeros_like,
+)
 from relaxjax.topology import Topology
 
 _CALLER = "deep_squeeze"
@@ -95,25 +100,27 @@ def deep_squeeze(
       >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 2.0, 6.0])).round(2))
       [-3. -3. -3.]
     """
-    mixing = mixing_of(_CALLER, axis_name, topology, every, bucket_bytes, specs)
+    mixing = gossip_spec(_CALLER, axis_name, topology, every, bucket_bytes, specs)
     codec = checked_codec(mixing, compressor)
     check_step_size(_CALLER, consensus_step_size)
 
     def start(params: optax.Params) -> Any:
         require_codable(mixing, codec, params)
-        return DeepSqueezeState(zeros_like(params), first_words(codec, seed))
+        return DeepSqueezeState(zeros_like(params), initial_key(codec, seed))
 
     def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
-        x, u = models(mixing, params, updates)
+        x, u = as_float32(mixing, params, updates)
         v = jax.tree.map(lambda x, u, e: x + u + e, x, u, kept.residual)
-        c, words = told(mixing, codec, v, kept.words, step)
+        c, words = exchange_encoded(mixing, codec, v, kept.words, step)
         due = mixing.due(step)
         residual = jax.tree.map(
             lambda v, c, e: jnp.where(due, v - c, e), v, c[0], kept.residual
         )
         moved = jax.tree.map(
-            lambda u, change: u + consensus_step_size * change, u, pull(mixing, c)
+            lambda u, change: u + consensus_step_size * change,
+            u,
+            consensus_step(mixing, c),
         )
         return moved, DeepSqueezeState(residual, words)
 
-    return gossiping(mixing, start, rule)
+    return gossip_transformation(mixing, start, rule)

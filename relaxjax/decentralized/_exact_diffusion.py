@@ -28,7 +28,12 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import MEAN
-from relaxjax.decentralized._round import gossiping, mixing_of, models, zeros_like
+from relaxjax.decentralized._round import (
+    as_float32,
+    gossip_spec,
+    gossip_transformation,
+    zeros_like,
+)
 from relaxjax.topology import Topology
 
 _CALLER = "exact_diffusion"
@@ -89,11 +94,11 @@ def exact_diffusion(
       >>> print(jax.jit(jax.vmap(train, axis_name="data"))(targets).round(4))
       [3. 3. 3.]
     """
-    mixing = mixing_of(_CALLER, axis_name, topology, every, bucket_bytes, specs)
+    mixing = gossip_spec(_CALLER, axis_name, topology, every, bucket_bytes, specs)
     _check_stable(topology)
 
     def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
-        x, u = models(mixing, params, updates)
+        x, u = as_float32(mixing, params, updates)
         c = kept.correction
         h = jax.tree.map(lambda x, u, c: x + u + c, x, u, c)
         change = mixing.change(h, step)
@@ -101,7 +106,9 @@ def exact_diffusion(
         c = jax.tree.map(lambda c, change: c + change / every, c, change)
         return moved, ExactDiffusionState(c)
 
-    return gossiping(mixing, lambda x: ExactDiffusionState(zeros_like(x)), rule)
+    return gossip_transformation(
+        mixing, lambda x: ExactDiffusionState(zeros_like(x)), rule
+    )
 
 
 def _check_stable(topology: Topology) -> None:

@@ -23,7 +23,7 @@ import optax
 from relaxjax._core._axis import AxisName
 from relaxjax.compression import Compressor
 from relaxjax.decentralized._choco import choco
-from relaxjax.decentralized._round import gossiping, mixing_of, models
+from relaxjax.decentralized._round import as_float32, gossip_spec, gossip_transformation
 from relaxjax.topology import Topology
 
 
@@ -78,16 +78,16 @@ def gossip(
       >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
       [-3. -3. -3.]
     """
-    mixing = mixing_of("gossip", axis_name, topology, every, bucket_bytes, specs)
+    mixing = gossip_spec("gossip", axis_name, topology, every, bucket_bytes, specs)
     if compressor is not None:
         return choco(mixing, compressor, consensus_step_size, seed)
 
     def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
-        x, u = models(mixing, params, updates)
+        x, u = as_float32(mixing, params, updates)
         half = jax.tree.map(jnp.add, x, u)
         return jax.tree.map(jnp.add, u, mixing.change(half, step)), kept
 
-    return gossiping(mixing, lambda _: (), rule)
+    return gossip_transformation(mixing, lambda _: (), rule)
 
 
 def combine_then_adapt(
@@ -116,12 +116,12 @@ def combine_then_adapt(
       >>> print(jax.vmap(update, axis_name="data")(jnp.array([0.0, 0.0, 6.0])))
       [ 1.  1. -5.]
     """
-    mixing = mixing_of(
+    mixing = gossip_spec(
         "combine_then_adapt", axis_name, topology, every, bucket_bytes, specs
     )
 
     def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
-        x, u = models(mixing, params, updates)
+        x, u = as_float32(mixing, params, updates)
         return jax.tree.map(jnp.add, u, mixing.change(x, step)), kept
 
-    return gossiping(mixing, lambda _: (), rule)
+    return gossip_transformation(mixing, lambda _: (), rule)

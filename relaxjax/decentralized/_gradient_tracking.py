@@ -20,7 +20,12 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import MEAN
-from relaxjax.decentralized._round import gossiping, mixing_of, widened, zeros_like
+from relaxjax.decentralized._round import (
+    gossip_spec,
+    gossip_transformation,
+    widened,
+    zeros_like,
+)
 from relaxjax.topology import Topology
 
 _CALLER = "gradient_tracking"
@@ -77,7 +82,7 @@ def gradient_tracking(
       >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
       [-0.3 -0.3 -0.3]
     """
-    mixing = mixing_of(_CALLER, axis_name, topology, every, bucket_bytes, specs)
+    mixing = gossip_spec(_CALLER, axis_name, topology, every, bucket_bytes, specs)
 
     def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
         del params
@@ -92,4 +97,4 @@ def gradient_tracking(
     def start(params: optax.Params) -> Any:
         return GradientTrackingState(zeros_like(params), zeros_like(params))
 
-    return gossiping(mixing, start, rule)
+    return gossip_transformation(mixing, start, rule)

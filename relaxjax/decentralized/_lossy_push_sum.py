@@ -34,20 +34,20 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._cond import either
+from relaxjax._core._cond import cond
 from relaxjax._core._merge_rules import EQUAL, RESET
 from relaxjax._core._sharding import on_own_shards
 from relaxjax.collectives import neighbor_message
 from relaxjax.decentralized._round import (
-    Mixing,
-    gossiping,
+    GossipSpec,
+    as_float32,
+    gossip_spec,
+    gossip_transformation,
     in_buckets,
-    mixing_of,
-    models,
     require_one_axis,
     require_one_round,
 )
-from relaxjax.faults import Draws, draws_of
+from relaxjax.faults import FaultSchedule, fault_schedule
 from relaxjax.topology import Topology
 
 _CALLER = "lossy_push_sum"
@@ -123,11 +123,11 @@ def lossy_push_sum(
       [3. 3. 3.]
     """
     both = None if specs is None else (specs, P())
-    mixing = mixing_of(
+    mixing = gossip_spec(
         _CALLER, axis_name, topology, every, bucket_bytes, both, doubly=False
     )
     _check(mixing, resolution)
-    draws = draws_of(_CALLER, "loss", loss, (topology.n, topology.n), seed)
+    draws = fault_schedule(_CALLER, "loss", loss, (topology.n, topology.n), seed)
 
     def start(params: optax.Params) -> Any:
         def nothing() -> Any:
@@ -139,21 +139,21 @@ def lossy_push_sum(
         return LossyPushSumState(one, nothing(), heard, first)
 
     def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
-        z, u = models(mixing, params, updates)
+        z, u = as_float32(mixing, params, updates)
         w, due = kept.mass, mixing.due(step)
         had = (jax.tree.map(lambda z, u: w * z + u, z, u), w)
         mixing.require(had)
         talk = functools.partial(_talk, mixing, resolution, _heard(draws, mixing, kept))
         trees = [had, kept.sent, *kept.heard]
-        (x, w), sent, *heard = either(due, talk, lambda trees: trees, trees)
+        (x, w), sent, *heard = cond(due, talk, lambda trees: trees, trees)
         moved = jax.tree.map(lambda x, z: x / w.astype(x.dtype) - z, x, z)
         round = (kept.round + due) % draws.period
         return moved, LossyPushSumState(w, sent, heard, round)
 
-    return gossiping(mixing, start, rule)
+    return gossip_transformation(mixing, start, rule)
 
 
-def _talk(mixing: Mixing, r: float, hears: list[jax.Array], trees: Any) -> Any:
+def _talk(mixing: GossipSpec, r: float, hears: list[jax.Array], trees: Any) -> Any:
     """A round: of what there is, s and the h, to the same after it."""
     graph = mixing.topology
     mine = jnp.asarray(graph.matrix().diagonal(), jnp.float32)
@@ -181,7 +181,7 @@ def _talk(mixing: Mixing, r: float, hears: list[jax.Array], trees: Any) -> Any:
     return on_own_shards(act, trees, specs, _CALLER, hears)
 
 
-def _told(mixing: Mixing, links: Any, sent: Any) -> Any:
+def _told(mixing: GossipSpec, links: Any, sent: Any) -> Any:
     """The sums of who sends to this worker."""
 
     def exchange(flat: jax.Array, bucket: jax.Array) -> tuple[jax.Array]:
@@ -192,7 +192,9 @@ def _told(mixing: Mixing, links: Any, sent: Any) -> Any:
     return told
 
 
-def _heard(draws: Draws, mixing: Mixing, kept: LossyPushSumState) -> list[jax.Array]:
+def _heard(
+    draws: FaultSchedule, mixing: GossipSpec, kept: LossyPushSumState
+) -> list[jax.Array]:
     """bool[] for each message: whether this worker hears it in this round."""
     place, found = lax.axis_index(mixing.outer), []
     for links, _ in mixing.topology.messages():
@@ -203,7 +205,7 @@ def _heard(draws: Draws, mixing: Mixing, kept: LossyPushSumState) -> list[jax.Ar
     return found
 
 
-def _check(mixing: Mixing, resolution: float) -> None:
+def _check(mixing: GossipSpec, resolution: float) -> None:
     require_one_axis(mixing)
     require_one_round(mixing, "what is heard on a link")
     if (worst := mixing.topology.matrix().diagonal().min()) <= 0:

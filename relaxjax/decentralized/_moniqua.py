@@ -27,11 +27,11 @@ from relaxjax._core._axis import AxisName
 from relaxjax.compression import Compressor, Law, pack, unpack
 from relaxjax.decentralized._coded_round import (
     checked_codec,
-    pull,
+    consensus_step,
+    exchange_encoded,
     require_codable,
-    told,
 )
-from relaxjax.decentralized._round import gossiping, mixing_of, models
+from relaxjax.decentralized._round import as_float32, gossip_spec, gossip_transformation
 from relaxjax.topology import Topology
 
 _CALLER = "moniqua"
@@ -79,7 +79,7 @@ def moniqua(
       >>> print(jax.vmap(update, axis_name="data")(x).round(3))
       [7.03 7.03 7.03]
     """
-    mixing = mixing_of(_CALLER, axis_name, topology, every, bucket_bytes, specs)
+    mixing = gossip_spec(_CALLER, axis_name, topology, every, bucket_bytes, specs)
     _check(theta, bits)
     modulus = 2 * theta / (1 - 2.0**-bits)
     codec = checked_codec(mixing, _remainders(modulus, bits))
@@ -89,15 +89,15 @@ def moniqua(
         return ()
 
     def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
-        x, u = models(mixing, params, updates)
-        q, _ = told(mixing, codec, x, (), step)
+        x, u = as_float32(mixing, params, updates)
+        q, _ = exchange_encoded(mixing, codec, x, (), step)
         near = [
             jax.tree.map(lambda x, q: x + _centred(q - x, modulus), x, heard)
             for heard in q
         ]
-        return jax.tree.map(jnp.add, u, pull(mixing, near)), kept
+        return jax.tree.map(jnp.add, u, consensus_step(mixing, near)), kept
 
-    return gossiping(mixing, start, rule)
+    return gossip_transformation(mixing, start, rule)
 
 
 def _centred(x: jax.Array, modulus: float) -> jax.Array:

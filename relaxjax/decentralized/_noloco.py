@@ -32,10 +32,10 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import is_traced, require_momentum, require_whole
-from relaxjax._core._cond import either
+from relaxjax._core._cond import cond
 from relaxjax._core._dtypes import wide_copy
 from relaxjax._core._merge_rules import MEAN
-from relaxjax.decentralized._round import gossiping, mixing_of, models
+from relaxjax.decentralized._round import as_float32, gossip_spec, gossip_transformation
 from relaxjax.topology import Topology
 
 _CALLER = "noloco"
@@ -108,13 +108,13 @@ def noloco(
       [-1. -1. -2. -2.]
     """
     require_whole(_CALLER, "sync_every", sync_every)
-    mixing = mixing_of(_CALLER, axis_name, topology, sync_every, bucket_bytes, specs)
+    mixing = gossip_spec(_CALLER, axis_name, topology, sync_every, bucket_bytes, specs)
     require_momentum(_CALLER, momentum)
     _check_pull(pull)
     alpha, beta, gamma = momentum, outer_learning_rate, pull
 
     def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
-        x, u = models(mixing, params, updates)
+        x, u = as_float32(mixing, params, updates)
         mixing.require(u)
 
         def meet(u: Any, kept: NoLoCoState) -> tuple[Any, NoLoCoState]:
@@ -128,9 +128,9 @@ def noloco(
             phi = jax.tree.map(jnp.add, phi, delta)
             return jax.tree.map(jnp.subtract, phi, x), NoLoCoState(phi, delta)
 
-        return either(mixing.due(step), meet, lambda *own: own, u, kept)
+        return cond(mixing.due(step), meet, lambda *own: own, u, kept)
 
-    outer_half = gossiping(mixing, _start, rule)
+    outer_half = gossip_transformation(mixing, _start, rule)
     return optax.with_extra_args_support(optax.chain(inner, outer_half))
 
 

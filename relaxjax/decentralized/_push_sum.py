@@ -23,7 +23,7 @@ from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import MEAN
-from relaxjax.decentralized._round import gossiping, mixing_of, models
+from relaxjax.decentralized._round import as_float32, gossip_spec, gossip_transformation
 from relaxjax.topology import Topology
 
 _CALLER = "push_sum"
@@ -82,7 +82,7 @@ def push_sum(
       >>> print(jax.jit(jax.vmap(mean, axis_name="data"))(values).round(4))
       [3. 3. 3.]
     """
-    mixing = mixing_of(
+    mixing = gossip_spec(
         _CALLER,
         axis_name,
         topology,
@@ -93,7 +93,7 @@ def push_sum(
     )
 
     def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
-        z, u = models(mixing, params, updates)
+        z, u = as_float32(mixing, params, updates)
         w = kept.mass
         half = jax.tree.map(lambda z, u: w * z + u, z, u)
         change, more = mixing.change((half, w), step)
@@ -102,4 +102,6 @@ def push_sum(
         moved = jax.tree.map(lambda x, z: x / w.astype(x.dtype) - z, x, z)
         return moved, PushSumState(w)
 
-    return gossiping(mixing, lambda _: PushSumState(jnp.ones((), jnp.float32)), rule)
+    return gossip_transformation(
+        mixing, lambda _: PushSumState(jnp.ones((), jnp.float32)), rule
+    )

@@ -24,7 +24,12 @@ import optax
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_momentum
 from relaxjax._core._merge_rules import MEAN
-from relaxjax.decentralized._round import gossiping, mixing_of, models, zeros_like
+from relaxjax.decentralized._round import (
+    as_float32,
+    gossip_spec,
+    gossip_transformation,
+    zeros_like,
+)
 from relaxjax.topology import Topology
 
 _CALLER = "quasi_global_momentum"
@@ -79,11 +84,11 @@ def quasi_global_momentum(
       >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
       [-3. -3. -3.]
     """
-    mixing = mixing_of(_CALLER, axis_name, topology, every, bucket_bytes, specs)
+    mixing = gossip_spec(_CALLER, axis_name, topology, every, bucket_bytes, specs)
     require_momentum(_CALLER, momentum)
 
     def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
-        x, u = models(mixing, params, updates)
+        x, u = as_float32(mixing, params, updates)
         own = jax.tree.map(lambda u, b: u + momentum * b, u, kept.way)
         half = jax.tree.map(jnp.add, x, own)
         moved = jax.tree.map(jnp.add, own, mixing.change(half, step))
@@ -92,4 +97,6 @@ def quasi_global_momentum(
         )
         return moved, QuasiGlobalMomentumState(way)
 
-    return gossiping(mixing, lambda x: QuasiGlobalMomentumState(zeros_like(x)), rule)
+    return gossip_transformation(
+        mixing, lambda x: QuasiGlobalMomentumState(zeros_like(x)), rule
+    )

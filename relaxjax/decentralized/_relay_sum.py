@@ -30,16 +30,16 @@ import optax
 from jax import lax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._cond import either
+from relaxjax._core._cond import cond
 from relaxjax._core._merge_rules import RESET
 from relaxjax._core._sharding import on_own_shards
 from relaxjax.collectives import neighbor_message
 from relaxjax.decentralized._round import (
-    Mixing,
-    gossiping,
+    GossipSpec,
+    as_float32,
+    gossip_spec,
+    gossip_transformation,
     in_buckets,
-    mixing_of,
-    models,
     require_one_axis,
     require_one_round,
     zeros_like,
@@ -114,7 +114,7 @@ def relay_sum(
       >>> print(jax.vmap(two_rounds, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
       [3. 3. 3.]
     """
-    mixing = mixing_of(
+    mixing = gossip_spec(
         _CALLER, axis_name, topology, every, bucket_bytes, specs, doubly=False
     )
     require_one_axis(mixing)
@@ -125,7 +125,7 @@ def relay_sum(
         return RelaySumState(heard, jnp.zeros((), jnp.int32))
 
     def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
-        x, u = models(mixing, params, updates)
+        x, u = as_float32(mixing, params, updates)
         h = jax.tree.map(jnp.add, x, u)
         due = mixing.due(step)
         heard = _heard(mixing, relay, [h, *kept.heard], due)
@@ -138,10 +138,10 @@ def relay_sum(
 
         return jax.tree.map(moved, u, h, *heard), RelaySumState(heard, rounds)
 
-    return gossiping(mixing, start, rule)
+    return gossip_transformation(mixing, start, rule)
 
 
-def _heard(mixing: Mixing, relay: _Relay, known: list[Any], due: Any) -> Any:
+def _heard(mixing: GossipSpec, relay: _Relay, known: list[Any], due: Any) -> Any:
     """The m_ji of this step, where a round is due; else those there are.
 
     `known` is h, and the m_ji of the last round.
@@ -157,7 +157,7 @@ def _heard(mixing: Mixing, relay: _Relay, known: list[Any], due: Any) -> Any:
         specs = [mixing.specs] * len(known)
         return on_own_shards(talk, known, specs, _CALLER)
 
-    return either(due, act, lambda known: known, known)[1:]
+    return cond(due, act, lambda known: known, known)[1:]
 
 
 def _sum_of(known: list[Any], others: jax.Array) -> Any:
@@ -169,7 +169,7 @@ def _sum_of(known: list[Any], others: jax.Array) -> Any:
     return jax.tree.map(passed, *known)
 
 
-def _sent(mixing: Mixing, number: int, told: Any) -> Any:
+def _sent(mixing: GossipSpec, number: int, told: Any) -> Any:
     """What arrives of a message."""
     pairs, _ = mixing.topology.messages()[number]
 
@@ -181,7 +181,7 @@ def _sent(mixing: Mixing, number: int, told: Any) -> Any:
     return arrived
 
 
-def _relay_of(mixing: Mixing) -> _Relay:
+def _relay_of(mixing: GossipSpec) -> _Relay:
     """The tree's numbers.
 
     Raises:

@@ -20,7 +20,7 @@ import optax
 from relaxjax._core._axis import AxisName, axes_of, axis_size, require_local
 from relaxjax._core._buckets import check_bucket_bytes, plan_buckets
 from relaxjax._core._checks import require_no_compiler_axes, require_whole
-from relaxjax._core._cond import either
+from relaxjax._core._cond import cond
 from relaxjax._core._dtypes import wide
 from relaxjax._core._local import LocalState
 from relaxjax._core._merge_rules import MEAN, RESET
@@ -28,11 +28,11 @@ from relaxjax._core._sharding import on_own_shards
 from relaxjax._core._tree import layout_of, require_params, require_same
 from relaxjax._core._weights import refuse_weight
 from relaxjax.collectives import hierarchical_neighbor_change, neighbor_change
-from relaxjax.gradients import packed
+from relaxjax.gradients import map_buckets
 from relaxjax.topology import Topology
 
 
-class Mixing(NamedTuple):
+class GossipSpec(NamedTuple):
     """How a method gossips.
 
     Attributes:
@@ -70,7 +70,7 @@ class Mixing(NamedTuple):
         """
         self.require(x)
         talk = functools.partial(self.talk, step=step)
-        return either(self.due(step), talk, silent, x)
+        return cond(self.due(step), talk, silent, x)
 
     def talk(self, x: Any, step: jax.Array) -> Any:
         """`change` in a step that is due, for who has asked `require` and `due`."""
@@ -93,7 +93,7 @@ class Mixing(NamedTuple):
         return (step + 1) % (self.every * self.topology.period)
 
 
-def mixing_of(
+def gossip_spec(
     caller: str,
     axis_name: AxisName,
     topology: Topology,
@@ -102,7 +102,7 @@ def mixing_of(
     specs: Any,
     *,
     doubly: bool = True,
-) -> Mixing:
+) -> GossipSpec:
     """How a method gossips, if its parts are what they should be.
 
     Args:
@@ -136,10 +136,10 @@ def mixing_of(
             "(its rows do not sum to 1); use relaxjax.push_sum, or weights of "
             "relaxjax.topology.metropolis"
         )
-    return Mixing(caller, axis_name, topology, every, bucket_bytes, specs)
+    return GossipSpec(caller, axis_name, topology, every, bucket_bytes, specs)
 
 
-def require_one_axis(mixing: Mixing) -> None:
+def require_one_axis(mixing: GossipSpec) -> None:
     """Refuses a mean inside hosts: what is kept of neighbours would be kept there."""
     names = axes_of(mixing.axis_name)
     if len(names) > 1:
@@ -151,7 +151,7 @@ def require_one_axis(mixing: Mixing) -> None:
         )
 
 
-def require_one_round(mixing: Mixing, why: str) -> None:
+def require_one_round(mixing: GossipSpec, why: str) -> None:
     """Refuses graphs that change, and says `why`."""
     topology = mixing.topology
     if topology.period > 1:
@@ -166,7 +166,7 @@ def widened(tree: Any) -> Any:
     return jax.tree.map(lambda x: x.astype(wide(x.dtype)), tree)
 
 
-def require_size(mixing: Mixing) -> None:
+def require_size(mixing: GossipSpec) -> None:
     """Refuses an axis of another size than the topology.
 
     Raises:
@@ -188,20 +188,20 @@ def silent(x: Any) -> Any:
 
 
 def in_buckets(
-    mixing: Mixing,
+    mixing: GossipSpec,
     x: Any,
     exchange: Callable[[jax.Array, jax.Array], tuple[jax.Array, ...]],
     results: int = 1,
 ) -> tuple[Any, ...]:
-    """`relaxjax.gradients._packing.packed` over a tree's buckets: `results` trees."""
+    """`map_buckets` over the buckets of a tree: `results` trees like it."""
     leaves, tree = jax.tree.flatten(x)
     if not leaves:
         return (x,) * results
     buckets = plan_buckets(x, bucket_bytes=mixing.bucket_bytes)
-    return tuple(map(tree.unflatten, packed(leaves, buckets, exchange)))
+    return tuple(map(tree.unflatten, map_buckets(leaves, buckets, exchange)))
 
 
-def _round(mixing: Mixing, x: Any, *, number: jax.Array) -> Any:
+def _round(mixing: GossipSpec, x: Any, *, number: jax.Array) -> Any:
     """A round over all leaves."""
     names, graph = axes_of(mixing.axis_name), mixing.topology
 
@@ -229,8 +229,8 @@ class GossipState(NamedTuple):
     leaves: Annotated[LocalState, MEAN]
 
 
-def gossiping(
-    mixing: Mixing,
+def gossip_transformation(
+    mixing: GossipSpec,
     start: Callable[[optax.Params], Any],
     rule: Callable[[Any, Any, Any, jax.Array], tuple[Any, Any]],
 ) -> optax.GradientTransformationExtraArgs:
@@ -258,7 +258,7 @@ def gossiping(
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def models(mixing: Mixing, params: Any, updates: Any) -> tuple[Any, Any]:
+def as_float32(mixing: GossipSpec, params: Any, updates: Any) -> tuple[Any, Any]:
     """Params and updates in float32, or wider.
 
     Raises:

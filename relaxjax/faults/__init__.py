@@ -11,6 +11,6 @@ __getattr__, __dir__, __all__ = door(
         "_skip_nonfinite": "SkipNonfiniteState skip_nonfinite",
     },
     shared={
-        "_fault_schedule": "Draws draws_of",
+        "_fault_schedule": "FaultSchedule fault_schedule",
     },
 )

@@ -1,7 +1,7 @@
 # Written by scripts/stubs.py from the table in __init__.py.
 
-from relaxjax.faults._fault_schedule import Draws as Draws
-from relaxjax.faults._fault_schedule import draws_of as draws_of
+from relaxjax.faults._fault_schedule import FaultSchedule as FaultSchedule
+from relaxjax.faults._fault_schedule import fault_schedule as fault_schedule
 from relaxjax.faults._participation import ParticipationState as ParticipationState
 from relaxjax.faults._participation import participation as participation
 from relaxjax.faults._replicas import ReplicaDifference as ReplicaDifference

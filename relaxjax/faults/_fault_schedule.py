@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from relaxjax._core._random import fold, uniform, words_of
+from relaxjax._core._random import fold, key_words, uniform
 
 _LONG = 2**30  # rounds after which chance repeats
 
 
-class Draws(NamedTuple):
+class FaultSchedule(NamedTuple):
     """Yes or no, for each round and place.
 
     Attributes:
@@ -45,15 +45,15 @@ class Draws(NamedTuple):
         """
         if self.table is not None:
             return jnp.asarray(self.table)[(round, *place)]
-        words = words_of(self.seed)
+        words = key_words(self.seed)
         for number in (round, *place):
             words = fold(words, number)
         return uniform(words, 1)[0] < self.chance
 
 
-def draws_of(
+def fault_schedule(
     caller: str, name: str, given: Any, places: tuple[int | None, ...], seed: int
-) -> Draws:
+) -> FaultSchedule:
     """The table or the chance, if it is one.
 
     Args:
@@ -68,13 +68,13 @@ def draws_of(
     """
     table = np.asarray(given)
     if not table.shape and table.dtype.kind in "iuf" and 0 <= table <= 1:
-        return Draws(None, float(table), seed)
+        return FaultSchedule(None, float(table), seed)
     sizes = [(want, size) for want, size in zip(places, table.shape[1:], strict=False)]
     fits = table.ndim == 1 + len(places) and all(
         want is None or want == size for want, size in sizes
     )
     if fits and table.size and np.isin(table, (0, 1)).all():
-        return Draws(table.astype(bool), 0.0, seed)
+        return FaultSchedule(table.astype(bool), 0.0, seed)
     wanted = ", ".join(
         ["period", *("workers" if p is None else str(p) for p in places)]
     )

@@ -27,9 +27,9 @@ from jax import lax
 
 from relaxjax._core._axis import AxisName, axes_of, axis_size
 from relaxjax._core._checks import require_whole
-from relaxjax._core._cond import selected
+from relaxjax._core._cond import select_tree
 from relaxjax._core._merge_rules import EQUAL
-from relaxjax.faults._fault_schedule import Draws, draws_of
+from relaxjax.faults._fault_schedule import FaultSchedule, fault_schedule
 
 _CALLER = "participation"
 
@@ -92,7 +92,7 @@ def participation(
       [-2. -2. -2.]
     """
     axes_of(axis_name)
-    draws = draws_of(_CALLER, "present", present, (None,), seed)
+    draws = fault_schedule(_CALLER, "present", present, (None,), seed)
     require_whole(_CALLER, "every", every)
     steps = every * min(draws.period, (2**31 - 1) // every)
     inner = optax.with_extra_args_support(tx)
@@ -108,13 +108,13 @@ def participation(
         )
         anyone = lax.psum(jnp.int32(here), axis_name) > 0
         new = jax.tree.map(lambda u: jnp.where(anyone, u, jnp.zeros_like(u)), new)
-        kept = selected(anyone, now, state.inner_state)
+        kept = select_tree(anyone, now, state.inner_state)
         return new, ParticipationState((state.step + 1) % steps, kept)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _here(draws: Draws, axis_name: AxisName, round: jax.Array) -> jax.Array:
+def _here(draws: FaultSchedule, axis_name: AxisName, round: jax.Array) -> jax.Array:
     """bool[]: whether this worker is present in a round."""
     n = axis_size(axis_name, _CALLER)
     if draws.table is not None and draws.table.shape[1] != n:

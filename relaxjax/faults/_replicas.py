@@ -23,7 +23,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._dtypes import is_key
-from relaxjax._core._random import fold, mixed, words_of
+from relaxjax._core._random import fold, hash_words, key_words
 from relaxjax._core._tree import leaf_names
 
 
@@ -163,12 +163,12 @@ def _digests(leaves: list[jax.Array]) -> jax.Array:
     """uint32[leaves, n, 2]."""
 
     def digest(x: jax.Array, seed: int) -> jax.Array:
-        b, words = _bits(x), words_of(seed)
+        b, words = _bits(x), key_words(seed)
         place = jnp.zeros((1, *b.shape[1:]), jnp.uint32)
         for axis, size in enumerate(b.shape[1:], 1):
             iota = lax.broadcasted_iota(jnp.uint32, place.shape, axis)
             place = place * jnp.uint32(size) + iota
-        each = mixed(b ^ mixed(place, words), fold(words, 1))
+        each = hash_words(b ^ hash_words(place, words), fold(words, 1))
         return jnp.sum(each, axis=tuple(range(1, b.ndim)), dtype=jnp.uint32)
 
     both = [jnp.stack([digest(x, 0), digest(x, 1)], axis=-1) for x in leaves]

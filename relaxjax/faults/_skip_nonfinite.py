@@ -18,7 +18,7 @@ import optax
 from jax import lax
 
 from relaxjax._core._axis import AxisName, axes_of, axis_size
-from relaxjax._core._cond import selected
+from relaxjax._core._cond import select_tree
 from relaxjax._core._merge_rules import EQUAL
 
 
@@ -81,7 +81,7 @@ def skip_nonfinite(
         bad = lax.psum(jnp.int32(seen), axis_name)
         ok = bad == 0
         new = jax.tree.map(lambda u: jnp.where(ok, u, jnp.zeros_like(u)), new)
-        inner_state = selected(ok, inner_state, state.inner_state)
+        inner_state = select_tree(ok, inner_state, state.inner_state)
         skipped = state.skipped + jnp.where(ok, 0, 1)
         return new, SkipNonfiniteState(skipped, inner_state)
 

@@ -19,13 +19,13 @@ __getattr__, __dir__, __all__ = door(
         "_zero_one_adam": "ZeroOneAdamState zero_one_adam",
     },
     shared={
-        "_bounded_staleness": "delays_of",
+        "_bounded_staleness": "staleness_table",
         "_choices": "CHOICES",
-        "_compressed_mean": "codec_of noises_of",
+        "_compressed_mean": "as_codec step_keys",
         "_exact_mean": "ALGORITHMS",
         "_low_rank": "low_rank_mean",
-        "_matrices_only": "kinds_of reducer_of",
+        "_matrices_only": "label_leaves reducer",
         "_matricize": "Matrices matrices_of most_square",
-        "_packing": "packed small_together",
+        "_packing": "map_buckets merge_small",
     },
 )

@@ -8,11 +8,11 @@ from relaxjax.gradients._bounded_staleness import (
     BoundedStalenessState as BoundedStalenessState,
 )
 from relaxjax.gradients._bounded_staleness import bounded_staleness as bounded_staleness
-from relaxjax.gradients._bounded_staleness import delays_of as delays_of
 from relaxjax.gradients._bounded_staleness import random_delays as random_delays
+from relaxjax.gradients._bounded_staleness import staleness_table as staleness_table
 from relaxjax.gradients._choices import CHOICES as CHOICES
-from relaxjax.gradients._compressed_mean import codec_of as codec_of
-from relaxjax.gradients._compressed_mean import noises_of as noises_of
+from relaxjax.gradients._compressed_mean import as_codec as as_codec
+from relaxjax.gradients._compressed_mean import step_keys as step_keys
 from relaxjax.gradients._dc_asgd import DcAsgdState as DcAsgdState
 from relaxjax.gradients._dc_asgd import dc_asgd as dc_asgd
 from relaxjax.gradients._deep_gradient_compression import (
@@ -25,8 +25,8 @@ from relaxjax.gradients._delay import DelayState as DelayState
 from relaxjax.gradients._delay import delay as delay
 from relaxjax.gradients._exact_mean import ALGORITHMS as ALGORITHMS
 from relaxjax.gradients._low_rank import low_rank_mean as low_rank_mean
-from relaxjax.gradients._matrices_only import kinds_of as kinds_of
-from relaxjax.gradients._matrices_only import reducer_of as reducer_of
+from relaxjax.gradients._matrices_only import label_leaves as label_leaves
+from relaxjax.gradients._matrices_only import reducer as reducer
 from relaxjax.gradients._matricize import Matrices as Matrices
 from relaxjax.gradients._matricize import matrices_of as matrices_of
 from relaxjax.gradients._matricize import most_square as most_square
@@ -34,8 +34,8 @@ from relaxjax.gradients._one_bit_adam import OneBitAdamState as OneBitAdamState
 from relaxjax.gradients._one_bit_adam import one_bit_adam as one_bit_adam
 from relaxjax.gradients._one_bit_lamb import OneBitLambState as OneBitLambState
 from relaxjax.gradients._one_bit_lamb import one_bit_lamb as one_bit_lamb
-from relaxjax.gradients._packing import packed as packed
-from relaxjax.gradients._packing import small_together as small_together
+from relaxjax.gradients._packing import map_buckets as map_buckets
+from relaxjax.gradients._packing import merge_small as merge_small
 from relaxjax.gradients._power_sgd import PowerSGDState as PowerSGDState
 from relaxjax.gradients._power_sgd import power_sgd as power_sgd
 from relaxjax.gradients._warm_up import PartOfTrainingState as PartOfTrainingState

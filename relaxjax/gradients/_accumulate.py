@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from relaxjax._core._cond import either
+from relaxjax._core._cond import cond
 from relaxjax._core._dtypes import wide
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import Layout, layout_of, require_same
@@ -110,7 +110,7 @@ def accumulate(
             return optax.tree.zeros_like(none), total, inner_state
 
         last = state.mini_step == every - 1
-        new, total, inner_state = either(last, flush, wait, total, state.inner_state)
+        new, total, inner_state = cond(last, flush, wait, total, state.inner_state)
         mini_step = jnp.where(last, 0, state.mini_step + 1)
         left = jnp.where(last, 0, total_weight)
         return new, AccumulateState(mini_step, total, left, inner_state, state.layout)

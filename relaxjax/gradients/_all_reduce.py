@@ -35,8 +35,8 @@ from relaxjax.gradients._choices import checked_algorithm
 from relaxjax.gradients._compressed_mean import (
     CompressedState,
     SummedState,
+    compressed_mean,
     init_compressed,
-    mean_of_compressed,
 )
 from relaxjax.gradients._exact_mean import sum_or_mean
 
@@ -180,7 +180,7 @@ def _by_payloads(
     absent = None
     if w is not None:
         updates, absent = jax.tree.map(lambda u: weigh(u, w), updates), w == 0
-    mean, kept = mean_of_compressed(updates, CompressedState(*state), absent, **how)
+    mean, kept = compressed_mean(updates, CompressedState(*state), absent, **how)
     if op == "mean":
         return mean, kept
     return jax.tree.map(lambda x: n * x, mean), SummedState(*kept)

@@ -37,7 +37,7 @@ from relaxjax._core._tree import Layout, layout_of, require_same
 from relaxjax._core._weights import refuse_weight
 
 
-class Delays(NamedTuple):
+class StalenessTable(NamedTuple):
     """A table over the workers of an axis.
 
     Attributes:
@@ -89,7 +89,7 @@ class Delays(NamedTuple):
         return now, tuple(later)
 
 
-def delays_of(caller: str, axis_name: AxisName, delays: Any) -> Delays:
+def staleness_table(caller: str, axis_name: AxisName, delays: Any) -> StalenessTable:
     """The table, if it is one.
 
     Raises:
@@ -106,7 +106,7 @@ def delays_of(caller: str, axis_name: AxisName, delays: Any) -> Delays:
             f"{caller}: delays hold {table.min()}, and must be 0 or more: nothing "
             "arrives before it is sent"
         )
-    return Delays(caller, axis_name, table)
+    return StalenessTable(caller, axis_name, table)
 
 
 def random_delays(
@@ -196,7 +196,7 @@ def bounded_staleness(
       [[ 1.  2.  3.]
        [ 0. 10. 20.]]
     """
-    late = delays_of(_CALLER, axis_name, delays)
+    late = staleness_table(_CALLER, axis_name, delays)
     weights = np.asarray(weight_of(late.table), np.float32)
 
     def init(params: optax.Params) -> Any:

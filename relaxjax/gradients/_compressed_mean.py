@@ -28,7 +28,7 @@ from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._buckets import Bucket
 from relaxjax._core._dtypes import wide
 from relaxjax._core._merge_rules import EQUAL, SUM
-from relaxjax._core._random import Noise, fold, words_of
+from relaxjax._core._random import Keys, fold, key_words
 from relaxjax._core._sharding import on_own_shards
 from relaxjax.collectives import (
     Codec,
@@ -41,7 +41,7 @@ from relaxjax.collectives import (
     linear_psum,
 )
 from relaxjax.compression import Compressor
-from relaxjax.gradients._packing import packed
+from relaxjax.gradients._packing import map_buckets
 
 
 class Exchange(NamedTuple):
@@ -95,11 +95,11 @@ def init_compressed(compressor: Compressor, params: Any, seed: int) -> Compresse
     """The first state."""
     tree = jax.tree.structure(params)
     states = [compressor.feedback.init(x) for x in jax.tree.leaves(params)]
-    words = words_of(seed) if compressor.random else ()
-    return CompressedState(_joined(compressor, states, tree), words)
+    words = key_words(seed) if compressor.random else ()
+    return CompressedState(_fields_of(compressor, states, tree), words)
 
 
-def mean_of_compressed(
+def compressed_mean(
     updates: Any,
     state: CompressedState,
     absent: jax.Array | None = None,
@@ -128,10 +128,10 @@ def mean_of_compressed(
         return updates, state
     feedback = compressor.feedback
     gradients = [u.astype(wide(u.dtype)) for u in leaves]
-    states = _split(compressor, state.feedback, len(leaves))
+    states = _leaves_of(compressor, state.feedback, len(leaves))
     sent = [feedback.before(g, s) for g, s in zip(gradients, states, strict=True)]
     sent = [_unless(absent, p.astype(jnp.float32)) for p in sent]
-    noises, words = noises_of(compressor, state.words, axis_name)
+    noises, words = step_keys(compressor, state.words, axis_name)
     exchange = functools.partial(
         _exchanged,
         compressor=compressor,
@@ -152,7 +152,7 @@ def mean_of_compressed(
         )
     ]
     out = [x.astype(u.dtype) for (x, _), u in zip(results, leaves, strict=True)]
-    after = _joined(compressor, [s for _, s in results], tree)
+    after = _fields_of(compressor, [s for _, s in results], tree)
     return jax.tree.unflatten(tree, out), CompressedState(after, words)
 
 
@@ -163,7 +163,7 @@ def _unless(absent: jax.Array | None, p: jax.Array) -> jax.Array:
 
 def _exchanged(
     p: Any,
-    noises: tuple[Noise, ...],
+    noises: tuple[Keys, ...],
     *,
     compressor: Compressor,
     run: Callable[[jax.Array, AxisName, Codec], Lossy],
@@ -173,31 +173,31 @@ def _exchanged(
     """The mean over the workers, and what this one's sends have lost."""
 
     def over_workers(flat, number):
-        return tuple(run(flat, axis_name, codec_of(compressor, noises, number)))
+        return tuple(run(flat, axis_name, as_codec(compressor, noises, number)))
 
     leaves, tree = jax.tree.flatten(p)
-    mean, lost = packed(leaves, plan(p), over_workers)
+    mean, lost = map_buckets(leaves, plan(p), over_workers)
     return jax.tree.unflatten(tree, mean), jax.tree.unflatten(tree, lost)
 
 
-def codec_of(
-    compressor: Compressor, noises: tuple[Noise, ...], number: jax.Array
+def as_codec(
+    compressor: Compressor, noises: tuple[Keys, ...], number: jax.Array
 ) -> Codec:
     """The compressor with its randomness of one bucket.
 
     `noises` are of the axes, from the inside; none for deterministic compressors.
     """
 
-    def drawn(place: jax.Array) -> Noise | None:
+    def drawn(place: jax.Array) -> Keys | None:
         if not noises:
             return None
         at = functools.partial(_at, number=number, place=place)
-        return Noise(at(noises[0].shared), at(noises[0].own))
+        return Keys(at(noises[0].shared), at(noises[0].own))
 
     return Codec(
         lambda x, place: compressor.compress(x, drawn(place)),
         lambda payload, size, place: compressor.decompress(payload, size, drawn(place)),
-        (lambda: codec_of(compressor, noises[1:], number)) if noises[1:] else None,
+        (lambda: as_codec(compressor, noises[1:], number)) if noises[1:] else None,
     )
 
 
@@ -205,9 +205,9 @@ def _at(words: jax.Array, number: jax.Array, place: jax.Array) -> jax.Array:
     return fold(fold(words, number), place)
 
 
-def noises_of(
+def step_keys(
     compressor: Compressor, words: Any, axis_name: AxisName
-) -> tuple[tuple[Noise, ...], Any]:
+) -> tuple[tuple[Keys, ...], Any]:
     """The randomness of this step along each axis, and the words of the next.
 
     Along an axis, workers draw alike that differ in their place on inner axes alone:
@@ -219,11 +219,11 @@ def noises_of(
     noises = []
     for name in axes_of(axis_name):
         own = fold(own, lax.axis_index(name))
-        noises.append(Noise(shared, own))
+        noises.append(Keys(shared, own))
     return tuple(reversed(noises)), fold(words, 0)
 
 
-def _joined(compressor: Compressor, states: list[Any], tree: Any) -> Any:
+def _fields_of(compressor: Compressor, states: list[Any], tree: Any) -> Any:
     """From a state for each leaf to a state whose fields are trees."""
     kind = jax.tree.structure(compressor.feedback.init(jnp.zeros(())))
     fields = [kind.flatten_up_to(state) for state in states]
@@ -232,8 +232,8 @@ def _joined(compressor: Compressor, states: list[Any], tree: Any) -> Any:
     )
 
 
-def _split(compressor: Compressor, state: Any, count: int) -> list[Any]:
-    """Inverse of `_joined`."""
+def _leaves_of(compressor: Compressor, state: Any, count: int) -> list[Any]:
+    """Inverse of `_fields_of`."""
     kind = jax.tree.structure(compressor.feedback.init(jnp.zeros(())))
     fields = [jax.tree.leaves(field) for field in kind.flatten_up_to(state)]
     return [kind.unflatten([field[i] for field in fields]) for i in range(count)]

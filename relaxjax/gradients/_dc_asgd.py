@@ -22,7 +22,7 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import Layout, layout_of, require_params, require_same
 from relaxjax._core._weights import refuse_weight
-from relaxjax.gradients._bounded_staleness import delays_of
+from relaxjax.gradients._bounded_staleness import staleness_table
 
 _CALLER = "dc_asgd"
 
@@ -74,7 +74,7 @@ def dc_asgd(
       >>> print(jax.vmap(late, axis_name="data")(jnp.array([2.0])))  # 2 + 0.04 4 0.5
       [2.08]
     """
-    late = delays_of(_CALLER, axis_name, delays)
+    late = staleness_table(_CALLER, axis_name, delays)
     if not strength >= 0:
         raise ValueError(f"{_CALLER}: strength={strength} must be 0 (none) or more")
 

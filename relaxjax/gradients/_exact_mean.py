@@ -25,7 +25,7 @@ from relaxjax.collectives import (
     tree_all_reduce,
     two_shot_all_reduce,
 )
-from relaxjax.gradients._packing import packed, psum_groups
+from relaxjax.gradients._packing import map_buckets, psum_groups
 
 # Each sums one flat array over the axis. "psum" is not among them: it is XLA's own,
 # takes many arrays in one message without packing them, and so has its own path below.
@@ -71,7 +71,9 @@ def sum_or_mean(
         leaves = psum_groups(leaves, plan(updates), axis_name, ordered=ordered)
     elif leaves:
         total = ALGORITHMS[algorithm]
-        (leaves,) = packed(leaves, plan(updates), lambda x, _: (total(x, axis_name),))
+        (leaves,) = map_buckets(
+            leaves, plan(updates), lambda x, _: (total(x, axis_name),)
+        )
     weighted = weight is not None
     return jax.tree.unflatten(tree, [_after(x, weighted, divide) for x in leaves])
 

@@ -19,17 +19,17 @@ from jax import lax
 from relaxjax._core._axis import AxisName, axis_size
 from relaxjax.collectives import Lossy
 from relaxjax.compression import Compressor, quantize
-from relaxjax.gradients._compressed_mean import EXCHANGES, codec_of
+from relaxjax.gradients._compressed_mean import EXCHANGES, as_codec
 from relaxjax.gradients._exact_mean import ALGORITHMS
 from relaxjax.gradients._low_rank import Mean
-from relaxjax.gradients._packing import joined, parted
+from relaxjax.gradients._packing import pack, unpack
 
 FLOATS = {32: jnp.float32, 16: jnp.bfloat16}
 CODE = 8
 """Bits; 4 cost more quality than half the rank (docs/benchmarks.md)."""
 
 
-def code_of(bits: int) -> Compressor | None:
+def factor_codec(bits: int) -> Compressor | None:
     """What encodes floats, if anything does.
 
     Args:
@@ -38,7 +38,7 @@ def code_of(bits: int) -> Compressor | None:
     return quantize(bits) if bits == CODE else None
 
 
-def means(axis_name: AxisName, *, algorithm: str, bits: int) -> Mean:
+def factor_mean_fn(axis_name: AxisName, *, algorithm: str, bits: int) -> Mean:
     """From arrays to their means over the workers, in one message.
 
     Args:
@@ -46,7 +46,7 @@ def means(axis_name: AxisName, *, algorithm: str, bits: int) -> Mean:
       algorithm: what adds floats, or carries codes.
       bits: of a float in a message: a key of `FLOATS`, or `CODE`.
     """
-    code = code_of(bits)
+    code = factor_codec(bits)
     send: Callable[[jax.Array], Lossy] = (
         functools.partial(_summed, axis_name, algorithm, FLOATS[bits])
         if code is None
@@ -55,8 +55,8 @@ def means(axis_name: AxisName, *, algorithm: str, bits: int) -> Mean:
 
     def mean(arrays: list[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
         columns = [_turned(x) for x in arrays]
-        both = send(joined(columns))
-        out, lost = ([_turned(x) for x in parted(flat, columns)] for flat in both)
+        both = send(pack(columns))
+        out, lost = ([_turned(x) for x in unpack(flat, columns)] for flat in both)
         return out, lost
 
     return mean
@@ -75,5 +75,5 @@ def _summed(axis_name: AxisName, algorithm: str, dtype: Any, flat: jax.Array) ->
 def _coded(
     axis_name: AxisName, algorithm: str, code: Compressor, flat: jax.Array
 ) -> Lossy:
-    codec = codec_of(code, (), jnp.uint32(0))
+    codec = as_codec(code, (), jnp.uint32(0))
     return EXCHANGES[algorithm].run(flat, axis_name, codec)

@@ -49,7 +49,7 @@ def compress_matrices(
     rest = {key: how[key] for key in ("bucket_bytes",) if key in how}
 
     def parts(tree: Any) -> optax.GradientTransformationExtraArgs:
-        kinds = kinds_of(tree, plain)
+        kinds = label_leaves(tree, plain)
 
         def only(kind: str) -> Any:
             if specs is None:
@@ -67,7 +67,7 @@ def compress_matrices(
         return optax.partition({"matrix": matrix, "vector": vector}, kinds)
 
     def init(params: optax.Params) -> Any:
-        kinds = jax.tree.leaves(kinds_of(params, plain))
+        kinds = jax.tree.leaves(label_leaves(params, plain))
         if kinds and "matrix" not in kinds:
             raise _nothing(compressor.name, plain)
         return parts(params).init(params)
@@ -91,7 +91,7 @@ def _nothing(name: str, plain: float) -> ValueError:
     )
 
 
-def kinds_of(tree: Any, plain: float = 0.0) -> Any:
+def label_leaves(tree: Any, plain: float = 0.0) -> Any:
     """For each leaf "matrix" or "vector", as `optax.partition` takes it.
 
     Args:
@@ -105,7 +105,7 @@ def kinds_of(tree: Any, plain: float = 0.0) -> Any:
     )
 
 
-def reducer_of(
+def reducer(
     axis_name: AxisName,
     compressor: Compressor | None = None,
     plain: float = 0.0,

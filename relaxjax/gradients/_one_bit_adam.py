@@ -150,25 +150,25 @@ def _scale_by_one_bit_adam(
             m = optax.tree.update_moment(g, m, b1, 1)
             v = optax.tree.update_moment(g, v, b2, 2)
         else:
-            d = root(v, b2, freeze_step, eps)
+            d = denominator(v, b2, freeze_step, eps)
             steps = jax.tree.map(jnp.divide, optax.tree.update_moment(g, m, b1, 1), d)
-            steps, kept = exchange.update(where_seen(v, steps), kept, weight=weight)
-            m = where_seen(v, jax.tree.map(jnp.multiply, d, steps))
+            steps, kept = exchange.update(mask_unseen(v, steps), kept, weight=weight)
+            m = mask_unseen(v, jax.tree.map(jnp.multiply, d, steps))
         time = time.tick()
         m_hat = optax.tree.bias_correction(m, b1, time.count)
-        d = root(v, b2, jnp.minimum(time.count, freeze_step), eps)
+        d = denominator(v, b2, jnp.minimum(time.count, freeze_step), eps)
         out = jax.tree.map(lambda u, m, d: (m / d).astype(u.dtype), updates, m_hat, d)
         return out, OneBitAdamState(time, m, v, kept)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def where_seen(v: Any, tree: Any) -> Any:
+def mask_unseen(v: Any, tree: Any) -> Any:
     """A tree like v, with zeros where no gradient has been."""
     return jax.tree.map(lambda v, x: jnp.where(v == 0, 0, x), v, tree)
 
 
-def root(v: Any, b2: float, count: Any, eps: float) -> Any:
+def denominator(v: Any, b2: float, count: Any, eps: float) -> Any:
     """D = sqrt(v^) + eps, with v^ = v / (1 - b2^count)."""
     v_hat = optax.tree.bias_correction(v, b2, count)
     return jax.tree.map(lambda v: jnp.sqrt(v) + eps, v_hat)

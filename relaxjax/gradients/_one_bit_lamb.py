@@ -38,14 +38,14 @@ from relaxjax._core._tree import require_params
 from relaxjax.compression import Compressor
 from relaxjax.gradients._all_reduce import all_reduce
 from relaxjax.gradients._matrices_only import compress_matrices
-from relaxjax.gradients._one_bit_adam import root, where_seen
+from relaxjax.gradients._one_bit_adam import denominator, mask_unseen
 from relaxjax.gradients._trust_ratio import (
-    Knobs,
     LayerRates,
-    adapted,
+    TrustRatioSpec,
     check_knobs,
     first_rates,
-    recorded,
+    frozen_ratio,
+    record_ratio,
 )
 
 
@@ -135,7 +135,9 @@ def one_bit_lamb(
        [4. 4.]]
     """
     require_whole("one_bit_lamb", "freeze_step", freeze_step)
-    knobs = Knobs(coefficient_decay, coefficient_bounds, factor_bounds, factor_change)
+    knobs = TrustRatioSpec(
+        coefficient_decay, coefficient_bounds, factor_bounds, factor_change
+    )
     check_knobs("one_bit_lamb", knobs)
     decay = optax.add_decayed_weights(weight_decay, mask)
     moments = _moments(axis_name, freeze_step, (b1, b2, eps), compressor, specs)
@@ -168,17 +170,17 @@ def _moments(
         g, _ = exact.update(g, exact.init(g), weight=weight)
         m = optax.tree.update_moment(g, state.mu, b1, 1)
         v = optax.tree.update_moment(g, state.nu, b2, 2)
-        d = root(v, b2, state.clock.count + 1, eps)
+        d = denominator(v, b2, state.clock.count + 1, eps)
         s = _to_one_size(jax.tree.map(jnp.divide, m, d))
         return state._replace(mu=m, nu=v, fresh=v, scale=s)
 
     def frozen(g, state, weight):
         v, s = state.nu, state.scale
-        unit = jax.tree.map(jnp.divide, root(v, b2, freeze_step, eps), s)
+        unit = jax.tree.map(jnp.divide, denominator(v, b2, freeze_step, eps), s)
         own = optax.tree.update_moment(g, state.mu, b1, 1)
-        own = where_seen(v, jax.tree.map(jnp.divide, own, unit))
+        own = mask_unseen(v, jax.tree.map(jnp.divide, own, unit))
         m, kept = exchange.update(own, state.exchange, weight=weight)
-        m = where_seen(v, jax.tree.map(jnp.multiply, unit, m))
+        m = mask_unseen(v, jax.tree.map(jnp.multiply, unit, m))
         g = jax.tree.map(lambda new, old: (new - b1 * old) / (1 - b1), m, state.mu)
         f = optax.tree.update_moment(g, state.fresh, b2, 2)
         return state._replace(mu=m, fresh=f, exchange=kept)
@@ -191,7 +193,7 @@ def _by_layers(
     betas_and_eps: tuple[float, float, float],
     moments: _Moments,
     decay: optax.GradientTransformation,
-    knobs: Knobs,
+    knobs: TrustRatioSpec,
 ) -> optax.GradientTransformationExtraArgs:
     """From each worker's gradients to q u, and after T to r c u, the same on all."""
     b1, b2, eps = betas_and_eps
@@ -211,14 +213,16 @@ def _by_layers(
         time = state.clock.tick()
         state = (moments.frozen if time.phase else moments.warm)(g, state, weight)
         m_hat = optax.tree.bias_correction(state.mu, b1, time.count)
-        old = root(state.nu, b2, jnp.minimum(time.count, freeze_step), eps)
+        old = denominator(state.nu, b2, jnp.minimum(time.count, freeze_step), eps)
         u = jax.tree.map(jnp.divide, m_hat, old)
         u, decayed = decay.update(u, state.decay, x)
         if time.phase == 0:
-            scale, rates = recorded(state.rates, x, u, knobs)
+            scale, rates = record_ratio(state.rates, x, u, knobs)
         else:
-            new = root(state.fresh, b2, time.count, eps)
-            scale, rates = adapted(state.rates, state.nu, old, new, freeze_step, knobs)
+            new = denominator(state.fresh, b2, time.count, eps)
+            scale, rates = frozen_ratio(
+                state.rates, state.nu, old, new, freeze_step, knobs
+            )
         out = jax.tree.map(lambda g, q, u: (q * u).astype(g.dtype), updates, scale, u)
         return out, state._replace(clock=time, rates=rates, decay=decayed)
 

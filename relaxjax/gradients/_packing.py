@@ -50,19 +50,19 @@ def psum_groups(
         members = [_transposed(leaves[i]) for i in positions]
         if ordered and earlier:
             members, _ = lax.optimization_barrier((members, earlier))
-        together = small_together(members)
+        together = merge_small(members)
         operands = [_operand([members[i] for i in few]) for few in together]
         with set_xla_metadata(combiner_key=f"group {number}"):
             earlier = lax.psum(operands, axis_name)
         for few, total in zip(together, earlier, strict=True):
             whole = [members[k] for k in few]
-            parts = parted(total, whole) if len(few) > 1 else [total]
+            parts = unpack(total, whole) if len(few) > 1 else [total]
             for k, part in zip(few, parts, strict=True):
                 summed[positions[k]] = _transposed(part)
     return summed
 
 
-def small_together(members: Sequence[Any]) -> list[list[int]]:
+def merge_small(members: Sequence[Any]) -> list[list[int]]:
     """Positions of the leaves of a group that are one operand of its `psum`.
 
     Args:
@@ -77,7 +77,7 @@ def small_together(members: Sequence[Any]) -> list[list[int]]:
 
 
 def _operand(few: list[jax.Array]) -> jax.Array:
-    return joined(few) if len(few) > 1 else few[0]
+    return pack(few) if len(few) > 1 else few[0]
 
 
 def _transposed(x: jax.Array) -> jax.Array:
@@ -90,7 +90,7 @@ def _transposed(x: jax.Array) -> jax.Array:
     return x.T if x.ndim == 2 else x
 
 
-def packed(
+def map_buckets(
     leaves: list[jax.Array],
     buckets: tuple[Bucket, ...],
     exchange: Callable[[jax.Array, jax.Array], tuple[jax.Array, ...]],
@@ -133,7 +133,7 @@ def _slice(x: jax.Array, start: int, stop: int) -> jax.Array:
     return lax.slice(lax.reshape(x, (x.size,)), (start,), (stop,))
 
 
-def joined(arrays: list[jax.Array]) -> jax.Array:
+def pack(arrays: list[jax.Array]) -> jax.Array:
     """The elements of arrays of one dtype, one array after the other.
 
     Args:
@@ -142,8 +142,8 @@ def joined(arrays: list[jax.Array]) -> jax.Array:
     return lax.concatenate([x.ravel() for x in arrays], 0)
 
 
-def parted(flat: jax.Array, like: list[jax.Array]) -> list[jax.Array]:
-    """Inverse of `joined`.
+def unpack(flat: jax.Array, like: list[jax.Array]) -> list[jax.Array]:
+    """Inverse of `pack`.
 
     Args:
       flat: as many elements as all of `like` have.
@@ -151,9 +151,9 @@ def parted(flat: jax.Array, like: list[jax.Array]) -> list[jax.Array]:
 
     Example:
       >>> import jax.numpy as jnp
-      >>> from relaxjax.gradients._packing import joined, parted
+      >>> from relaxjax.gradients._packing import pack, unpack
       >>> some = [jnp.ones((2, 3)), jnp.zeros(4)]
-      >>> [x.shape for x in parted(joined(some), some)]
+      >>> [x.shape for x in unpack(pack(some), some)]
       [(2, 3), (4,)]
     """
     parts = lax.split(flat, [x.size for x in like])

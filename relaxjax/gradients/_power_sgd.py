@@ -52,7 +52,7 @@ from relaxjax._core._weights import factor, weigh
 from relaxjax.gradients._all_reduce import all_reduce
 from relaxjax.gradients._choices import checked_algorithm
 from relaxjax.gradients._exact_mean import ALGORITHMS
-from relaxjax.gradients._factor_mean import CODE, FLOATS, code_of, means
+from relaxjax.gradients._factor_mean import CODE, FLOATS, factor_codec, factor_mean_fn
 from relaxjax.gradients._low_rank import approximate, nothing_lost
 from relaxjax.gradients._matricize import (
     AsMatrices,
@@ -145,7 +145,7 @@ def power_sgd(
       [-2. -4. -6.]
     """
     _check(rank, start_after, iterations, min_compression, bits)
-    code = code_of(bits)
+    code = factor_codec(bits)
     algorithm = checked_algorithm(axis_name, algorithm, code, "mean", specs)
     in_full = algorithm if algorithm in ("psum", *ALGORITHMS) else "auto"
     exact = all_reduce(axis_name, algorithm=in_full, specs=specs)
@@ -155,7 +155,7 @@ def power_sgd(
     one_step = functools.partial(
         approximate,
         matrices=matrices,
-        mean=means(axis_name, algorithm=algorithm, bits=bits),
+        mean=factor_mean_fn(axis_name, algorithm=algorithm, bits=bits),
         iterations=iterations,
         coded=code is not None,
     )

@@ -10,7 +10,7 @@ from relaxjax._core._relaxation import Relaxation, Training
 from relaxjax.gradients._choices import CHOICES
 from relaxjax.gradients._deep_gradient_compression import deep_gradient_compression
 from relaxjax.gradients._exact_mean import ALGORITHMS
-from relaxjax.gradients._matrices_only import reducer_of
+from relaxjax.gradients._matrices_only import reducer
 from relaxjax.gradients._one_bit_adam import one_bit_adam
 from relaxjax.gradients._one_bit_lamb import one_bit_lamb
 from relaxjax.gradients._power_sgd import power_sgd
@@ -20,7 +20,7 @@ from relaxjax.gradients._zero_one_adam import zero_one_adam
 def _build_all_reduce(
     axis_name: AxisName, training: Training, **parts: Any
 ) -> optax.GradientTransformationExtraArgs:
-    return optax.chain(reducer_of(axis_name, **parts), training.optimizer)
+    return optax.chain(reducer(axis_name, **parts), training.optimizer)
 
 
 def _build_power_sgd(

@@ -19,10 +19,10 @@ import optax
 
 from relaxjax._core._checks import is_traced
 from relaxjax._core._merge_rules import EQUAL
-from relaxjax.gradients._one_bit_adam import where_seen
+from relaxjax.gradients._one_bit_adam import mask_unseen
 
 
-class Knobs(NamedTuple):
+class TrustRatioSpec(NamedTuple):
     """How c and r are averaged and clipped.
 
     Attributes:
@@ -45,7 +45,7 @@ class LayerRates(NamedTuple):
     factor: Annotated[Any, EQUAL]
 
 
-def check_knobs(caller: str, knobs: Knobs) -> None:
+def check_knobs(caller: str, knobs: TrustRatioSpec) -> None:
     """Refuses bounds that are none, and rates that are no rates, where known."""
     least, most = knobs.coefficient_bounds
     if not 0 < least <= most:
@@ -80,7 +80,9 @@ def first_rates(params: Any) -> LayerRates:
     return LayerRates(c, r)
 
 
-def recorded(rates: LayerRates, x: Any, u: Any, knobs: Knobs) -> tuple[Any, LayerRates]:
+def record_ratio(
+    rates: LayerRates, x: Any, u: Any, knobs: TrustRatioSpec
+) -> tuple[Any, LayerRates]:
     """The rates q, and the next c."""
 
     def ratio(x, u):
@@ -94,8 +96,8 @@ def recorded(rates: LayerRates, x: Any, u: Any, knobs: Knobs) -> tuple[Any, Laye
     return q, rates._replace(coefficient=c)
 
 
-def adapted(
-    rates: LayerRates, v: Any, old: Any, new: Any, steps: int, knobs: Knobs
+def frozen_ratio(
+    rates: LayerRates, v: Any, old: Any, new: Any, steps: int, knobs: TrustRatioSpec
 ) -> tuple[Any, LayerRates]:
     """The rates r c^, and the next r.
 
@@ -114,7 +116,7 @@ def adapted(
         change = knobs.factor_change
         return jnp.clip(r, last * (1 - change), last * (1 + change))
 
-    ratios = where_seen(v, jax.tree.map(jnp.divide, old, new))
+    ratios = mask_unseen(v, jax.tree.map(jnp.divide, old, new))
     r = jax.tree.map(next_factor, ratios, rates.factor)
     c = optax.tree.bias_correction(rates.coefficient, knobs.coefficient_decay, steps)
     return jax.tree.map(jnp.multiply, r, c), rates._replace(factor=r)

@@ -39,22 +39,22 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_dtypes, require_whole
-from relaxjax._core._cond import either
+from relaxjax._core._cond import cond
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._phases import Clock, clock
 from relaxjax._core._tree import require_params
 from relaxjax.compression import Compressor
 from relaxjax.gradients._all_reduce import all_reduce
 from relaxjax.gradients._matrices_only import compress_matrices
-from relaxjax.gradients._one_bit_adam import root, where_seen
+from relaxjax.gradients._one_bit_adam import denominator, mask_unseen
 from relaxjax.gradients._zero_one_schedule import (
     Round,
     Variance,
-    ended,
-    farther,
+    accumulate_step,
     new_round,
     new_variance,
-    renewed,
+    refresh_variance,
+    round_is_over,
 )
 
 _CALLER = "zero_one_adam"
@@ -157,13 +157,13 @@ def zero_one_adam(
         lock_step = time.phase == 0
         if lock_step:
             mean = functools.partial(_mean, g, exact, weight)
-            variance = renewed(variance, mean, b2, variance_doubling)
-        m = where_seen(variance.nu, optax.tree.update_moment(g, m, b1, 1))
-        now = farther(now, m, rate(time.count), 1 - b1 ** (time.count + 1))
+            variance = refresh_variance(variance, mean, b2, variance_doubling)
+        m = mask_unseen(variance.nu, optax.tree.update_moment(g, m, b1, 1))
+        now = accumulate_step(now, m, rate(time.count), 1 - b1 ** (time.count + 1))
         done = time.count - freeze_step
-        due = lock_step or ended(now, done, local_doubling, most_local_steps)
+        due = lock_step or round_is_over(now, done, local_doubling, most_local_steps)
         send = functools.partial(exchange.update, weight=weight)
-        d = root(variance.nu, b2, variance.renewals, eps)
+        d = denominator(variance.nu, b2, variance.renewals, eps)
         now, m, kept = _synchronised(due, variance.nu, d, now, m, kept, send)
         out, anchor, now = _landed(due, anchor, now, d, weight_decay, params)
         return out, ZeroOneAdamState(time.tick(), m, variance, anchor, now, kept)
@@ -191,11 +191,11 @@ def _synchronised(
 
     def meet(u, _, kept):
         steps = jax.tree.map(lambda u, d: u / (now.weight * d), u, d)
-        steps, kept = send(where_seen(v, steps), kept)
-        m = where_seen(v, jax.tree.map(jnp.multiply, d, steps))
+        steps, kept = send(mask_unseen(v, steps), kept)
+        m = mask_unseen(v, jax.tree.map(jnp.multiply, d, steps))
         return jax.tree.map(lambda m: now.weight * m, m), m, kept
 
-    u, m, kept = either(due, meet, lambda *own: own, now.moved, m, kept)
+    u, m, kept = cond(due, meet, lambda *own: own, now.moved, m, kept)
     return now._replace(moved=u), m, kept
 
 

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._core._cond import either
+from relaxjax._core._cond import cond
 from relaxjax._core._merge_rules import EQUAL, MEAN
 
 _TINY_RATE = 1e-20  # what a learning rate of 0 counts as, since W divides
@@ -63,13 +63,13 @@ def new_round(none: Any) -> Round:
     return Round(jnp.zeros((), jnp.int32), none, weight, rate)
 
 
-def renewed(
+def refresh_variance(
     variance: Variance, mean: Callable[[], Any], b2: float, doubling: int
 ) -> Variance:
     """The variance with the mean gradient, if its time has come."""
     v, k, wait = variance
     due = wait == 0
-    v = either(
+    v = cond(
         due,
         lambda v: optax.tree.update_moment(mean(), v, b2, 2),
         lambda v: v,
@@ -84,12 +84,12 @@ def interval(done: jax.Array, doubling: int) -> jax.Array:
     return jnp.left_shift(1, jnp.minimum(done // min(doubling, 2**31 - 1), 30))
 
 
-def ended(now: Round, done: jax.Array, doubling: int, most: int) -> jax.Array:
+def round_is_over(now: Round, done: jax.Array, doubling: int, most: int) -> jax.Array:
     """Whether the round has all of its steps, `most` or less, `done` steps after T."""
     return now.steps >= jnp.minimum(interval(done, doubling), min(most, 2**30))
 
 
-def farther(now: Round, m: Any, rate: Any, corrected: jax.Array) -> Round:
+def accumulate_step(now: Round, m: Any, rate: Any, corrected: jax.Array) -> Round:
     """One local step more: u_i, W and R."""
     rate = jnp.maximum(jnp.asarray(rate, jnp.float32), _TINY_RATE)
     w = rate / corrected

@@ -29,12 +29,12 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_whole
-from relaxjax._core._cond import either
+from relaxjax._core._cond import cond
 from relaxjax._core._local import LocalState
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import layout_of
 from relaxjax.compression import Compressor
-from relaxjax.local_updates._outer_step import Outer, OuterStep, like, outer_step
+from relaxjax.local_updates._outer_step import AnchorState, OuterStep, like, outer_step
 
 _CALLER = "asynchronous_average"
 
@@ -50,7 +50,7 @@ class AsynchronousAverageState(NamedTuple):
     """
 
     step: Annotated[jax.Array, EQUAL]
-    kept: Outer
+    kept: AnchorState
     read: Annotated[Any, MEAN]
     leaves: Annotated[LocalState, MEAN]
 
@@ -132,16 +132,18 @@ def asynchronous_average(
         reads, arrives = step == sync_every - delay, step == sync_every
         read = jax.tree.map(lambda x, u, s: jnp.where(reads, x + u, s), x, u, read)
 
-        def arrive(u: Any, kept: Outer, read: Any) -> tuple[Any, Outer]:
+        def arrive(u: Any, kept: AnchorState, read: Any) -> tuple[Any, AnchorState]:
             return _arrived(outer, u, kept, read)
 
-        u, kept = either(arrives, arrive, lambda u, kept, _: (u, kept), u, kept, read)
+        u, kept = cond(arrives, arrive, lambda u, kept, _: (u, kept), u, kept, read)
         return u, AsynchronousAverageState(step % sync_every, kept, read, leaves)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _arrived(outer: OuterStep, u: Any, kept: Outer, read: Any) -> tuple[Any, Outer]:
+def _arrived(
+    outer: OuterStep, u: Any, kept: AnchorState, read: Any
+) -> tuple[Any, AnchorState]:
     """The update with the mean of what was read, and what is kept."""
     kept = outer.update(jax.tree.map(jnp.subtract, kept.anchor, read), kept)
     moved = jax.tree.map(lambda u, a, s: u + (a - s), u, kept.anchor, read)

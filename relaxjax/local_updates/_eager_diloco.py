@@ -35,7 +35,7 @@ from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._merge_rules import Leaf, Merge, rebuild
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._local_steps import local_steps
-from relaxjax.local_updates._outer_step import Outer, outer_step
+from relaxjax.local_updates._outer_step import AnchorState, outer_step
 
 _CALLER = "eager_diloco"
 
@@ -62,7 +62,7 @@ class EagerDilocoState(NamedTuple):
       waiting: d_i, like a_i.
     """
 
-    outer: Outer
+    outer: AnchorState
     waiting: Annotated[Any, rebuild(_still_to_come)]
 
     @property

@@ -27,13 +27,13 @@ import optax
 
 from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._checks import require_whole
-from relaxjax._core._cond import one_of
+from relaxjax._core._cond import switch
 from relaxjax._core._local import LocalState
 from relaxjax._core._tree import layout_of
 from relaxjax.compression import Compressor
 from relaxjax.gradients import all_reduce
-from relaxjax.local_updates._local_steps import OuterState, landed
-from relaxjax.local_updates._outer_step import Outer, like, outer_step
+from relaxjax.local_updates._local_steps import OuterState, synchronize
+from relaxjax.local_updates._outer_step import AnchorState, like, outer_step
 
 _CALLER = "hierarchical_local_sgd"
 
@@ -99,17 +99,17 @@ def hierarchical_local_sgd(
         choices = [
             lambda *own: own,
             *(partial(_near, reducer, x) for reducer in reducers),
-            partial(landed, outer.update, x),
+            partial(synchronize, outer.update, x),
         ]
         count = step + 1
         due = jnp.where(count % periods == 0, jnp.arange(1, len(choices)), 0).max()
-        u, kept = one_of(due, choices, u, kept)
+        u, kept = switch(due, choices, u, kept)
         return u, OuterState(count % math.lcm(*levels), kept, leaves)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _near(reducer: Any, x: Any, u: Any, kept: Outer) -> tuple[Any, Outer]:
+def _near(reducer: Any, x: Any, u: Any, kept: AnchorState) -> tuple[Any, AnchorState]:
     """The mean over the axes of a level that is not the last; exact, so stateless."""
     y = jax.tree.map(jnp.add, x, u)
     mean, _ = reducer.update(y, reducer.init(y))

@@ -21,11 +21,11 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._core._checks import require_whole
-from relaxjax._core._cond import either
+from relaxjax._core._cond import cond
 from relaxjax._core._local import LocalState
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import layout_of
-from relaxjax.local_updates._outer_step import OuterStep, behind, like
+from relaxjax.local_updates._outer_step import OuterStep, like, outer_gradient
 
 
 class OuterState(NamedTuple):
@@ -75,14 +75,14 @@ def local_steps(
         u, x = like(kept.anchor, updates), like(kept.anchor, params)
 
         last = step == sync_every - 1
-        land = functools.partial(_landed_if_present, outer, rule, weight, x)
-        u, kept = either(last, land, lambda *own: own, u, kept)
+        land = functools.partial(synchronize_if_present, outer, rule, weight, x)
+        u, kept = cond(last, land, lambda *own: own, u, kept)
         return u, OuterState(jnp.where(last, 0, step + 1), kept, leaves)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _landed_if_present(
+def synchronize_if_present(
     outer: OuterStep,
     rule: Callable[[Any, Any], Any] | None,
     weight: jax.Array | float | None,
@@ -90,9 +90,9 @@ def _landed_if_present(
     u: Any,
     kept: Any,
 ) -> tuple[Any, Any]:
-    """As `landed`; who has no weight goes on from its own model."""
+    """As `synchronize`; who has no weight goes on from its own model."""
     mean = functools.partial(outer.update, weight=weight)
-    moved, kept = landed(rule or mean, x, u, kept)
+    moved, kept = synchronize(rule or mean, x, u, kept)
     if weight is None:
         return moved, kept
     absent = jnp.asarray(weight) == 0
@@ -100,9 +100,9 @@ def _landed_if_present(
     return jax.tree.map(stay, u, moved), kept
 
 
-def landed(
+def synchronize(
     rule: Callable[[Any, Any], Any], x: Any, u: Any, kept: Any
 ) -> tuple[Any, Any]:
     """The updates that end at the next anchor, and what is kept next by the rule."""
-    kept = rule(behind(kept.anchor, x, u), kept)
+    kept = rule(outer_gradient(kept.anchor, x, u), kept)
     return jax.tree.map(jnp.subtract, kept.anchor, x), kept

@@ -27,7 +27,7 @@ from relaxjax.compression import Compressor
 from relaxjax.gradients import all_reduce
 
 
-class Outer(NamedTuple):
+class AnchorState(NamedTuple):
     """What is kept from one outer step to the next.
 
     Attributes:
@@ -56,14 +56,14 @@ class OuterStep(NamedTuple):
     outer: optax.GradientTransformation
     reducer: optax.GradientTransformationExtraArgs
 
-    def init(self, params: Any) -> Outer:
+    def init(self, params: Any) -> AnchorState:
         """Before the first; params are equal on all workers.
 
         Raises:
           TypeError: an outer optimizer that wants what nobody gives it.
         """
         anchor = wide_copy(params)
-        kept = Outer(anchor, self.outer.init(anchor), self.reducer.init(anchor))
+        kept = AnchorState(anchor, self.outer.init(anchor), self.reducer.init(anchor))
         try:
             jax.eval_shape(self.outer.update, anchor, kept.outer, anchor)
         except TypeError as error:
@@ -75,7 +75,9 @@ class OuterStep(NamedTuple):
             ) from error
         return kept
 
-    def update(self, gradient: Any, kept: Outer, weight: Any = None) -> Outer:
+    def update(
+        self, gradient: Any, kept: AnchorState, weight: Any = None
+    ) -> AnchorState:
         """The next, whose anchor is the common model.
 
         Args:
@@ -86,11 +88,11 @@ class OuterStep(NamedTuple):
         mean, reduced = self.reducer.update(gradient, kept.reducer, weight=weight)
         return self.along(mean, kept._replace(reducer=reduced))
 
-    def along(self, mean: Any, kept: Outer) -> Outer:
+    def along(self, mean: Any, kept: AnchorState) -> AnchorState:
         """The next, along an outer gradient that is known; nothing is sent."""
         step, outer = self.outer.update(mean, kept.outer, kept.anchor)
         anchor = jax.tree.map(lambda a, s: a + s.astype(a.dtype), kept.anchor, step)
-        return Outer(anchor, outer, kept.reducer)
+        return AnchorState(anchor, outer, kept.reducer)
 
     def require(self, state: Any, updates: Any, params: Any, weight: Any) -> None:
         """Refuses a call of `update` that is none; `state` has `leaves`.
@@ -128,7 +130,7 @@ def outer_step(
     return OuterStep(caller, axis_name, outer, reducer)
 
 
-def behind(anchor: Any, params: Any, updates: Any) -> Any:
+def outer_gradient(anchor: Any, params: Any, updates: Any) -> Any:
     """A worker's outer gradient, after it has moved: a - (x + u)."""
     return jax.tree.map(lambda a, x, u: a - (x + u), anchor, params, updates)
 

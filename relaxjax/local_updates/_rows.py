@@ -13,9 +13,9 @@ from relaxjax.gradients import (
     CHOICES,
     bounded_staleness,
     delay,
-    kinds_of,
+    label_leaves,
     random_delays,
-    reducer_of,
+    reducer,
 )
 from relaxjax.local_updates._asynchronous_average import asynchronous_average
 from relaxjax.local_updates._diloco import diloco
@@ -44,7 +44,7 @@ def _local(method: Callable[..., Any]) -> Callable[..., Any]:
         after = method(axis_name, sync_every, compressor=compressor, **parts)
         if compressor is not None:
             vectors = method(axis_name, sync_every, **parts)
-            after = optax.partition({"matrix": after, "vector": vectors}, kinds_of)
+            after = optax.partition({"matrix": after, "vector": vectors}, label_leaves)
         return optax.chain(training.optimizer, after)
 
     return build
@@ -99,8 +99,7 @@ def _post_local_sgd(
 def _delay(
     axis_name: AxisName, training: Training, steps: int = 1, **parts: Any
 ) -> optax.GradientTransformationExtraArgs:
-    reducer = reducer_of(axis_name, **parts)
-    return optax.chain(delay(steps), reducer, training.optimizer)
+    return optax.chain(delay(steps), reducer(axis_name, **parts), training.optimizer)
 
 
 def _bounded_staleness(
@@ -110,7 +109,7 @@ def _bounded_staleness(
     late = bounded_staleness(
         axis_name, random_delays(training.workers, most, seed=seed)
     )
-    return optax.chain(late, reducer_of(axis_name, **parts), training.optimizer)
+    return optax.chain(late, reducer(axis_name, **parts), training.optimizer)
 
 
 _syncs = functools.partial(

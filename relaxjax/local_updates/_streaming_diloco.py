@@ -28,7 +28,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_whole
-from relaxjax._core._cond import either
+from relaxjax._core._cond import cond
 from relaxjax._core._local import LocalState
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._sharding import fitting
@@ -36,10 +36,10 @@ from relaxjax._core._tree import layout_of
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._fragments import fragments_of
 from relaxjax.local_updates._outer_step import (
-    Outer,
+    AnchorState,
     OuterStep,
-    behind,
     like,
+    outer_gradient,
     outer_step,
 )
 
@@ -59,7 +59,7 @@ class StreamingDilocoState(NamedTuple):
     """
 
     step: Annotated[jax.Array, EQUAL]
-    kept: list[Outer]
+    kept: list[AnchorState]
     sent: Annotated[list[Any], MEAN]
     leaves: Annotated[LocalState, MEAN]
 
@@ -161,22 +161,22 @@ def _fragment(
     step: OuterStep,
     u: Any,
     x: Any,
-    kept: Outer,
+    kept: AnchorState,
     sent: Any,
-) -> tuple[Any, Outer, Any]:
+) -> tuple[Any, AnchorState, Any]:
     """A fragment's update, what is kept and what is sent, `left` steps before its T."""
     u, x = like(kept.anchor, u), like(kept.anchor, x)
     reads = functools.partial(jnp.where, left == tau)
-    sent = jax.tree.map(reads, behind(kept.anchor, x, u), sent)
+    sent = jax.tree.map(reads, outer_gradient(kept.anchor, x, u), sent)
 
-    def meet(u: Any, kept: Outer, sent: Any) -> tuple[Any, Outer]:
+    def meet(u: Any, kept: AnchorState, sent: Any) -> tuple[Any, AnchorState]:
         kept = step.update(sent, kept)
         moved = jax.tree.map(
             lambda a, x, u: (1 - alpha) * (a - x) + alpha * u, kept.anchor, x, u
         )
         return moved, kept
 
-    u, kept = either(left == 0, meet, lambda u, kept, _: (u, kept), u, kept, sent)
+    u, kept = cond(left == 0, meet, lambda u, kept, _: (u, kept), u, kept, sent)
     return u, kept, sent
 
 

@@ -47,7 +47,7 @@ class Candidate:
 
 
 @functools.cache
-def made(name: str) -> Compressor:
+def compressor_named(name: str) -> Compressor:
     """A compressor, one of each, so that its payloads are looked at once.
 
     Args:

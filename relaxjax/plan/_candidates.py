@@ -11,9 +11,9 @@ import numpy as np
 
 from relaxjax._core._relaxation import SYNC_EVERY
 from relaxjax.plan import _snippet as code
-from relaxjax.plan._candidate import Candidate, made
+from relaxjax.plan._candidate import Candidate, compressor_named
 from relaxjax.plan._gradient_candidates import low_ranks, reducers
-from relaxjax.plan._messages import Messages, reduced, told
+from relaxjax.plan._messages import Messages, gossiped, reduced
 from relaxjax.plan._network import Network
 from relaxjax.plan._traffic import payload
 from relaxjax.topology import TOPOLOGIES
@@ -52,7 +52,7 @@ def _gossips(network: Network) -> Iterator[Candidate]:
         head = "gossip" if name == default else f"gossip@{name}"
         yield Candidate(
             relaxation=head,
-            messages=told(degree),
+            messages=gossiped(degree),
             tx=code.gossip(name, peers, axes=axes),
             axes=axes,
             why=f"models to {_counted(degree)}, no sum over all",
@@ -60,7 +60,7 @@ def _gossips(network: Network) -> Iterator[Candidate]:
     if default in degrees:
         yield Candidate(
             relaxation="combine_then_adapt",
-            messages=told(degrees[default], early=True),
+            messages=gossiped(degrees[default], early=True),
             tx=code.gossip(default, peers, axes=axes, method="combine_then_adapt"),
             axes=axes,
             why="models to one neighbour while the gradient is computed",
@@ -69,7 +69,7 @@ def _gossips(network: Network) -> Iterator[Candidate]:
     for name in _GOSSIPED:
         yield Candidate(
             relaxation=f"gossip+{name}",
-            messages=told(ring, payload(made(name))),
+            messages=gossiped(ring, payload(compressor_named(name))),
             tx=code.gossip("ring", network.workers, code=name),
             kept=1.0 + ring,
             compressor=name,
@@ -103,7 +103,7 @@ def degrees_of(peers: int) -> dict[str, int]:
 def _averaged(compressor: str) -> Messages:
     if not compressor:
         return reduced("psum")
-    return reduced("two_shot", payload(made(compressor)))
+    return reduced("two_shot", payload(compressor_named(compressor)))
 
 
 def _seldom() -> Iterator[Candidate]:

@@ -7,8 +7,8 @@ import jax
 
 from relaxjax.compression import COMPRESSORS, Compressor
 from relaxjax.plan import _snippet as code
-from relaxjax.plan._candidate import Candidate, made
-from relaxjax.plan._messages import low_rank, makes_smaller, reduced, waited
+from relaxjax.plan._candidate import Candidate, compressor_named
+from relaxjax.plan._messages import delayed, low_rank, makes_smaller, reduced
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
 from relaxjax.plan._traffic import EXCHANGES, payload
@@ -38,7 +38,7 @@ def reducers(network: Network) -> Iterator[Candidate]:
         yield _exact(algorithm, axes=1 + (algorithm == "hierarchical"))
     yield Candidate(
         relaxation="delay",
-        messages=waited(reduced("psum")),
+        messages=delayed(reduced("psum")),
         tx=code.delayed(),
         kept=1,
         anywhere=True,
@@ -52,9 +52,9 @@ def reducers(network: Network) -> Iterator[Candidate]:
     )
     for name in COMPRESSORS:
         if name != "identity":
-            yield from _coded(name, made(name))
+            yield from _coded(name, compressor_named(name))
     for name in _PARTLY if network.workers > 1 else ():
-        yield from _partly(name, made(name))
+        yield from _partly(name, compressor_named(name))
 
 
 def _exact(algorithm: str, axes: int = 1) -> Candidate:
@@ -118,7 +118,7 @@ def _splits(plain: float, model: Model) -> bool:
 
 def _fed_back(name: str) -> str:
     """With feedback, where a compressor loses much in one go."""
-    delta = made(name).law.delta
+    delta = compressor_named(name).law.delta
     coarse = delta is not None and 0 < delta(4096) < _COARSE
     return f"{name}+ef14" if coarse or name in _UNKNOWN else name
 

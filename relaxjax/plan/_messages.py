@@ -14,13 +14,13 @@ import jax
 
 from relaxjax._core._buckets import Bucket, plan_buckets, plan_groups
 from relaxjax.compression import quantize
-from relaxjax.gradients import Matrices, matrices_of, most_square, small_together
+from relaxjax.gradients import Matrices, matrices_of, merge_small, most_square
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
 from relaxjax.plan._traffic import (
     EXACT,
     EXCHANGES,
-    Payload,
+    PayloadSize,
     Traffic,
     neighbors,
     psum,
@@ -31,7 +31,7 @@ MOST = 48
 """Messages that are simulated; of more, neighbours count as one, as long as all."""
 
 
-class Message(NamedTuple):
+class PlannedMessage(NamedTuple):
     """One exchange of one bucket.
 
     Attributes:
@@ -45,11 +45,13 @@ class Message(NamedTuple):
     native: bool = False
 
 
-Messages = Callable[[Model, Network, int], list[Message]]
+Messages = Callable[[Model, Network, int], list[PlannedMessage]]
 """From the model, the network and the bytes of a bucket to what is sent."""
 
 
-def reduced(algorithm: str, payload: Payload = EXACT, plain: float = 0.0) -> Messages:
+def reduced(
+    algorithm: str, payload: PayloadSize = EXACT, plain: float = 0.0
+) -> Messages:
     """All gradients, bucket by bucket; in codes, vectors travel as they are.
 
     Args:
@@ -58,7 +60,9 @@ def reduced(algorithm: str, payload: Payload = EXACT, plain: float = 0.0) -> Mes
       plain: share of all elements, the first in sending order, that is not coded.
     """
 
-    def messages(model: Model, network: Network, bucket_bytes: int) -> list[Message]:
+    def messages(
+        model: Model, network: Network, bucket_bytes: int
+    ) -> list[PlannedMessage]:
         told = model, network, bucket_bytes
         if not payload.coded:
             return _by(algorithm, payload, *told)
@@ -68,19 +72,19 @@ def reduced(algorithm: str, payload: Payload = EXACT, plain: float = 0.0) -> Mes
     return messages
 
 
-def _in_order(found: list[Message]) -> list[Message]:
+def _in_order(found: list[PlannedMessage]) -> list[PlannedMessage]:
     """Whatever is ready first goes first."""
     return sorted(found, key=lambda m: m.ready or 0.0)
 
 
 def _by(
     algorithm: str,
-    payload: Payload,
+    payload: PayloadSize,
     model: Model,
     network: Network,
     bucket_bytes: int,
     *which: Any,
-) -> list[Message]:
+) -> list[PlannedMessage]:
     native = algorithm == "psum"
     how = plan_groups if native and not payload.coded else plan_buckets
     buckets = model.packed(how, bucket_bytes, *which)
@@ -95,14 +99,14 @@ def _by(
 
 
 def _psum(
-    bucket: Bucket, leaves: list[Any], network: Network, payload: Payload
+    bucket: Bucket, leaves: list[Any], network: Network, payload: PayloadSize
 ) -> Traffic:
     """Operand by operand in one message; of payloads that can be added, those."""
     if payload.coded:
         floats = payload.of(_size(bucket)) // 4
         return psum(floats, network)._replace(coded=2 * 4 * _size(bucket))
     members = [leaves[segment.leaf] for segment in bucket.segments]
-    sizes = [sum(members[i].size for i in few) for few in small_together(members)]
+    sizes = [sum(members[i].size for i in few) for few in merge_small(members)]
     each = [psum(size, network) for size in sizes]
     total = jax.tree.map(lambda *x: sum(x), *each)
     if not network.joined:
@@ -110,7 +114,9 @@ def _psum(
     return total._replace(hops=each[0].hops, steps=each[0].steps)
 
 
-def told(degree: int, payload: Payload = EXACT, *, early: bool = False) -> Messages:
+def gossiped(
+    degree: int, payload: PayloadSize = EXACT, *, early: bool = False
+) -> Messages:
     """Models, to neighbours.
 
     Args:
@@ -119,7 +125,9 @@ def told(degree: int, payload: Payload = EXACT, *, early: bool = False) -> Messa
       early: whether the models of the last step travel.
     """
 
-    def messages(model: Model, network: Network, bucket_bytes: int) -> list[Message]:
+    def messages(
+        model: Model, network: Network, bucket_bytes: int
+    ) -> list[PlannedMessage]:
         buckets = model.packed(plan_buckets, bucket_bytes)
         found = _timed(
             model, buckets, lambda b: neighbors(_size(b), network, payload, degree)
@@ -129,7 +137,7 @@ def told(degree: int, payload: Payload = EXACT, *, early: bool = False) -> Messa
     return messages
 
 
-def waited(messages: Messages) -> Messages:
+def delayed(messages: Messages) -> Messages:
     """The same of a step before.
 
     Args:
@@ -138,7 +146,7 @@ def waited(messages: Messages) -> Messages:
     return lambda *given: early_messages(messages(*given))
 
 
-def early_messages(found: list[Message]) -> list[Message]:
+def early_messages(found: list[PlannedMessage]) -> list[PlannedMessage]:
     """Messages that depend on nothing of the step."""
     return [message._replace(ready=None) for message in found]
 
@@ -155,17 +163,19 @@ def low_rank(rank: int, algorithm: str = "psum", bits: int = 32) -> Messages:
     size = (
         coded_payload(quantize(bits))
         if bits < 16
-        else Payload(lambda floats: floats * bits // 8, coded=bits != 32)
+        else PayloadSize(lambda floats: floats * bits // 8, coded=bits != 32)
     )
 
-    def one(floats: int, network: Network, coded: float) -> Message:
+    def one(floats: int, network: Network, coded: float) -> PlannedMessage:
         if native:
             found = psum(floats, network)
         else:
             found = EXCHANGES[algorithm](floats, network, size)
-        return Message(1.0, found._replace(coded=coded), native)
+        return PlannedMessage(1.0, found._replace(coded=coded), native)
 
-    def messages(model: Model, network: Network, bucket_bytes: int) -> list[Message]:
+    def messages(
+        model: Model, network: Network, bucket_bytes: int
+    ) -> list[PlannedMessage]:
         del bucket_bytes
         found = _matrices(rank, model)
         left = right = passed = 0
@@ -211,7 +221,7 @@ def _timed(
     traffic: Callable[[Bucket], Traffic],
     *,
     native: bool = False,
-) -> list[Message]:
+) -> list[PlannedMessage]:
     """Messages in sending order, each ready when its last gradient is.
 
     Of many buckets of one size only one is looked at.
@@ -227,5 +237,5 @@ def _timed(
             each.append(known[key])
             ready = max(ready, *map(model.ready, bucket.segments))
         whole = jax.tree.map(lambda *x: sum(x), *each)
-        found.append(Message(ready, whole, native))
+        found.append(PlannedMessage(ready, whole, native))
     return found

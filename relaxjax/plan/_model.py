@@ -21,7 +21,7 @@ import jax.numpy as jnp
 
 from relaxjax._core._buckets import Bucket, Segment, sent_before
 from relaxjax._core._tree import leaf_names
-from relaxjax.gradients import kinds_of
+from relaxjax.gradients import label_leaves
 
 FORWARD = 1 / 3
 """Of a step's computation, before the first gradient."""
@@ -101,7 +101,7 @@ class Model:
           kind: "matrix" or "vector", as `relaxjax.gradients._matrices_only` has them.
           plain: share of all elements that is sent first, and counts as vectors.
         """
-        kinds = kinds_of(self.params, plain)
+        kinds = label_leaves(self.params, plain)
         return jax.tree.map(lambda x, k: x if k == kind else None, self.params, kinds)
 
     def ready(self, segment: Segment) -> float:

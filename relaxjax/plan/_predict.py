@@ -14,7 +14,7 @@ Cost: about a millisecond for a hundred messages.
 from dataclasses import dataclass
 
 from relaxjax.plan._candidate import Candidate
-from relaxjax.plan._messages import Message
+from relaxjax.plan._messages import PlannedMessage
 from relaxjax.plan._model import FORWARD, Model
 from relaxjax.plan._network import Network
 from relaxjax.schedule import Cluster, Cost, Graph, Link, Policy, simulate
@@ -68,7 +68,7 @@ def predict(
 
 
 def exchange_seconds(
-    found: list[Message], model: Model, network: Network, codec: str = ""
+    found: list[PlannedMessage], model: Model, network: Network, codec: str = ""
 ) -> float:
     """Of a step with messages.
 
@@ -89,12 +89,15 @@ def exchange_seconds(
     return _simulated(found, seconds, coding, model.compute)
 
 
-def _seconds(found: list[Message], network: Network, codec: str) -> list[float]:
+def _seconds(found: list[PlannedMessage], network: Network, codec: str) -> list[float]:
     return [m.traffic.seconds(network, codec, native=m.native) for m in found]
 
 
 def _simulated(
-    found: list[Message], seconds: list[float], coding: list[float], compute: float
+    found: list[PlannedMessage],
+    seconds: list[float],
+    coding: list[float],
+    compute: float,
 ) -> float:
     """One step and its messages, of whose seconds the device codes for some."""
     ends = sorted({m.ready for m in found if m.ready} | {1.0})
@@ -124,7 +127,7 @@ def _simulated(
     return simulate(Graph({}, ops, sends), policy, Cluster(link=link)).seconds
 
 
-def _need(number: int, message: Message, coding: list[float]) -> list[str]:
+def _need(number: int, message: PlannedMessage, coding: list[float]) -> list[str]:
     if coding[number]:
         return [f"code {number}"]
     return [] if message.ready is None else [f"backward {message.ready}"]

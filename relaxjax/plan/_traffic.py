@@ -97,7 +97,7 @@ class Traffic(NamedTuple):
         return self.coded / network.codec_rate(codec)
 
 
-class Payload(NamedTuple):
+class PayloadSize(NamedTuple):
     """P, and whether it takes encoding.
 
     Attributes:
@@ -114,11 +114,11 @@ def plain(elements: int) -> int:
     return 4 * elements
 
 
-EXACT = Payload(plain, coded=False)
+EXACT = PayloadSize(plain, coded=False)
 
 
 @functools.cache
-def payload(compressor: Compressor | None) -> Payload:
+def payload(compressor: Compressor | None) -> PayloadSize:
     """What a compressor makes of some elements.
 
     Args:
@@ -132,7 +132,7 @@ def payload(compressor: Compressor | None) -> Payload:
         shape = jax.ShapeDtypeStruct((elements,), jnp.float32)
         return payload_bytes(compressor, shape)
 
-    return Payload(of, coded=True)
+    return PayloadSize(of, coded=True)
 
 
 def _flat(elements: int) -> jax.ShapeDtypeStruct:
@@ -159,7 +159,7 @@ def psum(d: int, network: Network) -> Traffic:
     return _placed(network, sent, sent, 2 * _levels(network.hosts), steps)
 
 
-def ring(d: int, network: Network, p: Payload) -> Traffic:
+def ring(d: int, network: Network, p: PayloadSize) -> Traffic:
     """Around all workers; encoded anew at each hop."""
     n, h = network.workers, network.hosts
     sent = 2 * (n - 1) * p.of(-(-d // n))
@@ -169,13 +169,13 @@ def ring(d: int, network: Network, p: Payload) -> Traffic:
     return found._replace(coded=4.0 * 4 * d if p.coded else 0.0)
 
 
-def bidirectional_ring(d: int, network: Network, p: Payload) -> Traffic:
+def bidirectional_ring(d: int, network: Network, p: PayloadSize) -> Traffic:
     """A half in each direction."""
     sent = bidirectional_ring_wire_bytes(_flat(d), network.workers)
     return ring(d, network, p)._replace(sent=sent)
 
 
-def halving_doubling(d: int, network: Network, p: Payload) -> Traffic:
+def halving_doubling(d: int, network: Network, p: PayloadSize) -> Traffic:
     """Distant workers first, so that all m of a host cross its link."""
     del p
     n, h, m = network.workers, network.hosts, network.per_host
@@ -184,7 +184,7 @@ def halving_doubling(d: int, network: Network, p: Payload) -> Traffic:
     return _placed(network, sent, line, 2 * _levels(n), 0)
 
 
-def tree(d: int, network: Network, p: Payload) -> Traffic:
+def tree(d: int, network: Network, p: PayloadSize) -> Traffic:
     """Whole arrays up, and down."""
     del p
     rounds = 2 * _levels(network.workers)
@@ -193,7 +193,7 @@ def tree(d: int, network: Network, p: Payload) -> Traffic:
     return found._replace(inside=rounds * 4 * d) if network.hosts == 1 else found
 
 
-def two_shot(d: int, network: Network, p: Payload) -> Traffic:
+def two_shot(d: int, network: Network, p: PayloadSize) -> Traffic:
     """A chunk to each other worker, and the means back."""
     n, m = network.workers, network.per_host
     chunk = -(-d // n)
@@ -205,7 +205,7 @@ def two_shot(d: int, network: Network, p: Payload) -> Traffic:
     return found._replace(coded=(4 + 1 / n) * 4 * d if p.coded else 0.0)
 
 
-def one_shot(d: int, network: Network, p: Payload) -> Traffic:
+def one_shot(d: int, network: Network, p: PayloadSize) -> Traffic:
     """Everything to each other worker."""
     n, m = network.workers, network.per_host
     sent = (n - 1) * p.of(d)
@@ -215,7 +215,7 @@ def one_shot(d: int, network: Network, p: Payload) -> Traffic:
     return found._replace(coded=2 * 4 * d + n * p.of(d) if p.coded else 0.0)
 
 
-def hierarchical(d: int, network: Network, p: Payload) -> Traffic:
+def hierarchical(d: int, network: Network, p: PayloadSize) -> Traffic:
     """Chunks inside hosts as they are, and two shots of each chunk between them."""
     h, m = network.hosts, network.per_host
     chunk = -(-d // m)
@@ -231,7 +231,7 @@ def hierarchical(d: int, network: Network, p: Payload) -> Traffic:
     )
 
 
-def neighbors(d: int, network: Network, p: Payload, degree: int) -> Traffic:
+def neighbors(d: int, network: Network, p: PayloadSize, degree: int) -> Traffic:
     """Whole models to neighbours; over hosts, an m-th of it by each worker.
 
     Args:
@@ -250,7 +250,7 @@ def neighbors(d: int, network: Network, p: Payload, degree: int) -> Traffic:
     return Traffic(inside + across, m * across, degree, inside, m)
 
 
-EXCHANGES: Mapping[str, Callable[[int, Network, Payload], Traffic]] = {
+EXCHANGES: Mapping[str, Callable[[int, Network, PayloadSize], Traffic]] = {
     "ring": ring,
     "bidirectional_ring": bidirectional_ring,
     "halving_doubling": halving_doubling,

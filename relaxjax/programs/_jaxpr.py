@@ -23,7 +23,7 @@ from relaxjax.programs._jaxpr_bytes import COLLECTIVES, shape_of
 _LARGEST_KNOWN = 4096
 
 
-class Walked(NamedTuple):
+class WalkResult(NamedTuple):
     """What a walk finds.
 
     Attributes:
@@ -35,7 +35,7 @@ class Walked(NamedTuple):
     known: list[Any]
 
 
-class Place(NamedTuple):
+class WalkContext(NamedTuple):
     """Where programs are walked, and what is remembered of them.
 
     Attributes:
@@ -45,7 +45,7 @@ class Place(NamedTuple):
     """
 
     sizes: dict[str, int]
-    walks: dict[core.Jaxpr, Walked]
+    walks: dict[core.Jaxpr, WalkResult]
     choices: dict[core.Jaxpr, bool]
 
     def nothing(self) -> np.ndarray:
@@ -54,8 +54,8 @@ class Place(NamedTuple):
 
 
 def walk(
-    closed: core.ClosedJaxpr, known: list[Any], place: Place, wanted: bool = True
-) -> Walked:
+    closed: core.ClosedJaxpr, known: list[Any], place: WalkContext, wanted: bool = True
+) -> WalkResult:
     """Bytes sent by a program; if `wanted`, those of its outputs that can be computed.
 
     Only what a conditional or a wanted output looks at is computed.
@@ -77,13 +77,13 @@ def walk(
         walked = _equation(eqn, inputs, place, needed)
         sent = sent + walked.sent
         values |= dict(zip(eqn.outvars, walked.known, strict=True))
-    result = Walked(sent, [read(var) for var in jaxpr.outvars])
+    result = WalkResult(sent, [read(var) for var in jaxpr.outvars])
     if blind:
         place.walks[jaxpr] = result
     return result
 
 
-def _needed(jaxpr: core.Jaxpr, place: Place, wanted: bool) -> list[bool]:
+def _needed(jaxpr: core.Jaxpr, place: WalkContext, wanted: bool) -> list[bool]:
     """For each equation, whether a conditional or a wanted output looks at it."""
     outputs = jaxpr.outvars if wanted else ()
     looked_at = {var for var in outputs if not isinstance(var, core.Literal)}
@@ -95,7 +95,7 @@ def _needed(jaxpr: core.Jaxpr, place: Place, wanted: bool) -> list[bool]:
     return needed[::-1]
 
 
-def _chooses(eqn: core.JaxprEqn, place: Place) -> bool:
+def _chooses(eqn: core.JaxprEqn, place: WalkContext) -> bool:
     """Whether an equation is a conditional, or has one in a program of its own."""
 
     def inside(jaxpr: core.Jaxpr) -> bool:
@@ -108,22 +108,22 @@ def _chooses(eqn: core.JaxprEqn, place: Place) -> bool:
 
 
 def _equation(
-    eqn: core.JaxprEqn, known: list[Any], place: Place, needed: bool
-) -> Walked:
+    eqn: core.JaxprEqn, known: list[Any], place: WalkContext, needed: bool
+) -> WalkResult:
     name, none = eqn.primitive.name, [None] * len(eqn.outvars)
     inner = list(programs_of(eqn.params))
     if name in COLLECTIVES:
-        return Walked(COLLECTIVES[name](eqn, place.sizes), none)
+        return WalkResult(COLLECTIVES[name](eqn, place.sizes), none)
     if name == "cond":
         return _conditional(eqn.params["branches"], known, place)
     if name == "scan":
         consts = known[: _scan_consts(eqn, inner[0])]
         turn = [*consts, *[None] * (len(known) - len(consts))]
         sent = walk(inner[0], turn, place, wanted=False).sent
-        return Walked(sent * eqn.params["length"], none)
+        return WalkResult(sent * eqn.params["length"], none)
     if len(inner) == 1 and len(inner[0].in_avals) == len(known):  # jit, remat, ...
         walked = walk(inner[0], _whole(known, inner[0].jaxpr.invars), place, needed)
-        return Walked(walked.sent, _whole(walked.known, eqn.outvars))
+        return WalkResult(walked.sent, _whole(walked.known, eqn.outvars))
     if inner:
         walks = [walk(j, [None] * len(j.in_avals), place, False) for j in inner]
         sent = sum((walked.sent for walked in walks), place.nothing())
@@ -132,8 +132,8 @@ def _equation(
                 "wire_bytes: a collective in a loop whose number of turns is not known "
                 "when it is traced; use lax.scan or lax.fori_loop with fixed bounds"
             )
-        return Walked(sent, none)
-    return Walked(place.nothing(), (needed and _compute(eqn, known)) or none)
+        return WalkResult(sent, none)
+    return WalkResult(place.nothing(), (needed and _compute(eqn, known)) or none)
 
 
 def _whole(known: list[Any], variables: Sequence[Any]) -> list[Any]:
@@ -160,8 +160,8 @@ def _scan_consts(eqn: core.JaxprEqn, body: core.ClosedJaxpr) -> int:
 
 
 def _conditional(
-    branches: Sequence[core.ClosedJaxpr], known: list[Any], place: Place
-) -> Walked:
+    branches: Sequence[core.ClosedJaxpr], known: list[Any], place: WalkContext
+) -> WalkResult:
     """The branch taken, or where that is unknown the most that any device sends."""
     index, *operands = known
     if index is not None:
@@ -169,7 +169,7 @@ def _conditional(
         return walk(taken, operands, place)
     walks = [walk(branch, operands, place) for branch in branches]
     sent = np.max([walked.sent for walked in walks], axis=0)
-    return Walked(sent, [None] * len(walks[0].known))
+    return WalkResult(sent, [None] * len(walks[0].known))
 
 
 def _compute(eqn: core.JaxprEqn, known: list[Any]) -> list[Any] | None:

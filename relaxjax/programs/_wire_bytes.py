@@ -15,7 +15,7 @@ from jax.extend import core
 
 from relaxjax._core._axis import AxisName, as_on_devices
 from relaxjax._core._phases import clocks_of, set_phases
-from relaxjax.programs._jaxpr import Place, walk
+from relaxjax.programs._jaxpr import WalkContext, walk
 from relaxjax.workers import workers_of
 
 
@@ -72,7 +72,7 @@ def wire_bytes(
 
     with as_on_devices(workers.mesh.shape, workers.axis_name):
         first, state = jax.make_jaxpr(tx.init, axis_env=axes, return_shape=True)(spec)
-    place = Place(sizes, {}, {})
+    place = WalkContext(sizes, {}, {})
     known = walk(first, [None] * len(first.in_avals), place).known
     unknown = [None] * len(jax.tree.leaves(spec))
     total = np.zeros(tuple(sizes.values()), np.int64)

@@ -28,12 +28,12 @@ from jax import lax
 from relaxjax._core._axis import AxisName
 from relaxjax._core._dtypes import wide
 from relaxjax._core._merge_rules import EQUAL, SHARD
-from relaxjax._core._random import words_of
+from relaxjax._core._random import key_words
 from relaxjax.collectives import Codec, gather, message, opened, places, scattered
 from relaxjax.compression import Compressor
-from relaxjax.gradients import codec_of, noises_of
+from relaxjax.gradients import as_codec, step_keys
 from relaxjax.ps._servers import Servers
-from relaxjax.ps._wire import Kind, Transfer, in_turn, whole
+from relaxjax.ps._wire import Kind, LeafTransfer, in_turn, whole
 
 # Feedbacks that hand on what has arrived: others correct an estimate that both ends
 # keep, or a momentum, neither of which a server's update is.
@@ -99,19 +99,19 @@ def init_coded(
     return CodedState(
         tuple(feedback.init(x) for x in leaves),
         tuple(feedback.init(x) for x in own),
-        words_of(seed) if compressor.random else (),
+        key_words(seed) if compressor.random else (),
     )
 
 
 def coded_wire(
     servers: Servers,
-    plan: Sequence[Transfer],
+    plan: Sequence[LeafTransfer],
     compressor: Compressor,
     state: CodedState,
     axis_name: AxisName,
 ) -> tuple["CodedWire", CodedState]:
     """The exchange of one step, and the state with the randomness of the next."""
-    noises, words = noises_of(compressor, state.words, axis_name)
+    noises, words = step_keys(compressor, state.words, axis_name)
     wire = CodedWire(servers, plan, compressor, noises)
     return wire, state._replace(words=words)
 
@@ -123,11 +123,11 @@ class CodedWire(NamedTuple):
       servers: who holds what; as many as workers.
       plan: transfers in the order of pulls.
       compressor: with feedback or without.
-      noises: of this step, as of `relaxjax.gradients._compressed_mean.noises_of`.
+      noises: of this step, as of `relaxjax.gradients._compressed_mean.step_keys`.
     """
 
     servers: Servers
-    plan: Sequence[Transfer]
+    plan: Sequence[LeafTransfer]
     compressor: Compressor
     noises: Any
 
@@ -177,7 +177,7 @@ class CodedWire(NamedTuple):
         return told, owed._replace(servers=self._after(own, sent, lost, owed.servers))
 
     def _codec(self, number: int) -> Codec:
-        return codec_of(self.compressor, self.noises, jnp.uint32(number))
+        return as_codec(self.compressor, self.noises, jnp.uint32(number))
 
     def _before(self, xs: Sequence[jax.Array], owed: Sequence[Any]) -> list[jax.Array]:
         before = self.compressor.feedback.before

@@ -26,7 +26,7 @@ from jax.core import Tracer
 
 from relaxjax._core._buckets import check_bucket_bytes
 from relaxjax._core._tree import leaf_name
-from relaxjax.ps._wire import Transfer, plan_transfers
+from relaxjax.ps._wire import LeafTransfer, plan_transfers
 
 Result = TypeVar("Result")
 _HOST, _DEVICE = jax.memory.Space.Host, jax.memory.Space.Device
@@ -103,7 +103,9 @@ def to_host(tree: Any) -> Any:
     return jax.device_put(tree, _HOST)
 
 
-def _copied(plan: Sequence[Transfer], leaves: Sequence[jax.Array]) -> list[jax.Array]:
+def _copied(
+    plan: Sequence[LeafTransfer], leaves: Sequence[jax.Array]
+) -> list[jax.Array]:
     """The leaves on the device, transfer after transfer."""
     found = [x if x.size else jax.device_put(x, _DEVICE) for x in leaves]
     last: tuple[int, ...] = ()

@@ -21,8 +21,8 @@ from relaxjax._core._checks import require_whole
 from relaxjax.gradients import (
     bounded_staleness,
     dc_asgd,
-    delays_of,
     random_delays,
+    staleness_table,
 )
 
 Late = Callable[[], optax.GradientTransformationExtraArgs]
@@ -47,7 +47,7 @@ def late_pushes(
     """
     is_table = np.ndim(staleness) > 0
     if is_table:
-        delays_of(caller, axis_name, staleness)
+        staleness_table(caller, axis_name, staleness)
     else:
         require_whole(caller, "staleness", staleness, 0)
     if not compensation >= 0:

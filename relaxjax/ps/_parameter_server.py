@@ -29,7 +29,7 @@ import optax
 from relaxjax._core._axis import AxisName, axes_of, require_local
 from relaxjax._core._buckets import check_bucket_bytes
 from relaxjax._core._checks import require_dtypes, require_no_compiler_axes
-from relaxjax._core._merge_rules import RESET, Leaf, Mark, resliced
+from relaxjax._core._merge_rules import RESET, Leaf, MergeRule, resliced
 from relaxjax._core._tree import Layout, layout_of, require_params, require_same
 from relaxjax._core._weights import factor, weigh
 from relaxjax.compression import Compressor
@@ -63,7 +63,7 @@ class ParameterServerState(NamedTuple):
       layout: the tree that `init` saw.
     """
 
-    optimizer: Annotated[Any, Mark("shard", _at_other_servers)]
+    optimizer: Annotated[Any, MergeRule("shard", _at_other_servers)]
     late: Any
     owed: Any
     servers: Annotated[jax.Array, RESET]

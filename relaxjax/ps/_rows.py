@@ -8,7 +8,7 @@ import optax
 from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import Relaxation, Training
 from relaxjax.compression import Compressor
-from relaxjax.gradients import kinds_of
+from relaxjax.gradients import label_leaves
 from relaxjax.ps._parameter_server import parameter_server
 
 
@@ -29,7 +29,7 @@ def _build_parameter_server(
     if compressor is None:
         return servers(**parts)
     matrix, vector = servers(compressor=compressor, **parts), servers(**parts)
-    return optax.partition({"matrix": matrix, "vector": vector}, kinds_of)
+    return optax.partition({"matrix": matrix, "vector": vector}, label_leaves)
 
 
 ROWS = [

@@ -16,13 +16,13 @@ from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_dtypes
-from relaxjax._core._merge_rules import Leaf, Mark, resliced
+from relaxjax._core._merge_rules import Leaf, MergeRule, resliced
 from relaxjax.ps._elementwise import require_elementwise
 from relaxjax.ps._servers import check_servers, number_of_servers
 from relaxjax.workers import (
+    broadcast_from_first_process,
     init_state,
-    place,
-    process_zero,
+    put,
     require_agreement,
     workers_of,
 )
@@ -51,7 +51,7 @@ class Shard:
       servers: into how many slices it is cut.
     """
 
-    value: Annotated[Any, Mark("shard", _at_other_servers)]
+    value: Annotated[Any, MergeRule("shard", _at_other_servers)]
     shape: tuple[int, ...]
     servers: int
 
@@ -116,10 +116,10 @@ def init(
     k = number_of_servers(_CALLER, name, servers, across, leaves)
 
     def cut(leaf: Any) -> Shard:
-        host = process_zero(np.asarray(leaf), workers.processes)
+        host = broadcast_from_first_process(np.asarray(leaf), workers.processes)
         rows = np.pad(host.ravel(), (0, -host.size % k)).reshape(k, -1)
         stacked = rows[np.arange(workers.n) % k]
-        return Shard(place(stacked, workers, P()), host.shape, k)
+        return Shard(put(stacked, workers, P()), host.shape, k)
 
     shards = jax.tree.map(cut, params)
     return shards, init_state(optimizer, shards, workers)

@@ -29,7 +29,7 @@ from relaxjax.ps._servers import Servers
 Kind = jax.ShapeDtypeStruct
 
 
-class Transfer(NamedTuple):
+class LeafTransfer(NamedTuple):
     """Leaves that travel together.
 
     Attributes:
@@ -43,7 +43,7 @@ class Transfer(NamedTuple):
 
 def plan_transfers(
     tree: Any, order: Iterable[str] | None, bucket_bytes: int
-) -> tuple[Transfer, ...]:
+) -> tuple[LeafTransfer, ...]:
     """Which leaves are pulled together, and in which order.
 
     Args:
@@ -66,7 +66,7 @@ def plan_transfers(
         members = [segment.leaf for segment in group.segments]
         for _, same in itertools.groupby(members, key=lambda i: dtypes[i]):
             leaves = tuple(same)
-            plan.append(Transfer(",".join(names[i] for i in leaves), leaves))
+            plan.append(LeafTransfer(",".join(names[i] for i in leaves), leaves))
     return tuple(plan)
 
 
@@ -79,7 +79,7 @@ class Wire(NamedTuple):
     """
 
     servers: Servers
-    plan: Sequence[Transfer]
+    plan: Sequence[LeafTransfer]
 
     def push(
         self, leaves: Sequence[jax.Array], owed: Any = ()
@@ -127,7 +127,7 @@ def whole(rows: jax.Array, kind: Kind) -> jax.Array:
 
 
 def in_turn(
-    plan: Sequence[Transfer],
+    plan: Sequence[LeafTransfer],
     verb: str,
     rows: Sequence[jax.Array],
     exchange: Callable[[jax.Array, int], tuple[jax.Array, ...]],

@@ -52,7 +52,7 @@ class Track:
 
     def __init__(self, name: str):
         self.name = name
-        self.ready: list[tuple[float, int, Job]] = []
+        self.ready: list[tuple[float, int, SimulatedJob]] = []
         self.idle = True
         self.free = 0.0
 
@@ -70,11 +70,11 @@ class Window:
     def __init__(self, credit: float, latency: float):
         self.credit = credit
         self.latency = latency
-        self.ready: list[tuple[float, int, Job]] = []
+        self.ready: list[tuple[float, int, SimulatedJob]] = []
         self.admitted = 0.0
 
 
-class Job:
+class SimulatedJob:
     """Something that takes time, or a gate (no track) that takes none.
 
     Attributes:
@@ -114,13 +114,13 @@ class Job:
         self.worker = worker
         self.step = step
         self.waiting = 0
-        self.users: list[Job] = []
+        self.users: list[SimulatedJob] = []
         self.then: Callable[[], None] | None = None
         self.receiver: Track | None = None
         self.receiving = 0.0
         self.window: Window | None = None
 
-    def need(self, other: "Job") -> None:
+    def need(self, other: "SimulatedJob") -> None:
         """Makes this job wait for another.
 
         Args:
@@ -146,7 +146,7 @@ class Engine:
         self._dirty: dict[Track, None] = {}
         self._admitting: dict[Window, None] = {}
 
-    def release(self, job: Job) -> None:
+    def release(self, job: SimulatedJob) -> None:
         """Declares a job ready: all that it needs is done.
 
         Args:
@@ -161,7 +161,7 @@ class Engine:
         heapq.heappush(job.window.ready, (job.priority, next(self._count), job))
         self._admitting[job.window] = None
 
-    def met(self, job: Job) -> None:
+    def met(self, job: SimulatedJob) -> None:
         """Counts one need of a job as met.
 
         Args:
@@ -185,7 +185,7 @@ class Engine:
             while self._events and self._events[0][0] == self.now:
                 heapq.heappop(self._events)[2]()
 
-    def _queue(self, track: Track, job: Job, priority: float) -> None:
+    def _queue(self, track: Track, job: SimulatedJob, priority: float) -> None:
         heapq.heappush(track.ready, (priority, next(self._count), job))
         self._dirty[track] = None
 
@@ -201,7 +201,7 @@ class Engine:
         if track.idle and track.ready:
             self._start(track, heapq.heappop(track.ready)[2])
 
-    def _start(self, track: Track, job: Job) -> None:
+    def _start(self, track: Track, job: SimulatedJob) -> None:
         track.idle = False
         sent = arrived = self.now + job.seconds
         self._span(track, job, self.now, sent)
@@ -224,7 +224,7 @@ class Engine:
         window.credit += nbytes
         self._admitting[window] = None
 
-    def _finish(self, job: Job) -> None:
+    def _finish(self, job: SimulatedJob) -> None:
         for user in job.users:
             self.met(user)
         if job.then is not None:
@@ -233,7 +233,7 @@ class Engine:
     def _at(self, when: float, action: Callable[[], None]) -> None:
         heapq.heappush(self._events, (when, next(self._count), action))
 
-    def _span(self, track: Track, job: Job, start: float, end: float) -> None:
+    def _span(self, track: Track, job: SimulatedJob, start: float, end: float) -> None:
         self.spans.append(
             Span(track.name, job.name, start, end, job.nbytes, job.worker, job.step)
         )

@@ -18,7 +18,7 @@ from relaxjax.schedule._policies import Policy
 from relaxjax.schedule._steps import size_of
 
 
-class Segment(NamedTuple):
+class PlacedSegment(NamedTuple):
     """A part of a message that is not interrupted.
 
     Attributes:
@@ -34,7 +34,7 @@ class Segment(NamedTuple):
 
 def messages(
     graph: Graph, policy: Policy, cluster: Cluster
-) -> dict[str, list[Segment]]:
+) -> dict[str, list[PlacedSegment]]:
     """The segments of every parameter and gradient, in order.
 
     Args:
@@ -53,11 +53,11 @@ def messages(
 
 def _cut(
     nbytes: float, owner: int, most: int | None, cluster: Cluster
-) -> list[Segment]:
+) -> list[PlacedSegment]:
     slices = max(1, math.ceil(nbytes / most)) if most else 1
     each = max(1, math.ceil(nbytes / slices / cluster.segment_bytes))
     return [
-        Segment((owner + i) % cluster.servers, nbytes / slices / each, int(not j))
+        PlacedSegment((owner + i) % cluster.servers, nbytes / slices / each, int(not j))
         for i in range(slices)
         for j in range(each)
     ]

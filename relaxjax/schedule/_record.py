@@ -22,7 +22,7 @@ import jax
 from relaxjax._core._checks import check_count
 from relaxjax.programs import Instruction, parse, shape_nbytes
 from relaxjax.schedule._engine import Span
-from relaxjax.schedule._timeline import Clock, Timeline
+from relaxjax.schedule._timeline import Timeline, TraceClock
 
 _COLLECTIVES = (
     "all-reduce", "all-gather", "reduce-scatter", "collective-permute", "all-to-all",
@@ -164,10 +164,10 @@ def _scope(instruction: Instruction) -> str:
     return "/".join(parts) or instruction.name
 
 
-def _clock(spans: list[Span]) -> Clock:
+def _clock(spans: list[Span]) -> TraceClock:
     """Steps begin with their first and end with their last operation."""
     devices = sorted({span.worker for span in spans})
-    clock = Clock(len(devices))
+    clock = TraceClock(len(devices))
     for place, device in enumerate(devices):
         for step in sorted({s.step for s in spans if s.worker == device}):
             own = [s for s in spans if s.worker == device and s.step == step]

@@ -31,7 +31,7 @@ LIMIT = 400
 """The most jobs for which the decomposition, which recurs as deep, is tried."""
 
 
-class Segment(NamedTuple):
+class SeriesSegment(NamedTuple):
     """A run of jobs that an optimal order need not interrupt.
 
     Attributes:
@@ -112,11 +112,11 @@ def _comparable(below: list[int]) -> list[int]:
 
 def _solve(
     jobs: int, costs: list[int], below: list[int], related: list[int]
-) -> list[Segment] | None:
+) -> list[SeriesSegment] | None:
     """Segments of an optimal order of the set `jobs`, or None."""
     if jobs.bit_count() == 1:
         job = jobs.bit_length() - 1
-        return [Segment(max(costs[job], 0), costs[job], (job,))]
+        return [SeriesSegment(max(costs[job], 0), costs[job], (job,))]
     parts, series = _components(jobs, related, complement=0), False
     if len(parts) == 1:
         parts, series = _components(jobs, related, complement=jobs), True
@@ -126,7 +126,7 @@ def _solve(
     parts.sort(
         key=lambda part: (below[part.bit_length() - 1] & jobs & ~part).bit_count()
     )
-    segments: list[Segment] = []
+    segments: list[SeriesSegment] = []
     for part in parts:
         solved = _solve(part, costs, below, related)
         if solved is None:
@@ -135,13 +135,13 @@ def _solve(
     return _weld(segments) if series else sorted(segments, key=lambda s: s.key)
 
 
-def _weld(segments: Iterable[Segment]) -> list[Segment]:
+def _weld(segments: Iterable[SeriesSegment]) -> list[SeriesSegment]:
     """Joins neighbors that stand against Johnson's rule."""
-    welded: list[Segment] = []
+    welded: list[SeriesSegment] = []
     for segment in segments:
         while welded and welded[-1].key > segment.key:
             first = welded.pop()
-            segment = Segment(
+            segment = SeriesSegment(
                 max(first.h, first.c + segment.h),
                 first.c + segment.c,
                 first.jobs + segment.jobs,

@@ -14,7 +14,7 @@ Cost: O(log J) for each of J = workers * steps * operations jobs.
 """
 
 from relaxjax._core._checks import check_type
-from relaxjax.schedule._engine import Job, Track
+from relaxjax.schedule._engine import SimulatedJob, Track
 from relaxjax.schedule._hardware import Cost
 from relaxjax.schedule._steps import (
     Scene,
@@ -69,7 +69,7 @@ class CollectiveSteps:
             self._scene.begin(worker, jobs)
 
     def _build(self, step: int) -> list[Step]:
-        over = Job(None, "step", step=step)
+        over = SimulatedJob(None, "step", step=step)
         over.then = lambda: self._over(step)
         built = []
         for worker in self._scene.workers:
@@ -91,10 +91,12 @@ class CollectiveSteps:
             last.then = lambda bucket=bucket: self._arrived(bucket, step)
         return built
 
-    def _reduce(self, bucket: tuple[str, ...], built: list[Step], step: int) -> Job:
+    def _reduce(
+        self, bucket: tuple[str, ...], built: list[Step], step: int
+    ) -> SimulatedJob:
         """A collective over all workers, or nothing in a local step."""
         local = (step + 1) % self._policy.every != 0
-        job = Job(None, "local", step=step)
+        job = SimulatedJob(None, "local", step=step)
         if not local:
             job = self._message(bucket, "reduce", step)
             job.priority = -1.0
@@ -111,8 +113,8 @@ class CollectiveSteps:
         """Rank of the bucket's most urgent parameter."""
         return min(self._rank.get(name, 0) for name in bucket)
 
-    def _message(self, bucket: tuple[str, ...], what: str, step: int) -> Job:
-        return Job(
+    def _message(self, bucket: tuple[str, ...], what: str, step: int) -> SimulatedJob:
+        return SimulatedJob(
             self._network,
             f"{what} {bucket[0]}" + (f" +{len(bucket) - 1}" if len(bucket) > 1 else ""),
             self._seconds[bucket] / self._policy.phases,

@@ -15,7 +15,7 @@ pushes apart; the servers then serve what they are asked for.
 Cost: O(log J) for each of J = workers * steps * (segments + operations) jobs.
 """
 
-from relaxjax.schedule._engine import Job, Track, Window
+from relaxjax.schedule._engine import SimulatedJob, Track, Window
 from relaxjax.schedule._placement import messages
 from relaxjax.schedule._policies import Policy
 from relaxjax.schedule._steps import (
@@ -26,7 +26,7 @@ from relaxjax.schedule._steps import (
 )
 from relaxjax.schedule._workers import Worker
 
-Jobs = list[tuple[Step, dict[str, list[Job]]]]
+Jobs = list[tuple[Step, dict[str, list[SimulatedJob]]]]
 """For each worker its step, and the segments of each pull."""
 
 
@@ -68,14 +68,16 @@ class ServerSteps:
             self._scene.begin(worker, jobs)
 
     def _build(self, step: int) -> Jobs:
-        arrived = {name: Job(None, name, step=step) for name in self._graph.sends}
-        over = Job(None, "step", step=step)
+        arrived = {
+            name: SimulatedJob(None, name, step=step) for name in self._graph.sends
+        }
+        over = SimulatedJob(None, "step", step=step)
         built = []
         for worker in self._scene.workers:
             jobs = make_step(self._graph, worker, step)
             jobs.begin.waiting += 1
             pulls = self._pulls(worker, jobs)
-            ended = Job(None, "ended")
+            ended = SimulatedJob(None, "ended")
             ended.need(jobs.end)
             for name, (_, needs) in self._graph.sends.items():
                 for push in self._push(worker, step, name):
@@ -120,7 +122,7 @@ class ServerSteps:
             for pull in segment:
                 self._scene.engine.met(pull)
 
-    def _pulls(self, worker: Worker, jobs: Step) -> dict[str, list[Job]]:
+    def _pulls(self, worker: Worker, jobs: Step) -> dict[str, list[SimulatedJob]]:
         names = list(self._graph.recvs)
         if self._policy.queue == "random":
             self._scene.rng.shuffle(names)
@@ -129,7 +131,7 @@ class ServerSteps:
 
     def _pull(
         self, worker: Worker, jobs: Step, name: str, ahead: list[float]
-    ) -> list[Job]:
+    ) -> list[SimulatedJob]:
         """The segments of a pull; each waits for its request.
 
         Without an order, a segment's priority is the bytes `ahead` of it in its
@@ -137,7 +139,7 @@ class ServerSteps:
         """
         pulls = []
         for server, nbytes, latencies in self._messages[name]:
-            pull = Job(
+            pull = SimulatedJob(
                 self._server_out[server],
                 name,
                 worker.weight * self._server_link.seconds(nbytes, latencies),
@@ -157,11 +159,11 @@ class ServerSteps:
             pulls.append(pull)
         return pulls
 
-    def _push(self, worker: Worker, step: int, name: str) -> list[Job]:
+    def _push(self, worker: Worker, step: int, name: str) -> list[SimulatedJob]:
         by_priority = self._policy.push_queue == "priority"
         pushes = []
         for server, nbytes, latencies in self._messages[name]:
-            push = Job(
+            push = SimulatedJob(
                 self._worker_out[worker.index],
                 f"push {name}",
                 worker.kind.link.seconds(nbytes, latencies),

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from relaxjax.schedule._cluster import Cluster
-from relaxjax.schedule._engine import Engine, Job
+from relaxjax.schedule._engine import Engine, SimulatedJob
 from relaxjax.schedule._graph import Graph
 from relaxjax.schedule._policies import Policy
-from relaxjax.schedule._timeline import Clock
+from relaxjax.schedule._timeline import TraceClock
 from relaxjax.schedule._workers import Worker
 
 Built = TypeVar("Built")
@@ -40,11 +40,11 @@ class Scene:
     workers: list[Worker]
     rng: random.Random
     engine: Engine = field(default_factory=Engine)
-    clock: Clock = field(init=False)
+    clock: TraceClock = field(init=False)
 
     def __post_init__(self) -> None:
         """Makes the clock."""
-        self.clock = Clock(len(self.workers))
+        self.clock = TraceClock(len(self.workers))
 
     @property
     def rank(self) -> dict[str, int]:
@@ -73,10 +73,10 @@ class Step:
         end: a gate, open when all operations are done.
     """
 
-    begin: Job
-    recvs: dict[str, Job]
-    ops: dict[str, Job]
-    end: Job
+    begin: SimulatedJob
+    recvs: dict[str, SimulatedJob]
+    ops: dict[str, SimulatedJob]
+    end: SimulatedJob
 
 
 def make_step(graph: Graph, worker: Worker, step: int) -> Step:
@@ -89,14 +89,14 @@ def make_step(graph: Graph, worker: Worker, step: int) -> Step:
     """
     stretch = worker.stretch() / worker.kind.speed
     result = Step(
-        begin=Job(None, "begin", worker=worker.index, step=step),
-        recvs={name: Job(None, name, step=step) for name in graph.recvs},
+        begin=SimulatedJob(None, "begin", worker=worker.index, step=step),
+        recvs={name: SimulatedJob(None, name, step=step) for name in graph.recvs},
         ops={},
-        end=Job(None, "end", worker=worker.index, step=step),
+        end=SimulatedJob(None, "end", worker=worker.index, step=step),
     )
     result.end.need(result.begin)
     for place, (name, (seconds, needs)) in enumerate(graph.ops.items()):
-        job = Job(
+        job = SimulatedJob(
             worker.compute,
             name,
             seconds * stretch,

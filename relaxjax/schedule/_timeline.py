@@ -12,7 +12,7 @@ from relaxjax.schedule._engine import Span
 
 
 @dataclass
-class Clock:
+class TraceClock:
     """When each worker began and ended each of its steps.
 
     Attributes:
@@ -68,7 +68,7 @@ class Timeline:
 
     name: str
     spans: Sequence[Span]
-    clock: Clock
+    clock: TraceClock
     weights: Sequence[int] = ()
 
     @property

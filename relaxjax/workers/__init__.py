@@ -15,8 +15,8 @@ __getattr__, __dir__, __all__ = door(
     },
     shared={
         "_init": "init_state",
-        "_mesh": "Workers workers_of",
+        "_mesh": "WorkerMesh workers_of",
         "_startup_agreement": "describe require_agreement versions",
-        "_worker_axis": "place process_zero",
+        "_worker_axis": "put broadcast_from_first_process",
     },
 )

@@ -10,15 +10,17 @@ from relaxjax.workers._init import init as init
 from relaxjax.workers._init import init_state as init_state
 from relaxjax.workers._init import state_specs as state_specs
 from relaxjax.workers._mesh import Emulation as Emulation
-from relaxjax.workers._mesh import Workers as Workers
+from relaxjax.workers._mesh import WorkerMesh as WorkerMesh
 from relaxjax.workers._mesh import emulate as emulate
 from relaxjax.workers._mesh import workers_of as workers_of
 from relaxjax.workers._scan_layers import scan_layers as scan_layers
 from relaxjax.workers._startup_agreement import describe as describe
 from relaxjax.workers._startup_agreement import require_agreement as require_agreement
 from relaxjax.workers._startup_agreement import versions as versions
-from relaxjax.workers._worker_axis import place as place
-from relaxjax.workers._worker_axis import process_zero as process_zero
+from relaxjax.workers._worker_axis import (
+    broadcast_from_first_process as broadcast_from_first_process,
+)
+from relaxjax.workers._worker_axis import put as put
 from relaxjax.workers._worker_axis import to_workers as to_workers
 
 __all__ = [

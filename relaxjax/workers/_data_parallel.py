@@ -18,9 +18,9 @@ from jax.sharding import Mesh
 from relaxjax._core._axis import AxisName
 from relaxjax._core._dtypes import wide
 from relaxjax._core._phases import Phases
-from relaxjax._core._tree import difference, layout_of, leaf_names, spell
-from relaxjax.workers._mesh import Emulation, Workers, workers_of
-from relaxjax.workers._startup_agreement import compare
+from relaxjax._core._tree import difference, dtype_and_shape, layout_of, leaf_names
+from relaxjax.workers._mesh import Emulation, WorkerMesh, workers_of
+from relaxjax.workers._startup_agreement import require_equal_processes
 from relaxjax.workers._worker_axis import per_worker
 
 # Steps that may be under way at once on emulated CPU devices. More than about 32
@@ -35,7 +35,7 @@ class DataParallelStep:
     Call it as the step itself, with stacked state and the whole batch.
     """
 
-    def __init__(self, step: Callable[..., Any], workers: Workers, donate: bool):
+    def __init__(self, step: Callable[..., Any], workers: WorkerMesh, donate: bool):
         self._step = step
         self._workers = workers
         self._mapped = jax.jit(self._all_workers, donate_argnums=(0,) if donate else ())
@@ -84,7 +84,10 @@ class DataParallelStep:
         """Before the first step, processes compare what they feed."""
         if not self._agreed:
             names = zip(leaf_names(batch), jax.tree.leaves(batch), strict=True)
-            compare("data_parallel", {f"batch leaf {k!r}": spell(x) for k, x in names})
+            require_equal_processes(
+                "data_parallel",
+                {f"batch leaf {k!r}": dtype_and_shape(x) for k, x in names},
+            )
             self._agreed = True
 
     def _all_workers(self, state: tuple[Any, ...], batch: Any) -> tuple[Any, Any]:
@@ -181,7 +184,7 @@ def _mean_over_workers(metrics: Any) -> Any:
     return {**rest, "weight": total}
 
 
-def _place_batch(batch: Any, workers: Workers) -> Any:
+def _place_batch(batch: Any, workers: WorkerMesh) -> Any:
     def put(name, leaf):
         shape = jnp.shape(leaf)
         if not shape:
@@ -212,7 +215,7 @@ def _place_batch(batch: Any, workers: Workers) -> Any:
     )
 
 
-def _placed(tree: Any, workers: Workers) -> Any:
+def _placed(tree: Any, workers: WorkerMesh) -> Any:
     """Says of abstract arrays that say nothing that they lie where the workers are."""
 
     def put(leaf):

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._core._axis import like_varying
-from relaxjax._core._tree import leaf_names, spell
+from relaxjax._core._tree import dtype_and_shape, leaf_names
 
 
 def reduce_in_backward(
@@ -131,8 +131,8 @@ def reducer_state(
     for name, leaf in zip(leaf_names(state), jax.tree.leaves(state), strict=True):
         if not jnp.issubdtype(jax.typeof(leaf).dtype, jnp.inexact):
             raise ValueError(
-                f"{caller}: state leaf {name!r} is {spell(leaf)}, which a gradient "
-                "cannot carry: only floating state (residuals) can pass through the "
-                "backward pass. Put this reducer before the optimizer"
+                f"{caller}: state leaf {name!r} is {dtype_and_shape(leaf)}, which a "
+                "gradient cannot carry: only floating state (residuals) can pass "
+                "through the backward pass. Put this reducer before the optimizer"
             )
     return state

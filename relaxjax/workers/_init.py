@@ -10,7 +10,7 @@ from jax.sharding import PartitionSpec as P
 from relaxjax._core._axis import AxisName, to_local, varying
 from relaxjax._core._local import LocalState
 from relaxjax._core._tree import leaf_names
-from relaxjax.workers._mesh import Emulation, Workers, workers_of
+from relaxjax.workers._mesh import Emulation, WorkerMesh, workers_of
 from relaxjax.workers._startup_agreement import require_agreement
 from relaxjax.workers._worker_axis import per_worker, to_workers
 
@@ -56,7 +56,9 @@ def init(
     return stacked, init_state(tx, stacked, workers)
 
 
-def init_state(tx: optax.GradientTransformation, params: Any, workers: Workers) -> Any:
+def init_state(
+    tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
+) -> Any:
     """Every worker's state, for params with a leading worker axis."""
     make_state = per_worker(tx.init, workers, batch=False)
     if isinstance(workers.mesh, Emulation):
@@ -65,7 +67,7 @@ def init_state(tx: optax.GradientTransformation, params: Any, workers: Workers) 
     return jax.jit(make_state, out_shardings=shardings)(params)
 
 
-def _state_shardings(state: Any, params: Any, workers: Workers) -> Any:
+def _state_shardings(state: Any, params: Any, workers: WorkerMesh) -> Any:
     """Moments and residuals lie as the params do, over the other axes of the mesh too.
 
     Nothing else would tell the compiler: zeros do not depend on the params. Parts of
@@ -115,7 +117,7 @@ def state_specs(opt_state: Any, axis_name: AxisName) -> Any:
 
 
 def _require_synchronized(
-    tx: optax.GradientTransformation, params: Any, workers: Workers
+    tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
 ) -> None:
     """Names leaves whose updates differ between workers while others' do not."""
     kinds, local_leaves = _probe(tx, params, workers)
@@ -142,7 +144,7 @@ def _require_synchronized(
 
 
 def _probe(
-    tx: optax.GradientTransformation, params: Any, workers: Workers
+    tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
 ) -> tuple[dict[str, frozenset[str]], set[str]]:
     """Axes over which each update varies, and the leaves marked `local`.
 

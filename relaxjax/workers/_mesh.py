@@ -70,7 +70,7 @@ def emulate(workers: int | Mapping[str, int]) -> Emulation:
     return Emulation(tuple((name, int(size)) for name, size in shape.items()))
 
 
-class Workers(NamedTuple):
+class WorkerMesh(NamedTuple):
     """A mesh, and which of its axes workers are counted along.
 
     Attributes:
@@ -96,7 +96,7 @@ class Workers(NamedTuple):
         return NamedSharding(self.mesh, P(self.axis_name) if spec is None else spec)
 
 
-def workers_of(mesh: Any, axis_name: AxisName | None, caller: str) -> Workers:
+def workers_of(mesh: Any, axis_name: AxisName | None, caller: str) -> WorkerMesh:
     """Checks a user's mesh and axis name."""
     if isinstance(mesh, AbstractMesh):
         mesh = _concrete(mesh, caller)
@@ -121,7 +121,7 @@ def workers_of(mesh: Any, axis_name: AxisName | None, caller: str) -> Workers:
             f"{caller}: axis_name={axis_name!r} leaves out axes of an emulated mesh "
             f"{mesh.shape}; there is no compiler to take them: name them all"
         )
-    return Workers(mesh, names, math.prod(mesh.shape[name] for name in names))
+    return WorkerMesh(mesh, names, math.prod(mesh.shape[name] for name in names))
 
 
 def _concrete(mesh: AbstractMesh, caller: str) -> Mesh:

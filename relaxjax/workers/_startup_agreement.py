@@ -23,13 +23,13 @@ from jax.experimental import multihost_utils
 
 from relaxjax._core._axis import axes_of
 from relaxjax._core._tree import layout_of
-from relaxjax.workers._mesh import Workers
+from relaxjax.workers._mesh import WorkerMesh
 
 _PACKAGES = ("jax", "jaxlib", "numpy", "optax", "relaxjax")
 
 
 def require_agreement(
-    tx: optax.GradientTransformation, params: Any, workers: Workers
+    tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
 ) -> None:
     """Raises on every process if any process differs from process 0.
 
@@ -37,10 +37,10 @@ def require_agreement(
       ValueError: naming the process, the lines that differ and both values.
     """
     if workers.processes > 1:
-        compare("init", describe(tx, params, workers))
+        require_equal_processes("init", describe(tx, params, workers))
 
 
-def compare(caller: str, mine: Mapping[str, str]) -> None:
+def require_equal_processes(caller: str, mine: Mapping[str, str]) -> None:
     """Raises on every process if the tables of any two differ.
 
     Args:
@@ -70,7 +70,7 @@ def compare(caller: str, mine: Mapping[str, str]) -> None:
 
 
 def describe(
-    tx: optax.GradientTransformation, params: Any, workers: Workers
+    tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
 ) -> dict[str, str]:
     """What this process is about to run, as names and values."""
     lines = (line.rpartition(" ") for line in layout_of(params).lines.splitlines())
@@ -96,7 +96,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _digest(tx: optax.GradientTransformation, params: Any, workers: Workers) -> str:
+def _digest(tx: optax.GradientTransformation, params: Any, workers: WorkerMesh) -> str:
     """Digest of the traced `init` and `update`, hyper-parameters included."""
 
     def run(params):

@@ -17,20 +17,20 @@ from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._dtypes import is_key
-from relaxjax.workers._mesh import Emulation, Workers, workers_of
+from relaxjax.workers._mesh import Emulation, WorkerMesh, workers_of
 
 
-def split(tree: Any) -> Any:
+def drop_axis(tree: Any) -> Any:
     """Takes this worker's slice: drops a leading axis of 1."""
     return jax.tree.map(lambda x: x[0], tree)
 
 
-def stack(tree: Any) -> Any:
+def add_axis(tree: Any) -> Any:
     """Adds the leading axis again."""
     return jax.tree.map(lambda x: jnp.asarray(x)[None], tree)
 
 
-def per_worker(fn: Callable[..., Any], workers: Workers, *, batch: bool) -> Callable:
+def per_worker(fn: Callable[..., Any], workers: WorkerMesh, *, batch: bool) -> Callable:
     """Maps `fn` over the workers' axis.
 
     Args:
@@ -47,8 +47,8 @@ def per_worker(fn: Callable[..., Any], workers: Workers, *, batch: bool) -> Call
         return _emulated(fn, workers, batch)
 
     def local(*args):
-        args = (*split(args[:-1]), args[-1]) if batch else split(args)
-        return stack(fn(*args))
+        args = (*drop_axis(args[:-1]), args[-1]) if batch else drop_axis(args)
+        return add_axis(fn(*args))
 
     return jax.shard_map(
         local,
@@ -60,7 +60,7 @@ def per_worker(fn: Callable[..., Any], workers: Workers, *, batch: bool) -> Call
     )
 
 
-def _emulated(fn: Callable[..., Any], workers: Workers, batch: bool) -> Callable:
+def _emulated(fn: Callable[..., Any], workers: WorkerMesh, batch: bool) -> Callable:
     sizes = tuple(workers.mesh.shape[name] for name in workers.axis_name)
     mapped = fn
     for name in reversed(workers.axis_name):
@@ -83,7 +83,7 @@ def _emulated(fn: Callable[..., Any], workers: Workers, batch: bool) -> Callable
     return stacked
 
 
-def place(leaf: np.ndarray, workers: Workers, spec: P) -> jax.Array:
+def put(leaf: np.ndarray, workers: WorkerMesh, spec: P) -> jax.Array:
     """Puts a stacked host array [n, ...] on the mesh; `spec` is of the other axes."""
     if isinstance(workers.mesh, Emulation):
         return jnp.asarray(leaf)
@@ -122,11 +122,13 @@ def to_workers(
     def one(leaf):
         if isinstance(leaf, jax.Array) and is_key(leaf):
             data = jax.random.key_data(_fold_keys(leaf, workers.n, same))
-            placed = place(process_zero(data, workers.processes), workers, P())
+            placed = put(
+                broadcast_from_first_process(data, workers.processes), workers, P()
+            )
             return jax.random.wrap_key_data(placed, impl=jax.random.key_impl(leaf))
-        host = process_zero(jnp.asarray(leaf), workers.processes)
+        host = broadcast_from_first_process(jnp.asarray(leaf), workers.processes)
         stacked = np.broadcast_to(host, (workers.n, *host.shape))
-        return place(stacked, workers, _other_spec(leaf, workers))
+        return put(stacked, workers, _other_spec(leaf, workers))
 
     return jax.tree.map(one, tree)
 
@@ -141,7 +143,7 @@ def _fold_keys(keys: jax.Array, n: int, same: bool) -> jax.Array:
     return jax.vmap(fold)(jnp.arange(n))
 
 
-def _other_spec(leaf: Any, workers: Workers) -> P:
+def _other_spec(leaf: Any, workers: WorkerMesh) -> P:
     """How a leaf is already sharded over the axes that are not the workers'."""
     sharding = getattr(leaf, "sharding", None)
     if isinstance(sharding, NamedSharding) and isinstance(workers.mesh, Mesh):
@@ -151,7 +153,9 @@ def _other_spec(leaf: Any, workers: Workers) -> P:
     return P()
 
 
-def process_zero(array: jax.Array | np.ndarray, processes: int) -> np.ndarray:
+def broadcast_from_first_process(
+    array: jax.Array | np.ndarray, processes: int
+) -> np.ndarray:
     """The array of process 0, on every process."""
     if processes == 1:
         return np.asarray(array)

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import relaxjax
 from benchmarks import measure as _measure
 from benchmarks import models as _zoo
+from benchmarks.commands import bench as _bench
 from benchmarks.micro import algorithms as _algorithms
 from benchmarks.micro import bytes as _bytes
 from benchmarks.micro import codecs as _codecs
@@ -25,10 +26,9 @@ from benchmarks.orders import orders as _orders
 from benchmarks.programs import gpu_program as _gpu_program
 from benchmarks.programs import overlap as _overlap
 from benchmarks.programs import overlap_models as _overlap_models
-from relaxjax.cli import _bench, _devices
-from relaxjax.cli._app import app
+from relaxjax.cli import _devices
 from relaxjax.workers import _startup_agreement as _agree
-from relaxjax.workers._mesh import Workers, workers_of
+from relaxjax.workers._mesh import WorkerMesh, workers_of
 
 
 def test_ratio_of_pairs():
@@ -205,11 +205,11 @@ OTHERS = ["emulation", "low-rank", "methods", "orders", "overlap", "payloads"]
 
 @pytest.mark.parametrize("name", [*COMMANDS, *OTHERS])
 def test_each_is_a_command(name):
-    assert CliRunner().invoke(app, ["bench", name, "--help"]).exit_code == 0
+    assert CliRunner().invoke(_bench.bench, [name, "--help"]).exit_code == 0
 
 
 def test_unknown_orders_bench():
-    assert CliRunner().invoke(app, ["bench", "orders", "nothing"]).exit_code == 2
+    assert CliRunner().invoke(_bench.bench, ["orders", "nothing"]).exit_code == 2
 
 
 @pytest.mark.parametrize("name", [*COMMANDS, "emulation"])
@@ -218,8 +218,8 @@ def test_a_command_hands_over_its_options(name, monkeypatch, tmp_path):
     function = "count_bytes" if name == "bytes" else name
     monkeypatch.setattr(module, function, lambda **options: seen.append(options))
     monkeypatch.setattr(_bench, "emulate_devices", devices.append)
-    words = ["bench", name, "--rounds", "6", "--out", str(tmp_path)]
-    assert CliRunner().invoke(app, words).exit_code == 0
+    words = [name, "--rounds", "6", "--out", str(tmp_path)]
+    assert CliRunner().invoke(_bench.bench, words).exit_code == 0
     assert seen[0]["out"] == str(tmp_path)
     assert seen[0].get("rounds", seen[0].get("repeats")) == 6
     assert devices == {"ring": [32], "emulation": [], "codecs": []}.get(name, [8])
@@ -244,7 +244,7 @@ def test_orders_runs_the_benches_that_are_named(monkeypatch):
 
 
 def test_processes_that_differ(monkeypatch):
-    monkeypatch.setattr(Workers, "processes", property(lambda _: 2))
+    monkeypatch.setattr(WorkerMesh, "processes", property(lambda _: 2))
     monkeypatch.setattr(
         _agree, "_gather", lambda text: [text, text.replace("float32[3]", "float32[4]")]
     )
@@ -265,7 +265,7 @@ def test_image_models_have_a_thousand_classes(module):
 
 def test_overlap_says_what_is_missing(monkeypatch, tmp_path):
     monkeypatch.setattr(_gpu_program, "PLUGINS", ("relaxjax.none", "jax_plugins.none"))
-    found = CliRunner().invoke(app, ["bench", "overlap", "--out", str(tmp_path)])
+    found = CliRunner().invoke(_bench.bench, ["overlap", "--out", str(tmp_path)])
     assert found.exit_code == 2
     assert 'pip install "relaxjax[gpu-compile]"' in found.stderr
 

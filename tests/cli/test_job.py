@@ -15,7 +15,7 @@ from rich.console import Console
 from relaxjax.cli import _job, _loop, _training
 from relaxjax.cli import _train_options as _wishes
 from relaxjax.cli._errors import Stopped
-from relaxjax.cli._train_options import Wishes
+from relaxjax.cli._train_options import TrainOptions
 from relaxjax.tasks import _chars
 
 KEYS = [
@@ -39,7 +39,7 @@ KEYS = [
 def short(tmp_path_factory):
     """A short run on four workers, with its baseline: records and folder."""
     out = tmp_path_factory.mktemp("short")
-    wishes = Wishes(workers=4, steps=30, seed=2, out=out)
+    wishes = TrainOptions(workers=4, steps=30, seed=2, out=out)
     return _training.run(_job.prepare(wishes)), out
 
 
@@ -79,7 +79,7 @@ def test_workers_learn_what_one_worker_learns(short):
 
 
 def test_the_same_seed_trains_the_same(short, tmp_path):
-    wishes = Wishes(workers=4, steps=30, seed=2, out=tmp_path, baseline=False)
+    wishes = TrainOptions(workers=4, steps=30, seed=2, out=tmp_path, baseline=False)
     (again,) = _training.run(_job.prepare(wishes))
     assert again.curve == short[0][0].curve
     assert not (tmp_path / "one_worker.json").exists()
@@ -87,7 +87,7 @@ def test_the_same_seed_trains_the_same(short, tmp_path):
 
 @pytest.mark.parametrize("workers", [3, 17])
 def test_any_number_of_workers(workers, tmp_path, capsys):
-    wishes = Wishes(workers=workers, steps=1, out=tmp_path)
+    wishes = TrainOptions(workers=workers, steps=1, out=tmp_path)
     job = _job.prepare(wishes)
     assert job.batch_size % workers == 0
     assert job.batch_size - 128 < workers
@@ -100,7 +100,7 @@ def test_any_number_of_workers(workers, tmp_path, capsys):
 
 
 def test_accumulation_divides_the_bytes(short, tmp_path):
-    wishes = Wishes(
+    wishes = TrainOptions(
         workers=4,
         steps=8,
         out=tmp_path,
@@ -116,7 +116,7 @@ def test_accumulation_divides_the_bytes(short, tmp_path):
 
 
 def test_bytes_are_those_of_a_whole_period(short, tmp_path):
-    wishes = Wishes(
+    wishes = TrainOptions(
         relaxation="local_sgd", workers=4, steps=6, out=tmp_path, baseline=False
     )
     for options, period in ((), 8), (("sync_every=3",), 3):
@@ -128,7 +128,7 @@ def test_bytes_are_those_of_a_whole_period(short, tmp_path):
 
 
 def test_digits_are_learned_on_eight_workers_at_the_defaults(tmp_path):
-    (record,) = _training.run(_job.prepare(Wishes(out=tmp_path, baseline=False)))
+    (record,) = _training.run(_job.prepare(TrainOptions(out=tmp_path, baseline=False)))
     assert record.workers == 8
     assert record.metric >= 0.95
     assert record.spread == 0.0
@@ -137,7 +137,7 @@ def test_digits_are_learned_on_eight_workers_at_the_defaults(tmp_path):
 def test_characters_are_learned(tmp_path, monkeypatch):
     monkeypatch.setattr(_chars, "_HELD_OUT_WINDOWS", 32)
     monkeypatch.setattr(_loop, "_POINTS", 2)
-    wishes = Wishes(
+    wishes = TrainOptions(
         task="chars", workers=2, steps=12, batch_size=8, out=tmp_path, baseline=False
     )
     (record,) = _training.run(_job.prepare(wishes))
@@ -148,7 +148,7 @@ def test_characters_are_learned(tmp_path, monkeypatch):
 
 def test_results_go_to_a_folder_named_after_the_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    job = _job.prepare(Wishes(relaxation="all_reduce@ring", workers=2))
+    job = _job.prepare(TrainOptions(relaxation="all_reduce@ring", workers=2))
     assert str(job.out) == "runs/digits-all_reduce@ring-2"
     assert job.out.is_dir()
     assert job.steps == 400
@@ -157,31 +157,39 @@ def test_results_go_to_a_folder_named_after_the_run(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("wishes", "message"),
     [
-        (Wishes(relaxation="sum"), r"no relaxation 'sum'; there is .*all_reduce"),
-        (Wishes(workers=0), r"--workers 0: it must be 1 or more; leave --workers out"),
-        (Wishes(steps=0), r"--steps 0: it must be 1 or more"),
-        (Wishes(seed=-1), r"--seed -1: it must be 0 or more"),
-        (Wishes(accumulate=0), r"--accumulate 0: it must be 1 or more"),
+        (TrainOptions(relaxation="sum"), r"no relaxation 'sum'; there is .*all_reduce"),
         (
-            Wishes(relaxation="local_sgd", options=("sync_every=0",)),
+            TrainOptions(workers=0),
+            r"--workers 0: it must be 1 or more; leave --workers out",
+        ),
+        (TrainOptions(steps=0), r"--steps 0: it must be 1 or more"),
+        (TrainOptions(seed=-1), r"--seed -1: it must be 0 or more"),
+        (TrainOptions(accumulate=0), r"--accumulate 0: it must be 1 or more"),
+        (
+            TrainOptions(relaxation="local_sgd", options=("sync_every=0",)),
             r"sync_every=0 must be a whole number",
         ),
-        (Wishes(batch_size=0), r"--batch-size 0: it must be 1 or more"),
-        (Wishes(batch_size=100), r"--batch-size 100 .* 8 workers; .* 96 or 104"),
-        (Wishes(batch_size=3), r"--batch-size 3 .* such as 8$"),
-        (Wishes(learning_rate=0.0), r"--learning-rate 0.0: it must be more than 0"),
-        (Wishes(learning_rate=math.nan), r"--learning-rate nan: .* and finite"),
-        (Wishes(options=("rank",)), r"--set rank: it must be an option of the"),
-        (Wishes(options=("rank=4",)), r"no option 'rank'; it has bucket_bytes"),
+        (TrainOptions(batch_size=0), r"--batch-size 0: it must be 1 or more"),
+        (TrainOptions(batch_size=100), r"--batch-size 100 .* 8 workers; .* 96 or 104"),
+        (TrainOptions(batch_size=3), r"--batch-size 3 .* such as 8$"),
         (
-            Wishes(relaxation="power_sgd", options=("rank=0",)),
+            TrainOptions(learning_rate=0.0),
+            r"--learning-rate 0.0: it must be more than 0",
+        ),
+        (TrainOptions(learning_rate=math.nan), r"--learning-rate nan: .* and finite"),
+        (TrainOptions(options=("rank",)), r"--set rank: it must be an option of the"),
+        (TrainOptions(options=("rank=4",)), r"no option 'rank'; it has bucket_bytes"),
+        (
+            TrainOptions(relaxation="power_sgd", options=("rank=0",)),
             r"rank=0 must be a whole number",
         ),
         (
-            Wishes(relaxation="one_bit_adam", steps=9, options=("freeze_step=9",)),
+            TrainOptions(
+                relaxation="one_bit_adam", steps=9, options=("freeze_step=9",)
+            ),
             r"freeze_step=9 is not before the end of training, after 9 steps",
         ),
-        (Wishes(bucket_mb=-1.0), r"--bucket-mb -1.0: it must be more than 0"),
+        (TrainOptions(bucket_mb=-1.0), r"--bucket-mb -1.0: it must be more than 0"),
     ],
 )
 def test_bad_wishes_are_refused(wishes, message, tmp_path, monkeypatch):
@@ -195,12 +203,12 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     taken = tmp_path / "taken"
     taken.write_text("")
     with pytest.raises(ValueError, match=r"--out .*taken: cannot make this folder"):
-        _job.prepare(Wishes(workers=1, out=taken))
+        _job.prepare(TrainOptions(workers=1, out=taken))
 
 
 def test_the_learning_rate_rises_falls_and_counts_the_optimizers_own_steps():
     task = _job.TASKS["digits"](0)
-    wishes = Wishes(learning_rate=0.5, accumulate=2)
+    wishes = TrainOptions(learning_rate=0.5, accumulate=2)
     tx = _wishes.training(wishes, task, 40, 8).optimizer  # 20 updates
     weight = jnp.ones(())
     state, moves = tx.init(weight), []
@@ -230,7 +238,7 @@ def test_each_process_feeds_its_own_rows(monkeypatch):
 
 
 def test_a_job_may_train_any_transformation(tmp_path):
-    job = _job.prepare(Wishes(workers=2, steps=2, out=tmp_path, baseline=False))
+    job = _job.prepare(TrainOptions(workers=2, steps=2, out=tmp_path, baseline=False))
     local = _job.Run(name="none", tx=optax.sgd(0.1), mesh=job.runs[0].mesh, period=1)
     record = _training._train(job, local, Console(quiet=True), lambda step: False)
     assert record.spread > 0  # nothing synchronizes these workers
@@ -238,7 +246,7 @@ def test_a_job_may_train_any_transformation(tmp_path):
 
 
 def test_a_job_stops_before_a_step_when_asked_to(tmp_path, monkeypatch):
-    job = _job.prepare(Wishes(workers=2, steps=9, out=tmp_path))
+    job = _job.prepare(TrainOptions(workers=2, steps=9, out=tmp_path))
     asked: list[int] = []
 
     def stops_before(self: Any, step: int) -> bool:
@@ -257,4 +265,4 @@ def test_processes_that_do_not_come(tmp_path, monkeypatch):
 
     monkeypatch.setattr(_job.hosts, "join", alone)
     with pytest.raises(ValueError, match=r"processes \[1\] did not come"):
-        _job.prepare(Wishes(workers=2, steps=9, out=tmp_path))
+        _job.prepare(TrainOptions(workers=2, steps=9, out=tmp_path))

@@ -10,7 +10,7 @@ from relaxjax import schedule
 from relaxjax.cli import _job, _training
 from relaxjax.cli import _order_report as _ordered
 from relaxjax.cli import _train_options as _wishes
-from relaxjax.cli._train_options import Wishes
+from relaxjax.cli._train_options import TrainOptions
 from relaxjax.ps import CompiledOrder
 from relaxjax.tasks import TASKS
 
@@ -38,7 +38,7 @@ def test_orders_are_those_of_the_schedule(name):
 
 
 def test_a_run_keeps_its_order_and_shows_it(tmp_path, capsys):
-    wishes = Wishes(
+    wishes = TrainOptions(
         relaxation="parameter_server",
         workers=4,
         steps=2,
@@ -64,7 +64,7 @@ def test_a_run_keeps_its_order_and_shows_it(tmp_path, capsys):
 
 
 def test_emulated_workers_have_no_compiled_order(tmp_path, capsys):
-    wishes = Wishes(
+    wishes = TrainOptions(
         relaxation="parameter_server",
         workers=17,
         steps=1,
@@ -78,7 +78,7 @@ def test_emulated_workers_have_no_compiled_order(tmp_path, capsys):
 
 
 def test_relaxations_without_an_order():
-    wishes = Wishes(relaxation="all_reduce", order="tac")
+    wishes = TrainOptions(relaxation="all_reduce", order="tac")
     message = "--order tac: the transfers of all_reduce .* parameter_server"
     with pytest.raises(ValueError, match=message):
         _wishes.check(wishes)

@@ -14,7 +14,7 @@ from relaxjax._names import GRAMMAR, RELAXATIONS
 from relaxjax.cli import _job, _training, app
 from relaxjax.cli import _train_options as _wishes
 from relaxjax.cli._train import TaskName
-from relaxjax.cli._train_options import Wishes
+from relaxjax.cli._train_options import TrainOptions
 from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
 from relaxjax.tasks import TASKS
 
@@ -98,7 +98,7 @@ def test_every_option_reaches_the_job(tmp_path, monkeypatch):
     )
     result = invoke(*line.split(), str(tmp_path))
     assert result.exit_code == 0, result.output
-    expected = Wishes(
+    expected = TrainOptions(
         relaxation="all_reduce@ring",
         workers=2,
         task="chars",
@@ -116,7 +116,7 @@ def test_every_option_reaches_the_job(tmp_path, monkeypatch):
     )
     assert seen == [expected]
     assert invoke("train").exit_code == 0
-    assert seen[1] == Wishes()
+    assert seen[1] == TrainOptions()
 
 
 def test_models_that_stay_equal_pass_the_check(tmp_path):

@@ -3,16 +3,16 @@
 import jax.numpy as jnp
 import numpy as np
 
-from relaxjax._core._random import Noise, fold, words_of
+from relaxjax._core._random import Keys, fold, key_words
 from relaxjax.check._samples import decoded, drawer, squared
 from relaxjax.compression import Compressor
 
 __all__ = ["decoded", "drawer", "largest_k", "noise_of", "once", "squared"]
 
 
-def noise_of(seed: int) -> Noise:
-    words = words_of(seed)
-    return Noise(shared=words, own=fold(words, 1))
+def noise_of(seed: int) -> Keys:
+    words = key_words(seed)
+    return Keys(shared=words, own=fold(words, 1))
 
 
 def once(compressor: Compressor, x: np.ndarray, seed: int = 0) -> np.ndarray:

@@ -14,12 +14,12 @@ from jax.sharding import PartitionSpec as P
 import relaxjax
 from relaxjax import all_reduce, compression, emulate, wire_bytes
 from relaxjax import collectives as c
-from relaxjax._core._random import Noise, fold, words_of
+from relaxjax._core._random import Keys, fold, key_words
 from relaxjax.compression import Compressor
 from relaxjax.compression._loco import LoCoState
 from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
 from relaxjax.gradients._choices import TWO_AXES
-from relaxjax.gradients._compressed_mean import EXCHANGES, codec_of
+from relaxjax.gradients._compressed_mean import EXCHANGES, as_codec
 from tests.compression.references import REFERENCES
 
 SHAPE = (9, 11)
@@ -127,8 +127,8 @@ def coder(compressor: Compressor, axes: dict[str, int]) -> Any:
         noises = ()
         if compressor.random:
             own = functools.reduce(fold, worker, fold(words, 1))
-            noises = (Noise(shared=fold(words, 2), own=own),)
-        codec = codec_of(compressor, noises, jnp.uint32(0))
+            noises = (Keys(shared=fold(words, 2), own=own),)
+        codec = as_codec(compressor, noises, jnp.uint32(0))
         payload = jax.lax.optimization_barrier(codec.encode(x, place))
         return codec.decode(payload, x.size, place)
 
@@ -146,7 +146,7 @@ def theirs(
     """The same, worker by worker."""
     rule: Any = compressor.feedback
     before, after = rule.before, rule.after
-    words, coded = words_of(0), coder(compressor, axes)
+    words, coded = key_words(0), coder(compressor, axes)
     states: list[Any] = [compressor.feedback.init(gs[0][0].ravel()) for _ in gs[0]]
     outs = []
     for step in gs:
@@ -246,8 +246,8 @@ def test_traced_bytes_are_those_stated(compressor, algorithm):
             continue
         axes, codec = axes_of(algorithm, n), made(compressor, "none")
         tx: Any = all_reduce(tuple(axes), algorithm=algorithm, compressor=codec)
-        noises = (Noise(words_of(0), words_of(1)),) if codec.random else ()
-        expected = stated(codec_of(codec, noises, jnp.uint32(0)), algorithm, axes)
+        noises = (Keys(key_words(0), key_words(1)),) if codec.random else ()
+        expected = stated(as_codec(codec, noises, jnp.uint32(0)), algorithm, axes)
         x = jax.ShapeDtypeStruct(SHAPE, jnp.float32)
         assert wire_bytes(tx, x, emulate(axes)) == expected
         assert (expected > 0) == (n > 1)
@@ -322,10 +322,10 @@ def test_what_is_lost_makes_up_for_the_mean(algorithm, n):
     compressor = made("random_k" if algorithm == "psum" else "stochastic2", "none")
 
     def exchange(x):
-        noise = Noise(
-            words_of(0), fold(words_of(1), jax.lax.axis_index(list(axes)[-1]))
+        noise = Keys(
+            key_words(0), fold(key_words(1), jax.lax.axis_index(list(axes)[-1]))
         )
-        codec = codec_of(compressor, (noise,), jnp.uint32(0))
+        codec = as_codec(compressor, (noise,), jnp.uint32(0))
         return tuple(EXCHANGES[algorithm].run(x, tuple(axes), codec))
 
     run = exchange

@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from relaxjax import compression
-from relaxjax._core._random import Noise, fold, words_of
+from relaxjax._core._random import Keys, fold, key_words
 from relaxjax.compression import Compressor, Law
 from tests import helpers
 from tests.compression.draws import largest_k
@@ -23,10 +23,10 @@ class Run(NamedTuple):
 def exchange(compressor: Compressor, gs: jax.Array, states: Any, step: jax.Array):
     """One step of all workers: the mean of what each delivered, and what follows."""
     feedback = compressor.feedback
-    shared = fold(words_of(0), step)
+    shared = fold(key_words(0), step)
 
     def delivered(g, state, worker):
-        noise = Noise(shared, fold(shared, worker + 1)) if compressor.random else None
+        noise = Keys(shared, fold(shared, worker + 1)) if compressor.random else None
         p = feedback.before(g, state)
         return compressor.decompress(compressor.compress(p, noise), g.size, noise)
 

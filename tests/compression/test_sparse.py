@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from relaxjax import compression
-from relaxjax._core._random import Noise, fold, words_of
+from relaxjax._core._random import Keys, fold, key_words
 from relaxjax.compression._density import count_of
 from relaxjax.compression._protocol import contractive
 from relaxjax.compression._random_k import _one_of_each_stratum
@@ -177,13 +177,13 @@ def test_sums_of_payloads_decode_to_sums(make):
 def test_all_workers_draw_the_same_elements_and_each_step_others(make):
     compressor = make(0.1)
     x = jnp.arange(1.0, 1001.0)
-    words = words_of(0)
+    words = key_words(0)
     first, second = (
-        compressor.compress(x, Noise(shared=words, own=fold(words, i))).values
+        compressor.compress(x, Keys(shared=words, own=fold(words, i))).values
         for i in (1, 2)
     )
     assert (first == second).all()
-    other = compressor.compress(x, Noise(shared=fold(words, 5), own=words)).values
+    other = compressor.compress(x, Keys(shared=fold(words, 5), own=words)).values
     assert (first != other).any()
 
 
@@ -213,7 +213,7 @@ def test_random_block_is_one_run_on_the_ring():
 @pytest.mark.parametrize("size", [2**31 - 1, 2**31 - 7])
 def test_random_k_does_not_overflow_below_two_to_the_31(size):
     for seed in range(20):
-        drawn = np.asarray(_one_of_each_stratum(size, 1000, words_of(seed)), np.int64)
+        drawn = np.asarray(_one_of_each_stratum(size, 1000, key_words(seed)), np.int64)
         assert drawn.min() >= 0
         assert drawn.max() < size
         gaps = np.diff(np.sort(drawn))

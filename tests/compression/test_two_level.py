@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from relaxjax import compression
-from relaxjax._core._random import Noise, fold, words_of
+from relaxjax._core._random import Keys, fold, key_words
 from relaxjax.collectives import (
     compressed_hierarchical_wire_bytes,
     compressed_two_level,
@@ -14,7 +14,7 @@ from relaxjax.collectives import (
     compressed_two_shot_wire_bytes,
 )
 from relaxjax.compression import Compressor
-from relaxjax.gradients._compressed_mean import codec_of
+from relaxjax.gradients._compressed_mean import as_codec
 from tests.compression import references
 
 SIGN = compression.sign(block_size=8)
@@ -22,8 +22,8 @@ RANDOM = compression.quantize(2, stochastic_rounding=True)
 
 
 def codec_for(compressor: Compressor, worker: jax.Array | int):
-    noise = Noise(words_of(0), fold(words_of(1), worker))
-    return codec_of(compressor, (noise,) if compressor.random else (), jnp.uint32(0))
+    noise = Keys(key_words(0), fold(key_words(1), worker))
+    return as_codec(compressor, (noise,) if compressor.random else (), jnp.uint32(0))
 
 
 def ours(compressor: Compressor, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

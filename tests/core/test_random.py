@@ -11,7 +11,7 @@ SIZE = 1 << 16
 
 
 def draws(count: int = 64) -> np.ndarray:
-    words = jax.vmap(lambda i: _noise.fold(_noise.words_of(0), i))(jnp.arange(count))
+    words = jax.vmap(lambda i: _noise.fold(_noise.key_words(0), i))(jnp.arange(count))
     return np.asarray(jax.vmap(lambda w: _noise.uniform(w, SIZE))(words), np.float64)
 
 
@@ -39,7 +39,7 @@ def test_keys_and_neighbours_are_uncorrelated(shift):
 
 
 def test_every_bit_is_fair():
-    words = _noise.words_of(7)
+    words = _noise.key_words(7)
     bits = np.unpackbits(np.asarray(_noise.bits(words, SIZE)).view(np.uint8))
     means = bits.reshape(SIZE, 32).mean(axis=0)
     assert np.abs(means - 0.5).max() < 5 * 0.5 / np.sqrt(SIZE)
@@ -47,19 +47,19 @@ def test_every_bit_is_fair():
 
 def test_seeds_and_keys_make_other_words():
     made = [
-        _noise.words_of(0),
-        _noise.words_of(1),
-        _noise.words_of(-1),
-        _noise.words_of(jax.random.key(0)),
-        _noise.words_of(jax.random.key(1)),
-        _noise.fold(_noise.words_of(0), 1),
+        _noise.key_words(0),
+        _noise.key_words(1),
+        _noise.key_words(-1),
+        _noise.key_words(jax.random.key(0)),
+        _noise.key_words(jax.random.key(1)),
+        _noise.fold(_noise.key_words(0), 1),
     ]
     assert len({tuple(np.asarray(words)) for words in made}) == len(made)
-    raw = _noise.words_of(jax.random.PRNGKey(3))
-    assert (_noise.words_of(jax.random.key(3)) == raw).all()
+    raw = _noise.key_words(jax.random.PRNGKey(3))
+    assert (_noise.key_words(jax.random.key(3)) == raw).all()
 
 
 def test_same_under_vmap():
-    words = jnp.stack([_noise.words_of(0), _noise.words_of(1)])
+    words = jnp.stack([_noise.key_words(0), _noise.key_words(1)])
     both = jax.vmap(lambda w: _noise.bits(w, 100))(words)
     assert (both[1] == _noise.bits(words[1], 100)).all()

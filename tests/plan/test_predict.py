@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import pytest
 
 from relaxjax import plan
-from relaxjax.plan._messages import Message
+from relaxjax.plan._messages import PlannedMessage
 from relaxjax.plan._predict import exchange_seconds
 from relaxjax.plan._traffic import Traffic
 from relaxjax.schedule import Link
@@ -17,9 +17,9 @@ def network(*, overlap: bool = True) -> plan.Network:
     return plan.Network(workers=2, link=link, codec={"": 1.0}, overlap=overlap)
 
 
-def message(ready: float | None, sending: float, coding: float) -> Message:
+def message(ready: float | None, sending: float, coding: float) -> PlannedMessage:
     """Of so many seconds each, at one byte a second."""
-    return Message(ready, Traffic(0.0, line=sending, hops=1, coded=coding))
+    return PlannedMessage(ready, Traffic(0.0, line=sending, hops=1, coded=coding))
 
 
 @pytest.mark.parametrize(

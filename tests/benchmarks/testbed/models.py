@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from relaxjax.ps import host
+from benchmarks import testbed as host
 
 ADAM = partial(optax.adamw, 0.03)
 

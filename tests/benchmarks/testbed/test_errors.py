@@ -13,6 +13,7 @@ import numpy as np
 import optax
 import pytest
 
+from benchmarks import testbed as host
 from benchmarks.testbed.checks import owners, shares
 from benchmarks.testbed.message import Pace, receive_header, send
 from benchmarks.testbed.pulls import Peer, Pulls
@@ -21,7 +22,6 @@ from benchmarks.testbed.records import Served
 from benchmarks.testbed.server import _attend
 from benchmarks.testbed.shard import Shard
 from relaxjax.hosts import Place
-from relaxjax.ps import host
 from tests.benchmarks.testbed.models import ADAM, dense, towers
 
 ONE = np.ones(3, "f4")

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from relaxjax.ps import host
+from benchmarks import testbed as host
 from tests.benchmarks.testbed.models import ADAM, batches, output, towers, trained
 
 STEPS = 3

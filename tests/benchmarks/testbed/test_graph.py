@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from benchmarks import testbed as host
 from benchmarks.testbed.records import Event, Work
-from relaxjax.ps import host
 from relaxjax.schedule import Graph, Link, makespan
 from tests.benchmarks.testbed.models import towers
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks import testbed as host
 from benchmarks.testbed import message as _message
 from relaxjax.hosts import _namespaces
-from relaxjax.ps import host
 from tests.benchmarks.testbed.models import towers
 
 MISSING = host.Namespaces.missing()
