@@ -4,6 +4,7 @@ A row is made by `row(optimizer)`. Gradient-side rows leave every worker with th
 model; model-side rows may not.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -50,6 +51,8 @@ class Row(NamedTuple):
     served: bool = False  # its state is made in the axis, its optimizer sees slices
     slow: bool = False  # differs from another row in its exchange alone
     single: Callable[[Optimizer], Optimizer] | None = None  # `make` for one worker
+    alone_single: Callable[[Optimizer], Optimizer] | None = None  # `alone`, likewise
+    apart: bool = False  # workers end apart even from equal models: see its own tests
 
 
 def of_equal_models(method: Callable[..., Any], topology_of: Any, **how: Any) -> Row:
@@ -87,6 +90,79 @@ def one_step_late(opt: Optimizer) -> Optimizer:
         return state, updates
 
     return optax.chain(optax.GradientTransformation(init, update), opt)
+
+
+def one_step_late_compensated(opt: Optimizer) -> Optimizer:
+    """g + 0.04 g^2 (x - x_then), of the gradient and the params of the step before."""
+
+    def init(params):
+        return jax.tree.map(lambda x: (jnp.zeros_like(x), x), params)
+
+    def update(updates, state, params):
+        late = jax.tree.map(
+            lambda _, x, s: s[0] + 0.04 * s[0] ** 2 * (x - s[1]), updates, params, state
+        )
+        return late, jax.tree.map(lambda g, x: (g, x), updates, params)
+
+    return optax.chain(optax.GradientTransformation(init, update), opt)
+
+
+def compensated(workers: int) -> Callable[[Optimizer], Optimizer]:
+    """All workers a step late, the mean before it."""
+    late = relaxjax.dc_asgd("data", [[1] * workers])
+    return lambda opt: optax.chain(all_reduce("data"), late, opt)
+
+
+def for_equal_workers(make: Callable[[Optimizer], Optimizer], n: int) -> Callable:
+    """A transformation over an axis of workers that are all the same one."""
+
+    def alone(opt: Optimizer) -> Optimizer:
+        tx: Any = make(opt)
+        same = {"axis_name": "data", "axis_size": n, "in_axes": None}
+
+        def init(params):
+            return unstack(jax.vmap(tx.init, **same)(params))
+
+        def update(updates, state, params=None):
+            return unstack(jax.vmap(tx.update, **same)(updates, state, params))
+
+        return optax.GradientTransformation(init, update)
+
+    return alone
+
+
+def sparse_loco(opt: Optimizer) -> Optimizer:
+    """Of equal models every worker sends the same payload."""
+    return relaxjax.sparse_loco(optax.chain(all_reduce("data"), opt), "data", 2)
+
+
+def eager_diloco(opt: Optimizer) -> Optimizer:
+    inner = optax.chain(all_reduce("data"), opt)
+    return relaxjax.eager_diloco(inner, "data", 2, outer=optax.sgd(1.0))
+
+
+def eager_outer_steps(opt: Optimizer, workers: int = 4) -> Optimizer:
+    """Of equal models, each second step: a <- a - D / n - (1 - 1 / n) D_before."""
+
+    def init(params):
+        return 0, params, jax.tree.map(jnp.zeros_like, params)
+
+    def update(updates, state, params):
+        step, a, before = state
+        d = jax.tree.map(lambda a, x, u: a - (x + u), a, params, updates)
+        share = 1 / workers
+        there = jax.tree.map(
+            lambda a, d, b: a - share * d - (1 - share) * b, a, d, before
+        )
+        last = step % 2 == 1
+        u, a, before = jax.tree.map(
+            lambda now, later: jnp.where(last, now, later),
+            (jax.tree.map(jnp.subtract, there, params), there, d),
+            (updates, a, before),
+        )
+        return u, (step + 1, a, before)
+
+    return optax.chain(opt, optax.GradientTransformation(init, update))
 
 
 WORKERS = 4
@@ -189,7 +265,7 @@ ROWS: dict[str, Row] = {
         lambda opt: optax.chain(
             all_reduce("data"), opt, slow_momentum("data", 2, momentum=0.0)
         ),
-        typed=False,  # as of local_sgd
+        typed=False,  # as in local_sgd
         widens=True,
         slow=True,
     ),
@@ -219,6 +295,86 @@ ROWS: dict[str, Row] = {
         typed=False,  # what is under way varies
         single=late_by_one(1),
         slow=True,
+    ),
+    "zero_one_adam, exact and in lock step": Row(
+        lambda opt: optax.chain(  # last: it moves params from wherever they are
+            all_reduce("data"),
+            opt,
+            relaxjax.zero_one_adam(
+                "data",
+                0.01,
+                freeze_step=100,
+                weight_decay=0.1,
+                compressor=compression.identity(),
+            ),
+        ),
+        lambda opt: optax.chain(opt, optax.adamw(0.01, weight_decay=0.1)),
+        typed=False,  # momentum varies between synchronizations
+        tolerance=1e-4,
+        widens=True,
+        slow=True,
+    ),
+    "eager_diloco with outer steps of 1, of equal models": Row(
+        eager_diloco,
+        eager_outer_steps,
+        typed=False,
+        widens=True,
+        slow=True,
+        alone_single=lambda opt: eager_outer_steps(opt, 1),
+    ),
+    "sparse_loco, of equal models": Row(
+        sparse_loco,
+        for_equal_workers(sparse_loco, WORKERS),
+        typed=False,
+        widens=True,
+        slow=True,
+        alone_single=for_equal_workers(sparse_loco, 1),
+    ),
+    "post_local_sgd, before its switch": Row(
+        lambda opt: relaxjax.post_local_sgd(opt, "data", 2, 100),
+        typed=False,
+        slow=True,
+    ),
+    "hierarchical_local_sgd, of equal models": Row(
+        lambda opt: optax.chain(
+            all_reduce("data"), opt, relaxjax.hierarchical_local_sgd({2: "data"})
+        ),
+        typed=False,
+        widens=True,
+        slow=True,
+    ),
+    "before_step, all the time": Row(
+        lambda opt: optax.chain(relaxjax.before_step(all_reduce("data"), 100), opt),
+        slow=True,
+    ),
+    "from_step, before its step": Row(
+        lambda opt: optax.chain(
+            all_reduce("data"), opt, relaxjax.from_step(local_sgd("data", 2), 100)
+        ),
+        typed=False,
+        slow=True,
+    ),
+    "dc_asgd, all alike": Row(
+        compensated(WORKERS),
+        one_step_late_compensated,
+        typed=False,  # what is under way varies
+        single=compensated(1),
+        slow=True,
+    ),
+    "gradient_tracking, of equal gradients": Row(
+        lambda opt: optax.chain(
+            all_reduce("data"),
+            relaxjax.gradient_tracking("data", topology.ring(WORKERS)),
+            opt,
+        ),
+        typed=False,
+        single=lambda opt: optax.chain(
+            relaxjax.gradient_tracking("data", topology.ring(1)), opt
+        ),
+        slow=True,
+    ),
+    "relay_sum": of_equal_models(relaxjax.relay_sum, topology.chain)._replace(
+        slow=True, apart=True
     ),
     "participation, of all": Row(
         lambda opt: relaxjax.participation(
@@ -290,7 +446,40 @@ def unstack(tree):
     return jax.tree.map(lambda x: x[0], tree)
 
 
-@rows
+WITHOUT_A_ROW = {
+    "local": "the identity with a mark, which init reads: tests/workers/test_init.py"
+}
+
+
+def transformations() -> set[str]:
+    """Public functions that return one, by their annotations."""
+    names = [name for name in relaxjax.__all__ if name[0].islower()]
+    found = {name: getattr(relaxjax, name) for name in names}
+    return {
+        name
+        for name, function in found.items()
+        if "GradientTransformation"
+        in str(getattr(function, "__annotations__", {}).get("return"))
+    }
+
+
+def test_every_public_transformation_has_a_row():
+    rows_of = {re.split(r"[ ,@+]", name)[0] for name in ROWS}
+    assert len(transformations()) > 35
+    assert transformations() - rows_of == set(WITHOUT_A_ROW)
+
+
+together = pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, id=name, marks=[pytest.mark.slow] if row.slow else [])
+        for name, row in ROWS.items()
+        if not row.apart
+    ],
+)
+
+
+@together
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_workers_equal_one_worker_on_the_whole_batch(row, optimizer):
     params, _, _ = helpers.train(row.make(optimizer), mesh_of(WORKERS), data())
@@ -299,10 +488,12 @@ def test_workers_equal_one_worker_on_the_whole_batch(row, optimizer):
     assert_close(unstack(params), expected, row.tolerance)
 
 
-@rows
+@together
 def test_one_worker_is_the_identity(row):
     optimizer = OPTIMIZERS["adam"]
-    expected, _ = helpers.train_alone(row.alone(optimizer), data())
+    expected, _ = helpers.train_alone(
+        (row.alone_single or row.alone)(optimizer), data()
+    )
     for mesh in (mesh_of(1), emulate(1)):
         tx = (row.single or row.make)(optimizer)
         params, _, _ = helpers.train(tx, mesh, data())
@@ -550,6 +741,13 @@ def test_maps_over_params_like_parts_of_the_state(row):
     assert all((np.asarray(mu["scale"]) == 1.0).all() for _, mu in momenta)
 
 
+def in_two_parts(make: Callable[[Optimizer], Optimizer]) -> Optimizer:
+    return optax.partition(
+        {"a": make(optax.sgd(0.1)), "b": make(optax.sgd(0.1))},
+        {"layer1": {"w": "a", "b": "b"}, "layer2": {"w": "b"}, "scale": "a"},
+    )
+
+
 WRAPPED = {
     "inject_hyperparams": lambda row: row.make(
         optax.inject_hyperparams(optax.sgd)(learning_rate=0.1)
@@ -560,10 +758,7 @@ WRAPPED = {
     "masked": lambda row: optax.masked(
         row.make(optax.sgd(0.1)), jax.tree.map(lambda _: True, helpers.problem())
     ),
-    "partition": lambda row: optax.partition(
-        {"a": row.make(optax.sgd(0.1)), "b": row.make(optax.sgd(0.1))},
-        {"layer1": {"w": "a", "b": "b"}, "layer2": {"w": "b"}, "scale": "a"},
-    ),
+    "partition": lambda row: in_two_parts(row.make),
     "apply_if_finite": lambda row: row.make(optax.apply_if_finite(optax.sgd(0.1), 3)),
     "clip_by_global_norm": lambda row: row.make(
         optax.chain(optax.clip_by_global_norm(100.0), optax.sgd(0.1))
@@ -573,7 +768,8 @@ MIXES_ELEMENTS = ("apply_if_finite", "clip_by_global_norm")
 ALONE = {
     "MultiSteps": lambda row: optax.MultiSteps(
         row.alone(optax.sgd(0.1)), 2
-    ).gradient_transformation()
+    ).gradient_transformation(),
+    "partition": lambda row: in_two_parts(row.alone),
 }
 
 
@@ -599,6 +795,7 @@ def seldom(name: str, wrapper: str) -> bool:
         )
         for name, row in ROWS.items()
         for wrapper in WRAPPED
+        if not row.apart
     ],
 )
 def test_chains_with_optax(row, wrapper):
