@@ -10,6 +10,7 @@ import platform
 from pathlib import Path
 
 import jax
+import pytest
 
 # XLA's plain emitters, and one module of LLVM for a program instead of dozens: it
 # compiles in a third of the time. Without fused multiply-add, which the plain emitters
@@ -28,3 +29,46 @@ jax.config.update("jax_disable_most_optimizations", True)
 CACHE = Path(__file__).parent / ".pytest_cache" / "jax"
 jax.config.update("jax_compilation_cache_dir", str(CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+def spread_out(items: list[pytest.Item], count: int) -> set[str]:
+    """Ids of the cases of one test that are run: they cover what parameters may be.
+
+    First whatever shows most values that none before it has shown; then, if there are
+    cases left to choose, evenly spaced ones.
+    """
+    values = {item.nodeid: _values(item) for item in items}
+    chosen: list[str] = []
+    seen: set[tuple[str, int]] = set()
+    while len(chosen) < count:
+        best = max(values, key=lambda name: len(values[name] - seen))
+        if not values[best] - seen:
+            break
+        chosen.append(best)
+        seen |= values[best]
+    names = list(values)
+    stride = max(1, len(names) // max(1, count))
+    rest = [name for name in names[::stride] if name not in chosen]
+    return set([*chosen, *rest][:count])
+
+
+def _values(item: pytest.Item) -> set[tuple[str, int]]:
+    """A parameter's values are the same objects in all cases of a test."""
+    callspec = getattr(item, "callspec", None)
+    return {(name, id(v)) for name, v in callspec.params.items()} if callspec else set()
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test marked `few(n)`, n cases are run; the others are slow."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("few") and not item.get_closest_marker("slow"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for group in cases.values():
+        marker = group[0].get_closest_marker("few")
+        assert marker is not None
+        run = spread_out(group, marker.args[0])
+        for item in group:
+            if item.nodeid not in run:
+                item.add_marker(pytest.mark.slow)

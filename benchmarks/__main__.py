@@ -1,6 +1,145 @@
-"""`python -m benchmarks NAME`, from a clone."""
+"""`python -m benchmarks NAME`, from a clone, with the extra `cli`.
 
-from benchmarks.commands.bench import bench
+Each benchmark is imported when it is run; `--help` reads files, and imports no JAX.
+"""
+
+import ast
+import json
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+BENCHMARKS = {
+    "overhead": "micro.overhead:overhead",
+    "fusion": "micro.fusion:fusion",
+    "checkpoint": "micro.checkpoint:checkpoint",
+    "ring": "micro.ring:ring",
+    "algorithms": "micro.algorithms:algorithms",
+    "emulation": "micro.emulation:emulation",
+    "bytes": "micro.bytes:count_bytes",
+    "codecs": "micro.codecs:codecs",
+    "payloads": "micro.payloads:payloads",
+    "low-rank": "micro.low_rank:low_rank",
+    "quality-at-bytes": "training.quality:quality",
+    "methods": "training.methods:methods",
+    "later": "training.local_updates:local_updates",
+    "heterogeneity": "training.heterogeneity:heterogeneity",
+    "evidence": "training.evidence:evidence",
+    "published": "planning.published:published",
+    "regret": "planning.regret:regret",
+    "planned": "planning.planned:planned",
+    "overlap": "programs.overlap:overlap",
+    "pulls": "programs.pulls:pulls",
+    "host-copies": "programs.host_copies:host_copies",
+    "host-params": "programs.host_params:host_params",
+    "network": "network.study:network",
+    "testbed": "testbed.study:study",
+}
+ORDERS = {
+    "quality": "orders.quality:quality",
+    "speed": "orders.speed:speed",
+    "throughput": "orders.throughput:throughput",
+    "scale": "orders.scale:scale",
+}
+"""Modules below this one, and the functions in them, by the names of their commands."""
+FOLDER = Path(__file__).parent
+
+
+class LazyCommands(TyperGroup):
+    """Imports a benchmark's module when it is run or asked for its help."""
+
+    def resolve_command(
+        self, ctx: Any, args: list[str]
+    ) -> tuple[str | None, Any, list[str]]:
+        """The command that the arguments name, and the arguments that remain."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, load(name, BENCHMARKS) if name in BENCHMARKS else command, rest
+
+
+def load(name: str, table: Mapping[str, str]) -> Any:
+    """The command itself, where the table has only its name and a line of help."""
+    module, _, function = table[name].partition(":")
+    benchmark = getattr(import_module(f"benchmarks.{module}"), function)
+    single = typer.Typer(add_completion=False)
+    single.command(name)(benchmark.command)
+    return get_command(single)
+
+
+def summary(target: str) -> str:
+    """The first line of a benchmark's docstring, read without importing it."""
+    module, _, name = target.partition(":")
+    text = FOLDER.joinpath(*module.split(".")).with_suffix(".py").read_text()
+    named = {getattr(node, "name", None): node for node in ast.parse(text).body}
+    function = named[name]
+    assert isinstance(function, ast.FunctionDef)
+    return (ast.get_docstring(function) or "").partition("\n")[0]
+
+
+def _stdout_for_json(context: typer.Context, asked: bool) -> TextIO | None:
+    """Where JSON goes; all else that is printed goes to stderr then."""
+    if not asked:
+        return None
+    stdout = sys.stdout
+    context.with_resource(redirect_stdout(sys.stderr))
+    return stdout
+
+
+def _print_json(result: Any, as_json: TextIO | None) -> None:
+    """Prints what a benchmark returns, where the user asks for it."""
+    if as_json:
+        print(json.dumps(result), file=as_json)
+
+
+app = typer.Typer(
+    cls=LazyCommands,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    result_callback=_print_json,
+)
+for _name, _target in BENCHMARKS.items():
+    app.command(_name, help=summary(_target))(lambda: None)
+_PARTS = {"allow_extra_args": True, "allow_interspersed_args": False}
+
+
+@app.command(
+    help="Orders of transfers: one or several of these, each with its options.\n\n\b\n"
+    + "\n".join(f"{name:11}{summary(target)}" for name, target in ORDERS.items()),
+    context_settings=_PARTS,
+    options_metavar="NAME [OPTIONS]...",
+    no_args_is_help=True,
+)
+def orders(context: typer.Context) -> dict[str, Any]:
+    """Runs the benchmarks of orders that are named, and returns what each returns."""
+    words, parts = context.args, []
+    while words:
+        if words[0] not in ORDERS:
+            raise typer.BadParameter(f"{words[0]!r} is not one of {', '.join(ORDERS)}")
+        command = load(words[0], ORDERS)
+        part = command.make_context(words[0], words[1:], parent=context, **_PARTS)
+        parts.append(part)
+        words = part.args
+    return {part.info_name: part.command.invoke(part) for part in parts}
+
+
+@app.callback()
+def begin(
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", callback=_stdout_for_json, help="JSON alone on stdout, as saved."
+        ),
+    ] = False,
+) -> None:
+    """Benchmarks: each prints its conditions and tables, and saves JSON and plots."""
+
 
 if __name__ == "__main__":
-    bench(prog_name="python -m benchmarks")
+    app(prog_name="python -m benchmarks")

@@ -17,14 +17,7 @@ from scipy.stats import binom
 
 
 class Ratio(NamedTuple):
-    """A median of paired ratios.
-
-    Attributes:
-      median: of candidate over baseline.
-      low: lower end of the 95 % interval.
-      high: upper end.
-      pairs: number of pairs.
-    """
+    """A median of paired ratios, the ends of its 95 % interval, and the pairs."""
 
     median: float
     low: float
@@ -32,20 +25,12 @@ class Ratio(NamedTuple):
     pairs: int
 
     def __str__(self) -> str:
-        """As in `1.01 [0.99, 1.03]`."""
+        """The text of a table, such as `1.010 [0.990, 1.030]`."""
         return f"{self.median:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
 def ratio(candidate: Sequence[float], baseline: Sequence[float]) -> Ratio:
-    """Median ratio of two series of times, paired in order.
-
-    Args:
-      candidate: seconds.
-      baseline: seconds, as many.
-
-    Returns:
-      The median with its 95 % interval.
-    """
+    """The median ratio of two series of seconds, equally long and paired in order."""
     ratios = np.sort(np.asarray(candidate) / np.asarray(baseline))
     low, high = binom.interval(0.95, len(ratios), 0.5)
     last = len(ratios) - 1
@@ -55,6 +40,11 @@ def ratio(candidate: Sequence[float], baseline: Sequence[float]) -> Ratio:
         float(ratios[min(last, int(high))]),
         len(ratios),
     )
+
+
+def text_of(saved: Mapping[str, Any]) -> str:
+    """The text of a ratio that was saved."""
+    return str(Ratio(**saved))
 
 
 def interleaved(
@@ -76,13 +66,35 @@ def interleaved(
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(rounds):
         for name in list(runs)[:: 1 if turn % 2 else -1]:
-            start = time.perf_counter()
-            jax.block_until_ready(runs[name]())
-            seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(timed(runs[name]))
     return seconds
+
+
+def timed(run: Callable[[], Any]) -> float:
+    """Seconds of a call, until what it returns is there."""
+    start = time.perf_counter()
+    jax.block_until_ready(run())
+    return time.perf_counter() - start
 
 
 def quartiles(seconds: Sequence[float]) -> tuple[float, float, float]:
     """Lower quartile, median and upper quartile."""
     low, middle, high = np.percentile(np.asarray(seconds), [25, 50, 75])
     return float(low), float(middle), float(high)
+
+
+def milliseconds(seconds: Sequence[float]) -> list[float]:
+    """The quartiles in milliseconds."""
+    return [1e3 * x for x in quartiles(seconds)]
+
+
+def stepper(
+    step: Callable[..., Any], state: list[Any], batch: Any
+) -> Callable[[], Any]:
+    """A function that takes one more step from the state with each call."""
+
+    def run() -> Any:
+        *state[:], metrics = step(*state, batch)
+        return state, metrics
+
+    return run

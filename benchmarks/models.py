@@ -20,9 +20,9 @@ class Model(NamedTuple):
     """A model as shapes.
 
     Attributes:
-        apply: called as `apply(params, *args)`, returns outputs.
-        params: pytree of `jax.ShapeDtypeStruct`.
-        args: one batch, as shapes.
+      apply: `apply(params, *args)` returns outputs.
+      params: pytree of `jax.ShapeDtypeStruct`.
+      args: one batch, as shapes.
     """
 
     apply: Callable[..., Any]
@@ -30,12 +30,7 @@ class Model(NamedTuple):
     args: tuple[Any, ...]
 
     def loss(self, params: Any, *args: Any) -> jax.Array:
-        """A scalar that every output bears on.
-
-        Args:
-            params: of the model.
-            *args: one batch.
-        """
+        """A scalar that depends on every output."""
         return jnp.mean(jax.nn.log_softmax(self.apply(params, *args))[..., 0])
 
 
@@ -70,7 +65,7 @@ class Block(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """Activations [batch, length, width] to such."""
+        """Activations [batch, length, width] from activations of that shape."""
         return decoder_layer(x, nn.make_causal_mask(x[..., 0]))
 
 
@@ -131,11 +126,7 @@ def _ids(*shape: int) -> jax.ShapeDtypeStruct:
 
 
 def transformer(module: Transformer) -> Model:
-    """A decoder on 8 sequences of 512 tokens.
-
-    Args:
-        module: of any depth and width.
-    """
+    """A decoder on 8 sequences of 512 tokens."""
     return _of(module, _ids(8, 512))
 
 
@@ -149,4 +140,4 @@ MODELS: dict[str, Callable[[], Model]] = {
 }
 """Models by name; each is traced when it is asked for."""
 CNNS = ("vgg16", "resnet50", "inception")
-"""Those whose forward graphs are chains of layers."""
+"""Models whose forward graphs are chains of layers."""

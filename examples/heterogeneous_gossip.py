@@ -1,7 +1,7 @@
 """Ten workers on a ring, each with the images of one digit alone.
 
 Gossip at a constant learning rate comes to rest beside what all data ask for, since
-neighbours pull in different directions; exact diffusion takes that bias out. All-reduce
+neighbors pull in different directions; exact diffusion takes that bias out. All-reduce
 is what both are compared with.
 """
 

@@ -5,7 +5,7 @@ Every relaxation is an optax-style gradient transformation over a named axis.
 
 from relaxjax._core._lazy import door
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __getattr__, __dir__, __all__ = door(
     __name__,
@@ -68,6 +68,6 @@ __getattr__, __dir__, __all__ = door(
         "workers._init": "init state_specs",
         "workers._mesh": "Emulation emulate",
         "workers._scan_layers": "scan_layers",
-        "workers._worker_axis": "to_workers",
+        "workers._to_workers": "to_workers",
     },
 )

@@ -130,7 +130,7 @@ from relaxjax.workers._init import state_specs as state_specs
 from relaxjax.workers._mesh import Emulation as Emulation
 from relaxjax.workers._mesh import emulate as emulate
 from relaxjax.workers._scan_layers import scan_layers as scan_layers
-from relaxjax.workers._worker_axis import to_workers as to_workers
+from relaxjax.workers._to_workers import to_workers as to_workers
 
 __version__: str
 

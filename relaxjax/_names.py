@@ -1,7 +1,7 @@
 """From a relaxation's name to its transformation.
 
 A name follows the grammar `NAME[+COMPRESSOR[+FEEDBACK]][@ALGORITHM]`, as in
-`all_reduce@ring`. What its parts may be is in the `_rows` of the rooms.
+`all_reduce@ring`. The `_rows` of the rooms list the valid parts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,8 +31,8 @@ class Choice:
     """A relaxation's name, taken apart.
 
     Attributes:
-      row: the row of the table.
-      parts: what the name says beyond the row: algorithm, compressor.
+      row: its row of the table.
+      parts: the algorithm and the compressor, if the name has them.
     """
 
     row: Relaxation
@@ -48,21 +48,20 @@ class Choice:
 
         Args:
           axis_name: the data-parallel axes.
-          training: the optimizer, and what is known of it.
-          **options: parts that the name does not spell; those that are None are left
-            at the row's own default.
+          training: the optimizer, and the run that it is for.
+          **options: options of the row; None stands for the row's own default.
 
         Raises:
-          ValueError: an option that this relaxation does not have.
+          ValueError: the relaxation does not have this option.
         """
-        given = {key: value for key, value in options.items() if value is not None}
-        for option in given:
+        options = {key: value for key, value in options.items() if value is not None}
+        for option in options:
             if option not in self.row.options:
                 raise ValueError(
                     f"relaxation {self.row.name!r} has no option {option!r}; it has "
                     f"{_listed(self.row.options)}. Leave {option} out"
                 )
-        return self.row.build(axis_name, training, **self.parts, **given)
+        return self.row.build(axis_name, training, **self.parts, **options)
 
     def period(self, **options: Any) -> int | None:
         """Number of steps after which its communication repeats; None: it does not."""
@@ -75,13 +74,13 @@ def parse(name: str) -> Choice:
     """Takes a relaxation's name apart and checks each part.
 
     Args:
-      name: spelled as `NAME[+COMPRESSOR[+FEEDBACK]][@ALGORITHM]`.
+      name: a name of the form `NAME[+COMPRESSOR[+FEEDBACK]][@ALGORITHM]`.
 
     Returns:
       The row and the parts.
 
     Raises:
-      ValueError: an unknown part, with the list of valid ones.
+      ValueError: a part is unknown; the message lists the valid ones.
 
     Example:
       >>> from relaxjax._names import parse
@@ -114,12 +113,11 @@ def _compressor(name: str, row: Relaxation, codec: list[str]) -> Any:
             f"relaxation {name!r} names {len(feedback)} error feedbacks "
             f"({_listed(feedback)}); name one at most: {GRAMMAR}"
         )
-    made = COMPRESSORS[compressor]()
-    for wrapper in feedback:
-        if wrapper not in FEEDBACKS:
-            raise _unknown(name, "error feedback", wrapper, FEEDBACKS)
-        made = FEEDBACKS[wrapper](made)
-    return made
+    if not feedback:
+        return COMPRESSORS[compressor]()
+    if feedback[0] not in FEEDBACKS:
+        raise _unknown(name, "error feedback", feedback[0], FEEDBACKS)
+    return FEEDBACKS[feedback[0]](COMPRESSORS[compressor]())
 
 
 def _unknown(name: str, kind: str, value: str, valid: Iterable[str]) -> ValueError:

@@ -98,7 +98,7 @@ def one_step_late_compensated(opt: Optimizer) -> Optimizer:
     def init(params):
         return jax.tree.map(lambda x: (jnp.zeros_like(x), x), params)
 
-    def update(updates, state, params):
+    def update(updates, state, params=None):
         late = jax.tree.map(
             lambda _, x, s: s[0] + 0.04 * s[0] ** 2 * (x - s[1]), updates, params, state
         )
@@ -147,7 +147,7 @@ def eager_outer_steps(opt: Optimizer, workers: int = 4) -> Optimizer:
     def init(params):
         return 0, params, jax.tree.map(jnp.zeros_like, params)
 
-    def update(updates, state, params):
+    def update(updates, state, params=None):
         step, a, before = state
         d = jax.tree.map(lambda a, x, u: a - (x + u), a, params, updates)
         share = 1 / workers

@@ -1,45 +1,37 @@
 """Every all-reduce algorithm against `psum`, by size and worker count (figure 1).
 
 One float32 array per worker, of 4 KiB to 64 MiB, summed over 2, 4 and 8 devices. The
-hierarchical algorithm runs on hosts of two devices or more, two of them. On emulated
-devices a message is a copy in memory and a rendezvous of threads: what is seen there is
-what the algorithms cost in copies and in steps, not what a network would make of them.
+hierarchical algorithm runs on two hosts of two devices or more. On emulated devices a
+message is a copy in memory and a rendezvous of threads: what is seen there is what the
+algorithms cost in copies and in steps, not what a network would make of them.
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
-from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from benchmarks.measure import interleaved, quartiles, ratio
-from benchmarks.report import conditions, plot, save, show
-from relaxjax.gradients._exact_mean import ALGORITHMS
+from benchmarks.report import Plot, Result, Rounds, Run, Table, benchmark
+from relaxjax.collectives._algorithms import EXACT_EXCHANGES
 
 WORKERS = (2, 4, 8)
 KIBIBYTES = (4, 32, 256, 2048, 16384, 65536)
-# Above this size a case takes a quarter of the rounds.
+# Above this size a case takes a quarter of the rounds, and at least 5.
 LARGE_KIBIBYTES = 2048
 # One-shot holds n arrays on each of n devices; cases beyond this are left out.
 LARGEST_TOTAL_BYTES = 2**31
 AXES = ("host", "device")
+CANDIDATES = [name for name in EXACT_EXCHANGES if name != "psum"]
 
 
-def algorithms(*, rounds: int = 40, out: str = "runs/bench") -> dict[str, Any]:
-    """Times each algorithm and `psum`, interleaved, for every size and worker count.
-
-    Args:
-      rounds: timed calls of each program; a quarter of them for sizes above 2 MiB, and
-        at least 5.
-      out: folder for JSON and plots.
-
-    Returns:
-      What was measured, as saved.
-    """
+@benchmark("algorithms", devices=max(WORKERS))
+def algorithms(run: Run, rounds: Rounds = 40) -> Result:
+    """Every all-reduce algorithm against psum: 4 KiB to 64 MiB, 2, 4 and 8 devices."""
     cases: list[dict[str, Any]] = []
     for workers in WORKERS:
         for kibibytes in KIBIBYTES:
@@ -51,9 +43,15 @@ def algorithms(*, rounds: int = 40, out: str = "runs/bench") -> dict[str, Any]:
             }
             case = {"workers": workers, "kibibytes": kibibytes}
             cases.append({**case, "seconds": seconds, "ratio": against})
-    result = {"conditions": conditions(rounds=rounds), "cases": cases}
-    _report(result, out)
-    return result
+    figures = [
+        _figure(workers, [case for case in cases if case["workers"] == workers])
+        for workers in WORKERS
+    ]
+    return run.finish(
+        {"conditions": run.conditions(), "cases": cases},
+        tables=[table for table, _ in figures],
+        plots=[plot for _, plot in figures],
+    )
 
 
 def _runs(workers: int, kibibytes: int) -> dict[str, Callable[[], Any]]:
@@ -62,7 +60,7 @@ def _runs(workers: int, kibibytes: int) -> dict[str, Callable[[], Any]]:
     mesh = Mesh(devices, AXES)
     ones = np.ones((workers, 256 * kibibytes), np.float32)
     x = jax.device_put(ones, NamedSharding(mesh, P(AXES)))
-    programs: dict[str, Callable[..., jax.Array]] = {"psum": lax.psum, **ALGORITHMS}
+    programs = {name: exchange.run for name, exchange in EXACT_EXCHANGES.items()}
     if workers < 4:
         del programs["hierarchical"]  # which is two-shot, with one device per host
     if workers * x.nbytes > LARGEST_TOTAL_BYTES:
@@ -90,27 +88,23 @@ def _mapped(program: Callable[..., jax.Array], mesh: Mesh, name: str) -> Any:
     )
 
 
-def _report(result: dict[str, Any], out: str) -> None:
-    print(result["conditions"])
-    path = save(result, out, "algorithms")
-    for workers in WORKERS:
-        cases = [case for case in result["cases"] if case["workers"] == workers]
-        sizes = [_size(case["kibibytes"]) for case in cases]
-        medians = [quartiles(case["seconds"]["psum"])[1] for case in cases]
-        rows = [("psum, ms", *(f"{1e3 * median:.2f}" for median in medians))]
-        lines = {}
-        for name in ALGORITHMS:
-            ratios = [case["ratio"].get(name) for case in cases]
-            rows.append((name, *map(_cell, ratios)))
-            seen = [(s, r["median"]) for s, r in zip(sizes, ratios, strict=True) if r]
-            lines[name] = ([s for s, _ in seen], [median for _, median in seen])
-        show(f"Times psum, {workers} workers", ("algorithm", *sizes), rows)
-        axes = ("size", "times psum")
-        plot(path.with_name(f"algorithms{workers}"), f"{workers} workers", axes, lines)
-
-
-def _cell(r: Mapping[str, float] | None) -> str:
-    return "{median:.3g} [{low:.3g},{high:.3g}]".format(**r) if r else "-"
+def _figure(workers: int, cases: list[dict[str, Any]]) -> tuple[Table, Plot]:
+    """The ratios at one number of workers."""
+    sizes = [_size(case["kibibytes"]) for case in cases]
+    medians = [quartiles(case["seconds"]["psum"])[1] for case in cases]
+    rows = [("psum, ms", *(f"{1e3 * median:.2f}" for median in medians))]
+    lines = {}
+    for name in CANDIDATES:
+        ratios = [case["ratio"].get(name) for case in cases]
+        form = "{median:.3g} [{low:.3g},{high:.3g}]"
+        rows.append((name, *(form.format(**r) if r else "-" for r in ratios)))
+        seen = [(s, r["median"]) for s, r in zip(sizes, ratios, strict=True) if r]
+        lines[name] = ([s for s, _ in seen], [median for _, median in seen])
+    axes = ("size", "times psum")
+    return (
+        Table(f"Times psum, {workers} workers", ("algorithm", *sizes), rows),
+        Plot(f"{workers} workers", axes, lines, str(workers)),
+    )
 
 
 def _size(kibibytes: int) -> str:

@@ -4,38 +4,33 @@ A decoder of 12 layers (197 leaves, figure 3), JAX's caches cleared before each 
 The yardstick, in the same run, is a trace of the gradient itself.
 """
 
-from typing import Any
+from functools import partial
+from typing import Annotated
 
 import jax
 import numpy as np
+import typer
 from jax.sharding import Mesh
 
-from benchmarks import models as _zoo
 from benchmarks.measure import interleaved, quartiles
-from benchmarks.report import conditions, plot, save, show
-from relaxjax.gradients._all_reduce import all_reduce
-from relaxjax.gradients._exact_mean import ALGORITHMS
-from relaxjax.programs._wire_bytes import wire_bytes
+from benchmarks.models import Transformer, transformer
+from benchmarks.report import Plot, Result, Rounds, Run, Table, benchmark
+from relaxjax import all_reduce, wire_bytes
+from relaxjax.collectives._algorithms import EXACT_EXCHANGES
 
 WORKERS = 8
 TARGET = 0.5  # seconds
-ONE_AXIS = ("psum", *(name for name in ALGORITHMS if name != "hierarchical"))
+ONE_AXIS = [name for name in EXACT_EXCHANGES if name != "hierarchical"]
 
 
+@benchmark("bytes", devices=WORKERS)
 def count_bytes(
-    *, rounds: int = 9, layers: int = 12, out: str = "runs/bench"
-) -> dict[str, Any]:
-    """Times `wire_bytes` of `all_reduce` with each algorithm.
-
-    Args:
-      rounds: interleaved.
-      layers: of the decoder.
-      out: folder for JSON and plot.
-
-    Returns:
-      What was measured, as saved.
-    """
-    model = _zoo.transformer(_zoo.Transformer(layers))
+    run: Run,
+    rounds: Rounds = 9,
+    layers: Annotated[int, typer.Option(min=1, help="Layers of the decoder.")] = 12,
+) -> Result:
+    """How long wire_bytes takes to count what a 12-layer transformer sends."""
+    model = transformer(Transformer(layers))
     mesh = Mesh(np.asarray(jax.devices()[:WORKERS]), ("data",))
     sent: dict[str, int] = {}
 
@@ -48,35 +43,21 @@ def count_bytes(
         jax.clear_caches()
         jax.make_jaxpr(jax.grad(model.loss))(model.params, *model.args)
 
-    runs: dict[str, Any] = {a: lambda a=a: count(a) for a in ONE_AXIS}
-    seconds = interleaved({"gradient": trace_gradient, **runs}, rounds)
-    result = {
-        "conditions": conditions(
-            workers=WORKERS,
-            layers=layers,
-            leaves=len(jax.tree.leaves(model.params)),
-            rounds=rounds,
-        ),
-        "seconds": seconds,
-        "bytes": sent,
-        "target": TARGET,
-    }
-    _report(result, out)
-    return result
-
-
-def _report(result: dict[str, Any], out: str) -> None:
-    print(result["conditions"])
-    found = {name: quartiles(s) for name, s in result["seconds"].items()}
-    sent = result["bytes"]
-    rows = [(name, *times, sent.get(name, "")) for name, times in found.items()]
+    runs = {"gradient": trace_gradient, **{a: partial(count, a) for a in ONE_AXIS}}
+    seconds = interleaved(runs, rounds)
+    times = {name: quartiles(s) for name, s in seconds.items()}
     columns = ("traced", "lower s", "median s", "upper s", "bytes")
-    show("Counting bytes", columns, rows)
-    print(f"target: median <= {result['target']} s")
-    path = save(result, out, "bytes")
-    names = [name for name in found if name in sent]
+    cells = [(name, *times[name], sent.get(name, "")) for name in times]
+    names, gradient = list(sent), times["gradient"][1]
     lines = {
-        "wire_bytes": (names, [found[name][1] for name in names]),
-        "trace of the gradient": (names, [found["gradient"][1]] * len(names)),
+        "wire_bytes": (names, [times[name][1] for name in names]),
+        "trace of the gradient": (names, [gradient] * len(names)),
     }
-    plot(path, "Counting bytes", ("algorithm", "seconds"), lines)
+    known = {"workers": WORKERS, "leaves": len(jax.tree.leaves(model.params))}
+    result = {"conditions": run.conditions(**known), "seconds": seconds, "bytes": sent}
+    return run.finish(
+        result | {"target": TARGET},
+        tables=[Table("Counting bytes", columns, cells)],
+        notes=[f"target: median <= {TARGET} s"],
+        plots=[Plot("Counting bytes", ("algorithm", "seconds"), lines)],
+    )

@@ -1,7 +1,7 @@
 """What asynchronous checkpoints cost: time of training, and bytes on disk.
 
-A run is so many steps, with a save every so often, or with none; the two take turns,
-and the ratio is of neighbours in time. A run with saves ends when the last is on disk.
+A run is so many steps, with a save every so often or without any; the two take turns,
+and the ratio is of neighbors in time. A run with saves ends when the last is on disk.
 Distinct bytes are those of each array's different rows over the workers, by bits.
 """
 
@@ -9,58 +9,60 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import numpy as np
+import typer
 from jax.sharding import Mesh
 
-from benchmarks.measure import interleaved, quartiles, ratio
-from benchmarks.report import conditions, plot, save, show
+from benchmarks.measure import interleaved, quartiles, ratio, text_of
+from benchmarks.report import (
+    OneTask,
+    Plot,
+    Result,
+    Rounds,
+    Run,
+    Table,
+    Workers,
+    benchmark,
+)
+from relaxjax import data_parallel, init
 from relaxjax._core._relaxation import Training
 from relaxjax._names import parse
 from relaxjax.checkpoint import Checkpoints
+from relaxjax.cli._names import TaskName
 from relaxjax.tasks import OPTIMIZERS, TASKS, Task, train_step_of
-from relaxjax.workers._data_parallel import data_parallel
-from relaxjax.workers._init import init
 
 NAMES = ("all_reduce", "all_reduce+top_k+ef14")
+WAYS = ("not saving", "saving")
 
 
+@benchmark("checkpoint", devices="workers")
 def checkpoint(
-    *,
-    task: str = "chars",
-    workers: int = 4,
-    steps: int = 100,
-    every: int = 10,
-    rounds: int = 5,
-    out: str = "runs/bench",
-) -> dict[str, Any]:
-    """Measures the stall of training by saves, and the size of what is saved.
-
-    Args:
-      task: name of the task.
-      workers: devices.
-      steps: of a run.
-      every: steps from one save to the next.
-      rounds: pairs of runs of each relaxation.
-      out: folder for JSON and plot.
-
-    Returns:
-      What was measured, as saved.
-    """
+    run: Run,
+    task: OneTask = TaskName.CHARS,
+    workers: Workers = 4,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of a run.")] = 100,
+    every: Annotated[int, typer.Option(min=1, help="Steps between saves.")] = 10,
+    rounds: Rounds = 5,
+) -> Result:
+    """Training with asynchronous checkpoints against training without."""
     mesh = Mesh(np.asarray(jax.devices()[:workers]), ("data",))
-    made = TASKS[task](0)
-    rows = {name: _row(name, made, mesh, steps, every, rounds) for name in NAMES}
-    result = {
-        "conditions": conditions(
-            task=task, workers=workers, steps=steps, every=every, rounds=rounds
-        ),
-        "relaxations": rows,
-        "target": "saving takes at most 1.05 of the time, and 1.05 of distinct bytes",
+    problem = TASKS[task](0)
+    rows = {name: _row(name, problem, mesh, steps, every, rounds) for name in NAMES}
+    lines = {
+        f"{name}, {way}": (range(rounds), row["seconds"][way])
+        for name, row in rows.items()
+        for way in WAYS
     }
-    _report(result, out)
-    return result
+    target = "saving takes at most 1.05 of the time, and 1.05 of distinct bytes"
+    title = "Training with and without checkpoints"
+    return run.finish(
+        {"conditions": run.conditions(), "relaxations": rows, "target": target},
+        tables=[_table(rows, steps)],
+        plots=[Plot(title, ("run", "seconds"), lines)],
+    )
 
 
 def _row(
@@ -76,7 +78,7 @@ def _row(
         checkpoints = Checkpoints(folder, mesh, every=every, keep=1)
         count, calls = 0, []
 
-        def run(saves: bool) -> None:
+        def train(saves: bool) -> None:
             nonlocal state, count
             for _ in range(steps):
                 *state, _ = step(*state, batch)
@@ -90,8 +92,8 @@ def _row(
             checkpoints.wait()
 
         runs: dict[str, Callable[[], Any]] = {
-            "saving": lambda: run(True),
-            "not saving": lambda: run(False),
+            "saving": lambda: train(True),
+            "not saving": lambda: train(False),
         }
         seconds = interleaved(runs, rounds)
         checkpoints.save(count, state, now=True)
@@ -115,37 +117,19 @@ def distinct_bytes(state: Any) -> int:
     return sum(len(row) for different in rows for row in different)
 
 
-def _report(result: dict[str, Any], out: str) -> None:
-    print(result["conditions"])
-    steps, rows = result["conditions"]["steps"], result["relaxations"]
-    table = []
-    for name, row in rows.items():
-        found = row["ratio"]
-        medians = [
-            1e3 * quartiles(row["seconds"][k])[1] / steps
-            for k in ("not saving", "saving")
-        ]
-        spread = f"{found['median']:.3f} [{found['low']:.3f}, {found['high']:.3f}]"
-        sizes = [row[k] / 1e6 for k in ("state_bytes", "distinct_bytes")]
-        share = row["stored_bytes"] / row["distinct_bytes"]
-        call = 1e3 * quartiles(row["save_seconds"])[1]
-        table.append((name, *medians, spread, call, *sizes, f"{share:.4f}"))
-    columns = (
+def _table(rows: dict[str, dict[str, Any]], steps: int) -> Table:
+    def per_step(way: str) -> Callable[[Any], float]:
+        return lambda row: 1e3 * quartiles(row["seconds"][way])[1] / steps
+
+    return Table.of(
+        "Asynchronous checkpoints",
+        [{"relaxation": name, **row} for name, row in rows.items()],
         "relaxation",
-        "ms a step",
-        "with saves",
-        "ratio",
-        "ms of save()",
-        "state MB",
-        "distinct MB",
-        "on disk / distinct",
+        ("ms a step", per_step("not saving")),
+        ("with saves", per_step("saving")),
+        ("ratio", lambda row: text_of(row["ratio"])),
+        ("ms of save()", lambda row: 1e3 * quartiles(row["save_seconds"])[1]),
+        ("state MB", lambda row: row["state_bytes"] / 1e6),
+        ("distinct MB", lambda row: row["distinct_bytes"] / 1e6),
+        ("on disk / distinct", lambda row: row["stored_bytes"] / row["distinct_bytes"]),
     )
-    show("Asynchronous checkpoints", columns, table)
-    path = save(result, out, "checkpoint")
-    ways = ("not saving", "saving")
-    lines = {
-        f"{name}, {way}": (range(len(row["seconds"][way])), row["seconds"][way])
-        for name, row in rows.items()
-        for way in ways
-    }
-    plot(path, "Training with and without checkpoints", ("run", "seconds"), lines)

@@ -7,42 +7,36 @@ optimizer; forward and backward passes do the same work in smaller pieces.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import typer
 
-from benchmarks.measure import interleaved, quartiles, ratio
-from benchmarks.report import conditions, plot, save, show
-from relaxjax.gradients._all_reduce import all_reduce
+from benchmarks.measure import interleaved, milliseconds, ratio, stepper, text_of
+from benchmarks.report import Plot, Result, Rounds, Run, Table, benchmark
+from relaxjax import all_reduce, data_parallel, emulate, init
 from relaxjax.tasks import TASKS, Task, train_step_of
-from relaxjax.workers._data_parallel import data_parallel
-from relaxjax.workers._init import init
-from relaxjax.workers._mesh import emulate
 
 WORKERS = (16, 64, 256, 1024)
 OPTIMIZERS = {"sgd": optax.sgd(0.1), "adam": optax.adam(1e-3)}
 
 
+@benchmark("emulation")
 def emulation(
-    *, batch_size: int = 262144, rounds: int = 10, out: str = "runs/bench"
-) -> dict[str, Any]:
-    """Times emulated steps against one worker on the same total batch.
-
-    Args:
-      batch_size: rows in all, drawn with replacement.
-      rounds: timed steps of each, interleaved.
-      out: folder for JSON and plot.
-
-    Returns:
-      What was measured, as saved.
-    """
+    run: Run,
+    rounds: Rounds = 10,
+    batch_size: Annotated[
+        int, typer.Option(min=1024, help="Rows in all, drawn with replacement.")
+    ] = 262144,
+) -> Result:
+    """16 to 1024 workers emulated on one device against one worker."""
     task = TASKS["digits"](0)
     batch = jax.tree.map(jnp.asarray, next(task.batches(0, batch_size)))
-    result: dict[str, Any] = {
-        "conditions": conditions(batch_size=batch_size, rounds=rounds),
+    result: Result = {
+        "conditions": run.conditions(),
         "target": "<= 1.3 from 16 to 256 workers",
     }
     for name, optimizer in OPTIMIZERS.items():
@@ -53,51 +47,45 @@ def emulation(
         seconds = interleaved(runs, rounds)
         ratios = {k: ratio(s, seconds["1"])._asdict() for k, s in seconds.items()}
         result[name] = {"seconds": seconds, "ratio": ratios, "state_bytes": state_bytes}
-    _report(result, out)
-    return result
+    ratios = {name: result[name]["ratio"] for name in OPTIMIZERS}
+    lines = {
+        name: ([int(n) for n in own], [r["median"] for r in own.values()])
+        for name, own in ratios.items()
+    }
+    return run.finish(
+        result,
+        tables=[_table(name, result[name]) for name in OPTIMIZERS],
+        notes=[f"target: {result['target']}"],
+        plots=[Plot("Emulated workers", ("workers", "times one worker's step"), lines)],
+    )
 
 
-def _report(result: dict[str, Any], out: str) -> None:
-    print(result["conditions"])
-    for name in OPTIMIZERS:
-        rows = []
-        for n, seconds in result[name]["seconds"].items():
-            r = result[name]["ratio"][n]
-            interval = f"{r['median']:.2f} [{r['low']:.2f}, {r['high']:.2f}]"
-            size = result[name]["state_bytes"].get(n, 0) / 2**20
-            rows.append((n, *(1e3 * q for q in quartiles(seconds)), interval, size))
-        columns = ("workers", "lower ms", "median ms", "upper ms", "times one", "MiB")
-        show(f"Emulated steps, {name} (MiB: params and state)", columns, rows)
-    print("target:", result["target"])
-    lines = {}
-    for name in OPTIMIZERS:
-        ratios = result[name]["ratio"]
-        lines[name] = ([int(n) for n in ratios], [r["median"] for r in ratios.values()])
-    path = save(result, out, "emulation")
-    plot(path, "Emulated workers", ("workers", "times one worker's step"), lines)
+def _table(name: str, found: dict[str, Any]) -> Table:
+    columns = ("workers", "lower ms", "median ms", "upper ms", "times one", "MiB")
+    rows = [
+        (
+            n,
+            *milliseconds(seconds),
+            text_of(found["ratio"][n]),
+            found["state_bytes"].get(n, 0) / 2**20,
+        )
+        for n, seconds in found["seconds"].items()
+    ]
+    return Table(f"Emulated steps, {name} (MiB: params and state)", columns, rows)
 
 
 def _alone(task: Task, optimizer: Any, batch: Any) -> Callable[[], Any]:
     params = jax.tree.map(lambda x: jnp.asarray(np.array(x)), task.params)
-    state = [params, optimizer.init(params)]
     step = jax.jit(train_step_of(task, optimizer), donate_argnums=(0, 1))
-
-    def run():
-        *state[:], metrics = step(*state, batch)
-        return state, metrics
-
-    return run
+    return stepper(step, [params, optimizer.init(params)], batch)
 
 
 def _emulated(
     task: Task, optimizer: Any, batch: Any, n: int
 ) -> tuple[Callable[[], Any], int]:
+    """A step of n workers, and the bytes of their state."""
     tx = optax.chain(all_reduce("data"), optimizer)
     state = list(init(tx, task.params, emulate(n)))
     step = data_parallel(train_step_of(task, tx), emulate(n), donate=True)
-
-    def run():
-        *state[:], metrics = step(*state, batch)
-        return state, metrics
-
-    return run, sum(x.nbytes for x in jax.tree.leaves(state))
+    nbytes = sum(x.nbytes for x in jax.tree.leaves(state))
+    return stepper(step, state, batch), nbytes

@@ -6,6 +6,7 @@ over each of them pays 2 (n - 1) latencies 161 times; in buckets, a few times. H
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,28 +14,19 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from benchmarks.measure import interleaved, quartiles, ratio
-from benchmarks.report import conditions, plot, save, show
+from benchmarks.measure import interleaved, milliseconds, ratio, text_of
+from benchmarks.report import Plot, Result, Rounds, Run, Table, Workers, benchmark
+from relaxjax import all_reduce
 from relaxjax.collectives import ring_all_reduce
-from relaxjax.gradients._all_reduce import all_reduce
 
 MEBIBYTES = (1, 2, 4, 8, 16, 25, 64)
 ALONE = "one message per tensor"
+TARGET = 1.65
 
 
-def fusion(
-    *, workers: int = 8, rounds: int = 20, out: str = "runs/bench"
-) -> dict[str, Any]:
-    """Times the ring over a ResNet-50 gradient, in buckets and tensor by tensor.
-
-    Args:
-      workers: number of devices.
-      rounds: timed calls of each program, interleaved.
-      out: folder for JSON and plot.
-
-    Returns:
-      What was measured, as saved.
-    """
+@benchmark("fusion", devices="workers")
+def fusion(run: Run, workers: Workers = 8, rounds: Rounds = 20) -> Result:
+    """A ring over the 161 tensors of a ResNet-50 gradient, in buckets or one by one."""
     mesh = Mesh(np.asarray(jax.devices()[:workers]), ("data",))
     sharding = NamedSharding(mesh, P("data"))
     grads = {
@@ -43,21 +35,26 @@ def fusion(
     }
     programs = {ALONE: _per_tensor(workers), "psum": _reducer(algorithm="psum")}
     for size in MEBIBYTES:
-        knobs: Any = {"algorithm": "ring", "bucket_bytes": size * 2**20}
-        programs[f"{size} MiB buckets"] = _reducer(**knobs)
-    runs = {}
-    for name, program in programs.items():
-        mapped = _mapped(program, mesh)
-        runs[name] = lambda mapped=mapped: mapped(grads)
+        reducer = _reducer(algorithm="ring", bucket_bytes=size * 2**20)
+        programs[f"{size} MiB buckets"] = reducer
+    runs = {name: partial(_mapped(p, mesh), grads) for name, p in programs.items()}
     seconds = interleaved(runs, rounds)
-    result = {
-        "conditions": conditions(workers=workers, rounds=rounds, tensors=len(grads)),
-        "seconds": seconds,
-        "speedup": {k: ratio(seconds[ALONE], s)._asdict() for k, s in seconds.items()},
-        "target": 1.65,
-    }
-    _report(result, out)
-    return result
+    speedup = {k: ratio(seconds[ALONE], s)._asdict() for k, s in seconds.items()}
+    faster = f"times faster than {ALONE}"
+    columns = ("program", "lower ms", "median ms", "upper ms", faster)
+    cells = [
+        (name, *milliseconds(own), text_of(speedup[name]))
+        for name, own in seconds.items()
+    ]
+    curve = [speedup[f"{size} MiB buckets"]["median"] for size in MEBIBYTES]
+    lines = {"ring in buckets": (MEBIBYTES, curve)}
+    result = {"conditions": run.conditions(tensors=len(grads)), "seconds": seconds}
+    return run.finish(
+        result | {"speedup": speedup, "target": TARGET},
+        tables=[Table("Mean of a ResNet-50 gradient", columns, cells)],
+        notes=[f"target: {TARGET} {faster}"],
+        plots=[Plot("Fusion", ("bucket size (MiB)", faster), lines)],
+    )
 
 
 def resnet50_shapes() -> dict[str, tuple[int, ...]]:
@@ -80,28 +77,6 @@ def resnet50_shapes() -> dict[str, tuple[int, ...]]:
                 convolution(f"{at}/project", 1, channels, 4 * width)
             channels = 4 * width
     return {**shapes, "head/kernel": (2048, 1000), "head/bias": (1000,)}
-
-
-def _report(result: dict[str, Any], out: str) -> None:
-    print(result["conditions"])
-    rows = []
-    for name, seconds in result["seconds"].items():
-        r = result["speedup"][name]
-        interval = f"{r['median']:.2f} [{r['low']:.2f}, {r['high']:.2f}]"
-        rows.append((name, *(1e3 * q for q in quartiles(seconds)), interval))
-    columns = (
-        "program",
-        "lower ms",
-        "median ms",
-        "upper ms",
-        f"times faster than {ALONE}",
-    )
-    show("Mean of a ResNet-50 gradient", columns, rows)
-    print(f"target: {result['target']} times faster than {ALONE}")
-    curve = [result["speedup"][f"{size} MiB buckets"]["median"] for size in MEBIBYTES]
-    path = save(result, out, "fusion")
-    axes = ("bucket size (MiB)", f"times faster than {ALONE}")
-    plot(path, "Fusion", axes, {"ring in buckets": (MEBIBYTES, curve)})
 
 
 def _per_tensor(workers: int) -> Callable[[Any], Any]:

@@ -6,89 +6,70 @@ two messages. State is what lives from step to step, temporary memory what XLA s
 """
 
 import functools
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import optax
+import typer
 
-from benchmarks.measure import interleaved, quartiles, ratio
-from benchmarks.report import conditions, save, show
+from benchmarks.measure import interleaved, milliseconds, ratio, stepper
+from benchmarks.report import Result, Rounds, Run, Table, benchmark
+from relaxjax import power_sgd
+from relaxjax.gradients import matrices_of, most_square
 from relaxjax.gradients._low_rank import approximate
-from relaxjax.gradients._matricize import matrices_of, most_square
-from relaxjax.gradients._power_sgd import power_sgd
 from relaxjax.tasks import Task, chars, train_step_of
 
 TARGET = 1.10
 _RATE = 1e-3
 
 
+@benchmark("low_rank")
 def low_rank(
-    *,
-    rank: int = 4,
-    rows: int = 8,
-    width: int = 256,
-    layers: int = 4,
-    rounds: int = 20,
-    out: str = "runs/bench",
-) -> dict[str, Any]:
-    """Times a step with and without the approximation.
-
-    Args:
-      rank: of the approximation.
-      rows: of the worker's batch, 64 characters each.
-      width: of the model.
-      layers: of the model.
-      rounds: interleaved steps of each.
-      out: folder for the JSON.
-
-    Returns:
-      What was measured, as saved.
-    """
+    run: Run,
+    rank: Annotated[int, typer.Option(min=1, help="Rank of the approximation.")] = 4,
+    rows: Annotated[
+        int, typer.Option(min=1, help="Rows of the batch, 64 characters each.")
+    ] = 8,
+    width: Annotated[int, typer.Option(min=8, help="Width of the model.")] = 256,
+    layers: Annotated[int, typer.Option(min=1, help="Layers of the model.")] = 4,
+    rounds: Rounds = 20,
+) -> Result:
+    """What PowerSGD computes in a step, beside Adam's, without communication."""
     task = chars(0, width=width, layers=layers)
     optimizers = {
         "adam": optax.adam(_RATE),
         "adam after PowerSGD": optax.chain(_alone(rank), optax.adam(_RATE)),
     }
-    programs = {k: _Program(task, tx, rows) for k, tx in optimizers.items()}
-    seconds = interleaved({k: p.run for k, p in programs.items()}, rounds)
+    programs = {k: _program(task, tx, rows) for k, tx in optimizers.items()}
+    seconds = interleaved({k: step for k, (step, _) in programs.items()}, rounds)
+    memory = {k: nbytes for k, (_, nbytes) in programs.items()}
     plain, low = optimizers
-    found = ratio(seconds[low], seconds[plain])
+    slower = ratio(seconds[low], seconds[plain])
     size = sum(x.size for x in jax.tree.leaves(task.params))
-    result = {
-        "conditions": conditions(rank=rank, rows=rows, parameters=size, rounds=rounds),
-        "seconds": seconds,
-        "memory": {k: p.memory for k, p in programs.items()},
-        "ratio": found._asdict(),
-        "target": TARGET,
-    }
-    print(result["conditions"])
     columns = ("program", "lower", "median", "upper", "state MiB", "temporary MiB")
-    table = [
-        (k, *(1e3 * q for q in quartiles(seconds[k])), *(m / 2**20 for m in p.memory))
-        for k, p in programs.items()
+    cells = [
+        (k, *milliseconds(s), *(nbytes / 2**20 for nbytes in memory[k]))
+        for k, s in seconds.items()
     ]
-    show("Milliseconds of a step, and memory", columns, table)
-    print(f"{found} times Adam's step, {found.pairs} pairs; target <= {TARGET}")
-    save(result, out, "low_rank")
-    return result
+    result = {"conditions": run.conditions(parameters=size), "seconds": seconds}
+    return run.finish(
+        result | {"memory": memory, "ratio": slower._asdict(), "target": TARGET},
+        tables=[Table("Milliseconds of a step, and memory", columns, cells)],
+        notes=[f"{slower} times Adam's step, {rounds} pairs; target <= {TARGET}"],
+    )
 
 
-class _Program:
-    """A training that goes on step by step."""
-
-    def __init__(self, task: Task, tx: optax.GradientTransformation, rows: int):
-        step = jax.jit(train_step_of(task, tx), donate_argnums=(0, 1))
-        params = jax.tree.map(lambda x: x.copy(), task.params)
-        self._state = [params, tx.init(params)]
-        self._batch = next(task.batches(0, rows))
-        self._step = step.lower(*self._state, self._batch).compile()
-        state = sum(x.nbytes for x in jax.tree.leaves(self._state))
-        analysis: Any = self._step.memory_analysis()
-        self.memory = state, analysis.temp_size_in_bytes
-
-    def run(self) -> Any:
-        *self._state, metrics = self._step(*self._state, self._batch)
-        return self._state, metrics
+def _program(
+    task: Task, tx: optax.GradientTransformation, rows: int
+) -> tuple[Any, tuple[int, int]]:
+    """Steps of a training, and bytes of its state and of temporary memory."""
+    params = jax.tree.map(lambda x: x.copy(), task.params)
+    state, batch = [params, tx.init(params)], next(task.batches(0, rows))
+    step = jax.jit(train_step_of(task, tx), donate_argnums=(0, 1))
+    compiled = step.lower(*state, batch).compile()
+    analysis: Any = compiled.memory_analysis()
+    nbytes = sum(x.nbytes for x in jax.tree.leaves(state)), analysis.temp_size_in_bytes
+    return stepper(compiled, state, batch), nbytes
 
 
 def _alone(rank: int) -> optax.GradientTransformation:

@@ -7,100 +7,85 @@ Three programs train the same transformer on the same batches:
     jit        jax.jit with NamedSharding: the compiler inserts the all-reduce
 """
 
-import time
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import numpy as np
 import optax
+import typer
 from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from benchmarks.measure import Ratio, interleaved, quartiles, ratio
-from benchmarks.report import conditions, plot, save, show
-from relaxjax.gradients._all_reduce import all_reduce
+from benchmarks.measure import interleaved, milliseconds, ratio, stepper, timed
+from benchmarks.report import (
+    OneTask,
+    Plot,
+    Result,
+    Rounds,
+    Run,
+    Table,
+    Workers,
+    benchmark,
+)
+from relaxjax import all_reduce, data_parallel, init
+from relaxjax.cli._names import TaskName
 from relaxjax.tasks import TASKS, Task, train_step_of
-from relaxjax.workers._data_parallel import data_parallel
-from relaxjax.workers._init import init
 
 Program = tuple[Callable[..., Any], list[Any]]  # a step, and its state
+TARGETS = {"run": 1.02, "compile": 1.25}
 
 
+@benchmark("overhead", devices="workers")
 def overhead(
-    *,
-    task: str = "chars",
-    workers: int = 8,
-    batch_size: int = 256,
-    rounds: int = 40,
-    compiles: int = 5,
-    out: str = "runs/bench",
-) -> dict[str, Any]:
-    """Times a full step and its compilation, against the faster of two baselines.
-
-    Args:
-      task: name of a task of `relaxjax train`.
-      workers: number of devices.
-      batch_size: rows in all.
-      rounds: timed steps of each program, interleaved.
-      compiles: times that each program is traced and compiled, interleaved.
-      out: folder for JSON and plot.
-
-    Returns:
-      What was measured, as saved.
-    """
+    run: Run,
+    workers: Workers = 8,
+    rounds: Rounds = 40,
+    compiles: Annotated[int, typer.Option(min=3, help="Compilations of each.")] = 7,
+    task: OneTask = TaskName.CHARS,
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows in all.")] = 256,
+) -> Result:
+    """A full step against hand-written pmean and against jit with NamedSharding."""
     problem = TASKS[task](0)
     mesh = Mesh(np.asarray(jax.devices()[:workers]), ("data",))
     rows = next(problem.batches(0, batch_size))
     batch = jax.device_put(rows, NamedSharding(mesh, P("data")))
-    makers = {"relaxjax": _relaxjax, "pmean": _pmean, "jit": _jit}
-    compile_seconds = _compile_seconds(makers, problem, mesh, batch, compiles)
-    runs = {k: _stepper(make(problem, mesh), batch) for k, make in makers.items()}
-    seconds = interleaved(runs, rounds)
-    result = {
-        "conditions": conditions(
-            task=task, workers=workers, batch_size=batch_size, rounds=rounds
-        ),
-        "run_seconds": seconds,
-        "compile_seconds": compile_seconds,
-    }
-    for kind, times in (("run", seconds), ("compile", compile_seconds)):
-        baseline = min(("pmean", "jit"), key=lambda name: np.median(times[name]))
-        result[kind] = {
-            "baseline": baseline,
-            "ratio": ratio(times["relaxjax"], times[baseline])._asdict(),
-            "target": {"run": 1.02, "compile": 1.25}[kind],
-        }
-    _report(result, out)
-    return result
-
-
-def _report(result: dict[str, Any], out: str) -> None:
-    print(result["conditions"])
-    rows = [
-        (kind, name, *(1e3 * q for q in quartiles(seconds)))
-        for kind in ("run", "compile")
-        for name, seconds in result[f"{kind}_seconds"].items()
+    compile_seconds = _compile_seconds(problem, mesh, batch, compiles)
+    runs = {k: stepper(*make(problem, mesh), batch) for k, make in MAKERS.items()}
+    times = {"run": interleaved(runs, rounds), "compile": compile_seconds}
+    notes, verdicts = [], {}
+    for kind, seconds in times.items():
+        baseline = min(("pmean", "jit"), key=lambda name: np.median(seconds[name]))
+        slower, target = ratio(seconds["relaxjax"], seconds[baseline]), TARGETS[kind]
+        verdict = {"baseline": baseline, "ratio": slower._asdict(), "target": target}
+        verdicts[kind] = verdict
+        pairs = f"{slower.pairs} pairs; target <= {target}"
+        notes.append(f"{kind}: {slower} times {baseline}, {pairs}")
+    columns = ("kind", "program", "lower", "median", "upper")
+    cells = [
+        (kind, name, *milliseconds(own))
+        for kind, seconds in times.items()
+        for name, own in seconds.items()
     ]
-    show("Milliseconds", ("kind", "program", "lower", "median", "upper"), rows)
-    for kind in ("run", "compile"):
-        r, verdict = Ratio(**result[kind]["ratio"]), result[kind]
-        print(
-            f"{kind}: {r} times {verdict['baseline']}, {r.pairs} pairs; "
-            f"target <= {verdict['target']}"
-        )
-    path = save(result, out, "overhead")
     lines = {
-        name: (list(range(len(s))), [1e3 * x for x in s])
-        for name, s in result["run_seconds"].items()
+        name: (range(rounds), [1e3 * x for x in own])
+        for name, own in times["run"].items()
     }
-    plot(path, "Full step", ("round", "milliseconds"), lines)
+    return run.finish(
+        {
+            "conditions": run.conditions(),
+            **{f"{kind}_seconds": seconds for kind, seconds in times.items()},
+            **verdicts,
+        },
+        tables=[Table("Milliseconds", columns, cells)],
+        notes=notes,
+        plots=[Plot("Full step", ("round", "milliseconds"), lines)],
+    )
 
 
 def _relaxjax(task: Task, mesh: Mesh) -> Program:
     tx = optax.chain(all_reduce("data", algorithm="psum"), optax.adamw(1e-3))
-
     state = list(init(tx, task.params, mesh))
     return data_parallel(train_step_of(task, tx), mesh, donate=True), state
 
@@ -126,7 +111,6 @@ def _pmean(task: Task, mesh: Mesh) -> Program:
 
 def _jit(task: Task, mesh: Mesh) -> Program:
     tx = optax.adamw(1e-3)
-
     whole = NamedSharding(mesh, P())
     step = jax.jit(train_step_of(task, tx), donate_argnums=(0, 1), out_shardings=whole)
     return step, _replicated(tx, task, mesh)
@@ -137,31 +121,18 @@ def _replicated(tx: Any, task: Task, mesh: Mesh) -> list[Any]:
     return list(jax.device_put((params, tx.init(params)), NamedSharding(mesh, P())))
 
 
-def _stepper(program: Program, batch: Any) -> Callable[[], Any]:
-    step, state = program
-
-    def run():
-        *state[:], metrics = step(*state, batch)
-        return state, metrics
-
-    return run
+MAKERS = {"relaxjax": _relaxjax, "pmean": _pmean, "jit": _jit}
 
 
 def _compile_seconds(
-    makers: dict[str, Any], task: Task, mesh: Mesh, batch: Any, times: int
+    task: Task, mesh: Mesh, batch: Any, times: int
 ) -> dict[str, list[float]]:
     """Seconds of a fresh step's first call, less those of its second."""
-    seconds: dict[str, list[float]] = {name: [] for name in makers}
+    seconds: dict[str, list[float]] = {name: [] for name in MAKERS}
     for _ in range(times):
-        for name, make in makers.items():
+        for name, make in MAKERS.items():
             jax.clear_caches()
-            run = _stepper(make(task, mesh), batch)
-            first, second = (_timed(run) for _ in range(2))
+            step = stepper(*make(task, mesh), batch)
+            first, second = (timed(step) for _ in range(2))
             seconds[name].append(first - second)
     return seconds
-
-
-def _timed(run: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    jax.block_until_ready(run())
-    return time.perf_counter() - start

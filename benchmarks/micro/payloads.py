@@ -5,38 +5,32 @@ that its busiest device sends are set against those of a float32 ring over that 
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import typer
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from benchmarks.report import conditions, plot, save, show
+from benchmarks.report import Plot, Result, Run, Table, benchmark
+from relaxjax import all_reduce, compiled_wire_bytes
 from relaxjax.collectives import ring_wire_bytes
-from relaxjax.compression import Compressor
-from relaxjax.compression._rows import COMPRESSORS
-from relaxjax.gradients._all_reduce import all_reduce
-from relaxjax.gradients._choices import TWO_AXES
-from relaxjax.gradients._compressed_mean import EXCHANGES
-from relaxjax.programs._compiled import compiled_wire_bytes
+from relaxjax.collectives._algorithms import ALGORITHMS
+from relaxjax.compression import COMPRESSORS, Compressor
 
 WORKERS = (4, 8)
+EXCHANGES = {name: row.two_axes for name, row in ALGORITHMS.items() if row.coded}
 
 
-def payloads(*, size: int = 1 << 20, out: str = "runs/bench") -> dict[str, Any]:
-    """Compiles every pair that can be, and counts.
-
-    Args:
-      size: elements of the leaf.
-      out: folder for JSON and plot.
-
-    Returns:
-      What was counted, as saved: bytes of the ring divided by those of each pair.
-    """
-    rows = [
+@benchmark("payloads", devices=max(WORKERS))
+def payloads(
+    run: Run,
+    size: Annotated[int, typer.Option(min=1, help="Elements of the array.")] = 1 << 20,
+) -> Result:
+    """Bytes of every compressor by every exchange, from compiled programs."""
+    rows: list[dict[str, Any]] = [
         {
             "compressor": name,
             "workers": n,
@@ -48,18 +42,36 @@ def payloads(*, size: int = 1 << 20, out: str = "runs/bench") -> dict[str, Any]:
         for n in WORKERS
         for name, make in COMPRESSORS.items()
     ]
-    result = {"conditions": conditions(size=size), "rows": rows}
-    _report(result, out)
-    return result
+    title = "Times fewer bytes than a float32 ring"
+    most = [row for row in rows if row["workers"] == max(WORKERS)]
+    names = [row["compressor"] for row in most]
+    cells = [
+        (row["compressor"], row["workers"], *map(_cell, row["times fewer"].values()))
+        for row in rows
+    ]
+    lines = {
+        name: (names, [row["times fewer"][name] or math.nan for row in most])
+        for name in EXCHANGES
+    }
+    axes, n = ("compressor", "times fewer"), max(WORKERS)
+    return run.finish(
+        {"conditions": run.conditions(), "rows": rows},
+        tables=[Table(title, ("compressor", "workers", *EXCHANGES), cells)],
+        plots=[Plot(f"{title}, {n} workers", axes, lines)],
+    )
+
+
+def _cell(times: float | None) -> object:
+    return "-" if times is None else times
 
 
 def _times_fewer(
     compressor: Compressor, algorithm: str, n: int, size: int
 ) -> float | None:
-    """None for a pair that cannot be."""
+    """Bytes of the float32 ring over those of a pair; None: the pair cannot be."""
     if algorithm == "psum" and not compressor.law.linear:
         return None
-    axes = {"host": 2, "device": n // 2} if algorithm in TWO_AXES else {"data": n}
+    axes = {"host": 2, "device": n // 2} if EXCHANGES[algorithm] else {"data": n}
     tx: Any = all_reduce(
         tuple(axes), algorithm=algorithm, compressor=compressor, bucket_bytes=2**30
     )
@@ -80,26 +92,3 @@ def _times_fewer(
     )
     sent = compiled_wire_bytes(step, jax.ShapeDtypeStruct((n, size), jnp.float32))
     return ring_wire_bytes(jax.ShapeDtypeStruct((size,), jnp.float32), n) / sent
-
-
-def _report(result: dict[str, Any], out: str) -> None:
-    print(result["conditions"])
-    table = [
-        (row["compressor"], row["workers"], *_cells(row["times fewer"]))
-        for row in result["rows"]
-    ]
-    columns = ("compressor", "workers", *EXCHANGES)
-    show("Times fewer bytes than a float32 ring", columns, table)
-    path = save(result, out, "payloads")
-    most = [row for row in result["rows"] if row["workers"] == max(WORKERS)]
-    names = [row["compressor"] for row in most]
-    lines = {
-        algorithm: (names, [row["times fewer"][algorithm] or math.nan for row in most])
-        for algorithm in EXCHANGES
-    }
-    title = f"Times fewer bytes than a float32 ring, {max(WORKERS)} workers"
-    plot(path, title, ("compressor", "times fewer"), lines)
-
-
-def _cells(times: Mapping[str, float | None]) -> list[Any]:
-    return ["-" if value is None else value for value in times.values()]

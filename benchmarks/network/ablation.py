@@ -1,10 +1,10 @@
 """What overlap, fusion and hierarchy are worth between hosts, over families.
 
     family       a relaxation as it is: in buckets, each of which leaves when it is full
-    overlap      the same, of which nothing leaves before the last gradient is there
-    fusion       the same leaf by leaf, in messages of their own
-    hierarchy    two workers on each host: over the hosts' links once for each host,
-                 against the same over one axis of all workers
+    overlap      without it, nothing leaves before the last gradient is there
+    fusion       without it, each leaf travels in messages of its own
+    hierarchy    two workers on each host: over the hosts' links once for each host;
+                 without it, over one axis of all workers
 
     loss = seconds of a step without / with, in blocks of the same round
 
@@ -16,42 +16,37 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from benchmarks.network.curves import HOSTS
+from benchmarks.measure import Ratio
 from benchmarks.network.lab import BUDGET, STEPS, Lab, Row
 from benchmarks.network.methods import PAIRS, RELAXJAX, Method
+from benchmarks.network.problem import Shape
 from benchmarks.network.report import medians, paired
-from benchmarks.report import conditions, save, show
+from benchmarks.report import Result, Run, Table
 
 RATES = (50.0, 1000.0)
 
 
 class Ablation(NamedTuple):
-    """Two rows that differ in one thing.
-
-    Attributes:
-      whole: with it.
-      without: and not.
-    """
+    """Two rows that differ in one thing, which one of them has."""
 
     whole: Method
     without: Method
 
 
-def _of(name: str, *, period: int = 1, **options: Any) -> Method:
+def _family(name: str, *, period: int = 1, **options: Any) -> Method:
     return Method(system=RELAXJAX, name=name, options=options, period=period)
 
 
-def _flat(whole: str, flat: str, *, period: int = 1, **options: Any) -> Ablation:
-    with_it = _of(whole, period=period, **options)
-    with_it = replace(with_it, system=PAIRS)
-    return Ablation(with_it, replace(with_it, name=flat, without="hierarchy"))
+def _flat(name: str, flat: str, *, period: int = 1, **options: Any) -> Ablation:
+    whole = replace(_family(name, period=period, **options), system=PAIRS)
+    return Ablation(whole, replace(whole, name=flat, without="hierarchy"))
 
 
 FAMILIES = (
-    _of("all_reduce@ring"),
-    _of("all_reduce+quantize8@two_shot"),
-    _of("gossip", period=2),
-    _of("local_sgd@ring", period=8, sync_every=8),
+    _family("all_reduce@ring"),
+    _family("all_reduce+quantize8@two_shot"),
+    _family("gossip", period=2),
+    _family("local_sgd@ring", period=8, sync_every=8),
 )
 ABLATIONS = (
     *(Ablation(m, replace(m, without="overlap")) for m in FAMILIES),
@@ -64,62 +59,58 @@ ABLATIONS = (
 
 
 def ablation(
+    run: Run,
+    shape: Shape,
     *,
-    width: int,
-    layers: int,
     rates: Sequence[float] = RATES,
     rounds: int = 4,
-    hosts: int = HOSTS,
     seed: int = 0,
     ablations: Sequence[Ablation] = ABLATIONS,
-    out: str = "runs/bench",
-) -> dict[str, Any]:
+) -> Result:
     """Times blocks of every row with and without, at every rate.
 
     Args:
-      width: of the model.
-      layers: of the model.
-      rates: of the links, in Mbit/s.
-      rounds: in random order.
-      hosts: how many.
-      seed: of the order.
-      ablations: rows.
-      out: folder of the JSON.
+      run: the benchmark, by the name of this file.
+      shape: model and hosts.
+      rates: Mbit/s of the links.
+      rounds: number of rounds, each in random order.
+      seed: seed of the order.
+      ablations: the rows.
 
     Returns:
       What was measured, as saved.
     """
-    shape = {"width": width, "layers": layers, "hosts": hosts}
     rng, rows = random.Random(seed), []
     for system in (RELAXJAX, PAIRS):
-        own = [a for a in ablations if a.whole.system == system]
-        if own:
-            rows += _measured(own, shape, rates, rounds, rng)
-    result = {
-        "conditions": conditions(**shape, rates=list(rates), rounds=rounds, seed=seed),
-        "rows": rows,
-    }
-    save(result, out, "network_ablation")
-    columns = ("without", "family", "Mbit/s", "s/step", "without", "ratio", "pairs")
-    cells = [
-        (*(row[k] for k in ("what", "family", "rate", "whole", "lacking")), *rest)
-        for row in rows
-        for rest in [(_text(row["ratio"]), row["ratio"][3])]
-    ]
-    show("Steps without, over steps with", columns, cells)
-    return result
-
-
-def _text(found: Sequence[float]) -> str:
-    return "{:.3f} [{:.3f}, {:.3f}]".format(*found)
+        of_system = [a for a in ablations if a.whole.system == system]
+        if of_system:
+            rows += _measured(of_system, shape, rates, rounds, rng)
+    known = {"rates": list(rates), "rounds": rounds, "seed": seed}
+    table = Table.of(
+        "Steps without, over steps with",
+        rows,
+        ("without", "what"),
+        "family",
+        ("Mbit/s", "rate"),
+        ("s/step", "whole"),
+        ("without", "lacking"),
+        ("ratio", lambda row: Ratio(*row["ratio"])),
+        ("pairs", lambda row: row["ratio"][3]),
+    )
+    conditions = run.conditions(**shape._asdict(), **known)
+    return run.finish({"conditions": conditions, "rows": rows}, tables=[table])
 
 
 def _measured(
-    own: Sequence[Ablation], shape: Row, rates: Sequence[float], rounds: int, rng: Any
+    ablations: Sequence[Ablation],
+    shape: Shape,
+    rates: Sequence[float],
+    rounds: int,
+    rng: random.Random,
 ) -> list[Row]:
-    methods = list({m.label: m for each in own for m in each}.values())
+    methods = list({m.label: m for each in ablations for m in each}.values())
     blocks: list[Row] = []
-    with Lab(methods, **shape, steps=1000) as lab:
+    with Lab(methods, shape, steps=1000) as lab:
         for rate in rates if lab.namespaces else [0.0]:
             lab.shape(rate)
             for number in range(rounds):
@@ -128,7 +119,7 @@ def _measured(
                     blocks.append({"rate": rate, "round": number, **block})
                     print(blocks[-1], flush=True)
     rates = list(dict.fromkeys(block["rate"] for block in blocks))
-    return [_row(blocks, rate, each) for rate in rates for each in own]
+    return [_row(blocks, rate, each) for rate in rates for each in ablations]
 
 
 def _row(blocks: Sequence[Row], rate: float, each: Ablation) -> Row:

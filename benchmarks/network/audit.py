@@ -10,80 +10,77 @@ Cost: a period of each method, and one step before it.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
-from benchmarks.network.curves import HOSTS
+from benchmarks.network.jax_worker import transformation
 from benchmarks.network.lab import Lab
-from benchmarks.network.methods import Method, available
-from benchmarks.network.study import stated
-from benchmarks.report import conditions, save, show
+from benchmarks.network.methods import DDP, Method
+from benchmarks.network.problem import Shape, task
+from benchmarks.report import Result, Run, Table
+from relaxjax import emulate, wire_bytes
 from relaxjax.hosts import Namespaces
 
 HEADERS = 66 / 1448
-"""Of a full frame, beside its payload."""
+"""Headers of a full frame, over its payload."""
 MARGIN = 0.05
-STEPS = 4
+STEPS = 4  # of each method, at least
 
 
-def audit(
-    *,
-    methods: Sequence[Method],
-    width: int,
-    layers: int,
-    hosts: int = HOSTS,
-    steps: int = STEPS,
-    out: str = "runs/bench",
-) -> dict[str, Any]:
+def stated(methods: Sequence[Method], shape: Shape) -> dict[str, float]:
+    """Bytes that the busiest host sends in a step, as `wire_bytes` counts them.
+
+    First steps in full are not counted; DDP's methods have no such count.
+    """
+    params = task(shape.width, shape.layers).params
+    counts = {}
+    for method in methods:
+        if method.system != DDP:
+            tx = transformation(method.plain(steps=1000), shape.hosts)
+            when = {"steps": method.period, "start": method.start}
+            mesh = emulate(shape.hosts)
+            count = wire_bytes(tx, params, mesh, axis_name="data", **when)
+            counts[method.label] = count / method.period
+    return counts
+
+
+def audit(run: Run, methods: Sequence[Method], shape: Shape) -> Result:
     """Counts every method's bytes in both ways, on unshaped links.
 
-    Args:
-      methods: rows.
-      width: of the model.
-      layers: of the model.
-      hosts: how many.
-      steps: of each, rounded up to whole periods.
-      out: folder of the JSON.
-
-    Returns:
-      What was counted, as saved.
-
     Raises:
-      ValueError: there are no namespaces here, of which the kernel counts.
+      ValueError: there are no namespaces here, whose bytes the kernel counts.
     """
     if why := Namespaces.missing():
-        raise ValueError(f"--audit counts the kernel's bytes of namespaces: {why}")
-    methods = [m for m in available(methods) if not m.alone]
-    shape = {"width": width, "layers": layers, "hosts": hosts}
-    said = stated(methods, **shape)
-    with Lab(methods, **shape, steps=1000) as lab:
-        rows = [_row(lab, m, said.get(m.label), steps) for m in methods]
-    result = {"conditions": conditions(**shape), "rows": rows}
-    save(result, out, "network_audit")
-    columns = ("method", "stated", "kernel, least", "kernel, most", "excess", "steps")
-    cells = [
-        (
-            *(row[k] for k in ("method", "stated", "least", "most")),
-            "" if row["excess"] is None else f"{row['excess']:+.2%}",
-            row["steps"],
-        )
-        for row in rows
-    ]
-    show(f"Bytes of a host's step; headers are {HEADERS:.1%}", columns, cells)
-    return result
+        raise ValueError(f"--part bytes counts the kernel's bytes of namespaces: {why}")
+    methods = [m for m in methods if not m.alone]
+    bytes_stated = stated(methods, shape)
+    with Lab(methods, shape, steps=1000) as lab:
+        rows = [_row(lab, m, bytes_stated.get(m.label)) for m in methods]
+    table = Table.of(
+        f"Bytes of a host's step; headers are {HEADERS:.1%}",
+        rows,
+        "method",
+        "stated",
+        ("kernel, least", "least"),
+        ("kernel, most", "most"),
+        ("excess", lambda r: "" if r["excess"] is None else f"{r['excess']:+.2%}"),
+        "steps",
+    )
+    conditions = run.conditions(**shape._asdict())
+    return run.finish({"conditions": conditions, "rows": rows}, tables=[table])
 
 
-def _row(lab: Lab, method: Method, said: float | None, steps: int) -> dict[str, Any]:
-    """One method's bytes, per step and host."""
-    count = -(-steps // method.period) * method.period
+def _row(lab: Lab, method: Method, nbytes: float | None) -> Result:
+    """One method's bytes, per step and host, beside those that are stated."""
+    count = -(-STEPS // method.period) * method.period
     crew, before = lab.crews[method.system], lab.sent()
     crew.steps(method.label, count)
     sent = [(b - a) / count for a, b in zip(before, lab.sent(), strict=True)]
+    excess = max(sent) / nbytes - 1 if nbytes else None
     return {
         "method": method.label,
         "steps": count,
-        "stated": said,
+        "stated": nbytes,
         "least": min(sent),
         "most": max(sent),
-        "excess": max(sent) / said - 1 if said else None,
-        "within": said is None or max(sent) / said - 1 <= HEADERS + MARGIN,
+        "excess": excess,
+        "within": excess is None or excess <= HEADERS + MARGIN,
     }

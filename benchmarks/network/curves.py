@@ -12,71 +12,55 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.network.methods import Method
-from benchmarks.network.problem import problem, task
+from benchmarks.network.methods import RATE, Method
+from benchmarks.network.problem import Shape, problem, task
 from benchmarks.network.worker_processes import Crew
 from relaxjax.hosts import Loopback
 
-HOSTS = 4
-RATE = 1e-3
 WINDOWS = 64
 _POINTS = 15  # of a curve
 Curve = list[list[float]]
-"""Of [step, mean training loss since the last one, held-out loss]."""
+"""Points [step, mean training loss since the last one, held-out loss]."""
 
 
 def curves(
-    methods: Sequence[Method],
-    *,
-    steps: int,
-    path: Path,
-    width: int,
-    layers: int,
-    hosts: int = HOSTS,
-    rate: float = RATE,
+    methods: Sequence[Method], shape: Shape, *, steps: int, path: Path
 ) -> dict[str, Curve]:
     """Trains with each method that the file does not have yet.
 
     Args:
-      methods: which; those without communication are left out.
-      steps: of each.
-      path: JSON that is added to; one of other settings is begun anew.
-      width: of the model.
-      layers: of the model.
-      hosts: processes.
-      rate: of Adam.
+      methods: the methods; those without communication are left out.
+      shape: model and hosts.
+      steps: number of steps.
+      path: JSON that is added to; a file of other settings is begun anew.
 
     Returns:
       Curves by label.
     """
     every = max(1, steps // _POINTS)
-    told = {"steps": steps, "every": every, "width": width, "layers": layers}
-    told |= {"hosts": hosts, "rate": rate}
-    known = json.loads(path.read_text()) if path.exists() else {}
-    found = known["curves"] if known.get("settings") == told else {}
-    missing = [m for m in methods if not m.alone and m.label not in found]
+    settings = {"steps": steps, "every": every, **shape._asdict(), "rate": RATE}
+    saved = json.loads(path.read_text()) if path.exists() else {}
+    by_label = saved["curves"] if saved.get("settings") == settings else {}
+    missing = [m for m in methods if not m.alone and m.label not in by_label]
     for system in dict.fromkeys(m.system for m in missing):
-        own = [m for m in missing if m.system == system]
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "problem.npz"
-            drawn = task(width, layers)
-            problem(drawn, processes=hosts, steps=steps, windows=WINDOWS).save(file)
-            places = Loopback().open([str(i) for i in range(hosts)])
-            crew = Crew(system, list(places.values()), file)
-            try:
-                for method in own:
-                    found[method.label] = _curve(crew, method, steps, every, rate)
-                    print(method.label, found[method.label][-1], flush=True)
-                    text = json.dumps({"settings": told, "curves": found}, indent=1)
+            start = task(shape.width, shape.layers)
+            drawn = problem(start, processes=shape.hosts, steps=steps, windows=WINDOWS)
+            drawn.save(file)
+            places = Loopback().open([str(i) for i in range(shape.hosts)])
+            with Crew(system, list(places.values()), file) as crew:
+                for method in (m for m in missing if m.system == system):
+                    by_label[method.label] = _curve(crew, method, steps, every)
+                    print(method.label, by_label[method.label][-1], flush=True)
+                    text = {"settings": settings, "curves": by_label}
                     path.parent.mkdir(parents=True, exist_ok=True)
-                    path.write_text(text)
-            finally:
-                crew.close()
-    return found
+                    path.write_text(json.dumps(text, indent=1))
+    return by_label
 
 
-def _curve(crew: Crew, method: Method, steps: int, every: int, rate: float) -> Curve:
-    crew.begin(method.label, method.plain(rate=rate, steps=steps))
+def _curve(crew: Crew, method: Method, steps: int, every: int) -> Curve:
+    crew.begin(method.label, method.plain(steps=steps))
     start = crew.loss(method.label)
     curve = [[0.0, start, start]]
     for done in range(every, steps + 1, every):
@@ -90,12 +74,7 @@ def _curve(crew: Crew, method: Method, steps: int, every: int, rate: float) -> C
 def steps_to(curve: Sequence[Sequence[float]], loss: float) -> float:
     """Steps until held-out loss is as low, between measurements on a straight line.
 
-    Args:
-      curve: of one method.
-      loss: which.
-
-    Returns:
-      Steps; infinite if it never is.
+    They are infinite where the loss never is as low.
     """
     for (x, _, above), (y, _, below) in itertools.pairwise(curve):
         if below <= loss:

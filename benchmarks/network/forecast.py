@@ -1,4 +1,4 @@
-"""The simulator's steps beside those measured, at rates that it was not told of.
+"""The simulator's steps beside those measured, at rates that it was not fitted to.
 
 A step of method m at rate B is simulated as computation c, then one collective of all
 gradients: bytes_m over a link of bandwidth share * B, and codec_m seconds for whatever
@@ -29,11 +29,11 @@ Seconds = Mapping[float, Mapping[str, float]]
 
 
 class Fit(NamedTuple):
-    """What the simulator is told.
+    """What the simulator is fitted with.
 
     Attributes:
-      share: of a link's rate that payload gets.
-      codec: seconds by label, of one exchange.
+      share: share of a link's rate that payload gets.
+      codec: seconds of one exchange, by label.
     """
 
     share: float
@@ -41,38 +41,38 @@ class Fit(NamedTuple):
 
 
 def fit(seconds: Seconds, stated: Mapping[str, float], rates: Sequence[float]) -> Fit:
-    """The share and the codecs that explain some rates best.
+    """The share and the codecs that explain the seconds at some rates best.
 
     Args:
-      seconds: measured.
+      seconds: measured seconds of a step.
       stated: bytes of a step, by label.
-      rates: that are looked at.
+      rates: the rates.
     """
     labels = list(stated)
-    rows, wanted = [], []
+    rows, waits = [], []
     for rate in rates:
         for place, label in enumerate(labels):
             step = seconds[rate][label]
             row = np.zeros(len(labels) + 1)
             row[0], row[1 + place] = stated[label] / _bandwidth(rate), 1.0
             rows.append(row / step)
-            wanted.append((step - seconds[rate][ALONE]) / step)
-    found = np.linalg.lstsq(np.array(rows), np.array(wanted), rcond=None)[0]
-    codec = np.maximum(found[1:], 0.0)
-    return Fit(1 / found[0], dict(zip(labels, codec.tolist(), strict=True)))
+            waits.append((step - seconds[rate][ALONE]) / step)
+    units = np.linalg.lstsq(np.array(rows), np.array(waits), rcond=None)[0]
+    codec = np.maximum(units[1:], 0.0)
+    return Fit(1 / units[0], dict(zip(labels, codec.tolist(), strict=True)))
 
 
 def predicted(
     method: Method, nbytes: float, compute: float, rate: float, known: Fit
 ) -> float:
-    """Seconds of a step, simulated.
+    """Simulated seconds of a step.
 
     Args:
-      method: which.
-      nbytes: that it sends in a step, on average over its period.
+      method: the method.
+      nbytes: bytes that it sends in a step, on average over its period.
       compute: seconds of a step without communication.
-      rate: Mbit/s.
-      known: as `fit` found it.
+      rate: Mbit/s of the links.
+      known: what `fit` returns.
     """
     every = method.options.get("sync_every", 1)
     codec = round(every * known.codec[method.label] * _CODEC)
@@ -90,30 +90,30 @@ def forecast(
     methods: Sequence[Method],
     seconds: Seconds,
     stated: Mapping[str, float],
-    told: Sequence[float],
+    fitted: Sequence[float],
 ) -> dict[str, Any]:
     """Fits to some rates and predicts the others.
 
     Args:
-      methods: rows.
-      seconds: measured, at all rates.
+      methods: the methods.
+      seconds: measured seconds of a step, at all rates.
       stated: bytes of a step, by label.
-      told: rates that are fitted.
+      fitted: rates that are fitted to.
 
     Returns:
-      The fit, each prediction with its relative error, and by rate the mean absolute
-      error and Kendall's tau.
+      The fit, each prediction, and by rate the mean relative error and Kendall's tau.
     """
-    own = [m for m in methods if m.label in stated and m.system != DDP]
-    own = [m for m in own if not m.alone]
-    sizes = {m.label: stated[m.label] for m in own}
-    known = fit(seconds, sizes, told)
+    methods = [m for m in methods if m.label in stated and m.system != DDP]
+    sizes = {m.label: stated[m.label] for m in methods if not m.alone}
+    known = fit(seconds, sizes, fitted)
     rows, summary = [], {}
-    for rate in (r for r in seconds if r not in told):
-        measured = {m.label: seconds[rate][m.label] for m in own}
+    for rate in (r for r in seconds if r not in fitted):
+        compute = seconds[rate][ALONE]
+        measured = {n: seconds[rate][n] for n in sizes}
         guess = {
-            m.label: predicted(m, sizes[m.label], seconds[rate][ALONE], rate, known)
-            for m in own
+            m.label: predicted(m, sizes[m.label], compute, rate, known)
+            for m in methods
+            if not m.alone
         }
         errors = [abs(guess[n] / measured[n] - 1) for n in measured]
         summary[rate] = {"error": float(np.mean(errors)), "tau": tau(guess, measured)}
@@ -121,21 +121,12 @@ def forecast(
             {"rate": rate, "method": n, "measured": measured[n], "predicted": guess[n]}
             for n in measured
         ]
-    return {
-        "fit": known._asdict(),
-        "told": list(told),
-        "rows": rows,
-        "held_out": summary,
-    }
+    fits = {"fit": known._asdict(), "told": list(fitted)}
+    return {**fits, "rows": rows, "held_out": summary}
 
 
 def tau(guess: Mapping[str, float], measured: Mapping[str, float]) -> float:
-    """Kendall's tau over pairs whose measured seconds are near each other.
-
-    Args:
-      guess: predicted, by label.
-      measured: by label.
-    """
+    """Kendall's tau over pairs of labels whose measured seconds are near each other."""
     near = [
         (a, b)
         for a, b in combinations(measured, 2)
@@ -149,5 +140,5 @@ def tau(guess: Mapping[str, float], measured: Mapping[str, float]) -> float:
 
 
 def _bandwidth(rate: float) -> float:
-    """Bytes per second."""
+    """Bytes per second of a rate in Mbit/s."""
     return rate * 1e6 / 8

@@ -14,13 +14,11 @@ from benchmarks.network import worker
 from benchmarks.network.methods import ALONE
 from benchmarks.network.problem import Problem, task
 from benchmarks.network.variants import unfused, wait_for_all
+from relaxjax import data_parallel, init, to_workers
 from relaxjax._core._axis import AxisName
-from relaxjax._core._relaxation import Training as Told
+from relaxjax._core._relaxation import Training
 from relaxjax._names import parse
 from relaxjax.tasks import Task
-from relaxjax.workers._data_parallel import data_parallel
-from relaxjax.workers._init import init
-from relaxjax.workers._worker_axis import to_workers
 
 AXIS = "data"
 TWO_AXES = ("host", "device")
@@ -33,16 +31,16 @@ def transformation(
 
     Args:
       method: name, options and rate; the name "alone" is Adam without communication.
-      workers: how many; over two axes, hosts.
-      axis_name: of the workers.
+      workers: number of workers; over two axes, of hosts.
+      axis_name: axis of the workers.
     """
     adam = optax.adam(method["rate"])
     if method["name"] == ALONE:
         return optax.with_extra_args_support(adam)
-    told = Told(adam, method["rate"], method["steps"], workers)
+    training = Training(adam, method["rate"], method["steps"], workers)
 
     def build(name: str) -> optax.GradientTransformationExtraArgs:
-        return parse(name).build(axis_name, told, **method["options"])
+        return parse(name).build(axis_name, training, **method["options"])
 
     if method.get("without") == "fusion":
         return unfused(build, method["name"])
@@ -52,43 +50,34 @@ def transformation(
 
 
 def mesh_of(method: dict[str, Any]) -> Mesh:
-    """All devices; where a host has several, over two axes, if hierarchy is not out.
-
-    Args:
-      method: as of `transformation`.
-    """
-    devices, own = jax.devices(), jax.local_device_count()
-    if own == 1 or method.get("without") == "hierarchy":
+    """All devices: over two axes where a host has several, unless without hierarchy."""
+    devices, per_host = jax.devices(), jax.local_device_count()
+    if per_host == 1 or method.get("without") == "hierarchy":
         return Mesh(devices, AXIS)
-    return Mesh(np.asarray(devices).reshape(-1, own), TWO_AXES)
+    return Mesh(np.asarray(devices).reshape(-1, per_host), TWO_AXES)
 
 
-def begin(method: dict[str, Any], own: Task, mesh: Mesh) -> worker.Training:
+def begin(method: dict[str, Any], task: Task, mesh: Mesh) -> worker.Training:
     """The method's training, from the task's start.
 
     Each process reads the loss of its own rows: no system of the bench sends losses.
-
-    Args:
-      method: as of `transformation`.
-      own: the task.
-      mesh: of all processes' devices.
     """
     tx = transformation(method, mesh.devices.shape[0], _axes(mesh))
 
     def train_step(params, opt_state, loss, batch):
-        loss, grads = jax.value_and_grad(own.loss)(params, batch)
+        loss, grads = jax.value_and_grad(task.loss)(params, batch)
         updates, opt_state = tx.update(grads, opt_state, params)
         return optax.apply_updates(params, updates), opt_state, loss, ()
 
     step = data_parallel(train_step, mesh, donate=True)
-    state = [*init(tx, own.params, mesh), to_workers(np.float32(0), mesh)]
+    state = [*init(tx, task.params, mesh), to_workers(np.float32(0), mesh)]
 
     def advance(rows: np.ndarray) -> float:
         *state[:], _ = step(*state, rows)
         jax.block_until_ready(state)
         return float(_own(state[2]))
 
-    judge = jax.jit(own.loss)
+    judge = jax.jit(task.loss)
 
     def judged(windows: np.ndarray) -> float:
         return float(judge(jax.tree.map(_own, state[0]), windows))
@@ -106,19 +95,11 @@ def _own(x: jax.Array) -> jax.Array:
 
 
 def make(place: worker.Place, problem: Problem) -> worker.Begin:
-    """Joins the other processes.
-
-    Args:
-      place: which process this is.
-      problem: which it compares with its own.
-
-    Raises:
-      ValueError: the task begins elsewhere here.
-    """
+    """Joins the other processes."""
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(place.address, place.processes, place.process)
-    own = task(*problem.size())
-    return lambda method: begin(method, own, mesh_of(method))
+    start = task(*problem.size())
+    return lambda method: begin(method, start, mesh_of(method))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Hosts of the network bench, with the processes of every system on them.
 
-Hosts are network namespaces with shaped links (`relaxjax.hosts.Namespaces`), without
-root or iproute2 processes over loopback, of whose links no rate can be set. Every host
+Hosts are network namespaces with shaped links (`relaxjax.hosts.Namespaces`); without
+root or iproute2 they are processes over loopback, at no set rate. Every host
 has a process of each system, with one compute thread for each of its devices; only one
 system's processes compute at a time.
 """
@@ -13,9 +13,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.network.curves import RATE
 from benchmarks.network.methods import Method
-from benchmarks.network.problem import problem, task
+from benchmarks.network.problem import Shape, problem, task
 from benchmarks.network.worker_processes import Crew
 from relaxjax.hosts import Loopback, Namespaces, Place
 
@@ -29,22 +28,12 @@ class Lab:
     """Hosts, and the processes of every system on them.
 
     Args:
-      methods: that will be run; each is begun.
-      width: of the model.
-      layers: of the model.
-      hosts: how many.
-      steps: of a training, for methods with phases.
+      methods: the methods that will be run; each is begun.
+      shape: model and hosts.
+      steps: steps of a training, for methods with phases.
     """
 
-    def __init__(
-        self,
-        methods: Sequence[Method],
-        *,
-        width: int,
-        layers: int,
-        hosts: int,
-        steps: int,
-    ):
+    def __init__(self, methods: Sequence[Method], shape: Shape, *, steps: int):
         self._stack = ExitStack()
         self.namespaces = None if Namespaces.missing() else Namespaces(_FAST)
         links = self.namespaces or Loopback()
@@ -53,13 +42,12 @@ class Lab:
         try:
             self._stack.enter_context(_stoppable())
             self._stack.callback(links.close)
-            self.places = list(links.open([str(i) for i in range(hosts)]).values())
+            places = links.open([str(i) for i in range(shape.hosts)])
+            self.places = list(places.values())
             folder = self._stack.enter_context(tempfile.TemporaryDirectory())
-            path = Path(folder) / "problem.npz"
-            drawn = problem(
-                task(width, layers), processes=hosts, steps=_DRAWN, windows=hosts
-            )
-            drawn.save(path)
+            path, n = Path(folder) / "problem.npz", shape.hosts
+            start = task(shape.width, shape.layers)
+            problem(start, processes=n, steps=_DRAWN, windows=n).save(path)
             for method in methods:
                 self._begin(method, path, steps)
         except BaseException:
@@ -69,10 +57,9 @@ class Lab:
     def _begin(self, method: Method, path: Path, steps: int) -> None:
         if method.system not in self.crews:
             crew = Crew(method.system, self.places, path)
-            self.crews[method.system] = crew
-            self._stack.callback(crew.close)
+            self.crews[method.system] = self._stack.enter_context(crew)
         crew = self.crews[method.system]
-        crew.begin(method.label, method.plain(rate=RATE, steps=steps))
+        crew.begin(method.label, method.plain(steps=steps))
         crew.steps(method.label, 3)  # compiles, and DDP makes its bucket anew
         print(f"begun: {method.label}", flush=True)
 
@@ -88,32 +75,25 @@ class Lab:
         return self.namespaces.sent()
 
     def block(self, method: Method, *, steps: int, budget: float) -> Row:
-        """Times a block.
-
-        Args:
-          method: which.
-          steps: at most so many, or a period.
-          budget: seconds, from which one step may depart.
-        """
+        """Times a block: at most so many steps or seconds, or one period."""
         crew, before = self.crews[method.system], self.sent()
         first = crew.steps(method.label, 1)
-        count = steps
         if method.period == 1:
             count = max(1, min(steps, int(budget / max(first.seconds, 1e-3))))
         else:
             count = method.period * max(1, steps // method.period)
-        found = crew.steps(method.label, count)
+        block = crew.steps(method.label, count)
         sent = [b - a for a, b in zip(before, self.sent(), strict=True)]
         return {
             "method": method.label,
-            "seconds": found.seconds,
-            "busy": found.busy,
+            "seconds": block.seconds,
+            "busy": block.busy,
             "steps": count,
             "sent": max(sent) / (count + 1),
         }
 
     def __enter__(self) -> "Lab":
-        """Itself."""
+        """Returns itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -127,7 +107,7 @@ class Lab:
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """SIGTERM is an exception, as Ctrl-C is: what was made is taken away."""
+    """Makes SIGTERM an exception, as Ctrl-C is, so that everything is cleaned up."""
 
     def stop(number: int, _: Any) -> None:
         raise SystemExit(128 + number)

@@ -19,45 +19,28 @@ from typing import Any
 
 import jax
 
-from benchmarks.network.curves import HOSTS, RATE
-from benchmarks.network.methods import Method, available
-from benchmarks.network.problem import problem, task
+from benchmarks.network.methods import Method
+from benchmarks.network.problem import Shape, problem, task
 from benchmarks.network.report import PLAIN
 from benchmarks.network.worker_processes import Crew
-from benchmarks.report import conditions, save, show
+from benchmarks.report import Result, Run, Table
 from relaxjax.hosts import Loopback
 
 STEPS = 4
 _PROC = Path("/proc")
 
 
-def memory(
-    *,
-    methods: Sequence[Method],
-    width: int,
-    layers: int,
-    hosts: int = HOSTS,
-    out: str = "runs/bench",
-) -> dict[str, Any]:
-    """Trains with every method for a little, and reads the peaks.
+def memory(run: Run, methods: Sequence[Method], shape: Shape) -> Result:
+    """Trains with every method for a little, over loopback, and reads the peaks.
 
-    Args:
-      methods: rows; without the plain one, peaks stand alone.
-      width: of the model.
-      layers: of the model.
-      hosts: processes, over loopback.
-      out: folder of the JSON.
-
-    Returns:
-      What was read, as saved: bytes.
+    Without the plain method peaks stand alone.
 
     Raises:
       ValueError: this system has no `/proc`.
     """
     if not (_PROC / "self" / "clear_refs").exists():
         raise ValueError(f"--part memory reads peaks from {_PROC}, which Linux has")
-    methods = available(methods)
-    start = task(width, layers)
+    start, hosts = task(shape.width, shape.layers), shape.hosts
     model = sum(x.nbytes for x in jax.tree.leaves(start.params))
     peaks = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -66,18 +49,18 @@ def memory(
         for method in methods:
             peaks[method.label] = _peak(method, path, hosts)
             print(method.label, peaks[method.label], flush=True)
-            save({"peaks": peaks}, out, "network_memory")  # if it is ended here
+            run.save({"peaks": peaks})  # in case it is ended here
     rows = [_row(m, peaks, model) for m in methods]
-    shape = {"width": width, "layers": layers, "hosts": hosts, "model": model}
-    result = {"conditions": conditions(**shape), "rows": rows}
-    save(result, out, "network_memory")
-    cells = [
-        (row["method"], row["peak"] / 2**20, _mib(row["more"]), row["models"] or "")
-        for row in rows
-    ]
-    columns = ("method", "peak, MiB", "more than plain, MiB", "in models")
-    show("Resident memory of a process", columns, cells)
-    return result
+    table = Table.of(
+        "Resident memory of a process",
+        rows,
+        "method",
+        ("peak, MiB", lambda row: row["peak"] / 2**20),
+        ("more than plain, MiB", lambda row: _mib(row["more"])),
+        ("in models", lambda row: row["models"] or ""),
+    )
+    conditions = run.conditions(**shape._asdict(), model=model)
+    return run.finish({"conditions": conditions, "rows": rows}, tables=[table])
 
 
 def _mib(more: float | None) -> str:
@@ -86,21 +69,18 @@ def _mib(more: float | None) -> str:
 
 def _peak(method: Method, problem_file: Path, hosts: int) -> float:
     places = Loopback().open([str(i) for i in range(hosts)])
-    crew = Crew(method.system, list(places.values()), problem_file)
-    try:
-        crew.begin(method.label, method.plain(rate=RATE, steps=1000))
+    with Crew(method.system, list(places.values()), problem_file) as crew:
+        crew.begin(method.label, method.plain(steps=1000))
         count = -(-STEPS // method.period) * method.period
         crew.steps(method.label, max(count, method.start + 2))
         for pid in crew.pids():
             (_PROC / str(pid) / "clear_refs").write_text("5")
         crew.steps(method.label, count)
         return sum(map(_high_water, crew.pids())) / hosts
-    finally:
-        crew.close()
 
 
 def _high_water(pid: int) -> int:
-    """Bytes: the most that was resident since it was forgotten."""
+    """The most bytes that were resident since the kernel forgot its peak."""
     lines = (_PROC / str(pid) / "status").read_text().splitlines()
     (kib,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
     return 1024 * int(kib)

@@ -1,4 +1,4 @@
-"""What the network bench compares: rows of a table, and files that they come from."""
+"""What the network bench compares: relaxations, and hooks of PyTorch's DDP."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +11,8 @@ PAIRS = "relaxjax, two devices"
 """relaxjax with two workers in each process."""
 HOOK_START = 2
 """Steps in full that PowerSGD's hook takes first; it asks for as many at least."""
+RATE = 1e-3
+"""Learning rate of Adam."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +23,7 @@ class Method:
       system: `RELAXJAX`, `PAIRS` or `DDP`.
       name: a relaxation as `relaxjax train` spells it, a hook of DDP, or "alone": the
         same steps without any communication.
-      options: of the relaxation, or the hook.
+      options: options of the relaxation, or of the hook.
       period: steps after which what it sends repeats; a block takes as many.
       without: what is taken from it: "overlap", "fusion" or "hierarchy".
     """
@@ -34,7 +36,7 @@ class Method:
 
     @property
     def label(self) -> str:
-        """As in tables."""
+        """The name of the row in tables."""
         options = "".join(f" {key}={value}" for key, value in self.options.items())
         options += f" without {self.without}" * bool(self.without)
         return f"{'DDP ' * (self.system == DDP)}{self.name}{options}"
@@ -51,21 +53,20 @@ class Method:
 
     @property
     def start(self) -> int:
-        """First steps in which gradients travel as they are."""
+        """Number of first steps in which gradients travel as they are."""
         if self.system == DDP and self.name == "power_sgd":
             return HOOK_START
         return self.options.get("start_after", 0)
 
-    def plain(self, *, rate: float, steps: int) -> dict[str, Any]:
-        """As a system's module reads it.
-
-        Args:
-          rate: of Adam.
-          steps: of the whole training.
-        """
-        told = {"name": self.name, "options": dict(self.options)}
-        told["without"] = self.without
-        return {**told, "rate": rate, "steps": steps}
+    def plain(self, *, steps: int, rate: float = RATE) -> dict[str, Any]:
+        """Plain data for a system's module; `steps` are those of the training."""
+        return {
+            "name": self.name,
+            "options": dict(self.options),
+            "without": self.without,
+            "rate": rate,
+            "steps": steps,
+        }
 
 
 def _ours(name: str, *, period: int = 1, **options: Any) -> Method:
@@ -105,10 +106,7 @@ METHODS = (
 
 
 def chosen(labels: Sequence[str] | None) -> list[Method]:
-    """Rows by their labels, and those without communication.
-
-    Args:
-      labels: None is all.
+    """The rows with these labels (None: all), and those without communication.
 
     Raises:
       ValueError: an unknown label.
@@ -120,11 +118,7 @@ def chosen(labels: Sequence[str] | None) -> list[Method]:
 
 
 def available(methods: Sequence[Method]) -> list[Method]:
-    """The methods that can be run here; says which cannot.
-
-    Args:
-      methods: rows.
-    """
+    """The methods that can be run here; says which cannot."""
     if find_spec("torch") is None:
         print('without PyTorch (pip install "relaxjax[bench]"): DDP is left out')
         return [m for m in methods if m.system != DDP]

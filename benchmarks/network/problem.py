@@ -15,9 +15,17 @@ from relaxjax._core._tree import leaf_names
 from relaxjax.tasks import Task, chars
 from relaxjax.tasks._chars import CONTEXT, encode, source_files, split_files
 
-WIDTH, LAYERS, HEADS = 256, 4, 4
+WIDTH, LAYERS, HEADS, HOSTS = 256, 4, 4, 4
 ROWS = 8  # of each process, in each step
 _SEED = 0
+
+
+class Shape(NamedTuple):
+    """Width and layers of the model, and the number of hosts."""
+
+    width: int = WIDTH
+    layers: int = LAYERS
+    hosts: int = HOSTS
 
 
 class Problem(NamedTuple):
@@ -34,11 +42,7 @@ class Problem(NamedTuple):
     windows: np.ndarray
 
     def save(self, path: Path) -> None:
-        """Writes one file of arrays.
-
-        Args:
-          path: which.
-        """
+        """Writes one file of arrays."""
         rest = {"batches": self.batches, "windows": self.windows}
         named = {f"params:{name}": x for name, x in self.params.items()}
         np.savez(path, allow_pickle=False, **rest, **named)
@@ -50,11 +54,7 @@ class Problem(NamedTuple):
 
     @classmethod
     def load(cls, path: Path) -> "Problem":
-        """Reads what `save` has written.
-
-        Args:
-          path: which.
-        """
+        """Reads what `save` has written."""
         with np.load(path) as file:
             named = {name: file[name] for name in file.files}
         batches, windows = named.pop("batches"), named.pop("windows")
@@ -62,53 +62,36 @@ class Problem(NamedTuple):
         return cls(params, batches, windows)
 
     def own_rows(self, step: int, process: int, processes: int) -> np.ndarray:
-        """The rows of one process in a step; after the last step comes the first.
-
-        Args:
-          step: from 0.
-          process: which.
-          processes: how many.
-        """
-        return np.array_split(self.batches[step % len(self.batches)], processes)[
-            process
-        ]
+        """The rows of one process in a step; after the last batch comes the first."""
+        batch = self.batches[step % len(self.batches)]
+        return np.array_split(batch, processes)[process]
 
     def own_windows(self, process: int, processes: int) -> np.ndarray:
-        """The held-out windows that one process judges.
-
-        Args:
-          process: which.
-          processes: how many.
-        """
+        """The held-out windows that one process judges."""
         return np.array_split(self.windows, processes)[process]
 
 
 def task(width: int = WIDTH, layers: int = LAYERS) -> Task:
-    """The task in JAX, at its start.
-
-    Args:
-      width: of the transformer.
-      layers: number of its blocks.
-    """
+    """The task in JAX, at its start: a transformer of this width and depth."""
     return chars(_SEED, width=width, layers=layers)
 
 
 def problem(
-    own: Task, *, processes: int, steps: int, windows: int, rows: int = ROWS
+    start: Task, *, processes: int, steps: int, windows: int, rows: int = ROWS
 ) -> Problem:
     """Draws batches and windows, and takes the start from the task.
 
     Args:
-      own: as `task` makes it.
-      processes: how many share a batch.
-      steps: how many batches are drawn.
-      windows: how many are held out.
-      rows: of each process.
+      start: the task.
+      processes: number of processes that share a batch.
+      steps: number of batches that are drawn.
+      windows: number of windows that are held out.
+      rows: rows of each process.
     """
-    drawn = own.batches(_SEED, rows * processes)
-    leaves = map(np.asarray, jax.tree.leaves(own.params))
+    drawn = start.batches(_SEED, rows * processes)
+    leaves = map(np.asarray, jax.tree.leaves(start.params))
     return Problem(
-        dict(zip(leaf_names(own.params), leaves, strict=True)),
+        dict(zip(leaf_names(start.params), leaves, strict=True)),
         np.stack([next(drawn) for _ in range(steps)]),
         _held_out(windows),
     )

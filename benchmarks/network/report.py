@@ -10,52 +10,31 @@ from benchmarks.measure import Ratio, ratio
 from benchmarks.network.curves import Curve, steps_to
 from benchmarks.network.forecast import forecast
 from benchmarks.network.methods import ALONE, DDP, RELAXJAX, Method
-from benchmarks.report import plot, save, show
+from benchmarks.report import Plot, Result, Run, Table
 
 Row = Mapping[str, Any]
 STEPS, CURVES = "network_steps", "network_curves.json"
 PLAIN = {RELAXJAX: "all_reduce", DDP: "DDP fp32"}
-"""What a step is called that sends gradients as they are."""
+"""Labels of the methods that send gradients as they are."""
 TARGETS = {20.0: 0.85, 50.0: 0.92}
-"""Of time to the loss, over the best hook's, by Mbit/s; elsewhere 1."""
+"""Time to the loss over the best hook's, by Mbit/s; elsewhere 1."""
 
 
-def values(blocks: Sequence[Row], rate: float, label: str, what: str) -> list[float]:
-    """What the blocks of a method say, in order of time.
-
-    Args:
-      blocks: measured.
-      rate: at which.
-      label: of the method.
-      what: key.
-    """
-    own = (b for b in blocks if b["rate"] == rate and b["method"] == label)
-    return [b[what] for b in own]
+def values(blocks: Sequence[Row], rate: float, label: str, key: str) -> list[float]:
+    """The values of a method's blocks at a rate, in order of time."""
+    return [b[key] for b in blocks if b["rate"] == rate and b["method"] == label]
 
 
 def medians(
-    blocks: Sequence[Row], rate: float, what: str = "seconds"
+    blocks: Sequence[Row], rate: float, key: str = "seconds"
 ) -> dict[str, float]:
-    """The medians over blocks by label.
-
-    Args:
-      blocks: measured.
-      rate: at which.
-      what: key.
-    """
+    """The medians over blocks at a rate, by label."""
     labels = dict.fromkeys(b["method"] for b in blocks if b["rate"] == rate)
-    return {n: median(values(blocks, rate, n, what)) for n in labels}
+    return {n: median(values(blocks, rate, n, key)) for n in labels}
 
 
 def paired(blocks: Sequence[Row], rate: float, one: str, other: str) -> Ratio:
-    """The ratio of two methods' seconds over the rounds that have both.
-
-    Args:
-      blocks: measured.
-      rate: at which.
-      one: label of the candidate.
-      other: label of the baseline.
-    """
+    """The ratio of two labels' seconds at a rate, over the rounds that have both."""
     rounds: dict[str, dict[int, float]] = {one: {}, other: {}}
     for b in blocks:
         if b["rate"] == rate and b["method"] in rounds:
@@ -69,16 +48,16 @@ def verdict(result: Row, methods: Sequence[Method], rate: float) -> Row | None:
 
     Args:
       result: what was measured.
-      methods: rows.
-      rate: at which.
+      methods: the methods.
+      rate: the rate at which they are compared.
 
     Returns:
-      Who; the ratio of their steps; "time", all steps as long as those that are
+      Both; the ratio of their steps; "time", all steps as long as those that are
       compressed; and "time_in_full", with first steps that travel as they are at the
       time of a step of plain all-reduce: each the best of its system by that measure.
       None where one of the systems is missing.
     """
-    found: dict[str, Any] = {"rate": rate}
+    verdicts: dict[str, Any] = {"rate": rate}
     for key, in_full in (("time", False), ("time_in_full", True)):
         best = {s: _best(result, methods, rate, s, in_full) for s in (RELAXJAX, DDP)}
         ours, theirs = best[RELAXJAX], best[DDP]
@@ -88,7 +67,7 @@ def verdict(result: Row, methods: Sequence[Method], rate: float) -> Row | None:
         ours_s, theirs_s = (_seconds(result, m, rate, in_full) for m in (ours, theirs))
         medians_ratio = _step(result, ours, rate) / _step(result, theirs, rate)
         factor = ours_s / theirs_s / medians_ratio
-        found[key] = {
+        verdicts[key] = {
             "relaxation": ours.label,
             "hook": theirs.label,
             "seconds": [ours_s, theirs_s],
@@ -96,13 +75,13 @@ def verdict(result: Row, methods: Sequence[Method], rate: float) -> Row | None:
             "ratio": [factor * x for x in (step.median, step.low, step.high)],
             "target": TARGETS.get(rate, 1.0),
         }
-    return found
+    return verdicts
 
 
 def _best(
     result: Row, methods: Sequence[Method], rate: float, system: str, in_full: bool
 ) -> Method | None:
-    """Of a system's methods that contend, the first at the loss."""
+    """The first at the loss of a system's methods that contend."""
     known = [
         m
         for m in methods
@@ -112,7 +91,7 @@ def _best(
 
 
 def _seconds(result: Row, method: Method, rate: float, in_full: bool) -> float:
-    """To the stated loss."""
+    """Seconds to the stated loss."""
     needed = result["steps_to_loss"][method.label]
     step = _step(result, method, rate)
     if not (in_full and method.start):
@@ -125,21 +104,19 @@ def _step(result: Row, method: Method, rate: float) -> float:
     return medians(result["blocks"], rate)[method.label]
 
 
-def report(
-    methods: Sequence[Method], folder: Path, loss: float | None
-) -> dict[str, Any]:
+def report(run: Run, methods: Sequence[Method], loss: float | None) -> Result:
     """Prints and saves what the files of a folder say together.
 
     Args:
-      methods: rows.
-      folder: of the files, and for the report.
-      loss: the stated one; None: as of `steps_needed`.
+      run: the benchmark, in whose folder the files are.
+      methods: the methods.
+      loss: the stated loss; None: that of `steps_needed`.
 
     Returns:
       What is saved.
     """
-    measured = read(folder / f"{STEPS}.json")
-    lines = read(folder / CURVES).get("curves", {})
+    measured = read(run.out / f"{STEPS}.json")
+    lines = read(run.out / CURVES).get("curves", {})
     stated, needed = steps_needed(methods, lines, loss)
     result = {
         "loss": stated,
@@ -156,24 +133,21 @@ def report(
     if len(rates) > 1 and ALONE in set.intersection(*labels):
         seconds = {rate: medians(result["blocks"], rate) for rate in rates}
         result["forecast"] = forecast(methods, seconds, result["stated"], rates[::2])
-    result["verdicts"] = [verdict(result, methods, rate) for rate in rates]
-    path = save(result, folder, "network")
-    _plot(result, methods, path)
-    print(result["conditions"])
-    for rate in rates:
-        _table(result, methods, rate)
-    for found in result["verdicts"]:
-        print(json.dumps(found, indent=1))
-    print("simulated, at rates not told:", result.get("forecast", {}).get("held_out"))
-    return result
+    verdicts = [verdict(result, methods, rate) for rate in rates]
+    simulated = result.get("forecast", {}).get("held_out")
+    return run.finish(
+        result | {"verdicts": verdicts},
+        tables=[_table(result, methods, rate) for rate in rates],
+        notes=[
+            *(json.dumps(each, indent=1) for each in verdicts),
+            f"simulated, at rates not fitted to: {simulated}",
+        ],
+        plots=[_plot(result["blocks"], methods, rates)],
+    )
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A file of one of the parts; empty if there is none.
-
-    Args:
-      path: of the JSON.
-    """
+    """The JSON of one of the parts; empty if there is no such file."""
     return json.loads(path.read_text()) if path.exists() else {}
 
 
@@ -183,9 +157,10 @@ def steps_needed(
     """The stated loss, and the steps that each method takes to it.
 
     Args:
-      methods: rows.
+      methods: the methods.
       lines: curves by label.
-      loss: None: the highest that one that contends ends with, so that all reach it.
+      loss: the stated loss; None: the highest that a method that contends ends with, so
+        that all reach it.
     """
     known = [m for m in methods if m.label in lines]
     ends = [lines[m.label][-1][2] for m in known if m.contends]
@@ -196,31 +171,25 @@ def steps_needed(
 
 
 def efficiency(blocks: Sequence[Row], rate: float, method: Method) -> Ratio:
-    """A step of the system without communication, over a step of the method.
-
-    Args:
-      blocks: measured.
-      rate: at which.
-      method: which.
-    """
+    """A step of the system without communication, over a step of the method."""
     base = f"DDP {ALONE}" if method.system == DDP else ALONE
     return paired(blocks, rate, base, method.label)
 
 
-def _plot(result: Row, methods: Sequence[Method], path: Path) -> None:
+def _plot(
+    blocks: Sequence[Row], methods: Sequence[Method], rates: Sequence[float]
+) -> Plot:
     """Efficiency against rates."""
-    blocks = result["blocks"]
-    rates = sorted({b["rate"] for b in blocks})
-    lines = {}
-    for method in methods:
-        if not method.alone and rates:
-            each = [efficiency(blocks, rate, method).median for rate in rates]
-            lines[method.label] = (rates, each)
+    lines = {
+        m.label: (rates, [efficiency(blocks, rate, m).median for rate in rates])
+        for m in methods
+        if not m.alone and rates
+    }
     axes = "Mbit/s of each host's link", "step without communication / step"
-    plot(path, "Scaling efficiency", axes, lines)
+    return Plot("Scaling efficiency", axes, lines)
 
 
-def _table(result: Row, methods: Sequence[Method], rate: float) -> None:
+def _table(result: Row, methods: Sequence[Method], rate: float) -> Table:
     """Everything at one rate."""
     blocks = result["blocks"]
     seconds, busy = medians(blocks, rate), medians(blocks, rate, "busy")
@@ -245,4 +214,4 @@ def _table(result: Row, methods: Sequence[Method], rate: float) -> None:
         )
     columns = ("method", "s/step", "efficiency", "bytes stated", "kernel's")
     columns = (*columns, "CPU s/step", "loss", "steps to loss", "s to loss", "n")
-    show(f"{rate:g} Mbit/s, loss {result['loss']}", columns, rows)
+    return Table(f"{rate:g} Mbit/s, loss {result['loss']}", columns, rows)

@@ -3,10 +3,10 @@
 A host's fair share is cores / hosts; half of it is set as the quota of a control group
 (cgroups, version 1 or 2), in which the first host's processes then are.
 
-    loss = seconds of a step with the quota / without, in neighbouring blocks
+    loss = seconds of a step with the quota / without, in neighboring blocks
 
 In lock step every synchronous method waits for the slowest in each step, local steps
-once in a round, and gossip waits for the neighbour of the neighbour: the table says
+once in a round, and gossip waits for the neighbor of the neighbor: the table says
 what lock step costs, not what an asynchronous runtime would gain.
 
 Cost: two blocks of each method in each round.
@@ -17,28 +17,27 @@ import random
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from benchmarks.measure import ratio
-from benchmarks.network.curves import HOSTS
 from benchmarks.network.lab import BUDGET, STEPS, Lab
-from benchmarks.network.methods import Method, available
-from benchmarks.report import conditions, save, show
+from benchmarks.network.methods import Method
+from benchmarks.network.problem import Shape
+from benchmarks.report import Result, Run, Table
 
 _ROOT = Path("/sys/fs/cgroup")
 _PERIOD = 100_000  # microseconds
-RATE = 200.0
+RATE = 200.0  # Mbit/s
 
 
 class Quota:
-    """A control group whose processes together get so much of a core.
+    """A control group whose processes together get so many cores.
 
     Args:
-      cores: how much.
-      root: where control groups are.
+      cores: number of cores, such as 0.25.
+      root: folder of the control groups.
 
     Raises:
-      OSError: there are none, or they may not be made.
+      OSError: there are no control groups, or none may be made.
     """
 
     def __init__(self, cores: float, root: Path = _ROOT):
@@ -61,23 +60,15 @@ class Quota:
             raise
 
     def hold(self, pids: Sequence[int]) -> None:
-        """Puts processes under the quota.
-
-        Args:
-          pids: which.
-        """
+        """Puts processes under the quota."""
         self._move(self._group, pids)
 
     def free(self, pids: Sequence[int]) -> None:
-        """Lets them go.
-
-        Args:
-          pids: which.
-        """
+        """Takes processes out of the quota."""
         self._move(self._home, pids)
 
     def close(self) -> None:
-        """Removes the group, of which no process may be left."""
+        """Removes the group, in which no process may be left."""
         with suppress(FileNotFoundError):
             self._group.rmdir()
 
@@ -87,61 +78,44 @@ class Quota:
 
 
 def slow_host(
-    *,
-    methods: Sequence[Method],
-    width: int,
-    layers: int,
-    rounds: int = 4,
-    rate: float = RATE,
-    hosts: int = HOSTS,
-    seed: int = 0,
-    out: str = "runs/bench",
-) -> dict[str, Any]:
-    """Times blocks of every method, with the first host held and not.
-
-    Args:
-      methods: rows.
-      width: of the model.
-      layers: of the model.
-      rounds: in random order.
-      rate: of the links, in Mbit/s.
-      hosts: how many.
-      seed: of the order.
-      out: folder of the JSON.
-
-    Returns:
-      What was measured, as saved.
+    run: Run, methods: Sequence[Method], shape: Shape, *, rounds: int, seed: int = 0
+) -> Result:
+    """Times blocks of every method in random order, the first host held and not.
 
     Raises:
       OSError: no control group can be made here.
     """
-    methods, cores = available(methods), (os.cpu_count() or 1) / hosts / 2
-    shape = {"width": width, "layers": layers, "hosts": hosts}
-    rng = random.Random(seed)
+    cores, rng = (os.cpu_count() or 1) / shape.hosts / 2, random.Random(seed)
     seconds: dict[str, list[list[float]]] = {m.label: [[], []] for m in methods}
     quota = Quota(cores)
     try:
-        with Lab(methods, **shape, steps=1000) as lab:
-            lab.shape(rate)
+        with Lab(methods, shape, steps=1000) as lab:
+            lab.shape(RATE)
             for _ in range(rounds):
                 for method in rng.sample(methods, len(methods)):
                     pids = [crew.pids()[0] for crew in lab.crews.values()]
                     for held in rng.sample([False, True], 2):
                         (quota.hold if held else quota.free)(pids)
-                        found = lab.block(method, steps=STEPS, budget=BUDGET)
-                        seconds[method.label][held].append(found["seconds"])
-                        print(method.label, held, found, flush=True)
+                        block = lab.block(method, steps=STEPS, budget=BUDGET)
+                        seconds[method.label][held].append(block["seconds"])
+                        print(method.label, held, block, flush=True)
                     quota.free(pids)
     finally:
         quota.close()
     losses = {n: ratio(held, free) for n, (free, held) in seconds.items()}
-    result = {
-        "conditions": conditions(**shape, quota=cores, rate=rate, rounds=rounds),
-        "seconds": seconds,
-        "losses": {n: found._asdict() for n, found in losses.items()},
-    }
-    save(result, out, "network_slow")
-    rows = [(n, str(found), found.pairs) for n, found in losses.items()]
-    title = f"One host at {cores:g} of a core, {rate:g} Mbit/s: step / step without"
-    show(title, ("method", "ratio", "pairs"), rows)
-    return result
+    title = f"One host at {cores:g} of a core, {RATE:g} Mbit/s: step / step without"
+    known = {"quota": cores, "rate": RATE, "rounds": rounds}
+    return run.finish(
+        {
+            "conditions": run.conditions(**shape._asdict(), **known),
+            "seconds": seconds,
+            "losses": {n: loss._asdict() for n, loss in losses.items()},
+        },
+        tables=[
+            Table(
+                title,
+                ("method", "ratio", "pairs"),
+                [(n, str(loss), loss.pairs) for n, loss in losses.items()],
+            )
+        ],
+    )

@@ -12,95 +12,117 @@ import random
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
-from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+import typer
 
 from benchmarks.network import report
-from benchmarks.network.curves import HOSTS, RATE, curves
-from benchmarks.network.jax_worker import transformation
+from benchmarks.network.ablation import RATES as ABLATION_RATES
+from benchmarks.network.ablation import ablation
+from benchmarks.network.audit import audit, stated
+from benchmarks.network.curves import curves
 from benchmarks.network.lab import BUDGET, STEPS, Lab, Row
-from benchmarks.network.methods import DDP, METHODS, Method, available
-from benchmarks.network.problem import LAYERS, ROWS, WIDTH, task
-from benchmarks.report import conditions, save
+from benchmarks.network.memory import memory
+from benchmarks.network.methods import RATE, Method, available, chosen
+from benchmarks.network.problem import HOSTS, LAYERS, ROWS, WIDTH, Shape
+from benchmarks.network.slow_host import slow_host
+from benchmarks.report import Result, Run, benchmark
+from relaxjax.cli._errors import user_errors
 from relaxjax.hosts import Namespaces
-from relaxjax.programs._wire_bytes import wire_bytes
-from relaxjax.workers._mesh import emulate
 
 PARTS = ("curves", "steps")
+ALL_PARTS = (*PARTS, "ablation", "bytes", "memory", "slow", "none")
 RATES = (20.0, 50.0, 200.0, 1000.0)  # Mbit/s
 
 
+@benchmark("network")
 def network(
-    *,
-    parts: Sequence[str] = PARTS,
-    rates: Sequence[float] = RATES,
-    rounds: int = 2,
-    pairs: int = 8,
-    steps: int = STEPS,
-    loss: float | None = None,
-    curve_steps: int = 150,
-    methods: Sequence[Method] = METHODS,
-    hosts: int = HOSTS,
-    width: int = WIDTH,
-    layers: int = LAYERS,
-    seed: int = 0,
-    out: str = "runs/bench",
-) -> Row:
-    """Measures every method at every rate, and the best of them again, in pairs.
+    run: Run,
+    rate: Annotated[
+        list[float] | None,
+        typer.Option(min=0.1, help="Mbit/s of each link; default: 20, 50, 200, 1000."),
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(help="Label of a row, as tables have it; default: all."),
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of all methods.")] = 2,
+    pairs: Annotated[
+        int, typer.Option(min=0, help="Further rounds, of the best alone.")
+    ] = 8,
+    steps: Annotated[int, typer.Option(min=1, help="Timed in each block.")] = STEPS,
+    loss: Annotated[
+        float | None, typer.Option(help="Held-out, nats; default: what all reach.")
+    ] = None,
+    curve_steps: Annotated[
+        int, typer.Option(min=1, help="Steps of the trainings that show the loss.")
+    ] = 150,
+    width: Annotated[int, typer.Option(min=8, help="Width of the model.")] = WIDTH,
+    layers: Annotated[int, typer.Option(min=1, help="Layers of the model.")] = LAYERS,
+    hosts: Annotated[int, typer.Option(min=2, help="Number of hosts.")] = HOSTS,
+    seed: Annotated[int, typer.Option(help="Seed of the order in rounds.")] = 0,
+    part: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="curves, steps, ablation (of overlap, fusion, hierarchy), bytes "
+            "(stated, the kernel's), memory (of a process), slow (a host at half its "
+            "processor); none: only report of what the folder has. Default: curves and "
+            "steps."
+        ),
+    ] = None,
+) -> Result:
+    """Relaxations and PyTorch's DDP over four hosts, at several rates of their links.
 
+    Hosts are network namespaces (Linux, root, iproute2), or processes over loopback.
     Each part writes a file, and the report is of all files that are there; so trainings
     may be run while the machine does something else, and steps when it does not.
-
-    Args:
-      parts: of `PARTS`.
-      rates: of the links, in Mbit/s.
-      rounds: of all methods.
-      pairs: further rounds, of the best relaxations of every step, the best hooks, and
-        steps without communication.
-      steps: of a block.
-      loss: the stated one, held-out, in nats; None: the highest of what the methods
-        that contend end with.
-      curve_steps: of the trainings that tell steps to the loss.
-      methods: rows.
-      hosts: how many.
-      width: of the model.
-      layers: of the model.
-      seed: of the order in rounds.
-      out: folder of JSON and PNG.
-
-    Returns:
-      What was measured, as saved.
     """
-    methods, folder = available(methods), Path(out)
-    shape = {"width": width, "layers": layers, "hosts": hosts}
+    shape = Shape(width, layers, hosts)
+    with user_errors():
+        parts, methods = checked(part), available(chosen(method))
+        if "bytes" in parts:
+            audit(run._replace(name="network_audit"), methods, shape)
+        if "ablation" in parts:
+            own, rates = run._replace(name="network_ablation"), rate or ABLATION_RATES
+            ablation(own, shape, rates=rates, rounds=rounds, seed=seed)
+        if "memory" in parts:
+            memory(run._replace(name="network_memory"), methods, shape)
+        if "slow" in parts:
+            own = run._replace(name="network_slow")
+            slow_host(own, methods, shape, rounds=rounds)
     if "curves" in parts:
-        path = folder / report.CURVES
-        curves(methods, steps=curve_steps, path=path, **shape)
+        curves(methods, shape, steps=curve_steps, path=run.out / report.CURVES)
     if "steps" in parts:
-        lines = report.read(folder / report.CURVES).get("curves", {})
+        lines = report.read(run.out / report.CURVES).get("curves", {})
         needed = report.steps_needed(methods, lines, loss)[1]
-        result = {
-            "conditions": _conditions(shape, rounds, pairs, seed),
-            "stated": stated(methods, **shape),
-            "blocks": [],
-        }
-        run = Plan(methods, rounds, pairs, steps, random.Random(seed), needed)
-        with Lab(methods, **shape, steps=curve_steps) as lab:
-            for rate in rates if lab.namespaces else [0.0]:
-                _sweep(lab, rate, run, result["blocks"])
-                save(result, folder, report.STEPS)
-    return report.report(methods, folder, loss)
+        why, blocks = Namespaces.missing(), []
+        conditions = run.conditions(
+            model="chars",
+            rows=ROWS,
+            optimizer=f"Adam, {RATE}",
+            threads="1 for compute in each process, both systems",
+            links=f"loopback: {why}" if why else "namespaces, reno",
+            torch=version("torch") if find_spec("torch") else None,
+        )
+        result = {"conditions": conditions, "stated": stated(methods, shape)}
+        sweep = Sweep(methods, rounds, pairs, steps, random.Random(seed), needed)
+        with Lab(methods, shape, steps=curve_steps) as lab:
+            for mbit in (rate or RATES) if lab.namespaces else [0.0]:
+                _run_at(lab, mbit, sweep, blocks)
+                own = run._replace(name=report.STEPS)
+                own.save(result | {"blocks": blocks})
+    return report.report(run, methods, loss)
 
 
-class Plan(NamedTuple):
+class Sweep(NamedTuple):
     """What is run at each rate.
 
     Attributes:
-      methods: rows.
-      rounds: of all.
-      pairs: of the best.
-      steps: of a block.
-      rng: of the order.
+      methods: the methods.
+      rounds: number of rounds of all methods.
+      pairs: number of rounds of the best methods.
+      steps: steps of a block.
+      rng: draws the order.
       needed: steps to the loss by label, where they are known.
     """
 
@@ -112,33 +134,17 @@ class Plan(NamedTuple):
     needed: Mapping[str, float]
 
 
-def _sweep(lab: Lab, rate: float, plan: Plan, blocks: list[Row]) -> None:
-    """Rounds of all methods, then of the best."""
+def _run_at(lab: Lab, rate: float, sweep: Sweep, blocks: list[Row]) -> None:
+    """Rounds of all methods, then of the best; their blocks are appended."""
     lab.shape(rate)
-    for number in range(plan.rounds + plan.pairs):
-        chosen = plan.methods
-        if number >= plan.rounds:
-            chosen = contenders(chosen, blocks, rate, plan.needed)
-        for method in plan.rng.sample(chosen, len(chosen)):
-            block = lab.block(method, steps=plan.steps, budget=BUDGET)
+    for number in range(sweep.rounds + sweep.pairs):
+        methods = sweep.methods
+        if number >= sweep.rounds:
+            methods = contenders(methods, blocks, rate, sweep.needed)
+        for method in sweep.rng.sample(methods, len(methods)):
+            block = lab.block(method, steps=sweep.steps, budget=BUDGET)
             blocks.append({"rate": rate, "round": number, **block})
             print(blocks[-1], flush=True)
-
-
-def _conditions(shape: Row, rounds: int, pairs: int, seed: int) -> Row:
-    why = Namespaces.missing()
-    return conditions(
-        **shape,
-        model="chars",
-        rows=ROWS,
-        optimizer=f"Adam, {RATE}",
-        threads="1 for compute in each process, both systems",
-        links=f"loopback: {why}" if why else "namespaces, reno",
-        torch=version("torch") if find_spec("torch") else None,
-        rounds=rounds,
-        pairs=pairs,
-        seed=seed,
-    )
 
 
 def contenders(
@@ -151,11 +157,11 @@ def contenders(
     """The best of each system by time to the loss, and steps without communication.
 
     Args:
-      methods: rows.
-      blocks: measured.
-      rate: at which.
-      needed: steps to the loss by label, where they are known; a method of which they
-        are not is left out if others are known.
+      methods: the methods.
+      blocks: what was measured.
+      rate: the rate at which they are compared.
+      needed: steps to the loss by label, where they are known; a method whose steps are
+        not known is left out if others' are.
       best: how many of each system.
     """
     seconds = report.medians(blocks, rate)
@@ -168,40 +174,12 @@ def contenders(
     return few
 
 
-def stated(
-    methods: Sequence[Method], *, hosts: int, width: int, layers: int
-) -> dict[str, float]:
-    """Bytes that the busiest host sends in a step, as `wire_bytes` counts them.
-
-    First steps in full are not counted.
-
-    Args:
-      methods: rows; DDP's have no such count.
-      hosts: how many.
-      width: of the model.
-      layers: of the model.
-    """
-    params = task(width, layers).params
-    found = {}
-    for method in methods:
-        if method.system != DDP:
-            tx = transformation(method.plain(rate=RATE, steps=1000), hosts)
-            when = {"steps": method.period, "start": method.start}
-            count = wire_bytes(tx, params, emulate(hosts), axis_name="data", **when)
-            found[method.label] = count / method.period
-    return found
-
-
 def checked(parts: Sequence[str] | None) -> Sequence[str]:
-    """The parts that are asked for.
-
-    Args:
-      parts: names; None is what is usual.
+    """The parts that are asked for (None: the usual ones).
 
     Raises:
       ValueError: an unknown name.
     """
-    known = (*PARTS, "ablation", "bytes", "memory", "slow", "none")
-    if odd := [name for name in parts or () if name not in known]:
-        raise ValueError(f"part must be one of {[*known]}, got {odd[0]!r}")
+    if odd := [name for name in parts or () if name not in ALL_PARTS]:
+        raise ValueError(f"part must be one of {[*ALL_PARTS]}, got {odd[0]!r}")
     return parts or PARTS

@@ -3,7 +3,7 @@
 Leaves keep the names that they have in JAX. A kernel is transposed, as PyTorch's own
 layers have it; everything else is as it is.
 
-PyTorch is for the bench alone, and imported when it is called.
+PyTorch is for this benchmark alone, and imported when it is called.
 """
 
 import functools
@@ -17,11 +17,7 @@ _EPSILON = 1e-6  # of flax's normalization
 
 
 def arrays_of(params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The leaves as this module wants them.
-
-    Args:
-      params: as of the JAX model, by name.
-    """
+    """The leaves of the JAX model, by name, in PyTorch's layout."""
     return {
         name: np.ascontiguousarray(x.T) if "kernel" in name else x
         for name, x in params.items()
@@ -32,8 +28,8 @@ def twin(params: Mapping[str, np.ndarray], *, heads: int) -> Any:
     """A `torch.nn.Module`: from symbols to the mean loss in nats.
 
     Args:
-      params: of the JAX model, by name.
-      heads: of its attention.
+      params: params of the JAX model, by name.
+      heads: heads of its attention.
 
     Raises:
       ImportError: PyTorch is missing.
@@ -43,11 +39,9 @@ def twin(params: Mapping[str, np.ndarray], *, heads: int) -> Any:
     class Twin(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            made = {
-                name: torch.nn.Parameter(torch.tensor(x))
-                for name, x in arrays_of(params).items()
-            }
-            self.leaves = torch.nn.ParameterDict(made)
+            arrays = arrays_of(params).items()
+            leaves = {n: torch.nn.Parameter(torch.tensor(x)) for n, x in arrays}
+            self.leaves = torch.nn.ParameterDict(leaves)
 
         def forward(self, symbols: Any) -> Any:
             return loss(self.leaves, symbols, heads=heads)
@@ -56,24 +50,18 @@ def twin(params: Mapping[str, np.ndarray], *, heads: int) -> Any:
 
 
 def loss(leaves: Any, symbols: Any, *, heads: int) -> Any:
-    """The mean of -ln p(next symbol) over rows and positions.
-
-    Args:
-      leaves: tensors by name.
-      symbols: uint8[rows, time + 1].
-      heads: of the attention.
-    """
+    """The mean of -ln p(next symbol) over the positions of uint8[rows, time + 1]."""
     functional = import_module("torch.nn.functional")
     symbols = symbols.long()
-    given, wanted = symbols[:, :-1], symbols[:, 1:]
-    positions = leaves["positions/embedding/value"][: given.shape[1]]
-    x = functional.embedding(given, leaves["symbols/embedding/value"]) + positions
+    inputs, targets = symbols[:, :-1], symbols[:, 1:]
+    positions = leaves["positions/embedding/value"][: inputs.shape[1]]
+    x = functional.embedding(inputs, leaves["symbols/embedding/value"]) + positions
     blocks = {name.split("/")[1] for name in leaves if name.startswith("blocks/")}
     for number in range(len(blocks)):
         x = _block(x, functools.partial(_leaf, leaves, f"blocks/{number}/"), heads)
     of_model = functools.partial(_leaf, leaves, "")
     logits = _linear(_norm(x, of_model, "norm"), of_model, "output")
-    return functional.cross_entropy(logits.flatten(0, 1), wanted.flatten())
+    return functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
 def _block(x: Any, leaf: Any, heads: int) -> Any:

@@ -3,7 +3,7 @@
 Run as `python -m benchmarks.network.torch_worker FILE PROCESS PROCESSES ADDRESS`.
 
 Its hooks: none (float32), 16 bits, and PowerSGD with error feedback and a warm start.
-Gradients travel in one bucket. PyTorch is for the bench alone.
+Gradients travel in one bucket. PyTorch is for this benchmark alone.
 """
 
 from datetime import timedelta
@@ -22,12 +22,7 @@ _PATIENCE = timedelta(minutes=30)
 
 
 def begin(method: dict[str, Any], problem: Problem) -> worker.Training:
-    """The method's training, from the problem's start.
-
-    Args:
-      method: name ("alone", "fp32", "fp16", "bf16", "power_sgd"), options and rate.
-      problem: start and data.
-    """
+    """The training of "alone", "fp32", "fp16", "bf16" or "power_sgd"."""
     torch = import_module("torch")
     module = twin(problem.params, heads=HEADS)
     model = module if method["name"] == "alone" else _parallel(module, method)
@@ -48,7 +43,7 @@ def begin(method: dict[str, Any], problem: Problem) -> worker.Training:
 
 
 def _parallel(module: Any, method: dict[str, Any]) -> Any:
-    """The module with its hook."""
+    """The module with the method's hook."""
     parallel = import_module("torch.nn.parallel").DistributedDataParallel
     hooks = "torch.distributed.algorithms.ddp_comm_hooks"
     model = parallel(module, bucket_cap_mb=_BUCKET_MB, gradient_as_bucket_view=True)
@@ -71,10 +66,6 @@ def _parallel(module: Any, method: dict[str, Any]) -> Any:
 
 def make(place: worker.Place, problem: Problem) -> worker.Begin:
     """Joins the other processes.
-
-    Args:
-      place: which process this is.
-      problem: start and data.
 
     Raises:
       ImportError: PyTorch is missing.

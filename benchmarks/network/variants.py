@@ -3,7 +3,7 @@
     unfused        each leaf has a transformation of its own, hence its own messages
     wait_for_all   no leaf leaves before the last gradient is there
 
-Both are transformations around the relaxation, which knows nothing of it.
+Both are transformations around the relaxation, which knows nothing of them.
 
 Cost: unfused, a state of the optimizer's counters for each leaf.
 """
@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax.collectives._wire import all_after
+from relaxjax.collectives import all_after
 
 
 def unfused(
@@ -25,7 +25,7 @@ def unfused(
 
     Args:
       build: from a relaxation's name to its transformation.
-      name: of the relaxation, as `relaxjax train` spells it.
+      name: the relaxation, as `relaxjax train` spells it.
     """
 
     def parts(tree: Any) -> optax.GradientTransformationExtraArgs:
@@ -46,7 +46,7 @@ def unfused(
 
 
 def wait_for_all() -> optax.GradientTransformation:
-    """Changes nothing; but no leaf is there before all are."""
+    """The identity, whose leaves are ready only when all of its inputs are."""
 
     def together(updates: Any, params: Any = None) -> Any:
         del params

@@ -2,7 +2,8 @@
 
 Commands are lines of JSON on standard input, answers lines of JSON on what was standard
 output when the process began. So a system is started and compiled once, and its blocks
-of steps can take turns with those of another: who waits for a line computes nothing.
+of steps can take turns with those of another: a process that waits for a line computes
+nothing.
 """
 
 import json
@@ -20,11 +21,11 @@ from benchmarks.network.problem import Problem
 
 
 class Training(NamedTuple):
-    """One method, training; each holds its own state.
+    """A method's training, which holds its own state.
 
     Attributes:
-      step: takes one with this process's rows, waits for its end, returns its loss.
-      loss: of this process's model, on some windows.
+      step: takes a step with this process's rows, waits for its end, returns its loss.
+      loss: the loss of this process's model, on some windows.
     """
 
     step: Callable[[np.ndarray], float]
@@ -35,9 +36,9 @@ class Place(NamedTuple):
     """Which process this is.
 
     Attributes:
-      process: its number.
-      processes: how many there are.
-      address: of the first one, with a port.
+      process: index of the process.
+      processes: number of processes.
+      address: address and port of the first one.
     """
 
     process: int
@@ -50,14 +51,7 @@ Begin = Callable[[dict[str, Any]], Training]
 
 
 def serve(begin: Begin, place: Place, problem: Problem, answers: IO[str]) -> None:
-    """Obeys until standard input ends.
-
-    Args:
-      begin: makes the training of a method.
-      place: which process this is.
-      problem: start and data.
-      answers: where to.
-    """
+    """Obeys until standard input ends."""
     trainings: dict[str, Training] = {}
     done: dict[str, int] = {}
     share = place.process, place.processes
@@ -93,22 +87,22 @@ def _steps(
 
 
 def _busy() -> float:
-    """Processor seconds of all threads of this process so far, kernel's included."""
+    """Processor seconds of all threads so far, the kernel's included."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 def main(make: Callable[[Place, Problem], Begin]) -> None:
-    """What a system's own module runs: arguments are a file, a place and threads.
+    """The main function of a system's module, whose arguments are a file and a place.
 
     Args:
-      make: joins the other processes, and says how to begin.
+      make: joins the other processes, and returns how a method begins.
     """
     path, process, processes, address = sys.argv[1:]
     place = Place(int(process), int(processes), address)
     problem = Problem.load(Path(path))
     with os.fdopen(os.dup(1), "w") as answers:
-        os.dup2(2, 1)  # what libraries print is no answer
+        os.dup2(2, 1)  # what libraries print is not an answer
         begin = make(place, problem)
         print(json.dumps({"ready": place.process}), file=answers, flush=True)
         serve(begin, place, problem, answers)

@@ -30,7 +30,7 @@ MODULES = {
 }
 _PORTS = dict(zip(MODULES, range(29400, 29700, 100), strict=True))  # in namespaces
 _PATIENCE = 1200.0
-_LAST = 2000  # characters of what a process had to say
+_LAST = 2000  # characters of a process's stderr in an error
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
@@ -47,9 +47,9 @@ class Block(NamedTuple):
     """What some steps took.
 
     Attributes:
-      seconds: of one step, the mean over steps and processes.
+      seconds: seconds of one step, the mean over steps and processes.
       busy: processor seconds of one step and process.
-      losses: of each step, the mean over processes.
+      losses: losses of the steps, each the mean over processes.
     """
 
     seconds: float
@@ -62,11 +62,11 @@ class Crew:
 
     Args:
       system: a key of `MODULES`.
-      places: of the hosts, in order.
-      problem: file of the problem.
+      places: the places of the hosts, in order.
+      problem: the file of the problem.
 
     Raises:
-      RuntimeError: a process ended or did not answer; with what it said last.
+      RuntimeError: a process ended or did not answer; with the end of its stderr.
     """
 
     def __init__(self, system: str, places: Sequence[Place], problem: Path):
@@ -78,38 +78,23 @@ class Crew:
         try:
             address = _address(places[0], _PORTS[system])
             for number, place in enumerate(places):
-                told = [str(problem), str(number), str(len(places)), address]
-                self._start(place, [MODULES[system], *told])
+                arguments = [str(problem), str(number), str(len(places)), address]
+                self._start(place, [MODULES[system], *arguments])
             self._answers()
         except BaseException:
             self.close()
             raise
 
     def begin(self, name: str, method: Mapping[str, Any]) -> None:
-        """Sets a method up, at the start.
-
-        Args:
-          name: by which it is asked later.
-          method: as the system's module reads it.
-        """
+        """Sets a method up, at the start, under a name; see `Method.plain`."""
         self._ask({"do": "begin", "name": name, "method": dict(method)})
 
     def end(self, name: str) -> None:
-        """Forgets a method and its state.
-
-        Args:
-          name: of the method.
-        """
+        """Forgets a method and its state."""
         self._ask({"do": "end", "name": name})
 
     def steps(self, name: str, count: int, *, warm: int = 0) -> Block:
-        """Takes steps.
-
-        Args:
-          name: of the method.
-          count: how many, in all.
-          warm: how many of them, the first, are not timed.
-        """
+        """Takes steps with a method, of which the first `warm` are not timed."""
         order = {"do": "steps", "name": name, "count": count, "warm": warm}
         answers = self._ask(order)
         timed = count - warm
@@ -120,15 +105,11 @@ class Crew:
         )
 
     def loss(self, name: str) -> float:
-        """On held-out windows: the mean over processes, each with its own model.
-
-        Args:
-          name: of the method.
-        """
+        """The held-out loss, the mean over processes, each with its own model."""
         return _mean([a["loss"] for a in self._ask({"do": "loss", "name": name})])
 
     def pids(self) -> list[int]:
-        """Of the processes, in order of the hosts."""
+        """The ids of the processes, in order of the hosts."""
         return [process.pid for process in self._processes]
 
     def close(self) -> None:
@@ -140,13 +121,21 @@ class Crew:
                 pass
         self._stack.close()
 
+    def __enter__(self) -> "Crew":
+        """Returns itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ends the processes."""
+        self.close()
+
     def _start(self, place: Place, arguments: list[str]) -> None:
-        said = self._folder / f"{len(self._processes)}.txt"
+        stderr = self._folder / f"{len(self._processes)}.txt"
         command = [sys.executable, "-u", "-m", *arguments]
         if place.namespace is not None:
             command = ["ip", "netns", "exec", place.namespace, *command]
         devices = _TWO_DEVICES if self.system == PAIRS else {}
-        with said.open("w") as file:
+        with stderr.open("w") as file:
             process = subprocess.Popen(
                 command,
                 env={**os.environ, **_ONE_THREAD, **devices},
@@ -186,7 +175,7 @@ class Crew:
 
 
 def _address(place: Place, port: int) -> str:
-    """Where the first process listens: in a namespace nothing else does."""
+    """The address of the first process; in a namespace nothing else listens."""
     if place.namespace is not None:
         return f"{place.address}:{port}"
     with socket.socket() as free:

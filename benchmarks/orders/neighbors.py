@@ -3,7 +3,7 @@
 import itertools
 from typing import Any
 
-from benchmarks.report import show
+from benchmarks.report import Table
 from relaxjax import schedule
 from relaxjax.schedule import Cluster, Cost, Graph, Link, Policy, Stragglers
 
@@ -12,12 +12,7 @@ NOISE = Stragglers(jitter=0.01)
 
 
 def ring(workers: int, nbytes: int) -> Cost:
-    """What one worker does in a ring all-reduce.
-
-    Args:
-        workers: on the ring.
-        nbytes: to be reduced.
-    """
+    """What one of so many workers does in a ring all-reduce of so many bytes."""
     return Cost(2 * (workers - 1), 2 * (workers - 1) * nbytes // workers)
 
 
@@ -27,9 +22,9 @@ def neighbors(
     """Every policy on one training step, 10 Gbit/s and 50 microseconds.
 
     Args:
-        graph: of the step.
-        workers: how many; with servers, one for each.
-        steps: how many are simulated.
+      graph: the training step.
+      workers: number of workers, and of servers where there are any.
+      steps: number of steps that are simulated.
     """
 
     def cost(nbytes: int) -> Cost:
@@ -71,13 +66,6 @@ def _row(graph: Graph, policy: Policy, cluster: Cluster, steps: int) -> dict[str
     }
 
 
-def show_neighbors(rows: list[dict[str, Any]]) -> None:
-    """Prints the table.
-
-    Args:
-        rows: from `neighbors`.
-    """
-    keys = ("over", "policy", "seconds", "exposed", "buckets")
-    show(
-        "Every policy, 10 Gbit/s, 50 us", keys, [[row[k] for k in keys] for row in rows]
-    )
+def neighbors_table(rows: list[dict[str, Any]]) -> Table:
+    """The table of what `neighbors` returns."""
+    return Table.of("Every policy, 10 Gbit/s, 50 us", rows, *rows[0])

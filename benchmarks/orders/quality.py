@@ -1,80 +1,81 @@
 """Figure 1: how far from optimal each order is."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from statistics import mean, median
-from typing import Any
+from typing import Annotated, Any
 
-from benchmarks.models import CNNS, MODELS, Model
-from benchmarks.report import conditions, plot, save, show
+import typer
+
+from benchmarks.models import CNNS, MODELS
+from benchmarks.report import Plot, RandomOrders, Result, Run, Table, benchmark
 from relaxjax import schedule
 from relaxjax.schedule import Graph
 
 FAMILIES = ("random", "towers", "pairs")
 RHOS = (0.5, 1.0, 2.0)
+LARGE = (30, 60)
+"""Recvs of graphs beyond the optimum's reach, ten of each family."""
+ORDERS = ("random", "tic", "tac", "best")
 
 
+@benchmark("quality", family="orders")
 def quality(
-    *,
-    graphs: int = 1000,
-    random_orders: int = 20,
-    large: Sequence[int] = (30, 60),
-    models: Mapping[str, Callable[[], Model]] = MODELS,
-    out: str = "runs/orders",
-) -> dict[str, Any]:
+    run: Run,
+    graphs: Annotated[
+        int, typer.Option(min=3, help="Random graphs in all, of 6 to 18 recvs.")
+    ] = 1000,
+    random_orders: RandomOrders = 20,
+) -> Result:
     """Gaps of random, TIC, TAC and best orders to the optimum, or to the lower bound.
 
-    Args:
-        graphs: how many random graphs in all, of 6 to 18 recvs, against the optimum.
-        random_orders: how many random orders each gap of "random" is the mean of.
-        large: recvs of the graphs beyond the optimum's reach, ten of each family.
-        models: whose forward graphs are ordered.
-        out: folder of the JSON and the plot.
-
-    Returns:
-        Conditions, gaps (0.01 is 1 %) and the targets.
+    A gap of 0.01 is 1 %; that of "random" is the mean over the random orders.
     """
-    result: dict[str, Any] = {
-        "conditions": conditions(
-            graphs=graphs,
-            recvs="6 to 18",
-            seeds="0, 1, ...",
-            random_orders=random_orders,
-        ),
-        "random_graphs": _random_graphs(graphs, random_orders),
-        "large_graphs": _large_graphs(large, random_orders),
-        "models": _models(models, random_orders),
-    }
-    result["targets"] = _targets(result)
-    _print(result)
-    path = save(result, out, "quality")
-    rows = result["random_graphs"]
+    small = _random_graphs(graphs, random_orders)
+    large, models = _large_graphs(random_orders), _models(random_orders)
     lines = {
-        order: (list(rows), [100 * rows[family][order]["mean"] for family in rows])
-        for order in ("random", "tic", "tac", "best")
+        order: (list(small), [100 * small[family][order]["mean"] for family in small])
+        for order in ORDERS
     }
-    plot(path, "Gap to the optimum", ("family", "mean gap, %"), lines)
-    return result
+    targets = _targets(small["all"], models)
+    return run.finish(
+        {
+            "conditions": run.conditions(recvs="6 to 18", seeds="0, 1, ..."),
+            "random_graphs": small,
+            "large_graphs": large,
+            "models": models,
+            "targets": targets,
+        },
+        tables=[
+            _summaries("Gap to the optimum", small, ("mean", "median", "max")),
+            _summaries("Gap to the lower bound", large, ("mean", "max")),
+            _model_table(models),
+            Table("Targets", ("target", "measured"), list(targets.items())),
+        ],
+        plots=[Plot("Gap to the optimum", ("family", "mean gap, %"), lines)],
+    )
 
 
 def gaps(graph: Graph, least: float, random_orders: int) -> dict[str, float]:
-    """By which share each order exceeds a makespan.
+    """The share by which each order exceeds a makespan.
 
     Args:
-        graph: the worker's graph.
-        least: seconds.
-        random_orders: how many are averaged.
+      graph: the worker's graph.
+      least: the makespan, in seconds.
+      random_orders: number of random orders, whose mean is taken.
     """
     orders: dict[str, Callable[[Graph], list[str]]] = {
         "tic": schedule.tic,
         "tac": schedule.tac,
         "best": schedule.best,
     }
-    found = {
-        n: schedule.makespan(graph, f(graph)) / least - 1 for n, f in orders.items()
-    }
     shuffled = [schedule.random_order(graph, seed=s) for s in range(random_orders)]
     at_random = mean(schedule.makespan(graph, order) for order in shuffled)
-    return {"random": at_random / least - 1, **found}
+    return {
+        "random": at_random / least - 1,
+        **{
+            n: schedule.makespan(graph, f(graph)) / least - 1 for n, f in orders.items()
+        },
+    }
 
 
 def _summary(rows: list[dict[str, float]]) -> dict[str, dict[str, float]]:
@@ -104,8 +105,8 @@ def _random_graphs(graphs: int, random_orders: int) -> dict[str, Any]:
     return {family: _summary(found) for family, found in rows.items()}
 
 
-def _large_graphs(sizes: Sequence[int], random_orders: int) -> dict[str, Any]:
-    """Beyond the optimum's reach: gaps to the lower bound, which is not tight."""
+def _large_graphs(random_orders: int) -> dict[str, Any]:
+    """Gaps to the lower bound, which is not tight, beyond the optimum's reach."""
     return {
         f"{family}, {recvs} recvs": _summary(
             [
@@ -117,21 +118,19 @@ def _large_graphs(sizes: Sequence[int], random_orders: int) -> dict[str, Any]:
             ]
         )
         for family in ("random", "pairs")
-        for recvs in sizes
+        for recvs in LARGE
     }
 
 
-def _models(
-    models: Mapping[str, Callable[[], Model]], random_orders: int
-) -> dict[str, Any]:
-    found = {}
-    for name, make in models.items():
+def _models(random_orders: int) -> dict[str, Any]:
+    rows = {}
+    for name, make in MODELS.items():
         model = make()
         graph = Graph.from_function(model.apply, model.params, *model.args)
         for rho in RHOS:
             row = _model_row(at_ratio(graph, rho), random_orders)
-            found[f"{name}, rho {rho}"] = {"attributed": graph.attributed, **row}
-    return found
+            rows[f"{name}, rho {rho}"] = {"attributed": graph.attributed, **row}
+    return rows
 
 
 def _model_row(graph: Graph, random_orders: int) -> dict[str, Any]:
@@ -150,19 +149,18 @@ def _model_row(graph: Graph, random_orders: int) -> dict[str, Any]:
 
 
 def at_ratio(graph: Graph, rho: float) -> Graph:
-    """The graph with its transfers scaled to rho times its computation.
+    """The worker's graph with its transfers scaled.
 
     Args:
-        graph: the worker's graph.
-        rho: seconds of all recvs and sends over seconds of all operations.
+      graph: the worker's graph.
+      rho: seconds of all recvs and sends over seconds of all operations.
     """
     transfers = graph.communication + sum(t for t, _ in graph.sends.values())
     return graph.scaled(recvs=rho * graph.computation / transfers)
 
 
-def _targets(result: dict[str, Any]) -> dict[str, Any]:
-    gap = {order: s["mean"] for order, s in result["random_graphs"]["all"].items()}
-    rows = result["models"]
+def _targets(small: dict[str, Any], rows: dict[str, Any]) -> dict[str, Any]:
+    gap = {order: summary["mean"] for order, summary in small.items()}
     cnns = [
         rows[f"{n}, rho {r}"] for n in CNNS for r in RHOS if f"{n}, rho {r}" in rows
     ]
@@ -180,33 +178,21 @@ def _targets(result: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _print(result: dict[str, Any]) -> None:
-    _print_summaries(
-        "Gap to the optimum", result["random_graphs"], ("mean", "median", "max")
-    )
-    _print_summaries("Gap to the lower bound", result["large_graphs"], ("mean", "max"))
-    orders = ("random", "tic", "tac", "best", "best over the bound")
-    rows = [
-        [
-            name,
-            row["recvs"],
-            row["ops"],
-            row["against"],
-            *(100 * row[o] for o in orders),
-        ]
-        for name, row in result["models"].items()
+def _model_table(rows: dict[str, Any]) -> Table:
+    known, orders = ("recvs", "ops", "against"), (*ORDERS, "best over the bound")
+    cells = [
+        [name, *(row[k] for k in known), *(100 * row[o] for o in orders)]
+        for name, row in rows.items()
     ]
-    columns = ("model", "recvs", "ops", "against", *(f"{o} %" for o in orders))
-    show("Forward graphs", columns, rows)
-    show("Targets", ("target", "measured"), list(result["targets"].items()))
-    print(result["conditions"])
+    columns = ("model", *known, *(f"{o} %" for o in orders))
+    return Table("Forward graphs", columns, cells)
 
 
-def _print_summaries(title: str, found: dict[str, Any], keys: tuple[str, ...]) -> None:
+def _summaries(title: str, found: dict[str, Any], keys: tuple[str, ...]) -> Table:
+    keys = (*keys, "optimal")
     rows = [
-        (family, order, *(100 * summary[key] for key in (*keys, "optimal")))
+        (family, order, *(100 * summary[key] for key in keys))
         for family, orders in found.items()
         for order, summary in orders.items()
     ]
-    columns = ("family", "order", *(f"{key} %" for key in (*keys, "optimal")))
-    show(title, columns, rows)
+    return Table(title, ("family", "order", *(f"{key} %" for key in keys)), rows)

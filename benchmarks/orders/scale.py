@@ -1,58 +1,50 @@
 """Figure 4: how many workers the simulator takes."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from benchmarks.models import MODELS, Model
-from benchmarks.report import conditions, peak_gib, plot, save, show
+from benchmarks.models import MODELS
+from benchmarks.report import Plot, Result, Run, Table, benchmark, peak_gib
 from relaxjax import schedule
 from relaxjax.schedule import Cluster, Graph, Link, Policy, Stragglers, Workers
 
 STEPS = 10
+MODEL = MODELS["resnet50"]
 Case = tuple[str, Callable[[], Cluster], int]
 """Name, cluster and steps of a row."""
 
 
-def scale(
-    *,
-    model: Callable[[], Model] = MODELS["resnet50"],
-    clusters: Sequence[Case] | None = None,
-    out: str = "runs/orders",
-) -> dict[str, Any]:
-    """Seconds and memory of simulations from 16 to 100 000 workers.
-
-    Args:
-        model: whose training step is simulated.
-        clusters: name, cluster and steps of each row; by default `CLUSTERS`.
-        out: folder of the JSON and the plot.
-
-    Returns:
-        Conditions and one row for each cluster.
-    """
-    made = model()
-    graph = Graph.from_loss(made.loss, made.params, *made.args)
+@benchmark("scale", family="orders")
+def scale(run: Run) -> Result:
+    """Seconds and memory of simulations from 16 to 100 000 workers."""
+    model = MODEL()
+    graph = Graph.from_loss(model.loss, model.params, *model.args)
     graph = schedule.condensed(graph)
     policy = schedule.ordered("tac", schedule.tac(graph))
-    rows = [
-        _row(graph, policy, *case)
-        for case in (CLUSTERS if clusters is None else clusters)
-    ]
-    result = {
-        "conditions": conditions(
-            model="resnet50 unless told otherwise: forward and backward, condensed",
-            order="tac",
-            servers="one for four workers, 10 Gbit/s, parameters spread evenly",
-            links="10 Gbit/s; mixed: 10, 25, 5 and 100 Gbit/s",
-            seed=0,
-        ),
-        "rows": rows,
-    }
-    _print(result)
+    rows = [_row(graph, policy, *case) for case in CLUSTERS]
     sizes = [row["workers"] for row in rows]
     lines = {"per simulated step": (sizes, [r["seconds"] / r["steps"] for r in rows])}
-    plot(save(result, out, "scale"), "Simulator", ("workers", "seconds"), lines)
-    return result
+    conditions = run.conditions(
+        model="resnet50: forward and backward, condensed",
+        order="tac",
+        servers="one for four workers, 10 Gbit/s, parameters spread evenly",
+        links="10 Gbit/s; mixed: 10, 25, 5 and 100 Gbit/s",
+        seed=0,
+    )
+    table = Table.of(
+        "Simulation at scale",
+        rows,
+        *("cluster", "simulated", "steps", "spans", "seconds"),
+        ("peak GiB so far", "peak"),
+        ("s/step", "step"),
+        "straggler",
+    )
+    return run.finish(
+        {"conditions": conditions, "rows": rows},
+        tables=[table],
+        plots=[Plot("Simulator", ("workers", "seconds"), lines)],
+    )
 
 
 def _row(
@@ -72,15 +64,6 @@ def _row(
         "step": run.seconds_per_step(),
         "straggler": run.straggler_effect(),
     }
-
-
-def _print(result: dict[str, Any]) -> None:
-    columns = ("cluster", "simulated", "steps", "spans", "seconds", "peak GiB so far")
-    keys = ("cluster", "simulated", "steps", "spans", "seconds", "peak")
-    columns, keys = (*columns, "s/step", "straggler"), (*keys, "step", "straggler")
-    rows = [[row[k] for k in keys] for row in result["rows"]]
-    show("Simulation at scale", columns, rows)
-    print(result["conditions"])
 
 
 def _uniform(workers: int, *, jitter: float = 0.05) -> Cluster:

@@ -2,64 +2,71 @@
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
 import jax
+import typer
 
 from benchmarks.models import Transformer, transformer
-from benchmarks.report import conditions, plot, save, show
+from benchmarks.report import Plot, Result, Run, Table, benchmark
 from relaxjax import schedule
 from relaxjax.schedule import Graph
 
 SIZES = (1250, 2500, 5000, 10_000)
+"""Numbers of operations; there are a tenth as many recvs."""
 
 
+@benchmark("speed", family="orders")
 def speed(
-    *,
-    repeats: int = 5,
-    sizes: Sequence[int] = SIZES,
-    layers: int = 24,
-    out: str = "runs/orders",
-) -> dict[str, Any]:
-    """Seconds of TIC and TAC against the number of operations, and of tracing.
-
-    Args:
-        repeats: the median of so many runs, with the smallest and the largest.
-        sizes: numbers of operations, by rising size; a tenth as many recvs.
-        layers: of the transformer that is traced.
-        out: folder of the JSON and the plot.
-
-    Returns:
-        Conditions, seconds and the targets.
-    """
+    run: Run,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="Runs, of which the median counts.")
+    ] = 5,
+    layers: Annotated[
+        int, typer.Option(min=1, help="Layers of the transformer that is traced.")
+    ] = 24,
+) -> Result:
+    """Seconds of TIC and TAC against the number of operations, and of tracing."""
+    shapes = ("layered", "tangled")
     rows = [
         row
-        for shape in ("layered", "tangled")
-        for ops in sizes
+        for shape in shapes
+        for ops in SIZES
         for row in _orders(shape, ops, ops // 10, repeats)
     ]
     # At a fixed number of transfers: what the operations alone cost.
-    most = sizes[-1] // 20
-    for ops in sizes:
+    most = SIZES[-1] // 20
+    for ops in SIZES:
         _, tac = _orders("layered", ops, most, repeats)
         rows.append({**tac, "shape": f"{most} recvs"})
     traced = _tracing(repeats, layers)
-    result = {"conditions": conditions(repeats=repeats, seed=0), "rows": rows}
-    result |= {"from_function": traced, "targets": _targets(rows, traced, sizes)}
-    _print(result)
+    targets = _targets(rows, traced)
+    keys = ("median", "min", "max")
+    headings = [(f"{key} s", key) for key in keys]
+    tracing = [(name, t["median"], t["ops"]) for name, t in traced.items()]
     lines = {
         f"{order}, {shape}": (
-            list(sizes),
+            SIZES,
             [r["median"] for r in rows if (r["order"], r["shape"]) == (order, shape)],
         )
         for order in ("tic", "tac")
-        for shape in ("layered", "tangled")
+        for shape in shapes
     }
-    plot(save(result, out, "speed"), "Time to order", ("operations", "s"), lines)
-    return result
+    result = {"conditions": run.conditions(seed=0), "rows": rows}
+    return run.finish(
+        result | {"from_function": traced, "targets": targets},
+        tables=[
+            Table.of(
+                "Seconds to order", rows, "shape", "order", "ops", "recvs", *headings
+            ),
+            Table("Seconds to trace", ("function", "median s", "ops"), tracing),
+            Table("Targets", ("target", "measured"), list(targets.items())),
+        ],
+        plots=[Plot("Time to order", ("operations", "s"), lines)],
+    )
 
 
 def _orders(shape: str, ops: int, recvs: int, repeats: int) -> list[dict[str, Any]]:
@@ -77,27 +84,15 @@ def _orders(shape: str, ops: int, recvs: int, repeats: int) -> list[dict[str, An
     ]
 
 
-def _print(result: dict[str, Any]) -> None:
-    columns = ("shape", "order", "ops", "recvs", "median s", "min s", "max s")
-    keys = ("shape", "order", "ops", "recvs", "median", "min", "max")
-    rows = [[row[k] for k in keys] for row in result["rows"]]
-    show("Seconds to order", columns, rows)
-    traced = result["from_function"].items()
-    rows = [(name, t["median"], t["ops"]) for name, t in traced]
-    show("Seconds to trace", ("function", "median s", "ops"), rows)
-    show("Targets", ("target", "measured"), list(result["targets"].items()))
-    print(result["conditions"])
-
-
 def large_graph(shape: str, ops: int, *, recvs: int, seed: int = 0) -> Graph:
     """A graph with many operations.
 
     Args:
-        shape: "layered", a chain as in a network; "tangled", where each operation
-            needs two random recvs and a random earlier operation.
-        ops: how many operations.
-        recvs: how many recvs.
-        seed: of times and needs.
+      shape: "layered", a chain as in a network; "tangled", where each operation needs
+        two random recvs and a random earlier operation.
+      ops: number of operations.
+      recvs: number of recvs.
+      seed: seed of the times and needs.
     """
     rng = random.Random(seed)
     names = [f"r{i}" for i in range(recvs)]
@@ -140,14 +135,12 @@ def _tracing(repeats: int, layers: int) -> dict[str, dict[str, float]]:
     }
 
 
-def _targets(
-    rows: list[dict[str, Any]], traced: dict[str, Any], sizes: Sequence[int]
-) -> dict[str, float]:
+def _targets(rows: list[dict[str, Any]], traced: dict[str, Any]) -> dict[str, float]:
     """The targets are for 5000 operations and 24 layers."""
     at = {(r["order"], r["shape"], r["ops"]): r["median"] for r in rows}
-    ops = 5000 if 5000 in sizes else sizes[-1]
+    ops = 5000 if 5000 in SIZES else SIZES[-1]
     fixed = rows[-1]["shape"]
-    growth = at["tac", fixed, sizes[-1]] / at["tac", fixed, sizes[0]]
+    growth = at["tac", fixed, SIZES[-1]] / at["tac", fixed, SIZES[0]]
     return {
         f"TIC, {ops} operations, layered or tangled (<= 0.2 s)": max(
             at["tic", "layered", ops], at["tic", "tangled", ops]
@@ -156,5 +149,5 @@ def _targets(
         "TAC, tangled (<= 2 s)": at["tac", "tangled", ops],
         "from_function (<= 10 s)": traced["forward"]["median"],
         "from_loss": traced["train"]["median"],
-        f"TAC at {fixed}: times {sizes[-1] / sizes[0]:g} operations, seconds": growth,
+        f"TAC at {fixed}: times {SIZES[-1] / SIZES[0]:g} operations, seconds": growth,
     }

@@ -7,20 +7,21 @@ Conditions. "whole": every parameter on one server, the largest first to the lea
 loaded, as TensorFlow's greedy load balancing places variables. "sliced": every
 parameter in slices of at most 4 096 000 bytes that go round the servers, as BytePS cuts
 them and TensorFlow's partitioners do on demand; with and without an order alike.
-"fine": whole, but links are shared in turns of 250 kB and not of 2 MB: what of the
-straggler effect is only the grain of the simulation. The two latter are run with
-several servers.
+"fine": whole, but links are shared in turns of 250 kB and not of 2 MB, which shows the
+part of the straggler effect that is only the grain of the simulation. The latter two
+are run with several servers.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
 from statistics import mean, pstdev
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from benchmarks.models import CNNS, MODELS, Model
-from benchmarks.orders.neighbors import NOISE, neighbors, show_neighbors
+import typer
+
+from benchmarks.models import MODELS, Model
+from benchmarks.orders.neighbors import NOISE, neighbors, neighbors_table
 from benchmarks.orders.quality import at_ratio
-from benchmarks.report import conditions, plot, save, show
+from benchmarks.report import Plot, Result, Run, Table, benchmark
 from relaxjax import schedule
 from relaxjax.schedule import Cluster, Graph, Link, Policy, Timeline
 
@@ -29,9 +30,9 @@ class Setting(NamedTuple):
     """A cluster and how parameters travel on it.
 
     Attributes:
-        condition: "whole", "sliced" or "fine".
-        workers: how many.
-        servers: how many.
+      condition: "whole", "sliced" or "fine".
+      workers: number of workers.
+      servers: number of servers.
     """
 
     condition: str
@@ -50,67 +51,66 @@ SETTINGS = (
 SLICE, FINE = 4_096_000, 2.5e5
 LINK = Link(latency=0.0, bandwidth=1.25e9)
 FALL = 2.3
-"""By which factor the straggler effect is to fall: TicTac reports up to 2.3."""
+"""The factor by which the straggler effect is to fall: TicTac reports up to 2.3."""
+COMPARED = {name: MODELS[name] for name in ("vgg16", "inception", "resnet50")}
+"""Models by name; the last also runs under the neighbors' policies."""
 
 
+@benchmark("throughput", family="orders")
 def throughput(
-    *,
-    orders: int = 100,
-    models: Mapping[str, Callable[[], Model]] | None = None,
-    rhos: Sequence[float] = RHOS,
-    settings: Sequence[Setting] = SETTINGS,
-    out: str = "runs/orders",
-) -> dict[str, Any]:
+    run: Run,
+    random_orders: Annotated[
+        int, typer.Option(min=1, help="Random orders behind each mean, at least.")
+    ] = 100,
+) -> Result:
     """Gain over the mean of random orders, stragglers, and the neighbors' policies.
 
-    Args:
-        orders: at least so many random orders are behind each mean: every worker has
-            one of its own in every step.
-        models: by name; the last is also run under the neighbors' policies. By
-            default the convolutional ones, ResNet-50 last.
-        rhos: communication over computation.
-        settings: clusters and conditions.
-        out: folder of the JSON and the plot.
-
-    Returns:
-        Conditions and one row for each model, rho and setting.
+    Each worker has a random order of its own in every step.
     """
-    models = models or {name: MODELS[name] for name in sorted(CNNS, key=_last)}
-    graphs = {(n, k): KINDS[k](make()) for n, make in models.items() for k in KINDS}
+    graphs = {(n, k): KINDS[k](make()) for n, make in COMPARED.items() for k in KINDS}
     rows: list[dict[str, Any]] = [
         {"model": name, "graph": kind}
-        | _compare(at_ratio(graph, rho), rho, setting, orders)
+        | _compare(at_ratio(graph, rho), rho, setting, random_orders)
         for (name, kind), graph in graphs.items()
-        for rho in rhos
-        for setting in settings
+        for rho in RHOS
+        for setting in SETTINGS
     ]
-    chosen = [*models][-1]
+    last, falls = [*COMPARED][-1], _falls(rows)
     result = {
-        "conditions": _conditions(orders),
+        "conditions": run.conditions(
+            seed=0,
+            rho="seconds of all pulls and pushes on one link over computation",
+            links="the same rate for workers and servers, one link each way",
+            jitter="log-normal, sigma 0.01, for each worker and step",
+            graphs="condensed; training: forward, backward, a push per parameter",
+            sliced=f"slices of at most {SLICE} bytes, round the servers",
+            fine=f"turns of {FINE:g} bytes; else of {Cluster().segment_bytes:g}",
+        ),
         "rows": rows,
-        "stragglers": _falls(rows),
-        "neighbors": neighbors(graphs[chosen, "training"]),
+        "stragglers": falls,
+        "neighbors": neighbors(graphs[last, "training"]),
     }
-    _print(result)
-    _plot(result, chosen, out)
-    return result
-
-
-def _conditions(orders: int) -> dict[str, Any]:
-    return conditions(
-        random_orders=orders,
-        seed=0,
-        rho="seconds of all pulls and pushes on one link over computation",
-        links="the same rate for workers and servers, one link each way",
-        jitter="log-normal, sigma 0.01, for each worker and step",
-        graphs="condensed; training: forward, backward, a push per parameter",
-        sliced=f"slices of at most {SLICE} bytes, round the servers",
-        fine=f"turns of {FINE:g} bytes; else of {Cluster().segment_bytes:g}",
+    lines: dict[str, tuple[list[int], list[float]]] = {}
+    for row in rows:
+        if (row["model"], row["condition"], row["servers"]) == (last, "whole", 1):
+            x, y = lines.setdefault(f"{row['graph']}, rho {row['rho']}", ([], []))
+            x.append(row["workers"])
+            y.append(100 * (row["tac"] - 1))
+    columns = ("", "clusters", f"fell {FALL} times", "without", "tac", "fixed")
+    title = f"{last}, one server: TAC over the mean random order"
+    return run.finish(
+        result,
+        tables=[
+            _table(rows),
+            Table(
+                "Straggler effect",
+                columns,
+                [(n, *f.values()) for n, f in falls.items()],
+            ),
+            neighbors_table(result["neighbors"]),
+        ],
+        plots=[Plot(title, ("workers", "gain in throughput, %"), lines)],
     )
-
-
-def _last(name: str) -> bool:
-    return name == "resnet50"
 
 
 def _training_graph(model: Model) -> Graph:
@@ -163,7 +163,7 @@ def _run(graph: Graph, policy: Policy, setting: Setting, steps: int) -> Timeline
 
 
 def _distinct(run: Timeline) -> int:
-    """How many different orders the workers saw over all steps."""
+    """The number of different orders that the workers saw over all steps."""
     orders: dict[tuple[int, int], list[str]] = {}
     for span in run.spans:
         if span.track.startswith("worker") and span.track.endswith(" in"):
@@ -172,7 +172,7 @@ def _distinct(run: Timeline) -> int:
 
 
 def _falls(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """How often the straggler effect falls, by condition and number of servers."""
+    """The number of clusters whose straggler effect falls, by condition and servers."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         if row["workers"] > 1:
@@ -190,37 +190,18 @@ def _falls(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     }
 
 
-def _plot(result: dict[str, Any], model: str, out: str) -> None:
-    lines: dict[str, tuple[list[int], list[float]]] = {}
-    for row in result["rows"]:
-        if (row["model"], row["condition"], row["servers"]) == (model, "whole", 1):
-            x, y = lines.setdefault(f"{row['graph']}, rho {row['rho']}", ([], []))
-            x.append(row["workers"])
-            y.append(100 * (row["tac"] - 1))
-    plot(
-        save(result, out, "throughput"),
-        f"{model}, one server: TAC over the mean random order",
-        ("workers", "gain in throughput, %"),
-        lines,
-    )
-
-
-def _print(result: dict[str, Any]) -> None:
+def _table(rows: list[dict[str, Any]]) -> Table:
     keys = ("model", "graph", "rho", "condition", "workers", "servers", "seconds")
     keys = (*keys, "spread", "distinct")
     gains = ("tic", "tac", "fixed")
     stragglers = ("straggler", "straggler tac", "straggler fixed")
-    rows = [
+    cells = [
         [
             *(row[k] for k in keys),
             *(f"{100 * (row[k] - 1):+.1f} %" for k in gains),
             *(row[k] for k in stragglers),
         ]
-        for row in result["rows"]
+        for row in rows
     ]
-    show("Throughput over the mean random order", (*keys, *gains, *stragglers), rows)
-    falls = [(name, *found.values()) for name, found in result["stragglers"].items()]
-    columns = ("clusters", "", f"fell {FALL} times", "without", "tac", "fixed")
-    show("Straggler effect", (columns[1], columns[0], *columns[2:]), falls)
-    show_neighbors(result["neighbors"])
-    print(result["conditions"])
+    columns = (*keys, *gains, *stragglers)
+    return Table("Throughput over the mean random order", columns, cells)

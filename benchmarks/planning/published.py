@@ -30,7 +30,7 @@ from benchmarks.planning.published_rows import (
     System,
     bert_large,
 )
-from benchmarks.report import conditions, save, show
+from benchmarks.report import Result, Run, Table, benchmark
 from relaxjax.plan import Model, Network
 from relaxjax.plan._predict import exchange_seconds
 from relaxjax.schedule import Link
@@ -39,26 +39,25 @@ _CODECS = {"": 9e11 / 2.25}
 
 
 def seconds(system: System, elements: int, network: Network, compute: float) -> float:
-    """Of a step.
+    """Seconds of a step of a system.
 
     Args:
-      system: what is sent.
-      elements: of the model.
-      network: where.
-      compute: seconds without communication.
+      system: the system, which says what is sent.
+      elements: elements of the model.
+      network: the network.
+      compute: seconds of a step without communication.
     """
     if system.messages is None:
         return compute
     model = Model.of_size(elements, compute=compute)
-    found = system.messages(model, network, system.bucket_bytes)
-    return exchange_seconds(found, model, network, system.codec)
+    messages = system.messages(model, network, system.bucket_bytes)
+    return exchange_seconds(messages, model, network, system.codec)
 
 
 def bagua(*, overlap: bool = False) -> list[dict[str, Any]]:
     """Each row of the table, predicted; the computation is that of `Async`.
 
-    Args:
-      overlap: whether messages travel under the backward pass.
+    With `overlap`, messages travel under the backward pass.
     """
     steps, size, rows = QUESTIONS / ROWS, bert_large(), []
     for gbps, epochs in EPOCHS.items():
@@ -88,8 +87,8 @@ def scaling() -> list[dict[str, Any]]:
         waits = seconds(row.system, row.elements, row.network, 1.0) - 1.0
         if row.fitted:
             compute[row.elements] = waits * row.efficiency / (1 - row.efficiency)
-        own = compute[row.elements]
-        predicted = own / (own + waits)
+        computes = compute[row.elements]
+        predicted = computes / (computes + waits)
         rows.append(
             {
                 "label": row.label,
@@ -107,8 +106,8 @@ def misplaced(rows: Iterable[dict[str, Any]], least: float = 0.01) -> list[str]:
     """Pairs of systems at one rate whose order is not as published.
 
     Args:
-      rows: of `bagua`.
-      least: pairs that differ by less, as published, have no order.
+      rows: what `bagua` returns.
+      least: pairs whose published figures differ by less have no order.
     """
     return [
         f"{a['system']}, {b['system']} at {a['gbps']:g} Gbit/s"
@@ -119,65 +118,50 @@ def misplaced(rows: Iterable[dict[str, Any]], least: float = 0.01) -> list[str]:
     ]
 
 
-def published(*, out: str = "runs/bench") -> dict[str, Any]:
-    """Prints and saves all rows.
-
-    Args:
-      out: folder of the JSON.
-
-    Returns:
-      What was found, as saved.
-    """
+@benchmark("published")
+def published(run: Run) -> Result:
+    """The planner's times against published figures of BAGUA, Horovod and BytePS."""
     rows, hidden, scaled = bagua(), bagua(overlap=True), scaling()
-    result = {
-        "conditions": conditions(params=bert_large(), steps=QUESTIONS / ROWS),
-        "bagua": rows,
-        "bagua_overlapped": hidden,
-        "mean_error": _mean(rows),
-        "mean_error_overlapped": _mean(hidden),
-        "misplaced": misplaced(rows),
-        "scaling": scaled,
-    }
-    _print(result)
-    save(result, out, "published")
-    return result
-
-
-def _print(result: dict[str, Any]) -> None:
-    show(
-        "BERT-Large, 128 V100, seconds of an epoch",
-        ("system", "Gbit/s", "published", "predicted", "error", "with overlap"),
-        [
-            (
-                r["system"],
-                r["gbps"],
-                r["published"],
-                r["predicted"],
-                f"{r['error']:+.1%}",
-                f"{other['error']:+.1%}",
-            )
-            for r, other in zip(
-                result["bagua"], result["bagua_overlapped"], strict=True
-            )
+    errors, odd = (_mean(rows), _mean(hidden)), misplaced(rows)
+    shown = [
+        row | {"hidden": other["error"]}
+        for row, other in zip(rows, hidden, strict=True)
+    ]
+    return run.finish(
+        {
+            "conditions": run.conditions(params=bert_large(), steps=QUESTIONS / ROWS),
+            "bagua": rows,
+            "bagua_overlapped": hidden,
+            "mean_error": errors[0],
+            "mean_error_overlapped": errors[1],
+            "misplaced": odd,
+            "scaling": scaled,
+        },
+        tables=[
+            Table.of(
+                "BERT-Large, 128 V100, seconds of an epoch",
+                shown,
+                "system",
+                ("Gbit/s", "gbps"),
+                "published",
+                "predicted",
+                ("error", lambda r: f"{r['error']:+.1%}"),
+                ("with overlap", lambda r: f"{r['hidden']:+.1%}"),
+            ),
+            Table.of(
+                "Scaling efficiency",
+                scaled,
+                ("model", "label"),
+                ("GPUs", "gpus"),
+                "published",
+                "predicted",
+                ("error", lambda r: "fitted" if r["fitted"] else f"{r['error']:+.1%}"),
+            ),
         ],
-    )
-    show(
-        "Scaling efficiency",
-        ("model", "GPUs", "published", "predicted", "error"),
-        [
-            (
-                r["label"],
-                r["gpus"],
-                r["published"],
-                r["predicted"],
-                "fitted" if r["fitted"] else f"{r['error']:+.1%}",
-            )
-            for r in result["scaling"]
+        notes=[
+            f"mean error {errors[0]:.1%} ({errors[1]:.1%} with overlap); order not as "
+            f"published: {odd or 'nowhere'}"
         ],
-    )
-    print(
-        f"mean error {result['mean_error']:.1%} ({result['mean_error_overlapped']:.1%} "
-        f"with overlap); order not as published: {result['misplaced'] or 'nowhere'}"
     )
 
 

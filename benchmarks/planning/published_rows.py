@@ -36,10 +36,10 @@ class System:
     """What a published system sends.
 
     Attributes:
-      name: as published.
-      messages: of a step; None: nothing for which a step waits.
-      bucket_bytes: of its buckets.
-      codec: compressor, by name.
+      name: the name under which it is published.
+      messages: the messages of a step; None: nothing for which a step waits.
+      bucket_bytes: bytes of a bucket.
+      codec: name of the compressor.
     """
 
     name: str
@@ -49,7 +49,7 @@ class System:
 
 
 def _over_hosts(messages: Messages) -> Messages:
-    """Leaders of hosts gossip: as if a host were one worker."""
+    """The messages of hosts' leaders, as if a host were one worker."""
 
     def between(
         model: Model, network: Network, bucket_bytes: int
@@ -61,7 +61,7 @@ def _over_hosts(messages: Messages) -> Messages:
 
 
 def _pushed(model: Model, network: Network, bucket_bytes: int) -> list[PlannedMessage]:
-    """Servers on hosts of their own, as many: sums go up and come back at once."""
+    """As many servers, on hosts of their own: sums go up and come back at once."""
     del bucket_bytes
     nbytes = 4.0 * model.size
     return [PlannedMessage(1.0, Traffic(nbytes, line=nbytes, hops=2))]
@@ -103,13 +103,13 @@ class Scaling:
 
     Attributes:
       label: model and system.
-      elements: of the model.
-      system: what is sent.
-      hosts: how many.
-      per_host: GPUs of each.
-      gbps: between hosts.
-      latency: seconds.
-      efficiency: as published.
+      elements: elements of the model.
+      system: the system.
+      hosts: number of hosts.
+      per_host: GPUs of a host.
+      gbps: Gbit/s between hosts.
+      latency: seconds of a message between hosts.
+      efficiency: the published efficiency.
       fitted: whether it gives the computation time of its model.
     """
 
@@ -125,7 +125,7 @@ class Scaling:
 
     @property
     def network(self) -> Network:
-        """Where."""
+        """The network of these hosts."""
         link = Link(latency=self.latency, bandwidth=self.gbps * 1e9 / 8)
         workers = self.hosts * self.per_host
         return Network(

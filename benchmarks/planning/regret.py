@@ -1,17 +1,18 @@
 """What the planner's choice costs between real hosts, over the best that was measured.
 
-Reads the folders of `relaxjax bench network --part steps`, one for each model; nothing
-is run. A cell is a model at a rate; of half of the models (or, of a single model, of
-half of its rates) the planner is told what steps took, and fits what it cannot know:
+Reads the folders of `python -m benchmarks network --part steps`, one for each model;
+nothing is run. A cell is a model at a rate. For half of the models (or, of a single
+model, half of its rates) the planner knows the seconds of steps, and fits what it
+cannot know otherwise:
 
     T - compute  =  line (s / rate + c)  +  hops alpha  +  coded / gamma
                                                        (least squares, none below 0)
 
 with line, hops and coded as `relaxjax.plan` counts them, s and alpha of messages and of
 the backend's own all-reduce apart, c of a processor that moves bytes, however fast the
-link is, and gamma of each compressor. In the other cells it
-knows the model's shapes, a step without communication, and the rate. It takes what it
-predicts to be the fastest of the methods that were measured:
+link is, and gamma of each compressor. In the other cells it knows the model's shapes, a
+step without communication, and the rate. Of the methods that were measured it takes the
+one that it predicts to be the fastest:
 
     regret   = measured seconds of the choice / least measured seconds
 
@@ -20,13 +21,15 @@ Beside it: always the plain all-reduce, and always what sends least.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import typer
 from scipy.optimize import nnls
 
 from benchmarks.planning.regret_cells import Cell, cells, split
-from benchmarks.report import conditions, save, show
+from benchmarks.report import Result, Run, Table, benchmark
+from relaxjax.cli._errors import user_errors
 from relaxjax.plan import Network
 from relaxjax.plan._candidate import Candidate
 from relaxjax.plan._candidates import candidates
@@ -39,15 +42,15 @@ _BUCKET = 8 * 2**20
 
 
 class Known(NamedTuple):
-    """What was fitted: seconds for each unit, of messages, of psum, of codecs.
+    """What was fitted.
 
     Attributes:
-      share: inverse, of a rate that payload gets.
-      latency: of a message.
-      psum_share: as share, of the backend's all-reduce.
-      psum_latency: as latency.
-      copy: for each byte on a line, whatever its rate.
-      codecs: seconds for each byte, by compressor.
+      share: inverse of the share of a rate that payload gets.
+      latency: seconds of a message.
+      psum_share: the same as `share`, for the backend's all-reduce.
+      psum_latency: the same as `latency`, for it.
+      copy: seconds of each byte on a line, whatever its rate.
+      codecs: seconds of each byte, by compressor.
     """
 
     share: float
@@ -77,28 +80,26 @@ class Known(NamedTuple):
         )
 
 
-def fit(told: Sequence[Cell]) -> Known:
-    """What explains the steps that were told.
-
-    Args:
-      told: cells.
-    """
-    names = list(
-        dict.fromkeys(
-            c.compressor.partition("+")[0] for c in _known(told[0]) if c.compressor
-        )
-    )
-    rows, wanted = [], []
-    for cell in told:
+def fit(cells: Sequence[Cell]) -> Known:
+    """What explains the steps of these cells best."""
+    known = _known(cells[0])
+    names = list(dict.fromkeys(_codec(c) for c in known if c.compressor))
+    rows, waits = [], []
+    for cell in cells:
         for c in _known(cell):
             step = cell.seconds[c.label]
             rows.append(_row(c, cell, names) / step)
-            wanted.append((step - cell.model.compute) / step)
-    units, _ = nnls(np.array(rows), np.array(wanted))
+            waits.append((step - cell.model.compute) / step)
+    units, _ = nnls(np.array(rows), np.array(waits))
     codecs = dict(zip(names, units[5:].tolist(), strict=True))
     codecs[""] = max(codecs.values(), default=0.0)
     share, latency, psum_share, psum_latency, copy = units[:5].tolist()
     return Known(share, latency, psum_share, psum_latency, copy, codecs)
+
+
+def _codec(c: Candidate) -> str:
+    """The name of a candidate's compressor, without feedback."""
+    return c.compressor.partition("+")[0]
 
 
 def _known(cell: Cell) -> list[Candidate]:
@@ -108,7 +109,7 @@ def _known(cell: Cell) -> list[Candidate]:
 
 
 def _row(c: Candidate, cell: Cell, names: Sequence[str]) -> np.ndarray:
-    """How much of each unit a step takes, in the order of `Known`."""
+    """The units that a step takes, in the order of `Known`."""
     row = np.zeros(5 + len(names))
     network = Network(workers=cell.hosts, joined=False)
     for message in c.messages(cell.model, network, _BUCKET):
@@ -117,23 +118,17 @@ def _row(c: Candidate, cell: Cell, names: Sequence[str]) -> np.ndarray:
         row[place + 1] += message.traffic.hops
         row[4] += message.traffic.line
         if c.compressor:
-            code = names.index(c.compressor.partition("+")[0])
-            row[5 + code] += message.traffic.coded
+            row[5 + names.index(_codec(c))] += message.traffic.coded
     return row / c.every
 
 
 def chosen(cell: Cell, known: Known) -> dict[str, Any]:
-    """The planner's choice in a cell, and what it costs.
-
-    Args:
-      cell: with what was measured.
-      known: as `fit` found it.
-    """
+    """The planner's choice in a measured cell, and what it costs."""
     network = known.network(cell.rate, cell.hosts)
     guess, sent = {}, {}
     for c in _known(cell):
-        found = predict(c, cell.model, network, _BUCKET)
-        guess[c.label], sent[c.label] = found.seconds, found.nbytes
+        step = predict(c, cell.model, network, _BUCKET)
+        guess[c.label], sent[c.label] = step.seconds, step.nbytes
     best = min(cell.seconds.values())
     choice, least = min(guess, key=guess.__getitem__), min(sent, key=sent.__getitem__)
     errors = [abs(guess[label] / cell.seconds[label] - 1) for label in guess]
@@ -149,53 +144,46 @@ def chosen(cell: Cell, known: Known) -> dict[str, Any]:
     }
 
 
+@benchmark("regret")
 def regret(
-    folders: Sequence[str | Path],
-    *,
-    without: Sequence[str] = (),
-    out: str = "runs/bench",
-) -> dict[str, Any]:
-    """Prints and saves the choice in each cell.
-
-    Args:
-      folders: of the network bench, a model each.
-      without: beginnings of labels that may not be chosen, where one wins everywhere.
-      out: folder of the JSON.
-
-    Returns:
-      What was found, as saved.
-
-    Raises:
-      ValueError: as of `cells`; a single cell, of which no half is left.
-    """
-    found = cells(folders, without)
-    if len(found) < 2:
-        raise ValueError("regret needs two cells or more: measure more rates or models")
-    told, rest = split(found)
-    known = fit(told)
-    seen, unseen = ([chosen(cell, known) for cell in half] for half in (told, rest))
-    result = {
-        "conditions": conditions(
-            folders=[str(folder) for folder in folders], without=list(without)
+    run: Run,
+    folders: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FOLDER...", help="Folders of network --part steps, one a model."
         ),
-        "fit": known._asdict(),
-        "seen": seen,
-        "unseen": unseen,
-        "summary": {"seen": _summary(seen), "unseen": _summary(unseen)},
-    }
-    for title, rows in (("Cells that were told", seen), ("Others", unseen)):
-        columns = ("model", "Mbit/s", "choice", "best", "regret", "plain", "least")
-        show(title, columns, [list(row.values())[:7] for row in rows])
-    for half, told_ in result["summary"].items():
-        print(half, told_)
-    save(result, out, "regret")
-    return result
+    ],
+    without: Annotated[
+        list[str] | None,
+        typer.Option(help="Beginning of labels that may not be chosen."),
+    ] = None,
+) -> Result:
+    """The planner's choice between real hosts, over the best that was measured."""
+    with user_errors():
+        fitted, rest = split(cells(folders, without or ()))
+    known = fit(fitted)
+    seen, unseen = ([chosen(cell, known) for cell in half] for half in (fitted, rest))
+    summary = {"seen": _summary(seen), "unseen": _summary(unseen)}
+    conditions = run.conditions(folders=[*map(str, folders)], without=without or [])
+    result = {"conditions": conditions, "fit": known._asdict(), "seen": seen}
+    columns = ("model", ("Mbit/s", "rate"), *list(seen[0])[2:7])
+    return run.finish(
+        result | {"unseen": unseen, "summary": summary},
+        tables=[
+            Table.of("Cells that were fitted to", seen, *columns),
+            Table.of("Others", unseen, *columns),
+        ],
+        notes=[f"{half} {numbers}" for half, numbers in summary.items()],
+    )
 
 
 def _summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Mean and worst of the choice and of the two rules beside it."""
-    found: dict[str, float] = {"cells": len(rows)}
-    for what in ("regret", "plain", "least"):
-        each = [row[what] for row in rows]
-        found |= {f"{what}_mean": float(np.mean(each)), f"{what}_worst": max(each)}
-    return found | {"error": float(np.mean([row["error"] for row in rows]))}
+    numbers: dict[str, float] = {"cells": len(rows)}
+    for rule in ("regret", "plain", "least"):
+        ratios = [row[rule] for row in rows]
+        numbers |= {
+            f"{rule}_mean": float(np.mean(ratios)),
+            f"{rule}_worst": max(ratios),
+        }
+    return numbers | {"error": float(np.mean([row["error"] for row in rows]))}

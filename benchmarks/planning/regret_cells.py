@@ -1,4 +1,4 @@
-"""Cells of the network bench: a model at a rate, and what the steps of methods took."""
+"""Cells of the network bench: a model at a rate, and the seconds of methods' steps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ class Cell:
 
     Attributes:
       model: its params and a step's computation.
-      rate: of each link, Mbit/s.
-      hosts: how many.
-      seconds: measured, by the planner's label.
-      name: of the model, for tables.
+      rate: Mbit/s of each link.
+      hosts: number of hosts.
+      seconds: measured seconds of a step, by the planner's label.
+      name: the model's name in tables.
     """
 
     model: Model
@@ -36,53 +36,56 @@ class Cell:
 
 
 def cells(folders: Sequence[str | Path], without: Sequence[str] = ()) -> list[Cell]:
-    """What the network bench has measured.
+    """The cells that the network bench has measured.
 
     Args:
-      folders: of its JSON, a model each.
+      folders: folders of its JSON, a model each.
       without: beginnings of labels that may not be chosen.
 
     Raises:
-      ValueError: a folder without measured steps.
+      ValueError: a folder has no measured steps.
     """
-    found = []
+    measured = []
     for folder in folders:
-        told = report.read(Path(folder) / f"{report.STEPS}.json")
-        if not told.get("blocks"):
+        saved = report.read(Path(folder) / f"{report.STEPS}.json")
+        if not saved.get("blocks"):
             raise ValueError(
                 f"{folder} has no {report.STEPS}.json: run "
-                f"relaxjax bench network --part steps --out {folder}"
+                f"python -m benchmarks network --part steps --out {folder}"
             )
-        shape = told["conditions"]
+        shape = saved["conditions"]
         params = task(shape["width"], shape["layers"]).params
-        for rate in dict.fromkeys(block["rate"] for block in told["blocks"]):
-            seconds = report.medians(told["blocks"], rate)
-            model = Model(params=params, compute=seconds[ALONE])
-            own = {_USUAL.get(label, label): t for label, t in seconds.items()}
-            own = {k: t for k, t in own.items() if not k.startswith(tuple(without))}
-            known = {c.label for c in candidates(Network(workers=shape["hosts"]))}
-            found.append(
-                Cell(
-                    model=model,
-                    rate=rate,
-                    hosts=shape["hosts"],
-                    seconds={k: t for k, t in own.items() if k in known},
-                    name=f"{shape['layers']} layers of {shape['width']}",
-                )
+        known = {c.label for c in candidates(Network(workers=shape["hosts"]))}
+        for rate in dict.fromkeys(block["rate"] for block in saved["blocks"]):
+            medians = report.medians(saved["blocks"], rate)
+            labeled = {_USUAL.get(label, label): t for label, t in medians.items()}
+            seconds = {
+                label: t
+                for label, t in labeled.items()
+                if label in known and not label.startswith(tuple(without))
+            }
+            cell = Cell(
+                model=Model(params=params, compute=medians[ALONE]),
+                rate=rate,
+                hosts=shape["hosts"],
+                seconds=seconds,
+                name=f"{shape['layers']} layers of {shape['width']}",
             )
-    return found
+            measured.append(cell)
+    return measured
 
 
-def split(found: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
-    """Cells that are told, and those that are not: other models, or other rates.
+def split(measured: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
+    """The cells to fit to, and those of other models, or of the only one's other rates.
 
-    Args:
-      found: all.
+    Raises:
+      ValueError: a single cell, of which there is no half.
     """
-    names = list(dict.fromkeys(cell.name for cell in found))
+    if len(measured) < 2:
+        raise ValueError("regret needs two cells or more: measure more rates or models")
+    names = list(dict.fromkeys(cell.name for cell in measured))
     if len(names) > 1:
-        seen = names[::2]
-        told = [cell for cell in found if cell.name in seen]
+        fitted = [cell for cell in measured if cell.name in names[::2]]
     else:
-        told = list(found)[::2]
-    return told, [cell for cell in found if cell not in told]
+        fitted = list(measured)[::2]
+    return fitted, [cell for cell in measured if cell not in fitted]

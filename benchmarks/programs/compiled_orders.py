@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.programs.overlap_models import Training
-from benchmarks.report import save, show
+from benchmarks.report import Result, Run, Table
 from relaxjax.schedule import (
     Device,
     Graph,
@@ -31,15 +31,7 @@ ORDERS: Mapping[str, Callable[[Graph], list[str]]] = {
     "best": best,
     "reversed": lambda graph: layer_order(graph)[::-1],
 }
-COLUMNS = (
-    "order",
-    "MiB",
-    "transfers",
-    "forward",
-    "backward",
-    "exposed ms",
-    "compute ms",
-)
+TARGET = 0.6  # of forward products under a transfer, in the best order
 
 
 def orders_of(
@@ -48,24 +40,19 @@ def orders_of(
     """Orders of a training's leaves by name: those of `ORDERS`, and random ones.
 
     Args:
-      training: whose graph they come from.
+      training: the training, whose graph they come from.
       oracle: seconds of its operations.
-      link: of its transfers.
-      random_orders: how many.
+      link: the link of its transfers.
+      random_orders: number of random orders.
     """
-    given = training.loss, training.params, training.batch
+    arguments = training.loss, training.params, training.batch
     return named_orders(
-        Graph.from_loss(*given, oracle=oracle, link=link), random_orders
+        Graph.from_loss(*arguments, oracle=oracle, link=link), random_orders
     )
 
 
 def named_orders(graph: Graph, random_orders: int) -> dict[str, list[str]]:
-    """The same, of a graph.
-
-    Args:
-      graph: whose recvs are ordered.
-      random_orders: how many.
-    """
+    """Orders of a graph's recvs by name: those of `ORDERS`, and random ones."""
     orders = {name: find(graph) for name, find in ORDERS.items()}
     for seed in range(random_orders):
         orders[f"random {seed}"] = random_order(graph, seed=seed)
@@ -79,14 +66,14 @@ def compared(
     device: Device,
     link: Link,
 ) -> list[dict[str, Any]]:
-    """What a replay says of each order, in transfers of each size.
+    """The replay of each order, in transfers of each size.
 
     Args:
       text_of: from an order and a size to the scheduled program.
-      orders: by name.
-      sizes: most bytes of a transfer.
+      orders: orders by name.
+      sizes: the most bytes of a transfer.
       device: rates of the replay.
-      link: of its transfers.
+      link: the link of its transfers.
     """
     rows = []
     for size in sizes:
@@ -109,31 +96,24 @@ def _row(name: str, size: int, text: str, device: Device, link: Link) -> dict[st
     }
 
 
-def report(result: dict[str, Any], title: str, out: str, name: str) -> None:
-    """Prints what was compared, and saves it.
-
-    Args:
-      result: with conditions, rows and a target.
-      title: of the table.
-      out: folder for the JSON.
-      name: of the file.
-    """
-    print(result["conditions"])
-    cells = [
-        (
-            row["order"],
-            row["bytes"] / MIB,
-            row["transfers"],
-            row["forward"],
-            row["backward"],
-            1e3 * row["exposed"],
-            1e3 * row["compute"],
-        )
-        for row in result["rows"]
-    ]
-    show(title, COLUMNS, cells)
-    print(
-        f"target: in the best order {result['target']:.0%} of the forward products "
-        "under a pull, in the reversed visibly less, random ones between"
+def report(
+    run: Run, conditions: Mapping[str, Any], rows: list[dict[str, Any]], title: str
+) -> Result:
+    """Prints and saves what was compared."""
+    table = Table.of(
+        title,
+        rows,
+        "order",
+        ("MiB", lambda row: row["bytes"] / MIB),
+        "transfers",
+        "forward",
+        "backward",
+        ("exposed ms", lambda row: 1e3 * row["exposed"]),
+        ("compute ms", lambda row: 1e3 * row["compute"]),
     )
-    save(result, out, name)
+    target = (
+        f"target: in the best order {TARGET:.0%} of the forward products under a "
+        "transfer, in the reversed visibly less, random ones between"
+    )
+    result = {"conditions": conditions, "target": TARGET, "rows": rows}
+    return run.finish(result, tables=[table], notes=[target])

@@ -5,7 +5,7 @@ no NVIDIA library, and nothing that could run. What comes out is the scheduled H
 the collectives, their dtypes and the place of each start and done.
 
 It rests on `jax.experimental.topologies`, which may change, and on the plugin, some
-480 MB, in the optional extra `gpu-compile`; both ask for the same version as JAX. An
+480 MB, in the optional extra `gpu-compile`; both must have JAX's own version. An
 environment with the plugin and without a driver warns whenever JAX looks for devices,
 unless `jax_platforms` says "cpu": give it an environment of its own.
 """
@@ -19,7 +19,7 @@ import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh
 
-from benchmarks.programs.ahead_of_time import Unavailable
+from benchmarks.report import Unavailable
 
 PLUGINS = ("jax_plugins.xla_cuda12", "jax_plugins.xla_cuda13")
 
@@ -33,9 +33,9 @@ def gpu_mesh(
     """A mesh of H100s that can be compiled for, and nothing else.
 
     Args:
-      shape: of the mesh.
-      axis_names: of the mesh.
-      hosts: among which the devices are divided equally.
+      shape: shape of the mesh.
+      axis_names: axis names of the mesh.
+      hosts: number of hosts, which have equally many devices.
 
     Returns:
       A mesh with Auto axes.

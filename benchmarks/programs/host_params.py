@@ -11,19 +11,21 @@ copy takes. On CPU host memory is the device's own, and nothing is copied.
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, median
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import numpy as np
+import typer
 
 from benchmarks.measure import interleaved, quartiles, ratio
 from benchmarks.programs.compiled_orders import MIB, ORDERS, named_orders
 from benchmarks.programs.overlap_models import Training, transformer
-from benchmarks.report import conditions, save, show
+from benchmarks.report import RandomOrders, Result, Rounds, Run, Table, benchmark
 from relaxjax.ps import from_host, to_host
 from relaxjax.schedule import Graph, Link, makespan
 
 TARGET = 1.2  # throughput of the best order over the mean of random ones, on a GPU
+LATENCY = 1e-5  # seconds that a transfer costs by itself, in predictions
 ON_DEVICE = "on the device"
 _NO_GAIN = (
     "on CPU host memory is the device's own memory: nothing is copied, and no gain is "
@@ -40,10 +42,10 @@ class Setting(NamedTuple):
 
     Attributes:
       training: the model.
-      params: on the device.
-      batch: on the device.
-      link: between the memories.
-      shared: whether they are one.
+      params: its params, on the device.
+      batch: its batch, on the device.
+      link: the link between the memories.
+      shared: whether the two memories are one.
     """
 
     training: Training
@@ -53,65 +55,46 @@ class Setting(NamedTuple):
     shared: bool
 
 
+@benchmark("host_params")
 def host_params(
-    *,
-    rounds: int = 20,
-    random_orders: int = 20,
-    bucket_bytes: int = 2 * MIB,
-    latency: float = 1e-5,
-    modes: Sequence[str] = tuple(MODES),
-    make: Callable[[], Training] | None = None,
-    out: str = "runs/bench",
-) -> dict[str, Any]:
-    """Measures every order, and predicts each.
-
-    Args:
-      rounds: in which every order runs once.
-      random_orders: how many.
-      bucket_bytes: of transfers.
-      latency: seconds that a transfer costs by itself, in predictions.
-      modes: "inference" and "training" (gradients, back in host memory).
-      make: what is run; by default a transformer, a small one on CPU.
-      out: folder of the JSON.
-
-    Returns:
-      Conditions, and for each mode seconds, predictions and gains.
-    """
-    device = jax.devices()[0]
+    run: Run,
+    rounds: Rounds = 20,
+    random_orders: RandomOrders = 20,
+    bucket_mb: Annotated[float, typer.Option(min=0.001, help="MiB of a copy.")] = 2,
+) -> Result:
+    """Orders of copies from host memory, measured on the device at hand."""
+    device, bucket_bytes = jax.devices()[0], int(bucket_mb * MIB)
     shared = device.platform == "cpu"
-    training = (make or _transformer(shared))()
+    training = _transformer(shared)
     params, batch = _arrays((training.params, training.batch))
     rate = _rate(params)
-    setting = Setting(training, params, batch, Link(latency, rate), shared)
-    result: dict[str, Any] = {
-        "conditions": conditions(
-            device=device.device_kind,
-            platform=device.platform,
-            host_memory_is_the_devices=shared,
-            pgle=jax.config.values["jax_enable_pgle"],
-            nbytes=sum(x.nbytes for x in jax.tree.leaves(params)),
-            leaves=len(jax.tree.leaves(params)),
-            copied_bytes_per_second=rate,
-            latency=latency,
-            bucket_bytes=bucket_bytes,
-            rounds=rounds,
-            random_orders=random_orders,
-        ),
-        "target": TARGET,
-        "modes": {},
-    }
-    for mode in modes:
-        found = _measured(mode, setting, rounds, random_orders, bucket_bytes)
-        result["modes"][mode] = found
-        save(result, out, "host_params")
-        _print(mode, found)
-    _close(result["conditions"])
-    return result
+    setting = Setting(training, params, batch, Link(LATENCY, rate), shared)
+    conditions = run.conditions(
+        device=device.device_kind,
+        platform=device.platform,
+        host_memory_is_the_devices=shared,
+        pgle=jax.config.values["jax_enable_pgle"],
+        nbytes=sum(x.nbytes for x in jax.tree.leaves(params)),
+        leaves=len(jax.tree.leaves(params)),
+        copied_bytes_per_second=rate,
+        latency=LATENCY,
+        bucket_bytes=bucket_bytes,
+    )
+    modes: dict[str, Any] = {}
+    result = {"conditions": conditions, "target": TARGET, "modes": modes}
+    for mode in MODES:
+        modes[mode] = _measured(mode, setting, rounds, random_orders, bucket_bytes)
+        run.save(result)
+    return run.finish(
+        result,
+        tables=[_table(mode, modes[mode]) for mode in modes],
+        notes=[_NO_GAIN if shared else f"target: {TARGET}"],
+    )
 
 
-def _transformer(small: bool) -> Callable[[], Training]:
+def _transformer(small: bool) -> Training:
     layers, width, vocabulary = (2, 64, 128) if small else (4, 1024, 8192)
-    return lambda: transformer(layers=layers, width=width, vocabulary=vocabulary)
+    return transformer(layers=layers, width=width, vocabulary=vocabulary)
 
 
 def _arrays(shapes: Any) -> Any:
@@ -129,8 +112,8 @@ def _arrays(shapes: Any) -> Any:
 def _rate(params: Any) -> float:
     """Bytes per second of one copy of everything from host memory."""
     copy = jax.jit(lambda tree: jax.device_put(tree, jax.memory.Space.Device))
-    lying = to_host(params)
-    seconds = interleaved({"copy": lambda: copy(lying)}, 5)["copy"]
+    on_host = to_host(params)
+    seconds = interleaved({"copy": lambda: copy(on_host)}, 5)["copy"]
     return sum(x.nbytes for x in jax.tree.leaves(params)) / median(seconds)
 
 
@@ -139,17 +122,17 @@ def _measured(
 ) -> dict[str, Any]:
     """Seconds and predictions of each order."""
     loss, batch = setting.training.loss, setting.batch
-    of = Graph.from_loss if mode == "training" else Graph.from_function
-    graph = of(loss, setting.params, batch, link=setting.link)
+    trace = Graph.from_loss if mode == "training" else Graph.from_function
+    graph = trace(loss, setting.params, batch, link=setting.link)
     orders = named_orders(graph, random_orders)
-    lying = to_host(setting.params)
+    on_host = to_host(setting.params)
 
     def runner(fn: Callable[..., Any], params: Any) -> Callable[[], Any]:
         step = jax.jit(MODES[mode](fn))
         return lambda: step(params, batch)
 
     runs = {
-        name: runner(from_host(loss, order=order, bucket_bytes=bucket_bytes), lying)
+        name: runner(from_host(loss, order=order, bucket_bytes=bucket_bytes), on_host)
         for name, order in orders.items()
     }
     runs[ON_DEVICE] = runner(loss, setting.params)
@@ -175,26 +158,24 @@ def _gains(seconds: Mapping[str, Sequence[float]]) -> dict[str, Any]:
     return {name: ratio(means, own)._asdict() for name, own in seconds.items()}
 
 
-def _print(mode: str, found: dict[str, Any]) -> None:
+def _table(mode: str, measured: dict[str, Any]) -> Table:
     columns = ("order", "median ms", "quartiles", "predicted ms", "throughput", "95 %")
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for name in [*ORDERS, ON_DEVICE]:
-        gain = found["gain"][name]
+        gain = measured["gain"][name]
         between = f"{gain['low']:.3f} - {gain['high']:.3f}"
-        rows.append((*_cells(name, [name], found), gain["median"], between))
-    randoms = [name for name in found["orders"] if name.startswith("random")]
-    rows.append((*_cells("random, all", randoms, found), 1.0, ""))
-    show(f"{mode}: throughput over the mean of the random orders", columns, rows)
+        rows.append((*_cells(name, [name], measured), gain["median"], between))
+    randoms = [name for name in measured["orders"] if name.startswith("random")]
+    rows.append((*_cells("random, all", randoms, measured), 1.0, ""))
+    title = f"{mode}: throughput over the mean of the random orders"
+    return Table(title, columns, rows)
 
 
-def _cells(title: str, names: Sequence[str], found: dict[str, Any]) -> tuple[Any, ...]:
-    """Of some orders together."""
-    every = [1e3 * s for name in names for s in found["seconds"][name]]
+def _cells(
+    title: str, names: Sequence[str], measured: dict[str, Any]
+) -> tuple[Any, ...]:
+    """Seconds and predictions of some orders, taken together."""
+    every = [1e3 * s for name in names for s in measured["seconds"][name]]
     low, middle, high = quartiles(every)
-    predicted = [1e3 * found["predicted"].get(name, np.nan) for name in names]
+    predicted = [1e3 * measured["predicted"].get(name, np.nan) for name in names]
     return title, middle, f"{low:.4g} - {high:.4g}", fmean(predicted)
-
-
-def _close(told: dict[str, Any]) -> None:
-    print(told)
-    print(_NO_GAIN if told["host_memory_is_the_devices"] else f"target: {TARGET}")

@@ -15,9 +15,8 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from benchmarks import models as _zoo
-from relaxjax.workers._in_backward import reduce_in_backward
-from relaxjax.workers._scan_layers import scan_layers
+from benchmarks import models
+from relaxjax import reduce_in_backward, scan_layers
 
 Gradient = Callable[[Any, Any], tuple[jax.Array, Any]]
 """From (params, batch) to the loss and the gradient."""
@@ -27,11 +26,11 @@ class Training(NamedTuple):
     """A model, its batch and its gradient.
 
     Attributes:
-      loss: of (params, batch), a scalar.
-      params: shapes.
-      batch: shapes of one device's share.
-      gradient: as a user would write it, local.
-      inside: by name, from a reducer to a gradient that comes out reduced.
+      loss: from (params, batch) to a scalar.
+      params: shapes of the params.
+      batch: shapes of one device's share of the batch.
+      gradient: the local gradient, as a user would write it.
+      inside: functions by name, from a reducer to a gradient that comes out reduced.
     """
 
     loss: Callable[[Any, Any], jax.Array]
@@ -59,14 +58,14 @@ def transformer(
     *, layers: int = 12, width: int = 768, vocabulary: int = 8192
 ) -> Training:
     """A decoder with its layers unrolled, on 8 sequences of 512 tokens."""
-    model = _zoo.transformer(_zoo.Transformer(layers, width, vocabulary))
+    model = models.transformer(models.Transformer(layers, width, vocabulary))
     (tokens,) = model.args
     return Training(model.loss, model.params, tokens, jax.value_and_grad(model.loss))
 
 
 def scanned(*, layers: int = 12, width: int = 768, vocabulary: int = 8192) -> Training:
     """The same decoder as a `lax.scan` over its layers."""
-    block, head = _zoo.Block(), nn.Dense(vocabulary)
+    block, head = models.Block(), nn.Dense(vocabulary)
     tokens = jax.ShapeDtypeStruct((8, 512), jnp.int32)
     x = jax.ShapeDtypeStruct((8, 512, width), jnp.float32)
     one = jax.eval_shape(block.init, jax.random.key(0), x)["params"]

@@ -20,10 +20,7 @@ from jax.sharding import PartitionSpec as P
 
 from benchmarks.programs.ahead_of_time import compiled_text, shapes, state_shapes
 from benchmarks.programs.overlap_models import Gradient, Training
-from relaxjax import topology
-from relaxjax.gradients._all_reduce import all_reduce
-from relaxjax.gradients._delay import delay
-from relaxjax.workers._data_parallel import data_parallel
+from relaxjax import all_reduce, data_parallel, delay, topology
 
 
 def relaxjax_text(training: Training, mesh: Mesh, **knobs: Any) -> str:
@@ -33,13 +30,13 @@ def relaxjax_text(training: Training, mesh: Mesh, **knobs: Any) -> str:
 
 
 def inside_text(training: Training, mesh: Mesh, way: str, **knobs: Any) -> str:
-    """The same where the backward pass reduces: `way` is one of `training.inside`."""
+    """The program whose backward pass reduces: `way` is one of `training.inside`."""
     gradient = training.inside[way](all_reduce("data", **knobs))
     return optax_text(training, mesh, optax.sgd(0.1), gradient)
 
 
 def gossip_text(training: Training, mesh: Mesh, method: Any, **knobs: Any) -> str:
-    """A decentralised `method` on a ring of the devices."""
+    """A decentralized `method` on a ring of the devices."""
     ring = topology.ring(mesh.size)
     tx = optax.chain(optax.sgd(0.1), method("data", ring, **knobs))
     return optax_text(training, mesh, tx)
@@ -57,7 +54,7 @@ def optax_text(
     tx: optax.GradientTransformation,
     gradient: Gradient | None = None,
 ) -> str:
-    """Any transformation, of the model's own gradient or of another."""
+    """Any transformation of the model's own gradient, or of another one."""
     gradient = gradient or training.gradient
 
     def step(params, opt_state, batch):
@@ -97,9 +94,9 @@ def jit_text(training: Training, mesh: Mesh) -> str:
 
 def _placed(training: Training, mesh: Mesh) -> tuple[Any, Any]:
     def put(tree, spec):
-        where = NamedSharding(mesh, spec)
+        sharding = NamedSharding(mesh, spec)
         return jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where), tree
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree
         )
 
     batch = _whole(training.batch, mesh.size)
@@ -107,7 +104,7 @@ def _placed(training: Training, mesh: Mesh) -> tuple[Any, Any]:
 
 
 def _whole(batch: Any, workers: int) -> Any:
-    """The batch of all workers together."""
+    """The shapes of the batch of all workers together."""
     return jax.tree.map(
         lambda x: jax.ShapeDtypeStruct((workers * x.shape[0], *x.shape[1:]), x.dtype),
         batch,

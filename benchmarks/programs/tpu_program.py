@@ -1,7 +1,7 @@
 """The program that TPUs would run, compiled on a machine that has none.
 
 `libtpu`, some 140 MB, compiles for a topology that is only named: no TPU, and nothing
-that could run. Several slices show the hop between them, over the data-centre network.
+that could run. Several slices show the hop between them, over the data-center network.
 
 It rests on `jax.experimental.topologies`, which may change, and on the optional extra
 `tpu-compile`. Keep `jax_platforms` at "cpu": else JAX looks for a TPU.
@@ -15,7 +15,7 @@ import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh
 
-from benchmarks.programs.ahead_of_time import Unavailable
+from benchmarks.report import Unavailable
 
 
 def tpu_mesh(
@@ -28,10 +28,10 @@ def tpu_mesh(
     """A mesh of TPUs that can be compiled for, and nothing else.
 
     Args:
-      shape: of the mesh.
-      axis_names: of the mesh.
+      shape: shape of the mesh.
+      axis_names: axis names of the mesh.
       topology: kind and layout of a slice, as libtpu spells it.
-      slices: their number; the first axis of the mesh runs over them first.
+      slices: number of slices; the first axis of the mesh runs over them first.
 
     Returns:
       A mesh with Auto axes.
@@ -43,7 +43,7 @@ def tpu_mesh(
     reason = missing()
     if reason:
         raise Unavailable(reason)
-    # libtpu takes itself for a device's only user; whoever only compiles is none.
+    # libtpu assumes that it is a device's only user, also where it only compiles.
     os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
     described = topologies.get_topology_desc(
         platform="tpu", topology_name=topology, num_slices=slices

@@ -1,7 +1,7 @@
 """Parameter servers and workers as processes, for an order that can be felt.
 
 Parameters live in the memory of server processes and are pulled in an order that the
-servers keep, while the worker computes the layers whose parameters have come.
+servers keep, while the worker computes the layers whose parameters have arrived.
 """
 
 from benchmarks.testbed.fleet import Fleet

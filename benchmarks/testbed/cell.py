@@ -3,7 +3,7 @@
 1. The link's rate is set so that communication over computation is `ratio`, on the
    busiest link: pulls (and pushes) of all its workers against one worker's operations.
 2. Steps in layer order time each operation, pulls alone time the link; from these come
-   the graph, the orders of it, and a prediction for each order.
+   the graph, its orders, and a prediction for each order.
 3. All orders take turns, in every round in another sequence.
 """
 
@@ -28,20 +28,20 @@ LINKS: dict[str, Callable[[float], Links]] = {
     "loopback": Loopback,
 }
 TIMED, WARM, AGAIN = 5, 2, 4
-"""Steps that time the operations; before them; and of TAC and of no order per round."""
+"""Numbers of timed steps, of steps before them, and of TAC's steps in a round."""
 
 
-class Wishes(NamedTuple):
+class Options(NamedTuple):
     """What holds for every cell.
 
     Attributes:
-        rows: for each worker.
-        rounds: in which every order runs once, TAC and no order four times.
-        orders: how many random orders.
-        ratio: communication over computation.
-        links: "namespaces" or "loopback".
-        pin: whether worker i is bound to core i modulo the machine's.
-        wait: seconds without a byte after which a transfer is lost.
+      rows: rows of each worker.
+      rounds: rounds in which every order runs once, TAC and no order four times.
+      orders: number of random orders.
+      ratio: communication over computation.
+      links: "namespaces" or "loopback".
+      pin: whether worker i is bound to core i modulo the machine's.
+      wait: seconds without a byte after which a transfer is lost.
     """
 
     rows: int
@@ -54,89 +54,59 @@ class Wishes(NamedTuple):
 
 
 class Bench:
-    """A fleet in which one mode is run.
+    """A fleet in which one mode is run."""
 
-    Args:
-        model: of every worker.
-        cell: what is run.
-        wishes: rows.
-        links: between the processes.
-    """
-
-    def __init__(self, model: Model, cell: Cell, wishes: Wishes, links: Links):
+    def __init__(self, model: Model, cell: Cell, options: Options, links: Links):
         self.fleet = Fleet(
             model,
             optimizer=OPTIMIZER if cell.mode == "training" else None,
             workers=cell.workers,
             servers=cell.servers,
             links=links,
-            wait=wishes.wait,
+            wait=options.wait,
             threads=1,
-            pin=wishes.pin,
+            pin=options.pin,
         )
         rng = np.random.default_rng(0)
         width = model.leaves["stem/params"].shape[0]
-        shape = (cell.workers * wishes.rows, width)
+        shape = (cell.workers * options.rows, width)
         self._batch = [rng.standard_normal(shape).astype(np.float32) for _ in range(2)]
         self._train = cell.mode == "training"
 
     def step(self, order: Any = None) -> Step:
-        """One step.
-
-        Args:
-            order: as of `Fleet`.
-        """
+        """One step; `order` as in `Fleet`."""
         inputs, targets = self._batch
         if self._train:
             return self.fleet.train(inputs, targets, order=order)
         return self.fleet.infer(inputs, order=order)
 
     def steps(self, count: int) -> list[Step]:
-        """Steps in layer order, after some that compile.
-
-        Args:
-            count: how many.
-        """
+        """Steps in layer order, after some that compile."""
         for _ in range(WARM):
             self.step()
         return [self.step() for _ in range(count)]
 
 
-def computation(model: Model, cell: Cell, wishes: Wishes) -> float:
-    """Seconds of one worker's operations where nothing is slow to arrive.
-
-    Args:
-        model: of every worker.
-        cell: how many compute at the same time.
-        wishes: rows.
-    """
-    bench = Bench(model, cell, wishes, Loopback())
+def computation(model: Model, cell: Cell, options: Options) -> float:
+    """Seconds of one worker's operations where nothing is slow to arrive."""
+    bench = Bench(model, cell, options, Loopback())
     with bench.fleet:
         return measured_graph(model, bench.steps(TIMED), Link()).computation
 
 
-def run(model: Model, cell: Cell, wishes: Wishes) -> dict[str, Any]:
-    """Runs a cell.
-
-    Args:
-        model: of every worker.
-        cell: workers, servers and mode.
-        wishes: what holds for all.
-
-    Returns:
-        Seconds of every step by order, predictions, and the calibration.
-    """
+def run_cell(model: Model, cell: Cell, options: Options) -> dict[str, Any]:
+    """Seconds of every step of a cell by order, predictions, and the calibration."""
     nbytes = sum(model.nbytes.values())
     both = 2 if cell.mode == "training" else 1
     busiest = both * nbytes * max(1.0, cell.workers / cell.servers)
-    rate = busiest / (wishes.ratio * computation(model, cell, wishes))
-    bench = Bench(model, cell, wishes, LINKS[wishes.links](rate))
+    rate = busiest / (options.ratio * computation(model, cell, options))
+    bench = Bench(model, cell, options, LINKS[options.links](rate))
     with bench.fleet:
         timed = bench.steps(TIMED)
         pulled = median(bench.fleet.pull().seconds for _ in range(TIMED))
         plan = Plan.of(model, cell, timed, rate, pulled)
-        orders = plan.orders(wishes.orders)
-        steps = _take_turns(bench, orders, cell.workers, wishes.rounds)
+        orders = plan.orders(options.orders)
+        steps = _take_turns(bench, orders, cell.workers, options.rounds)
     return {
         **cell._asdict(),
         "rate": rate,

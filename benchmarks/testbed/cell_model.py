@@ -1,4 +1,4 @@
-"""The testbed's model: blocks of three unlike towers, as of an Inception network.
+"""The testbed's model: blocks of three unlike towers, as in an Inception network.
 
     heavy    few bytes, many operations: one matrix applied again and again
     wide     many bytes, few operations: two large matrices
@@ -6,9 +6,9 @@
 
 A chain has one good order, its own; among unlike towers the order is a choice.
 
-Computation is either real, and then workers share the machine's cores, or *stated*: a
-layer waits for as long as its matrix products would take an accelerator beside the
-host, and computes next to nothing. Bytes are the same.
+Computation is either real, so that workers share the machine's cores, or *stated*: a
+layer waits for as long as its matrix products would take an accelerator, and computes
+next to nothing. Bytes are the same.
 """
 
 import time
@@ -32,14 +32,14 @@ def towers(
     """The model.
 
     Args:
-        width: of every activation.
-        blocks: of three towers each, one after the other.
-        reuse: how often the "deep" layers apply their matrix; "heavy" 2.5 times as
-            often.
-        compute: "real" or "stated".
+      width: width of every activation.
+      blocks: number of blocks of three towers each, one after the other.
+      reuse: how often the "deep" layers apply their matrix; "heavy" 2.5 times as
+        often.
+      compute: "real" or "stated".
 
     Returns:
-        2 + 6 * blocks layers, of as many leaves.
+      2 + 6 * blocks layers, of as many leaves.
     """
     rng = np.random.default_rng(0)
 
@@ -72,7 +72,7 @@ def towers(
 
 
 def applied(w: jax.Array, x: jax.Array, *, times: int) -> jax.Array:
-    """One matrix, several times, as a convolution uses its weights."""
+    """One matrix, applied several times, as a convolution applies its weights."""
     for _ in range(times):
         x = jnp.tanh(x @ w)
     return x

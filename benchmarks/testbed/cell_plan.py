@@ -1,4 +1,4 @@
-"""What the schedule is told of a cell, and what it answers: orders and predictions.
+"""What the schedule knows of a cell, and what it returns: orders and predictions.
 
 Cost: 200 simulations for the best order, and one for each prediction.
 """
@@ -19,9 +19,9 @@ class Cell(NamedTuple):
     """What is run.
 
     Attributes:
-        workers: how many.
-        servers: how many.
-        mode: "inference" or "training".
+      workers: number of workers.
+      servers: number of servers.
+      mode: "inference" or "training".
     """
 
     workers: int
@@ -30,12 +30,12 @@ class Cell(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What the schedule is told.
+    """What the schedule knows.
 
     Attributes:
-        graph: of a worker, transfers timed by its share of the busiest link.
-        cluster: for the simulation.
-        link: of each process.
+      graph: a worker's graph, transfers timed by its share of the busiest link.
+      cluster: the cluster of the simulation.
+      link: the link of each process.
     """
 
     graph: Graph
@@ -46,14 +46,14 @@ class Plan(NamedTuple):
     def of(
         cls, model: Model, cell: Cell, timed: list[Step], rate: float, pulled: float
     ) -> "Plan":
-        """From measurements.
+        """The plan of what was measured.
 
         Args:
-            model: of every worker.
-            cell: workers and servers.
-            timed: steps in layer order.
-            rate: bytes per second that each link was set to.
-            pulled: seconds of pulls alone.
+          model: the model of every worker.
+          cell: workers and servers.
+          timed: steps in layer order.
+          rate: bytes per second that each link was set to.
+          pulled: seconds of pulls alone.
         """
         nominal = Link(0.0, rate)
         bare = Graph(dict.fromkeys(model.nbytes, 0.0), {}, nbytes=model.nbytes)
@@ -66,11 +66,7 @@ class Plan(NamedTuple):
         return cls(measured_graph(model, timed, Link(0.0, share)), cluster, link)
 
     def orders(self, count: int) -> dict[str, list[str]]:
-        """The orders that are compared.
-
-        Args:
-            count: of random ones.
-        """
+        """The orders that are compared, `count` random ones among them."""
         graph = self.graph
         objective = partial(simulated, graph, self.cluster)
         return {
@@ -85,11 +81,7 @@ class Plan(NamedTuple):
         }
 
     def predictions(self, orders: dict[str, list[str]]) -> dict[str, float]:
-        """Seconds of a step by order; of "none", the mean of twenty.
-
-        Args:
-            orders: by name.
-        """
+        """Seconds of a step by order; for "none", the mean of twenty steps."""
         loose = schedule.simulate(
             self.graph, schedule.unordered(), self.cluster, steps=20
         )
@@ -100,11 +92,5 @@ class Plan(NamedTuple):
 
 
 def simulated(graph: Graph, cluster: Cluster, order: list[str]) -> float:
-    """Predicted seconds of a step.
-
-    Args:
-        graph: of each worker.
-        cluster: workers, servers and links.
-        order: of the pulls.
-    """
+    """Predicted seconds of a step with pulls in this order."""
     return schedule.simulate(graph, schedule.ordered("", order), cluster).seconds

@@ -1,4 +1,4 @@
-"""What is refused before a process is started, or before a step.
+"""Checks before a process is started, and before a step.
 
 Cost: one update of the optimizer, twice.
 """
@@ -22,18 +22,12 @@ def owners(
     workers: int,
     servers: int,
 ) -> dict[str, int]:
-    """The index of the server of each leaf.
-
-    Args:
-        model: its leaves.
-        optimizer: makes the optax transformation, or None.
-        workers: how many.
-        servers: how many.
+    """The index of the server of each leaf, if the fleet can be.
 
     Raises:
-        TypeError: an optimizer that is no function.
-        ValueError: more servers than leaves, none, or no workers, or an optimizer
-            that looks at several leaves together.
+      TypeError: the optimizer is not a function.
+      ValueError: there are more servers than leaves, no servers or no workers, or the
+        optimizer looks at several leaves together.
     """
     check_count("workers", workers)
     check_count("servers", servers)
@@ -59,12 +53,8 @@ def check_leafwise(
 
     One update of large random gradients is computed both ways and compared.
 
-    Args:
-        optimizer: an optax transformation.
-        leaves: arrays by name.
-
     Raises:
-        ValueError: the two differ.
+      ValueError: the two differ.
     """
     rng = np.random.default_rng(0)
     gradients = {
@@ -84,14 +74,10 @@ def check_leafwise(
 
 
 def shares(batch: Any, workers: int) -> list[Any]:
-    """Each worker's rows.
-
-    Args:
-        batch: a pytree of arrays, rows first, or None.
-        workers: how many.
+    """Each worker's rows of a pytree of arrays, rows first.
 
     Raises:
-        ValueError: arrays of different lengths, or rows that cannot be shared.
+      ValueError: the arrays differ in length, or the workers cannot share their rows.
     """
     leaves = jax.tree.leaves(batch)
     shapes = [np.shape(leaf) for leaf in leaves]

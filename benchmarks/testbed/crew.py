@@ -1,4 +1,4 @@
-"""The processes of a fleet: started in their places, heard together, ended together.
+"""The processes of a fleet: started in their places, awaited and ended together.
 
 Cost: servers start together, then workers; a few seconds of imports each.
 """
@@ -26,16 +26,16 @@ class Plan(NamedTuple):
     """What a crew is made of.
 
     Attributes:
-        model: of every worker.
-        owner: index of the server of each leaf.
-        optimizer: makes the optax transformation of the servers, or None.
-        workers: how many.
-        servers: how many.
-        wait: seconds without a byte after which a transfer is lost.
-        patience: seconds that all answers may take.
-        platform: of the workers' JAX.
-        threads: of XLA's CPU backend in each process.
-        pin: whether each worker is bound to a core.
+      model: the model of every worker.
+      owner: index of the server of each leaf.
+      optimizer: makes the optax transformation of the servers, or None.
+      workers: number of workers.
+      servers: number of servers.
+      wait: seconds without a byte after which a transfer is lost.
+      patience: seconds that all answers may take.
+      platform: platform of the workers' JAX.
+      threads: threads of XLA's CPU backend in each process.
+      pin: whether each worker is bound to a core.
     """
 
     model: Model
@@ -53,13 +53,9 @@ class Plan(NamedTuple):
 class Crew:
     """Servers and workers, running.
 
-    Args:
-        plan: what to start.
-        links: where.
-
     Raises:
-        TypeError: something that cannot be sent to a process.
-        OSError: the links could not be made.
+      TypeError: something that cannot be sent to a process.
+      OSError: the links could not be made.
     """
 
     def __init__(self, plan: Plan, links: Links):
@@ -83,14 +79,11 @@ class Crew:
             self.close = stack.pop_all().close
 
     def hear(self, children: list[Child]) -> list[Any]:
-        """What each of some processes sends next.
-
-        Args:
-            children: of this crew.
+        """What each of these children sends next.
 
         Raises:
-            TransferError: a transfer did not come, or no answer in time.
-            RuntimeError: a process failed otherwise.
+          TransferError: a transfer did not come, or no answer in time.
+          RuntimeError: a process failed otherwise.
         """
         answers: dict[Child, Any] = {}
         until = time.monotonic() + self._plan.patience
@@ -109,20 +102,20 @@ class Crew:
 
     def _add_server(self, i: int, place: Any, token: str) -> None:
         plan = self._plan
-        own = {n: a for n, a in plan.model.leaves.items() if plan.owner[n] == i}
-        told = Served(own, plan.optimizer, plan.workers, plan.wait, token, place)
+        leaves = {n: a for n, a in plan.model.leaves.items() if plan.owner[n] == i}
+        config = Served(leaves, plan.optimizer, plan.workers, plan.wait, token, place)
         setting = Setting(place.namespace, "cpu", plan.threads, None)
-        self.servers.append(Child(f"server {i}", serve, told, setting))
+        self.servers.append(Child(f"server {i}", serve, config, setting))
 
     def _add_worker(
         self, i: int, place: Any, token: str, servers: list[tuple[str, int]]
     ) -> None:
         plan = self._plan
         bare = plan.model.shapes_only()
-        told = Working(i, bare, servers, plan.owner, plan.wait, token, place)
+        config = Working(i, bare, servers, plan.owner, plan.wait, token, place)
         cores = _core(i) if plan.pin else None
         setting = Setting(place.namespace, plan.platform, plan.threads, cores)
-        self.workers.append(Child(f"worker {i}", work, told, setting))
+        self.workers.append(Child(f"worker {i}", work, config, setting))
 
     def _end(self) -> None:
         """Closes every pipe, then waits for each process."""

@@ -31,37 +31,37 @@ class Fleet:
     """Parameter servers and workers as processes; leave it to end them.
 
     Args:
-        model: its layers, and for training its loss.
-        optimizer: an importable function without arguments that makes the optax
-            transformation, as `functools.partial(optax.adam, 1e-3)`. It runs at the
-            servers, on each leaf by itself. None: inference only.
-        workers: how many processes compute.
-        servers: how many processes hold leaves: whole ones, the largest first to the
-            least loaded.
-        links: `Loopback()` or `Namespaces(rate)`.
-        wait: seconds without a byte after which a transfer is lost, an error that names
-            it and its server.
-        patience: seconds after which a step that has not ended is an error.
-        platform: of the workers' JAX, as "cpu" or "cuda"; None: JAX's choice. Servers
-            are always on the CPU.
-        threads: of XLA's CPU backend in each process; None: XLA's choice.
-        pin: binds worker i to core i modulo the machine's; servers run anywhere.
+      model: the model: its layers, and its loss for training.
+      optimizer: an importable function without arguments that makes the optax
+        transformation, such as `functools.partial(optax.adam, 1e-3)`. It runs at the
+        servers, on each leaf by itself. None: inference only.
+      workers: number of processes that compute.
+      servers: number of processes that hold leaves: whole ones, the largest first, to
+        the least loaded.
+      links: `Loopback()` or `Namespaces(rate)`.
+      wait: seconds without a byte after which a transfer is lost, an error that names
+        it and its server.
+      patience: seconds after which a step that has not ended is an error.
+      platform: platform of the workers' JAX, such as "cpu" or "cuda"; None: JAX's
+        choice. Servers are always on the CPU.
+      threads: threads of XLA's CPU backend in each process; None: XLA's choice.
+      pin: binds worker i to core i modulo the machine's; servers run anywhere.
 
     Raises:
-        TypeError: something of another kind, or what cannot be sent to a process.
-        ValueError: more servers than leaves, counts below 1, or an optimizer that
-            looks at several leaves together.
+      TypeError: an argument has another type, or cannot be sent to a process.
+      ValueError: there are more servers than leaves, a count is below 1, or the
+        optimizer looks at several leaves together.
 
     Example:
-        In a script the last two statements stand under `if __name__ == "__main__":`,
-        as processes import it again.
+      In a script the last two statements stand under `if __name__ == "__main__":`,
+      as processes import it again.
 
-        >>> import operator
-        >>> from benchmarks.testbed import Layer
-        >>> model = Model([Layer("scale", operator.mul, np.full(2, 3.0, "f4"))])
-        >>> with Fleet(model) as fleet:
-        ...     print(fleet.infer(np.ones((1, 2), "f4")).result)
-        [[3. 3.]]
+      >>> import operator
+      >>> from benchmarks.testbed import Layer
+      >>> model = Model([Layer("scale", operator.mul, np.full(2, 3.0, "f4"))])
+      >>> with Fleet(model) as fleet:
+      ...     print(fleet.infer(np.ones((1, 2), "f4")).result)
+      [[3. 3.]]
     """
 
     def __init__(
@@ -102,17 +102,17 @@ class Fleet:
         """Pulls the parameters and computes the output of a batch.
 
         Args:
-            inputs: a pytree of arrays, rows first; each worker gets an equal share.
-            order: every leaf once, the first to be sent first; or such a list for each
-                worker; by default the order of the layers.
+          inputs: a pytree of arrays, rows first; each worker gets an equal share.
+          order: every leaf once, the first to be sent first; or such a list for each
+            worker; by default the order of the layers.
 
         Returns:
-            The step; `result` is the output's rows.
+          The step; `result` is the output's rows.
 
         Raises:
-            TransferError: a transfer did not come, or a process is gone.
-            ValueError: an order that misses, repeats or invents a leaf, or rows that
-                the workers cannot share.
+          TransferError: a transfer did not come, or a process is gone.
+          ValueError: the order misses, repeats or invents a leaf, or the workers cannot
+            share the rows.
         """
         works = self._run("infer", order, inputs)
         return Step(works, np.concatenate([work.result for work in works]))
@@ -121,16 +121,16 @@ class Fleet:
         """Pulls, forward, backward, pushes; the servers update when all have pushed.
 
         Args:
-            inputs: as in `infer`.
-            targets: rows likewise.
-            order: as in `infer`.
+          inputs: as in `infer`.
+          targets: targets of the rows.
+          order: as in `infer`.
 
         Returns:
-            The step; `result` is the mean loss, before the update.
+          The step; `result` is the mean loss, before the update.
 
         Raises:
-            TransferError: as in `infer`.
-            ValueError: as in `infer`, or there is no loss or no optimizer.
+          TransferError: see `infer`.
+          ValueError: see `infer`; or there is no loss or no optimizer.
         """
         if not self._trains:
             raise ValueError("train needs Model(loss=...) and Fleet(optimizer=...)")
@@ -142,10 +142,10 @@ class Fleet:
         """Pulls the parameters and computes nothing: how long the links take.
 
         Args:
-            order: as in `infer`.
+          order: as in `infer`.
 
         Returns:
-            The step; `result` is the first worker's leaves by name.
+          The step; `result` is the first worker's leaves by name.
         """
         works = self._run("pull", order, None)
         return Step(works, works[0].result)
@@ -165,7 +165,7 @@ class Fleet:
         self._crew.close()
 
     def __enter__(self) -> "Fleet":
-        """Is itself."""
+        """Returns itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -185,7 +185,7 @@ class Fleet:
         return self._crew
 
     def _heard(self, children: list[Child]) -> list[Any]:
-        """What each sends; whatever goes wrong ends the fleet."""
+        """What each child sends; whatever goes wrong ends the fleet."""
         try:
             return self._crew.hear(children)
         except BaseException:

@@ -19,16 +19,16 @@ def measured_graph(model: Model, steps: Sequence[Step], link: Link) -> Graph:
     """The graph of one worker's step, its operations timed by earlier steps.
 
     Args:
-        model: its layers are the operations, its leaves the transfers.
-        steps: all of training, or all of inference; the first few of a fleet compile,
-            so leave them out.
-        link: what a worker has of the network: seconds of each transfer.
+      model: the model, whose layers are the operations and whose leaves the transfers.
+      steps: steps of training, or steps of inference; the first few of a fleet compile,
+        so leave them out.
+      link: a worker's share of the network, which gives the seconds of each transfer.
 
     Returns:
-        A graph; of training steps with "loss", "back <layer>" and the pushes.
+      A graph; for training steps with "loss", "back <layer>" and the pushes.
 
     Raises:
-        ValueError: no steps, or steps in which nothing was computed.
+      ValueError: there are no steps, or nothing was computed in them.
     """
     seconds: dict[str, list[float]] = {}
     for step in steps:
@@ -61,14 +61,14 @@ def _inner(model: Model, name: str) -> list[str]:
 
 
 def placed(model: Model, servers: int) -> dict[str, int]:
-    """The server of each leaf: the largest first, to the least loaded.
+    """The server of each leaf, as `relaxjax.schedule.simulate` places them.
 
-    As `relaxjax.schedule.simulate` places them.
+    The largest leaf comes first, to the least loaded server.
 
     Args:
-        model: its leaves.
-        servers: how many.
+      model: the model, whose leaves are placed.
+      servers: number of servers.
     """
     bare = Graph(dict.fromkeys(model.nbytes, 0.0), {}, nbytes=model.nbytes)
-    found = messages(bare, Policy("whole"), Cluster(servers=servers))
-    return {name: parts[0].server for name, parts in found.items()}
+    parts_of = messages(bare, Policy("whole"), Cluster(servers=servers))
+    return {name: parts[0].server for name, parts in parts_of.items()}

@@ -25,22 +25,13 @@ class TransferError(RuntimeError):
 
 
 class Pace:
-    """Sends at most `rate` bytes per second, by sleeping between pieces.
-
-    Args:
-        rate: bytes per second of all senders that share it; None: as fast as it goes.
-    """
+    """Sends at most `rate` bytes per second (None: any), by sleeping between pieces."""
 
     def __init__(self, rate: float | None = None):
         self._rate, self._free, self._lock = rate, 0.0, Lock()
 
     def send(self, peer: socket.socket, data: memoryview) -> None:
-        """Sends all of it; the socket's timeout holds for each piece of 64 KiB.
-
-        Args:
-            peer: connected.
-            data: bytes.
-        """
+        """Sends all of it; the socket's timeout holds for each piece of 64 KiB."""
         for start in range(0, len(data), _PIECE):
             piece = data[start : start + _PIECE]
             if self._rate is not None:
@@ -62,14 +53,8 @@ def send(
 ) -> None:
     """Sends a header, and the bytes of an array behind it.
 
-    Args:
-        peer: connected.
-        header: what JSON can hold.
-        array: of any shape and dtype.
-        pace: of the array's bytes.
-
     Raises:
-        OSError: the peer is gone, or takes nothing until the socket's timeout.
+      OSError: the peer is gone, or takes nothing until the socket's timeout.
     """
     text = json.dumps(header).encode()
     peer.sendall(_LENGTH.pack(len(text)) + text)
@@ -78,23 +63,16 @@ def send(
 
 
 def as_bytes(array: np.ndarray) -> memoryview:
-    """The bytes of a C-contiguous array, without a copy.
-
-    Args:
-        array: of any shape and dtype.
-    """
+    """The bytes of a C-contiguous array, without a copy."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def receive_header(peer: socket.socket) -> dict[str, Any]:
     """The next header.
 
-    Args:
-        peer: connected.
-
     Raises:
-        OSError: the peer is gone, or silent until the socket's timeout.
-        ValueError: what came is no header.
+      OSError: the peer is gone, or silent until the socket's timeout.
+      ValueError: what came is not a header.
     """
     prefix = bytearray(_LENGTH.size)
     fill(peer, memoryview(prefix))
@@ -110,16 +88,7 @@ def receive_header(peer: socket.socket) -> dict[str, Any]:
 
 
 def receive_array(peer: socket.socket, shape: Any, dtype: Any) -> np.ndarray:
-    """The array behind a header, in fresh memory.
-
-    Args:
-        peer: connected.
-        shape: of the array.
-        dtype: of the array.
-
-    Raises:
-        OSError: as `receive_header`.
-    """
+    """The array behind a header, in fresh memory."""
     array = np.empty(shape, dtype)
     fill(peer, as_bytes(array))
     return array
@@ -128,12 +97,8 @@ def receive_array(peer: socket.socket, shape: Any, dtype: Any) -> np.ndarray:
 def fill(peer: socket.socket, into: memoryview) -> None:
     """Receives exactly as many bytes as there is room for.
 
-    Args:
-        peer: connected; its timeout holds for each piece that arrives.
-        into: bytes to be written.
-
     Raises:
-        OSError: as `receive_header`.
+      OSError: the peer is gone, or silent until the socket's timeout.
     """
     got = 0
     while got < len(into):

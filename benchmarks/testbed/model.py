@@ -26,18 +26,18 @@ class Layer:
     """One layer: it computes as soon as its leaves and its inputs are there.
 
     Attributes:
-        name: unique in its model; its leaves are called "name/path".
-        apply: `apply(params, *inputs)` gives an array whose first axis is the batch.
-            Workers are processes, so it must be importable: a function of a module, or
-            a `functools.partial` of one.
-        params: a pytree of arrays; `()` for none.
-        needs: layers whose outputs it takes, in order, or "input" for the batch's
-            inputs; by default the layer before it.
+      name: unique in its model; its leaves are called "name/path".
+      apply: `apply(params, *inputs)` gives an array whose first axis is the batch.
+        Workers are processes, so it must be importable: a function of a module, or
+        a `functools.partial` of one.
+      params: a pytree of arrays; `()` for none.
+      needs: layers whose outputs it takes, in order, or "input" for the batch's
+        inputs; by default the layer before it.
 
     Example:
-        >>> import operator
-        >>> Layer("scale", operator.mul, np.ones(3)).name
-        'scale'
+      >>> import operator
+      >>> Layer("scale", operator.mul, np.ones(3)).name
+      'scale'
     """
 
     name: str
@@ -51,19 +51,19 @@ class Model:
     """Layers in an order in which they can be computed; the last gives the output.
 
     Attributes:
-        layers: each after the ones it needs.
-        loss: `loss(output, targets)` gives a scalar, a mean over the rows; importable.
-            For training only.
+      layers: each after the ones it needs.
+      loss: `loss(output, targets)` gives a scalar, a mean over the rows; importable.
+        For training only.
 
     Raises:
-        TypeError: `layers` holds what is no `Layer`.
-        ValueError: no layers, a name used twice, a layer that needs a later or unknown
-            one, one that nobody needs, or no parameters at all.
+      TypeError: `layers` holds something that is not a `Layer`.
+      ValueError: there are no layers or no parameters, a name is used twice, a layer
+        needs a later or unknown one, or no layer needs it.
 
     Example:
-        >>> import operator
-        >>> Model([Layer("scale", operator.mul, np.ones(3))]).nbytes
-        {'scale/params': 24}
+      >>> import operator
+      >>> Model([Layer("scale", operator.mul, np.ones(3))]).nbytes
+      {'scale/params': 24}
     """
 
     layers: Sequence[Layer]
@@ -95,11 +95,11 @@ class Model:
             known.append(layer.name)
         needed = {need for needs in self.needs.values() for need in needs}
         if idle := [n for n in known[1:-1] if n not in needed]:
-            raise ValueError(f"layers {idle} are needed by none: leave them out")
+            raise ValueError(f"no layer needs layers {idle}: leave them out")
 
     @cached_property
     def needs(self) -> dict[str, tuple[str, ...]]:
-        """By layer, what its inputs are."""
+        """The names of each layer's inputs."""
         before = [INPUT, *(layer.name for layer in self.layers)]
         return {
             layer.name: (previous,) if layer.needs is None else tuple(layer.needs)
@@ -108,7 +108,7 @@ class Model:
 
     @cached_property
     def of_layer(self) -> dict[str, tuple[str, ...]]:
-        """By layer, the names of its leaves."""
+        """The names of each layer's leaves."""
         return {
             layer.name: tuple(
                 f"{layer.name}/{leaf_name(path)}"
@@ -134,11 +134,7 @@ class Model:
         return {name: leaf.nbytes for name, leaf in self.leaves.items()}
 
     def unflatten(self, leaves: dict[str, Any]) -> list[Any]:
-        """The layers' params, from leaves by name.
-
-        Args:
-            leaves: every leaf.
-        """
+        """The layers' params, from every leaf by name."""
         return [
             jax.tree.unflatten(
                 jax.tree.structure(layer.params),
@@ -148,7 +144,7 @@ class Model:
         ]
 
     def shapes_only(self) -> "Model":
-        """The same model, its parameters as shapes: what a worker is told."""
+        """The model with shapes in place of its parameters, for the workers."""
         bare = [
             Layer(
                 layer.name,

@@ -29,8 +29,8 @@ class Failure(NamedTuple):
     """What a process says before it ends by an error.
 
     Attributes:
-        transfer: whether a transfer did not come.
-        text: what happened.
+      transfer: whether a transfer did not come.
+      text: what happened.
     """
 
     transfer: bool
@@ -38,13 +38,13 @@ class Failure(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What a process is set to before JAX starts in it.
+    """The environment of a process, set before JAX starts in it.
 
     Attributes:
-        namespace: to be entered, or None.
-        platform: of JAX, as "cpu"; None: JAX's choice.
-        threads: of XLA's CPU backend; None: XLA's choice.
-        cores: to which the process is bound; None: all.
+      namespace: namespace that is entered, or None.
+      platform: platform of JAX, such as "cpu"; None: JAX's choice.
+      threads: threads of XLA's CPU backend; None: XLA's choice.
+      cores: cores to which the process is bound; None: all.
     """
 
     namespace: str | None
@@ -56,35 +56,29 @@ class Setting(NamedTuple):
 class Child:
     """A running process, and the pipe to it.
 
-    Args:
-        name: for messages.
-        main: an importable function of (told, pipe).
-        told: what it is told; must be picklable.
-        setting: for its JAX.
-
     Raises:
-        TypeError: `told` cannot be pickled.
+      TypeError: `config` cannot be pickled.
     """
 
     def __init__(
-        self, name: str, main: Callable[..., None], told: Any, setting: Setting
+        self, name: str, main: Callable[..., None], config: Any, setting: Setting
     ):
         self.name = name
         context = get_context("spawn")
         self.pipe, far = context.Pipe()
-        given = (main, portable(name, told), setting, far)
+        arguments = (main, portable(name, config), setting, far)
         self.process: BaseProcess = context.Process(
-            target=_run, args=given, name=name, daemon=True
+            target=_run, args=arguments, name=name, daemon=True
         )
         self.process.start()
         far.close()
 
     def heard(self) -> Any:
-        """What it sends next; to be called when the pipe is ready.
+        """What it sends next; call it when the pipe is ready.
 
         Raises:
-            TransferError: a transfer did not come.
-            RuntimeError: it failed otherwise, or it is gone.
+          TransferError: a transfer did not come.
+          RuntimeError: it failed otherwise, or it is gone.
         """
         try:
             answer = self.pipe.recv()
@@ -99,11 +93,7 @@ class Child:
         return answer
 
     def tell(self, what: Any) -> None:
-        """Sends it something, without waiting until it is read.
-
-        Args:
-            what: must be picklable.
-        """
+        """Sends it something picklable, without waiting until it is read."""
         Thread(target=_send, args=(self.pipe, what), daemon=True).start()
 
     def end(self) -> None:
@@ -115,35 +105,31 @@ class Child:
             self.process.join()
 
 
-def portable(name: str, told: Any) -> bytes:
-    """What is to be sent to a process, pickled.
-
-    Args:
-        name: of the process.
-        told: the thing.
+def portable(name: str, config: Any) -> bytes:
+    """The configuration of a process, pickled.
 
     Raises:
-        TypeError: it cannot be pickled.
+      TypeError: it cannot be pickled.
     """
     try:
-        return pickle.dumps(told)
+        return pickle.dumps(config)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise TypeError(
-            f"{name} is a process of its own and cannot be told {error}: layers, loss "
+            f"{name} is a process of its own and cannot be sent {error}: layers, loss "
             "and optimizer must be functions of a module (or functools.partial of "
             "one), not lambdas or functions inside functions"
         ) from error
 
 
 def _run(
-    main: Callable[..., None], told: bytes, setting: Setting, pipe: Connection
+    main: Callable[..., None], config: bytes, setting: Setting, pipe: Connection
 ) -> None:
     """The process: its setting, its main function, and what it says if it fails."""
     try:
         _prepare(setting)
-        main(pickle.loads(told), pipe)
+        main(pickle.loads(config), pipe)
     except (EOFError, ConnectionError, KeyboardInterrupt):
-        pass  # whoever started it is gone
+        pass  # the process that started it is gone
     except TransferError as error:
         _send(pipe, Failure(True, str(error)))
     except Exception:
@@ -151,7 +137,7 @@ def _run(
 
 
 def _send(pipe: Connection, what: Any) -> None:
-    with suppress(OSError):  # whoever is gone is missed where its answer is awaited
+    with suppress(OSError):  # who awaits an answer reports the lost process
         pipe.send(what)
 
 

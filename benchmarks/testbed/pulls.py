@@ -1,4 +1,4 @@
-"""A worker's pulls: what has arrived, and who waits for it.
+"""A worker's pulls, whose layers wait for what arrives.
 
 Cost: one thread for each server while leaves arrive.
 """
@@ -20,17 +20,17 @@ from benchmarks.testbed.message import (
 )
 from benchmarks.testbed.records import Event
 
-Found = TypeVar("Found")
+T = TypeVar("T")
 
 
 class Peer(NamedTuple):
     """A server, as a worker sees it.
 
     Attributes:
-        number: of the server.
-        socket: connected to it.
-        wait: seconds without a byte after which a transfer is lost.
-        pace: of what is sent.
+      number: index of the server.
+      socket: socket that is connected to it.
+      wait: seconds without a byte after which a transfer is lost.
+      pace: pace of what is sent.
     """
 
     number: int
@@ -39,12 +39,7 @@ class Peer(NamedTuple):
     pace: Pace
 
     def lost(self, what: str, error: Exception) -> TransferError:
-        """What to say of a transfer that does not come.
-
-        Args:
-            what: the transfer.
-            error: of the socket, or of what came through it.
-        """
+        """The error of a transfer that does not come."""
         if isinstance(error, TransferError):
             return error
         if isinstance(error, TimeoutError):
@@ -58,11 +53,8 @@ class Peer(NamedTuple):
     def expect(self, kind: str) -> dict[str, Any]:
         """The next header, which must be of a kind.
 
-        Args:
-            kind: of message.
-
         Raises:
-            TransferError: the server reports an error, or something else came.
+          TransferError: the server reports an error, or something else came.
         """
         header = receive_header(self.socket)
         if header["kind"] == "error":
@@ -73,13 +65,7 @@ class Peer(NamedTuple):
 
 
 class Pulls:
-    """The pulls of one step: asked for at once, received in threads.
-
-    Args:
-        peers: the servers.
-        leaves: shape and dtype by name.
-        began: on the clock of `time.perf_counter`.
-    """
+    """The pulls of a step that began at some second: asked for at once, in threads."""
 
     def __init__(self, peers: list[Peer], leaves: dict[str, Any], began: float):
         self._peers, self._leaves, self._began = peers, leaves, began
@@ -89,30 +75,22 @@ class Pulls:
         self.events: list[Event] = []
 
     def start(self, orders: list[list[str]], version: int) -> None:
-        """Asks each server for its leaves.
-
-        Args:
-            orders: for each server the names of its leaves, in order.
-            version: how many updates they must have seen.
-        """
+        """Asks each server for its leaves, in order, after so many updates."""
         for peer, order in zip(self._peers, orders, strict=True):
             Thread(target=self._pull, args=(peer, order, version), daemon=True).start()
 
-    def first(self, look: Callable[[], Found | None]) -> Found:
-        """Waits until `look` finds something.
-
-        Args:
-            look: called again after each arrival.
+    def first(self, look: Callable[[], T | None]) -> T:
+        """Waits until `look`, called after each arrival, finds something.
 
         Raises:
-            TransferError: a transfer did not come.
+          TransferError: a transfer did not come.
         """
         with self._changed:
-            while (found := look()) is None:
+            while (result := look()) is None:
                 if self._error is not None:
                     raise self._error
                 self._changed.wait()
-            return found
+            return result
 
     def _pull(self, peer: Peer, order: list[str], version: int) -> None:
         name = order[0]

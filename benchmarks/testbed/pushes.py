@@ -15,13 +15,7 @@ from benchmarks.testbed.records import Event
 
 
 class Pushes:
-    """The pushes of one step, first in, first out for each server.
-
-    Args:
-        peers: the servers.
-        owner: index of the server of each leaf.
-        began: on the clock of `time.perf_counter`.
-    """
+    """The pushes of a step that began at some second, a queue for each server."""
 
     def __init__(self, peers: list[Peer], owner: dict[str, int], began: float):
         self._owner, self._began = owner, began
@@ -36,19 +30,14 @@ class Pushes:
             thread.start()
 
     def add(self, name: str, gradient: np.ndarray) -> None:
-        """Hands a gradient over; returns at once.
-
-        Args:
-            name: of the leaf.
-            gradient: like the leaf.
-        """
+        """Hands a gradient over; returns at once."""
         self._queues[self._owner[name]].put((name, gradient))
 
     def finish(self) -> None:
         """Waits until the servers have everything.
 
         Raises:
-            TransferError: a push or the server's answer did not come through.
+          TransferError: a push or the server's answer did not come through.
         """
         for queue in self._queues:
             queue.put(None)

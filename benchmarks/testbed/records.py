@@ -1,4 +1,4 @@
-"""What the processes of a fleet are told, and what they report.
+"""What the processes of a fleet receive, and what they report.
 
 Cost: none; plain data.
 """
@@ -10,15 +10,15 @@ from relaxjax.hosts import Place
 
 
 class Served(NamedTuple):
-    """What a server is told.
+    """The configuration of a server.
 
     Attributes:
-        leaves: its own, arrays by name.
-        optimizer: makes the optax transformation, or None: parameters never change.
-        workers: how many push.
-        wait: seconds that it waits for what is missing.
-        token: that a worker must show.
-        place: where it runs.
+      leaves: its own leaves, arrays by name.
+      optimizer: makes the optax transformation, or None: parameters never change.
+      workers: number of workers that push.
+      wait: seconds that it waits for what is missing.
+      token: token that a worker must show.
+      place: where it runs.
     """
 
     leaves: dict[str, Any]
@@ -30,16 +30,16 @@ class Served(NamedTuple):
 
 
 class Working(NamedTuple):
-    """What a worker is told.
+    """The configuration of a worker.
 
     Attributes:
-        number: of the worker.
-        model: with shapes in place of parameters.
-        servers: address and port of each.
-        owner: index of the server of each leaf.
-        wait: seconds that it waits for a transfer.
-        token: that it shows.
-        place: where it runs.
+      number: index of the worker.
+      model: the model, with shapes in place of parameters.
+      servers: address and port of each server.
+      owner: index of the server of each leaf.
+      wait: seconds that it waits for a transfer.
+      token: token that it shows.
+      place: where it runs.
     """
 
     number: int
@@ -55,10 +55,10 @@ class Command(NamedTuple):
     """What a worker is to do in one step.
 
     Attributes:
-        kind: "pull", "infer" or "train".
-        order: every leaf once, the first to be sent first.
-        version: how many updates the parameters have seen.
-        batch: its rows: inputs, or (inputs, targets).
+      kind: "pull", "infer" or "train".
+      order: every leaf once, the first to be sent first.
+      version: number of updates that the parameters have seen.
+      batch: its rows: inputs, or (inputs, targets).
     """
 
     kind: str
@@ -71,9 +71,9 @@ class Event(NamedTuple):
     """Something that took time at a worker.
 
     Attributes:
-        name: of the operation or transfer.
-        start: seconds since the worker began its step.
-        end: seconds likewise.
+      name: name of the operation or transfer.
+      start: its start, in seconds since the worker began its step.
+      end: its end, likewise.
     """
 
     name: str
@@ -85,12 +85,12 @@ class Work(NamedTuple):
     """One worker's step.
 
     Attributes:
-        began: seconds on a clock that the machine's processes share.
-        seconds: until it had computed all and its servers had all its gradients.
-        arrivals: pulls, as they arrived.
-        pushes: gradients, as they were handed to the network; of each server in turn.
-        operations: as they ran.
-        result: output rows, or the loss.
+      began: its start, in seconds on a clock that the machine's processes share.
+      seconds: duration, until its servers had all its gradients.
+      arrivals: pulls, as they arrived.
+      pushes: gradients, as they were handed to the network; of each server in turn.
+      operations: operations, as they ran.
+      result: output rows, or the loss.
     """
 
     began: float

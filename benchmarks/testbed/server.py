@@ -2,7 +2,7 @@
 
 The order is kept by the sender, as in TicTac: each worker's leaves are written, one
 after the other, into one connection, and TCP keeps what is written in order. With
-several servers each has the ranks of its own leaves, and none knows of the others.
+several servers each one has the ranks of its own leaves, and knows of no other server.
 
 Source: Hashemi, Abdu Jyothi and Campbell, "TicTac", MLSys 2019, section 5.
 
@@ -26,40 +26,35 @@ from benchmarks.testbed.records import Served
 from benchmarks.testbed.shard import Shard
 
 
-def serve(told: Served, pipe: Connection) -> None:
-    """Runs a server until it is told to stop.
-
-    Args:
-        told: its leaves, its optimizer and its place.
-        pipe: to the process that started it; gets the port, then answers "values".
-    """
-    optimizer = told.optimizer() if told.optimizer else None
-    shard = Shard(told.leaves, optimizer, workers=told.workers, wait=told.wait)
-    listener = socket.create_server((told.place.address, 0))
-    Thread(target=_accept, args=(listener, shard, told), daemon=True).start()
+def serve(config: Served, pipe: Connection) -> None:
+    """Runs a server until its pipe ends; sends its port, then answers "values"."""
+    optimizer = config.optimizer() if config.optimizer else None
+    shard = Shard(config.leaves, optimizer, workers=config.workers, wait=config.wait)
+    listener = socket.create_server((config.place.address, 0))
+    Thread(target=_accept, args=(listener, shard, config), daemon=True).start()
     pipe.send(listener.getsockname()[1])
     while pipe.recv() == "values":
         pipe.send(shard.values())
 
 
-def _accept(listener: socket.socket, shard: Shard, told: Served) -> None:
-    pace = Pace(told.place.rate)
+def _accept(listener: socket.socket, shard: Shard, config: Served) -> None:
+    pace = Pace(config.place.rate)
     while True:
         peer, _ = listener.accept()
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        Thread(target=_attend, args=(peer, shard, told, pace), daemon=True).start()
+        Thread(target=_attend, args=(peer, shard, config, pace), daemon=True).start()
 
 
-def _attend(peer: socket.socket, shard: Shard, told: Served, pace: Pace) -> None:
+def _attend(peer: socket.socket, shard: Shard, config: Served, pace: Pace) -> None:
     """Answers one worker until it goes."""
     try:
         hello = receive_header(peer)
-        if not hmac.compare_digest(str(hello.get("token")), told.token):
+        if not hmac.compare_digest(str(hello.get("token")), config.token):
             return
         while True:
             peer.settimeout(None)  # between two messages a worker may compute
             header = receive_header(peer)
-            peer.settimeout(told.wait)
+            peer.settimeout(config.wait)
             _answer(peer, header, shard, hello["worker"], pace)
     except (ValueError, TransferError) as error:
         send(peer, {"kind": "error", "text": str(error)})

@@ -5,7 +5,7 @@ The update of a leaf runs when its gradient has come from every worker:
     g = 1/n sum_i g_i,        w, s <- w + u, s'  with  u, s' = update(g, s, w)
 
 Each leaf has an optimizer state of its own, so that where it lives does not matter.
-`check_leafwise`, in `_checks`, refuses transformations that look at several together.
+`check_leafwise` refuses transformations that look at several leaves together.
 
 Source: Li et al., "Scaling distributed machine learning with the parameter server",
 OSDI 2014; synchronous.
@@ -25,14 +25,7 @@ from benchmarks.testbed.message import TransferError
 
 
 class Shard:
-    """Leaves of one server, read and updated by the threads of its workers.
-
-    Args:
-        leaves: arrays by name.
-        optimizer: an optax transformation, or None: nothing may be pushed.
-        workers: whose gradients make an update.
-        wait: seconds that a reader waits for an update.
-    """
+    """Leaves of one server, read and updated by the threads of its workers."""
 
     def __init__(
         self,
@@ -52,17 +45,14 @@ class Shard:
             self._update = jax.jit(_mean_update(optimizer))
             for name, leaf in leaves.items():  # compiled before anybody waits for it
                 self._states[name] = optimizer.init(jnp.asarray(leaf))
-                none = [np.zeros_like(leaf)] * workers
-                jax.block_until_ready(self._update(none, self._states[name], leaf))
+                zeros = [np.zeros_like(leaf)] * workers
+                jax.block_until_ready(self._update(zeros, self._states[name], leaf))
 
     def shape(self, name: str) -> tuple[tuple[int, ...], Any]:
         """Shape and dtype of a leaf.
 
-        Args:
-            name: of the leaf.
-
         Raises:
-            ValueError: it does not live here.
+          ValueError: it does not live here.
         """
         if name not in self._leaves:
             raise ValueError(f"leaf {name!r} does not live here")
@@ -71,13 +61,9 @@ class Shard:
     def read(self, name: str, version: int) -> np.ndarray:
         """A leaf after so many updates.
 
-        Args:
-            name: of the leaf.
-            version: how many updates it must have seen.
-
         Raises:
-            ValueError: it does not live here.
-            TransferError: the update did not come in time.
+          ValueError: it does not live here.
+          TransferError: the update did not come in time.
         """
         self.shape(name)
         with self._changed:
@@ -95,13 +81,8 @@ class Shard:
     def add(self, worker: int, name: str, gradient: np.ndarray) -> None:
         """Takes a gradient; the last one of a leaf updates it.
 
-        Args:
-            worker: who pushed it.
-            name: of the leaf.
-            gradient: like the leaf.
-
         Raises:
-            ValueError: nothing may be pushed, or this worker has already.
+          ValueError: nothing may be pushed, or this worker has already.
         """
         if name not in self._states:
             raise ValueError(f"{name!r} is not trained: give optimizer=")
@@ -121,7 +102,7 @@ class Shard:
             self._changed.notify_all()
 
     def values(self) -> dict[str, np.ndarray]:
-        """Every leaf as it is now."""
+        """Every leaf as it is now, by name."""
         with self._changed:
             return dict(self._leaves)
 

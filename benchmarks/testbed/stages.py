@@ -1,4 +1,4 @@
-"""A layer's two programs: forward, and backward from what forward kept.
+"""A layer's two programs: forward, and backward from what the forward pass saved.
 
 Cost: each is compiled once for each shape of its inputs.
 """
@@ -12,12 +12,7 @@ from benchmarks.testbed.model import INPUT, Layer
 
 
 class Stage:
-    """A layer, compiled.
-
-    Args:
-        layer: what is computed.
-        inputs: names of what it takes, in order.
-    """
+    """A layer, compiled."""
 
     def __init__(self, layer: Layer, inputs: tuple[str, ...]):
         self.name, self.inputs = layer.name, inputs
@@ -26,22 +21,18 @@ class Stage:
         self._tree = jax.tree.structure(layer.params)
         self._apply = layer.apply
         self._plain = jax.jit(self._forward)
-        self._kept = jax.jit(self._forward_kept)
+        self._saved = jax.jit(self._forward_saving)
 
     def run(self, leaves: list[Any], inputs: list[Any], keep: bool) -> tuple[Any, Any]:
-        """The output and, if asked for, what the backward pass needs.
-
-        Args:
-            leaves: of the layer's params.
-            inputs: as named.
-            keep: whether there will be a backward pass.
-        """
-        return self._kept(leaves, inputs) if keep else (self._plain(leaves, inputs), ())
+        """The output and, with `keep`, what the backward pass needs."""
+        return (
+            self._saved(leaves, inputs) if keep else (self._plain(leaves, inputs), ())
+        )
 
     def _forward(self, leaves: list[Any], inputs: list[Any]) -> Any:
         return self._apply(jax.tree.unflatten(self._tree, leaves), *inputs)
 
-    def _forward_kept(self, leaves: list[Any], inputs: list[Any]) -> tuple[Any, Any]:
+    def _forward_saving(self, leaves: list[Any], inputs: list[Any]) -> tuple[Any, Any]:
         """Differentiated by its leaves and by what other layers gave."""
         inner = [x for n, x in zip(self.inputs, inputs, strict=True) if n != INPUT]
 
@@ -58,19 +49,10 @@ class Stage:
 
 @jax.jit
 def pull_back(back: Any, slope: Any) -> tuple[list[Any], list[Any]]:
-    """Gradients of a layer's leaves, and slopes of what it took from other layers.
-
-    Args:
-        back: what `Stage.run` kept.
-        slope: of the layer's output.
-    """
+    """Gradients of a layer's leaves, and slopes of what it took from other layers."""
     return back(slope)
 
 
 def loss_and_gradient(loss: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """The compiled loss with its slope.
-
-    Args:
-        loss: of output and targets.
-    """
+    """The compiled loss with its slope."""
     return jax.jit(jax.value_and_grad(loss))

@@ -1,4 +1,4 @@
-"""What a step was: seconds, orders, results, and the same as a timeline.
+"""What a step took and returned, also in the form of a timeline.
 
 Cost: O(events).
 """
@@ -15,9 +15,9 @@ class Step(NamedTuple):
     """A step of all workers.
 
     Attributes:
-        workers: what each did.
-        result: of training, the mean loss; of inference, the output rows of all
-            workers; of a pull, the leaves by name.
+      workers: what each worker did.
+      result: the mean loss of training, the output rows of all workers of inference, or
+        the leaves of a pull by name.
     """
 
     workers: tuple[Work, ...]
@@ -25,13 +25,13 @@ class Step(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """From the first worker's begin to the last one's end."""
+        """Seconds from the first worker's begin to the last one's end."""
         began = min(work.began for work in self.workers)
         return max(work.began + work.seconds for work in self.workers) - began
 
     @property
     def straggler_effect(self) -> float:
-        """Share of its step that the fastest worker waits: (max - min) / max."""
+        """The fastest worker's wait over the slowest one's step: (max - min) / max."""
         seconds = [work.seconds for work in self.workers]
         return (max(seconds) - min(seconds)) / max(seconds)
 
@@ -45,12 +45,12 @@ def timeline(name: str, steps: Sequence[Step], nbytes: dict[str, int]) -> Timeli
     """Steps in the form of a simulated run, to be drawn or saved beside one.
 
     Args:
-        name: of the run.
-        steps: in order.
-        nbytes: of each leaf, as `Model.nbytes`.
+      name: name of the run.
+      steps: the steps, in order.
+      nbytes: bytes of each leaf, as in `Model.nbytes`.
 
     Returns:
-        Tracks "worker 0 in", "worker 0 compute", "worker 0 out" and so on.
+      Tracks "worker 0 in", "worker 0 compute", "worker 0 out" and so on.
     """
     clock, spans = TraceClock(len(steps[0].workers)), []
     zero = min(work.began for work in steps[0].workers)

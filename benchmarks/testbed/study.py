@@ -10,107 +10,99 @@ slowest one's step.
 
 from collections.abc import Sequence
 from statistics import fmean, median
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 from scipy.stats import kendalltau
 
-from benchmarks.measure import ratio
-from benchmarks.report import conditions, save, show
+from benchmarks import measure
+from benchmarks.report import Result, Run, Table, benchmark
 from benchmarks.testbed import Namespaces
-from benchmarks.testbed.cell import LINKS, Cell, Wishes, run
+from benchmarks.testbed.cell import LINKS, Cell, Options, run_cell
 from benchmarks.testbed.cell_model import COMPUTE, towers
+from relaxjax.cli._errors import user_errors
 
 ORDERED = ("layer", "tic", "tac", "best")
 MODES = ("inference", "training")
 
 
-def run_testbed(
-    *,
-    workers: Sequence[int] = (1, 2),
-    servers: Sequence[int] = (1,),
-    modes: Sequence[str] = MODES,
-    rounds: int = 3,
-    orders: int = 20,
-    rows: int | None = None,
-    compute: str = "real",
-    width: int = 256,
-    comm_over_compute: float = 1.0,
-    links: str | None = None,
-    out: str = "runs/bench",
-) -> dict[str, Any]:
-    """Measures every order in every cell, and predicts each.
-
-    Args:
-        workers: numbers of worker processes.
-        servers: numbers of server processes.
-        modes: "inference" and "training".
-        rounds: in which every order runs once; TAC and no order four times.
-        orders: how many random orders, each the same for all workers.
-        rows: of the batch of each worker; by default 1024, or 8 of stated computation.
-        compute: "real", on the machine's cores, or "stated": layers that wait.
-        width: of the model.
-        comm_over_compute: on the busiest link; sets the links' rate.
-        links: "namespaces" or "loopback"; by default the first where it can be.
-        out: folder of the JSON.
-
-    Returns:
-        Conditions, and for each cell seconds, predictions and what follows.
-    """
+@benchmark("testbed")
+def study(
+    run: Run,
+    workers: Annotated[
+        list[int] | None, typer.Option(min=1, help="Worker processes; default: 1, 2.")
+    ] = None,
+    servers: Annotated[
+        list[int] | None, typer.Option(min=1, help="Server processes; default: 1.")
+    ] = None,
+    mode: Annotated[
+        list[str] | None, typer.Option(help="inference, training; default: both.")
+    ] = None,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Rounds, in which orders take turns.")
+    ] = 3,
+    orders: Annotated[int, typer.Option(min=2, help="Random orders.")] = 20,
+    rows: Annotated[
+        int | None,
+        typer.Option(min=1, help="Rows of each worker; default: 1024, or 8 if stated."),
+    ] = None,
+    compute: Annotated[str, typer.Option(help="real, or stated: waiting.")] = "real",
+    width: Annotated[int, typer.Option(min=1, help="Width of the model.")] = 256,
+    ratio: Annotated[
+        float, typer.Option(min=0.01, help="Communication over computation.")
+    ] = 1.0,
+    links: Annotated[
+        str | None,
+        typer.Option(help="namespaces (root) or loopback; default: what is possible."),
+    ] = None,
+) -> Result:
+    """Servers and workers as processes: orders of the pulls, measured and predicted."""
+    with user_errors():
+        check(modes=mode, compute=compute, links=links)
     links = links or ("loopback" if Namespaces.missing() else "namespaces")
     rows = rows or (1024 if compute == "real" else 8)
-    wishes = Wishes(rows, rounds, orders, comm_over_compute, links, compute == "real")
+    options = Options(rows, rounds, orders, ratio, links, compute == "real")
     model = towers(width=width, compute=compute)
-    cells = [Cell(w, s, m) for m in modes for w in workers for s in servers]
-    result: dict[str, Any] = {
-        "conditions": conditions(
-            **wishes._asdict(),
-            compute=compute,
-            why_no_namespaces=Namespaces.missing(),
-            parameters=sum(leaf.size for leaf in model.leaves.values()),
-            nbytes=sum(model.nbytes.values()),
-            leaves=len(model.leaves),
-            threads="one for XLA in each process",
-        ),
-        "cells": [],
-    }
-    for cell in cells:
-        found = run(model, cell, wishes)
-        result["cells"].append(found | {"summary": summary(found)})
-        save(result, out, "testbed")
-        _print(result["cells"][-1])
-    _print_all(result)
-    return result
+    conditions = run.conditions(
+        **options._asdict(),
+        why_no_namespaces=Namespaces.missing(),
+        parameters=sum(leaf.size for leaf in model.leaves.values()),
+        nbytes=sum(model.nbytes.values()),
+        leaves=len(model.leaves),
+        threads="one for XLA in each process",
+    )
+    cells: list[dict[str, Any]] = []
+    result = {"conditions": conditions, "cells": cells}
+    for which in mode or MODES:
+        for w in workers or (1, 2):
+            for s in servers or (1,):
+                cell = run_cell(model, Cell(w, s, which), options)
+                cells.append(cell | {"summary": summary(cell)})
+                run.save(result)
+    tables = [*map(_cell_table, cells), _gains(cells), _stragglers(cells)]
+    return run.finish(result, tables=tables)
 
 
 def check(*, modes: Sequence[str] | None, compute: str, links: str | None) -> None:
-    """Refuses what cannot be run.
-
-    Args:
-        modes: names, or None.
-        compute: a name.
-        links: a name, or None.
+    """Refuses unknown names, and namespaces where they cannot be made.
 
     Raises:
-        ValueError: an unknown name, or namespaces where they cannot be made.
+      ValueError: the argument, its value and what it may be.
     """
-    for what, names, known in (
+    for name, values, known in (
         ("mode", modes or (), MODES),
         ("compute", (compute,), COMPUTE),
         ("links", (links,) if links else (), LINKS),
     ):
-        if odd := [name for name in names if name not in known]:
-            raise ValueError(f"{what} must be one of {[*known]}, got {odd[0]!r}")
+        if odd := [value for value in values if value not in known]:
+            raise ValueError(f"{name} must be one of {[*known]}, got {odd[0]!r}")
     if links == "namespaces" and (reason := Namespaces.missing()):
         raise ValueError(f"links=namespaces: {reason}; take loopback")
 
 
 def summary(cell: dict[str, Any]) -> dict[str, Any]:
-    """What a cell's seconds say.
-
-    Args:
-        cell: as `run` returns it.
-    """
+    """What the seconds of a cell, as `run_cell` returns it, say."""
     seconds, predicted = cell["seconds"], cell["predicted"]
     randoms = [name for name in cell["orders"] if name.startswith("random")]
     by_round = [fmean(own) for own in zip(*(seconds[n] for n in randoms), strict=True)]
@@ -120,7 +112,7 @@ def summary(cell: dict[str, Any]) -> dict[str, Any]:
         {tuple(order): name for name, order in cell["orders"].items()}.values()
     )
     least = {name: min(own) for name, own in seconds.items()}
-    tau, tau_least = (_tau(predicted, found, unlike) for found in (medians, least))
+    tau, tau_least = (_tau(predicted, own, unlike) for own in (medians, least))
     return {
         "median": medians,
         "tau": tau,
@@ -137,42 +129,44 @@ def summary(cell: dict[str, Any]) -> dict[str, Any]:
 
 def _tau(one: dict[str, float], other: dict[str, float], names: list[str]) -> float:
     """Kendall's tau of two lists of seconds."""
-    found: Any = kendalltau([one[n] for n in names], [other[n] for n in names])
-    return float(found.statistic)
+    result: Any = kendalltau([one[n] for n in names], [other[n] for n in names])
+    return float(result.statistic)
 
 
 def _gain(randoms: list[float], own: list[float]) -> list[float]:
-    """Median over rounds, and its interval."""
+    """The median gain over rounds, and its interval."""
     each = np.array(own).reshape(len(randoms), -1).mean(axis=1)
-    found = ratio(randoms, each.tolist())
-    return [found.median - 1, found.low - 1, found.high - 1]
+    faster = measure.ratio(randoms, each.tolist())
+    return [faster.median - 1, faster.low - 1, faster.high - 1]
 
 
 def _tail(seconds: list[float]) -> float:
     return float(np.percentile(seconds, 95) / np.percentile(seconds, 50))
 
 
-def _print(cell: dict[str, Any]) -> None:
-    found = cell["summary"]
+def _cell_table(cell: dict[str, Any]) -> Table:
+    numbers = cell["summary"]
     title = f"{cell['mode']}, workers {cell['workers']}, servers {cell['servers']}"
     title += f": {8e-6 * cell['rate']:.0f} Mbit/s, "
-    title += f"tau {found['tau']:.2f} of medians, {found['tau_least']:.2f} of minima"
+    title += (
+        f"tau {numbers['tau']:.2f} of medians, {numbers['tau_least']:.2f} of minima"
+    )
     columns = ("order", "median s", "min", "max", "predicted s", "gain", "predicted")
     rows = [
         (
             name,
-            found["median"][name],
+            numbers["median"][name],
             min(cell["seconds"][name]),
             max(cell["seconds"][name]),
             cell["predicted"][name],
-            _percent(found["gain"][name]),
-            f"{100 * found['gain_predicted'][name]:+.1f} %",
+            _percent(numbers["gain"][name]),
+            f"{100 * numbers['gain_predicted'][name]:+.1f} %",
         )
         for name in (*ORDERED, "none")
     ]
     every = [s for n in cell["orders"] if n[:6] == "random" for s in cell["seconds"][n]]
-    means = found["random"], min(every), max(every), found["random_predicted"]
-    show(title, columns, [*rows, ("random, mean", *means, "", "")])
+    means = numbers["random"], min(every), max(every), numbers["random_predicted"]
+    return Table(title, columns, [*rows, ("random, mean", *means, "", "")])
 
 
 def _percent(gain: list[float]) -> str:
@@ -180,30 +174,32 @@ def _percent(gain: list[float]) -> str:
     return f"{middle:+.1f} % [{low:+.1f}, {high:+.1f}]"
 
 
-def _print_all(result: dict[str, Any]) -> None:
-    cells = {
-        f"{c['mode']} {c['workers']}/{c['servers']}": c["summary"]
-        for c in result["cells"]
-    }
+def _name(cell: dict[str, Any]) -> str:
+    return f"{cell['mode']} {cell['workers']}/{cell['servers']}"
+
+
+def _gains(cells: Sequence[dict[str, Any]]) -> Table:
     rows = [
         (
-            name,
-            *(_percent(own["gain"][n]) for n in ("tic", "tac", "best")),
-            f"{100 * own['gain_predicted']['tac']:+.1f} %",
-            own["tau"],
-            own["tau_least"],
+            _name(cell),
+            *(_percent(cell["summary"]["gain"][n]) for n in ("tic", "tac", "best")),
+            f"{100 * cell['summary']['gain_predicted']['tac']:+.1f} %",
+            cell["summary"]["tau"],
+            cell["summary"]["tau_least"],
         )
-        for name, own in cells.items()
+        for cell in cells
     ]
     columns = ("workers/servers", "TIC", "TAC", "best", "TAC predicted")
     columns = (*columns, "tau of medians", "of minima")
-    show("Gain over the mean random order", columns, rows)
+    return Table("Gain over the mean random order", columns, rows)
+
+
+def _stragglers(cells: Sequence[dict[str, Any]]) -> Table:
     measures = ("straggler", "tail", "seen")
     rows = [
-        (name, *(own[m][n] for m in measures for n in ("none", "tac")))
-        for name, own in cells.items()
+        (_name(c), *(c["summary"][m][n] for m in measures for n in ("none", "tac")))
+        for c in cells
     ]
     columns = ("straggler effect, no order", "TAC", "p95 / p50, no order", "TAC")
     columns = (*columns, "orders seen, no order", "TAC")
-    show("Stragglers and tails", ("workers/servers", *columns), rows)
-    print(result["conditions"])
+    return Table("Stragglers and tails", ("workers/servers", *columns), rows)

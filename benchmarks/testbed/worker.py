@@ -1,8 +1,8 @@
 """A worker: it computes each layer as soon as its leaves and inputs are there.
 
-Of the layers that are ready the first in the model's list is computed, one at a time,
-as `relaxjax.schedule` predicts it. Backward the layers run in reverse, and each
-gradient is pushed as soon as it exists.
+It computes one layer at a time, the first in the model's list that is ready, as
+`relaxjax.schedule` predicts it. Backward the layers run in reverse, and each gradient
+is pushed as soon as it exists.
 
 Cost: beside one jitted program for the whole model, a call for each layer.
 """
@@ -23,30 +23,26 @@ from benchmarks.testbed.records import Command, Event, Work, Working
 from benchmarks.testbed.stages import Stage, loss_and_gradient, pull_back
 
 
-def work(told: Working, pipe: Connection) -> None:
-    """Runs a worker until it is told to stop.
-
-    Args:
-        told: its model, its servers and its place.
-        pipe: to the process that started it; gets a `Work` for each `Command`.
-    """
-    worker = _Worker(told)
+def work(config: Working, pipe: Connection) -> None:
+    """Runs a worker until its pipe ends; sends a `Work` for each `Command`."""
+    worker = _Worker(config)
     pipe.send("ready")
     while (command := pipe.recv()) is not None:
         pipe.send(worker.run(command))
 
 
 class _Worker:
-    def __init__(self, told: Working):
-        self._model, self._owner = told.model, told.owner
-        pace = Pace(told.place.rate)
+    def __init__(self, config: Working):
+        self._model, self._owner = config.model, config.owner
+        pace = Pace(config.place.rate)
         self._peers = [
-            _connect(told, index, pace) for index in range(len(told.servers))
+            _connect(config, index, pace) for index in range(len(config.servers))
         ]
         self._stages = [
-            Stage(layer, told.model.needs[layer.name]) for layer in told.model.layers
+            Stage(layer, config.model.needs[layer.name])
+            for layer in config.model.layers
         ]
-        self._loss = loss_and_gradient(told.model.loss) if told.model.loss else None
+        self._loss = loss_and_gradient(config.model.loss) if config.model.loss else None
 
     def run(self, command: Command) -> Work:
         """One step."""
@@ -75,7 +71,7 @@ class _Worker:
         self, run: "_Run", pulls: Pulls, inputs: Any, *, train: bool
     ) -> tuple[Any, dict[str, Any]]:
         """The output, and what the backward pass needs of each layer."""
-        values, kept = {INPUT: inputs}, {}
+        values, backs = {INPUT: inputs}, {}
         waiting = list(self._stages)
 
         def ready() -> Stage | None:
@@ -89,22 +85,22 @@ class _Worker:
             stage = pulls.first(ready)
             waiting.remove(stage)
             leaves = [pulls.leaves[n] for n in self._model.of_layer[stage.name]]
-            given = [values[need] for need in stage.inputs]
-            value, back = run.timed(stage.name, stage.run, leaves, given, train)
-            values[stage.name], kept[stage.name] = value, back
-        return values[self._stages[-1].name], kept
+            arguments = [values[need] for need in stage.inputs]
+            value, back = run.timed(stage.name, stage.run, leaves, arguments, train)
+            values[stage.name], backs[stage.name] = value, back
+        return values[self._stages[-1].name], backs
 
     def _train(
         self, run: "_Run", pulls: Pulls, batch: Any
     ) -> tuple[float, list[Event]]:
         assert self._loss is not None
         inputs, targets = batch
-        output, kept = self._forward(run, pulls, inputs, train=True)
+        output, backs = self._forward(run, pulls, inputs, train=True)
         loss, slope = run.timed("loss", self._loss, output, targets)
         slopes = {self._stages[-1].name: slope}
         pushes = Pushes(self._peers, self._owner, run.began)
         for stage in reversed(self._stages):
-            back, slope = kept.pop(stage.name), slopes.pop(stage.name)
+            back, slope = backs.pop(stage.name), slopes.pop(stage.name)
             gradients, others = run.timed(f"back {stage.name}", pull_back, back, slope)
             names = self._model.of_layer[stage.name]
             for name, gradient in zip(names, gradients, strict=True):
@@ -130,8 +126,8 @@ class _Run:
         return result
 
 
-def _connect(told: Working, index: int, pace: Pace) -> Peer:
-    peer = socket.create_connection(told.servers[index], told.wait)
+def _connect(config: Working, index: int, pace: Pace) -> Peer:
+    peer = socket.create_connection(config.servers[index], config.wait)
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    send(peer, {"kind": "hello", "token": told.token, "worker": told.number})
-    return Peer(index, peer, told.wait, pace)
+    send(peer, {"kind": "hello", "token": config.token, "worker": config.number})
+    return Peer(index, peer, config.wait, pace)

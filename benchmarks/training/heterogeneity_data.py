@@ -17,17 +17,17 @@ LABELS = 10
 _FOLD_SEED = 0  # one split into folds for all runs, so that they compare
 
 
-class Runs(NamedTuple):
-    """What some runs train on and are tested with; one for each fold, seed and alpha.
+class Splits(NamedTuple):
+    """Data to train on and to test with; one for each fold, seed and alpha.
 
     Attributes:
-      images: float32[runs, workers, rows, 64], from 0 to 1.
-      labels: int32[runs, workers, rows].
-      held_images: float32[runs, held out, 64], the last repeated where a fold has
+      images: float32[splits, workers, rows, 64], from 0 to 1.
+      labels: int32[splits, workers, rows].
+      held_images: float32[splits, held out, 64], the last repeated where a fold has
         fewer.
-      held_labels: int32[runs, held out]; -1 there, which no model says.
-      seeds: int[runs].
-      alphas: float[runs].
+      held_labels: int32[splits, held out]; -1 there, which no model says.
+      seeds: int[splits].
+      alphas: float[splits].
     """
 
     images: np.ndarray
@@ -38,16 +38,16 @@ class Runs(NamedTuple):
     alphas: np.ndarray
 
 
-def runs_of(
+def splits_of(
     *, alphas: Sequence[float], seeds: Sequence[int], folds: int, workers: int
-) -> Runs:
-    """All digits, in all runs.
+) -> Splits:
+    """All digits, split for every alpha, seed and fold.
 
     Args:
-      alphas: of the Dirichlet distributions.
-      seeds: of the splits among workers.
-      folds: each image is held out in one of them.
-      workers: among whom the others are split.
+      alphas: parameters of the Dirichlet distributions.
+      seeds: seeds of the splits among workers.
+      folds: number of folds; each image is held out in one of them.
+      workers: number of workers, among whom the other images are split.
     """
     pixels, targets = load_digits(return_X_y=True)
     images = np.asarray(pixels, np.float32) / 16
@@ -55,48 +55,41 @@ def runs_of(
     split = StratifiedKFold(folds, shuffle=True, random_state=_FOLD_SEED)
     parts = list(split.split(images, targets))
     most = max(len(held) for _, held in parts)
-    found = []
+    fields = []
     for alpha in alphas:
         for seed in seeds:
             for fold, (train, held) in enumerate(parts):
                 rng = np.random.default_rng([seed, fold, round(1e6 * alpha)])
-                own = train[by_label(targets[train], alpha, workers, rng)]
+                rows = train[by_label(targets[train], alpha, workers, rng)]
                 missing = most - len(held)
-                found.append(
-                    (
-                        images[own],
-                        targets[own],
-                        images[np.append(held, np.repeat(held[-1:], missing))],
-                        np.append(targets[held], np.full(missing, -1, np.int32)),
-                        seed,
-                        alpha,
-                    )
-                )
-    return Runs(*map(np.stack, zip(*found, strict=True)))
+                padded = np.append(held, np.repeat(held[-1:], missing))
+                labels = np.append(targets[held], np.full(missing, -1, np.int32))
+                own = images[rows], targets[rows], images[padded], labels
+                fields.append((*own, seed, alpha))
+    return Splits(*map(np.stack, zip(*fields, strict=True)))
 
 
 def by_label(
     labels: np.ndarray, alpha: float, workers: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Places of each worker's rows: int[workers, rows // workers].
+    """The indices of each worker's rows: int[workers, rows // workers].
 
     Args:
       labels: int[rows], 0 to 9.
-      alpha: over 0.
-      workers: number.
+      alpha: parameter of the Dirichlet distributions, over 0.
+      workers: number of workers.
       rng: draws the shares and the rows.
     """
     left = [
         rng.permutation(np.flatnonzero(labels == k)).tolist() for k in range(LABELS)
     ]
     rows = len(labels) // workers
-    found = np.empty((workers, rows), int)
+    drawn = np.empty((workers, rows), int)
     for worker in range(workers):
         shares = rng.dirichlet(np.full(LABELS, alpha))
         for row in range(rows):
-            # A little of each, so that somebody is left when all that is wanted is out.
-            open_ = np.array([bool(of) for of in left])
-            weights = (shares + 1e-12) * open_
+            # A little of each label, in case all that have a share are used up.
+            weights = (shares + 1e-12) * [bool(places) for places in left]
             label = rng.choice(LABELS, p=weights / weights.sum())
-            found[worker, row] = left[label].pop()
-    return found
+            drawn[worker, row] = left[label].pop()
+    return drawn

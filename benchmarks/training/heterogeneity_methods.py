@@ -1,103 +1,76 @@
-"""What `relaxjax bench heterogeneity` compares: methods and their graphs."""
+"""What `python -m benchmarks heterogeneity` compares: methods and their graphs."""
 
-import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import optax
 
-from relaxjax import topology
-from relaxjax.compression import quantize, sign
-from relaxjax.decentralized._dcd_psgd import dcd_psgd
-from relaxjax.decentralized._deep_squeeze import deep_squeeze
-from relaxjax.decentralized._exact_diffusion import exact_diffusion
-from relaxjax.decentralized._gossip import combine_then_adapt, gossip
-from relaxjax.decentralized._gradient_tracking import gradient_tracking
-from relaxjax.decentralized._moniqua import moniqua
-from relaxjax.decentralized._push_sum import push_sum
-from relaxjax.decentralized._quasi_global_momentum import quasi_global_momentum
-from relaxjax.decentralized._relay_sum import relay_sum
-from relaxjax.gradients._all_reduce import all_reduce
+from relaxjax._core._relaxation import Training
+from relaxjax._names import parse
 
 AXIS = "data"
 MOMENTUM = 0.9
-Make = Callable[[Any, int], optax.GradientTransformation]
+
+
+def transformation(
+    method: str, optimizer: Any, rate: Any, workers: int, **options: float
+) -> optax.GradientTransformationExtraArgs:
+    """A relaxation by its name, with its options, around an optimizer at this rate."""
+    training = Training(optimizer, rate, 1, workers)
+    return parse(method).build(AXIS, training, **options)
 
 
 class Entry(NamedTuple):
     """A method.
 
     Attributes:
-      name: with its graph, as in tables.
-      make: from a learning rate and the number of workers to the transformation.
+      name: its name in tables, with its graph.
+      method: its name as `relaxjax train` spells it.
       corrected: whether data that differ leave no bias, even at a constant rate.
       momentum: whether it has momentum, and so a tenth of the learning rates.
+      options: options of the method.
     """
 
     name: str
-    make: Make
+    method: str
     corrected: bool = False
     momentum: bool = False
+    options: Mapping[str, float] = {}
+
+    def make(self, rate: Any, workers: int) -> optax.GradientTransformationExtraArgs:
+        """The whole transformation at a learning rate."""
+        sgd = optax.sgd(rate, MOMENTUM if self.momentum else None)
+        return transformation(self.method, sgd, rate, workers, **self.options)
 
 
-def _after(method: Any, graph: Any, **knobs: Any) -> Make:
-    return lambda rate, n: optax.chain(optax.sgd(rate), method(AXIS, graph(n), **knobs))
-
-
-def _tracked(graph: Any) -> Make:
-    return lambda rate, n: optax.chain(
-        gradient_tracking(AXIS, graph(n)), optax.sgd(rate), gossip(AXIS, graph(n))
-    )
-
-
-def _lazy_ring(n: int) -> topology.Topology:
-    return topology.lazy(topology.ring(n))
-
-
-def _torus(n: int) -> topology.Topology:
-    side = math.isqrt(n)
-    return topology.torus((side, n // side))
-
-
-def _lazy_torus(n: int) -> topology.Topology:
-    return topology.lazy(_torus(n))
-
-
-_ring, _one_peer = topology.ring, topology.one_peer_exponential
 ENTRIES = (
-    Entry("all_reduce", lambda rate, n: optax.chain(all_reduce(AXIS), optax.sgd(rate))),
-    Entry("gossip, ring", _after(gossip, _ring)),
-    Entry("gossip, torus", _after(gossip, _torus)),
-    Entry("gossip, exponential", _after(gossip, topology.exponential)),
-    Entry("gossip, one-peer exponential", _after(gossip, _one_peer)),
-    Entry("combine_then_adapt, ring", _after(combine_then_adapt, _ring)),
-    Entry("push_sum, one-peer exponential", _after(push_sum, _one_peer)),
-    Entry("exact_diffusion, lazy ring", _after(exact_diffusion, _lazy_ring), True),
-    Entry("exact_diffusion, lazy torus", _after(exact_diffusion, _lazy_torus), True),
-    Entry("gradient_tracking, ring", _tracked(_ring), True),
-    Entry("gradient_tracking, one-peer exponential", _tracked(_one_peer), True),
-    Entry("relay_sum, chain", _after(relay_sum, topology.chain), True),
-    Entry("relay_sum, binary tree", _after(relay_sum, topology.binary_tree), True),
-    Entry("CHOCO in signs, ring", _after(gossip, _ring, compressor=sign())),
-    Entry("dcd_psgd in 8 bits, ring", _after(dcd_psgd, _ring, compressor=quantize(8))),
+    Entry("all_reduce", "all_reduce"),
+    Entry("gossip, ring", "gossip@ring"),
+    Entry("gossip, torus", "gossip@torus"),
+    Entry("gossip, exponential", "gossip@exponential"),
+    Entry("gossip, one-peer exponential", "gossip@one_peer_exponential"),
+    Entry("combine_then_adapt, ring", "combine_then_adapt@ring"),
+    Entry("push_sum, one-peer exponential", "push_sum@one_peer_exponential"),
+    Entry("exact_diffusion, lazy ring", "exact_diffusion@ring", True),
+    Entry("exact_diffusion, lazy torus", "exact_diffusion@torus", True),
+    Entry("gradient_tracking, ring", "gradient_tracking@ring", True),
     Entry(
-        "deep_squeeze in 8 bits, ring",
-        _after(deep_squeeze, _ring, compressor=quantize(8)),
+        "gradient_tracking, one-peer exponential",
+        "gradient_tracking@one_peer_exponential",
+        True,
     ),
-    Entry("moniqua in 8 bits, ring", _after(moniqua, _ring, theta=2.0)),
-    Entry(
-        "all_reduce, momentum",
-        lambda rate, n: optax.chain(all_reduce(AXIS), optax.sgd(rate, MOMENTUM)),
-        momentum=True,
-    ),
-    Entry(
-        "gossip, ring, own momentum",
-        lambda rate, n: optax.chain(optax.sgd(rate, MOMENTUM), gossip(AXIS, _ring(n))),
-        momentum=True,
-    ),
+    Entry("relay_sum, chain", "relay_sum@chain", True),
+    Entry("relay_sum, binary tree", "relay_sum@binary_tree", True),
+    Entry("CHOCO in signs, ring", "gossip+sign@ring"),
+    Entry("dcd_psgd in 8 bits, ring", "dcd_psgd+quantize8@ring"),
+    Entry("deep_squeeze in 8 bits, ring", "deep_squeeze+quantize8@ring"),
+    Entry("moniqua in 8 bits, ring", "moniqua@ring", options={"theta": 2.0}),
+    Entry("all_reduce, momentum", "all_reduce", momentum=True),
+    Entry("gossip, ring, own momentum", "gossip@ring", momentum=True),
     Entry(
         "quasi_global_momentum, ring",
-        _after(quasi_global_momentum, _ring, momentum=MOMENTUM),
+        "quasi_global_momentum@ring",
         momentum=True,
+        options={"momentum": MOMENTUM},
     ),
 )

@@ -18,15 +18,8 @@ import numpy as np
 import optax
 from jax import lax
 
-from benchmarks.training.heterogeneity_methods import AXIS
-from relaxjax import topology
-from relaxjax.decentralized._exact_diffusion import exact_diffusion
-from relaxjax.decentralized._gossip import combine_then_adapt, gossip
-from relaxjax.decentralized._gradient_tracking import gradient_tracking
-from relaxjax.decentralized._push_sum import push_sum
-from relaxjax.decentralized._quasi_global_momentum import quasi_global_momentum
-from relaxjax.decentralized._relay_sum import relay_sum
-from relaxjax.topology import Topology
+from benchmarks.training.heterogeneity_methods import AXIS, transformation
+from relaxjax.topology import TOPOLOGIES
 
 RATE, ELEMENTS, STEPS = 0.1, 32, 4000
 Rest = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -38,17 +31,19 @@ def quadratics(workers: int) -> list[dict[str, Any]]:
     Distances are the root of the mean square over workers and elements.
     """
     targets = np.random.default_rng(0).normal(size=(workers, ELEMENTS))
-    rows = []
-    for name, (graph, tx, rest) in _methods(workers).items():
-        mean = targets.mean(axis=0)
-        found = _at_rest(tx, targets) - mean
-        expected = rest(graph.matrix(), targets) - mean
+    mean, rows = targets.mean(axis=0), []
+    for name, (method, rest, options) in METHODS.items():
+        sgd = optax.sgd(RATE)
+        tx = transformation(method, sgd, RATE, workers, **options)
+        weights = TOPOLOGIES[method.partition("@")[2]](workers).matrix()
+        measured = _at_rest(tx, targets) - mean
+        expected = rest(weights, targets) - mean
         rows.append(
             {
                 "method": name,
-                "found": float(np.sqrt(np.mean(found**2))),
+                "found": float(np.sqrt(np.mean(measured**2))),
                 "theory": float(np.sqrt(np.mean(expected**2))),
-                "apart": float(np.abs(found - expected).max()),
+                "apart": float(np.abs(measured - expected).max()),
             }
         )
     return rows
@@ -66,30 +61,8 @@ def _at_rest(tx: Any, targets: np.ndarray) -> np.ndarray:
         x = jnp.zeros(ELEMENTS)
         return lax.scan(step, (x, tx.init(x)), length=STEPS)[0][0]
 
-    found = jax.jit(jax.vmap(worker, axis_name=AXIS))(targets.astype(np.float32))
-    return np.asarray(found, np.float64)
-
-
-def _methods(n: int) -> dict[str, tuple[Topology, Any, Rest]]:
-    ring, sgd = topology.ring(n), optax.sgd(RATE)
-    lazy, chain = topology.lazy(ring), topology.chain(n)
-
-    def after(method: Any, graph: Topology, rest: Rest, **knobs: Any) -> Any:
-        return graph, optax.chain(sgd, method(AXIS, graph, **knobs)), rest
-
-    tracked = optax.chain(gradient_tracking(AXIS, ring), sgd, gossip(AXIS, ring))
-    graphs = (ring, topology.exponential(n), topology.star(n))
-    return {
-        **{f"gossip, {g.name}": after(gossip, g, _adapted) for g in graphs},
-        "combine_then_adapt, ring": after(combine_then_adapt, ring, _combined),
-        "quasi_global_momentum, ring": after(
-            quasi_global_momentum, ring, _adapted, momentum=0.9
-        ),
-        "push_sum, ring": after(push_sum, ring, _adapted),
-        "exact_diffusion, lazy ring": after(exact_diffusion, lazy, _mean),
-        "gradient_tracking, ring": (ring, tracked, _mean),
-        "relay_sum, chain": after(relay_sum, chain, _mean),
-    }
+    models = jax.jit(jax.vmap(worker, axis_name=AXIS))(targets.astype(np.float32))
+    return np.asarray(models, np.float64)
 
 
 def _adapted(w: np.ndarray, targets: np.ndarray) -> np.ndarray:
@@ -102,3 +75,20 @@ def _combined(w: np.ndarray, targets: np.ndarray) -> np.ndarray:
 
 def _mean(w: np.ndarray, targets: np.ndarray) -> np.ndarray:
     return np.broadcast_to(targets.mean(axis=0), (len(w), targets.shape[1]))
+
+
+METHODS: dict[str, tuple[str, Rest, dict[str, float]]] = {
+    **{f"gossip, {g}": (f"gossip@{g}", _adapted, {}) for g in ("ring", "exponential")},
+    "gossip, star": ("gossip@star", _adapted, {}),
+    "combine_then_adapt, ring": ("combine_then_adapt@ring", _combined, {}),
+    "quasi_global_momentum, ring": (
+        "quasi_global_momentum@ring",
+        _adapted,
+        {"momentum": 0.9},
+    ),
+    "push_sum, ring": ("push_sum@ring", _adapted, {}),
+    "exact_diffusion, lazy ring": ("exact_diffusion@ring", _mean, {}),
+    "gradient_tracking, ring": ("gradient_tracking@ring", _mean, {}),
+    "relay_sum, chain": ("relay_sum@chain", _mean, {}),
+}
+"""Methods as `relaxjax train` spells them, where they rest, and their options."""

@@ -4,6 +4,7 @@ A perceptron of one hidden layer, from a start that all workers share; each work
 its batches from its own rows. A rate stays as it is, for a rate that falls hides bias.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -12,21 +13,23 @@ import numpy as np
 import optax
 from jax import lax
 
-from benchmarks.training.heterogeneity_data import LABELS, Runs
-from benchmarks.training.heterogeneity_methods import AXIS, Make
+from benchmarks.training.heterogeneity_data import LABELS, Splits
+from benchmarks.training.heterogeneity_methods import AXIS
 from relaxjax.workers._consensus import distance_of
 
 BATCH = 8  # of each worker
 WIDTH = 32
+Make = Callable[[Any, int], optax.GradientTransformation]
+"""From a learning rate and the number of workers to the transformation."""
 
 
 class Trained(NamedTuple):
-    """What came of the runs; each float[runs, rates].
+    """What came of the runs; each float[splits, rates].
 
     Attributes:
-      loss: of the workers' consensus, over all that they trained on.
-      accuracy: of the consensus, held out.
-      distance: from the consensus (`relaxjax.consensus_distance`).
+      loss: loss of the workers' consensus, over all that they trained on.
+      accuracy: accuracy of the consensus, held out.
+      distance: distance from the consensus (`relaxjax.consensus_distance`).
     """
 
     loss: np.ndarray
@@ -34,37 +37,30 @@ class Trained(NamedTuple):
     distance: np.ndarray
 
 
-def train(make: Make, rates: np.ndarray, runs: Runs, steps: int) -> Trained:
-    """Trains with every rate in every run, in one program.
+def train(make: Make, rates: np.ndarray, splits: Splits, steps: int) -> Trained:
+    """Trains with every rate on every split, in one program."""
 
-    Args:
-      make: of the method.
-      rates: float32[rates].
-      runs: what they train on.
-      steps: of each.
-    """
-
-    def one(rate: jax.Array, run: Runs) -> tuple[jax.Array, ...]:
-        models = _models(make, rate, run, steps)
+    def one(rate: jax.Array, split: Splits) -> tuple[jax.Array, ...]:
+        models = _models(make, rate, split, steps)
         mean = jax.tree.map(lambda x: x.mean(axis=0), models)
-        images = run.images.reshape(-1, run.images.shape[-1])
-        hits = _logits(mean, run.held_images).argmax(axis=-1) == run.held_labels
+        images = split.images.reshape(-1, split.images.shape[-1])
+        hits = _logits(mean, split.held_images).argmax(axis=-1) == split.held_labels
         return (
-            _loss(mean, images, run.labels.ravel()),
-            hits.sum() / (run.held_labels >= 0).sum(),
+            _loss(mean, images, split.labels.ravel()),
+            hits.sum() / (split.held_labels >= 0).sum(),
             distance_of(jax.tree.leaves(models)),
         )
 
     over_rates = jax.vmap(one, in_axes=(0, None))
-    found = jax.jit(jax.vmap(over_rates, in_axes=(None, 0)))(rates, runs)
-    return Trained(*(np.asarray(x, np.float64) for x in found))
+    fields = jax.jit(jax.vmap(over_rates, in_axes=(None, 0)))(rates, splits)
+    return Trained(*(np.asarray(x, np.float64) for x in fields))
 
 
-def _models(make: Make, rate: jax.Array, run: Runs, steps: int) -> Any:
-    """Those of all workers after training."""
-    workers, rows = run.labels.shape
+def _models(make: Make, rate: jax.Array, split: Splits, steps: int) -> Any:
+    """The models of all workers after training."""
+    workers, rows = split.labels.shape
     tx: Any = make(rate, workers)
-    key = jax.random.key(run.seeds)
+    key = jax.random.key(split.seeds)
 
     def worker(images: Any, labels: Any, place: jax.Array) -> Any:
         own = jax.random.fold_in(key, place)
@@ -82,11 +78,11 @@ def _models(make: Make, rate: jax.Array, run: Runs, steps: int) -> Any:
         return lax.scan(step, carry, jnp.arange(steps))[0][0]
 
     places = jnp.arange(workers)
-    return jax.vmap(worker, axis_name=AXIS)(run.images, run.labels, places)
+    return jax.vmap(worker, axis_name=AXIS)(split.images, split.labels, places)
 
 
 def _start(key: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
-    """He's initialisation."""
+    """He's initialization."""
     sizes = (64, WIDTH, LABELS)
     keys = jax.random.split(key, len(sizes) - 1)
     return [

@@ -7,14 +7,16 @@ its best run counts; a method's peak stands in its entry.
 """
 
 import functools
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated
 
-from benchmarks.training.methods import Entry, Row, methods
+import typer
+
+from benchmarks.report import Result, Run, Runs, benchmark
+from benchmarks.training.methods import Entry, Row, compare
+from relaxjax import emulate
 from relaxjax.tasks import Task, chars
-from relaxjax.workers._mesh import emulate
 
-STEPS = 3000
 TARGETS = {100: 0.02, 400: 0.01}  # of the ring's bytes 1 / this, worse by at most
 RATES = {"adamw": (0.016, 0.032, 0.064), "muon": (0.01, 0.02, 0.04)}
 _MEAN = {"outer_learning_rate": 1.0, "outer_momentum": 0.0}
@@ -45,46 +47,30 @@ def small_chars(seed: int) -> Task:
     return chars(seed, width=32, layers=1)
 
 
-def later(
-    *,
-    entries: Sequence[Entry] = ENTRIES,
-    rates: Mapping[str, Sequence[float]] = RATES,
-    steps: int = STEPS,
-    seeds: int = 1,
-    out: str = "runs/bench",
-) -> dict[str, Any]:
-    """Trains with every method, and with every parent after an all-reduce.
-
-    Args:
-      entries: what is compared.
-      rates: peaks at which each parent is run.
-      steps: of each run.
-      seeds: number of runs of each.
-      out: folder for the JSON.
-
-    Returns:
-      What was measured, as saved.
-    """
-    result = methods(
-        tasks={"chars": small_chars},
-        entries=entries,
-        rates=rates,
+@benchmark("later")
+def local_updates(
+    run: Run,
+    steps: Annotated[int, typer.Option(min=2, help="Steps of a run.")] = 3000,
+    seeds: Runs = 1,
+) -> Result:
+    """Local steps and outer optimizers beside all-reduce, on characters."""
+    return compare(
+        run,
+        {"chars": small_chars},
+        ENTRIES,
         steps=steps,
         seeds=seeds,
+        rates=RATES,
         target=TARGETS[100],
-        name="later",
-        out=out,
+        judge=lambda rows: [verdict(rows, *target) for target in TARGETS.items()],
     )
-    for budget, target in TARGETS.items():
-        print(verdict(result["rows"], budget, target))
-    return result
 
 
 def verdict(rows: Sequence[Row], budget: int, target: float) -> str:
     """Whether the best row within a budget is within the target of its parent.
 
     Args:
-      rows: as of `methods`.
+      rows: rows of `compare`.
       budget: 1 / this of the ring's bytes are allowed.
       target: how much worse it may be, relative.
     """
@@ -93,5 +79,5 @@ def verdict(rows: Sequence[Row], budget: int, target: float) -> str:
         return f"1/{budget}: nothing fits"
     best = min(fit, key=lambda row: row["worse"][0])
     gap = best["worse"][0]
-    said = "met" if gap <= target else "missed"
-    return f"1/{budget}: {target:.0%} {said}: {gap:+.2%} by {best['method']}"
+    met = "met" if gap <= target else "missed"
+    return f"1/{budget}: {target:.0%} {met}: {gap:+.2%} by {best['method']}"

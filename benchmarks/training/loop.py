@@ -1,17 +1,15 @@
 """Training runs that are compared: the metric of one, and the difference of pairs."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
 import optax
 from scipy import stats
 
+from relaxjax import Emulation, consensus, data_parallel, init
 from relaxjax.tasks import Task, train_step_of
-from relaxjax.workers._consensus import consensus
-from relaxjax.workers._data_parallel import data_parallel
-from relaxjax.workers._init import init
-from relaxjax.workers._mesh import Emulation
 
 
 def held_out(
@@ -29,7 +27,7 @@ def held_out(
       tx: relaxation and optimizer.
       mesh: the workers.
       steps: number of steps.
-      seed: of the batches.
+      seed: seed of the batches.
     """
     step = data_parallel(train_step_of(task, tx), mesh, donate=True)
     state = init(tx, task.params, mesh)
@@ -41,22 +39,37 @@ def held_out(
     return metric
 
 
+def sign(metric_name: str) -> int:
+    """-1 if more of the metric is better, else 1."""
+    return -1 if metric_name == "accuracy" else 1
+
+
 def worse(
-    found: Sequence[float], base: Sequence[float], metric_name: str
-) -> list[float | None]:
+    metrics: Sequence[float], base: Sequence[float], metric_name: str
+) -> Sequence[float | None]:
     """How much worse, relative: the mean of pairs and the ends of its 95 % interval.
 
     Args:
-      found: metrics of runs.
-      base: of the runs they are compared with, seed by seed; there may be more.
-      metric_name: says whether more is better.
+      metrics: metrics of runs.
+      base: metrics of the runs they are compared with, seed by seed; or more of them.
+      metric_name: name of the metric, which says whether more is better.
 
     Returns:
-      Three numbers; of a single pair there is no interval.
+      Three numbers; a single pair has no interval.
     """
-    sign = -1 if metric_name == "accuracy" else 1
-    pairs = sign * (np.asarray(found) / np.asarray(base[: len(found)]) - 1)
+    pairs = sign(metric_name) * (np.asarray(metrics) / base[: len(metrics)] - 1)
     if len(pairs) < 2:
         return [float(pairs[0]), None, None]
+    return interval(pairs)
+
+
+def interval(pairs: np.ndarray) -> list[float]:
+    """The mean and the ends of its 95 % interval (Student's t)."""
     width = stats.t.ppf(0.975, len(pairs) - 1) * stats.sem(pairs)
     return [float(x) for x in pairs.mean() + np.array([0, -width, width])]
+
+
+def worse_cells(row: dict[str, Any]) -> tuple[str, str]:
+    """A row's `worse` in a table, and its interval."""
+    mean, low, high = row["worse"]
+    return f"{mean:+.2%}", "" if low is None else f"[{low:+.2%}, {high:+.2%}]"

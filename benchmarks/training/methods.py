@@ -16,19 +16,20 @@ from typing import Any
 import numpy as np
 import optax
 
-from benchmarks.report import conditions, save, show
-from benchmarks.training.loop import held_out, worse
+from benchmarks.report import Result, Run, Runs, Table, Tasks, TaskSteps, benchmark
+from benchmarks.training.loop import held_out, sign, worse, worse_cells
+from relaxjax import Emulation, all_reduce, emulate, wire_bytes
 from relaxjax._core._relaxation import Training
 from relaxjax._names import parse
-from relaxjax.gradients._all_reduce import all_reduce
-from relaxjax.programs._wire_bytes import wire_bytes
 from relaxjax.tasks import OPTIMIZERS, TASKS, Task, schedule
-from relaxjax.workers._mesh import Emulation, emulate
 
 STEPS = {"digits": 600, "chars": 600}
 TARGET = 0.01
 _EIGHT = emulate(8)
 _HOSTS = emulate({"host": 2, "device": 4})
+Row = dict[str, Any]
+Make = Callable[[int], Task]
+"""From a seed to a task."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Entry:
 
     @property
     def label(self) -> str:
-        """As in tables."""
+        """The name of the row in tables."""
         parts = [f"{k}={v:g}" for k, v in self.options.items()]
         if self.mesh.size != _EIGHT.size:
             parts.append(f"{self.mesh.size} workers")
@@ -70,33 +71,40 @@ ENTRIES = (
     Entry("all_reduce+quantize4+loco"),
     Entry("all_reduce+quantize4+ef14@two_level", mesh=_HOSTS),
 )
-Row = dict[str, Any]
-Make = Callable[[int], Task]
 
 
+@benchmark("methods")
 def methods(
+    run: Run, task: Tasks = None, steps: TaskSteps = None, seeds: Runs = 3
+) -> Result:
+    """Whole compressed methods beside their uncompressed parents, equal steps."""
+    tasks = {name: TASKS[name] for name in task or TASKS}
+    return compare(run, tasks, ENTRIES, steps=steps, seeds=seeds)
+
+
+def compare(
+    run: Run,
+    tasks: Mapping[str, Make],
+    entries: Sequence[Entry],
     *,
-    tasks: Mapping[str, Make] = TASKS,
-    entries: Sequence[Entry] = ENTRIES,
+    steps: int | None,
+    seeds: int,
     rates: Mapping[str, Sequence[float]] = MappingProxyType({}),
-    steps: int | None = None,
-    seeds: int = 3,
     target: float = TARGET,
-    name: str = "methods",
-    out: str = "runs/bench",
-) -> dict[str, Any]:
+    judge: Callable[[list[Row]], Sequence[str]] = lambda rows: (),
+) -> Result:
     """Trains with every method and with every parent.
 
     Args:
-      tasks: by name, made from a seed.
-      entries: what is compared.
-      rates: peaks at which a parent is run, by its name; methods are compared with the
-        best run. Where there are none it has the task's own.
-      steps: of each run; None means each task's own of `STEPS`.
+      run: the benchmark.
+      tasks: tasks by name.
+      entries: the methods.
+      steps: number of steps; None: each task's own of `STEPS`.
       seeds: number of runs of each.
+      rates: peaks at which a parent is run, by its name; methods are compared with the
+        best run. A parent without any has the task's own.
       target: how much worse a method may be, relative.
-      name: of the JSON.
-      out: folder for the JSON.
+      judge: verdicts on the rows.
 
     Returns:
       What was measured, as saved.
@@ -105,23 +113,20 @@ def methods(
     rows: list[Row] = []
     for task, make in tasks.items():
         rows += _compare(make, entries, rates, steps or STEPS[task], range(seeds))
-    result = {
-        "conditions": conditions(
-            workers=8,
-            steps={task: steps or STEPS[task] for task in tasks},
-            seeds=seeds,
-            rates=dict(rates),
-            seconds=round(time.perf_counter() - start),
-        ),
-        "target": target,
-        "rows": rows,
-    }
-    print(result["conditions"])
+    conditions = run.conditions(
+        workers=8,
+        steps={task: steps or STEPS[task] for task in tasks},
+        rates=dict(rates),
+        seconds=round(time.perf_counter() - start),
+    )
     columns = ("task", "method", "parent", "bytes", "metric", "worse", "95 %")
     cells = [_cells(row, target) for row in rows]
-    show("Methods and their parents", (*columns, f"{target:.0%}"), cells)
-    save(result, out, name)
-    return result
+    title = "Methods and their parents"
+    return run.finish(
+        {"conditions": conditions, "target": target, "rows": rows},
+        tables=[Table(title, (*columns, f"{target:.0%}"), cells)],
+        notes=judge(rows),
+    )
 
 
 def _compare(
@@ -148,19 +153,12 @@ def _compare(
 
 def _badness(row: Row) -> float:
     """The less the better; a run that diverged is the worst."""
-    sign = -1 if row["metric_name"] == "accuracy" else 1
-    return float(np.nan_to_num(sign * np.mean(row["metrics"]), nan=np.inf))
+    badness = sign(row["metric_name"]) * np.mean(row["metrics"])
+    return float(np.nan_to_num(badness, nan=np.inf))
 
 
 def trained(make: Make, entry: Entry, steps: int, seeds: Sequence[int]) -> Row:
-    """Trains once with each seed.
-
-    Args:
-      make: a task from a seed.
-      entry: the method.
-      steps: of each run.
-      seeds: of the tasks, their params and batches.
-    """
+    """Trains once with each seed of the task, its params and its batches."""
     tasks = [make(seed) for seed in seeds]
     tx = _transformation(entry, tasks[0], steps)
     ring = all_reduce("data"), tasks[0].params, emulate(entry.mesh.size)
@@ -193,7 +191,8 @@ def _transformation(
 
 
 def _cells(row: Row, target: float) -> tuple[object, ...]:
-    mean, low, high = row["worse"]
+    gap, ends = worse_cells(row)
+    met = "met" if row["worse"][0] <= target else "missed"
     is_parent = row["name"] == "all_reduce"
     return (
         row["task"],
@@ -201,7 +200,7 @@ def _cells(row: Row, target: float) -> tuple[object, ...]:
         row["parent"],
         f"1/{1 / row['share']:.1f}",
         float(np.mean(row["metrics"])),
-        "" if is_parent else f"{mean:+.2%}",
-        "" if low is None else f"[{low:+.2%}, {high:+.2%}]",
-        "" if is_parent else ("met" if mean <= target else "missed"),
+        "" if is_parent else gap,
+        ends,
+        "" if is_parent else met,
     )

@@ -12,9 +12,10 @@ number of local steps, the change of its model since the last exchange is, and b
 are those of such a round, divided by its steps; the last step of a run ends a round.
 
 A difference is how much worse the held-out metric is, relative to the uncompressed run
-with the same optimizer and seed. Those on the Pareto front of bytes and metric, and the
-least difference of each budget, run with all seeds, the others with the first; the mean
-of pairs gets a 95 % interval (Student's t; the first seed is in it, although it chose).
+with the same optimizer and seed. Methods on the Pareto front of bytes and metric, and
+the least difference of each budget, run with all seeds, the others with the first; the
+mean of pairs gets a 95 % interval (Student's t; the first seed, by which they were
+chosen, is in it).
 """
 
 import math
@@ -24,8 +25,17 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.report import conditions, plot, save, show
-from benchmarks.training.loop import worse
+from benchmarks.report import (
+    Plot,
+    Result,
+    Run,
+    Runs,
+    Table,
+    Tasks,
+    TaskSteps,
+    benchmark,
+)
+from benchmarks.training.loop import sign, worse, worse_cells
 from benchmarks.training.quality_methods import (
     BASELINES,
     MESH,
@@ -40,58 +50,64 @@ _WORST_DRAWN = 0.5  # a larger difference would hide all others in the plot
 Row = dict[str, Any]
 
 
+@benchmark("quality")
 def quality(
-    *,
-    tasks: Sequence[str] = tuple(STEPS),
-    steps: int | None = None,
-    seeds: int = 3,
-    out: str = "runs/bench",
-) -> dict[str, Any]:
-    """Trains with every method at every budget.
+    run: Run, task: Tasks = None, steps: TaskSteps = None, seeds: Runs = 3
+) -> Result:
+    """Held-out quality of compressors at 1/32, 1/100 and 1/400 of a ring's bytes.
 
-    Args:
-      tasks: names of tasks.
-      steps: of each run; None means each task's own of `STEPS`.
-      seeds: of the baselines and of the best; all others have one.
-      out: folder for JSON and plots.
-
-    Returns:
-      What was measured, as saved.
+    The baselines and the best methods run with all seeds, the others with one.
     """
     start = time.perf_counter()
-    rows = []
-    for name in tasks:
-        rows += _compare(name, steps or STEPS[name], seeds)
-    result = {
-        "conditions": conditions(
-            workers=MESH.size,
-            steps={name: steps or STEPS[name] for name in tasks},
-            batch_size={name: TASKS[name](0).batch_size for name in tasks},
-            seeds=seeds,
-            seconds=round(time.perf_counter() - start),
-        ),
-        "targets": {str(budget): share for budget, share in TARGETS.items()},
-        "rows": rows,
-    }
-    _report(result, out)
-    return result
+    by_task = {n: _compare(n, steps or STEPS[n], seeds) for n in task or STEPS}
+    rows = [row for own in by_task.values() for row in own]
+    conditions = run.conditions(
+        workers=MESH.size,
+        steps={name: steps or STEPS[name] for name in by_task},
+        batch_size={name: TASKS[name](0).batch_size for name in by_task},
+        seconds=round(time.perf_counter() - start),
+    )
+    targets = {str(budget): share for budget, share in TARGETS.items()}
+    title, best = "Quality at equal bytes", "ring's bytes / bytes"
+    return run.finish(
+        {"conditions": conditions, "targets": targets, "rows": rows},
+        tables=[
+            Table.of(
+                title,
+                rows,
+                "task",
+                ("budget", lambda row: f"1/{row['budget']}"),
+                "method",
+                ("bytes", _share),
+                ("metric", lambda row: float(np.mean(row["metrics"]))),
+                ("worse", lambda row: worse_cells(row)[0]),
+                ("95 %", lambda row: worse_cells(row)[1]),
+                ("seeds", lambda row: len(row["metrics"])),
+            )
+        ],
+        notes=[line for name, own in by_task.items() for line in _verdicts(name, own)],
+        plots=[
+            Plot(f"{title}: {name}", (best, own[0]["metric"]), _lines(own), f"-{name}")
+            for name, own in by_task.items()
+        ],
+    )
 
 
 def _compare(name: str, steps: int, seeds: int) -> list[Row]:
     """All rows of one task, the uncompressed ones first."""
     task = TASKS[name](0)
-    made = [(b, m) for b in TARGETS for m in methods(b, name)]
-    used = [m for m in BASELINES if m.optimizer in {x.optimizer for _, x in made}]
+    compared = [(b, m) for b in TARGETS for m in methods(b, name)]
+    used = [m for m in BASELINES if m.optimizer in {x.optimizer for _, x in compared}]
     baselines = [_row(task, method, 1, math.inf) for method in used]
     for method, row in zip(used, baselines, strict=True):
         _train(row, method, steps, range(seeds))
     ring = baselines[0]["bytes"]
-    rows = [_row(task, method, b, ring / b) for b, method in made]
+    rows = [_row(task, method, b, ring / b) for b, method in compared]
     against = {row["optimizer"]: row["metrics"] for row in baselines}
 
     def train(place: int, seeds: Sequence[int]) -> None:
         row = rows[place]
-        _train(row, made[place][1], steps, seeds)
+        _train(row, compared[place][1], steps, seeds)
         row["share"] = row["bytes"] / ring
         base = against[row["optimizer"]]
         row["worse"] = worse(row["metrics"], base, row["metric"])
@@ -132,9 +148,9 @@ def _train(row: Row, method: Method, steps: int, seeds: Sequence[int]) -> None:
 
 
 def _best(rows: Sequence[Row]) -> list[int]:
-    """Places of the Pareto front of means, and of each budget's least difference."""
-    sign = -1 if rows[0]["metric"] == "accuracy" else 1
-    points = [(row["bytes"], sign * np.mean(row["metrics"])) for row in rows]
+    """Indices of the Pareto front of means, and of each budget's least difference."""
+    less = sign(rows[0]["metric"])
+    points = [(row["bytes"], less * np.mean(row["metrics"])) for row in rows]
 
     def dominated(b: float, y: float) -> bool:
         better = (m <= y and s <= b and (s, m) != (b, y) for s, m in points)
@@ -145,42 +161,27 @@ def _best(rows: Sequence[Row]) -> list[int]:
 
 
 def _closest(rows: Sequence[Row], budget: int) -> list[int]:
-    """Place of the smallest mean difference within a budget's bytes, if any fits."""
+    """Index of the smallest mean difference within a budget's bytes, if any fits."""
     fit = [i for i, row in enumerate(rows) if row["budget"] == budget and row["fits"]]
     gaps = {i: np.nan_to_num(rows[i]["worse"][0], nan=math.inf) for i in fit}
     return sorted(gaps, key=lambda i: gaps[i])[:1]
 
 
-def _report(result: dict[str, Any], out: str) -> None:
-    print(result["conditions"])
-    columns = ("task", "budget", "method", "bytes", "metric", "worse", "95 %", "seeds")
-    show("Quality at equal bytes", columns, [_cells(row) for row in result["rows"]])
-    path = save(result, out, "quality")
-    for task in result["conditions"]["steps"]:
-        rows = [row for row in result["rows"] if row["task"] == task]
-        compared = [row for row in rows if row["budget"] > 1]
-        for budget, target in TARGETS.items():
-            for best in (compared[i] for i in _closest(compared, budget)):
-                gap, by = best["worse"][0], best["method"]
-                verdict = "met" if gap <= target else "missed"
-                print(f"{task} 1/{budget}: {target:.0%} {verdict}: {gap:+.2%} by {by}")
-        axes = ("ring's bytes / bytes", rows[0]["metric"])
-        title = f"Quality at equal bytes: {task}"
-        plot(path.with_name(f"quality-{task}"), title, axes, _lines(rows))
+def _verdicts(task: str, rows: Sequence[Row]) -> list[str]:
+    """Whether the best method of each budget meets its target."""
+    compared, verdicts = [row for row in rows if row["budget"] > 1], []
+    for budget, target in TARGETS.items():
+        for best in (compared[i] for i in _closest(compared, budget)):
+            gap, by = best["worse"][0], best["method"]
+            met = "met" if gap <= target else "missed"
+            verdicts.append(
+                f"{task} 1/{budget}: {target:.0%} {met}: {gap:+.2%} by {by}"
+            )
+    return verdicts
 
 
-def _cells(row: Row) -> tuple[object, ...]:
-    mean, low, high = row["worse"]
-    return (
-        row["task"],
-        f"1/{row['budget']}",
-        row["method"],
-        f"1/{1 / row['share']:.1f}" + ("" if row["fits"] else ", above"),
-        float(np.mean(row["metrics"])),
-        f"{mean:+.2%}",
-        "" if low is None else f"[{low:+.2%}, {high:+.2%}]",
-        len(row["metrics"]),
-    )
+def _share(row: Row) -> str:
+    return f"1/{1 / row['share']:.1f}" + ("" if row["fits"] else ", above")
 
 
 def _lines(rows: Sequence[Row]) -> dict[str, tuple[list[float], list[float]]]:

@@ -1,4 +1,4 @@
-"""What `relaxjax bench quality-at-bytes` compares: optimizers, methods, budgets."""
+"""What `python -m benchmarks quality-at-bytes` compares: optimizers and methods."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ import jax
 import optax
 
 from benchmarks.training.loop import held_out
+from relaxjax import all_reduce, emulate, local_sgd, power_sgd, wire_bytes
 from relaxjax.compression import (
     Compressor,
     econtrol,
@@ -19,19 +20,12 @@ from relaxjax.compression import (
     sign,
     top_k,
 )
-from relaxjax.gradients._all_reduce import all_reduce
-from relaxjax.gradients._power_sgd import power_sgd
-from relaxjax.local_updates._local_sgd import local_sgd
-from relaxjax.programs._wire_bytes import wire_bytes
 from relaxjax.tasks import Task, adamw
-from relaxjax.workers._mesh import emulate
 
 MESH = emulate(8)
 TARGETS = {32: 0.01, 100: 0.01, 400: 0.02}  # by budget, relative difference
 _SGD_PEAK = 0.1
-_FOUND: dict[tuple[str, int, int, str, float], float] = {}  # densities
-
-
+_DENSITIES: dict[tuple[str, int, int, str, float], float] = {}
 Make = Callable[[float], Compressor]
 
 
@@ -40,14 +34,14 @@ class Method:
     """A way to average over the workers.
 
     Attributes:
-      name: of compressor and feedback.
+      name: names of compressor and feedback.
       make: from a density to the compressor; dense codes ignore it.
       algorithm: the exchange.
       after: whether the optimizer's updates are compressed, not the gradients.
       optimizer: a key of `OPTIMIZERS`.
       every: number of local steps after which models are averaged; 0 means that every
         step averages gradients or updates.
-      rank: of PowerSGD in codes of 8 bits, in place of a compressor; 0 is none.
+      rank: rank of PowerSGD in codes of 8 bits; 0 means that a compressor is used.
     """
 
     name: str
@@ -60,7 +54,7 @@ class Method:
 
     @property
     def label(self) -> str:
-        """As in tables and plots."""
+        """The method's name in tables and plots."""
         place = "after" if self.after else "before"
         steps = f"{self.every} local steps of " if self.every else ""
         return f"{self.name}, {self.algorithm}, {place} {steps}{self.optimizer}"
@@ -74,19 +68,19 @@ class Method:
         return optax.chain(*((inner, reducer) if self.after else (reducer, inner)))
 
     def density(self, task: Task, most: float) -> float:
-        """The largest density that sends at most so many bytes; least if none does."""
+        """The largest density that sends at most so many bytes, or the least one."""
         if self.make is None:
             return 1.0
         size = sum(x.size for x in jax.tree.leaves(task.params))
         flat = jax.ShapeDtypeStruct((size,), "float32")  # one bucket, as the leaves are
-        made = self.make(1 / 2)  # feedback sends nothing more
-        if payload_bytes(made, flat) == payload_bytes(self.make(1.0), flat):
+        half = self.make(1 / 2)  # feedback sends nothing more
+        if payload_bytes(half, flat) == payload_bytes(self.make(1.0), flat):
             return 1.0  # a dense code
-        sent = max(1, self.every), payload_bytes(made, flat)
-        key = (made.name, *sent, self.algorithm, most)
-        if key not in _FOUND:
-            _FOUND[key] = self._search(flat, most) / size
-        return _FOUND[key]
+        sent = max(1, self.every), payload_bytes(half, flat)
+        key = (half.name, *sent, self.algorithm, most)
+        if key not in _DENSITIES:
+            _DENSITIES[key] = self._search(flat, most) / size
+        return _DENSITIES[key]
 
     def _search(self, flat: jax.ShapeDtypeStruct, most: float) -> int:
         low, high = 1, flat.size
@@ -97,7 +91,7 @@ class Method:
         return low
 
     def bytes(self, task: Task, density: float) -> float:
-        """What the busiest worker sends in a step, on average."""
+        """Bytes that the busiest worker sends in a step, on average."""
         return self._sent(density, task.params)
 
     def _sent(self, density: float, params: Any) -> float:
@@ -109,10 +103,10 @@ class Method:
         if self.rank:
             return power_sgd("data", rank=self.rank, bits=8)
         compressor = None if self.make is None else self.make(density)
-        how: dict[str, Any] = {"algorithm": self.algorithm, "compressor": compressor}
+        knobs: dict[str, Any] = {"algorithm": self.algorithm, "compressor": compressor}
         if self.every:
-            return local_sgd("data", self.every, **how)
-        return all_reduce("data", **how)
+            return local_sgd("data", self.every, **knobs)
+        return all_reduce("data", **knobs)
 
     def held_out(self, task: Task, steps: int, density: float, seed: int) -> float:
         """The metric of the workers' consensus after training from the task's start.
@@ -123,7 +117,7 @@ class Method:
         """
         if self.every and steps % self.every:
             raise ValueError(
-                f"--steps {steps}: after it the workers must have met; make it a "
+                f"--steps {steps}: the last step must average the workers; make it a "
                 f"multiple of {self.every}, the local steps of {self.name!r}"
             )
         tx = self.transformation(task, steps, density)
@@ -131,12 +125,12 @@ class Method:
 
 
 def _adamw(task: Task, steps: int) -> optax.GradientTransformation:
-    """As `relaxjax train` has it."""
+    """AdamW as in `relaxjax train`."""
     return adamw(task.learning_rate, steps)
 
 
 def _sgd(task: Task, steps: int) -> optax.GradientTransformation:
-    """Momentum, under a rate of the same shape."""
+    """Momentum SGD, under a rate of the same shape."""
     del task
     rate = optax.warmup_cosine_decay_schedule(
         _SGD_PEAK / 10, _SGD_PEAK, steps // 10, steps + 1
@@ -151,7 +145,7 @@ BASELINES = tuple(
 
 
 def methods(budget: int, task: str) -> Iterator[Method]:
-    """What is compared at 1 / `budget` of the ring; digits are quick and try more."""
+    """The methods at 1 / `budget` of the ring; digits are quick, and try more."""
     for budgets, tasks, method in _TABLE:
         if budget in budgets and task in tasks:
             yield method
@@ -162,7 +156,7 @@ def _fed(make: Make, wrap: Callable[..., Compressor] = error_feedback) -> Make:
 
 
 def _exact(density: float) -> Compressor:
-    """Of all elements: blocks must keep one each, however small it is."""
+    """Top-k of all elements: each block must keep one, however small it is."""
     return top_k(density, block_size=None)
 
 
@@ -176,7 +170,7 @@ def _quantized(density: float) -> Compressor:
 
 
 def _local(every: int, optimizer: str) -> tuple[Method, ...]:
-    """Four bits of what this many steps have changed, with feedback and without."""
+    """Four bits of the change of so many steps, with feedback and without."""
     names = {"quantize4" + _EF: _fed(_quantized), "quantize4": _quantized}
     return tuple(
         Method(name, make, optimizer=optimizer, every=every)

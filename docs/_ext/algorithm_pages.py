@@ -1,7 +1,7 @@
 """A page for each algorithm, made from its module, its rows and what was measured.
 
 The module's own docstring has the source, the equations and the cost; the tables of
-names, laws, marks, bytes and evidence are those that the package itself works with.
+names, laws, merge rules, bytes and evidence are those that the package itself uses.
 """
 
 import importlib
@@ -17,6 +17,7 @@ from compressor_table import SIZE, law
 from mark_table import states
 from sphinx.application import Sphinx
 
+import relaxjax
 from relaxjax._names import RELAXATIONS
 from relaxjax.compression import Compressor
 from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
@@ -32,39 +33,39 @@ ELSEWHERE = {"muloco": "_diloco", "combine_then_adapt": "_gossip"}
 NAMELESS = ("participation", "skip_nonfinite", "hierarchical_local_sgd", "dc_asgd")
 """Algorithms that `relaxjax train` has no name for."""
 CAPTION = (
-    "Bytes of a step against those of a plain all-reduce, and how much worse than it "
-    "the held-out metric ends (`relaxjax bench evidence`); others are grey, "
-    "numbers are of the table."
+    "Bytes of a step relative to a plain all-reduce, and how much worse the held-out "
+    "metric ends (`python -m benchmarks evidence`); other methods are gray, numbers "
+    "refer to the table."
 )
 
 
 def module_of(name: str) -> ModuleType:
-    """Of a relaxation."""
+    """The module of a relaxation, in whichever room it is."""
     stem = ELSEWHERE.get(name, f"_{name}")
-    package = "relaxjax.ps" if name == "parameter_server" else "relaxjax"
-    return importlib.import_module(f"{package}.{stem}")
+    (path,) = Path(relaxjax.__file__).parent.glob(f"*/{stem}.py")
+    return importlib.import_module(f"relaxjax.{path.parent.name}.{stem}")
 
 
 def algorithms() -> dict[str, list[str]]:
     """Modules of algorithms, and the names that they have in `relaxjax train`."""
-    found: dict[str, list[str]] = {}
+    modules: dict[str, list[str]] = {}
     for name in RELAXATIONS:
-        found.setdefault(module_of(name).__name__, []).append(name)
+        modules.setdefault(module_of(name).__name__, []).append(name)
     for name in NAMELESS:
-        found.setdefault(module_of(name).__name__, [])
+        modules.setdefault(module_of(name).__name__, [])
     for name, make in COMPRESSORS.items():
-        found.setdefault(make().compress.__module__, []).append(name)
+        modules.setdefault(make().compress.__module__, []).append(name)
     for name, wrap in FEEDBACKS.items():
-        found.setdefault(wrap.__module__, []).append(name)
+        modules.setdefault(wrap.__module__, []).append(name)
     package = importlib.import_module("relaxjax.collectives")
     for info in pkgutil.iter_modules(package.__path__, "relaxjax.collectives."):
         if "Source:" in (inspect.getdoc(importlib.import_module(info.name)) or ""):
-            found[info.name] = []
-    return found
+            modules[info.name] = []
+    return modules
 
 
 def planned(names: list[str]) -> Iterator[Candidate]:
-    """What a plan ranks that has one of the names in it."""
+    """The candidates of a plan that have one of the names in theirs."""
     seen: set[str] = set()
     for c in candidates(Network(workers=WORKERS)):
         parts = re.split(r"[+@]", c.relaxation)
@@ -74,13 +75,13 @@ def planned(names: list[str]) -> Iterator[Candidate]:
 
 
 def share(c: Candidate) -> float:
-    """Of a plain all-reduce's bytes."""
+    """A candidate's bytes, relative to a plain all-reduce."""
     sent = predict(c, MODEL, Network(workers=WORKERS), 2**23).nbytes
     return sent / (2 * (WORKERS - 1) / WORKERS * 4 * MODEL.size)
 
 
 def page(module: str, names: list[str], folder: Path) -> str:
-    """Markdown of one."""
+    """The Markdown of a module's page."""
     text = inspect.getdoc(importlib.import_module(module)) or ""
     title, _, rest = text.partition("\n")
     lines = [f"# {title.rstrip('.')}", "", "```text", rest.strip(), "```", ""]
@@ -89,19 +90,19 @@ def page(module: str, names: list[str], folder: Path) -> str:
         lines += [f"- `{n}`: {RELAXATIONS[n].summary}" for n in called]
         lines += ["", "`relaxjax train --relaxation` takes these names.", ""]
     lines += laws(names)
-    own = [kind for kind in states() if kind in vars(importlib.import_module(module))]
-    lines += merges(own)
+    kinds = [kind for kind in states() if kind in vars(importlib.import_module(module))]
+    lines += merges(kinds)
     rows = list(planned(names))
     return "\n".join(lines + ranked(rows, folder / module.rpartition(".")[2][1:]))
 
 
 def laws(names: list[str]) -> list[str]:
-    """Of compressors."""
-    made = {n: COMPRESSORS[n]() for n in names if n in COMPRESSORS}
-    if not made:
+    """The table of the laws of compressors, if there are any."""
+    compressors = {n: COMPRESSORS[n]() for n in names if n in COMPRESSORS}
+    if not compressors:
         return []
-    lines = ["| name | law (4096 elements) | exchange by itself |", "|---|---|---|"]
-    return [*lines, *(_law(n, c) for n, c in made.items()), ""]
+    lines = ["| name | law (4096 elements) | default algorithm |", "|---|---|---|"]
+    return [*lines, *(_law(n, c) for n, c in compressors.items()), ""]
 
 
 def _law(name: str, compressor: Compressor) -> str:
@@ -109,32 +110,32 @@ def _law(name: str, compressor: Compressor) -> str:
     return f"| `{name}` | {law(compressor)} | `{compressor.algorithm}` |"
 
 
-def merges(own: list[str]) -> list[str]:
-    """What becomes of its state when the number of workers changes."""
-    if not own:
+def merges(kinds: list[str]) -> list[str]:
+    """The table of how states merge when the number of workers changes."""
+    if not kinds:
         return []
     lines = ["| state | field | when workers leave or join |", "|---|---|---|"]
-    for kind in own:
+    for kind in kinds:
         lines += [f"| `{kind}` | `{f}` | {m.name} |" for f, m in states()[kind].items()]
     return [*lines, "", "[What the words mean](../checkpoints.md).", ""]
 
 
 def ranked(rows: list[Candidate], picture: Path) -> list[str]:
-    """What a plan knows of it: when to use it, its bytes, its quality, and a plot."""
+    """The table and plot of what a plan knows: use, bytes and quality."""
     if not rows:
         return []
     known = measurements()["rows"]
     lines = [
-        "| | in a plan | what it does | bytes, of plain | digits | chars |",
+        "| | in a plan | what it does | bytes / plain | digits | chars |",
         "|---|---|---|---|---|---|",
     ]
     for number, c in enumerate(rows, 1):
-        told = known.get(bare(c.label), {})
-        worse = [_percent(told.get(task)) for task in ("digits", "chars")]
+        tasks = known.get(bare(c.label), {})
+        worse = [_percent(tasks.get(task)) for task in ("digits", "chars")]
         cells = [str(number), f"`{bare(c.label)}`", c.why, f"{share(c):.3g}", *worse]
         lines.append("| " + " | ".join(cells) + " |")
     lines += ["", "Digits, chars: how much worse the held-out metric ends than with a "]
-    lines[-1] += "plain all-reduce, relative; empty where it was not run. "
+    lines[-1] += "plain all-reduce, relative; empty if it was not run. "
     lines[-1] += "[When it pays](../planning.md)."
     numbers = {bare(c.label): number for number, c in enumerate(rows, 1)}
     if numbers.keys() & known.keys():
@@ -143,33 +144,33 @@ def ranked(rows: list[Candidate], picture: Path) -> list[str]:
     return lines
 
 
-def _percent(told: dict[str, float] | None) -> str:
-    if told is None:
+def _percent(result: dict[str, float] | None) -> str:
+    if result is None:
         return ""
-    percent = 100 * told["worse"]
+    percent = 100 * result["worse"]
     if abs(percent) < 0.005:
         return "0 %"
     return "diverged" if percent > 1e5 else f"{percent:+.2g} %"
 
 
 def draw(numbers: dict[str, int], path: Path) -> None:
-    """All that was measured in grey, these in colour."""
+    """Draws all that was measured in gray, these in color."""
     known = measurements()["rows"]
     shares = {bare(c.label): share(c) for c in candidates(Network(workers=WORKERS))}
     figure, sides = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
     for axes, task in zip(sides, ("digits", "chars"), strict=True):
         both = {k: v[task] for k, v in known.items() if task in v and k in shares}
-        for label, told in both.items():
-            own = label in numbers
-            y = min(100 * told["worse"], 100.0)
+        for label, result in both.items():
+            chosen = label in numbers
+            y = min(100 * result["worse"], 100.0)
             axes.plot(
                 shares[label],
                 y,
-                marker="o" if own else ".",
-                color="C3" if own else "0.7",
-                zorder=2 + own,
+                marker="o" if chosen else ".",
+                color="C3" if chosen else "0.7",
+                zorder=2 + chosen,
             )
-            if own:
+            if chosen:
                 at = {"xytext": (3, 3), "textcoords": "offset points"}
                 axes.annotate(str(numbers[label]), (shares[label], y), **at)
         axes.set(xscale="log", xlabel="bytes / plain", title=task)
@@ -180,7 +181,7 @@ def draw(numbers: dict[str, int], path: Path) -> None:
 
 
 def write(app: Sphinx) -> None:
-    """All pages, into the folder that `algorithms.md` lists."""
+    """Writes all pages into the folder that `algorithms.md` lists."""
     plt.switch_backend("agg")
     folder = Path(app.srcdir) / "algorithms"
     folder.mkdir(exist_ok=True)

@@ -6,9 +6,9 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from relaxjax.collectives import CODED_EXCHANGES
 from relaxjax.compression import Compressor, payload_bytes
 from relaxjax.compression._rows import COMPRESSORS
-from relaxjax.gradients._compressed_mean import EXCHANGES
 
 SIZE = 4096
 
@@ -31,7 +31,7 @@ def kind(compressor: Compressor, algorithm: str) -> str:
 
 
 def table() -> list[str]:
-    heads = [f"`{name}`, {e.stages}" for name, e in EXCHANGES.items()]
+    heads = [f"`{name}`, {e.stages}" for name, e in CODED_EXCHANGES.items()]
     lines = [
         "| compressor | law | bytes | " + " | ".join(heads) + " |",
         "|---" * (3 + len(heads)) + "|",
@@ -39,7 +39,7 @@ def table() -> list[str]:
     x = jax.ShapeDtypeStruct((SIZE,), jnp.float32)
     for name, make in COMPRESSORS.items():
         compressor = make()
-        kinds = [kind(compressor, algorithm) for algorithm in EXCHANGES]
+        kinds = [kind(compressor, algorithm) for algorithm in CODED_EXCHANGES]
         first = [f"`{name}`", law(compressor), str(payload_bytes(compressor, x))]
         lines.append("| " + " | ".join([*first, *kinds]) + " |")
     return lines

@@ -1,4 +1,4 @@
-"""PyTorch beside the golden vectors: its casts, quantisation, PowerSGD and SGD.
+"""PyTorch beside the golden vectors: its casts, quantization, PowerSGD and SGD.
 
 python -m relaxjax.golden --implementation examples.golden.with_torch:implementation
 
@@ -30,7 +30,7 @@ def cast(torch: Any, config: Any, x: Any) -> Any:
 
 
 def quantize(torch: Any, config: Any, x: Any) -> Any:
-    """Fake quantisation, a channel for each block; the last block is filled up."""
+    """Fake quantization, a channel for each block; the last block is filled up."""
     levels, size = 2 ** (config["bits"] - 1) - 1, config["block_size"]
     rows = torch.nn.functional.pad(x, (0, -len(x) % size)).reshape(-1, size)
     scale = rows.abs().amax(dim=1) / levels

@@ -1,3 +1,3 @@
-"""Words that every room uses; imports jax, numpy and optax alone."""
+"""What every room uses; imports nothing but jax, numpy and optax."""
 
 __all__: list[str] = []

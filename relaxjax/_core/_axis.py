@@ -1,17 +1,14 @@
-"""What a transformation may ask about the named axis it runs over.
+"""What a transformation may ask about the named axis that it runs over.
 
 An axis is bound by `jax.shard_map`, `jax.pmap` or `jax.vmap(axis_name=...)`. Only
 `shard_map` with `check_vma=True` tracks which values vary over the axis; everywhere
-else the questions below answer "not tracked" and the values are taken as local.
+else nothing is tracked, and values are taken as local.
 """
 
-from collections.abc import Collection, Mapping
-from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
 from jax import lax
-from jax.sharding import AbstractMesh, AxisType
 
 AxisName = str | tuple[str, ...]
 
@@ -30,7 +27,7 @@ def axes_of(axis_name: AxisName) -> tuple[str, ...]:
 
 
 def axis_size(axis_name: AxisName, caller: str) -> int:
-    """Number of workers on the axis; `caller` is named when there is no such axis."""
+    """Number of workers on the axis; errors name `caller`."""
     size = 1
     for name in axes_of(axis_name):
         try:
@@ -39,51 +36,39 @@ def axis_size(axis_name: AxisName, caller: str) -> int:
             raise NameError(
                 f"{caller}: no axis named {name!r} here. It is bound inside "
                 "relaxjax.data_parallel (whose state comes from relaxjax.init), or "
-                f"inside your own jax.shard_map, jax.pmap or "
-                f"jax.vmap(axis_name={name!r}); is the name the mesh's?"
+                "inside your own jax.shard_map, jax.pmap or "
+                f"jax.vmap(axis_name={name!r}); does the mesh have this axis?"
             ) from None
     return size
 
 
 def varying(x: Any) -> frozenset[str]:
     """Axes over which the type of `x` says that it varies; empty where untracked."""
-    kind = getattr(jax.typeof(x), "manual_axis_type", None)
+    return _varying(jax.typeof(x))
+
+
+def _varying(aval: Any) -> frozenset[str]:
+    kind = getattr(aval, "manual_axis_type", None)
     return frozenset(getattr(kind, "varying", frozenset()))
 
 
 def tracks_vma(name: str) -> bool:
-    """Whether the mapping around us tracks what varies over the axis `name`."""
+    """Whether the mapping around us tracks which values vary over the axis `name`."""
     return name in varying(lax.axis_index(name))
 
 
 def on_devices(name: str) -> bool:
-    """Whether the axis `name` is one of devices (shard_map, pmap), and not of vmap."""
+    """Whether the axis `name` is one of devices (shard_map, pmap) rather than vmap."""
     return name in jax.sharding.get_abstract_mesh().manual_axes
 
 
-def as_on_devices(
-    sizes: Mapping[str, int], workers: Collection[str]
-) -> AbstractContextManager[Any]:
-    """In it, what is traced over the workers' axes takes them for axes of devices.
-
-    Args:
-      sizes: of all axes of a mesh.
-      workers: those that are the workers'; the others are the compiler's.
-    """
-    kinds = tuple(
-        AxisType.Manual if name in workers else AxisType.Auto for name in sizes
-    )
-    mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=kinds)
-    return jax.sharding.use_abstract_mesh(mesh)
-
-
 def to_local(tree: Any, axis_name: AxisName) -> Any:
-    """Makes replicated values worker-varying, so that gradients are local.
+    """Makes replicated values vary over the workers, so that gradients are local.
 
-    Inside `jax.shard_map` with its default `check_vma=True`, JAX sums the gradient
-    with respect to replicated parameters over the axis by itself. A reducer must see
-    the local gradient, so make the parameters varying first. Anywhere else (in
-    `check_vma=False`, `jax.pmap`, `jax.vmap`) this is the identity.
+    Inside `jax.shard_map` with its default `check_vma=True`, JAX itself sums the
+    gradient with respect to replicated parameters over the axis. A reducer must see
+    the local gradient, so make the parameters varying first. Anywhere else
+    (`check_vma=False`, `jax.pmap`, `jax.vmap`) this is the identity.
 
     Args:
       tree: a pytree of arrays.
@@ -118,38 +103,17 @@ def to_local(tree: Any, axis_name: AxisName) -> Any:
 
 
 def like_varying(tree: Any, example: Any) -> Any:
-    """Gives each leaf the varying type of the matching leaf of `example` as well.
-
-    The two branches of a `lax.cond` must agree in it; `example` may be abstract.
-    """
+    """Makes each leaf vary over the axes of `example`'s too, as `lax.cond` demands."""
 
     def match(x, wanted):
-        kind = getattr(wanted, "manual_axis_type", None)
-        names = frozenset(getattr(kind, "varying", frozenset())) - varying(x)
+        names = _varying(wanted) - varying(x)
         return lax.pcast(x, tuple(sorted(names)), to="varying") if names else x
 
     return jax.tree.map(match, tree, example)
 
 
-def require_local(tree: Any, axis_name: AxisName, caller: str) -> None:
-    """Refuses values that the mapping knows to be equal on all workers already."""
-    for name in axes_of(axis_name):
-        if not tracks_vma(name):
-            continue
-        for path, leaf in jax.tree.leaves_with_path(tree):
-            if name not in varying(leaf):
-                leaf_name = jax.tree_util.keystr(path, simple=True, separator="/")
-                raise ValueError(
-                    f"{caller}: the update of leaf {leaf_name!r} is already the same "
-                    f"on every worker of {name!r}: under check_vma=True, jax.grad with "
-                    "respect to replicated parameters is summed over the axis by JAX "
-                    "itself, and reducing it again would be silently wrong. Call "
-                    f"params = relaxjax.to_local(params, {name!r}) before jax.grad"
-                )
-
-
 def compiler_axes() -> tuple[str, ...]:
-    """Axes of the mesh around us, of size over 1, that are left to the compiler."""
+    """Axes of the mesh around us of size over 1 that are left to the compiler."""
     mesh = jax.sharding.get_abstract_mesh()
     return tuple(
         name

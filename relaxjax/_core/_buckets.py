@@ -6,22 +6,15 @@ buckets rather than one let the first transfers start while the backward pass st
 runs, in the order in which gradients appear.
 
 Cost: a plan moves no byte more than its leaves hold.
-
-Which leaves leave first: those whose transfers the backward pass can hide.
-
-Source: Wang et al. 2023 (Espresso), who choose for each tensor whether it is
-compressed: what is sent behind computation gains nothing from fewer bytes, and pays for
-the code. Here the choice is one number, the share of the elements that travel first.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
-from relaxjax._core._tree import leaf_name, natural_key
+from relaxjax._core._sending_order import check_bucket_bytes, in_order
 
 
 class Segment(NamedTuple):
@@ -29,7 +22,7 @@ class Segment(NamedTuple):
 
     Attributes:
       leaf: position of the leaf in the flattened tree.
-      name: its key path, as in `"layers/0/kernel"`.
+      name: key path of the leaf, as in `"layers/0/kernel"`.
       start: first element.
       stop: one past the last element.
     """
@@ -51,7 +44,7 @@ class Bucket(NamedTuple):
     Attributes:
       dtype: numpy dtype name of every segment, or `"mixed"`.
       nbytes: bytes of the bucket before any compression.
-      segments: what it holds, in sending order.
+      segments: the contents, in sending order.
     """
 
     dtype: str
@@ -64,53 +57,8 @@ class Bucket(NamedTuple):
         return f"{self.nbytes} bytes {self.dtype}: {parts}"
 
 
-def sending_order(names: Sequence[str], order: Iterable[str] | None) -> list[int]:
-    """Positions of the leaves in sending order.
-
-    Args:
-      names: the leaves' names, in tree order.
-      order: the same names in the order in which gradients appear; None means the
-        reversed natural order of the names, as later layers finish first.
-
-    Raises:
-      ValueError: if `order` misses, repeats or invents a leaf.
-    """
-    if order is None:
-        return sorted(range(len(names)), key=lambda i: natural_key(names[i]))[::-1]
-    order = list(order)
-    missing = [name for name in names if name not in order]
-    unknown = [name for name in order if name not in names]
-    repeated = sorted({name for name in order if order.count(name) > 1})
-    for fault, found in {
-        "misses": missing,
-        "repeats": repeated,
-        "has unknown": unknown,
-    }.items():
-        if found:
-            raise ValueError(
-                f"order {fault} {'leaf' if len(found) == 1 else 'leaves'} {found}: it "
-                f"must list each of the {len(names)} leaves once. Names are key paths "
-                'such as "layers/0/kernel"; order=None sends in reversed natural order'
-            )
-    position = {name: i for i, name in enumerate(names)}
-    return [position[name] for name in order]
-
-
-def check_bucket_bytes(bucket_bytes: int) -> int:
-    """Returns `bucket_bytes`, which must be a positive integer."""
-    if not isinstance(bucket_bytes, int | np.integer) or bucket_bytes <= 0:
-        raise ValueError(
-            f"bucket_bytes={bucket_bytes!r} must be a positive number of bytes, such "
-            "as 8 * 2**20; a small one sends each leaf by itself"
-        )
-    return int(bucket_bytes)
-
-
 def plan_buckets(
-    tree: Any,
-    *,
-    bucket_bytes: int = 8 * 2**20,
-    order: Iterable[str] | None = None,
+    tree: Any, *, bucket_bytes: int = 8 * 2**20, order: Iterable[str] | None = None
 ) -> tuple[Bucket, ...]:
     """Plans how the leaves of `tree` are packed into messages.
 
@@ -121,7 +69,7 @@ def plan_buckets(
     Args:
       tree: a pytree of arrays or `jax.ShapeDtypeStruct`.
       bucket_bytes: largest size of a bucket, in bytes.
-      order: leaf names in sending order; see `sending_order`.
+      order: leaf names in sending order; None is their reversed natural order.
 
     Returns:
       The buckets, in sending order.
@@ -158,25 +106,23 @@ def plan_buckets(
 
 
 def plan_groups(
-    tree: Any,
-    *,
-    bucket_bytes: int = 8 * 2**20,
-    order: Iterable[str] | None = None,
+    tree: Any, *, bucket_bytes: int = 8 * 2**20, order: Iterable[str] | None = None
 ) -> tuple[Bucket, ...]:
-    """Plans groups of whole leaves, for a transfer that need not copy them together.
+    """Plans groups of whole leaves, for transfers that need not pack them together.
 
     Like `plan_buckets`, but no leaf is split and a group may mix dtypes.
 
     Args:
       tree: a pytree of arrays or `jax.ShapeDtypeStruct`.
       bucket_bytes: size at which a group is closed, in bytes.
-      order: leaf names in sending order; see `sending_order`.
+      order: leaf names in sending order; None is their reversed natural order.
 
     Returns:
       The groups, in sending order; empty leaves are in none.
 
     Raises:
-      ValueError: as `plan_buckets`.
+      ValueError: `bucket_bytes` is not positive, or `order` is not a permutation of
+        the leaf names.
 
     Example:
       >>> import jax.numpy as jnp
@@ -199,9 +145,9 @@ def plan_groups(
 
 
 def _group(members: list[tuple[Segment, np.dtype]]) -> Bucket:
-    names = {dtype.name for _, dtype in members}
+    dtypes = {dtype.name for _, dtype in members}
     return Bucket(
-        names.pop() if len(names) == 1 else "mixed",
+        dtypes.pop() if len(dtypes) == 1 else "mixed",
         sum(_nbytes([segment], dtype) for segment, dtype in members),
         tuple(segment for segment, _ in members),
     )
@@ -209,66 +155,12 @@ def _group(members: list[tuple[Segment, np.dtype]]) -> Bucket:
 
 def _pieces(tree: Any, capacity: float, order: Iterable[str] | None):
     """Segments of at most `capacity` bytes with their dtypes, in sending order."""
-    paths_and_leaves = jax.tree.leaves_with_path(tree)
-    names = [leaf_name(path) for path, _ in paths_and_leaves]
-    for i in sending_order(names, order):
-        aval = jax.typeof(paths_and_leaves[i][1])
+    for i, name, aval in in_order(tree, order):
         dtype = np.dtype(aval.dtype)
         step = max(1, int(min(capacity / dtype.itemsize, aval.size)))
         for start in range(0, aval.size, step):
-            yield Segment(i, names[i], start, min(start + step, aval.size)), dtype
+            yield Segment(i, name, start, min(start + step, aval.size)), dtype
 
 
 def _nbytes(segments: Iterable[Segment], dtype: np.dtype) -> int:
     return sum(segment.size for segment in segments) * dtype.itemsize
-
-
-def sent_first(tree: Any, share: float, *, order: Iterable[str] | None = None) -> Any:
-    """Marks the leaves that are wholly among the first `share` of all elements.
-
-    Args:
-      tree: a pytree of arrays or `jax.ShapeDtypeStruct`.
-      share: of all elements, from 0 to 1.
-      order: leaf names in sending order; None is the reversed natural order, as
-        everywhere.
-
-    Returns:
-      A tree of bools like it, as labels of `optax.partition` for one.
-
-    Raises:
-      ValueError: `share` is not between 0 and 1, or `order` is not a permutation of the
-        leaf names.
-
-    Example:
-      >>> import jax.numpy as jnp
-      >>> from relaxjax.schedule import sent_first
-      >>> params = {"layer1": jnp.zeros((4, 4)), "layer2": jnp.zeros((4, 4))}
-      >>> sent_first(params, 0.5)
-      {'layer1': False, 'layer2': True}
-    """
-    if not 0 <= share <= 1:
-        raise ValueError(
-            f"share={share!r} must be between 0 (none is sent first) and 1 (all are)"
-        )
-    before = sent_before(tree, order)
-    leaves, shape = jax.tree.flatten(tree)
-    sizes = [jax.typeof(x).size for x in leaves]
-    most = share * sum(sizes)
-    return shape.unflatten(
-        start + size <= most for start, size in zip(before, sizes, strict=True)
-    )
-
-
-def sent_before(tree: Any, order: Iterable[str] | None = None) -> list[int]:
-    """Elements that are sent before each leaf's, in tree order.
-
-    Args:
-      tree: as of `sent_first`.
-      order: as of `sent_first`.
-    """
-    leaves = jax.tree.leaves_with_path(tree)
-    before, sent = [0] * len(leaves), 0
-    for place in sending_order([leaf_name(path) for path, _ in leaves], order):
-        before[place] = sent
-        sent += jax.typeof(leaves[place][1]).size
-    return before

@@ -2,6 +2,10 @@
 
 A traced number, as `optax.inject_hyperparams` passes it, is taken as it is.
 
+`require_*` name the method that was called and raise ValueError alone. `check_*` are
+for fields of plain data: TypeError for another type, ValueError for a bad value; those
+that return something return the value as a plain number.
+
 Cost: O(1), or O(leaves).
 """
 
@@ -14,16 +18,23 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from relaxjax._core._axis import compiler_axes
+from relaxjax._core._axis import (
+    AxisName,
+    axes_of,
+    compiler_axes,
+    tracks_vma,
+    varying,
+)
+from relaxjax._core._tree import Layout, difference, key_path, layout_of
 
 
 def is_traced(number: Any) -> bool:
-    """Whether its value is not known yet."""
+    """Whether a number's value is not known yet."""
     return isinstance(number, Tracer)
 
 
 def require_whole(caller: str, name: str, value: Any, least: int = 1) -> None:
-    """Refuses what is no whole number, or one that is too small."""
+    """Refuses anything but a whole number, `least` or more."""
     if not isinstance(value, int | np.integer) or value < least:
         raise ValueError(
             f"{caller}: {name}={value!r} must be a whole number, {least} or more"
@@ -40,102 +51,52 @@ def require_momentum(caller: str, momentum: Any) -> None:
     """Refuses numbers outside [0, 1)."""
     if not is_traced(momentum) and not 0 <= momentum < 1:
         raise ValueError(
-            f"{caller}: momentum={momentum} must be in [0, 1); 0 is none, 0.9 is usual"
+            f"{caller}: momentum={momentum} must be in [0, 1); 0 turns it off, 0.9 is "
+            "usual"
         )
-
-
-def check_seconds(argument: str, seconds: float | None) -> float:
-    """Returns `seconds` as a float.
-
-    Args:
-        argument: what the time belongs to, for the message.
-        seconds: the time.
-
-    Raises:
-        TypeError: it is not a number.
-        ValueError: it is missing, negative, infinite or NaN.
-    """
-    if seconds is None:
-        raise ValueError(
-            f"{argument} has no time: give its seconds (0.0 if it is free)"
-        )
-    if isinstance(seconds, bool) or not isinstance(seconds, Real):
-        raise TypeError(f"{argument} must be a number of seconds, got {seconds!r}")
-    if not math.isfinite(seconds) or seconds < 0:
-        raise ValueError(f"{argument} must be finite and >= 0 seconds, got {seconds}")
-    return float(seconds)
-
-
-def check_rate(name: str, unit: str, rate: float) -> None:
-    """Refuses a rate that is no positive number.
-
-    Args:
-        name: of the argument.
-        unit: for the message.
-        rate: to be checked.
-
-    Raises:
-        TypeError: it is not a number.
-        ValueError: it is zero, negative or NaN.
-    """
-    if isinstance(rate, bool) or not isinstance(rate, Real):
-        raise TypeError(f"{name} must be a number of {unit}, got {rate!r}")
-    if not rate > 0:
-        raise ValueError(f"{name} must be > 0 {unit}, got {rate}")
-
-
-def check_bytes(name: str, value: Any, *, least: float = 0) -> None:
-    """Refuses what is no finite number of bytes; fractions are allowed.
-
-    Args:
-        name: of the argument.
-        value: to be checked.
-        least: the smallest that is allowed.
-
-    Raises:
-        TypeError: it is not a number.
-        ValueError: it is too small, infinite or NaN.
-    """
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    if not least <= float(value) < math.inf:
-        raise ValueError(f"{name} must be at least {least} and finite, got {value}")
 
 
 def check_count(name: str, value: Any, *, least: int = 1, remedy: str = "") -> int:
-    """Returns `value`, a whole number.
-
-    Args:
-        name: of the argument.
-        value: to be checked.
-        least: the smallest that is allowed.
-        remedy: what to give instead, for the message.
-
-    Raises:
-        TypeError: it is not a whole number.
-        ValueError: it is too small.
-    """
+    """Returns a whole number, `least` or more; `remedy` says what to give instead."""
     tail = f": {remedy}" if remedy else ""
-    whole = hasattr(value, "__index__") and not isinstance(value, bool)
-    if not whole:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be a whole number, got {value!r}{tail}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}, got {value}{tail}")
     return int(value)
 
 
+def check_seconds(name: str, seconds: float | None) -> float:
+    """Returns a time as a float: finite, 0 or more, and not None."""
+    if seconds is None:
+        raise ValueError(f"{name} has no time: give its seconds (0.0 if it is free)")
+    _check_real(name, seconds, "a number of seconds")
+    if not math.isfinite(seconds) or seconds < 0:
+        raise ValueError(f"{name} must be finite and >= 0 seconds, got {seconds}")
+    return float(seconds)
+
+
+def check_rate(name: str, unit: str, rate: float) -> None:
+    """Refuses anything but a positive number; it may be infinite."""
+    _check_real(name, rate, f"a number of {unit}")
+    if not rate > 0:
+        raise ValueError(f"{name} must be > 0 {unit}, got {rate}")
+
+
+def check_bytes(name: str, value: Any, *, least: float = 0) -> None:
+    """Refuses anything but a finite number, `least` or more; it may be fractional."""
+    _check_real(name, value, "a number")
+    if not least <= float(value) < math.inf:
+        raise ValueError(f"{name} must be at least {least} and finite, got {value}")
+
+
+def _check_real(name: str, value: Any, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be {what}, got {value!r}")
+
+
 def check_type(name: str, value: Any, kind: type, remedy: str) -> None:
-    """Refuses what is no instance of a class.
-
-    Args:
-        name: of the argument.
-        value: to be checked.
-        kind: the class.
-        remedy: what to give instead, for the message.
-
-    Raises:
-        TypeError: it is not one.
-    """
+    """Refuses anything but an instance of a class; `remedy` says what to give."""
     if not isinstance(value, kind):
         raise TypeError(
             f"{name} must be of type {kind.__name__}, got {value!r}: {remedy}"
@@ -143,30 +104,63 @@ def check_type(name: str, value: Any, kind: type, remedy: str) -> None:
 
 
 def require_dtypes(tree: Any, caller: str, compressor: str | None) -> None:
-    """Refuses leaves that have no mean, or that what compresses them does not take."""
+    """Refuses leaves without a mean, or that the named compressor does not take."""
     kind = jnp.inexact if compressor is None else jnp.floating
     for path, leaf in jax.tree.leaves_with_path(tree):
         dtype = jax.typeof(leaf).dtype
         if not jnp.issubdtype(dtype, kind):
-            name = jax.tree_util.keystr(path, simple=True, separator="/")
-            what = (
+            rule = (
                 "which has no mean: only floating (or complex) leaves are reduced"
                 if compressor is None
                 else f"and {compressor} compresses real floating leaves only"
             )
             raise ValueError(
-                f"{caller}: leaf {name!r} is {dtype}, {what}. Keep it out of the "
-                "params that are trained, or wrap: "
+                f"{caller}: leaf {key_path(path)!r} is {dtype}, {rule}. Keep it out of "
+                "the params that are trained, or wrap: "
                 f"optax.masked(relaxjax.{caller}(...), mask)"
             )
 
 
 def require_no_compiler_axes(caller: str, how: str) -> None:
-    """Refuses to pack leaves that the compiler shards."""
-    if compiler_axes():
+    """Refuses to pack leaves that the compiler shards; `how` names what packs them."""
+    if axes := compiler_axes():
         raise ValueError(
-            f"{caller}: {how} packs leaves into flat buckets, "
-            f"which would gather what the compiler shards over {compiler_axes()}. Pass "
-            "specs= (a PartitionSpec over those axes for each leaf), or use "
-            "all_reduce with algorithm='psum'"
+            f"{caller}: {how} packs leaves into flat buckets, which would gather what "
+            f"the compiler shards over {axes}. Pass specs= (a PartitionSpec over those "
+            "axes for each leaf), or use all_reduce with algorithm='psum'"
+        )
+
+
+def require_local(tree: Any, axis_name: AxisName, caller: str) -> None:
+    """Refuses values that the mapping already knows to be equal on all workers."""
+    for name in axes_of(axis_name):
+        if not tracks_vma(name):
+            continue
+        for path, leaf in jax.tree.leaves_with_path(tree):
+            if name not in varying(leaf):
+                path = jax.tree_util.keystr(path, simple=True, separator="/")
+                raise ValueError(
+                    f"{caller}: the update of leaf {path!r} is already the same on "
+                    f"every worker of {name!r}: under check_vma=True, JAX itself sums "
+                    "the gradient with respect to replicated parameters over the axis, "
+                    "and reducing it again would be silently wrong. Call "
+                    f"params = relaxjax.to_local(params, {name!r}) before jax.grad"
+                )
+
+
+def require_same(before: Layout, updates: Any, caller: str) -> None:
+    """Refuses updates of other shapes than those that `init` saw; dtypes may differ."""
+    if wrong := difference(before, layout_of(updates), dtypes=False):
+        raise ValueError(
+            f"{caller}: the tree changed since init: {wrong}. A state belongs to the "
+            "params that it was made for: call relaxjax.init again for new params"
+        )
+
+
+def require_params(params: Any, caller: str, why: str) -> None:
+    """Refuses a call of `update` without the params that it needs."""
+    if params is None:
+        raise ValueError(
+            f"{caller}: update needs params, {why}; call tx.update(gradients, state, "
+            "params)"
         )

@@ -1,7 +1,7 @@
 """One of several computations, by a condition that is the same on all workers.
 
-Only the one chosen runs, so that a round may be silent. Under `jax.vmap`, so in
-emulation, all run and one result is selected.
+Only the one that is chosen runs, so that a round may be silent. Under `jax.vmap`, which
+is how workers are emulated, all of them run and one result is selected.
 """
 
 import functools
@@ -23,13 +23,9 @@ def cond(
 ) -> Any:
     """`act(*operands)` where the condition holds, else `wait(*operands)`.
 
-    Args:
-      condition: bool[], equal on all workers, as collectives may be in `act`; a bool
-        of Python is decided while tracing.
-      act: to any tree of arrays.
-      wait: to a tree of the same shapes and dtypes. What varies over the workers in
-        one of the two results is typed so in both.
-      *operands: of both.
+    The condition must be equal on all workers, as `act` may hold collectives; a Python
+    bool is decided while tracing. Both results have the same shapes and dtypes; what
+    varies over the workers in one is typed so in both.
     """
     if isinstance(condition, bool):
         return act(*operands) if condition else wait(*operands)
@@ -37,13 +33,7 @@ def cond(
 
 
 def select_tree(condition: jax.Array, now: Any, before: Any) -> Any:
-    """`now` where the condition holds, else `before`: what both computed is there.
-
-    Args:
-      condition: bool[].
-      now: any tree of arrays, typed PRNG keys among them.
-      before: the same tree.
-    """
+    """`now` where the condition holds, else `before`; typed PRNG keys too."""
 
     def one(x: Any, y: Any) -> jax.Array:
         return lax.select(jnp.broadcast_to(condition, jnp.shape(x)), x, y)
@@ -54,13 +44,10 @@ def select_tree(condition: jax.Array, now: Any, before: Any) -> Any:
 def switch(
     number: int | jax.Array, choices: Sequence[Callable[..., Any]], *operands: Any
 ) -> Any:
-    """`choices[number](*operands)`.
+    """`choices[number](*operands)`, for a number that is equal on all workers.
 
-    Args:
-      number: int32[], equal on all workers, as collectives may be in the choices.
-      choices: to trees of the same shapes and dtypes. What varies over the workers in
-        one of the results is typed so in all.
-      *operands: of all.
+    All results have the same shapes and dtypes; what varies over the workers in one is
+    typed so in all.
     """
     return lax.switch(number, _alike(choices, operands), *operands)
 
@@ -68,10 +55,10 @@ def switch(
 def _alike(
     choices: Sequence[Callable[..., Any]], operands: tuple[Any, ...]
 ) -> list[Callable[..., Any]]:
-    """The choices, each with results of the types of all."""
-    results = [jax.eval_shape(choose, *operands) for choose in choices]
+    """The choices, each with results that vary wherever one of the results does."""
+    results = [jax.eval_shape(choice, *operands) for choice in choices]
 
-    def typed(choose: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *given: functools.reduce(like_varying, results, choose(*given))
+    def typed(choice: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args: functools.reduce(like_varying, results, choice(*args))
 
-    return [typed(choose) for choose in choices]
+    return [typed(choice) for choice in choices]

@@ -8,17 +8,17 @@ from relaxjax._core._merge_rules import refuse
 from relaxjax._core._tree import Layout, layout_of
 
 _OWN = refuse(
-    "its leaves are each worker's own (relaxjax.local), of which others cannot be "
-    "made. Resume on the old number of workers, or leave those leaves and their state "
-    "out of what is restored and begin them anew"
+    "its leaves are each worker's own (relaxjax.local), and none can be made for new "
+    "workers. Resume on the old number of workers, or leave those leaves and their "
+    "state out of what is restored and begin them anew"
 )
 
 
 class LocalState(NamedTuple):
-    """State of `local`: nothing that changes.
+    """State of `local`; it never changes.
 
     Attributes:
-      layout: the leaves that are local.
+      layout: layout of the leaves that are local.
     """
 
     layout: Annotated[Layout, _OWN]
@@ -27,8 +27,8 @@ class LocalState(NamedTuple):
 def local() -> optax.GradientTransformationExtraArgs:
     """Marks leaves that no worker shares; for `optax.partition` beside a reducer.
 
-    The updates pass unchanged. `relaxjax.init` refuses leaves that some reducer might
-    have forgotten; those that pass through here are taken as meant.
+    The updates pass unchanged. `relaxjax.init` refuses leaves that a reducer seems to
+    have forgotten; leaves that pass through here are local on purpose.
 
     Returns:
       A gradient transformation that is the identity.

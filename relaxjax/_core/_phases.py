@@ -2,7 +2,7 @@
 
 A warm-up, and what follows it, are two programs over one state. A conditional inside
 the step would never overlap with compute on a GPU; so the phase is static: part of the
-state's *structure*. `jax.jit` compiles a program for each phase by itself, and a switch
+state's *structure*. `jax.jit` compiles each phase into its own program, and a switch
 costs one compilation and nothing else.
 
     phase = number of ends that the count has reached
@@ -13,7 +13,7 @@ the phase; `relaxjax.data_parallel` does so by itself, when an end may be due.
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -28,9 +28,10 @@ class Clock:
     """A counter of steps with phases.
 
     Attributes:
-      count: int32[], steps taken.
-      ends: counts at which a phase ends and the next begins; not falling. Static.
-      phase: which one it is, from 0. Static.
+      count: int32[], number of steps taken.
+      ends: counts at which a phase ends and the next begins, in rising order (two may
+        be equal). Static.
+      phase: number of the current phase, from 0. Static.
     """
 
     count: jax.Array
@@ -54,12 +55,12 @@ def clock(*ends: int) -> Clock:
 def advance_phases(state: Any) -> Any:
     """Sets every clock in a state to the phase that its count has reached.
 
-    For one's own loop around one's own `jax.jit`: call it between steps, and after
-    a checkpoint is restored. `relaxjax.data_parallel` does it by itself. It waits until
+    For your own loop around your own `jax.jit`: call it between steps, and after a
+    checkpoint is restored. `relaxjax.data_parallel` does it by itself. It waits until
     the counts are computed; states without clocks pass at once.
 
     Args:
-      state: any tree, with a worker axis or without.
+      state: any tree, with or without a worker axis.
 
     Returns:
       The same arrays; only the structure may have changed.
@@ -78,39 +79,36 @@ def advance_phases(state: Any) -> Any:
       >>> state.clock.phase, relaxjax.advance_phases(state).clock.phase
       (0, 1)
     """
-    return set_phases(state, [_read(one.count) for one in clocks_of(state)])
+    return _map_clocks(lambda clock: clock.at(_read(clock.count)), state)
 
 
 def clocks_of(state: Any) -> list[Clock]:
     """The clocks of a tree, in its order."""
-    leaves = jax.tree.leaves(state, is_leaf=_is_clock)
-    return [leaf for leaf in leaves if isinstance(leaf, Clock)]
+    return [x for x in jax.tree.leaves(state, is_leaf=_is_clock) if _is_clock(x)]
 
 
 def set_phases(state: Any, counts: list[int]) -> Any:
-    """Each clock in the phase of its count."""
-    left = iter(counts)
-    return jax.tree.map(
-        lambda x: x.at(next(left)) if isinstance(x, Clock) else x,
-        state,
-        is_leaf=_is_clock,
-    )
+    """The state with each clock in the phase of its count; one count for each clock."""
+    rest = iter(counts)
+    return _map_clocks(lambda clock: clock.at(next(rest)), state)
 
 
 def phase_starts(state: Any) -> Iterator[Any]:
-    """Copies of a state, at the start of each phase that some clock of it has."""
-    ends = {end for one in clocks_of(state) for end in one.ends if end > 0}
-    for count in [0, *sorted(ends)]:
-        copy = jax.tree.map(lambda x: x.copy(), state)
-        yield jax.tree.map(
-            lambda x, c=count: _started_at(x, c) if isinstance(x, Clock) else x,
-            copy,
-            is_leaf=_is_clock,
-        )
+    """Copies of a state, at the start of each phase that one of its clocks has."""
+    ends = {end for clock in clocks_of(state) for end in clock.ends if end > 0}
+    for start in [0, *sorted(ends)]:
+
+        def begin(clock: Clock, start: int = start) -> Clock:
+            count = jnp.full_like(clock.count, start)
+            return dataclasses.replace(clock, count=count).at(start)
+
+        yield _map_clocks(begin, jax.tree.map(lambda x: x.copy(), state))
 
 
-def _started_at(one: Clock, count: int) -> Clock:
-    return dataclasses.replace(one, count=jnp.full_like(one.count, count)).at(count)
+def _map_clocks(fn: Callable[[Clock], Clock], state: Any) -> Any:
+    return jax.tree.map(
+        lambda x: fn(x) if isinstance(x, Clock) else x, state, is_leaf=_is_clock
+    )
 
 
 def _is_clock(x: Any) -> bool:
@@ -131,14 +129,15 @@ def _read(count: Any) -> int:
 
 
 class Phases:
-    """Advances the phases of a state from step to step, reading counts seldom.
+    """Advances the phases of a state from step to step, rarely reading its counts.
 
-    Reading waits for the step before. A count that comes back as it was returned has
-    grown by one at most; so it is read again only when an end may have been reached.
+    Reading a count waits for the step before. A count that is the very array which the
+    last step returned has grown by one at most since it was read; so it is read again
+    only when an end may have been reached.
     """
 
     def __init__(self) -> None:
-        self._places: dict[Any, list[int]] = {}  # of counts, by structure
+        self._places: dict[Any, list[int]] = {}  # positions of counts, by structure
         self._returned: list[Any] = []
         self._steps_left: float = 0
 
@@ -152,15 +151,15 @@ class Phases:
             return state
         state = advance_phases(state)
         ahead = [
-            end - _read(one.count)
-            for one in clocks_of(state)
-            for end in one.ends[one.phase :]
+            end - _read(clock.count)
+            for clock in clocks_of(state)
+            for end in clock.ends[clock.phase :]
         ]
         self._steps_left = min(ahead, default=math.inf)
         return state
 
     def returned(self, state: Any) -> None:
-        """Remembers what the step gave back."""
+        """Remembers the counts that the step returned."""
         self._returned = self._counts(state)
 
     def _counts(self, state: Any) -> list[Any]:
@@ -168,12 +167,11 @@ class Phases:
         leaves, structure = jax.tree.flatten(state)
         if structure not in self._places:
             numbered = structure.unflatten(range(len(leaves)))
-            clocks = [one for one in clocks_of(numbered) if one.ends]
-            self._places[structure] = [int(one.count) for one in clocks]
+            clocks = [clock for clock in clocks_of(numbered) if clock.ends]
+            self._places[structure] = [int(clock.count) for clock in clocks]
         return [leaves[place] for place in self._places[structure]]
 
 
 def _same(some: list[Any], others: list[Any]) -> bool:
-    """Whether they are the very same arrays."""
-    pairs = zip(some, others, strict=False)
-    return len(some) == len(others) and all(a is b for a, b in pairs)
+    """Whether two lists hold the very same arrays."""
+    return list(map(id, some)) == list(map(id, others))

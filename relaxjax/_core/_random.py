@@ -23,16 +23,10 @@ _GOLDEN = 0x9E3779B9
 
 
 class Keys(NamedTuple):
-    """What a random compressor draws from, in one call.
+    """The keys that a random compressor draws from in one call, uint32[2] each."""
 
-    Attributes:
-      shared: uint32[2], equal on all workers: for masks that sender and receiver must
-        agree on.
-      own: uint32[2], of this worker alone: for rounding.
-    """
-
-    shared: jax.Array
-    own: jax.Array
+    shared: jax.Array  # by all workers, for masks that sender and receiver agree on
+    own: jax.Array  # of this worker, for rounding
 
 
 def key_words(seed: int | jax.Array) -> jax.Array:
@@ -48,7 +42,7 @@ def key_words(seed: int | jax.Array) -> jax.Array:
 
 
 def fold(words: jax.Array, number: int | np.uint32 | jax.Array) -> jax.Array:
-    """Other words, for another step, worker, bucket or stage."""
+    """uint32[2]: another key, for a step, worker, bucket or stage by its number."""
     number = jnp.asarray(number).astype(jnp.uint32)
     first = _mix(number * jnp.uint32(_GOLDEN) ^ words[0], words[1])
     return jnp.stack([first, _mix(first ^ words[1], words[0] + jnp.uint32(_GOLDEN))])
@@ -56,7 +50,7 @@ def fold(words: jax.Array, number: int | np.uint32 | jax.Array) -> jax.Array:
 
 def bits(words: jax.Array, size: int) -> jax.Array:
     """uint32[size], uniform."""
-    return _mix(jax.lax.iota(jnp.uint32, size) ^ words[0], words[1])
+    return hash_words(jax.lax.iota(jnp.uint32, size), words)
 
 
 def uniform(words: jax.Array, size: int) -> jax.Array:
@@ -65,7 +59,7 @@ def uniform(words: jax.Array, size: int) -> jax.Array:
 
 
 def hash_words(x: jax.Array, words: jax.Array) -> jax.Array:
-    """uint32 like x, each element scrambled by itself."""
+    """uint32 of the shape of `x`, each element scrambled by itself."""
     return _mix(x ^ words[0], words[1])
 
 

@@ -6,8 +6,8 @@ With w_i examples at worker i, whose update u_i is the mean over its own:
     u <- sum_j w_j u_j                      (op="sum")
 
 A worker without examples (w_i = 0) may hold 0/0: it is masked before the sum. A worker
-that is absent in a round is one of weight zero. A negative weight makes every update
-NaN on every worker, which `skip_nonfinite` sees.
+that is absent from a round has weight zero. A negative weight makes every update NaN on
+every worker, which `skip_nonfinite` sees.
 
 Cost: one float32 more to all-reduce, which does not wait for the backward pass.
 """
@@ -19,19 +19,18 @@ import jax.numpy as jnp
 from jax import lax
 
 from relaxjax._core._axis import AxisName, axis_size
-from relaxjax._core._dtypes import wide
+from relaxjax._core._tree import wide
 
 
 def worker_weight(count: jax.Array | float, axis_name: AxisName) -> jax.Array:
-    """What to scale a worker's gradient by, so that the plain mean is over examples.
+    """The factor that turns the plain mean of gradients into a mean over examples.
 
-    For steps that cannot pass `weight=` to `tx.update`, such as those of flax's
-    `TrainState.apply_gradients`. The gradient of a worker with a count of zero must be
-    finite (divide the sum of its losses by `max(count, 1)`).
+    Scale the gradient by it in steps that cannot pass `weight=` to `tx.update`, such as
+    those of flax's `TrainState.apply_gradients`. The gradient of a worker with a count
+    of zero must be finite (divide the sum of its losses by `max(count, 1)`).
 
     Args:
-      count: this worker's number of examples, or any weight: a number that is not
-        negative.
+      count: this worker's number of examples, or any other weight of 0 or more.
       axis_name: the axis, or a tuple of axes.
 
     Returns:
@@ -52,10 +51,7 @@ def worker_weight(count: jax.Array | float, axis_name: AxisName) -> jax.Array:
 
 
 def factor(weight: jax.Array | float, axis_name: AxisName, op: str) -> jax.Array:
-    """float32[]: what to multiply this worker's updates by, before their mean or sum.
-
-    Where all weights are equal, that is exactly 1 for the mean.
-    """
+    """float32[]: the factor of this worker's updates, before their mean or sum."""
     if op == "adasum":
         raise ValueError(
             "all_reduce: op='adasum' takes no weight=, as it is not a mean; use "
@@ -67,16 +63,24 @@ def factor(weight: jax.Array | float, axis_name: AxisName, op: str) -> jax.Array
 
 
 def weigh(x: jax.Array, w: jax.Array) -> jax.Array:
-    """W x, rounded once to the dtype of x; zero where w is, whatever x holds."""
+    """`w x`, rounded once to the dtype of `x`; 0 where `w` is 0, whatever `x` holds."""
     return jnp.where(w == 0, 0, w * x.astype(wide(x.dtype))).astype(x.dtype)
 
 
+def weigh_tree(updates: Any, weight: Any, axis_name: AxisName) -> Any:
+    """Each worker's part of a mean over examples, times the number of workers."""
+    if weight is None:
+        return updates
+    w = factor(weight, axis_name, "mean")
+    return jax.tree.map(lambda u: weigh(u, w), updates)
+
+
 def _relative(weight: jax.Array | float, axis_name: AxisName, what: str) -> jax.Array:
-    """float32[]: this worker's weight over the mean of all; 0 if all are zero."""
+    """float32[]: this worker's weight over the mean of all weights; 0 if all are 0."""
     w = _checked(weight, what)
     total = lax.psum(w, axis_name)
     n = axis_size(axis_name, what)
-    return n * w / jnp.where(total == 0, 1, total)
+    return n * w / jnp.where(total == 0, 1, total)  # exactly 1 where all are equal
 
 
 def _checked(weight: jax.Array | float, what: str) -> jax.Array:
@@ -90,7 +94,7 @@ def _checked(weight: jax.Array | float, what: str) -> jax.Array:
 
 
 def refuse_weight(weight: Any, caller: str) -> None:
-    """Raises where models are averaged, each of which counts alike."""
+    """Refuses a weight where models are averaged, all of which count alike."""
     if weight is not None:
         raise ValueError(
             f"{caller}: weight= has no meaning here, where every worker's model counts "

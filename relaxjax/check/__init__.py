@@ -1,7 +1,7 @@
-"""The laws of one's own compressor, topology or relaxation, held on hard inputs.
+"""The laws of a compressor, topology or relaxation of your own, on hard inputs.
 
-Each function returns a `Verdict` for each law; `relaxjax check FILE.py` holds whatever
-a file defines to all of them, and adds bytes, codec time and a place on a plot.
+Each function returns a `Verdict` for each law; `relaxjax check FILE.py` checks all that
+a file defines, and adds bytes, codec time and a place on a plot.
 """
 
 from relaxjax._core._lazy import door
@@ -10,7 +10,7 @@ __getattr__, __dir__, __all__ = door(
     __name__,
     {
         "_compressor": "compressor_laws",
-        "_feedback": "feedback_laws",
+        "_conservation": "feedback_laws",
         "_relaxation": "relaxation_laws",
         "_topology": "topology_laws",
         "_verdict": "Counterexample Verdict",

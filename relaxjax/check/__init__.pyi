@@ -1,7 +1,7 @@
 # Written by scripts/stubs.py from the table in __init__.py.
 
 from relaxjax.check._compressor import compressor_laws as compressor_laws
-from relaxjax.check._feedback import feedback_laws as feedback_laws
+from relaxjax.check._conservation import feedback_laws as feedback_laws
 from relaxjax.check._page import MARKS as MARKS
 from relaxjax.check._page import codec_line as codec_line
 from relaxjax.check._page import page as page

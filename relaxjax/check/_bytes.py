@@ -1,18 +1,18 @@
 """Bytes by three witnesses: what is stated, what is traced, what is compiled."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
-from relaxjax import collectives
 from relaxjax._core._phases import phase_starts
 from relaxjax.check._samples import noise_of
 from relaxjax.check._subjects import AXIS, Subject
 from relaxjax.check._verdict import Counterexample, Verdict, refuted, verdict_of
+from relaxjax.collectives import CODED_EXCHANGES
 from relaxjax.compression import Compressor, payload_bytes
 from relaxjax.decentralized import gossip
 from relaxjax.gradients import all_reduce, as_codec
@@ -21,22 +21,17 @@ from relaxjax.workers import Emulation, data_parallel, init
 
 SIZE = 4099  # elements; they do not divide among any workers
 LAW = "bytes agree"
-_FORMS = {
-    "two_shot": collectives.compressed_two_shot_wire_bytes,
-    "one_shot": collectives.compressed_one_shot_wire_bytes,
-    "psum": collectives.linear_psum_wire_bytes,
-}
 
 
 class Bytes(NamedTuple):
-    """What one thing costs; None where a witness is missing.
+    """The bytes of a payload or a step; None where a witness is missing.
 
     Attributes:
-      what: in words.
+      what: "a payload" or "a step", for people.
       size: number of elements.
-      stated: by a closed form.
-      traced: by the traced program.
-      compiled: by the compiled one.
+      stated: bytes by a closed form.
+      traced: bytes of the traced program.
+      compiled: bytes of the compiled program.
     """
 
     what: str
@@ -52,8 +47,8 @@ def bytes_of(
     """Counts a subject's bytes, and says whether the witnesses agree.
 
     Args:
-      subject: any.
-      mesh: of the workers; emulated ones compile no program that sends.
+      subject: any subject.
+      mesh: the workers; emulated ones compile no program that sends.
     """
     rows: list[Bytes] = []
 
@@ -67,8 +62,8 @@ def bytes_of(
 
 def _agreement(rows: list[Bytes], workers: int) -> Verdict:
     for row in rows:
-        given = {"stated": row.stated, "compiled": row.compiled}
-        for witness, count in given.items():
+        others = {"stated": row.stated, "compiled": row.compiled}
+        for witness, count in others.items():
             if count is not None and count != row.traced:
                 where = {"of": row.what, "size": row.size, "workers": workers}
                 case = Counterexample(
@@ -77,8 +72,8 @@ def _agreement(rows: list[Bytes], workers: int) -> Verdict:
                 return refuted(LAW, f"{witness} is not traced", case)
     last = rows[-1]
     missing = [x for x in ("stated", "compiled") if getattr(last, x) is None]
-    found = f"{last.traced} for {last.size} elements"
-    return Verdict(LAW, True, found + "".join(f"; none {x}" for x in missing))
+    counted = f"{last.traced} for {last.size} elements"
+    return Verdict(LAW, True, counted + "".join(f"; none {x}" for x in missing))
 
 
 def _rows(subject: Subject, mesh: Mesh | Emulation) -> list[Bytes]:
@@ -100,15 +95,11 @@ def _of_compressor(subject: Subject, mesh: Mesh | Emulation) -> list[Bytes]:
     compressor = subject.compressor()
     payloads = [_payload(compressor, size, subject.stated) for size in (1, 7, 64, SIZE)]
     algorithm = compressor.algorithm
-    codec = as_codec(compressor, _noises(compressor), jnp.uint32(0))
-    stated = _FORMS[algorithm](SIZE, mesh.size, codec) if algorithm in _FORMS else None
     tx = all_reduce(AXIS, compressor=compressor)
+    keys = noise_of(compressor, 0)
+    codec = as_codec(compressor, () if keys is None else (keys,), jnp.uint32(0))
+    stated = CODED_EXCHANGES[algorithm].wire_bytes(SIZE, mesh.size, codec)
     return [*payloads, _step(f"a step of all_reduce@{algorithm}", tx, mesh, stated)]
-
-
-def _noises(compressor: Compressor) -> tuple[Any, ...]:
-    noise = noise_of(compressor, 0)
-    return () if noise is None else (noise,)
 
 
 def _payload(
@@ -129,7 +120,7 @@ def _step(
     stated: int | None,
     rounds: int = 1,
 ) -> Bytes:
-    """The step that sends most, of the first ones."""
+    """The bytes of the step that sends most, among the first ones."""
     x = jnp.zeros(SIZE)
     compiled = _compiled(tx, x, mesh) if isinstance(mesh, Mesh) else None
     traced, seen, steps = 0, 0, max(16, rounds)

@@ -1,7 +1,7 @@
-"""The laws of codes that need no statistics, each on a few arrays.
+"""The laws of compressors that need no statistics, each on a few arrays.
 
-A payload is all that a receiver has, has the same bits whenever it is made of the same
-x and noise, adds up where it is linear, and hides nothing that is not finite.
+A payload is all that a receiver has; it has the same bits whenever x and the noise are
+the same, adds up where it is linear, and hides nothing that is not finite.
 """
 
 import jax
@@ -19,7 +19,7 @@ def _pair(size: int) -> tuple[jax.Array, jax.Array]:
 
 
 def linear(compressor: Compressor, size: int = 64) -> Verdict:
-    """Whether payloads may be added, where that is declared."""
+    """Payloads may be added, where that is declared."""
     if not compressor.law.linear:
         return Verdict("linear", None, "not declared")
     x, y = _pair(size)
@@ -32,15 +32,14 @@ def linear(compressor: Compressor, size: int = 64) -> Verdict:
     worst = int(np.abs(summed - expected).argmax())
     if abs(summed - expected)[worst] > 1e-5 * np.abs(expected).max():
         where = {"input": "two gauss", "size": size, "seed": 0, "element": worst}
-        case = Counterexample(
-            where, spelled(expected[worst]), f"{spelled(summed[worst])} of the sum"
-        )
+        seen = f"{spelled(summed[worst])} of the sum"
+        case = Counterexample(where, spelled(expected[worst]), seen)
         return refuted("linear", "payloads do not add", case)
     return Verdict("linear", True, "payloads add")
 
 
 def deterministic(compressor: Compressor, size: int = 64) -> Verdict:
-    """Traced twice, a payload has the same bits: only the noise is drawn from."""
+    """Traced twice, a payload has the same bits: only `noise` is drawn from."""
     law, x = "the same again", _pair(size)[0]
     noise = noise_of(compressor, 0)
     payloads = [
@@ -75,21 +74,21 @@ def from_payload(compressor: Compressor, size: int = 64) -> Verdict:
 
 
 def visible(compressor: Compressor, size: int = 100) -> Verdict:
-    """Whether a NaN or an infinity shows in what is decoded."""
+    """A NaN or an infinity shows in what is decoded."""
     law, draw = "not finite stays visible", drawer(compressor, 1)
     for bad in (np.nan, np.inf, -np.inf):
-        for where in (0, 17, 99):
+        for element in (0, 17, 99):
             x = np.ones(size, np.float32)
-            x[where] = bad
+            x[element] = bad
             if np.isfinite(out := draw(x)).all():
-                at = {"input": f"ones and a {bad}", "size": size, "element": where}
-                case = Counterexample(at, "not all finite", spelled(out))
-                return refuted(law, "the code hides it", case)
+                where = {"input": f"ones and a {bad}", "size": size, "element": element}
+                case = Counterexample(where, "not all finite", spelled(out))
+                return refuted(law, "the compressor hides it", case)
     return Verdict(law, True, "NaN, inf and -inf")
 
 
 def empty(compressor: Compressor) -> Verdict:
-    """Whether an array without elements passes."""
+    """An array without elements passes."""
     out = drawer(compressor, 1)(np.zeros(0, np.float32))
     if out.shape != (1, 0):
         case = Counterexample({"size": 0}, "shape (0,)", f"shape {out.shape[1:]}")
@@ -98,16 +97,16 @@ def empty(compressor: Compressor) -> Verdict:
 
 
 def sign_of_zero(compressor: Compressor) -> Verdict:
-    """Where the code knows two values alone, +s and -s, a zero is +s."""
+    """Where there are only two values, +s and -s, a zero is +s."""
     law, draw = "sign of zero", drawer(compressor, 1)
     x = np.array([1, -2, 3, -4, 5, -6, 7, -8], np.float32)
     scales = np.abs(draw(x)[0])
     if compressor.random or np.ptp(scales) > 0 or scales[0] == 0:
-        return Verdict(law, None, "no code of two signs")
+        return Verdict(law, None, "it is not limited to +s and -s")
     x[2] = 0
     out = draw(x)[0]
     if out[2] != np.abs(out[0]):
         where = {"input": spelled(x), "size": x.size, "element": 2}
         case = Counterexample(where, f"+{np.abs(out[0]):.6g}", spelled(out[2]))
-        return refuted(law, "a zero is no plus", case)
-    return Verdict(law, True, "+, what the bit says")
+        return refuted(law, "a zero is not sent as plus", case)
+    return Verdict(law, True, "+, as the bit says")

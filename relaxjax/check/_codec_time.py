@@ -1,8 +1,8 @@
 """How fast a compressor encodes and decodes, against `x + 1`.
 
-The yardstick reads an array and writes one like it. Every rate counts what a program
-must read and write: the array on one side, the payload on the other. Runs take turns
-with the yardstick, and a ratio is the median of the pairs.
+This yardstick reads an array and writes one like it. Every rate counts the bytes that a
+program must read and write: the array on one side, the payload on the other. Runs take
+turns with the yardstick, and a ratio is the median of the pairs.
 """
 
 import os
@@ -15,27 +15,20 @@ from typing import Any
 import jax
 import numpy as np
 
-from relaxjax._core._random import Keys, fold, key_words
+from relaxjax.check._samples import noise_of
 from relaxjax.compression import Compressor
 
 
 def codec_time(
     name: str, compressor: Compressor, x: jax.Array, rounds: int
 ) -> dict[str, Any]:
-    """Times a compressor in turns with `x + 1`.
-
-    Args:
-      name: the name of the row.
-      compressor: what is timed, without its feedback.
-      x: float32[d].
-      rounds: number of turns.
+    """Times a compressor, without its feedback, in turns with `x + 1` on float32[d].
 
     Returns:
-      Bytes of the payload, seconds of all rounds, and for each side GB/s and its share
-      of the yardstick's, with the quartiles of the pairs' ratios.
+      A row: name, bytes of the payload, seconds of all rounds, and for each side its
+      GB/s and its share of the yardstick's, with the quartiles of the pairs' ratios.
     """
-    words = key_words(0)
-    noise = Keys(words, fold(words, 1)) if compressor.random else None
+    noise = noise_of(compressor, 0)
     plus_one, encode = jax.jit(lambda x: x + 1), jax.jit(compressor.compress)
     decode = jax.jit(lambda p, n: compressor.decompress(p, x.size, n))
     payload = jax.block_until_ready(encode(x, noise))
@@ -47,12 +40,13 @@ def codec_time(
         },
         rounds,
     )
-    coded = sum(leaf.nbytes for leaf in jax.tree.leaves(payload))
-    row: dict[str, Any] = {"name": name, "bytes": coded, "seconds": seconds}
+    nbytes = sum(leaf.nbytes for leaf in jax.tree.leaves(payload))
+    row: dict[str, Any] = {"name": name, "bytes": nbytes, "seconds": seconds}
     yardstick = np.asarray(seconds["x + 1"])
     row["x + 1 GB/s"] = 2 * x.nbytes / float(np.median(yardstick)) / 1e9
+    moved = x.nbytes + nbytes
     for side in ("encode", "decode"):
-        moved, taken = x.nbytes + coded, np.asarray(seconds[side])
+        taken = np.asarray(seconds[side])
         row[f"{side} GB/s"] = moved / float(np.median(taken)) / 1e9
         ratios = np.percentile(yardstick / taken, [50, 25, 75])
         row[f"{side} share"] = [float(r) * moved / (2 * x.nbytes) for r in ratios]
@@ -60,7 +54,7 @@ def codec_time(
 
 
 def conditions(**others: Any) -> dict[str, Any]:
-    """The machine and the versions, beside what the caller adds."""
+    """The machine, the versions, and what the caller adds."""
     return {
         "machine": platform.machine(),
         "cores": os.cpu_count(),
@@ -74,7 +68,7 @@ def conditions(**others: Any) -> dict[str, Any]:
 def _interleaved(
     runs: dict[str, Callable[[], Any]], rounds: int
 ) -> dict[str, list[float]]:
-    """Seconds of each run, in turns, after one that is not counted."""
+    """Seconds of each run, taking turns, after one round that is not counted."""
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for number in range(rounds + 1):
         for name, run in runs.items():

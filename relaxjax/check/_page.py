@@ -1,4 +1,7 @@
-"""The plot of loss and bytes, and one HTML page that holds everything."""
+"""The plot of loss and bytes, and one HTML page that holds everything.
+
+All functions take the report that `report_of` returns, or a part of it.
+"""
 
 import base64
 from collections.abc import Iterable, Sequence
@@ -19,12 +22,7 @@ MARKS = {True: "holds", False: "refuted", None: "reported"}
 
 
 def plot(report: dict[str, Any], path: Path) -> None:
-    """Draws training loss and the held-out metric against bytes; a point for each run.
-
-    Args:
-      report: as `report_of` made it.
-      path: of the PNG.
-    """
+    """Draws loss and held-out metric against bytes, a point for each run, as a PNG."""
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     panels = figure.subplots(1, 2)
     metric = report["conditions"]["metric"]
@@ -33,8 +31,7 @@ def plot(report: dict[str, Any], path: Path) -> None:
     for panel, (key, name) in zip(panels, names.items(), strict=True):
         for row in rows:
             if row[key] is not None:
-                own = row["subject"] is not None
-                marker, size = ("*", 14) if own else ("o", 7)
+                marker, size = ("*", 14) if row["subject"] is not None else ("o", 7)
                 sent = max(row["bytes_per_step"], 1)
                 panel.plot(sent, row[key], marker, markersize=size, label=row["label"])
         panel.set(xlabel="bytes per step of the busiest worker", ylabel=name)
@@ -49,12 +46,7 @@ def plot(report: dict[str, Any], path: Path) -> None:
 
 
 def page(report: dict[str, Any], png: bytes) -> str:
-    """One HTML page without links: verdicts, bytes, codec times and the plot.
-
-    Args:
-      report: as `report_of` made it.
-      png: the plot.
-    """
+    """One HTML page without links: verdicts, bytes, codec times and the plot."""
     image = base64.b64encode(png).decode()
     verdict = "all laws hold" if report["holds"] else "some law is refuted"
     parts = [
@@ -73,12 +65,12 @@ def page(report: dict[str, Any], png: bytes) -> str:
 
 
 def _section(subject: dict[str, Any]) -> str:
+    heads = ("bytes of", "elements", "stated", "traced", "compiled")
+    keys = ("what", "size", "stated", "traced", "compiled")
     parts = [
         f"<h2>{escape(subject['name'])}, a {subject['kind']}</h2>",
         _laws(subject["laws"]),
-        _table(
-            ("bytes of", "elements", "stated", "traced", "compiled"), _bytes(subject)
-        ),
+        _table(heads, [[row[key] for key in keys] for row in subject["bytes"]]),
     ]
     if subject["codec"]:
         parts.append(f"<p>{escape(codec_line(subject['codec']))}</p>")
@@ -103,18 +95,12 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
         inner = "".join(f"<{tag}>{escape(shown(x))}</{tag}>" for x in cells)
         return f"<tr>{inner}</tr>"
 
-    return "\n".join(
-        ["<table>", line("th", heads), *(line("td", row) for row in rows), "</table>"]
-    )
-
-
-def _bytes(subject: dict[str, Any]) -> list[tuple[object, ...]]:
-    keys = ("what", "size", "stated", "traced", "compiled")
-    return [tuple(row[key] for key in keys) for row in subject["bytes"]]
+    lines = [line("th", heads), *(line("td", row) for row in rows)]
+    return "\n".join(["<table>", *lines, "</table>"])
 
 
 def quality_rows(report: dict[str, Any]) -> list[tuple[object, ...]]:
-    """Label, bytes per step, loss and metric of each run; or what it raised."""
+    """Label, bytes per step, loss and metric of each run; or label and error."""
     keys = ("label", "bytes_per_step", "loss", "metric")
     return [
         (row["label"], row["error"], "", "")
@@ -125,19 +111,17 @@ def quality_rows(report: dict[str, Any]) -> list[tuple[object, ...]]:
 
 
 def codec_line(codec: dict[str, Any]) -> str:
-    """Rates of a codec in words: medians, and the 95 % intervals of the shares."""
+    """Rates of a codec in words: medians, and the quartiles of the shares."""
     sides = []
     for side in ("encode", "decode"):
         median, low, high = codec[f"{side} share"]
-        rate = codec[f"{side} GB/s"]
-        sides.append(
-            f"{side} {rate:.2f} GB/s, {median:.3f} [{low:.3f}, {high:.3f}] of x + 1"
-        )
+        share = f"{median:.3f} [{low:.3f}, {high:.3f}] of x + 1"
+        sides.append(f"{side} {codec[f'{side} GB/s']:.2f} GB/s, {share}")
     return "; ".join(sides)
 
 
 def shown(cell: object) -> str:
-    """A cell of a table."""
+    """A cell of a table, as text."""
     if isinstance(cell, float):
         return f"{cell:,.0f}" if cell >= 100 else f"{cell:.4g}"
     return "-" if cell is None else f"{cell:,}" if isinstance(cell, int) else str(cell)

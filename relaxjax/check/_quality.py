@@ -1,9 +1,9 @@
 """A place on the plot of loss and bytes: short training beside fixed references.
 
 The task's model is trained on 8 emulated workers with the same start, batches, steps
-and AdamW for all. A compressor stands in an all-reduce, bare and with error feedback,
-as `relaxjax train` has it (biases and norms travel as they are); a topology under
-gossip after the optimizer; a relaxation as it is.
+and AdamW for all. A compressor is put into an all-reduce, bare and with error feedback,
+as in `relaxjax train` (biases and norms are not compressed); a topology into gossip
+after the optimizer; a relaxation is used as it is.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,30 +31,20 @@ REFERENCES = (
     "all_reduce+top_k+ef14",
 )
 OVER_GRAPHS = ("all_reduce", "gossip@ring", "gossip@exponential")
-Row = dict[str, Any]
-
-
-def references(kinds: set[str]) -> tuple[str, ...]:
-    """Names of what subjects of these kinds are compared with."""
-    graphs = OVER_GRAPHS if "topology" in kinds else ()
-    others = REFERENCES if kinds - {"topology"} else ()
-    return tuple(dict.fromkeys((*others, *graphs)))
+Make = Callable[[], optax.GradientTransformation]
 
 
 def runs_of(
     subjects: Sequence[Subject], task: Task, steps: int
-) -> Iterator[tuple[str, str | None, Callable[[], optax.GradientTransformation]]]:
-    """Each run's label, the subject it belongs to (None: a reference), and its `tx`.
-
-    Args:
-      subjects: to be trained.
-      task: on which.
-      steps: how many.
-    """
+) -> Iterator[tuple[str, str | None, Make]]:
+    """Each run's label, its subject (None: a reference), and what makes its `tx`."""
     rate = schedule(task.learning_rate, steps)
     parent = OPTIMIZERS["adamw"].make(rate)
     training = Training(parent, rate, steps, WORKERS)
-    for name in references({subject.kind for subject in subjects}):
+    kinds = {subject.kind for subject in subjects}
+    graphs = OVER_GRAPHS if "topology" in kinds else ()
+    others = REFERENCES if kinds - {"topology"} else ()
+    for name in dict.fromkeys((*others, *graphs)):
         yield name, None, lambda name=name: parse(name).build(AXIS, training)
     for subject in subjects:
         for label, make in _variants(subject, parent):
@@ -63,7 +53,7 @@ def runs_of(
 
 def _variants(
     subject: Subject, parent: optax.GradientTransformation
-) -> Iterator[tuple[str, Callable[[], optax.GradientTransformation]]]:
+) -> Iterator[tuple[str, Make]]:
     if subject.kind == "relaxation":
         yield subject.name, lambda: subject.make(WORKERS, parent)
     elif subject.kind == "topology":
@@ -72,53 +62,34 @@ def _variants(
         yield label, lambda: optax.chain(parent, gossip(AXIS, graph))
     else:
         bare = subject.compressor()
-        forms = {f"all_reduce+{subject.name}": bare}
+        compressors = {f"all_reduce+{subject.name}": bare}
         law = bare.law
         if bare.feedback is NO_FEEDBACK and (law.omega or law.delta):
-            forms[f"all_reduce+{subject.name}+ef14"] = error_feedback(bare)
-        for label, made in forms.items():
-            reduce = reducer(AXIS, compressor=made)
+            compressors[f"all_reduce+{subject.name}+ef14"] = error_feedback(bare)
+        for label, compressor in compressors.items():
+            reduce = reducer(AXIS, compressor=compressor)
             yield label, lambda reduce=reduce: optax.chain(reduce, parent)
 
 
 def place(
-    label: str,
-    subject: str | None,
-    make: Callable[[], optax.GradientTransformation],
-    task: Task,
-    steps: int,
-) -> Row:
-    """Trains once.
-
-    Args:
-      label: of the run.
-      subject: whose it is.
-      make: its transformation.
-      task: data and model.
-      steps: number of steps.
+    label: str, subject: str | None, make: Make, task: Task, steps: int
+) -> dict[str, Any]:
+    """Trains once, given the label of the run and the name of its subject.
 
     Returns:
       A row: label, subject, bytes_per_step of the busiest worker, loss (mean of the
-      last tenth), metric; or label, subject and error, what the user's code raised.
+      last tenth) and metric; or label, subject and the error that the user's code
+      raised.
     """
+    row: dict[str, Any] = {"label": label, "subject": subject}
     try:
         tx = make()
         counted = min(steps, 64)
         sent = wire_bytes(tx, task.params, emulate(WORKERS), steps=counted) / counted
         loss, metric = _trained(tx, task, steps)
     except Exception as error:  # whatever the user's code raises
-        return {
-            "label": label,
-            "subject": subject,
-            "error": f"{type(error).__name__}: {error}",
-        }
-    return {
-        "label": label,
-        "subject": subject,
-        "bytes_per_step": sent,
-        "loss": loss,
-        "metric": metric,
-    }
+        return row | {"error": f"{type(error).__name__}: {error}"}
+    return row | {"bytes_per_step": sent, "loss": loss, "metric": metric}
 
 
 def _trained(

@@ -1,13 +1,13 @@
 """The laws of a relaxation: a gradient transformation over a named axis.
 
-Before an optimizer it replaces gradients, and claims three things unless told less:
+Before an optimizer it replaces gradients, and claims three things unless it says less:
 
     same    every worker gets the same updates, to the bit
     mean    nothing of the gradients is lost (`relaxjax.check._conservation`)
     alone   one worker by itself takes the plain optimizer's steps
 
-With an optimizer inside it may do as it likes; the same things, and whether the mean of
-the models moves by the mean update, are reported, and hold where they are claimed.
+With an optimizer inside it is free; the same things, and whether the mean of the models
+moves by the mean update, are reported, and checked where they are claimed.
 """
 
 from collections.abc import Callable, Collection
@@ -16,8 +16,8 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from relaxjax.check import _conservation as _kept
-from relaxjax.check._run import WORKERS, Tree, flat, gradients, moments, start
+from relaxjax.check._conservation import LAW, conserves
+from relaxjax.check._run import WORKERS, flat, gradients, moments, start
 from relaxjax.check._verdict import Counterexample, Verdict, refuted, verdict_of
 from relaxjax.workers import Emulation, emulate, spread
 
@@ -34,13 +34,13 @@ def relaxation_laws(
     claims: Collection[str],
     mesh: Mesh | Emulation | None = None,
 ) -> tuple[Verdict, ...]:
-    """Holds a relaxation to what it claims.
+    """Checks a relaxation against what it claims.
 
     Args:
-      make: `make(workers, optimizer)`, the whole transformation over the axis
+      make: `make(workers, optimizer)` returns the whole transformation over the axis
         `"data"`; without an optimizer, what comes before one.
-      claims: of `CLAIMS`; what is not claimed is reported.
-      mesh: of 4 devices, to compare with; None: there are none.
+      claims: some of `CLAIMS`; what is not claimed is only reported.
+      mesh: 4 devices to compare emulated workers with; None skips that law.
 
     Returns:
       A verdict for each law.
@@ -58,7 +58,7 @@ def relaxation_laws(
     laws: dict[str, Callable[[], Verdict]] = {
         "the same updates": lambda: _same(make, "same" in claims),
         "one worker alone": lambda: _alone(make, "alone" in claims),
-        _kept.LAW: lambda: _mean(make, "mean" in claims),
+        LAW: lambda: _mean(make, "mean" in claims),
         "on devices as emulated": lambda: _on_devices(make, mesh),
         "not finite": lambda: _not_finite(make),
     }
@@ -71,21 +71,18 @@ def _sgd(make: Make, workers: int, rate: float = 1.0) -> optax.GradientTransform
 
 def _same(make: Make, claimed: bool) -> Verdict:
     law, tx = "the same updates", _sgd(make, WORKERS)
-    for step, now in enumerate(
-        moments(tx, gradients("gauss", WORKERS), emulate(WORKERS))
-    ):
+    steps = gradients("gauss", WORKERS)
+    for step, now in enumerate(moments(tx, steps, emulate(WORKERS))):
         if apart := spread(now.updates):
+            if not claimed:
+                found = f"models differ, by {apart:.4g} at step {step}"
+                return Verdict(law, None, found)
             updates = flat(now.updates)
             worst = int(np.ptp(updates, axis=0).argmax())
             where = {"gradients": "gauss", "workers": WORKERS, "step": step}
-            case = Counterexample(
-                {**where, "element": worst},
-                "one value",
-                " ".join(f"{x:.6g}" for x in updates[:, worst]),
-            )
-            if claimed:
-                return refuted(law, f"they differ by {apart:.4g}", case)
-            return Verdict(law, None, f"models differ, by {apart:.4g} at step {step}")
+            seen = " ".join(f"{x:.6g}" for x in updates[:, worst])
+            case = Counterexample({**where, "element": worst}, "one value", seen)
+            return refuted(law, f"they differ by {apart:.4g}", case)
     return Verdict(law, True if claimed else None, "equal on all workers, to the bit")
 
 
@@ -108,7 +105,7 @@ def _alone(make: Make, claimed: bool) -> Verdict:
 def _mean(make: Make, claimed: bool) -> Verdict:
     """Updates by SGD with a rate of 1 are gradients, with the other sign."""
     tx = _sgd(make, WORKERS)
-    return _kept.keeps(tx, emulate(WORKERS), claimed=claimed, sign=-1.0)
+    return conserves(tx, emulate(WORKERS), claimed=claimed, sign=-1.0)
 
 
 def _on_devices(make: Make, mesh: Mesh | Emulation | None) -> Verdict:
@@ -117,22 +114,17 @@ def _on_devices(make: Make, mesh: Mesh | Emulation | None) -> Verdict:
         return Verdict(law, None, "there are not enough devices")
     n = mesh.size
     steps = gradients("gauss", n, 3)
-    pairs = zip(
-        moments(_sgd(make, n, 0.1), steps, emulate(n)),
-        moments(_sgd(make, n, 0.1), steps, mesh),
-        strict=True,
-    )
-    for step, (one, other) in enumerate(pairs):
+    emulated = moments(_sgd(make, n, 0.1), steps, emulate(n))
+    on_mesh = moments(_sgd(make, n, 0.1), steps, mesh)
+    for step, (one, other) in enumerate(zip(emulated, on_mesh, strict=True)):
         x, y = flat(one.params), flat(other.params)
         worst = np.unravel_index(np.abs(x - y).argmax(), x.shape)
         if abs(x - y)[worst] > _TOLERANCE:
             worker, element = map(int, worst)
             where = {"gradients": "gauss", "workers": n, "step": step}
-            case = Counterexample(
-                {**where, "worker": worker, "element": element},
-                f"{x[worst]:.6g} as emulated",
-                f"{y[worst]:.6g}",
-            )
+            where |= {"worker": worker, "element": element}
+            expected = f"{x[worst]:.6g} as emulated"
+            case = Counterexample(where, expected, f"{y[worst]:.6g}")
             return refuted(law, "another result", case)
     return Verdict(law, True, f"the same models, {n} workers")
 
@@ -142,17 +134,14 @@ def _not_finite(make: Make) -> Verdict:
     steps = gradients("gauss", WORKERS, 1)
     steps[0]["bias"][1, 0] = np.nan
     (now,) = moments(_sgd(make, WORKERS), steps, emulate(WORKERS))
-    hit = [i for i, x in enumerate(flat(now.params)) if not np.isfinite(x).all()]
+    params = flat(now.params)
+    hit = [i for i, x in enumerate(params) if not np.isfinite(x).all()]
     if not hit:
-        found = "a NaN on one worker reaches none in its step"
-        if np.array_equal(flat(now.params)[0], flat(_rows(start()))[0]):
+        found = "a NaN on one worker reaches no model in its step"
+        if np.array_equal(params[:1], flat({k: x[None] for k, x in start().items()})):
             found += ": all skip it"
     elif len(hit) == WORKERS:
         found = "a NaN on one worker shows on all"
     else:
         found = f"a NaN on worker 1 shows on workers {hit} in its step"
     return Verdict("not finite", None, found)
-
-
-def _rows(tree: Tree) -> Tree:
-    return {name: x[None] for name, x in tree.items()}

@@ -12,10 +12,10 @@ from jax.sharding import Mesh
 from relaxjax.check._bytes import bytes_of
 from relaxjax.check._codec_time import codec_time, conditions
 from relaxjax.check._compressor import DRAWS, compressor_laws
-from relaxjax.check._feedback import feedback_laws
-from relaxjax.check._inputs import SIZES
-from relaxjax.check._quality import place, runs_of
+from relaxjax.check._conservation import feedback_laws
+from relaxjax.check._quality import WORKERS, place, runs_of
 from relaxjax.check._relaxation import relaxation_laws
+from relaxjax.check._samples import SIZES
 from relaxjax.check._subjects import Subject
 from relaxjax.check._topology import topology_laws
 from relaxjax.check._verdict import Verdict
@@ -25,14 +25,14 @@ from relaxjax.workers import Emulation
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much is done; the default takes a minute or two on two cores.
+    """How thorough a check is; the default takes a minute or two on two cores.
 
     Attributes:
-      draws: of a random compressor, for each input.
-      sizes: of inputs.
+      draws: number of draws of a random compressor, for each input.
+      sizes: sizes of the inputs.
       codec_mb: MiB of the array that is timed.
-      rounds: of timing.
-      steps: of training; 0 trains nothing.
+      rounds: number of rounds of timing.
+      steps: number of training steps; 0 trains nothing.
     """
 
     draws: int = DRAWS
@@ -49,14 +49,7 @@ def report_of(
     effort: Effort,
     tell: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Checks what a file defines.
-
-    Args:
-      name: of the file.
-      subjects: as `subjects_of` found them.
-      mesh: of a few devices, or emulated workers.
-      effort: how much is done.
-      tell: is told what is under way.
+    """Checks the subjects of a file, on a few devices or emulated workers.
 
     Returns:
       file, holds, conditions, seconds, `subjects` (name, kind, laws, bytes, codec) and
@@ -72,7 +65,7 @@ def report_of(
             quality.append(place(label, owner, make, task, effort.steps))
     failed = any("error" in row for row in quality)
     held = all(law["holds"] is not False for s in checked for law in s["laws"])
-    result = {
+    report = {
         "file": name,
         "holds": held and not failed,
         "conditions": conditions(
@@ -80,7 +73,7 @@ def report_of(
             metric=task.metric_name,
             steps=effort.steps,
             seed=0,
-            workers=8,
+            workers=WORKERS,
             draws=effort.draws,
             codec_mb=effort.codec_mb,
         ),
@@ -88,7 +81,7 @@ def report_of(
         "quality": quality,
         "seconds": time.perf_counter() - began,
     }
-    return _strict(result)
+    return _strict(report)
 
 
 def _checked(
@@ -128,19 +121,15 @@ def _laws(
 
 
 def _law(law: Verdict) -> dict[str, Any]:
-    case = law.counterexample
-    return {
-        "law": law.law,
-        "holds": law.holds,
-        "found": law.found,
-        "counterexample": None
-        if case is None
-        else {**case._asdict(), "where": dict(case.where), "text": str(case)},
-    }
+    row, case = law._asdict(), law.counterexample
+    if case is not None:
+        text = {"where": dict(case.where), "text": str(case)}
+        row["counterexample"] = {**case._asdict(), **text}
+    return row
 
 
 def _strict(value: Any) -> Any:
-    """The same in JSON's own kinds, with None for numbers that are not finite."""
+    """The value in JSON's own types, with None for numbers that are not finite."""
     if isinstance(value, dict):
         return {str(key): _strict(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,7 +1,7 @@
-"""Runs transformations on gradients given by hand, and watches what comes out.
+"""Runs transformations on chosen gradients, and watches what comes out.
 
-Every worker's gradients are an array of their own; after each step the models, updates
-and states of all workers are looked at from outside, as numpy arrays.
+Each worker has gradients of its own; after each step the models, updates and states of
+all workers are looked at from outside, as numpy arrays.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,13 +22,13 @@ SHAPES: Mapping[str, tuple[int, ...]] = {"bias": (7,), "kernel": (6, 5)}
 
 
 class Moment(NamedTuple):
-    """What there is after a step; all arrays are [n, ...].
+    """What went into a step and came out of it; all arrays are [n, ...].
 
     Attributes:
-      gradients: that went in.
-      updates: that came out.
-      params: after them.
-      state: the transformation's.
+      gradients: the gradients that went in.
+      updates: the updates that came out.
+      params: the params after the updates.
+      state: the transformation's state.
     """
 
     gradients: Tree
@@ -44,12 +44,10 @@ def start() -> Tree:
 
 
 def gradients(kind: str, n: int, steps: int = STEPS) -> list[Tree]:
-    """Each step's gradients of n workers, float32[n, ...] a leaf.
+    """Each step's gradients of n workers, leaves float32[n, ...].
 
-    Args:
-      kind: `"gauss"`; `"zeros"`, where half of all elements are zero; `"integers"`.
-      n: number of workers.
-      steps: how many.
+    In `"zeros"`, half of all elements are zero; the other kinds are `"integers"` and
+    `"gauss"`.
     """
     rng = np.random.default_rng(1)
 
@@ -67,18 +65,11 @@ KINDS = ("zeros", "integers", "gauss")
 
 def moments(
     tx: optax.GradientTransformation,
-    given: Sequence[Tree],
+    steps: Sequence[Tree],
     mesh: Mesh | Emulation,
     params: Tree | None = None,
 ) -> Iterator[Moment]:
-    """Steps from common params, one for each of the gradients.
-
-    Args:
-      tx: the whole transformation.
-      given: of each step, [n, ...] a leaf.
-      mesh: the workers.
-      params: that all begin with; None: `start()`.
-    """
+    """Takes a step with each of the gradients (leaves [n, ...]), from common params."""
     params = start() if params is None else params
 
     def step(params, state, last, batch):
@@ -92,7 +83,7 @@ def moments(
     run = data_parallel(step, mesh)
     now, state = init(tx, params, mesh)
     last = to_workers(jax.tree.map(jnp.zeros_like, params), mesh)
-    for gradient in given:
+    for gradient in steps:
         now, state, last, _ = run(now, state, last, gradient)
         updates, after = jax.tree.map(np.asarray, (last, now))
         yield Moment(gradient, updates, after, state)
@@ -105,10 +96,10 @@ def flat(tree: Tree) -> np.ndarray:
 
 
 def residuals(state: Any) -> list[Tree]:
-    """The fields called `residual` in a state, whatever holds them: what waits."""
-    found: dict[Any, list[jax.Array]] = {}
+    """The fields called `residual`, anywhere in a state."""
+    leaves: dict[Any, list[jax.Array]] = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         names = [getattr(key, "name", None) for key in path]
         if "residual" in names:
-            found.setdefault(path[: names.index("residual")], []).append(leaf)
-    return list(found.values())
+            leaves.setdefault(path[: names.index("residual")], []).append(leaf)
+    return list(leaves.values())

@@ -1,7 +1,7 @@
-"""Compressors run by hand: one array, many seeds."""
+"""Compressors run on one array, with many seeds."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import jax
 import jax.numpy as jnp
@@ -12,27 +12,26 @@ from relaxjax.compression import Compressor
 
 
 def noise_of(compressor: Compressor, seed: int) -> Keys | None:
-    """What a random compressor draws from; None for a deterministic one."""
+    """The keys that a random compressor draws from; None for a deterministic one."""
     words = key_words(seed)
     return Keys(shared=words, own=fold(words, 1)) if compressor.random else None
 
 
 def decoded(compressor: Compressor, x: jax.Array, noise: Keys | None) -> jax.Array:
-    """What the receiver sees of x, float32[d]."""
+    """What the receiver decodes of x, float32[d]."""
     return compressor.decompress(compressor.compress(x, noise), x.size, noise)
 
 
 @functools.cache
-def words_for(draws: int) -> tuple[np.ndarray, np.ndarray]:
-    """Shared and own words of each draw, uint32[draws, 2]."""
+def _keys(draws: int) -> Keys:
+    """The keys of each draw, uint32[draws, 2]."""
 
     @jax.jit
-    def of_each(i):
+    def keys_of(i):
         words = jax.vmap(lambda i: fold(key_words(0), i))(i)
-        return words, jax.vmap(lambda w: fold(w, 1))(words)
+        return Keys(words, jax.vmap(lambda w: fold(w, 1))(words))
 
-    words, own = of_each(jnp.arange(draws))
-    return np.asarray(words), np.asarray(own)
+    return jax.tree.map(np.asarray, keys_of(jnp.arange(draws)))
 
 
 def drawer(compressor: Compressor, draws: int) -> Callable[[np.ndarray], np.ndarray]:
@@ -40,14 +39,13 @@ def drawer(compressor: Compressor, draws: int) -> Callable[[np.ndarray], np.ndar
 
     A deterministic compressor gives one row.
     """
-    words, own = words_for(draws)
+    keys = _keys(draws)
 
     @jax.jit
     def run(x):
         if not compressor.random:
             return decoded(compressor, x, None)[None]
-        draw = jax.vmap(lambda s, o: decoded(compressor, x, Keys(s, o)))
-        return draw(words, own)
+        return jax.vmap(lambda noise: decoded(compressor, x, noise))(keys)
 
     return lambda x: np.asarray(run(x), np.float64)
 
@@ -55,3 +53,32 @@ def drawer(compressor: Compressor, draws: int) -> Callable[[np.ndarray], np.ndar
 def squared(x: np.ndarray) -> np.ndarray:
     """Squared norms along the last axis, float64."""
     return np.sum(np.asarray(x, np.float64) ** 2, axis=-1)
+
+
+# Below, at and above what fits in blocks of 64; the last block of 1000 is cut short.
+SIZES = (1, 2, 7, 64, 1000)
+
+
+def named_inputs(size: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Each kind's name and float64[size], before it is rounded."""
+    rng = np.random.default_rng(size)
+    gauss = rng.normal(size=size)
+    yield "gauss", gauss
+    yield "zero", np.zeros(size)
+    yield "negative zero", -np.zeros(size)
+    yield "constant", np.full(size, -0.7)
+    yield "one hot", np.eye(1, size, size // 2)[0] * 3
+    yield "heavy tail", gauss**3 * np.exp(3 * rng.normal(size=size))
+    yield "all negative", -np.abs(gauss)
+    yield "offset", 1e4 + gauss
+    yield "tiny", gauss * 1e-30
+    yield "subnormal", gauss * 1e-40
+    yield "huge", gauss * 1e30
+    yield "integers", np.round(3 * gauss)
+
+
+def inputs(size: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Each kind's name and float32[size]."""
+    for name, x in named_inputs(size):
+        with np.errstate(under="ignore"):
+            yield name, x.astype(np.float32)

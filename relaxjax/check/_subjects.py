@@ -1,6 +1,6 @@
-"""What a user's file defines, found by what its functions say they return.
+"""What a user's file defines, found by the return annotations of its functions.
 
-    def my_code() -> Compressor
+    def my_compressor() -> Compressor
     def my_graph(workers) -> Topology
     def my_relaxation(axis_name) -> optax.GradientTransformation
     def my_optimizer(axis_name, optimizer) -> optax.GradientTransformation
@@ -9,10 +9,10 @@ Required parameters are given by their names: `axis_name`, `workers` (or `n`) an
 `optimizer`. A transformation without `optimizer` comes before one. Three optional names
 of the file:
 
-    CHECK   {name: function}: only these, annotated or not
-    CLAIMS  {name: words}: what a relaxation or topology claims, if not the usual
-    BYTES   {name: function}: closed forms, of a payload of `size` elements, or of a
-            step for `size` elements and `workers`
+    CHECK   {name: function}: check only these, annotated or not
+    CLAIMS  {name: words}: what a relaxation or topology claims, if not the default
+    BYTES   {name: function}: closed forms of the bytes of a payload of `size` elements,
+            or of a step for `size` elements and `workers`
 """
 
 import inspect
@@ -27,12 +27,12 @@ from relaxjax.compression import Compressor
 from relaxjax.topology import Topology
 
 AXIS = "data"
-_PROBE = 8  # workers for whom a thing is made to see what it is
+_PROBE = 8  # number of workers for which a thing is made, to see what it is
 _KINDS = {
-    "Compressor": "compressor",
-    "Topology": "topology",
-    "GradientTransformation": "relaxation",
-    "GradientTransformationExtraArgs": "relaxation",
+    Compressor: "compressor",
+    Topology: "topology",
+    optax.GradientTransformation: "relaxation",
+    optax.GradientTransformationExtraArgs: "relaxation",
 }
 _CLAIMS: Mapping[str, tuple[str, ...]] = {
     "compressor": (),
@@ -50,47 +50,41 @@ class Subject(NamedTuple):
     """A thing to check.
 
     Attributes:
-      name: of the function, or as CHECK has it.
+      name: the name of the function, or its name in CHECK.
       kind: `"compressor"`, `"topology"` or `"relaxation"`.
-      make: `make(workers, optimizer)`: a compressor or topology, or the whole
+      make: `make(workers, optimizer)` returns a compressor, a topology, or the whole
         transformation.
-      whole: whether a relaxation holds its optimizer itself.
       claims: what it claims beyond its declarations.
-      stated: closed form of its bytes; None: none is given.
+      stated: closed form of its bytes, or None.
     """
 
     name: str
     kind: str
     make: Callable[..., Any]
-    whole: bool
     claims: tuple[str, ...]
     stated: Callable[..., int] | None
 
     def graph(self, workers: int) -> Topology:
-        """A topology's."""
+        """The topology, for a number of workers."""
         return self.make(workers, None)
 
     def compressor(self) -> Compressor:
-        """A compressor's."""
+        """The compressor."""
         return self.make(_PROBE, None)
 
 
 def subjects_of(module: ModuleType) -> list[Subject]:
-    """The things that a file defines.
-
-    Args:
-      module: the file, imported.
+    """The things that a file, imported as a module, defines.
 
     Raises:
-      ValueError: there is none; one cannot be made, or is of no known kind; CLAIMS or
-        BYTES name something else.
+      ValueError: it defines nothing to check; a thing cannot be made, or is of no known
+        kind; CLAIMS or BYTES name something else.
     """
     functions = getattr(module, "CHECK", None)
-    if functions is None:
-        functions = _announced(module)
+    functions = _annotated(module) if functions is None else functions
     if not isinstance(functions, Mapping) or not functions:
         raise ValueError(
-            f"{module.__name__}.py defines nothing to check: {_LOOKED_FOR}"
+            f"{module.__name__}.py defines nothing to check. Write {_LOOKED_FOR}"
         )
     claims, stated = (_table(module, x, functions) for x in ("CLAIMS", "BYTES"))
     return [
@@ -99,35 +93,35 @@ def subjects_of(module: ModuleType) -> list[Subject]:
     ]
 
 
-def _announced(module: ModuleType) -> dict[str, Callable[..., Any]]:
-    """Public functions of the file itself that say they return one of the kinds."""
+def _annotated(module: ModuleType) -> dict[str, Callable[..., Any]]:
+    """Public functions of the file itself whose annotation says one of the kinds."""
+    kinds = {kind.__name__ for kind in _KINDS}
     return {
         name: function
         for name, function in vars(module).items()
         if inspect.isfunction(function) and function.__module__ == module.__name__
-        if not name.startswith("_") and _returns(function) in _KINDS
+        if not name.startswith("_") and _returns(function) in kinds
     }
 
 
 def _returns(function: Callable[..., Any]) -> str:
     """The last part of the return annotation's name."""
     hint = inspect.signature(function).return_annotation
-    return (hint if isinstance(hint, str) else getattr(hint, "__name__", "")).split(
-        "."
-    )[-1]
+    name = hint if isinstance(hint, str) else getattr(hint, "__name__", "")
+    return name.split(".")[-1]
 
 
 def _table(
     module: ModuleType, table: str, names: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    given = getattr(module, table, {})
-    for name in given:
+    rows = getattr(module, table, {})
+    for name in rows:
         if name not in names:
             raise ValueError(
-                f"{table} of {module.__name__}.py names {name!r}, and what is checked "
-                f"is {', '.join(names)}"
+                f"{table} of {module.__name__}.py names {name!r}, which is not among "
+                f"what is checked: {', '.join(names)}"
             )
-    return given
+    return rows
 
 
 def _subject(name: str, function: Any, claims: Any, stated: Any) -> Subject:
@@ -146,30 +140,28 @@ def _subject(name: str, function: Any, claims: Any, stated: Any) -> Subject:
     kind = _kind(thing)
     if kind is None:
         raise ValueError(
-            f"{name} returned {type(thing).__name__}, which is none of Compressor, "
-            "Topology and optax.GradientTransformation"
+            f"{name} returned {type(thing).__name__}, which is not a Compressor, a "
+            "Topology or an optax.GradientTransformation"
         )
-    usual = () if whole else _CLAIMS[kind]
-    claims = usual if claims is None else tuple(claims)
+    default = () if whole else _CLAIMS[kind]
+    claims = default if claims is None else tuple(claims)
     for claim in claims:
         if claim not in _CLAIMS[kind]:
             raise ValueError(
                 f"CLAIMS[{name!r}] has {claim!r}; a {kind} may claim "
-                f"{', '.join(_CLAIMS[kind]) or 'nothing, its law declares'}"
+                f"{', '.join(_CLAIMS[kind]) or 'nothing: its law declares all'}"
             )
-    return Subject(name, kind, make, whole, claims, stated)
+    return Subject(name, kind, make, claims, stated)
 
 
 def _kind(thing: Any) -> str | None:
-    if isinstance(thing, Compressor):
-        return "compressor"
-    if isinstance(thing, Topology):
-        return "topology"
-    return "relaxation" if isinstance(thing, optax.GradientTransformation) else None
+    return next(
+        (name for kind, name in _KINDS.items() if isinstance(thing, kind)), None
+    )
 
 
 def _maker(name: str, function: Callable[..., Any]) -> tuple[Callable[..., Any], bool]:
-    """The function with its required parameters filled in, and whether it optimizes."""
+    """`Subject.make` of a function, and whether the function takes an optimizer."""
     parameters = inspect.signature(function).parameters.values()
     needed = [
         p.name
@@ -180,18 +172,14 @@ def _maker(name: str, function: Callable[..., Any]) -> tuple[Callable[..., Any],
         if parameter not in ("axis_name", "workers", "n", "optimizer"):
             raise ValueError(
                 f"{name} needs {parameter!r}, and only axis_name, workers (or n) and "
-                "optimizer are given by their names: give it a default"
+                "optimizer are passed, by their names: give it a default"
             )
 
     def make(workers: int, optimizer: optax.GradientTransformation | None) -> Any:
-        known = {
-            "axis_name": AXIS,
-            "workers": workers,
-            "n": workers,
-            "optimizer": optimizer,
-        }
-        made = function(**{p: known[p] for p in needed})
-        before = _kind(made) == "relaxation" and "optimizer" not in needed
-        return optax.chain(made, optimizer) if before and optimizer else made
+        known = {"axis_name": AXIS, "workers": workers, "n": workers}
+        known |= {"optimizer": optimizer}
+        thing = function(**{p: known[p] for p in needed})
+        before = _kind(thing) == "relaxation" and "optimizer" not in needed
+        return optax.chain(thing, optimizer) if before and optimizer else thing
 
     return make, "optimizer" in needed

@@ -24,7 +24,7 @@ from relaxjax.workers import emulate
 
 CLAIMS = ("rows", "columns")
 COUNTS = (2, 3, 4, 5, 8)
-WORKERS = 8  # that a topology must be there for
+WORKERS = 8  # the number of workers that every topology must support
 _TOLERANCE = 1e-6
 
 
@@ -34,13 +34,13 @@ def topology_laws(
     claims: Collection[str] = CLAIMS,
     counts: Sequence[int] = COUNTS,
 ) -> tuple[Verdict, ...]:
-    """Holds a topology to what it claims, for several numbers of workers.
+    """Checks a topology against what it claims, for several numbers of workers.
 
     Args:
-      make: from a number of workers to their topology. It may refuse some numbers by a
-        ValueError, but not 8.
-      claims: of `CLAIMS`: whose sums are 1.
-      counts: numbers of workers, the smallest first: so are counterexamples.
+      make: returns the topology for a number of workers. It may refuse some numbers by
+        a ValueError, but not 8.
+      claims: some of `CLAIMS`: whose sums are 1.
+      counts: numbers of workers, the smallest first, so that counterexamples are small.
 
     Returns:
       A verdict for each law.
@@ -51,25 +51,27 @@ def topology_laws(
       >>> all(law.holds in (True, None) for law in topology_laws(topology.ring))
       True
     """
-    made: list[Topology] = []
-    first = verdict_of("for every number of workers", lambda: _made(make, counts, made))
+    graphs: list[Topology] = []
+    law = "for every number of workers"
+    first = verdict_of(law, lambda: _for_all(make, counts, graphs))
     if first.holds is False:
         return (first,)
     laws: dict[str, Callable[[], Verdict]] = {
-        "weights": lambda: _weights(made),
-        "rows sum to 1": lambda: _sums(made, "row", "rows" in claims),
-        "columns sum to 1": lambda: _sums(made, "column", "columns" in claims),
-        "all hear of all": lambda: _gap(made),
-        "messages": lambda: _messages(made),
-        "gossip is W": lambda: _gossiped(made, claims),
+        "weights": lambda: _weights(graphs),
+        "rows sum to 1": lambda: _sums(graphs, "row", "rows" in claims),
+        "columns sum to 1": lambda: _sums(graphs, "column", "columns" in claims),
+        "all hear of all": lambda: _gap(graphs),
+        "messages": lambda: _messages(graphs),
+        "gossip is W": lambda: _gossip(graphs, claims),
     }
     return (first, *(verdict_of(name, check) for name, check in laws.items()))
 
 
-def _made(
-    make: Callable[[int], Topology], counts: Sequence[int], made: list[Topology]
+def _for_all(
+    make: Callable[[int], Topology], counts: Sequence[int], graphs: list[Topology]
 ) -> Verdict:
-    law, without = "for every number of workers", []
+    """Fills `graphs`."""
+    law, refused = "for every number of workers", []
     for n in counts:
         try:
             graph = make(n)
@@ -77,43 +79,42 @@ def _made(
             if n == WORKERS:
                 case = Counterexample({"workers": n}, "a topology", str(error))
                 return refuted(law, "it was refused", case)
-            without.append(n)
+            refused.append(str(n))
             continue
         shape = (graph.period, n, n)
         if graph.matrices.shape != shape or not graph.period:
-            case = Counterexample(
-                {"workers": n}, f"matrices {shape}", f"{graph.matrices.shape}"
-            )
+            seen = f"{graph.matrices.shape}"
+            case = Counterexample({"workers": n}, f"matrices {shape}", seen)
             return refuted(law, "another shape", case)
-        made.append(graph)
-    found = f"{', '.join(str(g.n) for g in made)} workers"
-    refused = f"; refuses {', '.join(map(str, without))}" if without else ""
-    return Verdict(law, None if without else True, found + refused)
+        graphs.append(graph)
+    found = f"{', '.join(str(g.n) for g in graphs)} workers"
+    refusals = f"; refuses {', '.join(refused)}" if refused else ""
+    return Verdict(law, None if refused else True, found + refusals)
 
 
-def _weights(made: Sequence[Topology]) -> Verdict:
-    for graph in made:
+def _weights(graphs: Sequence[Topology]) -> Verdict:
+    for graph in graphs:
         bad = ~(np.isfinite(graph.matrices) & (graph.matrices >= 0))
         if bad.any():
             step, i, j = map(int, np.argwhere(bad)[0])
             where = {"workers": graph.n, "round": step, "row": i, "column": j}
             seen = f"{graph.matrices[step, i, j]:.6g}"
             case = Counterexample(where, "finite and 0 or more", seen)
-            return refuted("weights", "a weight that is none", case)
+            return refuted("weights", "a bad weight", case)
     return Verdict("weights", True, "finite and 0 or more")
 
 
-def _sums(made: Sequence[Topology], kind: str, claimed: bool) -> Verdict:
+def _sums(graphs: Sequence[Topology], kind: str, claimed: bool) -> Verdict:
     law, axis = f"{kind}s sum to 1", 2 if kind == "row" else 1
-    for graph in made:
+    for graph in graphs:
         sums = graph.matrices.sum(axis=axis)
         wrong = np.argwhere(np.abs(sums - 1) > _TOLERANCE)
         if wrong.size:
-            step, place = map(int, wrong[0])
-            where = {"workers": graph.n, "round": step, kind: place}
+            step, index = map(int, wrong[0])
+            where = {"workers": graph.n, "round": step, kind: index}
             w = graph.matrices[step]
-            weights = w[place] if kind == "row" else w[:, place]
-            seen = f"{sums[step, place]:.6g}, of {spelled(weights)}"
+            weights = w[index] if kind == "row" else w[:, index]
+            seen = f"{sums[step, index]:.6g}, of {spelled(weights)}"
             case = Counterexample(where, "1", seen)
             if claimed:
                 return refuted(law, "they do not", case)
@@ -121,80 +122,67 @@ def _sums(made: Sequence[Topology], kind: str, claimed: bool) -> Verdict:
     return Verdict(law, True if claimed else None, "in every round")
 
 
-def _gap(made: Sequence[Topology]) -> Verdict:
+def _gap(graphs: Sequence[Topology]) -> Verdict:
     law = "all hear of all"
-    for graph in made:
-        if graph.spectral_gap() > 1e-9:
+    for graph in graphs:
+        gap = graph.spectral_gap()
+        if gap > 1e-9:
             continue
         reached = np.eye(graph.n, dtype=bool)
         for _ in range(graph.n):
             for w in graph.matrices:
                 reached = (w > 0) @ reached
         apart = np.argwhere(~reached)
-        case = Counterexample(
-            {"workers": graph.n, "period": graph.period},
-            "a spectral gap above 0",
-            f"{graph.spectral_gap():.4g}"
-            + (
-                f": worker {apart[0][0]} never hears of {apart[0][1]}"
-                if apart.size
-                else ": values go around and are never mixed"
-            ),
-        )
+        why = "values go around and are never mixed"
+        if apart.size:
+            why = f"worker {apart[0][0]} never hears of {apart[0][1]}"
+        where = {"workers": graph.n, "period": graph.period}
+        case = Counterexample(where, "a spectral gap above 0", f"{gap:.4g}: {why}")
         return refuted(law, "no agreement", case)
-    last = made[-1]
-    found = (
-        f"gap {last.spectral_gap():.4g} in a period of {last.period}, {last.n} workers"
-    )
-    return Verdict(law, True, found)
+    last = graphs[-1]
+    period = f"in a period of {last.period}, {last.n} workers"
+    return Verdict(law, True, f"gap {last.spectral_gap():.4g} {period}")
 
 
-def _messages(made: Sequence[Topology]) -> Verdict:
+def _messages(graphs: Sequence[Topology]) -> Verdict:
     law = "messages"
-    for graph in made:
+    for graph in graphs:
         for step, w in enumerate(graph.matrices):
+            where = {"workers": graph.n, "round": step}
             carried = np.diag(np.diag(w))
             for message in graph.messages(step):
                 sources, targets = zip(*message.pairs, strict=True)
                 if len(set(sources)) < len(sources) or len(set(targets)) < len(targets):
-                    case = Counterexample(
-                        {"workers": graph.n, "round": step},
-                        "one message from and to each",
-                        str(message.pairs),
-                    )
-                    return refuted(law, "no permutation", case)
+                    expected, seen = "one message from and to each", str(message.pairs)
+                    case = Counterexample(where, expected, seen)
+                    return refuted(law, "not a permutation", case)
                 carried[list(targets), list(sources)] += message.weights[list(targets)]
             if np.abs(carried - w).max() > _TOLERANCE:
                 i, j = map(int, np.argwhere(np.abs(carried - w) > _TOLERANCE)[0])
-                case = Counterexample(
-                    {"workers": graph.n, "round": step, "row": i, "column": j},
-                    f"{w[i, j]:.6g}",
-                    f"{carried[i, j]:.6g}",
-                )
+                where |= {"row": i, "column": j}
+                case = Counterexample(where, f"{w[i, j]:.6g}", f"{carried[i, j]:.6g}")
                 return refuted(law, "they do not carry W", case)
-    last = made[-1]
+    last = graphs[-1]
     return Verdict(law, True, f"{last.degree} a round at most, {last.n} workers")
 
 
-def _gossiped(made: Sequence[Topology], claims: Collection[str]) -> Verdict:
-    """Gossip of unlike models, against products of matrices in numpy."""
-    law, graph = "gossip is W", made[-1]
+def _gossip(graphs: Sequence[Topology], claims: Collection[str]) -> Verdict:
+    """Gossip of different models, against products of matrices in numpy."""
+    law, graph = "gossip is W", graphs[-1]
     if "rows" not in claims:
         return Verdict(law, None, "push-sum's graphs are not gossiped over")
     n, steps = graph.n, min(4, 2 * graph.period)
-    x0 = np.random.default_rng(2).normal(size=(n, 5))
+    x = np.random.default_rng(2).normal(size=(n, 5))
     tx = optax.chain(optax.sgd(1.0), gossip("data", graph))
-    given = [{"x": np.float32(-x0 if step == 0 else 0 * x0)} for step in range(steps)]
-    x = x0
-    for step, now in enumerate(
-        moments(tx, given, emulate(n), {"x": np.zeros(5, np.float32)})
-    ):
-        x = graph.matrix(step) @ x
-        off = np.abs(flat(now.params) - x)
+    moves = [{"x": np.float32(-x if step == 0 else 0 * x)} for step in range(steps)]
+    zeros = {"x": np.zeros(5, np.float32)}
+    for step, now in enumerate(moments(tx, moves, emulate(n), zeros)):
+        x, params = graph.matrix(step) @ x, flat(now.params)
+        off = np.abs(params - x)
         if off.max() > 1e-5:
             worker, element = map(int, np.unravel_index(off.argmax(), off.shape))
             where = {"workers": n, "seed": 2, "step": step, "worker": worker}
-            seen = f"{flat(now.params)[worker, element]:.6g}"
-            case = Counterexample(where, f"{x[worker, element]:.6g}", seen)
+            expected, seen = x[worker, element], params[worker, element]
+            case = Counterexample(where, f"{expected:.6g}", f"{seen:.6g}")
             return refuted(law, "another mean", case)
     return Verdict(law, True, f"over {steps} steps, {n} workers")

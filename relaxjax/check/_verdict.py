@@ -12,9 +12,9 @@ class Counterexample(NamedTuple):
     """The smallest case found in which a law fails.
 
     Attributes:
-      where: what leads to it by name: input, size, seed, step, worker, element.
-      expected: what the law says there, in words and numbers.
-      seen: what there was.
+      where: what leads to the case, by name: input, size, seed, step, worker, element.
+      expected: what the law says, in words and numbers.
+      seen: what there was instead.
     """
 
     where: Mapping[str, Any]
@@ -33,9 +33,9 @@ class Verdict(NamedTuple):
 
     Attributes:
       law: its name, a few words.
-      holds: whether it does; None where nothing was claimed, and this only reports.
-      found: what there is, in words and numbers.
-      counterexample: where it fails; None where it does not.
+      holds: whether it holds; None where nothing was claimed, and this only reports.
+      found: what was found, in words and numbers.
+      counterexample: a case in which the law fails, or None.
     """
 
     law: str
@@ -45,17 +45,12 @@ class Verdict(NamedTuple):
 
 
 def refuted(law: str, found: str, case: Counterexample) -> Verdict:
-    """A law that fails."""
+    """The verdict on a law that fails."""
     return Verdict(law, False, found, case)
 
 
 def verdict_of(law: str, check: Callable[[], Verdict]) -> Verdict:
-    """The verdict of a check; what the user's code raises refutes the law.
-
-    Args:
-      law: its name.
-      check: calls the user's code.
-    """
+    """The verdict of a check; an error of the user's code, which it calls, refutes."""
     try:
         return check()
     except Exception as error:  # whatever the user's code raises
@@ -65,7 +60,7 @@ def verdict_of(law: str, check: Callable[[], Verdict]) -> Verdict:
 
 
 def spelled(values: Any) -> str:
-    """The first few numbers of an array, short."""
+    """The first few numbers of an array, as text."""
     flat = np.ravel(np.asarray(values))
     shown = " ".join(f"{x:.6g}" for x in flat[:_FEW])
     return f"[{shown}{' ..' if flat.size > _FEW else ''}]" if flat.size != 1 else shown

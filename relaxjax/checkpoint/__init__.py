@@ -1,6 +1,6 @@
-"""Checkpoints of training state, and state of another number of workers.
+"""Checkpoints of training state, and its state on another number of workers.
 
-The marks say what a field of a state is; see `relaxjax.checkpoint.MEAN`.
+Merge rules say how a field of a state merges; see `relaxjax.checkpoint.MEAN`.
 """
 
 from relaxjax._core._lazy import door
@@ -11,7 +11,7 @@ __getattr__, __dir__, __all__ = door(
         "_checkpoints": "Checkpoints",
         "_plan": "plan_of",
         "_resize": "Resized resized",
-        "relaxjax._core._merge_rules": "EQUAL Leaf MEAN Mark RESET SHARD SUM rebuild "
-        "refuse",
+        "relaxjax._core._merge_rules": "EQUAL Leaf MEAN Mark MergeRule RESET SHARD "
+        "SUM rebuild refuse",
     },
 )

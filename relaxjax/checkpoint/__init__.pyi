@@ -7,6 +7,7 @@ from relaxjax._core._merge_rules import SHARD as SHARD
 from relaxjax._core._merge_rules import SUM as SUM
 from relaxjax._core._merge_rules import Leaf as Leaf
 from relaxjax._core._merge_rules import Mark as Mark
+from relaxjax._core._merge_rules import MergeRule as MergeRule
 from relaxjax._core._merge_rules import rebuild as rebuild
 from relaxjax._core._merge_rules import refuse as refuse
 from relaxjax.checkpoint._checkpoints import Checkpoints as Checkpoints
@@ -23,6 +24,7 @@ __all__ = [
     "Checkpoints",
     "Leaf",
     "Mark",
+    "MergeRule",
     "Resized",
     "plan_of",
     "rebuild",

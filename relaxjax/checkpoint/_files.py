@@ -1,17 +1,19 @@
-"""The files of a checkpoint: what is equal is written once, and all is checked.
+"""The files of a checkpoint: equal pieces are written once, and all bytes are checked.
 
     data-0.bin, data-1.bin ..    pieces, one after the other; a file for each process
-    index.json                   where each piece is, with its SHA-256; in the first
-                                 line that of all that follows
+    index.json                   where each piece is, with its SHA-256; the first line
+                                 is the SHA-256 of the rest
 
-Pieces with the same bytes are one: of an array that is equal on all workers, one row.
+Pieces of the same bytes are stored once: one row of an array that all workers share.
 Every byte of every file is under a digest, so that a changed one is found.
 
 Cost: 8 bytes of index per worker and array, about 100 for each different piece.
 """
 
+import errno
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,66 +28,67 @@ _FORMAT = 1
 _INDEX = "index.json"
 
 
-def write(directory: Path, found: Snapshot, told: Mapping[str, Any]) -> None:
-    """Writes this process's files.
+def writable_folder(directory: str | os.PathLike[str]) -> Path:
+    """The absolute path of a folder that can be written to; it is made if missing."""
+    path = Path(directory).absolute()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise ValueError(
+            f"Checkpoints: cannot write to the folder {path} ({error.strerror}); name "
+            "another, or change its permissions"
+        ) from error
+    return path
 
-    Args:
-      directory: is there, and empty but for other processes' files.
-      found: the state.
-      told: what else to put down, as JSON takes it.
 
-    Raises:
-      OSError: no space, or other trouble.
-    """
-    digests = found.digests or [digest(found.bytes[i]) for i in sorted(found.bytes)]
-    numbers: dict[str, int] = {}
+def write(directory: Path, state: Snapshot, metadata: Mapping[str, Any]) -> None:
+    """Writes this process's files into a folder, and what JSON takes beside them."""
+    digests = state.digests or [digest(state.bytes[i]) for i in sorted(state.bytes)]
+    numbers: dict[str, int] = {}  # of each different piece, by its digest
     blobs: list[tuple[int, int, int, str]] = []
-    ends: dict[int, int] = {}
-    own: list[np.ndarray] = []
-    for i, (piece, text) in enumerate(zip(found.pieces, digests, strict=True)):
+    ends: dict[int, int] = {}  # of each process's file so far
+    mine: list[np.ndarray] = []
+    for i, (piece, text) in enumerate(zip(state.pieces, digests, strict=True)):
         if text in numbers:
             continue
         numbers[text] = len(blobs)
         start = ends.get(piece.owner, 0)
         blobs.append((piece.owner, start, piece.nbytes, text))
         ends[piece.owner] = start + piece.nbytes
-        if piece.owner == found.process:
-            own.append(found.bytes[i])
-    with _data(directory, found.process).open("wb") as file:
-        for blob in own:
+        if piece.owner == state.process:
+            mine.append(state.bytes[i])
+    with _data(directory, state.process).open("wb") as file:
+        for blob in mine:
             file.write(blob.view(np.uint8).data)
-    if found.process == found.first:
-        arrays = _arrays(found, [numbers[text] for text in digests])
-        body = {"format": _FORMAT, **told, "blobs": blobs, "arrays": arrays}
-        _write_index(directory / _INDEX, {**body, "values": found.values})
+    if state.process == state.first:
+        arrays = _arrays(state, [numbers[text] for text in digests])
+        body = {"format": _FORMAT, **metadata, "blobs": blobs, "arrays": arrays}
+        _write_index(directory / _INDEX, {**body, "values": state.values})
 
 
 class Saved(Mapping[str, np.ndarray]):
-    """A checkpoint on disk; arrays by name, [n, ...], of typed keys their data.
+    """A checkpoint on disk: arrays [n, ...] by name, for typed keys their data.
 
     Attributes:
-      told: what else was put down.
+      metadata: what was put down beside the state.
+      loop: leaves that are not arrays.
       kinds: dtype and shape of each array's row.
-      loop: leaves that were no arrays.
     """
 
     def __init__(self, directory: Path):
-        """Reads the index and checks every file.
-
-        Raises:
-          ValueError: there is none, or a file is not as it was written.
-        """
-        body = _read_index(directory)
-        self.told: dict[str, Any] = body
-        self.loop = {k: _unplain(v) for k, v in body["values"].items()}
+        """Reads the index and checks every file."""
+        self.metadata = _read_index(directory)
+        self._arrays = self.metadata["arrays"]
+        self._blobs = _checked_blobs(directory, self.metadata["blobs"])
+        self.loop = {k: _unplain(v) for k, v in self.metadata["values"].items()}
         self.kinds = {
-            k: (x["dtype"], tuple(x["shape"])) for k, x in body["arrays"].items()
+            k: (x["dtype"], tuple(x["shape"])) for k, x in self._arrays.items()
         }
-        self._arrays = body["arrays"]
-        self._blobs = _checked_blobs(directory, body["blobs"])
 
     def __getitem__(self, name: str) -> np.ndarray:
-        return self.rows(name, 0, self.told["workers"])
+        return self.rows(name, 0, self.metadata["workers"])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._arrays)
@@ -107,7 +110,7 @@ class Saved(Mapping[str, np.ndarray]):
 
 
 def _stored(dtype: str, shape: tuple[int, ...]) -> tuple[np.dtype, tuple[int, ...]]:
-    """Of keys, that of their data."""
+    """Dtype and shape as stored: for keys, those of their data."""
     if not dtype.startswith("key<"):
         return jnp.dtype(dtype), shape
     impl = dtype.removeprefix("key<").removesuffix(">")
@@ -120,10 +123,10 @@ def _data(directory: Path, process: int) -> Path:
     return directory / f"data-{process}.bin"
 
 
-def _arrays(found: Snapshot, numbers: list[int]) -> dict[str, Any]:
-    """Of each array its row's dtype and shape, and the blobs of its blocks by row."""
-    blocks: dict[str, dict[Block, dict[int, int]]] = {name: {} for name in found.leaves}
-    for piece, number in zip(found.pieces, numbers, strict=True):
+def _arrays(state: Snapshot, numbers: list[int]) -> dict[str, Any]:
+    """For each array: dtype and shape of a row, and the blobs of each block by row."""
+    blocks: dict[str, dict[Block, dict[int, int]]] = {name: {} for name in state.leaves}
+    for piece, number in zip(state.pieces, numbers, strict=True):
         blocks[piece.leaf].setdefault(piece.block, {})[piece.row] = number
 
     def of_rows(rows: dict[int, int]) -> list[int]:
@@ -136,7 +139,7 @@ def _arrays(found: Snapshot, numbers: list[int]) -> dict[str, Any]:
             "shape": shape,
             "blocks": [[block, of_rows(rows)] for block, rows in blocks[name].items()],
         }
-        for name, (dtype, shape) in found.leaves.items()
+        for name, (dtype, shape) in state.leaves.items()
     }
 
 
@@ -159,8 +162,8 @@ def _read_index(directory: Path) -> dict[str, Any]:
     except OSError as error:
         raise ValueError(
             f"checkpoint: {directory} has no {_INDEX} that can be read "
-            f"({error.strerror}): it is no checkpoint of relaxjax, or a part of it is "
-            "missing"
+            f"({error.strerror}): it is not a checkpoint of relaxjax, or a part of it "
+            "is missing"
         ) from error
     first, _, text = raw.partition(b"\n")
     if hashlib.sha256(text).hexdigest().encode() != first:
@@ -175,7 +178,7 @@ def _read_index(directory: Path) -> dict[str, Any]:
 
 
 def _checked_blobs(directory: Path, blobs: list[Any]) -> list[np.ndarray]:
-    """The bytes of each blob, in files that are mapped, not read into memory."""
+    """The bytes of each blob, in memory-mapped files."""
     sizes: dict[int, int] = {}
     for process, start, nbytes, _ in blobs:
         sizes[process] = max(sizes.get(process, 0), start + nbytes)
@@ -186,18 +189,17 @@ def _checked_blobs(directory: Path, blobs: list[Any]) -> list[np.ndarray]:
             raise _broken(path)
         empty = np.empty(0, np.uint8)
         files[process] = np.memmap(path, np.uint8, mode="r") if size else empty
-    found = []
+    parts = []
     for process, start, nbytes, text in blobs:
-        blob = files[process][start : start + nbytes]
-        if digest(blob) != text:
+        parts.append(files[process][start : start + nbytes])
+        if digest(parts[-1]) != text:
             raise _broken(_data(directory, process))
-        found.append(blob)
-    return found
+    return parts
 
 
 def _broken(path: Path) -> ValueError:
     return ValueError(
-        f"checkpoint: {path} is not as it was written: it is missing, cut off or was "
+        f"checkpoint: {path} is not as it was written: it is missing, cut off or "
         "changed. Nothing was restored. Bring it back from a copy, or remove the "
-        f"folder {path.parent.parent} to go on from the checkpoint before"
+        f"folder {path.parent.parent} to go on from the checkpoint before it"
     )

@@ -1,10 +1,12 @@
 """Orbax keeps the folders: a save is whole or not there, old ones go, threads write."""
 
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
 import orbax.checkpoint as ocp
 from etils import epath
 from orbax.checkpoint import future
@@ -12,23 +14,74 @@ from orbax.checkpoint import future
 from relaxjax.checkpoint._files import write
 from relaxjax.checkpoint._snapshot import Snapshot
 
-ITEM = "state"
+_ITEM = "state"
+
+
+class Store:
+    """The checkpoints in a folder that exists; at most one save is under way."""
+
+    def __init__(self, directory: Path, keep: int | None, processes: tuple[int, ...]):
+        self.directory = directory
+        self._manager = _manager_of(directory, keep, processes)
+        # Orbax starts a few threads, one after the other, before its save returns.
+        # Processes meet in there, so only a process by itself may leave it to a thread.
+        self._thread = ThreadPoolExecutor(1) if len(processes) == 1 else None
+        self._under_way: Future[bool] | None = None
+        self._newest = max(self._manager.all_steps(), default=-1)
+
+    def steps(self) -> list[int]:
+        """Steps that have a checkpoint, rising."""
+        return sorted(self._manager.all_steps())
+
+    def has(self, step: int) -> bool:
+        """Whether a step has a checkpoint, on disk or under way."""
+        return step == self._newest or step in self._manager.all_steps()
+
+    def files_of(self, step: int) -> Path:
+        """The folder with the files of a checkpoint."""
+        return self.directory / str(step) / _ITEM
+
+    def begin(self, step: int, snapshot: Snapshot, metadata: Mapping[str, Any]) -> None:
+        """Begins to write what is already copied; call `wait` before it."""
+        self._newest = step
+        args = ocp.args.Composite(**{_ITEM: Write(snapshot, metadata)})
+        if self._thread is None:
+            self._manager.save(step, args=args, force=True)
+        else:
+            save = self._manager.save
+            self._under_way = self._thread.submit(save, step, args=args, force=True)
+
+    def wait(self) -> None:
+        """Returns when nothing is under way; raises OSError if a write failed."""
+        under_way, self._under_way = self._under_way, None
+        if under_way:
+            under_way.result()
+        self._manager.wait_until_finished()
+
+    def close(self) -> None:
+        """Waits, and ends the threads."""
+        try:
+            self.wait()
+        finally:
+            if self._thread:
+                self._thread.shutdown()
+            self._manager.close()
 
 
 class Handler(ocp.AsyncCheckpointHandler):
-    """Writes a snapshot's files in a thread of Orbax's."""
+    """Writes the files of a snapshot in one of Orbax's threads."""
 
     async def async_save(self, directory: epath.Path, args: "Write") -> list[Any]:
         """Begins to write."""
 
         async def commit() -> None:
-            write(Path(directory), args.found, args.told)
+            self.save(directory, args)
 
         return [future.CommitFutureAwaitingContractedSignals(commit())]
 
     def save(self, directory: epath.Path, args: "Write") -> None:
         """Writes at once."""
-        write(Path(directory), args.found, args.told)
+        write(Path(directory), args.snapshot, args.metadata)
 
     def restore(self, directory: epath.Path, args: Any = None) -> Any:
         """Not used: files are read without Orbax."""
@@ -38,32 +91,20 @@ class Handler(ocp.AsyncCheckpointHandler):
 @ocp.args.register_with_handler(Handler, for_save=True, for_restore=True)
 @dataclass
 class Write(ocp.args.CheckpointArgs):
-    """What a save is given.
+    """Arguments of a save: the state on the host, and what to put down beside it."""
 
-    Attributes:
-      found: the state, on the host.
-      told: what else to put down.
-    """
-
-    found: Snapshot
-    told: Mapping[str, Any]
+    snapshot: Snapshot
+    metadata: Mapping[str, Any]
 
 
-def manager_of(
-    directory: Path, keep: int | None, processes: tuple[int, ...], all_of_them: bool
+def _manager_of(
+    directory: Path, keep: int | None, processes: tuple[int, ...]
 ) -> ocp.CheckpointManager:
-    """Orbax's manager of a folder that is there.
-
-    Args:
-      directory: absolute.
-      keep: number of checkpoints; None: all.
-      processes: that save together.
-      all_of_them: whether those are all there are.
-    """
+    everyone, first = len(processes) == jax.process_count(), min(processes)
     among = ocp.options.MultiprocessingOptions(
-        primary_host=min(processes),
-        active_processes=None if all_of_them else set(processes),
-        barrier_sync_key_prefix=None if all_of_them else f"from{min(processes)}",
+        primary_host=first,
+        active_processes=None if everyone else set(processes),
+        barrier_sync_key_prefix=None if everyone else f"from{first}",
     )
     options = ocp.CheckpointManagerOptions(
         max_to_keep=keep,
@@ -72,7 +113,7 @@ def manager_of(
         async_options=ocp.options.AsyncOptions(create_directories_asynchronously=False),
         multiprocessing_options=among,
     )
-    handlers = {ITEM: Handler()}
+    handlers = {_ITEM: Handler()}
     return ocp.CheckpointManager(
-        directory, item_names=(ITEM,), item_handlers=handlers, options=options
+        directory, item_names=(_ITEM,), item_handlers=handlers, options=options
     )

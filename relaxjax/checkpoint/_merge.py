@@ -1,7 +1,7 @@
-"""From the rows of some workers to those of others, each array by its mark.
+"""From the rows of some workers to those of others, each array by its merge rule.
 
 The tree of the new workers, as their `init` made it, says what there is; arrays are
-found by their names. So lists may have another length, as of neighbours' copies.
+found by their names. So a list, such as the copies of neighbors, may change its length.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 
-from relaxjax._core._dtypes import is_key
 from relaxjax._core._merge_rules import (
     EQUAL,
     MEAN,
@@ -22,27 +21,21 @@ from relaxjax._core._merge_rules import (
     given_to_all,
     marks_of,
 )
+from relaxjax._core._tree import is_key, key_path
 from relaxjax.checkpoint._tree import data_of, is_array
+
+_OTHER = ": another relaxation, other options or another model"
 
 
 class LeafPlace(NamedTuple):
-    """A leaf or a marked field of a tree, and what is said of it.
+    """A leaf of a tree, or a field of a state with a rule, and how it merges."""
 
-    Attributes:
-      name: from the root.
-      value: what is there.
-      amount: how amounts merge here.
-      mark: of the nearest marked field, if that settles it; else None.
-      owner: the state that the mark is of, or the root.
-      root: name of the owner.
-    """
-
-    name: str
-    value: Any
-    amount: MergeRule
-    mark: MergeRule | None
-    owner: Any
-    root: str
+    name: str  # from the root of the tree
+    value: Any  # the leaf, or what the field holds
+    amount: MergeRule  # the rule of amounts here
+    rule: MergeRule | None  # of the nearest field whose rule is not for amounts
+    owner: Any  # the state that the rule belongs to, or the tree
+    root: str  # name of the owner
 
     @property
     def path(self) -> str:
@@ -51,150 +44,120 @@ class LeafPlace(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """What a resize comes to.
-
-    Attributes:
-      arrays: of each leaf, by its name: [n', ...]; of typed keys their data.
-      rules: the name of the mark of each.
-    """
+    """Arrays [n', ...] of the new workers by name, for typed keys their data."""
 
     arrays: dict[str, np.ndarray]
-    rules: dict[str, str]
+    rules: dict[str, str]  # name of the rule that each was merged by
 
 
 def merged(saved: Mapping[str, np.ndarray], like: Any, workers: int) -> Merged:
-    """The arrays of the new workers.
-
-    Args:
-      saved: arrays [n, ...] of the old workers by name; of typed keys their data.
-      like: a tree of arrays [n', ...], as the transformation's `init` makes it.
-      workers: n'.
-
-    Raises:
-      ValueError: a mark that forbids it; arrays that should be the same on all workers
-        and are not; names that are on one side only, or have other shapes.
-    """
+    """The arrays of n' new workers, whose `init` made `like`, from those of the old."""
     arrays: dict[str, np.ndarray] = {}
     rules: dict[str, str] = {}
-    free: list[str] = []
-    found = list(places(like))
-    made = {place.name: place.value for place in found if is_array(place.value)}
-    for place in found:
-        if place.mark is not None and place.mark.reason:
+    optional: list[str] = []  # what the new workers may do without
+    places = list(_walk(LeafPlace("", like, MEAN, None, like, ""), covered=False))
+    fresh = {place.name: place.value for place in places if is_array(place.value)}
+    for place in places:
+        if place.rule is not None and place.rule.reason:
             kind = type(place.owner).__name__
             raise ValueError(
                 f"resize: {kind} at {place.root!r} cannot go on with {workers} "
-                f"workers: {place.mark.reason}"
+                f"workers: {place.rule.reason}"
             )
-        if place.mark not in (None, EQUAL):
-            free.append(place.name)
-        if place.name in made:
-            rules[place.name], arrays[place.name] = _merged_leaf(place, saved, made)
+        if place.rule not in (None, EQUAL):
+            optional.append(f"{place.name}/")
+        if place.name in fresh:
+            rules[place.name], arrays[place.name] = _merged_leaf(place, saved, fresh)
     for name in saved:
-        if name not in arrays and not any(f"{name}/".startswith(f"{f}/") for f in free):
+        if name not in arrays and not f"{name}/".startswith(tuple(optional)):
             raise ValueError(
-                f"resize: the old workers have {name!r} and the new ones have not: "
-                "another relaxation, other options or another model"
+                f"resize: the old workers have {name!r}, the new ones do not{_OTHER}"
             )
     return Merged(arrays, rules)
 
 
 def _merged_leaf(
-    place: LeafPlace, saved: Mapping[str, np.ndarray], made: Mapping[str, jax.Array]
+    place: LeafPlace, saved: Mapping[str, np.ndarray], fresh: Mapping[str, jax.Array]
 ) -> tuple[str, np.ndarray]:
-    def of(path: str) -> str:
-        return f"{place.root}/{path}" if place.root else path
-
     def before(path: str) -> np.ndarray:
-        name = of(path)
+        name = _joined(place.root, path)
         if name not in saved:
             raise ValueError(
-                f"resize: the new workers have {name!r} and the old ones had not: "
-                "another relaxation, other options or another model"
+                f"resize: the new workers have {name!r}, the old ones do not{_OTHER}"
             )
         return saved[name]
 
     def now(path: str) -> np.ndarray:
-        return _whole(data_of(made[of(path)]))
+        return _whole(data_of(fresh[_joined(place.root, path)]))
 
     leaf = Leaf(place.name, place.path, before, now, place.owner)
+    rule, value = place.rule, place.value
     assert place.amount.merge is not None
-    if place.mark is not None:
-        assert place.mark.rebuilt is not None
-        name, rows = place.mark.name, place.mark.rebuilt(leaf, place.amount.merge)
-    elif jnp.issubdtype(place.value.dtype, jnp.inexact):
+    if rule is None and jnp.issubdtype(value.dtype, jnp.inexact):
         name, rows = place.amount.name, place.amount.merge(leaf, leaf.rows)
-    elif is_key(place.value):
-        name, rows = "own keys", _keys(leaf, jax.random.key_impl(place.value))
+    elif rule is None and is_key(value):
+        name, rows = "own keys", _keys(leaf, jax.random.key_impl(value))
     else:
-        assert EQUAL.rebuilt is not None
-        name, rows = EQUAL.name, EQUAL.rebuilt(leaf, place.amount.merge)
-    fresh = jax.eval_shape(data_of, place.value)
-    if rows.shape != fresh.shape or rows.dtype != fresh.dtype:
+        rule = rule or EQUAL
+        assert rule.rebuilt is not None
+        name, rows = rule.name, rule.rebuilt(leaf, place.amount.merge)
+    wanted = jax.eval_shape(data_of, value)
+    if rows.shape != wanted.shape or rows.dtype != wanted.dtype:
         raise ValueError(
             f"resize: {place.name!r} would become {rows.dtype}{list(rows.shape)} and "
-            f"is {fresh.dtype}{list(fresh.shape)} on the new workers: another "
-            "relaxation, other options or another model"
+            f"is {wanted.dtype}{list(wanted.shape)} on the new workers{_OTHER}"
         )
     return name, rows
 
 
 def _keys(leaf: Leaf, impl: Any) -> np.ndarray:
-    """Keys that all share stay shared; others stay with their workers."""
+    """Shared keys stay shared; others stay with their workers, and new ones are new."""
     rows = leaf.rows
     if all_alike(rows):
         return given_to_all(rows[0], leaf)
-    n = len(rows)
-    found = [
-        row if i < n else jax.random.key_data(jax.random.fold_in(key, i))
-        for i in range(len(leaf.fresh))
-        for row in [rows[i % n]]
-        for key in [jax.random.wrap_key_data(jnp.asarray(row), impl=impl)]
-    ]
-    return np.stack([np.asarray(x) for x in found])
 
+    def key_of(i: int) -> np.ndarray:
+        row = rows[i % len(rows)]
+        if i < len(rows):
+            return row
+        key = jax.random.wrap_key_data(jnp.asarray(row), impl=impl)
+        return np.asarray(jax.random.key_data(jax.random.fold_in(key, i)))
 
-def places(tree: Any) -> Iterator[LeafPlace]:
-    """The leaves of a tree and the marked fields of its states, from the outside in."""
-    yield from _walk(LeafPlace("", tree, MEAN, None, tree, ""), covered=False)
+    return np.stack([key_of(i) for i in range(len(leaf.fresh))])
 
 
 def _walk(place: LeafPlace, *, covered: bool) -> Iterator[LeafPlace]:
-    """A place and those in it; `covered`: a field around it has a mark of an amount."""
+    """The places in a tree; `covered`: a field around this one has an amount's rule."""
     node = place.value
     if node is None or jax.tree_util.all_leaves([node]):
         yield from [] if node is None else [place]
         return
-    marks = {} if place.mark is not None else marks_of(type(node))
-    children = dict(_children(node))
-    for field in children | marks:
-        inner = place._replace(
-            name=f"{place.name}/{field}" if place.name else field,
-            value=children.get(field),
-        )
-        mark = marks.get(field)
-        if mark is None:
+    rules = {} if place.rule is not None else marks_of(type(node))
+    inside = jax.tree.leaves_with_path(node, is_leaf=lambda x: x is not node)
+    children = {key_path(path): child for path, child in inside}
+    for field in children | rules:
+        name, child = _joined(place.name, field), children.get(field)
+        inner = place._replace(name=name, value=child)
+        ruled = inner._replace(owner=node, root=place.name)
+        rule = rules.get(field)
+        if rule is None:
             yield from _walk(inner, covered=covered)
-        elif mark.merge is not None:
-            amount = mark if place.amount is MEAN else place.amount
-            own = inner._replace(amount=amount, owner=node, root=place.name)
-            yield from _walk(own, covered=True)
-        elif not (mark.reason and covered):
-            own = inner._replace(mark=mark, owner=node, root=place.name)
-            if not jax.tree_util.all_leaves([own.value]):
-                yield own
-            yield from _walk(own, covered=covered)
+        elif rule.merge is not None:
+            amount = rule if place.amount is MEAN else place.amount
+            yield from _walk(ruled._replace(amount=amount), covered=True)
+        elif not (rule.reason and covered):
+            ruled = ruled._replace(rule=rule)
+            if not jax.tree_util.all_leaves([child]):
+                yield ruled
+            yield from _walk(ruled, covered=covered)
 
 
-def _children(node: Any) -> Iterator[tuple[str, Any]]:
-    """What a node of a tree holds, by the names that leaves have of it."""
-    found = jax.tree.leaves_with_path(node, is_leaf=lambda x: x is not node)
-    for path, child in found:
-        yield jax.tree_util.keystr(path, simple=True, separator="/"), child
+def _joined(root: str, path: str) -> str:
+    return f"{root}/{path}" if root else path
 
 
 def _whole(x: jax.Array) -> np.ndarray:
-    """Rows of all workers, wherever they are; all processes ask for the same."""
+    """Rows of all workers, wherever they are; all processes ask for the same array."""
     if x.is_fully_addressable:
         return np.asarray(x)
     return np.asarray(multihost_utils.process_allgather(x, tiled=True))

@@ -1,4 +1,4 @@
-"""What a run is, in names and values; a checkpoint of another one is refused."""
+"""What a run is, in names and values; a checkpoint of another run is refused."""
 
 import hashlib
 import re
@@ -10,6 +10,8 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._phases import clocks_of, set_phases
+from relaxjax.checkpoint._files import Saved
+from relaxjax.checkpoint._tree import is_array, named
 from relaxjax.workers import describe, workers_of
 
 _VERSION = "the version of "
@@ -29,9 +31,9 @@ def plan_of(
     Add what else may not change, such as the data: `{**plan_of(...), "data": "..."}`.
 
     Args:
-      tx: the transformation that is trained with.
-      params: as for one device; only shapes and dtypes count.
-      mesh: where the workers are.
+      tx: the transformation that the train step uses.
+      params: the params as for one device; only shapes and dtypes count.
+      mesh: mesh of the workers.
       axis_name: the data-parallel axes; None means all axes of the mesh.
 
     Returns:
@@ -39,7 +41,7 @@ def plan_of(
       of their program, hyper-parameters included.
 
     Raises:
-      TypeError: `mesh` is not one.
+      TypeError: `mesh` is not a mesh.
       ValueError: unknown axis.
 
     Example:
@@ -53,26 +55,41 @@ def plan_of(
 
 
 def require_same_run(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Raises if a checkpoint is of another run.
+    """Refuses a checkpoint of another run.
 
     The program is compared where versions and mesh are the same, as it depends on them.
-
-    Raises:
-      ValueError: naming what differs, and both values.
     """
-    lines = [k for k in {**saved, **now} if not k.startswith(_VERSION) and k != _MESH]
-    around = [k for k in {**saved, **now} if k not in lines]
+    around = {k for k in {**saved, **now} if k.startswith(_VERSION) or k == _MESH}
     alike = all(saved.get(k) == now.get(k) for k in around)
-    for line in lines:
-        if not alike and "digest" in line:
+    for line, was in saved.items():
+        if line in around or ("digest" in line and not alike):
             continue
-        was, is_now = saved.get(line), now.get(line)
-        if was != is_now and None not in (was, is_now):
+        if (is_now := now.get(line, was)) != was:
             raise ValueError(
                 f"restore: the checkpoint is of another run: {line} was {was} and is "
                 f"{is_now}. Restore it with the relaxation, the model and the options "
                 "that it was saved with, or save this run in another folder"
             )
+
+
+def require_same_tree(saved: Saved, like: Any) -> None:
+    """Refuses a checkpoint whose leaves are not those of a tree."""
+    leaves = named(like)
+    now = {k: (str(x.dtype), x.shape[1:]) for k, x in leaves.items() if is_array(x)}
+    for name in {**saved.kinds, **now}:
+        was, is_now = saved.kinds.get(name), now.get(name)
+        if was != is_now:
+            texts = (f"{x[0]}{list(x[1])}" if x else "absent" for x in (was, is_now))
+            raise ValueError(
+                "restore: the checkpoint is of another relaxation or model: {!r} was "
+                "{} and is {}. Restore it with what it was saved with, or save this "
+                "run in another folder".format(name, *texts)
+            )
+    for name in (leaves.keys() - now.keys()) ^ saved.loop.keys():
+        raise ValueError(
+            f"restore: the checkpoint is of another tree: {name!r} is "
+            + ("in it, and not in `state`" if name in saved.loop else "not in it")
+        )
 
 
 def structure_of(state: Any) -> dict[str, str]:

@@ -1,11 +1,14 @@
 """The state of some workers, as the state of others."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from relaxjax.checkpoint._merge import Merged, merged
+from relaxjax.checkpoint._files import Saved
+from relaxjax.checkpoint._merge import merged
+from relaxjax.checkpoint._plan import require_same_run, require_same_tree, structure_of
 from relaxjax.checkpoint._tree import data_of, filled, is_array, named, workers_in
 
 
@@ -13,8 +16,8 @@ class Resized(NamedTuple):
     """What a resize has done; prints as a table.
 
     Attributes:
-      before: number of workers.
-      now: number of workers.
+      before: old number of workers.
+      now: new number of workers.
       rules: what became of each array, by its name: "equal", "mean", "sum", "shard",
         "rebuild", "reset" or "own keys".
     """
@@ -37,8 +40,8 @@ def resized(state: Any, like: Any) -> tuple[Any, Resized]:
     """Worker state as the state of another number of workers.
 
     The mean of the models stays, and so does what residuals will deliver; copies of
-    neighbours are made anew, and counters go on. What becomes of a field is said by the
-    mark in its annotation (`relaxjax.checkpoint.MEAN` and others).
+    neighbors are made anew, and counters go on. The merge rule in the annotation of a
+    field says what becomes of it (`relaxjax.checkpoint.MEAN` and others).
 
     Args:
       state: a tree of arrays [n, ...] of the old workers, all on this process.
@@ -47,11 +50,11 @@ def resized(state: Any, like: Any) -> tuple[Any, Resized]:
 
     Returns:
       The tree of the new workers, placed as `like` is, and what became of each array.
-      Leaves that are no `jax.Array` stay.
+      Leaves that are not a `jax.Array` stay.
 
     Raises:
-      ValueError: a state whose mark forbids it; arrays that should be the same on all
-        workers and are not; trees of another model or relaxation.
+      ValueError: the rule of a state forbids it; arrays that should be the same on all
+        workers are not; the trees are of different models or relaxations.
 
     Example:
       >>> import jax.numpy as jnp, optax, relaxjax
@@ -66,25 +69,27 @@ def resized(state: Any, like: Any) -> tuple[Any, Resized]:
         equal       1  1/1/0/count
         mean        3  0/w, 1/1/0/mu/w, 1/1/0/nu/w
     """
-    before, now, leaves = workers_in(state), workers_in(like), named(state)
-    rows = {k: np.asarray(data_of(x)) for k, x in leaves.items() if is_array(x)}
-    found = merged(rows, like, now)
-    return rebuilt(found, like, leaves), Resized(before, now, found.rules)
+    before, leaves = workers_in(state), named(state)
+    arrays = {k: np.asarray(data_of(x)) for k, x in leaves.items() if is_array(x)}
+    return _resized(arrays, before, like, leaves)
 
 
-def rebuilt(found: Merged, like: Any, values: Mapping[str, Any]) -> Any:
-    """The tree of the new workers.
+def restored(saved: Saved, like: Any) -> tuple[Any, Resized | None]:
+    """The state of a checkpoint, placed as `like` is; resized if it must be."""
+    before = saved.metadata["workers"]
+    if before != workers_in(like):
+        return _resized(saved, before, like, saved.loop)
+    require_same_tree(saved, like)
+    require_same_run(saved.metadata["plan"], structure_of(like))
+    return filled(like, {k: partial(saved.rows, k) for k in saved}, saved.loop), None
 
-    Args:
-      found: its arrays.
-      like: says where they lie.
-      values: of the leaves that are no arrays.
 
-    Raises:
-      ValueError: a value is missing.
-    """
-    missing = set(named(like)) - set(found.arrays) - set(values)
-    if missing:
+def _resized(
+    arrays: Mapping[str, np.ndarray], before: int, like: Any, values: Mapping[str, Any]
+) -> tuple[Any, Resized]:
+    now = workers_in(like)
+    merge = merged(arrays, like, now)
+    if missing := set(named(like)) - set(merge.arrays) - set(values):
         raise ValueError(f"resize: the old state has no {sorted(missing)[0]!r}")
-    arrays = {k: lambda a, b, x=x: x[a:b] for k, x in found.arrays.items()}
-    return filled(like, arrays, values)
+    rows = {k: lambda a, b, x=x: x[a:b] for k, x in merge.arrays.items()}
+    return filled(like, rows, values), Resized(before, now, merge.rules)

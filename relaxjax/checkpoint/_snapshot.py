@@ -1,11 +1,11 @@
 """A copy of training state on the host, in the pieces that go to disk.
 
-A piece is what one device holds of one worker's row of an array. All processes know
-all pieces and who holds them; each has the bytes of its own. The copy is made before
-`snapshot` returns, so that the state may be donated to the next step.
+A piece is the part of one worker's row of an array that one device holds. All processes
+know all pieces and who writes them; each has the bytes of its own pieces. They are
+copied before `snapshot` returns, so that the state may be donated to the next step.
 
-Cost: a copy of what this process holds. With several processes, the digests of all
-pieces are gathered as well (32 bytes each), before the next step.
+Cost: a copy of what this process holds. Several processes also gather the digests of
+all pieces (32 bytes each) before the next step.
 """
 
 import hashlib
@@ -22,55 +22,29 @@ Block = tuple[tuple[int, int], ...]
 
 
 class Piece(NamedTuple):
-    """A part of an array, in one place.
+    """The part of an array that is in one place."""
 
-    Attributes:
-      leaf: name of the array.
-      row: of which worker.
-      block: where in the row.
-      nbytes: how long.
-      owner: the process that writes it.
-    """
-
-    leaf: str
-    row: int
-    block: Block
+    leaf: str  # name of the array
+    row: int  # index of the worker
+    block: Block  # position in the worker's row
     nbytes: int
-    owner: int
+    owner: int  # index of the process that writes it
 
 
 class Snapshot(NamedTuple):
-    """Training state on the host.
+    """Training state on the host."""
 
-    Attributes:
-      pieces: all there are, in an order that is the same on all processes.
-      bytes: of each piece that this process owns, by its position.
-      digests: of all pieces; None: not yet known, all are of this process.
-      leaves: dtype and shape of each array's row.
-      values: leaves that are no arrays, as JSON takes them.
-      process: this one's index, and that of the one that writes what is common.
-      first: the process that writes what is common.
-    """
-
-    pieces: list[Piece]
-    bytes: dict[int, np.ndarray]
-    digests: list[str] | None
-    leaves: dict[str, tuple[str, tuple[int, ...]]]
-    values: dict[str, Any]
-    process: int
-    first: int
+    pieces: list[Piece]  # all, in an order that is the same on all processes
+    bytes: dict[int, np.ndarray]  # of the pieces of this process, by their positions
+    digests: list[str] | None  # of all pieces; None if all are of this process
+    leaves: dict[str, tuple[str, tuple[int, ...]]]  # dtype and shape of arrays' rows
+    values: dict[str, Any]  # leaves that are not arrays, as JSON takes them
+    process: int  # index of this process
+    first: int  # index of the process that writes what is common
 
 
 def snapshot(state: Any, processes: tuple[int, ...]) -> Snapshot:
-    """A copy of what this process holds.
-
-    Args:
-      state: a tree; `jax.Array`s are of workers, [n, ...].
-      processes: that hold the arrays, all of which call this at once.
-
-    Raises:
-      TypeError: a leaf that is no array, number or text.
-    """
+    """A copy of what this process holds; all processes by these indices make theirs."""
     pieces: list[Piece] = []
     held: dict[int, np.ndarray] = {}
     leaves: dict[str, tuple[str, tuple[int, ...]]] = {}
@@ -81,11 +55,11 @@ def snapshot(state: Any, processes: tuple[int, ...]) -> Snapshot:
             _copy(name, data_of(leaf), pieces, held)
         else:
             values[name] = _plain(name, leaf)
-    found = None
+    digests = None
     if len(processes) > 1:
-        found = _gathered({i: digest(x) for i, x in held.items()}, len(pieces))
-    mine = jax.process_index()
-    return Snapshot(pieces, held, found, leaves, values, mine, min(processes))
+        digests = _gathered({i: digest(x) for i, x in held.items()}, len(pieces))
+    process, first = jax.process_index(), min(processes)
+    return Snapshot(pieces, held, digests, leaves, values, process, first)
 
 
 def digest(x: np.ndarray) -> str:
@@ -96,13 +70,13 @@ def digest(x: np.ndarray) -> str:
 def _copy(
     name: str, x: jax.Array, pieces: list[Piece], held: dict[int, np.ndarray]
 ) -> None:
-    """Adds an array's pieces, and the bytes of those that are this process's."""
+    """Adds an array's pieces, and the bytes of those that this process owns."""
     here = {shard.device: shard.data for shard in x.addressable_shards}
-    first: dict[Any, Any] = {}  # device that writes it, of each different part
+    writers: dict[Any, Any] = {}  # the device that writes each different part
     places = x.sharding.devices_indices_map(x.shape)
     for device in sorted(places, key=lambda device: device.id):
-        first.setdefault(_ranges(places[device], x.shape), device)
-    for ((start, stop), *block), device in first.items():
+        writers.setdefault(_ranges(places[device], x.shape), device)
+    for ((start, stop), *block), device in writers.items():
         copy = None
         if device in here:
             copy = np.array(here[device], order="C").reshape(stop - start, -1)
@@ -110,12 +84,11 @@ def _copy(
         for row in range(start, stop):
             if copy is not None:
                 held[len(pieces)] = copy[row - start]
-            owner = device.process_index
-            pieces.append(Piece(name, row, tuple(block), size, owner))
+            pieces.append(Piece(name, row, tuple(block), size, device.process_index))
 
 
 def _ranges(index: tuple[slice, ...], shape: tuple[int, ...]) -> Block:
-    """Slices as numbers."""
+    """Start and stop of each slice."""
     spans = (s.indices(size)[:2] for s, size in zip(index, shape, strict=True))
     return tuple((start, stop) for start, stop in spans)
 
@@ -128,12 +101,12 @@ def _plain(name: str, x: Any) -> Any:
         return x
     raise TypeError(
         f"checkpoint: {name!r} is a {type(x).__name__}; the state may hold arrays of "
-        "workers, NumPy arrays, numbers and texts"
+        "the workers, NumPy arrays, numbers and texts"
     )
 
 
 def _gathered(mine: dict[int, str], count: int) -> list[str]:
-    """The digests of all processes' pieces."""
+    """The digests of all pieces, from those of each process."""
     rows = np.zeros((count, 32), np.uint8)
     for i, text in mine.items():
         rows[i] = np.frombuffer(bytes.fromhex(text), np.uint8)

@@ -1,7 +1,7 @@
 """Trees of training state: their leaves by name, and arrays put where others lie.
 
-A `jax.Array` is what workers hold, [n, ...]; anything else (a Python number, a NumPy
-array) is of the training loop, and the same on all processes.
+A `jax.Array` belongs to the workers, [n, ...]; anything else (a Python number, a NumPy
+array) belongs to the training loop, and is the same on all processes.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,20 +11,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from relaxjax._core._dtypes import is_key
 from relaxjax._core._phases import advance_phases
-from relaxjax._core._tree import leaf_names
+from relaxjax._core._tree import is_key, leaf_names
 
 Rows = Callable[[int, int], np.ndarray]
 """The rows `start` to `stop` of an array over workers."""
 
 
 def named(tree: Any) -> dict[str, Any]:
-    """The leaves by their names.
-
-    Raises:
-      ValueError: two leaves have one name.
-    """
+    """The leaves by their names; refuses two leaves of one name."""
     names, leaves = leaf_names(tree), jax.tree.leaves(tree)
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -35,17 +30,17 @@ def named(tree: Any) -> dict[str, Any]:
 
 
 def is_array(x: Any) -> bool:
-    """Whether it is a leaf that workers hold, with an axis over them."""
+    """Whether a leaf belongs to the workers, with an axis over them."""
     return isinstance(x, jax.Array)
 
 
 def data_of(x: Any) -> Any:
-    """An array's numbers: of typed keys their data."""
+    """The array itself, or the data of typed keys."""
     return jax.random.key_data(x) if is_key(x) else x
 
 
 def put(rows: Rows, like: jax.Array) -> jax.Array:
-    """Rows of numbers as an array that lies as another does; keys for keys."""
+    """An array of these rows that lies where `like` does; keys where it has keys."""
     shape = jax.eval_shape(data_of, like).shape
 
     def part(index: Any) -> np.ndarray:
@@ -62,15 +57,7 @@ def put(rows: Rows, like: jax.Array) -> jax.Array:
 
 
 def filled(like: Any, arrays: Mapping[str, Rows], values: Mapping[str, Any]) -> Any:
-    """A tree with other leaves: arrays of workers, and values of the loop.
-
-    Phases are those that the counts say.
-
-    Args:
-      like: says where arrays lie.
-      arrays: of each leaf that is an array.
-      values: of each other leaf.
-    """
+    """A tree like another, of these arrays and values, in the phases of its counts."""
     leaves = [
         put(arrays[name], leaf) if is_array(leaf) else values[name]
         for name, leaf in named(like).items()
@@ -79,11 +66,7 @@ def filled(like: Any, arrays: Mapping[str, Rows], values: Mapping[str, Any]) -> 
 
 
 def workers_in(tree: Any) -> int:
-    """Number of workers of a state.
-
-    Raises:
-      ValueError: no arrays, or not with one axis over the same workers.
-    """
+    """Number of workers of a state; refuses arrays without an axis over them."""
     shapes = {name: x.shape for name, x in named(tree).items() if is_array(x)}
     if not shapes:
         raise ValueError("checkpoint: the state has no arrays of workers")
@@ -94,6 +77,6 @@ def workers_in(tree: Any) -> int:
                 f"checkpoint: {name!r} has shape {shape}, without a leading axis of "
                 f"{first[0] if first else 'all'} workers. Params and optimizer state "
                 "come from relaxjax.init, other arrays from relaxjax.to_workers; what "
-                "is of the training loop must be a Python number or a NumPy array"
+                "belongs to the training loop must be a Python number or a NumPy array"
             )
     return first[0]

@@ -1,68 +1,94 @@
-"""The application: each command is registered here, in one line.
+"""The application: a table of commands, each imported when it is chosen.
 
-What a command needs beyond typer and rich is imported when it runs, so that `--help`
-stays quick.
+So `relaxjax --help` imports neither JAX nor any algorithm.
 """
 
+from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
+from typer.core import TyperGroup
+from typer.main import get_command
 
-from relaxjax.cli import _check, _order, _plan, _run, _train
-from relaxjax.cli._errors import EXIT_CODES
+from relaxjax.cli._errors import EXIT_CODES, user_errors
 
+COMMANDS = {
+    "train": "Train on real data: several workers against one, on the same batches.",
+    "plan": "Predict each relaxation's step time, bytes and memory on a network.",
+    "order": "Order the transfers of a function's parameters, and bound the makespan.",
+    "check": "Check a compressor, topology or relaxation of your own, in one file.",
+    "run": "Run a script in several processes of this machine that find each other.",
+}
+"""The first line of each command's help; NAME is the function NAME of `cli/_NAME.py`.
+
+A module may define `SETTINGS`, further arguments of `typer.Typer.command`.
+"""
 _HELP = """Relaxed collectives for JAX: data-parallel training that sends less, later,
 to fewer peers, or in a better order.
 
 \b
-To begin with:
+To get started:
   relaxjax train --relaxation all_reduce --workers 8 --task digits
   relaxjax train --relaxation all_reduce+quantize8@two_shot
-  relaxjax train --help     names of all relaxations
-  relaxjax plan --help      which of them pays on a network
+  relaxjax train --help     lists all relaxations
+  relaxjax plan --help      finds out which of them pays on your network
 """
+_MOVED = "bench has moved: run `python -m benchmarks NAME` in a clone of the repository"
+
+
+class LazyCommands(TyperGroup):
+    """Imports a command's module when it is run, completed or asked for its help."""
+
+    def resolve_command(
+        self, ctx: Any, args: list[str]
+    ) -> tuple[str | None, Any, list[str]]:
+        """The command that the arguments name, and the arguments that remain."""
+        if args[0] == "bench" and not ctx.resilient_parsing:
+            with user_errors():
+                raise ValueError(_MOVED)
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, name and load(name), rest
+
+
+def load(name: str) -> Any:
+    """The command itself, where the table has only its name and a line of help."""
+    module = import_module(f"relaxjax.cli._{name}")
+    single = typer.Typer(add_completion=False)
+    single.command(name, **getattr(module, "SETTINGS", {}))(getattr(module, name))
+    return get_command(single)
+
 
 app = typer.Typer(
     name="relaxjax",
-    epilog="Exit codes: "
-    + escape("; ".join(f"{code} {what}" for code, what in EXIT_CODES.items()))
-    + ".",
+    cls=LazyCommands,
+    epilog=f"Exit codes: {'; '.join(f'{k} {v}' for k, v in EXIT_CODES.items())}.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+for _name, _help in COMMANDS.items():
+    app.command(_name, help=_help)(lambda: None)
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(is_set: bool) -> None:
+    if is_set:
         typer.echo(f"relaxjax {version('relaxjax')}, jax {version('jax')}")
         raise typer.Exit
 
 
 @app.callback(help=_HELP)
 def begin(
-    asked: Annotated[
+    show_version: Annotated[
         bool,
         typer.Option(
             "--version",
             is_eager=True,
             callback=_print_version,
-            help="Print it, and that of JAX.",
+            help="Show the versions of relaxjax and JAX and exit.",
         ),
     ] = False,
 ) -> None:
-    """Options of the whole."""
-
-
-app.command("train", help=_train.help_text())(_train.train)
-app.command("plan")(_plan.plan)
-app.command("order")(_order.order)
-app.command("check")(_check.check)
-app.command(
-    "run",
-    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True},
-)(_run.run)
+    """Options that come before the name of a command."""
 
 
 def main() -> None:

@@ -5,22 +5,24 @@ Parsing and printing only; the work is done in `relaxjax.check`.
 
 import json
 from enum import StrEnum
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
+from relaxjax import check as checks
 from relaxjax.cli._errors import user_errors
 from relaxjax.cli._function import import_file
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 _WORKERS = 4  # devices that programs are compiled for
 
 
 class Skeleton(StrEnum):
-    """Which file to begin with."""
+    """Files to start from."""
 
     compressor = "compressor"
     topology = "topology"
@@ -28,27 +30,35 @@ class Skeleton(StrEnum):
 
 
 def check(
-    file: Annotated[Path | None, typer.Argument(metavar="FILE.py")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE.py", help="The file to check.")
+    ] = None,
     *,
     skeleton: Annotated[
         Skeleton | None,
-        typer.Option(help="Write a file to begin with, here or to FILE.py."),
+        typer.Option(help="Write a working example to start from, here or to FILE.py."),
     ] = None,
     out: Annotated[
-        Path, typer.Option(help="Folder for check.json, check.png, check.html.")
+        Path, typer.Option(help="Folder for check.json, check.png and check.html.")
     ] = Path("runs/check"),
     steps: Annotated[
-        int, typer.Option(min=0, help="Steps of training on digits; 0: none.")
+        int, typer.Option(min=0, help="Training steps on digits; 0 skips training.")
     ] = 300,
     draws: Annotated[
-        int, typer.Option(min=100, help="Of a random compressor, for each input.")
+        int, typer.Option(min=100, help="Draws of a random compressor, per input.")
     ] = 1000,
     codec_mb: Annotated[
-        float, typer.Option(min=0.01, max=1024, help="MiB of the array that is timed.")
+        float,
+        typer.Option(
+            min=0.01, max=1024, help="Size in MiB of the array that is timed."
+        ),
     ] = 16.0,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, no tables.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
 ) -> None:
-    """The laws of what a file defines, its bytes and time, and how well it trains.
+    """Check a compressor, topology or relaxation of your own, in one file.
+
+    It is held to the laws it declares, its bytes are counted in the program, its codec
+    is timed, and it is trained beside others.
 
     The file's functions say what they make by their return annotation: a Compressor, a
     Topology or an optax.GradientTransformation (docs: "Extending").
@@ -77,28 +87,22 @@ def check(
 def _report(
     file: Path, steps: int, draws: int, codec_mb: float, *, quiet: bool
 ) -> dict[str, Any]:
-    from relaxjax.check import Effort, report_of, subjects_of
-    from relaxjax.cli._devices import set_up
+    from relaxjax.cli._devices import set_up  # JAX
 
     mesh = set_up(_WORKERS)
     module = import_file(file)
     with user_errors():
-        subjects = subjects_of(module)
-    effort = Effort(steps=steps, draws=draws, codec_mb=codec_mb)
+        subjects = checks.subjects_of(module)
+    effort = checks.Effort(steps=steps, draws=draws, codec_mb=codec_mb)
     if quiet:
-        return report_of(file.name, subjects, mesh, effort)
-    from rich.console import Console
-    from rich.text import Text
-
+        return checks.report_of(file.name, subjects, mesh, effort)
     with Console(stderr=True).status("") as status:
-        return report_of(
+        return checks.report_of(
             file.name, subjects, mesh, effort, lambda text: status.update(Text(text))
         )
 
 
 def _write_skeleton(skeleton: Skeleton, file: Path | None) -> None:
-    from importlib.resources import files
-
     text = files("relaxjax.check.skeletons").joinpath(f"{skeleton}.py").read_text()
     path = file or Path(f"my_{skeleton}.py")
     with user_errors():
@@ -112,13 +116,11 @@ def _write_skeleton(skeleton: Skeleton, file: Path | None) -> None:
 
 
 def _save(report: dict[str, Any], out: Path) -> None:
-    from relaxjax.check import page, plot
-
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / "check.json").write_text(json.dumps(report, indent=1) + "\n")
-        plot(report, out / "check.png")
-        html = page(report, (out / "check.png").read_bytes())
+        checks.plot(report, out / "check.png")
+        html = checks.page(report, (out / "check.png").read_bytes())
         (out / "check.html").write_text(html)
     except OSError as error:
         raise ValueError(
@@ -128,27 +130,18 @@ def _save(report: dict[str, Any], out: Path) -> None:
 
 
 def _print(report: dict[str, Any], out: Path) -> None:
-    from rich.console import Console
-
-    from relaxjax.check import codec_line
-
     console = Console()
     for subject in report["subjects"]:
         console.print(_laws_table(subject))
         if subject["codec"]:
-            console.print(codec_line(subject["codec"]), markup=False)
+            console.print(checks.codec_line(subject["codec"]), markup=False)
     if report["quality"]:
         console.print(_quality_table(report))
     verdict = "all laws hold" if report["holds"] else "some law is refuted"
     console.print(f"{report['file']}: {verdict}; {out / 'check.html'}", markup=False)
 
 
-def _laws_table(subject: dict[str, Any]) -> "Table":
-    from rich.table import Table
-    from rich.text import Text
-
-    from relaxjax.check import MARKS
-
+def _laws_table(subject: dict[str, Any]) -> Table:
     table = Table(title=Text(f"{subject['name']}, a {subject['kind']}"))
     for column in ("law", "", "found"):
         table.add_column(column, overflow="fold")
@@ -156,22 +149,18 @@ def _laws_table(subject: dict[str, Any]) -> "Table":
     for law in subject["laws"]:
         case = law["counterexample"]
         found = law["found"] + (f"\n{case['text']}" if case else "")
-        mark = Text(MARKS[law["holds"]], styles[law["holds"]])
+        mark = Text(checks.MARKS[law["holds"]], styles[law["holds"]])
         table.add_row(Text(law["law"]), mark, Text(found))
     return table
 
 
-def _quality_table(report: dict[str, Any]) -> "Table":
-    from rich.table import Table
-    from rich.text import Text
-
-    from relaxjax.check import quality_rows, shown
-
-    given = report["conditions"]
-    table = Table(title=f"{given['steps']} steps of {given['task']}, 8 workers")
+def _quality_table(report: dict[str, Any]) -> Table:
+    conditions = report["conditions"]
+    title = f"{conditions['steps']} steps of {conditions['task']}, 8 workers"
+    table = Table(title=title)
     table.add_column("run", overflow="fold")
-    for column in ("bytes per step", "loss", given["metric"]):
+    for column in ("bytes per step", "loss", conditions["metric"]):
         table.add_column(column, justify="right", overflow="fold")
-    for row in quality_rows(report):
-        table.add_row(*(Text(shown(cell)) for cell in row))
+    for row in checks.quality_rows(report):
+        table.add_row(*(Text(checks.shown(cell)) for cell in row))
     return table

@@ -15,19 +15,16 @@ AXIS = "data"
 
 
 def set_up(workers: int | None, processes: int = 1) -> Mesh | Emulation:
-    """Starts the backend, and says where the workers are.
+    """Starts the backend, and returns the mesh of the workers.
 
-    With several processes each device of each is a worker. Otherwise the workers get a
-    device each where there are enough, CPU devices being emulated in the number that is
-    needed; or all of them are emulated on one device.
+    With several processes, every device of each process is a worker. Otherwise each
+    worker gets its own device where there are enough (as many CPU devices as needed are
+    emulated), or all workers are emulated on one device.
 
-    Args:
-      workers: how many are asked for; None means all devices of all hosts, or
-        `DEFAULT_WORKERS` on one host.
-      processes: that `relaxjax.hosts.join` has found.
+    None workers means all devices, or `DEFAULT_WORKERS` where there is one process.
 
     Raises:
-      ValueError: several hosts have another number of devices than `workers`.
+      ValueError: several processes have another number of devices than `workers`.
     """
     count = DEFAULT_WORKERS if workers is None and processes == 1 else workers
     if count is not None:
@@ -46,7 +43,7 @@ def set_up(workers: int | None, processes: int = 1) -> Mesh | Emulation:
 
 
 def mesh_of(workers: int) -> Mesh | Emulation:
-    """That many workers on this host, on a device each if there are enough."""
+    """A mesh of workers on this host: a device each, if there are enough."""
     devices = jax.devices()
     on_cpu = devices[0].platform == "cpu"
     if len(devices) < workers or (on_cpu and workers > MOST_CPU_DEVICES):
@@ -71,7 +68,7 @@ def describe(mesh: Mesh | Emulation) -> str:
 
 
 def own_rows(mesh: Mesh | Emulation) -> tuple[int, int]:
-    """Of how many equal parts of each batch this process feeds which: (part, parts)."""
+    """Which part of each batch this process feeds, and into how many it is cut."""
     if isinstance(mesh, Emulation):
         return 0, 1
     return jax.process_index(), jax.process_count()
@@ -87,22 +84,20 @@ def _emulate_cpu_devices(count: int) -> None:
     os.environ["NPROC"] = str(threads)
     try:
         jax.config.update("jax_num_cpu_devices", count)
-    except RuntimeError:  # a backend runs already: its devices are what there is
+    except RuntimeError:  # a backend is running already; use the devices it has
         return
 
 
 def emulate_devices(count: int) -> None:
-    """Emulates devices, before JAX is first used; threads enough for all of them.
-
-    Args:
-      count: how many.
+    """Emulates CPU devices, with enough threads, before JAX is first used.
 
     Raises:
-      typer.Exit: with code 2, where there are fewer.
+      typer.Exit: with code 2, where there are fewer devices than `count`.
     """
     os.environ["NPROC"] = str(max(int(os.environ.get("NPROC", 0)), 2 * count + 8))
     jax.config.update("jax_num_cpu_devices", count)
-    found = jax.device_count()
-    if found < count:
-        typer.echo(f"relaxjax: {count} devices are needed, {found} are here", err=True)
+    available = jax.device_count()
+    if available < count:
+        message = f"relaxjax: {count} devices are needed, {available} are here"
+        typer.echo(message, err=True)
         raise typer.Exit(2)

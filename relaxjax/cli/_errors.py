@@ -1,12 +1,11 @@
-"""What a user must know is one message, never a traceback; and exit codes."""
+"""What ends a command early: one message instead of a traceback, and exit codes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
 
-from relaxjax.faults import ReplicaError
-from relaxjax.hosts import LostProcess
+from relaxjax import faults, hosts
 
 MISTAKE, DIFFERENT, LOST = 2, 3, 70
 EXIT_CODES = {
@@ -25,7 +24,7 @@ class Stopped(Exception):
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Reports what a check refuses. Put around checks, not around the work itself.
+    """Reports a ValueError as a message. Put around checks, not around the work itself.
 
     Raises:
       typer.Exit: with code 2, where the body raised ValueError.
@@ -45,7 +44,7 @@ def endings() -> Iterator[None]:
       typer.Exit: with code 3, where workers no longer hold the same model; with 70,
         where another process was lost; with 0, where all were asked to stop.
     """
-    codes = {ReplicaError: DIFFERENT, LostProcess: LOST, Stopped: 0}
+    codes = {faults.ReplicaError: DIFFERENT, hosts.LostProcess: LOST, Stopped: 0}
     try:
         yield
     except tuple(codes) as error:

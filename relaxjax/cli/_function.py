@@ -12,13 +12,10 @@ import typer
 
 
 def import_file(path: Path) -> ModuleType:
-    """A user's file, imported as if it were run: modules beside it are found.
-
-    Args:
-        path: of the file.
+    """Imports a user's file as if it were run: modules beside it are found.
 
     Raises:
-        typer.BadParameter: it is no Python file, or raises.
+      typer.BadParameter: it is not a Python file, or raises.
     """
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
@@ -47,13 +44,8 @@ def import_file(path: Path) -> ModuleType:
 def load_function(target: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """The function that FILE.py:FUNCTION names, and its example arguments.
 
-    The file is imported as if it were run as a script: modules beside it are found.
-
-    Args:
-        target: as given on the command line.
-
     Raises:
-        typer.BadParameter: no such file or function, a file or arguments that raise.
+      typer.BadParameter: no such file or function, a file or arguments that raise.
     """
     file, colon, name = target.rpartition(":")
     if not colon or not name:
@@ -73,10 +65,10 @@ def _example_args(
 ) -> tuple[Any, ...]:
     parameters = inspect.signature(function).parameters.values()
     defaults = [p.default for p in parameters if p.kind is not p.KEYWORD_ONLY]
-    own = getattr(module, f"{name}_args", None)
-    if own is None and defaults and inspect.Parameter.empty not in defaults:
+    make = getattr(module, f"{name}_args", None)
+    if make is None and defaults and inspect.Parameter.empty not in defaults:
         return tuple(defaults)
-    make = own or getattr(module, "example_args", None)
+    make = make or getattr(module, "example_args", None)
     if make is None:
         raise typer.BadParameter(
             f"no example arguments for {name}: define {name}_args() or example_args() "

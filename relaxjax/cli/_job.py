@@ -1,4 +1,4 @@
-"""One training job, checked: from what the user wishes to all that it needs."""
+"""One training job, checked: from the options to all that it needs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,10 +9,7 @@ from jax.sharding import Mesh
 
 from relaxjax import hosts
 from relaxjax._core._relaxation import Training
-from relaxjax.cli import _devices
-from relaxjax.cli import _order_report as _ordered
-from relaxjax.cli import _resume as _kept
-from relaxjax.cli import _train_options as _wishes
+from relaxjax.cli import _devices, _order_report, _resume, _train_options
 from relaxjax.cli._train_options import TrainOptions
 from relaxjax.tasks import TASKS, Task
 from relaxjax.workers import Emulation
@@ -25,7 +22,7 @@ class Run:
     """A transformation and the workers that use it.
 
     Attributes:
-      name: the relaxation's, or what stands for it.
+      name: the name of the relaxation, or what it is compared with.
       tx: the whole transformation.
       mesh: where the workers are.
       period: number of steps over which bytes are averaged.
@@ -42,104 +39,90 @@ class TrainJob:
     """All that is needed to train, checked.
 
     Attributes:
+      options: what the user asks for.
       task: data and model.
       runs: the run that was asked for, then those it is compared with.
-      steps: number of steps of each.
-      seed: of the batches.
+      steps: number of steps of each run.
       batch_size: rows over all workers.
       out: folder for the results; it exists.
       team: the processes that train together.
-      patience: how long they wait for each other, as of `relaxjax.hosts.Watch`.
-      check_every: steps after which models are compared; None: never.
-      checkpoint_every: steps from one checkpoint to the next; None: never.
-      resume: whether to go on from the last one.
-      order: of transfers, if one was asked for.
-      as_json: whether stdout is for JSON alone.
+      patience: how long they wait for each other, as arguments of `hosts.Watch`.
+      order: the order of transfers, if one was asked for.
     """
 
+    options: TrainOptions
     task: Task
     runs: tuple[Run, ...]
     steps: int
-    seed: int
     batch_size: int
     out: Path
     team: hosts.Hosts
     patience: dict[str, float]
-    check_every: int | None = None
-    checkpoint_every: int | None = None
-    resume: bool = False
-    order: _ordered.Order | None = None
-    as_json: bool = False
+    order: _order_report.Order | None = None
 
 
-def prepare(wishes: TrainOptions) -> TrainJob:
-    """Checks the wishes, cheapest checks first, and sets everything up.
+def prepare(options: TrainOptions) -> TrainJob:
+    """Checks the options, cheapest checks first, and sets everything up.
 
     Raises:
       ValueError: an unknown name, numbers that do not fit together, a folder that
         cannot be made.
     """
-    _wishes.check(wishes)
-    patience = {"lost_after": wishes.lost_after, "stuck_after": wishes.stuck_after}
+    _train_options.check(options)
+    patience = {"lost_after": options.lost_after, "stuck_after": options.stuck_after}
     team = _team()
     hosts.Watch(team, **patience)  # checks them
-    mesh = _devices.set_up(wishes.workers, len(team.members))
-    rows = _wishes.batch_size(wishes, mesh.size)
-    out = wishes.out or Path("runs") / f"{wishes.task}-{wishes.relaxation}-{mesh.size}"
+    mesh = _devices.set_up(options.workers, len(team.members))
+    rows = _train_options.batch_size(options, mesh.size)
+    name = f"{options.task}-{options.relaxation}-{mesh.size}"
+    out = options.out or Path("runs") / name
     _make_folder(out)
-    if wishes.checkpoint_every is not None:
-        _kept.refuse_other_runs(out / CHECKPOINTS, wishes.resume)
-    task = TASKS[wishes.task](wishes.seed)
-    steps = wishes.steps or task.steps
-    rows = rows or _wishes.rounded_up(task.batch_size, mesh.size)
+    if options.checkpoint_every is not None:
+        _resume.refuse_other_runs(out / CHECKPOINTS, options.resume)
+    task = TASKS[options.task](options.seed)
+    steps = options.steps or task.steps
+    rows = rows or _train_options.rounded_up(task.batch_size, mesh.size)
     order = None
-    if wishes.order is not None:
+    if options.order is not None:
         part = rows // mesh.size
-        order = _ordered.find(wishes.order, task, part, wishes.seed)
+        order = _order_report.find(options.order, task, part, options.seed)
     names = None if order is None else order.names
-    training = _wishes.training(wishes, task, steps, mesh.size, names)
+    training = _train_options.training(options, task, steps, mesh.size, names)
     return TrainJob(
+        options=options,
         task=task,
-        runs=tuple(_runs(wishes, training, mesh, steps)),
+        runs=tuple(_runs(options, training, mesh, steps)),
         steps=steps,
-        seed=wishes.seed,
         batch_size=rows,
         out=out,
         team=team,
         patience=patience,
-        check_every=wishes.check_every,
-        checkpoint_every=wishes.checkpoint_every,
-        resume=wishes.resume,
         order=order,
-        as_json=wishes.as_json,
     )
 
 
 def _runs(
-    wishes: TrainOptions, training: Training, mesh: Mesh | Emulation, steps: int
+    options: TrainOptions, training: Training, mesh: Mesh | Emulation, steps: int
 ) -> Iterator[Run]:
-    """What was asked for, and what it is compared with."""
+    """The run that was asked for, and what it is compared with."""
+    relaxed = _train_options.relaxed(options, training)
     yield Run(
-        name=wishes.relaxation,
-        tx=_wishes.wrapped(wishes, _wishes.relaxed(wishes, training)),
+        name=options.relaxation,
+        tx=_train_options.wrapped(options, relaxed),
         mesh=mesh,
-        period=_wishes.period(wishes, steps),
+        period=_train_options.period(options, steps),
     )
-    if wishes.baseline:
+    if options.baseline:
         yield Run(
             name="no relaxation",
-            tx=_wishes.wrapped(wishes, training.optimizer),
+            tx=_train_options.wrapped(options, training.optimizer),
             mesh=_devices.one_worker(),
-            period=wishes.accumulate,
+            period=options.accumulate,
         )
 
 
 def _team() -> hosts.Hosts:
-    """The processes of this job.
-
-    Raises:
-      ValueError: they have not found each other.
-    """
+    """The processes of this job; where they do not find each other, a ValueError."""
     try:
         return hosts.join()
     except OSError as error:

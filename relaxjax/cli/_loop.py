@@ -2,125 +2,126 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import numpy as np
-import optax
 from jax.sharding import Mesh
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as ProgressBar
 
 from relaxjax._core._phases import phase_starts
 from relaxjax.cli._devices import own_rows
 from relaxjax.cli._errors import Stopped
+from relaxjax.cli._job import Run, TrainJob
 from relaxjax.cli._resume import Keeper, Progress
 from relaxjax.faults import require_replicas
-from relaxjax.tasks import Task, train_step_of
+from relaxjax.tasks import train_step_of
 from relaxjax.workers import Emulation, consensus, data_parallel, init, spread
 
 _POINTS = 20  # of the curve
 
 
-class RunWatch(Protocol):
-    """Who is told how a run goes."""
+class Bar:
+    """Progress of one run; a context manager."""
+
+    def __init__(self, console: Console, title: str, *, steps: int, metric_name: str):
+        self._console = console
+        self._title = title
+        self._metric_name = metric_name.replace("_", " ")
+        self._progress = ProgressBar(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[status]}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task(title, total=steps, status="compiling")
+
+    def __enter__(self) -> "Bar":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._progress.stop()
 
     def step(self) -> None:
-        """One more step is under way."""
+        """Shows that one more step is under way."""
+        self._progress.advance(self._task)
 
     def point(self, step: int, loss: float, metric: float, speed: float) -> None:
-        """The model has been evaluated."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunOutcome:
-    """What a run came to.
-
-    Attributes:
-      curve: `(step, training loss since the point before, held-out metric)`.
-      steps_per_second: without compilation and evaluation.
-      spread: largest difference between two workers' parameters at the end.
-    """
-
-    curve: list[tuple[int, float, float]]
-    steps_per_second: float
-    spread: float
+        """Shows what the evaluation of the model has found."""
+        status = (
+            f"loss {loss:.4f}, {self._metric_name} {metric:.4f}, {speed:.1f} steps/s"
+        )
+        self._progress.update(self._task, status=status)
+        if not self._console.is_terminal:
+            self._console.print(f"{self._title}: step {step}, {status}", soft_wrap=True)
 
 
 def fit(
-    task: Task,
-    tx: optax.GradientTransformation,
-    mesh: Mesh | Emulation,
-    *,
-    steps: int,
-    seed: int,
-    batch_size: int,
-    watch: RunWatch,
-    stops_before: Callable[[int], bool] = lambda step: False,
-    check_every: int | None = None,
-    keeper: Keeper | None = None,
-) -> RunOutcome:
-    """Trains the task's model from its start, or from a checkpoint.
+    job: TrainJob,
+    run: Run,
+    bar: Bar,
+    stops_before: Callable[[int], bool],
+    keeper: Keeper | None,
+) -> tuple[list[tuple[int, float, float]], float, float]:
+    """Trains one of the job's runs from its start, or from the keeper's checkpoint.
 
-    Args:
-      task: data and model.
-      tx: relaxation and optimizer.
-      mesh: where the workers are.
-      steps: number of steps.
-      seed: of the batches, which do not depend on the number of workers.
-      batch_size: rows of each batch, over all workers.
-      watch: is told of each step and each point of the curve.
-      stops_before: whether to stop before a step, counted from 0.
-      check_every: steps after which the workers' models must be equal; None: never.
-      keeper: of checkpoints; None: there are none.
+    Returns:
+      The curve, rows of step, training loss since the row before and held-out metric;
+      steps per second without compilation and evaluation; and the largest difference
+      between two workers' parameters at the end.
 
     Raises:
-      ReplicaError: they are not.
-      Stopped: as `stops_before` said.
+      ReplicaError: the workers' models are not equal.
+      Stopped: `stops_before` asked for it, at a step counted from 0.
     """
-    step, now = _begun(task, tx, mesh, seed, batch_size, keeper)
-    batches = islice(_own(task.batches(seed, batch_size), mesh), now.done, None)
+    step, now = _start(job, run, keeper)
+    whole = job.task.batches(job.options.seed, job.batch_size)
+    batches = islice(_own_part(whole, run.mesh), now.done, None)
     for _ in range(now.done):
-        watch.step()
+        bar.step()
     seconds, first = 0.0, now.done
-    for end in _points(steps):
+    for end in _points(job.steps):
         if now.curve and end <= now.curve[-1][0]:
             continue
         began = time.perf_counter()
         while now.done < end:
             batch = next(batches)
             if stops_before(now.done):
-                raise Stopped(_stopped(now, steps, keeper))
+                raise Stopped(_save_and_say(now, job.steps, keeper))
             *now.state, metrics = step(*now.state, batch)
             now.done += 1
             now.losses.append(metrics["loss"])
-            watch.step()
-            _after_step(now, check_every, keeper)
+            bar.step()
+            _after_step(now, job.options.check_every, keeper)
         jax.block_until_ready(now.state)
         seconds += time.perf_counter() - began
-        metric = float(task.metric(consensus(now.state[0])))
+        metric = float(job.task.metric(consensus(now.state[0])))
         now.curve.append((end, float(np.mean(now.losses)), metric))
         now.losses.clear()
-        watch.point(*now.curve[-1], _rate(end - first, seconds))
-    return RunOutcome(
-        curve=now.curve,
-        steps_per_second=_rate(steps - first, seconds),
-        spread=spread(now.state[0]),
-    )
+        bar.point(*now.curve[-1], _rate(end - first, seconds))
+    return now.curve, _rate(job.steps - first, seconds), spread(now.state[0])
 
 
-def _begun(
-    task: Task,
-    tx: optax.GradientTransformation,
-    mesh: Mesh | Emulation,
-    seed: int,
-    batch_size: int,
-    keeper: Keeper | None,
-) -> tuple[Any, Progress]:
-    """The step, compiled, and where the run begins."""
-    step = data_parallel(train_step_of(task, tx), mesh, donate=True)
-    state = init(tx, task.params, mesh)
-    _compile(step, state, next(_own(task.batches(seed, batch_size), mesh)))
+def _start(job: TrainJob, run: Run, keeper: Keeper | None) -> tuple[Any, Progress]:
+    """The compiled step, and the progress that the run starts from."""
+    step = data_parallel(train_step_of(job.task, run.tx), run.mesh, donate=True)
+    state = init(run.tx, job.task.params, run.mesh)
+    batches = job.task.batches(job.options.seed, job.batch_size)
+    batch = next(_own_part(batches, run.mesh))
+    for copy in phase_starts(state):  # so that no timed step compiles
+        jax.block_until_ready(step(*copy, batch))
     return step, keeper.begin(state) if keeper else Progress(state)
 
 
@@ -132,12 +133,12 @@ def _after_step(now: Progress, check_every: int | None, keeper: Keeper | None) -
 
 
 def _rate(steps: int, seconds: float) -> float:
-    """Steps per second; 0 where none was taken."""
+    """Steps per second; 0 without a step."""
     return steps / seconds if steps else 0.0
 
 
-def _stopped(now: Progress, steps: int, keeper: Keeper | None) -> str:
-    """Saves what there is, and says so."""
+def _save_and_say(now: Progress, steps: int, keeper: Keeper | None) -> str:
+    """Saves the progress, and says where the run stopped."""
     where = f"stopped before step {now.done + 1} of {steps}"
     if keeper is None:
         return f"{where}; nothing is saved without --checkpoint-every"
@@ -145,7 +146,7 @@ def _stopped(now: Progress, steps: int, keeper: Keeper | None) -> str:
     return f"{where}, and saved: go on with --resume"
 
 
-def _own(batches: Iterator[Any], mesh: Mesh | Emulation) -> Iterator[Any]:
+def _own_part(batches: Iterator[Any], mesh: Mesh | Emulation) -> Iterator[Any]:
     """This process's rows of each batch."""
     part, parts = own_rows(mesh)
 
@@ -154,12 +155,6 @@ def _own(batches: Iterator[Any], mesh: Mesh | Emulation) -> Iterator[Any]:
         return x[part * rows : (part + 1) * rows]
 
     return (jax.tree.map(cut, batch) for batch in batches)
-
-
-def _compile(step: Any, state: Any, batch: Any) -> None:
-    """Takes a step on a copy in each phase, so that no timed step compiles."""
-    for copy in phase_starts(state):
-        jax.block_until_ready(step(*copy, batch))
 
 
 def _points(steps: int) -> list[int]:

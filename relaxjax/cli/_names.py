@@ -14,7 +14,7 @@ class TaskName(StrEnum):
 
 
 class OrderName(StrEnum):
-    """In which order parameters are pulled."""
+    """Orders in which parameters are pulled."""
 
     TAC = "tac"
     TIC = "tic"
@@ -24,20 +24,17 @@ class OrderName(StrEnum):
 
 
 def relaxations(incomplete: str) -> list[tuple[str, str]]:
-    """Names of relaxations that begin so, each with what it does.
-
-    Args:
-      incomplete: as typed so far: a name, a name and a compressor, and so on.
-    """
+    """Completions of what is typed of a relaxation's name, each with its summary."""
     head, plus, rest = incomplete.partition("+")
     row = RELAXATIONS.get(head.partition("@")[0])
     if "@" in incomplete and row:
         before = incomplete.partition("@")[0]
-        found = [(f"{before}@{name}", row.summary) for name in row.algorithms]
+        names = [(f"{before}@{name}", row.summary) for name in row.algorithms]
     elif plus and row and row.compressors:
-        codec, second, _ = rest.partition("+")
-        tails = [f"{codec}+{name}" for name in FEEDBACKS] if second else COMPRESSORS
-        found = [(f"{head}+{tail}", row.summary) for tail in tails]
+        compressor, second, _ = rest.partition("+")
+        pairs = [f"{compressor}+{name}" for name in FEEDBACKS]
+        tails = pairs if second else COMPRESSORS
+        names = [(f"{head}+{tail}", row.summary) for tail in tails]
     else:
-        found = [(name, row.summary) for name, row in RELAXATIONS.items()]
-    return [(name, help) for name, help in found if name.startswith(incomplete)]
+        names = [(name, row.summary) for name, row in RELAXATIONS.items()]
+    return [(name, summary) for name, summary in names if name.startswith(incomplete)]

@@ -8,15 +8,14 @@ import math
 from enum import StrEnum
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from relaxjax import schedule
 from relaxjax.cli._function import load_function
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 class Mode(StrEnum):
@@ -27,34 +26,40 @@ class Mode(StrEnum):
 
 
 def order(
-    target: Annotated[str, typer.Argument(metavar="FILE.py:FUNCTION")],
+    target: Annotated[
+        str,
+        typer.Argument(metavar="FILE.py:FUNCTION", help="A function of a Python file."),
+    ],
     *,
     mode: Annotated[
         Mode,
         typer.Option(
-            help="The function as it is, or a loss with its gradient's pushes."
+            help="forward: the function as it is. train: a loss, its gradient, and the "
+            "transfers of both."
         ),
     ] = Mode.forward,
     gbps: Annotated[float, typer.Option(help="Link bandwidth in Gbit/s.")] = 10.0,
     latency_us: Annotated[
-        float, typer.Option(help="Latency of each message, in us.")
+        float, typer.Option(help="Latency of each message in us.")
     ] = 50.0,
-    tflops: Annotated[float, typer.Option(help="Device arithmetic in Tflop/s.")] = 10.0,
-    memory_gbs: Annotated[float, typer.Option(help="Device memory in GB/s.")] = 500.0,
+    tflops: Annotated[float, typer.Option(help="Speed of a device in Tflop/s.")] = 10.0,
+    memory_gbs: Annotated[
+        float, typer.Option(help="Memory bandwidth of a device in GB/s.")
+    ] = 500.0,
     random_orders: Annotated[
-        int, typer.Option(min=1, help="How many random orders to compare with.")
+        int, typer.Option(min=1, help="Number of random orders to compare with.")
     ] = 100,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, no tables.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
     trace: Annotated[
-        Path | None, typer.Option(help="Write the best order's Chrome trace here.")
+        Path | None, typer.Option(help="Save the best order's Chrome trace here.")
     ] = None,
     png: Annotated[
         Path | None, typer.Option(help="Draw the best order's timeline here.")
     ] = None,
 ) -> None:
-    """TIC, TAC and best order of a function's parameters, with makespans and bounds.
+    """Order the transfers of a function's parameters, and bound the makespan.
 
-    The function is called as FUNCTION(params, ...), and only traced: nothing is
+    The function is called as FUNCTION(params, ...) and is only traced: nothing is
     computed. Its example arguments come from FUNCTION_args() in the same file, else
     from the defaults of its parameters, else from example_args(); these functions
     return (params, ...), arrays or jax.ShapeDtypeStruct.
@@ -134,26 +139,17 @@ def _report(graph: schedule.Graph, target: str, random_orders: int) -> dict[str,
 
 
 def _transfers(graph: schedule.Graph, best: list[str]) -> list[dict[str, Any]]:
-    found = schedule.properties(graph)
-    return [
-        {
-            "name": name,
-            "bytes": graph.nbytes[name],
-            "M": found[name].M,
-            "P": found[name].P,
-            "M_plus": None if math.isinf(found[name].M_plus) else found[name].M_plus,
-        }
-        for name in best
-    ]
+    properties = schedule.properties(graph)
+    rows = []
+    for name in best:
+        p = properties[name]
+        m_plus = None if math.isinf(p.M_plus) else p.M_plus
+        row = {"name": name, "bytes": graph.nbytes[name]}
+        rows.append({**row, "M": p.M, "P": p.P, "M_plus": m_plus})
+    return rows
 
 
 def _print_tables(report: dict[str, Any]) -> None:
-    try:
-        from rich.console import Console
-    except ImportError as error:
-        raise typer.BadParameter(
-            'tables need rich: pip install "relaxjax[cli]", or use --json'
-        ) from error
     console = Console()
     console.print(_transfer_table(report))
     console.print(_makespan_table(report))
@@ -165,34 +161,28 @@ def _print_tables(report: dict[str, Any]) -> None:
     )
 
 
-def _transfer_table(report: dict[str, Any]) -> "Table":
-    from rich.table import Table
-
+def _transfer_table(report: dict[str, Any]) -> Table:
     table = Table(title=f"Transfers of {report['target']} in best order (ms)")
     table.add_column("")
     table.add_column("parameter", overflow="fold")
     for column in ("bytes", "M", "P", "M+"):
         table.add_column(column, justify="right")
-    for place, row in enumerate(report["transfers"]):
-        impending = "-" if row["M_plus"] is None else f"{1e3 * row['M_plus']:.4g}"
-        times = (f"{1e3 * row['M']:.4g}", f"{1e3 * row['P']:.4g}", impending)
-        table.add_row(str(place), row["name"], f"{row['bytes']:,}", *times)
+    for rank, row in enumerate(report["transfers"]):
+        times = (row["M"], row["P"], row["M_plus"])
+        cells = ("-" if t is None else f"{1e3 * t:.4g}" for t in times)
+        table.add_row(str(rank), row["name"], f"{row['bytes']:,}", *cells)
     return table
 
 
-def _makespan_table(report: dict[str, Any]) -> "Table":
-    from rich.table import Table
-
+def _makespan_table(report: dict[str, Any]) -> Table:
     table = Table(title="Makespan")
     for column in ("order", "ms", "E", "over the bound"):
         table.add_column(column, justify="left" if column == "order" else "right")
     least = report["bounds"]["graph_lower"]
     for name, t in sorted(report["makespan"].items(), key=lambda item: item[1]):
         over = f"{100 * (t / least - 1):.2f} %" if least else "-"
-        label = (
-            f"random, mean of {report['random_orders']}" if name == "random" else name
-        )
-        table.add_row(
-            label, f"{1e3 * t:.4g}", f"{report['efficiency'][name]:.4f}", over
-        )
+        mean_of = f"random, mean of {report['random_orders']}"
+        label = mean_of if name == "random" else name
+        efficiency = f"{report['efficiency'][name]:.4f}"
+        table.add_row(label, f"{1e3 * t:.4g}", efficiency, over)
     return table

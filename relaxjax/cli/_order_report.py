@@ -1,4 +1,4 @@
-"""`--order`: found from the task's own program, and shown beside what was compiled."""
+"""`--order`: found from the task's own program, and shown beside the compiled order."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,11 +25,11 @@ _WAYS: dict[str, Callable[[Graph, int], list[str]]] = {
 
 
 class Order(NamedTuple):
-    """An order of transfers, and where it is from.
+    """An order of transfers, and the graph that it was found from.
 
     Attributes:
       name: "tac", "tic", "best", "random" or "layer".
-      graph: of one worker's step.
+      graph: one worker's step.
       names: leaf names, in order.
     """
 
@@ -39,14 +39,7 @@ class Order(NamedTuple):
 
 
 def find(name: str, task: Task, rows: int, seed: int) -> Order:
-    """Traces the task's loss, and orders the transfers of its parameters.
-
-    Args:
-      name: of the order.
-      task: data and model.
-      rows: of a worker's part of a batch.
-      seed: of a random order.
-    """
+    """Traces the task's loss on one worker's rows, and orders its transfers."""
     batch = next(task.batches(seed, rows))
     graph = Graph.from_loss(task.loss, task.params, batch)
     return Order(name, graph, tuple(_WAYS[name](graph, seed)))
@@ -61,16 +54,9 @@ def report(
     out: Path,
     console: Console,
 ) -> None:
-    """Prints the order asked for beside the compiled one, and writes `order.json`.
+    """Prints the order asked for beside the compiled one.
 
-    Args:
-      order: what was asked for.
-      task: data and model.
-      tx: the whole transformation.
-      mesh: where the workers are.
-      rows: of each batch, over all workers.
-      out: folder for the timelines, simulated and recorded.
-      console: to print on.
+    The timelines, simulated and recorded, go to `order.json` in the folder `out`.
     """
     if isinstance(mesh, Emulation) or jax.process_count() > 1:
         console.print(
@@ -81,8 +67,7 @@ def report(
         return
     step = data_parallel(train_step_of(task, tx), mesh)
     args: tuple[Any, ...] = (*init(tx, task.params, mesh), next(task.batches(0, rows)))
-    compiled = ps.compiled_order(step, *args)
-    console.print(table(order, compiled))
+    console.print(table(order, ps.compiled_order(step, *args)))
     policy = schedule.ordered(f"{order.name}, simulated", order.names)
     cluster = schedule.Cluster(workers=mesh.size, servers=mesh.size)
     simulated = schedule.simulate(order.graph, policy, cluster)
@@ -92,11 +77,10 @@ def report(
 
 
 def table(order: Order, compiled: ps.CompiledOrder) -> Table:
-    """A row for each pull: as asked for, as compiled, and the push in its place."""
-    title = f"Transfers, order {order.name}"
+    """A row for each rank: the pull asked for, the compiled pull, the compiled push."""
     columns = ("", "pull, asked for", "pull, compiled", "push, compiled")
-    result = Table(*columns, title=title)
+    result = Table(*columns, title=f"Transfers, order {order.name}")
     rows = zip(order.names, compiled.pulls, compiled.pushes, strict=True)
-    for place, names in enumerate(rows, start=1):
-        result.add_row(str(place), *names)
+    for rank, names in enumerate(rows, start=1):
+        result.add_row(str(rank), *names)
     return result

@@ -1,4 +1,4 @@
-"""`relaxjax plan`: which relaxation pays, on a cluster that one may not have.
+"""`relaxjax plan`: which relaxation pays, on a cluster that you may not have.
 
 Parsing and printing only; the work is done in `relaxjax.plan`.
 """
@@ -6,13 +6,17 @@ Parsing and printing only; the work is done in `relaxjax.plan`.
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
+from relaxjax import plan as planner
+from relaxjax import schedule
 from relaxjax.cli._errors import user_errors
 
-_USUAL = {
+_DEFAULTS = {
     "latency_ms": 0.05,
     "workers_per_host": 1,
     "inside_gbps": 800.0,
@@ -20,113 +24,105 @@ _USUAL = {
     "codec_gbs": 200.0,
     "overlap": True,
 }
-
-if TYPE_CHECKING:
-    from relaxjax.plan import Model, Network, Ranking
+_FIGURES = ("workers", "bandwidth_gbps", *_DEFAULTS)
 
 
 def plan(
-    params: Annotated[float, typer.Option(help="Parameters of the model, as 340e6.")],
-    compute_ms: Annotated[
-        float, typer.Option(help="A step of one worker without communication, in ms.")
+    params: Annotated[
+        float, typer.Option(help="Number of the model's parameters, as in 340e6.")
     ],
-    workers: Annotated[int | None, typer.Option(help="How many in all.")] = None,
+    compute_ms: Annotated[
+        float, typer.Option(help="Time of a step without communication, in ms.")
+    ],
+    workers: Annotated[int | None, typer.Option(help="Workers on all hosts.")] = None,
     bandwidth_gbps: Annotated[
-        float | None, typer.Option(help="Of a host's link, each way, in Gbit/s.")
+        float | None, typer.Option(help="Bandwidth of a host's link in Gbit/s.")
     ] = None,
     latency_ms: Annotated[
         float | None,
-        typer.Option(help="Of a message between hosts, in ms; default: 0.05."),
+        typer.Option(help="Latency of a message between hosts in ms; default: 0.05."),
     ] = None,
     workers_per_host: Annotated[
-        int | None, typer.Option(help="They share its link; default: 1.")
+        int | None, typer.Option(help="Workers that share a host; default: 1.")
     ] = None,
     inside_gbps: Annotated[
-        float | None,
-        typer.Option(help="Between workers of one host, in Gbit/s; default: 800."),
+        float | None, typer.Option(help="Bandwidth in a host in Gbit/s; default: 800.")
     ] = None,
     inside_latency_ms: Annotated[
         float | None,
-        typer.Option(help="Of a message inside a host, in ms; default: 0.005."),
+        typer.Option(help="Latency of a message in a host in ms; default: 0.005."),
     ] = None,
     codec_gbs: Annotated[
         float | None,
         typer.Option(
-            help="GB of float32 that a worker encodes or decodes in a second by "
-            "quantize8, others in proportion; default: 200."
+            help="Speed at which quantize8 encodes or decodes float32 in GB/s, other "
+            "compressors in proportion; default: 200."
         ),
     ] = None,
     network: Annotated[
         Path | None,
         typer.Option(
-            help="JSON of a relaxjax.plan.Network, instead of workers, links, codec "
-            "and overlap."
+            help="JSON file of a relaxjax.plan.Network, in place of the options on "
+            "workers, links, codec and overlap."
         ),
     ] = None,
-    bucket_mb: Annotated[float, typer.Option(help="Of a bucket, in MiB.")] = 8.0,
+    bucket_mb: Annotated[float, typer.Option(help="Bucket size in MiB.")] = 8.0,
     overlap: Annotated[
         bool | None,
         typer.Option(
             "--overlap/--no-overlap",
-            help="Messages travel under the backward pass (not on CPUs); default: yes.",
+            help="Whether messages travel during the backward pass (on CPUs they do "
+            "not); default: yes.",
         ),
     ] = None,
     criterion: Annotated[
-        str, typer.Option(help="fastest, or fewest_bytes.")
+        str, typer.Option(help="What to choose: fastest or fewest_bytes.")
     ] = "fastest",
     quality: Annotated[
         str,
         typer.Option(
-            help="Worst class that may be chosen: exact, equal, close, lossy, "
+            help="Worst quality that may be chosen: exact, equal, close, lossy or "
             "unmeasured. All are ranked."
         ),
     ] = "equal",
     memory_gb: Annotated[
         float | None,
-        typer.Option(help="Of a worker, for params, gradient, Adam and residuals."),
+        typer.Option(help="GB for a worker's params, gradient, Adam and residuals."),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Rows of the table.")] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, no table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
     chart: Annotated[
         Path | None,
-        typer.Option(help="Draw who wins over bandwidth and latency here (PNG)."),
+        typer.Option(help="PNG file for a chart of winners by bandwidth and latency."),
     ] = None,
 ) -> None:
-    """Step time, bytes, memory and quality of every relaxation, fastest first.
+    """Predict each relaxation's step time, bytes and memory on a network.
 
     Nothing is run: times are simulated from a model of links, codecs and overlap.
+    Relaxations are listed with the measured quality of their training, fastest first.
     """
-    told = {k: v for k, v in locals().items() if k not in ("as_json", "chart", "top")}
-    from relaxjax import plan as planner
-
+    asked = {k: v for k, v in locals().items() if k not in ("as_json", "chart", "top")}
     with user_errors():
-        where = _network(planner.Network, network, **_links(told))
+        cluster = _network(network, {name: asked[name] for name in _FIGURES})
         model = planner.Model.of_size(_whole(params), compute=compute_ms / 1e3)
-        how: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "criterion": criterion,
             "quality": quality,
             "memory": None if memory_gb is None else memory_gb * 1e9,
             "bucket_bytes": _bytes(bucket_mb),
         }
-        found = planner.rank(model, where, **how, inputs=_inputs(told, where))
+        inputs = _inputs(asked, cluster)
+        ranking = planner.rank(model, cluster, **settings, inputs=inputs)
         if chart:
-            _draw(chart, model, where, how)
+            planner.winners(chart, model, cluster, **settings)
     if as_json:
-        typer.echo(json.dumps(found.told()))
+        typer.echo(json.dumps(ranking.told()))
     else:
-        _print(found, where, top)
+        _print(ranking, cluster, top)
 
 
-def _links(told: dict[str, Any]) -> dict[str, Any]:
-    names = ("workers", "bandwidth_gbps", *_USUAL)
-    return {name: told[name] for name in names}
-
-
-def _network(make: "type[Network]", path: Path | None, **figures: Any) -> "Network":
-    """From a file, or from figures."""
-    from relaxjax.plan import codecs
-    from relaxjax.schedule import Link
-
+def _network(path: Path | None, figures: dict[str, Any]) -> "planner.Network":
+    """The network of a file, or of the figures, of which those not given are None."""
     given = {name: value for name, value in figures.items() if value is not None}
     if path is not None:
         if given:
@@ -134,84 +130,73 @@ def _network(make: "type[Network]", path: Path | None, **figures: Any) -> "Netwo
                 f"network={path} says what {', '.join(given)} say as well: give the "
                 "file, or the figures"
             )
-        return make.load(path)
+        return planner.Network.load(path)
     if figures["workers"] is None or figures["bandwidth_gbps"] is None:
         raise ValueError(
             "workers and bandwidth-gbps are needed, or a file with --network"
         )
-    now = {**_USUAL, **given}
+    now = {**_DEFAULTS, **given}
     for name in ("bandwidth_gbps", "inside_gbps", "codec_gbs"):
-        _positive(name.replace("_", "-"), now[name])
-    return make(
+        _require_positive(name.replace("_", "-"), now[name])
+    return planner.Network(
         workers=now["workers"],
         per_host=now["workers_per_host"],
-        link=Link(now["latency_ms"] / 1e3, now["bandwidth_gbps"] * 1e9 / 8),
-        inside=Link(now["inside_latency_ms"] / 1e3, now["inside_gbps"] * 1e9 / 8),
-        codec=codecs(now["codec_gbs"] * 1e9),
+        link=schedule.Link(now["latency_ms"] / 1e3, now["bandwidth_gbps"] * 1e9 / 8),
+        inside=schedule.Link(
+            now["inside_latency_ms"] / 1e3, now["inside_gbps"] * 1e9 / 8
+        ),
+        codec=planner.codecs(now["codec_gbs"] * 1e9),
         overlap=now["overlap"],
     )
 
 
-def _positive(name: str, value: float) -> None:
+def _require_positive(name: str, value: float) -> None:
     if not 0 < value < math.inf:
         raise ValueError(f"{name}={value} must be finite and more than 0")
 
 
 def _whole(params: float) -> int:
     if not math.isfinite(params) or params != round(params) or params < 1:
-        raise ValueError(
-            f"params={params} must be a whole number of parameters, 1 or more"
-        )
+        raise ValueError(f"params={params} must be a whole number, 1 or more")
     return round(params)
 
 
 def _bytes(bucket_mb: float) -> int:
-    _positive("bucket-mb", bucket_mb)
+    _require_positive("bucket-mb", bucket_mb)
     return max(4, round(bucket_mb * 2**20))
 
 
-def _inputs(told: dict[str, Any], where: "Network") -> dict[str, Any]:
-    """What was asked, and what the network is."""
-    plain = {k: str(v) if isinstance(v, Path) else v for k, v in told.items()}
+def _inputs(asked: dict[str, Any], cluster: "planner.Network") -> dict[str, Any]:
+    """The options and the network, in plain types."""
+    plain = {k: str(v) if isinstance(v, Path) else v for k, v in asked.items()}
     return plain | {
-        "params": _whole(told["params"]),
-        "workers": where.workers,
-        "workers_per_host": where.per_host,
-        "bandwidth_gbps": where.link.bandwidth * 8 / 1e9,
-        "latency_ms": where.link.latency * 1e3,
-        "inside_gbps": where.inside.bandwidth * 8 / 1e9,
-        "inside_latency_ms": where.inside.latency * 1e3,
-        "codec_gbs": where.codec_rate("") / 1e9,
-        "overlap": where.overlap,
+        "params": _whole(asked["params"]),
+        "workers": cluster.workers,
+        "workers_per_host": cluster.per_host,
+        "bandwidth_gbps": cluster.link.bandwidth * 8 / 1e9,
+        "latency_ms": cluster.link.latency * 1e3,
+        "inside_gbps": cluster.inside.bandwidth * 8 / 1e9,
+        "inside_latency_ms": cluster.inside.latency * 1e3,
+        "codec_gbs": cluster.codec_rate("") / 1e9,
+        "overlap": cluster.overlap,
     }
 
 
-def _print(found: "Ranking", where: "Network", top: int) -> None:
-    try:
-        from rich.console import Console
-        from rich.table import Table
-    except ImportError as error:
-        raise typer.BadParameter(
-            'tables need rich: pip install "relaxjax[cli]", or use --json'
-        ) from error
+def _print(ranking: "planner.Ranking", cluster: "planner.Network", top: int) -> None:
     table = Table(
-        title=f"{where.workers} workers, {where.link.bandwidth * 8 / 1e9:g} Gbit/s and "
-        f"{where.link.latency * 1e3:g} ms between hosts"
+        title=f"{cluster.workers} workers, {cluster.link.bandwidth * 8 / 1e9:g} Gbit/s "
+        f"and {cluster.link.latency * 1e3:g} ms between hosts"
     )
-    for place, column in enumerate(
-        ("relaxation", "step ms", "messages ms", "MB a step", "memory GB", "quality")
-    ):
-        if place == 0:
-            table.add_column(column, overflow="fold")
-            continue
+    table.add_column("relaxation", overflow="fold")
+    for column in ("step ms", "messages ms", "MB a step", "memory GB", "quality"):
         side = "left" if column == "quality" else "right"
         table.add_column(column, justify=side, no_wrap=True, min_width=len(column))
-    shown = list(found.rows[:top])
-    shown += [found.choice] if found.choice not in shown else []
+    shown = list(ranking.rows[:top])
+    shown += [ranking.choice] if ranking.choice not in shown else []
     for row in shown:
         p = row.prediction
         table.add_row(
-            f"{'*' if row is found.choice else ' '} {row.label}",
+            f"{'*' if row is ranking.choice else ' '} {row.label}",
             f"{1e3 * p.seconds:.4g}",
             f"{1e3 * p.messages:.4g}",
             f"{p.nbytes / 1e6:.4g}",
@@ -220,13 +205,7 @@ def _print(found: "Ranking", where: "Network", top: int) -> None:
         )
     console = Console()
     console.print(table)
-    if len(found.rows) > top:
-        console.print(f"{len(found.rows) - top} more: --top {len(found.rows)}")
-    console.print(found.verdict, highlight=False)
-    console.print(found.choice.tx, highlight=False, soft_wrap=True)
-
-
-def _draw(path: Path, model: "Model", where: "Network", how: dict[str, Any]) -> None:
-    from relaxjax.plan import winners
-
-    winners(path, model, where, **how)
+    if len(ranking.rows) > top:
+        console.print(f"{len(ranking.rows) - top} more: --top {len(ranking.rows)}")
+    console.print(ranking.verdict, highlight=False)
+    console.print(ranking.choice.tx, highlight=False, soft_wrap=True)

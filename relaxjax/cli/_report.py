@@ -1,4 +1,4 @@
-"""What a training run leaves behind: run.json, curves.png, and a table."""
+"""The results of a training run: run.json, curves.png, and a table."""
 
 import json
 import math
@@ -18,18 +18,18 @@ class Record:
     """A run; its fields are those of `run.json`, in their order.
 
     Attributes:
-      relaxation: name, as in `all_reduce@ring`.
-      task: name.
-      workers: number.
-      steps: number.
-      seed: of the model's start and the batches.
+      relaxation: the name, as in `all_reduce@ring`.
+      task: the name of the task.
+      workers: number of workers.
+      steps: number of steps.
+      seed: the seed of the initial model and the batches.
       loss: mean training loss over the last stretch of the curve.
       metric_name: what `metric` is.
-      metric: of the consensus model, on held-out data.
-      bytes_per_step: sent by the busiest device, averaged over a period.
-      steps_per_second: without compilation and evaluation.
-      spread: largest difference between two workers' parameters at the end.
-      data: which data.
+      metric: the metric of the consensus model, on held-out data.
+      bytes_per_step: bytes sent by the busiest device, averaged over a period.
+      steps_per_second: the speed without compilation and evaluation.
+      spread: the largest difference between two workers' parameters at the end.
+      data: size and hash of the data.
       curve: rows of step, loss, metric.
     """
 
@@ -65,7 +65,7 @@ def as_json(records: Sequence[Record]) -> str:
 
 
 def plot(records: Sequence[Record], path: Path) -> None:
-    """Plots loss and metric of some runs of one task against the step."""
+    """Plots loss and metric of runs of one task against the step."""
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     panels = figure.subplots(1, 2)
     first = records[0]
@@ -83,7 +83,7 @@ def plot(records: Sequence[Record], path: Path) -> None:
 
 
 def table(records: Sequence[Record], *, caption: str) -> Table:
-    """Compares some runs of one task, a column each."""
+    """Compares runs of one task, a column each."""
     first = records[0]
     title = f"{first.task}: {first.steps} steps, seed {first.seed}"
     result = Table("", title=title, caption=caption)
@@ -107,7 +107,7 @@ def _words(name: str) -> str:
 
 
 def _strict(value: Any) -> Any:
-    """The same, with None for the numbers that JSON cannot spell."""
+    """The value, with None for the numbers that JSON cannot spell."""
     if isinstance(value, dict):
         return {key: _strict(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,8 +1,7 @@
-"""Checkpoints of `relaxjax train`: what a run has come to, and which run it is."""
+"""Checkpoints of `relaxjax train`: the progress of a run, and which run it is."""
 
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,8 @@ class Progress:
     Attributes:
       state: params and optimizer state.
       done: number of steps taken, and of batches seen.
-      curve: `(step, training loss since the point before, held-out metric)`.
-      losses: of the steps since the last point.
+      curve: rows of step, training loss since the row before, held-out metric.
+      losses: the losses of the steps since the last point of the curve.
     """
 
     state: Any
@@ -31,7 +30,7 @@ class Progress:
     losses: list[Any] = field(default_factory=list)
 
     def tree(self) -> dict[str, Any]:
-        """As it is saved."""
+        """The arrays of a checkpoint."""
         return {
             "state": self.state,
             "batches": self.done,
@@ -41,14 +40,9 @@ class Progress:
 
 
 class Keeper:
-    """Saves a run's progress now and then.
+    """Saves a run's progress `every` so many steps; None: never.
 
-    Args:
-      folder: of its checkpoints.
-      mesh: where the workers are.
-      every: steps from one save to the next; None: never.
-      resume: whether to begin where the last checkpoint is.
-      plan: what the run is.
+    A checkpoint is of the same run if it agrees with the `plan`.
     """
 
     def __init__(
@@ -64,7 +58,7 @@ class Keeper:
         self._resume = resume
 
     def begin(self, state: Any) -> Progress:
-        """The run's start, or where its last checkpoint is."""
+        """The run's start, or its last checkpoint."""
         start = Progress(tuple(state))
         if not self._resume:
             return start
@@ -76,7 +70,7 @@ class Keeper:
         return Progress(tree["state"], done, curve, list(tree["losses"]))
 
     def save(self, progress: Progress, *, now: bool = False) -> None:
-        """Saves if it is time to; `now`: whether it is or not."""
+        """Saves when a checkpoint is due, or at once."""
         if now or self._checkpoints.is_due(progress.done):
             self._checkpoints.save(progress.done, progress.tree(), now=now)
 
@@ -85,21 +79,11 @@ class Keeper:
         self._checkpoints.close()
 
 
-@contextmanager
-def keeping(keeper: Keeper | None) -> Iterator[Keeper | None]:
-    """The keeper, closed at the end, whatever happens."""
-    try:
-        yield keeper
-    finally:
-        if keeper:
-            keeper.close()
-
-
 def refuse_other_runs(folder: Path, resume: bool) -> None:
-    """Refuses to begin anew where there are checkpoints already.
+    """Refuses to start afresh where there are checkpoints already.
 
     Raises:
-      ValueError: there are.
+      ValueError: there are some.
     """
     if not resume and folder.is_dir() and any(folder.iterdir()):
         raise ValueError(

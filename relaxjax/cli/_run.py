@@ -8,8 +8,15 @@ from typing import Annotated
 
 import typer
 
+from relaxjax import hosts
 from relaxjax.cli._errors import user_errors
 
+SETTINGS = {
+    "context_settings": {
+        "allow_interspersed_args": False,
+        "ignore_unknown_options": True,
+    }
+}
 _UNITS = {"bit": 1, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 
 
@@ -18,10 +25,11 @@ def run(
         str, typer.Argument(help="A Python script, or 'train' and its options.")
     ],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="...", help="Its arguments.")
+        list[str] | None,
+        typer.Argument(metavar="...", help="The arguments of the script."),
     ] = None,
     processes: Annotated[
-        int, typer.Option("-n", "--processes", help="How many processes.")
+        int, typer.Option("-n", "--processes", help="Number of processes.")
     ] = 2,
     devices: Annotated[
         int, typer.Option(help="CPU devices that each process emulates.")
@@ -30,15 +38,16 @@ def run(
         str | None,
         typer.Option(
             metavar="RATE",
-            help="Of each process's link, as in 200mbit: network namespaces with "
-            "shaped links (Linux, root, iproute2). Default: loopback.",
+            help="Bandwidth of each process's link, as in 200mbit, by network "
+            "namespaces (Linux, root, iproute2). Default: loopback, not limited.",
         ),
     ] = None,
     grace: Annotated[
-        float, typer.Option(help="Seconds for the others when a process has failed.")
+        float,
+        typer.Option(help="Seconds that the others get to end when one has failed."),
     ] = 30.0,
 ) -> None:
-    """Run a script in several processes of this machine, jax.distributed set up.
+    """Run a script in several processes of this machine that find each other.
 
     Each process finds JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID in
     its environment, which relaxjax.hosts.join() and `relaxjax train` read.
@@ -56,8 +65,6 @@ def _run(
     rate: str | None,
     grace: float,
 ) -> int:
-    from relaxjax import hosts  # JAX
-
     for option, number in {"-n": processes, "--devices": devices}.items():
         if number < 1:
             raise ValueError(f"{option} {number}: it must be 1 or more")
@@ -82,21 +89,17 @@ def bytes_of(rate: str) -> float:
     Raises:
       ValueError: it is spelled otherwise.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg]?bit)", rate.lower())
-    if not found or not float(found[1]):
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg]?bit)", rate.lower())
+    if not match or not float(match[1]):
         raise ValueError(
             f"--rate {rate}: it must be a number and one of {', '.join(_UNITS)} (bits "
             "per second), as in 200mbit"
         )
-    return float(found[1]) * _UNITS[found[2]] / 8
+    return float(match[1]) * _UNITS[match[2]] / 8
 
 
 def _program(script: str) -> list[str]:
-    """What Python is to run: a file, or this command line's own training.
-
-    Raises:
-      ValueError: there is no such file.
-    """
+    """Python's arguments: a file, or this command line's own training."""
     if script == "train":
         return ["-m", "relaxjax", "train"]
     if not Path(script).is_file():

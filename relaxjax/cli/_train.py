@@ -3,12 +3,13 @@
 from collections.abc import Iterable
 from pathlib import Path
 from textwrap import fill, indent
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from relaxjax._names import GRAMMAR, RELAXATIONS
+from relaxjax.cli._app import COMMANDS
 from relaxjax.cli._errors import endings, user_errors
 from relaxjax.cli._names import OrderName, TaskName, relaxations
 from relaxjax.compression import COMPRESSORS, FEEDBACKS
@@ -19,18 +20,15 @@ def help_text() -> str:
     """The command's help, with a line for each relaxation of the table."""
     width = max(map(len, RELAXATIONS))
     rows = (f"  {row.name:{width}}  {row.summary}" for row in RELAXATIONS.values())
-    return (
-        "Train on real data, several workers against one on the same total batch.\n\n"
-        "\b\nRelaxations:\n"
-        + escape("\n".join(rows))
-        + "\n\n\b\nA name is spelled\n  "
-        + escape(GRAMMAR)
-        + "\n\n\b\nCompressors:\n"
-        + _listed(COMPRESSORS)
-        + "\n\n\b\nError feedback:\n"
-        + _listed(FEEDBACKS)
-        + "\n\n\b\nTopologies, after @:\n"
-        + _listed(TOPOLOGIES)
+    sections = {
+        "Relaxations": "\n".join(rows),
+        "A name is spelled": f"  {GRAMMAR}",
+        "Compressors": _listed(COMPRESSORS),
+        "Error feedback": _listed(FEEDBACKS),
+        "Topologies, after @": _listed(TOPOLOGIES),
+    }
+    return COMMANDS["train"] + "".join(
+        f"\n\n\b\n{title}:\n{escape(text)}" for title, text in sections.items()
     )
 
 
@@ -38,111 +36,95 @@ def _listed(names: Iterable[str]) -> str:
     return indent(fill(", ".join(names), 70), "  ")
 
 
+SETTINGS = {"help": help_text()}
+
+
 def train(
     relaxation: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="One of those above.", autocompletion=relaxations
+            metavar="NAME",
+            help="What to train with: a name from the lists above.",
+            autocompletion=relaxations,
         ),
     ] = "all_reduce",
     workers: Annotated[
         int | None,
-        typer.Option(help="Default: 8; all devices under jax.distributed."),
+        typer.Option(help="Workers. Default: 8, or all devices of several processes."),
     ] = None,
     task: Annotated[
         TaskName,
-        typer.Option(help="Handwritten digits, or Python source text."),
+        typer.Option(help="What to learn: handwritten digits or Python source text."),
     ] = TaskName.DIGITS,
-    steps: Annotated[int | None, typer.Option(help="Default: the task's own.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Number of steps. Default: the task's own.")
+    ] = None,
     seed: Annotated[
-        int, typer.Option(help="Of the model's start and the batches.")
+        int, typer.Option(help="Seed of the initial model and the batches.")
     ] = 0,
     out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for run.json and curves.png."),
+        Path | None, typer.Option(help="Folder for run.json and curves.png.")
     ] = None,
     batch_size: Annotated[
-        int | None,
-        typer.Option(help="Rows over all workers. Default: the task's own."),
+        int | None, typer.Option(help="Rows over all workers. Default: the task's own.")
     ] = None,
     learning_rate: Annotated[
-        float | None, typer.Option(help="Peak. Default: the task's own.")
+        float | None, typer.Option(help="Peak rate. Default: the task's own.")
     ] = None,
     bucket_mb: Annotated[
-        float | None, typer.Option(help="Size of fused messages, in MiB.")
+        float | None, typer.Option(help="Size of the buckets that are sent, in MiB.")
     ] = None,
-    options: Annotated[
+    settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="OPTION=NUMBER", help="Of the relaxation, as in rank=4."
+            "--set",
+            metavar="OPTION=NUMBER",
+            help="An option of the relaxation, as in rank=4; may be repeated.",
         ),
     ] = None,
     order: Annotated[
-        OrderName | None,
-        typer.Option(help="Of transfers, from the task's own program."),
+        OrderName | None, typer.Option(help="Order of the transfers of parameters.")
     ] = None,
-    accumulate: Annotated[int, typer.Option(help="Send once per this many steps.")] = 1,
+    accumulate: Annotated[
+        int, typer.Option(help="Steps whose gradients are sent together.")
+    ] = 1,
     skip_nonfinite: Annotated[
-        bool, typer.Option("--skip-nonfinite", help="Skip steps with a NaN, together.")
+        bool,
+        typer.Option("--skip-nonfinite", help="All skip a step where one has a NaN."),
     ] = False,
     check_every: Annotated[
-        int | None,
-        typer.Option(help="Steps after which all models must be equal, to the bit."),
+        int | None, typer.Option(help="Steps between checks that all models are equal.")
     ] = None,
     lost_after: Annotated[
-        float,
-        typer.Option(help="Seconds without a sign after which a process is lost."),
+        float, typer.Option(help="Seconds of silence until a process counts as lost.")
     ] = 15.0,
     stuck_after: Annotated[
-        float,
-        typer.Option(help="Seconds without a step after which processes give up."),
+        float, typer.Option(help="Seconds without a step until processes give up.")
     ] = 300.0,
     checkpoint_every: Annotated[
-        int | None,
-        typer.Option(help="Steps from one checkpoint to the next, in --out."),
+        int | None, typer.Option(help="Steps from one checkpoint in --out to the next.")
     ] = None,
     resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Go on from the last checkpoint in --out."),
+        bool, typer.Option("--resume", help="Continue from the last checkpoint.")
     ] = False,
     no_baseline: Annotated[
-        bool, typer.Option("--no-baseline", help="Leave out the one-worker run.")
+        bool, typer.Option("--no-baseline", help="Skip the one-worker run.")
     ] = False,
     as_json: Annotated[
-        bool,
-        typer.Option("--json", help="JSON alone on stdout: a list of runs."),
+        bool, typer.Option("--json", help="Print only JSON: a list of runs.")
     ] = False,
 ) -> None:
     """Reads the options; `_job` and `_training` do the rest."""
+    asked: dict[str, Any] = {**locals()}
+    baseline = not asked.pop("no_baseline")
+    asked |= {"settings": tuple(settings or ()), "baseline": baseline}
     from relaxjax.cli import (  # flax, scikit-learn and matplotlib
         _job,
         _train_options,
         _training,
     )
 
-    wishes = _train_options.TrainOptions(
-        relaxation=relaxation,
-        workers=workers,
-        task=task.value,
-        steps=steps,
-        seed=seed,
-        out=out,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        bucket_mb=bucket_mb,
-        options=tuple(options or ()),
-        order=order and order.value,
-        accumulate=accumulate,
-        skip_nonfinite=skip_nonfinite,
-        check_every=check_every,
-        checkpoint_every=checkpoint_every,
-        resume=resume,
-        baseline=not no_baseline,
-        lost_after=lost_after,
-        stuck_after=stuck_after,
-        as_json=as_json,
-    )
     with user_errors():
-        job = _job.prepare(wishes)
+        job = _job.prepare(_train_options.TrainOptions(**asked))
     with endings():
         _training.run(job)

@@ -1,4 +1,4 @@
-"""What the user of `relaxjax train` asks for: its checks, and what it means."""
+"""The options of `relaxjax train`: their checks, and what they mean."""
 
 import math
 import sys
@@ -15,6 +15,10 @@ from relaxjax.faults import skip_nonfinite
 from relaxjax.gradients import accumulate
 from relaxjax.tasks import OPTIMIZERS, Task, schedule
 
+_LEAST = {"check_every": 1, "checkpoint_every": 1, "steps": 1, "workers": 1}
+_LEAST |= {"batch_size": 1, "accumulate": 1, "seed": 0}
+_POSITIVE = ("learning_rate", "bucket_mb", "lost_after", "stuck_after")
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions:
@@ -29,7 +33,7 @@ class TrainOptions:
     batch_size: int | None = None
     learning_rate: float | None = None
     bucket_mb: float | None = None
-    options: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
     order: str | None = None
     accumulate: int = 1
     skip_nonfinite: bool = False
@@ -42,65 +46,52 @@ class TrainOptions:
     as_json: bool = False
 
 
-def check(wishes: TrainOptions) -> None:
+def check(options: TrainOptions) -> None:
     """Checks all that can be checked before a device is touched.
 
     Raises:
       ValueError: an unknown relaxation, an option it does not have, a bad number.
     """
-    numbers = {
-        "--check-every": wishes.check_every,
-        "--checkpoint-every": wishes.checkpoint_every,
-        "--steps": wishes.steps,
-        "--workers": wishes.workers,
-        "--batch-size": wishes.batch_size,
-        "--accumulate": wishes.accumulate,
-        "--seed": wishes.seed,
-    }
-    for option, number in numbers.items():
-        least = 0 if option == "--seed" else 1
+    for name, least in _LEAST.items():
+        number = getattr(options, name)
         if number is not None and number < least:
-            raise ValueError(
-                f"{option} {number}: it must be {least} or more; leave {option} out "
-                "for the default"
-            )
-    amounts = {
-        "--learning-rate": wishes.learning_rate,
-        "--bucket-mb": wishes.bucket_mb,
-        "--lost-after": wishes.lost_after,
-        "--stuck-after": wishes.stuck_after,
-    }
-    for option, amount in amounts.items():
+            raise _bad_number(name, number, f"{least} or more")
+    for name in _POSITIVE:
+        amount = getattr(options, name)
         if amount is not None and not 0 < amount < math.inf:
-            raise ValueError(
-                f"{option} {amount}: it must be more than 0 and finite; leave {option} "
-                "out for the default"
-            )
-    steps = sys.maxsize if wishes.steps is None else wishes.steps
-    workers = wishes.workers or DEFAULT_WORKERS
-    relaxed(wishes, Training(optax.identity(), 1.0, steps, workers))
-    row = parse(wishes.relaxation).row
-    if wishes.check_every is not None and row.apart:
+            raise _bad_number(name, amount, "more than 0 and finite")
+    steps = sys.maxsize if options.steps is None else options.steps
+    workers = options.workers or DEFAULT_WORKERS
+    relaxed(options, Training(optax.identity(), 1.0, steps, workers))
+    row = parse(options.relaxation).row
+    if options.check_every is not None and row.apart:
         alike = ", ".join(name for name, row in RELAXATIONS.items() if not row.apart)
         raise ValueError(
-            f"--check-every {wishes.check_every}: the workers' models of {row.name} "
+            f"--check-every {options.check_every}: the workers' models of {row.name} "
             f"differ on purpose; leave it out, or train --relaxation {alike}"
         )
-    if wishes.order is not None and not row.ordered:
+    if options.order is not None and not row.ordered:
         able = ", ".join(name for name, row in RELAXATIONS.items() if row.ordered)
         raise ValueError(
-            f"--order {wishes.order}: the transfers of {row.name} keep to no order of "
+            f"--order {options.order}: the transfers of {row.name} follow no order of "
             f"names; leave it out, or train --relaxation {able}"
         )
 
 
-def batch_size(wishes: TrainOptions, workers: int) -> int | None:
+def _bad_number(name: str, number: float, rule: str) -> ValueError:
+    option = f"--{name.replace('_', '-')}"
+    return ValueError(
+        f"{option} {number}: it must be {rule}; leave {option} out for the default"
+    )
+
+
+def batch_size(options: TrainOptions, workers: int) -> int | None:
     """The rows that the user asks for, over all workers.
 
     Raises:
       ValueError: they do not divide among the workers.
     """
-    rows = wishes.batch_size
+    rows = options.batch_size
     if rows is not None and rows % workers:
         down, up = rows // workers * workers, rounded_up(rows, workers)
         raise ValueError(
@@ -115,31 +106,30 @@ def rounded_up(rows: int, workers: int) -> int:
     return -(-rows // workers) * workers
 
 
-def relaxed(wishes: TrainOptions, training: Training) -> optax.GradientTransformation:
+def relaxed(options: TrainOptions, training: Training) -> optax.GradientTransformation:
     """The optimizer, with the relaxation before, after or around it, or in its place.
 
     Raises:
-      ValueError: an option that is no number, or that the relaxation does not have.
+      ValueError: a setting that is not a number, or that the relaxation does not have.
     """
-    mib = wishes.bucket_mb
+    mib = options.bucket_mb
     bucket_bytes = None if mib is None else max(1, int(mib * 2**20))
-    choice = parse(wishes.relaxation)
-    return choice.build(AXIS, training, bucket_bytes=bucket_bytes, **options(wishes))
+    choice = parse(options.relaxation)
+    return choice.build(AXIS, training, bucket_bytes=bucket_bytes, **_settings(options))
 
 
-def period(wishes: TrainOptions, steps: int) -> int:
+def period(options: TrainOptions, steps: int) -> int:
     """Number of steps over which bytes are averaged."""
-    found = parse(wishes.relaxation).period(**options(wishes))
-    return steps if found is None else wishes.accumulate * found
+    rounds = parse(options.relaxation).period(**_settings(options))
+    return steps if rounds is None else options.accumulate * rounds
 
 
-def options(wishes: TrainOptions) -> dict[str, Any]:
-    """The relaxation's options by name."""
-    return dict(map(_option, wishes.options))
+def _settings(options: TrainOptions) -> dict[str, Any]:
+    """The relaxation's own options, by name."""
+    return dict(map(_setting, options.settings))
 
 
-def _option(text: str) -> tuple[str, int | float]:
-    """A name and a number."""
+def _setting(text: str) -> tuple[str, int | float]:
     name, equals, value = text.partition("=")
     try:
         number = float(value)
@@ -154,25 +144,25 @@ def _option(text: str) -> tuple[str, int | float]:
 
 
 def wrapped(
-    wishes: TrainOptions, tx: optax.GradientTransformation
+    options: TrainOptions, tx: optax.GradientTransformation
 ) -> optax.GradientTransformation:
     """The transformation, skipping and accumulating if the user asks for it."""
-    if wishes.skip_nonfinite:
+    if options.skip_nonfinite:
         tx = skip_nonfinite(tx, AXIS)
-    return tx if wishes.accumulate == 1 else accumulate(tx, wishes.accumulate)
+    return tx if options.accumulate == 1 else accumulate(tx, options.accumulate)
 
 
 def training(
-    wishes: TrainOptions,
+    options: TrainOptions,
     task: Task,
     steps: int,
     workers: int,
     order: tuple[str, ...] | None = None,
 ) -> Training:
     """The relaxation's parent over its own steps, at the user's rate or the task's."""
-    parent = OPTIMIZERS[parse(wishes.relaxation).row.parent]
-    peak = wishes.learning_rate
+    parent = OPTIMIZERS[parse(options.relaxation).row.parent]
+    peak = options.learning_rate
     peak = parent.rate * task.learning_rate if peak is None else peak
-    steps = -(-steps // wishes.accumulate)
+    steps = -(-steps // options.accumulate)
     rate = schedule(peak, steps)
     return Training(parent.make(rate), rate, steps, workers, order)

@@ -1,31 +1,29 @@
-"""A job trains, shows how it goes, and leaves its files behind."""
+"""A job trains, shows its progress, and writes its files."""
 
 from collections.abc import Callable
+from contextlib import closing, nullcontext
 
 import jax
 from rich.console import Console
 
 from relaxjax import hosts
 from relaxjax.checkpoint import plan_of
-from relaxjax.cli import _devices, _report
-from relaxjax.cli import _order_report as _ordered
-from relaxjax.cli import _resume as _kept
+from relaxjax.cli import _devices, _order_report, _report, _resume
 from relaxjax.cli._job import CHECKPOINTS, Run, TrainJob
-from relaxjax.cli._loop import fit
-from relaxjax.cli._progress import Bar
+from relaxjax.cli._loop import Bar, fit
 from relaxjax.programs import wire_bytes
 
 
 def run(job: TrainJob) -> list[_report.Record]:
-    """Trains, shows how it goes, and writes run.json and curves.png.
+    """Trains, shows its progress, and writes run.json and curves.png.
 
-    With several processes, the first one alone prints and writes.
+    With several processes, only the first one prints and writes.
 
     Returns:
       A record for each run; the one that was asked for comes first.
     """
     first = jax.process_index() == 0
-    console = Console(quiet=not first, stderr=job.as_json)
+    console = Console(quiet=not first, stderr=job.options.as_json)
     with hosts.Watch(job.team, **job.patience) as watch:
         records = [
             _train(job, one, console, _stops(watch, i * job.steps))
@@ -42,14 +40,14 @@ def run(job: TrainJob) -> list[_report.Record]:
     if job.order:
         asked = job.runs[0]
         rest = job.batch_size, job.out, console
-        _ordered.report(job.order, job.task, asked.tx, asked.mesh, *rest)
-    if first and job.as_json:
+        _order_report.report(job.order, job.task, asked.tx, asked.mesh, *rest)
+    if first and job.options.as_json:
         print(_report.as_json(records))
     return records
 
 
 def _stops(watch: hosts.Watch, before: int) -> Callable[[int], bool]:
-    """Whether to stop before a step of a run; the runs before it had so many."""
+    """Whether to stop before a step of a run; earlier runs had `before` steps."""
     return lambda step: watch.stops_before(before + step)
 
 
@@ -59,54 +57,43 @@ def _train(
     task = job.task
     noun = "worker" if run.mesh.size == 1 else "workers"
     title = f"{run.name}, {run.mesh.size} {noun}"
+    keeper = _keeper(job, run)
     with (
-        _kept.keeping(_keeper(job, run)) as keeper,
+        closing(keeper) if keeper else nullcontext(),
         Bar(console, title, steps=job.steps, metric_name=task.metric_name) as bar,
     ):
-        outcome = fit(
-            task,
-            run.tx,
-            run.mesh,
-            steps=job.steps,
-            seed=job.seed,
-            batch_size=job.batch_size,
-            watch=bar,
-            stops_before=stops_before,
-            check_every=job.check_every,
-            keeper=keeper,
-        )
+        curve, steps_per_second, spread = fit(job, run, bar, stops_before, keeper)
     sent = wire_bytes(run.tx, task.params, run.mesh, steps=run.period)
-    _, loss, metric = outcome.curve[-1]
+    _, loss, metric = curve[-1]
     return _report.Record(
         relaxation=run.name,
         task=task.name,
         workers=run.mesh.size,
         steps=job.steps,
-        seed=job.seed,
+        seed=job.options.seed,
         loss=loss,
         metric_name=task.metric_name,
         metric=metric,
         bytes_per_step=sent / run.period,
-        steps_per_second=outcome.steps_per_second,
-        spread=outcome.spread,
+        steps_per_second=steps_per_second,
+        spread=spread,
         data=task.data,
-        curve=outcome.curve,
+        curve=curve,
     )
 
 
-def _keeper(job: TrainJob, run: Run) -> _kept.Keeper | None:
-    """Of the run that was asked for; those it is compared with are taken again."""
-    wanted = job.resume or job.checkpoint_every is not None
-    if not wanted or run is not job.runs[0]:
+def _keeper(job: TrainJob, run: Run) -> _resume.Keeper | None:
+    """Saves the run that was asked for; what it is compared with starts afresh."""
+    resume, every = job.options.resume, job.options.checkpoint_every
+    if not (resume or every is not None) or run is not job.runs[0]:
         return None
     plan = {
         "the relaxation": run.name,
         "the task": job.task.name,
         "the data (sha256)": job.task.data.sha256,
-        "--seed": str(job.seed),
+        "--seed": str(job.options.seed),
         "--steps": str(job.steps),
         "--batch-size": str(job.batch_size),
         **plan_of(run.tx, job.task.params, run.mesh),
     }
-    folder = job.out / CHECKPOINTS
-    return _kept.Keeper(folder, run.mesh, job.checkpoint_every, job.resume, plan)
+    return _resume.Keeper(job.out / CHECKPOINTS, run.mesh, every, resume, plan)

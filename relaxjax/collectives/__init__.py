@@ -1,4 +1,8 @@
-"""Collectives on one array over a named axis; they know nothing of optimizers."""
+"""Collectives on one array over a named axis; they know nothing of optimizers.
+
+Call them where the axis is bound: `jax.shard_map`, `jax.pmap`,
+`jax.vmap(axis_name=...)`.
+"""
 
 from relaxjax._core._lazy import door
 
@@ -28,10 +32,11 @@ __getattr__, __dir__, __all__ = door(
         "_two_shot": "two_shot_all_reduce two_shot_wire_bytes",
     },
     shared={
+        "_algorithms": "ALGORITHMS CODED_EXCHANGES EXACT_EXCHANGES",
         "_compressed_two_shot": "scattered",
         "_hierarchical": "two_axes",
         "_messages": "distribute gather send",
         "_payload": "message opened places",
-        "_wire": "all_after from_wire once_arrived to_wire",
+        "_wire_dtypes": "all_after from_wire once_arrived to_wire",
     },
 )

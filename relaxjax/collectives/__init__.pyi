@@ -2,6 +2,9 @@
 
 from relaxjax.collectives._adasum import adasum as adasum
 from relaxjax.collectives._adasum import adasum_wire_bytes as adasum_wire_bytes
+from relaxjax.collectives._algorithms import ALGORITHMS as ALGORITHMS
+from relaxjax.collectives._algorithms import CODED_EXCHANGES as CODED_EXCHANGES
+from relaxjax.collectives._algorithms import EXACT_EXCHANGES as EXACT_EXCHANGES
 from relaxjax.collectives._bidirectional_ring import (
     bidirectional_ring_all_reduce as bidirectional_ring_all_reduce,
 )
@@ -82,10 +85,10 @@ from relaxjax.collectives._tree import tree_all_reduce as tree_all_reduce
 from relaxjax.collectives._tree import tree_wire_bytes as tree_wire_bytes
 from relaxjax.collectives._two_shot import two_shot_all_reduce as two_shot_all_reduce
 from relaxjax.collectives._two_shot import two_shot_wire_bytes as two_shot_wire_bytes
-from relaxjax.collectives._wire import all_after as all_after
-from relaxjax.collectives._wire import from_wire as from_wire
-from relaxjax.collectives._wire import once_arrived as once_arrived
-from relaxjax.collectives._wire import to_wire as to_wire
+from relaxjax.collectives._wire_dtypes import all_after as all_after
+from relaxjax.collectives._wire_dtypes import from_wire as from_wire
+from relaxjax.collectives._wire_dtypes import once_arrived as once_arrived
+from relaxjax.collectives._wire_dtypes import to_wire as to_wire
 
 __all__ = [
     "Codec",

@@ -1,4 +1,4 @@
-"""Adasum: a sum that counts what two workers have in common once, and not twice.
+"""Adasum: a sum that counts what two workers have in common once, instead of twice.
 
 Source: Maleki et al., "Scaling distributed training with adaptive summation", 2020.
 
@@ -7,7 +7,7 @@ For two vectors a and b
     A(a, b) = (1 - a.b / 2 |a|^2) a + (1 - a.b / 2 |b|^2) b
 
 which is a + b if they are orthogonal and a if they are equal. It is symmetric but not
-associative, so the tree is fixed; it is that of `tree_all_reduce`. With n workers:
+associative, so the tree is fixed: that of `tree_all_reduce`. With n workers:
 
     up, for D = 1, 2, 4 .. < n:      x_i <- A(x_i, x_{i+D})   (2 D divides i, i + D < n)
     down, for the same D backwards:  x_{i+D} <- x_i
@@ -18,30 +18,32 @@ no part is longer than a or b, and with a = s u, where s is the power of two for
 
     half the projection of b on a = (u_a . u_b / 2 |u_a|^2) s_b u_a
 
-Cost: that of the tree: 2 ceil(log2 n) rounds, and ceil(log2 n) d itemsize bytes at the
+Cost: like the tree, 2 ceil(log2 n) rounds, and ceil(log2 n) d itemsize bytes at the
 busiest worker. The paper halves the vectors at every level, which sends about 2 d, and
 then has to sum the dot products of the parts.
 """
+
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._core._axis import AxisName, axes_of, axis_size
-from relaxjax._core._dtypes import wide
+from relaxjax._core._axis import AxisName, axis_size
+from relaxjax._core._tree import wide
+from relaxjax.collectives._messages import for_each_axis
 from relaxjax.collectives._tree import one_tree, tree_wire_bytes
 
 
 def adasum(x: jax.Array, axis_name: AxisName) -> jax.Array:
     """Combines one tensor of every worker of an axis by Adasum.
 
-    Call it where the axis is bound (`jax.shard_map`, `jax.pmap`,
-    `jax.vmap(axis_name=...)`), once per tensor: the coefficients belong to the whole
-    of `x`. All workers receive the same bits. 16-bit floats travel as 16 bits; products
-    and sums are float32 or wider, rounded once per combination, so ceil(log2 n) times.
-    Complex numbers count as vectors of twice as many reals. A zero `x` changes nothing;
-    a NaN or infinity anywhere makes all of the result NaN. Under `check_vma=True` a sum
-    of the root's bits and of zeros takes the place of the way down:
+    Call it once per tensor: the coefficients belong to the whole of `x`. All workers
+    receive the same bits. 16-bit floats travel as 16 bits; products and sums are
+    float32 or wider, rounded once per combination, so ceil(log2 n) times. Complex
+    numbers count as vectors of twice as many reals. A zero `x` changes nothing; a NaN
+    or infinity anywhere makes all of the result NaN. Under `check_vma=True` a sum of
+    the root's bits and of zeros takes the place of the way down:
     2 (n - 1) ceil(d / n) itemsize bytes.
 
     Args:
@@ -50,7 +52,7 @@ def adasum(x: jax.Array, axis_name: AxisName) -> jax.Array:
       axis_name: the axis; of a tuple (outer, inner), the inner one is combined first.
 
     Returns:
-      The combination, with the shape and dtype of `x`. Of one worker, `x` itself.
+      The combination, with the shape and dtype of `x`; for one worker, `x` itself.
 
     Raises:
       ValueError: `x` is neither floating nor complex.
@@ -71,11 +73,8 @@ def adasum(x: jax.Array, axis_name: AxisName) -> jax.Array:
         )
     axis_size(axis_name, "adasum")
     if jnp.issubdtype(x.dtype, jnp.complexfloating):
-        parts = adasum(jnp.stack([x.real, x.imag]), axis_name)
-        return lax.complex(parts[0], parts[1])
-    for name in reversed(axes_of(axis_name)):
-        x = one_tree(x, name, _combine)
-    return x
+        return lax.complex(*adasum(jnp.stack([x.real, x.imag]), axis_name))
+    return for_each_axis(x, axis_name, "adasum", partial(one_tree, add=_combine))
 
 
 def adasum_wire_bytes(x: jax.Array | jax.ShapeDtypeStruct, axis_size: int) -> int:
@@ -112,8 +111,8 @@ def _combine(a: jax.Array, b: jax.Array) -> jax.Array:
 def _scaled(a: jax.Array) -> tuple[jax.Array, jax.Array]:
     """A power of two s and u = a / s with 2 <= max|u| < 4; (1, a) if a counts as zero.
 
-    So does what is at the very end of the range: s and 1 / s must not vanish, which is
-    also why u is not smaller.
+    An array at the very end of the range counts as zero: s and 1 / s must not vanish,
+    which is also why u is not smaller.
     """
     largest = jnp.max(jnp.abs(a))
     counts = largest >= 4 * jnp.finfo(a.dtype).tiny
@@ -123,5 +122,5 @@ def _scaled(a: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _half_ratio(dot: jax.Array, squares: jax.Array) -> jax.Array:
-    """Half of dot / squares; 0 for a zero vector, whose coefficient so becomes 1."""
+    """Half of dot / squares; 0 for a zero vector, so that its coefficient is 1."""
     return 0.5 * dot / jnp.where(squares > 0, squares, 1)

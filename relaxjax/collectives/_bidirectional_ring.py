@@ -16,16 +16,16 @@ are those of the ring, up to padding.
 import jax
 import jax.numpy as jnp
 
-from relaxjax._core._axis import AxisName, axes_of, axis_size
+from relaxjax._core._axis import AxisName
+from relaxjax.collectives._messages import for_each_axis
 from relaxjax.collectives._ring import one_ring, ring_wire_bytes
 
 
 def bidirectional_ring_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:
     """Sums `x` over the workers of an axis by two rings in opposite directions.
 
-    Call it where the axis is bound (`jax.shard_map`, `jax.pmap`,
-    `jax.vmap(axis_name=...)`). All workers receive the same bits. 16-bit floats travel
-    as 16 bits and are added in float32, rounded once per hop (n - 1 roundings).
+    All workers receive the same bits. 16-bit floats travel as 16 bits and are added in
+    float32, rounded once per hop (n - 1 roundings).
 
     Args:
       x: a numeric array of any shape, the same on all workers; it may be 0-d or empty.
@@ -46,12 +46,7 @@ def bidirectional_ring_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Arra
       >>> print(total[2])
       [18. 22. 26.]
     """
-    axis_size(axis_name, "bidirectional_ring_all_reduce")
-    for name in reversed(axes_of(axis_name)):
-        first, second = jnp.split(x.ravel(), [-(-x.size // 2)])
-        both = [one_ring(first, name), one_ring(second, name, step=-1)]
-        x = jnp.concatenate(both).reshape(x.shape)
-    return x
+    return for_each_axis(x, axis_name, "bidirectional_ring_all_reduce", _two_rings)
 
 
 def bidirectional_ring_wire_bytes(
@@ -73,6 +68,12 @@ def bidirectional_ring_wire_bytes(
       >>> bidirectional_ring_wire_bytes(jax.ShapeDtypeStruct((16,), jnp.float32), 4)
       96
     """
-    halves = (-(-x.size // 2), x.size // 2)
-    parts = [jax.ShapeDtypeStruct((half,), x.dtype) for half in halves]
-    return sum(ring_wire_bytes(part, axis_size) for part in parts)
+    sizes = (-(-x.size // 2), x.size // 2)
+    halves = [jax.ShapeDtypeStruct((size,), x.dtype) for size in sizes]
+    return sum(ring_wire_bytes(half, axis_size) for half in halves)
+
+
+def _two_rings(x: jax.Array, name: str) -> jax.Array:
+    first, second = jnp.split(x.ravel(), [-(-x.size // 2)])
+    halves = [one_ring(first, name), one_ring(second, name, step=-1)]
+    return jnp.concatenate(halves).reshape(x.shape)

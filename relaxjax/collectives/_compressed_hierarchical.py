@@ -1,4 +1,4 @@
-"""Compressed between hosts, exact inside: the slow axis alone sees payloads.
+"""Compressed between hosts, exact inside: only the slow axis carries payloads.
 
 Source: BAGUA (Gan et al. 2021), hierarchical communication; ZeRO++ (Wang et al. 2023).
 
@@ -32,10 +32,7 @@ def compressed_hierarchical(x: jax.Array, axis_name: AxisName, codec: Codec) -> 
     Args:
       x: float32[d].
       axis_name: two axes, the outer (slow) one first, as in `("host", "device")`.
-      codec: what encodes and decodes.
-
-    Returns:
-      The mean, the same bits on all workers, and what this worker's sends lost.
+      codec: the encoder and decoder.
 
     Raises:
       ValueError: not two axes.
@@ -62,7 +59,7 @@ def compressed_hierarchical_wire_bytes(
     Args:
       size: number of elements d.
       axis_sizes: number of hosts and of devices per host.
-      codec: whose payload of c elements takes P(c) bytes.
+      codec: a codec whose payload of c elements takes P(c) bytes.
     """
     hosts, devices = axis_sizes
     chunk = -(-size // devices)

@@ -1,4 +1,4 @@
-"""Compressed one-shot: everybody's payload to everybody, and all of them decode.
+"""Compressed one-shot: everybody sends a payload to everybody, and decodes them all.
 
 Source: the sparse all-gather of top-k methods (Lin et al. 2018, DGC).
 
@@ -31,10 +31,7 @@ def compressed_one_shot(x: jax.Array, axis_name: AxisName, codec: Codec) -> Loss
     Args:
       x: float32[d].
       axis_name: the axis, or a tuple of axes.
-      codec: what encodes and decodes.
-
-    Returns:
-      The mean, the same bits on all workers, and what this worker's payload lost.
+      codec: the encoder and decoder.
 
     Raises:
       NameError: outside the axis.
@@ -43,13 +40,12 @@ def compressed_one_shot(x: jax.Array, axis_name: AxisName, codec: Codec) -> Loss
     if n == 1 or x.size == 0:
         return lossless(x, axis_name)
     place = jnp.uint32(0)
-    sent = message(codec, x, place)
-    bits = sent.bits
+    bits, payload = message(codec, x, place)
     for name in reversed(axes_of(axis_name)):
         bits = gather(bits, name)
-    bits = bits.reshape(n, -1)
-    each = jax.vmap(lambda row: opened(codec, row, x.size, place))(bits)
-    return Lossy(each.sum(axis=0) / n, x - codec.decode(sent.payload, x.size, place))
+    decode = jax.vmap(lambda row: opened(codec, row, x.size, place))
+    mean = decode(bits.reshape(n, -1)).sum(axis=0) / n
+    return Lossy(mean, x - codec.decode(payload, x.size, place))
 
 
 def compressed_one_shot_wire_bytes(size: int, axis_size: int, codec: Codec) -> int:
@@ -58,6 +54,6 @@ def compressed_one_shot_wire_bytes(size: int, axis_size: int, codec: Codec) -> i
     Args:
       size: number of elements d.
       axis_size: number of workers n.
-      codec: whose payload takes P(d) bytes.
+      codec: a codec whose payload takes P(d) bytes.
     """
     return (axis_size - 1) * message_bytes(codec, size)

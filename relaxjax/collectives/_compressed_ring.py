@@ -6,11 +6,11 @@ INTELLECT-1's int8 ring (Jaghouar et al. 2024).
 With n workers, chunks of c = ceil(d / n) elements, and D the decoding of C:
 
     reduce-scatter, s = 0 .. n-2:  p_i <- D(C(p_{i-1})) + x_i[chunk i - s - 2] / n
-    all-gather:                    C(p_i), which worker i made once, to everybody
+    all-gather:                    C(p_i), encoded once by worker i, to everybody
 
-Worker i encodes a part of each chunk once, and `lost_i` has at that chunk n times what
-this lost. Cost: 2 (n - 1) P(c) bytes per worker and n lossy stages: a partial mean is
-rounded at each hop.
+Worker i encodes a part of each chunk once; at that chunk, `lost_i` is n times the loss
+of this encoding. Cost: 2 (n - 1) P(c) bytes per worker and n lossy stages: a partial
+mean is rounded at each hop.
 """
 
 import jax
@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from relaxjax._core._axis import AxisName, axis_size, tracks_vma
-from relaxjax.collectives._messages import gather
+from relaxjax.collectives._messages import chunks_of, gather
 from relaxjax.collectives._payload import (
     Codec,
     Lossy,
@@ -36,10 +36,7 @@ def compressed_ring(x: jax.Array, axis_name: AxisName, codec: Codec) -> Lossy:
     Args:
       x: float32[d].
       axis_name: the axis; of a tuple (outer, inner), the inner ring runs first.
-      codec: what encodes and decodes.
-
-    Returns:
-      The mean, the same bits on all workers, and what this worker's sends lost.
+      codec: the encoder and decoder.
 
     Raises:
       NameError: outside the axis.
@@ -54,7 +51,7 @@ def compressed_ring_wire_bytes(size: int, axis_size: int, codec: Codec) -> int:
     Args:
       size: number of elements d.
       axis_size: number of workers n.
-      codec: whose payload of a chunk of c elements takes P(c) bytes.
+      codec: a codec whose payload of a chunk of c elements takes P(c) bytes.
     """
     return chunked_bytes(codec, size, axis_size)
 
@@ -62,29 +59,28 @@ def compressed_ring_wire_bytes(size: int, axis_size: int, codec: Codec) -> int:
 def _one_ring(codec: Codec, x: jax.Array, name: str, level: int) -> Lossy:
     n, i = lax.axis_size(name), lax.axis_index(name)
     onwards = [(k, (k + 1) % n) for k in range(n)]
-    chunks = jnp.pad(x, (0, -x.size % n)).reshape(n, -1)  # [n, c]
+    chunks = chunks_of(x, n)
     c = chunks.shape[1]
     # Hop s encodes chunk i - s - 1; sender and receiver know both numbers.
-    marks = places(n * n * level, n * n).reshape(n, n)
+    hops = places(n * n * level, n * n).reshape(n, n)
     losses = []
 
     partial = lax.dynamic_index_in_dim(chunks, (i - 1) % n, keepdims=False) / n
     for s in range(n - 1):
         k = (i - s - 1) % n
-        sent = message(codec, partial, marks[s, k])
-        losses.append(partial - codec.decode(sent.payload, c, marks[s, k]))
-        bits = lax.ppermute(sent.bits, name, onwards)
+        bits, payload = message(codec, partial, hops[s, k])
+        losses.append(partial - codec.decode(payload, c, hops[s, k]))
+        bits = lax.ppermute(bits, name, onwards)
         k = (i - s - 2) % n
         mine = lax.dynamic_index_in_dim(chunks, k, keepdims=False)
-        partial = opened(codec, bits, c, marks[s, k]) + mine / n
+        partial = opened(codec, bits, c, hops[s, k]) + mine / n
 
-    final = message(codec, partial, marks[n - 1, i])
-    losses.append(partial - codec.decode(final.payload, c, marks[n - 1, i]))
-    bits = _gathered(final.bits, name, onwards)  # row k: of worker k, which has chunk k
-    means = jax.vmap(lambda row, place: opened(codec, row, c, place))(bits, marks[-1])
-    # losses[s] is of chunk i - s - 1, hence chunk k at place (i - 1 - k) mod n.
-    order = (i - 1 - jnp.arange(n)) % n
-    lost = n * jnp.stack(losses)[order]
+    bits, payload = message(codec, partial, hops[n - 1, i])
+    losses.append(partial - codec.decode(payload, c, hops[n - 1, i]))
+    bits = _gathered(bits, name, onwards)  # row k: the mean of chunk k, from worker k
+    means = jax.vmap(lambda row, place: opened(codec, row, c, place))(bits, hops[-1])
+    # losses[s] belongs to chunk i - s - 1, so chunk k is at place (i - 1 - k) mod n.
+    lost = n * jnp.stack(losses)[(i - 1 - jnp.arange(n)) % n]
     return Lossy(means.ravel()[: x.size], lost.ravel()[: x.size])
 
 

@@ -13,12 +13,13 @@ chunk into h pieces of p = ceil(c / h); device j of host a:
     gather between hosts:   receives C(q_j0), .., C(q_j,h-1), of the devices j
     gather inside:          receives these h payloads of every other device, as they are
 
-What stays is not compressed: one's own chunk, and one's own piece of it. What the last
-three steps lose is lost by a device of its own chunk, m-fold, as its host has m.
+What stays is not compressed: a device's own chunk, and its own piece of that. Its
+losses of the last three steps are booked at its own chunk, m-fold, as its host has m
+devices.
 
 The mean is encoded once, by the one device that has it. Encoding each chunk anew for
-the gather inside would send the same, lose more, and let hosts that round at random see
-different means.
+the gather inside would send the same number of bytes, lose more, and let hosts that
+round at random see different means.
 
 Three lossy stages. Cost: (m - 1) (P(c) + h P(p)) bytes inside and 2 (h - 1) P(p)
 between hosts, per worker: an m-th of what a flat exchange sends there.
@@ -28,9 +29,9 @@ import jax
 from jax import lax
 
 from relaxjax._core._axis import AxisName, axis_size
-from relaxjax.collectives._compressed_two_shot import chunks_of, scattered
+from relaxjax.collectives._compressed_two_shot import scattered
 from relaxjax.collectives._hierarchical import two_axes
-from relaxjax.collectives._messages import gather
+from relaxjax.collectives._messages import chunks_of, gather
 from relaxjax.collectives._payload import (
     Codec,
     Lossy,
@@ -48,10 +49,7 @@ def compressed_two_level(x: jax.Array, axis_name: AxisName, codec: Codec) -> Los
     Args:
       x: float32[d].
       axis_name: two axes, the outer (slow) one first, as in `("host", "device")`.
-      codec: what encodes and decodes.
-
-    Returns:
-      The mean, the same bits on all workers, and what this worker's sends lost.
+      codec: the encoder and decoder.
 
     Raises:
       ValueError: not two axes.
@@ -67,15 +65,15 @@ def compressed_two_level(x: jax.Array, axis_name: AxisName, codec: Codec) -> Los
 
     s, lost = scattered(codec, chunks, inner, places(0, m))
     q, across = scattered(codec, chunks_of(s, h), outer, between[j])
-    served = message(codec, q, last[j, a])
-    bits = gather(gather(served.bits, outer), inner)  # [m, h, bytes]
+    bits, payload = message(codec, q, last[j, a])
+    by_server = h * (q - codec.decode(payload, q.size, last[j, a]))
+    across = lax.dynamic_update_index_in_dim(across, by_server, a, 0)
+    at_own_chunk = m * across.ravel()[: s.size]
+    lost = lax.dynamic_update_index_in_dim(lost, at_own_chunk, j, 0)
+
+    bits = gather(gather(bits, outer), inner)  # [m, h, bytes]
     decode = jax.vmap(lambda row, place: opened(codec, row, q.size, place))
     means = jax.vmap(decode)(bits, last).reshape(m, -1)[:, : s.size]
-
-    by_server = h * (q - codec.decode(served.payload, q.size, last[j, a]))
-    across = lax.dynamic_update_index_in_dim(across, by_server, a, 0)
-    own = m * across.ravel()[: s.size]
-    lost = lax.dynamic_update_index_in_dim(lost, own, j, 0)
     return Lossy(means.ravel()[: x.size], lost.ravel()[: x.size])
 
 
@@ -86,8 +84,8 @@ def compressed_two_level_wire_bytes(
 
     Args:
       size: number of elements d.
-      axis_sizes: number of hosts and of devices per host.
-      codec: whose payload of c elements takes P(c) bytes.
+      axis_sizes: number of hosts h and of devices per host m.
+      codec: a codec whose payload of c elements takes P(c) bytes.
 
     Returns:
       (m - 1) (P(c) + h P(p)) + 2 (h - 1) P(p).

@@ -1,7 +1,7 @@
 """Compressed two-shot: scatter the encoded chunks, reduce, gather the encoded means.
 
-Source: the ScatterReduce of BAGUA (Gan et al. 2021, C_LP_S); with what is lost returned
-to its senders, DoubleSqueeze (Tang et al. 2019).
+Source: the ScatterReduce of BAGUA (Gan et al. 2021, C_LP_S); with losses returned to
+their senders, DoubleSqueeze (Tang et al. 2019).
 
 With n workers and x cut into n chunks of c = ceil(d / n) elements, worker i:
 
@@ -10,18 +10,17 @@ With n workers and x cut into n chunks of c = ceil(d / n) elements, worker i:
     gather (all-gather):   receives C(q_0), .., C(q_{n-1});  mean = D of them all
 
 What stays is not compressed: worker i's own chunk enters q_i as it is. So its place in
-`lost_i` is free for what the second shot loses, n (q_i - D(C(q_i))): the residual of
+`lost_i` is free for the loss of the second shot, n (q_i - D(C(q_i))): the residuals of
 the worker and of the server share one array.
 
 Two lossy stages. Cost: 2 (n - 1) P(c) bytes per worker.
 """
 
 import jax
-import jax.numpy as jnp
 from jax import lax
 
 from relaxjax._core._axis import AxisName, axis_size
-from relaxjax.collectives._messages import distribute, gather
+from relaxjax.collectives._messages import chunks_of, distribute, gather
 from relaxjax.collectives._payload import (
     Codec,
     Lossy,
@@ -40,10 +39,7 @@ def compressed_two_shot(x: jax.Array, axis_name: AxisName, codec: Codec) -> Loss
       x: float32[d].
       axis_name: the axis; of a tuple (outer, inner), the inner one runs first, so that
         there are four lossy stages.
-      codec: what encodes and decodes.
-
-    Returns:
-      The mean, the same bits on all workers, and what this worker's sends lost.
+      codec: the encoder and decoder.
 
     Raises:
       NameError: outside the axis.
@@ -58,38 +54,25 @@ def compressed_two_shot_wire_bytes(size: int, axis_size: int, codec: Codec) -> i
     Args:
       size: number of elements d.
       axis_size: number of workers n.
-      codec: whose payload of a chunk of c elements takes P(c) bytes.
+      codec: a codec whose payload of a chunk of c elements takes P(c) bytes.
     """
     return chunked_bytes(codec, size, axis_size)
-
-
-def chunks_of(x: jax.Array, n: int) -> jax.Array:
-    """[n, ceil(d / n)] of x[d], the last filled with zeros."""
-    return jnp.pad(x, (0, -x.size % n)).reshape(n, -1)
 
 
 def scattered(
     codec: Codec, chunks: jax.Array, name: str, up: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """The first shot: the mean of chunk i, at worker i.
+    """The first shot of `chunks` [n, c], whose places are `up`: the mean of one, [c].
 
-    Args:
-      codec: what encodes and decodes.
-      chunks: [n, c].
-      name: of the axis.
-      up: places of the n chunks.
-
-    Returns:
-      The mean of this worker's chunk; what its payloads have lost, [n, c], where the
-      place of its own chunk, which does not travel, is left for what the server loses.
+    Worker i gets the mean of chunk i. Also returns what its payloads have lost, [n, c];
+    its own chunk does not travel, and its row is free for the loss of the server.
     """
     (n, c), i = chunks.shape, lax.axis_index(name)
     sent = jax.vmap(lambda chunk, place: message(codec, chunk, place))(chunks, up)
     received = distribute(sent.bits, name)
     each = jax.vmap(lambda bits: opened(codec, bits, c, up[i]))(received)
-    own = lax.dynamic_index_in_dim(chunks, i, keepdims=False)
-    mean = lax.dynamic_update_index_in_dim(each, own, i, 0).sum(axis=0) / n
-
+    mine = lax.dynamic_index_in_dim(chunks, i, keepdims=False)
+    mean = lax.dynamic_update_index_in_dim(each, mine, i, 0).sum(axis=0) / n
     decode = jax.vmap(lambda payload, place: codec.decode(payload, c, place))
     return mean, chunks - decode(sent.payload, up)
 
@@ -101,10 +84,10 @@ def _over_one_axis(codec: Codec, x: jax.Array, name: str, level: int) -> Lossy:
     up, down = places(2 * n * level, n), places(2 * n * level + n, n)
 
     q, lost = scattered(codec, chunks, name, up)
-    served = message(codec, q, down[i])
-    bits = gather(served.bits, name)
-    means = jax.vmap(lambda row, place: opened(codec, row, c, place))(bits, down)
-
-    by_server = n * (q - codec.decode(served.payload, c, down[i]))
+    bits, payload = message(codec, q, down[i])
+    by_server = n * (q - codec.decode(payload, c, down[i]))
     lost = lax.dynamic_update_index_in_dim(lost, by_server, i, 0)
+
+    decode = jax.vmap(lambda row, place: opened(codec, row, c, place))
+    means = decode(gather(bits, name), down)
     return Lossy(means.ravel()[: x.size], lost.ravel()[: x.size])

@@ -21,26 +21,26 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._core._axis import AxisName, axes_of, axis_size, tracks_vma
+from relaxjax._core._axis import AxisName, tracks_vma
 from relaxjax.collectives._messages import (
     Pairs,
     back,
+    chunks_of,
+    for_each_axis,
     gather,
     is_target,
-    nothing_to_send,
     send,
 )
-from relaxjax.collectives._wire import add_rounding_once
+from relaxjax.collectives._wire_dtypes import add_rounding_once
 
 
 def halving_doubling_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:
     """Sums `x` over the workers of an axis by recursive halving and doubling.
 
-    Call it where the axis is bound (`jax.shard_map`, `jax.pmap`,
-    `jax.vmap(axis_name=...)`). All workers receive the same bits. 16-bit floats travel
-    as 16 bits and are added in float32, rounded once per message received, so
-    ceil(log2 n) times. Under `check_vma=True` one all-gather takes the place of the
-    doubling and unfolding: (n - 1) c itemsize bytes.
+    All workers receive the same bits. 16-bit floats travel as 16 bits and are added in
+    float32, rounded once per message received, so ceil(log2 n) times. Under
+    `check_vma=True` one all-gather takes the place of the doubling and unfolding:
+    (n - 1) c itemsize bytes.
 
     Args:
       x: a numeric array of any shape, the same on all workers; it may be 0-d or empty.
@@ -61,10 +61,7 @@ def halving_doubling_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:
       >>> print(total[2])
       [18. 22. 26.]
     """
-    axis_size(axis_name, "halving_doubling_all_reduce")
-    for name in reversed(axes_of(axis_name)):
-        x = _one_axis(x, name)
-    return x
+    return for_each_axis(x, axis_name, "halving_doubling_all_reduce", _one_axis)
 
 
 def halving_doubling_wire_bytes(
@@ -98,21 +95,19 @@ def _core_of(n: int) -> tuple[int, Pairs]:
     return core, [(k, k - core) for k in range(core, n)]
 
 
-def _exchange(core: int, distance: int) -> Pairs:
-    """Worker i and worker i xor `distance`, both ways."""
-    return [(k, k ^ distance) for k in range(core)]
+def _exchanges(core: int) -> list[tuple[int, Pairs]]:
+    """The distances D = 1, 2, 4 .. < core, and the pairs of i and i xor D."""
+    distances = [1 << level for level in range(core.bit_length() - 1)]
+    return [(D, [(k, k ^ D) for k in range(core)]) for D in distances]
 
 
 def _one_axis(x: jax.Array, name: str) -> jax.Array:
-    n = lax.axis_size(name)
-    if n == 1 or x.size == 0:
-        return nothing_to_send(x, name)
-    core, fold = _core_of(n)
+    core, fold = _core_of(lax.axis_size(name))
     flat = x.ravel()
     if fold:
         folded = add_rounding_once(flat, send(flat, name, fold))
         flat = jnp.where(is_target(name, fold), folded, flat)
-    chunks = jnp.pad(flat, (0, -x.size % core)).reshape(core, -1)  # x.dtype[p, c]
+    chunks = chunks_of(flat, core)
     chunk = _halve(chunks, name)
     if tracks_vma(name):  # only this form is known to be equal on all workers
         return gather(chunk, name)[:core].ravel()[: x.size].reshape(x.shape)
@@ -125,27 +120,23 @@ def _one_axis(x: jax.Array, name: str) -> jax.Array:
 
 def _halve(chunks: jax.Array, name: str) -> jax.Array:
     """Chunk i of the sum, at worker i."""
-    core, i = len(chunks), lax.axis_index(name)
-    distance = core // 2
-    while distance:
+    i = lax.axis_index(name)
+    for distance, partners in reversed(_exchanges(len(chunks))):
         halves = chunks.reshape(2, distance, -1)
         mine = (i // distance) % 2
         keep = lax.dynamic_index_in_dim(halves, mine, keepdims=False)
         give = lax.dynamic_index_in_dim(halves, 1 - mine, keepdims=False)
-        chunks = add_rounding_once(keep, send(give, name, _exchange(core, distance)))
-        distance //= 2
+        chunks = add_rounding_once(keep, send(give, name, partners))
     return chunks[0]
 
 
 def _double(chunk: jax.Array, memory: jax.Array, name: str) -> jax.Array:
-    """All chunks, in the memory of the chunks before, all of which are replaced."""
-    core, i = len(memory), lax.axis_index(name)
+    """All summed chunks, in the memory of the local ones, which are all replaced."""
+    i = lax.axis_index(name)
     chunks = lax.dynamic_update_index_in_dim(memory, chunk, i, 0)
-    distance = 1
-    while distance < core:
-        start = i // distance * distance  # of the chunks that are summed here
+    for distance, partners in _exchanges(len(memory)):
+        start = i // distance * distance  # the first chunk that is summed here
         mine = lax.dynamic_slice_in_dim(chunks, start, distance)
-        theirs = send(mine, name, _exchange(core, distance))
+        theirs = send(mine, name, partners)
         chunks = lax.dynamic_update_slice_in_dim(chunks, theirs, start ^ distance, 0)
-        distance *= 2
     return chunks

@@ -27,11 +27,10 @@ from relaxjax.collectives._two_shot import (
 
 
 def hierarchical_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:
-    """Sums `x` over two axes, sending over the outer one only a share of it.
+    """Sums `x` over two axes, of which the outer one carries only a share.
 
-    Call it where both axes are bound (`jax.shard_map` or nested
-    `jax.vmap(axis_name=...)`). All workers receive the same bits. 16-bit floats travel
-    as 16 bits and are added in float32, rounded twice: inside a host, then across.
+    All workers receive the same bits. 16-bit floats travel as 16 bits and are added in
+    float32, rounded twice: inside a host, then across.
 
     Args:
       x: a numeric array of any shape, the same on all workers; it may be 0-d or empty.
@@ -57,8 +56,7 @@ def hierarchical_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:
     axis_size(axis_name, "hierarchical_all_reduce")
     if x.size == 0:
         return nothing_to_send(nothing_to_send(x, inner), outer)
-    chunk = scatter_reduce(x, inner)
-    chunk = two_shot_all_reduce(chunk, outer)
+    chunk = two_shot_all_reduce(scatter_reduce(x, inner), outer)
     return gather_chunks(chunk, inner, x)
 
 
@@ -83,8 +81,7 @@ def hierarchical_wire_bytes(
     """
     hosts, devices = axis_sizes
     chunk = jax.ShapeDtypeStruct((-(-x.size // devices),), x.dtype)
-    across = two_shot_wire_bytes(chunk, hosts)
-    return two_shot_wire_bytes(x, devices) + across
+    return two_shot_wire_bytes(x, devices) + two_shot_wire_bytes(chunk, hosts)
 
 
 def two_axes(axis_name: AxisName, caller: str) -> tuple[str, str]:

@@ -1,6 +1,6 @@
-"""Gossip between hosts of what the devices of each have in the mean.
+"""Gossip between hosts: each host mixes the mean of its devices with its neighbors.
 
-Source: the hierarchical decentralised training of BAGUA (Gan et al. 2021), with its
+Source: the hierarchical decentralized training of BAGUA (Gan et al. 2021), with its
 rounds cut as in `hierarchical_all_reduce`. With h hosts of m devices, and x cut into m
 chunks:
 
@@ -8,7 +8,7 @@ chunks:
     between:  c_i = sum_j W_ij (x_j - x_i) of chunk j, among the devices j
     inside:   all-gather
 
-Over all devices that is a round with W (x) 11^T / m: doubly stochastic if W is, and its
+Over all devices this is a round with W (x) 11^T / m: doubly stochastic if W is, and its
 other eigenvalues are 0.
 
 Cost: inside a host 2 (m - 1) ceil(d / m) itemsize bytes; between hosts an m-th of
@@ -32,13 +32,13 @@ from relaxjax.topology import Topology
 def hierarchical_neighbor_change(
     x: jax.Array, axis_name: AxisName, topology: Topology, round: jax.Array | int
 ) -> jax.Array:
-    """W mean(x) - x, of this device, with the mean over its host.
+    """This device's row of W mean(x) - x, with the mean over each host.
 
     Args:
-      x: floating array.
-      axis_name: (outer, inner): hosts, of which there are `topology.n`, and devices.
+      x: a floating array.
+      axis_name: (outer, inner): the axis of `topology.n` hosts, and that of devices.
       topology: the weights of the hosts.
-      round: int32[], 0 .. period - 1, equal on all devices.
+      round: int32[], number of the round, 0 .. period - 1, equal on all devices.
 
     Returns:
       An array like `x`.
@@ -75,11 +75,11 @@ def hierarchical_neighbor_wire_bytes(
     Args:
       x: an array or `jax.ShapeDtypeStruct`.
       topology: the weights of the hosts.
-      devices: of a host.
-      round: counted from 0.
+      devices: number of devices of a host, m.
+      round: number of the round, counted from 0.
 
     Returns:
-      2 (m - 1) ceil(d / m) itemsize, and of the chunk that of `neighbor_change`.
+      2 (m - 1) ceil(d / m) itemsize, and the bytes of `neighbor_change` for a chunk.
 
     Example:
       >>> import jax, jax.numpy as jnp, relaxjax
@@ -89,5 +89,5 @@ def hierarchical_neighbor_wire_bytes(
       640
     """
     chunk = jax.ShapeDtypeStruct((-(-x.size // devices),), x.dtype)
-    between = neighbor_change_wire_bytes(chunk, topology, round)
-    return two_shot_wire_bytes(x, devices) + between
+    across = neighbor_change_wire_bytes(chunk, topology, round)
+    return two_shot_wire_bytes(x, devices) + across

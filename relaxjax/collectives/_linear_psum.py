@@ -5,8 +5,8 @@ Source: shared-mask sparsification (Stich et al. 2018; the random block of Vogel
 
     mean = D(psum(C(x_i / n))),  lost_i = x_i - n D(C(x_i / n))
 
-Divided before the sum, which then stays in range. One lossy stage. Cost: an all-reduce
-of P(d) bytes, so 2 (n - 1) / n P(d) per worker.
+The division comes before the sum, which thus stays in range. One lossy stage. Cost: an
+all-reduce of P(d) bytes, so 2 (n - 1) / n P(d) per worker.
 """
 
 import jax
@@ -23,10 +23,7 @@ def linear_psum(x: jax.Array, axis_name: AxisName, codec: Codec) -> Lossy:
     Args:
       x: float32[d].
       axis_name: the axis, or a tuple of axes.
-      codec: linear: the decoded sum of payloads is the sum of what they decode to.
-
-    Returns:
-      The mean, the same bits on all workers, and what this worker's payload lost.
+      codec: a linear codec: the decoded sum of payloads is the sum of the decoded ones.
 
     Raises:
       NameError: outside the axis.
@@ -46,7 +43,7 @@ def linear_psum_wire_bytes(size: int, axis_size: int, codec: Codec) -> int:
     Args:
       size: number of elements d.
       axis_size: number of workers n.
-      codec: whose payload has k values for d elements.
+      codec: a codec whose payload has k values for d elements.
     """
     leaves = jax.tree.leaves(payload_of(codec, size))
     return sum(

@@ -5,23 +5,40 @@ so, which the results of `ppermute` never do; there a last step of another kind 
 needed, and its bytes are stated with each algorithm.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._core._axis import on_devices, tracks_vma
-from relaxjax.collectives._wire import from_wire, to_wire, unsigned
+from relaxjax._core._axis import AxisName, axes_of, axis_size, on_devices, tracks_vma
+from relaxjax.collectives._wire_dtypes import bits_of, from_wire, to_wire
 
 Pairs = Sequence[tuple[int, int]]
 
 
+def for_each_axis(
+    x: jax.Array,
+    axis_name: AxisName,
+    caller: str,
+    one_axis: Callable[[jax.Array, str], jax.Array],
+) -> jax.Array:
+    """`one_axis(x, name)` over one axis after the other, from the inner one outwards.
+
+    It sees at least one element and two workers; errors name `caller`.
+    """
+    axis_size(axis_name, caller)
+    for name in reversed(axes_of(axis_name)):
+        alone = lax.axis_size(name) == 1 or x.size == 0
+        x = nothing_to_send(x, name) if alone else one_axis(x, name)
+    return x
+
+
 def send(x: jax.Array, name: str, pairs: Pairs) -> jax.Array:
-    """Sends `x` from source to target; a worker that is no target must not look.
+    """Sends `x` from source to target; defined at the targets only.
 
     Where no device is behind a worker (`jax.vmap`), only full permutations exist, so
-    that those left over are paired as well: it costs nothing there.
+    the workers left over are paired as well, at no cost.
     """
     if not on_devices(name):
         workers = set(range(lax.axis_size(name)))
@@ -44,18 +61,15 @@ def is_target(name: str, pairs: Pairs) -> jax.Array:
 
 def gather(x: jax.Array, name: str) -> jax.Array:
     """`x` of all workers, stacked; known to be equal where that is tracked."""
-    if tracks_vma(name):
-        bits = lax.all_gather(to_wire(x), name, to="invarying")
-    else:
-        bits = lax.all_gather(to_wire(x), name)
-    return from_wire(bits, x.dtype)
+    to = "invarying" if tracks_vma(name) else "varying"
+    return from_wire(lax.all_gather(to_wire(x), name, to=to), x.dtype)
 
 
 def distribute(rows: jax.Array, name: str) -> jax.Array:
-    """Row j goes to worker j; what arrives, stacked by sender.
+    """Row j goes to worker j; returns what arrives, stacked by sender.
 
-    Under `jax.vmap`, JAX (0.10) gives rows that no worker has for itself, such as zeros
-    of an unused parameter, axes too many: there they are made everybody's own.
+    Under `jax.vmap`, JAX (0.10) adds axes to rows that do not depend on the worker,
+    such as zeros of an unused parameter: there the rows are made to depend on it.
     """
     if not on_devices(name):
         rows = jnp.where(lax.axis_index(name) >= 0, rows, jnp.zeros_like(rows))
@@ -70,9 +84,7 @@ def copy_known_equal(x: jax.Array, name: str, source: int) -> jax.Array:
     if jnp.issubdtype(x.dtype, jnp.complexfloating):
         parts = (copy_known_equal(part, name, source) for part in (x.real, x.imag))
         return lax.complex(*parts)
-    bits = x
-    if jnp.issubdtype(x.dtype, jnp.floating):
-        bits = lax.bitcast_convert_type(x, unsigned(x.dtype.itemsize))
+    bits = bits_of(x) if jnp.issubdtype(x.dtype, jnp.floating) else x
     mine = jnp.where(lax.axis_index(name) == source, bits, jnp.zeros_like(bits))
     return from_wire(lax.psum(mine, name), x.dtype)
 
@@ -80,3 +92,8 @@ def copy_known_equal(x: jax.Array, name: str, source: int) -> jax.Array:
 def nothing_to_send(x: jax.Array, name: str) -> jax.Array:
     """`x`, empty or of a single worker, but known to be equal from here on."""
     return lax.psum(x, name) if tracks_vma(name) else x
+
+
+def chunks_of(x: jax.Array, n: int) -> jax.Array:
+    """[n, ceil(d / n)] of the d elements of `x`, the last row filled with zeros."""
+    return jnp.pad(x.ravel(), (0, -x.size % n)).reshape(n, -1)

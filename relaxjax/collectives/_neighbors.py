@@ -1,4 +1,4 @@
-"""One round of gossip: what a worker's neighbours pull it by, or tell it.
+"""One round of gossip: messages from neighbors, and the change that they make.
 
 For worker i and the weights W of a round:
 
@@ -7,11 +7,13 @@ For worker i and the weights W of a round:
 The last term is there only where rows do not sum to 1. Equal values stay as they are,
 to the bit.
 
-Cost: d itemsize for each message of the busiest worker; as many at a time as it has
-neighbours. Where several rounds take turns and no device is behind a worker
+Cost: d itemsize bytes for each message of the busiest worker; as many at a time as it
+has neighbors. Where several rounds take turns and no device is behind a worker
 (`jax.vmap`), all of them would be computed to select one: there the values are
 gathered, which costs nothing, and multiplied by a row of the round's matrix.
 """
+
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -28,13 +30,13 @@ from relaxjax.topology import Topology
 def neighbor_change(
     x: jax.Array, name: str, topology: Topology, round: jax.Array | int
 ) -> jax.Array:
-    """W x - x, of this worker.
+    """This worker's row of W x - x.
 
     Args:
-      x: floating array.
+      x: a floating array.
       name: the axis, of `topology.n` workers.
       topology: the weights.
-      round: int32[], 0 .. period - 1, equal on all workers.
+      round: int32[], number of the round, 0 .. period - 1, equal on all workers.
 
     Returns:
       An array like `x`.
@@ -66,10 +68,10 @@ def neighbor_change_wire_bytes(
     Args:
       x: an array or `jax.ShapeDtypeStruct`.
       topology: the weights.
-      round: counted from 0.
+      round: number of the round, counted from 0.
 
     Returns:
-      d itemsize for each that hears it.
+      d itemsize for each worker that receives it.
 
     Example:
       >>> import jax, jax.numpy as jnp, relaxjax
@@ -85,72 +87,63 @@ def neighbor_change_wire_bytes(
 def neighbor_payloads(
     x: jax.Array, name: str, topology: Topology, codec: Codec
 ) -> list[jax.Array]:
-    """What `x` says, encoded, to its worker itself and to those that hear it.
+    """The decoded payloads of this worker and of its neighbors.
 
     Args:
       x: float32[d].
       name: the axis, of `topology.n` workers.
-      topology: of one round.
-      codec: encodes and decodes; the sender decodes its own payload as well.
+      topology: the links, of a single round.
+      codec: the encoder and decoder; the sender decodes its own payload as well.
 
     Returns:
-      float32[d] each: of this worker, then of the sender of each message
-      (`topology.messages()`); zeros where none comes.
+      float32[d] each: this worker's own, then that of the sender of each message
+      (`topology.messages()`); zeros where no message arrives.
     """
     place = jnp.uint32(0)
-    sent = message(codec, x, place)
-    found = [codec.decode(sent.payload, x.size, place)]
+    bits, payload = message(codec, x, place)
+    decoded = [codec.decode(payload, x.size, place)]
     for pairs, _ in topology.messages():
-        heard = opened(codec, send(sent.bits, name, pairs), x.size, place)
-        found.append(jnp.where(is_target(name, pairs), heard, 0))
-    return found
+        received = opened(codec, send(bits, name, pairs), x.size, place)
+        decoded.append(jnp.where(is_target(name, pairs), received, 0))
+    return decoded
 
 
 def neighbor_message(x: jax.Array, name: str, pairs: Pairs) -> jax.Array:
-    """`x` of the worker that sends to this one; zeros where none does.
+    """`x` of the worker that sends to this one; zeros where no worker does.
 
     Args:
-      x: floating array.
+      x: a floating array.
       name: the axis.
-      pairs: of source and target, each once at most.
+      pairs: pairs (source, target); a worker is each at most once.
     """
     return jnp.where(is_target(name, pairs), send(x, name, pairs), 0)
 
 
 def _by_messages(x: jax.Array, name: str, topology: Topology, round: int) -> jax.Array:
-    change = _times(topology.matrices[round].sum(axis=1) - 1, x, name)
+    def mine(values: np.ndarray) -> jax.Array:
+        return jnp.asarray(values, x.dtype)[lax.axis_index(name)]
+
+    surplus = topology.matrices[round].sum(axis=1) - 1
+    changes = [mine(surplus) * x] if np.abs(surplus).max() >= 1e-12 else []
     for pairs, weights in topology.messages(round):
-        pull = send(x, name, pairs) - x
-        mine = _own(weights, x, name)
-        # Where nothing comes, what does is of no meaning, and may not be finite.
-        pulled = jnp.where(mine == 0, 0, mine * pull)
-        change = pulled if change is None else change + pulled
-    return jnp.zeros_like(x) if change is None else change
+        pull, weight = send(x, name, pairs) - x, mine(weights)
+        # Where no message arrives, `pull` has no meaning, and may not be finite.
+        changes.append(jnp.where(weight == 0, 0, weight * pull))
+    return functools.reduce(jnp.add, changes) if changes else jnp.zeros_like(x)
 
 
 def _by_matrices(
     x: jax.Array, name: str, topology: Topology, round: jax.Array | int
 ) -> jax.Array:
-    others = lax.all_gather(x, name)
+    everyone = lax.all_gather(x, name)
     row = jnp.asarray(topology.matrices - np.eye(topology.n), x.dtype)[round]
     row = row[lax.axis_index(name)]
-    # As above: what is not heard may not be finite. What is heard may, and is NaN then.
-    finite = jnp.isfinite(others)
-    change = _product(row, jnp.where(finite, others, 0))
-    lost = _product((row != 0).astype(x.dtype), (~finite).astype(x.dtype))
-    return jnp.where(lost > 0, jnp.nan, change)
+    # Only what this worker receives may make the result NaN.
+    finite = jnp.isfinite(everyone)
+    change = _product(row, jnp.where(finite, everyone, 0))
+    bad = _product((row != 0).astype(x.dtype), (~finite).astype(x.dtype))
+    return jnp.where(bad > 0, jnp.nan, change)
 
 
-def _product(row: jax.Array, others: jax.Array) -> jax.Array:
-    return jnp.tensordot(row, others, axes=1, precision=lax.Precision.HIGHEST)
-
-
-def _own(values: np.ndarray, x: jax.Array, name: str) -> jax.Array:
-    return jnp.asarray(values, x.dtype)[lax.axis_index(name)]
-
-
-def _times(values: np.ndarray, x: jax.Array, name: str) -> jax.Array | None:
-    """This worker's value times x; None where all are zero."""
-    if np.abs(values).max() < 1e-12:
-        return None
-    return _own(values, x, name) * x
+def _product(row: jax.Array, values: jax.Array) -> jax.Array:
+    return jnp.tensordot(row, values, axes=1, precision=lax.Precision.HIGHEST)

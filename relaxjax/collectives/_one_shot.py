@@ -14,19 +14,17 @@ added while they travel.
 """
 
 import jax
-from jax import lax
 
-from relaxjax._core._axis import AxisName, axes_of, axis_size
-from relaxjax.collectives._messages import gather, nothing_to_send
-from relaxjax.collectives._wire import sum_rounding_once
+from relaxjax._core._axis import AxisName
+from relaxjax.collectives._messages import for_each_axis, gather
+from relaxjax.collectives._wire_dtypes import sum_rounding_once
 
 
 def one_shot_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:
     """Sums `x` over the workers of an axis: all-gather, then add.
 
-    Call it where the axis is bound (`jax.shard_map`, `jax.pmap`,
-    `jax.vmap(axis_name=...)`). All workers receive the same bits. 16-bit floats travel
-    as 16 bits, are added in float32, and are rounded once.
+    All workers receive the same bits. 16-bit floats travel as 16 bits, are added in
+    float32, and are rounded once.
 
     Args:
       x: a numeric array of any shape, the same on all workers; it may be 0-d or empty.
@@ -47,13 +45,11 @@ def one_shot_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:
       >>> print(total[2])
       [18. 22. 26.]
     """
-    axis_size(axis_name, "one_shot_all_reduce")
-    for name in reversed(axes_of(axis_name)):
-        if lax.axis_size(name) == 1 or x.size == 0:
-            x = nothing_to_send(x, name)
-        else:
-            x = sum_rounding_once(gather(x, name))
-    return x
+
+    def one_axis(x: jax.Array, name: str) -> jax.Array:
+        return sum_rounding_once(gather(x, name))
+
+    return for_each_axis(x, axis_name, "one_shot_all_reduce", one_axis)
 
 
 def one_shot_wire_bytes(x: jax.Array | jax.ShapeDtypeStruct, axis_size: int) -> int:

@@ -5,10 +5,11 @@ sends have lost. The law of them all, whatever is encoded, how often and by whom
 
     (1/n) sum_i x_i = mean + (1/n) sum_i lost_i
 
-so that whoever adds `lost` to its next array makes the error good (error feedback).
+so that a worker that adds `lost` to its next array makes up for the error (error
+feedback).
 """
 
-import math
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from jax import lax
 
 from relaxjax._core._axis import AxisName, axes_of
 from relaxjax.collectives._messages import nothing_to_send
-from relaxjax.collectives._wire import to_wire
+from relaxjax.collectives._wire_dtypes import from_wire, to_wire
 
 
 class Codec(NamedTuple):
@@ -29,9 +30,8 @@ class Codec(NamedTuple):
         of x alone. `place`, uint32[], tells the chunks and stages of one exchange
         apart, for codecs that draw at random: sender and receiver pass the same.
       decode: `decode(payload, size, place) -> float32[size]`.
-      outward: makes the codec for the next axis outwards, along which the workers of
-        the inner axis hold the same array each, and so must draw the same; None: it is
-        this codec.
+      outward: makes the codec for the next outer axis: there the workers of the inner
+        axis hold equal arrays, and must draw the same; None: it is this codec.
     """
 
     encode: Callable[[jax.Array, jax.Array], Any]
@@ -43,8 +43,8 @@ class Lossy(NamedTuple):
     """Result of a compressed exchange.
 
     Attributes:
-      mean: equal on all workers.
-      lost: of this worker, in the shape of its array.
+      mean: float32[d], the same bits on all workers.
+      lost: float32[d], what this worker's sends have lost.
     """
 
     mean: jax.Array
@@ -52,12 +52,12 @@ class Lossy(NamedTuple):
 
 
 class WireMessage(NamedTuple):
-    """A payload as it travels, and what it says to the sender itself.
+    """A payload as it travels, and as the sender itself decodes it.
 
     Attributes:
-      bits: one array.
-      payload: behind a barrier: what the compiler knows of the encoding must not reach
-        the decoding, or it may take both away and the loss with them.
+      bits: the payload in one array.
+      payload: the payload behind a barrier: if the compiler saw the encoding from the
+        decoding, it might remove both, and the loss with them.
     """
 
     bits: jax.Array
@@ -65,42 +65,44 @@ class WireMessage(NamedTuple):
 
 
 def message(codec: Codec, x: jax.Array, place: jax.Array) -> WireMessage:
-    """Encodes `x` for the wire."""
+    """Encodes `x` for the wire; several leaves travel as bytes, in one array."""
     payload = lax.optimization_barrier(codec.encode(x, place))
-    return WireMessage(_as_one(payload), payload)
+    leaves = [to_wire(leaf) for leaf in jax.tree.leaves(payload)]
+    if len(leaves) > 1:
+        leaves = [lax.bitcast_convert_type(leaf, jnp.uint8) for leaf in leaves]
+    bits = [leaf.ravel() for leaf in leaves]
+    return WireMessage(jnp.concatenate(bits) if len(bits) > 1 else bits[0], payload)
 
 
 def opened(codec: Codec, bits: jax.Array, size: int, place: jax.Array) -> jax.Array:
-    """Decodes what arrived of an array of `size` elements."""
-    return codec.decode(_apart(bits, payload_of(codec, size)), size, place)
+    """Decodes the bits that arrived for an array of `size` elements."""
+    return codec.decode(_unpacked(bits, payload_of(codec, size)), size, place)
 
 
 def payload_of(codec: Codec, size: int) -> Any:
-    """Shapes of the payload of `size` elements."""
+    """The payload of `size` elements, as shapes and dtypes."""
     x = jax.ShapeDtypeStruct((size,), jnp.float32)
     return jax.eval_shape(codec.encode, x, jax.ShapeDtypeStruct((), jnp.uint32))
 
 
 def message_bytes(codec: Codec, size: int) -> int:
-    """Bytes of the message of `size` elements."""
+    """Bytes of the message for `size` elements."""
     leaves = jax.tree.leaves(payload_of(codec, size))
     return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
 
 
 def chunked_bytes(codec: Codec, size: int, axis_size: int) -> int:
-    """Bytes of two rounds of a chunk to each other worker: 2 (n - 1) P(ceil(d / n))."""
-    if axis_size == 1:
-        return 0
+    """Two rounds in which each other worker gets a chunk: 2 (n - 1) P(ceil(d / n))."""
     return 2 * (axis_size - 1) * message_bytes(codec, -(-size // axis_size))
 
 
 def places(first: int, count: int) -> jax.Array:
-    """The numbers first, first + 1, ... of `count` chunks."""
+    """uint32[count]: first, first + 1, ..., the places of as many chunks."""
     return jnp.arange(first, first + count, dtype=jnp.uint32)
 
 
 def lossless(x: jax.Array, axis_name: AxisName) -> Lossy:
-    """Of workers that are alone on their axes, or of an empty array."""
+    """The result for a worker that is alone on its axes, or for an empty array."""
     lost = jnp.zeros_like(x)
     for name in axes_of(axis_name):
         x = nothing_to_send(x, name)
@@ -113,15 +115,7 @@ def axis_by_axis(
     codec: Codec,
     one_axis: Callable[[Codec, jax.Array, str, int], Lossy],
 ) -> Lossy:
-    """The mean over all axes, the inner one first.
-
-    Args:
-      x: float32[d].
-      axis_name: the axis, or a tuple of axes.
-      codec: of the inner axis.
-      one_axis: from a codec, an array, the name of an axis and its number, from the
-        inside.
-    """
+    """`one_axis(codec, x, name, level)` over all axes, level 0 being the inner one."""
     mean, lost = x, jnp.zeros_like(x)
     for level, name in enumerate(reversed(axes_of(axis_name))):
         if lax.axis_size(name) == 1 or x.size == 0:
@@ -133,37 +127,19 @@ def axis_by_axis(
     return Lossy(mean, lost)
 
 
-def _as_one(payload: Any) -> jax.Array:
-    """All leaves in one array, of bytes if there are several."""
-    leaves = [to_wire(leaf) for leaf in jax.tree.leaves(payload)]
-    if len(leaves) == 1:
-        return leaves[0].ravel()
-    return jnp.concatenate([_bytes(leaf).ravel() for leaf in leaves])
-
-
-def _apart(bits: jax.Array, like: Any) -> Any:
-    """Inverse of `_as_one`, for a payload of the shapes `like`."""
-    leaves, tree = jax.tree.flatten(like)
-    if len(leaves) == 1:
-        (only,) = leaves
-        return jax.tree.unflatten(tree, [_cast(bits.reshape(only.shape), only.dtype)])
-    found, start = [], 0
-    for leaf in leaves:
-        stop = start + math.prod(leaf.shape) * leaf.dtype.itemsize
-        found.append(_from_bytes(lax.slice(bits, (start,), (stop,)), leaf))
-        start = stop
-    return jax.tree.unflatten(tree, found)
-
-
-def _bytes(x: jax.Array) -> jax.Array:
-    return x if x.dtype == jnp.uint8 else lax.bitcast_convert_type(x, jnp.uint8)
+def _unpacked(bits: jax.Array, like: Any) -> Any:
+    """The payload in the bits of a message; `like` has its shapes and dtypes."""
+    shapes, tree = jax.tree.flatten(like)
+    if len(shapes) == 1:
+        leaves = [from_wire(bits.reshape(shapes[0].shape), shapes[0].dtype)]
+    else:
+        widths = [x.size * x.dtype.itemsize for x in shapes]
+        parts = jnp.split(bits, list(itertools.accumulate(widths))[:-1])
+        leaves = [_from_bytes(*pair) for pair in zip(parts, shapes, strict=True)]
+    return jax.tree.unflatten(tree, leaves)
 
 
 def _from_bytes(bits: jax.Array, like: jax.ShapeDtypeStruct) -> jax.Array:
     width = like.dtype.itemsize
     shape = like.shape if width == 1 else (*like.shape, width)
-    return _cast(bits.reshape(shape), like.dtype)
-
-
-def _cast(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    return x if x.dtype == dtype else lax.bitcast_convert_type(x, dtype)
+    return from_wire(bits.reshape(shape), like.dtype)

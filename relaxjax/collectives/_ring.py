@@ -16,20 +16,23 @@ number of bytes is 2 (n - 1) d / n itemsize.
 """
 
 import jax
-import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._core._axis import AxisName, axes_of, axis_size, tracks_vma
-from relaxjax.collectives._messages import nothing_to_send
-from relaxjax.collectives._wire import add_rounding_once, from_wire, to_wire
+from relaxjax._core._axis import AxisName, tracks_vma
+from relaxjax.collectives._messages import (
+    chunks_of,
+    for_each_axis,
+    gather,
+    nothing_to_send,
+)
+from relaxjax.collectives._wire_dtypes import add_rounding_once, from_wire, to_wire
 
 
 def ring_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:
     """Sums `x` over the workers of an axis by passing chunks around a ring.
 
-    Call it where the axis is bound (`jax.shard_map`, `jax.pmap`,
-    `jax.vmap(axis_name=...)`). All workers receive the same bits. 16-bit floats travel
-    as 16 bits and are added in float32, rounded once per hop (n - 1 roundings).
+    All workers receive the same bits. 16-bit floats travel as 16 bits and are added in
+    float32, rounded once per hop (n - 1 roundings).
 
     Args:
       x: a numeric array of any shape, the same on all workers; it may be 0-d or empty.
@@ -49,10 +52,7 @@ def ring_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:
       >>> print(total[2])
       [18. 22. 26.]
     """
-    axis_size(axis_name, "ring_all_reduce")
-    for name in reversed(axes_of(axis_name)):
-        x = one_ring(x, name)
-    return x
+    return for_each_axis(x, axis_name, "ring_all_reduce", one_ring)
 
 
 def ring_wire_bytes(x: jax.Array | jax.ShapeDtypeStruct, axis_size: int) -> int:
@@ -77,16 +77,14 @@ def ring_wire_bytes(x: jax.Array | jax.ShapeDtypeStruct, axis_size: int) -> int:
 
 def one_ring(x: jax.Array, name: str, step: int = 1) -> jax.Array:
     """The ring over one axis; `step` -1 goes round it the other way."""
-    n = lax.axis_size(name)
-    if n == 1 or x.size == 0:
+    if x.size == 0:  # half of a single element
         return nothing_to_send(x, name)
-    i = lax.axis_index(name)
+    n, i = lax.axis_size(name), lax.axis_index(name)
     onwards = [(k, (k + step) % n) for k in range(n)]
+    chunks = chunks_of(x, n)
 
     def from_behind(block):
         return from_wire(lax.ppermute(to_wire(block), name, onwards), x.dtype)
-
-    chunks = jnp.pad(x.ravel(), (0, -x.size % n)).reshape(n, -1)  # x.dtype[n, c]
 
     def chunk(k):
         return lax.dynamic_index_in_dim(chunks, k % n, keepdims=False)
@@ -96,10 +94,9 @@ def one_ring(x: jax.Array, name: str, step: int = 1) -> jax.Array:
         partial = add_rounding_once(from_behind(partial), chunk(i - step * (s + 2)))
 
     if tracks_vma(name):  # only this form is known to be equal on all workers
-        summed = lax.all_gather(to_wire(partial), name, to="invarying")
-        summed = from_wire(summed, x.dtype)
+        summed = gather(partial, name)
     else:
-        # In the memory of the chunks, all of which are replaced.
+        # In the memory of the chunks, which are all replaced.
         summed = lax.dynamic_update_index_in_dim(chunks, partial, i, 0)
         for s in range(n - 1):
             partial = from_behind(partial)

@@ -13,31 +13,31 @@ busiest, sends ceil(log2 n) of them. Few messages, more bytes: for small arrays.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._core._axis import AxisName, axes_of, axis_size, tracks_vma
+from relaxjax._core._axis import AxisName, tracks_vma
 from relaxjax.collectives._messages import (
     Pairs,
     back,
     copy_known_equal,
+    for_each_axis,
     is_target,
-    nothing_to_send,
     send,
 )
-from relaxjax.collectives._wire import add_rounding_once
+from relaxjax.collectives._wire_dtypes import add_rounding_once
 
 
 def tree_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:
     """Sums `x` over the workers of an axis, up a binary tree and down again.
 
-    Call it where the axis is bound (`jax.shard_map`, `jax.pmap`,
-    `jax.vmap(axis_name=...)`). All workers receive the same bits. 16-bit floats travel
-    as 16 bits and are added in float32, rounded once per level, so ceil(log2 n) times.
-    Under `check_vma=True` a sum of the root's bits and of zeros takes the place of the
-    way down: 2 (n - 1) ceil(d / n) itemsize bytes.
+    All workers receive the same bits. 16-bit floats travel as 16 bits and are added in
+    float32, rounded once per level, so ceil(log2 n) times. Under `check_vma=True` a sum
+    of the root's bits and of zeros takes the place of the way down:
+    2 (n - 1) ceil(d / n) itemsize bytes.
 
     Args:
       x: a numeric array of any shape, the same on all workers; it may be 0-d or empty.
@@ -57,10 +57,8 @@ def tree_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:
       >>> print(total[2])
       [18. 22. 26.]
     """
-    axis_size(axis_name, "tree_all_reduce")
-    for name in reversed(axes_of(axis_name)):
-        x = one_tree(x, name, add_rounding_once)
-    return x
+    one_axis = partial(one_tree, add=add_rounding_once)
+    return for_each_axis(x, axis_name, "tree_all_reduce", one_axis)
 
 
 def tree_wire_bytes(x: jax.Array | jax.ShapeDtypeStruct, axis_size: int) -> int:
@@ -91,14 +89,11 @@ def _levels(n: int) -> list[Pairs]:
 def one_tree(
     x: jax.Array, name: str, add: Callable[[jax.Array, jax.Array], jax.Array]
 ) -> jax.Array:
-    """The tree over one axis, with any operation of two in the place of the addition.
+    """The tree over one axis, where `add` may be any operation on two arrays.
 
     Every combination is computed at one worker, and the last one is copied.
     """
-    n = lax.axis_size(name)
-    if n == 1 or x.size == 0:
-        return nothing_to_send(x, name)
-    levels = _levels(n)
+    levels = _levels(lax.axis_size(name))
     for up in levels:
         added = add(x, send(x, name, up))
         x = jnp.where(is_target(name, up), added, x)

@@ -14,20 +14,18 @@ ring's bytes in two latencies, where every worker can reach every other one.
 """
 
 import jax
-import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._core._axis import AxisName, axes_of, axis_size
-from relaxjax.collectives._messages import distribute, gather, nothing_to_send
-from relaxjax.collectives._wire import from_wire, sum_rounding_once, to_wire
+from relaxjax._core._axis import AxisName
+from relaxjax.collectives._messages import chunks_of, distribute, for_each_axis, gather
+from relaxjax.collectives._wire_dtypes import from_wire, sum_rounding_once, to_wire
 
 
 def two_shot_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:
     """Sums `x` over the workers of an axis: all-to-all, reduce, all-gather.
 
-    Call it where the axis is bound (`jax.shard_map`, `jax.pmap`,
-    `jax.vmap(axis_name=...)`). All workers receive the same bits. 16-bit floats travel
-    as 16 bits, are added in float32, and are rounded once.
+    All workers receive the same bits. 16-bit floats travel as 16 bits, are added in
+    float32, and are rounded once.
 
     Args:
       x: a numeric array of any shape, the same on all workers; it may be 0-d or empty.
@@ -48,13 +46,11 @@ def two_shot_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:
       >>> print(total[2])
       [18. 22. 26.]
     """
-    axis_size(axis_name, "two_shot_all_reduce")
-    for name in reversed(axes_of(axis_name)):
-        if lax.axis_size(name) == 1 or x.size == 0:
-            x = nothing_to_send(x, name)
-        else:
-            x = gather_chunks(scatter_reduce(x, name), name, x)
-    return x
+
+    def one_axis(x: jax.Array, name: str) -> jax.Array:
+        return gather_chunks(scatter_reduce(x, name), name, x)
+
+    return for_each_axis(x, axis_name, "two_shot_all_reduce", one_axis)
 
 
 def two_shot_wire_bytes(x: jax.Array | jax.ShapeDtypeStruct, axis_size: int) -> int:
@@ -79,11 +75,8 @@ def two_shot_wire_bytes(x: jax.Array | jax.ShapeDtypeStruct, axis_size: int) -> 
 
 def scatter_reduce(x: jax.Array, name: str) -> jax.Array:
     """The first shot: chunk i of the sum, at worker i, rounded once."""
-    n = lax.axis_size(name)
-    chunks = jnp.pad(x.ravel(), (0, -x.size % n)).reshape(n, -1)  # x.dtype[n, c]
-    sent = to_wire(chunks)
-    received = distribute(sent, name)
-    return sum_rounding_once(from_wire(received, x.dtype))
+    chunks = to_wire(chunks_of(x, lax.axis_size(name)))
+    return sum_rounding_once(from_wire(distribute(chunks, name), x.dtype))
 
 
 def gather_chunks(chunk: jax.Array, name: str, like: jax.Array) -> jax.Array:

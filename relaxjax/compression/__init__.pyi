@@ -11,6 +11,8 @@ from relaxjax.compression._econtrol import econtrol as econtrol
 from relaxjax.compression._ef21 import ef21 as ef21
 from relaxjax.compression._ef21 import ef21_sgdm as ef21_sgdm
 from relaxjax.compression._error_feedback import error_feedback as error_feedback
+from relaxjax.compression._inspect import payload_bytes as payload_bytes
+from relaxjax.compression._inspect import roundtrip as roundtrip
 from relaxjax.compression._loco import loco as loco
 from relaxjax.compression._min_max_uint8 import min_max_uint8 as min_max_uint8
 from relaxjax.compression._momentum_correction import (
@@ -23,8 +25,6 @@ from relaxjax.compression._protocol import Compressor as Compressor
 from relaxjax.compression._protocol import Feedback as Feedback
 from relaxjax.compression._protocol import Law as Law
 from relaxjax.compression._protocol import contractive as contractive
-from relaxjax.compression._protocol import payload_bytes as payload_bytes
-from relaxjax.compression._protocol import roundtrip as roundtrip
 from relaxjax.compression._qsgd import qsgd as qsgd
 from relaxjax.compression._quantize import quantize as quantize
 from relaxjax.compression._random_k import random_block as random_block

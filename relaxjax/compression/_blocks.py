@@ -1,12 +1,21 @@
 """Blocks of a flat array, and numbers that no input makes meaningless."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 
+class BlockPayload(NamedTuple):
+    """Attributes: codes: uint8 or uint16[], packed; scale: float32[blocks]."""
+
+    codes: jax.Array
+    scale: jax.Array
+
+
 def check_block_size(block_size: int | None, caller: str, multiple: int = 1) -> None:
-    """Raises ValueError unless None (one block) or a positive multiple."""
+    """Refuses anything but None (one block) and positive multiples of `multiple`."""
     if block_size is None:
         return
     if block_size < 1 or block_size % multiple:
@@ -17,7 +26,7 @@ def check_block_size(block_size: int | None, caller: str, multiple: int = 1) -> 
 
 
 def block_width(size: int, block_size: int | None) -> int:
-    """Elements of a block of an array of `size`; at most all, at least one."""
+    """Number of elements in a block of an array of `size`; at most all, at least 1."""
     return min(block_size or size, size) or 1
 
 
@@ -26,8 +35,7 @@ def blocks_of(x: jax.Array, block_size: int | None, *, edge: bool = False) -> ja
     if x.size == 0:
         return x.reshape(0, 1)
     width = block_width(x.size, block_size)
-    missing = -x.size % width
-    if missing:
+    if missing := -x.size % width:
         x = jnp.pad(x, (0, missing), mode="edge" if edge else "constant")
     return x.reshape(-1, width)
 
@@ -43,11 +51,22 @@ def flat_of(blocks: jax.Array, size: int) -> jax.Array:
     return blocks.ravel()[:size]
 
 
+def rescaled(units: jax.Array, scale: jax.Array, block_size: int | None) -> jax.Array:
+    """units[d], each times the scale of its block."""
+    return flat_of(blocks_of(units, block_size) * scale[:, None], units.size)
+
+
 def largest(x: jax.Array) -> jax.Array:
-    """The largest |x| over the last axis, kept; NaN if there is one."""
+    """The largest |x| over the last axis, which stays; NaN if there is one."""
     return jnp.max(jnp.abs(x), axis=-1, keepdims=True, initial=0.0)
 
 
 def over(x: jax.Array, scale: jax.Array) -> jax.Array:
     """The quotient x / scale, and x itself where the scale is zero."""
     return x / jnp.where(scale == 0, jnp.ones_like(scale), scale)
+
+
+def over_largest(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The quotient x / M with M the `largest`, and M."""
+    most = largest(x)
+    return over(x, most), most

@@ -8,56 +8,37 @@ finite one; infinities and NaN stay. With unit roundoff u:
                     lies outside, and |C(x) - x| <= |x|:  B(0)
     float8_e4m3fn:  of 448 x / M with M the largest |x| of a block; M itself is exact
 
-Of float8 a block's other n = B - 1 elements lose at most u / (1 + u) = 1/17, and below
+In float8 a block's other n = B - 1 elements lose at most u / (1 + u) = 1/17, and below
 2^-6 at most 2^-10. The loss is worst where all of them lie in the middle between two
 codes, at 272 in the highest binade or at 2^-10:
 
     1 - delta = max(n / (784 + 289 n), n / (448^2 2^20 + n))
 
-Bits travel as integers, behind a barrier: XLA for GPU drops a cast there and back, and
-error feedback would see no loss.
+Bits travel as integers, behind a barrier: XLA for GPU removes a cast there and back,
+and error feedback would see no loss.
 
 Cost: 4 d; 2 d; d bytes and 4 for each block.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from relaxjax.compression._blocks import (
+    BlockPayload,
     blocks_of,
     check_block_size,
     flat_of,
-    largest,
-    over,
+    over_largest,
 )
 from relaxjax.compression._protocol import Compressor, Law
 
 _MAX = 448.0  # the largest float8_e4m3fn
 
 
-class IdentityPayload(NamedTuple):
-    """Attributes: values: float32[d]."""
-
-    values: jax.Array
-
-
-class CastPayload(NamedTuple):
-    """Attributes: bits: uint16[d]."""
-
-    bits: jax.Array
-
-
-class ScaledCastPayload(NamedTuple):
-    """Attributes: bits: uint8[d]; largest: float32[blocks], which code 448 means."""
-
-    bits: jax.Array
-    largest: jax.Array
-
-
 def identity() -> Compressor:
-    """Nothing is lost: float32 as it is.
+    """Float32 as it is: nothing is lost.
 
     Returns:
       A deterministic, exact, linear compressor.
@@ -71,8 +52,8 @@ def identity() -> Compressor:
     law = Law(omega=lambda d: 0.0, delta=lambda d: 1.0, linear=True)
     return Compressor(
         "identity",
-        lambda x, noise: IdentityPayload(x),
-        lambda payload, size, noise: payload.values,
+        lambda x, noise: x,
+        lambda payload, size, noise: payload,
         law,
         algorithm="psum",
     )
@@ -83,13 +64,13 @@ def cast(dtype: Any, *, block_size: int | None = 128) -> Compressor:
 
     Args:
       dtype: bfloat16, float16 or float8_e4m3fn.
-      block_size: of float8 alone: elements that share a scale; None means all.
+      block_size: for float8 alone, number of elements that share a scale; None: all.
 
     Returns:
       A deterministic compressor, biased.
 
     Raises:
-      ValueError: another dtype, or `block_size` is not positive.
+      ValueError: `dtype` is another one, or `block_size` is not positive.
 
     Example:
       >>> import jax.numpy as jnp
@@ -116,31 +97,26 @@ def _plain(target: jnp.dtype, law: Law) -> Compressor:
     limit = float(jnp.finfo(target).max)
 
     def compress(x, noise):
-        del noise
         finite = jnp.where(jnp.isinf(x), x, jnp.clip(x, -limit, limit))
-        return CastPayload(_bits(finite.astype(target), jnp.uint16))
+        return _bits(finite.astype(target), jnp.uint16)
 
     def decompress(payload, size, noise):
-        del size, noise
-        values = jax.lax.bitcast_convert_type(payload.bits, target)
-        return values.astype(jnp.float32)
+        return jax.lax.bitcast_convert_type(payload, target).astype(jnp.float32)
 
     return Compressor(f"cast_{target.name}", compress, decompress, law)
 
 
 def _scaled(block_size: int | None) -> Compressor:
     def compress(x, noise):
-        del noise
-        blocks = blocks_of(x, block_size)
-        most = largest(blocks)
-        scaled = (over(blocks, most) * _MAX).astype(jnp.float8_e4m3fn)
-        return ScaledCastPayload(_bits(flat_of(scaled, x.size), jnp.uint8), most[:, 0])
+        y, most = over_largest(blocks_of(x, block_size))
+        scaled = flat_of((y * _MAX).astype(jnp.float8_e4m3fn), x.size)
+        return BlockPayload(_bits(scaled, jnp.uint8), most[:, 0])
 
     def decompress(payload, size, noise):
-        del noise
-        codes = jax.lax.bitcast_convert_type(payload.bits, jnp.float8_e4m3fn)
-        units = blocks_of(codes.astype(jnp.float32), block_size) * (1 / _MAX)
-        return flat_of(units * payload.largest[:, None], size)
+        values = jax.lax.bitcast_convert_type(payload.codes, jnp.float8_e4m3fn)
+        # The constant after the padding: XLA then folds it into the scale.
+        units = blocks_of(values.astype(jnp.float32), block_size) * (1 / _MAX)
+        return flat_of(units * payload.scale[:, None], size)
 
     def delta(d: int) -> float:
         n = max(1, min(d, block_size or d)) - 1

@@ -23,14 +23,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from relaxjax.compression._bits import pack, unpack
+from relaxjax.compression._bits import check_bits, pack, unpack
 from relaxjax.compression._blocks import (
     block_counts,
     blocks_of,
     check_block_size,
     flat_of,
-    largest,
     over,
+    over_largest,
 )
 from relaxjax.compression._protocol import Compressor, Law
 
@@ -49,7 +49,7 @@ def codebook(bits: int, *, block_size: int | None = None) -> Compressor:
 
     Args:
       bits: 8, 4 or 2.
-      block_size: elements that share a codebook; None means all.
+      block_size: number of elements that share a codebook; None: all.
 
     Returns:
       A deterministic compressor, biased, that keeps each block's mean.
@@ -65,27 +65,19 @@ def codebook(bits: int, *, block_size: int | None = None) -> Compressor:
       >>> print(out.sum(), x.sum())
       -4.0 -4.0
     """
-    if bits not in (8, 4, 2):
-        raise ValueError(
-            f"codebook: bits={bits} must be 8, 4 or 2; for another number of levels "
-            "use qsgd"
-        )
+    check_bits(bits, "codebook")
     check_block_size(block_size, "codebook")
     bins = 2**bits
 
     def compress(x, noise):
-        del noise
-        blocks = blocks_of(x, block_size)
-        most = largest(blocks)
-        y = over(blocks, most)
-        k = _buckets(y, jnp.asarray(block_counts(x.size, block_size)), bins)
-        flat = flat_of(k, x.size)
-        sums, counts = _totals(flat_of(y, x.size), flat, blocks.shape, bins)
+        y, most = over_largest(blocks_of(x, block_size))
+        counts = jnp.asarray(block_counts(x.size, block_size))
+        k = flat_of(_buckets(y, counts, bins), x.size)
+        sums, counts = _totals(flat_of(y, x.size), k, y.shape, bins)
         values = sums / jnp.maximum(counts, 1) * most
-        return CodebookPayload(pack(flat.astype(jnp.uint8), bits), values)
+        return CodebookPayload(pack(k.astype(jnp.uint8), bits), values)
 
     def decompress(payload, size, noise):
-        del noise
         k = blocks_of(unpack(payload.codes, bits, size), block_size)
         values = jnp.take_along_axis(payload.values, k.astype(jnp.int32), axis=-1)
         return flat_of(values, size)
@@ -94,7 +86,7 @@ def codebook(bits: int, *, block_size: int | None = None) -> Compressor:
 
 
 def _buckets(y: jax.Array, counts: jax.Array, bins: int) -> jax.Array:
-    """The bucket of each element, without heed to the zeros that fill a block."""
+    """The bucket of each element; the zeros that fill a block do not count."""
     counts = counts[:, None]
     mean = jnp.sum(y, axis=-1, keepdims=True) / counts
     inside = jax.lax.iota(counts.dtype, y.shape[-1]) < counts
@@ -107,9 +99,9 @@ def _buckets(y: jax.Array, counts: jax.Array, bins: int) -> jax.Array:
 def _totals(
     y: jax.Array, k: jax.Array, blocks: tuple[int, ...], bins: int
 ) -> tuple[jax.Array, jax.Array]:
-    """float32[blocks, bins]: sum and number of the elements of each bucket.
+    """float32[blocks, bins]: the sum and the number of the elements of each bucket.
 
-    Long blocks are summed in parts, so that no sum outgrows what is added to it.
+    Long blocks are summed in parts, so that no sum outgrows its terms.
     """
     count, length = blocks
     parts = -(-length // _PART)

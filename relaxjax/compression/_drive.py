@@ -10,7 +10,7 @@ with zeros. With y = R x for each block:
     rotated_sign:  S = |y|_1 / B         a projection,       error (1 - D) |x|^2
 
 DRIVE has the right length along x, and its mean is x for rotations drawn uniformly.
-Hadamard's are not: of x = (2, 1) the second element is never delivered, and for
+Hadamard's are not: the second element of x = (2, 1) is never delivered, and for
 (1, 1, 1, 1) the mean error is 1.5 |x|^2. So no law is declared, and error feedback
 refuses it.
 
@@ -19,13 +19,12 @@ E |y_i| >= |x| / sqrt(2 B) (Szarek 1976), hence E D >= (E sqrt(D))^2 >= 1/2:
 
     delta = 1/2,  attained by two equal elements; 2 / pi for Gaussian x
 
-where the sign without a rotation has 1 / d.
+while the sign without a rotation has 1 / d.
 
 Cost: d / 8 bytes, with d filled up to whole blocks, and 4 for each block.
 """
 
 import math
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,26 +32,24 @@ import numpy as np
 
 from relaxjax._core._random import bits as random_bits
 from relaxjax.compression._bits import pack, unpack
-from relaxjax.compression._blocks import blocks_of, flat_of, largest, over
+from relaxjax.compression._blocks import (
+    BlockPayload,
+    blocks_of,
+    flat_of,
+    over,
+    over_largest,
+)
 from relaxjax.compression._protocol import Compressor, Law
-
-
-class RotatedPayload(NamedTuple):
-    """Attributes: positive: uint8[blocks, ceil(B / 8)]; scale: float32[blocks]."""
-
-    positive: jax.Array
-    scale: jax.Array
 
 
 def drive(*, block_size: int = 1024) -> Compressor:
     """Signs after a random rotation, exact in length along x.
 
     Args:
-      block_size: elements that are rotated together, a power of two.
+      block_size: number of elements that are rotated together, a power of two.
 
     Returns:
-      A random compressor, of which no law is declared; for error feedback use
-      `rotated_sign`.
+      A random compressor that declares no law; for error feedback use `rotated_sign`.
 
     Raises:
       ValueError: `block_size` is not a power of two.
@@ -75,10 +72,10 @@ def rotated_sign(*, block_size: int = 1024) -> Compressor:
     """Signs after a random rotation, times the mean magnitude there.
 
     Args:
-      block_size: elements that are rotated together, a power of two.
+      block_size: number of elements that are rotated together, a power of two.
 
     Returns:
-      A random compressor, biased, which loses half at most: use error feedback.
+      A random compressor, biased, which loses at most half: use error feedback.
 
     Raises:
       ValueError: `block_size` is not a power of two.
@@ -91,11 +88,8 @@ def rotated_sign(*, block_size: int = 1024) -> Compressor:
       >>> bool(lost @ lost < x @ x)
       True
     """
-
-    def scale(y: jax.Array) -> jax.Array:
-        return jnp.mean(jnp.abs(y), axis=-1)
-
-    return _rotated("rotated_sign", block_size, scale, Law(delta=lambda d: 1 / 2))
+    law = Law(delta=lambda d: 1 / 2)
+    return _rotated("rotated_sign", block_size, lambda y: jnp.abs(y).mean(-1), law)
 
 
 def _rotated(name: str, block_size: int, scale, law: Law) -> Compressor:
@@ -105,23 +99,19 @@ def _rotated(name: str, block_size: int, scale, law: Law) -> Compressor:
     def width(size: int) -> int:
         return min(block_size, 1 << max(0, size - 1).bit_length())
 
-    def filled(x: jax.Array) -> jax.Array:
-        missing = -x.size % width(x.size)
-        return blocks_of(jnp.pad(x, (0, missing)) if missing else x, width(x.size))
-
     def flips(shape: tuple[int, ...], noise) -> jax.Array:
         odd = random_bits(noise.shared, math.prod(shape)) >> 31
         return 1 - 2 * odd.reshape(shape).astype(jnp.float32)
 
     def compress(x, noise):
-        blocks = filled(x)
-        most = largest(blocks)
-        y = _hadamard(over(blocks, most) * flips(blocks.shape, noise))
+        whole = jnp.pad(x, (0, -x.size % width(x.size)))
+        y, most = over_largest(blocks_of(whole, width(x.size)))
+        y = _hadamard(y * flips(y.shape, noise))
         positive = pack((y >= 0).astype(jnp.uint8), 1)
-        return RotatedPayload(positive, scale(y) * most[:, 0])
+        return BlockPayload(positive, scale(y) * most[:, 0])
 
     def decompress(payload, size, noise):
-        bits = unpack(payload.positive, 1, width(size))
+        bits = unpack(payload.codes, 1, width(size))
         signs = _hadamard(bits.astype(jnp.float32) * 2 - 1)
         signs = signs * flips(signs.shape, noise)
         return flat_of(signs * payload.scale[:, None], size)
@@ -143,7 +133,5 @@ def _hadamard(y: jax.Array) -> jax.Array:
 
 def _matrix(size: int) -> np.ndarray:
     """Symmetric: entry (i, j) is (-1)^popcount(i and j)."""
-    out = np.ones((1, 1), np.float32)
-    while len(out) < size:
-        out = np.kron(out, np.array([[1, 1], [1, -1]], np.float32))
-    return out
+    i = np.arange(size)
+    return 1 - 2 * (np.bitwise_count(i[:, None] & i) % 2).astype(np.float32)

@@ -15,9 +15,9 @@ whose delta is declared for the worst input, was stable with every eta up to 1.
 
 State: e, h and H, three buffers of the size of the gradient.
 
-Learning rate: before the optimizer, h estimates the gradient, and what a change of the
-rate touches is e alone, which counts at the new rate. After the optimizer, h estimates
-an update that shrinks with the rate, and out follows only some 1 / delta steps later.
+Learning rate: before the optimizer, h estimates the gradient, and a change of the rate
+touches e alone, which counts at the new rate. After the optimizer, h estimates an
+update that shrinks with the rate, and out follows only some 1 / delta steps later.
 """
 
 from typing import Annotated, NamedTuple
@@ -26,15 +26,15 @@ import jax
 
 from relaxjax._core._checks import require_fraction
 from relaxjax._core._merge_rules import MEAN
-from relaxjax.compression._buffers import zeros_for
 from relaxjax.compression._protocol import (
     Compressor,
     Feedback,
     contractive,
     with_feedback,
+    zeros_in,
 )
 
-# What is declared below this is a worst case, far from what is usual.
+# A smaller declared delta is a worst case, far from the usual one.
 _LEAST, _USUAL = 1e-3, 0.1
 
 
@@ -42,9 +42,9 @@ class EControlState(NamedTuple):
     """State of one worker.
 
     Attributes:
-      residual: what the estimates have fallen short of so far.
-      known: what all know of this worker.
-      mean: that of all workers.
+      residual: e, what the estimates have fallen short of so far.
+      known: h, what all know of this worker.
+      mean: H, the mean of `known` over the workers.
     """
 
     residual: Annotated[jax.Array, MEAN]
@@ -53,7 +53,7 @@ class EControlState(NamedTuple):
 
 
 def econtrol(compressor: Compressor, *, eta: float | None = None) -> Compressor:
-    """`compressor`, on differences, with control of what was lost.
+    """Wraps a compressor: it sends differences and a share of what was lost.
 
     Args:
       compressor: a contraction, or unbiased (then it is divided by 1 + omega).
@@ -83,9 +83,6 @@ def econtrol(compressor: Compressor, *, eta: float | None = None) -> Compressor:
         delta = law.delta(g.size) if law.delta else 0.0
         return delta if delta >= _LEAST else _USUAL
 
-    def init(x):
-        return EControlState(*(zeros_for(x) for _ in EControlState._fields))
-
     def before(g, state):
         return share(g) * state.residual + g - state.known
 
@@ -97,4 +94,5 @@ def econtrol(compressor: Compressor, *, eta: float | None = None) -> Compressor:
         )
         return state.mean, state
 
-    return with_feedback(compressor, Feedback("econtrol", init, before, after))
+    feedback = Feedback("econtrol", zeros_in(EControlState), before, after)
+    return with_feedback(compressor, feedback)

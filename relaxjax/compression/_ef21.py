@@ -1,4 +1,4 @@
-"""EF21: each worker sends how its gradient differs from what all know of it.
+"""EF21: workers send differences between their gradients and what all know of them.
 
 Source: Richtarik, Sokolov, Fatkhullin 2021; with momentum, Fatkhullin, Tyurin,
 Richtarik 2023. On each worker, from v = h = G = 0:
@@ -11,7 +11,7 @@ Richtarik 2023. On each worker, from v = h = G = 0:
     |g - h|^2 falls by the factor 1 - delta in each step if g stays as it is
 
 Plain ef21 is for full batches: with the noise of small ones it stalls, and ef21_sgdm
-does not. Its out is an estimate of the averaged gradient, so plain SGD belongs behind.
+does not. As out is an estimate of the averaged gradient, plain SGD belongs behind it.
 
 State: h and G, two buffers of the size of the gradient; three with v.
 
@@ -26,8 +26,7 @@ import jax
 
 from relaxjax._core._checks import require_fraction
 from relaxjax._core._merge_rules import MEAN
-from relaxjax.compression._buffers import zeros_for
-from relaxjax.compression._protocol import Compressor, Feedback, with_feedback
+from relaxjax.compression._protocol import Compressor, Feedback, with_feedback, zeros_in
 
 
 class EF21State(NamedTuple):
@@ -46,7 +45,7 @@ class EF21SGDMState(NamedTuple):
 
 
 def ef21(compressor: Compressor) -> Compressor:
-    """`compressor`, on the difference to what was sent before.
+    """Wraps a compressor: it sends differences to the estimate sent so far.
 
     Args:
       compressor: a contraction, or unbiased (then it is divided by 1 + omega).
@@ -64,22 +63,19 @@ def ef21(compressor: Compressor) -> Compressor:
       'ef21'
     """
 
-    def init(x):
-        return EF21State(known=zeros_for(x), mean=zeros_for(x))
-
     def before(g, state):
         return g - state.known
 
     def after(g, c, mean, state):
-        del g
         state = EF21State(known=state.known + c, mean=state.mean + mean)
         return state.mean, state
 
-    return with_feedback(compressor, Feedback("ef21", init, before, after))
+    feedback = Feedback("ef21", zeros_in(EF21State), before, after)
+    return with_feedback(compressor, feedback)
 
 
 def ef21_sgdm(compressor: Compressor, *, eta: float = 0.1) -> Compressor:
-    """`compressor`, on the difference of a momentum to what was sent before.
+    """Wraps a compressor: it sends differences of a momentum to the estimate so far.
 
     Args:
       compressor: a contraction, or unbiased (then it is divided by 1 + omega).
@@ -99,9 +95,6 @@ def ef21_sgdm(compressor: Compressor, *, eta: float = 0.1) -> Compressor:
     """
     require_fraction("ef21_sgdm", "eta", eta)
 
-    def init(x):
-        return EF21SGDMState(*(zeros_for(x) for _ in EF21SGDMState._fields))
-
     def momentum(g, state):
         return (1 - eta) * state.momentum + eta * g
 
@@ -112,4 +105,5 @@ def ef21_sgdm(compressor: Compressor, *, eta: float = 0.1) -> Compressor:
         state = EF21SGDMState(momentum(g, state), state.known + c, state.mean + mean)
         return state.mean, state
 
-    return with_feedback(compressor, Feedback("ef21_sgdm", init, before, after))
+    feedback = Feedback("ef21_sgdm", zeros_in(EF21SGDMState), before, after)
+    return with_feedback(compressor, feedback)

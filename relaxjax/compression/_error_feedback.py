@@ -12,9 +12,9 @@ as in SparseLoCo (Sarfi et al. 2025). On each worker, from e = 0:
 State: e, one buffer of the size of the gradient.
 
 Learning rate: before the optimizer, e is in units of the gradient, and what was lost
-under one rate is applied under the next; with a rate that falls it counts for less.
-After the optimizer, e is in units of the update and is applied as it was lost. Momentum
-before the compressor is what EF-signSGD has, after it what PowerSGD has.
+under one rate is applied under the next; with a falling rate it counts for less. After
+the optimizer, e is in units of the update and is applied as it was lost. EF-signSGD has
+its momentum before the compressor, PowerSGD after it.
 """
 
 from typing import Annotated, NamedTuple
@@ -23,8 +23,7 @@ import jax
 
 from relaxjax._core._checks import require_fraction
 from relaxjax._core._merge_rules import MEAN
-from relaxjax.compression._buffers import zeros_for
-from relaxjax.compression._protocol import Compressor, Feedback, with_feedback
+from relaxjax.compression._protocol import Compressor, Feedback, with_feedback, zeros_in
 
 
 class ErrorFeedbackState(NamedTuple):
@@ -34,7 +33,7 @@ class ErrorFeedbackState(NamedTuple):
 
 
 def error_feedback(compressor: Compressor, *, decay: float = 1.0) -> Compressor:
-    """`compressor`, and what it loses is sent later.
+    """Wraps a compressor: what it loses in one step is sent in the next.
 
     Args:
       compressor: a contraction, or unbiased (then it is divided by 1 + omega).
@@ -55,13 +54,11 @@ def error_feedback(compressor: Compressor, *, decay: float = 1.0) -> Compressor:
     """
     require_fraction("error_feedback", "decay", decay)
 
-    def init(x):
-        return ErrorFeedbackState(residual=zeros_for(x))
-
     def before(g, state):
         return decay * state.residual + g
 
     def after(g, c, mean, state):
         return mean, ErrorFeedbackState(residual=before(g, state) - c)
 
-    return with_feedback(compressor, Feedback("error_feedback", init, before, after))
+    feedback = Feedback("error_feedback", zeros_in(ErrorFeedbackState), before, after)
+    return with_feedback(compressor, feedback)

@@ -7,18 +7,18 @@ Source: Xie, Lin, Toh, Zhou 2024 (LoCo). On each worker, from e = 0:
     e = s q / 127 with q = round(127 e / s) and s the largest |e| of the leaf
     e = 0 every T steps                               (`reset_every`)
 
-What is owed is e / beta: an average of what was lost stands for all of it. With r what
-the rounding of e to eight bits takes away, |r| <= s / 254, and between two resets,
+e is an average of what was lost; what is owed is e / beta. Rounding e to eight bits
+takes away r, |r| <= s / 254, and between two resets,
 
     sum of out + mean of e / beta + mean of the sum of r / beta = sum of the mean of g
 
 so that nothing else is lost, for every beta. Each reset drops the e / beta that is owed
-then: that law ends where `error_feedback`'s does not.
+then, where `error_feedback` never drops anything.
 
-Cost of the state: one byte per element, and 8 bytes per leaf, where a residual in
+Cost of the state: one byte per element and 8 bytes per leaf, while a residual in
 float32 takes 4 bytes per element.
 
-Learning rate: as of `error_feedback`. In DeepSpeed, `err_beta` is 1 - beta.
+Learning rate: see `error_feedback`. In DeepSpeed, `err_beta` is 1 - beta.
 """
 
 from typing import Annotated, NamedTuple
@@ -27,9 +27,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from relaxjax._core._checks import require_fraction
-from relaxjax._core._dtypes import wide
+from relaxjax._core._checks import require_fraction, require_whole
 from relaxjax._core._merge_rules import EQUAL, Leaf, Merge, rebuild
+from relaxjax._core._tree import wide
 from relaxjax.compression._blocks import over
 from relaxjax.compression._protocol import Compressor, Feedback, with_feedback
 
@@ -37,7 +37,7 @@ _LEVELS = 127
 
 
 def _merged_codes(leaf: Leaf, merge: Merge) -> np.ndarray:
-    """Codes of the merged residual; what they round away is lost, as in each step."""
+    """Codes of the merged residual; their rounding error is lost, as in each step."""
     rows = _merged_residual(leaf, merge)
     most = _largest(rows)
     return np.rint(rows / np.where(most > 0, most, 1) * _LEVELS).astype(np.int8)
@@ -64,7 +64,7 @@ class LoCoState(NamedTuple):
     Attributes:
       codes: q, int8, like the leaf.
       largest: s, float32[].
-      age: int32[], steps since the last reset; 0 where there is none.
+      age: int32[], number of steps since the last reset; 0 without resets.
     """
 
     codes: Annotated[jax.Array, rebuild(_merged_codes)]
@@ -75,7 +75,7 @@ class LoCoState(NamedTuple):
 def loco(
     compressor: Compressor, *, beta: float = 0.2, reset_every: int | None = 512
 ) -> Compressor:
-    """`compressor`, and what it loses is sent later; of a quarter of the memory.
+    """Wraps a compressor: like `error_feedback`, in a quarter of the memory.
 
     Args:
       compressor: a contraction, or unbiased (then it is divided by 1 + omega); the
@@ -97,12 +97,12 @@ def loco(
       'loco'
     """
     require_fraction("loco", "beta", beta)
-    _check_steps(reset_every)
+    if reset_every is not None:
+        require_whole("loco", "reset_every", reset_every)
 
     def init(x):
-        nothing = jnp.zeros((), jnp.float32)
         codes = jnp.zeros_like(x, dtype=jnp.int8)
-        return LoCoState(codes, nothing, jnp.zeros((), jnp.int32))
+        return LoCoState(codes, jnp.zeros((), jnp.float32), jnp.zeros((), jnp.int32))
 
     def before(g, state):
         return g.astype(wide(g.dtype)) + _residual(state)
@@ -120,21 +120,12 @@ def loco(
 
 
 def _coded(e: jax.Array, age: jax.Array) -> LoCoState:
-    """In eight bits; what is not finite stays so, by its scale."""
+    """`e` in eight bits; where it is not finite, the scale is not finite either."""
     most = jnp.max(jnp.abs(e), initial=0.0)
     codes = jnp.rint(over(e, most) * _LEVELS).astype(jnp.int8)
     return LoCoState(codes, most.astype(jnp.float32), age)
 
 
 def _residual(state: LoCoState) -> jax.Array:
-    """E, of a code and its scale."""
+    """e, from its codes and their scale."""
     return state.codes.astype(jnp.float32) * (state.largest / _LEVELS)
-
-
-def _check_steps(steps: int | None) -> None:
-    whole = isinstance(steps, int | np.integer) and steps >= 1
-    if steps is not None and not whole:
-        raise ValueError(
-            f"loco: reset_every={steps!r} must be a whole number of steps, 1 or more; "
-            "None never drops the residual"
-        )

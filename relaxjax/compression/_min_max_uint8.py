@@ -12,8 +12,8 @@ times the range. The grid holds 0, so that
 
     |C(x) - x| <= min(|x|, (hi - lo) / 510) + r M
 
-with r = 2^-20 for the roundings of float32: of a large offset a range below some
-1e-4 M is resolved no better than that. As |x|^2 >= lo^2 + hi^2 >= (hi - lo)^2 / 2,
+with r = 2^-20 for the roundings of float32: a range below some 1e-4 M, at a large
+offset, is resolved no better than that. As |x|^2 >= lo^2 + hi^2 >= (hi - lo)^2 / 2,
 
     sqrt(1 - delta) = sqrt(B / (2 255^2 + B - 2)) + r sqrt(B)
 
@@ -26,12 +26,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from relaxjax.compression._blocks import (
-    blocks_of,
-    check_block_size,
-    flat_of,
-    over,
-)
+from relaxjax.compression._blocks import blocks_of, check_block_size, flat_of, over
 from relaxjax.compression._protocol import Compressor, Law
 
 
@@ -47,7 +42,7 @@ def min_max_uint8(*, block_size: int | None = None) -> Compressor:
     """256 evenly spaced values between a block's least and largest.
 
     Args:
-      block_size: elements that share a range; None means all.
+      block_size: number of elements that share a range; None: all.
 
     Returns:
       A deterministic compressor, biased.
@@ -66,7 +61,6 @@ def min_max_uint8(*, block_size: int | None = None) -> Compressor:
     check_block_size(block_size, "min_max_uint8")
 
     def compress(x, noise):
-        del noise
         blocks = blocks_of(x, block_size, edge=True)
         low = jnp.min(blocks, axis=-1, keepdims=True)
         high = jnp.max(blocks, axis=-1, keepdims=True)
@@ -76,7 +70,6 @@ def min_max_uint8(*, block_size: int | None = None) -> Compressor:
         return MinMaxUint8Payload(flat_of(codes, x.size), low[:, 0], high[:, 0])
 
     def decompress(payload, size, noise):
-        del noise
         most, scale, lowest = _grid(payload.low[:, None], payload.high[:, None])
         q = blocks_of(payload.codes, block_size).astype(jnp.float32)
         return flat_of((q + lowest) / scale * most, size)

@@ -10,20 +10,21 @@ Source: Lin, Han, Mao, Wang, Dally 2018 (Deep Gradient Compression), sections 3.
 
     sum of out + mean of v = sum of the mean of what was added to v in each step
 
-Without masking, what is added is the velocity of momentum SGD on the mean gradient, so
-that all of it arrives, late. Masking stops a velocity that is old by the time it is
-sent: the stream is another one, and with a compressor that sends everything it is that
-of plain SGD, without momentum.
+Without masking, what is added is the velocity of momentum SGD on the mean gradient, and
+all of it arrives, late. Masking stops a velocity that is old by the time it is sent:
+the sum is another one, and with a compressor that sends everything it is that of plain
+SGD, without momentum.
 
-Sent is what was delivered by more than it was lost, |c| > |p - c|: for top-k and the
-like in one exchange, what they chose; where a value is encoded several times, nothing
-is exactly zero and that line still divides. A dense code sends nearly everything, so
-masking leaves it little momentum: use `masking=False` there.
+An element counts as sent if more of it was delivered than lost, |c| > |p - c|: for
+top-k and the like in one exchange, these are the chosen ones; where a value is encoded
+several times, nothing is exactly zero and the rule still tells them apart. A dense
+compressor sends nearly everything, so masking leaves it little momentum: use
+`masking=False` there.
 
 State: u and v, two buffers of the size of the gradient.
 
-Learning rate: momentum is in here, so plain SGD belongs behind. Before it, v is in
-units of the gradient, and what waits is applied at the rate of the step that sends it.
+Learning rate: momentum is in here, so plain SGD belongs behind it. There v is in units
+of the gradient, and what waits is applied at the rate of the step that sends it.
 """
 
 from typing import Annotated, NamedTuple
@@ -33,8 +34,7 @@ import jax.numpy as jnp
 
 from relaxjax._core._checks import require_momentum
 from relaxjax._core._merge_rules import MEAN
-from relaxjax.compression._buffers import zeros_for
-from relaxjax.compression._protocol import Compressor, Feedback, with_feedback
+from relaxjax.compression._protocol import Compressor, Feedback, with_feedback, zeros_in
 
 
 class MomentumCorrectionState(NamedTuple):
@@ -51,14 +51,14 @@ def momentum_correction(
     nesterov: bool = False,
     masking: bool = True,
 ) -> Compressor:
-    """`compressor`, of velocities that add up until they are sent.
+    """Wraps a compressor: velocities add up until they are sent.
 
     Args:
       compressor: a contraction, or unbiased (then it is divided by 1 + omega); a sparse
         one such as `top_k`.
       momentum: m, in [0, 1); 0 is `error_feedback`.
-      nesterov: Nesterov's form of it.
-      masking: a velocity ends where it is sent.
+      nesterov: whether to take Nesterov's form.
+      masking: whether a velocity is set to zero where it is sent.
 
     Returns:
       The compressor with feedback.
@@ -74,9 +74,6 @@ def momentum_correction(
     """
     require_momentum("momentum_correction", momentum)
 
-    def init(x):
-        return MomentumCorrectionState(zeros_for(x), zeros_for(x))
-
     def velocity(g, state):
         if nesterov:
             return momentum * (state.velocity + g)
@@ -87,10 +84,11 @@ def momentum_correction(
         return state.accumulated + (u + g if nesterov else u)
 
     def after(g, c, mean, state):
-        u, left = velocity(g, state), before(g, state) - c
+        u, v = velocity(g, state), before(g, state) - c
         if masking:
-            u = jnp.where(jnp.abs(c) > jnp.abs(left), 0, u)
-        return mean, MomentumCorrectionState(velocity=u, accumulated=left)
+            u = jnp.where(jnp.abs(c) > jnp.abs(v), 0, u)
+        return mean, MomentumCorrectionState(velocity=u, accumulated=v)
 
+    init = zeros_in(MomentumCorrectionState)
     feedback = Feedback("momentum_correction", init, before, after)
     return with_feedback(compressor, feedback)

@@ -6,8 +6,8 @@ Source: Horvath et al. 2019. A magnitude a with 2^k <= a < 2^(k+1) becomes
 
 which is unbiased, with omega = 1/8, attained at a = (4/3) 2^k. In float32 the
 probability is the mantissa over 2^23: a draw of 23 bits is added to the bit pattern,
-and the carry does the rest, exactly. Magnitudes from 2^127 become 2^127: the next
-power is no float32, and there, at the edge of overflow, it is biased.
+and the carry does the rest, exactly. Magnitudes from 2^127 become 2^127, as the next
+power is not a float32: there, at the edge of overflow, it is biased.
 
 Dithering rounds |x| / |x|_p of a block of B elements to one of the two levels next to
 it, of 0, 2^(1-s), ..., 1/2, 1. It is unbiased, with r = min(p, 2) and
@@ -26,14 +26,14 @@ import jax.numpy as jnp
 from relaxjax._core._random import bits as random_bits
 from relaxjax.compression._bits import pack, unpack
 from relaxjax.compression._blocks import (
+    BlockPayload,
     blocks_of,
     check_block_size,
     flat_of,
-    largest,
-    over,
+    rescaled,
 )
 from relaxjax.compression._protocol import Compressor, Law
-from relaxjax.compression._qsgd import check_levels
+from relaxjax.compression._qsgd import check_levels, times_over_norm
 
 _MANTISSA = 23  # bits
 _BIAS = 127  # of the exponent
@@ -45,13 +45,6 @@ class NaturalPayload(NamedTuple):
 
     negative: jax.Array
     exponents: jax.Array
-
-
-class DitheringPayload(NamedTuple):
-    """Attributes: codes: uint8[ceil(w d / 8)], signed level + s; norm: float32[m]."""
-
-    codes: jax.Array
-    norm: jax.Array
 
 
 def natural() -> Compressor:
@@ -78,7 +71,6 @@ def natural() -> Compressor:
         return NaturalPayload(pack(negative, 1), exponents.astype(jnp.uint8))
 
     def decompress(payload, size, noise):
-        del noise
         negative = unpack(payload.negative, 1, size).astype(jnp.uint32)
         pattern = negative << 31 | payload.exponents.astype(jnp.uint32) << _MANTISSA
         return jax.lax.bitcast_convert_type(pattern, jnp.float32)
@@ -94,8 +86,8 @@ def dithering(
 
     Args:
       levels: s, without zero and signs: 3 (3 bits), 7 (4 bits).
-      p: of the norm: 1, 2 or math.inf.
-      block_size: elements that share a norm; None means all.
+      p: order of the norm: 1, 2 or math.inf.
+      block_size: number of elements that share a norm; None: all.
 
     Returns:
       A random compressor, unbiased.
@@ -118,23 +110,19 @@ def dithering(
     width = (2 * levels).bit_length()
 
     def compress(x, noise):
-        blocks = blocks_of(x, block_size)
-        most = largest(blocks)
-        norm = _norm(over(blocks, most), p) * most
-        y = blocks * over(jnp.full_like(norm, 4), norm) * 0.25  # as in QSGD
+        y, norm = times_over_norm(blocks_of(x, block_size), 1, p)
         drawn = random_bits(noise.own, y.size).reshape(y.shape)
         level = _level(jnp.abs(y), drawn, levels)
         codes = jnp.where(y < 0, levels - level, levels + level)
         codes = flat_of(codes, x.size).astype(jnp.uint8)
-        return DitheringPayload(pack(codes, width), norm[:, 0])
+        return BlockPayload(pack(codes, width), norm[:, 0])
 
     def decompress(payload, size, noise):
-        del noise
         codes = unpack(payload.codes, width, size).astype(jnp.int32) - levels
         power = (jnp.abs(codes) - levels + _BIAS) << _MANTISSA
         value = jax.lax.bitcast_convert_type(power, jnp.float32)
         value = value * jnp.sign(codes).astype(jnp.float32)
-        return flat_of(blocks_of(value, block_size) * payload.norm[:, None], size)
+        return rescaled(value, payload.scale, block_size)
 
     def omega(d: int) -> float:
         z = min(d, block_size or d) ** (1 / min(p, 2)) * 2.0 ** (1 - levels)
@@ -150,7 +138,7 @@ def _carried(pattern: jax.Array, drawn: jax.Array) -> jax.Array:
 
 
 def _level(y: jax.Array, drawn: jax.Array, levels: int) -> jax.Array:
-    """Number of the level to which y in [0, 1] is rounded, 0 for zero.
+    """The number of the level to which y in [0, 1] is rounded, 0 for zero.
 
     Below the least level l, y + l is rounded to l or 2 l, and counts as one less.
     """
@@ -159,11 +147,3 @@ def _level(y: jax.Array, drawn: jax.Array, levels: int) -> jax.Array:
     pattern = jax.lax.bitcast_convert_type(jnp.where(low, y + least, y), jnp.uint32)
     power = _carried(pattern, drawn).astype(jnp.int32) - (_BIAS - levels)
     return jnp.minimum(power - low.astype(jnp.int32), levels)
-
-
-def _norm(y: jax.Array, p: float) -> jax.Array:
-    if p == 1:
-        return jnp.sum(jnp.abs(y), axis=-1, keepdims=True)
-    if p == 2:
-        return jnp.sqrt(jnp.sum(y * y, axis=-1, keepdims=True))
-    return largest(y)

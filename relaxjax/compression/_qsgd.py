@@ -5,17 +5,16 @@ xi the stochastic rounding of s |x_i| / |x|:
 
     C(x)_i = |x| sign(x_i) xi / s
 
-It is unbiased, and omega = min(B / s^2, sqrt(B) / s). The norm is that of x divided by
-its largest magnitude, so that no square overflows; 4 / |x| and s / 4 are normal numbers
-whatever the norm, and a block's only factor beside constants, which XLA on CPU needs to
-keep the loop whole.
+It is unbiased, and omega = min(B / s^2, sqrt(B) / s). Squares are taken of x divided by
+its largest magnitude, so that none overflows. 4 / |x| and s / 4 are normal numbers
+whatever the norm, and 4 / |x| is a block's only factor beside constants: XLA on CPU
+then keeps the loop whole.
 
 Cost: w d / 8 bytes with w = ceil(log2(2 s + 1)) bits, and 4 for each block. (The
 paper's variable-length code has no static shape.)
 """
 
 import math
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,21 +22,16 @@ import numpy as np
 
 from relaxjax.compression._bits import pack, unpack
 from relaxjax.compression._blocks import (
+    BlockPayload,
     blocks_of,
     check_block_size,
     flat_of,
-    largest,
     over,
+    over_largest,
+    rescaled,
 )
 from relaxjax.compression._protocol import Compressor, Law
-from relaxjax.compression._rounding import rounded
-
-
-class QsgdPayload(NamedTuple):
-    """Attributes: codes: uint8[ceil(w d / 8)], signed level + s; norm: float32[m]."""
-
-    codes: jax.Array
-    norm: jax.Array
+from relaxjax.compression._quantize import round_at_random
 
 
 def qsgd(levels: int, *, block_size: int | None = 128) -> Compressor:
@@ -45,7 +39,7 @@ def qsgd(levels: int, *, block_size: int | None = 128) -> Compressor:
 
     Args:
       levels: s, without zero and signs: 1 (2 bits), 7 (4 bits), 127 (8 bits).
-      block_size: elements that share a norm; None means all.
+      block_size: number of elements that share a norm; None: all.
 
     Returns:
       A random compressor, unbiased.
@@ -66,19 +60,14 @@ def qsgd(levels: int, *, block_size: int | None = 128) -> Compressor:
     step = np.float32(1 / levels)
 
     def compress(x, noise):
-        blocks = blocks_of(x, block_size)
-        most = largest(blocks)
-        y = over(blocks, most)
-        norm = jnp.sqrt(jnp.sum(y * y, axis=-1, keepdims=True)) * most
-        y = blocks * over(jnp.full_like(norm, 4), norm) * (levels / 4)
-        xi = jnp.clip(rounded(y, noise.own), -levels, levels)
+        y, norm = times_over_norm(blocks_of(x, block_size), levels)
+        xi = jnp.clip(round_at_random(y, noise.own), -levels, levels)
         codes = flat_of(xi + levels, x.size).astype(jnp.uint32)
-        return QsgdPayload(pack(codes, width), norm[:, 0])
+        return BlockPayload(pack(codes, width), norm[:, 0])
 
     def decompress(payload, size, noise):
-        del noise
         xi = unpack(payload.codes, width, size).astype(jnp.float32) - levels
-        return flat_of(blocks_of(xi * step, block_size) * payload.norm[:, None], size)
+        return rescaled(xi * step, payload.scale, block_size)
 
     def omega(d: int) -> float:
         b = min(d, block_size or d)
@@ -89,9 +78,18 @@ def qsgd(levels: int, *, block_size: int | None = 128) -> Compressor:
 
 
 def check_levels(levels: int, caller: str, most: int) -> None:
-    """Raises ValueError unless between 1 and `most`."""
+    """Refuses anything but 1 .. `most`."""
     if not 1 <= levels <= most:
         raise ValueError(
             f"{caller}: levels={levels} must be between 1 and {most}; "
             "2 levels + 1 codes are what an element may become"
         )
+
+
+def times_over_norm(
+    blocks: jax.Array, factor: float, p: float = 2
+) -> tuple[jax.Array, jax.Array]:
+    """The blocks times factor / norm, and the norms of order `p`."""
+    y, most = over_largest(blocks)
+    norm = jnp.linalg.norm(y, p, axis=-1, keepdims=True) * most
+    return blocks * over(jnp.full_like(norm, 4), norm) * (factor / 4), norm

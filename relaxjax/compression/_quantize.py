@@ -1,6 +1,6 @@
 """Integer codes of 8, 4 or 2 bits, symmetric, with one scale per block.
 
-Source: block-wise absolute-maximum quantisation, as in 8-bit optimisers and quantised
+Source: block-wise absolute-maximum quantization, as in 8-bit optimizers and quantized
 all-reduces. With M the largest |x| of a block, L = 127, 7 or 1 and s = 1 / L:
 
     q = round(x L / M),  C(x) = q M / L
@@ -10,8 +10,10 @@ min(|x|, s M / 2), so that, with t = n s^2 / 4 and equality where all lie at s M
 
     |C(x) - x|^2 <= t M^2 <= t / (1 + t) |x|^2,   delta = 1 / (1 + t)
 
-Stochastic rounding is unbiased. An element a in [0, s M] has variance a (s M - a),
-and the ratio of the sums is largest where all n lie at one such a:
+Stochastic rounding gives floor(y) + 1 with probability y - floor(y), else floor(y). The
+fraction is exact in float32, and a draw is a multiple of 2^-24: the mean is y to within
+2^-24, and an integer stays what it is. So it is unbiased. An element a in [0, s M] has
+variance a (s M - a); the ratio of the sums is largest where all n lie at one such a:
 
     omega = (sqrt(1 + n s^2) - 1) / 2
 
@@ -22,29 +24,22 @@ Cost: bits d / 8 bytes and 4 for each block.
 """
 
 import math
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from relaxjax.compression._bits import pack, unpack
+from relaxjax._core._random import uniform
+from relaxjax.compression._bits import check_bits, pack, unpack
 from relaxjax.compression._blocks import (
+    BlockPayload,
     blocks_of,
     check_block_size,
     flat_of,
-    largest,
-    over,
+    over_largest,
+    rescaled,
 )
 from relaxjax.compression._protocol import Compressor, Law
-from relaxjax.compression._rounding import rounded
-
-
-class QuantizePayload(NamedTuple):
-    """Attributes: codes: uint8[ceil(bits d / 8)], q + L; largest: float32[blocks]."""
-
-    codes: jax.Array
-    largest: jax.Array
 
 
 def quantize(
@@ -54,8 +49,9 @@ def quantize(
 
     Args:
       bits: 8, 4 or 2.
-      block_size: elements that share a scale; None means all.
-      stochastic_rounding: round at random, so that the mean is exact; else to nearest.
+      block_size: number of elements that share a scale; None: all.
+      stochastic_rounding: whether to round at random, so that the mean is exact, or to
+        nearest.
 
     Returns:
       A compressor, unbiased and random, or biased and deterministic.
@@ -70,28 +66,21 @@ def quantize(
       >>> print(compression.roundtrip(compression.quantize(4), x))
       [ 7. -2.  0.]
     """
-    if bits not in (8, 4, 2):
-        raise ValueError(
-            f"quantize: bits={bits} must be 8, 4 or 2; for another number of levels "
-            "use qsgd"
-        )
+    check_bits(bits, "quantize")
     check_block_size(block_size, "quantize")
     levels = 2 ** (bits - 1) - 1
     step = np.float32(1 / levels)
 
     def compress(x, noise):
-        blocks = blocks_of(x, block_size)
-        most = largest(blocks)
-        y = over(blocks, most) * levels
-        q = rounded(y, noise.own) if stochastic_rounding else jnp.rint(y)
+        y, most = over_largest(blocks_of(x, block_size))
+        y = y * levels
+        q = round_at_random(y, noise.own) if stochastic_rounding else jnp.rint(y)
         codes = flat_of(q + levels, x.size).astype(jnp.uint8)
-        return QuantizePayload(pack(codes, bits), most[:, 0])
+        return BlockPayload(pack(codes, bits), most[:, 0])
 
     def decompress(payload, size, noise):
-        del noise
         q = unpack(payload.codes, bits, size).astype(jnp.float32) - levels
-        units = blocks_of(q * step, block_size)
-        return flat_of(units * payload.largest[:, None], size)
+        return rescaled(q * step, payload.scale, block_size)
 
     def others(d: int) -> int:
         return max(1, min(d, block_size or d)) - 1
@@ -102,3 +91,10 @@ def quantize(
         law = Law(delta=lambda d: 1 / (1 + others(d) / levels**2 / 4))
     name = f"quantize{bits}" + "_stochastic" * stochastic_rounding
     return Compressor(name, compress, decompress, law, random=stochastic_rounding)
+
+
+def round_at_random(y: jax.Array, words: jax.Array) -> jax.Array:
+    """Integers, as floats, whose mean is y; one draw for each element."""
+    below = jnp.floor(y)
+    up = uniform(words, y.size).reshape(y.shape) < y - below
+    return below + up.astype(y.dtype)

@@ -10,30 +10,22 @@ noise that workers share, such that each element has the chance k / d:
 Error feedback divides by 1 + omega = d / k: then C is the projection on S, which loses
 the share 1 - k / d of |x|^2 in expectation.
 
-random_k: k neighbouring strata of floor(d / k) or one more elements, one element out of
+random_k: k neighboring strata of floor(d / k) or one more elements, one element out of
 each, all turned around the ring of d elements by one uniform r. Before the turn the
 chances sum to k, and the turn spreads them evenly, to k / d each. (Whatever is drawn is
 a remainder of 32 bits, which adds a relative d / 2^32 at most.)
-random_block: k neighbours on that ring, from a uniform start.
+random_block: k neighbors on that ring, from a uniform start.
 
 Cost: 4 k bytes. The values are NaN if any element, sent or not, is not finite.
 """
-
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from relaxjax._core._random import bits
 from relaxjax.compression._blocks import largest
-from relaxjax.compression._density import check_density, count_of
 from relaxjax.compression._protocol import Compressor, Law
-
-
-class SamplePayload(NamedTuple):
-    """Attributes: values: float32[k]."""
-
-    values: jax.Array
+from relaxjax.compression._top_k import check_density, count_of
 
 
 def random_k(density: float) -> Compressor:
@@ -60,12 +52,12 @@ def random_k(density: float) -> Compressor:
 
 
 def random_block(density: float) -> Compressor:
-    """One block of neighbours from a random start; the end goes on at the beginning.
+    """One block of neighbors from a random start; the end goes on at the beginning.
 
-    Faster to read and write than `random_k`, but neighbours are alike in most arrays.
+    Faster to read and write than `random_k`, but neighbors are alike in most arrays.
 
     Args:
-      density: as of `random_k`.
+      density: share of the elements that is sent, see `random_k`.
 
     Returns:
       A random linear compressor, unbiased; under error feedback, a projection.
@@ -84,30 +76,30 @@ def random_block(density: float) -> Compressor:
 
 
 def _sample(name, density, positions):
-    """A compressor that sends what lies at `positions(size, k, words)`."""
+    """A compressor that sends the elements at `positions(size, k, words)`."""
     check_density(density, name)
 
     def compress(x, noise):
         k = count_of(density, x.size)
         if k == 0:
-            return SamplePayload(x)
+            return x
         values = x[positions(x.size, k, noise.shared)]
-        return SamplePayload(jnp.where(jnp.isfinite(largest(x)), values, jnp.nan))
+        return jnp.where(jnp.isfinite(largest(x)), values, jnp.nan)
 
     def decompress(payload, size, noise):
-        (k,) = payload.values.shape
+        (k,) = payload.shape
         if k == 0:
-            return payload.values
-        scaled = payload.values * jnp.float32(size / k)
-        where = positions(size, k, noise.shared)
-        return jnp.zeros(size, scaled.dtype).at[where].set(scaled, unique_indices=True)
+            return payload
+        scaled = payload * jnp.float32(size / k)
+        chosen = positions(size, k, noise.shared)
+        return jnp.zeros(size, scaled.dtype).at[chosen].set(scaled, unique_indices=True)
 
     law = Law(omega=lambda d: d / count_of(density, d) - 1 if d else 0.0, linear=True)
     return Compressor(name, compress, decompress, law, random=True, algorithm="psum")
 
 
 def _one_of_each_stratum(size: int, k: int, words: jax.Array) -> jax.Array:
-    """int32[k]: nothing overflows below 2^31 elements."""
+    """int32[k], without overflow below 2^31 elements."""
     draws = bits(words, k + 1)
     stratum = jax.lax.iota(jnp.uint32, k)
     short, longer = divmod(size, k)  # the first strata have one element more

@@ -1,4 +1,4 @@
-"""The names of compressors and feedbacks, wherever a relaxation's name is spelled.
+"""The names of compressors and feedbacks, as relaxations are spelled.
 
 A row makes one available to `relaxjax train`, plans, checks, help and the docs. It is
 the function, or a `functools.partial` of it, so that plans can print the expression

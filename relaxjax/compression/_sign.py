@@ -1,7 +1,7 @@
 """Mean-scaled sign: one bit per element and one scale per block.
 
-Source: Karimireddy et al. 2019 (EF-signSGD), with the mean scale, which is what makes
-it a contraction (with the root mean square it is none):
+Source: Karimireddy et al. 2019 (EF-signSGD), with the mean as the scale, which makes it
+a contraction (with the root mean square it is not one):
 
     C(x) = (|x|_1 / d) sign(x),  sign(0) = +1 (what the bit says)
     |C(x) - x|^2 = (1 - delta) |x|^2 with delta = |x|_1^2 / (d |x|_2^2) >= 1 / d
@@ -9,33 +9,24 @@ it a contraction (with the root mean square it is none):
 Cost: d / 8 bytes and 4 for each block.
 """
 
-from typing import NamedTuple
-
-import jax
 import jax.numpy as jnp
 
 from relaxjax.compression._bits import pack, unpack
 from relaxjax.compression._blocks import (
+    BlockPayload,
     block_counts,
     blocks_of,
     check_block_size,
-    flat_of,
+    rescaled,
 )
 from relaxjax.compression._protocol import Compressor, Law
-
-
-class SignPayload(NamedTuple):
-    """Attributes: positive: uint8[ceil(d / 8)]; scale: float32[blocks]."""
-
-    positive: jax.Array
-    scale: jax.Array
 
 
 def sign(*, block_size: int | None = None) -> Compressor:
     """The sign of each element, times the mean magnitude of its block.
 
     Args:
-      block_size: elements that share a scale, a multiple of 8; None means all.
+      block_size: number of elements that share a scale, a multiple of 8; None: all.
 
     Returns:
       A deterministic compressor, biased: use error feedback.
@@ -52,16 +43,14 @@ def sign(*, block_size: int | None = None) -> Compressor:
     check_block_size(block_size, "sign", multiple=8)
 
     def compress(x, noise):
-        del noise
         counts = jnp.asarray(block_counts(x.size, block_size), jnp.float32)
         magnitudes = jnp.abs(blocks_of(x, block_size)) / counts[:, None]
         positive = pack((x >= 0).astype(jnp.uint8), 1)
-        return SignPayload(positive, jnp.sum(magnitudes, axis=-1))
+        return BlockPayload(positive, jnp.sum(magnitudes, axis=-1))
 
     def decompress(payload, size, noise):
-        del noise
-        signs = unpack(payload.positive, 1, size).astype(jnp.float32) * 2 - 1
-        return flat_of(blocks_of(signs, block_size) * payload.scale[:, None], size)
+        signs = unpack(payload.codes, 1, size).astype(jnp.float32) * 2 - 1
+        return rescaled(signs, payload.scale, block_size)
 
     law = Law(delta=lambda d: 1 / max(1, min(d, block_size or d)))
     return Compressor("sign", compress, decompress, law)

@@ -1,7 +1,7 @@
 """TernGrad: -1, 0 or +1 times the largest magnitude, at random.
 
-Source: Wen et al. 2017, without its gradient clipping, which makes it biased. With M
-the largest |x| of a block:
+Source: Wen et al. 2017, without its gradient clipping, which would make it biased. With
+M the largest |x| of a block:
 
     C(x) = M sign(x) b,  b = 1 with probability |x| / M
     E C(x) = x,  E |C(x) - x|^2 = M |x|_1 - |x|_2^2  exactly
@@ -15,36 +15,29 @@ Cost: d / 5 bytes and 4 for each block.
 """
 
 import math
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from relaxjax.compression._blocks import (
+    BlockPayload,
     blocks_of,
     check_block_size,
     flat_of,
-    largest,
-    over,
+    over_largest,
+    rescaled,
 )
 from relaxjax.compression._protocol import Compressor, Law
-from relaxjax.compression._rounding import rounded
+from relaxjax.compression._quantize import round_at_random
 
-_DIGITS = 5  # of a byte
-
-
-class TernGradPayload(NamedTuple):
-    """Attributes: digits: uint8[ceil(d / 5)]; largest: float32[blocks]."""
-
-    digits: jax.Array
-    largest: jax.Array
+_DIGITS = 5  # in a byte
 
 
 def tern_grad(*, block_size: int | None = None) -> Compressor:
     """One of three values, unbiased, in 1.6 bits.
 
     Args:
-      block_size: elements that share a scale; None means all.
+      block_size: number of elements that share a scale; None: all.
 
     Returns:
       A random compressor, unbiased.
@@ -62,16 +55,12 @@ def tern_grad(*, block_size: int | None = None) -> Compressor:
     check_block_size(block_size, "tern_grad")
 
     def compress(x, noise):
-        blocks = blocks_of(x, block_size)
-        most = largest(blocks)
-        digits = rounded(over(blocks, most), noise.own) + 1
-        digits = flat_of(digits, x.size).astype(jnp.uint8)
-        return TernGradPayload(_joined(digits), most[:, 0])
+        y, most = over_largest(blocks_of(x, block_size))
+        digits = flat_of(round_at_random(y, noise.own) + 1, x.size)
+        return BlockPayload(_pack(digits.astype(jnp.uint8)), most[:, 0])
 
     def decompress(payload, size, noise):
-        del noise
-        ternary = _split(payload.digits, size) - 1
-        return flat_of(blocks_of(ternary, block_size) * payload.largest[:, None], size)
+        return rescaled(_unpack(payload.codes, size) - 1, payload.scale, block_size)
 
     def omega(d: int) -> float:
         return (math.sqrt(max(1, min(d, block_size or d))) - 1) / 2
@@ -79,17 +68,14 @@ def tern_grad(*, block_size: int | None = None) -> Compressor:
     return Compressor("tern_grad", compress, decompress, Law(omega=omega), random=True)
 
 
-def _joined(digits: jax.Array) -> jax.Array:
-    missing = -digits.size % _DIGITS
-    if missing:
-        digits = jnp.pad(digits, (0, missing))
-    groups = digits.reshape(-1, _DIGITS)
+def _pack(digits: jax.Array) -> jax.Array:
+    groups = jnp.pad(digits, (0, -digits.size % _DIGITS)).reshape(-1, _DIGITS)
     return jnp.sum(groups * _places(), axis=-1, dtype=jnp.uint8)
 
 
-def _split(joined: jax.Array, size: int) -> jax.Array:
+def _unpack(packed: jax.Array, size: int) -> jax.Array:
     # Quotients by multiplication, exact with the half: no integer division per digit.
-    value = joined[:, None].astype(jnp.float32) + 0.5
+    value = packed[:, None].astype(jnp.float32) + 0.5
     inverse = 1 / _places().astype(jnp.float32)
     digits = jnp.floor(value * inverse) - 3 * jnp.floor(value * (inverse / 3))
     return digits.ravel()[:size]

@@ -1,41 +1,34 @@
 """Hard threshold: the elements whose magnitude reaches a value.
 
 Source: Strom 2015; Sahu et al. 2021 for the absolute bound. Shapes are static in XLA,
-so that there is room for `capacity` elements, and where more reach the value the
-largest are sent:
+so there is room for `capacity` elements, and where more reach the value the largest are
+sent:
 
     C(x)_i = x_i if |x_i| >= value and i is among the capacity largest, else 0
     |C(x) - x|_inf < value unless more elements than the capacity reach it
 
-The bound is absolute: an array that is small everywhere is lost whole, so that C is a
+The bound is absolute: an array that is small everywhere is lost entirely, so C is a
 contraction with delta = 0 only. Under error feedback the loss adds up until it reaches
 the value.
 
-Cost: 4 and log2(d) / 8 bytes for each of `capacity` places, used or not.
+Cost: 4 and log2(d) / 8 bytes for each of `capacity` places; unused ones hold 0.
 """
-
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from relaxjax.compression._bits import pack, unpack, width_below
 from relaxjax.compression._protocol import Compressor, Law
-
-
-class ThresholdPayload(NamedTuple):
-    """Attributes: values: float32[k], 0 where unused; indices: uint8[], packed."""
-
-    values: jax.Array
-    indices: jax.Array
+from relaxjax.compression._top_k import TopKPayload
 
 
 def threshold(value: float, capacity: int) -> Compressor:
     """The elements of magnitude `value` or more, as far as there is room.
 
     Args:
-      value: in units of the array, not negative; 0 makes it exact top-k.
-      capacity: places in a payload, a number of elements; at most all are used.
+      value: least magnitude that is sent, in units of the array, not negative; 0 makes
+        it exact top-k.
+      capacity: number of elements that a payload has room for.
 
     Returns:
       A deterministic compressor, biased: use error feedback. A NaN is sent.
@@ -53,13 +46,11 @@ def threshold(value: float, capacity: int) -> Compressor:
     _check(value, capacity)
 
     def compress(x, noise):
-        del noise
         magnitudes, indices = jax.lax.top_k(jnp.abs(x), min(capacity, x.size))
         values = jnp.where(magnitudes < value, 0.0, x[indices])
-        return ThresholdPayload(values, pack(indices, width_below(x.size)))
+        return TopKPayload(values, pack(indices, width_below(x.size)))
 
     def decompress(payload, size, noise):
-        del noise
         (k,) = payload.values.shape
         indices = unpack(payload.indices, width_below(size), k)
         x = jnp.zeros(size, payload.values.dtype)

@@ -4,51 +4,39 @@ Source: Tang et al. 2019 (DeepSqueeze), algorithm 1. With the weights W, the opt
 update u_i, a compressor C, the step eta, and e_i = 0 at the start:
 
     v_i = x_i + u_i + e_i
-    c_i = C(v_i)                                  (sent to the neighbours)
+    c_i = C(v_i)                                  (sent to the neighbors)
     e_i = v_i - c_i
     x_i = x_i + u_i + eta sum_j W_ij (c_j - c_i)
 
 What travels is the whole model, so that C must be better, or eta smaller, than where a
-change travels (`gossip` with a compressor); but no neighbour's copy is kept. The mean
+change travels (`gossip` with a compressor); but no neighbor's copy is kept. The mean
 model moves by the mean update. Without loss and with eta 1 this is `gossip`.
 
-Cost: the payload to each neighbour. State: e, of the params' size, in float32.
+Cost: the payload to each neighbor. State: e, of the params' size, in float32.
 """
 
 from typing import Annotated, Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax.compression import Compressor
-from relaxjax.decentralized._coded_round import (
-    check_step_size,
-    checked_codec,
-    consensus_step,
-    exchange_encoded,
-    initial_key,
-    require_codable,
-)
-from relaxjax.decentralized._round import (
-    as_float32,
-    gossip_spec,
-    gossip_transformation,
-    zeros_like,
-)
+from relaxjax.decentralized._coded_round import check_step_size, coded_round
+from relaxjax.decentralized._round import gossip_transformation, widened
+from relaxjax.decentralized._spec import gossip_spec
 from relaxjax.topology import Topology
 
 _CALLER = "deep_squeeze"
 
 
 class DeepSqueezeState(NamedTuple):
-    """What `deep_squeeze` keeps.
+    """State of `deep_squeeze`.
 
     Attributes:
       residual: e_i, float32, like the params.
-      words: uint32[2], equal on all workers, of random compressors; else ().
+      words: uint32[2], equal on all workers, if the compressor is random; else ().
     """
 
     residual: Annotated[Any, MEAN]
@@ -66,27 +54,27 @@ def deep_squeeze(
     specs: Any = None,
     seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
-    """Gossip in codes that keeps one residual instead of copies of the neighbours.
+    """Gossip in codes that keeps one residual instead of copies of the neighbors.
 
-    Put it last in the chain, as `gossip`.
+    Put it last in the chain, like `gossip`.
 
     Args:
       axis_name: the workers' axis.
-      topology: of one round.
-      compressor: C, without feedback: it has its own here.
+      topology: a topology of one round.
+      compressor: C, without feedback: the method has its own.
       consensus_step_size: eta, in (0, 1].
-      every: steps that a round takes; all but the last send nothing.
-      bucket_bytes: as of `relaxjax.all_reduce`.
-      specs: as of `relaxjax.all_reduce`.
-      seed: of random compressors.
+      every: the number of steps that a round takes; only the last one sends.
+      bucket_bytes: see `relaxjax.all_reduce`.
+      specs: see `relaxjax.all_reduce`.
+      seed: the seed of random compressors.
 
     Returns:
-      A gradient transformation, as of `gossip`.
+      A gradient transformation, as in `gossip`.
 
     Raises:
-      TypeError: as of `gossip`.
-      ValueError: a compressor with feedback or over several rounds, an eta outside
-        (0, 1]; else as of `gossip`.
+      TypeError: what `gossip` refuses.
+      ValueError: a compressor with feedback, a topology of several rounds, an eta
+        outside (0, 1]; what `gossip` refuses.
       NameError: `update` outside the axis.
 
     Example:
@@ -100,27 +88,23 @@ def deep_squeeze(
       >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 2.0, 6.0])).round(2))
       [-3. -3. -3.]
     """
-    mixing = gossip_spec(_CALLER, axis_name, topology, every, bucket_bytes, specs)
-    codec = checked_codec(mixing, compressor)
+    spec = gossip_spec(_CALLER, axis_name, topology, every, bucket_bytes, specs)
+    coded = coded_round(spec, compressor)
     check_step_size(_CALLER, consensus_step_size)
 
     def start(params: optax.Params) -> Any:
-        require_codable(mixing, codec, params)
-        return DeepSqueezeState(zeros_like(params), initial_key(codec, seed))
+        coded.require_codable(params)
+        residual = optax.tree.zeros_like(widened(params))
+        return DeepSqueezeState(residual, coded.initial_key(seed))
 
-    def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
-        x, u = as_float32(mixing, params, updates)
-        v = jax.tree.map(lambda x, u, e: x + u + e, x, u, kept.residual)
-        c, words = exchange_encoded(mixing, codec, v, kept.words, step)
-        due = mixing.due(step)
-        residual = jax.tree.map(
-            lambda v, c, e: jnp.where(due, v - c, e), v, c[0], kept.residual
-        )
-        moved = jax.tree.map(
-            lambda u, change: u + consensus_step_size * change,
-            u,
-            consensus_step(mixing, c),
-        )
-        return moved, DeepSqueezeState(residual, words)
+    def rule(updates: Any, params: Any, memory: Any, step: jax.Array) -> Any:
+        x, u = spec.as_float32(params, updates)
+        e = memory.residual
+        v = jax.tree.map(lambda x, u, e: x + u + e, x, u, e)
+        c, words = coded.exchange_encoded(v, memory.words, step)
+        e = optax.tree.where(spec.is_round_due(step), optax.tree.sub(v, c[0]), e)
+        change = coded.consensus_step(c)
+        moved = jax.tree.map(lambda u, c: u + consensus_step_size * c, u, change)
+        return moved, DeepSqueezeState(e, words)
 
-    return gossip_transformation(mixing, start, rule)
+    return gossip_transformation(spec, start, rule)

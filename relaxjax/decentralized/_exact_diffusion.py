@@ -8,16 +8,16 @@ the optimizer's update u_i, and c_i = 0 at the start:
     x_i = sum_j W_ij h_j
     c_i = c_i + (x_i - h_i) / every
 
-c_i becomes minus the part of u_i in which worker i differs from the mean; all of them
-add up to zero. That is D^2, x <- W (2 x - x' + u - u'), without differences of steps at
-two learning rates: when the rate changes, c still fits the old one, and follows.
+c_i becomes minus the part of u_i in which worker i differs from the mean; the c_i add
+up to zero. That is D^2, x <- W (2 x - x' + u - u'), without differences of steps at two
+learning rates: when the rate changes, c still fits the old one, and follows.
 
 Disagreement of a mode with eigenvalue l of W evolves by mu^2 = 2 l mu - l, which
-shrinks for -1/3 < l < 1. So a ring of an even number (l = -1/3) and a hypercube do not
-do: take relaxjax.topology.lazy of them, (W + I) / 2. With `every` = k, c is added k
-times between two rounds, and so a k-th of it each time, which leaves this as it is.
+shrinks for -1/3 < l < 1. A ring of an even number (l = -1/3) and a hypercube do not
+qualify: take relaxjax.topology.lazy of them, (W + I) / 2. With `every` = k, c is added
+k times between two rounds, and so a k-th of it each time, which leaves this unchanged.
 
-Cost: of `gossip`. State: c, of the params' size, in float32.
+Cost: that of `gossip`. State: c, of the params' size, in float32.
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -28,19 +28,15 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import MEAN
-from relaxjax.decentralized._round import (
-    as_float32,
-    gossip_spec,
-    gossip_transformation,
-    zeros_like,
-)
+from relaxjax.decentralized._round import gossip_transformation, widened
+from relaxjax.decentralized._spec import gossip_spec
 from relaxjax.topology import Topology
 
 _CALLER = "exact_diffusion"
 
 
 class ExactDiffusionState(NamedTuple):
-    """What `exact_diffusion` keeps.
+    """State of `exact_diffusion`.
 
     Attributes:
       correction: c_i, float32 where a param is narrower, like the params.
@@ -57,24 +53,24 @@ def exact_diffusion(
     bucket_bytes: int = 8 * 2**20,
     specs: Any = None,
 ) -> optax.GradientTransformationExtraArgs:
-    """Averages each worker's model with its neighbours', with the bias taken out.
+    """Averages each worker's model with its neighbors', with the bias taken out.
 
-    Put it last in the chain, as `gossip`; best after plain SGD.
+    Put it last in the chain, like `gossip`; best after plain SGD.
 
     Args:
-      axis_name: the axis, or a tuple (outer, inner), as of `gossip`.
-      topology: static and symmetric, all eigenvalues above -1/3.
-      every: steps that a round takes; all but the last send nothing.
-      bucket_bytes: as of `relaxjax.all_reduce`.
-      specs: as of `relaxjax.all_reduce`.
+      axis_name: the axis, or a tuple (outer, inner), as in `gossip`.
+      topology: a static, symmetric topology with all eigenvalues above -1/3.
+      every: the number of steps that a round takes; only the last one sends.
+      bucket_bytes: see `relaxjax.all_reduce`.
+      specs: see `relaxjax.all_reduce`.
 
     Returns:
-      A gradient transformation, as of `gossip`.
+      A gradient transformation, as in `gossip`.
 
     Raises:
-      TypeError: as of `gossip`.
+      TypeError: what `gossip` refuses.
       ValueError: a topology that changes, or is not symmetric, or has an eigenvalue of
-        -1/3 or less; else as of `gossip`.
+        -1/3 or less; what `gossip` refuses.
       NameError: `update` outside the axis.
 
     Example:
@@ -83,7 +79,7 @@ def exact_diffusion(
       >>> tx = optax.chain(
       ...     optax.sgd(0.2), relaxjax.exact_diffusion("data", topology.ring(3))
       ... )
-      >>> def train(target):  # the mean of all targets is where their sum is least
+      >>> def train(target):  # the minimum of all workers' loss is the mean target
       ...     x = jnp.float32(0)
       ...     state = tx.init(x)
       ...     for _ in range(60):
@@ -94,21 +90,22 @@ def exact_diffusion(
       >>> print(jax.jit(jax.vmap(train, axis_name="data"))(targets).round(4))
       [3. 3. 3.]
     """
-    mixing = gossip_spec(_CALLER, axis_name, topology, every, bucket_bytes, specs)
+    spec = gossip_spec(_CALLER, axis_name, topology, every, bucket_bytes, specs)
     _check_stable(topology)
 
-    def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
-        x, u = as_float32(mixing, params, updates)
-        c = kept.correction
+    def rule(updates: Any, params: Any, memory: Any, step: jax.Array) -> Any:
+        x, u = spec.as_float32(params, updates)
+        c = memory.correction
         h = jax.tree.map(lambda x, u, c: x + u + c, x, u, c)
-        change = mixing.change(h, step)
+        change = spec.change(h, step)
         moved = jax.tree.map(lambda u, c, change: u + c + change, u, c, change)
         c = jax.tree.map(lambda c, change: c + change / every, c, change)
         return moved, ExactDiffusionState(c)
 
-    return gossip_transformation(
-        mixing, lambda x: ExactDiffusionState(zeros_like(x)), rule
-    )
+    def start(params: optax.Params) -> ExactDiffusionState:
+        return ExactDiffusionState(optax.tree.zeros_like(widened(params)))
+
+    return gossip_transformation(spec, start, rule)
 
 
 def _check_stable(topology: Topology) -> None:

@@ -5,11 +5,10 @@ g_i of this step and g_i' of the one before, and y_i (both 0 at the start):
 
     y_i <- sum_j W_ij (y_j + g_j - g_j')
 
-The mean of y is the mean of g, always; each y_i comes near it, however the workers'
-data differ. `gossip` afterwards keeps the models together: x_i <- sum_j W_ij (x_j - lr
-y_j).
+The mean of y is always the mean of g; each y_i comes near it, however the workers' data
+differ. `gossip` afterwards keeps the models together: x_i <- sum_j W_ij (x_j - lr y_j).
 
-Cost: of `gossip`, once more. State: y and g', of the params' size each.
+Cost: that of `gossip`, once more. State: y and g', of the params' size each.
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -20,23 +19,19 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import MEAN
-from relaxjax.decentralized._round import (
-    gossip_spec,
-    gossip_transformation,
-    widened,
-    zeros_like,
-)
+from relaxjax.decentralized._round import gossip_transformation, widened
+from relaxjax.decentralized._spec import gossip_spec
 from relaxjax.topology import Topology
 
 _CALLER = "gradient_tracking"
 
 
 class GradientTrackingState(NamedTuple):
-    """What `gradient_tracking` keeps.
+    """State of `gradient_tracking`.
 
     Attributes:
       tracked: y_i, float32 where a param is narrower, like the params.
-      gradient: g_i of the last step, the same.
+      gradient: g_i of the last step, like y_i.
     """
 
     tracked: Annotated[Any, MEAN]
@@ -56,18 +51,18 @@ def gradient_tracking(
     Put it before the optimizer, and `gossip` with the same topology after it.
 
     Args:
-      axis_name: the axis, or a tuple (outer, inner), as of `gossip`.
-      topology: of `relaxjax.topology`; its rounds take turns.
-      every: steps that a round takes; all but the last send nothing.
-      bucket_bytes: as of `relaxjax.all_reduce`.
-      specs: as of `relaxjax.all_reduce`.
+      axis_name: the axis, or a tuple (outer, inner), as in `gossip`.
+      topology: a topology of `relaxjax.topology`; its rounds take turns.
+      every: the number of steps that a round takes; only the last one sends.
+      bucket_bytes: see `relaxjax.all_reduce`.
+      specs: see `relaxjax.all_reduce`.
 
     Returns:
       A gradient transformation; updates keep their dtypes.
 
     Raises:
-      TypeError: as of `gossip`.
-      ValueError: as of `gossip`; params are not needed.
+      TypeError: what `gossip` refuses.
+      ValueError: what `gossip` refuses; params are not needed.
       NameError: `update` outside the axis.
 
     Example:
@@ -82,19 +77,18 @@ def gradient_tracking(
       >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
       [-0.3 -0.3 -0.3]
     """
-    mixing = gossip_spec(_CALLER, axis_name, topology, every, bucket_bytes, specs)
+    spec = gossip_spec(_CALLER, axis_name, topology, every, bucket_bytes, specs)
 
-    def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
+    def rule(updates: Any, params: Any, memory: Any, step: jax.Array) -> Any:
         del params
         g = widened(updates)
-        y = jax.tree.map(
-            lambda y, g, last: y + (g - last), kept.tracked, g, kept.gradient
-        )
-        y = jax.tree.map(jnp.add, y, mixing.change(y, step))
-        out = jax.tree.map(lambda y, u: y.astype(u.dtype), y, updates)
-        return out, GradientTrackingState(y, g)
+        y, last = memory
+        y = jax.tree.map(lambda y, g, last: y + (g - last), y, g, last)
+        y = jax.tree.map(jnp.add, y, spec.change(y, step))
+        return optax.tree.cast_like(y, updates), GradientTrackingState(y, g)
 
     def start(params: optax.Params) -> Any:
-        return GradientTrackingState(zeros_like(params), zeros_like(params))
+        zeros = [optax.tree.zeros_like(widened(params)) for _ in range(2)]
+        return GradientTrackingState(*zeros)
 
-    return gossip_transformation(mixing, start, rule)
+    return gossip_transformation(spec, start, rule)

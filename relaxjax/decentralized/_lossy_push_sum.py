@@ -2,25 +2,25 @@
 
 Source: Hadjicostis, Vaidya, Dominguez-Garcia 2016 (running sums), around the push-sum
 of `relaxjax.push_sum`. A message carries the sum of all that its worker ever gave away,
-and who hears it takes what is new since it last heard; so what is lost is late. With
+and a receiver takes what is new since it last heard; so what is lost is only late. With
 shares P, m the mass w or an element of x, and q the whole multiples of r in it:
 
-    m_j <- m_j - (1 - P_jj) r q_j,   s_j <- s_j + q_j                    (what j gives)
-    m_i <- m_i + sum_j P_ij r (s_j - h_ij),   h_ij <- s_j        (over what i hears)
+    m_j <- m_j - (1 - P_jj) r q_j,   s_j <- s_j + q_j               (what j gives away)
+    m_i <- m_i + sum_j P_ij r (s_j - h_ij),   h_ij <- s_j        (over j that i hears)
     z_i <- x_i / w_i
 
-    sum_i m_i + sum_ij P_ij r (s_j - h_ij) is what it was: what is there and under way
+    sum_i m_i + sum_ij P_ij r (s_j - h_ij) stays: what is there and what is under way
 
-s and h are whole numbers of 32 bits that wrap around: they stay exact for ever, where
-a running sum in float32 gets coarser with each round, as long as what is under way on a
-link is below 2^31 r. What is no multiple of r stays with its worker, so that z is exact
-to some r / w. Without loss this is `push_sum`, to that.
+s and h are whole numbers of 32 bits that wrap around: they stay exact forever, where a
+running sum in float32 gets coarser with each round, as long as what is under way on a
+link is below 2^31 r. The rest of a division by r stays with its worker, so that z is
+exact to some r / w. Without loss this is `push_sum`, to that accuracy.
 
 A worker that hears nothing gives its mass away all the same: after k rounds it has
 P_ii^k of it, and its own updates, which are added to x, move z by 1 / w times as much.
 
-Cost: of `push_sum`. State: a copy of the params, one for each link that comes in, and a
-number for each.
+Cost: that of `push_sum`. State: a copy of the params, one more for each incoming link,
+and a number for each.
 """
 
 import functools
@@ -37,13 +37,9 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._cond import cond
 from relaxjax._core._merge_rules import EQUAL, RESET
 from relaxjax._core._sharding import on_own_shards
-from relaxjax.collectives import neighbor_message
-from relaxjax.decentralized._round import (
-    GossipSpec,
-    as_float32,
+from relaxjax.decentralized._round import GossipSpec, gossip_transformation
+from relaxjax.decentralized._spec import (
     gossip_spec,
-    gossip_transformation,
-    in_buckets,
     require_one_axis,
     require_one_round,
 )
@@ -55,15 +51,15 @@ _MOST = 2.0**31 - 128  # the largest float32 that is an int32
 
 
 class LossyPushSumState(NamedTuple):
-    """What `lossy_push_sum` keeps; sums are in units of `resolution`.
+    """State of `lossy_push_sum`; sums are in units of `resolution`.
 
-    For another number of workers the links are others: all begin anew, from the mean.
+    Another number of workers has other links: all begin anew, from the mean.
 
     Attributes:
       mass: w_i, float32.
-      sent: s_i, int32, a pair: like the params, and of the mass.
+      sent: s_i, int32, a pair: those of the params, and that of the mass.
       heard: h_ij for each message (`topology.messages()`), like `sent`.
-      round: int32, counted around; equal on all workers.
+      round: int32, the number of rounds, modulo the period of the losses.
     """
 
     mass: Annotated[jax.Array, RESET]
@@ -85,28 +81,29 @@ def lossy_push_sum(
 ) -> optax.GradientTransformationExtraArgs:
     """Averages models over a graph whose messages get lost, by chance or by a table.
 
-    An emulated fault, and the method that bears it. Put it last in the chain, as
+    An emulated fault, and the method that bears it. Put it last in the chain, like
     `gossip`. The params are z.
 
     Args:
       axis_name: the workers' axis.
-      topology: as of `push_sum`, of one round, in which each worker keeps a share.
+      topology: a topology as in `push_sum`, of one round, in which each worker keeps a
+        share.
       loss: the probability that a message is lost, in [0, 1], drawn for each round and
-        link; or bools or 0 and 1 [period, n, n], where entry (i, j) is whether that
-        from j to i is, as in `topology.matrix()`.
+        link; or bools or 0 and 1 [period, n, n], where entry (i, j) is whether the
+        message from j to i is lost, indexed like `topology.matrix()`.
       resolution: r, in the params' unit.
-      every: steps that a round takes; all but the last send nothing.
-      bucket_bytes: as of `relaxjax.all_reduce`.
-      specs: as of `relaxjax.all_reduce`.
-      seed: of the draws.
+      every: the number of steps that a round takes; only the last one sends.
+      bucket_bytes: see `relaxjax.all_reduce`.
+      specs: see `relaxjax.all_reduce`.
+      seed: the seed of the draws.
 
     Returns:
-      A gradient transformation, as of `gossip`.
+      A gradient transformation, as in `gossip`.
 
     Raises:
-      TypeError: as of `gossip`; two axes.
-      ValueError: as of `push_sum`; a `loss` that is neither, `resolution <= 0`, a
-        topology of several rounds or with a zero on its diagonal.
+      TypeError: what `gossip` refuses; two axes.
+      ValueError: what `push_sum` refuses; a bad `loss`, `resolution <= 0`, a topology
+        of several rounds or with a zero on its diagonal.
       NameError: `update` outside the axis.
 
     Example:
@@ -123,95 +120,84 @@ def lossy_push_sum(
       [3. 3. 3.]
     """
     both = None if specs is None else (specs, P())
-    mixing = gossip_spec(
+    spec = gossip_spec(
         _CALLER, axis_name, topology, every, bucket_bytes, both, doubly=False
     )
-    _check(mixing, resolution)
+    _check(spec, resolution)
     draws = fault_schedule(_CALLER, "loss", loss, (topology.n, topology.n), seed)
 
     def start(params: optax.Params) -> Any:
-        def nothing() -> Any:
-            zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, jnp.int32), params)
-            return zeros, jnp.zeros((), jnp.int32)
+        def zeros() -> Any:
+            return optax.tree.zeros_like((params, jnp.zeros(())), jnp.int32)
 
-        heard = [nothing() for _ in topology.messages()]
+        heard = [zeros() for _ in topology.messages()]
         one, first = jnp.ones((), jnp.float32), jnp.zeros((), jnp.int32)
-        return LossyPushSumState(one, nothing(), heard, first)
+        return LossyPushSumState(one, zeros(), heard, first)
 
-    def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
-        z, u = as_float32(mixing, params, updates)
-        w, due = kept.mass, mixing.due(step)
-        had = (jax.tree.map(lambda z, u: w * z + u, z, u), w)
-        mixing.require(had)
-        talk = functools.partial(_talk, mixing, resolution, _heard(draws, mixing, kept))
-        trees = [had, kept.sent, *kept.heard]
-        (x, w), sent, *heard = cond(due, talk, lambda trees: trees, trees)
+    def rule(updates: Any, params: Any, memory: Any, step: jax.Array) -> Any:
+        z, u = spec.as_float32(params, updates)
+        w, due = memory.mass, spec.is_round_due(step)
+        before = (jax.tree.map(lambda z, u: w * z + u, z, u), w)
+        spec.require(before)
+        arrives = _arrives(draws, spec, memory.round)
+        communicate = functools.partial(_communicate, spec, resolution, arrives)
+        trees = [before, memory.sent, *memory.heard]
+        (x, w), sent, *heard = cond(due, communicate, lambda same: same, trees)
         moved = jax.tree.map(lambda x, z: x / w.astype(x.dtype) - z, x, z)
-        round = (kept.round + due) % draws.period
+        round = (memory.round + due) % draws.period
         return moved, LossyPushSumState(w, sent, heard, round)
 
-    return gossip_transformation(mixing, start, rule)
+    return gossip_transformation(spec, start, rule)
 
 
-def _talk(mixing: GossipSpec, r: float, hears: list[jax.Array], trees: Any) -> Any:
-    """A round: of what there is, s and the h, to the same after it."""
-    graph = mixing.topology
-    mine = jnp.asarray(graph.matrix().diagonal(), jnp.float32)
-    specs = [mixing.specs] * len(trees)
+def _communicate(
+    spec: GossipSpec, r: float, arrives: list[jax.Array], trees: list[Any]
+) -> list[Any]:
+    """A round: from m, s and the h of each message to the same after it."""
+    keeps = jnp.asarray(spec.topology.matrix().diagonal(), jnp.float32)
 
     def give(m: jax.Array, away: jax.Array) -> tuple[jax.Array, jax.Array]:
         q = jnp.trunc(jnp.clip(m / r, -_MOST, _MOST))  # never more than there is
         return m - away * r * q, q.astype(jnp.int32)
 
-    def act(trees: Any, hears: list[jax.Array]) -> Any:
-        had, sent, *heard = trees
-        place = lax.axis_index(mixing.outer)
-        leaves, tree = jax.tree.flatten(had)
-        pairs = [give(m, 1 - mine[place]) for m in leaves]
+    def exchange(trees: list[Any], arrives: list[jax.Array]) -> list[Any]:
+        m, sent, *heard = trees
+        place = lax.axis_index(spec.outer)
+        leaves, tree = jax.tree.flatten(m)
+        pairs = [give(leaf, 1 - keeps[place]) for leaf in leaves]
         m, q = (tree.unflatten(part) for part in zip(*pairs, strict=True))
         sent = jax.tree.map(jnp.add, sent, q)
-        for k, (links, weights) in enumerate(graph.messages()):
-            told = _told(mixing, links, sent)
-            now = jax.tree.map(functools.partial(jnp.where, hears[k]), told, heard[k])
+        for k, (links, weights) in enumerate(spec.topology.messages()):
+            now = optax.tree.where(arrives[k], spec.received(sent, links), heard[k])
             p = r * jnp.asarray(weights, jnp.float32)[place]
             m = jax.tree.map(lambda m, s, h, p=p: m + p * (s - h), m, now, heard[k])
             heard[k] = now
         return [m, sent, *heard]
 
-    return on_own_shards(act, trees, specs, _CALLER, hears)
+    specs = [spec.specs] * len(trees)
+    return on_own_shards(exchange, trees, specs, _CALLER, arrives)
 
 
-def _told(mixing: GossipSpec, links: Any, sent: Any) -> Any:
-    """The sums of who sends to this worker."""
-
-    def exchange(flat: jax.Array, bucket: jax.Array) -> tuple[jax.Array]:
-        del bucket
-        return (neighbor_message(flat, mixing.outer, links),)
-
-    (told,) = in_buckets(mixing, sent, exchange)
-    return told
-
-
-def _heard(
-    draws: FaultSchedule, mixing: GossipSpec, kept: LossyPushSumState
+def _arrives(
+    draws: FaultSchedule, spec: GossipSpec, round: jax.Array
 ) -> list[jax.Array]:
-    """bool[] for each message: whether this worker hears it in this round."""
-    place, found = lax.axis_index(mixing.outer), []
-    for links, _ in mixing.topology.messages():
-        source = np.zeros(mixing.topology.n, np.int32)
+    """bool[] for each message: whether it comes to this worker in this round."""
+    place, arrives = lax.axis_index(spec.outer), []
+    for links, _ in spec.topology.messages():
+        source = np.zeros(spec.topology.n, np.int32)
         for a, b in links:
             source[b] = a
-        found.append(~draws.at(kept.round, place, jnp.asarray(source)[place]))
-    return found
+        arrives.append(~draws.at(round, place, jnp.asarray(source)[place]))
+    return arrives
 
 
-def _check(mixing: GossipSpec, resolution: float) -> None:
-    require_one_axis(mixing)
-    require_one_round(mixing, "what is heard on a link")
-    if (worst := mixing.topology.matrix().diagonal().min()) <= 0:
+def _check(spec: GossipSpec, resolution: float) -> None:
+    require_one_axis(spec)
+    require_one_round(spec, "what is heard on a link")
+    if (least := spec.topology.matrix().diagonal().min()) <= 0:
         raise ValueError(
-            f"{_CALLER}: a worker of the topology {mixing.topology.name!r} keeps a "
-            f"share of {worst:g} and is left with no mass where nothing comes; use "
+            f"{_CALLER}: a worker of the topology {spec.topology.name!r} keeps a "
+            f"share of {least:g} and is left with no mass where nothing comes; use "
             "relaxjax.topology.lazy, or shares with a diagonal above 0"
         )
     if not resolution > 0:

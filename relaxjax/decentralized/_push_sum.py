@@ -1,4 +1,4 @@
-"""Push-sum: gossip over directed graphs, of which only the columns sum to 1.
+"""Push-sum: gossip over directed graphs whose weights need only columns that sum to 1.
 
 Sources: Kempe et al. 2003, Nedic and Olshevsky 2016, Assran et al. 2019 (SGP). A worker
 gives away shares of what it has, and what it has is counted: with shares P, a mass w_i
@@ -11,7 +11,7 @@ gives away shares of what it has, and what it has is counted: with shares P, a m
 The sums of x and of w over the workers stay. Where rows sum to 1 as well, w is 1 and
 this is `gossip`.
 
-Cost: of `gossip`, and 4 bytes. State: a number.
+Cost: that of `gossip`, and 4 bytes. State: a number.
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -23,14 +23,15 @@ from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import MEAN
-from relaxjax.decentralized._round import as_float32, gossip_spec, gossip_transformation
+from relaxjax.decentralized._round import gossip_transformation
+from relaxjax.decentralized._spec import gossip_spec
 from relaxjax.topology import Topology
 
 _CALLER = "push_sum"
 
 
 class PushSumState(NamedTuple):
-    """What `push_sum` keeps.
+    """State of `push_sum`.
 
     Attributes:
       mass: w_i, float32.
@@ -49,22 +50,22 @@ def push_sum(
 ) -> optax.GradientTransformationExtraArgs:
     """Averages models over a graph in which not all that is given comes back.
 
-    Put it last in the chain, as `gossip`. The params are z.
+    Put it last in the chain, like `gossip`. The params are z.
 
     Args:
-      axis_name: the axis, or a tuple (outer, inner), as of `gossip`.
-      topology: whose columns sum to 1, such as
+      axis_name: the axis, or a tuple (outer, inner), as in `gossip`.
+      topology: a topology whose columns sum to 1, such as
         `relaxjax.topology.from_column_stochastic(shares)`; its rounds take turns.
-      every: steps that a round takes; all but the last send nothing.
-      bucket_bytes: as of `relaxjax.all_reduce`.
-      specs: as of `relaxjax.all_reduce`.
+      every: the number of steps that a round takes; only the last one sends.
+      bucket_bytes: see `relaxjax.all_reduce`.
+      specs: see `relaxjax.all_reduce`.
 
     Returns:
-      A gradient transformation, as of `gossip`.
+      A gradient transformation, as in `gossip`.
 
     Raises:
-      TypeError: as of `gossip`.
-      ValueError: as of `gossip`, for columns alone.
+      TypeError: what `gossip` refuses.
+      ValueError: what `gossip` refuses; rows need not sum to 1.
       NameError: `update` outside the axis.
 
     Example:
@@ -82,26 +83,21 @@ def push_sum(
       >>> print(jax.jit(jax.vmap(mean, axis_name="data"))(values).round(4))
       [3. 3. 3.]
     """
-    mixing = gossip_spec(
-        _CALLER,
-        axis_name,
-        topology,
-        every,
-        bucket_bytes,
-        None if specs is None else (specs, P()),
-        doubly=False,
+    both = None if specs is None else (specs, P())
+    spec = gossip_spec(
+        _CALLER, axis_name, topology, every, bucket_bytes, both, doubly=False
     )
 
-    def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
-        z, u = as_float32(mixing, params, updates)
-        w = kept.mass
+    def rule(updates: Any, params: Any, memory: Any, step: jax.Array) -> Any:
+        z, u = spec.as_float32(params, updates)
+        w = memory.mass
         half = jax.tree.map(lambda z, u: w * z + u, z, u)
-        change, more = mixing.change((half, w), step)
-        w = w + more
+        change, w_change = spec.change((half, w), step)
+        w = w + w_change
         x = jax.tree.map(jnp.add, half, change)
         moved = jax.tree.map(lambda x, z: x / w.astype(x.dtype) - z, x, z)
         return moved, PushSumState(w)
 
     return gossip_transformation(
-        mixing, lambda _: PushSumState(jnp.ones((), jnp.float32)), rule
+        spec, lambda _: PushSumState(jnp.ones((), jnp.float32)), rule
     )

@@ -1,18 +1,18 @@
 """Quasi-global momentum: gossip with the momentum of the models, not of gradients.
 
-Source: Lin et al. 2021 (QG-DSGDm). A worker's own momentum runs after its own data; the
-way that its model goes, gossip included, is nearer to that of all. With weights W and
-the optimizer's update u_i (plain SGD's, -lr g_i), beta the momentum, b_i = 0 at the
-start:
+Source: Lin et al. 2021 (QG-DSGDm). A worker's own momentum follows its own data; the
+direction in which its model moves, gossip included, is nearer to that of all. With
+weights W, the optimizer's update u_i (plain SGD's, -lr g_i), beta the momentum and
+b_i = 0 at the start:
 
     h_i = x_i + u_i + beta b_i
     x_i' = sum_j W_ij h_j
     b_i = beta b_i + (1 - beta) (x_i' - x_i)
 
-The paper writes m = -b / lr. With b the momentum keeps the way that was gone when the
-learning rate changes; with a constant rate both are one.
+The paper writes m = -b / lr. Written with b, the momentum stays that of the model when
+the learning rate changes; with a constant rate both are the same.
 
-Cost: of `gossip`. State: b, of the params' size, in float32.
+Cost: that of `gossip`. State: b, of the params' size, in float32.
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -24,19 +24,15 @@ import optax
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_momentum
 from relaxjax._core._merge_rules import MEAN
-from relaxjax.decentralized._round import (
-    as_float32,
-    gossip_spec,
-    gossip_transformation,
-    zeros_like,
-)
+from relaxjax.decentralized._round import gossip_transformation, widened
+from relaxjax.decentralized._spec import gossip_spec
 from relaxjax.topology import Topology
 
 _CALLER = "quasi_global_momentum"
 
 
 class QuasiGlobalMomentumState(NamedTuple):
-    """What `quasi_global_momentum` keeps.
+    """State of `quasi_global_momentum`.
 
     Attributes:
       way: b_i, float32 where a param is narrower, like the params.
@@ -56,22 +52,22 @@ def quasi_global_momentum(
 ) -> optax.GradientTransformationExtraArgs:
     """Gossip and momentum in one, for workers whose data differ.
 
-    Put it last in the chain, as `gossip`, after an optimizer without momentum.
+    Put it last in the chain, like `gossip`, after an optimizer without momentum.
 
     Args:
-      axis_name: the axis, or a tuple (outer, inner), as of `gossip`.
-      topology: of `relaxjax.topology`; its rounds take turns.
+      axis_name: the axis, or a tuple (outer, inner), as in `gossip`.
+      topology: a topology of `relaxjax.topology`; its rounds take turns.
       momentum: beta, in [0, 1); with 0 this is `gossip`.
-      every: steps that a round takes; all but the last send nothing.
-      bucket_bytes: as of `relaxjax.all_reduce`.
-      specs: as of `relaxjax.all_reduce`.
+      every: the number of steps that a round takes; only the last one sends.
+      bucket_bytes: see `relaxjax.all_reduce`.
+      specs: see `relaxjax.all_reduce`.
 
     Returns:
-      A gradient transformation, as of `gossip`.
+      A gradient transformation, as in `gossip`.
 
     Raises:
-      TypeError: as of `gossip`.
-      ValueError: a momentum outside [0, 1); else as of `gossip`.
+      TypeError: what `gossip` refuses.
+      ValueError: a momentum outside [0, 1); what `gossip` refuses.
       NameError: `update` outside the axis.
 
     Example:
@@ -84,19 +80,19 @@ def quasi_global_momentum(
       >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
       [-3. -3. -3.]
     """
-    mixing = gossip_spec(_CALLER, axis_name, topology, every, bucket_bytes, specs)
+    spec = gossip_spec(_CALLER, axis_name, topology, every, bucket_bytes, specs)
     require_momentum(_CALLER, momentum)
 
-    def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
-        x, u = as_float32(mixing, params, updates)
-        own = jax.tree.map(lambda u, b: u + momentum * b, u, kept.way)
-        half = jax.tree.map(jnp.add, x, own)
-        moved = jax.tree.map(jnp.add, own, mixing.change(half, step))
-        way = jax.tree.map(
-            lambda b, d: momentum * b + (1 - momentum) * d, kept.way, moved
-        )
-        return moved, QuasiGlobalMomentumState(way)
+    def rule(updates: Any, params: Any, memory: Any, step: jax.Array) -> Any:
+        x, u = spec.as_float32(params, updates)
+        b = memory.way
+        u = jax.tree.map(lambda u, b: u + momentum * b, u, b)
+        h = jax.tree.map(jnp.add, x, u)
+        moved = jax.tree.map(jnp.add, u, spec.change(h, step))
+        b = jax.tree.map(lambda b, d: momentum * b + (1 - momentum) * d, b, moved)
+        return moved, QuasiGlobalMomentumState(b)
 
-    return gossip_transformation(
-        mixing, lambda x: QuasiGlobalMomentumState(zeros_like(x)), rule
-    )
+    def start(params: optax.Params) -> QuasiGlobalMomentumState:
+        return QuasiGlobalMomentumState(optax.tree.zeros_like(widened(params)))
+
+    return gossip_transformation(spec, start, rule)

@@ -1,24 +1,25 @@
-"""RelaySum: on a tree, messages add up what they pass, and all hear of all.
+"""RelaySum: on a tree, messages add up what they pass on, and all hear of all.
 
-Source: Vogels et al. 2021 (RelaySum, in its form for models). Neighbours in a tree are
-N(i); worker i's optimizer's update is u_i, and nothing has been heard at the start:
+Source: Vogels et al. 2021 (RelaySum, in its form for models). With N(i) the neighbors
+of worker i in the tree, u_i its optimizer's update, and m = 0 at the start:
 
     h_i = x_i + u_i
     m_ij = h_i + sum_{k in N(i), k != j} m_ki     (sent to j; m_ki of the last round)
     x_i = ((n - c_i) h_i + sum_j m_ji) / n
 
-c_i is how many others the m_ji hold: after r rounds those up to r links away, so that
-it is known and need not travel. After as many rounds as the tree's diameter every x_i
-is the mean of a model of each worker, as old as it is far away: each counts 1 / n,
-however unlike their data are.
+c_i is the number of other workers whose models the m_ji hold: after r rounds those up
+to r links away, so that it is known and need not travel. After as many rounds as the
+tree's diameter every x_i is the mean of a model of each worker, as old as it is far
+away: each counts 1 / n, however different their data are.
 
-What is old has had fewer updates: where all updates are alike, models go u / (1 + a) a
-step, with a the mean over all pairs of how much older than one's own a model is when it
-counts (links - 1, and 0 of one's own). Learning rates want to be that much higher.
+Old models have had fewer updates: where all updates are alike, models move u / (1 + a)
+a step, with a the mean over all pairs of how much older than a worker's own a model is
+when it counts (links - 1, and 0 for its own). Learning rates should be that much
+higher.
 
-Cost: 4 d bytes to each neighbour: on a chain and on a binary tree what a ring
-all-reduce sends, or half more, but nothing waits for what is behind the neighbours.
-State: what each neighbour said, each of the params' size, in float32.
+Cost: 4 d bytes to each neighbor: on a chain and on a binary tree what a ring all-reduce
+sends, or half more, but nobody waits for workers beyond the neighbors. State: the
+message of each neighbor, each of the params' size, in float32.
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -33,16 +34,11 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._cond import cond
 from relaxjax._core._merge_rules import RESET
 from relaxjax._core._sharding import on_own_shards
-from relaxjax.collectives import neighbor_message
-from relaxjax.decentralized._round import (
-    GossipSpec,
-    as_float32,
+from relaxjax.decentralized._round import GossipSpec, gossip_transformation, widened
+from relaxjax.decentralized._spec import (
     gossip_spec,
-    gossip_transformation,
-    in_buckets,
     require_one_axis,
     require_one_round,
-    zeros_like,
 )
 from relaxjax.topology import Topology
 
@@ -50,12 +46,12 @@ _CALLER = "relay_sum"
 
 
 class RelaySumState(NamedTuple):
-    """What `relay_sum` keeps.
+    """State of `relay_sum`.
 
     Attributes:
-      heard: m_ji of each message's sender, float32, like the params; 0 where there is
-        none.
-      rounds: int32, that have been; no more are counted than the tree's diameter.
+      heard: m_ji from each message's sender, float32, like the params; 0 where no
+        worker sends.
+      rounds: int32, the number of rounds so far, at most the tree's diameter.
     """
 
     heard: Annotated[list[Any], RESET]
@@ -66,12 +62,12 @@ class _Relay(NamedTuple):
     """A tree as numbers.
 
     Attributes:
-      others: bool[messages, n, messages]: whether in message s worker i passes on what
-        it heard in message r.
-      counts: float64[diameter + 1, n]: c_i after so many rounds.
+      passes: bool[messages, n, messages]: entry (s, i, r) is whether worker i passes on
+        in message s what it heard in message r.
+      counts: float64[diameter + 1, n]: entry (r, i) is c_i after r rounds.
     """
 
-    others: np.ndarray
+    passes: np.ndarray
     counts: np.ndarray
 
 
@@ -85,22 +81,22 @@ def relay_sum(
 ) -> optax.GradientTransformationExtraArgs:
     """Gives each worker the mean of all models, those far away being older.
 
-    Put it last in the chain, as `gossip`.
+    Put it last in the chain, like `gossip`.
 
     Args:
       axis_name: the workers' axis.
-      topology: a tree, such as `relaxjax.topology.chain(8)` or `binary_tree(8)`; of its
-        weights only the links count.
-      every: steps that a round takes; all but the last send nothing.
-      bucket_bytes: as of `relaxjax.all_reduce`.
-      specs: as of `relaxjax.all_reduce`.
+      topology: a tree, such as `relaxjax.topology.chain(8)` or `binary_tree(8)`; only
+        its links count, not their weights.
+      every: the number of steps that a round takes; only the last one sends.
+      bucket_bytes: see `relaxjax.all_reduce`.
+      specs: see `relaxjax.all_reduce`.
 
     Returns:
-      A gradient transformation, as of `gossip`.
+      A gradient transformation, as in `gossip`.
 
     Raises:
-      TypeError: as of `gossip`.
-      ValueError: a topology that is no tree; else as of `gossip`.
+      TypeError: what `gossip` refuses.
+      ValueError: a topology that is not a tree; what `gossip` refuses.
       NameError: `update` outside the axis.
 
     Example:
@@ -108,87 +104,68 @@ def relay_sum(
       >>> tx = relaxjax.relay_sum("data", relaxjax.topology.chain(3))
       >>> def two_rounds(x):
       ...     state = tx.init(x)
-      ...     for _ in range(2):  # nobody's model moves but by what it hears
+      ...     for _ in range(2):  # models move only by what they hear
       ...         moved, state = tx.update(jnp.zeros(()), state, x)
       ...     return x + moved
       >>> print(jax.vmap(two_rounds, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
       [3. 3. 3.]
     """
-    mixing = gossip_spec(
+    spec = gossip_spec(
         _CALLER, axis_name, topology, every, bucket_bytes, specs, doubly=False
     )
-    require_one_axis(mixing)
-    relay = _relay_of(mixing)
+    require_one_axis(spec)
+    relay = _relay_of(spec)
 
     def start(params: optax.Params) -> Any:
-        heard = [zeros_like(params) for _ in topology.messages()]
+        heard = [optax.tree.zeros_like(widened(params)) for _ in topology.messages()]
         return RelaySumState(heard, jnp.zeros((), jnp.int32))
 
-    def rule(updates: Any, params: Any, kept: Any, step: jax.Array) -> Any:
-        x, u = as_float32(mixing, params, updates)
+    def rule(updates: Any, params: Any, memory: Any, step: jax.Array) -> Any:
+        x, u = spec.as_float32(params, updates)
         h = jax.tree.map(jnp.add, x, u)
-        due = mixing.due(step)
-        heard = _heard(mixing, relay, [h, *kept.heard], due)
-        rounds = jnp.minimum(kept.rounds + due, len(relay.counts) - 1)
+        due = spec.is_round_due(step)
+        heard = _relayed(spec, relay, [h, *memory.heard], due)
+        rounds = jnp.minimum(memory.rounds + due, len(relay.counts) - 1)
         c = jnp.asarray(relay.counts, jnp.float32)[rounds]
-        c = c[lax.axis_index(mixing.outer)]
+        c = c[lax.axis_index(spec.outer)]
 
         def moved(u: jax.Array, h: jax.Array, *m: jax.Array) -> jax.Array:
             return u + jnp.where(due, (sum(m) - c * h) / topology.n, 0)
 
         return jax.tree.map(moved, u, h, *heard), RelaySumState(heard, rounds)
 
-    return gossip_transformation(mixing, start, rule)
+    return gossip_transformation(spec, start, rule)
 
 
-def _heard(mixing: GossipSpec, relay: _Relay, known: list[Any], due: Any) -> Any:
-    """The m_ji of this step, where a round is due; else those there are.
+def _relayed(spec: GossipSpec, relay: _Relay, known: list[Any], due: Any) -> Any:
+    """The next m_ji, where a round is due, from `known`: h, and the last m_ji."""
+    spec.require(known)
 
-    `known` is h, and the m_ji of the last round.
-    """
-    mixing.require(known)
+    def exchange(known: list[Any]) -> list[Any]:
+        place = lax.axis_index(spec.outer)
+        sums = [_sum_of(known, jnp.asarray(passes)[place]) for passes in relay.passes]
+        messages = zip(sums, spec.topology.messages(), strict=True)
+        return [known[0], *(spec.received(m, pairs) for m, (pairs, _) in messages)]
 
-    def talk(known: list[Any]) -> list[Any]:
-        place = lax.axis_index(mixing.outer)
-        told = [_sum_of(known, jnp.asarray(others)[place]) for others in relay.others]
-        return [known[0], *(_sent(mixing, s, m) for s, m in enumerate(told))]
+    def communicate(known: list[Any]) -> list[Any]:
+        return on_own_shards(exchange, known, [spec.specs] * len(known), _CALLER)
 
-    def act(known: list[Any]) -> list[Any]:
-        specs = [mixing.specs] * len(known)
-        return on_own_shards(talk, known, specs, _CALLER)
-
-    return cond(due, act, lambda known: known, known)[1:]
+    return cond(due, communicate, lambda same: same, known)[1:]
 
 
-def _sum_of(known: list[Any], others: jax.Array) -> Any:
-    """h, and of what was heard that which is not the target's own: bool[messages]."""
+def _sum_of(known: list[Any], passes: jax.Array) -> Any:
+    """h and those m_ji that a message passes on, bool[messages]."""
 
-    def passed(h: jax.Array, *heard: jax.Array) -> jax.Array:
-        return h + sum(jnp.where(others[r], m, 0) for r, m in enumerate(heard))
+    def add(h: jax.Array, *heard: jax.Array) -> jax.Array:
+        return h + sum(jnp.where(passes[r], m, 0) for r, m in enumerate(heard))
 
-    return jax.tree.map(passed, *known)
-
-
-def _sent(mixing: GossipSpec, number: int, told: Any) -> Any:
-    """What arrives of a message."""
-    pairs, _ = mixing.topology.messages()[number]
-
-    def exchange(flat: jax.Array, bucket: jax.Array) -> tuple[jax.Array]:
-        del bucket
-        return (neighbor_message(flat, mixing.outer, pairs),)
-
-    (arrived,) = in_buckets(mixing, told, exchange)
-    return arrived
+    return jax.tree.map(add, *known)
 
 
-def _relay_of(mixing: GossipSpec) -> _Relay:
-    """The tree's numbers.
-
-    Raises:
-      ValueError: it is no tree.
-    """
-    graph = mixing.topology
-    require_one_round(mixing, "what is passed on")
+def _relay_of(spec: GossipSpec) -> _Relay:
+    """The topology's numbers; raises ValueError if it is not a tree."""
+    graph = spec.topology
+    require_one_round(spec, "what is passed on")
     n, links = graph.n, graph.matrix() != 0
     near, counts = np.eye(n, dtype=bool), [np.zeros(n)]
     while (farther := near | (near @ links)).sum() > near.sum():
@@ -196,7 +173,7 @@ def _relay_of(mixing: GossipSpec) -> _Relay:
         counts.append(near.sum(axis=1) - 1.0)
     if (links != links.T).any() or np.triu(links, 1).sum() != n - 1 or not near.all():
         raise ValueError(
-            f"{_CALLER}: the topology {graph.name!r} is no tree: its links must be "
+            f"{_CALLER}: the topology {graph.name!r} is not a tree: its links must be "
             f"undirected, {n - 1} for {n} workers, and join them all, as those of "
             "relaxjax.topology.chain, binary_tree and star do"
         )

@@ -1,4 +1,4 @@
-"""Faults: non-finite gradients, absent workers, replicas that are not equal."""
+"""Faults: non-finite gradients, absent workers, replicas that differ."""
 
 from relaxjax._core._lazy import door
 

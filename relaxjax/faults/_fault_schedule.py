@@ -1,8 +1,8 @@
-"""What happens by a table, or by chance and a seed: who is absent, what is lost.
+"""Faults by a table, or by chance and a seed: who is absent, what is lost.
 
 By a table: in round t and place k, table[t mod period, k]. By chance p: where a number
-in [0, 1) that is drawn from (seed, t, k) alone is below p; the same under every mapping
-and on every worker, and no other in a rerun.
+in [0, 1) that is drawn from (seed, t, k) alone is below p, the same under any mapping,
+on every worker and in a rerun.
 
 Cost: nothing is sent.
 """
@@ -19,30 +19,19 @@ _LONG = 2**30  # rounds after which chance repeats
 
 
 class FaultSchedule(NamedTuple):
-    """Yes or no, for each round and place.
+    """Yes or no, for each round and place."""
 
-    Attributes:
-      table: bool[period, *places], or None.
-      chance: of a yes, where there is no table.
-      seed: of the draws.
-    """
-
-    table: np.ndarray | None
-    chance: float
+    table: np.ndarray | None  # bool[period, *places]
+    chance: float  # probability of a yes, where there is no table
     seed: int
 
     @property
     def period(self) -> int:
-        """Number of rounds after which they repeat."""
+        """Number of rounds after which the schedule repeats."""
         return _LONG if self.table is None else len(self.table)
 
     def at(self, round: jax.Array, *place: int | jax.Array) -> jax.Array:
-        """bool[]: what happens.
-
-        Args:
-          round: int32[], 0 .. period - 1.
-          *place: of the worker, or of the link.
-        """
+        """bool[]: whether it happens in a round < `period`, at a worker or a link."""
         if self.table is not None:
             return jnp.asarray(self.table)[(round, *place)]
         words = key_words(self.seed)
@@ -52,34 +41,25 @@ class FaultSchedule(NamedTuple):
 
 
 def fault_schedule(
-    caller: str, name: str, given: Any, places: tuple[int | None, ...], seed: int
+    caller: str, name: str, value: Any, places: tuple[int | None, ...], seed: int
 ) -> FaultSchedule:
-    """The table or the chance, if it is one.
+    """The schedule that an argument of a method describes, or a ValueError.
 
-    Args:
-      caller: the method.
-      name: of its argument.
-      given: bools or 0 and 1, [period, *places], or a number in [0, 1].
-      places: sizes of the table's other axes; None: any.
-      seed: of the draws.
-
-    Raises:
-      ValueError: it is neither.
+    Its value is a table of bools or 0 and 1, [period, *places], where a place of None
+    may have any size; or a probability in [0, 1].
     """
-    table = np.asarray(given)
+    table = np.asarray(value)
     if not table.shape and table.dtype.kind in "iuf" and 0 <= table <= 1:
         return FaultSchedule(None, float(table), seed)
-    sizes = [(want, size) for want, size in zip(places, table.shape[1:], strict=False)]
     fits = table.ndim == 1 + len(places) and all(
-        want is None or want == size for want, size in sizes
+        place in (None, size)
+        for place, size in zip(places, table.shape[1:], strict=True)
     )
     if fits and table.size and np.isin(table, (0, 1)).all():
         return FaultSchedule(table.astype(bool), 0.0, seed)
-    wanted = ", ".join(
-        ["period", *("workers" if p is None else str(p) for p in places)]
-    )
-    what = f"{given!r}" if not table.shape else f"of shape {table.shape}"
+    axes = ", ".join(["period", *(str(p or "workers") for p in places)])
+    bad = f"of shape {table.shape}" if table.shape else repr(value)
     raise ValueError(
-        f"{caller}: {name}={what} must be a probability in [0, 1], or a table of 0 and "
-        f"1 [{wanted}], of which a row is a round"
+        f"{caller}: {name}={bad} must be a probability in [0, 1], or a table of 0 and "
+        f"1 [{axes}] with a row for each round"
     )

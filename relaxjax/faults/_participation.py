@@ -1,9 +1,9 @@
 """Participation: workers are absent from rounds and come back, by a table or by chance.
 
-An emulated fault, made reproducible. Of the workers P that are present in a round, with
-u_i their updates and e_i the residual of a compressor C with error feedback:
+A reproducible, emulated fault. With P the workers that are present in a round, u_i
+their updates, and e_i the residual of a compressor C with error feedback:
 
-    out = sum over P of C(n / |P| u_i + e_i) / n,   e_i <- what C has lost      (i in P)
+    out = sum over P of C(n / |P| u_i + e_i) / n,   e_i <- what C lost          (i in P)
                                                     e_i <- e_i                  (else)
 
     without C:   out = the mean of u_i over P
@@ -11,9 +11,9 @@ u_i their updates and e_i the residual of a compressor C with error feedback:
     P empty:     out = 0, and the state stays as it was
     P = all:     the transformation itself, bit for bit on devices
 
-Whoever is absent has computed nothing that arrives, and takes the common update all the
-same: it comes back with the model of the others. In lock step this is the mathematics
-of a worker that drops out, and saves no time.
+A worker that is absent contributes nothing, but takes the common update all the same:
+it comes back with the model of the others. In lock step this is the mathematics of a
+worker that drops out, and saves no time.
 
 Cost: one int32 and one float32 more to all-reduce, and a select over the state.
 """
@@ -38,7 +38,7 @@ class ParticipationState(NamedTuple):
     """State of `participation`.
 
     Attributes:
-      step: int32, counted around; equal on all workers.
+      step: int32, number of the step, which wraps around; equal on all workers.
       inner_state: state of `tx`.
     """
 
@@ -56,31 +56,31 @@ def participation(
 ) -> optax.GradientTransformationExtraArgs:
     """Wraps `tx`: in each round only some workers take part.
 
-    A worker is absent by a weight of zero, which `tx` is passed (`update(...,
-    weight=)`): any reducer that takes one composes. So do `local_sgd`, `diloco` and
-    their kin, with `every=sync_every`: who is absent from a round goes on from its own
-    model, and takes the common one after the next round that it is present in. Methods
-    that take no weight, such as `gossip`, say so in `update`.
+    An absent worker has a weight of zero (`tx.update(..., weight=0)`), so any reducer
+    that takes a weight composes. So do `local_sgd`, `diloco` and their kin, with
+    `every=sync_every`: a worker that is absent from a round goes on from its own model,
+    and takes the common one after the next round that it is present in. Methods that
+    take no weight, such as `gossip`, say so in `update`.
 
-    Put `skip_nonfinite` inside: then what an absent worker holds is not looked at.
+    Put `skip_nonfinite` inside: then it ignores whatever an absent worker holds.
 
     Args:
       tx: a whole chain, reducer and optimizer, so that a round in which nobody is
         present leaves no trace on the moments either.
       axis_name: the axis, or a tuple (outer, inner), whose workers are counted host by
         host.
-      present: bools or 0 and 1 [period, workers], of which a row is a round:
-        `[[1, 1, 1, 0], [1, 1, 1, 1]]` is a worker that misses every other one; or the
+      present: bools or 0 and 1 [period, workers] with a row for each round:
+        `[[1, 1, 1, 0], [1, 1, 1, 1]]` is a worker that misses every other round; or the
         probability that a worker is present, drawn for each round and worker.
-      every: number of steps that a round takes.
-      seed: of the draws.
+      every: number of steps in a round.
+      seed: seed of the draws.
 
     Returns:
-      A gradient transformation. Its `update` takes `weight=` as of `tx`.
+      A gradient transformation. Its `update` takes `weight=` and passes it on to `tx`.
 
     Raises:
-      ValueError: `present` is neither; `every < 1`; in `update`: not one column for
-        each worker, or what `tx` refuses.
+      ValueError: `present` is neither; `every < 1`; in `update`: the table does not
+        have a column for each worker, or `tx` refuses the call.
       NameError: `update` outside the axis.
 
     Example:
@@ -92,34 +92,34 @@ def participation(
       [-2. -2. -2.]
     """
     axes_of(axis_name)
-    draws = fault_schedule(_CALLER, "present", present, (None,), seed)
+    schedule = fault_schedule(_CALLER, "present", present, (None,), seed)
     require_whole(_CALLER, "every", every)
-    steps = every * min(draws.period, (2**31 - 1) // every)
+    steps = every * min(schedule.period, (2**31 - 1) // every)
     inner = optax.with_extra_args_support(tx)
 
     def init(params: optax.Params) -> Any:
         return ParticipationState(jnp.zeros((), jnp.int32), inner.init(params))
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
-        here = _here(draws, axis_name, state.step // every)
+        here = _here(schedule, axis_name, state.step // every)
         w = jnp.where(here, 1 if weight is None else weight, 0)
         new, now = inner.update(
             updates, state.inner_state, params, weight=w, **extra_args
         )
         anyone = lax.psum(jnp.int32(here), axis_name) > 0
         new = jax.tree.map(lambda u: jnp.where(anyone, u, jnp.zeros_like(u)), new)
-        kept = select_tree(anyone, now, state.inner_state)
-        return new, ParticipationState((state.step + 1) % steps, kept)
+        inner_state = select_tree(anyone, now, state.inner_state)
+        return new, ParticipationState((state.step + 1) % steps, inner_state)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _here(draws: FaultSchedule, axis_name: AxisName, round: jax.Array) -> jax.Array:
+def _here(schedule: FaultSchedule, axis_name: AxisName, round: jax.Array) -> jax.Array:
     """bool[]: whether this worker is present in a round."""
-    n = axis_size(axis_name, _CALLER)
-    if draws.table is not None and draws.table.shape[1] != n:
+    n, table = axis_size(axis_name, _CALLER), schedule.table
+    if table is not None and table.shape[1] != n:
         raise ValueError(
-            f"{_CALLER}: present has {draws.table.shape[1]} columns and the axis has "
-            f"{n} workers: give one column for each"
+            f"{_CALLER}: present has {table.shape[1]} columns and the axis has {n} "
+            "workers: give one column for each"
         )
-    return draws.at(round, lax.axis_index(axis_name))
+    return schedule.at(round, lax.axis_index(axis_name))

@@ -1,15 +1,15 @@
 """Whether workers that should hold the same values do, to the bit.
 
-For each leaf and worker, two words, of the elements' bits b_1 .. b_d:
+Two words for each leaf and worker, computed from its elements' bits b_1 .. b_d:
 
     sum over i of mix(b_i xor mix(i)) mod 2^32
 
-Equal bits have equal words wherever they lie, as whole numbers add up in any order;
-others have different ones, but for one case in 2^64. NaNs equal NaNs of the same bits,
-and -0.0 does not equal 0.0.
+Equal bits have equal words however they are sharded, as whole numbers add up in any
+order; other bits have other words, except in one case of 2^64. NaNs equal NaNs of the
+same bits, and -0.0 does not equal 0.0.
 
 Cost: each device reads its own shard once; 8 bytes per leaf and worker are sent. Where
-words differ, that leaf is compared itself.
+words differ, that leaf itself is compared.
 """
 
 import functools
@@ -22,19 +22,18 @@ from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._core._dtypes import is_key
 from relaxjax._core._random import fold, hash_words, key_words
-from relaxjax._core._tree import leaf_names
+from relaxjax._core._tree import is_key, leaf_names
 
 
 class ReplicaDifference(NamedTuple):
-    """Where workers differ that should not: the first leaf, and its first worker.
+    """The first leaf in which workers differ that should not, and the first worker.
 
     Attributes:
-      leaf: name of the first, in the tree's order, that not all workers hold alike.
-      worker: the first whose bits are not those of worker 0.
-      elements: number of elements in which the two differ.
-      size: number of elements.
+      leaf: name of the first leaf, in the tree's order, in which workers differ.
+      worker: the first worker whose bits are not those of worker 0.
+      elements: number of elements in which these two workers differ.
+      size: number of elements of the leaf.
       largest: largest difference between the two, in the leaf's unit; 0.0 where only
         signs of zeros differ, NaN where a NaN does, or for keys.
     """
@@ -58,30 +57,30 @@ class ReplicaError(RuntimeError):
     """Workers that should hold the same values do not.
 
     Attributes:
-      difference: where.
+      difference: the first leaf and worker that differ.
     """
 
     def __init__(self, what: str, difference: ReplicaDifference):
-        """Says so in words; `what` is what was compared."""
+        """Names what was compared, such as "params", and the difference."""
         super().__init__(
             f"workers no longer hold the same {what}: {difference}. Look for "
             "randomness or data that differs by worker in what should be common, a "
-            "collective over some workers alone, or failing memory; and go on from the "
+            "collective over only some workers, or failing memory; and go on from the "
             "last checkpoint before it"
         )
         self.difference = difference
 
 
 def replica_difference(tree: Any) -> ReplicaDifference | None:
-    """Where workers differ that should hold the same, or None.
+    """Where workers differ that should hold the same values; None if they do not.
 
-    Over several processes, all must call it, and all are told the same.
+    All processes must call it together, and all get the same answer.
 
     Args:
       tree: worker state, each leaf [n, ...]: arrays of any dtype, typed keys too.
 
     Raises:
-      ValueError: a leaf without a worker axis.
+      ValueError: a leaf has no worker axis.
 
     Example:
       >>> import jax.numpy as jnp, relaxjax
@@ -99,32 +98,32 @@ def replica_difference(tree: Any) -> ReplicaDifference | None:
         if not x.ndim:
             raise ValueError(
                 f"replica_difference: leaf {name!r} has no worker axis; give state "
-                "whose leaves are [n, ...], as of relaxjax.init or relaxjax.to_workers"
+                "whose leaves are [n, ...], from relaxjax.init or relaxjax.to_workers"
             )
     if not leaves:
         return None
     everywhere = _everywhere(leaves)
     words = np.asarray(_jitted(_digests, everywhere)(leaves))
-    for k, own in enumerate(words):
-        apart = (own != own[:1]).any(axis=1)
+    for name, leaf, digests in zip(names, leaves, words, strict=True):
+        apart = (digests != digests[:1]).any(axis=1)
         if apart.any():
             worker = int(apart.argmax())
-            count, largest = _jitted(_apart, everywhere)(leaves[k], worker)
-            size = leaves[k].size // len(own)
-            return ReplicaDifference(names[k], worker, int(count), size, float(largest))
+            count, largest = _jitted(_apart, everywhere)(leaf, worker)
+            size = leaf.size // len(leaf)
+            return ReplicaDifference(name, worker, int(count), size, float(largest))
     return None
 
 
 def require_replicas(tree: Any, what: str = "values") -> None:
-    """Raises unless all workers hold the same, to the bit.
+    """Raises unless all workers hold the same values, to the bit.
 
     Args:
-      tree: as of `replica_difference`.
-      what: it is called in the error, such as `"params"`.
+      tree: worker state; see `replica_difference`.
+      what: name of the tree in the error, such as `"params"`.
 
     Raises:
-      ReplicaError: naming the first leaf and worker that differ, and by how much.
-      ValueError: a leaf without a worker axis.
+      ReplicaError: names the first leaf and worker that differ, and by how much.
+      ValueError: a leaf has no worker axis.
 
     Example:
       >>> import jax.numpy as jnp, relaxjax
@@ -135,11 +134,10 @@ def require_replicas(tree: Any, what: str = "values") -> None:
 
 
 def _everywhere(leaves: list[jax.Array]) -> NamedSharding | None:
-    """A copy on each device of the mesh, so that each process can read it."""
-    for x in leaves:
-        if isinstance(x.sharding, NamedSharding):
-            return NamedSharding(x.sharding.mesh, P())
-    return None
+    """Results on every device of the mesh, so that each process can read them."""
+    shardings = (x.sharding for x in leaves)
+    named = (s for s in shardings if isinstance(s, NamedSharding))
+    return next((NamedSharding(s.mesh, P()) for s in named), None)
 
 
 @functools.cache
@@ -148,7 +146,7 @@ def _jitted(fn: Any, sharding: NamedSharding | None) -> Any:
 
 
 def _bits(x: jax.Array) -> jax.Array:
-    """uint32[n, ...] of the same bits, in two words where there are 64."""
+    """The bits as uint32[n, ...], in two words each where there are 64."""
     if is_key(x):
         x = jax.random.key_data(x)
     if jnp.issubdtype(x.dtype, jnp.complexfloating):
@@ -176,7 +174,7 @@ def _digests(leaves: list[jax.Array]) -> jax.Array:
 
 
 def _apart(x: jax.Array, worker: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """How many elements of a worker are not worker 0's, and by how much at most."""
+    """Number of elements of a worker that are not worker 0's; largest difference."""
     b = _bits(x)
     other = b != b[:1]
     if b.ndim > x.ndim:  # an element of several words
@@ -184,6 +182,7 @@ def _apart(x: jax.Array, worker: jax.Array) -> tuple[jax.Array, jax.Array]:
     count = jnp.sum(other[worker])
     if is_key(x):
         return count, jnp.float32(jnp.nan)
-    wide = x if jnp.issubdtype(x.dtype, jnp.complexfloating) else x.astype(jnp.float32)
-    gap = jnp.where(other[worker], jnp.abs(wide[worker] - wide[0]), 0)
+    if not jnp.issubdtype(x.dtype, jnp.complexfloating):
+        x = x.astype(jnp.float32)
+    gap = jnp.where(other[worker], jnp.abs(x[worker] - x[0]), 0)
     return count, jnp.max(gap, initial=0)

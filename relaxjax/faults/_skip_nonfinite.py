@@ -1,10 +1,10 @@
 """Skips a step on all workers together when any of them sees a NaN or an infinity.
 
     bad = sum over workers of [some update, coming in or going out, is not finite]
-    bad = 0: the updates and the state that `tx` gives;  else: zeros, the state before.
+    bad = 0: the updates and the state of `tx`;  else: zeros, and the state before.
 
 A worker that skipped by itself (`optax.apply_if_finite` around a reducer) would leave
-the others waiting in the collective for ever. Here `tx` always runs, so its transfers
+the others waiting in the collective forever. Here `tx` always runs, so its transfers
 keep their place beside the backward pass, and the choice is a select after it.
 
 Cost: one int32 more to all-reduce, and the select.
@@ -26,7 +26,7 @@ class SkipNonfiniteState(NamedTuple):
     """State of `skip_nonfinite`.
 
     Attributes:
-      skipped: int32, number of steps skipped so far.
+      skipped: int32, number of steps that were skipped so far.
       inner_state: state of `tx`.
     """
 
@@ -40,8 +40,8 @@ def skip_nonfinite(
     """Wraps `tx`: a step with a NaN or infinity on any worker leaves no trace on any.
 
     Updates are zero in such a step, and all state of `tx` (moments, counters,
-    residuals) is as it was before; `skipped` counts it. What a worker of weight zero
-    brings in (`update(..., weight=0)`) is not looked at.
+    residuals) stays as it was; `skipped` counts it. Updates that come in from a worker
+    of weight zero (`update(..., weight=0)`) are ignored.
 
     Args:
       tx: a whole chain, reducer included.

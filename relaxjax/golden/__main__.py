@@ -4,7 +4,7 @@ python -m relaxjax.golden                                     relaxjax itself
 python -m relaxjax.golden --implementation module:function    another one
 python -m relaxjax.golden --vectors FILE.json --json          other vectors, as JSON
 
-Exit code 0 if nothing differs, 1 if something does or raises, 2 for a mistake.
+Exit code 0 if nothing differs, 1 if something does or raises, 2 for a usage error.
 """
 
 import argparse
@@ -21,36 +21,31 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
     parser = argparse.ArgumentParser("python -m relaxjax.golden", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    own = "relaxjax.golden:implementation"
-    parser.add_argument("--implementation", metavar="MODULE:FUNCTION", default=own)
+    ours = "relaxjax.golden:implementation"
+    parser.add_argument("--implementation", metavar="MODULE:FUNCTION", default=ours)
     parser.add_argument("--vectors", metavar="FILE.json")
     parser.add_argument("--json", action="store_true", help="one line of JSON")
-    wishes = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        outcomes = compare(_found(wishes.implementation), load(wishes.vectors))
+        outcomes = compare(_loaded(options.implementation), load(options.vectors))
     except (ImportError, OSError, ValueError) as error:
         print(f"relaxjax.golden: {error}", file=sys.stderr)
         return 2
-    print(_as_json(outcomes) if wishes.json else _as_table(outcomes))
+    print(_as_json(outcomes) if options.json else _as_table(outcomes))
     return int(any(row.status in ("differs", "error") for row in outcomes))
 
 
-def _found(name: str) -> Any:
-    """The function that MODULE:FUNCTION names.
-
-    Raises:
-      ValueError: it is spelled otherwise, or the module has none.
-      ImportError: there is no such module.
-    """
+def _loaded(name: str) -> Any:
+    """The function that MODULE:FUNCTION names; ValueError or ImportError if none is."""
     module, colon, function = name.partition(":")
     loaded = importlib.import_module(module) if colon else None
-    found: Any = getattr(loaded, function, None)
-    if not callable(found):
+    implementation: Any = getattr(loaded, function, None)
+    if not callable(implementation):
         raise ValueError(
             f"--implementation {name}: it must be MODULE:FUNCTION, of a module that "
             "Python can import and a function in it"
         )
-    return found
+    return implementation
 
 
 def _as_json(outcomes: list[Outcome]) -> str:

@@ -1,4 +1,4 @@
-"""relaxjax itself, as an implementation of the golden vectors' rules."""
+"""The implementation of the golden vectors' rules by relaxjax itself."""
 
 from typing import Any
 
@@ -19,10 +19,10 @@ _AXIS = "data"
 
 
 def implementation(name: str, config: Config, inputs: Inputs) -> dict[str, Any]:
-    """What relaxjax makes of a golden vector's inputs.
+    """Applies a rule to a golden vector's inputs.
 
     Args:
-      name: of the rule.
+      name: the rule's name.
       config: its parameters.
       inputs: float32 arrays by name.
 
@@ -30,7 +30,7 @@ def implementation(name: str, config: Config, inputs: Inputs) -> dict[str, Any]:
       Arrays by name.
 
     Raises:
-      NotImplementedError: there is no such rule here.
+      NotImplementedError: relaxjax has no such rule.
     """
     if name in _CODES:
         x = jnp.asarray(inputs["x"])
@@ -44,7 +44,7 @@ def implementation(name: str, config: Config, inputs: Inputs) -> dict[str, Any]:
 
 def _cast(config: Config, x: jax.Array) -> compression.Compressor:
     dtype = jnp.dtype(config["dtype"])
-    if dtype == jnp.float8_e4m3fn:  # of this only the form with scales is here
+    if dtype == jnp.float8_e4m3fn:  # relaxjax has only the form with scales
         raise NotImplementedError("cast to float8 without a scale")
     return compression.cast(dtype)
 
@@ -70,15 +70,15 @@ _RANDOM = {
 
 
 def _moments(name: str, x: np.ndarray, draws: int, **config: Any) -> dict[str, Any]:
-    """Mean and variance of what is decoded, over keys."""
-    compressor, given = _RANDOM[name](x, **config), jnp.asarray(x)
+    """Mean and variance of the decoded values, over keys."""
+    compressor, array = _RANDOM[name](x, **config), jnp.asarray(x)
     keys = jax.random.split(jax.random.key(0), draws)
-    decoded = jax.vmap(lambda key: compression.roundtrip(compressor, given, key))(keys)
+    decoded = jax.vmap(lambda key: compression.roundtrip(compressor, array, key))(keys)
     return {"mean": decoded.mean(axis=0), "variance": decoded.var(axis=0)}
 
 
 def _fed_back(compressor: compression.Compressor, gradients: Any) -> tuple[Any, Any]:
-    """What is sent and what is kept after each step of one worker."""
+    """The messages of one worker, and its state after each."""
     feedback = compressor.feedback
     state, sent, states = feedback.init(jnp.asarray(gradients[0])), [], []
     for g in jnp.asarray(gradients):
@@ -91,15 +91,15 @@ def _fed_back(compressor: compression.Compressor, gradients: Any) -> tuple[Any, 
 
 
 def _error_feedback_sign(config: Config, gradients: np.ndarray) -> dict[str, Any]:
-    sent, kept = _fed_back(compression.error_feedback(compression.sign()), gradients)
-    return {"sent": sent, "residual": kept.residual}
+    sent, states = _fed_back(compression.error_feedback(compression.sign()), gradients)
+    return {"sent": sent, "residual": states.residual}
 
 
 def _momentum_correction(config: Config, gradients: np.ndarray) -> dict[str, Any]:
-    code = compression.top_k(config["k"] / gradients.shape[1], block_size=None)
-    code = compression.momentum_correction(code, momentum=config["momentum"])
-    sent, kept = _fed_back(code, gradients)
-    return {"sent": sent, "waiting": kept.accumulated + sent}
+    top_k = compression.top_k(config["k"] / gradients.shape[1], block_size=None)
+    compressor = compression.momentum_correction(top_k, momentum=config["momentum"])
+    sent, states = _fed_back(compressor, gradients)
+    return {"sent": sent, "waiting": states.accumulated + sent}
 
 
 def _power_sgd(config: Config, matrices: Any, right: Any) -> dict[str, Any]:
@@ -115,8 +115,8 @@ def _power_sgd(config: Config, matrices: Any, right: Any) -> dict[str, Any]:
             residual = config["error_feedback"] * (sent - out)[0]
         return jnp.stack(outs)
 
-    found = jax.vmap(worker, axis_name=_AXIS)(jnp.asarray(matrices))
-    return {"approximation": found[0]}
+    outs = jax.vmap(worker, axis_name=_AXIS)(jnp.asarray(matrices))
+    return {"approximation": outs[0]}
 
 
 def _adasum(config: Config, a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
@@ -141,20 +141,19 @@ def _walk(tx: Any, start: Any, gradient: Any, steps: int) -> jax.Array:
 
 
 def _nesterov_outer(config: Config, deltas: np.ndarray) -> dict[str, Any]:
-    """Each outer gradient is an inner step of plain SGD at rate 1."""
+    """Takes each outer gradient as an inner step of plain SGD at rate 1."""
     outer = optax.sgd(config["learning_rate"], config["momentum"], nesterov=True)
     tx = diloco(optax.sgd(1.0), _AXIS, 1, outer=outer)
-    start = np.zeros_like(deltas[:1])
-    given = jnp.asarray(deltas)
-    seen = _walk(tx, start, lambda x, step, place: given[step], len(deltas))
+    start, gradients = np.zeros_like(deltas[:1]), jnp.asarray(deltas)
+    seen = _walk(tx, start, lambda x, step, place: gradients[step], len(deltas))
     return {"params": seen[:, 0]}
 
 
 def _streaming_diloco(config: Config, start: Any, targets: Any) -> dict[str, Any]:
-    """A leaf an element, a fragment a leaf."""
-    c, pulls = dict(config), jnp.asarray(targets)
+    """Makes each element a leaf, and each leaf a fragment."""
+    c, goals = config, jnp.asarray(targets)
     outer = optax.sgd(c["outer_learning_rate"], c["outer_momentum"], nesterov=True)
-    parted = streaming_diloco(
+    by_leaf = streaming_diloco(
         optax.sgd(c["learning_rate"]),
         _AXIS,
         c["sync_every"],
@@ -169,31 +168,34 @@ def _streaming_diloco(config: Config, start: Any, targets: Any) -> dict[str, Any
         return {str(p): x[p] for p in range(len(start))}
 
     def update(updates: Any, state: Any, params: Any = None) -> Any:
-        out, state = parted.update(leaves(updates), state, leaves(params))
+        out, state = by_leaf.update(leaves(updates), state, leaves(params))
         return jnp.stack(jax.tree.leaves(out)), state
 
-    def init(params: Any) -> Any:
-        return parted.init(leaves(params))
+    tx = optax.GradientTransformation(
+        lambda params: by_leaf.init(leaves(params)), update
+    )
+    return _pulled(tx, config, np.tile(start, (len(goals), 1)), goals)
 
-    tx = optax.GradientTransformation(init, update)
-    every = np.tile(start, (len(pulls), 1))
-    seen = _walk(tx, every, lambda x, step, place: x - pulls[place], c["steps"])
+
+def _pulled(tx: Any, config: Config, start: Any, targets: Any) -> dict[str, Any]:
+    """Params of workers whose gradient is the way from their target."""
+    goals = jnp.asarray(targets)
+    seen = _walk(tx, start, lambda x, step, place: x - goals[place], config["steps"])
     return {"params": seen}
 
 
 def _slow_momentum(config: Config, start: Any, gradient: Any) -> dict[str, Any]:
     every, rate = config["sync_every"], config["learning_rate"]
     slow = slow_momentum(_AXIS, every, momentum=config["momentum"])
-    tx, given = optax.chain(optax.sgd(rate), slow), jnp.asarray(gradient)
-    steps = every * config["rounds"]
-    seen = _walk(tx, start[None], lambda x, step, place: given, steps)
+    tx, g = optax.chain(optax.sgd(rate), slow), jnp.asarray(gradient)
+    seen = _walk(tx, start[None], lambda x, step, place: g, every * config["rounds"])
     return {"params": seen[every - 1 :: every, 0]}
 
 
 def _delay_compensation(
     config: Config, params: Any, taken: Any, gradient: Any
 ) -> dict[str, Any]:
-    """The gradient was taken a step ago."""
+    """Applies a gradient that was taken a step ago."""
     late = dc_asgd(_AXIS, [[1]], strength=config["strength"])
     tx = optax.chain(late, optax.sgd(config["learning_rate"]))
 
@@ -206,18 +208,12 @@ def _delay_compensation(
     return {"params": jax.vmap(worker, axis_name=_AXIS)(*rows)[0]}
 
 
-def _gossiped(method: Any, config: Config, start: Any, targets: Any) -> dict[str, Any]:
-    tx = optax.chain(optax.sgd(config["learning_rate"]), method)
-    given = jnp.asarray(targets)
-    seen = _walk(tx, start, lambda x, step, place: x - given[place], config["steps"])
-    return {"params": seen}
-
-
 def _exact_diffusion(
     config: Config, start: Any, targets: Any, mixing: Any
 ) -> dict[str, Any]:
     method = exact_diffusion(_AXIS, topology.from_matrix(mixing.tolist()))
-    return _gossiped(method, config, start, targets)
+    tx = optax.chain(optax.sgd(config["learning_rate"]), method)
+    return _pulled(tx, config, start, targets)
 
 
 def _quasi_global_momentum(
@@ -225,7 +221,8 @@ def _quasi_global_momentum(
 ) -> dict[str, Any]:
     graph = topology.from_matrix(mixing.tolist())
     method = quasi_global_momentum(_AXIS, graph, momentum=config["momentum"])
-    return _gossiped(method, config, start, targets)
+    tx = optax.chain(optax.sgd(config["learning_rate"]), method)
+    return _pulled(tx, config, start, targets)
 
 
 _RULES = {

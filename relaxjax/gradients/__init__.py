@@ -21,11 +21,10 @@ __getattr__, __dir__, __all__ = door(
     shared={
         "_bounded_staleness": "staleness_table",
         "_choices": "CHOICES",
-        "_compressed_mean": "as_codec step_keys",
+        "_codec": "as_codec step_keys",
         "_exact_mean": "ALGORITHMS",
-        "_low_rank": "low_rank_mean",
+        "_low_rank": "Matrices low_rank_mean matrices_of most_square",
         "_matrices_only": "label_leaves reducer",
-        "_matricize": "Matrices matrices_of most_square",
         "_packing": "map_buckets merge_small",
     },
 )

@@ -11,8 +11,8 @@ from relaxjax.gradients._bounded_staleness import bounded_staleness as bounded_s
 from relaxjax.gradients._bounded_staleness import random_delays as random_delays
 from relaxjax.gradients._bounded_staleness import staleness_table as staleness_table
 from relaxjax.gradients._choices import CHOICES as CHOICES
-from relaxjax.gradients._compressed_mean import as_codec as as_codec
-from relaxjax.gradients._compressed_mean import step_keys as step_keys
+from relaxjax.gradients._codec import as_codec as as_codec
+from relaxjax.gradients._codec import step_keys as step_keys
 from relaxjax.gradients._dc_asgd import DcAsgdState as DcAsgdState
 from relaxjax.gradients._dc_asgd import dc_asgd as dc_asgd
 from relaxjax.gradients._deep_gradient_compression import (
@@ -24,12 +24,12 @@ from relaxjax.gradients._deep_gradient_compression import (
 from relaxjax.gradients._delay import DelayState as DelayState
 from relaxjax.gradients._delay import delay as delay
 from relaxjax.gradients._exact_mean import ALGORITHMS as ALGORITHMS
+from relaxjax.gradients._low_rank import Matrices as Matrices
 from relaxjax.gradients._low_rank import low_rank_mean as low_rank_mean
+from relaxjax.gradients._low_rank import matrices_of as matrices_of
+from relaxjax.gradients._low_rank import most_square as most_square
 from relaxjax.gradients._matrices_only import label_leaves as label_leaves
 from relaxjax.gradients._matrices_only import reducer as reducer
-from relaxjax.gradients._matricize import Matrices as Matrices
-from relaxjax.gradients._matricize import matrices_of as matrices_of
-from relaxjax.gradients._matricize import most_square as most_square
 from relaxjax.gradients._one_bit_adam import OneBitAdamState as OneBitAdamState
 from relaxjax.gradients._one_bit_adam import one_bit_adam as one_bit_adam
 from relaxjax.gradients._one_bit_lamb import OneBitLambState as OneBitLambState

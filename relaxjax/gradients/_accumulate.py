@@ -21,10 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from relaxjax._core._checks import require_same
 from relaxjax._core._cond import cond
-from relaxjax._core._dtypes import wide
 from relaxjax._core._merge_rules import EQUAL, MEAN
-from relaxjax._core._tree import Layout, layout_of, require_same
+from relaxjax._core._tree import Layout, layout_of, wide
 from relaxjax._core._weights import weigh
 
 
@@ -32,7 +32,7 @@ class AccumulateState(NamedTuple):
     """State of `accumulate`.
 
     Attributes:
-      mini_step: int32, updates taken in since the last one that `tx` saw.
+      mini_step: int32, number of updates since the last one that `tx` saw.
       accumulated: their sum, per leaf, in float32 where the leaf is narrower.
       weight: float32, the sum of their weights.
       inner_state: state of `tx`.
@@ -55,7 +55,8 @@ def accumulate(
     included, does not run at all.
 
     Args:
-      tx: what follows: typically a reducer and an optimizer in a chain.
+      tx: the transformation of the means, typically a reducer and an optimizer in a
+        chain.
       every: number of mini-steps, at least 1.
 
     Returns:
@@ -84,8 +85,8 @@ def accumulate(
 
     def init(params: optax.Params) -> Any:
         zeros = jax.tree.map(lambda p: jnp.zeros_like(p, wide(p.dtype)), params)
-        none = jnp.zeros((), jnp.int32), zeros, jnp.zeros((), jnp.float32)
-        return AccumulateState(*none, inner.init(params), layout_of(params))
+        empty = jnp.zeros((), jnp.int32), zeros, jnp.zeros((), jnp.float32)
+        return AccumulateState(*empty, inner.init(params), layout_of(params))
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         require_same(state.layout, updates, "accumulate")
@@ -99,15 +100,14 @@ def accumulate(
         divisor = jnp.where(total_weight == 0, 1, total_weight)
 
         def flush(total, inner_state):
-            mean = jax.tree.map(
-                lambda a, u: (a / divisor).astype(u.dtype), total, updates
-            )
+            mean = jax.tree.map(lambda a: a / divisor, total)
+            mean = optax.tree.cast_like(mean, updates)
             new, inner_state = inner.update(mean, inner_state, params, **extra_args)
-            return new, jax.tree.map(jnp.zeros_like, total), inner_state
+            return new, optax.tree.zeros_like(total), inner_state
 
         def wait(total, inner_state):
-            none, _, _ = jax.eval_shape(flush, total, inner_state)
-            return optax.tree.zeros_like(none), total, inner_state
+            new, _, _ = jax.eval_shape(flush, total, inner_state)
+            return optax.tree.zeros_like(new), total, inner_state
 
         last = state.mini_step == every - 1
         new, total, inner_state = cond(last, flush, wait, total, state.inner_state)

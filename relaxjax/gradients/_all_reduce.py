@@ -18,31 +18,33 @@ compressor, as stated in `relaxjax.collectives`.
 """
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
 import optax
 
-from relaxjax._core._axis import AxisName, axis_size, require_local
-from relaxjax._core._buckets import check_bucket_bytes, plan_buckets, plan_groups
-from relaxjax._core._checks import require_dtypes, require_no_compiler_axes
+from relaxjax._core._axis import AxisName, axis_size
+from relaxjax._core._buckets import plan_buckets, plan_groups
+from relaxjax._core._checks import (
+    require_dtypes,
+    require_local,
+    require_no_compiler_axes,
+    require_same,
+)
+from relaxjax._core._sending_order import check_bucket_bytes
 from relaxjax._core._sharding import on_own_shards
-from relaxjax._core._tree import Layout, layout_of, require_same
+from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import factor, weigh
+from relaxjax.collectives import adasum
 from relaxjax.compression import Compressor
 from relaxjax.gradients._choices import checked_algorithm
-from relaxjax.gradients._compressed_mean import (
-    CompressedState,
-    SummedState,
-    compressed_mean,
-    init_compressed,
-)
+from relaxjax.gradients._compressed_mean import compressed_mean, init_compressed
 from relaxjax.gradients._exact_mean import sum_or_mean
 
 
 class AllReduceState(NamedTuple):
-    """State of `all_reduce`; without a compressor nothing that changes.
+    """State of `all_reduce`; without a compressor it never changes.
 
     Attributes:
       layout: the tree that `init` saw, to recognize another one (no array).
@@ -71,13 +73,13 @@ def all_reduce(
 
     Args:
       axis_name: the axis, or a tuple (outer, inner).
-      algorithm: `"psum"`, the backend's own all-reduce; `"ring"`, a ring of point to
-        point messages in which 16-bit floats travel as 16 bits, as in all that follow;
+      algorithm: `"psum"`, the backend's own all-reduce; `"ring"`, of point-to-point
+        messages in which 16-bit floats travel as 16 bits, as in all that follow;
         `"bidirectional_ring"`, `"halving_doubling"`, `"tree"`, `"two_shot"`,
         `"one_shot"`; `"hierarchical"`, over exactly two axes; `"auto"`, which is
-        `"psum"`, or with a compressor what suits it: `"two_shot"` for dense codes,
-        `"one_shot"` for sparse ones, `"psum"` for linear ones.
-      compressor: of `relaxjax.compression`, with feedback or without: each bucket
+        `"psum"`, or with a compressor the one that suits it: `"two_shot"` for dense
+        codes, `"one_shot"` for sparse ones, `"psum"` for linear ones.
+      compressor: one of `relaxjax.compression`, with feedback or without: each bucket
         travels as its payload, by `"two_shot"`, `"one_shot"`, `"ring"`, over two axes
         by `"hierarchical"` (compressed between hosts only) or `"two_level"` (inside
         them as well), or by `"psum"` (linear ones).
@@ -96,7 +98,7 @@ def all_reduce(
         a pytree of `PartitionSpec` over those, like the updates. Each device then
         sends its own shard, and nothing is gathered. Without it, only psum is allowed
         there.
-      seed: of random compressors.
+      seed: seed of random compressors.
 
     Returns:
       A gradient transformation, for floating (or complex) leaves of any shape and
@@ -108,12 +110,12 @@ def all_reduce(
     Raises:
       ValueError: unknown `algorithm` or `op`, `bucket_bytes <= 0`, `"hierarchical"`
         or `"two_level"` without two axes, `"two_level"` without a compressor,
-        `op="adasum"` with an algorithm or a compressor, a compressor
-        with an algorithm that cannot carry it; in `init` or `update`: an
-        `order` that is not a permutation of the leaf names, a leaf that is not
-        floating, another tree than `init` saw, gradients that are already reduced, a
-        packing algorithm on leaves that the compiler shards, a `weight` that is not
-        a scalar or beside Adasum, `specs` that do not fit the updates.
+        `op="adasum"` with an algorithm or a compressor, a compressor with an algorithm
+        that cannot carry it; in `init` or `update`: an `order` that is not a
+        permutation of the leaf names, a leaf that is not floating, another tree than
+        `init` saw, gradients that are already reduced, a packing algorithm on leaves
+        that the compiler shards, a `weight` that is not a scalar or beside Adasum,
+        `specs` that do not fit the updates.
       NameError: `update` outside the axis.
 
     Example:
@@ -132,55 +134,79 @@ def all_reduce(
     plan = functools.partial(
         plan_groups if grouped else plan_buckets, bucket_bytes=bucket_bytes, order=order
     )
-    how = {"axis_name": axis_name, "algorithm": algorithm, "op": op, "plan": plan}
-    if compressor is None:
-        reduce = functools.partial(_as_they_are, ordered=order is not None, **how)
-    else:
-        reduce = functools.partial(_by_payloads, compressor=compressor, **how)
+    how = {"axis_name": axis_name, "algorithm": algorithm, "plan": plan}
+    reduce = _reduction(op, compressor, order is not None, **how)
 
     def init(params: optax.Params) -> Any:
         require_dtypes(params, "all_reduce", compressor and compressor.name)
         if jax.tree.leaves(params):
             plan(params)
-        if compressor is None:
-            return AllReduceState(layout_of(params))
-        kept = init_compressed(compressor, params, seed)
-        kept = SummedState(*kept) if op == "sum" else kept
-        return AllReduceState(layout_of(params), kept)
+        compressed = init_compressed(compressor, params, seed, op)
+        return AllReduceState(layout_of(params), compressed)
 
     def update(updates, state, params=None, *, weight=None, **extra_args):
         del params, extra_args
-        n = axis_size(axis_name, "all_reduce")
+        axis_size(axis_name, "all_reduce")
         require_dtypes(updates, "all_reduce", compressor and compressor.name)
         require_same(state.layout, updates, "all_reduce")
         require_local(updates, axis_name, "all_reduce")
-        if specs is None and not grouped and op != "adasum":
+        if specs is None and not grouped:
             require_no_compiler_axes("all_reduce", f"{algorithm=}")
         w = None if weight is None else factor(weight, axis_name, op)
-        out, compressed = reduce(updates, state.compressed, n, w, specs=specs)
+        shards = None if specs is None else _unmasked(specs, updates)
+        out, compressed = reduce(updates, state.compressed, w, shards)
         return out, state._replace(compressed=compressed)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
+def _reduction(
+    op: str, compressor: Compressor | None, ordered: bool, **how: Any
+) -> Callable[..., Any]:
+    if op == "adasum":
+        each = functools.partial(adasum, axis_name=how["axis_name"])
+        return functools.partial(_as_they_are, functools.partial(jax.tree.map, each))
+    if compressor is None:
+        total = functools.partial(sum_or_mean, op=op, ordered=ordered, **how)
+        return functools.partial(_as_they_are, total)
+    return functools.partial(_in_codes, op=op, compressor=compressor, **how)
+
+
+def _unmasked(specs: Any, updates: Any) -> Any:
+    """The specs of the leaves that are here: `optax.masked` hides the others."""
+
+    def is_masked(x: Any) -> bool:
+        return isinstance(x, optax.MaskedNode)
+
+    if not any(map(is_masked, jax.tree.leaves(updates, is_leaf=is_masked))):
+        return specs
+    return jax.tree.map(
+        lambda u, spec: u if is_masked(u) else spec, updates, specs, is_leaf=is_masked
+    )
+
+
 def _as_they_are(
-    updates: Any, state: Any, n: int, w: jax.Array | None, *, op: str, specs: Any, **how
+    reduce: Callable[..., Any], updates: Any, state: Any, w: Any, specs: Any
 ) -> tuple[Any, Any]:
-    divide = n if op == "mean" else 1
-    reduce = functools.partial(sum_or_mean, op=op, divide=divide, **how)
     weights = () if w is None else (w,)
-    if specs is None:
+    if specs is None:  # psum takes leaves that the compiler shards
         return reduce(updates, *weights), state
     return on_own_shards(reduce, updates, specs, "all_reduce", *weights), state
 
 
-def _by_payloads(
-    updates: Any, state: Any, n: int, w: jax.Array | None, *, op: str, **how
+def _in_codes(
+    updates: Any, state: Any, w: Any, specs: Any, *, op: str, **how: Any
 ) -> tuple[Any, Any]:
     absent = None
     if w is not None:
         updates, absent = jax.tree.map(lambda u: weigh(u, w), updates), w == 0
-    mean, kept = compressed_mean(updates, CompressedState(*state), absent, **how)
-    if op == "mean":
-        return mean, kept
-    return jax.tree.map(lambda x: n * x, mean), SummedState(*kept)
+    out, state = compressed_mean(updates, state, absent, specs=specs, **how)
+    if op == "sum":
+        out = optax.tree.scale(axis_size(how["axis_name"], "all_reduce"), out)
+    return out, state
+
+
+def mean_over_workers(axis_name: AxisName, **how: Any) -> Callable[..., Any]:
+    """`all_reduce` as a function of updates and a weight, with no state to keep."""
+    tx = all_reduce(axis_name, **how)
+    return lambda g, weight=None: tx.update(g, tx.init(g), weight=weight)[0]

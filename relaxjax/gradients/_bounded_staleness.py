@@ -12,13 +12,6 @@ all there was (with w = 1). Staleness-aware rates (Zhang et al. 2016) are w(d) =
 In lock step this is the mathematics of asynchronous training, and not its speed.
 
 Cost: s gradients of this worker. Nothing is sent.
-
-Tables of delays, and trees that wait as long as a table says.
-
-At step t what worker i sends is d = delays[t mod period, i] steps under way. Nothing is
-lost and nothing arrives twice.
-
-Cost: as many trees as the largest delay.
 """
 
 from collections.abc import Callable
@@ -31,18 +24,20 @@ import optax
 from jax import lax
 
 from relaxjax._core._axis import AxisName, axis_size
-from relaxjax._core._checks import require_whole
+from relaxjax._core._checks import require_same, require_whole
 from relaxjax._core._merge_rules import EQUAL, MEAN
-from relaxjax._core._tree import Layout, layout_of, require_same
+from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import refuse_weight
+
+_CALLER = "bounded_staleness"
 
 
 class StalenessTable(NamedTuple):
-    """A table over the workers of an axis.
+    """Delays of the workers of an axis, and trees that are under way as long.
 
     Attributes:
-      caller: the method.
-      axis_name: of the workers.
+      caller: the method, for errors.
+      axis_name: the workers' axes.
       table: int[period, workers], 0 or more.
     """
 
@@ -50,18 +45,12 @@ class StalenessTable(NamedTuple):
     axis_name: AxisName
     table: np.ndarray
 
-    def nothing(self, tree: Any) -> tuple[Any, ...]:
-        """What is under way at the start: zeros like the tree, for 1 .. most steps."""
-        most = int(self.table.max())
-        return tuple(jax.tree.map(jnp.zeros_like, tree) for _ in range(most))
+    def nothing_arriving(self, tree: Any) -> tuple[Any, ...]:
+        """What is under way at the start: zeros like the tree, for 1, 2 .. s steps."""
+        return tuple(optax.tree.zeros_like(tree) for _ in range(int(self.table.max())))
 
-    def of(self, values: np.ndarray, step: jax.Array) -> jax.Array:
-        """This worker's entry of a table of the same shape.
-
-        Raises:
-          ValueError: it has not as many columns as there are workers.
-          NameError: outside the axis.
-        """
+    def entry(self, values: np.ndarray, step: jax.Array) -> jax.Array:
+        """This worker's entry of a table of the same shape; NameError off the axis."""
         n, columns = axis_size(self.axis_name, self.caller), values.shape[1]
         if columns != n:
             raise ValueError(
@@ -70,18 +59,18 @@ class StalenessTable(NamedTuple):
             )
         return jnp.asarray(values)[step, lax.axis_index(self.axis_name)]
 
-    def passed_on(
+    def pass_on(
         self, arriving: tuple[Any, ...], sent: Any, step: jax.Array
     ) -> tuple[Any, tuple[Any, ...]]:
-        """What arrives now, in sum, and what is still under way.
+        """The sum of what arrives now, and what is still under way.
 
         Args:
-          arriving: for each number of steps from 0 up, what arrives then.
-          sent: at this step.
+          arriving: what arrives in 0, 1, 2 .. steps.
+          sent: the tree that leaves at this step.
           step: int32[], counted around the period.
         """
-        late = self.of(self.table, step)
-        slots = [*arriving, jax.tree.map(jnp.zeros_like, sent)]
+        late = self.entry(self.table, step)
+        slots = [*arriving, optax.tree.zeros_like(sent)]
         now, *later = (
             jax.tree.map(lambda a, x, k=k: a + jnp.where(late == k, x, 0), slot, sent)
             for k, slot in enumerate(slots)
@@ -90,11 +79,7 @@ class StalenessTable(NamedTuple):
 
 
 def staleness_table(caller: str, axis_name: AxisName, delays: Any) -> StalenessTable:
-    """The table, if it is one.
-
-    Raises:
-      ValueError: no whole numbers of 0 or more, [period, workers].
-    """
+    """Checks a table of delays: whole numbers [period, workers], 0 or more."""
     table = np.asarray(delays)
     if table.ndim != 2 or not table.size or table.dtype.kind not in "iu":
         raise ValueError(
@@ -117,14 +102,15 @@ def random_delays(
     Args:
       workers: number of columns.
       most: the largest delay, 0 or more.
-      seed: of the draws.
+      seed: seed of the draws.
       period: number of rows.
 
     Returns:
       int64[period, workers].
 
     Raises:
-      ValueError: no whole numbers, `workers` or `period` below 1, `most` below 0.
+      ValueError: an argument is not a whole number, `workers` or `period` is below 1,
+        or `most` below 0.
 
     Example:
       >>> import relaxjax
@@ -138,15 +124,12 @@ def random_delays(
     return rng.integers(0, most, (period, workers), endpoint=True)
 
 
-_CALLER = "bounded_staleness"
-
-
 class BoundedStalenessState(NamedTuple):
     """State of `bounded_staleness`.
 
     Attributes:
       step: int32, counted around the period; equal on all workers.
-      arriving: for each number of steps from 1 to s, the sum of what arrives then.
+      arriving: the sum of what arrives in 1, 2 .. s steps.
       layout: the tree that `init` saw.
     """
 
@@ -170,7 +153,7 @@ def bounded_staleness(
       axis_name: the axis, or a tuple (outer, inner), whose workers are counted host by
         host.
       delays: whole numbers [period, workers], 0 or more: `[[0, 0, 0, 3]]` is a worker
-        that is three steps late; `random_delays` draws some.
+        that is three steps late; `random_delays` draws a table.
       weight_of: from delays to their weights, floats or whole numbers of the same
         shape, such as `lambda d: 1 / np.maximum(d, 1)`.
 
@@ -178,7 +161,7 @@ def bounded_staleness(
       A gradient transformation, for floating leaves.
 
     Raises:
-      ValueError: delays that are no table of whole numbers of 0 or more; in `update`:
+      ValueError: `delays` is not a table of whole numbers of 0 or more; in `update`:
         not one column for each worker, another tree than `init` saw, a `weight`, which
         would be that of another batch.
       NameError: `update` outside the axis.
@@ -200,16 +183,16 @@ def bounded_staleness(
     weights = np.asarray(weight_of(late.table), np.float32)
 
     def init(params: optax.Params) -> Any:
-        step = jnp.zeros((), jnp.int32)
-        return BoundedStalenessState(step, late.nothing(params), layout_of(params))
+        step, arriving = jnp.zeros((), jnp.int32), late.nothing_arriving(params)
+        return BoundedStalenessState(step, arriving, layout_of(params))
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del params, extra_args
         refuse_weight(weight, _CALLER)
         require_same(state.layout, updates, _CALLER)
-        w = late.of(weights, state.step)
+        w = late.entry(weights, state.step)
         sent = jax.tree.map(lambda g: w.astype(g.dtype) * g, updates)
-        out, arriving = late.passed_on(state.arriving, sent, state.step)
+        out, arriving = late.pass_on(state.arriving, sent, state.step)
         step = (state.step + 1) % len(late.table)
         return out, BoundedStalenessState(step, arriving, state.layout)
 

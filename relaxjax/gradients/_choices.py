@@ -3,16 +3,12 @@
 from typing import Any
 
 from relaxjax._core._axis import AxisName, axes_of
-from relaxjax.collectives import two_axes
+from relaxjax.collectives import ALGORITHMS, CODED_EXCHANGES, two_axes
 from relaxjax.compression import Compressor
-from relaxjax.gradients._compressed_mean import EXCHANGES
-from relaxjax.gradients._exact_mean import ALGORITHMS
 
 OPS = ("mean", "sum", "adasum")
-# The backend's own, and those that are here: on arrays as they are, or on payloads.
-CHOICES = tuple(dict.fromkeys(("auto", "psum", *ALGORITHMS, *EXCHANGES)))
-# Of hosts and of the devices in each.
-TWO_AXES = ("hierarchical", "two_level")
+CHOICES = ("auto", *ALGORITHMS)
+TWO_AXES = tuple(name for name, row in ALGORITHMS.items() if row.two_axes)
 
 
 def checked_algorithm(
@@ -37,7 +33,7 @@ def checked_algorithm(
         algorithm = "psum" if compressor is None else compressor.algorithm
     if compressor is not None:
         _check_compressor(algorithm, compressor)
-    elif algorithm not in ("psum", *ALGORITHMS):
+    elif ALGORITHMS[algorithm].exact is None:
         raise ValueError(
             f"all_reduce: algorithm={algorithm!r} with compressor=None: it is for "
             "payloads only; pass compressor=, or use 'hierarchical', which sends the "
@@ -61,8 +57,8 @@ def _check_adasum(algorithm: str, compressor: Compressor | None, specs: Any) -> 
         )
     if algorithm != "auto":
         raise ValueError(
-            f"op='adasum' with algorithm={algorithm!r}: Adasum is no sum, and has an "
-            "exchange of its own, leaf by leaf; leave algorithm at 'auto'"
+            f"op='adasum' with algorithm={algorithm!r}: Adasum is not a sum, and has "
+            "an exchange of its own, leaf by leaf; leave algorithm at 'auto'"
         )
     if compressor is not None:
         raise ValueError(
@@ -72,11 +68,11 @@ def _check_adasum(algorithm: str, compressor: Compressor | None, specs: Any) -> 
 
 
 def _check_compressor(algorithm: str, compressor: Compressor) -> None:
-    if algorithm not in EXCHANGES:
+    if algorithm not in CODED_EXCHANGES:
         raise ValueError(
             f"all_reduce: algorithm={algorithm!r} carries no compressor: it would "
             "encode anew at each level, for no fewer bytes than 'two_shot'; use one of "
-            + ", ".join(EXCHANGES)
+            + ", ".join(CODED_EXCHANGES)
         )
     if algorithm == "psum" and not compressor.law.linear:
         raise ValueError(

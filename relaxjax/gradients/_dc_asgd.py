@@ -1,8 +1,8 @@
 """DC-ASGD: gradients that arrive late are corrected for how the params have moved.
 
 Source: Zheng et al. 2017 (delay-compensated asynchronous SGD), with the delays of a
-table. A gradient g that was taken at x_u meets the params x; elementwise, to first
-order in x - x_u, with the diagonal of g g^T for the Hessian:
+table. A gradient g taken at x_u meets the params x; elementwise, to first order in
+x - x_u, with the diagonal of g g^T for the Hessian:
 
     g + lambda g^2 (x - x_u)
 
@@ -19,8 +19,9 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._core._axis import AxisName
+from relaxjax._core._checks import require_params, require_same
 from relaxjax._core._merge_rules import EQUAL, MEAN
-from relaxjax._core._tree import Layout, layout_of, require_params, require_same
+from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import refuse_weight
 from relaxjax.gradients._bounded_staleness import staleness_table
 
@@ -31,9 +32,8 @@ class DcAsgdState(NamedTuple):
     """State of `dc_asgd`.
 
     Attributes:
-      step: int32, counted around the period; equal on all workers.
-      arriving: for each number of steps from 1 to s, the sums (a, b) of what arrives
-        then.
+      step: as in `BoundedStalenessState`.
+      arriving: the same, with a pair (a, b) for each gradient.
       layout: the tree that `init` saw.
     """
 
@@ -53,7 +53,7 @@ def dc_asgd(
       axis_name: the axis, or a tuple (outer, inner), whose workers are counted host by
         host.
       delays: whole numbers [period, workers], 0 or more: `[[0, 0, 0, 3]]` is a worker
-        that is three steps late; `random_delays` draws some.
+        that is three steps late; `random_delays` draws a table.
       strength: lambda, 0 or more; 0 is `bounded_staleness`.
 
     Returns:
@@ -61,7 +61,7 @@ def dc_asgd(
       `params`.
 
     Raises:
-      ValueError: a strength below 0; in `update` no params; else as of
+      ValueError: a strength below 0; in `update` missing params; otherwise as in
         `bounded_staleness`.
       NameError: `update` outside the axis.
 
@@ -79,9 +79,8 @@ def dc_asgd(
         raise ValueError(f"{_CALLER}: strength={strength} must be 0 (none) or more")
 
     def init(params: optax.Params) -> Any:
-        step = jnp.zeros((), jnp.int32)
-        arriving = late.nothing((params, params))
-        return DcAsgdState(step, arriving, layout_of(params))
+        arriving = late.nothing_arriving((params, params))
+        return DcAsgdState(jnp.zeros((), jnp.int32), arriving, layout_of(params))
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
@@ -90,7 +89,7 @@ def dc_asgd(
         require_params(params, _CALLER, "which it compares")
         b = jax.tree.map(lambda g: strength * g * g, updates)
         a = jax.tree.map(lambda g, b, x: g - b * x, updates, b, params)
-        (a, b), arriving = late.passed_on(state.arriving, (a, b), state.step)
+        (a, b), arriving = late.pass_on(state.arriving, (a, b), state.step)
         out = jax.tree.map(lambda a, b, x: a + b * x, a, b, params)
         step = (state.step + 1) % len(late.table)
         return out, DcAsgdState(step, arriving, state.layout)

@@ -1,11 +1,11 @@
-"""Deep gradient compression: of a momentum that waits, the largest thousandth is sent.
+"""Deep gradient compression: the largest thousandth of a momentum that waits is sent.
 
 Source: Lin, Han, Mao, Wang, Dally 2018 (DGC). On each worker of n, with momentum m, for
 every leaf of two dimensions or more:
 
-    g <- g min(1, clip n^-1/2 / |g|)         (local clipping, |g| of all leaves)
+    g <- g min(1, clip n^-1/2 / |g|)         (local clipping, |g| over all leaves)
     u = m u + g,   v = v + u                 (momentum correction)
-    c = the largest |v|, one in 1 / density  (of blocks of the packed leaves)
+    c = the largest |v|, one in 1 / density  (by blocks of the packed leaves)
     v = v - c,   u = 0 where c was sent      (momentum factor masking)
     out = mean of c over the workers
 
@@ -37,12 +37,12 @@ import optax
 
 from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import require_dtypes
-from relaxjax._core._dtypes import wide
 from relaxjax._core._phases import Clock, clock
+from relaxjax._core._tree import wide
 from relaxjax.compression import momentum_correction, top_k
 from relaxjax.gradients._matrices_only import compress_matrices
 
-NAME = "deep_gradient_compression"
+_CALLER = "deep_gradient_compression"
 
 
 class DeepGradientCompressionState(NamedTuple):
@@ -70,7 +70,7 @@ def deep_gradient_compression(
     block_size: int | None = 4096,
     specs: Any = None,
 ) -> optax.GradientTransformationExtraArgs:
-    """Momentum whose largest elements alone are sent, and the rest when it has grown.
+    """Sends the largest elements of a momentum, and the rest when it has grown.
 
     Put an optimizer without momentum behind it, such as `optax.sgd(0.1)`.
 
@@ -79,16 +79,18 @@ def deep_gradient_compression(
       density: share of the elements that is sent in each step, in (0, 1]; rounded up
         to whole elements of a block: 0.001 sends 5 of 4096.
       momentum: m, in [0, 1).
-      nesterov: Nesterov's form of it.
-      masking: a velocity ends where it is sent, so that it does not push on when it is
-        old.
-      warmup_densities: one after the other, before `density`; used with `warmup_steps`.
+      nesterov: whether the momentum is Nesterov's.
+      masking: whether a velocity ends where it is sent, so that it does not push on
+        when it is old.
+      warmup_densities: densities before `density`, one after the other; used with
+        `warmup_steps`.
       warmup_steps: number of steps with each of them (the paper takes an epoch); None:
-        no warm-up. The switches are of phases (`relaxjax.advance_phases`).
+        no warm-up. Each begins a new phase (`relaxjax.advance_phases`).
       clip: the norm of the gradient of all workers together beyond which each of n
         clips its own, at clip / sqrt(n); None: no clipping.
-      block_size: elements among which the largest are chosen; None: a whole message.
-      specs: as of `relaxjax.all_reduce`.
+      block_size: number of elements among which the largest are chosen; None: a whole
+        message.
+      specs: as in `relaxjax.all_reduce`.
 
     Returns:
       A gradient transformation, for real floating leaves, computed in float32. Its
@@ -97,7 +99,7 @@ def deep_gradient_compression(
     Raises:
       ValueError: `density` or one of `warmup_densities` not in (0, 1], `momentum` not
         in [0, 1), `warmup_steps` below 1, `clip` not positive and finite, `block_size`
-        below 1; in `init`: no leaf of two dimensions; in `init` or `update`, as of
+        below 1; in `init`: no leaf has two dimensions; in `init` or `update`, as in
         `relaxjax.all_reduce`.
       NameError: `update` outside the axis.
 
@@ -114,35 +116,35 @@ def deep_gradient_compression(
     before = warmup_densities if warmup_steps else ()
     ends = [(k + 1) * (warmup_steps or 0) for k in range(len(before))]
     how = {"momentum": momentum, "nesterov": nesterov}
+    vectors = _momentum(**how)
 
-    def exchange(share: float, masks: bool) -> Any:
+    def exchange(share: float, masks: bool) -> optax.GradientTransformationExtraArgs:
         largest = top_k(share, block_size=block_size)
-        codec = momentum_correction(largest, masking=masks, **how)
-        behind = _momentum(momentum, nesterov)
-        return compress_matrices(axis_name, codec, specs=specs, vectors=behind)
+        compressor = momentum_correction(largest, masking=masks, **how)
+        return compress_matrices(axis_name, compressor, specs=specs, vectors=vectors)
 
     phases = [exchange(share, masking) for share in (*before, density)]
     alone = exchange(density, False)
 
     def init(params: optax.Params) -> Any:
-        require_dtypes(params, NAME, "it")
+        require_dtypes(params, _CALLER, "it")
         return DeepGradientCompressionState(clock(*ends), phases[0].init(params))
 
     def update(updates, state, params=None, *, weight=None, **extra_args):
         del params, extra_args
-        n = axis_size(axis_name, NAME)
-        require_dtypes(updates, NAME, "it")
+        n = axis_size(axis_name, _CALLER)
+        require_dtypes(updates, _CALLER, "it")
         if clip is not None:
             updates = _clipped(updates, clip / math.sqrt(n))
         phase = alone if n == 1 else phases[state.clock.phase]
-        out, kept = phase.update(updates, state.exchange, weight=weight)
-        return out, state._replace(clock=state.clock.tick(), exchange=kept)
+        out, after = phase.update(updates, state.exchange, weight=weight)
+        return out, state._replace(clock=state.clock.tick(), exchange=after)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
 def _clipped(updates: Any, most: float) -> Any:
-    """Scaled down to a norm of at most so much; NaN if the norm is."""
+    """Updates scaled down to a norm of at most `most`; NaN if the norm is."""
     leaves = [u.astype(wide(u.dtype)) for u in jax.tree.leaves(updates)]
     norm = jnp.sqrt(sum(jnp.sum(x * x) for x in leaves))
     scale = jnp.where(norm <= most, 1, most / norm)
@@ -152,13 +154,13 @@ def _clipped(updates: Any, most: float) -> Any:
 
 
 def _momentum(momentum: float, nesterov: bool) -> optax.GradientTransformation:
-    """The same momentum, of vectors, in float32."""
+    """The same momentum for vectors, in float32."""
     trace = optax.trace(momentum, nesterov, accumulator_dtype=jnp.float32)
 
     def update(updates, state, params=None):
         new = jax.tree.map(lambda u: u.astype(wide(u.dtype)), updates)
         new, state = trace.update(new, state, params)
-        return jax.tree.map(lambda x, u: x.astype(u.dtype), new, updates), state
+        return optax.tree.cast_like(new, updates), state
 
     return optax.GradientTransformation(trace.init, update)
 
@@ -166,17 +168,17 @@ def _momentum(momentum: float, nesterov: bool) -> optax.GradientTransformation:
 def _check(densities: tuple[float, ...], steps: int | None, clip: float | None) -> None:
     if wrong := [share for share in densities if not 0 < share <= 1]:
         raise ValueError(
-            f"{NAME}: warmup_densities={densities} holds {wrong[0]}, which is not in "
-            "(0, 1], a share of the elements: 0.25 sends a quarter"
+            f"{_CALLER}: warmup_densities={densities} holds {wrong[0]}, which is not "
+            "in (0, 1], a share of the elements: 0.25 sends a quarter"
         )
     whole = isinstance(steps, int | np.integer) and steps >= 1
     if steps is not None and not whole:
         raise ValueError(
-            f"{NAME}: warmup_steps={steps!r} must be a whole number, 1 or more, of "
+            f"{_CALLER}: warmup_steps={steps!r} must be a whole number, 1 or more, of "
             "steps with each warm-up density; None is no warm-up"
         )
     if clip is not None and not 0 < clip < math.inf:
         raise ValueError(
-            f"{NAME}: clip={clip} must be positive and finite, a norm of the whole "
+            f"{_CALLER}: clip={clip} must be positive and finite, a norm of the whole "
             "gradient; None is no clipping"
         )

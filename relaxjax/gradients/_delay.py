@@ -14,13 +14,11 @@ Cost: T gradients of this worker. Nothing is sent.
 
 from typing import Annotated, Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import optax
 
-from relaxjax._core._checks import require_whole
+from relaxjax._core._checks import require_same, require_whole
 from relaxjax._core._merge_rules import MEAN
-from relaxjax._core._tree import Layout, layout_of, require_same
+from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import refuse_weight
 
 _CALLER = "delay"
@@ -39,7 +37,7 @@ class DelayState(NamedTuple):
 
 
 def delay(steps: int) -> optax.GradientTransformationExtraArgs:
-    """Gives the updates of so many steps ago.
+    """Replaces the updates by those of `steps` steps ago.
 
     The first ones are zeros, which the optimizer sees as gradients; at the end of
     training the last ones are left in the state.
@@ -51,8 +49,8 @@ def delay(steps: int) -> optax.GradientTransformationExtraArgs:
       A gradient transformation; put it before `relaxjax.all_reduce`.
 
     Raises:
-      ValueError: `steps` is no whole number of 0 or more; in `update` another tree than
-        `init` saw, or a `weight`, which would be that of another batch.
+      ValueError: `steps` is not a whole number of 0 or more; in `update` another tree
+        than `init` saw, or a `weight`, which would be that of another batch.
 
     Example:
       >>> import jax.numpy as jnp, relaxjax
@@ -68,7 +66,7 @@ def delay(steps: int) -> optax.GradientTransformationExtraArgs:
     require_whole(_CALLER, "steps", steps, 0)
 
     def init(params: optax.Params) -> Any:
-        zeros = (jax.tree.map(jnp.zeros_like, params) for _ in range(steps))
+        zeros = (optax.tree.zeros_like(params) for _ in range(steps))
         return DelayState(tuple(zeros), layout_of(params))
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:

@@ -11,33 +11,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from relaxjax._core._axis import AxisName
+from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._buckets import Bucket
-from relaxjax._core._dtypes import is_narrow
+from relaxjax._core._tree import is_narrow
 from relaxjax._core._weights import weigh
-from relaxjax.collectives import (
-    adasum,
-    bidirectional_ring_all_reduce,
-    halving_doubling_all_reduce,
-    hierarchical_all_reduce,
-    one_shot_all_reduce,
-    ring_all_reduce,
-    tree_all_reduce,
-    two_shot_all_reduce,
-)
+from relaxjax.collectives import EXACT_EXCHANGES
 from relaxjax.gradients._packing import map_buckets, psum_groups
 
-# Each sums one flat array over the axis. "psum" is not among them: it is XLA's own,
-# takes many arrays in one message without packing them, and so has its own path below.
-ALGORITHMS: dict[str, Callable[[jax.Array, AxisName], jax.Array]] = {
-    "ring": ring_all_reduce,
-    "bidirectional_ring": bidirectional_ring_all_reduce,
-    "halving_doubling": halving_doubling_all_reduce,
-    "tree": tree_all_reduce,
-    "two_shot": two_shot_all_reduce,
-    "one_shot": one_shot_all_reduce,
-    "hierarchical": hierarchical_all_reduce,
-}
+# psum takes many arrays in one message without packing them: it has its own path below.
+ALGORITHMS = {k: exact.run for k, exact in EXACT_EXCHANGES.items() if k != "psum"}
 
 
 def sum_or_mean(
@@ -49,25 +31,17 @@ def sum_or_mean(
     op: str,
     plan: Callable[[Any], tuple[Bucket, ...]],
     ordered: bool,
-    divide: int,
 ) -> Any:
-    """The sum over the workers, divided; or the Adasum.
+    """The sum or the mean of a tree over the workers, by "psum" or one of `ALGORITHMS`.
 
-    Args:
-      updates: a pytree of floating (or complex) arrays.
-      weight: float32[], this worker's factor, of `relaxjax._core._weights`.
-      axis_name: the workers' axes.
-      algorithm: "psum", or one of `ALGORITHMS`.
-      op: of `relaxjax.all_reduce`.
-      plan: from the tree to its buckets, or groups for psum.
-      ordered: whether a group of psum waits for the one before.
-      divide: by what.
+    `weight`, float32[], multiplies this worker's updates (`relaxjax._core._weights`);
+    `plan` gives buckets, or groups for psum, each of which waits for the one before it
+    if `ordered`.
     """
+    divide = axis_size(axis_name, "all_reduce") if op == "mean" else 1
     leaves, tree = jax.tree.flatten(updates)
     leaves = [_before(x, weight, divide) for x in leaves]
-    if op == "adasum":
-        leaves = [adasum(x, axis_name) for x in leaves]
-    elif algorithm == "psum":
+    if algorithm == "psum":
         leaves = psum_groups(leaves, plan(updates), axis_name, ordered=ordered)
     elif leaves:
         total = ALGORITHMS[algorithm]

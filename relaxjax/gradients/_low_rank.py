@@ -9,57 +9,109 @@ M_i (n x m), and Q (m x r) from the step before:
     out = P^ Q^T
 
 It is linear: out = P^ P^^T mean_i(M_i), one step of subspace iteration of the mean.
-Repeated for the same M, out tends to its best approximation of rank r. Where the means
-are of codes, leaves that are not approximated keep what is lost of them:
+Repeated for the same M, out tends to its best approximation of rank r. Where codes
+travel, leaves that are not approximated keep what they lose:
 
     x_i = g_i + e_i,  mean_i(x_i) = out + mean_i(e_i)
 
 Cost: r (n + m) floats in two messages; 6 r n m flops and a QR of P.
 """
 
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from relaxjax.gradients._matricize import Matrices
+from relaxjax._core._tree import leaf_names
+
+AsMatrices = Callable[[str, tuple[int, ...]], tuple[int, int, int]]
+"""From a leaf's name and shape to (batch, rows, columns)."""
+
+
+class Matrices(NamedTuple):
+    """A leaf as a batch of matrices, and the rank of what is sent of each."""
+
+    batch: int
+    rows: int
+    columns: int
+    rank: int
+
+    def of(self, leaf: jax.Array) -> jax.Array:
+        """The matrices, float32[batch, rows, columns]."""
+        return leaf.reshape(self.batch, self.rows, self.columns)
+
+
+def most_square(name: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """(1, rows, columns) of a leaf, cut where rows + columns is least.
+
+    Example:
+      >>> from relaxjax.gradients._low_rank import most_square
+      >>> most_square("kernel", (3, 3, 64, 128))
+      (1, 576, 128)
+    """
+    del name
+    cuts = range(1, len(shape))
+    sides = [(math.prod(shape[:cut]), math.prod(shape[cut:])) for cut in cuts]
+    rows, columns = min(sides, key=sum, default=(math.prod(shape), 1))
+    return 1, rows, columns
+
+
+def matrices_of(
+    tree: Any, *, rank: int, min_compression: float, as_matrices: AsMatrices
+) -> list[Matrices | None]:
+    """How each leaf is compressed; None where it is not."""
+
+    def one(name: str, leaf: Any) -> Matrices | None:
+        if leaf.ndim < 2 or not leaf.size:
+            return None
+        batch, rows, columns = as_matrices(name, leaf.shape)
+        if batch * rows * columns != leaf.size:
+            raise ValueError(
+                f"power_sgd: as_matrices made {batch} matrices of {rows} x {columns} "
+                f"of leaf {name!r} of shape {leaf.shape}: the elements must be as many"
+            )
+        r = min(rank, rows, columns)
+        sent = batch * r * (rows + columns)
+        smaller = min_compression * sent < leaf.size
+        return Matrices(batch, rows, columns, r) if smaller else None
+
+    return [one(*x) for x in zip(leaf_names(tree), jax.tree.leaves(tree), strict=True)]
+
+
+def nothing_to_compress(params: Any, rank: int, min_compression: float) -> ValueError:
+    shapes = sorted({x.shape for x in jax.tree.leaves(params)}, key=math.prod)
+    return ValueError(
+        f"power_sgd: rank={rank} compresses none of the leaves (the largest is "
+        f"{shapes[-1]}): vectors and scalars travel as they are, and of an n x m "
+        f"matrix {min_compression:g} * rank * (n + m) must be less than n * m. Lower "
+        "the rank, or use relaxjax.all_reduce"
+    )
+
 
 Mean = Callable[[list[jax.Array]], tuple[list[jax.Array], list[jax.Array]]]
 """From arrays to their means over the workers, in one message, and what was lost."""
 
 
-def nothing_lost(
-    params: Any, found: list[Matrices | None], seed: int, *, coded: bool = False
+def init_factors(
+    params: Any, matrices: list[Matrices | None], seed: int, *, coded: bool = False
 ) -> tuple[Any, Any]:
-    """The residuals and the right factors before the first step.
+    """The residuals and the right factors before the first step, two float32 trees.
 
-    Args:
-      params: a pytree of arrays.
-      found: how each leaf, or a device's shard of it, is compressed; None: it is not.
-      seed: of the right factors.
-      coded: whether the other leaves lose something on their way as well.
-
-    Returns:
-      Two trees like the params, float32: zeros in the shapes of the leaves, and
-      [shards * batch, m, r]; scalars where nothing is lost, or compressed.
+    Residuals are zeros in the shapes of the leaves, right factors [shards * batch, m,
+    r]; scalars where a leaf loses nothing (if `coded`, all do), or is not compressed.
     """
     leaves, tree = jax.tree.flatten(params)
-    keys = [jax.random.fold_in(jax.random.key(seed), i) for i in range(len(leaves))]
-
-    def first_right(leaf: jax.Array, m: Matrices, key: jax.Array) -> jax.Array:
-        shards = leaf.size // (m.batch * m.rows * m.columns)
-        shape = shards * m.batch, m.columns, m.rank
-        return jax.random.normal(key, shape, jnp.float32)
-
-    def none() -> jax.Array:  # each its own buffer: they may be donated
-        return jnp.zeros((), jnp.float32)
-
-    trios = list(zip(leaves, found, keys, strict=True))
-    residual = [
-        jnp.zeros(x.shape, jnp.float32) if m or coded else none() for x, m, _ in trios
-    ]
-    right = [first_right(x, m, key) if m else none() for x, m, key in trios]
+    key = jax.random.key(seed)
+    residual, right = [], []
+    for i, (x, m) in enumerate(zip(leaves, matrices, strict=True)):
+        residual.append(jnp.zeros(x.shape if m or coded else (), jnp.float32))
+        right.append(jnp.zeros((), jnp.float32))
+        if m is not None:
+            shards = x.size // (m.batch * m.rows * m.columns)
+            shape = shards * m.batch, m.columns, m.rank
+            right[i] = jax.random.normal(jax.random.fold_in(key, i), shape, jnp.float32)
     return tree.unflatten(residual), tree.unflatten(right)
 
 
@@ -73,25 +125,16 @@ def approximate(
     iterations: int,
     coded: bool = False,
 ) -> Any:
-    """One step on one device's shards, whatever the means are of.
+    """Updates, residuals and right factors of one device's shards, after a step.
 
-    Args:
-      trees: updates, residuals and right factors.
-      absent: bool[], whether this worker sends nothing, and keeps its residual.
-      part: float32[], how many of all there are for each that is present.
-      matrices: how each leaf is compressed.
-      mean: of arrays over the workers, in one message.
-      iterations: of the subspace.
-      coded: whether leaves that are not approximated keep what is lost of them.
-
-    Returns:
-      The same three, after the step.
+    An absent worker sends nothing, and keeps its residual; `part` is n / n_present. If
+    `coded`, leaves that are not approximated keep what they lose.
     """
     tree = jax.tree.structure(trees[0])
     leaves, e, q = map(jax.tree.leaves, trees)
-    found = dict(enumerate(matrices(trees[0])))
-    low = {i: m for i, m in found.items() if m}
-    plain = [i for i in found if i not in low]
+    rows = dict(enumerate(matrices(trees[0])))
+    low = {i: m for i, m in rows.items() if m}
+    plain = [i for i in rows if i not in low]
     wide = [u.astype(jnp.float32) for u in leaves]
     m = [as_matrix.of(wide[i] + e[i]) for i, as_matrix in low.items()]
     m = [jnp.where(absent, 0, x) for x in m]
@@ -106,7 +149,7 @@ def approximate(
         if coded:
             e[i] = jnp.where(absent, e[i], 0) + losts[k]
     new = [x.astype(u.dtype) for x, u in zip(wide, leaves, strict=True)]
-    return tuple(tree.unflatten(some) for some in (new, e, q))
+    return tuple(map(tree.unflatten, (new, e, q)))
 
 
 def low_rank_mean(
@@ -119,11 +162,11 @@ def low_rank_mean(
     """The mean of the workers' matrices, in low rank.
 
     Args:
-      m: this worker's, each float32[batch, n, m].
-      q: as of the step before, float32[batch, m, r], equal on all workers.
-      plain: arrays of any shape, that travel in the first message.
-      mean: of arrays over the workers, in one message.
-      iterations: how often P and Q are sent.
+      m: this worker's matrices, each float32[batch, n, m].
+      q: right factors, float32[batch, m, r], equal on all workers.
+      plain: arrays of any shape, which travel in the first message.
+      mean: the mean of arrays over the workers, in one message.
+      iterations: number of times that P and Q are sent.
 
     Returns:
       The approximations, each like its m; the next q; the means of `plain`, and what
@@ -136,32 +179,13 @@ def low_rank_mean(
         p, lost = mean([*sent, *plain] if turn == 0 else sent)
         if turn == 0:
             means, losts = p[len(m) :], lost[len(m) :]
-        bases = [orthonormal(x) for x in p[: len(m)]]
-        q, _ = mean(
-            [_product(_transposed(a), b) for a, b in zip(m, bases, strict=True)]
-        )
-    out = [_product(p, _transposed(b)) for p, b in zip(bases, q, strict=True)]
+        # Householder reflections fill the basis up where columns depend on each other
+        # or are zero; nothing is divided by a norm.
+        bases = [jnp.linalg.qr(x)[0] for x in p[: len(m)]]
+        q, _ = mean([_product(a.mT, b) for a, b in zip(m, bases, strict=True)])
+    out = [_product(p, b.mT) for p, b in zip(bases, q, strict=True)]
     return out, q, means, losts
-
-
-def orthonormal(p: jax.Array) -> jax.Array:
-    """An orthonormal basis of a space that holds the columns.
-
-    By Householder reflections: where columns depend on each other, or are zero, the
-    basis is filled up; nothing is divided by a norm.
-
-    Args:
-      p: float32[batch, n, r], r <= n.
-
-    Returns:
-      float32[batch, n, r].
-    """
-    return jnp.linalg.qr(p)[0]
 
 
 def _product(a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
-
-
-def _transposed(a: jax.Array) -> jax.Array:
-    return jnp.swapaxes(a, -1, -2)

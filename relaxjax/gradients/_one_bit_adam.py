@@ -9,26 +9,16 @@ decay as in AdamW (Loshchilov and Hutter 2019). On worker i, with T = `freeze_st
     always:  m^ = m / (1 - b1^t),  v^ = v / (1 - b2^min(t, T)),  D = sqrt(v^) + eps
              x = x - lr (m^ / D + weight_decay x)
 
-Until T this is AdamW. The paper sends C(m_i); here it is steps that travel, m_i / D,
-since one scale of signs for all momenta throws elements of small D far away (seen:
-images, of which some pixels are nearly always dark). From T on D stays, so that what is
-lost keeps its unit.
+Until T this is AdamW. The paper sends C(m_i); here it is steps of about one size that
+travel, m_i / D: a bit says +1 or -1 of every element, with one scale for many, which
+would throw elements of small D far away (seen: images, of which some pixels are nearly
+always dark). From T on D stays, so that what is lost keeps its unit.
 
 Where v is 0 at T, no worker has ever seen a gradient: what one bit says there is noise,
 which eps would blow up. Such elements neither travel nor move.
 
-Cost: of all_reduce until T; then of the compressor, 1/32 of that with signs, and psum
-for vectors and scalars. State: m, v and the residual, each of the gradient's size.
-
-What momentum in one bit asks of a variance v that stays.
-
-One bit says +1 or -1 of every element, with one scale for many. So what travels is
-m / D with D = sqrt(v^) + eps, steps of about one size, and not m: elements whose D is
-small would be thrown far away (seen: images, of which some pixels are nearly always
-dark).
-
-Where v is 0, no worker has ever seen a gradient: what one bit says there is noise,
-which eps would blow up.
+Cost: that of all_reduce until T; then of the compressor, 1/32 of that with signs, and
+psum for vectors and scalars. State: m, v and the residual, each of the gradient's size.
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -38,12 +28,11 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import require_dtypes, require_whole
+from relaxjax._core._checks import require_dtypes, require_params, require_whole
 from relaxjax._core._merge_rules import EQUAL
 from relaxjax._core._phases import Clock, clock
-from relaxjax._core._tree import require_params
 from relaxjax.compression import Compressor
-from relaxjax.gradients._all_reduce import all_reduce
+from relaxjax.gradients._all_reduce import mean_over_workers
 from relaxjax.gradients._matrices_only import compress_matrices
 
 
@@ -54,7 +43,7 @@ class OneBitAdamState(NamedTuple):
       clock: steps taken; phase 0 is Adam, in phase 1 momentum travels compressed.
       mu: m, float32, like the params, equal on all workers.
       nu: v, the same.
-      exchange: of the compressed exchange, with the residuals.
+      exchange: state of the compressed exchange, with the residuals.
     """
 
     clock: Clock
@@ -79,7 +68,7 @@ def one_bit_adam(
     """AdamW over the workers, whose momentum travels in one bit per element.
 
     Use it instead of an all-reduce and `optax.adamw`; it takes each worker's own
-    gradients. The switch is one of phases (`relaxjax.advance_phases`).
+    gradients. Step T begins a new phase (`relaxjax.advance_phases`).
 
     Args:
       axis_name: the axis, or a tuple (outer, inner).
@@ -89,11 +78,11 @@ def one_bit_adam(
       b1: decay of the momentum.
       b2: decay of the variance.
       eps: added to the square root of the variance.
-      weight_decay: strength, as of `optax.adamw`.
-      mask: of weight decay, as of `optax.adamw`.
-      compressor: of the momentum; None is `error_feedback(sign())`. Vectors and scalars
-        travel as they are.
-      specs: as of `relaxjax.all_reduce`.
+      weight_decay: strength of weight decay, as in `optax.adamw`.
+      mask: mask of weight decay, as in `optax.adamw`.
+      compressor: the momentum's compressor; None is `error_feedback(sign())`. Vectors
+        and scalars travel as they are.
+      specs: as in `relaxjax.all_reduce`.
 
     Returns:
       An optimizer for real floating leaves, computed in float32, that leaves all
@@ -101,8 +90,8 @@ def one_bit_adam(
 
     Raises:
       ValueError: `freeze_step < 1`, or a number that `optax.adamw` would refuse; in
-        `init`: no leaf of two dimensions, so that nothing would be compressed; in
-        `update`: no params.
+        `init`: no leaf has two dimensions, so that nothing would be compressed; in
+        `update`: params are missing.
       NameError: `update` outside the axis.
 
     Example:
@@ -114,53 +103,52 @@ def one_bit_adam(
       [[1. 1.]
        [1. 1.]]
     """
-    return optax.chain(
-        _scale_by_one_bit_adam(axis_name, freeze_step, b1, b2, eps, compressor, specs),
-        optax.add_decayed_weights(weight_decay, mask),
-        optax.scale_by_learning_rate(learning_rate),
-    )
-
-
-def _scale_by_one_bit_adam(
-    axis_name: AxisName,
-    freeze_step: int,
-    b1: float,
-    b2: float,
-    eps: float,
-    compressor: Compressor | None,
-    specs: Any,
-) -> optax.GradientTransformationExtraArgs:
-    """From each worker's gradients to m^ / (sqrt(v^) + eps), the same on all."""
     require_whole("one_bit_adam", "freeze_step", freeze_step)
-    exact = all_reduce(axis_name, specs=specs)
-    exchange = compress_matrices(axis_name, compressor, specs=specs)
+    mean = mean_over_workers(axis_name, specs=specs)
+    reduce = compress_matrices(axis_name, compressor, specs=specs)
 
     def init(params: optax.Params) -> Any:
         require_dtypes(params, "one_bit_adam", "it")
         m, v = (optax.tree.zeros_like(params, dtype=jnp.float32) for _ in range(2))
-        return OneBitAdamState(clock(freeze_step), m, v, exchange.init(m))
+        return OneBitAdamState(clock(freeze_step), m, v, reduce.init(m))
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
         require_params(params, "one_bit_adam", "by which weights decay")
         g = optax.tree.cast(updates, jnp.float32)
-        time, m, v, kept = state
+        time, m, v, exchange = state
         if time.phase == 0:
-            g, _ = exact.update(g, exact.init(g), weight=weight)
+            g = mean(g, weight)
             m = optax.tree.update_moment(g, m, b1, 1)
             v = optax.tree.update_moment(g, v, b2, 2)
         else:
             d = denominator(v, b2, freeze_step, eps)
-            steps = jax.tree.map(jnp.divide, optax.tree.update_moment(g, m, b1, 1), d)
-            steps, kept = exchange.update(mask_unseen(v, steps), kept, weight=weight)
-            m = mask_unseen(v, jax.tree.map(jnp.multiply, d, steps))
+            steps = optax.tree.div(optax.tree.update_moment(g, m, b1, 1), d)
+            m, exchange = mean_of_steps(reduce, v, steps, d, exchange, weight)
         time = time.tick()
         m_hat = optax.tree.bias_correction(m, b1, time.count)
         d = denominator(v, b2, jnp.minimum(time.count, freeze_step), eps)
-        out = jax.tree.map(lambda u, m, d: (m / d).astype(u.dtype), updates, m_hat, d)
-        return out, OneBitAdamState(time, m, v, kept)
+        out = optax.tree.cast_like(optax.tree.div(m_hat, d), updates)
+        return out, OneBitAdamState(time, m, v, exchange)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return optax.chain(
+        optax.GradientTransformationExtraArgs(init, update),
+        optax.add_decayed_weights(weight_decay, mask),
+        optax.scale_by_learning_rate(learning_rate),
+    )
+
+
+def mean_of_steps(
+    reduce: optax.GradientTransformationExtraArgs,
+    v: Any,
+    steps: Any,
+    unit: Any,
+    exchange: Any,
+    weight: Any,
+) -> tuple[Any, Any]:
+    """The compressed mean of steps times their unit, 0 where v is, and the state."""
+    steps, exchange = reduce.update(mask_unseen(v, steps), exchange, weight=weight)
+    return mask_unseen(v, optax.tree.mul(unit, steps)), exchange
 
 
 def mask_unseen(v: Any, tree: Any) -> Any:

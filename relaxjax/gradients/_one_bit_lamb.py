@@ -15,15 +15,15 @@ correction and decoupled weight decay. On worker i, for each layer, T = `freeze_
              x = x - lr r c u
 
 Until T this is LAMB. By s and D, one sign's scale fits all layers and elements (the
-paper, without D, sends s m_i). g~ is the mean gradient
-that the workers have in common, and f the variance that would be, were it not frozen.
-Elements whose v is 0 at T neither travel nor move.
+paper, without D, sends s m_i). g~ is the mean gradient that the workers have in common,
+and f the variance if it were not frozen. Elements whose v is 0 at T neither travel nor
+move.
 
-Cost: of all_reduce until T; then of the compressor, 1/32 of that with signs, and psum
-for vectors and scalars. State: m, v, f and the residual, each of the gradient's size.
+Cost: that of all_reduce until T; then of the compressor, 1/32 of that with signs, and
+psum for vectors and scalars. State: m, v, f and the residual, each of the gradient's
+size.
 """
 
-from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -31,18 +31,17 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import require_dtypes, require_whole
+from relaxjax._core._checks import require_dtypes, require_params, require_whole
 from relaxjax._core._merge_rules import EQUAL
 from relaxjax._core._phases import Clock, clock
-from relaxjax._core._tree import require_params
 from relaxjax.compression import Compressor
-from relaxjax.gradients._all_reduce import all_reduce
+from relaxjax.gradients._all_reduce import mean_over_workers
 from relaxjax.gradients._matrices_only import compress_matrices
-from relaxjax.gradients._one_bit_adam import denominator, mask_unseen
+from relaxjax.gradients._one_bit_adam import denominator, mean_of_steps
 from relaxjax.gradients._trust_ratio import (
     LayerRates,
     TrustRatioSpec,
-    check_knobs,
+    check_trust_ratio,
     first_rates,
     frozen_ratio,
     record_ratio,
@@ -59,8 +58,8 @@ class OneBitLambState(NamedTuple):
       fresh: f, the same.
       scale: s, one number for each leaf.
       rates: c (before bias correction) and r, the same.
-      decay: of the weight decay.
-      exchange: of the compressed exchange, with the residuals.
+      decay: state of the weight decay.
+      exchange: state of the compressed exchange, with the residuals.
     """
 
     clock: Clock
@@ -93,7 +92,7 @@ def one_bit_lamb(
     """LAMB over the workers, whose momentum travels in one bit per element.
 
     Use it instead of an all-reduce and `optax.lamb`; it takes each worker's own
-    gradients. The switch is one of phases (`relaxjax.advance_phases`).
+    gradients. Step T begins a new phase (`relaxjax.advance_phases`).
 
     Args:
       axis_name: the axis, or a tuple (outer, inner).
@@ -103,25 +102,25 @@ def one_bit_lamb(
       b1: decay of the momentum.
       b2: decay of the variance.
       eps: added to the square root of the variance.
-      weight_decay: strength, as of `optax.lamb`.
-      mask: of weight decay, as of `optax.lamb`.
+      weight_decay: strength of weight decay, as in `optax.lamb`.
+      mask: mask of weight decay, as in `optax.lamb`.
       coefficient_decay: decay of the moving average c.
       factor_bounds: the least and the most that r may be; 1 lies between.
-      factor_change: how much r may change in one step, relative to its last value.
-      coefficient_bounds: what q is clipped to where it is averaged (not where it is
-        used until T).
-      compressor: of the momentum; None is `error_feedback(sign())`. Vectors and scalars
-        travel as they are.
-      specs: as of `relaxjax.all_reduce`.
+      factor_change: largest change of r in one step, relative to its last value.
+      coefficient_bounds: bounds of q where it is averaged (not where it is used until
+        T).
+      compressor: the momentum's compressor; None is `error_feedback(sign())`. Vectors
+        and scalars travel as they are.
+      specs: as in `relaxjax.all_reduce`.
 
     Returns:
       An optimizer for real floating leaves, computed in float32, that leaves all
       workers with the same updates. Its `update` needs the params and takes `weight=`.
 
     Raises:
-      ValueError: `freeze_step < 1`, bounds that are none, `coefficient_decay` outside
-        [0, 1), `factor_change < 0`; in `init`: no leaf of two dimensions, so that
-        nothing would be compressed; in `update`: no params.
+      ValueError: `freeze_step < 1`, bounds out of order, `coefficient_decay` outside
+        [0, 1), `factor_change < 0`; in `init`: no leaf has two dimensions, so that
+        nothing would be compressed; in `update`: params are missing.
       NameError: `update` outside the axis.
 
     Example:
@@ -135,75 +134,21 @@ def one_bit_lamb(
        [4. 4.]]
     """
     require_whole("one_bit_lamb", "freeze_step", freeze_step)
-    knobs = TrustRatioSpec(
+    spec = TrustRatioSpec(
         coefficient_decay, coefficient_bounds, factor_bounds, factor_change
     )
-    check_knobs("one_bit_lamb", knobs)
+    check_trust_ratio("one_bit_lamb", spec)
+    numbers = b1, b2, eps
     decay = optax.add_decayed_weights(weight_decay, mask)
-    moments = _moments(axis_name, freeze_step, (b1, b2, eps), compressor, specs)
-    return optax.chain(
-        _by_layers(freeze_step, (b1, b2, eps), moments, decay, knobs),
-        optax.scale_by_learning_rate(learning_rate),
-    )
-
-
-class _Moments(NamedTuple):
-    """How m, v, f, s and the exchange start, and go on until T and after it."""
-
-    start: Callable[..., Any]
-    warm: Callable[..., Any]
-    frozen: Callable[..., Any]
-
-
-def _moments(
-    axis_name: AxisName,
-    freeze_step: int,
-    betas_and_eps: tuple[float, float, float],
-    compressor: Compressor | None,
-    specs: Any,
-) -> _Moments:
-    b1, b2, eps = betas_and_eps
-    exact = all_reduce(axis_name, specs=specs)
-    exchange = compress_matrices(axis_name, compressor, specs=specs)
-
-    def warm(g, state, weight):
-        g, _ = exact.update(g, exact.init(g), weight=weight)
-        m = optax.tree.update_moment(g, state.mu, b1, 1)
-        v = optax.tree.update_moment(g, state.nu, b2, 2)
-        d = denominator(v, b2, state.clock.count + 1, eps)
-        s = _to_one_size(jax.tree.map(jnp.divide, m, d))
-        return state._replace(mu=m, nu=v, fresh=v, scale=s)
-
-    def frozen(g, state, weight):
-        v, s = state.nu, state.scale
-        unit = jax.tree.map(jnp.divide, denominator(v, b2, freeze_step, eps), s)
-        own = optax.tree.update_moment(g, state.mu, b1, 1)
-        own = mask_unseen(v, jax.tree.map(jnp.divide, own, unit))
-        m, kept = exchange.update(own, state.exchange, weight=weight)
-        m = mask_unseen(v, jax.tree.map(jnp.multiply, unit, m))
-        g = jax.tree.map(lambda new, old: (new - b1 * old) / (1 - b1), m, state.mu)
-        f = optax.tree.update_moment(g, state.fresh, b2, 2)
-        return state._replace(mu=m, fresh=f, exchange=kept)
-
-    return _Moments(exchange.init, warm, frozen)
-
-
-def _by_layers(
-    freeze_step: int,
-    betas_and_eps: tuple[float, float, float],
-    moments: _Moments,
-    decay: optax.GradientTransformation,
-    knobs: TrustRatioSpec,
-) -> optax.GradientTransformationExtraArgs:
-    """From each worker's gradients to q u, and after T to r c u, the same on all."""
-    b1, b2, eps = betas_and_eps
+    mean = mean_over_workers(axis_name, specs=specs)
+    reduce = compress_matrices(axis_name, compressor, specs=specs)
 
     def init(params: optax.Params) -> Any:
         require_dtypes(params, "one_bit_lamb", "it")
         m, v, f = (optax.tree.zeros_like(params, dtype=jnp.float32) for _ in range(3))
         s = jax.tree.map(lambda _: jnp.ones((), jnp.float32), params)
-        kept = first_rates(params), decay.init(params), moments.start(m)
-        return OneBitLambState(clock(freeze_step), m, v, f, s, *kept)
+        rest = first_rates(params), decay.init(params), reduce.init(m)
+        return OneBitLambState(clock(freeze_step), m, v, f, s, *rest)
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
@@ -211,26 +156,61 @@ def _by_layers(
         trees: tuple[Any, Any] = updates, params
         g, x = (optax.tree.cast(tree, jnp.float32) for tree in trees)
         time = state.clock.tick()
-        state = (moments.frozen if time.phase else moments.warm)(g, state, weight)
+        if time.phase == 0:
+            state = _warm(mean(g, weight), state, numbers)
+        else:
+            state = _frozen(g, state, numbers, freeze_step, reduce, weight)
         m_hat = optax.tree.bias_correction(state.mu, b1, time.count)
         old = denominator(state.nu, b2, jnp.minimum(time.count, freeze_step), eps)
-        u = jax.tree.map(jnp.divide, m_hat, old)
-        u, decayed = decay.update(u, state.decay, x)
+        u, decayed = decay.update(optax.tree.div(m_hat, old), state.decay, x)
         if time.phase == 0:
-            scale, rates = record_ratio(state.rates, x, u, knobs)
+            scale, rates = record_ratio(state.rates, x, u, spec)
         else:
             new = denominator(state.fresh, b2, time.count, eps)
             scale, rates = frozen_ratio(
-                state.rates, state.nu, old, new, freeze_step, knobs
+                state.rates, state.nu, old, new, freeze_step, spec
             )
-        out = jax.tree.map(lambda g, q, u: (q * u).astype(g.dtype), updates, scale, u)
+        out = optax.tree.cast_like(optax.tree.mul(scale, u), updates)
         return out, state._replace(clock=time, rates=rates, decay=decayed)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return optax.chain(
+        optax.GradientTransformationExtraArgs(init, update),
+        optax.scale_by_learning_rate(learning_rate),
+    )
+
+
+def _warm(
+    g: Any, state: OneBitLambState, numbers: tuple[float, float, float]
+) -> OneBitLambState:
+    """m, v, f and s with the mean gradient g, until T."""
+    b1, b2, eps = numbers
+    m = optax.tree.update_moment(g, state.mu, b1, 1)
+    v = optax.tree.update_moment(g, state.nu, b2, 2)
+    d = denominator(v, b2, state.clock.count + 1, eps)
+    s = _to_one_size(optax.tree.div(m, d))
+    return state._replace(mu=m, nu=v, fresh=v, scale=s)
+
+
+def _frozen(
+    g: Any,
+    state: OneBitLambState,
+    numbers: tuple[float, float, float],
+    freeze_step: int,
+    reduce: optax.GradientTransformationExtraArgs,
+    weight: Any,
+) -> OneBitLambState:
+    """m and f with this worker's gradient g, after T."""
+    b1, b2, eps = numbers
+    unit = optax.tree.div(denominator(state.nu, b2, freeze_step, eps), state.scale)
+    steps = optax.tree.div(optax.tree.update_moment(g, state.mu, b1, 1), unit)
+    m, exchange = mean_of_steps(reduce, state.nu, steps, unit, state.exchange, weight)
+    g = jax.tree.map(lambda new, old: (new - b1 * old) / (1 - b1), m, state.mu)
+    f = optax.tree.update_moment(g, state.fresh, b2, 2)
+    return state._replace(mu=m, fresh=f, exchange=exchange)
 
 
 def _to_one_size(m: Any) -> Any:
-    """For each leaf, what brings it to the mean size of all; 1 where it is zero."""
+    """The factor that brings each leaf to the mean size of all; 1 where it is zero."""
     sizes = jax.tree.map(lambda m: optax.safe_norm(m, 0.0) / max(1, m.size) ** 0.5, m)
     mean = sum(jax.tree.leaves(sizes)) / max(1, len(jax.tree.leaves(sizes)))
     return jax.tree.map(lambda size: jnp.where(size == 0, 1, mean / size), sizes)

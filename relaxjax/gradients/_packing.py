@@ -10,12 +10,8 @@ A group is one message to XLA, and many to a backend that sends operand by opera
 on CPU, some 600 bytes and the latency of a collective for each). So small leaves of a
 group are packed as well, unless the compiler shards them.
 
-Cost: a group copies its small leaves. Packing takes two copies of a bucket at a time:
-the packed array and its sum.
-
-Arrays of any shape as one flat array, and back.
-
-Cost: a copy each way.
+Cost: a group copies its small leaves, there and back. Packing takes two copies of a
+bucket at a time: the packed array and its sum.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +28,7 @@ from relaxjax._core._buckets import Bucket
 from relaxjax.collectives import all_after
 
 SMALL = 2**16
-"""Bytes of a leaf that is rather copied than sent by itself."""
+"""Bytes of the largest leaf that is copied rather than sent by itself."""
 
 
 def psum_groups(
@@ -42,7 +38,7 @@ def psum_groups(
     *,
     ordered: bool,
 ) -> list[jax.Array]:
-    """One `psum` per group of leaves, if `ordered` one after the other."""
+    """One `psum` per group of leaves; if `ordered`, one after the other."""
     summed = [lax.psum(x, axis_name) if x.size == 0 else x for x in leaves]
     earlier: list[jax.Array] = []
     for number, group in enumerate(groups):
@@ -50,34 +46,26 @@ def psum_groups(
         members = [_transposed(leaves[i]) for i in positions]
         if ordered and earlier:
             members, _ = lax.optimization_barrier((members, earlier))
-        together = merge_small(members)
-        operands = [_operand([members[i] for i in few]) for few in together]
+        merged = merge_small(members)
+        alike = [[members[k] for k in few] for few in merged]
+        operands = [pack(few) if len(few) > 1 else few[0] for few in alike]
         with set_xla_metadata(combiner_key=f"group {number}"):
             earlier = lax.psum(operands, axis_name)
-        for few, total in zip(together, earlier, strict=True):
-            whole = [members[k] for k in few]
-            parts = unpack(total, whole) if len(few) > 1 else [total]
+        for few, like, total in zip(merged, alike, earlier, strict=True):
+            parts = unpack(total, like) if len(few) > 1 else [total]
             for k, part in zip(few, parts, strict=True):
                 summed[positions[k]] = _transposed(part)
     return summed
 
 
 def merge_small(members: Sequence[Any]) -> list[list[int]]:
-    """Positions of the leaves of a group that are one operand of its `psum`.
-
-    Args:
-      members: arrays, or their shapes and dtypes.
-    """
+    """The positions, in a group of arrays or shapes, that share an operand of psum."""
     kinds: dict[Any, list[int]] = {}
     for i, x in enumerate(members):
         nbytes = x.size * x.dtype.itemsize
         packs = nbytes <= SMALL and not compiler_axes()
         kinds.setdefault((x.dtype, varying(x)) if packs else i, []).append(i)
     return list(kinds.values())
-
-
-def _operand(few: list[jax.Array]) -> jax.Array:
-    return pack(few) if len(few) > 1 else few[0]
 
 
 def _transposed(x: jax.Array) -> jax.Array:
@@ -97,14 +85,9 @@ def map_buckets(
 ) -> list[list[jax.Array]]:
     """Packs each bucket into one flat array, exchanges it, and unpacks what comes out.
 
-    Args:
-      leaves: arrays.
-      buckets: how they travel together.
-      exchange: from a flat array and the number of its bucket, uint32[], to some flat
-        arrays of the same size, of which the first ends what is sent.
-
-    Returns:
-      For each of those some, a list like `leaves`.
+    `exchange` takes a flat array and the number of its bucket, uint32[], and returns a
+    tuple of flat arrays of the same size; the next bucket waits for the first of them.
+    The result has a list like `leaves` for each entry of that tuple.
     """
     exchange = jax.jit(exchange)  # one program for buckets of one size
     pieces: dict[int, list[tuple[jax.Array, ...]]] = {i: [] for i in range(len(leaves))}
@@ -121,12 +104,12 @@ def map_buckets(
             pieces[s.leaf].append(tuple(_slice(x, end - s.size, end) for x in out))
 
     def whole(i: int, x: jax.Array) -> list[jax.Array]:
-        found = pieces[i] or [exchange(x.ravel(), np.uint32(0))]  # where it is empty
-        parts = zip(*found, strict=True)
+        results = pieces[i] or [exchange(x.ravel(), np.uint32(0))]  # x is empty
+        parts = zip(*results, strict=True)
         return [lax.concatenate(part, 0).reshape(x.shape) for part in parts]
 
-    each = [whole(i, x) for i, x in enumerate(leaves)]
-    return [list(result) for result in zip(*each, strict=True)]
+    rows = [whole(i, x) for i, x in enumerate(leaves)]
+    return [list(result) for result in zip(*rows, strict=True)]
 
 
 def _slice(x: jax.Array, start: int, stop: int) -> jax.Array:
@@ -134,26 +117,18 @@ def _slice(x: jax.Array, start: int, stop: int) -> jax.Array:
 
 
 def pack(arrays: list[jax.Array]) -> jax.Array:
-    """The elements of arrays of one dtype, one array after the other.
-
-    Args:
-      arrays: one or more.
-    """
+    """The elements of one or more arrays of one dtype, one array after the other."""
     return lax.concatenate([x.ravel() for x in arrays], 0)
 
 
 def unpack(flat: jax.Array, like: list[jax.Array]) -> list[jax.Array]:
-    """Inverse of `pack`.
-
-    Args:
-      flat: as many elements as all of `like` have.
-      like: arrays of the shapes that come out.
+    """Inverse of `pack`, in the shapes of `like`.
 
     Example:
       >>> import jax.numpy as jnp
       >>> from relaxjax.gradients._packing import pack, unpack
-      >>> some = [jnp.ones((2, 3)), jnp.zeros(4)]
-      >>> [x.shape for x in unpack(pack(some), some)]
+      >>> arrays = [jnp.ones((2, 3)), jnp.zeros(4)]
+      >>> [x.shape for x in unpack(pack(arrays), arrays)]
       [(2, 3), (4,)]
     """
     parts = lax.split(flat, [x.size for x in like])

@@ -10,12 +10,12 @@ started. For every leaf, as an n x m matrix, with its residual e_i:
     out = P^ Q^T
     e_i = M_i - out
 
-    out = P^ P^^T mean_i(M_i):  the same as compressing the mean, so nothing but the
-                                mean is ever lost, and all workers keep the same Q
+    out = P^ P^^T mean_i(M_i):  the same as compressing the mean, so all workers keep
+                                the same Q
     out + mean_i(e_i) = mean_i(M_i)
 
-A worker of weight zero is absent: it has M_i = 0 and keeps its e_i, and what those that
-are present subtract is n out over their number.
+A worker of weight zero is absent: it has M_i = 0 and keeps its e_i; the n_present
+others subtract n / n_present out.
 
 Leaves that a rank would not make smaller travel as they are, beside the P.
 
@@ -38,24 +38,27 @@ import optax
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._core._axis import AxisName, axis_size, require_local
+from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import (
     require_dtypes,
+    require_local,
     require_no_compiler_axes,
+    require_same,
     require_whole,
 )
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._phases import Clock, clock
 from relaxjax._core._sharding import on_own_shards, shard_shapes, used_axes
-from relaxjax._core._tree import Layout, layout_of, require_same
+from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import factor, weigh
-from relaxjax.gradients._all_reduce import all_reduce
+from relaxjax.collectives import EXACT_EXCHANGES
+from relaxjax.gradients._all_reduce import mean_over_workers
 from relaxjax.gradients._choices import checked_algorithm
-from relaxjax.gradients._exact_mean import ALGORITHMS
-from relaxjax.gradients._factor_mean import CODE, FLOATS, factor_codec, factor_mean_fn
-from relaxjax.gradients._low_rank import approximate, nothing_lost
-from relaxjax.gradients._matricize import (
+from relaxjax.gradients._factor_mean import CODED, FLOATS, factor_codec, factor_mean_fn
+from relaxjax.gradients._low_rank import (
     AsMatrices,
+    approximate,
+    init_factors,
     matrices_of,
     most_square,
     nothing_to_compress,
@@ -104,35 +107,34 @@ def power_sgd(
       rank: r, of every approximation; 1 to 4 is usual.
       start_after: number of first steps in which updates travel as they are; a tenth
         of training, and not less than a learning rate's warm-up, is usual where
-        quality suffers. The switch is one of phases (`relaxjax.advance_phases`).
+        quality suffers. It begins a new phase (`relaxjax.advance_phases`).
       iterations: subspace iterations per step; each sends as much again.
-      min_compression: a leaf is compressed if that makes it more than so many times
+      min_compression: a leaf is compressed if that makes it more than this many times
         smaller: min_compression * r * (n + m) < n * m; 0 compresses every leaf of two
-        dimensions or more. Vectors and scalars never are.
+        dimensions or more. Vectors and scalars are never compressed.
       as_matrices: from a leaf's name and shape to (batch, n, m); by default one
         matrix, as square as can be: (3, 3, 64, 128) is 576 x 128. Layers stacked for
         `lax.scan` are a batch: `lambda name, shape: (shape[0], ...)`.
-      algorithm: what adds P and Q: any of `relaxjax.all_reduce`; with codes any that
-        carries them, and "auto" is "two_shot".
-      bits: of each float in a message: 32, 16 (bfloat16), or 8 (codes of
-        `relaxjax.compression.quantize`). What P and Q lose is in the residual. Of what
-        is not compressed, 16 bits are rounded, and codes leave a residual. Explicit
+      algorithm: the algorithm that adds P and Q, one of `relaxjax.all_reduce`; with
+        codes one that carries them, and "auto" is "two_shot".
+      bits: bits per float in a message: 32, 16 (bfloat16), or 8 (codes of
+        `relaxjax.compression.quantize`). What P and Q lose is in the residual. The
+        other leaves are rounded to 16 bits; codes of them leave a residual. Explicit
         algorithms really send 16 bits; `psum` is the backend's (XLA on CPU sends 32).
       specs: where the mesh has other axes than the workers': a pytree of
         `PartitionSpec` over those; then each device approximates its own shard.
-      seed: of the first Q, the same for all workers.
+      seed: seed of the first Q, the same for all workers.
 
     Returns:
       A gradient transformation, for real floating leaves, computed in float32. Its
       `update` takes `weight=`, this worker's number of examples.
 
     Raises:
-      ValueError: `rank`, `iterations` below 1, `start_after` or `min_compression` below
-        0, `bits` that are not 32, 16 or 8, an unknown algorithm, or one that carries
-        no codes; in `init` or `update`: no
-        leaf that this rank makes smaller, `as_matrices` that does not fit, a leaf that
-        is not real and floating, another tree than `init` saw, leaves that the compiler
-        shards without `specs`.
+      ValueError: `rank` or `iterations` is below 1, `start_after` or `min_compression`
+        below 0, `bits` not 32, 16 or 8, the algorithm unknown or without codes; in
+        `init` or `update`: this rank makes no leaf smaller, `as_matrices` does not fit,
+        a leaf is not real and floating, the tree is not the one that `init` saw, the
+        compiler shards leaves and `specs` is missing.
       NameError: `update` outside the axis.
 
     Example:
@@ -145,27 +147,28 @@ def power_sgd(
       [-2. -4. -6.]
     """
     _check(rank, start_after, iterations, min_compression, bits)
-    code = factor_codec(bits)
-    algorithm = checked_algorithm(axis_name, algorithm, code, "mean", specs)
-    in_full = algorithm if algorithm in ("psum", *ALGORITHMS) else "auto"
-    exact = all_reduce(axis_name, algorithm=in_full, specs=specs)
+    compressor = factor_codec(bits)
+    algorithm = checked_algorithm(axis_name, algorithm, compressor, "mean", specs)
+    in_full = algorithm if algorithm in EXACT_EXCHANGES else "auto"
+    exact = mean_over_workers(axis_name, algorithm=in_full, specs=specs)
     matrices = functools.partial(
         matrices_of, rank=rank, min_compression=min_compression, as_matrices=as_matrices
     )
+    coded = compressor is not None
     one_step = functools.partial(
         approximate,
         matrices=matrices,
         mean=factor_mean_fn(axis_name, algorithm=algorithm, bits=bits),
         iterations=iterations,
-        coded=code is not None,
+        coded=coded,
     )
 
     def init(params: optax.Params) -> Any:
         require_dtypes(params, _CALLER, "it")
-        found = matrices(shard_shapes(params, specs, _CALLER))
-        if found and not any(found):
+        shards = matrices(shard_shapes(params, specs, _CALLER))
+        if shards and not any(shards):
             raise nothing_to_compress(params, rank, min_compression)
-        trees = nothing_lost(params, found, seed, coded=code is not None)
+        trees = init_factors(params, shards, seed, coded=coded)
         return PowerSGDState(clock(start_after), *trees, layout_of(params))
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
@@ -174,13 +177,14 @@ def power_sgd(
         now = state._replace(clock=state.clock.tick())
         first = state.clock.phase < len(state.clock.ends)
         if first or axis_size(axis_name, _CALLER) == 1:
-            out, _ = exact.update(updates, exact.init(updates), weight=weight)
-            return out, now
+            return exact(updates, weight), now
         updates = _ready(updates, axis_name, specs, weight)
         trees = updates, state.residual, state.right
-        lie = None if specs is None else _specs_of(specs, trees)
-        given = trees, lie, _CALLER, *_absence(axis_name, weight)
-        out, residual, right = on_own_shards(one_step, *given)
+        specs_of_trees = None if specs is None else _specs_of(specs, trees)
+        absence = _absence(axis_name, weight)
+        out, residual, right = on_own_shards(
+            one_step, trees, specs_of_trees, _CALLER, *absence
+        )
         return out, now._replace(residual=residual, right=right)
 
     return optax.GradientTransformationExtraArgs(init, update)
@@ -199,7 +203,7 @@ def _ready(updates: Any, axis_name: AxisName, specs: Any, weight: Any) -> Any:
 
 
 def _absence(axis_name: AxisName, weight: Any) -> tuple[jax.Array, ...]:
-    """Whether this worker is absent, and all over those present; () without weights."""
+    """Whether this worker is absent, and n / n_present; () without weights."""
     if weight is None:
         return ()
     here = jnp.asarray(weight) != 0
@@ -226,9 +230,9 @@ def _check(
     if not 0 <= min_compression < math.inf:
         raise ValueError(
             f"power_sgd: min_compression={min_compression!r} must be a finite factor, "
-            "0 or more; 1 compresses what gets smaller by it"
+            "0 or more; 1 compresses every leaf that gets smaller by it"
         )
-    if bits not in (*FLOATS, CODE):
+    if bits not in (*FLOATS, CODED):
         raise ValueError(
             f"power_sgd: bits={bits!r} must be 32, 16 or 8; to send less, take a "
             "lower rank"

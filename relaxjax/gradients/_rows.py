@@ -1,4 +1,4 @@
-"""The rows of what comes before the optimizer, and of optimizers that compress."""
+"""The named reducers before an optimizer, and the optimizers that compress."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._relaxation import Relaxation, Training
+from relaxjax._core._relaxation import Exchange, Relaxation, Training
 from relaxjax.gradients._choices import CHOICES
 from relaxjax.gradients._deep_gradient_compression import deep_gradient_compression
 from relaxjax.gradients._exact_mean import ALGORITHMS
@@ -32,13 +32,13 @@ def _build_power_sgd(
 def _build_deep_gradient_compression(
     axis_name: AxisName, training: Training, **parts: Any
 ) -> optax.GradientTransformationExtraArgs:
-    """Its momentum is that of the parent, so that what follows has none."""
+    """With the parent's momentum inside, so that the optimizer behind has none."""
     reducer = deep_gradient_compression(axis_name, **parts)
     return optax.chain(reducer, optax.sgd(training.learning_rate))
 
 
 def _optimizer(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The builder of a method that is an optimizer itself, and is frozen in part."""
+    """The builder of an optimizer that freezes its variance."""
 
     def build(
         axis_name: AxisName,
@@ -46,24 +46,23 @@ def _optimizer(method: Callable[..., Any]) -> Callable[..., Any]:
         freeze_step: int | None = None,
         **parts: Any,
     ) -> optax.GradientTransformationExtraArgs:
-        freeze_step = _freeze_step(training, freeze_step)
-        rate = training.learning_rate
-        return method(axis_name, rate, freeze_step=freeze_step, **parts)
+        step = _freeze_step(training, freeze_step)
+        return method(axis_name, training.learning_rate, freeze_step=step, **parts)
 
     return build
 
 
-def _freeze_step(training: Training, given: int | None) -> int:
-    """A quarter of training, or what is given if there is something left after it."""
-    if given is None:
+def _freeze_step(training: Training, freeze_step: int | None) -> int:
+    """`freeze_step`, which must leave some steps; by default a quarter of training."""
+    if freeze_step is None:
         return max(1, training.steps // 4)
-    if given >= training.steps:
+    if freeze_step >= training.steps:
         raise ValueError(
-            f"freeze_step={given} is not before the end of training, after "
+            f"freeze_step={freeze_step} is not before the end of training, after "
             f"{training.steps} steps: nothing would ever be compressed; 15 to 25 % of "
             "the steps are usual"
         )
-    return given
+    return freeze_step
 
 
 ROWS = [
@@ -74,6 +73,12 @@ ROWS = [
         algorithms=CHOICES,
         compressors=True,
         options=frozenset({"bucket_bytes", "plain"}),
+        sends=Exchange(
+            kind="gradients",
+            line="optax.chain(relaxjax.all_reduce({args}), optimizer)",
+            why="everything, every step, by the backend's own all-reduce",
+            variants=True,
+        ),
     ),
     Relaxation(
         name="deep_gradient_compression",
@@ -92,6 +97,10 @@ ROWS = [
             {"bits", "rank", "start_after", "iterations", "min_compression"}
         ),
         period=None,
+        sends=Exchange(
+            kind="low_rank",
+            line="optax.chain(relaxjax.power_sgd({args}), optimizer)",
+        ),
     ),
     Relaxation(
         name="one_bit_adam",

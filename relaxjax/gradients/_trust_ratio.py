@@ -1,4 +1,4 @@
-"""Layer-wise rates: LAMB's trust ratios, recorded, and how they go on without norms.
+"""Layer-wise rates: LAMB's trust ratios, recorded, then continued without norms.
 
 Source: You et al. 2020 (LAMB); Li et al. 2021 (1-bit LAMB). For each layer, with x its
 params, u its update, and v^, f^ an older and a fresh variance:
@@ -27,9 +27,9 @@ class TrustRatioSpec(NamedTuple):
 
     Attributes:
       coefficient_decay: d.
-      coefficient_bounds: the least and the most of q in c.
-      factor_bounds: the least and the most of r.
-      factor_change: most of a step's relative change of r.
+      coefficient_bounds: the least and the most that q counts as in c.
+      factor_bounds: the least and the most that r may be.
+      factor_change: largest relative change of r in a step.
     """
 
     coefficient_decay: float
@@ -45,43 +45,40 @@ class LayerRates(NamedTuple):
     factor: Annotated[Any, EQUAL]
 
 
-def check_knobs(caller: str, knobs: TrustRatioSpec) -> None:
-    """Refuses bounds that are none, and rates that are no rates, where known."""
-    least, most = knobs.coefficient_bounds
+def check_trust_ratio(caller: str, spec: TrustRatioSpec) -> None:
+    """Refuses bounds out of order, and numbers outside their range where known."""
+    least, most = spec.coefficient_bounds
     if not 0 < least <= most:
         raise ValueError(
-            f"{caller}: coefficient_bounds={knobs.coefficient_bounds} must be (least, "
+            f"{caller}: coefficient_bounds={spec.coefficient_bounds} must be (least, "
             "most) with 0 < least <= most; (1e-30, inf) clips nothing"
         )
-    least, most = knobs.factor_bounds
+    least, most = spec.factor_bounds
     if not 0 < least <= 1 <= most:
         raise ValueError(
-            f"{caller}: factor_bounds={knobs.factor_bounds} must be (least, most) with "
+            f"{caller}: factor_bounds={spec.factor_bounds} must be (least, most) with "
             "0 < least <= 1 <= most, as the factor starts at 1; (1, 1) keeps it there"
         )
-    if not (is_traced(knobs.coefficient_decay) or 0 <= knobs.coefficient_decay < 1):
+    if not (is_traced(spec.coefficient_decay) or 0 <= spec.coefficient_decay < 1):
         raise ValueError(
-            f"{caller}: coefficient_decay={knobs.coefficient_decay} must be at least 0 "
+            f"{caller}: coefficient_decay={spec.coefficient_decay} must be at least 0 "
             "and below 1; 0 keeps the last trust ratio alone"
         )
-    if not (is_traced(knobs.factor_change) or knobs.factor_change >= 0):
+    if not (is_traced(spec.factor_change) or spec.factor_change >= 0):
         raise ValueError(
-            f"{caller}: factor_change={knobs.factor_change} must be 0 (the factor "
+            f"{caller}: factor_change={spec.factor_change} must be 0 (the factor "
             "stays 1) or more; inf leaves factor_bounds alone"
         )
 
 
 def first_rates(params: Any) -> LayerRates:
-    """The first: c = 0 and r = 1."""
-    c, r = (
-        jax.tree.map(lambda _, x=x: jnp.full((), x, jnp.float32), params)
-        for x in (0, 1)
-    )
-    return LayerRates(c, r)
+    """c = 0 and r = 1 for each leaf."""
+    c = jax.tree.map(lambda _: jnp.zeros((), jnp.float32), params)
+    return LayerRates(c, jax.tree.map(lambda _: jnp.ones((), jnp.float32), params))
 
 
 def record_ratio(
-    rates: LayerRates, x: Any, u: Any, knobs: TrustRatioSpec
+    rates: LayerRates, x: Any, u: Any, spec: TrustRatioSpec
 ) -> tuple[Any, LayerRates]:
     """The rates q, and the next c."""
 
@@ -90,33 +87,27 @@ def record_ratio(
         return jnp.where((x == 0) | (u == 0), 1, x / u)
 
     q = jax.tree.map(ratio, x, u)
-    kept = jax.tree.map(lambda q: jnp.clip(q, *knobs.coefficient_bounds), q)
-    d = knobs.coefficient_decay
-    c = optax.tree.update_moment(kept, rates.coefficient, d, 1)
+    clipped = jax.tree.map(lambda q: jnp.clip(q, *spec.coefficient_bounds), q)
+    d = spec.coefficient_decay
+    c = optax.tree.update_moment(clipped, rates.coefficient, d, 1)
     return q, rates._replace(coefficient=c)
 
 
 def frozen_ratio(
-    rates: LayerRates, v: Any, old: Any, new: Any, steps: int, knobs: TrustRatioSpec
+    rates: LayerRates, v: Any, old: Any, new: Any, steps: int, spec: TrustRatioSpec
 ) -> tuple[Any, LayerRates]:
-    """The rates r c^, and the next r.
+    """The rates r c^, and the next r, after `steps` steps in which c was recorded.
 
-    Args:
-      rates: the last ones.
-      v: variance, 0 where no gradient has been seen.
-      old: sqrt(v^) + eps.
-      new: sqrt(f^) + eps.
-      steps: number of steps that c was recorded in.
-      knobs: as above.
+    `old` is sqrt(v^) + eps, `new` is sqrt(f^) + eps.
     """
 
     def next_factor(ratios, last):
         most = jnp.max(ratios, initial=0)
-        r = jnp.clip(jnp.where(most == 0, 1, most), *knobs.factor_bounds)
-        change = knobs.factor_change
+        r = jnp.clip(jnp.where(most == 0, 1, most), *spec.factor_bounds)
+        change = spec.factor_change
         return jnp.clip(r, last * (1 - change), last * (1 + change))
 
-    ratios = mask_unseen(v, jax.tree.map(jnp.divide, old, new))
+    ratios = mask_unseen(v, optax.tree.div(old, new))
     r = jax.tree.map(next_factor, ratios, rates.factor)
-    c = optax.tree.bias_correction(rates.coefficient, knobs.coefficient_decay, steps)
-    return jax.tree.map(jnp.multiply, r, c), rates._replace(factor=r)
+    c = optax.tree.bias_correction(rates.coefficient, spec.coefficient_decay, steps)
+    return optax.tree.mul(r, c), rates._replace(factor=r)

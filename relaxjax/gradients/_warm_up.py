@@ -1,6 +1,6 @@
 """Parts of training: a transformation that acts before a step, or from it on.
 
-Both are one transformation and the identity, by turns; the switch is one of phases
+Both are a transformation in one phase and the identity in the other
 (`relaxjax.advance_phases`), so that neither costs anything in the other's time.
 
     before_step(tx, s):   u_t = tx(g_t) for t < s, else g_t
@@ -14,17 +14,16 @@ from typing import Any, NamedTuple
 
 import optax
 
-from relaxjax._core._checks import require_whole
+from relaxjax._core._checks import require_params, require_whole
 from relaxjax._core._phases import Clock, clock
-from relaxjax._core._tree import require_params
 
 
 class PartOfTrainingState(NamedTuple):
     """State of `before_step` and `from_step`.
 
     Attributes:
-      clock: counts steps.
-      inner_state: of the transformation; as it was before it begins or after it ends.
+      clock: steps taken.
+      inner_state: state of the transformation; unchanged where the identity stands.
     """
 
     clock: Clock
@@ -37,14 +36,14 @@ def before_step(
     """The transformation until `step` steps are taken, then the identity.
 
     Args:
-      tx: any, such as a reducer that workers go without afterwards.
-      step: number of steps that it takes part in, 0 or more.
+      tx: any transformation, such as a reducer that workers do without afterwards.
+      step: number of steps with it, 0 or more.
 
     Returns:
       A gradient transformation.
 
     Raises:
-      ValueError: `step` is no whole number of 0 or more.
+      ValueError: `step` is not a whole number of 0 or more.
 
     Example:
       >>> import jax.numpy as jnp, optax, relaxjax
@@ -63,10 +62,10 @@ def before_step(
         return PartOfTrainingState(clock(step), inner.init(params))
 
     def update(updates, state, params=None, **extra_args) -> Any:
-        now, kept = state
-        if now.phase == 0:
-            updates, kept = inner.update(updates, kept, params, **extra_args)
-        return updates, PartOfTrainingState(now.tick(), kept)
+        time, inside = state
+        if time.phase == 0:
+            updates, inside = inner.update(updates, inside, params, **extra_args)
+        return updates, PartOfTrainingState(time.tick(), inside)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
@@ -77,14 +76,15 @@ def from_step(
     """The identity until `step` steps are taken, then the transformation.
 
     Args:
-      tx: any; it begins with the params that it finds.
+      tx: any transformation; it begins with the params of its first step.
       step: number of steps without it, 0 or more.
 
     Returns:
       A gradient transformation; `update` needs `params`.
 
     Raises:
-      ValueError: `step` is no whole number of 0 or more; in `update` no `params`.
+      ValueError: `step` is not a whole number of 0 or more; in `update` `params` are
+        missing.
 
     Example:
       >>> import optax, relaxjax
@@ -102,12 +102,12 @@ def from_step(
         return PartOfTrainingState(clock(step, step + 1), inner.init(params))
 
     def update(updates, state, params: Any = None, **extra_args) -> Any:
-        now, kept = state
+        time, inside = state
         require_params(params, "from_step", "with which it begins")
-        if now.phase == starting:
-            kept = inner.init(params)
-        if now.phase != waiting:
-            updates, kept = inner.update(updates, kept, params, **extra_args)
-        return updates, PartOfTrainingState(now.tick(), kept)
+        if time.phase == starting:
+            inside = inner.init(params)
+        if time.phase != waiting:
+            updates, inside = inner.update(updates, inside, params, **extra_args)
+        return updates, PartOfTrainingState(time.tick(), inside)
 
     return optax.GradientTransformationExtraArgs(init, update)

@@ -3,21 +3,22 @@
 Source: Lu et al. 2022 (0/1 Adam), algorithm 1; bias correction and decoupled weight
 decay as in AdamW (Loshchilov and Hutter 2019). On worker i in step t, with k the number
 of variance updates so far, T = `freeze_step`, and a the params at the last
-synchronisation:
+synchronization:
 
     t <= T, at some steps:   v = b2 v + (1 - b2) mean_i(g_i)^2,  k = k + 1
     m_i = b1 m_i + (1 - b1) g_i
     w_t = lr_t / (1 - b1^t),  u_i = u_i + w_t m_i,  W = W + w_t,  R = R + lr_t
     D = sqrt(v^) + eps,      v^ = v / (1 - b2^k)
-    if t synchronises:       m = D mean_i(C(u_i / (W D))), with what C loses fed back
+    if t synchronizes:       m = D mean_i(C(u_i / (W D))), with what C loses fed back
                              m_i = m,  u_i = W m
     x_i = a - u_i / D - R weight_decay a
-    if t synchronises:       a = x_i,  u_i = W = R = 0
+    if t synchronizes:       a = x_i,  u_i = W = R = 0
 
-Until T every step synchronises, and v is renewed at intervals of 1, 1, .. 2, 2, .. 4 ..
-steps; after T steps synchronise at intervals of 1, 2, 4 .. and v stays. Weights decay
-by the anchor a, so that all workers hold the same params after each synchronisation.
-Where v is 0, no gradient has been seen at a renewal: such elements do not move.
+Until T every step synchronizes, and v is refreshed at intervals of 1, 1, .. 2, 2, .. 4
+.. steps; after T steps synchronize at intervals of 1, 2, 4 .. and v stays. Weights
+decay by the anchor a, so that all workers hold the same params after each
+synchronization. Where v is 0, no gradient has been seen at a refresh: such elements do
+not move.
 
 The paper sends u_i; here the average step u_i / (W D) travels, for two reasons. What is
 lost of u_i is as large as the learning rate was, and where the rate falls, m = u / W
@@ -25,12 +26,11 @@ makes it large: infinitely, where a schedule touches 0. And one scale of signs f
 momenta throws elements of small D far away, in the first steps above all. As long as W
 and D stay, what is sent and fed back says the same.
 
-Cost: of the compressor at each synchronisation (1/32 of all_reduce with signs, and psum
-for vectors and scalars), of all_reduce at each renewal of v; in between nothing. State:
-m, v, u, a and the residual, each of the gradient's size.
+Cost: that of the compressor at each synchronization (1/32 of all_reduce with signs, and
+psum for vectors and scalars), of all_reduce at each refresh of v; in between nothing.
+State: m, v, u, a and the residual, each of the gradient's size.
 """
 
-import functools
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -38,15 +38,18 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import require_dtypes, require_whole
+from relaxjax._core._checks import require_dtypes, require_params, require_whole
 from relaxjax._core._cond import cond
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._phases import Clock, clock
-from relaxjax._core._tree import require_params
 from relaxjax.compression import Compressor
-from relaxjax.gradients._all_reduce import all_reduce
+from relaxjax.gradients._all_reduce import mean_over_workers
 from relaxjax.gradients._matrices_only import compress_matrices
-from relaxjax.gradients._one_bit_adam import denominator, mask_unseen
+from relaxjax.gradients._one_bit_adam import (
+    denominator,
+    mask_unseen,
+    mean_of_steps,
+)
 from relaxjax.gradients._zero_one_schedule import (
     Round,
     Variance,
@@ -64,12 +67,12 @@ class ZeroOneAdamState(NamedTuple):
     """State of `zero_one_adam`.
 
     Attributes:
-      clock: steps taken; in phase 0 all synchronise, in phase 1 v is frozen.
+      clock: steps taken; in phase 0 all synchronize, in phase 1 v is frozen.
       mu: m_i, float32, like the params.
-      variance: v, and when it is renewed.
+      variance: v, and when it is refreshed.
       anchor: a, float32, like the params, equal on all workers.
-      round: since the last synchronisation.
-      exchange: of the compressed exchange, with the residuals.
+      round: the steps since the last synchronization.
+      exchange: state of the compressed exchange, with the residuals.
     """
 
     clock: Clock
@@ -98,25 +101,26 @@ def zero_one_adam(
     """AdamW over the workers, in one bit per element, from some steps only.
 
     Use it instead of an all-reduce and `optax.adamw`, as the last of a chain: it moves
-    the params to where they shall be, from wherever they are. It takes each worker's
-    own gradients. Between synchronisations the workers' params differ. The switch is
-    one of phases (`relaxjax.advance_phases`).
+    the params to their targets, from wherever they are. It takes each worker's own
+    gradients. Between synchronizations the workers' params differ. Step T begins a new
+    phase (`relaxjax.advance_phases`).
 
     Args:
       axis_name: the axis, or a tuple (outer, inner).
       learning_rate: a number, or a schedule of the step.
       freeze_step: T, steps before the variance is frozen and local steps begin.
       b1: decay of the momentum.
-      b2: decay of the variance, per renewal.
+      b2: decay of the variance, per refresh.
       eps: added to the square root of the variance.
-      weight_decay: strength, as of `optax.adamw`.
-      variance_doubling: renewals of the variance after which their interval doubles.
-      local_doubling: steps after T after which the interval of synchronisations
+      weight_decay: strength of weight decay, as in `optax.adamw`.
+      variance_doubling: number of refreshes of the variance after which their interval
         doubles.
+      local_doubling: number of steps after T after which the interval of
+        synchronizations doubles.
       most_local_steps: the largest such interval.
-      compressor: of the average step; None is `error_feedback(sign())`. Vectors and
-        scalars travel as they are.
-      specs: as of `relaxjax.all_reduce`.
+      compressor: the average step's compressor; None is `error_feedback(sign())`.
+        Vectors and scalars travel as they are.
+      specs: as in `relaxjax.all_reduce`.
 
     Returns:
       An optimizer for real floating leaves. Its updates are float32, so that params of
@@ -124,8 +128,8 @@ def zero_one_adam(
       `weight=`.
 
     Raises:
-      ValueError: a number of steps below 1; in `init`: no leaf of two dimensions, so
-        that nothing would be compressed; in `update`: no params.
+      ValueError: a number of steps is below 1; in `init`: no leaf has two dimensions,
+        so that nothing would be compressed; in `update`: params are missing.
       NameError: `update` outside the axis.
 
     Example:
@@ -137,9 +141,12 @@ def zero_one_adam(
       [[1. 1.]
        [1. 1.]]
     """
-    _check(freeze_step, variance_doubling, local_doubling, most_local_steps)
-    exchange = compress_matrices(axis_name, compressor, specs=specs)
-    exact = all_reduce(axis_name, specs=specs)
+    require_whole(_CALLER, "freeze_step", freeze_step)
+    require_whole(_CALLER, "variance_doubling", variance_doubling)
+    require_whole(_CALLER, "local_doubling", local_doubling)
+    require_whole(_CALLER, "most_local_steps", most_local_steps)
+    mean = mean_over_workers(axis_name, specs=specs)
+    reduce = compress_matrices(axis_name, compressor, specs=specs)
     rate = learning_rate if callable(learning_rate) else lambda _: learning_rate
 
     def init(params: optax.Params) -> Any:
@@ -147,67 +154,44 @@ def zero_one_adam(
         m, v, u = (optax.tree.zeros_like(params, dtype=jnp.float32) for _ in range(3))
         anchor = jax.tree.map(lambda x: jnp.array(x, jnp.float32), params)
         state = clock(freeze_step), m, new_variance(v), anchor, new_round(u)
-        return ZeroOneAdamState(*state, exchange.init(u))
+        return ZeroOneAdamState(*state, reduce.init(u))
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
-        require_params(params, _CALLER, "which it moves to where they shall be")
+        require_params(params, _CALLER, "which it moves to their targets")
         g = optax.tree.cast(updates, jnp.float32)
-        time, m, variance, anchor, now, kept = state
+        time, m, variance, anchor, now, exchange = state
         lock_step = time.phase == 0
         if lock_step:
-            mean = functools.partial(_mean, g, exact, weight)
-            variance = refresh_variance(variance, mean, b2, variance_doubling)
-        m = mask_unseen(variance.nu, optax.tree.update_moment(g, m, b1, 1))
+            variance = refresh_variance(
+                variance, lambda: mean(g, weight), b2, variance_doubling
+            )
+        v = variance.nu
+        m = mask_unseen(v, optax.tree.update_moment(g, m, b1, 1))
         now = accumulate_step(now, m, rate(time.count), 1 - b1 ** (time.count + 1))
         done = time.count - freeze_step
         due = lock_step or round_is_over(now, done, local_doubling, most_local_steps)
-        send = functools.partial(exchange.update, weight=weight)
-        d = denominator(variance.nu, b2, variance.renewals, eps)
-        now, m, kept = _synchronised(due, variance.nu, d, now, m, kept, send)
-        out, anchor, now = _landed(due, anchor, now, d, weight_decay, params)
-        return out, ZeroOneAdamState(time.tick(), m, variance, anchor, now, kept)
+        d = denominator(v, b2, variance.renewals, eps)
+
+        def synchronize(u, _, exchange):
+            steps = jax.tree.map(lambda u, d: u / (now.weight * d), u, d)
+            m, exchange = mean_of_steps(reduce, v, steps, d, exchange, weight)
+            return optax.tree.scale(now.weight, m), m, exchange
+
+        before = now.moved, m, exchange
+        u, m, exchange = cond(due, synchronize, lambda *before: before, *before)
+        now = now._replace(moved=u)
+        out, anchor, now = _move(due, anchor, now, d, weight_decay, params)
+        return out, ZeroOneAdamState(time.tick(), m, variance, anchor, now, exchange)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _check(
-    freeze_step: int, variance_doubling: int, local_doubling: int, most_local_steps: int
-) -> None:
-    require_whole(_CALLER, "freeze_step", freeze_step)
-    require_whole(_CALLER, "variance_doubling", variance_doubling)
-    require_whole(_CALLER, "local_doubling", local_doubling)
-    require_whole(_CALLER, "most_local_steps", most_local_steps)
-
-
-def _mean(g: Any, exact: Any, weight: Any) -> Any:
-    return exact.update(g, exact.init(g), weight=weight)[0]
-
-
-def _synchronised(
-    due: bool | jax.Array, v: Any, d: Any, now: Round, m: Any, kept: Any, send: Any
-) -> tuple[Round, Any, Any]:
-    """u, m and the exchange's state: of all workers, or if it is not due, one's own."""
-
-    def meet(u, _, kept):
-        steps = jax.tree.map(lambda u, d: u / (now.weight * d), u, d)
-        steps, kept = send(mask_unseen(v, steps), kept)
-        m = mask_unseen(v, jax.tree.map(jnp.multiply, d, steps))
-        return jax.tree.map(lambda m: now.weight * m, m), m, kept
-
-    u, m, kept = cond(due, meet, lambda *own: own, now.moved, m, kept)
-    return now._replace(moved=u), m, kept
-
-
-def _landed(
+def _move(
     due: bool | jax.Array, a: Any, now: Round, d: Any, decay: float, params: Any
 ) -> tuple[Any, Any, Round]:
-    """The updates to x_i, and the anchor and the round that come next."""
+    """The updates to x_i, and the next anchor and round."""
     x = jax.tree.map(lambda a, u, d: a - u / d - now.rate * decay * a, a, now.moved, d)
     out = jax.tree.map(lambda x, p: x - p.astype(jnp.float32), x, params)
     fresh = new_round(optax.tree.zeros_like(now.moved))
-    return out, _where(due, x, a), _where(due, fresh, now)
-
-
-def _where(condition: bool | jax.Array, tree: Any, other: Any) -> Any:
-    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), tree, other)
+    return out, optax.tree.where(due, x, a), optax.tree.where(due, fresh, now)

@@ -1,4 +1,4 @@
-"""Rounds of local steps, and variances renewed from time to time.
+"""Rounds of local steps, and a variance that is refreshed from time to time.
 
 Source: Lu et al. 2022 (0/1 Adam), algorithm 1, lines 4 to 9 and its two schedules; the
 symbols are those of `_zero_one_adam`:
@@ -6,7 +6,7 @@ symbols are those of `_zero_one_adam`:
     at some steps:   v = b2 v + (1 - b2) mean_i(g_i)^2,  k = k + 1
     w_t = lr_t / (1 - b1^t),  u_i = u_i + w_t m_i,  W = W + w_t,  R = R + lr_t
 
-Cost: what the mean gradient's exchange sends, at each renewal.
+Cost: what the mean gradient's exchange sends, at each refresh.
 """
 
 from collections.abc import Callable
@@ -19,16 +19,16 @@ import optax
 from relaxjax._core._cond import cond
 from relaxjax._core._merge_rules import EQUAL, MEAN
 
-_TINY_RATE = 1e-20  # what a learning rate of 0 counts as, since W divides
+_TINY_RATE = 1e-20  # stands for a learning rate of 0, since W divides
 
 
 class Variance(NamedTuple):
-    """The variance, and when it is renewed.
+    """The variance, and when it is refreshed.
 
     Attributes:
       nu: v, float32, like the params, equal on all workers.
       renewals: k, int32.
-      wait: int32, steps until the next renewal.
+      wait: int32, steps until the next refresh.
     """
 
     nu: Annotated[Any, EQUAL]
@@ -37,7 +37,7 @@ class Variance(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What has happened since the last synchronisation.
+    """What has happened since the last synchronization.
 
     Attributes:
       steps: int32.
@@ -52,15 +52,15 @@ class Round(NamedTuple):
     rate: Annotated[jax.Array, EQUAL]
 
 
-def new_variance(none: Any) -> Variance:
-    """Before the first renewal, which is due at once."""
-    return Variance(none, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
+def new_variance(zeros: Any) -> Variance:
+    """The variance before its first refresh, which is due at once."""
+    return Variance(zeros, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
 
 
-def new_round(none: Any) -> Round:
+def new_round(zeros: Any) -> Round:
     """The start of a round."""
     weight, rate = jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32)
-    return Round(jnp.zeros((), jnp.int32), none, weight, rate)
+    return Round(jnp.zeros((), jnp.int32), zeros, weight, rate)
 
 
 def refresh_variance(
@@ -69,28 +69,23 @@ def refresh_variance(
     """The variance with the mean gradient, if its time has come."""
     v, k, wait = variance
     due = wait == 0
-    v = cond(
-        due,
-        lambda v: optax.tree.update_moment(mean(), v, b2, 2),
-        lambda v: v,
-        v,
-    )
+    v = cond(due, lambda v: optax.tree.update_moment(mean(), v, b2, 2), lambda v: v, v)
     k = k + due.astype(jnp.int32)
     return Variance(v, k, jnp.where(due, interval(k, doubling), wait) - 1)
 
 
 def interval(done: jax.Array, doubling: int) -> jax.Array:
-    """1, doubled whenever so many are done; at most 2^30."""
+    """1, doubled each time `doubling` more are done; at most 2^30."""
     return jnp.left_shift(1, jnp.minimum(done // min(doubling, 2**31 - 1), 30))
 
 
 def round_is_over(now: Round, done: jax.Array, doubling: int, most: int) -> jax.Array:
-    """Whether the round has all of its steps, `most` or less, `done` steps after T."""
+    """Whether the round has all its steps, at most `most`, `done` steps after T."""
     return now.steps >= jnp.minimum(interval(done, doubling), min(most, 2**30))
 
 
 def accumulate_step(now: Round, m: Any, rate: Any, corrected: jax.Array) -> Round:
-    """One local step more: u_i, W and R."""
+    """u_i, W and R after one more local step."""
     rate = jnp.maximum(jnp.asarray(rate, jnp.float32), _TINY_RATE)
     w = rate / corrected
     moved = jax.tree.map(lambda u, m: u + w * m, now.moved, m)

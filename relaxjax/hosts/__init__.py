@@ -1,4 +1,4 @@
-"""Processes on real or made-up hosts: links between them, and how they are started.
+"""Processes on several hosts: how they start, find, watch and stop each other.
 
 `Namespaces` makes hosts with links of a chosen rate out of one machine.
 """

@@ -1,14 +1,21 @@
-"""Who is lost or stuck, judged from what processes have let be heard of themselves.
+"""Which process is lost or stuck, judged from the signs of life that came.
 
-    lost:  nothing heard from it for `lost_after` seconds
-    stuck: none that is in its loop has begun a step for `stuck_after` seconds, and it
-           is among those that began the fewest
+    lost:  no sign of it for `lost_after` seconds
+    stuck: no process in its loop has begun a step for `stuck_after` seconds, and this
+           one is among those that have begun the fewest
 
 Pure functions of times; `_watch` feeds them.
 
-Cost: O(processes).
+When process 0 dies, JAX's runtime aborts every other process at once, before Python can
+say anything. So each process has a small child, its `Sentinel`, that reads from a pipe:
+if the pipe ends without a goodbye, the child asks whether the coordinator still
+answers, and says what it has found.
+
+Cost: O(processes), and a bare Python process beside each.
 """
 
+import subprocess
+import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -16,12 +23,12 @@ from relaxjax.hosts._rendezvous import Member
 
 
 class Heard(NamedTuple):
-    """What one process has let be heard of itself.
+    """The last sign of a process.
 
     Attributes:
-      at: seconds on the listener's clock when its last sign came.
-      step: the step that it began last; -1 before the first.
-      since: seconds on the same clock when that last changed.
+      at: seconds on the listener's clock when the last sign came.
+      step: the step that the process began last; -1 before the first.
+      since: seconds on the same clock when `step` last changed.
     """
 
     at: float
@@ -30,11 +37,11 @@ class Heard(NamedTuple):
 
 
 class Patience(NamedTuple):
-    """How long a watch waits, in seconds.
+    """How long a watch waits.
 
     Attributes:
-      lost_after: for a sign of a process.
-      stuck_after: for a step.
+      lost_after: seconds without a sign of a process.
+      stuck_after: seconds without a step.
     """
 
     lost_after: float
@@ -42,11 +49,7 @@ class Patience(NamedTuple):
 
 
 class Signs:
-    """Makes one's own signs, and keeps account of those that were read.
-
-    Args:
-      processes: how many there are.
-    """
+    """Writes this process's signs, and keeps account of those that were read."""
 
     def __init__(self, processes: int):
         self._processes = processes
@@ -54,18 +57,13 @@ class Signs:
         self._texts: dict[int, str] = {}
         self._heard: dict[int, Heard] = {}
 
-    def own(self, step: int, flag: str) -> str:
-        """The next sign of this process.
-
-        Args:
-          step: begun last.
-          flag: "on", or "done" after the loop.
-        """
+    def next_sign(self, step: int, flag: str) -> str:
+        """This process's next sign; `flag` is "on", or "done" after the loop."""
         self._count += 1
         return f"{self._count} {step} {flag}"
 
     def update(self, texts: Mapping[str, str], now: float) -> dict[int, Heard]:
-        """What is known now of the processes that have not left their loop.
+        """The last signs of the processes that have not left their loop.
 
         Args:
           texts: signs by "sign/NUMBER"; a process without one counts as heard, and as
@@ -84,19 +82,19 @@ class Signs:
         return {i: h for i, h in self._heard.items() if i not in gone}
 
 
-def verdict(
+def diagnose(
     now: float,
     heard: Mapping[int, Heard],
     members: tuple[Member, ...],
     patience: Patience,
 ) -> str | None:
-    """What is wrong, in words; None if nothing.
+    """What is wrong, in words; None if nothing is.
 
     Args:
       now: seconds on the listener's clock.
-      heard: of each process that is in its loop, by number.
+      heard: the last sign of each process that is in its loop, by number.
       members: all processes.
-      patience: of the watch.
+      patience: how long to wait.
     """
     lost = [i for i, h in heard.items() if now - h.at > patience.lost_after]
     if lost:
@@ -123,3 +121,41 @@ def verdict(
 
 def _last(step: int) -> str:
     return "no step had begun" if step < 0 else f"the last step heard of was {step}"
+
+
+_PROGRAM = """
+import socket, sys, time
+mine, first, host, port = sys.argv[1:]
+if sys.stdin.read() != "bye":
+    time.sleep(0.5)
+    what = "killed, or ended by a fault in native code"
+    try:
+        if mine != first:
+            socket.create_connection((host, int(port)), 2).close()
+    except OSError as error:
+        what = (
+            f"ended by JAX's runtime because {first}, the coordinator, is lost "
+            f"({host}:{port}: {error})"
+        )
+    print(f"relaxjax: {mine} was {what}", file=sys.stderr, flush=True)
+"""
+
+
+class Sentinel:
+    """Watches over this process, `mine`, until `dismiss`; `first` is process 0."""
+
+    def __init__(self, coordinator: str, mine: Member, first: Member):
+        host, _, port = coordinator.rpartition(":")
+        arguments = [str(mine), str(first), host.strip("[]"), port]
+        self._child = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _PROGRAM, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+            text=True,
+        )
+
+    def dismiss(self) -> None:
+        """Says goodbye; may be called twice."""
+        if self._child.stdin is not None and not self._child.stdin.closed:
+            self._child.communicate("bye")

@@ -1,6 +1,6 @@
 """Joins the processes of a job: the first line of a script for several hosts.
 
-Cost: a roll call, and JAX's own start.
+Cost: a rendezvous, and JAX's own start.
 """
 
 import atexit
@@ -12,13 +12,13 @@ from typing import NamedTuple
 import jax
 from jax._src.clusters import ClusterEnv
 
-from relaxjax.hosts._kv_store import Notes, Service, board
-from relaxjax.hosts._rendezvous import Member, call, me
+from relaxjax.hosts._kv_store import LocalStore, ServiceStore, open_store
+from relaxjax.hosts._rendezvous import Member, rendezvous, this_process
 from relaxjax.workers import versions
 
-_LINGER = 20.0  # seconds that process 0 stays at the end, for the others to leave
-_LINGER_LOST = 3.0  # likewise, when some can leave no more
-WATCH = "watch"  # folder of the board, of those who watch each other
+_LINGER = 20.0  # seconds that process 0 waits at the end for the others to leave
+_LINGER_LOST = 3.0  # likewise, when some of them never will
+WATCH = "watch"  # folder of the store for the processes that watch each other
 
 
 class Hosts(NamedTuple):
@@ -26,22 +26,15 @@ class Hosts(NamedTuple):
 
     Attributes:
       process_id: number of this process.
-      members: all, in order.
-      board: where they write to each other.
-      coordinator_address: "host:port" of process 0; None of a process alone.
+      members: all processes, in order.
+      board: the key-value store by which they talk.
+      coordinator_address: "host:port" of process 0; None where there is one process.
     """
 
     process_id: int
     members: tuple[Member, ...]
-    board: Notes | Service
+    board: LocalStore | ServiceStore
     coordinator_address: str | None = None
-
-
-class _Given(NamedTuple):
-    coordinator: str
-    processes: int
-    process_id: int
-    devices: Sequence[int] | None
 
 
 def join(
@@ -53,41 +46,42 @@ def join(
 ) -> Hosts:
     """Joins the other processes of this job, if there are any.
 
-    To be called once, before JAX is used. Where nothing is given, it takes what
-    `relaxjax run` or the user has put in the environment (`JAX_COORDINATOR_ADDRESS`,
-    `JAX_NUM_PROCESSES`, `JAX_PROCESS_ID`), or what JAX finds out about SLURM, Open MPI
-    and Kubernetes; and if there is nothing to be found, this process is the only one.
-    Then it calls `jax.distributed.initialize`.
+    Call it once, before JAX is used. Without arguments, it takes what `relaxjax run` or
+    the user has put in the environment (`JAX_COORDINATOR_ADDRESS`, `JAX_NUM_PROCESSES`,
+    `JAX_PROCESS_ID`), or what JAX finds out from SLURM, Open MPI and Kubernetes; where
+    there is nothing to find, this process is the only one. Then it calls
+    `jax.distributed.initialize`.
 
     JAX's preemption service is off, so that SIGTERM ends a process
     (`JAX_ENABLE_PREEMPTION_SERVICE=1` keeps it on), and its recoverability is on, so
-    that the loss of a process is an error in the others and no abort.
+    that the loss of a process is an error in the others and not an abort.
 
     Args:
-      coordinator_address: of process 0, with a free port there, "host:port".
-      num_processes: how many.
+      coordinator_address: address of process 0 with a free port there, "host:port".
+      num_processes: number of processes.
       process_id: number of this process, from 0.
       wait: seconds within which all must come.
 
     Returns:
-      Who they are.
+      The processes.
 
     Raises:
       ValueError: an incomplete or wrong description; processes that disagree on their
-        number or versions, or two with the same index.
+        number or versions, or two with the same number.
       OSError: process 0 cannot listen at its address.
-      TimeoutError: processes that did not come; their numbers, or the address.
+      TimeoutError: processes did not come; the message has their numbers, or the
+        address.
 
     Example:
       >>> from relaxjax import hosts
       >>> len(hosts.join().members)
       1
     """
-    given = _given(coordinator_address, num_processes, process_id, wait)
-    if given is None:
-        return Hosts(0, (me(0),), Notes())
-    address, count, number, devices = given
-    members = call(address, count, number, versions=versions(), wait=wait)
+    job = _description(coordinator_address, num_processes, process_id, wait)
+    if job is None:
+        return Hosts(0, (this_process(0),), LocalStore())
+    address, count, number, devices = job
+    members = rendezvous(address, count, number, versions=versions(), wait=wait)
     jax.config.update("jax_enable_recoverability", True)
     if "JAX_ENABLE_PREEMPTION_SERVICE" not in os.environ:
         jax.config.update("jax_enable_preemption_service", False)
@@ -99,26 +93,21 @@ def join(
         cluster_detection_method="deactivate",
         initialization_timeout=max(1, int(wait)),
     )
-    hosts = Hosts(number, members, board(), address)
+    hosts = Hosts(number, members, open_store(), address)
     atexit.register(_leave, hosts)
     return hosts
 
 
-def _given(
+def _description(
     address: str | None, count: int | None, number: int | None, wait: float
-) -> _Given | None:
-    """What is known of the job; None if there is none.
-
-    Raises:
-      ValueError: a part is missing, or is no number.
-    """
+) -> tuple[str, int, int, Sequence[int] | None] | None:
+    """Address, number of processes, own number and devices; None where alone."""
     address = address or os.environ.get("JAX_COORDINATOR_ADDRESS")
     count = _number(count, "num_processes", "JAX_NUM_PROCESSES")
     number = _number(number, "process_id", "JAX_PROCESS_ID")
-    found = ClusterEnv.auto_detect_unset_distributed_params(
+    address, count, number, devices = ClusterEnv.auto_detect_unset_distributed_params(
         address, count, number, None, None, max(1, int(wait))
     )
-    address, count, number, devices = found
     if count == 1 or (address is None and count is None and number is None):
         return None
     missing = [
@@ -137,25 +126,25 @@ def _given(
             f"join: process_id={number} of num_processes={count}; it must be 0 to "
             f"{count - 1}"
         )
-    return _Given(address, count, number, devices)
+    return address, count, number, devices
 
 
-def _number(given: int | None, name: str, variable: str) -> int | None:
+def _number(value: int | None, name: str, variable: str) -> int | None:
     text = os.environ.get(variable)
-    if given is not None or text is None:
-        return given
+    if value is not None or text is None:
+        return value
     if not text.strip().isdigit():
         raise ValueError(f"join: {variable}={text!r}; {name} must be a whole number")
     return int(text)
 
 
 def _leave(hosts: Hosts) -> None:
-    """Process 0, which holds the board, leaves last: its end would abort the others."""
-    service = hosts.board
-    if hosts.process_id == 0 and isinstance(service, Service):
-        given = (len(hosts.members),)
-        waiting = Thread(target=service.wait_for_others, args=given, daemon=True)
+    """Process 0, which holds the store, leaves last: its end would abort the others."""
+    store = hosts.board
+    if hosts.process_id == 0 and isinstance(store, ServiceStore):
+        count = (len(hosts.members),)
+        waiting = Thread(target=store.wait_for_others, args=count, daemon=True)
         waiting.start()
-        lost = "verdict" in service.read(WATCH)
+        lost = "diagnosis" in store.read(WATCH)
         waiting.join(_LINGER_LOST if lost else _LINGER)
     jax.distributed.shutdown()

@@ -2,8 +2,8 @@
 
 Each process finds `JAX_COORDINATOR_ADDRESS`, `JAX_NUM_PROCESSES` and `JAX_PROCESS_ID`
 in its environment, and all that it prints is passed on with its number in front. When
-one fails, the others get some seconds to end by themselves; when this process is told
-to stop, they are told.
+one fails, the others get some seconds to end by themselves; a signal to this process is
+passed on to all.
 
 Cost: a thread for each stream of each process.
 """
@@ -35,9 +35,10 @@ class Ended(NamedTuple):
     """How a job ended.
 
     Attributes:
-      status: 0 if every process ended well, else that of the first that did not, as a
-        shell has it (128 + the signal's number).
-      why: what became of the first that failed, in words; empty if none did.
+      status: 0 if every process ended well, else the status of the first that did not,
+        as in a shell (128 + the signal's number).
+      why: how the first process that failed has ended, in words; empty if all ended
+        well.
     """
 
     status: int
@@ -57,15 +58,15 @@ def launch(
 
     Args:
       command: the program and its arguments.
-      processes: how many, 1 or more.
+      processes: number of processes, 1 or more.
       links: `Loopback()`, or `Namespaces(rate)`; opened and closed here.
-      environment: variables to be set for all of them.
-      grace: seconds that the others get when one has failed.
-      say: called as `say(process, stream, line)` with "stdout" or "stderr"; None
-        prints.
+      environment: variables to set for all of them.
+      grace: seconds that the others get to end when one has failed.
+      say: called as `say(process, stream, line)` with "stdout" or "stderr" for each
+        line; None prints.
 
     Raises:
-      ValueError: less than one process.
+      ValueError: fewer than one process.
       OSError: the links could not be made, or the program cannot be started.
     """
     if processes < 1:
@@ -78,12 +79,10 @@ def launch(
         stack.enter_context(_forwarded(crew))
         address = _coordinator(places["process 0"])
         for i in range(processes):
-            own = {
-                "JAX_COORDINATOR_ADDRESS": address,
-                "JAX_NUM_PROCESSES": str(processes),
-                "JAX_PROCESS_ID": str(i),
-            }
-            env = {**os.environ, **(environment or {}), **own}
+            env = {**os.environ, **(environment or {})}
+            env["JAX_COORDINATOR_ADDRESS"] = address
+            env["JAX_NUM_PROCESSES"] = str(processes)
+            env["JAX_PROCESS_ID"] = str(i)
             crew.start(_inside(places[f"process {i}"], command), env)
         return crew.wait(grace)
 
@@ -91,26 +90,18 @@ def launch(
 class Crew:
     """The processes of a job.
 
-    Args:
-      say: as of `launch`.
-
     Attributes:
-      heard: numbers of the signals that are passed on, in order of arrival.
+      signals: numbers of the signals that were passed on, in order of arrival.
     """
 
     def __init__(self, say: Say):
         self._say = say
-        self.heard: list[int] = []
+        self.signals: list[int] = []
         self._processes: list[subprocess.Popen[str]] = []
         self._readers: list[Thread] = []
 
     def start(self, command: Sequence[str], env: Mapping[str, str]) -> None:
-        """Starts one more.
-
-        Args:
-          command: the program and its arguments.
-          env: its whole environment.
-        """
+        """Starts one more process, with `env` as its whole environment."""
         number = len(self._processes)
         process = subprocess.Popen(
             command,
@@ -123,36 +114,28 @@ class Crew:
             start_new_session=True,
         )
         self._processes.append(process)
-        for heard in self.heard[:1]:  # while the processes are being started
-            process.send_signal(heard)
+        for arrived in self.signals[:1]:  # while the processes are being started
+            process.send_signal(arrived)
         for name in ("stdout", "stderr"):
-            given = number, name, getattr(process, name)
-            reader = Thread(target=self._pass_on, args=given, daemon=True)
+            args = number, name, getattr(process, name)
+            reader = Thread(target=self._pass_on, args=args, daemon=True)
             reader.start()
             self._readers.append(reader)
 
-    def tell(self, number: int) -> None:
-        """Sends a signal to every process that still runs.
-
-        Args:
-          number: of the signal.
-        """
+    def send(self, number: int) -> None:
+        """Sends a signal to every process that still runs."""
         for process in self._processes:
             with suppress(ProcessLookupError):
                 process.send_signal(number)
 
     def wait(self, grace: float) -> Ended:
-        """Waits for all; ends the others when one has failed.
-
-        Args:
-          grace: seconds that they get.
-        """
+        """Waits for all; when one has failed, ends the others after `grace` seconds."""
         ended, until = Ended(0, ""), float("inf")
         while any(process.poll() is None for process in self._processes):
             if not ended.status and (failed := self._failed()):
                 ended, until = failed, time.monotonic() + grace
             if time.monotonic() > until:
-                self.tell(signal.SIGTERM)
+                self.send(signal.SIGTERM)
                 until = float("inf")
                 Thread(target=self._kill_later, daemon=True).start()
             time.sleep(_POLL)
@@ -161,17 +144,17 @@ class Crew:
         return ended if ended.status else self._failed() or ended
 
     def kill(self) -> None:
-        """Ends what still runs, at once."""
-        self.tell(signal.SIGKILL)
+        """Ends the processes that still run, at once."""
+        self.send(signal.SIGKILL)
         for process in self._processes:
             process.wait()
 
     def _kill_later(self) -> None:
         time.sleep(_KILL_AFTER)
-        self.tell(signal.SIGKILL)
+        self.send(signal.SIGKILL)
 
     def _failed(self) -> Ended | None:
-        """The first that failed; a killed one before others that it took along."""
+        """The first that failed; one that was killed before those it took along."""
         ends = [(i, p) for i, p in enumerate(self._processes) if p.poll()]
         for i, process in sorted(ends, key=lambda pair: pair[1].returncode != -9):
             code, who = process.returncode, f"process {i} (pid {process.pid})"
@@ -188,11 +171,11 @@ class Crew:
 
 @contextmanager
 def _forwarded(crew: Crew) -> Iterator[None]:
-    """Ctrl-C and SIGTERM reach the processes; what comes again kills them."""
+    """Passes Ctrl-C and SIGTERM on to the processes; a second signal kills them."""
 
     def forward(number: int, _: Any) -> None:
-        crew.heard.append(number)
-        crew.tell(number if len(crew.heard) == 1 else signal.SIGKILL)
+        crew.signals.append(number)
+        crew.send(number if len(crew.signals) == 1 else signal.SIGKILL)
 
     if current_thread() is not main_thread():
         yield
@@ -207,7 +190,7 @@ def _forwarded(crew: Crew) -> Iterator[None]:
 
 
 def _inside(place: Place, command: Sequence[str]) -> list[str]:
-    """The command in its namespace, to be killed if the launcher is (Linux)."""
+    """The command in its namespace; on Linux it is killed if the launcher is."""
     mortal = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
     if place.namespace is None:
         return [*mortal, *command]
@@ -215,7 +198,7 @@ def _inside(place: Place, command: Sequence[str]) -> list[str]:
 
 
 def _coordinator(place: Place) -> str:
-    """An address and a port on which nothing listens."""
+    """An address with a free port."""
     if place.namespace is not None:
         return f"{place.address}:{_PORT}"
     with socket.socket() as free:

@@ -1,8 +1,6 @@
 """Links between processes of one machine: loopback, which needs no rights.
 
 `Namespaces`, which shapes real links, is in `_namespaces`.
-
-Cost: none.
 """
 
 from collections.abc import Sequence
@@ -16,9 +14,9 @@ class Place(NamedTuple):
     """Where a process runs.
 
     Attributes:
-        address: IP address that it binds to.
-        namespace: name of its network namespace, or None.
-        rate: bytes per second at which it paces what it sends, or None.
+      address: IP address that the process binds to.
+      namespace: name of its network namespace, or None.
+      rate: bytes per second at which it paces what it sends, or None.
     """
 
     address: str = "127.0.0.1"
@@ -30,15 +28,11 @@ class Links(Protocol):
     """Gives each process a place, from `open` to `close`."""
 
     def open(self, names: Sequence[str]) -> dict[str, Place]:
-        """Places by name of the process.
-
-        Args:
-            names: of the processes.
-        """
+        """Returns a place for each process, by its name."""
         ...
 
     def close(self) -> None:
-        """Takes everything away that `open` has made; may be called twice."""
+        """Removes all that `open` has made; may be called twice."""
         ...
 
 
@@ -47,17 +41,17 @@ class Loopback:
     """127.0.0.1, which works everywhere.
 
     Attributes:
-        rate: bytes per second at which each process paces itself; `benchmarks.testbed`
-            does, `relaxjax run` does not. This is no link: the sender sleeps between
-            pieces of 64 KiB, and what it *receives* is not limited. None: as fast as
-            memory goes.
+      rate: bytes per second at which each process paces itself; `benchmarks.testbed`
+        does, `relaxjax run` does not. This is not a link: the sender sleeps between
+        pieces of 64 KiB, and what it *receives* is not limited. None: as fast as memory
+        goes.
 
     Raises:
-        ValueError: a rate that is not positive.
+      ValueError: a rate that is not positive.
 
     Example:
-        >>> Loopback(rate=12.5e6).open(["server 0"])["server 0"].address
-        '127.0.0.1'
+      >>> Loopback(rate=12.5e6).open(["server 0"])["server 0"].address
+      '127.0.0.1'
     """
 
     rate: float | None = None
@@ -68,12 +62,8 @@ class Loopback:
             check_rate("rate", "bytes per second", self.rate)
 
     def open(self, names: Sequence[str]) -> dict[str, Place]:
-        """The same place for all.
-
-        Args:
-            names: of the processes.
-        """
+        """Returns the same place for each process."""
         return {name: Place(rate=self.rate) for name in names}
 
     def close(self) -> None:
-        """Nothing to take away."""
+        """Does nothing: there is nothing to remove."""

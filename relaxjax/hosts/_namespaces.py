@@ -2,11 +2,11 @@
 
 Each process has a network stack of its own and a pair of virtual interfaces to a
 bridge; `tc` shapes both ends with a token bucket, so that each process sends and
-receives at most `rate`. TCP's congestion control is set to reno, as the usual default
-of one machine may be another's exception. `ip netns exec` shows a process an /etc/hosts
-in which the machine's name has the namespace's address, which is what gloo binds to.
+receives at most `rate`. TCP's congestion control is set to reno, because machines
+differ in their default. `ip netns exec` shows a process an /etc/hosts in which the
+machine's name has the namespace's address, which is what gloo binds to.
 
-Cost: about 0.1 s for each process to set up, and as much to take away.
+Cost: about 0.1 s for each process to set up, and as much to remove.
 """
 
 import ctypes
@@ -32,16 +32,17 @@ _SYSCTL = (
 class Namespaces:
     """A network namespace and a shaped link for each process.
 
-    Needs Linux, root, and the programs `ip` and `tc` (Debian: `iproute2`). What it
-    makes is named after this process ("rj<pid>...") and is removed by `close`; after a
-    kill -9, `ip netns delete` and `ip link delete` remove it by these names.
+    Needs Linux, root, and the programs `ip` and `tc` (Debian: `iproute2`). The
+    namespaces and links are named after this process ("rj<pid>...") and are removed by
+    `close`; after a kill -9, `ip netns delete` and `ip link delete` remove them by
+    these names.
 
     Args:
-        rate: bytes per second of each process, in each direction.
+      rate: bytes per second of each process, in each direction.
 
     Raises:
-        OSError: something of the above is missing; `Namespaces.missing()` says what.
-        ValueError: a rate that is not positive.
+      OSError: something of the above is missing; `Namespaces.missing()` says what.
+      ValueError: a rate that is not positive.
     """
 
     def __init__(self, rate: float):
@@ -55,21 +56,18 @@ class Namespaces:
 
     @staticmethod
     def missing() -> str | None:
-        """What this machine lacks, in words; None if nothing."""
+        """What this machine lacks, in words; None if it lacks nothing."""
         for program in ("ip", "tc"):
             if shutil.which(program) is None:
                 return f"the program {program!r} is missing (Debian: iproute2)"
         return None if os.geteuid() == 0 else "only root can make network namespaces"
 
     def open(self, names: Sequence[str]) -> dict[str, Place]:
-        """Makes a namespace for each name.
-
-        Args:
-            names: of servers and workers, at most 200.
+        """Makes a namespace for each process, by its name; at most 200.
 
         Raises:
-            ValueError: too many.
-            OSError: the kernel refuses; what was made is removed.
+          ValueError: too many.
+          OSError: the kernel refuses; all that was made is removed.
         """
         if len(names) > _MOST:
             raise ValueError(f"Namespaces: {len(names)} processes; at most {_MOST}")
@@ -83,11 +81,7 @@ class Namespaces:
             raise
 
     def shape(self, rate: float) -> None:
-        """Changes the rate of every link, at once.
-
-        Args:
-            rate: bytes per second.
-        """
+        """Sets the rate of every link, in bytes per second, at once."""
         check_rate("rate", "bytes per second", rate)
         self.rate = rate
         for i in range(self._count):
@@ -96,7 +90,7 @@ class Namespaces:
     def sent(self) -> list[int]:
         """Bytes that each process has sent so far, by the kernel's own count.
 
-        Whole Ethernet frames: payloads, acknowledgements, and their headers.
+        They are those of whole Ethernet frames: payloads, acknowledgments and headers.
         """
         links = (Path(f"/sys/class/net/{self._prefix}v{i}") for i in range(self._count))
         return [int((x / "statistics" / "rx_bytes").read_text()) for x in links]
@@ -140,10 +134,10 @@ def enter(namespace: str) -> None:
     """Moves this thread, and threads that it starts later, into a namespace.
 
     Args:
-        namespace: as `ip netns` names it.
+      namespace: its name, as in `ip netns`.
 
     Raises:
-        OSError: there is none, or this is not root.
+      OSError: there is no such namespace, or this is not root.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     with open(f"/run/netns/{namespace}", "rb") as file:

@@ -1,9 +1,9 @@
 """Processes find each other before JAX's runtime starts, and say what is wrong.
 
 JAX's runtime aborts a process that it cannot connect, without an exception. So every
-process first reports to process 0, at the coordinator's own address, which it leaves
-free again: who it is, and which versions it runs. All get the table of all, or the
-same error.
+process first reports to process 0, at the coordinator's own address, which is left free
+again: who it is, and which versions it runs. All get the table of members, or the same
+error.
 
 Cost: one short connection for each process.
 """
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 _RETRY = 0.1
 _REPLY = 5.0  # seconds beyond the wait that process 0's answer may take
+_ERRORS = {"value": ValueError, "timeout": TimeoutError}
 
 
 class Member(NamedTuple):
@@ -26,7 +27,7 @@ class Member(NamedTuple):
       process_id: its number.
       host: the name of its machine.
       address: the IP address from which it reaches process 0.
-      pid: its process id there.
+      pid: its process id on its machine.
     """
 
     process_id: int
@@ -44,9 +45,9 @@ class Report(NamedTuple):
     """What a process reports.
 
     Attributes:
-      member: itself.
-      processes: how many it expects.
-      versions: of what it runs, by name.
+      member: the process itself.
+      processes: how many processes it expects.
+      versions: the versions of what it runs, by name.
     """
 
     member: Member
@@ -54,12 +55,12 @@ class Report(NamedTuple):
     versions: Mapping[str, str]
 
 
-def me(index: int, address: str = "127.0.0.1") -> Member:
+def this_process(index: int, address: str = "127.0.0.1") -> Member:
     """This process as a member."""
     return Member(index, socket.gethostname(), address, os.getpid())
 
 
-def call(
+def rendezvous(
     coordinator: str,
     processes: int,
     index: int,
@@ -67,20 +68,18 @@ def call(
     versions: Mapping[str, str],
     wait: float,
 ) -> tuple[Member, ...]:
-    """Reports to process 0, or, as process 0, hears all reports.
+    """Reports to process 0 or, as process 0, hears all reports; returns all members.
 
     Args:
-      coordinator: "host:port".
-      processes: how many there are to be.
-      index: of this one.
-      versions: of what this process runs.
+      coordinator: "host:port" of process 0.
+      processes: number of processes.
+      index: number of this process.
+      versions: the versions of what this process runs, by name.
       wait: seconds for all to come.
 
-    Returns:
-      All processes, in order.
-
     Raises:
-      ValueError: no address; processes that disagree on number, index or versions.
+      ValueError: no address; processes that disagree on their number, index or
+        versions.
       OSError: the address is taken, or is not one of this machine.
       TimeoutError: process 0 or others did not come.
     """
@@ -93,19 +92,19 @@ def call(
     until = time.monotonic() + wait
 
     def report(address: str) -> Report:
-        return Report(me(index, address), processes, versions)
+        return Report(this_process(index, address), processes, versions)
 
     if index:
-        answer = _reported(coordinator, report, until, wait)
+        answer = _ask_first(coordinator, report, until, wait)
     else:
-        answer = _heard(coordinator, report(host), until, wait)
+        answer = _answer_all(coordinator, report(host), until, wait)
     if "error" in answer:
-        raise _KINDS[answer["kind"]](answer["error"])
+        raise _ERRORS[answer["kind"]](answer["error"])
     return tuple(Member(*row) for row in answer["members"])
 
 
 def problem(reports: list[Report]) -> str | None:
-    """What stands against starting, in words; process 0's report comes first."""
+    """Why the job cannot start, in words; process 0's report comes first."""
     first, *others = reports
     seen = {0: first.member}
     for report in others:
@@ -138,25 +137,19 @@ def problem(reports: list[Report]) -> str | None:
     return None
 
 
-_KINDS = {"value": ValueError, "timeout": TimeoutError}
-
-
-def _reported(
-    coordinator: str,
-    report: Callable[[str], Report],
-    until: float,
-    wait: float,
+def _ask_first(
+    coordinator: str, report: Callable[[str], Report], until: float, wait: float
 ) -> dict[str, Any]:
-    """Reports, and waits for the answer."""
+    """Reports to process 0, and waits for its answer."""
     host, _, port = coordinator.rpartition(":")
-    failure = "no answer"
+    address, failure = (host.strip("[]"), int(port)), "no answer"
     while (left := until - time.monotonic()) > 0:
         try:
-            with socket.create_connection((host.strip("[]"), int(port)), left) as line:
-                own = report(line.getsockname()[0])
-                line.sendall(json.dumps(own).encode() + b"\n")
-                line.settimeout(left + _REPLY)
-                with line.makefile() as text:
+            with socket.create_connection(address, left) as connection:
+                message = json.dumps(report(connection.getsockname()[0]))
+                connection.sendall(message.encode() + b"\n")
+                connection.settimeout(left + _REPLY)
+                with connection.makefile() as text:
                     if answer := text.readline():
                         return json.loads(answer)
                 failure = "the connection was closed"
@@ -170,10 +163,10 @@ def _reported(
     )
 
 
-def _heard(
+def _answer_all(
     coordinator: str, first: Report, until: float, wait: float
 ) -> dict[str, Any]:
-    """Hears the others, and answers all alike."""
+    """As process 0: hears the others, and gives all the same answer."""
     try:
         server = socket.create_server(("", int(coordinator.rpartition(":")[2])))
     except OSError as error:
@@ -183,30 +176,29 @@ def _heard(
             f"join: process 0 cannot listen at {coordinator}: {why}. Is a process of "
             "an earlier run still there? Else choose another port",
         ) from error
-    reports, lines = [first], []
+    reports, connections = [first], []
     with server:
         while len(reports) < first.processes and problem(reports) is None:
             server.settimeout(max(0.001, until - time.monotonic()))
             try:
-                line, _ = server.accept()
+                connection, _ = server.accept()
             except TimeoutError:
                 break
-            report = _report(line)
+            report = _report(connection)
             if report is None:
-                line.close()
+                connection.close()
             else:
                 reports.append(report)
-                lines.append(line)
+                connections.append(connection)
         answer = _answer(reports, wait)
-        for line in lines:
-            with line:
-                line.sendall(json.dumps(answer).encode() + b"\n")
+        for connection in connections:
+            with connection:
+                connection.sendall(json.dumps(answer).encode() + b"\n")
     return answer
 
 
 def _answer(reports: list[Report], wait: float) -> dict[str, Any]:
-    wrong = problem(reports)
-    if wrong:
+    if wrong := problem(reports):
         return {"kind": "value", "error": f"join: {wrong}"}
     members = sorted(report.member for report in reports)
     missing = sorted({*range(reports[0].processes)} - {m.process_id for m in members})
@@ -217,11 +209,11 @@ def _answer(reports: list[Report], wait: float) -> dict[str, Any]:
     return {"members": members}
 
 
-def _report(line: socket.socket) -> Report | None:
-    """What a process says of itself; None if it is none of a job."""
-    line.settimeout(_REPLY)
+def _report(connection: socket.socket) -> Report | None:
+    """The report that comes over a connection; None if it is a stranger's."""
+    connection.settimeout(_REPLY)
     try:
-        with line.makefile() as text:
+        with connection.makefile() as text:
             member, processes, versions = json.loads(text.readline())
         return Report(Member(*member), processes, versions)
     except (OSError, ValueError, TypeError):

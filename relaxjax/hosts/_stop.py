@@ -2,12 +2,12 @@
 
     asked:  some process has had a signal
     at_i:   the step that process i has begun last; it begins none until T is known
-    T:      1 + max_i at_i, the first step that none has begun
+    T:      1 + max_i at_i, the first step that no process has begun
 
 Threads beside the main ones agree on T, so that it does not matter which main thread
-waits for whose collective: a step that one has begun, all begin.
+waits for whose collective: a step that one process has begun, all begin.
 
-Cost: the loop waits for two readings of the board, once.
+Cost: the loop waits for two readings of the store, once.
 """
 
 import threading
@@ -17,11 +17,7 @@ from relaxjax.hosts._join import WATCH, Hosts
 
 
 class Stop:
-    """One process's part in the agreement.
-
-    Args:
-      hosts: as of `join`.
-    """
+    """One process's part in the agreement."""
 
     def __init__(self, hosts: Hosts):
         self._hosts = hosts
@@ -32,20 +28,14 @@ class Stop:
         self.step = -1  # begun last
 
     def ask(self, why: str) -> bool:
-        """Asks all to stop; False if this process had asked before.
-
-        Args:
-          why: in words.
-        """
+        """Asks all to stop; False if this process had asked before."""
         fresh, self._asked = self._asked is None, self._asked or why
         return fresh
 
     def before(self, step: int, given_up: threading.Event) -> bool:
-        """Whether to stop before this step; else it counts as begun.
+        """Whether to stop before a step; if not, the step counts as begun.
 
-        Args:
-          step: its number.
-          given_up: ends the wait for the others.
+        `given_up` ends the wait for the others.
         """
         with self._changed:
             while self._waits and not given_up.is_set():
@@ -56,19 +46,15 @@ class Stop:
             return False
 
     def agree(self, texts: Mapping[str, str]) -> None:
-        """Takes part, given what is on the board; to be called again and again.
-
-        Args:
-          texts: under `WATCH`.
-        """
-        board, mine = self._hosts.board, self._hosts.process_id
+        """Takes part, given all that is under `WATCH`; called again and again."""
+        store, mine = self._hosts.board, self._hosts.process_id
         if self._asked and "asked" not in texts:
-            board.first(f"{WATCH}/asked", self._asked)
+            store.put_if_absent(f"{WATCH}/asked", self._asked)
         if "asked" not in texts or self._target is not None:
             return
         with self._changed:
             self._waits = True
-        board.post(f"{WATCH}/at/{mine}", str(self.step))
+        store.put(f"{WATCH}/at/{mine}", str(self.step))
         begun = [_begun(texts, i) for i in range(len(self._hosts.members))]
         known = [step for step in begun if step is not None]
         if len(known) == len(begun):

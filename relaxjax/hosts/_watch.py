@@ -1,10 +1,10 @@
-"""Watches the processes of a job while they train: no loss, no hang without a word.
+"""Watches the processes of a job while they train, so that none is lost unnoticed.
 
 Each process posts a sign of life and its step a few times a second, from a thread of
 its own, and reads those of the others. The first to see that one is lost or stuck posts
-the verdict. All take it over: as an exception where Python still runs, and by ending
-the process where its main thread waits in a collective for ever. A signal to one
-process stops all of them before the same step.
+its diagnosis. All adopt it: as an exception where Python still runs, and by ending the
+process where its main thread waits in a collective forever. A signal to one process
+stops all of them before the same step.
 
 Cost: two round trips to process 0 every `interval`; nothing in the step.
 """
@@ -18,15 +18,14 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from relaxjax.hosts._diagnosis import Patience, Signs, verdict
+from relaxjax.hosts._diagnosis import Patience, Sentinel, Signs, diagnose
 from relaxjax.hosts._join import WATCH, Hosts
-from relaxjax.hosts._sentinel import Sentinel
 from relaxjax.hosts._stop import Stop
 
-STATUS = 70  # of a process that is ended: an internal error, as in sysexits.h
+STATUS = 70  # exit status of a process that is ended: EX_SOFTWARE of sysexits.h
 
 _GRACE = 3.0  # seconds for the main thread to leave by itself
-_LAST = 2.0  # more for process 0, whose end aborts the others
+_LAST = 2.0  # seconds more for process 0, whose end aborts the others
 _SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 _BROKEN = re.compile("gloo|nccl|collective|unavailable|socket|connection", re.I)
 
@@ -36,18 +35,18 @@ class LostProcess(RuntimeError):
 
 
 class Watch:
-    """Keeps an eye on all processes of a job, from `with` to its end.
+    """Watches all processes of a job, inside its `with` block.
 
     In the loop, `stops_before(step)` marks each step and says whether to stop; Ctrl-C
-    and SIGTERM, to any process, ask for that (once more interrupts at once). Put it
+    and SIGTERM, to any process, ask for that (a second one interrupts at once). Put it
     around `relaxjax.init` too, which is the first to wait for all.
 
-    A process that another one's loss leaves in a collective for ever ends with status
+    A process that the loss of another leaves in a collective forever ends with status
     70 within `lost_after` (or `stuck_after`) and some 5 seconds, after a line on
     standard error; where Python still runs, `LostProcess` is raised.
 
     Args:
-      hosts: as of `join`.
+      hosts: the processes, from `join`.
       lost_after: seconds without a sign after which a process counts as lost.
       stuck_after: seconds without a step, on any process, after which those that are
         behind count as stuck. Compilation is part of the first step.
@@ -82,8 +81,8 @@ class Watch:
         self._signs = Signs(len(hosts.members))
         self._stop = Stop(hosts)
         self._posted = 0.0  # when process 0 answered last
-        self._verdict: str | None = None
-        self._judged, self._left = threading.Event(), threading.Event()
+        self._diagnosis: str | None = None
+        self._diagnosed, self._left = threading.Event(), threading.Event()
         self._handlers: dict[int, Any] = {}
         self._sentinel: Sentinel | None = None
 
@@ -104,29 +103,30 @@ class Watch:
             signal.signal(number, handler)
         broken = _broken(error)
         if broken:
-            self._judged.wait(self._patience.lost_after + 4 * self._interval)
+            self._diagnosed.wait(self._patience.lost_after + 4 * self._interval)
         elif error is not None and not isinstance(error, LostProcess):
-            self._judge(f"{self._mine} has failed: {kind.__name__}: {error}")
+            self._adopt(f"{self._mine} has failed: {kind.__name__}: {error}")
         self._left.set()
         with suppress(Exception):  # process 0 may be gone
             self._post("done")
         if self._sentinel:
             self._sentinel.dismiss()
-        if broken and self._verdict:
-            raise LostProcess(self._verdict) from error
+        if broken and self._diagnosis:
+            raise LostProcess(self._diagnosis) from error
 
     def stops_before(self, step: int) -> bool:
-        """Marks that a step is about to begin, unless all are to stop before it.
+        """Whether all are to stop before a step; if not, the step counts as begun.
 
         Args:
-          step: its number, 0 or more; to be called on all processes for the same steps.
+          step: the number of the step, 0 or more; all processes must call this for the
+            same steps.
 
         Raises:
           LostProcess: another process is lost, stuck or has failed.
         """
-        stops = self._stop.before(step, self._judged)
-        if self._verdict:
-            raise LostProcess(self._verdict)
+        stops = self._stop.before(step, self._diagnosed)
+        if self._diagnosis:
+            raise LostProcess(self._diagnosis)
         return stops
 
     def _hear(self, number: int, _: Any) -> None:
@@ -134,47 +134,47 @@ class Watch:
             raise KeyboardInterrupt
 
     def _talk(self) -> None:
-        """Posts and reads until the end, or until process 0 is gone."""
+        """Posts and reads signs until the end, or until process 0 is gone."""
         with suppress(Exception):  # what JAX raises then has no type of its own
-            while not (self._left.is_set() or self._judged.is_set()):
+            while not (self._left.is_set() or self._diagnosed.is_set()):
                 self._post("on")
                 texts = self._hosts.board.read(WATCH)
                 self._posted = time.monotonic()
                 heard = self._signs.update(texts, self._posted)
                 self._stop.agree(texts)
                 members = self._hosts.members
-                found = verdict(self._posted, heard, members, self._patience)
-                if found or "verdict" in texts:
-                    self._judge(found or texts["verdict"])
+                wrong = diagnose(self._posted, heard, members, self._patience)
+                if wrong or "diagnosis" in texts:
+                    self._adopt(wrong or texts["diagnosis"])
                 self._left.wait(self._interval)
 
     def _post(self, flag: str) -> None:
-        text = self._signs.own(self._stop.step, flag)
-        self._hosts.board.post(f"{WATCH}/sign/{self._hosts.process_id}", text)
+        text = self._signs.next_sign(self._stop.step, flag)
+        self._hosts.board.put(f"{WATCH}/sign/{self._hosts.process_id}", text)
 
-    def _judge(self, found: str) -> None:
-        """Takes over the first verdict that was posted."""
-        self._verdict = found
+    def _adopt(self, diagnosis: str) -> None:
+        """Posts a diagnosis, or adopts the one that was posted first."""
+        self._diagnosis, key = diagnosis, f"{WATCH}/diagnosis"
         with suppress(Exception):
-            self._verdict = self._hosts.board.first(f"{WATCH}/verdict", found)
-        self._judged.set()
+            self._diagnosis = self._hosts.board.put_if_absent(key, diagnosis)
+        self._diagnosed.set()
 
     def _guard(self) -> None:
         """Ends the process when its main thread does not."""
         patience = self._patience.lost_after
-        while not self._judged.wait(self._interval):
+        while not self._diagnosed.wait(self._interval):
             if self._left.is_set():
                 return
             if time.monotonic() - self._posted > patience:
                 first = self._hosts.members[0]
-                self._verdict = (
+                self._diagnosis = (
                     f"{first}, the coordinator, is lost: it has not answered for "
                     f"{patience:g} s"
                 )
-                self._judged.set()
+                self._diagnosed.set()
         if self._left.wait(_GRACE + (0 if self._hosts.process_id else _LAST)):
             return
-        print(f"relaxjax: {self._mine} ends: {self._verdict}", file=sys.stderr)
+        print(f"relaxjax: {self._mine} ends: {self._diagnosis}", file=sys.stderr)
         with suppress(Exception):
             sys.stdout.flush()
             sys.stderr.flush()
@@ -184,15 +184,15 @@ class Watch:
 
 
 def _broken(error: BaseException | None) -> bool:
-    """Whether an error may come from another process's end."""
+    """Whether the end of another process may have caused an error."""
     of_jax = isinstance(error, ValueError | RuntimeError)
     lost = isinstance(error, LostProcess)
     return of_jax and not lost and _BROKEN.search(str(error)) is not None
 
 
 def _check(lost_after: float, stuck_after: float, interval: float) -> None:
-    given = {"lost_after": lost_after, "stuck_after": stuck_after, "interval": interval}
-    for name, seconds in given.items():
+    times = {"lost_after": lost_after, "stuck_after": stuck_after, "interval": interval}
+    for name, seconds in times.items():
         if not seconds > 0:
             raise ValueError(f"Watch: {name}={seconds}; it must be more than 0 seconds")
     if lost_after < 4 * interval:

@@ -1,7 +1,7 @@
 """Asynchronous model averaging: models are averaged while workers go on.
 
 Source: BAGUA's asynchronous model average (Gan et al. 2021), where a thread averages
-every so many milliseconds; here both are counted in steps, so that every run is the
+every so many milliseconds; here time is counted in steps, so that every run is the
 same. With H = sync_every and tau = delay, after each step T that is a multiple of H:
 
     x_i <- x_i + u_i                        (each step)
@@ -9,13 +9,13 @@ same. With H = sync_every and tau = delay, after each step T that is a multiple 
     a <- a + mean_i C(s_i - a)              (after step T: the mean arrives)
     x_i <- x_i + (a - s_i)
 
-What a worker has done in the tau steps it keeps, so that the mean of all models moves
+A worker keeps what it has done in the tau steps, so that the mean of all models moves
 by the mean update alone (without a compressor C). With tau = 0 this is local SGD. With
 tau > 0 no two workers are equal, not even after an exchange.
 
-The exchange is issued at step T, of what waits in the state: with tau > 0 it was there
-before the step began, so that the two may overlap. In lock step nobody runs ahead of a
-slow worker: that is what the milliseconds are for, and is not here.
+The exchange of s_i begins at step T. With tau > 0 s_i was in the state before that step
+began, so that the two may overlap. In lock step nobody runs ahead of a slow worker,
+which is what BAGUA's milliseconds are for.
 
 Cost: what `all_reduce` sends for the params in float32, once in H steps. State: a and
 s_i, each of the params' size, and the feedback's. s_i is selected anew in each step.
@@ -34,7 +34,8 @@ from relaxjax._core._local import LocalState
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import layout_of
 from relaxjax.compression import Compressor
-from relaxjax.local_updates._outer_step import AnchorState, OuterStep, like, outer_step
+from relaxjax.local_updates._diloco import AnchorState, outer_step
+from relaxjax.local_updates._local_steps import ExchangeSpec
 
 _CALLER = "asynchronous_average"
 
@@ -43,10 +44,10 @@ class AsynchronousAverageState(NamedTuple):
     """State of `asynchronous_average`.
 
     Attributes:
-      step: int32, steps since the last mean has arrived.
+      step: int32, steps since the last mean arrived.
       kept: a, equal on all workers, and the reducer's state.
       read: s_i, as last read; float32 where a param is narrower.
-      leaves: those that differ between workers.
+      leaves: the leaves that differ between workers.
     """
 
     step: Annotated[jax.Array, EQUAL]
@@ -68,25 +69,25 @@ def asynchronous_average(
 ) -> optax.GradientTransformationExtraArgs:
     """Averages the workers' models every `sync_every` steps, as they were before.
 
-    Put it last in the chain, as `local_sgd`. The models differ: `relaxjax.consensus`
+    Put it last in the chain, like `local_sgd`. The models differ: `relaxjax.consensus`
     gives one.
 
     Args:
       axis_name: the axis, or a tuple (outer, inner).
-      sync_every: H, number of steps from one mean to the next, 1 or more.
-      delay: tau, steps from what is read to its mean, 0 to H - 1.
-      compressor: as of `local_sgd`.
-      algorithm: as of `relaxjax.all_reduce`.
-      bucket_bytes: as of `relaxjax.all_reduce`.
-      specs: as of `relaxjax.all_reduce`.
-      seed: of random compressors.
+      sync_every: H, the number of steps from one mean to the next, 1 or more.
+      delay: tau, the number of steps from reading the models to their mean, 0 to H - 1.
+      compressor: see `local_sgd`.
+      algorithm: see `relaxjax.all_reduce`.
+      bucket_bytes: see `relaxjax.all_reduce`.
+      specs: see `relaxjax.all_reduce`.
+      seed: the seed of random compressors.
 
     Returns:
-      A gradient transformation, as of `local_sgd`.
+      A gradient transformation, as in `local_sgd`, without `weight=`.
 
     Raises:
-      ValueError: `sync_every < 1`, a delay below 0, or of `sync_every` or more; else as
-        of `local_sgd`.
+      ValueError: `sync_every < 1`, a delay below 0 or not below `sync_every`; what
+        `local_sgd` refuses; in `update` a `weight`.
       NameError: `update` outside the axis.
 
     Example:
@@ -101,53 +102,40 @@ def asynchronous_average(
       ...         updates, state = tx.update(gradient, state, x)
       ...         x = optax.apply_updates(x, updates)
       ...     return x
-      >>> # The mean of the first step, -3, and each one's second.
+      >>> # The mean of the first step, -3, and each worker's own second step.
       >>> print(jax.vmap(train, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
       [-4. -5. -9.]
     """
     _check(sync_every, delay)
-    outer = outer_step(
-        _CALLER,
-        axis_name,
-        optax.sgd(1.0),
-        compressor,
-        algorithm,
-        bucket_bytes,
-        seed,
-        specs,
+    exchange = ExchangeSpec(
+        _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed
     )
+    outer = outer_step(exchange, optax.sgd(1.0))
 
     def init(params: optax.Params) -> Any:
-        kept = outer.init(params)
-        read = jax.tree.map(jnp.zeros_like, kept.anchor)
-        marks = LocalState(layout_of(params))
-        return AsynchronousAverageState(jnp.zeros((), jnp.int32), kept, read, marks)
+        memory = outer.init(params)
+        read = optax.tree.zeros_like(memory.anchor)
+        leaves = LocalState(layout_of(params))
+        return AsynchronousAverageState(jnp.zeros((), jnp.int32), memory, read, leaves)
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
-        outer.require(state, updates, params, weight)
-        step, kept, read, leaves = state
+        exchange.require(state, updates, params, weight)
+        step, memory, read, leaves = state
         step += 1
-        u, x = like(kept.anchor, updates), like(kept.anchor, params)
+        u, x = (optax.tree.cast_like(tree, memory.anchor) for tree in (updates, params))
         reads, arrives = step == sync_every - delay, step == sync_every
         read = jax.tree.map(lambda x, u, s: jnp.where(reads, x + u, s), x, u, read)
 
-        def arrive(u: Any, kept: AnchorState, read: Any) -> tuple[Any, AnchorState]:
-            return _arrived(outer, u, kept, read)
+        def arrive(u: Any, memory: AnchorState, read: Any) -> tuple[Any, AnchorState]:
+            memory = outer.update(optax.tree.sub(memory.anchor, read), memory, None)
+            moved = jax.tree.map(lambda u, a, s: u + (a - s), u, memory.anchor, read)
+            return moved, memory
 
-        u, kept = cond(arrives, arrive, lambda u, kept, _: (u, kept), u, kept, read)
-        return u, AsynchronousAverageState(step % sync_every, kept, read, leaves)
+        u, memory = cond(arrives, arrive, lambda *same: same[:2], u, memory, read)
+        return u, AsynchronousAverageState(step % sync_every, memory, read, leaves)
 
     return optax.GradientTransformationExtraArgs(init, update)
-
-
-def _arrived(
-    outer: OuterStep, u: Any, kept: AnchorState, read: Any
-) -> tuple[Any, AnchorState]:
-    """The update with the mean of what was read, and what is kept."""
-    kept = outer.update(jax.tree.map(jnp.subtract, kept.anchor, read), kept)
-    moved = jax.tree.map(lambda u, a, s: u + (a - s), u, kept.anchor, read)
-    return moved, kept
 
 
 def _check(sync_every: int, delay: int) -> None:
@@ -156,6 +144,6 @@ def _check(sync_every: int, delay: int) -> None:
     if delay >= sync_every:
         raise ValueError(
             f"{_CALLER}: delay={delay} must be below sync_every={sync_every}: what is "
-            "read must be back before the next is; take a longer sync_every, or a "
+            "read must be back before the next is read; take a longer sync_every, or a "
             f"delay of {sync_every - 1} or less"
         )

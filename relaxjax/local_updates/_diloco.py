@@ -1,30 +1,91 @@
 """DiLoCo: many local steps, then one step of an outer optimizer along their mean.
 
 Source: Douillard et al. 2023. Worker i takes H steps of its inner optimizer from the
-common model a (its state goes on through it, and is not averaged):
+common model a; its optimizer's state goes on, and is not averaged. C is a compressor
+with its feedback, or the identity, and O the outer optimizer:
 
     x_i <- x_i + u_i                      (each step)
-    D = mean_i(a - x_i)                   (after each H-th: the outer gradient)
-    v = mu v + D
-    a = a - eta (D + mu v),  x_i = a      (Nesterov)
+    D = mean_i C(a - x_i)                 (after each H-th: the outer gradient)
+    a = a + O(D)
+    x_i = a
 
-Any optax optimizer stands in either place. With the outer one SGD(1) this is local SGD;
-with Muon inside MuLoCo (Therien et al. 2025); with a compressor of chunked top-k and
-few bits, decayed feedback and outer SGD(1) SparseLoCo (Sarfi et al. 2025).
+By default O is Nesterov's: v = mu v + D, O(D) = -eta (D + mu v). An optimizer descends
+along a - x, as that is how a gradient points. With O = SGD(1), a becomes the mean of
+the models, and this is local SGD; with Muon inside it is MuLoCo (Therien et al. 2025);
+with a compressor of chunked top-k and few bits, decayed feedback and outer SGD(1)
+SparseLoCo (Sarfi et al. 2025).
 
 Cost: what `all_reduce` sends for the params in float32, once in H steps: 1 / H of a
 gradient's all-reduce. State beside the inner optimizer's: the anchor a, the outer
 momentum, and the feedback, each of the params' size.
 """
 
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
+import jax
 import optax
 
 from relaxjax._core._axis import AxisName
+from relaxjax._core._merge_rules import MEAN
+from relaxjax._core._tree import wide_copy
 from relaxjax.compression import Compressor
-from relaxjax.local_updates._local_steps import local_steps
-from relaxjax.local_updates._outer_step import outer_step
+from relaxjax.local_updates._local_steps import ExchangeSpec, local_steps
+
+
+class AnchorState(NamedTuple):
+    """State of an outer step.
+
+    Attributes:
+      anchor: a, in float32 where a param is narrower, equal on all workers.
+      outer: the outer optimizer's state, equal on all workers.
+      reducer: the state of the `all_reduce` of outer gradients.
+    """
+
+    anchor: Annotated[Any, MEAN]
+    outer: Any
+    reducer: Any
+
+
+class OuterStep(NamedTuple):
+    """The outer step of DiLoCo and its kin: a <- a + O(mean_i C(a - x_i))."""
+
+    caller: str
+    outer: optax.GradientTransformation
+    reducer: optax.GradientTransformationExtraArgs
+
+    def init(self, params: Any) -> AnchorState:
+        """The first state; refuses an outer optimizer that needs other arguments."""
+        a = wide_copy(params)
+        state = AnchorState(a, self.outer.init(a), self.reducer.init(a))
+        try:
+            jax.eval_shape(self.outer.update, a, state.outer, a)
+        except TypeError as error:
+            raise TypeError(
+                f"{self.caller}: outer= could not be called as update(updates, state, "
+                f"params): {error}. Outer gradients come without a loss or other "
+                "arguments; take an optimizer that needs none, such as optax.sgd(0.7, "
+                "momentum=0.9, nesterov=True)"
+            ) from error
+        return state
+
+    def update(self, gradient: Any, state: AnchorState, weight: Any) -> AnchorState:
+        """The next state, from a - x_i of this worker; its anchor is common to all."""
+        mean, reducer = self.reducer.update(gradient, state.reducer, weight=weight)
+        return self.apply_outer(mean, state._replace(reducer=reducer))
+
+    def apply_outer(self, mean: Any, state: AnchorState) -> AnchorState:
+        """The next state, from an outer gradient that is known; nothing is sent."""
+        step, outer = self.outer.update(mean, state.outer, state.anchor)
+        anchor = jax.tree.map(lambda a, s: a + s.astype(a.dtype), state.anchor, step)
+        return AnchorState(anchor, outer, state.reducer)
+
+
+def outer_step(
+    exchange: ExchangeSpec, outer: optax.GradientTransformation | None
+) -> OuterStep:
+    """The outer step of a method; None is DiLoCo's outer optimizer."""
+    outer = outer or optax.sgd(0.7, momentum=0.9, nesterov=True)
+    return OuterStep(exchange.caller, outer, exchange.reducer())
 
 
 def diloco(
@@ -39,26 +100,26 @@ def diloco(
     specs: Any = None,
     seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
-    """An optimizer whose workers synchronise every `sync_every` steps, with momentum.
+    """An optimizer whose workers synchronize every `sync_every` steps, with momentum.
 
     Use it as the whole optimizer, without an all-reduce before it.
 
     Args:
-      inner: each worker's optimizer, of its own gradients.
+      inner: each worker's optimizer, which sees its own gradients.
       axis_name: the axis, or a tuple (outer, inner).
-      sync_every: H, number of steps from one outer step to the next, 1 or more.
-      outer: of the outer gradients; None is SGD with rate 0.7 and Nesterov momentum
-        0.9. Its rate is none of the inner schedule's: it is not called in between.
-      compressor: of `relaxjax.compression`, of the outer gradients.
-      algorithm: as of `relaxjax.all_reduce`, which averages the outer gradients.
-      bucket_bytes: as of `relaxjax.all_reduce`.
-      specs: as of `relaxjax.all_reduce`.
-      seed: of random compressors.
+      sync_every: H, the number of steps from one outer step to the next, 1 or more.
+      outer: the optimizer of the outer gradients; None is SGD with rate 0.7 and
+        Nesterov momentum 0.9. A schedule in it counts outer steps.
+      compressor: the compressor of the outer gradients, of `relaxjax.compression`.
+      algorithm: see `relaxjax.all_reduce`, which averages the outer gradients.
+      bucket_bytes: see `relaxjax.all_reduce`.
+      specs: see `relaxjax.all_reduce`.
+      seed: the seed of random compressors.
 
     Returns:
       A gradient transformation whose `update` needs `params`: a chain of the inner
       optimizer and of the outer half. Updates come out in float32 where a param is
-      narrower. In an outer step, `update` takes `weight=`, as of `local_sgd`.
+      narrower. In an outer step, `update` takes `weight=`, as in `local_sgd`.
 
     Raises:
       TypeError: in `init`: an outer optimizer that needs a loss or other arguments.
@@ -79,9 +140,9 @@ def diloco(
       >>> print(jax.vmap(train, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
       [-3. -3. -3.]
     """
-    step = outer_step(
-        "diloco", axis_name, outer, compressor, algorithm, bucket_bytes, seed, specs
+    exchange = ExchangeSpec(
+        "diloco", axis_name, compressor, algorithm, bucket_bytes, specs, seed
     )
-    return optax.with_extra_args_support(
-        optax.chain(inner, local_steps(sync_every, step))
-    )
+    step = outer_step(exchange, outer)
+    outer_half = local_steps(exchange, sync_every, step.init, step.update)
+    return optax.with_extra_args_support(optax.chain(inner, outer_half))

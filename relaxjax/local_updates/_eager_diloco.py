@@ -1,8 +1,8 @@
 """Eager updates: outer gradients that arrive a round late, and one's own at once.
 
-Source: Kale et al. 2025. Of n workers, at the end of a round of H local steps, with D_i
-worker i's outer gradient, d_i that of the round before, and C a compressor with its
-feedback or the identity:
+Source: Kale et al. 2025. For n workers, at the end of a round of H local steps, with
+D_i worker i's outer gradient, d_i that of the round before, O_i its outer optimizer,
+and C a compressor with its feedback or the identity:
 
     D_i = a_i - x_i
     E_i = D_i / n + (mean_j C(d_j) - d_i / n)     (the others' are a round old)
@@ -11,18 +11,19 @@ feedback or the identity:
 
 What is sent in a round was known when the round began, so that on slow links the
 exchange has a whole round's time. (In one program it is awaited in the step in which it
-begins.) Nothing is lost: over all rounds the E_i add up to the means of the D, but for
-the last, of which each has its own share.
+begins.) Nothing is lost: over all rounds the E_i add up to the means of the D, except
+that of the last round each worker has its own share alone.
 
-What is a round old asks for a smaller outer rate than DiLoCo's: where local steps reach
-their goal, D = a - goal, outer SGD(eta) of many workers gives e <- e - eta e_before,
-which dies out only for eta < 1, and the slower the more momentum there is.
+Outer gradients that are a round old need a smaller outer rate than DiLoCo's: where
+local steps reach their goal, D = a - goal, the error e of outer SGD(eta) with many
+workers goes e <- e - eta e_before, which dies out only for eta < 1, and the slower the
+more momentum there is.
 
-The workers' models differ by what they know of themselves alone: `relaxjax.consensus`
-is their mean.
+The workers' models differ by what each knows of itself alone: `relaxjax.consensus` is
+their mean.
 
-Cost: as of DiLoCo. State: that of DiLoCo, of which a_i and O_i's are each worker's own,
-and d_i.
+Cost: that of DiLoCo. State: that of DiLoCo, where a_i and O_i's state are each worker's
+own, and d_i.
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -33,21 +34,22 @@ import optax
 
 from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._merge_rules import Leaf, Merge, rebuild
+from relaxjax._core._weights import refuse_weight
 from relaxjax.compression import Compressor
-from relaxjax.local_updates._local_steps import local_steps
-from relaxjax.local_updates._outer_step import AnchorState, outer_step
+from relaxjax.local_updates._diloco import AnchorState, outer_step
+from relaxjax.local_updates._local_steps import ExchangeSpec, local_steps
 
 _CALLER = "eager_diloco"
 
 
 def _still_to_come(leaf: Leaf, merge: Merge) -> np.ndarray:
-    """The d whose part that is still to come, (1 - 1 / n) d, stays on the mean."""
+    """The d of new workers: the mean of (1 - 1 / n) d, still to be sent, stays."""
     before, now = len(leaf.rows), len(leaf.fresh)
     if now == 1 < before:
         raise ValueError(
             f"resize: {leaf.name!r} of EagerDilocoState waits to be sent to others, "
-            f"and one worker has none: of {before} workers' last round it would be "
-            "lost. Resume on 2 workers or more; or start relaxjax.diloco anew from "
+            f"and one worker has no others: the last round of {before} workers would "
+            "be lost. Resume on 2 workers or more; or start relaxjax.diloco anew from "
             "relaxjax.consensus(params)"
         )
     share = (1 - 1 / before) / (1 - 1 / now) if now > 1 else 0.0
@@ -58,7 +60,7 @@ class EagerDilocoState(NamedTuple):
     """What `eager_diloco` keeps from one outer step to the next.
 
     Attributes:
-      outer: a_i, of the outer optimizer, of the reducer.
+      outer: a_i, the outer optimizer's state, the reducer's.
       waiting: d_i, like a_i.
     """
 
@@ -86,22 +88,23 @@ def eager_diloco(
     """DiLoCo whose workers do not wait for each other's outer gradients.
 
     Args:
-      inner: each worker's optimizer, of its own gradients.
+      inner: each worker's optimizer, which sees its own gradients.
       axis_name: the axis, or a tuple (outer, inner).
-      sync_every: H, number of steps from one outer step to the next, 1 or more.
-      outer: as of `relaxjax.diloco`.
-      compressor: as of `relaxjax.diloco`.
-      algorithm: as of `relaxjax.all_reduce`.
-      bucket_bytes: as of `relaxjax.all_reduce`.
-      specs: as of `relaxjax.all_reduce`.
-      seed: of random compressors.
+      sync_every: H, the number of steps from one outer step to the next, 1 or more.
+      outer: see `relaxjax.diloco`.
+      compressor: see `relaxjax.diloco`.
+      algorithm: see `relaxjax.all_reduce`.
+      bucket_bytes: see `relaxjax.all_reduce`.
+      specs: see `relaxjax.all_reduce`.
+      seed: the seed of random compressors.
 
     Returns:
-      A gradient transformation, as of `relaxjax.diloco`; models go on to differ.
+      A gradient transformation, as in `relaxjax.diloco`, without `weight=`. The models
+      differ, even after an outer step.
 
     Raises:
       TypeError: in `init`: an outer optimizer that needs a loss or other arguments.
-      ValueError: as of `relaxjax.diloco`.
+      ValueError: what `relaxjax.diloco` refuses; in `update` a `weight`.
       NameError: `update` outside the axis.
 
     Example:
@@ -119,22 +122,23 @@ def eager_diloco(
       [[-1. -5.]
        [-3. -7.]]
     """
-    step = outer_step(
-        _CALLER, axis_name, outer, compressor, algorithm, bucket_bytes, seed, specs
+    exchange = ExchangeSpec(
+        _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed
     )
+    step = outer_step(exchange, outer)
 
     def start(params: optax.Params) -> EagerDilocoState:
-        kept = step.init(params)
-        return EagerDilocoState(kept, optax.tree.zeros_like(kept.anchor))
+        state = step.init(params)
+        return EagerDilocoState(state, optax.tree.zeros_like(state.anchor))
 
-    def rule(gradient: Any, kept: EagerDilocoState) -> EagerDilocoState:
+    def rule(gradient: Any, memory: EagerDilocoState, weight: Any) -> EagerDilocoState:
+        refuse_weight(weight, _CALLER)
         n = axis_size(axis_name, _CALLER)
-        known, old = kept
-        mean, reduced = step.reducer.update(old, known.reducer)
-        eager = jax.tree.map(lambda m, g, d: m + (g - d) / n, mean, gradient, old)
-        return EagerDilocoState(
-            step.along(eager, known._replace(reducer=reduced)), gradient
-        )
+        state, before = memory
+        mean, reducer = step.reducer.update(before, state.reducer)
+        eager = jax.tree.map(lambda m, g, d: m + (g - d) / n, mean, gradient, before)
+        state = step.apply_outer(eager, state._replace(reducer=reducer))
+        return EagerDilocoState(state, gradient)
 
-    half = local_steps(sync_every, step, start, rule)
-    return optax.with_extra_args_support(optax.chain(inner, half))
+    outer_half = local_steps(exchange, sync_every, start, rule)
+    return optax.with_extra_args_support(optax.chain(inner, outer_half))

@@ -1,14 +1,14 @@
 """Hierarchical local SGD: means over near workers often, over all of them seldom.
 
-Source: Lin et al. 2020; the rule as in PyTorch's averager. Of periods H_1 < ... < H_L
-and their axes, each among the next one's, the largest period that divides the step
-decides, with a the last model common to all:
+Source: Lin et al. 2020; the rule is that of PyTorch's averager. There are periods
+H_1 < ... < H_L, each with its axes, which are among the next one's. The largest period
+that divides the step decides, with a the last model common to all:
 
     x_i <- x_i + u_i                                      (each step)
     x_i <- mean over the axes of H_l of x_j               (l < L)
     a <- a + mean over all of C(x_i - a),  x_i <- a       (l = L)
 
-C is a compressor with its feedback, or the identity, on the longest way alone.
+C is a compressor with its feedback, or the identity; the other means are exact.
 
 Cost: what `all_reduce` sends over the axes of a period for the params in float32, in
 the steps that it decides. State: the anchor a, and the feedback's.
@@ -32,8 +32,8 @@ from relaxjax._core._local import LocalState
 from relaxjax._core._tree import layout_of
 from relaxjax.compression import Compressor
 from relaxjax.gradients import all_reduce
-from relaxjax.local_updates._local_steps import OuterState, synchronize
-from relaxjax.local_updates._outer_step import AnchorState, like, outer_step
+from relaxjax.local_updates._diloco import AnchorState, outer_step
+from relaxjax.local_updates._local_steps import ExchangeSpec, OuterState, synchronize
 
 _CALLER = "hierarchical_local_sgd"
 
@@ -49,23 +49,23 @@ def hierarchical_local_sgd(
 ) -> optax.GradientTransformationExtraArgs:
     """Averages models over some axes every few steps, over more of them less often.
 
-    Put it last in the chain, as `local_sgd`.
+    Put it last in the chain, like `local_sgd`.
 
     Args:
       axes: from the number of steps between two means, 1 or more, to the axis, or tuple
-        of axes, over which they are taken; of a larger number, an axis more.
-      compressor: as of `local_sgd`, for the means over all axes.
-      algorithm: as of `relaxjax.all_reduce`, for the means over all axes.
-      bucket_bytes: as of `relaxjax.all_reduce`.
-      specs: as of `relaxjax.all_reduce`.
-      seed: of random compressors.
+        of axes, over which they are taken; a larger number has at least one axis more.
+      compressor: see `local_sgd`; for the means over all axes.
+      algorithm: see `relaxjax.all_reduce`; for the means over all axes.
+      bucket_bytes: see `relaxjax.all_reduce`.
+      specs: see `relaxjax.all_reduce`.
+      seed: the seed of random compressors.
 
     Returns:
-      A gradient transformation, as of `local_sgd`.
+      A gradient transformation, as in `local_sgd`, without `weight=`.
 
     Raises:
       ValueError: no periods, one below 1, axes that are not among those of the next
-        larger period; else as of `local_sgd`.
+        larger period; what `local_sgd` refuses; in `update` a `weight`.
       NameError: `update` outside the axes.
 
     Example:
@@ -81,43 +81,46 @@ def hierarchical_local_sgd(
     levels = _levels(axes)
     *near, far = levels.values()
     periods = np.array(list(levels))
-    outer = outer_step(
-        _CALLER, far, optax.sgd(1.0), compressor, algorithm, bucket_bytes, seed, specs
+    exchange = ExchangeSpec(
+        _CALLER, far, compressor, algorithm, bucket_bytes, specs, seed
     )
+    outer = outer_step(exchange, optax.sgd(1.0))
     exact = partial(all_reduce, bucket_bytes=bucket_bytes, specs=specs)
     reducers = [exact(names) for names in near]
 
     def init(params: optax.Params) -> Any:
-        marks = LocalState(layout_of(params))
-        return OuterState(jnp.zeros((), jnp.int32), outer.init(params), marks)
+        leaves = LocalState(layout_of(params))
+        return OuterState(jnp.zeros((), jnp.int32), outer.init(params), leaves)
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
-        outer.require(state, updates, params, weight)
-        step, kept, leaves = state
-        u, x = like(kept.anchor, updates), like(kept.anchor, params)
+        exchange.require(state, updates, params, weight)
+        step, memory, leaves = state
+        u, x = (optax.tree.cast_like(tree, memory.anchor) for tree in (updates, params))
         choices = [
-            lambda *own: own,
-            *(partial(_near, reducer, x) for reducer in reducers),
-            partial(synchronize, outer.update, x),
+            lambda *same: same,
+            *(partial(_average, reducer, x) for reducer in reducers),
+            partial(synchronize, outer.update, None, x),
         ]
         count = step + 1
         due = jnp.where(count % periods == 0, jnp.arange(1, len(choices)), 0).max()
-        u, kept = switch(due, choices, u, kept)
-        return u, OuterState(count % math.lcm(*levels), kept, leaves)
+        u, memory = switch(due, choices, u, memory)
+        return u, OuterState(count % math.lcm(*levels), memory, leaves)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _near(reducer: Any, x: Any, u: Any, kept: AnchorState) -> tuple[Any, AnchorState]:
-    """The mean over the axes of a level that is not the last; exact, so stateless."""
+def _average(
+    reducer: Any, x: Any, u: Any, memory: AnchorState
+) -> tuple[Any, AnchorState]:
+    """The updates that end at the mean over some of the axes; exact, so stateless."""
     y = jax.tree.map(jnp.add, x, u)
     mean, _ = reducer.update(y, reducer.init(y))
-    return jax.tree.map(jnp.subtract, mean, x), kept
+    return optax.tree.sub(mean, x), memory
 
 
 def _levels(axes: Mapping[int, AxisName]) -> dict[int, AxisName]:
-    """Periods and their axes, rising."""
+    """The axes by their periods, the shortest first."""
     if not axes:
         raise ValueError(
             f"{_CALLER}: axes={axes!r} must have a period, such as {{4: 'device', 16: "

@@ -1,15 +1,14 @@
 """Local SGD: workers go their own ways and take the mean every `sync_every` steps.
 
 Source: McMahan et al. 2017, Stich 2019. With a compressor of top-k and few bits and
-decayed feedback, what SparseLoCo sends (Sarfi et al. 2025). The rule is that of
-`relaxjax.local_updates._local_steps` with an outer step of 1:
+decayed feedback, what SparseLoCo sends (Sarfi et al. 2025). It is DiLoCo's outer step
+(`relaxjax.local_updates._diloco`) with SGD(1):
 
     x_i <- x_i + u_i                                    (each step)
-    a <- a + mean over the workers of C(x_i - a),  x_i <- a
-                                                        (after it, each H-th step)
+    a <- a - mean_i C(a - x_i),  x_i <- a               (after each H-th step)
 
-Without a compressor, C is the identity and a becomes the mean of the models. With one,
-C is it and its feedback, in units of the model.
+C is the identity, by which a becomes the mean of the models, or a compressor with its
+feedback, in units of the model.
 
 Cost: what `all_reduce` sends for the params in float32, once in H steps, and two
 buffers of their size: the anchor a, and the feedback's.
@@ -21,8 +20,8 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax.compression import Compressor
-from relaxjax.local_updates._local_steps import local_steps
-from relaxjax.local_updates._outer_step import outer_step
+from relaxjax.local_updates._diloco import outer_step
+from relaxjax.local_updates._local_steps import ExchangeSpec, local_steps
 
 
 def local_sgd(
@@ -44,14 +43,14 @@ def local_sgd(
 
     Args:
       axis_name: the axis, or a tuple (outer, inner).
-      sync_every: number of steps from one mean to the next, 1 or more.
-      compressor: of `relaxjax.compression`: what is sent is the compressed change
-        since the last one, rather than the change. With `error_feedback`, what is
-        lost once is sent the next time.
-      algorithm: as of `relaxjax.all_reduce`, which sends the changes.
-      bucket_bytes: as of `relaxjax.all_reduce`.
-      specs: as of `relaxjax.all_reduce`.
-      seed: of random compressors.
+      sync_every: H, the number of steps from one mean to the next, 1 or more.
+      compressor: the compressor of the change since the last mean, of
+        `relaxjax.compression`. With `error_feedback`, what is lost once is sent the
+        next time.
+      algorithm: see `relaxjax.all_reduce`, which sends the changes.
+      bucket_bytes: see `relaxjax.all_reduce`.
+      specs: see `relaxjax.all_reduce`.
+      seed: the seed of random compressors.
 
     Returns:
       A gradient transformation whose `update` needs `params`. Updates come out in
@@ -77,14 +76,8 @@ def local_sgd(
       >>> print(jax.vmap(train, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
       [-6. -6. -6.]
     """
-    step = outer_step(
-        "local_sgd",
-        axis_name,
-        optax.sgd(1.0),
-        compressor,
-        algorithm,
-        bucket_bytes,
-        seed,
-        specs,
+    exchange = ExchangeSpec(
+        "local_sgd", axis_name, compressor, algorithm, bucket_bytes, specs, seed
     )
-    return local_steps(sync_every, step)
+    step = outer_step(exchange, optax.sgd(1.0))
+    return local_steps(exchange, sync_every, step.init, step.update)

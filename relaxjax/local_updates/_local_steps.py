@@ -1,15 +1,15 @@
-"""Local steps: workers go their own ways and synchronise every `sync_every` steps.
+"""Local steps: workers go their own ways and synchronize every `sync_every` steps.
 
     x_i <- x_i + u_i                                  (each step)
-    a <- a + O(mean_i C(a - x_i)),  x_i <- a          (after it, each H-th step)
+    a <- the rule's next anchor, given a - x_i        (after each H-th step)
+    x_i <- a
 
-u_i is the update of the worker's own optimizer, O and C are those of the outer step.
+u_i is the update of the worker's own optimizer, whose state stays its own and goes on;
+a is the anchor, the model of the last synchronization. The rule is the method's: see
+`relaxjax.local_updates._diloco` for the one that most of them share.
 
-Each worker's optimizer state is its own and goes on through it.
-
-Cost: of an outer step (`relaxjax.local_updates._outer_step`), once in H steps; nothing
-is sent in between. Under `jax.vmap`, so in emulation, both branches run and one is
-selected: no time is saved.
+Cost: that of the rule, once in H steps; nothing is sent in between. Under `jax.vmap`,
+so in emulation, both branches run and one is selected: no time is saved.
 """
 
 import functools
@@ -20,21 +20,24 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._core._checks import require_whole
+from relaxjax._core._axis import AxisName, axis_size
+from relaxjax._core._checks import require_params, require_same, require_whole
 from relaxjax._core._cond import cond
 from relaxjax._core._local import LocalState
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import layout_of
-from relaxjax.local_updates._outer_step import OuterStep, like, outer_gradient
+from relaxjax._core._weights import refuse_weight
+from relaxjax.compression import Compressor
+from relaxjax.gradients import all_reduce
 
 
 class OuterState(NamedTuple):
     """State of `local_sgd`, its kin, and of the outer half of `diloco`.
 
     Attributes:
-      step: int32, counted around; 0 after an outer step.
-      kept: its model, the outer optimizer's state, the reducer's (`Outer`).
-      leaves: those that differ between workers in between.
+      step: int32, the number of steps, modulo the period; equal on all workers.
+      kept: the rule's memory: the anchor, the outer optimizer's state, the reducer's.
+      leaves: the leaves that differ between workers in between.
     """
 
     step: Annotated[jax.Array, EQUAL]
@@ -42,67 +45,75 @@ class OuterState(NamedTuple):
     leaves: Annotated[LocalState, MEAN]
 
 
+class ExchangeSpec(NamedTuple):
+    """How a method averages outer gradients: its name, and `all_reduce`'s arguments."""
+
+    caller: str
+    axis_name: AxisName
+    compressor: Compressor | None = None
+    algorithm: str = "auto"
+    bucket_bytes: int = 8 * 2**20
+    specs: Any = None
+    seed: int = 0
+
+    def reducer(self) -> optax.GradientTransformationExtraArgs:
+        """The mean over the workers, compressed or not."""
+        arguments = self._asdict()
+        del arguments["caller"]
+        return all_reduce(**arguments)
+
+    def require(self, state: Any, updates: Any, params: Any, weight: Any) -> None:
+        """Refuses an `update` without params, with a weight, or of another tree."""
+        axis_size(self.axis_name, self.caller)
+        require_params(params, self.caller, "which it averages")
+        refuse_weight(weight, self.caller)
+        require_same(state.leaves.layout, updates, self.caller)
+
+
 def local_steps(
+    exchange: ExchangeSpec,
     sync_every: int,
-    outer: OuterStep,
-    start: Callable[[optax.Params], Any] | None = None,
-    rule: Callable[[Any, Any], Any] | None = None,
+    start: Callable[[optax.Params], Any],
+    rule: Callable[..., Any],
 ) -> optax.GradientTransformationExtraArgs:
-    """The transformation, of updates to each worker's own model.
+    """The transformation of a method, which comes after each worker's optimizer.
 
-    Args:
-      sync_every: H.
-      outer: who is who, and what is refused.
-      start: what is kept, with an `anchor`; None: as of the outer step.
-      rule: from a - x_i and what is kept to what is kept next; None: as of the outer
-        step, and then `update` takes `weight=` in it: what this worker's model counts
-        for. With a weight of zero it is absent, and goes on from its own.
-
-    Raises:
-      ValueError: `sync_every < 1`.
+    `start(params)` is the rule's first memory, which has an `anchor`. From a - x_i
+    `rule(gradient, memory, weight)` makes the next, whose anchor is the next x_i. The
+    weight, or None, is what this worker's model counts for: with zero it is absent, and
+    goes on from its own model.
     """
-    require_whole(outer.caller, "sync_every", sync_every)
-    start = start or outer.init
+    require_whole(exchange.caller, "sync_every", sync_every)
 
     def init(params: optax.Params) -> Any:
-        marks = LocalState(layout_of(params))
-        return OuterState(jnp.zeros((), jnp.int32), start(params), marks)
+        leaves = LocalState(layout_of(params))
+        return OuterState(jnp.zeros((), jnp.int32), start(params), leaves)
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
-        outer.require(state, updates, params, None if rule is None else weight)
-        step, kept, leaves = state
-        u, x = like(kept.anchor, updates), like(kept.anchor, params)
+        exchange.require(state, updates, params, None)
+        step, memory, leaves = state
+        u, x = (optax.tree.cast_like(tree, memory.anchor) for tree in (updates, params))
 
         last = step == sync_every - 1
-        land = functools.partial(synchronize_if_present, outer, rule, weight, x)
-        u, kept = cond(last, land, lambda *own: own, u, kept)
-        return u, OuterState(jnp.where(last, 0, step + 1), kept, leaves)
+        meet = functools.partial(synchronize, rule, weight, x)
+        u, memory = cond(last, meet, lambda *same: same, u, memory)
+        return u, OuterState(jnp.where(last, 0, step + 1), memory, leaves)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def synchronize_if_present(
-    outer: OuterStep,
-    rule: Callable[[Any, Any], Any] | None,
-    weight: jax.Array | float | None,
-    x: Any,
-    u: Any,
-    kept: Any,
-) -> tuple[Any, Any]:
-    """As `synchronize`; who has no weight goes on from its own model."""
-    mean = functools.partial(outer.update, weight=weight)
-    moved, kept = synchronize(rule or mean, x, u, kept)
-    if weight is None:
-        return moved, kept
-    absent = jnp.asarray(weight) == 0
-    stay = functools.partial(jnp.where, absent)
-    return jax.tree.map(stay, u, moved), kept
-
-
 def synchronize(
-    rule: Callable[[Any, Any], Any], x: Any, u: Any, kept: Any
+    rule: Callable[..., Any], weight: Any, x: Any, u: Any, memory: Any
 ) -> tuple[Any, Any]:
-    """The updates that end at the next anchor, and what is kept next by the rule."""
-    kept = rule(outer_gradient(kept.anchor, x, u), kept)
-    return jax.tree.map(jnp.subtract, kept.anchor, x), kept
+    """The updates that end at the rule's next anchor, and its next memory."""
+    memory = rule(outer_gradient(memory.anchor, x, u), memory, weight)
+    moved = optax.tree.sub(memory.anchor, x)
+    if weight is not None:  # absent where it is zero
+        moved = optax.tree.where(jnp.asarray(weight) == 0, u, moved)
+    return moved, memory
+
+
+def outer_gradient(anchor: Any, params: Any, updates: Any) -> Any:
+    """A worker's outer gradient, after it has moved: a - (x + u)."""
+    return jax.tree.map(lambda a, x, u: a - (x + u), anchor, params, updates)

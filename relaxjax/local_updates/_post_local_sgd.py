@@ -1,6 +1,6 @@
 """Post-local SGD: gradients are averaged at first, and models later.
 
-Source: Lin et al. 2020. For a number of steps s each worker takes the mean gradient;
+Source: Lin et al. 2020. For the first s steps each worker takes the mean gradient, and
 from then on its own, with a mean of the models every H steps:
 
     t < s:    g = mean_i(g_i),  x <- x + u(g)
@@ -8,9 +8,9 @@ from then on its own, with a mean of the models every H steps:
 
 The optimizer goes through the switch with its state. As a chain of parts:
 `before_step(all_reduce, s)`, the optimizer, `from_step(local_sgd, s)`; written so,
-either may have a compressor, or DiLoCo follow in place of local SGD.
+either may have a compressor, or DiLoCo may follow in place of local SGD.
 
-Cost: of `all_reduce` each step, then of `local_sgd`. State: of both.
+Cost: that of `all_reduce` each step, then that of `local_sgd`. State: that of both.
 """
 
 from typing import Any
@@ -37,36 +37,28 @@ def post_local_sgd(
     Use it as the whole optimizer.
 
     Args:
-      optimizer: of the mean gradient, then of each worker's own.
+      optimizer: the optimizer, which sees the mean gradient, then each worker's own.
       axis_name: the axis, or a tuple (outer, inner).
-      sync_every: H, of the second part.
-      start_step: s, steps of the first part; usual is the first decay of the learning
-        rate.
-      algorithm: as of `relaxjax.all_reduce`, in both parts.
-      bucket_bytes: as of `relaxjax.all_reduce`.
-      specs: as of `relaxjax.all_reduce`.
+      sync_every: H, the number of steps between two means in the second part.
+      start_step: s, the number of steps of the first part, usually up to the first
+        decay of the learning rate.
+      algorithm: see `relaxjax.all_reduce`; in both parts.
+      bucket_bytes: see `relaxjax.all_reduce`.
+      specs: see `relaxjax.all_reduce`.
 
     Returns:
       A gradient transformation whose `update` needs `params`. The switch is one of
       phases (`relaxjax.advance_phases`).
 
     Raises:
-      ValueError: `sync_every < 1`, `start_step < 0`; else as of `relaxjax.local_sgd`.
+      ValueError: `sync_every < 1`, `start_step < 0`; what `relaxjax.local_sgd` refuses.
       NameError: `update` outside the axis.
 
     Example:
       >>> import optax, relaxjax
       >>> tx = relaxjax.post_local_sgd(optax.sgd(0.1, 0.9), "data", 16, 10_000)
     """
-    how: dict[str, Any] = {
-        "algorithm": algorithm,
-        "bucket_bytes": bucket_bytes,
-        "specs": specs,
-    }
-    return optax.with_extra_args_support(
-        optax.chain(
-            before_step(all_reduce(axis_name, **how), start_step),
-            optimizer,
-            from_step(local_sgd(axis_name, sync_every, **how), start_step),
-        )
-    )
+    how: Any = {"algorithm": algorithm, "bucket_bytes": bucket_bytes, "specs": specs}
+    first = before_step(all_reduce(axis_name, **how), start_step)
+    then = from_step(local_sgd(axis_name, sync_every, **how), start_step)
+    return optax.with_extra_args_support(optax.chain(first, optimizer, then))

@@ -1,4 +1,4 @@
-"""The rows of what sends later: local steps, outer optimizers, delays."""
+"""The names of what sends later: local steps, outer optimizers, delays."""
 
 import functools
 from collections.abc import Callable
@@ -7,8 +7,7 @@ from typing import Any
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._relaxation import SYNC_EVERY, Relaxation, Training
-from relaxjax.compression import Compressor
+from relaxjax._core._relaxation import SYNC_EVERY, Exchange, Relaxation, Training
 from relaxjax.gradients import (
     CHOICES,
     bounded_staleness,
@@ -31,19 +30,16 @@ _OUTER = _SYNCS | {"outer_learning_rate", "outer_momentum"}
 
 
 def _local(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The builder of a method that comes after the optimizer."""
+    """Builds a method that comes after the optimizer."""
 
     def build(
-        axis_name: AxisName,
-        training: Training,
-        sync_every: int = SYNC_EVERY,
-        compressor: Compressor | None = None,
-        **parts: Any,
+        axis_name: AxisName, training: Training, compressor: Any = None, **parts: Any
     ) -> optax.GradientTransformationExtraArgs:
         """With a compressor, biases and norms travel as they are."""
-        after = method(axis_name, sync_every, compressor=compressor, **parts)
+        parts = {"sync_every": SYNC_EVERY, **parts}
+        after = method(axis_name, compressor=compressor, **parts)
         if compressor is not None:
-            vectors = method(axis_name, sync_every, **parts)
+            vectors = method(axis_name, **parts)
             after = optax.partition({"matrix": after, "vector": vectors}, label_leaves)
         return optax.chain(training.optimizer, after)
 
@@ -51,49 +47,39 @@ def _local(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _around(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The builder of a method that takes the optimizer."""
+    """Builds a method that takes the optimizer."""
 
-    def build(
-        axis_name: AxisName,
-        training: Training,
-        sync_every: int = SYNC_EVERY,
-        **parts: Any,
-    ) -> optax.GradientTransformationExtraArgs:
-        return method(training.optimizer, axis_name, sync_every, **parts)
+    def build(axis_name: AxisName, training: Training, **parts: Any) -> Any:
+        parts = {"sync_every": SYNC_EVERY, **parts}
+        return method(training.optimizer, axis_name, **parts)
 
     return build
 
 
 def _nesterov(method: Callable[..., Any]) -> Callable[..., Any]:
-    """DiLoCo or its kin, with two numbers for its outer optimizer."""
+    """Gives DiLoCo or its kin two numbers in place of its outer optimizer."""
 
-    def told(
-        *given: Any,
+    def build(
+        *arguments: Any,
         outer_learning_rate: float = 0.7,
         outer_momentum: float = 0.9,
         **parts: Any,
     ) -> optax.GradientTransformationExtraArgs:
         outer = optax.sgd(outer_learning_rate, outer_momentum, nesterov=True)
-        return method(*given, outer=outer, **parts)
+        return method(*arguments, outer=outer, **parts)
 
-    return told
+    return build
 
 
 def _outer_half(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Of DiLoCo or its kin, as the optimizer stands before it."""
-    return functools.partial(_nesterov(method), optax.identity())
+    """Builds the outer half of DiLoCo or its kin, which comes after the optimizer."""
+    return _local(functools.partial(_nesterov(method), optax.identity()))
 
 
-def _post_local_sgd(
-    axis_name: AxisName,
-    training: Training,
-    sync_every: int = SYNC_EVERY,
-    start_step: int | None = None,
-    **parts: Any,
-) -> optax.GradientTransformationExtraArgs:
-    """From half of training on, unless told."""
-    start = training.steps // 2 if start_step is None else start_step
-    return post_local_sgd(training.optimizer, axis_name, sync_every, start, **parts)
+def _post_local_sgd(axis_name: AxisName, training: Training, **parts: Any) -> Any:
+    """Averages models from half of training on, by default."""
+    parts = {"start_step": training.steps // 2, **parts}
+    return _around(post_local_sgd)(axis_name, training, **parts)
 
 
 def _delay(
@@ -105,10 +91,9 @@ def _delay(
 def _bounded_staleness(
     axis_name: AxisName, training: Training, most: int = 3, seed: int = 0, **parts: Any
 ) -> optax.GradientTransformationExtraArgs:
-    """Each gradient is up to `most` steps late, as drawn."""
-    late = bounded_staleness(
-        axis_name, random_delays(training.workers, most, seed=seed)
-    )
+    """Each gradient is up to `most` steps late, at random."""
+    delays = random_delays(training.workers, most, seed=seed)
+    late = bounded_staleness(axis_name, delays)
     return optax.chain(late, reducer(axis_name, **parts), training.optimizer)
 
 
@@ -126,25 +111,43 @@ ROWS = (
         name="local_sgd",
         summary="models are averaged every few steps",
         build=_local(local_sgd),
+        sends=Exchange(
+            kind="models",
+            line="optax.chain(optimizer, relaxjax.local_sgd({args}))",
+            why="one exchange in {every} steps",
+            variants=True,
+        ),
     ),
     _syncs(
         name="diloco",
         summary="local steps, then one of an outer optimizer",
-        build=_local(_outer_half(diloco)),
+        build=_outer_half(diloco),
         options=_OUTER,
+        sends=Exchange(
+            kind="models",
+            line="relaxjax.diloco(optimizer, {args})",
+            why="one exchange in {every} steps",
+            variants=True,
+        ),
     ),
     _syncs(
         name="muloco",
         summary="DiLoCo around Muon",
-        build=_local(_outer_half(diloco)),
+        build=_outer_half(diloco),
         options=_OUTER,
         parent="muon",
     ),
     _syncs(
         name="eager_diloco",
         summary="DiLoCo that does not wait for the others' part",
-        build=_local(_outer_half(eager_diloco)),
+        build=_outer_half(eager_diloco),
         options=_OUTER,
+        sends=Exchange(
+            kind="models",
+            line="relaxjax.eager_diloco(optimizer, {args})",
+            why="one exchange in {every} steps, of the round before",
+            early=True,
+        ),
     ),
     Relaxation(
         name="post_local_sgd",
@@ -163,30 +166,50 @@ ROWS = (
         | {"bits", "chunk_size", "decay", "density", "outer_learning_rate"},
         period=SYNC_EVERY,
         apart=True,
+        sends=Exchange(line="relaxjax.sparse_loco(optimizer, {args})"),
     ),
     _syncs(
         name="streaming_diloco",
-        summary="DiLoCo that synchronises in fragments, by turns",
+        summary="DiLoCo that synchronizes in fragments, by turns",
         build=_around(_nesterov(streaming_diloco)),
         options=_OUTER | {"fragments", "mixing", "overlap"},
+        sends=Exchange(line="relaxjax.streaming_diloco(optimizer, {args})"),
     ),
     _syncs(
         name="slow_momentum",
         summary="local steps, with momentum over their rounds (SlowMo)",
         build=_local(slow_momentum),
         options=_SYNCS | {"momentum"},
+        sends=Exchange(
+            kind="models",
+            line="optax.chain(optimizer, relaxjax.slow_momentum({args}))",
+            why="one exchange in {every} steps",
+        ),
     ),
     _syncs(
         name="asynchronous_average",
         summary="models are averaged as they were some steps ago",
         build=_local(asynchronous_average),
         options=_SYNCS | {"delay"},
+        sends=Exchange(
+            kind="models",
+            line="optax.chain(optimizer, relaxjax.asynchronous_average({args}))",
+            why="one exchange in {every} steps, of models of the step before",
+            early=True,
+        ),
     ),
     _waits(
         name="delay",
         summary="all_reduce of gradients that have waited some steps",
         build=_delay,
         options=frozenset({"bucket_bytes", "steps"}),
+        sends=Exchange(
+            kind="gradients",
+            line="optax.chain(relaxjax.delay(1), "
+            "relaxjax.all_reduce({args}), optimizer)",
+            why="gradients of the step before travel behind a whole step",
+            early=True,
+        ),
     ),
     _waits(
         name="bounded_staleness",

@@ -1,15 +1,16 @@
-"""SlowMo: local steps, and momentum over what a round of them has moved.
+"""SlowMo: local steps, and momentum over how far a round of them has moved.
 
 Source: Wang et al. 2020. With the learning rate g of the local steps, beta the slow
-momentum and alpha the slow rate, u = 0 at the start:
+momentum and alpha the slow rate, u = 0 at the start, the outer optimizer of DiLoCo's
+outer step (`relaxjax.local_updates._diloco`) is:
 
     u = beta u + (a - mean_i x_i) / g       (after each H-th step)
     a = a - alpha g u,  x_i = a
 
-beta = 0 and alpha = 1 are local SGD. With a constant g it cancels (heavy ball of rate
-alpha over outer gradients); with a schedule the momentum is in units of the gradient.
+beta = 0 and alpha = 1 are local SGD. A constant g cancels (heavy ball of rate alpha
+over outer gradients); with a schedule the momentum is in units of the gradient.
 
-Cost: of `local_sgd`, and u, of the params' size.
+Cost: that of `local_sgd`. State: that of `local_sgd`, and u, of the params' size.
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -22,8 +23,8 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_momentum
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax.compression import Compressor
-from relaxjax.local_updates._local_steps import local_steps
-from relaxjax.local_updates._outer_step import outer_step
+from relaxjax.local_updates._diloco import outer_step
+from relaxjax.local_updates._local_steps import ExchangeSpec, local_steps
 
 _CALLER = "slow_momentum"
 
@@ -32,7 +33,7 @@ class SlowMomentumState(NamedTuple):
     """The outer state of `slow_momentum`.
 
     Attributes:
-      steps: int32, outer steps that have been.
+      steps: int32, the number of outer steps taken.
       momentum: u, like the anchor.
     """
 
@@ -53,28 +54,28 @@ def slow_momentum(
     specs: Any = None,
     seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
-    """Local steps whose synchronisations go on in the direction of those before.
+    """Local steps whose synchronizations go on in the direction of those before.
 
-    Put it last in the chain, as `local_sgd`.
+    Put it last in the chain, like `local_sgd`.
 
     Args:
       axis_name: the axis, or a tuple (outer, inner).
-      sync_every: H, number of steps from one outer step to the next, 1 or more.
+      sync_every: H, the number of steps from one outer step to the next, 1 or more.
       momentum: beta, in [0, 1).
       slow_learning_rate: alpha.
-      learning_rate: g, the schedule of the local optimizer over steps, over 0; None: it
-        is constant.
-      compressor: as of `local_sgd`.
-      algorithm: as of `relaxjax.all_reduce`.
-      bucket_bytes: as of `relaxjax.all_reduce`.
-      specs: as of `relaxjax.all_reduce`.
-      seed: of random compressors.
+      learning_rate: g, the local optimizer's schedule over steps, above 0; None where
+        it is constant.
+      compressor: see `local_sgd`.
+      algorithm: see `relaxjax.all_reduce`.
+      bucket_bytes: see `relaxjax.all_reduce`.
+      specs: see `relaxjax.all_reduce`.
+      seed: the seed of random compressors.
 
     Returns:
-      A gradient transformation, as of `local_sgd`.
+      A gradient transformation, as in `local_sgd`.
 
     Raises:
-      ValueError: a momentum outside [0, 1); else as of `local_sgd`.
+      ValueError: a momentum outside [0, 1); what `local_sgd` refuses.
       NameError: `update` outside the axis.
 
     Example:
@@ -93,8 +94,9 @@ def slow_momentum(
     rate = learning_rate or (lambda _: 1.0)
 
     def init(params: optax.Params) -> Any:
-        zeros = optax.tree.zeros_like(params)
-        return SlowMomentumState(jnp.zeros((), jnp.int32), zeros)
+        return SlowMomentumState(
+            jnp.zeros((), jnp.int32), optax.tree.zeros_like(params)
+        )
 
     def update(updates, state, params=None) -> Any:
         del params
@@ -104,8 +106,8 @@ def slow_momentum(
         moved = jax.tree.map(lambda u: -slow_learning_rate * g * u, u)
         return moved, SlowMomentumState(steps + 1, u)
 
-    outer = optax.GradientTransformation(init, update)
-    step = outer_step(
-        _CALLER, axis_name, outer, compressor, algorithm, bucket_bytes, seed, specs
+    exchange = ExchangeSpec(
+        _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed
     )
-    return local_steps(sync_every, step)
+    step = outer_step(exchange, optax.GradientTransformation(init, update))
+    return local_steps(exchange, sync_every, step.init, step.update)

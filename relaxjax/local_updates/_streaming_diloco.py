@@ -1,21 +1,21 @@
-"""Streaming DiLoCo: fragments of the model synchronise in turn, and overlap.
+"""Streaming DiLoCo: fragments of the model synchronize in turn, and overlap.
 
 Source: Douillard et al. 2025; order and names as in torchft. The leaves are dealt out
-to P fragments; each synchronises every H steps, H / P steps after the one before it. Of
-a fragment, with a its common part:
+to P fragments; each takes DiLoCo's outer step (`relaxjax.local_updates._diloco`) every
+H steps, H / P steps after the one before it. With a a fragment's common part:
 
     x_i <- x_i + u_i                          (each step)
     D_i = a - x_i                             (at step T - tau: what is sent)
     a = a + O(mean_i C(D_i))                  (at step T)
     x_i = (1 - alpha) a + alpha x_i
 
-tau steps lie between what is sent and what comes back, in which workers go on; alpha
-keeps a part of where they went. With P = 1, tau = 0 and alpha = 0 this is DiLoCo.
+Workers go on in the tau steps between sending and receiving; alpha keeps a part of
+where they went. With P = 1, tau = 0 and alpha = 0 this is DiLoCo.
 
 In one program the tau steps hide the exchange behind the step in which it is awaited:
-what is sent was there before it. (They do not make a slow link faster.)
+what is sent was there before that step. (They do not make a slow link faster.)
 
-Cost: as DiLoCo over H steps, but a P-th at a time. State: that of DiLoCo, and D_i.
+Cost: that of DiLoCo over H steps, a P-th at a time. State: that of DiLoCo, and D_i.
 """
 
 import functools
@@ -24,6 +24,7 @@ from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from relaxjax._core._axis import AxisName
@@ -32,30 +33,24 @@ from relaxjax._core._cond import cond
 from relaxjax._core._local import LocalState
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._sharding import fitting
-from relaxjax._core._tree import layout_of
+from relaxjax._core._tree import layout_of, leaf_names
 from relaxjax.compression import Compressor
-from relaxjax.local_updates._fragments import fragments_of
-from relaxjax.local_updates._outer_step import (
-    AnchorState,
-    OuterStep,
-    like,
-    outer_gradient,
-    outer_step,
-)
+from relaxjax.local_updates._diloco import AnchorState, outer_step
+from relaxjax.local_updates._local_steps import ExchangeSpec, outer_gradient
 
 _CALLER = "streaming_diloco"
 
 
 class StreamingDilocoState(NamedTuple):
-    """State of the outer half of `streaming_diloco`; lists have an entry a fragment.
+    """State of the outer half of `streaming_diloco`; lists have an entry per fragment.
 
     A fragment is a tree like the params, with `optax.MaskedNode` for others' leaves.
 
     Attributes:
-      step: int32, steps since all fragments have met.
-      kept: of each fragment's last outer step.
-      sent: D_i of each, as last read; float32 where a param is narrower.
-      leaves: those that differ between workers.
+      step: int32, the number of steps, modulo H.
+      kept: the state of each fragment's outer step.
+      sent: D_i of each fragment, as last read; float32 where a param is narrower.
+      leaves: the leaves that differ between workers.
     """
 
     step: Annotated[jax.Array, EQUAL]
@@ -80,32 +75,32 @@ def streaming_diloco(
     specs: Any = None,
     seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
-    """DiLoCo whose model synchronises in parts, one at a time.
+    """DiLoCo whose model synchronizes in parts, one at a time.
 
     Args:
-      inner: each worker's optimizer, of its own gradients.
+      inner: each worker's optimizer, which sees its own gradients.
       axis_name: the axis, or a tuple (outer, inner).
-      sync_every: H, steps from one outer step of a fragment to its next.
-      fragments: P, of which H is a multiple.
-      overlap: tau, steps from what is sent to what comes back, 0 to H / P - 1.
-      mixing: alpha, in [0, 1]: how much of its own a worker keeps; 1 is all of it.
+      sync_every: H, the number of steps from one outer step of a fragment to its next.
+      fragments: P, the number of fragments; H is a multiple of it.
+      overlap: tau, the number of steps from sending to receiving, 0 to H / P - 1.
+      mixing: alpha, in [0, 1]: the share of its own model that a worker keeps.
       fragment_of: from a leaf's name to its fragment, 0 to P - 1; None deals the leaves
-        out by their size.
-      outer: as of `relaxjax.diloco`, of each fragment by itself.
-      compressor: as of `relaxjax.diloco`.
-      algorithm: as of `relaxjax.all_reduce`.
-      bucket_bytes: as of `relaxjax.all_reduce`.
-      specs: as of `relaxjax.all_reduce`, of the whole model.
-      seed: of random compressors.
+        out by size.
+      outer: see `relaxjax.diloco`; each fragment has its own state.
+      compressor: see `relaxjax.diloco`.
+      algorithm: see `relaxjax.all_reduce`.
+      bucket_bytes: see `relaxjax.all_reduce`.
+      specs: see `relaxjax.all_reduce`; for the whole model.
+      seed: the seed of random compressors.
 
     Returns:
-      A gradient transformation, as of `relaxjax.diloco`.
+      A gradient transformation, as in `relaxjax.diloco`, without `weight=`.
 
     Raises:
       TypeError: in `init`: an outer optimizer that needs a loss or other arguments.
-      ValueError: H or P below 1, H no multiple of P, an overlap of H / P or more, a
-        mixing outside [0, 1]; in `init`: a fragment without leaves, or one that there
-        is not; else as of `relaxjax.diloco`.
+      ValueError: H or P below 1, H not a multiple of P, an overlap of H / P or more, a
+        mixing outside [0, 1]; in `init`: a fragment without leaves, or one that does
+        not exist; what `relaxjax.diloco` refuses; in `update` a `weight`.
       NameError: `update` outside the axis.
 
     Example:
@@ -121,66 +116,110 @@ def streaming_diloco(
       >>> print(after["a"], after["b"])  # a is common, b will be
       [-2. -2.] [-1. -3.]
     """
-    every = _checked(sync_every, fragments, overlap, mixing)
-    step_of = functools.partial(
-        outer_step, _CALLER, axis_name, outer, compressor, algorithm, bucket_bytes, seed
+    every = _steps_between(sync_every, fragments, overlap, mixing)
+    tau, alpha = overlap, mixing
+    exchange = ExchangeSpec(
+        _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed
     )
-    step = step_of(specs)
-    deal = functools.partial(
-        fragments_of, _CALLER, count=fragments, fragment_of=fragment_of
-    )
-    fragment = functools.partial(_fragment, overlap, mixing)
+    step = outer_step(exchange, outer)
+    deal = functools.partial(_deal, fragments, fragment_of)
 
     def init(params: optax.Params) -> Any:
-        kept = [step.init(part) for part in deal(params).split(params)]
-        sent = [optax.tree.zeros_like(one.anchor) for one in kept]
-        marks = LocalState(layout_of(params))
-        return StreamingDilocoState(jnp.zeros((), jnp.int32), kept, sent, marks)
+        memory = [step.init(x) for x in _split(fragments, deal(params), params)]
+        sent = [optax.tree.zeros_like(state.anchor) for state in memory]
+        leaves = LocalState(layout_of(params))
+        return StreamingDilocoState(jnp.zeros((), jnp.int32), memory, sent, leaves)
+
+    def update_fragment(left, step, u, x, memory, sent) -> Any:
+        """A fragment's update, memory and D_i, `left` steps before its T."""
+        u, x = (optax.tree.cast_like(tree, memory.anchor) for tree in (u, x))
+        read = outer_gradient(memory.anchor, x, u)
+        sent = optax.tree.where(left == tau, read, sent)
+
+        def meet(u: Any, memory: AnchorState, sent: Any) -> tuple[Any, AnchorState]:
+            memory = step.update(sent, memory, None)
+            moved = jax.tree.map(
+                lambda a, x, u: (1 - alpha) * (a - x) + alpha * u, memory.anchor, x, u
+            )
+            return moved, memory
+
+        u, memory = cond(left == 0, meet, lambda *same: same[:2], u, memory, sent)
+        return u, memory, sent
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
-        step.require(state, updates, params, weight)
-        dealt, count = deal(updates), state.step + 1
+        exchange.require(state, updates, params, weight)
+        numbers, count = deal(updates), state.step + 1
+        split = functools.partial(_split, fragments, numbers)
         left = [number * every - count for number in range(1, fragments + 1)]
-        own = fitting(specs, updates, _CALLER)
-        steps = [step_of(part) for part in dealt.split(own)]
-        trees = dealt.split(updates), dealt.split(params), state.kept, state.sent
-        found = [fragment(*part) for part in zip(left, steps, *trees, strict=True)]
-        u, kept, sent = (list(parts) for parts in zip(*found, strict=True))
-        state = StreamingDilocoState(count % sync_every, kept, sent, state.leaves)
-        return dealt.join(u, updates), state
+        fit = fitting(specs, updates, _CALLER)
+        steps = [
+            outer_step(exchange._replace(specs=part), outer)
+            for part in ([None] * fragments if fit is None else split(fit))
+        ]
+        trees = left, steps, split(updates), split(params), state.kept, state.sent
+        results = map(update_fragment, *trees)
+        u, memory, sent = (list(parts) for parts in zip(*results, strict=True))
+        state = StreamingDilocoState(count % sync_every, memory, sent, state.leaves)
+        return _join(numbers, u), state
 
     outer_half = optax.GradientTransformationExtraArgs(init, update)
     return optax.with_extra_args_support(optax.chain(inner, outer_half))
 
 
-def _fragment(
-    tau: int,
-    alpha: float,
-    left: jax.Array,
-    step: OuterStep,
-    u: Any,
-    x: Any,
-    kept: AnchorState,
-    sent: Any,
-) -> tuple[Any, AnchorState, Any]:
-    """A fragment's update, what is kept and what is sent, `left` steps before its T."""
-    u, x = like(kept.anchor, u), like(kept.anchor, x)
-    reads = functools.partial(jnp.where, left == tau)
-    sent = jax.tree.map(reads, outer_gradient(kept.anchor, x, u), sent)
+def _split(count: int, numbers: Any, tree: Any) -> list[Any]:
+    """Each fragment: the tree, with `optax.MaskedNode` for the others' leaves."""
 
-    def meet(u: Any, kept: AnchorState, sent: Any) -> tuple[Any, AnchorState]:
-        kept = step.update(sent, kept)
-        moved = jax.tree.map(
-            lambda a, x, u: (1 - alpha) * (a - x) + alpha * u, kept.anchor, x, u
+    def fragment(k: int) -> Any:
+        return jax.tree.map(
+            lambda n, leaf: leaf if n == k else optax.MaskedNode(), numbers, tree
         )
-        return moved, kept
 
-    u, kept = cond(left == 0, meet, lambda u, kept, _: (u, kept), u, kept, sent)
-    return u, kept, sent
+    return [fragment(k) for k in range(count)]
 
 
-def _checked(sync_every: int, fragments: int, overlap: int, mixing: float) -> int:
+def _join(numbers: Any, fragments: list[Any]) -> Any:
+    """Inverse of `_split`."""
+    return jax.tree.map(lambda n, *leaves: leaves[n], numbers, *fragments)
+
+
+def _deal(count: int, fragment_of: Callable[[str], int] | None, tree: Any) -> Any:
+    """A tree like this one, of the number of each leaf's fragment."""
+    leaves, structure = jax.tree.flatten(tree)
+    if fragment_of is None:
+        numbers = _by_size([x.size for x in leaves], count)
+    else:
+        numbers = [_by_name(name, count, fragment_of) for name in leaf_names(tree)]
+    empty = sorted(set(range(count)) - set(numbers))
+    if leaves and empty:
+        raise ValueError(
+            f"{_CALLER}: fragments={count}, and fragment {empty[0]} has no leaf of the "
+            f"{len(leaves)} there are; take fewer fragments"
+        )
+    return structure.unflatten(numbers)
+
+
+def _by_size(sizes: list[int], count: int) -> list[int]:
+    """Each leaf's fragment: the largest leaf goes to the emptiest."""
+    filled, numbers = np.zeros(count), [0] * len(sizes)
+    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        numbers[i] = int(filled.argmin())
+        filled[numbers[i]] += sizes[i]
+    return numbers
+
+
+def _by_name(name: str, count: int, fragment_of: Callable[[str], int]) -> int:
+    """A leaf's fragment, if there is such a one."""
+    number = fragment_of(name)
+    if number not in range(count):
+        raise ValueError(
+            f"{_CALLER}: fragment_of({name!r}) is {number!r}, and must be one of the "
+            f"fragments 0 to {count - 1}"
+        )
+    return int(number)
+
+
+def _steps_between(sync_every: int, fragments: int, overlap: int, mixing: float) -> int:
     """Steps from one fragment's outer step to the next one's."""
     require_whole(_CALLER, "sync_every", sync_every)
     require_whole(_CALLER, "fragments", fragments)
@@ -194,11 +233,11 @@ def _checked(sync_every: int, fragments: int, overlap: int, mixing: float) -> in
     if overlap >= every:
         raise ValueError(
             f"{_CALLER}: overlap={overlap} must be below sync_every / fragments = "
-            f"{every}: what is sent must be back before the next is"
+            f"{every}: what is sent must be back before the next is sent"
         )
     if not 0 <= mixing <= 1:
         raise ValueError(
             f"{_CALLER}: mixing={mixing} must be in [0, 1]: 0 takes the common model, "
-            "1 keeps one's own"
+            "1 keeps the worker's own"
         )
     return every

@@ -1,4 +1,4 @@
-"""From a ranking to a transformation: the line that one does not have to paste."""
+"""From a ranking to a transformation, without pasting a line."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ from relaxjax.plan._network import Network
 from relaxjax.plan._rank import Ranking, Row, rank, ranking
 
 BUCKETS = (2**20, 8 * 2**20, 32 * 2**20)
-"""Sizes of which each relaxation takes its best."""
+"""Bucket sizes; each relaxation takes its best."""
 
 
 def auto(
@@ -32,25 +32,25 @@ def auto(
     """The relaxation that pays for this model on this network, with the optimizer.
 
     Nothing is run: see `rank` for what is predicted and chosen, and `verify` to run
-    the best few. Every process chooses the same if it is told the same.
+    the best few. With equal arguments, every process makes the same choice.
 
     Args:
-      axis_name: the workers' axis; or a tuple (outer, inner) of hosts and the workers
-        of each, `network.per_host` many.
-      optimizer: as without a relaxation.
+      axis_name: the workers' axis; or a tuple (outer, inner) of hosts and the
+        `network.per_host` workers of each.
+      optimizer: the same optimizer as without a relaxation.
       params: a pytree of arrays or `jax.ShapeDtypeStruct`, as for one device.
       network: workers and links, by hand or by `measure`.
       compute: seconds of a step without communication (`step_seconds`).
-      criterion: as of `rank`.
-      quality: as of `rank`.
-      memory: as of `rank`.
-      bucket_bytes: as of `rank`.
+      criterion: "fastest", or "fewest_bytes", see `rank`.
+      quality: the worst class that may be chosen, see `rank`.
+      memory: bytes that a worker has, see `rank`.
+      bucket_bytes: bytes of a bucket, or several sizes, see `rank`.
 
     Returns:
-      What `relaxjax train` makes of the chosen name: relaxation and optimizer.
+      The relaxation and the optimizer, as `relaxjax train` builds them.
 
     Raises:
-      ValueError: axes that do not fit the network; as of `rank`.
+      ValueError: see `rank`.
 
     Example:
       >>> import jax, jax.numpy as jnp, optax, relaxjax
@@ -62,7 +62,7 @@ def auto(
       24576
     """
     axes = len(axes_of(axis_name))
-    found = rank(
+    ranked = rank(
         Model(params=params, compute=compute),
         network,
         criterion=criterion,
@@ -72,7 +72,7 @@ def auto(
         axes=axes,
     )
     peers = network.workers if axes == 1 else network.hosts
-    return transformation(found.choice, axis_name, optimizer, peers)
+    return transformation(ranked.choice, axis_name, optimizer, peers)
 
 
 def transformation(
@@ -84,10 +84,10 @@ def transformation(
     """The relaxation of a row, with the optimizer.
 
     Args:
-      row: of a ranking.
-      axis_name: as of `auto`.
-      optimizer: as without a relaxation.
-      workers: how many, or how many hosts, where the axis name is a tuple.
+      row: a row of a ranking.
+      axis_name: the workers' axis, or a tuple, see `auto`.
+      optimizer: the same optimizer as without a relaxation.
+      workers: number of workers; of hosts, if the axis name is a tuple.
     """
     choice = parse(row.candidate.relaxation)
     options: dict[str, Any] = dict(row.candidate.options)
@@ -105,12 +105,11 @@ def verify(
     Args:
       found: a ranking.
       seconds_of: runs a few steps of a row (`transformation`) and returns the seconds
-        of one, as `step_seconds` does. In several processes it must return the same in
-        all of them.
-      top: how many of those that may be chosen; plain all-reduce is run as well.
+        of one, as `step_seconds` does. All processes must get the same.
+      top: number of allowed rows to run; plain all-reduce is run as well.
 
     Returns:
-      The ranking, with measured times, its choice among those that were run.
+      The ranking with the measured times; its choice is among the rows that were run.
 
     Raises:
       ValueError: `top < 1`.

@@ -1,9 +1,13 @@
-"""A relaxation that a plan may choose: what it sends, how often, what it keeps."""
+"""A relaxation that a plan may choose: what it sends and keeps, and the line to paste.
+
+`BUCKET` stands in a line where the bucket size is stated, if it is not the default.
+"""
 
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from relaxjax._core._relaxation import Relaxation
 from relaxjax.compression import COMPRESSORS, Compressor
 from relaxjax.plan._messages import Messages
 from relaxjax.plan._model import Model
@@ -14,16 +18,16 @@ class Candidate:
     """A relaxation that a plan may choose.
 
     Attributes:
-      relaxation: its name, as everywhere.
-      messages: of one exchange.
-      tx: the line of code.
+      relaxation: its name on the command line.
+      messages: what one exchange sends.
+      tx: the line of code that makes it.
+      why: what it does about the network, in a phrase.
       every: steps from one exchange to the next.
-      kept: floats for each param that it keeps besides the optimizer.
-      compressor: as names spell it, or "".
-      options: beyond the name, as `relaxjax train` has them.
-      axes: how many axes it needs: 2 are hosts and their workers.
-      anywhere: whether it needs one axis and takes two.
-      why: in one sentence, what it does about the network.
+      keeps: floats it keeps for each parameter, besides the optimizer.
+      compressor: its compressor and feedback, as names spell them, or "".
+      options: options beyond the name, for `relaxjax train`.
+      axes: number of axes it needs: 2 are hosts and their workers.
+      anywhere: whether it needs one axis and also runs over two.
       fits: whether it does anything for a model.
     """
 
@@ -32,7 +36,7 @@ class Candidate:
     tx: str
     why: str
     every: int = 1
-    kept: float = 0.0
+    keeps: float = 0.0
     compressor: str = ""
     options: Mapping[str, float] = field(default_factory=dict)
     axes: int = 1
@@ -45,12 +49,62 @@ class Candidate:
         options = "".join(f" {k}={v:g}" for k, v in self.options.items())
         return self.relaxation + options
 
+    def fits_axes(self, axes: int | None) -> bool:
+        """Whether it runs over this number of axes; None is the number it needs."""
+        return axes in (None, self.axes) or (axes == 2 and self.anywhere)
+
 
 @functools.cache
 def compressor_named(name: str) -> Compressor:
-    """A compressor, one of each, so that its payloads are looked at once.
-
-    Args:
-      name: of the compressor.
-    """
+    """A compressor, the same object each time, so that its payload is sized once."""
     return COMPRESSORS[name]()
+
+
+BUCKET = "{bucket}"
+BUCKET_BYTES = 8 * 2**20
+
+_AXES = {1: '"data"', 2: '("host", "device")'}
+
+
+def line(row: Relaxation, *args: str, axes: int = 1, **keywords: object) -> str:
+    """The line that makes a relaxation with arguments that are source text.
+
+    A row without such a line gets a comment on the two other ways to run it.
+    """
+    if not row.sends.line:
+        build = f"relaxjax.plan.transformation(row, {_AXES[axes]}, optimizer, workers)"
+        return f"# relaxjax train --relaxation {row.name}; or tx = {build}"
+    bucket = BUCKET if "bucket_bytes" in row.options else ""
+    return "tx = " + row.sends.line.replace(
+        "{args}", _joined(axes, args, keywords) + bucket
+    )
+
+
+def partly_coded(plain: float, **keywords: object) -> str:
+    """An all-reduce with keywords, of all but the share that is sent first."""
+    coded, rest = (_joined(1, (), words) + BUCKET for words in (keywords, {}))
+    return (
+        f"tx = optax.chain(optax.partition({{False: relaxjax.all_reduce({coded}), "
+        f"True: relaxjax.all_reduce({rest})}}, "
+        f"lambda params: relaxjax.schedule.sent_first(params, {plain})), optimizer)"
+    )
+
+
+def _joined(axes: int, args: tuple[str, ...], keywords: dict[str, object]) -> str:
+    named = (f"{key}={value}" for key, value in keywords.items())
+    return ", ".join([_AXES[axes], *args, *named])
+
+
+def graph(topology: str, peers: int) -> str:
+    """The expression that makes a topology."""
+    size = str(peers)
+    if topology == "torus":
+        side = next(a for a in range(int(peers**0.5), 0, -1) if peers % a == 0)
+        size = f"({side}, {peers // side})"
+    return f"relaxjax.topology.{topology}({size})"
+
+
+def sized(text: str, bucket_bytes: int) -> str:
+    """The line with its bucket size; the default is left out."""
+    usual = bucket_bytes == BUCKET_BYTES
+    return text.replace(BUCKET, "" if usual else f", bucket_bytes={bucket_bytes}")

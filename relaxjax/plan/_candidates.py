@@ -1,128 +1,153 @@
-"""Which relaxations a plan ranks: a row each, from the tables of names.
+"""The relaxations that a plan ranks, from the rows of all rooms.
 
-Whatever is a row of `relaxjax.compression._rows.COMPRESSORS` or of the table of
-topologies is here as well. A row says what is sent (`relaxjax.plan._messages`), how
-often, what is kept, and the line of code.
+Each row states what it sends (`relaxjax._core._relaxation.Exchange`); its kind and
+variants are turned into candidates here, so that a new row, compressor or topology is
+ranked like those that are there. A row that states nothing is traced, over one period,
+if it has one and is made for the usual optimizer: what has phases has no average step.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from relaxjax._core._relaxation import SYNC_EVERY
-from relaxjax.plan import _snippet as code
-from relaxjax.plan._candidate import Candidate, compressor_named
-from relaxjax.plan._gradient_candidates import low_ranks, reducers
-from relaxjax.plan._messages import Messages, gossiped, reduced
+from relaxjax._core._relaxation import SYNC_EVERY, Relaxation
+from relaxjax._names import RELAXATIONS
+from relaxjax.compression import expression
+from relaxjax.plan._candidate import Candidate, compressor_named, graph, line
+from relaxjax.plan._gradient_candidates import averaged, low_ranks
+from relaxjax.plan._messages import delayed, gossiped, reduced
 from relaxjax.plan._network import Network
+from relaxjax.plan._traced import builds, can_send, floats_kept, traced
 from relaxjax.plan._traffic import payload
 from relaxjax.topology import TOPOLOGIES
 
 LARGEST = 64
-"""Workers up to which topologies are made and looked at; of more, degrees are known."""
+"""Most peers whose topologies are made and looked at; beyond, degrees are known."""
 
-_DEGREES = {
+_DEGREES: Mapping[str, Callable[[int], int]] = {
     "ring": lambda n: min(2, n - 1),
     "one_peer_exponential": lambda n: min(1, n - 1),
     "exponential": lambda n: max(n - 1, 0).bit_length(),
     "complete": lambda n: n - 1,
     "random_matching": lambda n: min(1, n - 1),
 }
-_GOSSIPED = ("quantize8", "quantize4", "sign")
+_CODED_GOSSIP = ("quantize8", "quantize4", "sign")
+_CODED_MODELS = ("quantize8", "quantize4+ef14", "sign+ef14")
+_PERIODS = (SYNC_EVERY, 50)
 
 
 def candidates(network: Network) -> list[Candidate]:
-    """All that can run on these workers.
+    """All candidates that can run on these workers and hosts."""
+    ranked = []
+    for row in RELAXATIONS.values():
+        for c in _KINDS[row.sends.kind](row, network):
+            if c.axes == 2 and network.per_host == 1:
+                continue
+            messages = delayed(c.messages) if row.sends.early else c.messages
+            keeps = c.keeps + floats_kept(row)
+            why = c.why or row.summary
+            ranked.append(replace(c, messages=messages, keeps=keeps, why=why))
+    return ranked
 
-    Args:
-      network: the workers and hosts.
-    """
-    found = [*reducers(network), *low_ranks(), *_gossips(network), *_seldom()]
-    return [c for c in found if c.axes == 1 or network.per_host > 1]
 
-
-def _gossips(network: Network) -> Iterator[Candidate]:
+def _gossips(row: Relaxation, network: Network) -> Iterator[Candidate]:
+    """Models over a topology; with variants, over each, and in codes over a ring."""
     if network.workers == 1:
         return
     peers = network.hosts if network.hosts > 1 else network.workers
     axes = 2 if 1 < network.hosts < network.workers else 1
-    degrees = degrees_of(peers)
-    default = "one_peer_exponential"
-    for name, degree in degrees.items():
-        head = "gossip" if name == default else f"gossip@{name}"
+    default = row.sends.algorithm
+    names = TOPOLOGIES if row.sends.variants else [default]
+    for name, degree in degrees_of(peers, names).items():
         yield Candidate(
-            relaxation=head,
+            relaxation=row.name if name == default else f"{row.name}@{name}",
             messages=gossiped(degree),
-            tx=code.gossip(name, peers, axes=axes),
+            tx=line(row, graph(name, peers), axes=axes),
             axes=axes,
-            why=f"models to {_counted(degree)}, no sum over all",
+            why=row.sends.why.format(neighbors=_counted(degree)),
         )
-    if default in degrees:
+    ring = _DEGREES["ring"](network.workers)
+    for name in _CODED_GOSSIP if row.sends.variants else ():
         yield Candidate(
-            relaxation="combine_then_adapt",
-            messages=gossiped(degrees[default], early=True),
-            tx=code.gossip(default, peers, axes=axes, method="combine_then_adapt"),
-            axes=axes,
-            why="models to one neighbour while the gradient is computed",
-        )
-    ring = degrees_of(network.workers)["ring"]
-    for name in _GOSSIPED:
-        yield Candidate(
-            relaxation=f"gossip+{name}",
+            relaxation=f"{row.name}+{name}",
             messages=gossiped(ring, payload(compressor_named(name))),
-            tx=code.gossip("ring", network.workers, code=name),
-            kept=1.0 + ring,
+            tx=line(row, graph("ring", network.workers), compressor=expression(name)),
+            keeps=1.0 + ring,
             compressor=name,
             why=f"coded changes of models to {_counted(ring)}",
         )
 
 
 def _counted(degree: int) -> str:
-    return "one neighbour" if degree == 1 else f"{degree} neighbours"
+    return "one neighbor" if degree == 1 else f"{degree} neighbors"
 
 
-def degrees_of(peers: int) -> dict[str, int]:
-    """Neighbours that the busiest peer sends to in a round, by topology.
+def degrees_of(peers: int, names: Iterable[str] = TOPOLOGIES) -> dict[str, int]:
+    """Neighbors that the busiest peer sends to in a round, by topology.
 
-    Args:
-      peers: workers or hosts; above `LARGEST` only some topologies are known.
+    Topologies that do not exist, or are not known, for so many peers are left out.
     """
     if peers > LARGEST:
-        return {name: degree(peers) for name, degree in _DEGREES.items()}
-    found = {}
-    for name, make in TOPOLOGIES.items():
+        return {name: _DEGREES[name](peers) for name in _DEGREES if name in set(names)}
+    degrees = {}
+    for name in names:
         try:
-            matrices = np.asarray(make(peers).matrices)
+            matrices = np.asarray(TOPOLOGIES[name](peers).matrices)
         except ValueError:
-            continue  # not for this number of workers
+            continue
         links = (matrices != 0) & ~np.eye(peers, dtype=bool)
-        found[name] = int(links.sum(axis=1).max())
-    return found
+        degrees[name] = int(links.sum(axis=1).max())
+    return degrees
 
 
-def _averaged(compressor: str) -> Messages:
-    if not compressor:
-        return reduced("psum")
-    return reduced("two_shot", payload(compressor_named(compressor)))
+def _seldom(row: Relaxation, network: Network) -> Iterator[Candidate]:
+    """The mean of all models once a period; with variants, by periods and codes."""
+    del network
+    variants = row.sends.variants
+    for every in _PERIODS if variants else (row.period or 1,):
+        for compressor in ("", *_CODED_MODELS) if variants else ("",):
+            name, _, feedback = compressor.partition("+")
+            messages = reduced(row.sends.algorithm)
+            how: dict[str, Any] = {}
+            if name:
+                messages = reduced("two_shot", payload(compressor_named(name)))
+                how = {"compressor": expression(name, feedback)}
+                how["algorithm"] = '"two_shot"'
+            yield Candidate(
+                relaxation=f"{row.name}+{compressor}" if name else row.name,
+                messages=messages,
+                tx=line(row, str(every), **how),
+                every=every,
+                options={} if every == row.period else {"sync_every": every},
+                keeps=float(bool(feedback)),
+                anywhere=not name and row.sends.algorithm == "psum",
+                compressor=compressor,
+                why=row.sends.why.format(every=every) + (", in codes" if name else ""),
+            )
 
 
-def _seldom() -> Iterator[Candidate]:
-    """Local steps."""
-    rows = {"local_sgd": 1.0, "diloco": 2.0}
-    for name, kept in rows.items():
-        for every in (SYNC_EVERY, 50):
-            options = {} if every == SYNC_EVERY else {"sync_every": every}
-            for compressor in ("", "quantize8", "quantize4+ef14", "sign+ef14"):
-                bare, _, feedback = compressor.partition("+")
-                yield Candidate(
-                    relaxation=f"{name}+{compressor}" if compressor else name,
-                    messages=_averaged(bare),
-                    tx=code.seldom(name, every, bare, feedback),
-                    every=every,
-                    options=options,
-                    kept=kept + bool(feedback),
-                    anywhere=not bare,
-                    compressor=compressor,
-                    why=f"one exchange in {every} steps"
-                    + (", in codes" if compressor else ""),
-                )
+def _traced(row: Relaxation, network: Network) -> Iterator[Candidate]:
+    """A row that states no messages, by the bytes of its program."""
+    usual = row.parent == Relaxation.parent
+    if row.period is None or not usual or not builds(row, network.workers):
+        return
+    args = [str(row.period)] if "sync_every" in row.options else []
+    yield Candidate(
+        relaxation=row.name,
+        messages=traced(row),
+        tx=line(row, *args),
+        every=row.period,
+        fits=lambda model: can_send(row, network.workers, model),
+        why=row.sends.why,
+    )
+
+
+_KINDS = {
+    "gradients": averaged,
+    "low_rank": low_ranks,
+    "models": _seldom,
+    "neighbors": _gossips,
+    "traced": _traced,
+}

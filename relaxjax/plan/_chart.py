@@ -1,4 +1,4 @@
-"""Who wins where: the choice over a grid of bandwidths and latencies, as a chart."""
+"""The choice over a grid of bandwidths and latencies, as a chart."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,11 +25,11 @@ def choices(
     """The choice at each latency and bandwidth.
 
     Args:
-      model: as of `rank`.
-      network: of which the link between hosts is replaced.
+      model: params and computation.
+      network: the workers; its link between hosts is replaced.
       gbps: bandwidths, Gbit/s.
       latency_ms: latencies, milliseconds.
-      **how: as of `rank`.
+      **how: further arguments of `rank`.
 
     Returns:
       Labels: a row for each latency, a column for each bandwidth.
@@ -46,10 +46,10 @@ def winners(path: str | Path, model: Model, network: Network, **how: Any) -> Non
     """Draws `choices`; needs matplotlib.
 
     Args:
-      path: of the PNG.
-      model: as of `rank`.
-      network: of which the link between hosts is replaced.
-      **how: as of `choices`.
+      path: the PNG to write.
+      model: params and computation.
+      network: the workers; its link between hosts is replaced.
+      **how: further arguments of `choices`.
 
     Raises:
       ImportError: matplotlib is missing.
@@ -63,12 +63,12 @@ def winners(path: str | Path, model: Model, network: Network, **how: Any) -> Non
         ) from error
     gbps = how.pop("gbps", GBPS)
     latency_ms = how.pop("latency_ms", LATENCY_MS)
-    found = choices(model, network, gbps=gbps, latency_ms=latency_ms, **how)
-    labels = list(dict.fromkeys(label for row in found for label in row))
+    chosen = choices(model, network, gbps=gbps, latency_ms=latency_ms, **how)
+    labels = list(dict.fromkeys(label for row in chosen for label in row))
     figure = Figure(figsize=(9, 5), layout="constrained")
     FigureCanvasAgg(figure)
     chart = figure.add_subplot()
-    numbers = [[labels.index(label) for label in row] for row in found]
+    numbers = [[labels.index(label) for label in row] for row in chosen]
     chart.imshow(numbers, cmap="tab20", vmin=0, vmax=19, aspect="auto", origin="lower")
     for y, row in enumerate(numbers):
         for x, number in enumerate(row):

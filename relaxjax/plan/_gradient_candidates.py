@@ -2,13 +2,14 @@
 
 import functools
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 
-from relaxjax.compression import COMPRESSORS, Compressor
-from relaxjax.plan import _snippet as code
-from relaxjax.plan._candidate import Candidate, compressor_named
-from relaxjax.plan._messages import delayed, low_rank, makes_smaller, reduced
+from relaxjax._core._relaxation import Relaxation
+from relaxjax.compression import COMPRESSORS, expression
+from relaxjax.plan._candidate import Candidate, compressor_named, line, partly_coded
+from relaxjax.plan._messages import low_rank, makes_smaller, reduced
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
 from relaxjax.plan._traffic import EXCHANGES, payload
@@ -16,61 +17,47 @@ from relaxjax.plan._traffic import EXCHANGES, payload
 _SIXTEEN = ("bf16", "fp16")
 _PARTLY, _SHARES = ("quantize8", "quantize4", "sign"), (0.25, 0.5, 0.75)
 _COARSE = 0.7
-"""Of a contraction that leaves less than so much of a value, the loss is fed back."""
+"""A compressor whose contraction delta is below this gets error feedback."""
 _UNKNOWN = ("codebook4", "codebook2", "threshold")
-"""Coarse as well, with a law that says nothing."""
+"""Coarse as well, but their laws state no contraction."""
 
 
-def reducers(network: Network) -> Iterator[Candidate]:
-    """Rows whose workers all have the same params.
-
-    Args:
-      network: the workers and hosts.
-    """
+def averaged(row: Relaxation, network: Network) -> Iterator[Candidate]:
+    """The mean of all gradients; with variants, by each algorithm and in each code."""
+    algorithm = row.sends.algorithm
     yield Candidate(
-        relaxation="all_reduce",
-        messages=reduced("psum"),
-        tx=code.all_reduce(),
-        anywhere=True,
-        why="everything, every step, by the backend's own all-reduce",
+        relaxation=row.name,
+        messages=reduced(algorithm),
+        tx=line(row),
+        anywhere=algorithm == "psum",
+        why=row.sends.why,
     )
-    for algorithm in EXCHANGES if network.workers > 1 else ():
-        yield _exact(algorithm, axes=1 + (algorithm == "hierarchical"))
-    yield Candidate(
-        relaxation="delay",
-        messages=delayed(reduced("psum")),
-        tx=code.delayed(),
-        kept=1,
-        anywhere=True,
-        why="gradients of the step before travel behind a whole step",
-    )
-    yield Candidate(
-        relaxation="parameter_server",
-        messages=reduced("two_shot"),
-        tx=code.parameter_server(),
-        why="each worker is the server of a slice, and holds its optimizer state alone",
-    )
+    if not row.sends.variants:
+        return
+    several = network.workers > 1
+    for name in EXCHANGES if several else ():
+        yield _exact(row, name)
     for name in COMPRESSORS:
         if name != "identity":
-            yield from _coded(name, compressor_named(name))
-    for name in _PARTLY if network.workers > 1 else ():
-        yield from _partly(name, compressor_named(name))
+            yield from _coded(row, name)
+    for name in _PARTLY if several else ():
+        yield from _partly_coded(row, name)
 
 
-def _exact(algorithm: str, axes: int = 1) -> Candidate:
+def _exact(row: Relaxation, algorithm: str) -> Candidate:
+    axes = 2 if algorithm == "hierarchical" else 1
     return Candidate(
-        relaxation=f"all_reduce@{algorithm}",
+        relaxation=f"{row.name}@{algorithm}",
         messages=reduced(algorithm),
-        tx=code.all_reduce(algorithm=algorithm, axes=axes),
+        tx=line(row, axes=axes, algorithm=f'"{algorithm}"'),
         axes=axes,
         why=f"everything, every step, by {algorithm.replace('_', ' ')}",
     )
 
 
-def _coded(name: str, compressor: Compressor) -> Iterator[Candidate]:
-    """By the compressor's own exchange, two shots, and over hosts."""
-    wrapped = _fed_back(name)
-    feedback = "" if wrapped == name else "ef14"
+def _coded(row: Relaxation, name: str) -> Iterator[Candidate]:
+    """In codes by the compressor's own algorithm, by two shots, and over hosts."""
+    compressor, feedback = compressor_named(name), _feedback(name)
     size = payload(compressor)
     share = size.of(4096) / (4 * 4096)
     routes = dict.fromkeys((compressor.algorithm, "two_shot", "hierarchical"))
@@ -79,65 +66,75 @@ def _coded(name: str, compressor: Compressor) -> Iterator[Candidate]:
     for algorithm in routes:
         axes = 2 if algorithm == "hierarchical" else 1
         yield Candidate(
-            relaxation=f"all_reduce+{wrapped}@{algorithm}",
             messages=reduced(algorithm, size),
-            tx=code.all_reduce(name, feedback, algorithm, axes),
-            kept=1.0 if feedback else 0.0,
-            compressor=wrapped,
+            tx=line(row, axes=axes, **_keywords(name, feedback, algorithm)),
             axes=axes,
             why=f"payloads of {share:.3g} of the bytes"
             + (", what they lose is sent later" if feedback else ""),
+            **_named(row, name, feedback, algorithm),
         )
 
 
-def _partly(name: str, compressor: Compressor) -> Iterator[Candidate]:
-    """What the backward pass may hide travels as it is."""
-    wrapped = _fed_back(name)
-    feedback = "" if wrapped == name else "ef14"
+def _partly_coded(row: Relaxation, name: str) -> Iterator[Candidate]:
+    """In codes, but for what the backward pass may hide."""
+    size, feedback = payload(compressor_named(name)), _feedback(name)
     for plain in _SHARES:
         yield Candidate(
-            relaxation=f"all_reduce+{wrapped}@two_shot",
-            messages=reduced("two_shot", payload(compressor), plain),
-            tx=code.partly(name, feedback, "two_shot", plain),
-            kept=1.0 if feedback else 0.0,
-            compressor=wrapped,
+            messages=reduced("two_shot", size, plain),
+            tx=partly_coded(plain, **_keywords(name, feedback, "two_shot")),
             options={"plain": plain},
             fits=functools.partial(_splits, plain),
             why=f"the first {plain:.0%} as they are behind the backward pass, "
             "the rest in codes",
+            **_named(row, name, feedback, "two_shot"),
         )
 
 
+def _named(row: Relaxation, name: str, feedback: str, algorithm: str) -> dict[str, Any]:
+    """What a candidate's compressor and algorithm make of its name and memory."""
+    compressor = f"{name}+{feedback}" if feedback else name
+    return {
+        "relaxation": f"{row.name}+{compressor}@{algorithm}",
+        "compressor": compressor,
+        "keeps": float(bool(feedback)),
+    }
+
+
+def _keywords(name: str, feedback: str, algorithm: str) -> dict[str, str]:
+    return {"compressor": expression(name, feedback), "algorithm": f'"{algorithm}"'}
+
+
 def _splits(plain: float, model: Model) -> bool:
-    """Whether there are matrices that are coded, and others that are not."""
-    coded, all_of_them = (
+    """Whether some of the matrices are coded, and some are not."""
+    coded, every = (
         len(jax.tree.leaves(model.part("matrix", share))) for share in (plain, 0.0)
     )
-    return 0 < coded < all_of_them
+    return 0 < coded < every
 
 
-def _fed_back(name: str) -> str:
-    """With feedback, where a compressor loses much in one go."""
+def _feedback(name: str) -> str:
+    """Error feedback for a compressor that loses much at once, else ""."""
     delta = compressor_named(name).law.delta
     coarse = delta is not None and 0 < delta(4096) < _COARSE
-    return f"{name}+ef14" if coarse or name in _UNKNOWN else name
+    return "ef14" if coarse or name in _UNKNOWN else ""
 
 
-def low_ranks() -> Iterator[Candidate]:
-    """Rows of PowerSGD."""
+def low_ranks(row: Relaxation, network: Network) -> Iterator[Candidate]:
+    """PowerSGD by rank and bits."""
+    del network
     for rank in (1, 2, 4, 8):
         for bits in (32, 16, 8):
-            algorithm = "psum" if bits == 32 else "two_shot"
-            by = {} if bits == 32 else {"bits": bits}
+            whole = bits == 32
+            algorithm = "psum" if whole else "two_shot"
+            how = {} if whole else {"algorithm": f'"{algorithm}"', "bits": bits}
             yield Candidate(
-                relaxation="power_sgd" + ("" if bits == 32 else f"@{algorithm}"),
+                relaxation=row.name if whole else f"{row.name}@{algorithm}",
                 messages=low_rank(rank, algorithm, bits),
                 fits=functools.partial(makes_smaller, rank),
-                tx=code.power_sgd(rank, "" if bits == 32 else algorithm, bits),
-                options={"rank": rank, **by},
-                kept=1.0,
-                anywhere=bits == 32,
-                compressor="power_sgd",
+                tx=line(row, rank=rank, **how),
+                options={"rank": rank} | ({} if whole else {"bits": bits}),
+                anywhere=whole,
+                compressor=row.name,
                 why=f"matrices as products of rank {rank}, in two messages"
-                + (f" of {bits} bits" if by else ""),
+                + ("" if whole else f" of {bits} bits"),
             )

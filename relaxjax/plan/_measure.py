@@ -3,13 +3,19 @@
     a message of b bytes to the next worker     t = hops alpha + line / beta
     an all-reduce of b bytes                    the same, with its own alpha and beta
 
-in hops and line as `relaxjax.plan._traffic` counts them; each is timed inside one
-program that does it several times in a row, at several sizes, and fitted by least
-squares of relative errors. What a fit does not explain is its `error`.
+with hops and line as `relaxjax.plan._traffic` counts them. Each is timed inside one
+program that does it several times in a row,
 
-Cost: some seconds; 2 (sizes) programs for each axis.
+    t = (seconds of 1 + 4 in a row - seconds of one) / 4
+
+at several sizes, and fitted by least squares of relative errors. What a fit does not
+explain is its `error`. All seconds are medians, of calls that are waited for.
+
+Cost: a few seconds; two programs for each size and axis.
 """
 
+import statistics
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -17,17 +23,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.experimental import multihost_utils
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName
 from relaxjax.compression import COMPRESSORS, roundtrip
 from relaxjax.plan._network import CODEC, INSIDE, Network
-from relaxjax.plan._timing import Repeated, step_seconds
 from relaxjax.plan._traffic import psum
 from relaxjax.schedule import Link
 from relaxjax.workers import Emulation, workers_of
 
 SIZES = (2**12, 2**16, 2**19, 2**21)  # bytes
 CODECS = ("quantize8", "quantize4", "sign", "top_k")
+_ROW = 4  # operations in a row in one program
+_LEAST = 1e-9  # seconds of one operation
 
 
 class Fit(NamedTuple):
@@ -35,7 +45,7 @@ class Fit(NamedTuple):
 
     Attributes:
       link: latency and bandwidth.
-      error: mean absolute relative difference of the fit and what was measured.
+      error: mean absolute relative difference of the fit from the measurements.
       points: (bytes, seconds) of one exchange.
     """
 
@@ -48,8 +58,8 @@ class Measurement(NamedTuple):
     """What `measure` found.
 
     Attributes:
-      network: for `rank` and `auto`; `network.save(path)` keeps it.
-      fits: by what was fitted: "link", "psum" and, of two axes, "inside".
+      network: the network, for `rank` and `auto`; `network.save(path)` keeps it.
+      fits: the fits by name: "link", "psum" and, with two axes, "inside".
     """
 
     network: Network
@@ -69,16 +79,16 @@ def measure(
     All processes of the mesh must call it; all get what process 0 measured.
 
     Args:
-      mesh: with one data-parallel axis, or two: (between hosts, inside them).
+      mesh: a mesh with one data-parallel axis, or two: (between hosts, inside them).
       axis_name: the data-parallel axes; None means all axes of the mesh.
-      sizes: of messages, in bytes, at least two.
-      rounds: how often each is timed; the median counts.
+      sizes: sizes of messages in bytes, at least two.
+      rounds: number of times that each is timed; the median counts.
       codecs: compressors that are timed, as relaxations spell them; others are taken to
         be as fast as the slowest of them.
 
     Raises:
-      ValueError: an emulated mesh, which has no links; a single worker; fewer than two
-        sizes; an unknown compressor; more than two axes.
+      ValueError: the mesh is emulated, and has no links; there is one worker, or there
+        are fewer than two sizes, or more than two axes; a compressor is unknown.
     """
     workers = workers_of(mesh, axis_name, "measure")
     names = workers.axis_name
@@ -87,18 +97,28 @@ def measure(
     per_host = counts[1] if len(counts) == 2 else 1
     network = Network(workers=int(np.prod(counts)), per_host=per_host)
     outer = network if per_host == 1 else Network(workers=counts[0])
-    timed = Repeated(workers.mesh, rounds)
-    fits = {
-        "link": _fit(_sends(timed, names[0], sizes), lambda b: (1, per_host * b)),
-        "psum": _fit(
-            _sums(timed, names[0], sizes),
-            lambda b: (psum(b // 4, outer).hops, per_host * psum(b // 4, outer).line),
-        ),
-    }
+
+    def seconds(
+        operation: Callable[[jax.Array], jax.Array], name: str
+    ) -> list[tuple[int, float]]:
+        return _points(workers.mesh, operation, name, sizes, rounds)
+
+    def sends(name: str, per_link: int) -> Fit:
+        count = workers.mesh.shape[name]
+        pairs = [(i, (i + 1) % count) for i in range(count)]
+        points = seconds(lambda x: lax.ppermute(x, name, pairs), name)
+        return _fit(points, lambda b: (1, per_link * b))
+
+    def sum_traffic(b: int) -> tuple[float, float]:
+        one = psum(b // 4, outer)
+        return one.hops, per_host * one.line
+
+    sums = seconds(lambda x: lax.psum(x, names[0]) / counts[0], names[0])
+    fits = {"link": sends(names[0], per_host), "psum": _fit(sums, sum_traffic)}
     if len(names) == 2:
-        fits["inside"] = _fit(_sends(timed, names[1], sizes), lambda b: (1, b))
+        fits["inside"] = sends(names[1], 1)
     rates = {name: _codec_rate(name, rounds) for name in codecs}
-    found = Network(
+    measured = Network(
         workers=network.workers,
         per_host=per_host,
         link=fits["link"].link,
@@ -108,30 +128,81 @@ def measure(
         joined=jax.default_backend() != "cpu" or jax.process_count() == 1,  # no gloo
         overlap=jax.default_backend() != "cpu",
     )
-    return Measurement(found, fits)
+    return Measurement(measured, fits)
 
 
-def _sends(timed: Repeated, name: str, sizes: Sequence[int]) -> list[tuple[int, float]]:
-    count = timed.mesh.shape[name]
-    pairs = [(i, (i + 1) % count) for i in range(count)]
-    return [
-        (b, timed.seconds(lambda x: lax.ppermute(x, name, pairs), name, b))
-        for b in sizes
-    ]
+def step_seconds(
+    step: Callable[..., Any], *args: Any, steps: int = 5, rounds: int = 5
+) -> float:
+    """Seconds of a call, each waited for; the first, which compiles, does not count.
+
+    Args:
+      step: a compiled function of arrays; it must not donate.
+      *args: its arguments.
+      steps: number of calls in a round.
+      rounds: number of rounds; the median counts.
+
+    Returns:
+      Seconds, the same in all processes.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from relaxjax import plan
+      >>> plan.step_seconds(jax.jit(jnp.sum), jnp.ones(10)) > 0
+      True
+    """
+    jax.block_until_ready(step(*args))
+    seconds = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        for _ in range(steps):
+            jax.block_until_ready(step(*args))
+        seconds.append((time.perf_counter() - start) / steps)
+    return _from_first_process(statistics.median(seconds))
 
 
-def _sums(timed: Repeated, name: str, sizes: Sequence[int]) -> list[tuple[int, float]]:
-    count = timed.mesh.shape[name]
-    return [
-        (b, timed.seconds(lambda x: lax.psum(x, name) / count, name, b)) for b in sizes
-    ]
+def _from_first_process(seconds: float) -> float:
+    """What process 0 measured, so that all choose alike."""
+    if jax.process_count() == 1:
+        return seconds
+    return float(multihost_utils.broadcast_one_to_all(np.float32(seconds)))
+
+
+def _points(
+    mesh: Any,
+    operation: Callable[[jax.Array], jax.Array],
+    name: str,
+    sizes: Sequence[int],
+    rounds: int,
+) -> list[tuple[int, float]]:
+    """(bytes, seconds) of an operation on a float32 array at each worker of an axis."""
+
+    def program(times: int) -> Callable[[jax.Array], jax.Array]:
+        def run(x: jax.Array) -> jax.Array:
+            for _ in range(times):
+                x = operation(x)
+            return x + 1
+
+        specs: dict[str, Any] = {"in_specs": P(name), "out_specs": P(name)}
+        return jax.jit(jax.shard_map(run, mesh=mesh, check_vma=False, **specs))
+
+    points = []
+    for nbytes in sizes:
+        ones = np.ones((mesh.shape[name], max(1, nbytes // 4)), np.float32)
+        x = jax.device_put(ones, NamedSharding(mesh, P(name)))
+        one, several = (
+            step_seconds(program(times), x, steps=3, rounds=rounds)
+            for times in (1, 1 + _ROW)
+        )
+        points.append((nbytes, max((several - one) / _ROW, _LEAST)))
+    return points
 
 
 def _fit(
-    points: Sequence[tuple[int, float]], of: Callable[[int], tuple[float, float]]
+    points: Sequence[tuple[int, float]], traffic: Callable[[int], tuple[float, float]]
 ) -> Fit:
-    """Latency and bandwidth, neither below zero."""
-    rows = np.array([np.array(of(b), float) / t for b, t in points])
+    """Latency and bandwidth, neither below zero; `traffic` is (hops, line) of bytes."""
+    rows = np.array([np.array(traffic(b), float) / t for b, t in points])
     alpha, beta = np.linalg.lstsq(rows, np.ones(len(points)), rcond=None)[0]
     if alpha < 0:
         alpha, beta = 0.0, 1 / (rows[:, 1] @ rows[:, 1]) * rows[:, 1].sum()
@@ -180,6 +251,6 @@ def _check(
         )
     if odd := [name for name in codecs if name not in COMPRESSORS]:
         raise ValueError(
-            f"measure: codecs={odd[0]!r} is no compressor; there are "
+            f"measure: codecs={odd[0]!r} is not a compressor; there are "
             + ", ".join(COMPRESSORS)
         )

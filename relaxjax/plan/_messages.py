@@ -1,9 +1,9 @@
 """What a relaxation sends in one of its exchanges, and when it can begin to.
 
-A message is ready after some share of the backward pass, of all gradients or of some;
-before the step, if it does not depend on it. A relaxation's messages follow from its
-buckets (`relaxjax.schedule.plan_buckets`, as it packs them itself), from a model's
-matrices (PowerSGD), or from both, where vectors travel as they are.
+A message is ready after a share of the backward pass, of which all its gradients are
+part; before the step, if it does not depend on it. Messages follow from a relaxation's
+buckets (`relaxjax.schedule.plan_buckets`, which packs them in the relaxation itself),
+from a model's matrices (PowerSGD), or from both, where vectors travel as they are.
 """
 
 import functools
@@ -28,14 +28,15 @@ from relaxjax.plan._traffic import (
 from relaxjax.plan._traffic import payload as coded_payload
 
 MOST = 48
-"""Messages that are simulated; of more, neighbours count as one, as long as all."""
+"""Messages that are simulated; beyond, adjacent ones are merged, as long as all."""
 
 
 class PlannedMessage(NamedTuple):
     """One exchange of one bucket.
 
     Attributes:
-      ready: share of the backward pass that must be over; None: nothing of the step.
+      ready: share of the backward pass that must be over; None: it depends on nothing
+        of the step.
       traffic: what it takes.
       native: whether it is the backend's own all-reduce.
     """
@@ -54,27 +55,17 @@ def reduced(
 ) -> Messages:
     """All gradients, bucket by bucket; in codes, vectors travel as they are.
 
-    Args:
-      algorithm: "psum", or one of `EXCHANGES`.
-      payload: of a bucket.
-      plain: share of all elements, the first in sending order, that is not coded.
+    So does `plain`, the share of all elements that is first in sending order.
     """
 
-    def messages(
-        model: Model, network: Network, bucket_bytes: int
-    ) -> list[PlannedMessage]:
-        told = model, network, bucket_bytes
+    def messages(*inputs: Any) -> list[PlannedMessage]:
         if not payload.coded:
-            return _by(algorithm, payload, *told)
-        rest = _by("psum", EXACT, *told, "vector", plain)
-        return _in_order(_by(algorithm, payload, *told, "matrix", plain) + rest)
+            return _by(algorithm, payload, *inputs)
+        coded = _by(algorithm, payload, *inputs, "matrix", plain)
+        rest = _by("psum", EXACT, *inputs, "vector", plain)
+        return sorted(coded + rest, key=lambda m: m.ready or 0.0)
 
     return messages
-
-
-def _in_order(found: list[PlannedMessage]) -> list[PlannedMessage]:
-    """Whatever is ready first goes first."""
-    return sorted(found, key=lambda m: m.ready or 0.0)
 
 
 def _by(
@@ -83,13 +74,14 @@ def _by(
     model: Model,
     network: Network,
     bucket_bytes: int,
-    *which: Any,
+    *part: Any,
 ) -> list[PlannedMessage]:
+    """All params, or a part of them (`Model.part`), by one algorithm."""
     native = algorithm == "psum"
     how = plan_groups if native and not payload.coded else plan_buckets
-    buckets = model.packed(how, bucket_bytes, *which)
+    buckets = model.packed(how, bucket_bytes, *part)
     if native:
-        leaves = jax.tree.leaves(model.part(*which) if which else model.params)
+        leaves = jax.tree.leaves(model.part(*part) if part else model.params)
         traffic = functools.partial(
             _psum, leaves=leaves, network=network, payload=payload
         )
@@ -101,7 +93,7 @@ def _by(
 def _psum(
     bucket: Bucket, leaves: list[Any], network: Network, payload: PayloadSize
 ) -> Traffic:
-    """Operand by operand in one message; of payloads that can be added, those."""
+    """One all-reduce with an operand for each leaf; payloads are added up as such."""
     if payload.coded:
         floats = payload.of(_size(bucket)) // 4
         return psum(floats, network)._replace(coded=2 * 4 * _size(bucket))
@@ -114,51 +106,27 @@ def _psum(
     return total._replace(hops=each[0].hops, steps=each[0].steps)
 
 
-def gossiped(
-    degree: int, payload: PayloadSize = EXACT, *, early: bool = False
-) -> Messages:
-    """Models, to neighbours.
-
-    Args:
-      degree: neighbours that one sends to in a round.
-      payload: of a bucket.
-      early: whether the models of the last step travel.
-    """
+def gossiped(degree: int, payload: PayloadSize = EXACT) -> Messages:
+    """Models, to `degree` neighbors in a round, with this payload for each bucket."""
 
     def messages(
         model: Model, network: Network, bucket_bytes: int
     ) -> list[PlannedMessage]:
         buckets = model.packed(plan_buckets, bucket_bytes)
-        found = _timed(
+        return _timed(
             model, buckets, lambda b: neighbors(_size(b), network, payload, degree)
         )
-        return early_messages(found) if early else found
 
     return messages
 
 
 def delayed(messages: Messages) -> Messages:
-    """The same of a step before.
-
-    Args:
-      messages: of a relaxation.
-    """
-    return lambda *given: early_messages(messages(*given))
-
-
-def early_messages(found: list[PlannedMessage]) -> list[PlannedMessage]:
-    """Messages that depend on nothing of the step."""
-    return [message._replace(ready=None) for message in found]
+    """The same messages, of the step before: nothing of this step delays them."""
+    return lambda *inputs: [m._replace(ready=None) for m in messages(*inputs)]
 
 
 def low_rank(rank: int, algorithm: str = "psum", bits: int = 32) -> Messages:
-    """PowerSGD's two messages, after the whole backward pass.
-
-    Args:
-      rank: of the approximations.
-      algorithm: "psum", or one of `EXCHANGES`.
-      bits: of a float in a message; 8 are codes.
-    """
+    """PowerSGD's two messages, after the backward pass, in floats of these bits."""
     native = algorithm == "psum"
     size = (
         coded_payload(quantize(bits))
@@ -168,26 +136,22 @@ def low_rank(rank: int, algorithm: str = "psum", bits: int = 32) -> Messages:
 
     def one(floats: int, network: Network, coded: float) -> PlannedMessage:
         if native:
-            found = psum(floats, network)
+            traffic = psum(floats, network)
         else:
-            found = EXCHANGES[algorithm](floats, network, size)
-        return PlannedMessage(1.0, found._replace(coded=coded), native)
+            traffic = EXCHANGES[algorithm](floats, network, size)
+        return PlannedMessage(1.0, traffic._replace(coded=coded), native)
 
     def messages(
         model: Model, network: Network, bucket_bytes: int
     ) -> list[PlannedMessage]:
         del bucket_bytes
-        found = _matrices(rank, model)
         left = right = passed = 0
-        for leaf, m in zip(model.leaves, found, strict=True):
+        for leaf, m in zip(model.leaves, _matrices(rank, model), strict=True):
             if m is None:
                 left += leaf.size
             else:
-                r = m.rank
-                left, right = (
-                    left + m.batch * m.rows * r,
-                    right + m.batch * m.columns * r,
-                )
+                left += m.batch * m.rows * m.rank
+                right += m.batch * m.columns * m.rank
                 passed += leaf.size
         first = one(left, network, 4.0 * passed)
         return [first, one(right, network, 2 * 4.0 * passed)]
@@ -196,12 +160,7 @@ def low_rank(rank: int, algorithm: str = "psum", bits: int = 32) -> Messages:
 
 
 def makes_smaller(rank: int, model: Model) -> bool:
-    """Whether PowerSGD finds a matrix to compress.
-
-    Args:
-      rank: of the approximations.
-      model: its params.
-    """
+    """Whether PowerSGD of this rank finds a matrix to compress."""
     return any(_matrices(rank, model))
 
 
@@ -224,10 +183,10 @@ def _timed(
 ) -> list[PlannedMessage]:
     """Messages in sending order, each ready when its last gradient is.
 
-    Of many buckets of one size only one is looked at.
+    Buckets of one size have the same traffic, which is computed once.
     """
     known: dict[tuple[int, int], Traffic] = {}
-    found, group = [], max(1, -(-len(buckets) // MOST))
+    messages, group = [], max(1, -(-len(buckets) // MOST))
     for start in range(0, len(buckets), group):
         each, ready = [], 0.0
         for bucket in buckets[start : start + group]:
@@ -237,5 +196,5 @@ def _timed(
             each.append(known[key])
             ready = max(ready, *map(model.ready, bucket.segments))
         whole = jax.tree.map(lambda *x: sum(x), *each)
-        found.append(PlannedMessage(ready, whole, native))
-    return found
+        messages.append(PlannedMessage(ready, whole, native))
+    return messages

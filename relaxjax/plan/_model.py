@@ -7,7 +7,7 @@ matrices:
 
     side = the largest power of two with 48 side^2 <= N, from 16 to 16384
 
-(a transformer of 4 layers has 12 side^2 in each), and one row of what is left.
+(a transformer of 4 layers has 12 side^2 in each), and one row with the rest.
 """
 
 import functools
@@ -19,24 +19,25 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from relaxjax._core._buckets import Bucket, Segment, sent_before
+from relaxjax._core._buckets import Bucket, Segment
+from relaxjax._core._sending_order import sent_before
 from relaxjax._core._tree import leaf_names
 from relaxjax.gradients import label_leaves
 
 FORWARD = 1 / 3
-"""Of a step's computation, before the first gradient."""
+"""Share of a step's computation that comes before the first gradient."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A model, as far as a plan needs it.
+    """The part of a model that a plan needs.
 
     Attributes:
       params: a pytree of `jax.ShapeDtypeStruct` (or arrays), floating.
       compute: seconds of a step without communication.
 
     Raises:
-      ValueError: no params; a time that is not positive and finite.
+      ValueError: there are no params; the time is not positive and finite.
 
     Example:
       >>> from relaxjax import plan
@@ -62,7 +63,7 @@ class Model:
         """A model of square matrices.
 
         Args:
-          elements: of its params.
+          elements: number of elements of its params.
           compute: seconds of a step without communication.
 
         Raises:
@@ -95,31 +96,25 @@ class Model:
         return sum(x.size for x in self.leaves)
 
     def part(self, kind: str, plain: float = 0.0) -> Any:
-        """The params that are compressed, or those that are not; the rest is None.
+        """The params that are compressed ("matrix") or not ("vector"); others are None.
 
-        Args:
-          kind: "matrix" or "vector", as `relaxjax.gradients._matrices_only` has them.
-          plain: share of all elements that is sent first, and counts as vectors.
+        `plain` is the share of all elements that is sent first, and counts as vectors.
         """
         kinds = label_leaves(self.params, plain)
         return jax.tree.map(lambda x, k: x if k == kind else None, self.params, kinds)
 
     def ready(self, segment: Segment) -> float:
-        """Share of the backward pass after which a segment's gradient is there.
-
-        Args:
-          segment: of a leaf.
-        """
+        """Share of the backward pass after which a segment's gradient is there."""
         return (self._starts[segment.name] + segment.stop) / self.size
 
     @functools.cached_property
     def _starts(self) -> dict[str, int]:
-        """Elements that are there before each leaf's."""
+        """Elements whose gradients are there before each leaf's."""
         names = leaf_names(self.params)
         return dict(zip(names, sent_before(self.params), strict=True))
 
     @functools.cached_property
-    def _known(self) -> dict[tuple[Any, ...], tuple[Bucket, ...]]:
+    def _packed(self) -> dict[tuple[Any, ...], tuple[Bucket, ...]]:
         return {}
 
     def packed(
@@ -128,15 +123,12 @@ class Model:
         bucket_bytes: int,
         *which: Any,
     ) -> tuple[Bucket, ...]:
-        """The buckets of all params, or of a part, found once.
+        """The buckets of all params, or of the part that `which` names, computed once.
 
-        Args:
-          how: `relaxjax.schedule.plan_buckets` or `plan_groups`.
-          bucket_bytes: of a bucket.
-          *which: as of `part`; nothing is everything.
+        `how` is `relaxjax.schedule.plan_buckets` or `plan_groups`.
         """
         key = how.__name__, bucket_bytes, *which
-        if key not in self._known:
+        if key not in self._packed:
             tree = self.part(*which) if which else self.params
-            self._known[key] = how(tree, bucket_bytes=bucket_bytes)
-        return self._known[key]
+            self._packed[key] = how(tree, bucket_bytes=bucket_bytes)
+        return self._packed[key]

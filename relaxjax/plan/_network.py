@@ -16,12 +16,12 @@ from typing import Any
 from relaxjax.schedule import Link
 
 INSIDE = Link(latency=5e-6, bandwidth=1e11)
-"""Between workers of one host, where nobody says: 100 GB/s and 5 microseconds."""
+"""Default link between workers of one host: 100 GB/s and 5 microseconds."""
 
 CODEC = 2e11
-"""Bytes of float32 that are encoded or decoded in a second, where nobody says.
+"""Default rate of a codec: bytes of float32 that are encoded or decoded in a second.
 
-A memory of 500 GB/s, read twice and written to in a quarter.
+At 500 GB/s of memory, with two reads of the array and a quarter of it written.
 """
 
 SLOWER = {
@@ -36,14 +36,14 @@ SLOWER = {
     "dithering": 2.0,
     "tern_grad": 2.5,
 }
-"""Time to code and decode over that of `quantize8` on a CPU (`relaxjax bench codecs`).
+"""Time of a codec over that of `quantize8`, on a CPU (`python -m benchmarks codecs`).
 
-Scatters, rotations and selections; the codes that are not here are alike.
+These scatter, rotate or select; all other codecs are as fast as `quantize8`.
 """
 
 
 def codecs(rate: float) -> dict[str, float]:
-    """Of each compressor, from one figure, where they were not measured.
+    """Rates of all compressors from one figure, where they were not measured.
 
     Args:
       rate: bytes of float32 that `quantize8` encodes or decodes in a second.
@@ -61,11 +61,11 @@ class Network:
     """Workers, their hosts and links.
 
     Attributes:
-      workers: how many in all.
-      link: of a host, in each direction.
-      per_host: workers of each host.
-      inside: between workers of one host.
-      psum: of a host, as the backend's own all-reduce finds it; None: as `link`.
+      workers: number of all workers.
+      link: the link of a host, in each direction.
+      per_host: number of workers of each host.
+      inside: the links between workers of one host.
+      psum: the link of a host as the backend's own all-reduce uses it; None: `link`.
       codec: bytes of float32 that a worker encodes or decodes in a second, by
         compressor, as names spell it; "" is for all others.
       joined: whether the backend's all-reduce sends many arrays as one message, as NCCL
@@ -74,8 +74,8 @@ class Network:
         on CPU does one after the other.
 
     Raises:
-      TypeError: a figure that is not a number.
-      ValueError: workers that do not fill the hosts; a rate that is not positive.
+      TypeError: a figure is not a number.
+      ValueError: the workers do not fill the hosts; a rate is not positive.
 
     Example:
       >>> from relaxjax import plan, schedule
@@ -113,24 +113,16 @@ class Network:
 
     @property
     def hosts(self) -> int:
-        """How many hosts."""
+        """Number of hosts."""
         return self.workers // self.per_host
 
     def codec_rate(self, compressor: str) -> float:
-        """Bytes of float32 per second.
-
-        Args:
-          compressor: as names spell it, with feedback or without.
-        """
+        """Bytes of float32 per second of a compressor, with feedback or without."""
         bare = compressor.partition("+")[0]
         return self.codec.get(bare, self.codec.get("", CODEC))
 
     def save(self, path: str | Path) -> None:
-        """Writes it as JSON.
-
-        Args:
-          path: of the file.
-        """
+        """Writes the network to a JSON file."""
         Path(path).write_text(json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
@@ -138,40 +130,40 @@ class Network:
         """Reads what `save` wrote.
 
         Args:
-          path: of the file.
+          path: the JSON file.
 
         Raises:
-          ValueError: the file is missing or is no network; says what is wrong.
+          ValueError: the file is missing or does not hold a network.
         """
         try:
-            told = json.loads(Path(path).read_text())
+            values = json.loads(Path(path).read_text())
         except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
             raise ValueError(f"{path} cannot be read as a network: {error}") from error
-        return cls(**_checked(path, told))
+        return cls(**_checked(path, values))
 
 
-def _checked(path: str | Path, told: Any) -> dict[str, Any]:
+def _checked(path: str | Path, values: Any) -> dict[str, Any]:
     known = [f.name for f in fields(Network)]
-    if not isinstance(told, dict) or "workers" not in told:
+    if not isinstance(values, dict) or "workers" not in values:
         raise ValueError(
-            f"{path} is no network: it must be a JSON object with 'workers' and some "
-            f"of {known[1:]}, as Network.save writes it"
+            f"{path} is not a network: it must be a JSON object with 'workers' and "
+            f"some of {known[1:]}, as Network.save writes it"
         )
-    if odd := sorted(set(told) - set(known)):
+    if odd := sorted(set(values) - set(known)):
         raise ValueError(f"{path} has unknown fields {odd}; a network has {known}")
     links = {
-        name: _link(path, name, told[name])
+        name: _link(path, name, values[name])
         for name in ("link", "inside", "psum")
-        if told.get(name) is not None
+        if values.get(name) is not None
     }
-    return {**told, **links}
+    return {**values, **links}
 
 
-def _link(path: str | Path, name: str, told: Any) -> Link:
+def _link(path: str | Path, name: str, value: Any) -> Link:
     try:
-        return Link(**told)
+        return Link(**value)
     except TypeError as error:
         raise ValueError(
             f'{path}: {name} must be {{"latency": seconds, "bandwidth": bytes per '
-            f"second}}, got {told!r}"
+            f"second}}, got {value!r}"
         ) from error

@@ -27,12 +27,12 @@ class Prediction:
     """What is expected of a relaxation.
 
     Attributes:
-      seconds: of a step, on average.
+      seconds: seconds of a step, on average.
       messages: seconds of communication and codecs in a step, on average.
-      nbytes: that the busiest worker sends in a step, on average.
+      nbytes: bytes that the busiest worker sends in a step, on average.
       memory: bytes of params, gradient, the two moments of Adam, and what the
         relaxation keeps; without activations.
-      bucket_bytes: of its buckets.
+      bucket_bytes: bytes of a bucket.
     """
 
     seconds: float
@@ -45,65 +45,54 @@ class Prediction:
 def predict(
     candidate: Candidate, model: Model, network: Network, bucket_bytes: int
 ) -> Prediction:
-    """Time, bytes and memory of a relaxation.
-
-    Args:
-      candidate: the relaxation.
-      model: its params and computation.
-      network: the workers and links.
-      bucket_bytes: of a bucket.
-    """
-    found, every = [], candidate.every
+    """Time, bytes and memory of a relaxation, with buckets of this size."""
+    messages, every = [], candidate.every
     if network.workers > 1:
-        found = candidate.messages(model, network, bucket_bytes)
-    exchange = exchange_seconds(found, model, network, candidate.compressor)
-    each = _seconds(found, network, candidate.compressor)
+        messages = candidate.messages(model, network, bucket_bytes)
+    exchange = exchange_seconds(messages, model, network, candidate.compressor)
+    each = _seconds(messages, network, candidate.compressor)
     return Prediction(
         seconds=((every - 1) * model.compute + exchange) / every,
         messages=sum(each) / every,
-        nbytes=sum(m.traffic.sent for m in found) / every,
-        memory=4.0 * model.size * (4 + candidate.kept),
+        nbytes=sum(m.traffic.sent for m in messages) / every,
+        memory=4.0 * model.size * (4 + candidate.keeps),
         bucket_bytes=bucket_bytes,
     )
 
 
 def exchange_seconds(
-    found: list[PlannedMessage], model: Model, network: Network, codec: str = ""
+    messages: list[PlannedMessage], model: Model, network: Network, codec: str = ""
 ) -> float:
-    """Of a step with messages.
-
-    Args:
-      found: the messages, in sending order.
-      model: its computation.
-      network: links and codecs.
-      codec: the compressor's name.
-    """
-    if not found:
+    """Seconds of a step that sends messages in this order, with this compressor."""
+    if not messages:
         return model.compute
     if not network.overlap:
-        found = [message._replace(ready=1.0) for message in found]
-    seconds = _seconds(found, network, codec)
+        messages = [message._replace(ready=1.0) for message in messages]
     coding = [
-        m.traffic.coding(network, codec) if (m.ready or 0.0) < 1 else 0.0 for m in found
+        m.traffic.coding(network, codec) if (m.ready or 0.0) < 1 else 0.0
+        for m in messages
     ]
-    return _simulated(found, seconds, coding, model.compute)
+    seconds = _seconds(messages, network, codec)
+    return _simulated(messages, seconds, coding, model.compute)
 
 
-def _seconds(found: list[PlannedMessage], network: Network, codec: str) -> list[float]:
-    return [m.traffic.seconds(network, codec, native=m.native) for m in found]
+def _seconds(
+    messages: list[PlannedMessage], network: Network, codec: str
+) -> list[float]:
+    return [m.traffic.seconds(network, codec, native=m.native) for m in messages]
 
 
 def _simulated(
-    found: list[PlannedMessage],
+    messages: list[PlannedMessage],
     seconds: list[float],
     coding: list[float],
     compute: float,
 ) -> float:
-    """One step and its messages, of whose seconds the device codes for some."""
-    ends = sorted({m.ready for m in found if m.ready} | {1.0})
+    """One step; of each message's seconds, the device spends `coding` on its code."""
+    ends = sorted({m.ready for m in messages if m.ready} | {1.0})
     parts = {"forward": compute * FORWARD}
     codes = {
-        end: [i for i, m in enumerate(found) if m.ready == end and coding[i]]
+        end: [i for i, m in enumerate(messages) if m.ready == end and coding[i]]
         for end in (None, *ends)
     }
     parts |= {f"code {i}": coding[i] for i in codes[None]}
@@ -116,7 +105,7 @@ def _simulated(
     ops = dict(zip(parts, zip(parts.values(), before, strict=False), strict=True))
     sends = {
         str(i): (seconds[i] - coding[i], _need(i, message, coding))
-        for i, message in enumerate(found)
+        for i, message in enumerate(messages)
     }
     link = Link(latency=0.0, bandwidth=_CLOCK)
     policy = Policy(
@@ -128,6 +117,7 @@ def _simulated(
 
 
 def _need(number: int, message: PlannedMessage, coding: list[float]) -> list[str]:
+    """The part of the step that a message waits for."""
     if coding[number]:
         return [f"code {number}"]
     return [] if message.ready is None else [f"backward {message.ready}"]

@@ -1,14 +1,14 @@
-"""How well models train by each relaxation: measured on reference tasks, or not known.
+"""How well models train with each relaxation: measured on reference tasks, or unknown.
 
-    exact         the same update as of a plain all-reduce, to rounding
+    exact         the same update as a plain all-reduce, to rounding
     equal         within 1 % of it, relative, on every reference task
     close         within 3 %
     lossy         worse than that on some task
     unmeasured    not every reference task was run
 
-The measurements are `relaxjax bench evidence`'s: digits (accuracy) and chars (bits per
+`python -m benchmarks evidence` measures: digits (accuracy) and chars (bits per
 character), 8 workers, each relaxation with the steps, batches and learning rate of the
-all-reduce beside it. A model and a rate of one's own may fare better, or worse.
+all-reduce beside it. With another model or rate it may fare better, or worse.
 """
 
 import functools
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from relaxjax.gradients import ALGORITHMS
 
 CLASSES = ("exact", "equal", "close", "lossy", "unmeasured")
-"""From the best."""
+"""Best first."""
 
 _EXACT = {"all_reduce", "parameter_server"} | {f"all_reduce@{k}" for k in ALGORITHMS}
 _EQUAL, _CLOSE, _DIVERGED = 0.01, 0.03, 1e3
@@ -32,7 +32,7 @@ class Quality(NamedTuple):
 
     Attributes:
       name: one of `CLASSES`.
-      evidence: for people.
+      evidence: what was measured, for people.
     """
 
     name: str
@@ -40,19 +40,19 @@ class Quality(NamedTuple):
 
     @property
     def rank(self) -> int:
-        """Place in `CLASSES`."""
+        """Position in `CLASSES`."""
         return CLASSES.index(self.name)
 
 
 @functools.cache
 def measurements() -> dict[str, Any]:
-    """What `relaxjax bench evidence` found: by label and task, how much worse."""
+    """By label and task, how much worse, as `python -m benchmarks evidence` found."""
     text = resources.files("relaxjax.plan").joinpath("evidence.json").read_text()
     return json.loads(text)
 
 
 def bare(label: str) -> str:
-    """As evidence has it: of a coded all-reduce, without the algorithm.
+    """The label under which evidence is kept: a coded all-reduce without its algorithm.
 
     An algorithm that sends the same payloads another way is not another method; a
     topology is.
@@ -72,7 +72,7 @@ def quality_of(label: str) -> Quality:
     """The class of a relaxation.
 
     Args:
-      label: its name and options, as `all_reduce+quantize8@two_shot`.
+      label: its name and options, such as `all_reduce+quantize8@two_shot`.
 
     Example:
       >>> from relaxjax.plan._quality import quality_of
@@ -81,19 +81,18 @@ def quality_of(label: str) -> Quality:
     """
     if label in _EXACT:
         return Quality("exact", "the same update, to rounding")
-    rows = measurements()["rows"]
-    known = rows.get(bare(label), {})
-    told = [_said(task, **known[task]) for task in TASKS if task in known]
+    known = measurements()["rows"].get(bare(label), {})
+    each = [_describe(task, **known[task]) for task in TASKS if task in known]
+    evidence = ", ".join(each)
     worst = max((known[task]["worse"] for task in known), default=0.0)
     if worst > _CLOSE:
-        return Quality("lossy", ", ".join(told))
-    if len(told) < len(TASKS):
-        return Quality("unmeasured", ", ".join(told) or "not run on a reference task")
-    return Quality("equal" if worst <= _EQUAL else "close", ", ".join(told))
+        return Quality("lossy", evidence)
+    if len(each) < len(TASKS):
+        return Quality("unmeasured", evidence or "not run on a reference task")
+    return Quality("equal" if worst <= _EQUAL else "close", evidence)
 
 
-def _said(task: str, worse: float, seeds: int) -> str:
-    """For people."""
+def _describe(task: str, worse: float, seeds: int) -> str:
     if worse > _DIVERGED:
         return f"{task} diverged"
     return f"{task} {100 * worse:+.2g} % ({seeds} seed{'s' * (seeds > 1)})"

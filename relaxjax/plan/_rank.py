@@ -11,21 +11,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from relaxjax._core._buckets import check_bucket_bytes
-from relaxjax.plan._candidate import Candidate
+from relaxjax._core._sending_order import check_bucket_bytes
+from relaxjax.plan._candidate import BUCKET_BYTES, Candidate, sized
 from relaxjax.plan._candidates import candidates
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
 from relaxjax.plan._predict import Prediction, predict
 from relaxjax.plan._quality import CLASSES, Quality, quality_of
-from relaxjax.plan._snippet import sized
 
 PLAIN = "all_reduce"
 BY_COMPILER = "jax.jit of a batch with NamedSharding"
 """The same bytes, time and update as plain all-reduce's, without relaxjax."""
 MARGIN = 0.03
 CRITERIA = ("fastest", "fewest_bytes")
-BUCKET_BYTES = 8 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +34,7 @@ class Row:
       candidate: the relaxation.
       prediction: its time, bytes and memory.
       quality: how well it trains.
-      measured: seconds of a step, of those that were run.
+      measured: seconds of a step, if it was run.
     """
 
     candidate: Candidate
@@ -51,16 +49,16 @@ class Row:
 
     @property
     def seconds(self) -> float:
-        """Measured, or predicted."""
+        """Seconds of a step: measured, or else predicted."""
         return self.prediction.seconds if self.measured is None else self.measured
 
     @property
     def tx(self) -> str:
-        """The line of code."""
+        """The line of code that makes it."""
         return sized(self.candidate.tx, self.prediction.bucket_bytes)
 
     def told(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The row as JSON has it."""
         p = self.prediction
         return {
             "relaxation": self.candidate.relaxation,
@@ -85,10 +83,10 @@ class Ranking:
     Attributes:
       rows: fastest first.
       choice: the one to take.
-      verdict: why, in a sentence.
+      verdict: why it is chosen, in a sentence.
       allowed: labels of those that may be chosen, by quality and memory.
-      criterion: by which one is.
-      inputs: what was asked.
+      criterion: what the choice was made by.
+      inputs: what was asked, for the record.
     """
 
     rows: tuple[Row, ...]
@@ -99,7 +97,7 @@ class Ranking:
     inputs: Mapping[str, Any] = field(default_factory=dict)
 
     def told(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The ranking as JSON has it."""
         return {
             "inputs": dict(self.inputs),
             "choice": self.choice.told(),
@@ -108,11 +106,7 @@ class Ranking:
         }
 
     def save(self, path: str | Path) -> None:
-        """Writes it as JSON.
-
-        Args:
-          path: of the file.
-        """
+        """Writes the ranking to a JSON file."""
         Path(path).write_text(json.dumps(self.told(), indent=1) + "\n")
 
 
@@ -133,18 +127,18 @@ def rank(
       model: params and computation.
       network: workers, links, codecs.
       criterion: "fastest", or "fewest_bytes".
-      quality: the worst class that may be chosen, of "exact", "equal", "close",
-        "lossy", "unmeasured" (see `relaxjax.plan.quality_of`); all are ranked.
+      quality: the worst class that may be chosen: "exact", "equal", "close", "lossy"
+        or "unmeasured" (see `relaxjax.plan.quality_of`); all are ranked.
       memory: bytes that a worker has for params, gradient, Adam's moments and what the
         relaxation keeps; None: enough.
-      bucket_bytes: of a bucket, or several sizes of which each takes its best.
-      axes: of the workers: 1, or 2 for hosts and the workers of each; None: those that
-        each relaxation needs.
-      inputs: to be kept with the ranking.
+      bucket_bytes: bytes of a bucket; of several sizes, each relaxation takes its best.
+      axes: number of the workers' axes: 1, or 2 for hosts and the workers of each;
+        None: the number that each relaxation needs.
+      inputs: a record of what was asked, kept with the ranking.
 
     Raises:
-      ValueError: an unknown criterion or class; nothing that is allowed, with what
-        comes closest.
+      ValueError: the criterion or class is unknown; nothing is allowed (the message
+        names what comes closest).
 
     Example:
       >>> from relaxjax import plan, schedule
@@ -161,17 +155,17 @@ def rank(
     sizes = [check_bucket_bytes(size) for size in sizes]
     rows = []
     for candidate in candidates(network):
-        if not candidate.fits(model) or not _over(candidate, axes):
+        if not (candidate.fits_axes(axes) and candidate.fits(model)):
             continue
         each = [predict(candidate, model, network, size) for size in sizes]
         best = min(each, key=lambda p: p.seconds)
-        found = quality_of(candidate.label)
-        rows.append(Row(candidate=candidate, prediction=best, quality=found))
+        known = quality_of(candidate.label)
+        rows.append(Row(candidate=candidate, prediction=best, quality=known))
     fits = [r for r in rows if memory is None or r.prediction.memory <= memory]
     worst = CLASSES.index(quality)
     allowed = [r.label for r in fits if r.quality.rank <= worst]
     if not allowed:
-        raise _nothing(rows, quality, memory)
+        raise _no_choice(rows, quality, memory)
     return ranking(rows, criterion, allowed, inputs or {})
 
 
@@ -181,14 +175,7 @@ def ranking(
     allowed: Sequence[str],
     inputs: Mapping[str, Any],
 ) -> Ranking:
-    """Sorts and chooses.
-
-    Args:
-      rows: in any order.
-      criterion: as of `rank`.
-      allowed: labels that may be chosen.
-      inputs: to be kept.
-    """
+    """Sorts rows, and chooses among those whose labels are allowed."""
     ordered = tuple(sorted(rows, key=_fastest))
     may = [row for row in ordered if row.label in allowed]
     best = min(may, key=_fastest if criterion == "fastest" else _least)
@@ -205,11 +192,6 @@ def ranking(
         criterion=criterion,
         inputs=inputs,
     )
-
-
-def _over(candidate: Candidate, axes: int | None) -> bool:
-    """Whether it runs over so many axes."""
-    return axes is None or candidate.axes == axes or (axes == 2 and candidate.anywhere)
 
 
 def _fastest(row: Row) -> tuple[float, int, float]:
@@ -240,8 +222,8 @@ def _pays(best: Row, plain: Row | None) -> str:
     )
 
 
-def _nothing(rows: Sequence[Row], quality: str, memory: float | None) -> ValueError:
-    """Says what comes closest."""
+def _no_choice(rows: Sequence[Row], quality: str, memory: float | None) -> ValueError:
+    """The error that nothing is allowed, with what comes closest."""
     good = [r for r in rows if r.quality.rank <= CLASSES.index(quality)]
     least = min(good or rows, key=lambda r: r.prediction.memory)
     return ValueError(

@@ -1,4 +1,4 @@
-"""What a worker and its host do to exchange d elements: plain data, and its seconds.
+"""What a worker and its host do to exchange d elements, and how long it takes.
 
 n workers on h hosts of m. A payload of c elements takes P(c) bytes, 4 c uncompressed.
 
@@ -11,13 +11,14 @@ n workers on h hosts of m. A payload of c elements takes P(c) bytes, 4 c uncompr
     one_shot        (n-1) P(d)              m (n-m) P(d)              n - 1
     hierarchical    2 (m-1) 4 c + 2 (h-1) P(ceil(c/h)), c = ceil(d/m)
                                             m times the second        h
-    neighbours      k P(d)                  as many as cross          k
+    neighbors       k P(d)                  as many as cross          k
 
-`sent` is what `relaxjax.wire_bytes` counts. The line of a host carries the messages of
+`sent` is the closed form beside each algorithm (`relaxjax.collectives._algorithms`),
+which is what `relaxjax.wire_bytes` counts. The line of a host carries the messages of
 its m workers, one after the other; "in a row" are latencies that nothing hides. A ring
 of workers in the order of their hosts crosses each link once a round; psum may be
-NCCL's ring or tree, and counts as the better of each. Shots to all are on their way at
-once; what is gathered goes around a ring.
+NCCL's ring or tree, and counts as the better of each. The messages of a shot are on
+their way at once; gathered messages go around a ring.
 
 Cost: O(1).
 """
@@ -30,27 +31,20 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from relaxjax.collectives import (
-    bidirectional_ring_wire_bytes,
-    halving_doubling_wire_bytes,
-    one_shot_wire_bytes,
-    ring_wire_bytes,
-    tree_wire_bytes,
-    two_shot_wire_bytes,
-)
+from relaxjax.collectives import ALGORITHMS, CODED_EXCHANGES, EXACT_EXCHANGES, Codec
 from relaxjax.compression import Compressor, payload_bytes
 from relaxjax.plan._network import Network
 
 
 class Traffic(NamedTuple):
-    """Of one message, bucket or model.
+    """What the exchange of a message, a bucket or a model takes.
 
     Attributes:
-      sent: bytes by the busiest worker.
+      sent: bytes that the busiest worker sends.
       line: bytes over the busiest host's link, one after the other.
-      hops: messages between hosts that wait for each other.
+      hops: number of messages between hosts that wait for each other.
       inside: bytes that a worker sends within its host.
-      steps: messages within a host that wait for each other.
+      steps: number of messages within a host that wait for each other.
       coded: bytes of float32 that a worker encodes or decodes.
     """
 
@@ -62,7 +56,7 @@ class Traffic(NamedTuple):
     coded: float = 0.0
 
     def times(self, number: float) -> "Traffic":
-        """So many of it, one after the other."""
+        """The traffic of `number` such exchanges, one after the other."""
         return Traffic(
             self.sent * number,
             self.line * number,
@@ -75,10 +69,10 @@ class Traffic(NamedTuple):
     def seconds(
         self, network: Network, codec: str = "", *, native: bool = False
     ) -> float:
-        """Time of the exchange.
+        """Seconds that the exchange takes.
 
         Args:
-          network: links and codecs.
+          network: its links and codecs.
           codec: the compressor's name.
           native: whether it is the backend's own all-reduce.
         """
@@ -88,12 +82,7 @@ class Traffic(NamedTuple):
         return between + within + self.coding(network, codec)
 
     def coding(self, network: Network, codec: str = "") -> float:
-        """Of that, time in which a worker encodes and decodes.
-
-        Args:
-          network: codecs.
-          codec: the compressor's name.
-        """
+        """Seconds of these in which a worker encodes and decodes."""
         return self.coded / network.codec_rate(codec)
 
 
@@ -101,7 +90,7 @@ class PayloadSize(NamedTuple):
     """P, and whether it takes encoding.
 
     Attributes:
-      of: bytes of so many elements.
+      of: from a number of elements to the bytes of their payload.
       coded: whether values are encoded.
     """
 
@@ -109,17 +98,12 @@ class PayloadSize(NamedTuple):
     coded: bool
 
 
-def plain(elements: int) -> int:
-    """4 bytes for each element."""
-    return 4 * elements
-
-
-EXACT = PayloadSize(plain, coded=False)
+EXACT = PayloadSize(lambda elements: 4 * elements, coded=False)
 
 
 @functools.cache
 def payload(compressor: Compressor | None) -> PayloadSize:
-    """What a compressor makes of some elements.
+    """The payloads of a compressor.
 
     Args:
       compressor: with feedback or without; None: values travel as they are.
@@ -129,8 +113,7 @@ def payload(compressor: Compressor | None) -> PayloadSize:
 
     @functools.cache
     def of(elements: int) -> int:
-        shape = jax.ShapeDtypeStruct((elements,), jnp.float32)
-        return payload_bytes(compressor, shape)
+        return payload_bytes(compressor, _flat(elements))
 
     return PayloadSize(of, coded=True)
 
@@ -143,7 +126,21 @@ def _levels(n: int) -> int:
     return math.ceil(math.log2(n))
 
 
-def _placed(
+@functools.cache
+def _sent(algorithm: str, d: int, hosts: int, per_host: int, p: PayloadSize) -> int:
+    """Bytes that a worker sends, by the algorithm's closed form."""
+    axes = hosts, per_host
+    workers = axes if ALGORITHMS[algorithm].two_axes else hosts * per_host
+    if not p.coded:
+        return EXACT_EXCHANGES[algorithm].wire_bytes(_flat(d), workers)
+    codec = Codec(
+        lambda x, place: jnp.zeros(p.of(x.size), jnp.uint8),
+        lambda payload, size, place: jnp.zeros(size, jnp.float32),
+    )
+    return CODED_EXCHANGES[algorithm].wire_bytes(d, workers, codec)
+
+
+def _over_links(
     network: Network, sent: float, line: float, hops: int, steps: int
 ) -> Traffic:
     """Bytes on links between hosts, or all within the only host."""
@@ -154,24 +151,22 @@ def _placed(
 
 def psum(d: int, network: Network) -> Traffic:
     """The backend's own all-reduce of one array."""
-    sent = ring_wire_bytes(_flat(d), network.workers)
+    sent = _sent("psum", d, network.hosts, network.per_host, EXACT)
     steps = 2 * _levels(network.per_host)
-    return _placed(network, sent, sent, 2 * _levels(network.hosts), steps)
+    return _over_links(network, sent, sent, 2 * _levels(network.hosts), steps)
 
 
 def ring(d: int, network: Network, p: PayloadSize) -> Traffic:
     """Around all workers; encoded anew at each hop."""
-    n, h = network.workers, network.hosts
-    sent = 2 * (n - 1) * p.of(-(-d // n))
-    if not p.coded:
-        sent = ring_wire_bytes(_flat(d), n)
-    found = _placed(network, sent, sent, 2 * (h - 1), 2 * (n - h))
-    return found._replace(coded=4.0 * 4 * d if p.coded else 0.0)
+    n, h, m = network.workers, network.hosts, network.per_host
+    sent = _sent("ring", d, h, m, p)
+    traffic = _over_links(network, sent, sent, 2 * (h - 1), 2 * (n - h))
+    return traffic._replace(coded=4.0 * 4 * d if p.coded else 0.0)
 
 
 def bidirectional_ring(d: int, network: Network, p: PayloadSize) -> Traffic:
     """A half in each direction."""
-    sent = bidirectional_ring_wire_bytes(_flat(d), network.workers)
+    sent = _sent("bidirectional_ring", d, network.hosts, network.per_host, EXACT)
     return ring(d, network, p)._replace(sent=sent)
 
 
@@ -179,72 +174,67 @@ def halving_doubling(d: int, network: Network, p: PayloadSize) -> Traffic:
     """Distant workers first, so that all m of a host cross its link."""
     del p
     n, h, m = network.workers, network.hosts, network.per_host
-    sent = halving_doubling_wire_bytes(_flat(d), n)
+    sent = _sent("halving_doubling", d, h, m, EXACT)
     line = sent if m == 1 else m * 2 * (h - 1) / h * 4 * d
-    return _placed(network, sent, line, 2 * _levels(n), 0)
+    return _over_links(network, sent, line, 2 * _levels(n), 0)
 
 
 def tree(d: int, network: Network, p: PayloadSize) -> Traffic:
     """Whole arrays up, and down."""
     del p
     rounds = 2 * _levels(network.workers)
-    sent = tree_wire_bytes(_flat(d), network.workers)
-    found = _placed(network, sent, rounds * 4 * d, rounds, 0)
-    return found._replace(inside=rounds * 4 * d) if network.hosts == 1 else found
+    sent = _sent("tree", d, network.hosts, network.per_host, EXACT)
+    traffic = _over_links(network, sent, rounds * 4 * d, rounds, 0)
+    return traffic._replace(inside=rounds * 4 * d) if network.hosts == 1 else traffic
 
 
 def two_shot(d: int, network: Network, p: PayloadSize) -> Traffic:
     """A chunk to each other worker, and the means back."""
     n, m = network.workers, network.per_host
-    chunk = -(-d // n)
-    sent = 2 * (n - 1) * p.of(chunk)
-    if not p.coded:
-        sent = two_shot_wire_bytes(_flat(d), n)
-    line = 2 * m * (n - m) * p.of(chunk)
-    found = _placed(network, sent, line, n, 0)
-    return found._replace(coded=(4 + 1 / n) * 4 * d if p.coded else 0.0)
+    sent = _sent("two_shot", d, network.hosts, m, p)
+    line = 2 * m * (n - m) * p.of(-(-d // n))
+    traffic = _over_links(network, sent, line, n, 0)
+    return traffic._replace(coded=(4 + 1 / n) * 4 * d if p.coded else 0.0)
 
 
 def one_shot(d: int, network: Network, p: PayloadSize) -> Traffic:
     """Everything to each other worker."""
     n, m = network.workers, network.per_host
-    sent = (n - 1) * p.of(d)
-    if not p.coded:
-        sent = one_shot_wire_bytes(_flat(d), n)
-    found = _placed(network, sent, m * (n - m) * p.of(d), n - 1, 0)
-    return found._replace(coded=2 * 4 * d + n * p.of(d) if p.coded else 0.0)
+    sent = _sent("one_shot", d, network.hosts, m, p)
+    traffic = _over_links(network, sent, m * (n - m) * p.of(d), n - 1, 0)
+    return traffic._replace(coded=2 * 4 * d + n * p.of(d) if p.coded else 0.0)
 
 
 def hierarchical(d: int, network: Network, p: PayloadSize) -> Traffic:
     """Chunks inside hosts as they are, and two shots of each chunk between them."""
     h, m = network.hosts, network.per_host
     chunk = -(-d // m)
-    inside = 2 * (m - 1) * chunk * 4 if m > 1 else 0
-    across = 2 * (h - 1) * p.of(-(-chunk // h)) if h > 1 else 0
+    sent = _sent("hierarchical", d, h, m, p)
+    across = _sent("two_shot", chunk, h, 1, p)
     return Traffic(
-        inside + across,
+        sent,
         line=m * across,
         hops=h if h > 1 else 0,
-        inside=inside,
+        inside=sent - across,
         steps=m if m > 1 else 0,
         coded=(4 + 1 / h) * 4 * chunk if p.coded else 0.0,
     )
 
 
 def neighbors(d: int, network: Network, p: PayloadSize, degree: int) -> Traffic:
-    """Whole models to neighbours; over hosts, an m-th of it by each worker.
+    """Whole models to neighbors; over hosts, an m-th of it by each worker.
 
     Args:
-      d: elements.
-      network: where.
+      d: number of elements.
+      network: its links.
       p: the payload; a coded one has no mean inside hosts.
-      degree: neighbours that a worker, or a host, sends to in a round.
+      degree: number of neighbors that a worker, or a host, sends to in a round.
     """
     m = network.per_host
     if p.coded or m == 1 or network.hosts == 1:
         sent = degree * p.of(d)
-        found = _placed(network, sent, min(m, 2) * sent if m > 1 else sent, degree, 0)
-        return found._replace(coded=(2 + degree) * 4.0 * d if p.coded else 0.0)
+        traffic = _over_links(network, sent, min(m, 2) * sent, degree, 0)
+        return traffic._replace(coded=(2 + degree) * 4.0 * d if p.coded else 0.0)
     chunk = -(-d // m)
     inside, across = 2 * (m - 1) * chunk * 4, degree * 4 * chunk
     return Traffic(inside + across, m * across, degree, inside, m)
@@ -259,4 +249,4 @@ EXCHANGES: Mapping[str, Callable[[int, Network, PayloadSize], Traffic]] = {
     "one_shot": one_shot,
     "hierarchical": hierarchical,
 }
-"""By the names that `relaxjax.all_reduce` has for them."""
+"""From the names of `relaxjax.all_reduce` to their traffic."""

@@ -1,4 +1,4 @@
-"""Programs: what a traced or a compiled one sends, to the byte."""
+"""What a traced or a compiled program sends, to the byte."""
 
 from relaxjax._core._lazy import door
 

@@ -1,8 +1,8 @@
 """Bytes on the wire, read from the program that the compiler made.
 
-The third witness beside the traced count (`wire_bytes`) and each algorithm's closed
-formula: what is left after the compiler has merged, dropped and widened. A backend may
-widen a dtype (XLA on CPU sends bfloat16 as float32), and then the counts differ.
+This is the third witness, beside the traced count (`wire_bytes`) and each algorithm's
+closed formula: what is left after the compiler has merged, dropped and widened. A
+backend may widen a dtype (XLA on CPU sends bfloat16 as float32); then counts differ.
 """
 
 from typing import Any
@@ -20,18 +20,18 @@ def compiled_wire_bytes(step: Any, *args: Any) -> int:
     of its own (see `relaxjax.data_parallel`), and is not in the count.
 
     Args:
-      step: made by `relaxjax.data_parallel`, or any function that `jax.jit` returned.
+      step: a step of `relaxjax.data_parallel`, or any function of `jax.jit`.
       *args: its arguments, arrays or `jax.ShapeDtypeStruct`; for a step of
         `data_parallel` the state has its leading worker axis, and the batch is whole.
 
     Returns:
-      Bytes, counted as `relaxjax.wire_bytes` does: an all-reduce of d elements over n
+      Bytes, counted as in `relaxjax.wire_bytes`: an all-reduce of d elements over n
       devices as 2 (n - 1) ceil(d / n). A loop counts as often as it runs, a conditional
       as the branch that sends most.
 
     Raises:
       TypeError: `step` is not a jitted function.
-      ValueError: the workers are emulated; a collective in a loop of unknown length.
+      ValueError: the workers are emulated; a loop of unknown length has a collective.
 
     Example:
       >>> import jax, jax.numpy as jnp, optax, relaxjax
@@ -54,17 +54,7 @@ def compiled_wire_bytes(step: Any, *args: Any) -> int:
 
 
 def compiled_text(caller: str, step: Any, *args: Any) -> str:
-    """The program that the compiler makes of a step for workers on devices.
-
-    Args:
-      caller: who is named in errors.
-      step: as of `compiled_wire_bytes`.
-      *args: its arguments.
-
-    Raises:
-      TypeError: `step` is not a jitted function.
-      ValueError: the workers are emulated, or the backend shows no programs.
-    """
+    """The text of a step's optimized program; see `compiled_wire_bytes`."""
     if isinstance(step, DataParallelStep) and isinstance(step.mesh, Emulation):
         raise ValueError(
             f"{caller}: the step's workers are emulated on one device by "

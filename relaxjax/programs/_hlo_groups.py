@@ -4,9 +4,9 @@
     replica_groups=[2,4]<=[4,2]T(1,0)            2 groups of 4: numbers 0..7, laid out
                                                  as 4 x 2, transposed, cut into rows
     replica_groups=mesh['a'=2,'b'=4] {'b'}       along the named axes of a mesh, whose
-      or mesh['a'=2], device_ids=([2]...) {...}  devices may be laid out likewise; of
-                                                 an axis, 'b':(2)2 is the part of size
-                                                 2 behind a part of size 2
+      or mesh['a'=2], device_ids=([2]...) {...}  devices may be laid out likewise;
+                                                 'b':(2)2 is the part of size 2 of axis
+                                                 b, behind a part of size 2
     replica_groups={}                            all together
 
 Source: XLA's printers of these three forms; the third appears from jaxlib 0.11 on.
@@ -27,17 +27,13 @@ _WITH_GLOBAL_IDS = ("all-reduce", "all-gather", "reduce-scatter")
 
 
 def groups_of(instruction: Instruction, module: Module) -> list[list[int]]:
-    """Groups of device numbers that communicate among themselves.
-
-    Args:
-        instruction: a collective with `replica_groups`.
-        module: that it is in.
+    """Groups of device numbers that communicate among themselves in a collective.
 
     Raises:
-        ValueError: a form that is not understood.
+      ValueError: the form of its `replica_groups` is not understood.
     """
-    found = _GROUPS.search(instruction.rest)
-    written = found[1].rstrip(",") if found else "{}"
+    match = _GROUPS.search(instruction.rest)
+    written = match[1].rstrip(",") if match else "{}"
     if written.startswith("mesh"):
         groups = _along_axes(written)
     elif written.startswith("["):
@@ -49,13 +45,7 @@ def groups_of(instruction: Instruction, module: Module) -> list[list[int]]:
 
 
 def group_of(instruction: Instruction, module: Module, device: int = 0) -> list[int]:
-    """The group of one device; alone if it takes no part.
-
-    Args:
-        instruction: a collective with `replica_groups`.
-        module: that it is in.
-        device: its number.
-    """
+    """The group of one device in a collective; alone if it takes no part."""
     groups = groups_of(instruction, module)
     return next((group for group in groups if device in group), [device])
 
@@ -92,12 +82,12 @@ def _as_devices(
 
 def _iota(text: str) -> np.ndarray:
     """Numbers 0, 1, ... in the order that `<=[4,2]T(1,0)` says, flat."""
-    found = _IOTA.match(text.strip())
-    if not found:
+    match = _IOTA.match(text.strip())
+    if not match:
         raise ValueError(f"replica_groups: {text!r} is not understood")
-    dims = _numbers(found[1])
+    dims = _numbers(match[1])
     numbers = np.arange(math.prod(dims)).reshape(dims)
-    return numbers.transpose(_numbers(found[2]) if found[2] else None).ravel()
+    return numbers.transpose(_numbers(match[2]) if match[2] else None).ravel()
 
 
 def _along_axes(text: str) -> list[list[int]]:

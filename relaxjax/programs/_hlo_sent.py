@@ -6,13 +6,13 @@ Per device, in a group of n, for each operand of d elements:
                           several operands, each of which counts)
     all-gather            (n - 1) d
     reduce-scatter        (n - 1) ceil(d / n)
-    all-to-all            (n - 1) D / n, D elements of all operands together: of one
-                          array, or of n that go to one device each
+    all-to-all            (n - 1) D / n, D elements of all operands together: one
+                          array, or n that go to one device each
     collective-broadcast  d, from all but the last of a chain
     collective-permute    d from each source; to oneself is free
 
 A start counts, its done does not. A loop counts as often as it runs, its condition
-once more; of a conditional's branches, for each device, the one that sends most.
+once more; a conditional counts, for each device, as the branch that sends most.
 
 Cost: O(length of the text).
 """
@@ -50,11 +50,8 @@ _HOST_MEMORY = "S(5)"  # XLA's Layout::kHostMemorySpace
 def is_collective(instruction: Instruction) -> bool:
     """Whether an instruction communicates by itself: a start does, a done does not.
 
-    Args:
-        instruction: of any kind.
-
     Raises:
-        ValueError: it communicates in a way whose bytes are not known.
+      ValueError: it communicates in a way whose bytes are not known.
     """
     if instruction.opcode in _UNKNOWN:
         raise ValueError(
@@ -65,11 +62,7 @@ def is_collective(instruction: Instruction) -> bool:
 
 
 def is_host_copy(instruction: Instruction) -> bool:
-    """Whether a copy starts, of which one end lies in host memory and one does not.
-
-    Args:
-        instruction: of any kind.
-    """
+    """Whether it starts a copy between host memory and a device."""
     ends = instruction.shape.count(_HOST_MEMORY)
     return instruction.opcode == "copy-start" and ends == 1
 
@@ -78,23 +71,23 @@ def bytes_sent(text: str) -> np.ndarray:
     """Bytes that each device sends in one run of an HLO module.
 
     Args:
-        text: of an optimized module.
+      text: the text of an optimized module.
 
     Returns:
-        int64[devices], by the device's number in the program.
+      int64[devices], by the device's number in the program.
 
     Raises:
-        ValueError: no entry computation; a collective in a loop whose number of turns
-            the compiler does not know; a collective that is not understood.
+      ValueError: the module has no entry computation; a collective is not understood,
+        or is in a loop whose number of turns the compiler does not know.
 
     Example:
-        >>> text = '''HloModule pair, num_partitions=4
-        ... ENTRY %main (x: f32[9]) -> f32[9] {
-        ...   %x = f32[9]{0} parameter(0)
-        ...   ROOT y = f32[9] collective-permute(%x), source_target_pairs={{0,1},{1,1}}
-        ... }'''
-        >>> print(bytes_sent(text))
-        [36  0  0  0]
+      >>> text = '''HloModule pair, num_partitions=4
+      ... ENTRY %main (x: f32[9]) -> f32[9] {
+      ...   %x = f32[9]{0} parameter(0)
+      ...   ROOT y = f32[9] collective-permute(%x), source_target_pairs={{0,1},{1,1}}
+      ... }'''
+      >>> print(bytes_sent(text))
+      [36  0  0  0]
     """
     module = parse(text)
     if module.entry is None:
@@ -108,15 +101,9 @@ def bytes_sent(text: str) -> np.ndarray:
 def bytes_sent_by(
     instruction: Instruction, siblings: Mapping[str, Instruction], module: Module
 ) -> np.ndarray:
-    """Bytes that each device sends in one collective.
+    """Bytes that each device sends in one collective, or in the start of one.
 
-    Args:
-        instruction: a collective, or the start of one.
-        siblings: the instructions of its computation, by name.
-        module: that it is in.
-
-    Returns:
-        int64[devices].
+    `siblings` are the instructions of its computation, by name.
     """
     kind = instruction.opcode.removesuffix("-start")
     operands = [a for o in instruction.operands for a in arrays(siblings[o].shape)]
@@ -140,8 +127,8 @@ def _nbytes(size: int, bits: int) -> int:
 
 
 def _pairs(instruction: Instruction) -> list[tuple[int, int]]:
-    found = re.search(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}", instruction.rest)
-    pairs = re.findall(r"\{(\d+),(\d+)\}", found[1]) if found else []
+    match = re.search(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}", instruction.rest)
+    pairs = re.findall(r"\{(\d+),(\d+)\}", match[1]) if match else []
     return [(int(source), int(target)) for source, target in pairs]
 
 

@@ -32,12 +32,12 @@ class Instruction(NamedTuple):
     """One line of HLO.
 
     Attributes:
-        name: without the percent sign.
-        shape: text of the result's shape.
-        opcode: what it does.
-        operands: names; of a parameter its number.
-        rest: attributes, as text.
-        root: whether its result is that of the computation.
+      name: its name, without the percent sign.
+      shape: the text of the result's shape.
+      opcode: what it does.
+      operands: the names of its operands; a parameter has its number instead.
+      rest: its attributes, as text.
+      root: whether its result is that of the computation.
     """
 
     name: str
@@ -52,12 +52,12 @@ class Module(NamedTuple):
     """A parsed module.
 
     Attributes:
-        computations: the instructions of each computation, in the order of the text,
-            which is that of execution if the module is scheduled.
-        entry: name of the entry computation, if the text has one.
-        scheduled: whether the compiler settled the order of the instructions.
-        replicas: times that the program runs in all, each with ...
-        partitions: ... so many devices.
+      computations: the instructions of each computation, in the order of the text,
+        which is that of execution if the module is scheduled.
+      entry: the name of the entry computation, if the text has one.
+      scheduled: whether the compiler settled the order of the instructions.
+      replicas: the number of replicas of the program.
+      partitions: the number of devices of each replica.
     """
 
     computations: dict[str, list[Instruction]]
@@ -68,24 +68,21 @@ class Module(NamedTuple):
 
     @property
     def devices(self) -> int:
-        """How many devices the program is for."""
+        """Number of devices that the program is for."""
         return self.replicas * self.partitions
 
 
 def parse(text: str) -> Module:
-    """Reads a module.
-
-    Args:
-        text: of a module, as `compiled.as_text()`.
+    """Reads a module from the text that `compiled.as_text()` gives.
 
     Example:
-        >>> module = parse('''HloModule add, is_scheduled=true
-        ... ENTRY %main (x: f32[2]) -> f32[2] {
-        ...   %x = f32[2]{0} parameter(0)
-        ...   ROOT %y = f32[2]{0} add(%x, %x)
-        ... }''')
-        >>> module.computations["main"][1].operands
-        ('x', 'x')
+      >>> module = parse('''HloModule add, is_scheduled=true
+      ... ENTRY %main (x: f32[2]) -> f32[2] {
+      ...   %x = f32[2]{0} parameter(0)
+      ...   ROOT %y = f32[2]{0} add(%x, %x)
+      ... }''')
+      >>> module.computations["main"][1].operands
+      ('x', 'x')
     """
     computations: dict[str, list[Instruction]] = {}
     current: list[Instruction] = []
@@ -93,15 +90,15 @@ def parse(text: str) -> Module:
     for line in text.splitlines():
         if line.startswith("HloModule "):
             header = line
-        elif found := _COMPUTATION.match(line):
-            current = computations.setdefault(found[2], [])
-            entry = found[2] if found[1] else entry
-        elif found := _INSTRUCTION.match(re.sub(r"/\*.*?\*/", "", line)):
-            root, name, shape, opcode, operands, rest = found.groups()
+        elif match := _COMPUTATION.match(line):
+            current = computations.setdefault(match[2], [])
+            entry = match[2] if match[1] else entry
+        elif match := _INSTRUCTION.match(re.sub(r"/\*.*?\*/", "", line)):
+            root, name, shape, opcode, operands, rest = match.groups()
             operands = tuple(_operands(operands))
             current.append(Instruction(name, shape, opcode, operands, rest, bool(root)))
     replicas, partitions = (
-        int(found[1]) if (found := re.search(rf"\b{key}=(\d+)", header)) else 1
+        int(match[1]) if (match := re.search(rf"\b{key}=(\d+)", header)) else 1
         for key in ("replica_count", "num_partitions")
     )
     scheduled = "is_scheduled=true" in header
@@ -118,44 +115,31 @@ def _operands(text: str) -> Iterator[str]:
 
 
 def called_by(instruction: Instruction) -> list[str]:
-    """Names of the computations that an instruction calls, in the order of the text.
-
-    Args:
-        instruction: of any kind.
-    """
-    found = _ATTRIBUTE.findall(instruction.rest)
-    return [name for value in found for name in re.findall(r"[\w.\-]+", value)]
+    """Names of the computations that an instruction calls, in the order of the text."""
+    values = _ATTRIBUTE.findall(instruction.rest)
+    return [name for value in values for name in re.findall(r"[\w.\-]+", value)]
 
 
 def loop_parts(instruction: Instruction) -> tuple[str, str]:
-    """Names of the condition and of the body of a loop.
-
-    Args:
-        instruction: a while.
-    """
+    """Names of the condition and the body of a `while`."""
     parts = dict(re.findall(r"\b(condition|body)=%?([\w.\-]+)", instruction.rest))
     return parts["condition"], parts["body"]
 
 
 def trip_count(instruction: Instruction) -> int | None:
-    """How often a loop runs, if the compiler knows.
-
-    Args:
-        instruction: a while.
-    """
-    found = _TRIPS.search(instruction.rest)
-    return int(found[1]) if found else None
+    """The number of turns of a `while`, if the compiler knows it."""
+    match = _TRIPS.search(instruction.rest)
+    return int(match[1]) if match else None
 
 
 def arrays(shape: str) -> list[tuple[tuple[int, ...], int]]:
-    """Dimensions, and bits of an element, of a shape or of all shapes in a tuple.
+    """Dimensions and bits of an element, for a shape or all shapes in a tuple.
 
-    Args:
-        shape: as HLO writes it; a layout with E(4) packs elements in 4 bits.
+    A layout with E(4) packs elements in 4 bits.
 
     Example:
-        >>> arrays("(f32[4,2]{1,0}, s4[6]{0:E(4)}, pred[])")
-        [((4, 2), 32), ((6,), 4), ((), 8)]
+      >>> arrays("(f32[4,2]{1,0}, s4[6]{0:E(4)}, pred[])")
+      [((4, 2), 32), ((6,), 4), ((), 8)]
     """
     return [
         (tuple(int(d) for d in dims.split(",") if d), int(packed or _bits(dtype)))
@@ -165,18 +149,15 @@ def arrays(shape: str) -> list[tuple[tuple[int, ...], int]]:
 
 def _bits(dtype: str) -> int:
     """Bits of an element in memory, where nothing packs it."""
-    found = re.search(r"\d+", dtype)
-    return _BITS.get(dtype, max(8, int(found[0])) if found else 0)
+    match = re.search(r"\d+", dtype)
+    return _BITS.get(dtype, max(8, int(match[0])) if match else 0)
 
 
 def shape_nbytes(shape: str) -> int:
     """Bytes of a shape, or of all shapes in a tuple.
 
-    Args:
-        shape: as HLO writes it.
-
     Example:
-        >>> shape_nbytes("(f32[4,2]{1,0}, bf16[3])")
-        38
+      >>> shape_nbytes("(f32[4,2]{1,0}, bf16[3])")
+      38
     """
     return sum(-(-math.prod(dims) * bits // 8) for dims, bits in arrays(shape))

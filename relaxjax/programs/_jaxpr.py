@@ -1,9 +1,9 @@
 """A traced program, walked equation by equation, and the bytes that it sends.
 
-Integers that are known (counters, from the first state on) are computed along the way,
-so that of a conditional on a counter only the branch taken counts; where a branch
-depends on data, the larger counts. Only what a conditional, or a result that is asked
-for, looks at is computed, and a program that is met again is not walked again.
+Known integers (counters, from the first state on) are computed along the way, so that
+a conditional on a counter counts as the branch taken; where the branch depends on data,
+the larger one counts. Only what a conditional or a wanted result looks at is computed,
+and no program is walked twice.
 
 Cost: O(equations of all programs that differ).
 """
@@ -15,16 +15,14 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from relaxjax._core._dtypes import is_key
+from relaxjax._core._tree import is_key
 from relaxjax.programs._jaxpr_bytes import COLLECTIVES, shape_of
 
-# Larger known values are not computed: counters and small tables are what branches
-# depend on.
-_LARGEST_KNOWN = 4096
+_LARGEST_KNOWN = 4096  # elements; branches depend on counters and small tables
 
 
 class WalkResult(NamedTuple):
-    """What a walk finds.
+    """The result of a walk.
 
     Attributes:
       sent: int64, bytes of each device, shaped like the mesh.
@@ -36,11 +34,11 @@ class WalkResult(NamedTuple):
 
 
 class WalkContext(NamedTuple):
-    """Where programs are walked, and what is remembered of them.
+    """The mesh of a walk, and what is remembered of programs.
 
     Attributes:
-      sizes: of the workers' axes.
-      walks: of programs walked already, with nothing known or wanted.
+      sizes: the sizes of the workers' axes.
+      walks: the results of earlier walks, with nothing known or wanted.
       choices: whether a program has a conditional.
     """
 
@@ -54,90 +52,89 @@ class WalkContext(NamedTuple):
 
 
 def walk(
-    closed: core.ClosedJaxpr, known: list[Any], place: WalkContext, wanted: bool = True
+    closed: core.ClosedJaxpr,
+    known: list[Any],
+    context: WalkContext,
+    wanted: bool = True,
 ) -> WalkResult:
-    """Bytes sent by a program; if `wanted`, those of its outputs that can be computed.
-
-    Only what a conditional or a wanted output looks at is computed.
-    """
+    """Bytes sent by a program; if `wanted`, also the outputs that can be computed."""
     jaxpr = closed.jaxpr
-    given = [*closed.consts, *known]
-    blind = not wanted and all(value is None for value in given)
-    if blind and jaxpr in place.walks:
-        return place.walks[jaxpr]
+    blind = not wanted and all(value is None for value in [*closed.consts, *known])
+    if blind and jaxpr in context.walks:
+        return context.walks[jaxpr]
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
     values |= dict(zip(jaxpr.invars, known, strict=True))
-    sent = place.nothing()
+    sent = context.nothing()
 
     def read(var):
         return var.val if isinstance(var, core.Literal) else values.get(var)
 
-    for eqn, needed in zip(jaxpr.eqns, _needed(jaxpr, place, wanted), strict=True):
+    for eqn, needed in zip(jaxpr.eqns, _needed(jaxpr, context, wanted), strict=True):
         inputs = [read(var) if needed else None for var in eqn.invars]
-        walked = _equation(eqn, inputs, place, needed)
+        walked = _equation(eqn, inputs, context, needed)
         sent = sent + walked.sent
         values |= dict(zip(eqn.outvars, walked.known, strict=True))
     result = WalkResult(sent, [read(var) for var in jaxpr.outvars])
     if blind:
-        place.walks[jaxpr] = result
+        context.walks[jaxpr] = result
     return result
 
 
-def _needed(jaxpr: core.Jaxpr, place: WalkContext, wanted: bool) -> list[bool]:
+def _needed(jaxpr: core.Jaxpr, context: WalkContext, wanted: bool) -> list[bool]:
     """For each equation, whether a conditional or a wanted output looks at it."""
     outputs = jaxpr.outvars if wanted else ()
     looked_at = {var for var in outputs if not isinstance(var, core.Literal)}
     needed = []
     for eqn in reversed(jaxpr.eqns):
-        needed.append(_chooses(eqn, place) or not looked_at.isdisjoint(eqn.outvars))
+        needed.append(_chooses(eqn, context) or not looked_at.isdisjoint(eqn.outvars))
         if needed[-1]:
             looked_at |= {v for v in eqn.invars if not isinstance(v, core.Literal)}
     return needed[::-1]
 
 
-def _chooses(eqn: core.JaxprEqn, place: WalkContext) -> bool:
+def _chooses(eqn: core.JaxprEqn, context: WalkContext) -> bool:
     """Whether an equation is a conditional, or has one in a program of its own."""
 
     def inside(jaxpr: core.Jaxpr) -> bool:
-        if jaxpr not in place.choices:
-            place.choices[jaxpr] = any(_chooses(e, place) for e in jaxpr.eqns)
-        return place.choices[jaxpr]
+        if jaxpr not in context.choices:
+            context.choices[jaxpr] = any(_chooses(e, context) for e in jaxpr.eqns)
+        return context.choices[jaxpr]
 
     programs = programs_of(eqn.params)
     return eqn.primitive.name == "cond" or any(inside(p.jaxpr) for p in programs)
 
 
 def _equation(
-    eqn: core.JaxprEqn, known: list[Any], place: WalkContext, needed: bool
+    eqn: core.JaxprEqn, known: list[Any], context: WalkContext, needed: bool
 ) -> WalkResult:
-    name, none = eqn.primitive.name, [None] * len(eqn.outvars)
+    name, unknown = eqn.primitive.name, [None] * len(eqn.outvars)
     inner = list(programs_of(eqn.params))
     if name in COLLECTIVES:
-        return WalkResult(COLLECTIVES[name](eqn, place.sizes), none)
+        return WalkResult(COLLECTIVES[name](eqn, context.sizes), unknown)
     if name == "cond":
-        return _conditional(eqn.params["branches"], known, place)
+        return _conditional(eqn.params["branches"], known, context)
     if name == "scan":
         consts = known[: _scan_consts(eqn, inner[0])]
         turn = [*consts, *[None] * (len(known) - len(consts))]
-        sent = walk(inner[0], turn, place, wanted=False).sent
-        return WalkResult(sent * eqn.params["length"], none)
+        sent = walk(inner[0], turn, context, wanted=False).sent
+        return WalkResult(sent * eqn.params["length"], unknown)
     if len(inner) == 1 and len(inner[0].in_avals) == len(known):  # jit, remat, ...
-        walked = walk(inner[0], _whole(known, inner[0].jaxpr.invars), place, needed)
+        walked = walk(inner[0], _whole(known, inner[0].jaxpr.invars), context, needed)
         return WalkResult(walked.sent, _whole(walked.known, eqn.outvars))
     if inner:
-        walks = [walk(j, [None] * len(j.in_avals), place, False) for j in inner]
-        sent = sum((walked.sent for walked in walks), place.nothing())
+        walks = [walk(j, [None] * len(j.in_avals), context, False) for j in inner]
+        sent = sum((walked.sent for walked in walks), context.nothing())
         if name == "while" and sent.any():
             raise ValueError(
                 "wire_bytes: a collective in a loop whose number of turns is not known "
                 "when it is traced; use lax.scan or lax.fori_loop with fixed bounds"
             )
-        return WalkResult(sent, none)
-    return WalkResult(place.nothing(), (needed and _compute(eqn, known)) or none)
+        return WalkResult(sent, unknown)
+    return WalkResult(context.nothing(), (needed and _compute(eqn, known)) or unknown)
 
 
 def _whole(known: list[Any], variables: Sequence[Any]) -> list[Any]:
-    """The values, without those that a mapping cuts or joins on the way."""
+    """The values, except those that a mapping cuts or joins on the way."""
     return [
         value if value is None or np.shape(value) == shape_of(var).shape else None
         for value, var in zip(known, variables, strict=True)
@@ -160,14 +157,14 @@ def _scan_consts(eqn: core.JaxprEqn, body: core.ClosedJaxpr) -> int:
 
 
 def _conditional(
-    branches: Sequence[core.ClosedJaxpr], known: list[Any], place: WalkContext
+    branches: Sequence[core.ClosedJaxpr], known: list[Any], context: WalkContext
 ) -> WalkResult:
-    """The branch taken, or where that is unknown the most that any device sends."""
+    """The branch taken; if that is unknown, the most that any branch sends."""
     index, *operands = known
     if index is not None:
         taken = branches[int(np.clip(int(index), 0, len(branches) - 1))]
-        return walk(taken, operands, place)
-    walks = [walk(branch, operands, place) for branch in branches]
+        return walk(taken, operands, context)
+    walks = [walk(branch, operands, context) for branch in branches]
     sent = np.max([walked.sent for walked in walks], axis=0)
     return WalkResult(sent, [None] * len(walks[0].known))
 
@@ -183,14 +180,14 @@ def _compute(eqn: core.JaxprEqn, known: list[Any]) -> list[Any] | None:
 
 
 def _without_mesh(value: Any) -> Any:
-    """A value as it is outside a mapping: constants remember where they were traced."""
+    """The value outside a mapping: constants remember where they were traced."""
     if isinstance(value, jax.Array) and not is_key(value):
         return np.asarray(value)
     return value
 
 
 def programs_of(params: dict[str, Any]) -> Iterator[core.ClosedJaxpr]:
-    """The programs inside an equation: of a branch, a loop, a jit."""
+    """The programs inside an equation: its branches, its loop, its jit."""
     for value in params.values():
         for item in value if isinstance(value, tuple) else (value,):
             if isinstance(item, core.ClosedJaxpr):

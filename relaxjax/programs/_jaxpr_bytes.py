@@ -35,7 +35,7 @@ def _on_all(share: Callable[[int, int], int]) -> Callable[..., np.ndarray]:
 
 
 def _permute(eqn: core.JaxprEqn, sizes: dict[str, int]) -> np.ndarray:
-    """`ppermute`: each sender, counted along the axes of the permutation."""
+    """The bytes of a `ppermute`, on each sender along the axes of the permutation."""
     names, axes = _names(eqn), list(sizes)
     positions = np.indices(tuple(sizes.values()))
     place = np.zeros(tuple(sizes.values()), np.int64)

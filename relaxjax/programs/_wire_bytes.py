@@ -1,19 +1,22 @@
 """Bytes on the wire, read from the traced update: nothing is registered, all is seen.
 
 The programs of `tx.init` and `tx.update` are walked (`relaxjax.programs._jaxpr`),
-through chains, masks, wrappers and loops, with the counters of the state as they are in
-each step. What each collective sends is stated in `relaxjax.programs._jaxpr_bytes`.
+through chains, masks, wrappers and loops, with the state's counters of each step. What
+a collective sends is stated in `relaxjax.programs._jaxpr_bytes`.
 """
 
 import functools
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
 import numpy as np
 import optax
 from jax.extend import core
+from jax.sharding import AbstractMesh, AxisType
 
-from relaxjax._core._axis import AxisName, as_on_devices
+from relaxjax._core._axis import AxisName
 from relaxjax._core._phases import clocks_of, set_phases
 from relaxjax.programs._jaxpr import WalkContext, walk
 from relaxjax.workers import workers_of
@@ -28,7 +31,7 @@ def wire_bytes(
     steps: int = 1,
     start: int = 0,
 ) -> int:
-    """Bytes that the busiest device sends in some steps of `tx.update`.
+    """Bytes that the busiest device sends in a number of steps of `tx.update`.
 
     Args:
       tx: a gradient transformation.
@@ -36,13 +39,13 @@ def wire_bytes(
       mesh: a mesh, or `relaxjax.emulate(...)` (counted as if it were a mesh).
       axis_name: the data-parallel axes; None means all axes of the mesh.
       steps: number of successive steps that are counted.
-      start: number of steps that go before.
+      start: number of steps before the first that is counted.
 
     Returns:
       Bytes in all counted steps together.
 
     Raises:
-      ValueError: `steps < 1` or `start < 0`; a collective in a loop of unknown length.
+      ValueError: `steps < 1` or `start < 0`; a loop of unknown length has a collective.
 
     Example:
       >>> import jax, jax.numpy as jnp, relaxjax
@@ -66,20 +69,20 @@ def wire_bytes(
 
     @functools.cache
     def program(phases: Any) -> core.ClosedJaxpr:
-        with as_on_devices(workers.mesh.shape, workers.axis_name):
+        with _as_on_devices(workers.mesh.shape, workers.axis_name):
             now = phases.unflatten(jax.tree.leaves(state))
             return jax.make_jaxpr(next_state, axis_env=axes)(spec, now, spec)
 
-    with as_on_devices(workers.mesh.shape, workers.axis_name):
+    with _as_on_devices(workers.mesh.shape, workers.axis_name):
         first, state = jax.make_jaxpr(tx.init, axis_env=axes, return_shape=True)(spec)
-    place = WalkContext(sizes, {}, {})
-    known = walk(first, [None] * len(first.in_avals), place).known
+    context = WalkContext(sizes, {}, {})
+    known = walk(first, [None] * len(first.in_avals), context).known
     unknown = [None] * len(jax.tree.leaves(spec))
     total = np.zeros(tuple(sizes.values()), np.int64)
     phases = jax.tree.structure(state)
     for step in range(start + steps):
         phases = _advanced(phases, known)
-        walked = walk(program(phases), [*unknown, *known, *unknown], place)
+        walked = walk(program(phases), [*unknown, *known, *unknown], context)
         known = walked.known
         if step >= start:
             total += walked.sent
@@ -87,7 +90,19 @@ def wire_bytes(
 
 
 def _advanced(phases: Any, known: list[Any]) -> Any:
-    """The structure of a state, with its clocks in the phases that their counts say."""
+    """The structure of a state, with its clocks in the phases of their counts."""
     places = [one.count for one in clocks_of(phases.unflatten(range(len(known))))]
     counts = [int(known[place]) for place in places]
     return jax.tree.structure(set_phases(phases.unflatten(range(len(known))), counts))
+
+
+def _as_on_devices(
+    sizes: Mapping[str, int], workers: Collection[str]
+) -> AbstractContextManager[Any]:
+    """A context in which tracing takes the workers' axes for axes of devices.
+
+    The other axes, of these sizes, are left to the compiler.
+    """
+    kinds = (AxisType.Manual if name in workers else AxisType.Auto for name in sizes)
+    mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=tuple(kinds))
+    return jax.sharding.use_abstract_mesh(mesh)

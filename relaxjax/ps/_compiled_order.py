@@ -1,6 +1,6 @@
 """The order of transfers, read from the program that the compiler made.
 
-Each transfer stands under its name (`relaxjax.ps._wire`): the order of the collectives
+Each transfer has a name there (`relaxjax.ps._transfers`): the order of the collectives
 of a scheduled program is the order in which they run on CPU, and start on GPU.
 
 Cost: O(length of the program's text).
@@ -18,8 +18,8 @@ class CompiledOrder(NamedTuple):
     """Leaf names in the order in which a program transfers them.
 
     Attributes:
-      pulls: from the servers.
-      pushes: to the servers.
+      pulls: leaves pulled from the servers.
+      pushes: leaves pushed to the servers.
     """
 
     pulls: tuple[str, ...]
@@ -32,12 +32,12 @@ def compiled_order(step: Any, *args: Any) -> CompiledOrder:
     The step is compiled for the arguments, and not run.
 
     Args:
-      step: made by `relaxjax.data_parallel` or `jax.jit`, with `parameter_server` or
+      step: a step of `relaxjax.data_parallel` or `jax.jit`, with `parameter_server` or
         `ps.pulled` in it.
       *args: its arguments, arrays or `jax.ShapeDtypeStruct`.
 
     Returns:
-      Names of the leaves; those that travel together in the order of the plan.
+      The names of the leaves; those that travel together are in the order of the plan.
 
     Raises:
       TypeError: `step` is not a jitted function.
@@ -47,32 +47,28 @@ def compiled_order(step: Any, *args: Any) -> CompiledOrder:
 
 
 def order_in(text: str) -> CompiledOrder:
-    """The order in the text of an optimized module.
-
-    Raises:
-      ValueError: it has no pulls or pushes.
-    """
+    """The order in the text of an optimized module; ValueError if there is none."""
     module = parse(text)
-    found: dict[str, list[str]] = {"pull": [], "push": []}
+    transfers: dict[str, list[str]] = {"pull": [], "push": []}
 
     def visit(computation: str) -> None:
         for instruction in module.computations.get(computation, []):
             named = _SCOPE.search(instruction.rest)
             if named and is_collective(instruction):
-                found[named[1]].append(named[2])
+                transfers[named[1]].append(named[2])
             for inner in called_by(instruction):
                 visit(inner)
 
     visit(module.entry or "")
-    if not any(found.values()):
+    if not any(transfers.values()):
         raise ValueError(
             "ps.compiled_order: the program has no pull and no push: is "
             "relaxjax.parameter_server or relaxjax.ps.pulled in the step, and is there "
             "more than one worker?"
         )
-    return CompiledOrder(*map(_leaves, found.values()))
+    return CompiledOrder(*map(_leaves, transfers.values()))
 
 
 def _leaves(transfers: list[str]) -> tuple[str, ...]:
-    """Names of leaves; a transfer of several collectives counts once."""
+    """The names of leaves; a transfer of several collectives counts once."""
     return tuple(name for t in dict.fromkeys(transfers) for name in t.split(","))

@@ -1,7 +1,7 @@
 """A function of params that lie in host memory, copied to the device in an order.
 
-Source: Hashemi et al. 2019 (TicTac), whose setting this is with host memory for the
-server and the bus for the network; orders come from `relaxjax.schedule`.
+Source: Hashemi et al. 2019 (TicTac), with host memory for the server and the bus for
+the network; orders come from `relaxjax.schedule`.
 
     fn(copy(params), ..)    copy k waits for copy k - 1 and for nothing else, so that
                             layers compute while later params are under way
@@ -9,8 +9,8 @@ server and the bus for the network; orders come from `relaxjax.schedule`.
                             as it exists and the one before has left
 
 A barrier between each copy and the next orders them: XLA by itself copies in the order
-of first use, whatever was written. On CPU host memory is the device's own, the copies
-are none, and there is nothing to order.
+of first use, whatever is written. On CPU host memory is the device's own: nothing is
+copied, and there is nothing to order.
 
 Cost: a step moves all params to the device, and of a loss all gradients back. What was
 copied lives until its last use in the backward pass, so the device must have room for
@@ -24,9 +24,9 @@ import jax
 from jax import lax
 from jax.core import Tracer
 
-from relaxjax._core._buckets import check_bucket_bytes
+from relaxjax._core._sending_order import check_bucket_bytes
 from relaxjax._core._tree import leaf_name
-from relaxjax.ps._wire import LeafTransfer, plan_transfers
+from relaxjax.ps._transfers import LeafTransfer, plan_transfers
 
 Result = TypeVar("Result")
 _HOST, _DEVICE = jax.memory.Space.Host, jax.memory.Space.Device
@@ -42,23 +42,23 @@ def from_host(
     """A function whose params lie in host memory, where `to_host` puts them.
 
     The gradient of a loss lies in host memory too, and so may what is made of it there.
-    Of a whole train step, gradients and update stay on the device; its new params go
-    back through `to_host`.
+    If `fn` is a whole train step, gradients and update stay on the device; its new
+    params go back through `to_host`.
 
     Args:
-      fn: called as `fn(params, *args, **kwargs)`, with params on the device.
+      fn: a function called as `fn(params, *args, **kwargs)`, with params on the device.
       order: leaf names in the order of copies, such as
         `relaxjax.schedule.tac(relaxjax.schedule.Graph.from_loss(loss_fn, params,
         batch))`; gradients leave in the reverse of it. None: natural order.
       bucket_bytes: most bytes of leaves that are copied side by side; small transfers
-        give an order more to choose from, and pay a latency each.
+        follow an order more closely, and pay a latency each.
 
     Returns:
       A function of the same arguments, to be called in a jitted step.
 
     Raises:
-      ValueError: `bucket_bytes <= 0`; in a call: an order that misses or repeats a
-        leaf, params that do not lie in host memory.
+      ValueError: `bucket_bytes <= 0`; in a call: the order misses or repeats a leaf, or
+        params do not lie in host memory.
 
     Example:
       >>> import jax, jax.numpy as jnp, relaxjax
@@ -84,13 +84,13 @@ def to_host(tree: Any) -> Any:
     """Puts a tree into the host memory that devices copy from.
 
     Args:
-      tree: of arrays, wherever they lie; in a jitted function too.
+      tree: a pytree of arrays, wherever they lie, also inside a jitted function.
 
     Returns:
       The same values, sharded as they were, in memory of kind "pinned_host".
 
     Raises:
-      ValueError: a device without such memory.
+      ValueError: a device has no such memory.
 
     Example:
       >>> import jax.numpy as jnp, relaxjax
@@ -106,23 +106,23 @@ def to_host(tree: Any) -> Any:
 def _copied(
     plan: Sequence[LeafTransfer], leaves: Sequence[jax.Array]
 ) -> list[jax.Array]:
-    """The leaves on the device, transfer after transfer."""
-    found = [x if x.size else jax.device_put(x, _DEVICE) for x in leaves]
+    """The leaves on the device, copied transfer after transfer."""
+    copied = [x if x.size else jax.device_put(x, _DEVICE) for x in leaves]
     last: tuple[int, ...] = ()
     for transfer in plan:
         members = [leaves[i] for i in transfer.leaves]
-        earlier = [found[i] for i in last]
+        earlier = [copied[i] for i in last]
         members, earlier = lax.optimization_barrier((members, earlier))
         with jax.named_scope(f"pull {transfer.name};"):
             copies = jax.device_put(members, _DEVICE)
         for i, x in zip((*last, *transfer.leaves), (*earlier, *copies), strict=True):
-            found[i] = x
+            copied[i] = x
         last = transfer.leaves
-    return found
+    return copied
 
 
 def _require_host(params: Any) -> None:
-    """Of what lies on the device nothing would be copied, and nothing said."""
+    """Refuses params on the device, which would not be copied, without a word."""
     for path, leaf in jax.tree.leaves_with_path(params):
         space = jax.typeof(leaf).memory_space
         if space != _HOST:

@@ -3,11 +3,11 @@
 Source: Ho et al. 2013 (stale synchronous parallel): no worker is more than s steps
 behind; Zheng et al. 2017 for the compensation (`relaxjax.dc_asgd`).
 
-What a worker pushes at step t reaches the servers at step t + d, with d <= s as drawn
-or as a table says, and is then d updates old. Nothing is lost and nothing comes twice;
-a weight stays with the gradient that it is of.
+What a worker pushes at step t reaches the servers at step t + d, with d <= s drawn at
+random or taken from a table, and is then d updates old. Nothing is lost and nothing
+comes twice; each gradient keeps its weight.
 
-Cost: as of `relaxjax.bounded_staleness` and `relaxjax.dc_asgd`.
+Cost: see `relaxjax.bounded_staleness` and `relaxjax.dc_asgd`.
 """
 
 from collections.abc import Callable
@@ -32,18 +32,10 @@ Late = Callable[[], optax.GradientTransformationExtraArgs]
 def late_pushes(
     caller: str, axis_name: AxisName, staleness: Any, compensation: float, seed: int
 ) -> Late | None:
-    """Lets gradients wait; None where none does.
+    """Checks how late pushes are, and makes them late; None if none is ever late.
 
-    Args:
-      caller: who is named in errors.
-      axis_name: of the workers.
-      staleness: the bound s, or a table [period, workers] of delays.
-      compensation: lambda of `dc_asgd`; 0 is none.
-      seed: of the delays that are drawn for a bound.
-
-    Raises:
-      ValueError: a bound below 0, no table of delays, a compensation below 0 or of
-        what is never late.
+    `staleness` is the bound s of delays that `seed` draws, or a table [period, workers]
+    of delays, and `compensation` lambda of `dc_asgd`, 0 for none.
     """
     is_table = np.ndim(staleness) > 0
     if is_table:

@@ -9,12 +9,12 @@ With x[s] the slice of all params that server s holds, at every step:
     serve   u_s = optimizer(q_s, x[s])
     pull    u = (u_1, .., u_k) at every worker, transfer by transfer, in order
 
-The optimizer's state lies at the servers: a k-th of it at each worker. Pulls come after
-the backward pass here, as of any transformation, and so hide behind nothing;
+The optimizer's state lies at the servers: a k-th of it at each worker. Like any
+transformation, this one pulls after the backward pass, and hides behind nothing;
 `relaxjax.ps.pulled` is the form whose pulls come first.
 
-Cost: push and pull together (`relaxjax.ps._servers`), for k = n what an all-reduce
-sends; in codes as `relaxjax.ps._coded_wire` states.
+Cost: a push and a pull (`relaxjax.ps._servers`), for k = n what an all-reduce sends; in
+codes see `relaxjax.ps._coded_transfers`.
 """
 
 import functools
@@ -26,23 +26,29 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from relaxjax._core._axis import AxisName, axes_of, require_local
-from relaxjax._core._buckets import check_bucket_bytes
-from relaxjax._core._checks import require_dtypes, require_no_compiler_axes
+from relaxjax._core._axis import AxisName, axes_of
+from relaxjax._core._checks import (
+    require_dtypes,
+    require_local,
+    require_no_compiler_axes,
+    require_params,
+    require_same,
+)
 from relaxjax._core._merge_rules import RESET, Leaf, MergeRule, resliced
-from relaxjax._core._tree import Layout, layout_of, require_params, require_same
-from relaxjax._core._weights import factor, weigh
+from relaxjax._core._sending_order import check_bucket_bytes
+from relaxjax._core._tree import Layout, layout_of
+from relaxjax._core._weights import weigh_tree
 from relaxjax.compression import Compressor
-from relaxjax.ps._coded_wire import (
+from relaxjax.ps._coded_transfers import (
     check_compressor,
-    coded_wire,
+    coded_transfers,
     init_coded,
     require_full,
 )
-from relaxjax.ps._elementwise import require_elementwise
 from relaxjax.ps._late import late_pushes
-from relaxjax.ps._servers import Servers, check_servers, servers_of
-from relaxjax.ps._wire import Kind, Wire, plan_transfers
+from relaxjax.ps._refusals import check_servers, require_elementwise
+from relaxjax.ps._servers import Servers, servers_of
+from relaxjax.ps._transfers import ExactTransfers, Kind, plan_transfers
 
 _CALLER = "parameter_server"
 
@@ -56,10 +62,10 @@ class ParameterServerState(NamedTuple):
     """State of `parameter_server`.
 
     Attributes:
-      optimizer: of this worker's slices, as a server.
+      optimizer: the optimizer's state of this worker's slices, as a server.
       late: gradients under way; () without staleness.
       owed: feedback and randomness of a compressor; () without one.
-      servers: int32[], how many there are.
+      servers: int32[], the number of servers.
       layout: the tree that `init` saw.
     """
 
@@ -92,31 +98,31 @@ def parameter_server(
       optimizer: elementwise, such as `optax.adamw`, as a server sees slices.
       axis_name: the axis; of a tuple, the last axis has the servers, and each server is
         the same on all others.
-      servers: their number k, which divides the number of workers n; worker i is part
-        of server i mod k. None: every worker is one.
-      order: leaf names in the order of pulls, such as `relaxjax.schedule.tac` gives
-        them; pushes leave in the reverse of it. None: natural order.
-      staleness: 0, every gradient arrives at once; s, up to s steps late, as drawn by
-        `random_delays` with `seed`; a table [period, workers] as of
-        `bounded_staleness`, without any bound but its own.
-      compensation: lambda of `dc_asgd` for what is late, 0 is none.
-      compressor: of pushes and pulls, with `compression.error_feedback`,
+      servers: the number of servers k, which divides the number of workers n; worker i
+        is part of server i mod k. None: every worker is one.
+      order: leaf names in the order of pulls, for example from `relaxjax.schedule.tac`;
+        pushes leave in the reverse of it. None: natural order.
+      staleness: 0 if every gradient arrives at once; s if up to s steps late, drawn by
+        `random_delays` with `seed`; or a table [period, workers] for
+        `bounded_staleness`, with no bound but its own.
+      compensation: lambda of `dc_asgd` for what is late; 0 for no compensation.
+      compressor: the compressor of pushes and pulls, with `compression.error_feedback`,
         `compression.loco` or no feedback; needs k = n on one axis.
       bucket_bytes: most bytes of whole leaves that travel together.
-      seed: of delays and of random compressors.
+      seed: seed of delays and of random compressors.
 
     Returns:
       A gradient transformation for floating leaves, whose state is made in the axis
-      (`relaxjax.init`). Its `update` takes `weight=`, as of `all_reduce`.
+      (`relaxjax.init`). Its `update` takes `weight=`, see `relaxjax.all_reduce`.
 
     Raises:
-      TypeError: `compressor` is none.
-      ValueError: servers, staleness, compensation, bucket_bytes or an order that are
-        none; a compressor that cannot do pulls; in `init`: more servers than leaves, a
-        number that does not divide the workers', an optimizer that is not elementwise;
-        in `update`: no params, another tree than `init` saw, leaves that the compiler
+      TypeError: `compressor` is neither a `Compressor` nor None.
+      ValueError: servers, staleness, compensation, bucket_bytes or order are invalid;
+        the compressor cannot do pulls; in `init`: there are more servers than leaves,
+        their number does not divide the workers', the optimizer is not elementwise; in
+        `update`: no params, another tree than `init` saw, leaves that the compiler
         shards.
-      NameError: outside the axis.
+      NameError: it is called outside the axis.
 
     Example:
       >>> import jax.numpy as jnp, optax, relaxjax
@@ -139,69 +145,51 @@ def parameter_server(
     )
     step_of = optax.with_extra_args_support(optimizer).update
 
-    def found(tree: Any) -> Servers:
+    def servers_for(tree: Any) -> Servers:
         at = servers_of(_CALLER, axis_name, servers, len(jax.tree.leaves(tree)))
         if compressor is not None:
             require_full(_CALLER, at)
         return at
 
-    def wire_of(at: Servers, updates: Any, owed: Any) -> tuple[Any, Any]:
-        wire = Wire(at, plan(updates))
+    def transfers_of(at: Servers, updates: Any, owed: Any) -> tuple[Any, Any]:
         if compressor is None:
-            return wire, owed
-        return coded_wire(*wire, compressor, owed, axis_name)
+            return ExactTransfers(at, plan(updates)), owed
+        return coded_transfers(at, plan(updates), compressor, owed, axis_name)
 
     def init(params: optax.Params) -> Any:
         require_dtypes(params, _CALLER, compressor and compressor.name)
         require_elementwise(optimizer, params, _CALLER)
         plan(params)
-        own = jax.tree.map(lambda x: found(params).own(x), params)
-        owed = _first_owed(compressor, params, own, seed)
+        own = jax.tree.map(lambda x: servers_for(params).own(x), params)
+        owed = ()
+        if compressor is not None:
+            leaves, slices = jax.tree.leaves(params), jax.tree.leaves(own)
+            owed = init_coded(compressor, leaves, slices, seed)
         waiting = late().init(params) if late else ()
-        kept = optimizer.init(own)
+        inner = optimizer.init(own)
         # `optax.tree.map_params` calls this outside the axis, with no leaves at all.
-        number = jnp.int32(found(params).number if jax.tree.leaves(params) else 0)
-        return ParameterServerState(kept, waiting, owed, number, layout_of(params))
+        number = jnp.int32(servers_for(params).number if jax.tree.leaves(params) else 0)
+        return ParameterServerState(inner, waiting, owed, number, layout_of(params))
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
-        at = found(updates)
-        _require(state, updates, params, axis_name)
+        at = servers_for(updates)
+        require_params(params, _CALLER, "of which servers hold slices")
+        require_same(state.layout, updates, _CALLER)
+        require_local(updates, axis_name, _CALLER)
+        require_no_compiler_axes(_CALLER, "sharding over servers")
         waiting, own = state.late, jax.tree.map(at.own, params)
-        updates = _weighted(updates, weight, axis_name)
+        updates = weigh_tree(updates, weight, axis_name)
         if late:
             updates, waiting = late().update(updates, waiting, params)
-        wire, owed = wire_of(at, updates, state.owed)
+        transfers, owed = transfers_of(at, updates, state.owed)
         leaves, tree = jax.tree.flatten(updates)
-        means, owed = wire.push(leaves, owed)
+        means, owed = transfers.push(leaves, owed)
         mean = tree.unflatten(means)
         served, inner = step_of(mean, state.optimizer, own, **extra_args)
         slices = tree.flatten_up_to(served)
         kinds = [Kind(x.shape, y.dtype) for x, y in zip(leaves, slices, strict=True)]
-        out, owed = wire.pull(slices, kinds, owed)
+        out, owed = transfers.pull(slices, kinds, owed)
         state = state._replace(optimizer=inner, late=waiting, owed=owed)
         return tree.unflatten(out), state
 
     return optax.GradientTransformationExtraArgs(init, update)
-
-
-def _first_owed(compressor: Compressor | None, params: Any, own: Any, seed: int) -> Any:
-    """The first state of a compressor; () without one."""
-    if compressor is None:
-        return ()
-    return init_coded(compressor, jax.tree.leaves(params), jax.tree.leaves(own), seed)
-
-
-def _weighted(updates: Any, weight: Any, axis_name: AxisName) -> Any:
-    """Each worker's part of a mean over examples, times the number of workers."""
-    if weight is None:
-        return updates
-    w = factor(weight, axis_name, "mean")
-    return jax.tree.map(lambda u: weigh(u, w), updates)
-
-
-def _require(state: Any, updates: Any, params: Any, axis_name: AxisName) -> None:
-    """Refuses a call of `update` that is none."""
-    require_params(params, _CALLER, "of which servers hold slices")
-    require_same(state.layout, updates, _CALLER)
-    require_local(updates, axis_name, _CALLER)
-    require_no_compiler_axes(_CALLER, "sharding over servers")

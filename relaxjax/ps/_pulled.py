@@ -10,9 +10,8 @@ Pulls wait for nothing but each other, so that the compiler may run the first la
 while later params are still under way; pushes wait for their gradient and each other,
 so that the last layers' travel while the rest of the backward pass runs.
 
-Cost: as of `relaxjax.ps._servers`. At rest a worker holds a k-th of params and
-optimizer state; within a step, its working set, the params and gradients that are in
-use.
+Cost: see `relaxjax.ps._servers`. At rest a worker holds a k-th of params and optimizer
+state; within a step, the params and gradients that are in use.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,11 +20,11 @@ from typing import Any
 import jax
 
 from relaxjax._core._axis import AxisName, axes_of
-from relaxjax._core._buckets import check_bucket_bytes
 from relaxjax._core._checks import require_no_compiler_axes
+from relaxjax._core._sending_order import check_bucket_bytes
 from relaxjax.ps._servers import Servers, servers_of
 from relaxjax.ps._shards import Shard, is_shard
-from relaxjax.ps._wire import Kind, Wire, plan_transfers
+from relaxjax.ps._transfers import ExactTransfers, Kind, plan_transfers
 
 _CALLER = "ps.pulled"
 
@@ -43,22 +42,22 @@ def pulled(
     and equals one with `relaxjax.all_reduce` before the optimizer.
 
     Args:
-      loss_fn: called as `loss_fn(params, *args, **kwargs)`, with whole params.
-      axis_name: of the workers, as `relaxjax.ps.init` was given them.
+      loss_fn: a loss called as `loss_fn(params, *args, **kwargs)`, with whole params.
+      axis_name: the workers' axes, the same as in `relaxjax.ps.init`.
       order: leaf names in the order of pulls, such as
         `relaxjax.schedule.tac(relaxjax.schedule.Graph.from_function(loss_fn, params,
         batch))`; pushes leave in the reverse of it. None: natural order.
       bucket_bytes: most bytes of whole leaves that travel together; small transfers
-        give an order more to choose from, and pay a latency each.
+        follow an order more closely, and pay a latency each.
 
     Returns:
       A function of shards and the same further arguments, whose gradient is the mean
       over the workers.
 
     Raises:
-      ValueError: `bucket_bytes <= 0`; in a call: an order that misses or repeats a
-        leaf, params that are no shards, leaves that the compiler shards.
-      NameError: a call outside the axis.
+      ValueError: `bucket_bytes <= 0`; in a call: the order misses or repeats a leaf,
+        params are not shards, or the compiler shards leaves.
+      NameError: it is called outside the axis.
 
     Example:
       >>> import jax, jax.numpy as jnp, optax, relaxjax
@@ -83,18 +82,14 @@ def pulled(
         at = _servers(leaves, axis_name)
         kinds = [Kind(x.shape, x.value.dtype) for x in leaves]
         plan = plan_transfers(tree.unflatten(kinds), order, bucket_bytes)
-        params = _pulled(Wire(at, plan), kinds)([x.value for x in leaves])
+        params = _pulled(ExactTransfers(at, plan), kinds)([x.value for x in leaves])
         return loss_fn(tree.unflatten(params), *args, **kwargs)
 
     return loss
 
 
 def _servers(leaves: list[Any], axis_name: AxisName) -> Servers:
-    """As the shards say.
-
-    Raises:
-      ValueError: no shards, or of another number of servers.
-    """
+    """The servers that the shards are made for; ValueError if they are not shards."""
     strangers = [x for x in leaves if not isinstance(x, Shard)]
     if strangers or not leaves:
         raise ValueError(
@@ -108,19 +103,19 @@ def _servers(leaves: list[Any], axis_name: AxisName) -> Servers:
 
 
 def _pulled(
-    wire: Wire, kinds: list[Kind]
+    transfers: ExactTransfers, kinds: list[Kind]
 ) -> Callable[[list[jax.Array]], list[jax.Array]]:
     """From slices to whole leaves, with the push for its transpose."""
 
     @jax.custom_vjp
     def pull(own: list[jax.Array]) -> list[jax.Array]:
-        return wire.pull(own, kinds)[0]
+        return transfers.pull(own, kinds)[0]
 
     def forward(own: list[jax.Array]) -> tuple[list[jax.Array], None]:
         return pull(own), None
 
     def backward(_: None, gradients: list[jax.Array]) -> tuple[list[jax.Array]]:
-        return (wire.push(gradients)[0],)
+        return (transfers.push(gradients)[0],)
 
     pull.defvjp(forward, backward)
     return pull

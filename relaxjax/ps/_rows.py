@@ -6,7 +6,7 @@ from typing import Any
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._relaxation import Relaxation, Training
+from relaxjax._core._relaxation import Exchange, Relaxation, Training
 from relaxjax.compression import Compressor
 from relaxjax.gradients import label_leaves
 from relaxjax.ps._parameter_server import parameter_server
@@ -18,9 +18,9 @@ def _build_parameter_server(
     compressor: Compressor | None = None,
     **parts: Any,
 ) -> optax.GradientTransformationExtraArgs:
-    """With an order, every leaf travels by itself, unless told, and in codes if any.
+    """With an order, each leaf travels by itself, and all of them in codes if any.
 
-    Without, biases and norms travel as they are.
+    Without one, biases and norms travel as they are.
     """
     servers = functools.partial(parameter_server, training.optimizer, axis_name)
     if training.order is not None:
@@ -42,5 +42,12 @@ ROWS = [
             {"bucket_bytes", "compensation", "seed", "servers", "staleness"}
         ),
         ordered=True,
+        sends=Exchange(
+            kind="gradients",
+            line="relaxjax.parameter_server(optimizer, {args})",
+            why="each worker is the server of a slice, "
+            "and holds its optimizer state alone",
+            algorithm="two_shot",
+        ),
     ),
 ]

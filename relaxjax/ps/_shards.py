@@ -1,7 +1,4 @@
-"""Params that lie at the servers: at each worker a slice of every leaf, and no more.
-
-Shard of x[...]: its slice [c], with the shape of x beside it
-"""
+"""Params that lie at the servers: a worker holds a slice [c] of every leaf, no more."""
 
 import dataclasses
 import functools
@@ -17,8 +14,7 @@ from jax.sharding import PartitionSpec as P
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_dtypes
 from relaxjax._core._merge_rules import Leaf, MergeRule, resliced
-from relaxjax.ps._elementwise import require_elementwise
-from relaxjax.ps._servers import check_servers, number_of_servers
+from relaxjax.ps._refusals import check_servers, number_of_servers, require_elementwise
 from relaxjax.workers import (
     broadcast_from_first_process,
     init_state,
@@ -31,7 +27,7 @@ _CALLER = "ps.init"
 
 
 def _at_other_servers(leaf: Leaf, rows: np.ndarray) -> np.ndarray:
-    """Of as many first slices as hold all elements; what follows are the same again."""
+    """Cuts anew the first slices, which hold all elements; the rest repeat them."""
     width = max(1, rows.shape[-1])
     return resliced(leaf, rows, -(-leaf.node.size // width), leaf.node.servers)
 
@@ -47,8 +43,8 @@ class Shard:
 
     Attributes:
       value: [c], with c = ceil(size / servers); as worker state [n, c].
-      shape: of the whole leaf.
-      servers: into how many slices it is cut.
+      shape: shape of the whole leaf.
+      servers: number of slices that the leaf is cut into.
     """
 
     value: Annotated[Any, MergeRule("shard", _at_other_servers)]
@@ -62,7 +58,7 @@ class Shard:
 
 
 def is_shard(x: Any) -> bool:
-    """Whether it is a `Shard`, as `is_leaf` asks."""
+    """Whether it is a `Shard`; for `is_leaf`."""
     return isinstance(x, Shard)
 
 
@@ -74,25 +70,26 @@ def init(
     axis_name: AxisName | None = None,
     servers: int | None = None,
 ) -> tuple[Any, Any]:
-    """Gives every worker its slice of the params and the optimizer's state of it.
+    """Gives every worker its slice of the params, and the optimizer's state for it.
 
     Args:
-      optimizer: elementwise, such as `optax.adamw`; the train step calls it on shards.
+      optimizer: an elementwise optimizer, such as `optax.adamw`; the train step calls
+        it on shards.
       params: a pytree of floating arrays, as for one device.
       mesh: a `jax.sharding.Mesh`, or `relaxjax.emulate(...)`.
-      axis_name: the data-parallel axes; of several, the last has the servers. None
-        means all axes of the mesh.
-      servers: as of `relaxjax.parameter_server`.
+      axis_name: the data-parallel axes; the last has the servers. None means all axes
+        of the mesh.
+      servers: the number of servers, see `relaxjax.parameter_server`.
 
     Returns:
-      `(shards, opt_state)`: the tree of params with a `Shard` for each leaf, of value
-      [n, c], and the state made of it, for `relaxjax.data_parallel`.
+      `(shards, opt_state)` for `relaxjax.data_parallel`: the tree of params with a
+      `Shard` of value [n, c] for each leaf, and the optimizer's state for it.
 
     Raises:
-      TypeError: `mesh` is none.
-      ValueError: leaves that are not floating, an optimizer that is not elementwise, a
-        number of servers that does not divide the workers' or exceeds the leaves',
-        processes that disagree.
+      TypeError: `mesh` is not a mesh.
+      ValueError: leaves are not floating, the optimizer is not elementwise, the number
+        of servers does not divide the workers' or exceeds the leaves', or processes
+        disagree.
 
     Example:
       >>> import jax.numpy as jnp, optax, relaxjax
@@ -126,19 +123,18 @@ def init(
 
 
 def whole(shards: Any) -> Any:
-    """One model to evaluate or export, of the slices of all servers.
+    """One model to evaluate or export, joined from the slices of all servers.
 
     Args:
-      shards: worker state that `relaxjax.ps.init` made, or a step returned.
+      shards: worker state from `relaxjax.ps.init` or a step.
 
     Returns:
       The tree of params, as for one device.
 
     Raises:
-      ValueError: a tree without shards.
+      ValueError: the tree has no shards.
     """
-    found = [x for x in jax.tree.leaves(shards, is_leaf=is_shard) if is_shard(x)]
-    if not found:
+    if not any(map(is_shard, jax.tree.leaves(shards, is_leaf=is_shard))):
         raise ValueError(
             "ps.whole: the tree has no Shard; pass what relaxjax.ps.init gave, or "
             "relaxjax.consensus(params) for params that every worker has whole"
@@ -147,14 +143,13 @@ def whole(shards: Any) -> Any:
     def join(x: Any) -> Any:
         if not is_shard(x):
             return x
-        flat = _joined(x.value, x.servers, x.size)
-        return flat.reshape(x.shape)
+        return _joined(x.value, x.servers, x.size).reshape(x.shape)
 
     return jax.tree.map(join, shards, is_leaf=is_shard)
 
 
 def _joined(value: jax.Array, servers: int, size: int) -> jax.Array:
-    """[size] of [n, c], on one device."""
+    """The leaf [size] of slices [n, c], on one device."""
     sharding = value.sharding
     if not (isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh)):
         return value[:servers].ravel()[:size]

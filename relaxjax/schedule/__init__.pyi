@@ -4,7 +4,7 @@ from relaxjax._core._buckets import Bucket as Bucket
 from relaxjax._core._buckets import Segment as Segment
 from relaxjax._core._buckets import plan_buckets as plan_buckets
 from relaxjax._core._buckets import plan_groups as plan_groups
-from relaxjax._core._buckets import sent_first as sent_first
+from relaxjax._core._sending_order import sent_first as sent_first
 from relaxjax.schedule._baselines import fifo as fifo
 from relaxjax.schedule._baselines import layer_order as layer_order
 from relaxjax.schedule._baselines import random_order as random_order
@@ -28,7 +28,6 @@ from relaxjax.schedule._hardware import Device as Device
 from relaxjax.schedule._hardware import Link as Link
 from relaxjax.schedule._local_search import local_search as local_search
 from relaxjax.schedule._makespan import makespan as makespan
-from relaxjax.schedule._mg_wfbp import mg_wfbp as mg_wfbp
 from relaxjax.schedule._optimum import optimum as optimum
 from relaxjax.schedule._oracle import Estimate as Estimate
 from relaxjax.schedule._oracle import Oracle as Oracle
@@ -38,6 +37,7 @@ from relaxjax.schedule._oracle import measured as measured
 from relaxjax.schedule._policies import Policy as Policy
 from relaxjax.schedule._policies import byte_scheduler as byte_scheduler
 from relaxjax.schedule._policies import dear as dear
+from relaxjax.schedule._policies import mg_wfbp as mg_wfbp
 from relaxjax.schedule._policies import ordered as ordered
 from relaxjax.schedule._policies import p3 as p3
 from relaxjax.schedule._policies import unordered as unordered
@@ -52,9 +52,9 @@ from relaxjax.schedule._series_parallel import (
     series_parallel_order as series_parallel_order,
 )
 from relaxjax.schedule._simulate import simulate as simulate
-from relaxjax.schedule._tac import tac as tac
-from relaxjax.schedule._tic import priorities_tic as priorities_tic
-from relaxjax.schedule._tic import tic as tic
+from relaxjax.schedule._tictac import priorities_tic as priorities_tic
+from relaxjax.schedule._tictac import tac as tac
+from relaxjax.schedule._tictac import tic as tic
 from relaxjax.schedule._timeline import Timeline as Timeline
 from relaxjax.schedule._trace import backward_order as backward_order
 

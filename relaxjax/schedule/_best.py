@@ -6,12 +6,13 @@ TAC looks one recv ahead. On graphs that are not chains it can be far from optim
     few recvs                dynamic programming, exact (`optimum`)
     series-parallel graphs   segments merged by Johnson's rule, exact
     all others               insertion local search from TAC's order
-    graphs with pushes       the same on the graph without them, then insertions that
-                             are judged with them
+    graphs with pushes       the same on the graph without them, then insertions
+                             evaluated with them
 
 Cost: `evaluations` orders at most, O(V) each.
 """
 
+import itertools
 from collections.abc import Callable, Iterator
 
 from relaxjax._core._checks import check_count
@@ -22,12 +23,12 @@ from relaxjax.schedule._local_search import local_search
 from relaxjax.schedule._makespan import makespan
 from relaxjax.schedule._optimum import optimum
 from relaxjax.schedule._series_parallel import series_parallel_order
-from relaxjax.schedule._tac import tac
-from relaxjax.schedule._tic import tic
+from relaxjax.schedule._tictac import tac, tic
 
 _EXACT = 14
-_TOGETHER = 20_000
-_ONE_BY_ONE = 100
+"""The most recvs for which `optimum` is cheap."""
+_EVALUATIONS = 20_000
+_LEAST_CALLS = 100
 _OPERATIONS = 2_000_000
 
 
@@ -40,83 +41,76 @@ def best(
     """Recv names in an order never worse than TAC's.
 
     Args:
-        graph: the worker's graph.
-        objective: seconds of an order, to be minimized; by default
-            `makespan(graph, order)`. Give a simulation for several servers, or for
-            whatever else the graph does not say.
-        evaluations: the most orders that the local search tries; by default 20 000,
-            or with sends or an objective, where orders are tried one by one, as many
-            as take some seconds: 2 000 000 operations, and 100 orders at least.
+      graph: the worker's graph.
+      objective: seconds of an order, to be minimized; by default
+        `makespan(graph, order)`. Pass a simulation for several servers, or for anything
+        else that the graph does not say.
+      evaluations: the most orders that the local search tries; by default 20 000. With
+        sends or an objective, where orders are tried one by one, as many as take some
+        seconds: 2 000 000 operations, and at least 100 orders.
 
     Returns:
-        Every recv once, the first to be sent first; the same however the recvs and
-        operations of the graph were listed.
+      Every recv once, the first to be sent first; the same however the recvs and
+      operations of the graph were listed.
 
     Raises:
-        TypeError: `evaluations` is not a whole number.
-        ValueError: `evaluations` below 1.
+      TypeError: `evaluations` is not a whole number.
+      ValueError: `evaluations` below 1.
 
     Example:
-        >>> graph = Graph(
-        ...     recvs={"A": 3, "B": 1, "C": 5},
-        ...     ops={"a": (2, ["A"]), "b": (4, ["B"]), "c": (4, ["C"])},
-        ... )
-        >>> best(graph)
-        ['B', 'C', 'A']
+      >>> graph = Graph(
+      ...     recvs={"A": 3, "B": 1, "C": 5},
+      ...     ops={"a": (2, ["A"]), "b": (4, ["B"]), "c": (4, ["C"])},
+      ... )
+      >>> best(graph)
+      ['B', 'C', 'A']
     """
     if evaluations is not None:
         check_count("evaluations", evaluations)
     graph = canonical(graph)
-    start, found = tac(graph), _search(graph, evaluations or _TOGETHER)
+    starts = [tac(graph), _search(graph, evaluations or _EVALUATIONS)]
     if objective is None and not graph.sends:
-        return min(start, found, key=lambda order: makespan(graph, order))
+        return min(starts, key=lambda order: makespan(graph, order))
     least = 0.0 if objective else lower_bound(graph)
     seconds = objective or (lambda order: makespan(graph, order))
-    calls = evaluations or max(_ONE_BY_ONE, _OPERATIONS // max(len(graph.ops), 1))
-    return _improve_by_calls([start, found], seconds, calls, least)
+    calls = evaluations or max(_LEAST_CALLS, _OPERATIONS // max(len(graph.ops), 1))
+    return _improve(starts, seconds, calls, least)
 
 
 def _search(graph: Graph, evaluations: int) -> list[str]:
-    """The best order known for the graph without its sends."""
+    """The best known order of the graph without its sends."""
     pulls = Graph(graph.recvs, graph.ops) if graph.sends else graph
-    found = _exact(pulls)
-    if found is not None:
-        return found
+    few = len(pulls.recvs) <= _EXACT
+    exact = optimum(pulls) if few else series_parallel_order(pulls)
+    if exact is not None:
+        return exact
     return local_search(pulls, [tac(pulls), tic(pulls)], evaluations=evaluations)
 
 
-def _exact(graph: Graph) -> list[str] | None:
-    if len(graph.recvs) <= _EXACT:
-        return optimum(graph)
-    return series_parallel_order(graph)
-
-
-def _improve_by_calls(
+def _improve(
     starts: list[list[str]],
     objective: Callable[[list[str]], float],
     evaluations: int,
     least: float,
 ) -> list[str]:
     """First-improvement insertion search, one call of the objective for each order."""
-    tried = [(objective(order), order) for order in starts[:evaluations]]
-    seconds, order = min(tried, key=lambda trial: trial[0])
-    left = evaluations - len(tried)
-    improved = True
-    while improved and left > 0 and seconds > least:
-        improved = False
-        for candidate in _neighbors(order):
-            if left <= 0:
-                break
+    trials = [(objective(order), order) for order in starts[:evaluations]]
+    seconds, order = min(trials, key=lambda trial: trial[0])
+    left = evaluations - len(trials)
+    while left > 0 and seconds > least:
+        for candidate in itertools.islice(_neighbors(order), left):
             left -= 1
             trial = objective(candidate)
             if trial < seconds:
-                order, seconds, improved = candidate, trial, True
+                order, seconds = candidate, trial
                 break
+        else:
+            break
     return order
 
 
 def _neighbors(order: list[str]) -> Iterator[list[str]]:
-    """All insertions, near ones first."""
+    """All orders one insertion away, near insertions first."""
     for distance in range(1, len(order)):
         for i in range(len(order) - distance):
             for source, target in ((i, i + distance), (i + distance, i)):

@@ -1,4 +1,4 @@
-"""Checks of a graph at its construction, and of orders of its recvs.
+"""Checks of a graph when it is made, and of orders of its recvs.
 
 Cost: O(V + E).
 """
@@ -6,24 +6,35 @@ Cost: O(V + E).
 import heapq
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
-from relaxjax._core._checks import check_count, check_seconds
+from relaxjax._core._checks import check_count, check_seconds, check_type
 
 Timed = tuple[float, Sequence[str]]
-"""Seconds, and the names needed before."""
+"""Seconds of a task, and the names of what it needs."""
 
 
-def check_times(argument: str, tasks: Mapping[str, Timed]) -> dict[str, Timed]:
-    """Copies `tasks`, with times as floats and needs as tuples without repeats.
+def check_graph(
+    recvs: Mapping[str, float],
+    ops: Mapping[str, Timed],
+    sends: Mapping[str, Timed],
+    nbytes: Mapping[str, int],
+) -> dict[str, Mapping[str, Any]]:
+    """Copies of the fields of a graph, with operations after those that they need."""
+    check_type("recvs", recvs, Mapping, "write {name: seconds}")
+    pulls = _check_times("recvs", {name: (t, ()) for name, t in recvs.items()})
+    ops, sends = _check_times("ops", ops), _check_times("sends", sends)
+    _check_names(pulls, ops, sends)
+    return {
+        "recvs": {name: seconds for name, (seconds, _) in pulls.items()},
+        "ops": _sort_topologically(ops),
+        "sends": sends,
+        "nbytes": _check_nbytes(nbytes, recvs, sends),
+    }
 
-    Args:
-        argument: the name of the argument, for the message.
-        tasks: (seconds, needs) by name.
 
-    Raises:
-        TypeError: a task that is not such a pair, or a time that is not a number.
-        ValueError: a missing, negative or infinite time.
-    """
+def _check_times(argument: str, tasks: Mapping[str, Timed]) -> dict[str, Timed]:
+    """Copies `tasks`, with times as floats and needs as tuples without repeats."""
     if not isinstance(tasks, Mapping):
         raise TypeError(f"{argument} must be a dict by name, got {tasks!r}")
     checked = {}
@@ -50,7 +61,8 @@ def _check_needs(argument: str, needs: Iterable[str]) -> tuple[str, ...]:
         )
     if not isinstance(needs, Iterable):
         raise TypeError(
-            f"{argument} needs a list of names, got {needs!r}: write [] for none"
+            f"{argument} needs a list of names, got {needs!r}: write [] if it needs "
+            "nothing"
         )
     needs = list(needs)
     if odd := [need for need in needs if not isinstance(need, str)]:
@@ -58,41 +70,10 @@ def _check_needs(argument: str, needs: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(needs))
 
 
-def check_nbytes(
-    nbytes: Mapping[str, int], recvs: Collection[str], sends: Collection[str]
-) -> dict[str, int]:
-    """Copies `nbytes`.
-
-    Args:
-        nbytes: bytes by name of a transfer.
-        recvs: names of pulls.
-        sends: names of pushes.
-
-    Raises:
-        TypeError: bytes that are not a whole number.
-        ValueError: negative bytes, or bytes of something that is no transfer.
-    """
-    unknown = [name for name in nbytes if name not in recvs and name not in sends]
-    if unknown:
-        raise ValueError(
-            f"nbytes names {unknown}, which are neither recvs nor sends: correct them"
-        )
-    return {n: check_count(f"nbytes[{n!r}]", b, least=0) for n, b in nbytes.items()}
-
-
-def check_names(
+def _check_names(
     recvs: Collection[str], ops: Mapping[str, Timed], sends: Mapping[str, Timed]
 ) -> None:
-    """Refuses names used twice and needs that nobody provides.
-
-    Args:
-        recvs: names of transfers.
-        ops: operations by name.
-        sends: pushes by name.
-
-    Raises:
-        ValueError: recvs and ops share a name, or a need is neither of them.
-    """
+    """Refuses names used twice and needs that nobody provides."""
     both = sorted(set(recvs) & set(ops))
     if both:
         raise ValueError(
@@ -100,9 +81,9 @@ def check_names(
         )
     for argument, tasks in (("ops", ops), ("sends", sends)):
         unknown = {
-            name: bad
+            name: missing
             for name, (_, needs) in tasks.items()
-            if (bad := [n for n in needs if n not in recvs and n not in ops])
+            if (missing := [n for n in needs if n not in recvs and n not in ops])
         }
         if unknown:
             raise ValueError(
@@ -111,42 +92,8 @@ def check_names(
             )
 
 
-def check_order(recvs: Collection[str], order: Iterable[str]) -> list[str]:
-    """Returns `order` as a list if it names every recv exactly once.
-
-    Args:
-        recvs: names of transfers.
-        order: names of recvs.
-
-    Raises:
-        TypeError: `order` is no list of names.
-        ValueError: a recv is missing, repeated or unknown; all are listed.
-    """
-    if isinstance(order, str) or not isinstance(order, Iterable):
-        raise TypeError(f"order must be a list of recv names, got {order!r}")
-    order = list(order)
-    times = Counter(order)
-    for what, names in (
-        ("misses", [name for name in recvs if not times[name]]),
-        ("names unknown", [name for name in times if name not in recvs]),
-        ("repeats", [name for name, count in times.items() if count > 1]),
-    ):
-        if names:
-            raise ValueError(
-                f"order must name every recv exactly once, but it {what} {names}"
-            )
-    return order
-
-
-def sort_topologically(ops: Mapping[str, Timed]) -> dict[str, Timed]:
-    """The same operations, each after the ones it needs, else in the given order.
-
-    Args:
-        ops: (seconds, needs) by name; needs outside `ops` are ignored.
-
-    Raises:
-        ValueError: the operations contain a cycle, which is named.
-    """
+def _sort_topologically(ops: Mapping[str, Timed]) -> dict[str, Timed]:
+    """The same operations, each after those it needs, otherwise in the same order."""
     position = {name: i for i, name in enumerate(ops)}
     users: dict[str, list[str]] = {name: [] for name in ops}
     waiting = dict.fromkeys(ops, 0)
@@ -168,7 +115,7 @@ def sort_topologically(ops: Mapping[str, Timed]) -> dict[str, Timed]:
     if len(result) < len(ops):
         raise ValueError(
             f"ops contain a cycle: {' -> '.join(_find_cycle(ops, set(result)))}; "
-            "a graph of one step has none, so one of these needs is wrong"
+            "the graph of one step has no cycle, so one of these needs is wrong"
         )
     return result
 
@@ -179,3 +126,33 @@ def _find_cycle(ops: Mapping[str, Timed], done: set[str]) -> list[str]:
         needs = ops[trail[-1]][1]
         trail.append(next(need for need in needs if need in ops and need not in done))
     return trail[trail.index(trail[-1]) :][::-1]
+
+
+def _check_nbytes(
+    nbytes: Mapping[str, int], recvs: Collection[str], sends: Collection[str]
+) -> dict[str, int]:
+    """Copies `nbytes`; refuses names that are neither pulls nor pushes."""
+    unknown = [name for name in nbytes if name not in recvs and name not in sends]
+    if unknown:
+        raise ValueError(
+            f"nbytes names {unknown}, which are neither recvs nor sends: correct them"
+        )
+    return {n: check_count(f"nbytes[{n!r}]", b, least=0) for n, b in nbytes.items()}
+
+
+def check_order(recvs: Collection[str], order: Iterable[str]) -> list[str]:
+    """Returns `order` as a list if it names every recv exactly once."""
+    if isinstance(order, str) or not isinstance(order, Iterable):
+        raise TypeError(f"order must be a list of recv names, got {order!r}")
+    order = list(order)
+    times = Counter(order)
+    for fault, names in (
+        ("misses", [name for name in recvs if not times[name]]),
+        ("names unknown", [name for name in times if name not in recvs]),
+        ("repeats", [name for name, count in times.items() if count > 1]),
+    ):
+        if names:
+            raise ValueError(
+                f"order must name every recv exactly once, but it {fault} {names}"
+            )
+    return order

@@ -1,4 +1,4 @@
-"""Chrome's trace event format, as Perfetto reads it.
+"""Charts of spans: Chrome's trace event format, as Perfetto reads it, and Gantt charts.
 
 Source: "Trace Event Format", the Chromium project. Each track is a thread of one
 process, named and placed by metadata events (`ph` "M"); each span is a complete event
@@ -6,31 +6,24 @@ process, named and placed by metadata events (`ph` "M"); each span is a complete
 nanoseconds, as viewers read them, so that spans in a row do not seem to overlap.
 
 Cost: O(spans log spans).
-
-A Gantt chart of a timeline: one row per track, colors by name.
-
-Cost: O(spans).
 """
 
-import json
 from collections.abc import Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from relaxjax._core._tree import natural_key
 from relaxjax.schedule._engine import Span
 
+_ROWS = 40
+"""The most tracks that a Gantt chart shows."""
+
 
 def chrome_trace(timelines: Sequence[tuple[str, Sequence[Span]]]) -> dict[str, Any]:
-    """The trace as a JSON object.
+    """The trace as a JSON object; each (name, spans) becomes a process in the viewer.
 
-    Args:
-        timelines: names and spans; each becomes a process in the viewer.
-
-    Returns:
-        `traceEvents`, sorted by time in each process; transfers carry their bytes, and
-        every event its place among the names on its track in its step.
+    The events of a process are sorted by time. Transfers carry their bytes, and every
+    event its place among the names on its track in its step.
     """
     events: list[dict[str, Any]] = []
     for process, (name, spans) in enumerate(timelines, start=1):
@@ -43,10 +36,10 @@ def _process_events(
 ) -> list[dict[str, Any]]:
     tracks = sorted({span.track for span in spans}, key=natural_key)
     thread = {track: i + 1 for i, track in enumerate(tracks)}
-    events = [_told("process_name", process, 0, name=name)]
-    for track, number in thread.items():
-        events.append(_told("thread_name", process, number, name=track))
-        events.append(_told("thread_sort_index", process, number, sort_index=number))
+    events = [_metadata("process_name", process, 0, name=name)]
+    for track, tid in thread.items():
+        events.append(_metadata("thread_name", process, tid, name=track))
+        events.append(_metadata("thread_sort_index", process, tid, sort_index=tid))
     order: dict[tuple[str, int], dict[str, int]] = {}
     for span in sorted(spans, key=lambda s: (s.start, thread[s.track])):
         before = order.setdefault((span.track, span.step), {})
@@ -56,6 +49,10 @@ def _process_events(
             details["bytes"] = round(span.nbytes)
         events.append(_complete(span, process, thread[span.track], details))
     return events
+
+
+def _metadata(kind: str, process: int, thread: int, **args: Any) -> dict[str, Any]:
+    return {"name": kind, "ph": "M", "pid": process, "tid": thread, "args": args}
 
 
 def _complete(
@@ -74,34 +71,8 @@ def _complete(
     }
 
 
-def write_json(path: str | PathLike[str], trace: dict[str, Any]) -> None:
-    """Writes a trace.
-
-    Args:
-        path: of a JSON file.
-        trace: from `chrome_trace`.
-    """
-    Path(path).write_text(json.dumps(trace))
-
-
-def _told(what: str, process: int, thread: int, **args: Any) -> dict[str, Any]:
-    return {"name": what, "ph": "M", "pid": process, "tid": thread, "args": args}
-
-
-_ROWS = 40
-
-
-def draw_gantt(path: str | PathLike[str], name: str, spans: Sequence[Span]) -> None:
-    """Writes a PNG; of more than 40 tracks the first 40.
-
-    Args:
-        path: of the file.
-        name: the title.
-        spans: of the timeline.
-
-    Raises:
-        ImportError: matplotlib is missing.
-    """
+def draw_gantt(path: str | PathLike[str], title: str, spans: Sequence[Span]) -> None:
+    """Writes a PNG with one row per track, at most 40, and a color for each name."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -110,24 +81,22 @@ def draw_gantt(path: str | PathLike[str], name: str, spans: Sequence[Span]) -> N
             'drawing a timeline needs matplotlib: pip install "relaxjax[cli]"'
         ) from error
     tracks = sorted({span.track for span in spans}, key=natural_key)[:_ROWS]
-    row = {track: i for i, track in enumerate(tracks)}
-    color = {
-        n: f"C{i % 10}" for i, n in enumerate(dict.fromkeys(s.name for s in spans))
-    }
+    names = dict.fromkeys(span.name for span in spans)
+    color = {name: f"C{i % 10}" for i, name in enumerate(names)}
     figure = Figure(figsize=(11, 1.2 + 0.35 * len(tracks)), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    for track in tracks:
-        own = [span for span in spans if span.track == track]
+    for row, track in enumerate(tracks):
+        bars = [span for span in spans if span.track == track]
         axes.broken_barh(
-            [(span.start, span.end - span.start) for span in own],
-            (row[track] - 0.4, 0.8),
-            facecolors=[color[span.name] for span in own],
+            [(span.start, span.end - span.start) for span in bars],
+            (row - 0.4, 0.8),
+            facecolors=[color[span.name] for span in bars],
             edgecolor="white",
             linewidth=0.3,
         )
     axes.set_yticks(range(len(tracks)), tracks)
     axes.invert_yaxis()
     axes.set_xlabel("seconds")
-    axes.set_title(name)
+    axes.set_title(title)
     figure.savefig(path, dpi=120, format="png")

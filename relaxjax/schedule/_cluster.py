@@ -1,7 +1,7 @@
 """Workers, servers, links and stragglers: what a schedule runs on.
 
-Stragglers: in every step each worker's computation is stretched by a random factor, a
-log-normal jitter times, with a small probability, a slowdown. The slowest of n workers
+Stragglers: in every step each worker's computation is stretched by a random factor: a
+log-normal jitter and, with a small probability, a slowdown. The slowest of n workers
 is the n-th order statistic: with F the distribution of one factor and U uniform,
 
     max of n  ~  F^-1(U^(1/n)),      min of n  ~  F^-1(1 - U^(1/n))
@@ -25,17 +25,17 @@ class Workers:
     """A class of identical workers.
 
     Attributes:
-        count: how many.
-        link: the link of each, one such link in each direction.
-        speed: how fast they compute; 2.0 halves the graph's times.
+      count: number of workers.
+      link: the link of each worker, one such link in each direction.
+      speed: how fast they compute; 2.0 halves the graph's times.
 
     Raises:
-        TypeError: a count that is not whole, or a link that is not a `Link`.
-        ValueError: no workers, or a speed that is not positive.
+      TypeError: a count that is not a whole number, or a link that is not a `Link`.
+      ValueError: no workers, or a speed that is not positive.
 
     Example:
-        >>> Workers(16, link=Link(bandwidth=1.25e8)).speed
-        1.0
+      >>> Workers(16, link=Link(bandwidth=1.25e8)).speed
+      1.0
     """
 
     count: int
@@ -43,7 +43,7 @@ class Workers:
     speed: float = 1.0
 
     def __post_init__(self) -> None:
-        """Checks the figures."""
+        """Checks the numbers."""
         check_count("count", self.count, remedy="leave out classes without workers")
         check_type("link", self.link, Link, _LINK)
         check_rate("speed", "graph seconds per second", self.speed)
@@ -54,16 +54,16 @@ class Stragglers:
     """How the computation of workers varies from step to step.
 
     Attributes:
-        jitter: standard deviation of the logarithm of the factor.
-        share: probability that a worker is slow in a step.
-        slowdown: by which factor it is then slower.
+      jitter: standard deviation of the logarithm of the factor.
+      share: probability that a worker is slow in a step.
+      slowdown: the factor by which it is then slower.
 
     Raises:
-        ValueError: a negative jitter, a share outside [0, 1], a slowdown below 1.
+      ValueError: a negative jitter, a share outside [0, 1], a slowdown below 1.
 
     Example:
-        >>> Stragglers(share=1.0, slowdown=3.0).factor(random.Random(0))
-        3.0
+      >>> Stragglers(share=1.0, slowdown=3.0).factor(random.Random(0))
+      3.0
     """
 
     jitter: float = 0.0
@@ -71,7 +71,7 @@ class Stragglers:
     slowdown: float = 1.0
 
     def __post_init__(self) -> None:
-        """Checks the figures."""
+        """Checks the numbers."""
         check_seconds("jitter", self.jitter)
         if not 0 <= self.share <= 1:
             raise ValueError(f"share must lie in [0, 1], got {self.share}")
@@ -89,7 +89,7 @@ class Stragglers:
         """The factor of one worker in one step.
 
         Args:
-            rng: source of randomness.
+          rng: the source of randomness.
         """
         slow = self.slowdown if rng.random() < self.share else 1.0
         return slow * math.exp(self.jitter * rng.gauss(0.0, 1.0))
@@ -98,7 +98,7 @@ class Stragglers:
         """The median factor.
 
         Args:
-            rng: not used; there for the form.
+          rng: ignored; there for a common signature.
         """
         del rng
         return self.slowdown if self.share > 0.5 else 1.0
@@ -107,8 +107,8 @@ class Stragglers:
         """The largest factor of n workers, drawn at once.
 
         Args:
-            n: how many workers.
-            rng: source of randomness.
+          n: number of workers.
+          rng: the source of randomness.
         """
         slow = _binomial(n, self.share, rng)
         return max(
@@ -120,8 +120,8 @@ class Stragglers:
         """The smallest factor of n workers, drawn at once.
 
         Args:
-            n: how many workers.
-            rng: source of randomness.
+          n: number of workers.
+          rng: the source of randomness.
         """
         slow = _binomial(n, self.share, rng)
         return min(
@@ -144,22 +144,22 @@ class Cluster:
     """Workers and the servers that hold the parameters.
 
     Attributes:
-        workers: a number of identical workers on `link`, or classes of workers.
-        servers: how many parameter servers.
-        link: of each worker, where `workers` is a number.
-        server_link: of each server, one in each direction; by default as `link`.
-        stragglers: how computation varies.
-        codec_bandwidth: bytes per second that a worker encodes and decodes.
-        segment_bytes: messages share a link in turns of at most this size, as packets
-            do, without a latency of their own.
+      workers: a number of identical workers on `link`, or classes of workers.
+      servers: number of parameter servers.
+      link: the link of each worker, if `workers` is a number.
+      server_link: the link of each server, one in each direction; by default `link`.
+      stragglers: how computation varies.
+      codec_bandwidth: bytes per second that a worker encodes and decodes.
+      segment_bytes: messages share a link in turns of at most this size, as packets do,
+        without a latency of their own.
 
     Raises:
-        TypeError: a number that is not whole, or what is no `Workers` or `Link`.
-        ValueError: no workers or no servers.
+      TypeError: a field of the wrong type, or a count that is not a whole number.
+      ValueError: no workers or no servers.
 
     Example:
-        >>> Cluster(workers=8, servers=2).size
-        8
+      >>> Cluster(workers=8, servers=2).size
+      8
     """
 
     workers: int | Sequence[Workers] = 1
@@ -171,7 +171,7 @@ class Cluster:
     segment_bytes: float = 2e6
 
     def __post_init__(self) -> None:
-        """Checks the figures."""
+        """Checks the fields."""
         check_count("servers", self.servers)
         for name in ("link", "server_link"):
             if (link := getattr(self, name)) is not None:
@@ -182,7 +182,7 @@ class Cluster:
         if isinstance(self.workers, str) or not isinstance(self.workers, Sequence):
             check_count("workers", self.workers, remedy="or a list of Workers(...)")
         if not self.classes:
-            raise ValueError("workers must hold at least one class, got none")
+            raise ValueError("workers must hold at least one class, got an empty list")
         for kind in self.classes:
             check_type("workers", kind, Workers, "a list holds Workers(8, link=...)")
 
@@ -195,20 +195,20 @@ class Cluster:
 
     @property
     def size(self) -> int:
-        """How many workers in all."""
+        """The total number of workers."""
         return sum(workers.count for workers in self.classes)
 
 
 def _binomial(n: int, p: float, rng: random.Random) -> int:
-    """How many of n happen; by the normal approximation where n p (1 - p) > 1000."""
+    """Binomial draw; by the normal approximation where n p (1 - p) > 1000."""
     variance = n * p * (1 - p)
     if variance > 1000:
         return min(max(round(rng.gauss(n * p, math.sqrt(variance))), 0), n)
     if p in (0.0, 1.0):
         return round(n * p)
-    happened, at = 0, -1
+    successes, trial = 0, -1
     while True:  # geometric gaps between successes
-        at += 1 + int(math.log(1.0 - rng.random()) / math.log1p(-p))
-        if at >= n:
-            return happened
-        happened += 1
+        trial += 1 + int(math.log(1.0 - rng.random()) / math.log1p(-p))
+        if trial >= n:
+            return successes
+        successes += 1

@@ -16,6 +16,7 @@ Cost: O(J log J) for J jobs.
 import heapq
 import itertools
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple
 
 
@@ -23,13 +24,13 @@ class Span(NamedTuple):
     """One occupation of a track.
 
     Attributes:
-        track: its name.
-        name: of the operation or transfer.
-        start: seconds.
-        end: seconds.
-        nbytes: of a transfer, else 0.
-        worker: index of the worker it belongs to.
-        step: index of the step.
+      track: the track's name.
+      name: the name of the operation or transfer.
+      start: seconds.
+      end: seconds.
+      nbytes: bytes of a transfer, else 0.
+      worker: index of the worker it belongs to.
+      step: index of the step.
     """
 
     track: str
@@ -41,101 +42,61 @@ class Span(NamedTuple):
     step: int
 
 
+@dataclass(slots=True, eq=False)
 class Track:
-    """A resource that serves one job at a time.
+    """A resource that serves one job at a time."""
 
-    Attributes:
-        name: for the timeline.
-    """
-
-    __slots__ = ("free", "idle", "name", "ready")
-
-    def __init__(self, name: str):
-        self.name = name
-        self.ready: list[tuple[float, int, SimulatedJob]] = []
-        self.idle = True
-        self.free = 0.0
+    name: str
+    ready: "Queue" = field(default_factory=list)
+    idle: bool = True
+    free: float = 0.0  # when it will have received what was sent to it
 
 
+@dataclass(slots=True, eq=False)
 class Window:
-    """How much one worker may have under way in one direction.
+    """How much one worker may have under way in one direction."""
 
-    Attributes:
-        credit: bytes left; may fall below zero by one message.
-        latency: seconds until a credit comes back.
-    """
-
-    __slots__ = ("admitted", "credit", "latency", "ready")
-
-    def __init__(self, credit: float, latency: float):
-        self.credit = credit
-        self.latency = latency
-        self.ready: list[tuple[float, int, SimulatedJob]] = []
-        self.admitted = 0.0
+    credit: float  # bytes left; may fall below zero by one message
+    latency: float  # seconds until a credit comes back
+    ready: "Queue" = field(default_factory=list)
+    admitted: float = 0.0  # bytes so far
 
 
+@dataclass(slots=True, eq=False)
 class SimulatedJob:
-    """Something that takes time, or a gate (no track) that takes none.
+    """Something that takes time, or a gate, which has no track and takes no time."""
 
-    Attributes:
-        track: where it runs, or None.
-        name: for the timeline.
-        seconds: on its track.
-        priority: the lower, the sooner.
-        waiting: how many needs are not met yet.
-        users: jobs that need it.
-        then: called when it is done.
-        receiver: the track at the other end of a message.
-        receiving: seconds on that track.
-        window: admits it to its track, or None.
-    """
-
-    __slots__ = (
-        "name", "nbytes", "priority", "receiver", "receiving", "seconds",
-        "step", "then", "track", "users", "waiting", "window", "worker",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        track: Track | None,
-        name: str,
-        seconds: float = 0.0,
-        *,
-        priority: float = 0.0,
-        nbytes: float = 0,
-        worker: int = 0,
-        step: int = 0,
-    ):
-        self.track = track
-        self.name = name
-        self.seconds = seconds
-        self.priority = priority
-        self.nbytes = nbytes
-        self.worker = worker
-        self.step = step
-        self.waiting = 0
-        self.users: list[SimulatedJob] = []
-        self.then: Callable[[], None] | None = None
-        self.receiver: Track | None = None
-        self.receiving = 0.0
-        self.window: Window | None = None
+    track: Track | None
+    name: str
+    seconds: float = 0.0  # on its track
+    _: KW_ONLY
+    priority: float = 0.0  # the lower, the sooner
+    nbytes: float = 0
+    worker: int = 0
+    step: int = 0
+    receiver: Track | None = None  # the track at the other end of a message
+    receiving: float = 0.0  # seconds on that track
+    window: Window | None = None  # admits it to its track
+    waiting: int = 0  # needs that are not met yet
+    users: list["SimulatedJob"] = field(default_factory=list)  # jobs that need it
+    then: Callable[[], None] | None = None  # called when it is done
 
     def need(self, other: "SimulatedJob") -> None:
-        """Makes this job wait for another.
-
-        Args:
-            other: not yet done.
-        """
+        """Makes this job wait for another that is not done yet."""
         self.waiting += 1
         other.users.append(self)
+
+
+Queue = list[tuple[float, int, SimulatedJob]]
+"""A heap of jobs by priority, then by arrival."""
 
 
 class Engine:
     """Runs jobs in simulated time.
 
     Attributes:
-        now: seconds.
-        spans: what ran so far.
+      now: seconds since the start.
+      spans: what has run so far.
     """
 
     def __init__(self) -> None:
@@ -146,30 +107,11 @@ class Engine:
         self._dirty: dict[Track, None] = {}
         self._admitting: dict[Window, None] = {}
 
-    def release(self, job: SimulatedJob) -> None:
-        """Declares a job ready: all that it needs is done.
-
-        Args:
-            job: with `waiting` 0.
-        """
-        if job.track is None:
-            self._finish(job)
-            return
-        if job.window is None:
-            self._queue(job.track, job, job.priority)
-            return
-        heapq.heappush(job.window.ready, (job.priority, next(self._count), job))
-        self._admitting[job.window] = None
-
-    def met(self, job: SimulatedJob) -> None:
-        """Counts one need of a job as met.
-
-        Args:
-            job: with `waiting` above 0.
-        """
+    def count_down(self, job: SimulatedJob) -> None:
+        """Counts one need of a job as met; after the last one the job may run."""
         job.waiting -= 1
         if not job.waiting:
-            self.release(job)
+            self._release(job)
 
     def run(self) -> None:
         """Runs until nothing is left to do."""
@@ -178,12 +120,23 @@ class Engine:
             while self._admitting:
                 self._admit(self._admitting.popitem()[0])
             while self._dirty:
-                self._serve(self._dirty.popitem()[0])
+                track = self._dirty.popitem()[0]
+                if track.idle and track.ready:
+                    self._start(track, heapq.heappop(track.ready)[2])
             if not self._events:
                 return
             self.now = self._events[0][0]
             while self._events and self._events[0][0] == self.now:
                 heapq.heappop(self._events)[2]()
+
+    def _release(self, job: SimulatedJob) -> None:
+        if job.track is None:
+            self._finish(job)
+        elif job.window is None:
+            self._queue(job.track, job, job.priority)
+        else:
+            heapq.heappush(job.window.ready, (job.priority, next(self._count), job))
+            self._admitting[job.window] = None
 
     def _queue(self, track: Track, job: SimulatedJob, priority: float) -> None:
         heapq.heappush(track.ready, (priority, next(self._count), job))
@@ -196,10 +149,6 @@ class Engine:
             self._queue(job.track, job, window.admitted)
             window.credit -= job.nbytes
             window.admitted += job.nbytes
-
-    def _serve(self, track: Track) -> None:
-        if track.idle and track.ready:
-            self._start(track, heapq.heappop(track.ready)[2])
 
     def _start(self, track: Track, job: SimulatedJob) -> None:
         track.idle = False
@@ -226,7 +175,7 @@ class Engine:
 
     def _finish(self, job: SimulatedJob) -> None:
         for user in job.users:
-            self.met(user)
+            self.count_down(user)
         if job.then is not None:
             job.then()
 

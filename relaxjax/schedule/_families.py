@@ -1,4 +1,4 @@
-"""Families of random graphs, on which orders are compared.
+"""Families of random graphs on which orders are compared.
 
 Times are whole numbers from 1 to 20 seconds, so that every sum is exact.
 
@@ -20,23 +20,20 @@ Ops = dict[str, tuple[float, list[str]]]
 
 
 def random_graph(family: str, *, recvs: int = 12, seed: int = 0) -> Graph:
-    """A graph of a family, with random times.
+    """A random graph of a family, with random times.
 
     Args:
-        family: "random", "towers", "pairs" or "chain".
-        recvs: how many parameters, at least 2.
-        seed: the same seed, the same graph.
-
-    Returns:
-        The graph.
+      family: "random", "towers", "pairs" or "chain".
+      recvs: number of parameters, at least 2.
+      seed: the same seed gives the same graph.
 
     Raises:
-        ValueError: an unknown family or too few recvs.
+      ValueError: an unknown family or too few recvs.
 
     Example:
-        >>> graph = random_graph("chain", recvs=3)
-        >>> [needs for _, needs in graph.ops.values()]
-        [('r0',), ('o0', 'r1'), ('o1', 'r2')]
+      >>> graph = random_graph("chain", recvs=3)
+      >>> [needs for _, needs in graph.ops.values()]
+      [('r0',), ('o0', 'r1'), ('o1', 'r2')]
     """
     if family not in FAMILIES:
         raise ValueError(f"family must be one of {sorted(FAMILIES)}, got {family!r}")

@@ -26,10 +26,10 @@ _FREE_NAMES = (
     "pcast optimization_barrier name sharding_constraint split"
 )
 FREE = frozenset(_FREE_NAMES.split())
-"""Primitives that a compiler performs for nothing: pure changes of view."""
+"""Primitives that cost nothing: pure changes of view."""
 
 SCALAR_FUNCTION = ("reduce", "scatter", "select_and_scatter")
-"""How primitives begin whose inner function combines two scalars."""
+"""How the names of primitives begin whose inner function combines two scalars."""
 
 _MOVING_NAMES = (
     "transpose concatenate pad rev select_n convert_element_type iota gather slice "
@@ -53,11 +53,7 @@ _ELEMENTWISE = frozenset(_ELEMENTWISE_NAMES.split())
 
 
 def flops(eqn: JaxprEqn) -> float | None:
-    """Floating-point operations of an equation, or None where there is no rule.
-
-    Args:
-        eqn: an equation without a jaxpr inside.
-    """
+    """Floating-point operations of an equation with no jaxpr inside; None: no rule."""
     name = eqn.primitive.name
     out = _size(eqn.outvars[0].aval) if eqn.outvars else 0
     if name == "dot_general":
@@ -85,11 +81,7 @@ def flops(eqn: JaxprEqn) -> float | None:
 
 
 def memory_traffic(eqn: JaxprEqn) -> float:
-    """Bytes that an equation reads and writes.
-
-    Args:
-        eqn: an equation without a jaxpr inside.
-    """
+    """Bytes that an equation with no jaxpr inside reads and writes."""
     read = [nbytes(v.aval) for v in eqn.invars]
     written = sum(nbytes(v.aval) for v in eqn.outvars)
     if eqn.primitive.name in _PICKING:
@@ -100,11 +92,7 @@ def memory_traffic(eqn: JaxprEqn) -> float:
 
 
 def nbytes(aval: object) -> int:
-    """Bytes of an array with this shape and type; 0 for what is no array.
-
-    Args:
-        aval: an abstract value, or anything with a shape and a dtype.
-    """
+    """Bytes of anything with a shape and a dtype; 0 without a dtype."""
     dtype = getattr(aval, "dtype", None)
     if dtype is None:
         return 0

@@ -14,23 +14,23 @@ class Link:
     """A link in one direction.
 
     Attributes:
-        latency: seconds that each message costs, whatever its size.
-        bandwidth: bytes per second.
+      latency: seconds that each message costs, whatever its size.
+      bandwidth: bytes per second.
 
     Raises:
-        TypeError: a latency or bandwidth that is not a number.
-        ValueError: a negative latency, or a bandwidth that is not positive.
+      TypeError: a latency or bandwidth that is not a number.
+      ValueError: a negative latency, or a bandwidth that is not positive.
 
     Example:
-        >>> Link(latency=1e-3, bandwidth=1e6).seconds(2000)
-        0.003
+      >>> Link(latency=1e-3, bandwidth=1e6).seconds(2000)
+      0.003
     """
 
     latency: float = 50e-6
     bandwidth: float = 1.25e9
 
     def __post_init__(self) -> None:
-        """Checks the figures."""
+        """Checks the numbers."""
         check_seconds("latency", self.latency)
         check_rate("bandwidth", "bytes per second", self.bandwidth)
 
@@ -38,8 +38,8 @@ class Link:
         """Time of a transfer.
 
         Args:
-            nbytes: bytes in all.
-            messages: in how many messages, one after the other.
+          nbytes: total bytes.
+          messages: number of messages, sent one after the other.
         """
         return messages * self.latency + nbytes / self.bandwidth
 
@@ -51,17 +51,17 @@ class Device:
     The defaults are a round accelerator: 10 Tflop/s and 500 GB/s.
 
     Attributes:
-        flops: floating-point operations per second.
-        bandwidth: bytes per second to and from its memory.
-        overhead: seconds to start each operation.
+      flops: floating-point operations per second.
+      bandwidth: bytes per second to and from its memory.
+      overhead: seconds to start each operation.
 
     Raises:
-        TypeError: a figure that is not a number.
-        ValueError: a rate that is not positive, or a negative overhead.
+      TypeError: a field that is not a number.
+      ValueError: a rate that is not positive, or a negative overhead.
 
     Example:
-        >>> Device(flops=1e12, bandwidth=1e9).seconds(flops=2e9, nbytes=1e6)
-        0.002
+      >>> Device(flops=1e12, bandwidth=1e9).seconds(flops=2e9, nbytes=1e6)
+      0.002
     """
 
     flops: float = 1e13
@@ -69,7 +69,7 @@ class Device:
     overhead: float = 0.0
 
     def __post_init__(self) -> None:
-        """Checks the figures."""
+        """Checks the numbers."""
         check_rate("flops", "flops per second", self.flops)
         check_rate("bandwidth", "bytes per second", self.bandwidth)
         check_seconds("overhead", self.overhead)
@@ -78,17 +78,17 @@ class Device:
         """Time of an operation: the slower of its arithmetic and its memory traffic.
 
         Args:
-            flops: floating-point operations.
-            nbytes: bytes read and written.
+          flops: floating-point operations.
+          nbytes: bytes read and written.
         """
         return self.overhead + max(flops / self.flops, nbytes / self.bandwidth)
 
 
 ACCELERATOR = Device()
-"""The device where none is named."""
+"""The default device."""
 
 ETHERNET = Link()
-"""The link where none is named: 10 Gbit/s and 50 microseconds."""
+"""The default link: 10 Gbit/s and 50 microseconds."""
 
 
 @dataclass(frozen=True)
@@ -96,19 +96,19 @@ class Cost:
     """What one worker does to communicate one tensor, one bucket or one model.
 
     Attributes:
-        messages: messages that it sends, one after the other.
-        nbytes: bytes that it sends.
-        codec_bytes: bytes that it reads to encode and decode.
+      messages: number of messages that it sends, one after the other.
+      nbytes: bytes that it sends.
+      codec_bytes: bytes that it reads to encode and decode.
 
     Raises:
-        TypeError: a figure that is not a number.
-        ValueError: a negative or infinite figure.
+      TypeError: a field that is not a number.
+      ValueError: a negative or infinite field.
 
     Example:
-        A ring all-reduce of 1 MB over 4 workers:
+      A ring all-reduce of 1 MB over 4 workers:
 
-        >>> Cost(messages=6, nbytes=1_500_000)
-        Cost(messages=6, nbytes=1500000, codec_bytes=0)
+      >>> Cost(messages=6, nbytes=1_500_000)
+      Cost(messages=6, nbytes=1500000, codec_bytes=0)
     """
 
     messages: int
@@ -116,6 +116,6 @@ class Cost:
     codec_bytes: int = 0
 
     def __post_init__(self) -> None:
-        """Checks the figures."""
+        """Checks the numbers."""
         for name in ("messages", "nbytes", "codec_bytes"):
             check_bytes(name, getattr(self, name))

@@ -2,20 +2,32 @@
 
     dot, custom-call to a gemm   2 * result * contracted dimensions
     convolution                  2 * result * kernel / output channels
-    anything else                none: it is bound by the memory that it moves
+    anything else                zero: it is bound by the memory that it moves
 
 A fusion does what is inside it, reads its operands and writes its result; of an array
-that it only takes slices from, or writes a slice into, the slices count. A loop with a
+that it only slices, or writes a slice into, only the slices count. A loop with a
 known trip count is charged that many times.
 
-Cost: O(length of the computations called).
+`read_hlo` makes a graph's operations of an optimized module, in which element-wise
+chains are fused and layouts are settled: each instruction of the entry computation is
+one, and its time is the slower of its arithmetic and its memory traffic.
+
+Cost: O(length of the text).
 """
 
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from relaxjax.programs import Instruction, arrays, called_by, shape_nbytes, trip_count
+from relaxjax.programs import (
+    Instruction,
+    arrays,
+    called_by,
+    parse,
+    shape_nbytes,
+    trip_count,
+)
+from relaxjax.schedule._check_graph import Timed
 from relaxjax.schedule._hardware import Device
 
 Computations = Mapping[str, Sequence[Instruction]]
@@ -39,19 +51,18 @@ def seconds(
     """Time of an instruction: the slower of its arithmetic and its memory traffic.
 
     Args:
-        instruction: of any kind.
-        siblings: the instructions of its computation, by name.
-        computations: of the module.
-        device: its rates.
+      instruction: any instruction.
+      siblings: the instructions of its computation, by name.
+      computations: all computations of the module.
+      device: rates of arithmetic and memory.
     """
     if instruction.opcode in FREE:
         return 0.0
     if instruction.opcode == "while":
-        bodies = [computations[name] for name in called_by(instruction)]
-        return (trip_count(instruction) or 1) * sum(
-            seconds(i, {s.name: s for s in body}, computations, device)
-            for body in bodies
-            for i in body
+        return _sum_called(
+            lambda i, near: seconds(i, near, computations, device),
+            instruction,
+            computations,
         )
     return device.seconds(
         flops=flops(instruction, siblings, computations),
@@ -64,20 +75,14 @@ def flops(
     siblings: Mapping[str, Instruction],
     computations: Computations,
 ) -> float:
-    """Floating-point operations of the products in an instruction.
-
-    Args:
-        instruction: of any kind.
-        siblings: the instructions of its computation, by name.
-        computations: of the module.
-    """
+    """Floating-point operations of the products in an instruction."""
     if instruction.opcode in FREE:
         return 0.0
     result = math.prod(_dimensions(instruction.shape))
     if instruction.opcode == "dot" or _is_gemm(instruction):
         lhs = _dimensions(siblings[instruction.operands[0]].shape)
-        found = _LHS_DIMS.search(instruction.rest)
-        contracted = re.findall(r"\d+", found["dims"]) if found else []
+        match = _LHS_DIMS.search(instruction.rest)
+        contracted = re.findall(r"\d+", match["dims"]) if match else []
         return 2.0 * result * math.prod(lhs[int(d)] for d in contracted)
     if instruction.opcode == "convolution":
         kernel = _dimensions(siblings[instruction.operands[1]].shape)
@@ -85,14 +90,23 @@ def flops(
         channels = kernel[labels[1].index("o")] if labels else 1
         return 2.0 * result * math.prod(kernel) / max(channels, 1)
     if instruction.opcode in _CALLS:
-        times = (trip_count(instruction) or 1) if instruction.opcode == "while" else 1
-        bodies = [computations.get(name, ()) for name in called_by(instruction)]
-        return times * sum(
-            flops(i, {s.name: s for s in body}, computations)
-            for body in bodies
-            for i in body
+        return _sum_called(
+            lambda i, near: flops(i, near, computations), instruction, computations
         )
     return 0.0
+
+
+def _sum_called(
+    cost: Callable[[Instruction, Mapping[str, Instruction]], float],
+    instruction: Instruction,
+    computations: Computations,
+) -> float:
+    """A cost of all that an instruction calls, as often as a loop is known to run."""
+    bodies = [computations.get(name, ()) for name in called_by(instruction)]
+    times = (trip_count(instruction) or 1) if instruction.opcode == "while" else 1
+    return times * sum(
+        cost(i, {s.name: s for s in body}) for body in bodies for i in body
+    )
 
 
 def traffic(
@@ -100,13 +114,7 @@ def traffic(
     siblings: Mapping[str, Instruction],
     computations: Computations,
 ) -> float:
-    """Bytes that an instruction reads and writes.
-
-    Args:
-        instruction: of any kind but a loop.
-        siblings: the instructions of its computation, by name.
-        computations: of the module.
-    """
+    """Bytes that an instruction, which is not a loop, reads and writes."""
     operands = [siblings[o] for o in instruction.operands if o in siblings]
     if instruction.opcode in _SLICES:
         return 2.0 * shape_nbytes(instruction.shape)
@@ -122,7 +130,7 @@ def traffic(
 def _fused_traffic(
     body: Sequence[Instruction], operands: Sequence[Instruction]
 ) -> float:
-    """What a fusion reads of each operand, and writes."""
+    """Bytes that a fusion reads of each operand, and writes."""
     inner = {i.name: i for i in body}
 
     def origin(name: str) -> str:
@@ -151,7 +159,7 @@ def _fused_traffic(
 def _part_read(
     user: Instruction, name: str, origin: Callable[[str], str]
 ) -> int | None:
-    """Bytes that an instruction reads of an array it slices; None: all of them."""
+    """Bytes that an instruction reads of an array that it slices; None: all."""
     first = origin(user.operands[0]) == name
     if user.opcode in _SLICES and first:
         return shape_nbytes(user.shape)
@@ -167,9 +175,53 @@ def _part_written(result: Instruction, inner: Mapping[str, Instruction]) -> int:
 
 
 def _is_gemm(instruction: Instruction) -> bool:
-    found = re.search(r'custom_call_target="([^"]*)"', instruction.rest)
-    return bool(found) and ("gemm" in found[1] or "matmul" in found[1])
+    target = re.search(r'custom_call_target="([^"]*)"', instruction.rest)
+    return bool(target) and ("gemm" in target[1] or "matmul" in target[1])
 
 
 def _dimensions(shape: str) -> tuple[int, ...]:
     return next((dims for dims, _ in arrays(shape)), ())
+
+
+def read_hlo(text: str, nbytes: Mapping[str, int], device: Device) -> dict[str, Timed]:
+    """Operations of a module whose first parameters have these names and bytes."""
+    module = parse(text)
+    if module.entry is None:
+        raise ValueError(
+            "text has no ENTRY computation: pass compiled.as_text() of an optimized "
+            "module"
+        )
+    instructions = {i.name: i for i in module.computations[module.entry]}
+    needs = _bind_parameters(instructions, nbytes)
+    ops: dict[str, Timed] = {}
+    for name, instruction in instructions.items():
+        if name in needs:
+            continue
+        before = (need for o in instruction.operands for need in needs.get(o, ()))
+        needs[name] = tuple(dict.fromkeys(before))
+        if instruction.opcode not in FREE:
+            spent = seconds(instruction, instructions, module.computations, device)
+            ops[f"%{name}"] = (spent, needs[name])
+            needs[name] = (f"%{name}",)
+    return ops
+
+
+def _bind_parameters(
+    instructions: Mapping[str, Instruction], nbytes: Mapping[str, int]
+) -> dict[str, tuple[str, ...]]:
+    """What each parameter instruction needs: its leaf, or nothing."""
+    names = list(nbytes)
+    needs: dict[str, tuple[str, ...]] = {}
+    bound = 0
+    for instruction in instructions.values():
+        if instruction.opcode != "parameter":
+            continue
+        leaf = names[int(instruction.operands[0]) :][:1]
+        needs[instruction.name] = tuple(leaf)
+        bound += any(nbytes[n] == shape_nbytes(instruction.shape) for n in leaf)
+    if bound != len(names):
+        raise ValueError(
+            f"the module's first {len(names)} parameters do not have the sizes of the "
+            "leaves of params: compile with jax.jit(fn, keep_unused=True), params first"
+        )
+    return needs

@@ -5,7 +5,7 @@ One recv is moved to another place. With k* the place that attains
     max_k [A(R_k) - W(R_{k-1})]
 
 only a move across k* can lower that maximum (see `_makespan`), so only those are
-tried, all of them at once, and the best is taken until none helps. Then a few seeded
+tried, all of them at once, and the best is taken until no move helps. Then a few seeded
 random moves are made and the search goes on from there.
 
 Cost: `evaluations` orders at most, O(V) array operations for thousands of them.
@@ -18,7 +18,7 @@ import numpy as np
 from relaxjax.schedule._bounds import lower_bound
 from relaxjax.schedule._check_graph import check_order
 from relaxjax.schedule._graph import Graph
-from relaxjax.schedule._makespan import Plan, makespans, prefix_costs, prepare
+from relaxjax.schedule._makespan import PreparedGraph, makespans, prefix_costs, prepare
 
 _KICKS = 3
 _BATCH = 4096
@@ -30,39 +30,39 @@ def local_search(
     """The best order found from some first orders.
 
     Args:
-        graph: the worker's graph; its sends are ignored.
-        starts: orders to start from; the result is no worse than the first.
-        evaluations: the most orders that are tried.
+      graph: the worker's graph; its sends are ignored.
+      starts: orders to start from; the result is no worse than the first of them.
+      evaluations: the maximum number of orders that are tried.
 
     Returns:
-        Every recv once, the first to be sent first.
+      Every recv once, the first to be sent first.
 
     Raises:
-        ValueError: no start, or a start that misses, repeats or invents a recv.
+      ValueError: no start, or a start that misses, repeats or invents a recv.
 
     Example:
-        >>> graph = Graph(
-        ...     recvs={"A": 3, "B": 1},
-        ...     ops={"a": (1, ["A"]), "b": (4, ["B"])},
-        ... )
-        >>> local_search(graph, [["A", "B"]])
-        ['B', 'A']
+      >>> graph = Graph(
+      ...     recvs={"A": 3, "B": 1},
+      ...     ops={"a": (1, ["A"]), "b": (4, ["B"])},
+      ... )
+      >>> local_search(graph, [["A", "B"]])
+      ['B', 'A']
     """
     if not starts:
         raise ValueError("starts must hold at least one order, got none")
     starts = [check_order(graph.recvs, start) for start in starts]
-    plan = prepare(graph)
-    index = {name: i for i, name in enumerate(graph.recvs)}
+    prepared = prepare(graph)
     names = list(graph.recvs)
+    index = {name: i for i, name in enumerate(names)}
+    queue = [np.array([index[name] for name in start]) for start in starts]
+    incumbent = queue[0]
+    champion = makespans(prepared, incumbent[None])[0]
     least = lower_bound(graph)
     rng = np.random.default_rng(0)
-    incumbent = np.array([index[name] for name in starts[0]])
-    champion = makespans(plan, incumbent[None])[0]
-    current = [np.array([index[name] for name in start]) for start in starts]
     left = evaluations
     while left > 0 and champion > least:
-        order = current.pop(0) if current else _kicked(incumbent, rng)
-        order, seconds, used = _descend(plan, order, left)
+        order = queue.pop(0) if queue else _kicked(incumbent, rng)
+        order, seconds, used = _descend(prepared, order, left)
         left -= used
         if seconds <= champion:
             incumbent, champion = order, seconds
@@ -70,21 +70,17 @@ def local_search(
 
 
 def _descend(
-    plan: Plan, order: np.ndarray, evaluations: int
+    graph: PreparedGraph, order: np.ndarray, evaluations: int
 ) -> tuple[np.ndarray, float, int]:
-    """Best insertion after best insertion, until none helps."""
-    seconds, used = float(makespans(plan, order[None])[0]), 1
+    """The best insertion again and again, until no insertion helps."""
+    seconds, used = float(makespans(graph, order[None])[0]), 1
     while used < evaluations:
-        bottleneck = int(prefix_costs(plan, order[None])[0].argmax())
+        bottleneck = int(prefix_costs(graph, order[None])[0].argmax())
         moves = _moves(order, bottleneck)[: evaluations - used]
         if not len(moves):
             break
-        trials = np.concatenate(
-            [
-                makespans(plan, moves[i : i + _BATCH])
-                for i in range(0, len(moves), _BATCH)
-            ]
-        )
+        batches = [moves[i : i + _BATCH] for i in range(0, len(moves), _BATCH)]
+        trials = np.concatenate([makespans(graph, batch) for batch in batches])
         used += len(moves)
         if trials.min() >= seconds:
             break

@@ -1,11 +1,11 @@
 """How long one worker's step takes when its recvs arrive in a given order.
 
 Model: recvs back to back on one channel, one computing unit that is never idle while
-an operation is ready, and a channel of its own for the sends.
+an operation is ready, and a separate channel for the sends.
 
 Without sends the makespan depends on the order of the recvs alone, not on which ready
 operation runs first. With A(R_k) the time of the first k recvs and W(R_k) the
-computation that they set free,
+computation that they enable,
 
     makespan = sum P + max_k [A(R_k) - W(R_{k-1})]
 
@@ -16,35 +16,33 @@ Cost: O(V + E) for one order; O(V) array operations for a batch of orders.
 """
 
 import heapq
+import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from relaxjax.schedule._check_graph import check_order
-from relaxjax.schedule._graph import Graph
+from relaxjax.schedule._graph import Graph, latest
 
 
 def makespan(graph: Graph, order: Iterable[str]) -> float:
     """Seconds from the first transfer to the end of the step.
 
     Args:
-        graph: the worker's graph.
-        order: every recv once, the first to arrive first.
-
-    Returns:
-        Seconds.
+      graph: the worker's graph.
+      order: every recv once, the first to arrive first.
 
     Raises:
-        ValueError: the order misses, repeats or invents a recv.
+      ValueError: the order misses, repeats or invents a recv.
 
     Example:
-        >>> graph = Graph(
-        ...     recvs={"r1": 2.0, "r2": 3.0},
-        ...     ops={"o1": (4.0, ["r1"]), "o2": (1.0, ["o1", "r2"])},
-        ... )
-        >>> makespan(graph, ["r1", "r2"]), makespan(graph, ["r2", "r1"])
-        (7.0, 10.0)
+      >>> graph = Graph(
+      ...     recvs={"r1": 2.0, "r2": 3.0},
+      ...     ops={"o1": (4.0, ["r1"]), "o2": (1.0, ["o1", "r2"])},
+      ... )
+      >>> makespan(graph, ["r1", "r2"]), makespan(graph, ["r2", "r1"])
+      (7.0, 10.0)
     """
     order = check_order(graph.recvs, order)
     if graph.sends:
@@ -62,16 +60,10 @@ def makespan(graph: Graph, order: Iterable[str]) -> float:
 
 
 def _with_sends(graph: Graph, order: list[str]) -> float:
-    done: dict[str, float] = {}
-    arrived = 0.0
-    for name in order:
-        arrived += graph.recvs[name]
-        done[name] = arrived
+    times = [graph.recvs[name] for name in order]
+    done = dict(zip(order, itertools.accumulate(times), strict=True))
     done |= _run_ops(graph, done)
-    ready = sorted(
-        (max((done[need] for need in needs), default=0.0), seconds)
-        for seconds, needs in graph.sends.values()
-    )
+    ready = sorted((latest(done, needs), t) for t, needs in graph.sends.values())
     sent = 0.0
     for at, seconds in ready:
         sent = max(sent, at) + seconds
@@ -79,14 +71,13 @@ def _with_sends(graph: Graph, order: list[str]) -> float:
 
 
 def _run_ops(graph: Graph, arrival: dict[str, float]) -> dict[str, float]:
-    """When each operation ends, on one unit that takes the earliest in the graph."""
+    """When each operation ends, on one unit that runs the graph's first ready one."""
     names = list(graph.ops)
-    release = dict.fromkeys(names, 0.0)
+    release = dict(arrival)
     for name, (_, needs) in graph.ops.items():
-        known = [arrival.get(need, release.get(need, 0.0)) for need in needs]
-        release[name] = max(known, default=0.0)
-    # Released by its recvs; what it needs of other ops comes earlier in the graph and
-    # is released no later, so the earliest released operation is always ready.
+        release[name] = latest(release, needs)
+    # An operation is released by its recvs. The other operations that it needs come
+    # earlier in the graph and are released no later: the first one released is ready.
     coming = sorted(range(len(names)), key=lambda i: (release[names[i]], i))
     ready: list[int] = []
     done: dict[str, float] = {}
@@ -103,15 +94,15 @@ def _run_ops(graph: Graph, arrival: dict[str, float]) -> dict[str, float]:
     return done
 
 
-class Plan(NamedTuple):
+class PreparedGraph(NamedTuple):
     """A graph without sends, prepared for many orders at once.
 
     Attributes:
-        M: f64[n], seconds of each recv.
-        P: f64[C], seconds of each class of operations (equal op.dep).
-        free: seconds of operations that need no recv.
-        needs: for each class the recvs and the earlier classes whose last arrival
-            sets it free.
+      M: f64[n], seconds of each recv.
+      P: f64[C], seconds of each class of operations (equal op.dep).
+      free: seconds of operations that need no recv.
+      needs: for each class, the recvs and the earlier classes whose last arrival
+        enables it.
     """
 
     M: np.ndarray
@@ -120,12 +111,8 @@ class Plan(NamedTuple):
     needs: list[tuple[list[int], list[int]]]
 
 
-def prepare(graph: Graph) -> Plan:
-    """The plan of a graph.
-
-    Args:
-        graph: the worker's graph; its sends are ignored.
-    """
+def prepare(graph: Graph) -> PreparedGraph:
+    """The arrays of a graph; its sends are ignored."""
     recv = {name: i for i, name in enumerate(graph.recvs)}
     index: dict[int, int] = {}
     seconds: list[float] = []
@@ -142,47 +129,32 @@ def prepare(graph: Graph) -> Plan:
             before = graph.ops[name][1]
             ops = {index[graph.masks[b]] for b in before if graph.masks.get(b)}
             needs.append(([recv[b] for b in before if b in recv], sorted(ops)))
-    return Plan(np.array([*graph.recvs.values()]), np.array(seconds), free, needs)
+    M = np.array([*graph.recvs.values()])
+    return PreparedGraph(M, np.array(seconds), free, needs)
 
 
-def prefix_costs(plan: Plan, orders: np.ndarray) -> np.ndarray:
-    """A(R_k) - W(R_{k-1}) of many orders.
-
-    Args:
-        plan: of the graph.
-        orders: int[B, n], each row a permutation of the recvs' indices.
-
-    Returns:
-        f64[B, n].
-    """
+def prefix_costs(graph: PreparedGraph, orders: np.ndarray) -> np.ndarray:
+    """A(R_k) - W(R_{k-1}), f64[B, n], of int[B, n] orders of the recvs' indices."""
     batch, n = orders.shape
     rank = np.argsort(orders, axis=1).T  # int[n, B]
-    last = np.empty((len(plan.P), batch), dtype=np.int64)
-    for c, (recvs, classes) in enumerate(plan.needs):
+    last = np.empty((len(graph.P), batch), dtype=np.int64)
+    for c, (recvs, classes) in enumerate(graph.needs):
         rows = [*(rank[r] for r in recvs), *(last[d] for d in classes)]
         last[c] = rows[0]
         for row in rows[1:]:
             np.maximum(last[c], row, out=last[c])
     cell = last + n * np.arange(batch)
     work = np.bincount(
-        cell.ravel(), weights=np.repeat(plan.P, batch), minlength=batch * n
+        cell.ravel(), weights=np.repeat(graph.P, batch), minlength=batch * n
     ).reshape(batch, n)
     before = np.cumsum(work, axis=1) - work  # W(R_{k-1}), without the free operations
-    return np.cumsum(plan.M[orders], axis=1) - before - plan.free
+    return np.cumsum(graph.M[orders], axis=1) - before - graph.free
 
 
-def makespans(plan: Plan, orders: np.ndarray) -> np.ndarray:
-    """Makespans of many orders at once, for a graph without sends.
-
-    Args:
-        plan: of the graph.
-        orders: int[B, n], each row a permutation of the recvs' indices.
-
-    Returns:
-        f64[B] seconds.
-    """
-    computation = plan.P.sum() + plan.free
+def makespans(graph: PreparedGraph, orders: np.ndarray) -> np.ndarray:
+    """Seconds, f64[B], of int[B, n] orders of the recvs' indices, without sends."""
+    computation = graph.P.sum() + graph.free
     if not orders.shape[1]:
         return np.full(len(orders), computation)
-    worst = prefix_costs(plan, orders).max(axis=1)
+    worst = prefix_costs(graph, orders).max(axis=1)
     return computation + np.maximum(worst, 0.0)

@@ -2,9 +2,9 @@
 
 One channel and one computing unit make the problem *sequencing to minimize the
 maximum cumulative cost* on the graph (Abdel-Wahab and Kameda, Operations Research 26,
-1978): a recv costs its time, an operation gives its time back. NP-complete for general
-precedence; exact here over sets. With A(S) the time of the recvs in S and W(S) the
-computation that they set free,
+1978): a recv costs its time, an operation gives its time back. It is NP-complete for
+general precedence. With A(S) the time of the recvs in S and W(S) the computation that
+they set free,
 
     f(S) = min over r in S of  max( f(S - r),  A(S) - W(S - r) ),     f({}) = 0
     optimum = sum P + f(all)
@@ -15,33 +15,33 @@ Cost: O(2^n n) time, O(2^n) memory: at most 20 recvs (about 40 MB).
 import numpy as np
 
 from relaxjax.schedule._condense import canonical
-from relaxjax.schedule._graph import Graph
+from relaxjax.schedule._graph import Graph, bits
 
 LIMIT = 20
-"""The most recvs for which `optimum` is offered."""
+"""The most recvs that `optimum` accepts."""
 
 
 def optimum(graph: Graph) -> list[str]:
     """An order whose makespan no other order beats (up to the rounding of sums).
 
-    Of several such orders the same is returned however the graph was listed.
+    If there are several, the choice does not depend on how the graph was listed.
 
     Args:
-        graph: the worker's graph, with at most 20 recvs and no sends.
+      graph: the worker's graph, with at most 20 recvs and no sends.
 
     Returns:
-        Every recv once, the first to be sent first.
+      Every recv once, the first to be sent first.
 
     Raises:
-        ValueError: too many recvs, or sends; use `best` there.
+      ValueError: too many recvs, or sends; use `best` for these.
 
     Example:
-        >>> graph = Graph(
-        ...     recvs={"A": 3, "B": 1},
-        ...     ops={"a": (1, ["A"]), "b": (4, ["B"])},
-        ... )
-        >>> optimum(graph)
-        ['B', 'A']
+      >>> graph = Graph(
+      ...     recvs={"A": 3, "B": 1},
+      ...     ops={"a": (1, ["A"]), "b": (4, ["B"])},
+      ... )
+      >>> optimum(graph)
+      ['B', 'A']
     """
     n = len(graph.recvs)
     if n > LIMIT:
@@ -51,7 +51,7 @@ def optimum(graph: Graph) -> list[str]:
         )
     if graph.sends:
         raise ValueError(
-            "optimum knows recvs and operations only, but the graph has "
+            "optimum handles recvs and operations only, but the graph has "
             f"{len(graph.sends)} sends; use best(graph)"
         )
     graph = canonical(graph)
@@ -59,13 +59,13 @@ def optimum(graph: Graph) -> list[str]:
     A, W = _set_sums(M), _enabled(graph)
     f = _fill(A, W, n)
     names = list(graph.recvs)
-    left, order = (1 << n) - 1, []
-    while left:
-        options = [r for r in range(n) if left >> r & 1]
-        costs = [max(f[left ^ 1 << r], A[left] - W[left ^ 1 << r]) for r in options]
+    S, order = (1 << n) - 1, []
+    while S:
+        options = list(bits(S))
+        costs = [max(f[S ^ 1 << r], A[S] - W[S ^ 1 << r]) for r in options]
         last = options[int(np.argmin(costs))]
         order.append(names[last])
-        left ^= 1 << last
+        S ^= 1 << last
     return order[::-1]
 
 
@@ -90,7 +90,7 @@ def _enabled(graph: Graph) -> np.ndarray:
 
 
 def _fill(A: np.ndarray, W: np.ndarray, n: int) -> np.ndarray:
-    """f(S) for all sets S, one size of set after the other."""
+    """f(S) for all sets S, by rising size of the set."""
     f = np.full(1 << n, np.inf)
     f[0] = 0.0
     sets = np.arange(1 << n)

@@ -1,8 +1,8 @@
 """Time oracles: how long one equation of the user's function takes.
 
 An oracle takes the name of an operation and its jaxpr equation, and returns an
-`Estimate`. Three are here: from rates and shapes, from a stopwatch, from a table. Any
-other function of that form will do.
+`Estimate`. There are three here: from rates and shapes, from a stopwatch, and from a
+table. Any other function with that signature will do.
 
 Source of the stopwatch's rule, the minimum over runs: Hashemi et al., "TicTac",
 MLSys 2019.
@@ -10,7 +10,7 @@ MLSys 2019.
 
 import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,8 +25,8 @@ class Estimate(NamedTuple):
     """Seconds of an operation, and how many of them rest on a rule or a measurement.
 
     Attributes:
-        seconds: the estimate.
-        attributed: of these, the seconds that are more than a guess.
+      seconds: the estimate.
+      attributed: the part of these seconds that is more than a guess.
     """
 
     seconds: float
@@ -44,13 +44,10 @@ def analytic(device: Device = ACCELERATOR) -> Oracle:
     attributed.
 
     Args:
-        device: what the device computes and moves per second.
-
-    Returns:
-        An oracle.
+      device: what the device computes and moves per second.
 
     Example:
-        >>> oracle = analytic(Device(flops=1e12))
+      >>> oracle = analytic(Device(flops=1e12))
     """
 
     def oracle(name: str, eqn: JaxprEqn) -> Estimate:
@@ -70,49 +67,49 @@ def measured(*, repeats: int = 5, device: Device = ACCELERATOR) -> Oracle:
     shapes and count as not attributed.
 
     Args:
-        repeats: how many runs, after one that compiles.
-        device: for the equations that cannot be run.
+      repeats: number of timed runs, after one that compiles.
+      device: rates for the equations that cannot be run.
 
     Returns:
-        An oracle, which remembers what it has measured.
+      An oracle, which remembers what it has measured.
 
     Raises:
-        ValueError: fewer than one run.
+      ValueError: fewer than one run.
 
     Example:
-        >>> oracle = measured(repeats=3)
+      >>> oracle = measured(repeats=3)
     """
     check_count("repeats", repeats)
     shapes_only = analytic(device)
-    seen: dict[tuple[str, str], float] = {}
+    measurements: dict[tuple[str, str], float] = {}
 
     def oracle(name: str, eqn: JaxprEqn) -> Estimate:
         if eqn.effects or not all(_is_plain(v.aval) for v in eqn.invars):
             return Estimate(shapes_only(name, eqn).seconds, 0.0)
         key = (eqn.primitive.name, f"{[v.aval for v in eqn.invars]} {eqn.params}")
-        if key not in seen:
-            seen[key] = _stopwatch(eqn, repeats)
-        return Estimate(seen[key], seen[key])
+        if key not in measurements:
+            measurements[key] = _stopwatch(eqn, repeats)
+        return Estimate(measurements[key], measurements[key])
 
     return oracle
 
 
 def given(times: Mapping[str, float], *, otherwise: Oracle | None = None) -> Oracle:
-    """Times from a table, as from a profile of an earlier run.
+    """Times from a table, such as a profile of an earlier run.
 
     Args:
-        times: seconds by the name of an operation, or of a primitive.
-        otherwise: asked for the rest.
+      times: seconds by the name of an operation, or of a primitive.
+      otherwise: the oracle that is asked for the rest.
 
     Returns:
-        An oracle; it raises a ValueError for an operation that is in neither.
+      An oracle; it raises a ValueError for an operation that is in neither.
 
     Raises:
-        TypeError: a time that is not a number.
-        ValueError: a missing, negative or infinite time.
+      TypeError: a time that is not a number.
+      ValueError: a missing, negative or infinite time.
 
     Example:
-        >>> oracle = given({"dot_general": 2e-3}, otherwise=analytic())
+      >>> oracle = given({"dot_general": 2e-3}, otherwise=analytic())
     """
     known = {name: check_seconds(f"times[{name!r}]", t) for name, t in times.items()}
 
@@ -130,17 +127,14 @@ def given(times: Mapping[str, float], *, otherwise: Oracle | None = None) -> Ora
     return oracle
 
 
-def _is_plain(aval: object) -> bool:
-    _, dtype = _shape_and_dtype(aval)
+def _is_plain(aval: Any) -> bool:
+    dtype = getattr(aval, "dtype", None)
     return dtype is not None and not jnp.issubdtype(dtype, jax.dtypes.extended)
 
 
-def _shape_and_dtype(aval: object) -> tuple:
-    return getattr(aval, "shape", ()), getattr(aval, "dtype", None)
-
-
 def _stopwatch(eqn: JaxprEqn, repeats: int) -> float:
-    arrays = [jnp.ones(*_shape_and_dtype(v.aval)) for v in eqn.invars]
+    avals: list[Any] = [v.aval for v in eqn.invars]
+    arrays = [jnp.ones(aval.shape, aval.dtype) for aval in avals]
     run = jax.jit(lambda *xs: eqn.primitive.bind(*xs, **eqn.params))
     jax.block_until_ready(run(*arrays))
     seconds = []

@@ -1,21 +1,33 @@
-"""Policies by name: what published systems do, each as one record.
+"""Communication policies: what published systems do, each as one record.
 
     unordered        TensorFlow's parameter server: pulls arrive in random order
-    ordered          TIC, TAC, best or any other list, kept by the sender
-    wait-free        Poseidon: a gradient leaves as soon as it exists, FIFO
-    P3               slices, strict priority by layer, no barrier between steps
-    ByteScheduler    as P3, with a window of bytes under way (credit)
-    MG-WFBP          wait-free, with small gradients merged while that pays
-    DeAR             reduce-scatter under the backward pass, all-gather under the next
+    ordered          TIC, TAC, best or any other list, enforced by the sender
+    wait_free        Poseidon: a gradient leaves as soon as it exists, FIFO
+    p3               slices, strict priority by layer, no barrier between steps
+    byte_scheduler   the same, with a window of bytes under way (credit)
+    mg_wfbp          wait-free, with small gradients merged while that pays
+    dear             reduce-scatter under the backward pass, all-gather under the next
                      forward pass
 
+Any other combination of fields is a policy, too.
+
 Sources: Hashemi et al. (TicTac, MLSys 2019); Zhang et al. (Poseidon, USENIX ATC 2017);
-Jayarajan et al. (P3, MLSys 2019); Peng et al. (ByteScheduler, SOSP 2019); Shi et al.
-(MG-WFBP, INFOCOM 2019); Zhang et al. (DeAR, ICDCS 2023).
+Jayarajan et al. (P3, MLSys 2019); Peng et al. (ByteScheduler, SOSP 2019); Shi, Chu and
+Li (MG-WFBP, INFOCOM 2019); Zhang et al. (DeAR, ICDCS 2023).
 
-A communication policy as data: one record says what a system does.
+MG-WFBP: a collective of n bytes takes t(n) = alpha + beta n; gradients become ready at
+ready(l), from the last layer L to the first; one collective runs at a time. The start
+of l is
 
-The named ones are in `_policies`; any other combination is as good a policy.
+    tau(l) = max( tau(l+1) + t(l+1),  ready(l) )
+
+and l is merged into l-1, the next to be ready, iff
+
+    ready(l-1) < tau(l) + alpha
+
+since waiting for l-1 then costs less than a second alpha.
+
+Cost: O(V + E).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,8 +36,8 @@ from dataclasses import dataclass
 from relaxjax._core._checks import check_bytes, check_count
 from relaxjax.schedule._baselines import layer_order
 from relaxjax.schedule._check_graph import check_order
-from relaxjax.schedule._graph import Graph
-from relaxjax.schedule._hardware import Cost
+from relaxjax.schedule._graph import Graph, latest
+from relaxjax.schedule._hardware import Cost, Link
 
 QUEUES = ("random", "fifo", "priority")
 
@@ -35,25 +47,25 @@ class Policy:
     """What is sent, when, and in which order.
 
     Attributes:
-        name: for tables.
-        queue: of pulls: "random" (no order at all), "fifo" or "priority".
-        order: recv names by falling priority, for "priority".
-        push_queue: of pushes: "fifo" or "priority".
-        partition_bytes: messages are cut into slices of at most this size.
-        credit_bytes: how much a sender may have under way; None: one message.
-        barrier: whether a step starts only when every worker has ended the last.
-        collective: what it costs to reduce so many bytes; None: parameter servers.
-        buckets: gradients that travel together, for a collective.
-        phases: 2 splits a collective into reduce-scatter and all-gather (DeAR).
-        every: a collective takes place in every so many steps (local steps).
+      name: the name in tables.
+      queue: how pulls are served: "random" (no order at all), "fifo" or "priority".
+      order: recv names by falling priority, for "priority".
+      push_queue: how pushes are served: "fifo" or "priority".
+      partition_bytes: messages are cut into slices of at most this size.
+      credit_bytes: how much a sender may have under way; None: one message.
+      barrier: whether a step starts only when every worker has ended the last one.
+      collective: from bytes to the cost of reducing them; None: parameter servers.
+      buckets: gradients that travel together, for a collective.
+      phases: 2 splits a collective into reduce-scatter and all-gather (DeAR).
+      every: steps from one collective to the next (local steps).
 
     Raises:
-        TypeError: a size that is not a number.
-        ValueError: an unknown queue, or sizes that are not positive.
+      TypeError: a size that is not a number.
+      ValueError: an unknown queue, or sizes that are not positive.
 
     Example:
-        >>> Policy("fifo", queue="fifo").barrier
-        True
+      >>> Policy("fifo", queue="fifo").barrier
+      True
     """
 
     name: str
@@ -85,27 +97,16 @@ class Policy:
 
 
 def check_policy(graph: Graph, policy: Policy) -> None:
-    """Refuses a policy that does not fit the graph.
-
-    Args:
-        graph: the worker's graph.
-        policy: to be checked.
-
-    Raises:
-        ValueError: an order or buckets that miss, repeat or invent a transfer, or
-            fields that the policy's kind does not use.
-    """
-    unused = {
-        True: ("partition_bytes", "credit_bytes"),
-        False: ("buckets", "phases", "every"),
-    }[policy.collective is not None]
+    """Refuses a policy that does not fit the graph, or sets what its kind ignores."""
+    kind, unused, remedy = "collectives", ("partition_bytes", "credit_bytes"), ""
+    if policy.collective is None:
+        kind, unused = "parameter servers", ("buckets", "phases", "every")
+        remedy = ", or give collective="
     default = Policy("")
-    odd = [name for name in unused if getattr(policy, name) != getattr(default, name)]
-    if odd:
-        kind = "parameter servers" if policy.collective is None else "a collective"
+    if odd := [n for n in unused if getattr(policy, n) != getattr(default, n)]:
         raise ValueError(
-            f"policy {policy.name!r} is of {kind}, which knows no {odd}: leave them out"
-            + ("" if policy.collective else ", or give collective=")
+            f"policy {policy.name!r} is for {kind}, which ignore {odd}: leave them out"
+            f"{remedy}"
         )
     if "priority" in (policy.queue, policy.push_queue):
         check_order(graph.recvs, policy.order)
@@ -114,13 +115,13 @@ def check_policy(graph: Graph, policy: Policy) -> None:
 
 
 def unordered() -> Policy:
-    """Pulls in an order that is random for every worker and step.
+    """Pulls in a random order, another one for every worker and step.
 
-    A server shares its link fairly among the workers that ask for something.
+    A server shares its link fairly among the workers that have asked for something.
 
     Example:
-        >>> unordered().queue
-        'random'
+      >>> unordered().queue
+      'random'
     """
     return Policy("unordered", queue="random")
 
@@ -129,12 +130,12 @@ def ordered(name: str, order: Iterable[str]) -> Policy:
     """Pulls in a given order, the same for every worker and step.
 
     Args:
-        name: of the order, as "tac".
-        order: every recv once.
+      name: the name of the order, such as "tac".
+      order: every recv once.
 
     Example:
-        >>> ordered("mine", ["b", "a"]).order
-        ('b', 'a')
+      >>> ordered("mine", ["b", "a"]).order
+      ('b', 'a')
     """
     return Policy(name, queue="priority", order=tuple(order))
 
@@ -143,12 +144,13 @@ def p3(graph: Graph, *, slice_bytes: int = 160_000) -> Policy:
     """Priority-based parameter propagation.
 
     Args:
-        graph: gives the order of layers.
-        slice_bytes: 40 000 parameters of 4 bytes in the authors' code.
+      graph: the graph that gives the order of layers.
+      slice_bytes: largest slice; by default 40 000 parameters of 4 bytes, as in the
+        authors' code.
 
     Example:
-        >>> p3(Graph(recvs={"w": 1}, ops={})).barrier
-        False
+      >>> p3(Graph(recvs={"w": 1}, ops={})).barrier
+      False
     """
     return Policy(
         "p3",
@@ -163,16 +165,16 @@ def p3(graph: Graph, *, slice_bytes: int = 160_000) -> Policy:
 def byte_scheduler(
     graph: Graph, *, partition_bytes: int = 4_000_000, credit_bytes: int = 16_000_000
 ) -> Policy:
-    """Partitions by priority, with a credit; the defaults are those of its code.
+    """Partitions by priority, with a credit; the defaults are the authors'.
 
     Args:
-        graph: gives the order of layers.
-        partition_bytes: largest slice.
-        credit_bytes: bytes that may be under way.
+      graph: the graph that gives the order of layers.
+      partition_bytes: largest slice.
+      credit_bytes: bytes that may be under way.
 
     Example:
-        >>> byte_scheduler(Graph(recvs={"w": 1}, ops={})).credit_bytes
-        16000000
+      >>> byte_scheduler(Graph(recvs={"w": 1}, ops={})).credit_bytes
+      16000000
     """
     return Policy(
         "byte_scheduler",
@@ -189,13 +191,13 @@ def wait_free(graph: Graph, collective: Callable[[int], Cost]) -> Policy:
     """Each gradient is reduced as soon as it exists, first in, first out.
 
     Args:
-        graph: with sends.
-        collective: what it costs to reduce so many bytes.
+      graph: a graph with sends.
+      collective: from bytes to the cost of reducing them.
 
     Example:
-        >>> graph = Graph(recvs={}, ops={"b": (1, [])}, sends={"w": (1, ["b"])})
-        >>> wait_free(graph, lambda n: Cost(1, n)).buckets
-        (('w',),)
+      >>> graph = Graph(recvs={}, ops={"b": (1, [])}, sends={"w": (1, ["b"])})
+      >>> wait_free(graph, lambda n: Cost(1, n)).buckets
+      (('w',),)
     """
     return Policy(
         "wait_free",
@@ -203,6 +205,60 @@ def wait_free(graph: Graph, collective: Callable[[int], Cost]) -> Policy:
         buckets=tuple((name,) for name in graph.sends),
         barrier=False,
     )
+
+
+def mg_wfbp(graph: Graph, collective: Callable[[int], Cost], link: Link) -> Policy:
+    """Wait-free back-propagation with merged gradients.
+
+    Args:
+      graph: a graph with sends; its times say when gradients are ready.
+      collective: from bytes to the cost of reducing them.
+      link: the workers' link.
+
+    Example:
+      >>> graph = Graph(
+      ...     recvs={},
+      ...     ops={"b2": (1.0, []), "b1": (0.1, ["b2"])},
+      ...     sends={"w2": (1, ["b2"]), "w1": (1, ["b1"])},
+      ...     nbytes={"w1": 100, "w2": 100},
+      ... )
+      >>> slow_start = Link(latency=1.0, bandwidth=1e9)
+      >>> mg_wfbp(graph, lambda n: Cost(1, n), slow_start).buckets
+      (('w2', 'w1'),)
+    """
+    ready = _ready(graph)
+    names = sorted(graph.sends, key=ready.__getitem__)
+    alpha = link.seconds(0, collective(0).messages)
+
+    def seconds(bucket: list[str]) -> float:
+        cost = collective(sum(graph.nbytes.get(name, 0) for name in bucket))
+        return link.seconds(cost.nbytes, cost.messages)
+
+    buckets: list[list[str]] = []
+    tau_end = 0.0  # tau(l+1) + t(l+1)
+    bucket: list[str] = []
+    for name, following in zip(names, [*names[1:], None], strict=True):
+        bucket.append(name)
+        tau = max(tau_end, ready[name])
+        if following is not None and ready[following] < tau + alpha:
+            continue
+        buckets.append(bucket)
+        tau_end = tau + seconds(bucket)
+        bucket = []
+    return Policy(
+        "mg_wfbp",
+        collective=collective,
+        buckets=tuple(map(tuple, buckets)),
+        barrier=False,
+    )
+
+
+def _ready(graph: Graph) -> dict[str, float]:
+    """When each gradient is ready, if all parameters are there from the start."""
+    now, done = 0.0, dict.fromkeys(graph.recvs, 0.0)
+    for name, (seconds, _) in graph.ops.items():
+        done[name] = now = now + seconds
+    return {name: latest(done, needs) for name, (_, needs) in graph.sends.items()}
 
 
 def dear(
@@ -214,14 +270,14 @@ def dear(
     """Reduce-scatter under the backward pass, all-gather under the next forward.
 
     Args:
-        graph: with sends.
-        collective: what a whole all-reduce of so many bytes costs; each phase is half.
-        buckets: gradients that travel together; by default each alone.
+      graph: a graph with sends.
+      collective: from bytes to the cost of a whole all-reduce; a phase is half of it.
+      buckets: gradients that travel together; by default each alone.
 
     Example:
-        >>> graph = Graph(recvs={}, ops={"b": (1, [])}, sends={"w": (1, ["b"])})
-        >>> dear(graph, lambda n: Cost(2, n)).phases
-        2
+      >>> graph = Graph(recvs={}, ops={"b": (1, [])}, sends={"w": (1, ["b"])})
+      >>> dear(graph, lambda n: Cost(2, n)).phases
+      2
     """
     return Policy(
         "dear",

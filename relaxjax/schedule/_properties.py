@@ -1,24 +1,20 @@
-"""UpdateProperties: what each outstanding recv would set free, and what it impends.
+"""What each outstanding recv would set free and what it impends, and exact times.
 
-Source: Hashemi et al., "TicTac", MLSys 2019, Algorithm 1, as released by its authors.
+Source: Hashemi et al., "TicTac", MLSys 2019, Algorithm 1 (UpdateProperties), as
+released by its authors.
 
     op.M      sum of Time(r) over r in op.dep & R: communication still ahead of op
     recv.P    sum of Time(op) over ops with op.dep & R == {recv}: set free by it alone
     recv.M+   min of op.M over ops with |op.dep & R| > 1 and recv in op.dep (own time
-              included), infinite if there is none
+              included), infinite if there is no such op
 
 R is the set of outstanding recvs.
 
+Orders are decided by comparing such sums. In floating point `0.1 + 0.2` and `0.3`
+differ, so that a sum taken in another order, or a change of unit, could turn a tie into
+a preference; `ticks` are integers, on which Python adds without rounding.
+
 Cost: O(V n) for V operations and n outstanding recvs.
-
-Times as exact integers, so that a tie is a tie.
-
-TIC and TAC decide by comparing sums of times. In floating point `0.1 + 0.2` and
-`0.3` differ, so that a sum taken in another order, or a change of unit, could turn
-a tie into a preference. Here times become integers in their exact proportions, on
-which Python adds without rounding.
-
-Cost: O(n) for n times.
 """
 
 import math
@@ -26,51 +22,20 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from relaxjax._core._tree import natural_key
 from relaxjax.schedule._graph import Graph
 
 _DENOMINATOR = 1000
 _ROUNDING = 1e-12
 
 
-def ticks(times: Sequence[float]) -> list[int]:
-    """Integers in the proportions of `times`.
-
-    Times that are small rational multiples of the smallest one (as 2, 3 and 5 in any
-    unit) are read as such; any others are taken as the exact binary fractions which
-    floats are.
-
-    Args:
-        times: non-negative finite seconds.
-
-    Returns:
-        One integer for each time.
-
-    Example:
-        >>> ticks([0.1, 0.2, 0.3])
-        [1, 2, 3]
-        >>> ticks([1.5e-6, 0.0, 1e-6])
-        [3, 0, 2]
-    """
-    unit = min((t for t in times if t > 0), default=1.0)
-    near = {t: Fraction(t / unit).limit_denominator(_DENOMINATOR) for t in set(times)}
-    commensurable = all(
-        abs(float(ratio) * unit - t) <= _ROUNDING * t for t, ratio in near.items()
-    )
-    if not commensurable:
-        near = {t: Fraction(t) for t in near}
-    scale = math.lcm(*(ratio.denominator for ratio in near.values()))
-    return [int(near[t] * scale) for t in times]
-
-
 class Properties(NamedTuple):
     """Properties of one outstanding recv, in seconds.
 
     Attributes:
-        M: its own communication time.
-        P: computation that it alone still holds up.
-        M_plus: the least communication that completes an operation which needs this
-            recv and others; infinite where there is none.
+      M: its own communication time.
+      P: computation that it alone still holds up.
+      M_plus: the least communication that completes an operation that needs this recv
+        and others; infinite if there is no such operation.
     """
 
     M: float
@@ -87,23 +52,23 @@ def properties(
     """P and M+ of every outstanding recv (Algorithm 1).
 
     Args:
-        graph: the worker's graph.
-        outstanding: R, the recvs not yet activated; by default all of them.
-        time: seconds of a recv; by default those of the graph.
+      graph: the worker's graph.
+      outstanding: R, the recvs not yet activated; by default all of them.
+      time: gives the seconds of a recv; by default those of the graph.
 
     Returns:
-        Properties by name, for the recvs in R.
+      Properties by name, for the recvs in R.
 
     Raises:
-        ValueError: `outstanding` names something else.
+      ValueError: `outstanding` names something else.
 
     Example:
-        >>> graph = Graph(
-        ...     recvs={"recv1": 2.0, "recv2": 3.0},
-        ...     ops={"op1": (4.0, ["recv1"]), "op2": (1.0, ["op1", "recv2"])},
-        ... )
-        >>> properties(graph)["recv1"]
-        Properties(M=2.0, P=4.0, M_plus=5.0)
+      >>> graph = Graph(
+      ...     recvs={"recv1": 2.0, "recv2": 3.0},
+      ...     ops={"op1": (4.0, ["recv1"]), "op2": (1.0, ["op1", "recv2"])},
+      ... )
+      >>> properties(graph)["recv1"]
+      Properties(M=2.0, P=4.0, M_plus=5.0)
     """
     names = list(graph.recvs if outstanding is None else outstanding)
     if unknown := [name for name in names if name not in graph.recvs]:
@@ -122,27 +87,25 @@ def properties(
     return {n: Properties(seconds[n], held_up[n], impending[n]) for n in names}
 
 
-def tie_ranks(graph: Graph) -> list[int]:
-    """A total order of the recvs that breaks every tie, by structure first.
+def ticks(times: Sequence[float]) -> list[int]:
+    """Integers in the proportions of `times`, non-negative finite seconds.
 
-    Earlier is the recv whose first use lies less deep in the graph (fewer operations
-    on the longest path before it); then the one whose name comes first, with numbers
-    in names read as numbers (2 before 10). The order in which recvs and operations
-    were listed plays no part.
+    Times that are small rational multiples of the smallest one (such as 2, 3 and 5 in
+    any unit) are read as such; any others are taken as the exact binary fractions that
+    floats are.
 
-    Args:
-        graph: the worker's graph.
-
-    Returns:
-        For each recv, in the order of `graph.recvs`, its place.
+    Example:
+      >>> ticks([0.1, 0.2, 0.3])
+      [1, 2, 3]
+      >>> ticks([1.5e-6, 0.0, 1e-6])
+      [3, 0, 2]
     """
-    depth: dict[str, int] = {}
-    first = dict.fromkeys(graph.recvs, len(graph.ops))
-    for op, (_, needs) in graph.ops.items():
-        depth[op] = max((depth[need] + 1 for need in needs if need in depth), default=0)
-        for need in needs:
-            if need in first:
-                first[need] = min(first[need], depth[op])
-    ordered = sorted(graph.recvs, key=lambda name: (first[name], natural_key(name)))
-    place = {name: i for i, name in enumerate(ordered)}
-    return [place[name] for name in graph.recvs]
+    unit = min((t for t in times if t > 0), default=1.0)
+    near = {t: Fraction(t / unit).limit_denominator(_DENOMINATOR) for t in set(times)}
+    commensurable = all(
+        abs(float(ratio) * unit - t) <= _ROUNDING * t for t, ratio in near.items()
+    )
+    if not commensurable:
+        near = {t: Fraction(t) for t in near}
+    scale = math.lcm(*(ratio.denominator for ratio in near.values()))
+    return [int(near[t] * scale) for t in times]

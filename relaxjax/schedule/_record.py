@@ -4,9 +4,9 @@
 to the scopes of the user's program (`jax.named_scope`: buckets, relaxations), so that
 a predicted and a measured timeline can be laid side by side.
 
-On a GPU each stream is the device's own time line. On a CPU operations are timed on
-the threads that ran them, and emulated devices share the cores: there the order and
-the names are to be trusted, and the times only as far as cores outnumber devices.
+On a GPU each stream is the device's own timeline. On a CPU operations are timed on the
+threads that ran them, and emulated devices share the cores: trust the order and the
+names there, and the times only if there are more cores than devices.
 """
 
 import gzip
@@ -36,38 +36,38 @@ def record(
     """Runs a step under JAX's profiler and returns its timeline.
 
     Args:
-        step: a function of arrays, jitted or not, or what `relaxjax.data_parallel`
-            returns; called with the same arguments each time, so it must not donate
-            them.
-        *args: its arguments.
-        steps: how many times it runs, after once to warm up.
-        name: of the timeline.
+      step: a function of arrays, jitted or not, or what `relaxjax.data_parallel`
+        returns; called with the same arguments each time, so it must not donate them.
+      *args: the arguments of `step`.
+      steps: number of recorded runs, after one to warm up.
+      name: the name of the timeline.
 
     Returns:
-        For each device a track of computation and one of collectives; a collective
-        carries the bytes of its result. Operations that a device runs at the same time
-        lie on further tracks, as "worker 0 compute 2". Other programs that the step
-        starts, as for its metrics, are left out.
+      For each device, a track of computation and one of collectives; a collective
+      carries the bytes of its result. Operations that a device runs at the same time
+      get further tracks, such as "worker 0 compute 2". Other programs that the step
+      starts, such as the one for its metrics, are left out.
 
     Raises:
-        TypeError: `steps` is not a whole number.
-        ValueError: fewer than one step.
-        RuntimeError: the profiler saw no operation of the step.
+      TypeError: `steps` is not a whole number.
+      ValueError: fewer than one step.
+      RuntimeError: the profiler saw no operation of the step.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> def step(x):
-        ...     with jax.named_scope("bucket0"):
-        ...         return x @ x
-        >>> timeline = record(step, jnp.ones((64, 64)), steps=1)
-        >>> any("bucket0" in span.name for span in timeline.spans)
-        True
+      >>> import jax.numpy as jnp
+      >>> def step(x):
+      ...     with jax.named_scope("bucket0"):
+      ...         return x @ x
+      >>> timeline = record(step, jnp.ones((64, 64)), steps=1)
+      >>> any("bucket0" in span.name for span in timeline.spans)
+      True
     """
     check_count("steps", steps)
     run: Any = step if hasattr(step, "lower") else jax.jit(step)
     text = run.lower(*args).compile().as_text() or ""
     events = [e for e in _profile(run, args, steps) if _module(e) == _module_name(text)]
-    spans = _spans(events, _by_name(text))
+    bodies = parse(text).computations.values()
+    spans = _spans(events, {i.name: i for body in bodies for i in body})
     if not spans:
         raise RuntimeError(
             "the profiler saw no operation of the step: is another profile running, or "
@@ -90,18 +90,13 @@ def _profile(
 
 
 def _module_name(text: str) -> str:
-    found = re.match(r"HloModule ([\w.\-]+)", text)
-    return found[1] if found else ""
+    match = re.match(r"HloModule ([\w.\-]+)", text)
+    return match[1] if match else ""
 
 
 def _module(event: Mapping[str, Any]) -> str:
     """The event's module; some profilers add its number in parentheses."""
     return event["args"].get("hlo_module", "").partition("(")[0]
-
-
-def _by_name(text: str) -> dict[str, Instruction]:
-    computations = parse(text).computations
-    return {i.name: i for body in computations.values() for i in body}
 
 
 def _read_events(folder: Path) -> list[dict[str, Any]]:
@@ -157,20 +152,20 @@ def _in_lanes(spans: list[Span]) -> list[Span]:
 
 def _scope(instruction: Instruction) -> str:
     """The path of named scopes, without the names of jitted functions."""
-    found = re.search(r'op_name="([^"]*)"', instruction.rest)
-    if not found:
+    match = re.search(r'op_name="([^"]*)"', instruction.rest)
+    if not match:
         return instruction.name
-    parts = [p for p in found[1].split("/") if not p.startswith(("jit(", "pjit("))]
+    parts = [p for p in match[1].split("/") if not p.startswith(("jit(", "pjit("))]
     return "/".join(parts) or instruction.name
 
 
 def _clock(spans: list[Span]) -> TraceClock:
-    """Steps begin with their first and end with their last operation."""
+    """Steps begin with their first operation and end with their last one."""
     devices = sorted({span.worker for span in spans})
     clock = TraceClock(len(devices))
     for place, device in enumerate(devices):
         for step in sorted({s.step for s in spans if s.worker == device}):
-            own = [s for s in spans if s.worker == device and s.step == step]
-            clock.begin(place, min(s.start for s in own))
-            clock.end(place, max(s.end for s in own))
+            ran = [s for s in spans if s.worker == device and s.step == step]
+            clock.begin(place, min(s.start for s in ran))
+            clock.end(place, max(s.end for s in ran))
     return clock

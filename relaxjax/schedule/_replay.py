@@ -1,4 +1,4 @@
-"""How long communication holds computation up, in a program that is not run.
+"""How long communication holds up computation, in a program that is not run.
 
 The instructions of a scheduled module are replayed in their order on a device with one
 compute stream and one link that carries one transfer at a time:
@@ -12,13 +12,11 @@ compute stream and one link that carries one transfer at a time:
 
     exposed = seconds that the compute stream waits
 
-Every transfer pays for itself, so that a small one in front of much computation hides
-no large one. A loop runs as often as the compiler knows; of a conditional the slowest
+Every transfer pays for itself: a small one in front of much computation does not hide a
+large one. A loop runs as often as the compiler knows; of a conditional, the slowest
 branch runs.
 
 Cost: O(instructions that run).
-
-What the replay of a program shows.
 """
 
 import re
@@ -40,16 +38,18 @@ from relaxjax.programs import (
 from relaxjax.schedule._hardware import ACCELERATOR, ETHERNET, Device, Link
 from relaxjax.schedule._hlo_cost import FREE, flops, seconds
 
+_BACKWARD = re.compile(r'op_name="[^"]*transpose\(')
+
 
 class Transfer(NamedTuple):
     """One collective of a replayed program.
 
     Attributes:
-        name: of its instruction.
-        nbytes: bytes that the busiest device sends.
-        start: seconds at which it begins on the link.
-        end: seconds at which it ends.
-        waited: seconds that the compute stream waited for it.
+      name: the name of its instruction.
+      nbytes: bytes that the busiest device sends.
+      start: seconds at which it begins on the link.
+      end: seconds at which it ends.
+      waited: seconds that the compute stream waited for it.
     """
 
     name: str
@@ -60,18 +60,19 @@ class Transfer(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """What a replay shows; seconds of one run.
+    """What a replay shows about one run.
 
     Attributes:
-        total: of the whole program.
-        compute: in which the compute stream works.
-        exposed: in which it waits for a transfer.
-        transfers: in the order in which they began.
-        flops: operations of the program.
-        flops_under: those of them between some transfer's start and its done.
-        backward_flops: operations of the backward pass (those that JAX's transposition
-            made, by the names that the compiler keeps).
-        backward_flops_under: those of them between some transfer's start and its done.
+      total: seconds of the whole program.
+      compute: seconds during which the compute stream works.
+      exposed: seconds during which it waits for a transfer.
+      transfers: the transfers, in the order in which they began.
+      flops: floating-point operations of the program.
+      flops_under: the part of `flops` between some transfer's start and its done.
+      backward_flops: operations of the backward pass (those that JAX's transposition
+        made, by the names that the compiler keeps).
+      backward_flops_under: the part of `backward_flops` between some transfer's start
+        and its done.
     """
 
     total: float
@@ -85,66 +86,63 @@ class Replay(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Share of the backward pass's operations under a transfer; 0 without any."""
+        """Share of `backward_flops` that run under a transfer; 0 if there are none."""
         return self.backward_flops_under / (self.backward_flops or 1.0)
 
     @property
     def forward_share(self) -> float:
-        """Share of the other operations under a transfer; 0 without any."""
+        """Share of the other operations that run under a transfer, likewise."""
         forward = self.flops - self.backward_flops
         return (self.flops_under - self.backward_flops_under) / (forward or 1.0)
 
     @property
     def share_of_all(self) -> float:
-        """Share of the program's operations under a transfer; 0 without any."""
+        """Share of all operations that run under a transfer, likewise."""
         return self.flops_under / (self.flops or 1.0)
-
-
-_BACKWARD = re.compile(r'op_name="[^"]*transpose\(')
 
 
 def replay(text: str, *, device: Device = ACCELERATOR, link: Link = ETHERNET) -> Replay:
     """Replays a compiled program and says how long its transfers are exposed.
 
     Args:
-        text: of a scheduled module, as `compiled.as_text()`.
-        device: flops and bytes per second of the compute stream.
-        link: latency and bytes per second of a transfer.
+      text: the text of a scheduled module, from `compiled.as_text()`.
+      device: flops and bytes per second of the compute stream.
+      link: latency and bytes per second of a transfer.
 
     Returns:
-        Seconds, transfers and flops.
+      Seconds, transfers and flops.
 
     Raises:
-        ValueError: the module is not scheduled or has no entry computation; a
-            collective in a loop of unknown length.
+      ValueError: the module is not scheduled or has no entry computation; a collective
+        in a loop of unknown length.
 
     Example:
-        One second of computation between the start and the done of a transfer of two:
+      A transfer of two seconds, with one second of computation under it:
 
-        >>> text = '''HloModule overlap, is_scheduled=true, num_partitions=2
-        ... ENTRY %main (x: f32[50]) -> f32[50] {
-        ...   %x = f32[50] parameter(0)
-        ...   %s = (f32[50]) collective-permute-start(%x), source_target_pairs={{0,1}}
-        ...   %y = f32[50] negate(%x)
-        ...   ROOT %d = f32[50] collective-permute-done(%s)
-        ... }'''
-        >>> run = replay(text, device=Device(bandwidth=400), link=Link(1.0, 200.0))
-        >>> run.total, run.compute, run.exposed
-        (2.0, 1.0, 1.0)
+      >>> text = '''HloModule overlap, is_scheduled=true, num_partitions=2
+      ... ENTRY %main (x: f32[50]) -> f32[50] {
+      ...   %x = f32[50] parameter(0)
+      ...   %s = (f32[50]) collective-permute-start(%x), source_target_pairs={{0,1}}
+      ...   %y = f32[50] negate(%x)
+      ...   ROOT %d = f32[50] collective-permute-done(%s)
+      ... }'''
+      >>> run = replay(text, device=Device(bandwidth=400), link=Link(1.0, 200.0))
+      >>> run.total, run.compute, run.exposed
+      (2.0, 1.0, 1.0)
     """
     module = parse(text)
     if module.entry is None or not module.scheduled:
         raise ValueError(
-            "replay: the text must be of a module with an ENTRY computation and with "
+            "replay: the text must be a module with an ENTRY computation and with "
             "is_scheduled=true: pass compiled.as_text() of a compiled program"
         )
-    clock = _Clock(module, device, link)
-    clock.run(module.entry)
-    return clock.result()
+    machine = _Machine(module, device, link)
+    machine.run(module.entry)
+    return machine.result()
 
 
-class _Clock:
-    """The compute stream, the link, and what is under way."""
+class _Machine:
+    """The compute stream, the link, and the transfers under way."""
 
     def __init__(self, module: Module, device: Device, link: Link):
         self._module, self._device, self._link = module, device, link
@@ -159,12 +157,11 @@ class _Clock:
         self._under_way: dict[str, int] = {}  # start or update -> place in transfers
 
     def result(self) -> Replay:
-        """What has been seen."""
-        exposed = sum(transfer.waited for transfer in self._transfers)
+        """The totals so far."""
         return Replay(
             self.now,
             self._compute,
-            exposed,
+            sum(transfer.waited for transfer in self._transfers),
             tuple(self._transfers),
             self._flops,
             self._under,
@@ -200,7 +197,7 @@ class _Clock:
     def _nbytes(
         self, instruction: Instruction, siblings: dict[str, Instruction]
     ) -> int | None:
-        """Bytes that a collective, or a start around one, sends; None: it is none."""
+        """Bytes that a transfer, or a start around one, sends; None: not a transfer."""
         if is_host_copy(instruction):
             return shape_nbytes(siblings[instruction.operands[0]].shape)
         if is_collective(instruction):
@@ -238,12 +235,12 @@ class _Clock:
         spent = seconds(instruction, siblings, computations, self._device)
         self.now += spent
         self._compute += spent
-        done = flops(instruction, siblings, computations)
-        under = done if self._under_way else 0.0
-        self._flops += done
+        work = flops(instruction, siblings, computations)
+        under = work if self._under_way else 0.0
+        self._flops += work
         self._under += under
         if _BACKWARD.search(instruction.rest):
-            self._backward += done
+            self._backward += work
             self._backward_under += under
 
     def _control(self, instruction: Instruction) -> None:
@@ -253,7 +250,7 @@ class _Clock:
             if trips is None:
                 raise ValueError(
                     f"replay: a collective in the loop %{instruction.name}, whose "
-                    "number of turns the compiler does not know: use lax.scan, or "
+                    "trip count the compiler does not know: use lax.scan, or "
                     "lax.fori_loop with fixed bounds"
                 )
             condition, body = loop_parts(instruction)
@@ -262,12 +259,12 @@ class _Clock:
                 self.run(body)
             self.run(condition)
             return
-        after = [self._copy() for _ in called]
-        for clock, name in zip(after, called, strict=True):
-            clock.run(name)
-        vars(self).update(vars(max(after, key=lambda clock: clock.now)))
+        branches = [self._copy() for _ in called]
+        for branch, name in zip(branches, called, strict=True):
+            branch.run(name)
+        vars(self).update(vars(max(branches, key=lambda branch: branch.now)))
 
-    def _copy(self) -> "_Clock":
-        clock = copy(self)
-        clock._transfers, clock._under_way = [*self._transfers], {**self._under_way}
-        return clock
+    def _copy(self) -> "_Machine":
+        machine = copy(self)
+        machine._transfers, machine._under_way = [*self._transfers], {**self._under_way}
+        return machine

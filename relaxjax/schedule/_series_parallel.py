@@ -6,17 +6,17 @@ Sidney, "Sequencing with series-parallel precedence constraints", Mathematics of
 Operations Research 4, 1979.
 
 Jobs: each recv costs its time, each class of operations (equal op.dep) gives its time
-back; a class comes after its recvs and after the classes whose recvs are among its
-own. A run of jobs is a *segment* (h, c): h the highest partial sum of its costs, c
-their sum. Two runs in a row are
+back; a class comes after its recvs and after the classes whose recvs are a subset of
+its recvs. A run of jobs is a *segment* (h, c): h the highest partial sum of its costs,
+c their sum. Two runs in a row are
 
     (h1, c1) then (h2, c2)  =  (max(h1, c1 + h2), c1 + c2)
 
 and side by side they interchange by Johnson's rule on the times (h, h - c): those with
 c < 0 first by rising h, then the others by falling h - c. Series: the segments of one
-part after those of the other, any that stand against the rule welded into one.
-Parallel: all segments merged by the rule. As recvs are sources, these are the graphs
-that join like rivers: chains, towers, and any forest of them.
+part after those of the other, any that violate the rule welded into one.
+Parallel: all segments merged by the rule. Because recvs are sources, these are the
+graphs that join like rivers: chains, towers, and any forest of them.
 
 Cost: O(N^2) set operations for N jobs, to find the decomposition.
 """
@@ -24,20 +24,20 @@ Cost: O(N^2) set operations for N jobs, to find the decomposition.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from relaxjax.schedule._graph import Graph
+from relaxjax.schedule._graph import Graph, bits
 from relaxjax.schedule._properties import ticks
 
 LIMIT = 400
-"""The most jobs for which the decomposition, which recurs as deep, is tried."""
+"""The most jobs for which the decomposition, a recursion of that depth, is tried."""
 
 
 class SeriesSegment(NamedTuple):
     """A run of jobs that an optimal order need not interrupt.
 
     Attributes:
-        h: highest partial sum of costs, at least 0.
-        c: sum of costs.
-        jobs: indices, in order.
+      h: highest partial sum of costs, at least 0.
+      c: sum of costs.
+      jobs: indices, in order.
     """
 
     h: int
@@ -46,29 +46,29 @@ class SeriesSegment(NamedTuple):
 
     @property
     def key(self) -> tuple[int, int]:
-        """Place under Johnson's rule."""
+        """Sorts segments by Johnson's rule."""
         return (0, self.h) if self.c < 0 else (1, self.c - self.h)
 
 
 def series_parallel_order(graph: Graph) -> list[str] | None:
-    """An optimal order, where the graph is series-parallel; else None.
+    """An optimal order if the graph is series-parallel, else None.
 
     Args:
-        graph: the worker's graph, without sends.
+      graph: the worker's graph; its sends are ignored.
 
     Returns:
-        Every recv once, the first to be sent first; None if the graph is not
-        series-parallel or has more than 400 recvs and distinct sets of recvs.
+      Every recv once, the first to be sent first; None if the graph is not
+      series-parallel or has more than 400 recvs and distinct sets of recvs.
 
     Example:
-        Two towers under one join:
+      Two towers under one join:
 
-        >>> graph = Graph(
-        ...     recvs={"A": 3, "B": 1},
-        ...     ops={"a": (2, ["A"]), "b": (4, ["B"]), "join": (1, ["a", "b"])},
-        ... )
-        >>> series_parallel_order(graph)
-        ['B', 'A']
+      >>> graph = Graph(
+      ...     recvs={"A": 3, "B": 1},
+      ...     ops={"a": (2, ["A"]), "b": (4, ["B"]), "join": (1, ["a", "b"])},
+      ... )
+      >>> series_parallel_order(graph)
+      ['B', 'A']
     """
     n = len(graph.recvs)
     masks = sorted({m for m in graph.masks.values() if m}, key=int.bit_count)
@@ -94,7 +94,7 @@ def _costs(graph: Graph, masks: list[int]) -> list[int]:
 
 
 def _below(n: int, masks: list[int]) -> list[int]:
-    """For each job the jobs that must come before, as bits."""
+    """For each job, the jobs that must come before it, as bits."""
     below = [0] * n
     for c, mask in enumerate(masks):
         inner = (n + d for d in range(c) if masks[d] & mask == masks[d])
@@ -103,9 +103,10 @@ def _below(n: int, masks: list[int]) -> list[int]:
 
 
 def _comparable(below: list[int]) -> list[int]:
+    """For each job, the jobs that must come before or after it, as bits."""
     both = list(below)
     for job, before in enumerate(below):
-        for other in _bits(before):
+        for other in bits(before):
             both[other] |= 1 << job
     return both
 
@@ -113,7 +114,7 @@ def _comparable(below: list[int]) -> list[int]:
 def _solve(
     jobs: int, costs: list[int], below: list[int], related: list[int]
 ) -> list[SeriesSegment] | None:
-    """Segments of an optimal order of the set `jobs`, or None."""
+    """Segments of an optimal order of the set `jobs`; None: not series-parallel."""
     if jobs.bit_count() == 1:
         job = jobs.bit_length() - 1
         return [SeriesSegment(max(costs[job], 0), costs[job], (job,))]
@@ -122,7 +123,7 @@ def _solve(
         parts, series = _components(jobs, related, complement=jobs), True
     if len(parts) == 1:
         return None
-    # Of two parts in series, every job of the first lies below every job of the other.
+    # When two parts are in series, all jobs of one lie below all jobs of the other.
     parts.sort(
         key=lambda part: (below[part.bit_length() - 1] & jobs & ~part).bit_count()
     )
@@ -136,7 +137,7 @@ def _solve(
 
 
 def _weld(segments: Iterable[SeriesSegment]) -> list[SeriesSegment]:
-    """Joins neighbors that stand against Johnson's rule."""
+    """Joins neighbors that violate Johnson's rule."""
     welded: list[SeriesSegment] = []
     for segment in segments:
         while welded and welded[-1].key > segment.key:
@@ -157,17 +158,10 @@ def _components(jobs: int, related: list[int], *, complement: int) -> list[int]:
         part = frontier = jobs & -jobs
         while frontier:
             reached = 0
-            for job in _bits(frontier):
+            for job in bits(frontier):
                 reached |= related[job] ^ complement
             frontier = reached & jobs & ~part
             part |= frontier
         parts.append(part)
         jobs &= ~part
     return parts
-
-
-def _bits(mask: int) -> Iterable[int]:
-    while mask:
-        lowest = mask & -mask
-        yield lowest.bit_length() - 1
-        mask ^= lowest

@@ -1,6 +1,7 @@
 """The simulator's door: one call for parameter servers, collectives, local steps.
 
-Cost: see `_servers` and `_collectives`; about ten microseconds per job.
+Cost: see `_simulate_servers` and `_simulate_collectives`; about ten microseconds per
+job.
 """
 
 import random
@@ -11,12 +12,11 @@ from relaxjax.schedule._graph import Graph
 from relaxjax.schedule._policies import Policy, check_policy, unordered
 from relaxjax.schedule._simulate_collectives import CollectiveSteps
 from relaxjax.schedule._simulate_servers import ServerSteps
-from relaxjax.schedule._steps import Scene
-from relaxjax.schedule._timeline import Timeline
-from relaxjax.schedule._workers import make_workers
+from relaxjax.schedule._steps import Scene, make_workers
+from relaxjax.schedule._timeline import Timeline, TraceClock
 
 _VARIETY = {"random": 16, "fifo": 8, "priority": 8}
-"""Typical workers of a class that are simulated where not every one is."""
+"""Typical workers of a class that are simulated when not every worker is."""
 
 _UNORDERED = unordered()
 _ONE_WORKER = Cluster()
@@ -33,31 +33,31 @@ def simulate(
     """Runs the steps of data-parallel workers in simulated time.
 
     Args:
-        graph: of each worker. Transfers travel with their bytes over the cluster's
-            links; where the graph has no bytes, with as many as take their seconds.
-        policy: what is sent, when and in which order.
-        cluster: workers, servers, links and stragglers. Above 1024 workers each class
-            of identical ones is represented by four of them, among them its slowest
-            and its fastest of the step, and by 8 typical ones (16 where orders are
-            random) that stand for the rest.
-        steps: how many.
-        seed: of random orders and stragglers; the same seed, the same timeline.
+      graph: the graph of each worker. Transfers travel with their bytes over the
+        cluster's links; if the bytes are not known, with as many as take their seconds.
+      policy: what is sent, when and in which order.
+      cluster: workers, servers, links and stragglers. Above 1024 workers each class of
+        identical ones is represented by four of them, among them its slowest and its
+        fastest of the step, and by 8 typical ones (16 if orders are random) that stand
+        for the rest.
+      steps: number of steps.
+      seed: seed of random orders and stragglers; the same seed gives the same timeline.
 
     Returns:
-        What happened when.
+      What happened when.
 
     Raises:
-        TypeError: steps, policy or cluster are of another kind, as a bare list.
-        ValueError: no steps, or a policy that does not fit the graph.
+      TypeError: steps, policy or cluster are of another type, such as a bare list.
+      ValueError: no steps, or a policy that does not fit the graph.
 
     Example:
-        >>> from relaxjax.schedule import ordered
-        >>> graph = Graph(
-        ...     recvs={"a": 1.0, "b": 1.0},
-        ...     ops={"first": (2.0, ["a"]), "second": (1.0, ["first", "b"])},
-        ... )
-        >>> [round(simulate(graph, ordered("", o)).seconds, 6) for o in ("ab", "ba")]
-        [4.0, 5.0]
+      >>> from relaxjax.schedule import ordered
+      >>> graph = Graph(
+      ...     recvs={"a": 1.0, "b": 1.0},
+      ...     ops={"first": (2.0, ["a"]), "second": (1.0, ["first", "b"])},
+      ... )
+      >>> [round(simulate(graph, ordered("", o)).seconds, 6) for o in ("ab", "ba")]
+      [4.0, 5.0]
     """
     check_count("steps", steps)
     check_type(
@@ -66,9 +66,10 @@ def simulate(
     check_type("cluster", cluster, Cluster, "give Cluster(workers=8, servers=2)")
     check_policy(graph, policy)
     rng = random.Random(seed)
-    workers = make_workers(cluster, rng, variety=_VARIETY[policy.queue])
-    scene = Scene(graph, policy, cluster, workers, rng)
+    workers = make_workers(cluster, rng, _VARIETY[policy.queue])
+    clock = TraceClock(len(workers))
+    scene = Scene(graph, policy, cluster, workers, rng, clock)
     kind = ServerSteps if policy.collective is None else CollectiveSteps
     kind(scene, steps).run()
     weights = [worker.weight for worker in workers]
-    return Timeline(policy.name, scene.engine.spans, scene.clock, weights)
+    return Timeline(policy.name, scene.engine.spans, clock, weights)

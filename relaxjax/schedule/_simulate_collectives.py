@@ -3,8 +3,8 @@
 A collective starts when the last worker has its gradients, occupies the network (one
 at a time, first come first served or by the policy's order) for messages * latency +
 bytes / bandwidth of the slowest link, plus its codec's time, and ends for all workers
-at once: lock-step, as an all-reduce or a gossip round with a barrier is. The next step
-uses a parameter when its bucket is back.
+at once: in lock-step, like an all-reduce or a gossip round with a barrier. The next
+step uses a parameter when its bucket is back.
 
 With two phases (DeAR) a reduce-scatter follows the backward pass first in, first out,
 and all-gathers follow when all of them are done, in the order of the next forward
@@ -16,23 +16,12 @@ Cost: O(log J) for each of J = workers * steps * operations jobs.
 from relaxjax._core._checks import check_type
 from relaxjax.schedule._engine import SimulatedJob, Track
 from relaxjax.schedule._hardware import Cost
-from relaxjax.schedule._steps import (
-    Scene,
-    Step,
-    make_step,
-    one_ahead,
-    size_of,
-)
-from relaxjax.schedule._workers import Worker
+from relaxjax.schedule._placement import size_of
+from relaxjax.schedule._steps import Scene, StepJobs, Worker, make_step, one_ahead
 
 
 class CollectiveSteps:
-    """Builds the jobs of each step and links one step to the next.
-
-    Args:
-        scene: what is simulated.
-        steps: how many steps.
-    """
+    """Builds the jobs of each step and links one step to the next."""
 
     def __init__(self, scene: Scene, steps: int):
         self._scene, self._steps = scene, steps
@@ -44,9 +33,9 @@ class CollectiveSteps:
             bucket: sum(size_of(scene.graph, name, scene.cluster) for name in bucket)
             for bucket in scene.policy.buckets
         }
-        self._seconds = {b: self._time_of(n) for b, n in self._bytes.items()}
+        self._seconds = {b: self._collective_seconds(n) for b, n in self._bytes.items()}
 
-    def _time_of(self, nbytes: float) -> float:
+    def _collective_seconds(self, nbytes: float) -> float:
         assert self._policy.collective is not None
         cost = self._policy.collective(round(nbytes))
         check_type("collective(nbytes)", cost, Cost, "return Cost(messages, nbytes)")
@@ -60,7 +49,7 @@ class CollectiveSteps:
         """Simulates all steps."""
         for jobs in self._jobs(0):
             for recv in jobs.recvs.values():
-                self._scene.engine.met(recv)
+                self._scene.engine.count_down(recv)
         self._begin(0)
         self._scene.engine.run()
 
@@ -68,7 +57,7 @@ class CollectiveSteps:
         for worker, jobs in zip(self._scene.workers, self._jobs(step), strict=True):
             self._scene.begin(worker, jobs)
 
-    def _build(self, step: int) -> list[Step]:
+    def _build(self, step: int) -> list[StepJobs]:
         over = SimulatedJob(None, "step", step=step)
         over.then = lambda: self._over(step)
         built = []
@@ -80,9 +69,8 @@ class CollectiveSteps:
             jobs.end.then = lambda w=worker: self._ended(w, step)
             built.append(jobs)
         scattered = [self._reduce(bucket, built, step) for bucket in self._seconds]
-        for bucket, job in zip(self._seconds, scattered, strict=True):
-            last = job
-            if self._policy.phases == 2 and job.track is not None:
+        for bucket, last in zip(self._seconds, scattered, strict=True):
+            if self._policy.phases == 2 and last.track is not None:
                 last = self._message(bucket, "gather", step)
                 last.priority = self._first(bucket)
                 for other in scattered:
@@ -92,12 +80,12 @@ class CollectiveSteps:
         return built
 
     def _reduce(
-        self, bucket: tuple[str, ...], built: list[Step], step: int
+        self, bucket: tuple[str, ...], built: list[StepJobs], step: int
     ) -> SimulatedJob:
-        """A collective over all workers, or nothing in a local step."""
-        local = (step + 1) % self._policy.every != 0
-        job = SimulatedJob(None, "local", step=step)
-        if not local:
+        """A collective over all workers, or in a local step a gate."""
+        if (step + 1) % self._policy.every:
+            job = SimulatedJob(None, "local", step=step)
+        else:
             job = self._message(bucket, "reduce", step)
             job.priority = -1.0
             if self._policy.queue == "priority":
@@ -105,18 +93,18 @@ class CollectiveSteps:
         for jobs in built:
             job.need(jobs.begin)
             for name in bucket:
-                for need in self._graph.sends[name][1]:
-                    job.need(jobs.recvs.get(need) or jobs.ops[need])
+                jobs.feed(job, self._graph.sends[name][1])
         return job
 
     def _first(self, bucket: tuple[str, ...]) -> int:
         """Rank of the bucket's most urgent parameter."""
         return min(self._rank.get(name, 0) for name in bucket)
 
-    def _message(self, bucket: tuple[str, ...], what: str, step: int) -> SimulatedJob:
+    def _message(self, bucket: tuple[str, ...], phase: str, step: int) -> SimulatedJob:
+        others = len(bucket) - 1
         return SimulatedJob(
             self._network,
-            f"{what} {bucket[0]}" + (f" +{len(bucket) - 1}" if len(bucket) > 1 else ""),
+            f"{phase} {bucket[0]}" + (f" +{others}" if others else ""),
             self._seconds[bucket] / self._policy.phases,
             nbytes=self._bytes[bucket] / self._policy.phases,
             step=step,
@@ -127,7 +115,7 @@ class CollectiveSteps:
             for jobs in self._jobs(step + 1):
                 for name in bucket:
                     if name in jobs.recvs:
-                        self._scene.engine.met(jobs.recvs[name])
+                        self._scene.engine.count_down(jobs.recvs[name])
 
     def _ended(self, worker: Worker, step: int) -> None:
         self._scene.clock.end(worker.index, self._scene.engine.now)
@@ -136,7 +124,7 @@ class CollectiveSteps:
         jobs = self._jobs(step + 1)[worker.index]
         for name, recv in jobs.recvs.items():
             if name not in self._graph.sends:
-                self._scene.engine.met(recv)
+                self._scene.engine.count_down(recv)
         if not self._policy.barrier:
             self._scene.begin(worker, jobs)
 

@@ -1,16 +1,16 @@
 """Steps with parameter servers: pulls, computation, pushes.
 
 A server sends to its workers over one link and receives from them over another, and so
-does a worker. The order of pulls is kept by the server that sends (TicTac), each
+does a worker. The order of pulls is enforced by the server that sends (TicTac), each
 server for the parameters that it holds; every worker asks for all its parameters as
 soon as it may.
 
-With a barrier a step starts when every worker has ended the last and every gradient
+With a barrier a step starts when every worker has ended the last one and every gradient
 has arrived. Without, a parameter is pulled again as soon as all workers have pushed
 its gradient.
 
-With a credit (ByteScheduler) each worker bounds what it has under way, pulls and
-pushes apart; the servers then serve what they are asked for.
+With a credit (ByteScheduler) each worker bounds what it has under way, pulls and pushes
+separately; the servers then serve what they are asked for.
 
 Cost: O(log J) for each of J = workers * steps * (segments + operations) jobs.
 """
@@ -18,25 +18,14 @@ Cost: O(log J) for each of J = workers * steps * (segments + operations) jobs.
 from relaxjax.schedule._engine import SimulatedJob, Track, Window
 from relaxjax.schedule._placement import messages
 from relaxjax.schedule._policies import Policy
-from relaxjax.schedule._steps import (
-    Scene,
-    Step,
-    make_step,
-    one_ahead,
-)
-from relaxjax.schedule._workers import Worker
+from relaxjax.schedule._steps import Scene, StepJobs, Worker, make_step, one_ahead
 
-Jobs = list[tuple[Step, dict[str, list[SimulatedJob]]]]
+Jobs = list[tuple[StepJobs, dict[str, list[SimulatedJob]]]]
 """For each worker its step, and the segments of each pull."""
 
 
 class ServerSteps:
-    """Builds the jobs of each step and links one step to the next.
-
-    Args:
-        scene: what is simulated.
-        steps: how many steps.
-    """
+    """Builds the jobs of each step and links one step to the next."""
 
     def __init__(self, scene: Scene, steps: int):
         self._scene, self._steps = scene, steps
@@ -59,7 +48,7 @@ class ServerSteps:
         self._scene.engine.run()
 
     def _begin(self, step: int) -> None:
-        """Every worker at once: the first step, and each step after a barrier."""
+        """Begins a step of every worker: the first, and each one after a barrier."""
         for name in self._graph.recvs:
             self._request(name, step)
         for worker, (jobs, _) in zip(
@@ -68,9 +57,8 @@ class ServerSteps:
             self._scene.begin(worker, jobs)
 
     def _build(self, step: int) -> Jobs:
-        arrived = {
-            name: SimulatedJob(None, name, step=step) for name in self._graph.sends
-        }
+        sends = self._graph.sends
+        arrived = {name: SimulatedJob(None, name, step=step) for name in sends}
         over = SimulatedJob(None, "step", step=step)
         built = []
         for worker in self._scene.workers:
@@ -79,10 +67,9 @@ class ServerSteps:
             pulls = self._pulls(worker, jobs)
             ended = SimulatedJob(None, "ended")
             ended.need(jobs.end)
-            for name, (_, needs) in self._graph.sends.items():
+            for name, (_, needs) in sends.items():
                 for push in self._push(worker, step, name):
-                    for need in needs:
-                        push.need(jobs.recvs.get(need) or jobs.ops[need])
+                    jobs.feed(push, needs)
                     arrived[name].need(push)
                     ended.need(push)
                     if not needs:
@@ -111,18 +98,18 @@ class ServerSteps:
                 self._request(name, step + 1)
 
     def _aggregated(self, name: str, step: int) -> None:
-        known = name in self._graph.recvs
-        if known and not self._policy.barrier and step + 1 < self._steps:
+        again = not self._policy.barrier and step + 1 < self._steps
+        if again and name in self._graph.recvs:
             self._request(name, step + 1)
 
     def _request(self, name: str, step: int) -> None:
-        """Every worker asks for a parameter; they are served in turns."""
+        """Every worker asks for a parameter; the server serves them in turns."""
         requests = [pulls[name] for _, pulls in self._jobs(step)]
         for segment in zip(*requests, strict=True):
             for pull in segment:
-                self._scene.engine.met(pull)
+                self._scene.engine.count_down(pull)
 
-    def _pulls(self, worker: Worker, jobs: Step) -> dict[str, list[SimulatedJob]]:
+    def _pulls(self, worker: Worker, jobs: StepJobs) -> dict[str, list[SimulatedJob]]:
         names = list(self._graph.recvs)
         if self._policy.queue == "random":
             self._scene.rng.shuffle(names)
@@ -130,29 +117,28 @@ class ServerSteps:
         return {name: self._pull(worker, jobs, name, ahead) for name in names}
 
     def _pull(
-        self, worker: Worker, jobs: Step, name: str, ahead: list[float]
+        self, worker: Worker, jobs: StepJobs, name: str, ahead: list[float]
     ) -> list[SimulatedJob]:
         """The segments of a pull; each waits for its request.
 
-        Without an order, a segment's priority is the bytes `ahead` of it in its
-        worker's own order: a server shares its link fairly among the workers.
+        Without an order, a segment's priority is the number of bytes `ahead` of it in
+        its worker's own order: a server shares its link fairly among the workers.
         """
+        random = self._policy.queue == "random"
         pulls = []
         for server, nbytes, latencies in self._messages[name]:
             pull = SimulatedJob(
                 self._server_out[server],
                 name,
                 worker.weight * self._server_link.seconds(nbytes, latencies),
-                priority=ahead[server]
-                if self._policy.queue == "random"
-                else self._rank.get(name, 0),
+                priority=ahead[server] if random else self._rank.get(name, 0),
                 nbytes=nbytes,
                 worker=worker.index,
                 step=jobs.begin.step,
+                receiver=self._worker_in[worker.index],
+                receiving=worker.kind.link.seconds(nbytes, latencies),
+                window=self._pull_window[worker.index],
             )
-            pull.window = self._pull_window[worker.index]
-            pull.receiver = self._worker_in[worker.index]
-            pull.receiving = worker.kind.link.seconds(nbytes, latencies)
             pull.waiting = 1
             ahead[server] += nbytes
             jobs.recvs[name].need(pull)
@@ -161,9 +147,8 @@ class ServerSteps:
 
     def _push(self, worker: Worker, step: int, name: str) -> list[SimulatedJob]:
         by_priority = self._policy.push_queue == "priority"
-        pushes = []
-        for server, nbytes, latencies in self._messages[name]:
-            push = SimulatedJob(
+        return [
+            SimulatedJob(
                 self._worker_out[worker.index],
                 f"push {name}",
                 worker.kind.link.seconds(nbytes, latencies),
@@ -171,14 +156,12 @@ class ServerSteps:
                 nbytes=nbytes,
                 worker=worker.index,
                 step=step,
+                receiver=self._server_in[server],
+                receiving=worker.weight * self._server_link.seconds(nbytes, latencies),
+                window=self._push_window[worker.index],
             )
-            push.window = self._push_window[worker.index]
-            push.receiver = self._server_in[server]
-            push.receiving = worker.weight * self._server_link.seconds(
-                nbytes, latencies
-            )
-            pushes.append(push)
-        return pushes
+            for server, nbytes, latencies in self._messages[name]
+        ]
 
 
 def _window(policy: Policy, worker: Worker) -> Window | None:

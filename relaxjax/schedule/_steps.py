@@ -1,37 +1,113 @@
-"""One worker's operations in one step, as jobs; how a step is begun and ended.
+"""The workers that are simulated, and the jobs of one worker in one step.
 
 Shared by the parameter-server and the collective simulation.
+
+Every worker is simulated, or representatives where there are more than 1024. Of a class
+of n identical workers `variety` typical ones then stand for all but four. These four,
+spread evenly among the others, since a server serves workers in turns, stand only for
+themselves: in every step another one of them is the slowest of all n and another one
+the fastest, by order statistics (see `_cluster`).
 
 Cost: O(V + E) per worker and step.
 """
 
+import functools
+import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from relaxjax.schedule._cluster import Cluster
-from relaxjax.schedule._engine import Engine, SimulatedJob
+from relaxjax.schedule._cluster import Cluster, Stragglers, Workers
+from relaxjax.schedule._engine import Engine, SimulatedJob, Track
 from relaxjax.schedule._graph import Graph
 from relaxjax.schedule._policies import Policy
 from relaxjax.schedule._timeline import TraceClock
-from relaxjax.schedule._workers import Worker
 
 Built = TypeVar("Built")
+
+REPRESENTED = 1024
+"""The most workers that are simulated one by one."""
+
+_EXTREMES = 4
+"""Workers of a class that stand only for themselves when others are represented."""
+
+
+@dataclass
+class Worker:
+    """A simulated worker, or one that stands for many identical ones.
+
+    Attributes:
+      index: its number.
+      kind: its class.
+      weight: number of workers it stands for.
+      compute: its computing unit.
+      stretch: draws its straggler factor of a step.
+    """
+
+    index: int
+    kind: Workers
+    weight: int
+    compute: Track
+    stretch: Callable[[], float]
+
+
+def make_workers(cluster: Cluster, rng: random.Random, variety: int) -> list[Worker]:
+    """Every worker, or representatives; factors are drawn from `rng`."""
+    everyone = cluster.size <= REPRESENTED
+    shares = [
+        (kind, weight, stretch)
+        for kind in cluster.classes
+        for weight, stretch in _representatives(
+            kind.count, cluster.stragglers, kind.count if everyone else variety, rng
+        )
+    ]
+    return [
+        Worker(i, kind, weight, Track(f"worker {i} compute"), stretch)
+        for i, (kind, weight, stretch) in enumerate(shares)
+    ]
+
+
+def _representatives(
+    n: int, noise: Stragglers, variety: int, rng: random.Random
+) -> Iterator[tuple[int, Callable[[], float]]]:
+    """Weights and factors of the representatives of n workers."""
+    if n <= variety + _EXTREMES:
+        yield from [(1, lambda: noise.factor(rng))] * n
+        return
+    gaps = _EXTREMES - 1
+    for i in range(_EXTREMES):
+        yield 1, functools.partial(_extreme, noise, n, itertools.count(i), rng)
+        # The typical ones of the gap that follows; each has its share of the rest.
+        for k in range(
+            i * variety // gaps, (i + 1) * variety // gaps if i < gaps else 0
+        ):
+            share = (n - _EXTREMES + k) // variety
+            yield share, lambda: noise.typical(rng)
+
+
+def _extreme(
+    noise: Stragglers, n: int, turns: Iterator[int], rng: random.Random
+) -> float:
+    """Factor of one of the four: each is the slowest and the fastest in its turn."""
+    turn = next(turns) % _EXTREMES
+    if turn == 0:
+        return noise.slowest(n, rng)
+    return noise.fastest(n, rng) if turn == 2 else noise.factor(rng)
 
 
 @dataclass
 class Scene:
-    """What a simulation is told, and where it writes what happened.
+    """What is simulated, and the engine and the clock that run it.
 
     Attributes:
-        graph: of each worker.
-        policy: what is sent, when and in which order.
-        cluster: links and servers.
-        workers: those that are simulated.
-        rng: source of random orders.
-        engine: runs the jobs.
-        clock: notes when workers begin and end their steps.
+      graph: the graph of each worker.
+      policy: what is sent, when and in which order.
+      cluster: links and servers.
+      workers: those that are simulated.
+      rng: source of random orders.
+      clock: notes when workers begin and end their steps.
+      engine: runs the jobs.
     """
 
     graph: Graph
@@ -39,38 +115,29 @@ class Scene:
     cluster: Cluster
     workers: list[Worker]
     rng: random.Random
+    clock: TraceClock
     engine: Engine = field(default_factory=Engine)
-    clock: TraceClock = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Makes the clock."""
-        self.clock = TraceClock(len(self.workers))
 
     @property
     def rank(self) -> dict[str, int]:
         """Places in the policy's order."""
         return {name: i for i, name in enumerate(self.policy.order)}
 
-    def begin(self, worker: Worker, jobs: "Step") -> None:
-        """A worker begins a step now.
-
-        Args:
-            worker: which.
-            jobs: of the step.
-        """
+    def begin(self, worker: Worker, jobs: "StepJobs") -> None:
+        """A worker begins a step now."""
         self.clock.begin(worker.index, self.engine.now)
-        self.engine.met(jobs.begin)
+        self.engine.count_down(jobs.begin)
 
 
 @dataclass
-class Step:
+class StepJobs:
     """The jobs of one worker in one step.
 
     Attributes:
-        begin: a gate; operations that need nothing wait for it.
-        recvs: a gate for each parameter, open when it has arrived.
-        ops: by name.
-        end: a gate, open when all operations are done.
+      begin: a gate; operations that need nothing wait for it.
+      recvs: a gate for each parameter, open when it has arrived.
+      ops: operations by name.
+      end: a gate, open when all operations are done.
     """
 
     begin: SimulatedJob
@@ -78,23 +145,22 @@ class Step:
     ops: dict[str, SimulatedJob]
     end: SimulatedJob
 
+    def feed(self, job: SimulatedJob, needs: Iterable[str]) -> None:
+        """Makes a job wait for recvs and operations."""
+        for need in needs:
+            job.need(self.recvs.get(need) or self.ops[need])
 
-def make_step(graph: Graph, worker: Worker, step: int) -> Step:
-    """The jobs of a worker's step, not yet released.
 
-    Args:
-        graph: the worker's graph.
-        worker: whose step it is.
-        step: its index.
-    """
+def make_step(graph: Graph, worker: Worker, step: int) -> StepJobs:
+    """The jobs of a worker's step, none of them released yet."""
     stretch = worker.stretch() / worker.kind.speed
-    result = Step(
+    jobs = StepJobs(
         begin=SimulatedJob(None, "begin", worker=worker.index, step=step),
         recvs={name: SimulatedJob(None, name, step=step) for name in graph.recvs},
         ops={},
         end=SimulatedJob(None, "end", worker=worker.index, step=step),
     )
-    result.end.need(result.begin)
+    jobs.end.need(jobs.begin)
     for place, (name, (seconds, needs)) in enumerate(graph.ops.items()):
         job = SimulatedJob(
             worker.compute,
@@ -104,21 +170,16 @@ def make_step(graph: Graph, worker: Worker, step: int) -> Step:
             worker=worker.index,
             step=step,
         )
-        for need in needs:
-            job.need(result.recvs[need] if need in result.recvs else result.ops[need])
+        jobs.feed(job, needs)
         if not needs:
-            job.need(result.begin)
-        result.end.need(job)
-        result.ops[name] = job
-    return result
+            job.need(jobs.begin)
+        jobs.end.need(job)
+        jobs.ops[name] = job
+    return jobs
 
 
 def one_ahead(build: Callable[[int], Built]) -> Callable[[int], Built]:
-    """Remembers the jobs of the last two steps, as a step is linked to the next.
-
-    Args:
-        build: the jobs of a step.
-    """
+    """Caches the jobs of the last two steps, since a step is linked to the next."""
     built: dict[int, Built] = {}
 
     def jobs(step: int) -> Built:
@@ -128,18 +189,3 @@ def one_ahead(build: Callable[[int], Built]) -> Callable[[int], Built]:
         return built[step]
 
     return jobs
-
-
-def size_of(graph: Graph, name: str, cluster: Cluster) -> float:
-    """Bytes of a transfer: as known, or else as many as take its time on the link.
-
-    Args:
-        graph: the worker's graph.
-        name: of a recv or send.
-        cluster: gives the link.
-    """
-    if name in graph.nbytes:
-        return graph.nbytes[name]
-    link = cluster.classes[0].link
-    seconds = graph.recvs[name] if name in graph.recvs else graph.sends[name][0]
-    return max(0.0, seconds - link.latency) * link.bandwidth

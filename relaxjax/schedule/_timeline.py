@@ -3,11 +3,13 @@
 Cost: O(spans).
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
+from pathlib import Path
 
-from relaxjax.schedule._chrome import chrome_trace, draw_gantt, write_json
+from relaxjax.schedule._chrome import chrome_trace, draw_gantt
 from relaxjax.schedule._engine import Span
 
 
@@ -16,9 +18,9 @@ class TraceClock:
     """When each worker began and ended each of its steps.
 
     Attributes:
-        workers: how many.
-        begins: for each worker, seconds by step.
-        ends: for each worker, seconds by step.
+      workers: number of workers.
+      begins: for each worker, seconds by step.
+      ends: for each worker, seconds by step.
     """
 
     workers: int
@@ -31,21 +33,11 @@ class TraceClock:
         self.ends = [[] for _ in range(self.workers)]
 
     def begin(self, worker: int, now: float) -> None:
-        """Notes that a worker's step begins.
-
-        Args:
-            worker: its index.
-            now: seconds.
-        """
+        """Notes that a worker, by its index, begins a step at `now` seconds."""
         self.begins[worker].append(now)
 
     def end(self, worker: int, now: float) -> None:
-        """Notes that a worker's step ends.
-
-        Args:
-            worker: its index.
-            now: seconds.
-        """
+        """Notes that a worker, by its index, ends a step at `now` seconds."""
         self.ends[worker].append(now)
 
 
@@ -54,16 +46,16 @@ class Timeline:
     """A simulated or recorded run.
 
     Attributes:
-        name: of the policy or the run.
-        spans: every occupation of a track, in the order in which they started.
-        clock: when workers began and ended their steps.
-        weights: how many workers each simulated one stands for.
+      name: the name of the policy or the run.
+      spans: every occupation of a track, in the order in which they started.
+      clock: when workers began and ended their steps.
+      weights: the number of workers that each simulated one stands for.
 
     Example:
-        >>> from relaxjax.schedule import Graph, simulate
-        >>> graph = Graph(recvs={"w": 1.0}, ops={"dot": (3.0, ["w"])})
-        >>> round(simulate(graph).seconds, 6)
-        4.0
+      >>> from relaxjax.schedule import Graph, simulate
+      >>> graph = Graph(recvs={"w": 1.0}, ops={"dot": (3.0, ["w"])})
+      >>> round(simulate(graph).seconds, 6)
+      4.0
     """
 
     name: str
@@ -88,7 +80,7 @@ class Timeline:
         """Seconds during which a track was occupied, by one span or several.
 
         Args:
-            track: its name; 0 for one on which nothing ran.
+          track: the name of the track. If nothing ran on it, the result is 0.
         """
         return _covered([span for span in self.spans if span.track == track])
 
@@ -98,16 +90,16 @@ class Timeline:
         for span in self.spans:
             spans.setdefault(span.track, []).append(span)
         whole = self.seconds
-        return {track: _covered(own) / whole for track, own in spans.items() if whole}
+        return {track: _covered(on) / whole for track, on in spans.items() if whole}
 
     def exposed(self, worker: int = 0) -> float:
-        """Exposed communication: seconds in which a worker's computing unit waits.
+        """Exposed communication: seconds during which a worker's computing unit waits.
 
         Args:
-            worker: its index.
+          worker: the index of the worker.
 
         Raises:
-            ValueError: no such worker.
+          ValueError: no such worker.
         """
         self._check_worker(worker)
         track = f"worker {worker} compute"
@@ -120,11 +112,7 @@ class Timeline:
             raise ValueError(f"worker must be one of 0 to {last}, got {worker}")
 
     def step_times(self) -> list[list[float]]:
-        """For each step the seconds that each worker took.
-
-        Returns:
-            One list per step, one number per simulated worker.
-        """
+        """Seconds of each step: one list per step, one number per simulated worker."""
         rows = zip(self.clock.begins, self.clock.ends, strict=True)
         durations = [[e - b for b, e in zip(*row, strict=True)] for row in rows]
         return [list(step) for step in zip(*durations, strict=True)]
@@ -137,7 +125,7 @@ class Timeline:
     def straggler_effect(self) -> float:
         """Share of a step that the fastest worker waits for the slowest, on average.
 
-        (max t - min t) / max t over the workers' times of a step.
+        This is (max t - min t) / max t over the workers' times t of a step.
         """
         effects = [(max(t) - min(t)) / max(t) for t in self.step_times() if max(t) > 0]
         return sum(effects) / len(effects) if effects else 0.0
@@ -146,11 +134,11 @@ class Timeline:
         """Parameters in the order in which a worker received them.
 
         Args:
-            worker: its index.
-            step: index of the step.
+          worker: the index of the worker.
+          step: the index of the step.
 
         Raises:
-            ValueError: no such worker or step.
+          ValueError: no such worker or step.
         """
         self._check_worker(worker)
         steps = len(self.clock.begins[worker])
@@ -168,19 +156,20 @@ class Timeline:
         """Writes the Chrome trace format: opens in Perfetto and chrome://tracing.
 
         Args:
-            path: of a JSON file.
-            beside: further timelines, as a measured one beside a predicted one.
+          path: the JSON file.
+          beside: further timelines, such as a measured one beside a predicted one.
         """
-        write_json(path, chrome_trace([(t.name, t.spans) for t in (self, *beside)]))
+        trace = chrome_trace([(t.name, t.spans) for t in (self, *beside)])
+        Path(path).write_text(json.dumps(trace))
 
     def save_png(self, path: str | PathLike[str]) -> None:
         """Draws the tracks over time (a Gantt chart).
 
         Args:
-            path: of a PNG file.
+          path: the PNG file.
 
         Raises:
-            ImportError: matplotlib is missing; the message names the extra.
+          ImportError: matplotlib is missing; the message names the extra.
         """
         draw_gantt(path, self.name, self.spans)
 

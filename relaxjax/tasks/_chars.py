@@ -1,4 +1,4 @@
-"""Character language model of the Python standard library's own source text.
+"""A character language model of the source text of the Python standard library.
 
 Real text that every machine has: the top-level modules, in alphabetical order. Every
 tenth file is held out whole. The model is a small causal transformer.
@@ -14,20 +14,19 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from flax import nnx
 
-from relaxjax.tasks._task import Task, describe
+from relaxjax.tasks._task import Task, cross_entropy, describe
 
-SYMBOLS = 128  # ASCII; all other bytes are one symbol, the last
+SYMBOLS = 128  # ASCII; all other bytes are the last symbol
 CONTEXT = 64  # characters that the model sees
-_CAP = 4 * 2**20  # bytes of text, at most
+_CAP = 4 * 2**20  # largest number of bytes of text
 _EVERY_TENTH = 10
 _HELD_OUT_WINDOWS = 512
 
 
 class Block(nnx.Module):
-    """Causal self-attention, then a perceptron, each after a normalization."""
+    """Causal self-attention, then a perceptron, with a normalization before each."""
 
     def __init__(self, width: int, heads: int, *, rngs: nnx.Rngs):
         self.heads = heads
@@ -70,8 +69,8 @@ def chars(seed: int, *, width: int = 64, layers: int = 2) -> Task:
     """The source text as a task.
 
     Args:
-      seed: draws the model's start.
-      width: of the transformer.
+      seed: seed of the model's initial parameters.
+      width: width of the transformer.
       layers: number of its blocks.
     """
     train_files, held_out_files = split_files(source_files())
@@ -83,9 +82,7 @@ def chars(seed: int, *, width: int = 64, layers: int = 2) -> Task:
     def loss(params, batch):  # nats per character
         symbols = batch.astype(jnp.int32)
         logits = nnx.merge(graph, params)(symbols[:, :-1])
-        return optax.softmax_cross_entropy_with_integer_labels(
-            logits, symbols[:, 1:]
-        ).mean()
+        return cross_entropy(logits, symbols[:, 1:])
 
     def batches(seed: int, rows: int) -> Iterator[np.ndarray]:
         rng = np.random.default_rng(seed)
@@ -107,7 +104,7 @@ def chars(seed: int, *, width: int = 64, layers: int = 2) -> Task:
 
 
 def source_files(folder: Path | None = None, *, cap: int = _CAP) -> list[Path]:
-    """Top-level modules of a folder (the standard library's), sorted, up to `cap`."""
+    """Top-level modules of a folder (the standard library), sorted, of `cap` bytes."""
     folder = folder or Path(sysconfig.get_paths()["stdlib"])
     files = sorted(folder.glob("*.py"))
     sizes = np.cumsum([file.stat().st_size for file in files])
@@ -115,17 +112,13 @@ def source_files(folder: Path | None = None, *, cap: int = _CAP) -> list[Path]:
 
 
 def split_files(files: list[Path]) -> tuple[list[Path], list[Path]]:
-    """Training files and held-out files: every tenth is held out.
-
-    Raises:
-      ValueError: too few files to hold one out.
-    """
+    """Training files and held-out files; too few files to hold one out are refused."""
     if len(files) < _EVERY_TENTH:
         folder = sysconfig.get_paths()["stdlib"]
         raise ValueError(
             f"task 'chars' reads the standard library's source, but {folder} has "
-            f"{len(files)} .py files and it takes {_EVERY_TENTH} or more. Use a Python "
-            "with its library unpacked, or --task digits"
+            f"{len(files)} .py files, and it takes {_EVERY_TENTH} or more. Use a "
+            "Python with its library unpacked, or --task digits"
         )
     held_out = files[_EVERY_TENTH - 1 :: _EVERY_TENTH]
     return [file for file in files if file not in held_out], held_out
@@ -138,7 +131,7 @@ def encode(files: list[Path]) -> np.ndarray:
 
 
 def _windows(text: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """uint8[len(starts), CONTEXT + 1], each row a stretch of the text."""
+    """uint8[len(starts), CONTEXT + 1], a piece of the text in each row."""
     return text[starts[:, None] + np.arange(CONTEXT + 1)]
 
 

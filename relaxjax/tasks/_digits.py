@@ -9,27 +9,21 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from flax import nnx
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from relaxjax.tasks._task import Task, describe, shuffled
+from relaxjax.tasks._task import Task, cross_entropy, describe, shuffled
 
 HELD_OUT = 360  # a fifth, the same share of each digit
-_SPLIT_SEED = 0  # one split for all runs, so that their accuracies compare
+_SPLIT_SEED = 0  # one split for all runs, so that their accuracies can be compared
 
 
 class Digits(NamedTuple):
-    """Some digits.
+    """Images of digits and their labels."""
 
-    Attributes:
-      images: float32[rows, 64], from 0 to 1.
-      labels: int32[rows].
-    """
-
-    images: np.ndarray
-    labels: np.ndarray
+    images: np.ndarray  # float32[rows, 64], from 0 to 1
+    labels: np.ndarray  # int32[rows]
 
 
 class Classifier(nnx.Module):
@@ -47,15 +41,12 @@ class Classifier(nnx.Module):
 
 
 def digits(seed: int) -> Task:
-    """The digits as a task; `seed` draws the model's start."""
+    """The digits as a task; `seed` is that of the model's initial parameters."""
     train, held_out, pixels = _load()
     graph, params = nnx.split(Classifier(width=128, rngs=nnx.Rngs(seed)), nnx.Param)
 
     def loss(params, batch):
-        logits = nnx.merge(graph, params)(batch.images)
-        return optax.softmax_cross_entropy_with_integer_labels(
-            logits, batch.labels
-        ).mean()
+        return cross_entropy(nnx.merge(graph, params)(batch.images), batch.labels)
 
     @jax.jit
     def accuracy(params):
@@ -85,15 +76,10 @@ def _load() -> tuple[Digits, Digits, list[bytes]]:
     pixels, labels = load_digits(return_X_y=True)
     images = np.asarray(pixels, np.float32) / 16
     labels = np.asarray(labels, np.int32)
-    train, held_out = train_test_split(
-        np.arange(len(labels)),
-        test_size=HELD_OUT,
-        stratify=labels,
-        random_state=_SPLIT_SEED,
+    rows = np.arange(len(labels))
+    parts = train_test_split(
+        rows, test_size=HELD_OUT, stratify=labels, random_state=_SPLIT_SEED
     )
+    train, held_out = (Digits(images[part], labels[part]) for part in parts)
     raw = [np.asarray(part, np.uint8).tobytes() for part in (pixels, labels)]
-    return (
-        Digits(images[train], labels[train]),
-        Digits(images[held_out], labels[held_out]),
-        raw,
-    )
+    return train, held_out, raw

@@ -1,4 +1,4 @@
-"""What a task is: real data, a model, and how the two are judged."""
+"""A task: real data, a model, and a metric on held-out data."""
 
 import functools
 import hashlib
@@ -13,11 +13,11 @@ import optax
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """Which data a run has seen.
+    """Identity of the data that a run has seen.
 
     Attributes:
-      bytes: their size, training and held-out together.
-      sha256: their digest, in hexadecimal.
+      bytes: size of the data, training and held-out together.
+      sha256: digest of the data, in hexadecimal.
     """
 
     bytes: int
@@ -29,14 +29,14 @@ class Task:
     """A problem to train on.
 
     Attributes:
-      name: as on the command line.
+      name: name of the task on the command line.
       metric_name: what `metric` measures, on held-out data.
       data: size and digest of the data.
-      params: the model's initial parameters, as for one device.
-      loss: `loss(params, batch)`, the mean over the batch's rows.
+      params: initial parameters of the model, as for one device.
+      loss: `loss(params, batch)`, the mean over the rows of the batch.
       metric: `metric(params)`, jitted.
-      batches: `batches(seed, rows)` yields whole batches for ever; the same for the
-        same arguments.
+      batches: `batches(seed, rows)` yields whole batches forever; the same for the same
+        arguments.
       steps: default number of steps.
       batch_size: default number of rows, over all workers.
       learning_rate: default peak of the learning rate.
@@ -55,11 +55,11 @@ class Task:
 
 
 def train_step_of(task: Task, tx: optax.GradientTransformation) -> Callable[..., Any]:
-    """A step on the task as for one device; its metric is the loss.
+    """A train step as for one device; its metric is the loss.
 
     Args:
-      task: whose loss falls.
-      tx: what turns gradients into updates.
+      task: the task to train on.
+      tx: the transformation from gradients to updates.
     """
 
     def train_step(params, opt_state, batch):
@@ -71,11 +71,11 @@ def train_step_of(task: Task, tx: optax.GradientTransformation) -> Callable[...,
 
 
 class Optimizer(NamedTuple):
-    """An optimizer that tasks are trained with.
+    """An optimizer to train tasks with.
 
     Attributes:
-      make: from a learning rate, or a schedule.
-      rate: its usual learning rate as a multiple of AdamW's, which tasks state.
+      make: makes the optimizer from a learning rate or a schedule.
+      rate: its usual learning rate, as a multiple of AdamW's, which tasks state.
     """
 
     make: Callable[[optax.ScalarOrSchedule], optax.GradientTransformation]
@@ -91,31 +91,33 @@ OPTIMIZERS = {
 
 
 def schedule(peak: float, steps: int) -> optax.Schedule:
-    """A short warm-up and a cosine decay over so many steps.
+    """A short warm-up and a cosine decay.
 
     Args:
-      peak: of the learning rate.
-      steps: that the optimizer takes.
+      peak: highest learning rate.
+      steps: number of steps that the optimizer takes.
     """
     return optax.warmup_cosine_decay_schedule(peak / 10, peak, steps // 10, steps + 1)
 
 
 def adamw(peak: float, steps: int) -> optax.GradientTransformation:
-    """AdamW under that schedule."""
+    """AdamW with the learning rate of `schedule(peak, steps)`."""
     return OPTIMIZERS["adamw"].make(schedule(peak, steps))
 
 
 def describe(blocks: Iterable[bytes]) -> Data:
-    """Size and digest of some blocks of bytes, taken together."""
-    digest, size = hashlib.sha256(), 0
-    for block in blocks:
-        digest.update(block)
-        size += len(block)
-    return Data(bytes=size, sha256=digest.hexdigest())
+    """Size and digest of blocks of bytes, taken together."""
+    raw = b"".join(blocks)
+    return Data(bytes=len(raw), sha256=hashlib.sha256(raw).hexdigest())
+
+
+def cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
+    """float32[], in nats: the mean over logits [..., classes] and labels [...]."""
+    return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
 
 
 def shuffled(seed: int, count: int, rows: int) -> Iterator[np.ndarray]:
-    """Batches of `rows` positions out of `count`: one permutation after another."""
+    """Batches of `rows` positions below `count`, from one permutation after another."""
     rng = np.random.default_rng(seed)
     stock = np.empty(0, np.int64)
     while True:

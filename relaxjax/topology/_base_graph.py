@@ -3,24 +3,24 @@
 Source: Takezawa et al. 2023 (Beyond Exponential Graph), algorithms 1 to 3; the proof
 that follows is of the construction here. Let b = k + 1.
 
-Hyper-hypercube. If n = n_1 n_2 .. n_L with n_l <= b, number the workers by digits of
-these bases; in round l those that differ in digit l alone take their mean. Degree
-n_l - 1 <= k; after L rounds all hold the mean.
+Hyper-hypercube. If n = n_1 n_2 .. n_L with n_l <= b, number the workers by digits in
+these bases; in round l those that differ in digit l alone take their mean. The degree
+is n_l - 1 <= k, and after L rounds all hold the mean.
 
 Simple base graph. In base b, n = a_1 b^p_1 + .. + a_L b^p_L, a_l in 1 .. k, p_1 > p_2 >
 ..: groups V_l of a_l b^p_l workers, each of a_l blocks of b^p_l.
- 1. Every V_l takes its own mean (a hyper-hypercube): p_1 + 1 rounds at most.
+ 1. Every V_l takes its own mean (a hyper-hypercube), in at most p_1 + 1 rounds.
  2. In round l after these, each of the r_l workers behind V_l is linked to one worker
-    of every block of V_l: there are fewer than a block holds. With s = |V_l| / (|V_l| +
-    r_l), it keeps 1 - s of its value and takes s / a_l of each of the a_l linked.
-    Before it V_l is of one value; then all later workers, on average, hold the mean of
-    V_l and themselves, so by symmetric weights V_l does as well, and each of its blocks
-    alike. For l = 1 that is the mean of all; it stays so for the later groups.
+    of every block of V_l; r_l is smaller than a block. With s = |V_l| / (|V_l| + r_l),
+    it keeps 1 - s of its value and takes s / a_l of each of the a_l linked. Before the
+    round all of V_l hold one value; after it all later workers, on average, hold the
+    mean of V_l and themselves, so by symmetric weights V_l does as well, and so does
+    each of its blocks. For l = 1 that is the mean of all; later groups keep it.
  3. The blocks of V_l then take their means, in p_l <= p_1 - l + 1 rounds.
  In all p_1 + 1 + 1 + p_1 <= 2 log_b n + 2 rounds.
 
-Base graph. With n = p q, where p has prime factors <= b only, and q has none: simple
-base graphs in p groups of q workers, then a hyper-hypercube over the groups. The
+Base graph. With n = p q, where all prime factors of p are <= b and none of q's are:
+simple base graphs in p groups of q workers, then a hyper-hypercube over the groups. The
 shorter of this and the simple base graph is taken.
 """
 
@@ -29,17 +29,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from relaxjax._core._checks import require_whole
-from relaxjax.topology._topology import Topology, checked
+from relaxjax.topology._checked import checked
+from relaxjax.topology._topology import Topology
 
-Edges = list[tuple[int, int, float]]  # undirected, each once
+Edges = list[tuple[int, int, float]]  # worker, worker, weight: undirected, each once
 
 
 def base_graph(n: int, k: int = 1) -> Topology:
-    """Undirected rounds of degree k at most, that multiply to the exact mean.
+    """Undirected rounds of degree at most k that multiply to the exact mean.
 
     Args:
       n: number of workers, 1 or more.
-      k: neighbours of a worker in a round, 1 or more.
+      k: largest number of neighbors of a worker in a round, 1 or more.
 
     Raises:
       ValueError: `n < 1` or `k < 1`.
@@ -65,12 +66,12 @@ def _matrix(n: int, edges: Edges) -> np.ndarray:
 
 
 def _factors(n: int, b: int) -> list[int] | None:
-    """The fewest factors of n, each at most b; None if there are none such."""
+    """The fewest factors of n that are each at most b; None if n has larger primes."""
     if n == 1:
         return []
     rests = {f: _factors(n // f, b) for f in range(2, min(b, n) + 1) if n % f == 0}
-    whole = [[f, *rest] for f, rest in rests.items() if rest is not None]
-    return min(whole, key=len, default=None)
+    products = [[f, *rest] for f, rest in rests.items() if rest is not None]
+    return min(products, key=len, default=None)
 
 
 def _hyper_hypercube(workers: Sequence[int], factors: list[int]) -> list[Edges]:
@@ -110,14 +111,13 @@ def _simple(workers: Sequence[int], b: int) -> list[Edges]:
 
 
 def _groups(workers: Sequence[int], b: int) -> list[tuple[Sequence[int], int]]:
-    """V_l with p_l: by the digits of n in base b, the highest first."""
-    n, found, at = len(workers), [], 0
+    """Each V_l with its p_l, by the digits of n in base b, the highest first."""
+    n, groups, start = len(workers), [], 0
     for power in range(n.bit_length(), -1, -1):
-        size = n // b**power % b * b**power
-        if size:
-            found.append((workers[at : at + size], power))
-            at += size
-    return found
+        if size := n // b**power % b * b**power:
+            groups.append((workers[start : start + size], power))
+            start += size
+    return groups
 
 
 def _by_groups(n: int, b: int) -> list[Edges]:
@@ -133,7 +133,7 @@ def _by_groups(n: int, b: int) -> list[Edges]:
 
 
 def _side_by_side(graphs: list[list[Edges]]) -> list[Edges]:
-    """Rounds of disjoint groups at the same time; who is done first, waits."""
+    """Rounds of disjoint groups at the same time; the ones done first wait."""
     length = max(map(len, graphs))
     return [
         [edge for rounds in graphs if t < len(rounds) for edge in rounds[t]]

@@ -2,29 +2,27 @@
 
 Source: König 1916: the edges of a bipartite graph (senders, receivers) take as many
 colors as its largest degree. Each link takes a color that is free at both its ends; if
-there is none, a chain of two alternating colors is swapped first.
+no color is, a chain of two alternating colors is swapped first.
 
-Links are taken by their shift, so that a circulant graph falls into its shifts.
+Links are taken in the order of their shifts, so that a circulant graph falls into its
+shifts.
 
-Cost: O(links * n) at most.
+Cost: at most O(links * n).
 """
 
 import numpy as np
 
 
 def colored(links: np.ndarray) -> list[tuple[tuple[int, int], ...]]:
-    """Sets of pairs (source, target), in each of which a worker comes once at most.
+    """The links, bool[n, n] where i hears j, as sets of pairs (source, target).
 
-    Args:
-      links: bool[n, n]; (i, j) says that i hears j.
-
-    Returns:
-      As many sets as the most messages that a worker sends or receives.
+    A worker is at most once a source and once a target in each set; there are as many
+    sets as the busiest worker has messages.
     """
     n = len(links)
     degree = int(max(links.sum(axis=0).max(), links.sum(axis=1).max(), 0))
-    to = np.full((n, degree), -1)  # whom a source sends to, by color
-    of = np.full((n, degree), -1)  # whom a target hears, by color
+    to = np.full((n, degree), -1)  # the target of each source, by color
+    of = np.full((n, degree), -1)  # the source of each target, by color
     targets, sources = np.nonzero(links)
     shift = (targets - sources) % n
     for k in np.lexsort((sources, np.minimum(shift, n - shift), shift)):
@@ -37,20 +35,20 @@ def colored(links: np.ndarray) -> list[tuple[tuple[int, int], ...]]:
 
 def _color(source: int, target: int, to: np.ndarray, of: np.ndarray) -> None:
     """Gives the link a color; others may change theirs."""
-    both = np.nonzero((to[source] < 0) & (of[target] < 0))[0]
-    if len(both):
-        color = int(both[0])
+    free_to, free_of = to[source] < 0, of[target] < 0
+    if (free_to & free_of).any():
+        color = int((free_to & free_of).argmax())
     else:
-        color = int(np.nonzero(to[source] < 0)[0][0])
-        _swap(target, color, int(np.nonzero(of[target] < 0)[0][0]), to, of)
+        color = int(free_to.argmax())
+        _swap(target, color, int(free_of.argmax()), to, of)
     to[source, color], of[target, color] = target, source
 
 
 def _swap(target: int, a: int, b: int, to: np.ndarray, of: np.ndarray) -> None:
     """Swaps the colors of the chain a, b, a .. that starts at a target without b.
 
-    Senders are reached by a and left by b, and the source that needs a has no a: the
-    chain never gets there.
+    The chain enters senders by a and leaves them by b; it never reaches the source that
+    needs a, as that source has no link of color a.
     """
     chain, at, color, side = [], target, a, of
     while side[at, color] >= 0:

@@ -9,16 +9,7 @@ _PANELS = 8
 
 
 def draw_rounds(path: str | PathLike[str], name: str, matrices: np.ndarray) -> None:
-    """Writes a PNG; of more than 8 rounds the first 8.
-
-    Args:
-      path: of the file.
-      name: the title.
-      matrices: [period, n, n].
-
-    Raises:
-      ImportError: matplotlib is missing.
-    """
+    """Writes a PNG of matrices [period, n, n], at most 8 rounds; needs matplotlib."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -41,7 +32,7 @@ def draw_rounds(path: str | PathLike[str], name: str, matrices: np.ndarray) -> N
 
 
 def _draw_round(axes, w: np.ndarray) -> None:
-    """Lines where both weigh each other alike, arrows elsewhere; wider is more."""
+    """Lines for equal weights in both directions, else arrows; wider for larger."""
     n = len(w)
     angle = np.pi / 2 - 2 * np.pi * np.arange(n) / n
     place = np.stack([np.cos(angle), np.sin(angle)], axis=1)

@@ -1,4 +1,4 @@
-"""The names of graphs, for any number of workers: what comes after @ in a name.
+"""Graphs by name, for any number of workers: what follows @ in a relaxation's name.
 
 A row makes a graph available to `relaxjax train`, plans, checks, help and the docs.
 """

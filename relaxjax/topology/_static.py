@@ -1,4 +1,4 @@
-"""Graphs that stay.
+"""Graphs that are the same in every round.
 
 Sources: ring, torus, star and complete graph with Metropolis weights (Xiao and Boyd
 2004: W_ij = 1 / (1 + max(degree_i, degree_j))); hypercube and static exponential graph
@@ -20,17 +20,15 @@ from typing import Any
 import numpy as np
 
 from relaxjax._core._checks import require_whole
-from relaxjax.topology._topology import Topology, checked
+from relaxjax.topology._checked import checked
+from relaxjax.topology._topology import Topology
 
 
 def ring(n: int) -> Topology:
-    """Each worker and its two neighbours, a third each.
+    """Each worker and its two neighbors, a third each.
 
     Args:
-      n: number of workers, 1 or more.
-
-    Raises:
-      ValueError: `n < 1`.
+      n: number of workers, 1 or more; else a ValueError.
 
     Example:
       >>> import relaxjax
@@ -44,14 +42,12 @@ def ring(n: int) -> Topology:
 
 
 def torus(sides: tuple[int, int]) -> Topology:
-    """A grid whose ends meet: each worker and its four neighbours, a fifth each.
+    """A grid whose ends meet: each worker and its four neighbors, a fifth each.
 
     Args:
-      sides: rows and columns; worker i is in row `i // columns`. Where a side is 2, two
-        of the neighbours are one, and 1 is a ring.
-
-    Raises:
-      ValueError: a side below 1.
+      sides: number of rows and columns; worker i is in row `i // columns`. On a side of
+        2, two of the neighbors are the same worker; a side of 1 makes a ring, and one
+        below 1 a ValueError.
     """
     for side in sides:
         require_whole("torus", "side", side)
@@ -68,10 +64,7 @@ def hypercube(n: int) -> Topology:
     """Each worker and those whose number differs in one bit.
 
     Args:
-      n: number of workers, a power of 2.
-
-    Raises:
-      ValueError: `n` is no power of 2.
+      n: number of workers, a power of 2; else a ValueError.
     """
     bits = log2_of("hypercube", n, "exponential(n) or base_graph(n)")
     w = np.eye(n)
@@ -81,38 +74,29 @@ def hypercube(n: int) -> Topology:
 
 
 def exponential(n: int) -> Topology:
-    """Directed: each worker hears those 1, 2, 4 .. places before it.
+    """Directed: each worker hears the workers 1, 2, 4 .. places before it.
 
     Args:
-      n: number of workers, 1 or more.
-
-    Raises:
-      ValueError: `n < 1`.
+      n: number of workers, 1 or more; else a ValueError.
     """
     require_whole("exponential", "n", n)
     return _by_shifts("exponential", n, [2**k for k in range(math.ceil(math.log2(n)))])
 
 
 def star(n: int) -> Topology:
-    """All talk to worker 0, and only to it (Metropolis weights).
+    """Worker 0 and all others, which talk only to it (Metropolis weights).
 
     Args:
-      n: number of workers, 1 or more.
-
-    Raises:
-      ValueError: `n < 1`.
+      n: number of workers, 1 or more; else a ValueError.
     """
     return _tree("star", n, lambda i: 0)
 
 
 def chain(n: int) -> Topology:
-    """Each worker and those right before and after it; a tree (Metropolis weights).
+    """Each worker and those just before and after it; a tree (Metropolis weights).
 
     Args:
-      n: number of workers, 1 or more.
-
-    Raises:
-      ValueError: `n < 1`.
+      n: number of workers, 1 or more; else a ValueError.
     """
     return _tree("chain", n, lambda i: i - 1)
 
@@ -121,10 +105,7 @@ def binary_tree(n: int) -> Topology:
     """Worker i and its children 2 i + 1 and 2 i + 2 (Metropolis weights).
 
     Args:
-      n: number of workers, 1 or more.
-
-    Raises:
-      ValueError: `n < 1`.
+      n: number of workers, 1 or more; else a ValueError.
     """
     return _tree("binary_tree", n, lambda i: (i - 1) // 2)
 
@@ -133,10 +114,7 @@ def complete(n: int) -> Topology:
     """All talk to all: the mean, in one round.
 
     Args:
-      n: number of workers, 1 or more.
-
-    Raises:
-      ValueError: `n < 1`.
+      n: number of workers, 1 or more; else a ValueError.
     """
     require_whole("complete", "n", n)
     return checked("complete", [np.full((n, n), 1 / n)])
@@ -146,8 +124,8 @@ def metropolis(links: Any, *, name: str = "metropolis") -> Topology:
     """Weights for any undirected graph: 1 / (1 + the larger degree of both ends).
 
     Args:
-      links: bool[n, n], symmetric; the diagonal is not looked at.
-      name: of the topology.
+      links: bool[n, n], symmetric; the diagonal is ignored.
+      name: name of the topology.
 
     Raises:
       ValueError: `links` is not square or not symmetric.
@@ -164,7 +142,7 @@ def metropolis(links: Any, *, name: str = "metropolis") -> Topology:
     if links.ndim != 2 or links.shape[0] != links.shape[1] or (links != links.T).any():
         raise ValueError(
             f"{name}: links of shape {links.shape} must be a symmetric [n, n]: these "
-            "weights are of undirected graphs"
+            "weights are for undirected graphs"
         )
     np.fill_diagonal(links, False)
     degree = links.sum(axis=0)
@@ -173,25 +151,26 @@ def metropolis(links: Any, *, name: str = "metropolis") -> Topology:
 
 
 def from_matrix(w: Any, *, name: str = "from_matrix") -> Topology:
-    """A matrix of one's own, or several that take turns.
+    """Your own matrix, or several that take turns.
 
     Args:
       w: float[n, n] or [period, n, n], 0 or more; worker i replaces its value by
         sum_j w[i, j] x_j. Rows and columns sum to 1.
-      name: of the topology.
+      name: name of the topology.
 
     Raises:
-      ValueError: it is not so; the message says where, and by how much.
+      ValueError: `w` breaks one of these rules; the message says where and by how much.
     """
     return checked(name, _rounds_of(w))
 
 
 def from_column_stochastic(w: Any, *, name: str = "from_column_stochastic") -> Topology:
-    """A matrix of which only the columns sum to 1, for `relaxjax.push_sum`.
+    """Your own matrix whose columns sum to 1, for `relaxjax.push_sum`.
 
     Args:
-      w: as of `from_matrix`: w[i, j] is the share of its value that j gives to i.
-      name: of the topology.
+      w: float[n, n] or [period, n, n], 0 or more; worker j gives to worker i the share
+        w[i, j] of its value.
+      name: name of the topology.
 
     Raises:
       ValueError: a column does not sum to 1.
@@ -200,10 +179,10 @@ def from_column_stochastic(w: Any, *, name: str = "from_column_stochastic") -> T
 
 
 def lazy(topology: Topology) -> Topology:
-    """(W + I) / 2, round by round: half of each step, and no negative eigenvalue.
+    """`(W + I) / 2` in each round: half of each step, and no negative eigenvalue.
 
     Args:
-      topology: any; of a symmetric one all eigenvalues end up in [0, 1].
+      topology: any topology; all eigenvalues of a symmetric one end up in [0, 1].
 
     Example:
       >>> import relaxjax
@@ -217,7 +196,7 @@ def lazy(topology: Topology) -> Topology:
 
 
 def _tree(name: str, n: int, parent: Callable[[int], int]) -> Topology:
-    """Each worker but 0 and its parent, with Metropolis weights."""
+    """Links from each worker but 0 to its parent, with Metropolis weights."""
     require_whole(name, "n", n)
     links = np.zeros((n, n), bool)
     for i in range(1, n):
@@ -226,17 +205,17 @@ def _tree(name: str, n: int, parent: Callable[[int], int]) -> Topology:
 
 
 def log2_of(name: str, n: int, instead: str) -> int:
-    """log2 n, of a graph that exists for powers of 2 alone."""
+    """`log2 n`, for a graph that exists only for powers of 2."""
     require_whole(name, "n", n)
     if n & (n - 1):
         raise ValueError(
-            f"{name}: n={n} must be a power of 2; for other numbers there is {instead}"
+            f"{name}: n={n} must be a power of 2; for other numbers use {instead}"
         )
     return n.bit_length() - 1
 
 
 def _by_shifts(name: str, n: int, shifts: Sequence[int]) -> Topology:
-    """Each hears those so many places before it; every weight the same."""
+    """Each worker hears those so many places before it, with equal weights."""
     require_whole(name, "n", n)
     w = np.eye(n)
     for shift in shifts:

@@ -1,4 +1,4 @@
-"""Workers: their mesh, their state, the step they share, one model from theirs."""
+"""Workers: their mesh, their state, their common step, and one model from theirs."""
 
 from relaxjax._core._lazy import door
 
@@ -11,11 +11,12 @@ __getattr__, __dir__, __all__ = door(
         "_init": "init state_specs",
         "_mesh": "Emulation emulate",
         "_scan_layers": "scan_layers",
-        "_worker_axis": "to_workers",
+        "_to_workers": "to_workers",
     },
     shared={
         "_init": "init_state",
-        "_mesh": "WorkerMesh workers_of",
+        "_mesh": "WorkerMesh",
+        "_to_workers": "workers_of",
         "_startup_agreement": "describe require_agreement versions",
         "_worker_axis": "put broadcast_from_first_process",
     },

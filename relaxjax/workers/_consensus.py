@@ -8,14 +8,14 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._core._dtypes import is_key, wide
+from relaxjax._core._tree import is_key, wide
 
 
 def consensus(tree: Any) -> Any:
     """One model to evaluate or export: the workers' mean.
 
     Floating leaves are averaged (in float32 at least; equal values give exactly that
-    value), all others are worker 0's.
+    value); all others are worker 0's.
 
     Args:
       tree: worker state, each leaf [n, ...].
@@ -39,14 +39,14 @@ def spread(tree: Any) -> float:
     """Largest absolute difference between two workers, over all elements and leaves.
 
     It is 0.0 exactly when all workers hold the same values, and NaN where one holds a
-    NaN. Of complex numbers, the real and imaginary parts are compared. Typed PRNG keys,
-    which differ on purpose, are left out.
+    NaN. Complex numbers are compared by their real and imaginary parts. Typed PRNG
+    keys, which differ on purpose, are left out.
 
     Args:
       tree: worker state, each leaf [n, ...].
 
     Returns:
-      A Python float, in the leaves' own unit.
+      A Python float, in the unit of the leaves.
 
     Example:
       >>> import jax.numpy as jnp, relaxjax
@@ -58,16 +58,16 @@ def spread(tree: Any) -> float:
 
 
 def consensus_distance(tree: Any) -> float:
-    """How far models are from their mean: the root of the mean square over the workers.
+    """How far the models are from their mean: the root mean square over the workers.
 
-    Source: Kong et al. 2021, with the norm over all elements of all floating leaves.
-    Others are left out.
+    Source: Kong et al. 2021, with the norm over all elements of all floating leaves;
+    other leaves are left out.
 
     Args:
       tree: worker state, each leaf [n, ...].
 
     Returns:
-      A Python float, in the leaves' own unit, computed in float32 at least.
+      A Python float, in the unit of the leaves, computed in float32 at least.
 
     Example:
       >>> import jax.numpy as jnp, relaxjax
@@ -83,7 +83,7 @@ def distance_of(leaves: list[jax.Array]) -> jax.Array:
 
     def square(x):
         y = x.astype(wide(x.dtype))
-        y = y - y[:1]  # equal workers are at 0 from their mean, exactly
+        y = y - y[:1]  # equal workers are exactly 0 from their mean
         return jnp.sum(jnp.abs(y - jnp.mean(y, axis=0)) ** 2) / len(y)
 
     return jnp.sqrt(jnp.stack([square(x) for x in leaves]).sum())
@@ -94,14 +94,14 @@ def _means(leaves: list[jax.Array]) -> list[jax.Array]:
         if not jnp.issubdtype(x.dtype, jnp.inexact):
             return x[0]
         y = x.astype(wide(x.dtype))
-        # Around worker 0's value, so that equal values have exactly that mean.
+        # Relative to worker 0's value, so that equal values have exactly that mean.
         return (y[0] + jnp.mean(y - y[:1], axis=0)).astype(x.dtype)
 
     return [mean(x) for x in leaves]
 
 
 def _spreads(leaves: list[jax.Array]) -> jax.Array:
-    def one(x):
+    def spread_of(x):
         if jnp.issubdtype(x.dtype, jnp.complexfloating):
             x = jnp.stack([x.real, x.imag], axis=-1)
         x = x.astype(jnp.uint8) if x.dtype == jnp.bool_ else x
@@ -112,7 +112,7 @@ def _spreads(leaves: list[jax.Array]) -> jax.Array:
             apart = jnp.where(high == low, 0, jnp.maximum(apart, 1))
         return jnp.max(apart)
 
-    return jnp.stack([one(x) for x in leaves])
+    return jnp.stack([spread_of(x) for x in leaves])
 
 
 def _without_workers(x: jax.Array) -> NamedSharding | None:
@@ -122,7 +122,7 @@ def _without_workers(x: jax.Array) -> NamedSharding | None:
 
 
 def _on_one_device(arrays: list[jax.Array]) -> list[jax.Array]:
-    """One copy of each, unless some are sharded over axes that are not the workers'."""
+    """One copy of each array, unless some are sharded over axes beside the workers'."""
     if all(x.is_fully_replicated for x in arrays):
         return [x.addressable_data(0) for x in arrays]
     return arrays

@@ -33,28 +33,27 @@ def reduce_in_backward(
 ) -> Any:
     """Returns `params`; their gradient comes out reduced.
 
-    Wrap the params where they are used: in the body of a scan over layers, each layer's
-    own (`scan_layers` hides more of the transfers). The optimizer then follows without
-    a reducer. For microbatches, add up the gradients of all but the last, and pass the
-    sum as `accumulated` in the last one.
+    Wrap the params where they are used: in the body of a scan over layers, those of the
+    layer (`scan_layers` hides more of the transfers). The optimizer then follows
+    without a reducer. With microbatches, add up the gradients of all but the last, and
+    pass the sum as `accumulated` in the last.
 
     Args:
       params: a pytree of arrays.
-      reducer: such as `relaxjax.all_reduce("data")`, for exactly these params.
-      state: the reducer's, as `reducer.init(params)` makes it, if it holds arrays such
-        as a residual. The gradient with respect to it is the new state (not a
-        derivative): take both with `jax.grad(loss, argnums=(0, 1))`.
+      reducer: a reducer of exactly these params, such as `relaxjax.all_reduce("data")`.
+      state: state of the reducer, as `reducer.init(params)` makes it, if it holds
+        arrays such as a residual. The gradient with respect to it is the new state (not
+        a derivative): take both with `jax.grad(loss, argnums=(0, 1))`.
       accumulated: gradients like `params` that are added before the reduction. The
         gradient with respect to them is zero.
-      weight: this worker's number of examples, a scalar, as for `update` of the
-        reducer.
+      weight: this worker's number of examples, a scalar; the reducer's `weight=`.
 
     Returns:
-      `params`, the same values.
+      `params`, unchanged.
 
     Raises:
-      ValueError: the reducer holds arrays and no `state` is given; a leaf of `state`
-        that is not floating (a gradient cannot carry it).
+      ValueError: the reducer holds arrays and `state` is missing; a leaf of `state` is
+        not floating (a gradient cannot carry it).
 
     Example:
       >>> import jax, jax.numpy as jnp, relaxjax
@@ -67,7 +66,7 @@ def reduce_in_backward(
     """
     state = reducer_state("reduce_in_backward", reducer, params, state)
     if accumulated is None:
-        accumulated = jax.tree.map(jnp.zeros_like, params)
+        accumulated = optax.tree.zeros_like(params)
 
     @jax.custom_vjp
     def identity(params, state, accumulated, extra):
@@ -77,23 +76,19 @@ def reduce_in_backward(
     def forward(params, state, accumulated, extra):
         return params, (state, accumulated, extra)
 
-    def backward(kept, gradient):
-        state, accumulated, extra = kept
+    def backward(residuals, gradient):
+        state, accumulated, extra = residuals
         gradient = jax.tree.map(jnp.add, gradient, accumulated)
         updates, state = reducer.update(gradient, state, **extra)
         updates = like_varying(updates, gradient)  # what a cotangent's type must be
-        return updates, state, *jax.tree.map(jnp.zeros_like, (accumulated, extra))
+        return updates, state, *optax.tree.zeros_like((accumulated, extra))
 
     identity.defvjp(forward, backward)
     return identity(params, state, accumulated, extra_args(weight))
 
 
 def extra_args(weight: Any) -> dict[str, jax.Array]:
-    """What `update` of a reducer takes beside the updates, in a dtype to differentiate.
-
-    Args:
-      weight: a scalar, or None for none.
-    """
+    """The reducer's `weight=`, unless it is None, in a dtype with a gradient."""
     return {} if weight is None else {"weight": jnp.asarray(weight, jnp.float32)}
 
 
@@ -105,21 +100,7 @@ def reducer_state(
     *,
     init: Callable[[optax.GradientTransformation, Any], Any] = lambda r, p: r.init(p),
 ) -> Any:
-    """The state to pass through a backward pass, or an error if none can.
-
-    Args:
-      caller: who asks, for the message.
-      reducer: whose state it is.
-      params: of the reducer.
-      state: as the user gave it, or None.
-      init: makes a state.
-
-    Returns:
-      `state`, or a new one if it is None and holds no arrays.
-
-    Raises:
-      ValueError: an array that is not given, or cannot be carried by a gradient.
-    """
+    """The reducer's state, if a gradient can carry it; made by `init` if it is None."""
     if state is None:
         state = init(reducer, params)
         if jax.tree.leaves(state):

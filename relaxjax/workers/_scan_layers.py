@@ -3,7 +3,7 @@
 Source: Poseidon (Zhang et al. 2017), wait-free back-propagation: layer l's gradient
 travels while layer l - 1 computes its own. In a loop, what a turn sends must be back at
 the end of that turn, so a transfer of the turn's own gradient hides under nothing. Here
-a turn sends the gradient of the turn before:
+a turn sends the gradient of the turn before it:
 
     forward:    x_{l+1} = layer(p_l, x_l)                                l = 0 .. L - 1
     backward:   g_l = dF/dp_l + a_l                                      l = L - 1 .. 0
@@ -14,7 +14,7 @@ The gradient g_{l+1} reaches turn l as the cotangent of a second carry, the link
 is zero on the way forward.
 
 Cost: L + 1 reductions of one layer (the first is of zeros, so that all turns are
-alike), of which the last alone has no computation left to hide under.
+alike); only the last has no computation left to hide under.
 """
 
 from collections.abc import Callable
@@ -41,31 +41,28 @@ def scan_layers(
 ) -> Any:
     """Applies one layer after another; the gradient of `params` comes out reduced.
 
-    A `lax.scan` that sends each layer's gradient while the next one is computed. Wrap
-    the model's other params in `relaxjax.reduce_in_backward`. The optimizer then
-    follows without a reducer.
+    A `lax.scan` that sends each layer's gradient while it computes the next. Wrap the
+    model's other params in `relaxjax.reduce_in_backward`. The optimizer then follows
+    without a reducer.
 
     Args:
-      layer: from one layer's params and `x` to an `x` of the same shapes and dtypes.
-        May be a `jax.checkpoint`.
+      layer: maps one layer's params and `x` to an `x` of the same shapes and dtypes;
+        may be a `jax.checkpoint`.
       params: a pytree of arrays of shape [layers, ...].
-      x: what the first layer takes, a pytree of arrays.
-      reducer: such as `relaxjax.all_reduce("data")`, for the params of one layer.
-      state: the reducer's, of shapes [layers, ...], as `jax.vmap(reducer.init)(params)`
-        makes it, if it holds arrays such as a residual. The gradient with respect to it
-        is the new state (not a derivative).
-      accumulated: gradients like `params` that are added before the reduction. The
-        gradient with respect to them is zero.
-      weight: this worker's number of examples, a scalar, as for `update` of the
-        reducer.
+      x: input of the first layer, a pytree of arrays.
+      reducer: a reducer of one layer's params, such as `relaxjax.all_reduce("data")`.
+      state: state of the reducer as in `reduce_in_backward`, of shapes [layers, ...]:
+        `jax.vmap(reducer.init)(params)`.
+      accumulated: gradients to add, as in `reduce_in_backward`.
+      weight: this worker's number of examples, a scalar; the reducer's `weight=`.
 
     Returns:
-      What the last layer gives.
+      The output of the last layer.
 
     Raises:
       ValueError: there is no layer, or the leaves do not agree on their number; the
-        reducer holds arrays and no `state` is given; a leaf of `state` that is not
-        floating (a gradient cannot carry it).
+        reducer holds arrays and `state` is missing; a leaf of `state` is not floating
+        (a gradient cannot carry it).
 
     Example:
       >>> import jax, jax.numpy as jnp, relaxjax
@@ -77,14 +74,16 @@ def scan_layers(
       [4.5 3. ]
     """
     _require_layers(params)
-    state = reducer_state("scan_layers", reducer, params, state, init=_init_each)
+    state = reducer_state(
+        "scan_layers", reducer, params, state, init=lambda r, p: jax.vmap(r.init)(p)
+    )
     if accumulated is None:
-        accumulated = jax.tree.map(jnp.zeros_like, params)
+        accumulated = optax.tree.zeros_like(params)
     late, extra = _late(reducer), extra_args(weight)
 
-    def turn(carry, of_layer):
+    def turn(carry, sliced):
         x, link = carry
-        p, link = late(*of_layer, link, extra)
+        p, link = late(*sliced, link, extra)
         return (layer(p, x), link), None
 
     params, state, link = _shifted(reducer)(params, state, extra)
@@ -93,7 +92,7 @@ def scan_layers(
 
 
 def _late(reducer: optax.GradientTransformation) -> Callable[..., Any]:
-    """In turn l: sends the gradient of layer l + 1, and hands on that of layer l."""
+    """Identity; in turn l, backward sends g_{l+1} and hands on g_l by the link."""
 
     @jax.custom_vjp
     def late(p, state, accumulated, link, extra):
@@ -103,12 +102,14 @@ def _late(reducer: optax.GradientTransformation) -> Callable[..., Any]:
     def forward(p, state, accumulated, link, extra):
         return (p, link), (state, accumulated, extra)
 
-    def backward(kept, cotangents):
-        state, a, extra = kept
+    def backward(residuals, cotangents):
+        state, a, extra = residuals
         g, g_after = cotangents
         r_after, state = reducer.update(g_after, state, **extra)
         r_after = like_varying(r_after, g_after)  # what a cotangent's type must be
-        return r_after, state, _zeros(a), _add(g, a), _zeros(extra)
+        link = jax.tree.map(jnp.add, g, a)
+        no_a, no_extra = optax.tree.zeros_like((a, extra))
+        return r_after, state, no_a, link, no_extra
 
     late.defvjp(forward, backward)
     return late
@@ -117,56 +118,39 @@ def _late(reducer: optax.GradientTransformation) -> Callable[..., Any]:
 def _shifted(reducer: optax.GradientTransformation) -> Callable[..., Any]:
     """Gives turn l the state of layer l + 1; backward, layer l what turn l - 1 sent."""
 
+    def up(x):
+        return jnp.concatenate([x[1:], jnp.zeros_like(x[:1])])
+
+    def down(first, x):
+        return jnp.concatenate([first[None], x[:-1]])
+
     @jax.custom_vjp
     def shifted(params, state, extra):
         del extra
-        return params, jax.tree.map(_up, state), jax.tree.map(_nothing, params)
+        link = jax.tree.map(lambda p: jnp.zeros_like(p[0]), params)
+        return params, jax.tree.map(up, state), link
 
     def forward(params, state, extra):
         first = jax.tree.map(lambda s: s[0], state)
         return shifted(params, state, extra), (first, extra)
 
-    def backward(kept, cotangents):
-        state_0, extra = kept
+    def backward(residuals, cotangents):
+        state_0, extra = residuals
         r, states, g_0 = cotangents
         r_0, state_0 = reducer.update(g_0, state_0, **extra)
         r_0 = like_varying(r_0, g_0)
-        sent = jax.tree.map(_down, (r_0, state_0), (r, states))
-        return *sent, _zeros(extra)
+        sent = jax.tree.map(down, (r_0, state_0), (r, states))
+        return *sent, optax.tree.zeros_like(extra)
 
     shifted.defvjp(forward, backward)
     return shifted
 
 
-def _zeros(tree: Any) -> Any:
-    return jax.tree.map(jnp.zeros_like, tree)
-
-
-def _nothing(p: jax.Array) -> jax.Array:
-    return jnp.zeros_like(p[0])
-
-
-def _up(x: jax.Array) -> jax.Array:
-    return jnp.concatenate([x[1:], jnp.zeros_like(x[:1])])
-
-
-def _down(first: jax.Array, x: jax.Array) -> jax.Array:
-    return jnp.concatenate([first[None], x[:-1]])
-
-
-def _add(g: Any, a: Any) -> Any:
-    return jax.tree.map(jnp.add, g, a)
-
-
-def _init_each(reducer: optax.GradientTransformation, params: Any) -> Any:
-    return jax.vmap(reducer.init)(params)
-
-
 def _require_layers(params: Any) -> None:
     counts = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(params)}
     if len(counts) != 1 or counts & {(), (0,)}:
-        found = sorted((count[0] if count else "no axis" for count in counts), key=str)
+        sizes = sorted((count[0] if count else "no axis" for count in counts), key=str)
         raise ValueError(
-            f"scan_layers: the leaves of params have {found} layers: each needs the "
+            f"scan_layers: the leaves of params have {sizes} layers: each needs the "
             "same number, at least one, as its first axis"
         )

@@ -1,9 +1,9 @@
 """Processes compare what they are about to run, before they run it.
 
 A process with another model, another configuration or another version would otherwise
-hang the first collective, or train something else without a word. Each process spells
-what it has in lines of text; all lines are compared with process 0's, and every
-process raises the same error.
+hang the first collective, or silently train something else. Each process describes what
+it has in lines of text; all lines are compared with process 0's, and every process
+raises the same error.
 
 Cost: two small all-gathers at start-up; nothing with one process.
 """
@@ -21,7 +21,6 @@ import numpy as np
 import optax
 from jax.experimental import multihost_utils
 
-from relaxjax._core._axis import axes_of
 from relaxjax._core._tree import layout_of
 from relaxjax.workers._mesh import WorkerMesh
 
@@ -31,36 +30,25 @@ _PACKAGES = ("jax", "jaxlib", "numpy", "optax", "relaxjax")
 def require_agreement(
     tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
 ) -> None:
-    """Raises on every process if any process differs from process 0.
-
-    Raises:
-      ValueError: naming the process, the lines that differ and both values.
-    """
+    """Raises on every process if any process differs from process 0."""
     if workers.processes > 1:
         require_equal_processes("init", describe(tx, params, workers))
 
 
 def require_equal_processes(caller: str, mine: Mapping[str, str]) -> None:
-    """Raises on every process if the tables of any two differ.
+    """Raises on every process if one has another table, of one-line names and values.
 
-    Args:
-      caller: for the message.
-      mine: what this process has, as names and values of a line each.
-
-    Raises:
-      ValueError: all that differs between process 0 and the first that differs.
+    The error names all differences between process 0 and the first that differs.
     """
     texts = _gather("\n".join(f"{key}\t{value}" for key, value in mine.items()))
     tables = [dict(line.split("\t", 1) for line in text.splitlines()) for text in texts]
+    first = tables[0]
     for process, table in enumerate(tables):
-        pairs = [
-            (key, tables[0].get(key, "absent"), table.get(key, "absent"))
-            for key in tables[0] | table
-        ]
         wrong = [
-            f"{key}: process 0 has {here}, process {process} has {there}"
-            for key, here, there in pairs
-            if here != there
+            f"{key}: process 0 has {first.get(key, 'absent')}, process {process} has "
+            f"{table.get(key, 'absent')}"
+            for key in first | table
+            if first.get(key) != table.get(key)
         ]
         if wrong:
             raise ValueError(
@@ -73,11 +61,11 @@ def describe(
     tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
 ) -> dict[str, str]:
     """What this process is about to run, as names and values."""
-    lines = (line.rpartition(" ") for line in layout_of(params).lines.splitlines())
+    leaves = layout_of(params).leaves
     return {
-        **{f"the version of {name}": spelled for name, spelled in versions().items()},
+        **{f"the version of {name}": text for name, text in versions().items()},
         "the mesh": str(dict(workers.mesh.shape)),
-        **{f"leaf {name!r}": spelled for name, _, spelled in lines},
+        **{f"leaf {name!r}": spelling for name, spelling in leaves.items()},
         "the tree structure": str(jax.tree.structure(params)),
         "the configuration of the transformation (digest of its program)": _digest(
             tx, params, workers
@@ -86,14 +74,14 @@ def describe(
 
 
 def versions() -> dict[str, str]:
-    """What this process runs, by name."""
-    found = {"python": platform.python_version()}
+    """Versions of Python and of the packages that this process runs, by name."""
+    table = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
-            found[name] = version(name)
+            table[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            table[name] = "not installed"
+    return table
 
 
 def _digest(tx: optax.GradientTransformation, params: Any, workers: WorkerMesh) -> str:
@@ -103,8 +91,7 @@ def _digest(tx: optax.GradientTransformation, params: Any, workers: WorkerMesh) 
         state = tx.init(params)
         return tx.update(params, state, params)
 
-    sizes = workers.mesh.shape
-    env = [(name, sizes[name]) for name in axes_of(workers.axis_name)]
+    env = list(zip(workers.axis_name, workers.sizes, strict=True))
     try:
         program = str(jax.make_jaxpr(run, axis_env=env)(params))
     except TypeError:  # an update that needs more arguments than these
@@ -114,7 +101,7 @@ def _digest(tx: optax.GradientTransformation, params: Any, workers: WorkerMesh) 
 
 
 def _gather(text: str) -> list[str]:
-    """The text of every process, in order of process."""
+    """The texts of all processes, in their order."""
     raw = np.frombuffer(text.encode(), np.uint8)
     sizes = np.asarray(multihost_utils.process_allgather(jnp.int32(raw.size)))
     padded = np.zeros(int(sizes.max()), np.uint8)

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -10,9 +12,10 @@ import typer
 from typer.testing import CliRunner
 
 import relaxjax
+from benchmarks import __main__ as _main
 from benchmarks import measure as _measure
-from benchmarks import models as _zoo
-from benchmarks.commands import bench as _bench
+from benchmarks import models as _models
+from benchmarks import report as _report
 from benchmarks.micro import algorithms as _algorithms
 from benchmarks.micro import bytes as _bytes
 from benchmarks.micro import codecs as _codecs
@@ -22,13 +25,14 @@ from benchmarks.micro import low_rank as _low_rank
 from benchmarks.micro import overhead as _overhead
 from benchmarks.micro import payloads as _payloads
 from benchmarks.micro import ring as _ring
-from benchmarks.orders import orders as _orders
 from benchmarks.programs import gpu_program as _gpu_program
 from benchmarks.programs import overlap as _overlap
 from benchmarks.programs import overlap_models as _overlap_models
+from benchmarks.report import Rounds, Run, Workers, benchmark
 from relaxjax.cli import _devices
 from relaxjax.workers import _startup_agreement as _agree
-from relaxjax.workers._mesh import WorkerMesh, workers_of
+from relaxjax.workers._mesh import WorkerMesh
+from relaxjax.workers._to_workers import workers_of
 
 
 def test_ratio_of_pairs():
@@ -79,8 +83,8 @@ def test_the_three_programs_train_the_same():
         jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data")),
     )
     losses = []
-    for make in (_overhead._relaxjax, _overhead._pmean, _overhead._jit):
-        run = _overhead._stepper(make(task, mesh), batch)
+    for make in _overhead.MAKERS.values():
+        run = _measure.stepper(*make(task, mesh), batch)
         losses.append([float(run()[1]["loss"]) for _ in range(3)])
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
     np.testing.assert_allclose(losses[0], losses[2], rtol=1e-4)
@@ -108,7 +112,7 @@ def test_low_rank(tmp_path):
 
 def test_ring(tmp_path, monkeypatch):
     monkeypatch.setattr(_ring, "DEVICES", (2, 4))
-    result = _ring.ring(repeats=2, out=str(tmp_path))
+    result = _ring.ring(rounds=2, out=str(tmp_path))
     assert set(result["compile_seconds"]) == {"2", "4"}
     # The compiler's own analysis, so this is no matter of speed.
     assert max(result["temporary_buckets"].values()) <= 2.01
@@ -121,7 +125,7 @@ def test_algorithms(tmp_path, monkeypatch):
     monkeypatch.setattr(_algorithms, "LARGEST_TOTAL_BYTES", 8 * 2**20)
     result = _algorithms.algorithms(rounds=5, out=str(tmp_path))
     names = [sorted(case["ratio"]) for case in result["cases"]]
-    every = sorted(["psum", *_algorithms.ALGORITHMS])
+    every = sorted(["psum", *_algorithms.CANDIDATES])
     without = {"hierarchical"}, {"hierarchical"}, set(), {"one_shot"}
     assert names == [[x for x in every if x not in left] for left in without]
     assert all(case["ratio"]["psum"]["median"] == 1.0 for case in result["cases"])
@@ -134,8 +138,8 @@ def test_algorithms(tmp_path, monkeypatch):
 
 def test_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(_bytes, "ONE_AXIS", ("psum", "ring", "one_shot"))
-    small = _zoo.transformer(_zoo.Transformer(1, 64, 64))
-    monkeypatch.setattr(_bytes._zoo, "transformer", lambda module: small)
+    small = _models.transformer(_models.Transformer(1, 64, 64))
+    monkeypatch.setattr(_bytes, "transformer", lambda module: small)
     result = _bytes.count_bytes(rounds=5, layers=1, out=str(tmp_path))
     assert set(result["seconds"]) == {"gradient", *_bytes.ONE_AXIS}
     # A ring sends what the bandwidth-optimal algorithms send, but for rounding up.
@@ -147,8 +151,8 @@ def test_bytes(tmp_path, monkeypatch):
 
 
 def test_codecs(tmp_path, monkeypatch):
-    made = {name: _codecs.table()[name] for name in ("natural", "sign")}
-    monkeypatch.setattr(_codecs, "table", lambda: made)
+    made = {name: _codecs.compressors()[name] for name in ("natural", "sign")}
+    monkeypatch.setattr(_codecs, "compressors", lambda: made)
     result = _codecs.codecs(size_mb=0.004, rounds=5, out=str(tmp_path))
     assert [row["name"] for row in result["rows"]] == list(made)
     row = result["rows"][1]
@@ -190,39 +194,70 @@ def test_emulation(tmp_path, monkeypatch):
     assert (tmp_path / "emulation.json").exists()
 
 
-COMMANDS = {
-    "overhead": _overhead,
-    "fusion": _fusion,
-    "ring": _ring,
-    "algorithms": _algorithms,
-    "bytes": _bytes,
-    "codecs": _codecs,
-}
-
-
-OTHERS = ["emulation", "low-rank", "methods", "orders", "overlap", "payloads"]
-
-
-@pytest.mark.parametrize("name", [*COMMANDS, *OTHERS])
+@pytest.mark.parametrize("name", [*_main.BENCHMARKS, *_main.ORDERS])
 def test_each_is_a_command(name):
-    assert CliRunner().invoke(_bench.bench, [name, "--help"]).exit_code == 0
+    words = ["orders", name] if name in _main.ORDERS else [name]
+    done = CliRunner().invoke(_main.app, [*words, "--help"])
+    assert done.exit_code == 0
+    assert "--out" in done.stdout
 
 
-def test_unknown_orders_bench():
-    assert CliRunner().invoke(_bench.bench, ["orders", "nothing"]).exit_code == 2
+def test_help_imports_no_jax():
+    code = (
+        "import sys\nfrom benchmarks.__main__ import app\n"
+        "try: app(['--help'])\nexcept SystemExit: pass\nassert 'jax' not in sys.modules"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert "hand-written pmean" in done.stdout
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, "emulation"])
-def test_a_command_hands_over_its_options(name, monkeypatch, tmp_path):
-    module, seen, devices = COMMANDS.get(name, _emulation), [], []
-    function = "count_bytes" if name == "bytes" else name
-    monkeypatch.setattr(module, function, lambda **options: seen.append(options))
-    monkeypatch.setattr(_bench, "emulate_devices", devices.append)
-    words = [name, "--rounds", "6", "--out", str(tmp_path)]
-    assert CliRunner().invoke(_bench.bench, words).exit_code == 0
-    assert seen[0]["out"] == str(tmp_path)
-    assert seen[0].get("rounds", seen[0].get("repeats")) == 6
-    assert devices == {"ring": [32], "emulation": [], "codecs": []}.get(name, [8])
+@benchmark("tiny", devices="workers")
+def tiny(run: Run, workers: Workers = 8, rounds: Rounds = 20) -> _report.Result:
+    """Nothing."""
+    print("to whoever reads")
+    return run.finish({"conditions": run.conditions(rounds=rounds + 1), "rows": [1]})
+
+
+def test_a_command_binds_its_options(monkeypatch, tmp_path):
+    devices = []
+    monkeypatch.setattr(_report, "emulate_devices", devices.append)
+    monkeypatch.setitem(_main.BENCHMARKS, "fusion", f"{__name__}:tiny")
+    monkeypatch.setattr(_main, "import_module", lambda _: sys.modules[__name__])
+    words = ["fusion", "--rounds", "6", "--out", str(tmp_path)]
+    done = CliRunner().invoke(_main.app, ["--json", *words])
+    assert done.exit_code == 0, done.output
+    result = json.loads(done.stdout)
+    assert "to whoever reads" in done.stderr
+    assert result == json.loads((tmp_path / "tiny.json").read_text())
+    assert result["conditions"]["workers"] == 8
+    assert result["conditions"]["rounds"] == 7  # what is known beside options holds
+    assert devices == [8]
+    assert tiny(workers=3, out=tmp_path)["conditions"]["workers"] == 3
+    assert devices == [8]  # a call leaves JAX as it is
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        tiny(color=1)
+
+
+def test_orders_run_one_after_the_other(monkeypatch):
+    monkeypatch.setattr(_main, "import_module", lambda _: sys.modules[__name__])
+    for name in ("speed", "scale"):
+        monkeypatch.setitem(_main.ORDERS, name, f"{__name__}:plain")
+    done = CliRunner().invoke(
+        _main.app, ["--json", "orders", "scale", "speed", "--rounds", "7"]
+    )
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout) == {"scale": {"rounds": 20}, "speed": {"rounds": 7}}
+    done = CliRunner().invoke(_main.app, ["orders", "speed", "nothing"])
+    assert done.exit_code == 2
+    assert "'nothing' is not one of quality, speed" in done.stderr
+
+
+@benchmark("plain")
+def plain(run: Run, rounds: Rounds = 20) -> _report.Result:
+    """Nothing."""
+    return dict(run.options)
 
 
 def test_too_few_devices_for_a_bench(monkeypatch):
@@ -233,14 +268,6 @@ def test_too_few_devices_for_a_bench(monkeypatch):
     assert error.value.exit_code == 2
     assert os.environ["NPROC"] == "206"
     _devices.emulate_devices(4)
-
-
-def test_orders_runs_the_benches_that_are_named(monkeypatch):
-    ran = []
-    benches = {name: lambda name=name: ran.append(name) for name in ("speed", "scale")}
-    monkeypatch.setattr(_orders, "BENCHES", benches)
-    assert _orders.main(["scale", "speed"]) == 0
-    assert ran == ["scale", "speed"]
 
 
 def test_processes_that_differ(monkeypatch):
@@ -256,16 +283,16 @@ def test_processes_that_differ(monkeypatch):
     _agree.require_agreement(tx, {"w": np.zeros(3, np.float32)}, workers)
 
 
-@pytest.mark.parametrize("module", [_zoo.VGG16, _zoo.ResNet50, _zoo.Inception])
+@pytest.mark.parametrize("module", [_models.VGG16, _models.ResNet50, _models.Inception])
 def test_image_models_have_a_thousand_classes(module):
     images = jax.ShapeDtypeStruct((1, 224, 224, 3), np.float32)
-    model = _zoo._of(module(), images)
+    model = _models._of(module(), images)
     assert jax.eval_shape(model.apply, model.params, *model.args).shape == (1, 1000)
 
 
 def test_overlap_says_what_is_missing(monkeypatch, tmp_path):
     monkeypatch.setattr(_gpu_program, "PLUGINS", ("relaxjax.none", "jax_plugins.none"))
-    found = CliRunner().invoke(_bench.bench, ["overlap", "--out", str(tmp_path)])
+    found = CliRunner().invoke(_main.app, ["overlap", "--out", str(tmp_path)])
     assert found.exit_code == 2
     assert 'pip install "relaxjax[gpu-compile]"' in found.stderr
 
@@ -278,8 +305,9 @@ def test_overlap(monkeypatch, tmp_path):
     for name in ("jit_text", "pmean_text", "relaxjax_text"):
         monkeypatch.setattr(_overlap, name, lambda *_, **__: text)
     small = {"small": lambda: _overlap_models.perceptron(layers=2, width=8, rows=4)}
-    words = {"bandwidth": 1e6, "latency": 1.0, "bucket_bytes": 64 * 4}
-    result = _overlap.overlap(models=small, out=str(tmp_path), **words)
+    monkeypatch.setattr(_overlap, "MODELS", small)
+    options = {"gigabytes": 1e-3, "microseconds": 1e6, "bucket_mb": 64 * 4 / 2**20}
+    result = _overlap.overlap(out=str(tmp_path), **options)
     saved = json.loads((tmp_path / "overlap.json").read_text())
     assert saved["rows"] == result["rows"]
     assert (tmp_path / "overlap.png").read_bytes().startswith(b"\x89PNG")

@@ -7,24 +7,24 @@ import numpy as np
 import pytest
 
 from benchmarks.training import heterogeneity as _heterogeneity
-from benchmarks.training.heterogeneity_data import by_label, runs_of
+from benchmarks.training.heterogeneity_data import by_label, splits_of
 from benchmarks.training.heterogeneity_methods import ENTRIES
 from benchmarks.training.heterogeneity_quadratics import quadratics
 from benchmarks.training.heterogeneity_training import Trained, train
 
 
 @pytest.fixture(scope="module")
-def runs():
-    return runs_of(alphas=(1.0, 0.01), seeds=(0, 1), folds=3, workers=4)
+def splits():
+    return splits_of(alphas=(1.0, 0.01), seeds=(0, 1), folds=3, workers=4)
 
 
-def test_each_image_is_held_out_once_and_then_trains_nobody(runs):
-    assert runs.images.shape[:2] == (12, 4)  # two alphas, two seeds, three folds
-    held = runs.held_labels >= 0
+def test_each_image_is_held_out_once_and_then_trains_nobody(splits):
+    assert splits.images.shape[:2] == (12, 4)  # two alphas, two seeds, three folds
+    held = splits.held_labels >= 0
     assert [held[place : place + 3].sum() for place in range(0, 12, 3)] == [1797] * 4
     for run in range(3):
-        test = {x.tobytes() for x in runs.held_images[run][held[run]]}
-        own = [x.tobytes() for x in runs.images[run].reshape(-1, 64)]
+        test = {x.tobytes() for x in splits.held_images[run][held[run]]}
+        own = [x.tobytes() for x in splits.images[run].reshape(-1, 64)]
         assert len(set(own)) == len(own) == 4 * ((1797 - len(test)) // 4)
         assert not test & set(own)
 
@@ -44,8 +44,8 @@ def test_a_small_alpha_leaves_few_labels(alpha):
     np.testing.assert_array_equal(rows, again)
 
 
-def test_training_learns_and_only_gossip_drifts_apart(runs):
-    few = jax.tree.map(lambda x: x[[0, -1]], runs)
+def test_training_learns_and_only_gossip_drifts_apart(splits):
+    few = jax.tree.map(lambda x: x[[0, -1]], splits)
     exact, ring = (next(e for e in ENTRIES if e.name == n) for n in _COMPARED[:2])
     rates = np.asarray([0.01, 0.5], np.float32)
     short, long = (train(exact.make, rates, few, steps) for steps in (1, 60))
@@ -58,8 +58,8 @@ def test_training_learns_and_only_gossip_drifts_apart(runs):
     assert apart[1] > apart[0]  # the data of the second differ more
 
 
-def test_workers_with_equal_data_draw_their_own_batches(runs):
-    one = jax.tree.map(lambda x: x[:1], runs)
+def test_workers_with_equal_data_draw_their_own_batches(splits):
+    one = jax.tree.map(lambda x: x[:1], splits)
     same = one._replace(
         images=np.repeat(one.images[:, :1], 4, axis=1),
         labels=np.repeat(one.labels[:, :1], 4, axis=1),
@@ -68,22 +68,24 @@ def test_workers_with_equal_data_draw_their_own_batches(runs):
     assert train(ring.make, np.asarray([0.5], np.float32), same, 3).distance > 0.01
 
 
-def test_the_rate_that_trains_best_counts(runs):
+def test_the_rate_that_trains_best_counts(splits):
     loss = np.ones((12, 3)) * [0.5, 0.3, np.nan]
-    loss[runs.alphas == 0.01] = [0.1, 0.2, 0.3]
+    loss[splits.alphas == 0.01] = [0.1, 0.2, 0.3]
     found = Trained(loss, np.tile([0.7, 0.8, 0.9], (12, 1)), np.zeros((12, 3)))
     for alpha, rate, accuracy in ((1.0, 2.0, 0.8), (0.01, 1.0, 0.7)):
-        row = _heterogeneity._row(ENTRIES[0], alpha, runs, [1.0, 2.0, 4.0], found)
+        row = _heterogeneity._row(ENTRIES[0], alpha, splits, [1.0, 2.0, 4.0], found)
         assert (row["rate"], row["accuracies"]) == (rate, [accuracy] * 6)
 
 
 _COMPARED = ["all_reduce", "gossip, ring", "gradient_tracking, ring"]
 
 
-def test_what_is_reported_follows_from_the_runs(tmp_path):
+def test_what_is_reported_follows_from_the_runs(tmp_path, monkeypatch):
     entries = [e for e in ENTRIES if e.name in _COMPARED]
-    how = {"seeds": 1, "steps": 20, "workers": 4, "folds": 2, "alphas": (1.0, 0.1)}
-    result = _heterogeneity.heterogeneity(**how, entries=entries, out=str(tmp_path))
+    monkeypatch.setattr(_heterogeneity, "ENTRIES", entries)
+    monkeypatch.setattr(_heterogeneity, "ALPHAS", (1.0, 0.1))
+    options = {"seeds": 1, "steps": 20, "workers": 4, "folds": 2}
+    result = _heterogeneity.heterogeneity(**options, out=str(tmp_path))
     rows = result["rows"]
     assert [row["method"] for row in rows] == [n for n in _COMPARED for _ in range(2)]
     for row, base in zip(rows, rows[:2] * 3, strict=True):

@@ -8,11 +8,11 @@ import jax
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks import __main__ as _main
 from benchmarks import measure as _measure
 from benchmarks.programs import host_copies as _host_copies
 from benchmarks.programs import host_params as _host_params
 from benchmarks.programs import overlap_models as _overlap_models
-from relaxjax.cli._app import app
 from relaxjax.schedule import Link
 
 
@@ -20,9 +20,10 @@ def small():
     return _overlap_models.perceptron(layers=3, width=8, rows=4)
 
 
-def test_host_params(tmp_path, capsys):
+def test_host_params(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(_host_params, "_transformer", lambda _: small())
     result = _host_params.host_params(
-        rounds=5, random_orders=2, bucket_bytes=1, make=small, out=str(tmp_path)
+        rounds=5, random_orders=2, bucket_mb=1e-6, out=str(tmp_path)
     )
     assert json.loads((tmp_path / "host_params.json").read_text()) == result
     assert set(result["modes"]) == {"inference", "training"}
@@ -50,19 +51,9 @@ def test_predictions_where_memories_differ():
     assert found["predicted"]["layer"] < found["predicted"]["reversed"]
 
 
-def test_the_command_hands_over_its_options(monkeypatch, tmp_path):
-    told = {}
-    monkeypatch.setattr(_host_params, "host_params", lambda **how: told.update(how))
-    words = ["--rounds", "6", "--random-orders", "3", "--bucket-mb", "1"]
-    words += ["--out", str(tmp_path)]
-    assert CliRunner().invoke(app, ["bench", "host-params", *words]).exit_code == 0
-    expected = {"rounds": 6, "random_orders": 3, "bucket_bytes": 2**20}
-    assert told == expected | {"out": str(tmp_path)}
-
-
 def test_host_copies_says_what_is_missing(monkeypatch, tmp_path):
     monkeypatch.setattr(_host_copies, "missing", lambda: "no plugin")
-    found = CliRunner().invoke(app, ["bench", "host-copies", "--out", str(tmp_path)])
+    found = CliRunner().invoke(_main.app, ["host-copies", "--out", str(tmp_path)])
     assert found.exit_code == 2
     assert "no plugin" in found.stderr
 
@@ -85,8 +76,10 @@ ENTRY %main (x: f32[250]) -> f32[250] {
 
     monkeypatch.setattr(_host_copies, "missing", lambda: None)
     monkeypatch.setattr(_host_copies, "host_program_text", compiled)
-    how = {"bandwidth": 1000.0, "latency": 1.0, "out": str(tmp_path)}
-    result = _host_copies.host_copies(random_orders=1, sizes=[1, 9], make=small, **how)
+    monkeypatch.setattr(_host_copies, "transformer", small)
+    monkeypatch.setattr(_host_copies, "SIZES", [1, 9])
+    options = {"gigabytes": 1e-6, "microseconds": 1e6, "out": str(tmp_path)}
+    result = _host_copies.host_copies(random_orders=1, **options)
     assert seen == ["Host"] * 12 * 3
     costs = 'costs { name: "s" cost_us: 2000000.0000 }\n', 'costs { name: "d" cost_us: '
     assert profiles == {f"{''.join(costs)}0.0000 }}\n"}

@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks.training import local_updates as _later
+from benchmarks.report import Run
+from benchmarks.training import local_updates as _local_updates
 from benchmarks.training import methods as _methods
-from benchmarks.training.methods import ENTRIES, Entry
+from benchmarks.training.methods import ENTRIES, Entry, compare
 from relaxjax.tasks import OPTIMIZERS, TASKS
 
 
@@ -20,8 +21,8 @@ def test_methods_stand_beside_their_parents(tmp_path):
         Entry("one_bit_lamb", {"freeze_step": 2}),
     )
     tasks = {"digits": TASKS["digits"]}
-    how = {"tasks": tasks, "entries": entries, "steps": 4, "seeds": 2}
-    rows = _methods.methods(**how, out=str(tmp_path))["rows"]
+    run = Run("methods", tmp_path)
+    rows = compare(run, tasks, entries, steps=4, seeds=2)["rows"]
     labels = [row["method"] for row in rows]
     assert labels[:2] == ["all_reduce"] * 2  # after LAMB and after AdamW
     assert labels[2] == "power_sgd (rank=2)"
@@ -41,8 +42,8 @@ def test_methods_stand_beside_their_parents(tmp_path):
 def test_a_parent_counts_by_its_best_rate(tmp_path):
     entry = Entry("local_sgd", {"sync_every": 2}, learning_rate=0.03)
     rates = {"adamw": [1e-9, 0.03], "muon": [0.1]}
-    how = {"tasks": {"digits": TASKS["digits"]}, "entries": [entry], "rates": rates}
-    result = _methods.methods(**how, steps=4, seeds=1, out=str(tmp_path))
+    run, tasks = Run("methods", tmp_path), {"digits": TASKS["digits"]}
+    result = compare(run, tasks, [entry], rates=rates, steps=4, seeds=1)
     idle, best, local = result["rows"]
     assert [row["method"] for row in result["rows"]] == [
         "all_reduce (rate 1e-09)",
@@ -83,10 +84,13 @@ def test_an_entry_has_its_own_peak_rate():
         np.testing.assert_allclose(10 * x, y, rtol=1e-5)
 
 
-def test_later_messages_stand_beside_all_reduce(tmp_path, capsys):
-    few = [e for e in _later.ENTRIES if e.name == "local_sgd" and e.mesh.size == 2]
-    how = {"entries": few[:1], "rates": {"adamw": [0.01]}}
-    result = _later.later(**how, steps=10, out=str(tmp_path))
+def test_local_updates_messages_stand_beside_all_reduce(tmp_path, capsys, monkeypatch):
+    few = [
+        e for e in _local_updates.ENTRIES if e.name == "local_sgd" and e.mesh.size == 2
+    ]
+    monkeypatch.setattr(_local_updates, "ENTRIES", few[:1])
+    monkeypatch.setattr(_local_updates, "RATES", {"adamw": [0.01]})
+    result = _local_updates.local_updates(steps=10, out=str(tmp_path))
     parent, local = result["rows"]
     assert "2 workers" in local["method"]
     assert (parent["share"], local["share"]) == (1, 0.2)
@@ -95,9 +99,11 @@ def test_later_messages_stand_beside_all_reduce(tmp_path, capsys):
     assert "1/400: nothing fits" in capsys.readouterr().out
 
 
-def test_every_parent_of_later_messages_is_searched():
-    assert {entry.parent for entry in _later.ENTRIES} == set(_later.RATES)
-    assert all(entry.learning_rate for entry in _later.ENTRIES)
+def test_every_parent_of_local_updates_messages_is_searched():
+    assert {entry.parent for entry in _local_updates.ENTRIES} == set(
+        _local_updates.RATES
+    )
+    assert all(entry.learning_rate for entry in _local_updates.ENTRIES)
 
 
 def test_the_best_row_within_the_budget_is_judged():
@@ -106,13 +112,13 @@ def test_the_best_row_within_the_budget_is_judged():
         {"method": "good", "share": 0.01, "worse": [0.015]},
         {"method": "bad", "share": 0.002, "worse": [0.3]},
     ]
-    said = _later.verdict(rows, 100, 0.02)
+    said = _local_updates.verdict(rows, 100, 0.02)
     assert said == "1/100: 2% met: +1.50% by good"
-    assert _later.verdict(rows, 400, 0.01) == "1/400: 1% missed: +30.00% by bad"
+    assert _local_updates.verdict(rows, 400, 0.01) == "1/400: 1% missed: +30.00% by bad"
 
 
 @pytest.mark.parametrize(
-    "entry", [*ENTRIES, *_later.ENTRIES], ids=lambda entry: entry.label
+    "entry", [*ENTRIES, *_local_updates.ENTRIES], ids=lambda entry: entry.label
 )
 def test_every_entry_builds(entry):
     task = TASKS["digits"](0)

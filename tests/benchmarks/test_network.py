@@ -13,7 +13,9 @@ from benchmarks.network import report
 from benchmarks.network import study as _network
 from benchmarks.network.curves import steps_to
 from benchmarks.network.methods import ALONE, DDP, METHODS, RELAXJAX, Method
+from benchmarks.network.problem import Shape
 from benchmarks.network.slow_host import Quota
+from benchmarks.report import Run
 from relaxjax.hosts import Namespaces
 
 OURS = Method(system=RELAXJAX, name="ours")
@@ -128,12 +130,12 @@ def test_over_loopback(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Namespaces, "missing", staticmethod(lambda: "not here"))
     methods = [m for m in METHODS if m.label in (ALONE, "all_reduce")]
     assert len(methods) == 2
+    monkeypatch.setattr(_network, "chosen", lambda labels: methods)
     result = _network.network(
         rounds=1,
         pairs=1,
         steps=1,
         curve_steps=2,
-        methods=methods,
         hosts=2,
         width=8,
         layers=1,
@@ -146,7 +148,7 @@ def test_over_loopback(tmp_path, monkeypatch, capsys):
     assert len(saved["curves"]["all_reduce"]) == 3
     assert "all_reduce" in capsys.readouterr().out
     with pytest.raises(ValueError, match="of namespaces: not here"):
-        _network_audit.audit(methods=methods, width=8, layers=1)
+        _network_audit.audit(Run("network_audit", tmp_path), methods, Shape(8, 1))
 
 
 def test_refuses_names_that_it_does_not_know():

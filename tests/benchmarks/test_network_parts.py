@@ -16,7 +16,9 @@ from benchmarks.network import memory as _network_memory
 from benchmarks.network.ablation import ABLATIONS
 from benchmarks.network.jax_worker import transformation
 from benchmarks.network.methods import ALONE, METHODS, PAIRS, RELAXJAX, Method
+from benchmarks.network.problem import Shape
 from benchmarks.network.variants import wait_for_all
+from benchmarks.report import Run
 from relaxjax.hosts import Namespaces
 from tests.helpers import assert_equal
 
@@ -108,9 +110,8 @@ def test_every_ablation_is_of_one_thing():
 def test_an_ablation_over_loopback(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Namespaces, "missing", staticmethod(lambda: "not here"))
     few = [a for a in ABLATIONS if a.whole.name in ("gossip", "all_reduce@ring")]
-    found = _network_ablation.ablation(
-        width=8, layers=1, rounds=1, hosts=2, ablations=few, out=str(tmp_path)
-    )
+    run = Run("network_ablation", tmp_path)
+    found = _network_ablation.ablation(run, Shape(8, 1, 2), rounds=1, ablations=few)
     assert (tmp_path / "network_ablation.json").exists()
     whats = [row["what"] for row in found["rows"]]
     assert whats == ["overlap"] * 2 + ["fusion"] * 2 + ["hierarchy"]
@@ -121,9 +122,8 @@ def test_an_ablation_over_loopback(tmp_path, monkeypatch, capsys):
 
 def test_memory_is_the_peak_of_the_steps_alone(tmp_path, capsys):
     few = [m for m in METHODS if m.label in (ALONE, "all_reduce")]
-    found = _network_memory.memory(
-        methods=few, width=8, layers=1, hosts=2, out=str(tmp_path)
-    )
+    run = Run("network_memory", tmp_path)
+    found = _network_memory.memory(run, few, Shape(8, 1, 2))
     alone, plain = found["rows"]
     assert (alone["method"], plain["method"]) == (ALONE, "all_reduce")
     assert plain["more"] == 0
@@ -136,4 +136,4 @@ def test_memory_is_the_peak_of_the_steps_alone(tmp_path, capsys):
 def test_memory_needs_linux(monkeypatch, tmp_path):
     monkeypatch.setattr(_network_memory, "_PROC", Path(tmp_path))
     with pytest.raises(ValueError, match="which Linux has"):
-        _network_memory.memory(methods=METHODS, width=8, layers=1)
+        _network_memory.memory(Run("", tmp_path), METHODS, Shape(8, 1))

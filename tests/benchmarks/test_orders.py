@@ -12,7 +12,6 @@ from benchmarks.orders import quality as quality_bench
 from benchmarks.orders import scale as scale_bench
 from benchmarks.orders import speed as speed_bench
 from benchmarks.orders import throughput as throughput_bench
-from benchmarks.orders.orders import main
 from relaxjax.schedule import Graph, random_graph, unordered
 
 
@@ -74,14 +73,10 @@ def saved(out, name):
     return json.loads((out / f"{name}.json").read_text())
 
 
-def test_quality_end_to_end(tmp_path, capsys):
-    result = quality_bench.quality(
-        graphs=9,
-        random_orders=3,
-        large=(15,),
-        models={"vgg16": tiny},
-        out=str(tmp_path),
-    )
+def test_quality_end_to_end(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(quality_bench, "LARGE", (15,))
+    monkeypatch.setattr(quality_bench, "MODELS", {"vgg16": tiny})
+    result = quality_bench.quality(graphs=9, random_orders=3, out=str(tmp_path))
     assert saved(tmp_path, "quality") == result
     assert set(result["large_graphs"]) == {"random, 15 recvs", "pairs, 15 recvs"}
     assert set(result["models"]) == {f"vgg16, rho {r}" for r in (0.5, 1.0, 2.0)}
@@ -94,8 +89,9 @@ def test_quality_end_to_end(tmp_path, capsys):
     assert "Forward graphs" in capsys.readouterr().out
 
 
-def test_speed_end_to_end(tmp_path, capsys):
-    result = speed_bench.speed(repeats=1, sizes=(40, 80), layers=1, out=str(tmp_path))
+def test_speed_end_to_end(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(speed_bench, "SIZES", (40, 80))
+    result = speed_bench.speed(repeats=1, layers=1, out=str(tmp_path))
     assert saved(tmp_path, "speed") == result
     made = [(r["shape"], r["order"], r["ops"], r["recvs"]) for r in result["rows"]]
     assert made == [
@@ -113,17 +109,17 @@ def test_speed_end_to_end(tmp_path, capsys):
     assert "TIC, 80 operations" in capsys.readouterr().out
 
 
-def test_throughput_end_to_end(tmp_path, capsys):
+def test_throughput_end_to_end(tmp_path, capsys, monkeypatch):
     settings = [
         throughput_bench.Setting("whole", 1, 1),
         throughput_bench.Setting("whole", 2, 1),
         throughput_bench.Setting("sliced", 2, 2),
         throughput_bench.Setting("fine", 2, 2),
     ]
-    result = throughput_bench.throughput(
-        orders=4, models={"tiny": tiny}, rhos=(1.0,), settings=settings,
-        out=str(tmp_path),
-    )  # fmt: skip
+    monkeypatch.setattr(throughput_bench, "COMPARED", {"tiny": tiny})
+    monkeypatch.setattr(throughput_bench, "RHOS", (1.0,))
+    monkeypatch.setattr(throughput_bench, "SETTINGS", settings)
+    result = throughput_bench.throughput(random_orders=4, out=str(tmp_path))
     assert saved(tmp_path, "throughput") == result
     assert len(result["rows"]) == 2 * len(settings)
     assert {row["graph"] for row in result["rows"]} == {"inference", "training"}
@@ -139,15 +135,14 @@ def test_throughput_end_to_end(tmp_path, capsys):
     assert "Straggler effect" in capsys.readouterr().out
 
 
-def test_scale_end_to_end(tmp_path, capsys):
-    result = scale_bench.scale(
-        model=tiny,
-        clusters=[
-            ("2", lambda: scale_bench._uniform(2), 2),
-            ("2000, mixed", lambda: scale_bench._mixed(2000), 1),
-        ],
-        out=str(tmp_path),
-    )
+def test_scale_end_to_end(tmp_path, capsys, monkeypatch):
+    clusters = [
+        ("2", lambda: scale_bench._uniform(2), 2),
+        ("2000, mixed", lambda: scale_bench._mixed(2000), 1),
+    ]
+    monkeypatch.setattr(scale_bench, "MODEL", tiny)
+    monkeypatch.setattr(scale_bench, "CLUSTERS", clusters)
+    result = scale_bench.scale(out=str(tmp_path))
     assert saved(tmp_path, "scale") == result
     few, many = result["rows"]
     assert (few["workers"], few["simulated"], few["steps"]) == (2, 2, 2)
@@ -171,7 +166,7 @@ def test_large_graphs_have_the_size_they_are_asked_for():
         assert speed_bench.large_graph(shape, 60, recvs=6) == graph
 
 
-def test_zoo_has_the_sizes_of_the_papers():
+def test_models_have_the_sizes_of_the_papers():
     """VGG-16: 138 357 544 parameters (Simonyan and Zisserman, configuration D)."""
     model = MODELS["vgg16"]()
     graph = Graph.from_function(model.apply, model.params, *model.args)
@@ -183,16 +178,22 @@ def test_reports(tmp_path, capsys):
     report.show("Title", ("name", "value"), [("x", 0.123456), ("y", 3)])
     printed = capsys.readouterr().out
     assert "0.1235" in printed
-    path = report.save({"a": 1}, tmp_path / "new", "figure")
-    assert json.loads(path.with_suffix(".json").read_text()) == {"a": 1}
-    report.plot(path, "t", ("x", "y"), {"line": ([1, 2], [3.0, 4.0])})
-    assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
-    told = report.conditions(seed=3)
-    assert told["seed"] == 3
-    assert told["machine"]
+    run = report.Run("figure", tmp_path / "new", {"seed": 3})
+    lines = {"line": ([1, 2], [3.0, 4.0])}
+    rows = [{"name": "x", "value": 2}]
+    table = report.Table.of("T", rows, "name", ("twice", lambda r: 2 * r["value"]))
+    assert table == ("T", ["name", "twice"], [["x", 4]])
+    conditions = run.conditions(more=1)
+    assert conditions["machine"]
+    assert (conditions["seed"], conditions["more"]) == (3, 1)
+    plots = [
+        report.Plot("t", ("x", "y"), lines),
+        report.Plot("t", ("x", "y"), {}, "-b"),
+    ]
+    result = {"conditions": conditions, "a": 1}
+    assert run.finish(result, tables=[table], notes=["met"], plots=plots) == result
+    assert saved(run.out, "figure") == result
+    assert (run.out / "figure-b.png").exists()
+    printed = capsys.readouterr().out
+    assert printed.index('"seed": 3') < printed.index("twice") < printed.index("met")
     assert report.peak_gib() > 0
-
-
-def test_unknown_bench(capsys):
-    assert main(["colors"]) == 2
-    assert "quality | speed | throughput | scale" in capsys.readouterr().out

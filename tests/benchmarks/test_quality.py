@@ -1,4 +1,4 @@
-"""What `relaxjax bench quality-at-bytes` reports follows from what it trained."""
+"""What `python -m benchmarks quality-at-bytes` reports follows from what it trained."""
 
 import dataclasses
 import json
@@ -7,7 +7,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import relaxjax
 from benchmarks.training import loop as _training
@@ -19,7 +18,6 @@ from benchmarks.training.quality_methods import (
     Method,
     methods,
 )
-from relaxjax.cli._app import app
 from relaxjax.compression import sign, top_k
 from relaxjax.tasks import TASKS
 
@@ -66,7 +64,7 @@ def test_quality(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Method, "held_out", accuracy_of)
     task = small()
     monkeypatch.setattr(_quality, "TASKS", {"digits": lambda _: task})
-    found = _quality.quality(tasks=["digits"], steps=3, seeds=2, out=str(tmp_path))
+    found = _quality.quality(task=["digits"], steps=3, seeds=2, out=str(tmp_path))
     assert json.loads((tmp_path / "quality.json").read_text()) == found
     assert (tmp_path / "quality-digits.png").read_bytes().startswith(b"\x89PNG")
     ring, *rows = found["rows"]
@@ -183,14 +181,3 @@ def test_the_best_are_the_front_and_the_closest():
     flipped = [row(3.0, 10, 32, name="bits"), row(4.0, 10, 32, name="bits", worse=1.0)]
     flipped += [row(5.0, 20, b, name="bits") for b in (100, 400)]
     assert _quality._best(flipped) == [0, 2, 3]
-
-
-def test_command(monkeypatch, tmp_path):
-    seen = []
-    monkeypatch.setattr(_quality, "quality", lambda **options: seen.append(options))
-    words = ["bench", "quality-at-bytes", "--steps", "9", "--out", str(tmp_path)]
-    assert CliRunner().invoke(app, words).exit_code == 0
-    assert CliRunner().invoke(app, [*words, "--task", "chars"]).exit_code == 0
-    assert [s["tasks"] for s in seen] == [("digits", "chars"), ("chars",)]
-    assert seen[0]["steps"] == 9
-    assert seen[0]["out"] == str(tmp_path)

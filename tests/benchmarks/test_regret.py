@@ -35,7 +35,7 @@ def measured(folder, width: int, rates=(20.0, 50.0, 200.0, 1000.0)) -> str:
 
 def test_what_follows_the_rule_is_found(tmp_path):
     folders = [measured(tmp_path / str(w), w) for w in (16, 32)]
-    found = regret.regret(folders, out=str(tmp_path))
+    found = regret.regret(folders=folders, out=str(tmp_path))
     assert len(found["seen"]) == len(found["unseen"]) == 4
     assert {row["model"] for row in found["unseen"]} == {"1 layers of 32"}
     assert found["summary"]["unseen"]["regret_worst"] == pytest.approx(1.0)
@@ -65,10 +65,10 @@ def test_a_wrong_choice_costs_what_was_measured(tmp_path):
 
 
 def test_folders_without_steps(tmp_path):
-    with pytest.raises(ValueError, match=r"network_steps\.json: run relaxjax bench"):
-        regret.regret([tmp_path])
+    with pytest.raises(ValueError, match=r"network_steps\.json: run python -m bench"):
+        regret.cells([tmp_path])
     with pytest.raises(ValueError, match="two cells or more"):
-        regret.regret([measured(tmp_path / "a", 16, rates=(20.0,))])
+        regret.split(regret.cells([measured(tmp_path / "a", 16, rates=(20.0,))]))
 
 
 def test_some_may_be_left_out(tmp_path):

@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.__main__ import app
 from benchmarks.testbed import Loopback, Namespaces
 from benchmarks.testbed import cell as _testbed_cell
 from benchmarks.testbed import cell_model as _testbed_model
 from benchmarks.testbed import cell_plan as _testbed_plan
 from benchmarks.testbed import study as _testbed
 from benchmarks.testbed.cell_model import UNIT, towers
-from relaxjax.cli._app import app
 from relaxjax.schedule import Graph, Link
 
 
 def test_testbed(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(_testbed_cell.LINKS, "loopback", lambda rate: Loopback())
-    result = _testbed.run_testbed(
+    result = _testbed.study(
         workers=(2,),
         servers=(2,),
-        modes=("training",),
+        mode=("training",),
         rounds=2,
         orders=3,
         rows=4,
@@ -115,7 +115,7 @@ def test_layers_that_wait(monkeypatch):
 
 
 def test_names_that_are_none(monkeypatch):
-    run = CliRunner().invoke(app, ["bench", "testbed", "--mode", "dreaming"])
+    run = CliRunner().invoke(app, ["testbed", "--mode", "dreaming"])
     assert run.exit_code == 2
     assert "mode must be one of ['inference', 'training'], got 'dreaming'" in run.output
     monkeypatch.setattr(Namespaces, "missing", staticmethod(lambda: "no root"))

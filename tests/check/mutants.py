@@ -88,24 +88,24 @@ TWINS = {
     "topology skeleton": text_of(topology),
     "relaxation skeleton": text_of(relaxation),
 }
-_KEPT, _BYTES, _SIGN = "nothing is lost", "bytes agree", "sign of zero"
+_LOST, _BYTES, _SIGN = "nothing is lost", "bytes agree", "sign of zero"
 MUTANTS = {
     "biased scale": Mutant(
         UNBIASED, "return scale * codes", "return 1.01 * scale * codes", "unbiased"
     ),
-    "a seed that is not of the noise": Mutant(
+    "a seed beside the noise": Mutant(
         UNBIASED,
         "uniform(noise.own, x.size)",
         "__import__('numpy').random.rand(x.size)",
         "the same again",
     ),
     "less variance than there is": Mutant(UNBIASED, "d / 4e4", "d / 4e5", "unbiased"),
-    "feedback that forgets": Mutant(SIGNS, "Waits(p - c)", "Waits(0 * p)", _KEPT),
-    "feedback from one's own sign(0) = 0": Mutant(
+    "feedback that forgets": Mutant(SIGNS, "Waits(p - c)", "Waits(0 * p)", _LOST),
+    "feedback from the sender's sign(0) = 0": Mutant(
         SIGNS,
         "Waits(p - c)",
         "Waits(p - jnp.max(jnp.abs(c)) * jnp.sign(p))",
-        _KEPT,
+        _LOST,
     ),
     "a zero is sent as minus": Mutant(SIGNS, "x >= 0", "x > 0", _SIGN),
     "no contraction": Mutant(
@@ -134,20 +134,20 @@ MUTANTS = {
     ),
     "lost residual": Mutant(
         text_of(relaxation),
-        "jax.tree.map(jnp.subtract, waiting, own)",
+        "jax.tree.map(jnp.subtract, waiting, sent)",
         "jax.tree.map(jnp.zeros_like, waiting)",
-        _KEPT,
+        _LOST,
     ),
-    "residual of one's own sign(0)": Mutant(
+    "residual of the sender's sign(0)": Mutant(
         text_of(relaxation),
-        "said[lax.axis_index(axis_name)]",
+        "decoded[lax.axis_index(axis_name)]",
         "scale * jnp.sign(p)",
-        _KEPT,
+        _LOST,
     ),
     "a worker's own mean": Mutant(
         text_of(relaxation),
-        "return jnp.mean(said, axis=0),",
-        "return jnp.mean(said, axis=0) + 0 * p + 1e-6 * p,",
+        "return jnp.mean(decoded, axis=0),",
+        "return jnp.mean(decoded, axis=0) + 0 * p + 1e-6 * p,",
         "the same updates",
     ),
     "a scale that one worker alone feels": Mutant(

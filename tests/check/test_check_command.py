@@ -86,7 +86,7 @@ def test_a_refuted_law_ends_with_1_and_its_counterexample_is_escaped(tmp_path):
         ("x = 1", "defines nothing to check"),
         ("x = ", "SyntaxError"),
         ("CHECK = {'a': 3}", "CHECK['a'] is int"),
-        ("CHECK = {'a': lambda: 3}", "a returned int, which is none of Compressor"),
+        ("CHECK = {'a': lambda: 3}", "a returned int, which is not a Compressor"),
         ("CHECK = {'a': lambda b: 3}", "a needs 'b', and only axis_name, workers"),
         ("CHECK = {'a': lambda: 1 / 0}", "it raised ZeroDivisionError"),
         ("import optax\nBYTES = {'b': 1}\nCHECK = {'a': optax.identity}", "names 'b'"),

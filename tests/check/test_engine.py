@@ -29,7 +29,7 @@ def by_name(laws):
     return {law.law.split(",")[0]: law for law in laws}
 
 
-def test_a_linear_code_adds_and_one_that_lies_does_not():
+def test_a_linear_compressor_adds_and_one_that_lies_does_not():
     true = by_name(compressor_laws(compression.random_k(0.5), draws=100, sizes=(7,)))
     assert true["linear"].holds
     lie = compression.sign()._replace(law=Law(linear=True))
@@ -42,8 +42,8 @@ def test_what_raises_is_refuted_with_what_it_said():
     def broken(x, noise):
         raise RuntimeError("no such code\nat all")
 
-    code = Compressor("broken", broken, lambda p, d, n: p, Law())
-    (only,) = compressor_laws(code)
+    compressor = Compressor("broken", broken, lambda p, d, n: p, Law())
+    (only,) = compressor_laws(compressor)
     assert only.holds is False
     assert str(only.counterexample) == (
         "expected a result, seen RuntimeError: no such code"
@@ -59,8 +59,8 @@ def test_what_raises_is_refuted_with_what_it_said():
     ],
 )
 def test_what_comes_back_is_an_array_like_x(decompress, found):
-    code = Compressor("odd", lambda x, n: x, decompress, Law())
-    assert compressor_laws(code, sizes=(7,))[0].found == found
+    compressor = Compressor("odd", lambda x, n: x, decompress, Law())
+    assert compressor_laws(compressor, sizes=(7,))[0].found == found
 
 
 def test_a_receiver_does_not_know_the_senders_noise():
@@ -70,8 +70,8 @@ def test_a_receiver_does_not_know_the_senders_noise():
     def decompress(payload, size, noise):
         return payload - (noise.own[0] % 7).astype(jnp.float32)
 
-    code = Compressor("peeks", compress, decompress, Law(), random=True)
-    laws = by_name(compressor_laws(code, draws=100, sizes=(7,)))
+    compressor = Compressor("peeks", compress, decompress, Law(), random=True)
+    laws = by_name(compressor_laws(compressor, draws=100, sizes=(7,)))
     assert laws["decoded from the payload"].holds is False
 
 
@@ -161,7 +161,7 @@ def test_what_is_not_claimed_is_reported():
     assert "models differ" in laws["the same updates"].found
     assert all(law.holds is None for law in laws.values())
     (row,), verdict = bytes_of(
-        Subject("local", "relaxation", make, True, (), None), mesh_of(4)
+        Subject("local", "relaxation", make, (), None), mesh_of(4)
     )
     assert verdict.holds
     assert row.traced == row.compiled == 2 * 3 * 1025 * 4
@@ -195,9 +195,9 @@ def test_a_skipped_and_a_private_nan_are_told_apart():
     def alone(workers, optimizer):
         return optimizer
 
-    found = by_name(relaxation_laws(alone, claims=("mean",)))
-    assert "on workers [1]" in found["not finite"].found
-    assert found["nothing is lost"].holds
+    laws = by_name(relaxation_laws(alone, claims=("mean",)))
+    assert "on workers [1]" in laws["not finite"].found
+    assert laws["nothing is lost"].holds
 
 
 def test_devices_that_differ_from_emulation_are_refuted():
@@ -217,16 +217,16 @@ def test_what_does_not_train_is_a_row_with_its_error():
     def make(workers, optimizer):
         raise ValueError("not today")
 
-    subject = Subject("bad", "relaxation", make, True, (), None)
+    subject = Subject("bad", "relaxation", make, (), None)
     task = TASKS["digits"](0)
-    *_, (label, owner, made) = runs_of([subject], task, 2)
-    row = place(label, owner, made, task, 2)
+    *_, (label, owner, build) = runs_of([subject], task, 2)
+    row = place(label, owner, build, task, 2)
     assert row == {"label": "bad", "subject": "bad", "error": "ValueError: not today"}
 
 
-def test_a_code_is_trained_bare_and_with_feedback():
+def test_a_compressor_is_trained_bare_and_with_feedback():
     subject = Subject(
-        "s", "compressor", lambda workers, opt: compression.sign(), False, (), None
+        "s", "compressor", lambda workers, opt: compression.sign(), (), None
     )
     labels = [label for label, owner, _ in runs_of([subject], TASKS["digits"](0), 2)]
     assert labels[-2:] == ["all_reduce+s", "all_reduce+s+ef14"]

@@ -10,7 +10,7 @@ from relaxjax.check._subjects import subjects_of
 from tests.check.mutants import MUTANTS, TWINS
 from tests.helpers import mesh_of
 
-SLOW = ("less variance than there is", "a seed that is not of the noise")
+SLOW = ("less variance than there is", "a seed beside the noise")
 QUICK = Effort(draws=200, sizes=(64,), codec_mb=0.01, rounds=2, steps=0)
 
 

@@ -20,21 +20,23 @@ from relaxjax import emulate, wire_bytes
 from relaxjax._core._relaxation import Training
 from relaxjax._names import parse
 from relaxjax.cli import _train
-from relaxjax.plan import Network
-from relaxjax.plan._candidates import candidates
+from relaxjax.plan import Model, Network, rank
 from relaxjax.tasks import OPTIMIZERS, TASKS
 from tests.test_relaxation_names import SPELLINGS
 training = Training(OPTIMIZERS["adamw"].make(0.1), 0.1, 9, 8)
+params = TASKS["digits"](0).params
+ranking = rank(
+    Model(params=params, compute=0.1), Network(workers=8), quality="unmeasured"
+)
 names = ["all_reduce+ternary+ef14@two_shot", "gossip@two_hops", "signs"]
 print(json.dumps({
     "bytes": [
-        wire_bytes(parse(n).build("data", training), TASKS["digits"](0).params,
-            emulate(8)) for n in names
+        wire_bytes(parse(n).build("data", training), params, emulate(8)) for n in names
     ],
     "help": _train.help_text(),
     "docs": compressor_table.table() + topology_table.table(),
     "contract": SPELLINGS,
-    "plan": [c.label for c in candidates(Network(workers=8))],
+    "plan": {row.label: row.prediction.nbytes for row in ranking.rows},
 }))
 """
 
@@ -81,20 +83,21 @@ def test_a_file_and_a_row_show_in_names_help_docs_plan_and_contract_tests(tmp_pa
         timeout=300,
     )
     assert result.returncode == 0, result.stderr
-    found = json.loads(result.stdout)
+    answer = json.loads(result.stdout)
     # Of the digits' 26122 params, three matrices are in codes and vectors are not.
     chunk, vectors = 25856 // 8, 4 * (16 + 16 + 2)
-    assert found["bytes"] == [
+    sent = [
         14 * (chunk // 4 + 4) + 14 * vectors,
         4 * 26122,
         7 * (25856 // 8 + 34 + 6 * 4),
     ]
-    assert "ternary" in found["help"]
-    assert "two_hops" in found["help"]
-    assert "signs with feedback" in " ".join(found["help"].split())
-    docs = "\n".join(found["docs"])
+    assert answer["bytes"] == sent
+    assert "ternary" in answer["help"]
+    assert "two_hops" in answer["help"]
+    assert "signs with feedback" in " ".join(answer["help"].split())
+    docs = "\n".join(answer["docs"])
     assert "| `ternary` | B(0.000244) | 1028 |" in docs
     assert "| `two_hops` | 1 | 2 | 0.347 |" in docs
-    assert {"all_reduce+ternary", "gossip@two_hops", "signs"} <= set(found["contract"])
-    ranked = {"all_reduce+ternary+ef14@two_shot", "gossip@two_hops"}
-    assert ranked <= set(found["plan"])
+    assert {"all_reduce+ternary", "gossip@two_hops", "signs"} <= set(answer["contract"])
+    ranked = ("all_reduce+ternary+ef14@two_shot", "gossip@two_hops", "signs")
+    assert [answer["plan"][label] for label in ranked] == sent

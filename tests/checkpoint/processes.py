@@ -23,9 +23,9 @@ def tree_of(state: Any, step: int) -> dict[str, Any]:
 
 def data(part: int, parts: int) -> list[Any]:
     """This process's rows of each batch."""
-    own = slice(part * ROWS // parts, (part + 1) * ROWS // parts)
+    rows = slice(part * ROWS // parts, (part + 1) * ROWS // parts)
     batches = helpers.batches(training.STEPS, ROWS)
-    return [{k: x[own] for k, x in batch.items()} for batch in batches]
+    return [{k: x[rows] for k, x in batch.items()} for batch in batches]
 
 
 def halves(name: str, folder: Path, mesh: Any, part: int, parts: int) -> None:
@@ -52,7 +52,7 @@ def main(folder: Path) -> None:
     mesh = helpers.mesh_of(4)
     for name in NAMES:
         halves(name, folder / name, mesh, here.process_id, len(here.members))
-    # What emulated workers have saved, on devices of several processes.
+    # A checkpoint of emulated workers, restored on devices of several processes.
     tx = training.relaxed(NAMES[0], 4)
     like = tree_of(training.fresh(tx, mesh), 0)
     with Checkpoints(folder / "emulated", mesh) as checkpoints:
@@ -69,7 +69,7 @@ def main(folder: Path) -> None:
 
 
 def fewer(folder: Path) -> None:
-    """What four emulated workers have saved, on two devices of two processes."""
+    """A checkpoint of four emulated workers, restored on two processes."""
     devices = [next(d for d in jax.devices() if d.process_index == i) for i in range(2)]
     mesh = jax.sharding.Mesh(devices, ("data",))
     tx = training.relaxed(NAMES[0], 2)

@@ -1,4 +1,4 @@
-"""Checkpoints that are broken, or of something else: an error that says what to do."""
+"""Checkpoints that are broken, or of another run: errors that say what to do."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ def restored(folder: Path, state: Any, mesh: Any = MESH, **how: Any) -> Any:
 def test_every_changed_byte_is_found(tmp_path):
     state = saved(tmp_path)
     for path in (tmp_path / "2" / "state").glob("*[.]*"):
-        if path.name == "commit_success.txt":  # Orbax's; it is there or not
+        if path.name == "commit_success.txt":  # Orbax's; it may be missing
             continue
         whole = path.read_bytes()
         for place in {*range(0, len(whole), max(1, len(whole) // 40)), len(whole) - 1}:
@@ -144,7 +144,7 @@ def test_bad_arguments(tmp_path):
     with pytest.raises(TypeError, match="not a mesh"):
         Checkpoints(tmp_path, 4)
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match=r"cannot make the folder .*name one"):
+    with pytest.raises(ValueError, match=r"cannot write to the folder .*name another"):
         Checkpoints(tmp_path / "file" / "runs", MESH)
     with Checkpoints(tmp_path / "a", MESH) as checkpoints:
         with pytest.raises(ValueError, match="no checkpoint of step 3"):
@@ -223,7 +223,7 @@ def test_a_kill_in_a_save_leaves_the_one_before_whole(script, tmp_path):
     )
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     left = {path.name for path in tmp_path.iterdir()} - {"3"}
-    assert left  # something of the save is there
+    assert left  # part of the save is there
     state = {"x": jnp.zeros((2, 4)), "n": 0}
     with Checkpoints(tmp_path, MESH) as checkpoints:
         step, tree = checkpoints.restore(state)
@@ -234,7 +234,7 @@ def test_a_kill_in_a_save_leaves_the_one_before_whole(script, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"3", "4"}
 
 
-def test_what_another_save_left_behind_is_removed_by_the_next(tmp_path):
+def test_the_next_save_removes_what_another_left_behind(tmp_path):
     state = saved(tmp_path)
     left = tmp_path / "9.orbax-checkpoint-tmp"
     (left / "state").mkdir(parents=True)

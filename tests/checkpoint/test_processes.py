@@ -1,4 +1,4 @@
-"""Several processes write one checkpoint together, and read it, or emulation's."""
+"""Several processes write one checkpoint together, and read it, or one of emulation."""
 
 import sys
 from pathlib import Path
@@ -12,7 +12,7 @@ ROOT = Path(processes.__file__).parents[2]
 
 
 def emulated(name: str):
-    """As `processes` has it, of emulated workers."""
+    """Transformation, mesh and state of emulated workers, as in `processes`."""
     tx, mesh = training.relaxed(name, 4), emulate(4)
     return tx, mesh, training.fresh(tx, mesh)
 

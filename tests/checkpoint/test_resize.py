@@ -39,7 +39,7 @@ def made(name: str, workers: int) -> tuple[Any, Any]:
 
 
 def six_of(name: str) -> tuple[Any, Any]:
-    """The same state of 8 and of 6."""
+    """The same state on 8 workers and on 6."""
     before = trained(name)
     return before, resized(before, made(name, 6))[0]
 
@@ -51,7 +51,7 @@ def found(state: Any, kind: type) -> Any:
 
 
 def means(tree: Any) -> list[Any]:
-    """Of each leaf, over its workers, by NumPy."""
+    """The mean of each leaf over its workers, by NumPy."""
     return [np.mean(np.asarray(x), 0, np.float64) for x in jax.tree.leaves(tree)]
 
 
@@ -61,7 +61,7 @@ def assert_means(tree: Any, other: Any, tolerance: float = 1e-6) -> None:
 
 
 def assert_moved(tree: Any) -> None:
-    """There is something to keep."""
+    """Asserts that the tree is not zero."""
     assert max(np.abs(x).max() for x in means(tree)) > 1e-4
 
 
@@ -80,14 +80,14 @@ def test_every_relaxation_goes_8_6_8(name):
 
 
 def digits(name: str, sizes: tuple[int, ...], seed: int) -> float:
-    """Held-out accuracy of the consensus; so many workers in each third of training."""
+    """Held-out accuracy of the consensus, with a number of workers for each third."""
     task, state = TASKS["digits"](seed), None
-    batches = task.batches(seed, 120)  # rows for 8 workers, and for 6
+    batches = task.batches(seed, 120)  # rows that 8 workers and 6 can share
     for workers in sizes:
-        told = Training(adamw(task.learning_rate, 450), 0.01, 450, workers)
-        tx, mesh = parse(name).build("data", told), emulate(workers)
-        own = relaxjax.init(tx, task.params, mesh)
-        state = list(own if state is None else resized(tuple(state), own)[0])
+        schedule = Training(adamw(task.learning_rate, 450), 0.01, 450, workers)
+        tx, mesh = parse(name).build("data", schedule), emulate(workers)
+        fresh = relaxjax.init(tx, task.params, mesh)
+        state = list(fresh if state is None else resized(tuple(state), fresh)[0])
         step = relaxjax.data_parallel(train_step_of(task, tx), mesh)
         for _ in range(150):
             *state, _ = step(*state, next(batches))
@@ -112,7 +112,7 @@ def test_training_ends_as_well_with_8_6_8(name, capsys):
     assert abs(changed - whole) < 0.02
 
 
-def test_what_error_feedback_owes_on_the_mean_stays():
+def test_what_error_feedback_owes_stays_on_the_mean():
     (p8, s8), (p6, s6) = six_of("all_reduce+top_k+ef14")
     owed8, owed6 = (found(s, ErrorFeedbackState) for s in (s8, s6))
     assert_moved(owed8)
@@ -120,7 +120,7 @@ def test_what_error_feedback_owes_on_the_mean_stays():
     assert_means(p8, p6)
 
 
-def test_what_error_feedback_owes_in_sum_stays():
+def test_what_error_feedback_owes_stays_in_sum():
     def tx():
         compressor = compression.error_feedback(compression.sign())
         reducer = relaxjax.all_reduce("data", compressor=compressor, op="sum")
@@ -167,7 +167,7 @@ def test_loco_keeps_the_mean_residual_but_for_eight_bits():
 def test_all_know_the_same_copies_and_what_is_untold_stays():
     (p8, s8), (p6, s6) = six_of("gossip+sign")
     before, now = (found(s, relaxjax.ChocoState).known for s in (s8, s6))
-    for copy in now:  # of itself and of each neighbour: the same on both ends
+    for copy in now:  # its own and each neighbor's: the same on both ends
         assert relaxjax.spread(copy) == 0
         helpers.assert_equal(copy, now[0])
     untold8, untold6 = (
@@ -263,7 +263,7 @@ def test_right_factors_stay_equal_and_residuals_on_the_mean():
 
 @pytest.mark.parametrize(("before", "now"), [(8, 4), (4, 2), (1, 8), (2, 2)])
 def test_servers_slices_are_cut_anew(before, now):
-    """Of a leaf of 35 elements, at as many servers as named, of 8 workers."""
+    """A leaf of 35 elements, on 8 workers that are all servers, or on fewer."""
     x = {"w": jnp.zeros((5, 7))}
 
     def tx(servers):
@@ -317,11 +317,11 @@ def test_keys_that_are_shared_stay_so_and_own_ones_stay_apart():
 class Users(NamedTuple):
     total: Annotated[jax.Array, SUM]
     best: Annotated[Any, rebuild(lambda leaf, merge: leaf.fresh + leaf.rows.max())]
-    own: "Annotated[jax.Array, RESET]"  # spelled, as by `from __future__`
+    own: "Annotated[jax.Array, RESET]"  # not evaluated yet
     steps: jax.Array
 
 
-def test_states_of_users_are_marked_alike():
+def test_rules_in_your_own_states():
     row = jnp.arange(4.0)
     state = Users(row, {"a": row}, row, jnp.full(4, 7))
     like = Users(
@@ -385,19 +385,23 @@ def test_means_are_exact_where_workers_agree():
     assert np.asarray(after["b"])[0].tobytes() == np.asarray(state["b"])[0].tobytes()
 
 
-def test_marks_are_of_classes_that_say_them():
+def test_rules_are_those_of_the_class():
     assert marks_of(relaxjax.DelayState) == {"waiting": MEAN}
     assert marks_of(optax.ScaleByAdamState) == {}
 
 
 def test_every_state_says_what_it_is():
-    """Those that only hold others' states need no mark."""
-    packages = [relaxjax, compression, relaxjax.ps]
+    """Those that only hold others' states need no rule."""
+    rooms = ("_core", "compression", "faults", "gradients", "local_updates")
+    packages = [
+        importlib.import_module(f"relaxjax.{room}")
+        for room in (*rooms, "decentralized", "ps")
+    ]
     modules = [
         importlib.import_module(f"{package.__name__}.{info.name}")
         for package in packages
         for info in pkgutil.iter_modules(package.__path__)
-        if info.name.startswith("_") and not info.ispkg and info.name != "__main__"
+        if not info.ispkg
     ]
     states = {
         name: kind

@@ -34,7 +34,7 @@ def tree_of(state: Any, step: int) -> dict[str, Any]:
 def resumed(
     tx: optax.GradientTransformation, folder: Any, meshes: tuple[Any, Any]
 ) -> Any:
-    """Trained for 3 steps where a mesh says, and to the end where another does."""
+    """Trained for 3 steps on one mesh, and to the end on another."""
     begin = {mesh: tree_of(training.fresh(tx, mesh), 0) for mesh in meshes}
     first, second = meshes
     with Checkpoints(folder, first) as checkpoints:
@@ -43,7 +43,7 @@ def resumed(
             tx, (tree["params"], tree["opt_state"]), first, DATA[:3], donate=True
         )
         checkpoints.save(3, tree_of(state, 3))
-        # What is saved is what was there, whatever is done with the memory after it.
+        # The checkpoint is of this state, even if its memory is reused after it.
         training.trained(tx, state, first, DATA[3:], donate=True)
     with Checkpoints(folder, second) as checkpoints:
         step, tree = checkpoints.restore(begin[second])
@@ -83,7 +83,7 @@ def test_devices_and_emulation_read_each_others(to_devices, tmp_path):
 
 
 def test_a_snapshot_has_memory_of_its_own():
-    """On CPU a view would do as long as JAX keeps donated memory for it."""
+    """On CPU a view would pass for as long as JAX leaves donated memory alone."""
     for mesh in (emulate(2), helpers.mesh_of(2)):
         x = relaxjax.to_workers(jnp.arange(64.0), mesh)
         copies = snapshot({"x": x}, (0,)).bytes
@@ -144,7 +144,7 @@ def test_what_is_equal_is_stored_once(tmp_path):
     with Checkpoints(tmp_path, emulate(8)) as checkpoints:
         checkpoints.save(1, state)
     stored = (tmp_path / "1" / "state" / "data-0.bin").stat().st_size
-    distinct = 1 + 8 + 2 + 3 - 1  # 0.0 of "own" is that of "zeros"
+    distinct = 1 + 8 + 2 + 3 - 1  # "own" and "zeros" share a row of 0.0
     assert stored == distinct * size * 4
 
 
@@ -152,8 +152,8 @@ def test_steps_that_are_due_are_saved_and_the_newest_kept(tmp_path):
     state = {"x": jnp.ones(2), "n": 0}
     with Checkpoints(tmp_path, emulate(2), every=2, keep=2) as checkpoints:
         assert checkpoints.restore(state) == (0, state)
-        made = [step for step in range(1, 8) if checkpoints.save(step, state)]
-        assert made == [2, 4, 6]
+        saved = [step for step in range(1, 8) if checkpoints.save(step, state)]
+        assert saved == [2, 4, 6]
         assert checkpoints.save(7, {**state, "n": 7}, now=True)
         assert not checkpoints.save(7, state, now=True)
         assert checkpoints.steps == [6, 7]
@@ -166,7 +166,7 @@ def test_steps_that_are_due_are_saved_and_the_newest_kept(tmp_path):
 
 @pytest.mark.parametrize("now", [6, 1])
 def test_a_checkpoint_of_others_is_resized(now, tmp_path):
-    """As `resized` does it, from files instead of memory, and on devices."""
+    """As with `resized`, but from files instead of memory, and on devices."""
     name = "all_reduce+top_k+ef14"
     tx, mesh = training.relaxed(name, 8), emulate(8)
     state = training.trained(tx, training.fresh(tx, mesh), mesh, DATA[:2])
@@ -177,10 +177,10 @@ def test_a_checkpoint_of_others_is_resized(now, tmp_path):
     with Checkpoints(tmp_path, other) as checkpoints:
         step, tree = checkpoints.restore(like)
         report = checkpoints.report
-    expected, told = relaxjax.checkpoint.resized(tree_of(state, 2), like)
+    expected, expected_report = relaxjax.checkpoint.resized(tree_of(state, 2), like)
     assert step == tree["batches"] == 2
     assert training.bits(tree) == training.bits(expected)
-    assert report == told
+    assert report == expected_report
     assert f"8 workers became {now}" in str(report)
     assert tree["params"]["scale"].sharding == like["params"]["scale"].sharding
 

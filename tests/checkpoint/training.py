@@ -14,7 +14,7 @@ from relaxjax.checkpoint._tree import data_of
 from relaxjax.tasks import OPTIMIZERS
 from tests import helpers
 
-STEPS = 6  # of training in all, as far as relaxations are told
+STEPS = 6  # length of training, for relaxations that have phases
 OPTIONS: dict[str, dict[str, Any]] = {
     "power_sgd": {"rank": 1, "start_after": 2},
     "sparse_loco": {"sync_every": 2},

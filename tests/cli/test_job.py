@@ -12,8 +12,7 @@ import optax
 import pytest
 from rich.console import Console
 
-from relaxjax.cli import _job, _loop, _training
-from relaxjax.cli import _train_options as _wishes
+from relaxjax.cli import _job, _loop, _train_options, _training
 from relaxjax.cli._errors import Stopped
 from relaxjax.cli._train_options import TrainOptions
 from relaxjax.tasks import _chars
@@ -39,8 +38,8 @@ KEYS = [
 def short(tmp_path_factory):
     """A short run on four workers, with its baseline: records and folder."""
     out = tmp_path_factory.mktemp("short")
-    wishes = TrainOptions(workers=4, steps=30, seed=2, out=out)
-    return _training.run(_job.prepare(wishes)), out
+    options = TrainOptions(workers=4, steps=30, seed=2, out=out)
+    return _training.run(_job.prepare(options)), out
 
 
 def test_run_json_is_as_documented(short):
@@ -79,16 +78,16 @@ def test_workers_learn_what_one_worker_learns(short):
 
 
 def test_the_same_seed_trains_the_same(short, tmp_path):
-    wishes = TrainOptions(workers=4, steps=30, seed=2, out=tmp_path, baseline=False)
-    (again,) = _training.run(_job.prepare(wishes))
+    options = TrainOptions(workers=4, steps=30, seed=2, out=tmp_path, baseline=False)
+    (again,) = _training.run(_job.prepare(options))
     assert again.curve == short[0][0].curve
     assert not (tmp_path / "one_worker.json").exists()
 
 
 @pytest.mark.parametrize("workers", [3, 17])
 def test_any_number_of_workers(workers, tmp_path, capsys):
-    wishes = TrainOptions(workers=workers, steps=1, out=tmp_path)
-    job = _job.prepare(wishes)
+    options = TrainOptions(workers=workers, steps=1, out=tmp_path)
+    job = _job.prepare(options)
     assert job.batch_size % workers == 0
     assert job.batch_size - 128 < workers
     many, one = _training.run(job)
@@ -100,7 +99,7 @@ def test_any_number_of_workers(workers, tmp_path, capsys):
 
 
 def test_accumulation_divides_the_bytes(short, tmp_path):
-    wishes = TrainOptions(
+    options = TrainOptions(
         workers=4,
         steps=8,
         out=tmp_path,
@@ -109,19 +108,19 @@ def test_accumulation_divides_the_bytes(short, tmp_path):
         bucket_mb=0.01,
         baseline=False,
     )
-    (record,) = _training.run(_job.prepare(wishes))
+    (record,) = _training.run(_job.prepare(options))
     count = 2 * 3 * 1 * 4  # of the skipped steps: one int32 to all-reduce
     assert record.bytes_per_step == (short[0][0].bytes_per_step + count) / 4
     assert record.spread == 0.0
 
 
 def test_bytes_are_those_of_a_whole_period(short, tmp_path):
-    wishes = TrainOptions(
+    options = TrainOptions(
         relaxation="local_sgd", workers=4, steps=6, out=tmp_path, baseline=False
     )
-    for options, period in ((), 8), (("sync_every=3",), 3):
-        wishes = dataclasses.replace(wishes, options=options)
-        (record,) = _training.run(_job.prepare(wishes))
+    for settings, period in ((), 8), (("sync_every=3",), 3):
+        options = dataclasses.replace(options, settings=settings)
+        (record,) = _training.run(_job.prepare(options))
         assert record.bytes_per_step == short[0][0].bytes_per_step / period
     assert record.spread < 1e-6
     assert record.metric > 0.3
@@ -137,10 +136,10 @@ def test_digits_are_learned_on_eight_workers_at_the_defaults(tmp_path):
 def test_characters_are_learned(tmp_path, monkeypatch):
     monkeypatch.setattr(_chars, "_HELD_OUT_WINDOWS", 32)
     monkeypatch.setattr(_loop, "_POINTS", 2)
-    wishes = TrainOptions(
+    options = TrainOptions(
         task="chars", workers=2, steps=12, batch_size=8, out=tmp_path, baseline=False
     )
-    (record,) = _training.run(_job.prepare(wishes))
+    (record,) = _training.run(_job.prepare(options))
     assert record.metric_name == "bits_per_character"
     assert record.metric < 6.5  # 7 knows nothing
     assert record.curve[0][2] > record.metric
@@ -155,7 +154,7 @@ def test_results_go_to_a_folder_named_after_the_run(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("wishes", "message"),
+    ("options", "message"),
     [
         (TrainOptions(relaxation="sum"), r"no relaxation 'sum'; there is .*all_reduce"),
         (
@@ -166,7 +165,7 @@ def test_results_go_to_a_folder_named_after_the_run(tmp_path, monkeypatch):
         (TrainOptions(seed=-1), r"--seed -1: it must be 0 or more"),
         (TrainOptions(accumulate=0), r"--accumulate 0: it must be 1 or more"),
         (
-            TrainOptions(relaxation="local_sgd", options=("sync_every=0",)),
+            TrainOptions(relaxation="local_sgd", settings=("sync_every=0",)),
             r"sync_every=0 must be a whole number",
         ),
         (TrainOptions(batch_size=0), r"--batch-size 0: it must be 1 or more"),
@@ -177,25 +176,25 @@ def test_results_go_to_a_folder_named_after_the_run(tmp_path, monkeypatch):
             r"--learning-rate 0.0: it must be more than 0",
         ),
         (TrainOptions(learning_rate=math.nan), r"--learning-rate nan: .* and finite"),
-        (TrainOptions(options=("rank",)), r"--set rank: it must be an option of the"),
-        (TrainOptions(options=("rank=4",)), r"no option 'rank'; it has bucket_bytes"),
+        (TrainOptions(settings=("rank",)), r"--set rank: it must be an option of the"),
+        (TrainOptions(settings=("rank=4",)), r"no option 'rank'; it has bucket_bytes"),
         (
-            TrainOptions(relaxation="power_sgd", options=("rank=0",)),
+            TrainOptions(relaxation="power_sgd", settings=("rank=0",)),
             r"rank=0 must be a whole number",
         ),
         (
             TrainOptions(
-                relaxation="one_bit_adam", steps=9, options=("freeze_step=9",)
+                relaxation="one_bit_adam", steps=9, settings=("freeze_step=9",)
             ),
             r"freeze_step=9 is not before the end of training, after 9 steps",
         ),
         (TrainOptions(bucket_mb=-1.0), r"--bucket-mb -1.0: it must be more than 0"),
     ],
 )
-def test_bad_wishes_are_refused(wishes, message, tmp_path, monkeypatch):
+def test_bad_options_are_refused(options, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=message):
-        _job.prepare(wishes)
+        _job.prepare(options)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -208,8 +207,8 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
 
 def test_the_learning_rate_rises_falls_and_counts_the_optimizers_own_steps():
     task = _job.TASKS["digits"](0)
-    wishes = TrainOptions(learning_rate=0.5, accumulate=2)
-    tx = _wishes.training(wishes, task, 40, 8).optimizer  # 20 updates
+    options = TrainOptions(learning_rate=0.5, accumulate=2)
+    tx = _train_options.training(options, task, 40, 8).optimizer  # 20 updates
     weight = jnp.ones(())
     state, moves = tx.init(weight), []
     for _ in range(20):
@@ -233,7 +232,7 @@ def test_the_curve_ends_at_the_last_step(steps, count):
 def test_each_process_feeds_its_own_rows(monkeypatch):
     mesh = jax.make_mesh((4,), ("data",))
     monkeypatch.setattr(_loop, "own_rows", lambda mesh: (1, 2))
-    rows = next(_loop._own(iter([{"x": np.arange(8)}]), mesh))
+    rows = next(_loop._own_part(iter([{"x": np.arange(8)}]), mesh))
     assert rows["x"].tolist() == [4, 5, 6, 7]
 
 

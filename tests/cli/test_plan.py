@@ -16,51 +16,59 @@ SLOW = [*ASKED, "--bandwidth-gbps", "0.5", "--latency-ms", "0.1"]
 FAST = [*ASKED, "--bandwidth-gbps", "400", "--latency-ms", "0.01"]
 
 
-def told(*arguments: str):
+def run(*arguments: str):
     result = CliRunner().invoke(app, ["plan", *arguments])
     assert result.exit_code == 0, result.output
     return result.stdout
 
 
 def test_json():
-    found = json.loads(told(*SLOW, "--json"))
-    assert found["inputs"]["params"] == 25_000_000
-    assert found["inputs"]["bandwidth_gbps"] == 0.5
-    names = [row["relaxation"] for row in found["ranking"]]
+    report = json.loads(run(*SLOW, "--json"))
+    assert report["inputs"]["params"] == 25_000_000
+    assert report["inputs"]["bandwidth_gbps"] == 0.5
+    names = [row["relaxation"] for row in report["ranking"]]
     assert {"all_reduce", "gossip", "gossip+quantize8", "local_sgd"} <= set(names)
-    times = [row["step_ms"] for row in found["ranking"]]
+    times = [row["step_ms"] for row in report["ranking"]]
     assert times == sorted(times)
     keys = {"relaxation", "step_ms", "bytes_per_step", "quality", "why", "tx"}
-    assert all(keys <= set(row) for row in found["ranking"])
+    assert all(keys <= set(row) for row in report["ranking"])
 
 
 def test_the_table_and_the_line_to_paste():
-    said = told(*FAST, "--top", "3")
-    assert "Plain all-reduce is best here" in said
-    assert 'tx = optax.chain(relaxjax.all_reduce("data"), optimizer)' in said
-    assert "* all_reduce" in said
-    assert "more: --top" in said
+    output = run(*FAST, "--top", "3")
+    assert "Plain all-reduce is best here" in output
+    assert 'tx = optax.chain(relaxjax.all_reduce("data"), optimizer)' in output
+    assert "* all_reduce" in output
+    assert "more: --top" in output
 
 
 def test_hosts_have_relaxations_of_their_own():
-    found = json.loads(told(*SLOW, "--workers-per-host", "4", "--json"))
-    names = {row["relaxation"] for row in found["ranking"]}
+    report = json.loads(run(*SLOW, "--workers-per-host", "4", "--json"))
+    names = {row["relaxation"] for row in report["ranking"]}
     assert "all_reduce@hierarchical" in names
 
 
 def test_a_network_from_a_file(tmp_path):
     path = tmp_path / "network.json"
     plan.Network(workers=4, link=Link(1e-3, 1e7), overlap=False).save(path)
-    how = ["--params", "1e6", "--compute-ms", "10", "--network", str(path), "--json"]
-    found = json.loads(told(*how))
-    assert found["inputs"]["workers"] == 4
-    assert found["inputs"]["bandwidth_gbps"] == pytest.approx(0.08)
-    assert not found["inputs"]["overlap"]
+    arguments = [
+        "--params",
+        "1e6",
+        "--compute-ms",
+        "10",
+        "--network",
+        str(path),
+        "--json",
+    ]
+    report = json.loads(run(*arguments))
+    assert report["inputs"]["workers"] == 4
+    assert report["inputs"]["bandwidth_gbps"] == pytest.approx(0.08)
+    assert not report["inputs"]["overlap"]
 
 
 def test_a_chart(tmp_path):
     path = tmp_path / "winners.png"
-    told("--params", "1e5", *SLOW[2:], "--chart", str(path), "--json")
+    run("--params", "1e5", *SLOW[2:], "--chart", str(path), "--json")
     assert path.read_bytes().startswith(b"\x89PNG")
 
 

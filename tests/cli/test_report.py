@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from relaxjax.cli import _report
-from relaxjax.cli._progress import Bar
+from relaxjax.cli._loop import Bar
 from relaxjax.tasks import Data
 
 

@@ -12,21 +12,21 @@ SHORT = ["train", "--workers", "2", "--steps", "30", "--no-baseline"]
 
 
 def run(*options: str) -> str:
-    found = CliRunner().invoke(app, [*SHORT, *options])
-    assert found.exit_code == 0, found.output + str(found.exception)
-    return found.output
+    result = CliRunner().invoke(app, [*SHORT, *options])
+    assert result.exit_code == 0, result.output + str(result.exception)
+    return result.output
 
 
 def refused(*options: str) -> str:
-    found = CliRunner().invoke(app, [*SHORT, *options])
-    assert found.exit_code == 2, found.output
-    return found.output
+    result = CliRunner().invoke(app, [*SHORT, *options])
+    assert result.exit_code == 2, result.output
+    return result.output
 
 
 def record(folder) -> dict:
-    found = json.loads((folder / "run.json").read_text())
-    assert found.pop("steps_per_second") >= 0
-    return found
+    written = json.loads((folder / "run.json").read_text())
+    assert written.pop("steps_per_second") >= 0
+    return written
 
 
 class Stopped(Exception):
@@ -39,7 +39,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(
 ):
     options = ["--relaxation", relaxation]
     run(*options, "--out", str(tmp_path / "whole"))
-    kept = [*options, "--out", str(tmp_path / "a"), "--checkpoint-every", "7"]
+    resumable = [*options, "--out", str(tmp_path / "a"), "--checkpoint-every", "7"]
     consensus, calls = _loop.consensus, []
 
     def stop_at_the_tenth_point(tree):
@@ -49,13 +49,13 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(
         return consensus(tree)
 
     monkeypatch.setattr(_loop, "consensus", stop_at_the_tenth_point)
-    stopped = CliRunner().invoke(app, [*SHORT, *kept])
+    stopped = CliRunner().invoke(app, [*SHORT, *resumable])
     assert isinstance(stopped.exception, Stopped)
     monkeypatch.undo()
-    assert "--resume" in refused(*kept)
-    run(*kept, "--resume")
+    assert "--resume" in refused(*resumable)
+    run(*resumable, "--resume")
     assert record(tmp_path / "a") == record(tmp_path / "whole")
-    run(*kept, "--resume")  # from step 28, and again
+    run(*resumable, "--resume")  # from step 28, and again
     assert record(tmp_path / "a") == record(tmp_path / "whole")
     folder = tmp_path / "a" / "checkpoints"
     assert sorted(path.name for path in folder.iterdir()) == ["14", "21", "28"]
@@ -66,8 +66,8 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(
 def test_a_run_goes_on_with_fewer_workers(tmp_path):
     out = ["--out", str(tmp_path), "--checkpoint-every", "10", "--batch-size", "12"]
     run(*out)
-    told = run(*out, "--resume", "--workers", "3", "--steps", "30")
-    assert "2 workers became 3" in told
+    output = run(*out, "--resume", "--workers", "3", "--steps", "30")
+    assert "2 workers became 3" in output
     assert record(tmp_path)["workers"] == 3
 
 

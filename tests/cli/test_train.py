@@ -11,8 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from relaxjax._names import GRAMMAR, RELAXATIONS
-from relaxjax.cli import _job, _training, app
-from relaxjax.cli import _train_options as _wishes
+from relaxjax.cli import _job, _train_options, _training, app
 from relaxjax.cli._train import TaskName
 from relaxjax.cli._train_options import TrainOptions
 from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
@@ -108,7 +107,7 @@ def test_every_option_reaches_the_job(tmp_path, monkeypatch):
         batch_size=8,
         learning_rate=0.1,
         bucket_mb=0.5,
-        options=("rank=4", "x=0.5"),
+        settings=("rank=4", "x=0.5"),
         accumulate=5,
         skip_nonfinite=True,
         check_every=7,
@@ -127,7 +126,9 @@ def test_models_that_stay_equal_pass_the_check(tmp_path):
 
 def test_models_that_go_apart_end_the_run(tmp_path, monkeypatch):
     """A relaxation that forgets to reduce."""
-    monkeypatch.setattr(_wishes, "relaxed", lambda wishes, train: train.optimizer)
+    monkeypatch.setattr(
+        _train_options, "relaxed", lambda options, train: train.optimizer
+    )
     line = "train --workers 2 --steps 6 --no-baseline --check-every 2 --out"
     result = invoke(*line.split(), str(tmp_path))
     assert result.exit_code == 3

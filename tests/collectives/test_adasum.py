@@ -24,7 +24,7 @@ from tests.helpers import optimized_hlo
 
 
 def of(*vectors, dtype=np.float32) -> np.ndarray:
-    """What every worker receives, after a look that it is the same for all."""
+    """What every worker receives; it must be the same for all."""
     out = by_vmap(adasum, np.asarray(vectors, dtype))
     assert len({row.tobytes() for row in out}) == 1
     return out[0]
@@ -72,7 +72,7 @@ def test_a_zero_vector_changes_nothing():
     np.testing.assert_array_equal(of(A, 0 * A), A)
     np.testing.assert_array_equal(of(0 * A, A, 0 * A), A)
     np.testing.assert_array_equal(of(0 * A, 0 * A), 0 * A)
-    tiniest = np.float32(2.0**-126) * np.sign(A)  # where 1 / |a| is no number any more
+    tiniest = np.float32(2.0**-126) * np.sign(A)  # where 1 / |a| overflows
     np.testing.assert_allclose(of(A, tiniest), A)
 
 

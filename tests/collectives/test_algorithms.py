@@ -214,7 +214,7 @@ def test_inside_a_jit_inside_a_vmap(algorithm):
 
 @every
 def test_of_a_constant_that_vmap_does_not_batch(algorithm):
-    """As the gradient of a parameter that is not used."""
+    """Like the gradient of a parameter that is not used."""
     x = jnp.arange(6.0)
     mapped = jax.vmap(
         lambda seed: algorithm.all_reduce(x, "data") + 0 * seed, axis_name="data"

@@ -1,8 +1,8 @@
-"""Inputs that compressors must survive, and rows for what each declares."""
+"""Inputs that compressors must survive, and their sizes."""
 
 import pytest
 
-from relaxjax.check._inputs import inputs, named_inputs
+from relaxjax.check._samples import inputs, named_inputs
 
 __all__ = ["SIZES", "inputs", "named_inputs", "sizes"]
 

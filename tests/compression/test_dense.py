@@ -11,7 +11,7 @@ import pytest
 from relaxjax import compression
 from relaxjax.compression import Compressor
 from relaxjax.compression._protocol import contractive
-from relaxjax.compression._tern_grad import _joined, _split
+from relaxjax.compression._tern_grad import _pack, _unpack
 from tests.compression.draws import drawer, once, squared
 from tests.compression.inputs import inputs
 
@@ -32,44 +32,44 @@ def test_min_max_uint8_golden():
 @pytest.mark.parametrize("offset", [1e4, 2e5, 1e7])
 def test_min_max_uint8_never_wraps_at_a_large_offset(offset):
     x = (offset + np.linspace(-1, 1, 1000)).astype(np.float32)
-    found = once(compression.min_max_uint8(), x)
+    decoded = once(compression.min_max_uint8(), x)
     spacing = float(np.spacing(np.float32(offset)))
-    assert np.abs(found - x).max() <= (x.max() - x.min()) / 510 + 8 * spacing
+    assert np.abs(decoded - x).max() <= (x.max() - x.min()) / 510 + 8 * spacing
 
 
 def test_min_max_uint8_does_not_see_what_fills_the_last_block():
     x = (100 + gauss(100)).astype(np.float32)
-    found = once(compression.min_max_uint8(block_size=64), x)
-    assert np.abs(found - x).max() <= np.ptp(x) / 510 * 1.01
+    decoded = once(compression.min_max_uint8(block_size=64), x)
+    assert np.abs(decoded - x).max() <= np.ptp(x) / 510 * 1.01
 
 
 @pytest.mark.parametrize(("bits", "expected"), [(2, 0.180), (4, 0.0124), (8, 2.5e-4)])
 def test_codebook_loses_what_is_known_for_gaussian_elements(bits, expected):
     x = gauss(1 << 20)
-    found = once(compression.codebook(bits), x)
-    assert squared(found - x) / squared(x) == pytest.approx(expected, rel=0.1)
+    decoded = once(compression.codebook(bits), x)
+    assert squared(decoded - x) / squared(x) == pytest.approx(expected, rel=0.1)
 
 
 @pytest.mark.parametrize("block_size", [None, 100])
 @pytest.mark.parametrize("name", ["gauss", "heavy tail", "offset", "huge"])
 def test_codebook_is_a_projection_that_keeps_the_mean(name, block_size):
     x = dict(inputs(950))[name].astype(np.float64)
-    found = once(compression.codebook(4, block_size=block_size), x.astype(np.float32))
-    assert abs(found @ (x - found)) <= 1e-5 * squared(x)
+    decoded = once(compression.codebook(4, block_size=block_size), x.astype(np.float32))
+    assert abs(decoded @ (x - decoded)) <= 1e-5 * squared(x)
     for start in range(0, 950, block_size or 950):
         block = slice(start, start + (block_size or 950))
         near = 1e-6 * np.abs(x[block]).max()
-        assert abs(found[block].mean() - x[block].mean()) <= near
+        assert abs(decoded[block].mean() - x[block].mean()) <= near
 
 
 def test_float16_and_bfloat16_clamp_what_is_finite():
     x = np.array([3.4e38, -3.4e38, 1e5, 1.0], np.float32)
     for dtype in (jnp.bfloat16, jnp.float16):
-        found = once(compression.cast(dtype), x)
+        decoded = once(compression.cast(dtype), x)
         limit = float(jnp.finfo(dtype).max)
-        np.testing.assert_array_equal(np.abs(found[:2]), limit)
-        assert found[1] < 0
-    assert found[2] == 65504
+        np.testing.assert_array_equal(np.abs(decoded[:2]), limit)
+        assert decoded[1] < 0
+    assert decoded[2] == 65504
 
 
 def test_casts_round_to_nearest():
@@ -78,13 +78,13 @@ def test_casts_round_to_nearest():
     np.testing.assert_array_equal(once(compression.cast(jnp.bfloat16), x), expected)
     expected = x.astype(np.float16).astype(np.float64)
     np.testing.assert_array_equal(once(compression.cast(jnp.float16), x), expected)
-    found = once(compression.cast(jnp.float8_e4m3fn, block_size=1000), x)
+    decoded = once(compression.cast(jnp.float8_e4m3fn, block_size=1000), x)
     large = np.abs(x) > np.abs(x).max() * 2**-14
-    assert (np.abs(found - x)[large] <= np.abs(x)[large] * 1.0001 / 17).all()
+    assert (np.abs(decoded - x)[large] <= np.abs(x)[large] * 1.0001 / 17).all()
 
 
 @pytest.mark.parametrize("bits", [8, 4, 2])
-def test_nearest_quantisation_attains_its_law(bits):
+def test_nearest_quantization_attains_its_law(bits):
     levels = 2 ** (bits - 1) - 1
     compressor = compression.quantize(bits)
     # All but one just below the middle between zero and the first code.
@@ -98,7 +98,7 @@ def test_nearest_quantisation_attains_its_law(bits):
 
 
 @pytest.mark.parametrize("bits", [8, 4, 2])
-def test_stochastic_quantisation_attains_its_law(bits):
+def test_stochastic_quantization_attains_its_law(bits):
     levels = 2 ** (bits - 1) - 1
     compressor = compression.quantize(bits, stochastic_rounding=True)
     root = math.sqrt(1 + 127 / levels**2)
@@ -114,26 +114,26 @@ def test_stochastic_quantisation_attains_its_law(bits):
 @pytest.mark.parametrize("block_size", [None, 50])
 def test_tern_grad_has_exactly_the_variance_of_the_formula(block_size):
     x = gauss(200)
-    found = drawer(compression.tern_grad(block_size=block_size), 20000)(x)
-    error = squared(found - x)
+    decoded = drawer(compression.tern_grad(block_size=block_size), 20000)(x)
+    error = squared(decoded - x)
     wide = np.abs(x.astype(np.float64)).reshape(-1, block_size or 200)
     exact = (wide.max(axis=1) * wide.sum(axis=1) - squared(wide)).sum()
     assert abs(error.mean() - exact) <= 5 * error.std() / np.sqrt(len(error))
 
 
 def test_five_ternary_digits_make_a_byte():
-    joined = jnp.arange(243, dtype=jnp.uint8)
-    digits = np.asarray(_split(joined, 5 * 243), int).reshape(243, 5)
+    packed = jnp.arange(243, dtype=jnp.uint8)
+    digits = np.asarray(_unpack(packed, 5 * 243), int).reshape(243, 5)
     np.testing.assert_array_equal(digits @ 3 ** np.arange(5), np.arange(243))
     assert set(np.unique(digits)) == {0, 1, 2}
-    np.testing.assert_array_equal(_joined(jnp.asarray(digits.ravel())), joined)
+    np.testing.assert_array_equal(_pack(jnp.asarray(digits.ravel())), packed)
 
 
 def test_natural_attains_an_eighth_and_does_not_overflow():
     x = np.full(100, 4 / 3, np.float32)
-    found = drawer(compression.natural(), 20000)(x)
-    assert set(np.unique(found)) == {1.0, 2.0}
-    assert squared(found - x).mean() / squared(x) == pytest.approx(1 / 8, rel=0.01)
+    decoded = drawer(compression.natural(), 20000)(x)
+    assert set(np.unique(decoded)) == {1.0, 2.0}
+    assert squared(decoded - x).mean() / squared(x) == pytest.approx(1 / 8, rel=0.01)
     most = np.full(100, np.finfo(np.float32).max)
     assert (once(compression.natural(), most) == 2.0**127).all()
 
@@ -142,9 +142,9 @@ def test_natural_attains_an_eighth_and_does_not_overflow():
 def test_dithering_gives_only_its_levels(p):
     x = gauss(128)
     norm = np.linalg.norm(x.astype(np.float64), p)
-    found = np.abs(drawer(compression.dithering(4, p=p), 200)(x)) / norm
+    decoded = np.abs(drawer(compression.dithering(4, p=p), 200)(x)) / norm
     steps = [0, 1 / 8, 1 / 4, 1 / 2, 1]
-    assert np.abs(found[..., None] - steps).min(axis=-1).max() < 1e-6
+    assert np.abs(decoded[..., None] - steps).min(axis=-1).max() < 1e-6
 
 
 @pytest.mark.parametrize("size", [1, 5, 1000, 4099])
@@ -154,18 +154,18 @@ def test_drive_has_the_right_length_along_x(size):
         if name == "subnormal":
             continue
         x = x.astype(np.float64)
-        for found in draw(x.astype(np.float32)):
-            assert found @ x == pytest.approx(squared(x), rel=1e-5), name
+        for decoded in draw(x.astype(np.float32)):
+            assert decoded @ x == pytest.approx(squared(x), rel=1e-5), name
 
 
 def test_a_rotated_sign_loses_half_of_two_equal_elements():
     x = np.zeros(256, np.float32)
     x[[3, 77]] = 1
-    found = drawer(compression.rotated_sign(), 10)(x)
-    np.testing.assert_allclose(squared(found - x), 1, rtol=1e-5)
+    decoded = drawer(compression.rotated_sign(), 10)(x)
+    np.testing.assert_allclose(squared(decoded - x), 1, rtol=1e-5)
     x = gauss(1024)
-    found = drawer(compression.rotated_sign(), 50)(x)
-    lost = squared(found - x).mean() / squared(x)
+    decoded = drawer(compression.rotated_sign(), 50)(x)
+    lost = squared(decoded - x).mean() / squared(x)
     assert lost == pytest.approx(1 - 2 / math.pi, rel=0.03)
 
 

@@ -19,7 +19,8 @@ from relaxjax.compression import Compressor
 from relaxjax.compression._loco import LoCoState
 from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
 from relaxjax.gradients._choices import TWO_AXES
-from relaxjax.gradients._compressed_mean import EXCHANGES, as_codec
+from relaxjax.gradients._codec import as_codec
+from relaxjax.gradients._compressed_mean import EXCHANGES
 from tests.compression.references import REFERENCES
 
 SHAPE = (9, 11)
@@ -27,7 +28,7 @@ SIZE = 99
 STEPS = 3
 WORKERS = (2, 3, 4, 8)
 
-# Of the table, those that lose something of an array as small as this one.
+# The table's compressors, such that each loses something of an array this small.
 SMALL = {
     **COMPRESSORS,
     "top_k": lambda: compression.top_k(0.1, block_size=32),
@@ -44,7 +45,7 @@ def possible(compressor: str, feedback: str, algorithm: str, n: int) -> bool:
         return False
     if algorithm in TWO_AXES and n % 2:
         return False
-    return compressor != "drive" or feedback == "none"  # it is no contraction
+    return compressor != "drive" or feedback == "none"  # it is not a contraction
 
 
 EVERY = [
@@ -55,7 +56,7 @@ EVERY = [
 
 
 def pairs(row: tuple[Any, ...]) -> set[Any]:
-    """Of feedback, algorithm and workers; and the compressor, fed back or not."""
+    """Pairs of feedback, algorithm and workers; and the compressor, fed back or not."""
     compressor, feedback, *_ = row
     return {
         (compressor, feedback != "none"),
@@ -84,7 +85,7 @@ matrix = pytest.mark.parametrize(
 )
 
 
-def made(compressor: str, feedback: str) -> Compressor:
+def compressor_of(compressor: str, feedback: str) -> Compressor:
     return WRAPPERS[feedback](SMALL[compressor]())
 
 
@@ -119,7 +120,7 @@ def ours(tx: Any, axes: dict[str, int], gs: np.ndarray) -> tuple[Any, Any]:
 
 
 def coder(compressor: Compressor, axes: dict[str, int]) -> Any:
-    """From the words of a step to what arrives of x when worker i sends it."""
+    """A function of a step's words: what arrives of x when worker i sends it."""
     workers = list(itertools.product(*map(range, axes.values())))
 
     @jax.jit
@@ -183,15 +184,15 @@ def plain(state: Any) -> tuple[list[np.ndarray], float]:
 
 @matrix
 def test_equals_a_list_of_workers(compressor, feedback, algorithm, n):
-    axes, codec = axes_of(algorithm, n), made(compressor, feedback)
+    axes, codec = axes_of(algorithm, n), compressor_of(compressor, feedback)
     tx = all_reduce(tuple(axes), algorithm=algorithm, compressor=codec)
     out, state = ours(tx, axes, draw(n))
     expected, states = theirs(codec, algorithm, axes, draw(n))
     np.testing.assert_allclose(out, expected, rtol=2e-4, atol=2e-5)
     for other in out:  # replicas are the same to the bit
         np.testing.assert_array_equal(other, out[0])
-    kept, step = plain(state.compressed.feedback)
-    every = zip(kept, zip(*(plain(s)[0] for s in states), strict=True), strict=True)
+    leaves, step = plain(state.compressed.feedback)
+    every = zip(leaves, zip(*(plain(s)[0] for s in states), strict=True), strict=True)
     for ours_, theirs_ in every:
         theirs_ = np.stack(theirs_).reshape(ours_.shape)
         np.testing.assert_allclose(ours_, theirs_, rtol=2e-4, atol=1e-4 + step)
@@ -244,7 +245,7 @@ def test_traced_bytes_are_those_stated(compressor, algorithm):
     for n in (1, 3, 4):
         if not possible(compressor, "none", algorithm, n):
             continue
-        axes, codec = axes_of(algorithm, n), made(compressor, "none")
+        axes, codec = axes_of(algorithm, n), compressor_of(compressor, "none")
         tx: Any = all_reduce(tuple(axes), algorithm=algorithm, compressor=codec)
         noises = (Keys(key_words(0), key_words(1)),) if codec.random else ()
         expected = stated(as_codec(codec, noises, jnp.uint32(0)), algorithm, axes)
@@ -289,7 +290,7 @@ QUICK = ("sign", "top_k", "random_k")
 def test_compiled_bytes_are_those_traced(compressor, algorithm):
     axes = axes_of(algorithm, 4)
     tx: Any = all_reduce(
-        tuple(axes), algorithm=algorithm, compressor=made(compressor, "none")
+        tuple(axes), algorithm=algorithm, compressor=compressor_of(compressor, "none")
     )
     x = jax.ShapeDtypeStruct(SHAPE, jnp.float32)
     stacked = jax.ShapeDtypeStruct((4, *SHAPE), jnp.float32)
@@ -304,7 +305,7 @@ def test_the_result_is_known_to_be_equal_where_types_are_checked(compressor, alg
         return
     axes = axes_of(algorithm, 4)
     tx = all_reduce(
-        tuple(axes), algorithm=algorithm, compressor=made(compressor, "none")
+        tuple(axes), algorithm=algorithm, compressor=compressor_of(compressor, "none")
     )
     g = draw(4, 1)[0]
     typed = on_mesh(tx, axes, check_vma=True)(g)
@@ -319,7 +320,9 @@ def test_what_is_lost_makes_up_for_the_mean(algorithm, n):
         return
     axes = {"host": min(n, 2), "device": -(-n // 2)} if n != 3 else {"data": 3}
     axes = axes if algorithm in TWO_AXES else {"data": n}
-    compressor = made("random_k" if algorithm == "psum" else "stochastic2", "none")
+    compressor = compressor_of(
+        "random_k" if algorithm == "psum" else "stochastic2", "none"
+    )
 
     def exchange(x):
         noise = Keys(

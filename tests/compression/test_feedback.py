@@ -213,12 +213,12 @@ def test_loco_owes_its_residual_over_beta_up_to_eight_bits(
 ):
     steps, gs = 200, gradients(200, size=40)
     wrapped = compression.loco(compressor, beta=beta, reset_every=reset_every)
-    got = run(wrapped, gs)
-    owed = residual_of(got.states).mean(axis=1) / beta  # [steps, d]
-    sent = np.cumsum(got.outs, axis=0, dtype=np.float64)
+    result = run(wrapped, gs)
+    owed = residual_of(result.states).mean(axis=1) / beta  # [steps, d]
+    sent = np.cumsum(result.outs, axis=0, dtype=np.float64)
     total = np.cumsum(gs.mean(axis=1), axis=0)
     # At most half a code is rounded away in each step.
-    room = np.cumsum(got.states.largest.astype(np.float64).mean(axis=1)) / 254 / beta
+    room = np.cumsum(result.states.largest.astype(np.float64).mean(axis=1)) / 254 / beta
     room = room * (1 + 1e-3) + 1e-5 * np.abs(total).max()
     if reset_every is None:
         assert (np.abs(sent + owed - total) <= room[:, None]).all()
@@ -231,9 +231,9 @@ def test_loco_owes_its_residual_over_beta_up_to_eight_bits(
         off, wanted, so_far = before if first else (0, 0, 0)
         for t in (last - 1, last):
             missing = np.abs((sent[t] - off) + owed[t] - (total[t] - wanted))
-            kept = (missing <= room[t] - so_far + 1e-4).all()
-            assert kept == (t < last or last == steps - 1)
-        assert got.states.codes[last].any() == (last == steps - 1)
+            holds = (missing <= room[t] - so_far + 1e-4).all()
+            assert holds == (t < last or last == steps - 1)
+        assert result.states.codes[last].any() == (last == steps - 1)
 
 
 def test_loco_with_beta_1_is_error_feedback_but_for_the_eight_bits():
@@ -283,10 +283,10 @@ def test_loco_resets_after_whole_steps(value):
 def test_momentum_correction_golden():
     """Two workers with the same gradient; before each send, and what is sent."""
     gs = np.broadcast_to([1.0, -3.0, 2.0], (4, 2, 3))
-    got = run(compression.momentum_correction(compression.top_k(1 / 3)), gs)
+    result = run(compression.momentum_correction(compression.top_k(1 / 3)), gs)
     sent = [[0, -3, 0], [0, 0, 5.8], [0, -8.7, 0], [9.049, 0, 0]]
-    np.testing.assert_allclose(got.outs, sent, rtol=1e-6)
-    waiting = got.states.accumulated[:, 1] + got.outs
+    np.testing.assert_allclose(result.outs, sent, rtol=1e-6)
+    waiting = result.states.accumulated[:, 1] + result.outs
     expected = [[1, -3, 2], [2.9, -3, 5.8], [5.61, -8.7, 2], [9.049, -3, 5.8]]
     np.testing.assert_allclose(waiting, expected, rtol=1e-6)
 
@@ -309,16 +309,16 @@ def test_momentum_correction_sends_all_that_was_added(compressor, masking, neste
     wrapped = compression.momentum_correction(
         compressor, momentum=m, nesterov=nesterov, masking=masking
     )
-    got = run(wrapped, gs)
-    old = np.concatenate([0 * gs[:1], got.states.velocity[:-1].astype(np.float64)])
+    result = run(wrapped, gs)
+    old = np.concatenate([0 * gs[:1], result.states.velocity[:-1].astype(np.float64)])
     if not masking:  # from the gradients alone
         old = np.zeros_like(gs)
         for t in range(1, len(gs)):
             last = old[t - 1], gs[t - 1]
             old[t] = m * (last[0] + last[1]) if nesterov else m * last[0] + last[1]
     added = m * (old + gs) + gs if nesterov else m * old + gs
-    sent = np.cumsum(got.outs, axis=0, dtype=np.float64)
-    left = got.states.accumulated.astype(np.float64).mean(axis=1)
+    sent = np.cumsum(result.outs, axis=0, dtype=np.float64)
+    left = result.states.accumulated.astype(np.float64).mean(axis=1)
     total = np.cumsum(added.mean(axis=1), axis=0)
     np.testing.assert_allclose(sent + left, total, atol=2e-5 * np.abs(total).max())
 
@@ -327,13 +327,15 @@ def test_momentum_of_everything_sent_is_momentum_sgd_or_with_masking_plain_sgd()
     gs, everything = gradients(20), compression.top_k(1.0)
     for nesterov in (False, True):
         how = {"momentum": 0.8, "nesterov": nesterov}
-        kept = compression.momentum_correction(everything, masking=False, **how)
+        unmasked = compression.momentum_correction(everything, masking=False, **how)
         trace = optax.trace(0.8, nesterov)
         state, expected = trace.init(jnp.zeros(8)), []
         for g in gs.mean(axis=1):
             out, state = trace.update(jnp.asarray(g), state)
             expected.append(out)
-        np.testing.assert_allclose(run(kept, gs).outs, expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            run(unmasked, gs).outs, expected, rtol=1e-4, atol=1e-5
+        )
         masked = run(compression.momentum_correction(everything, **how), gs)
         factor = 1.8 if nesterov else 1
         np.testing.assert_allclose(
@@ -343,9 +345,9 @@ def test_momentum_of_everything_sent_is_momentum_sgd_or_with_masking_plain_sgd()
 
 def test_without_momentum_it_is_error_feedback():
     gs, compressor = gradients(20), compression.top_k(1 / 8)
-    none = run(compression.momentum_correction(compressor, momentum=0.0), gs)
+    without = run(compression.momentum_correction(compressor, momentum=0.0), gs)
     plain = run(compression.error_feedback(compressor), gs)
-    np.testing.assert_array_equal(none.outs, plain.outs)
+    np.testing.assert_array_equal(without.outs, plain.outs)
 
 
 def test_a_velocity_ends_where_it_is_sent_and_only_there():
@@ -361,9 +363,9 @@ def test_a_velocity_ends_where_it_is_sent_and_only_there():
 
 def test_error_feedback_of_the_sign_golden():
     gs = np.broadcast_to([1.0, -3.0], (4, 1, 2))
-    got = run(compression.error_feedback(compression.sign()), gs)
-    assert got.outs.tolist() == [[2, -2], [2, -2], [-3, -3], [4, -4]]
-    residuals = got.states.residual[:, 0].tolist()
+    result = run(compression.error_feedback(compression.sign()), gs)
+    assert result.outs.tolist() == [[2, -2], [2, -2], [-3, -3], [4, -4]]
+    residuals = result.states.residual[:, 0].tolist()
     assert residuals == [[-1, -1], [-2, -2], [2, -2], [-1, -1]]
 
 
@@ -380,10 +382,10 @@ def test_error_feedback_of_the_sign_golden():
 )
 def test_error_feedback_loses_nothing(compressor):
     gs = gradients(200, size=40)
-    got = run(compression.error_feedback(compressor), gs)
-    sent = np.cumsum(got.outs, axis=0, dtype=np.float64)
+    result = run(compression.error_feedback(compressor), gs)
+    sent = np.cumsum(result.outs, axis=0, dtype=np.float64)
     total = np.cumsum(gs.mean(axis=1), axis=0)
-    left = got.states.residual.astype(np.float64).mean(axis=1)
+    left = result.states.residual.astype(np.float64).mean(axis=1)
     scale = np.abs(total).max()
     np.testing.assert_allclose(sent + left, total, atol=1e-5 * scale)
 
@@ -392,11 +394,11 @@ def test_error_feedback_with_decay_forgets_what_is_stated():
     decay = 0.9
     gs = gradients(100)
     compressor = compression.error_feedback(compression.top_k(1 / 8), decay=decay)
-    got = run(compressor, gs)
-    lost = got.states.residual.astype(np.float64).mean(axis=1)
+    result = run(compressor, gs)
+    lost = result.states.residual.astype(np.float64).mean(axis=1)
     forgotten = lost[-1] + (1 - decay) * lost[:-1].sum(axis=0)
     total = gs.mean(axis=1).sum(axis=0)
-    np.testing.assert_allclose(got.outs.sum(axis=0) + forgotten, total, rtol=1e-4)
+    np.testing.assert_allclose(result.outs.sum(axis=0) + forgotten, total, rtol=1e-4)
 
 
 def test_residual_stays_below_its_bound_golden():
@@ -426,18 +428,18 @@ def test_residual_of_a_threshold_stays_below_its_value():
     ids=lambda compressor: compressor.name,
 )
 def test_out_is_the_mean_of_what_is_known_always(name, compressor):
-    got = run(RULES[name][0](compressor), gradients(100))
-    known = got.states.known.mean(axis=1)
-    np.testing.assert_allclose(got.outs, known, rtol=1e-4, atol=1e-4)
-    kept = np.broadcast_to(got.outs[:, None], got.states.mean.shape)
-    np.testing.assert_allclose(got.states.mean, kept, rtol=1e-5, atol=1e-6)
+    result = run(RULES[name][0](compressor), gradients(100))
+    known = result.states.known.mean(axis=1)
+    np.testing.assert_allclose(result.outs, known, rtol=1e-4, atol=1e-4)
+    outs = np.broadcast_to(result.outs[:, None], result.states.mean.shape)
+    np.testing.assert_allclose(result.states.mean, outs, rtol=1e-5, atol=1e-6)
 
 
 def test_econtrol_residual_is_what_the_estimates_fell_short_of():
     gs = gradients(100)
-    got = run(compression.econtrol(compression.top_k(1 / 8), eta=0.2), gs)
-    short = np.cumsum(gs - got.states.known, axis=0)
-    np.testing.assert_allclose(got.states.residual, short, rtol=1e-3, atol=1e-3)
+    result = run(compression.econtrol(compression.top_k(1 / 8), eta=0.2), gs)
+    short = np.cumsum(gs - result.states.known, axis=0)
+    np.testing.assert_allclose(result.states.residual, short, rtol=1e-3, atol=1e-3)
 
 
 def test_econtrol_residual_is_bounded_for_eta_of_delta_and_not_for_ten_times_it():
@@ -492,9 +494,9 @@ def test_top_1_with_feedback_arrives(name):
 @pytest.mark.parametrize("name", RULES)
 def test_zero_gradients_leave_everything_at_zero(name):
     for compressor in (compression.top_k(1 / 8), compression.sign()):
-        got = run(RULES[name][0](compressor), np.zeros((3, 2, 8)))
-        assert not got.outs.any()
-        left = got.states._replace(age=0) if name == "loco" else got.states
+        result = run(RULES[name][0](compressor), np.zeros((3, 2, 8)))
+        assert not result.outs.any()
+        left = result.states._replace(age=0) if name == "loco" else result.states
         assert not any(np.any(leaf) for leaf in jax.tree.leaves(left))
 
 
@@ -503,8 +505,8 @@ def test_zero_gradients_leave_everything_at_zero(name):
 )
 def test_nothing_is_lost_where_everything_is_sent(name):
     gs = gradients(20)
-    got = run(RULES[name][0](compression.top_k(1.0)), gs)
-    np.testing.assert_allclose(got.outs, gs.mean(axis=1), rtol=1e-5, atol=1e-6)
+    result = run(RULES[name][0](compression.top_k(1.0)), gs)
+    np.testing.assert_allclose(result.outs, gs.mean(axis=1), rtol=1e-5, atol=1e-6)
 
 
 def test_ef21_sgdm_with_a_weight_of_one_is_ef21():
@@ -518,14 +520,14 @@ def test_ef21_sgdm_with_a_weight_of_one_is_ef21():
 def test_state_is_wide_and_as_large_as_stated(name):
     buffers = BUFFERS.get(name, 3)
     compressor = RULES[name][0](compression.top_k(0.1))
-    for given, kept in (
+    for dtype, buffer_dtype in (
         (jnp.bfloat16, jnp.float32),
         (jnp.float8_e4m3fn, jnp.float32),
         (jnp.float32, jnp.float32),
     ):
-        leaves = jax.tree.leaves(compressor.feedback.init(jnp.zeros((3, 4), given)))
+        leaves = jax.tree.leaves(compressor.feedback.init(jnp.zeros((3, 4), dtype)))
         assert [leaf.shape for leaf in leaves] == [(3, 4)] * buffers
-        assert all(leaf.dtype == kept for leaf in leaves)
+        assert all(leaf.dtype == buffer_dtype for leaf in leaves)
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -193,7 +193,7 @@ def test_any_array_loses_no_more_than_declared(name, x):
         bound = (1 - compressor.law.delta(x.size)) * squared(x)
         assert errors.mean() <= bound * (1 + 1e-5) + slack
     if compressor.law.omega is not None:
-        # Of what is too rare to be drawn 40 times, the mean says nothing.
+        # The mean says nothing of what is too rare to be drawn 40 times.
         bound = compressor.law.omega(x.size) * squared(x)
         assert np.median(errors) <= 2 * bound * (1 + 1e-5) + slack + 1e-12 * squared(x)
 

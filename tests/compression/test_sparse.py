@@ -9,9 +9,9 @@ import pytest
 
 from relaxjax import compression
 from relaxjax._core._random import Keys, fold, key_words
-from relaxjax.compression._density import count_of
 from relaxjax.compression._protocol import contractive
 from relaxjax.compression._random_k import _one_of_each_stratum
+from relaxjax.compression._top_k import count_of
 from tests.compression.draws import drawer, largest_k, noise_of, once, squared
 from tests.compression.inputs import inputs, sizes
 
@@ -55,7 +55,7 @@ def test_top_k_keeps_the_largest_of_each_block(size, block_size):
 def test_top_k_sends_twelve_bits_an_index_in_blocks_of_4096():
     x = jnp.zeros(4096).at[0x001].set(9.0).at[0x123].set(-8.0)
     payload = compression.top_k(2 / 4096).compress(x, None)
-    assert payload.values.values.tolist() == [9, -8]
+    assert payload.values.tolist() == [9, -8]
     assert payload.indices.tolist() == [0x01, 0x30, 0x12]
 
 
@@ -68,24 +68,23 @@ def test_kept_values_travel_in_the_code_that_is_given(size):
     for name, x in inputs(size):
         with np.errstate(over="ignore", under="ignore"):
             blocks = [x[i : i + 16] for i in range(0, size, 16)]
-            kept = [np.argsort(-np.abs(b), kind="stable")[:k] for b in blocks]
+            chosen = [np.argsort(-np.abs(b), kind="stable")[:k] for b in blocks]
             values = np.concatenate(
                 [
                     np.concatenate([b[at], np.zeros(k - len(at), np.float32)])
-                    for b, at in zip(blocks, kept, strict=True)
+                    for b, at in zip(blocks, chosen, strict=True)
                 ]
             )
             rounded = np.asarray(compression.roundtrip(two_bits, jnp.asarray(values)))
             expected = np.zeros_like(x)
-            for i, (at, own) in enumerate(
-                zip(kept, rounded.reshape(-1, k), strict=True)
-            ):
-                expected[16 * i + at] = own[: len(at)]
+            rows = zip(chosen, rounded.reshape(-1, k), strict=True)
+            for i, (at, row) in enumerate(rows):
+                expected[16 * i + at] = row[: len(at)]
         np.testing.assert_array_equal(once(compressor, x), expected, err_msg=name)
 
 
 def test_sparse_loco_sends_twelve_bits_an_index_and_two_a_value():
-    """Of a chunk of 4096: 64 indices, 64 values and a scale."""
+    """A chunk of 4096 becomes 64 indices, 64 values and a scale."""
     x = jax.ShapeDtypeStruct((3 * 4096,), jnp.float32)
     compressor = compression.top_k(64 / 4096, values=compression.quantize(2))
     scales = 2  # of 128 values each
@@ -154,9 +153,9 @@ def test_random_elements_become_a_projection_under_feedback(make):
     compressor = contractive(make(0.3))
     x = np.random.default_rng(2).normal(size=50).astype(np.float32)
     out = drawer(compressor, 4000)(x)
-    kept = out != 0
-    assert (kept.sum(axis=1) == 15).all()
-    np.testing.assert_allclose(out, np.where(kept, x, 0), rtol=3e-7)
+    sent = out != 0
+    assert (sent.sum(axis=1) == 15).all()
+    np.testing.assert_allclose(out, np.where(sent, x, 0), rtol=3e-7)
     losses = squared(out - x) / squared(x)
     assert abs(losses.mean() - 0.7) <= 5 * losses.std() / np.sqrt(4000)
 
@@ -179,11 +178,10 @@ def test_all_workers_draw_the_same_elements_and_each_step_others(make):
     x = jnp.arange(1.0, 1001.0)
     words = key_words(0)
     first, second = (
-        compressor.compress(x, Keys(shared=words, own=fold(words, i))).values
-        for i in (1, 2)
+        compressor.compress(x, Keys(shared=words, own=fold(words, i))) for i in (1, 2)
     )
     assert (first == second).all()
-    other = compressor.compress(x, Keys(shared=fold(words, 5), own=words)).values
+    other = compressor.compress(x, Keys(shared=fold(words, 5), own=words))
     assert (first != other).any()
 
 

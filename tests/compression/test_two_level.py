@@ -14,7 +14,7 @@ from relaxjax.collectives import (
     compressed_two_shot_wire_bytes,
 )
 from relaxjax.compression import Compressor
-from relaxjax.gradients._compressed_mean import as_codec
+from relaxjax.gradients._codec import as_codec
 from tests.compression import references
 
 SIGN = compression.sign(block_size=8)
@@ -95,9 +95,9 @@ def test_each_loses_what_it_has_sent_and_as_a_server_of_all_it_keeps():
     np.testing.assert_array_equal(mean, np.zeros_like(mean))
     total = x.reshape(4, 8).sum(axis=0)
     np.testing.assert_allclose(lost.sum(axis=0), total, rtol=1e-5, atol=1e-6)
-    # Of another device's chunk, just what was sent.
+    # At another device's chunk, just what was sent.
     np.testing.assert_array_equal(lost[0, 4:], x[0, 0, 4:])
-    # Of one's own: half of the chunk for the other host, half as the server.
+    # At its own: half of the chunk for the other host, half as the server.
     np.testing.assert_allclose(lost[0, 2:4], x[0, 0, 2:4], rtol=1e-6)
 
 

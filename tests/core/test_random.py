@@ -1,18 +1,18 @@
-"""The counter's bits: uniform, and unrelated between keys and neighbours."""
+"""The counter's bits: uniform, and unrelated between keys and neighbors."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from relaxjax._core import _random as _noise
+from relaxjax._core import _random
 
 SIZE = 1 << 16
 
 
 def draws(count: int = 64) -> np.ndarray:
-    words = jax.vmap(lambda i: _noise.fold(_noise.key_words(0), i))(jnp.arange(count))
-    return np.asarray(jax.vmap(lambda w: _noise.uniform(w, SIZE))(words), np.float64)
+    words = jax.vmap(lambda i: _random.fold(_random.key_words(0), i))(jnp.arange(count))
+    return np.asarray(jax.vmap(lambda w: _random.uniform(w, SIZE))(words), np.float64)
 
 
 def test_uniform_in_mean_variance_and_bins():
@@ -28,7 +28,7 @@ def test_uniform_in_mean_variance_and_bins():
 
 
 @pytest.mark.parametrize("shift", [0, 1, 2, 64])
-def test_keys_and_neighbours_are_uncorrelated(shift):
+def test_keys_and_neighbors_are_uncorrelated(shift):
     u = draws() - 0.5
     for step in (1, 2, 32):  # other keys, at elements that lie `shift` apart
         one, other = u[step:, shift:], u[:-step, : SIZE - shift]
@@ -39,27 +39,27 @@ def test_keys_and_neighbours_are_uncorrelated(shift):
 
 
 def test_every_bit_is_fair():
-    words = _noise.key_words(7)
-    bits = np.unpackbits(np.asarray(_noise.bits(words, SIZE)).view(np.uint8))
+    words = _random.key_words(7)
+    bits = np.unpackbits(np.asarray(_random.bits(words, SIZE)).view(np.uint8))
     means = bits.reshape(SIZE, 32).mean(axis=0)
     assert np.abs(means - 0.5).max() < 5 * 0.5 / np.sqrt(SIZE)
 
 
 def test_seeds_and_keys_make_other_words():
     made = [
-        _noise.key_words(0),
-        _noise.key_words(1),
-        _noise.key_words(-1),
-        _noise.key_words(jax.random.key(0)),
-        _noise.key_words(jax.random.key(1)),
-        _noise.fold(_noise.key_words(0), 1),
+        _random.key_words(0),
+        _random.key_words(1),
+        _random.key_words(-1),
+        _random.key_words(jax.random.key(0)),
+        _random.key_words(jax.random.key(1)),
+        _random.fold(_random.key_words(0), 1),
     ]
     assert len({tuple(np.asarray(words)) for words in made}) == len(made)
-    raw = _noise.key_words(jax.random.PRNGKey(3))
-    assert (_noise.key_words(jax.random.key(3)) == raw).all()
+    raw = _random.key_words(jax.random.PRNGKey(3))
+    assert (_random.key_words(jax.random.key(3)) == raw).all()
 
 
 def test_same_under_vmap():
-    words = jnp.stack([_noise.key_words(0), _noise.key_words(1)])
-    both = jax.vmap(lambda w: _noise.bits(w, 100))(words)
-    assert (both[1] == _noise.bits(words[1], 100)).all()
+    words = jnp.stack([_random.key_words(0), _random.key_words(1)])
+    both = jax.vmap(lambda w: _random.bits(w, 100))(words)
+    assert (both[1] == _random.bits(words[1], 100)).all()

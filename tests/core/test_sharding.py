@@ -1,4 +1,4 @@
-"""specs=: communication beside tensor parallelism and islands, on one's own shard."""
+"""specs=: communication of shards, beside tensor parallelism and islands."""
 
 from typing import Any
 
@@ -116,7 +116,7 @@ def test_weights_go_with_specs():
     np.testing.assert_allclose(out["w"], np.full((4, 6), 3.0), rtol=1e-6)
 
 
-def test_where_no_other_axis_is_they_change_nothing():
+def test_without_other_axes_they_change_nothing():
     tx, plain = (
         all_reduce("data", algorithm="ring", specs=specs) for specs in (SPECS, None)
     )

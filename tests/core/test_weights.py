@@ -15,14 +15,14 @@ from tests import helpers
 from tests.helpers import assert_close, mesh_of
 
 WORKERS = 4
-ROWS = 5  # of each worker
+ROWS = 5  # for each worker
 COUNTS = {"uneven": [5, 1, 3, 2], "empty": [0, 4, 0, 1], "one": [0, 0, 2, 0]}
 
 places = pytest.mark.parametrize("place", [mesh_of, emulate], ids=["mesh", "emulated"])
 
 
 def masked_batches(counts, steps):
-    """Batches in which each worker has a mask with so many examples."""
+    """Batches with a mask of these numbers of examples, one for each worker."""
     data = helpers.batches(steps, rows=WORKERS * ROWS)
     mask = np.concatenate([np.arange(ROWS) < c for c in counts]).astype(np.float32)
     return [{**batch, "mask": mask} for batch in data]
@@ -37,7 +37,7 @@ def masked_loss(params, batch):
 
 @functools.cache
 def started(tx, mesh):
-    """A step, compiled once for all counts, and what it starts from."""
+    """A step, compiled once for all counts, and the state that it starts from."""
     update = optax.with_extra_args_support(tx).update
 
     def train_step(params, opt_state, batch):
@@ -74,7 +74,7 @@ def train_alone(optimizer, data):
 
 
 def reduced(tx, updates, weights) -> Any:
-    """Updates of every worker after `tx`, given each one's weight."""
+    """Updates of every worker after `tx`, with a weight for each worker."""
 
     def one(u, w):
         return tx.update(u, tx.init(u), weight=w)[0]
@@ -135,7 +135,7 @@ def test_large_narrow_floats_do_not_overflow(dtype):
     )
 
 
-def test_weights_that_are_no_scalars():
+def test_weights_must_be_scalars():
     with pytest.raises(ValueError, match=r"weight has shape \(2,\).*must be a scalar"):
         reduced(all_reduce("data"), [1.0, 2.0], [[1, 1], [1, 1]])
 

@@ -1,6 +1,6 @@
-"""Every decentralised method on a list of workers, in float64, as the papers write it.
+"""Every decentralized method on a list of workers, in float64, as the papers write it.
 
-Worker i pulls towards its own target: g_i = x_i - target_i. `w` is the matrix of each
+Worker i pulls toward its own target: g_i = x_i - target_i. `w` is the matrix of each
 step, None where a step is silent.
 """
 
@@ -130,7 +130,7 @@ def choco(targets, rounds: Rounds, rate, compress, gamma: float):
 
 
 def dcd(targets, rounds: Rounds, rate: float, compress) -> list[list[Array]]:
-    """Of several steps, the updates are summed up before they are told."""
+    """The updates of several steps are summed up before they are sent."""
     xs, known, seen = [0 * t for t in targets], [0 * t for t in targets], []
     for w in rounds:
         xs = [x - rate * (x - t) for x, t in zip(xs, targets, strict=True)]
@@ -150,8 +150,8 @@ def deep_squeeze(targets, rounds: Rounds, rate, compress, eta: float):
         xs = [x - rate * (x - t) for x, t in zip(xs, targets, strict=True)]
         if w is not None:
             v = [x + e for x, e in zip(xs, lost, strict=True)]
-            c = [compress(one) for one in v]
-            lost = [one - told for one, told in zip(v, c, strict=True)]
+            c = [compress(x) for x in v]
+            lost = [x - q for x, q in zip(v, c, strict=True)]
             xs = [
                 xs[i] + eta * sum(w[i, j] * (c[j] - c[i]) for j in range(n))
                 for i in range(n)
@@ -161,12 +161,12 @@ def deep_squeeze(targets, rounds: Rounds, rate, compress, eta: float):
 
 
 def moniqua(targets, rounds: Rounds, rate: float, theta: float, bits: int):
-    """Parts of [0, B) are listed; of all that fit, the nearest to x is taken."""
+    """The parts of [0, B) are listed; of all values that fit, x takes the nearest."""
     modulus = 2 * theta / (1 - 2.0**-bits)
     grid = (np.arange(2**bits) + 0.5) * modulus / 2**bits
 
-    def said(x: Array) -> Array:
-        """The nearest of the grid, around the circle."""
+    def rounded(x: Array) -> Array:
+        """The nearest point of the grid, around the circle."""
         apart = np.abs(x[:, None] % modulus - grid)
         return grid[np.minimum(apart, modulus - apart).argmin(axis=1)]
 
@@ -180,7 +180,7 @@ def moniqua(targets, rounds: Rounds, rate: float, theta: float, bits: int):
     for w in rounds:
         steps = [-rate * (x - t) for x, t in zip(xs, targets, strict=True)]
         if w is not None:
-            q = [said(x) for x in xs]
+            q = [rounded(x) for x in xs]
             xs = [
                 x
                 + sum(w[i, j] * (near(q[j], x) - near(q[i], x)) for j in range(len(q)))

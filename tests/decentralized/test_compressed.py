@@ -94,7 +94,7 @@ def test_steps_are_silent(codec, plain, make, reference):
 @pytest.mark.parametrize("where", [mesh_of, emulate])
 @pytest.mark.parametrize("make", [choco, dcd])
 def test_copies_at_both_ends_are_the_same_to_the_bit(make, where):
-    """Also of a codec that rounds at random."""
+    """Also with a codec that rounds at random."""
     n = 5
     ring = topology.ring(n)
     codec = compression.quantize(4, stochastic_rounding=True)
@@ -138,7 +138,7 @@ def test_what_is_not_heard_may_not_be_finite(make, where):
         targets = np.where(np.arange(n)[:, None] == lost, np.nan, targets_of(n))
         params, _ = pulled(tx, targets, where(n), steps=1)[0]
         heard = graph.matrix()[:, lost] != 0
-        if make is dcd:  # which speaks after it has listened
+        if make is dcd:  # which sends after it has received
             heard = np.arange(n) == lost
         np.testing.assert_array_equal(np.isnan(params).any(axis=1), heard)
 
@@ -231,6 +231,6 @@ def test_refuses_graphs_that_change():
 
 @pytest.mark.parametrize("gamma", [0, -0.1, 1.5])
 @pytest.mark.parametrize("make", [choco, deep_squeeze])
-def test_refuses_what_is_no_step_size(make, gamma):
+def test_refuses_a_bad_step_size(make, gamma):
     with pytest.raises(ValueError, match=rf"consensus_step_size={gamma} must be in"):
         make(4, compression.sign(), gamma)

@@ -1,4 +1,4 @@
-"""What decentralised methods keep and send, as their files state it; many workers."""
+"""What decentralized methods keep and send, as their docstrings say; many workers."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ KEPT: dict[str, int] = {
     "deep_squeeze": 1,
     "moniqua": 0,
 }
-# Of the params' bytes, to two neighbours.
+# What is sent to two neighbors, in models.
 SENT: dict[str, float] = {
     **{name: 2 for name in KEPT},
     "choco": 2 / 32,

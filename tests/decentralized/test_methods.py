@@ -54,7 +54,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
         references.quasi_global_momentum, beta=BETA
     ),
 }
-# Beside them, for what all refuse alike: what each needs beyond axis and topology.
+# For what all methods refuse alike: what each needs beyond axis and topology.
 NEEDED: dict[str, dict[str, Any]] = {
     **{name: {} for name in METHODS},
     "dcd_psgd": {"compressor": compression.sign()},
@@ -161,7 +161,7 @@ def test_exact_diffusion_with_local_steps():
 
 @methods
 def test_the_mean_model_moves_by_the_mean_update(name):
-    """Of push-sum, that weighted by the mass."""
+    """The mean of push-sum is weighted by the mass."""
     graph, targets = graph_of(name, 8), targets_of(8)
     x = np.zeros((8, 5))
     mass = np.ones((8, 1))
@@ -230,7 +230,7 @@ def test_the_complete_graph_is_all_reduce(name):
 
 @alone
 def test_disagreement_shrinks_as_the_spectral_gap_says(name):
-    """Without gradients; from a start that is the slowest mode of a ring."""
+    """Without gradients, from the slowest mode of a ring."""
     n, steps = 8, 12
     graph = topology.ring(n)
     if name == "exact_diffusion":
@@ -325,7 +325,7 @@ def test_16_bits_are_averaged_in_float32(name, dtype):
 
 
 @methods
-def test_bytes_are_of_the_neighbours(name):
+def test_bytes_are_those_of_the_neighbors(name):
     n, params = 8, {"w": jnp.zeros((10, 4)), "b": jnp.zeros(3)}
     d = 43 + (name == "push_sum")
     graphs = [(topology.lazy(topology.ring(n)), 2)]
@@ -347,7 +347,7 @@ def test_one_peer_sends_less_than_an_all_reduce():
 
 
 def test_what_is_not_heard_does_not_matter():
-    """A NaN of one worker comes to its neighbours, and to nobody else."""
+    """A NaN of one worker comes to its neighbors, and to nobody else."""
     n = 5
     x = np.zeros((n, 2), np.float32)
     x[0] = np.nan
@@ -377,8 +377,8 @@ def test_params_and_state_may_be_donated_together(name):
 
 
 def bare(name: str, n: int = 4, **how: Any) -> Any:
-    given = {"axis_name": "data", "topology": graph_of(name, n), **NEEDED[name], **how}
-    return getattr(relaxjax, name)(**given)
+    arguments = {"axis_name": "data", "topology": graph_of(name, n), **NEEDED[name]}
+    return getattr(relaxjax, name)(**(arguments | how))
 
 
 @every_method
@@ -392,7 +392,7 @@ def bare(name: str, n: int = 4, **how: Any) -> Any:
         ({"bucket_bytes": 0}, ValueError, "bucket_bytes=0 must be"),
     ],
 )
-def test_refuses_what_is_none(name, how, error, message):
+def test_refuses_bad_arguments(name, how, error, message):
     with pytest.raises(error, match=message):
         bare(name, **how)
 
@@ -448,6 +448,6 @@ def test_exact_diffusion_refuses_what_is_unstable(graph, message):
 
 
 @pytest.mark.parametrize("momentum", [-0.1, 1.0])
-def test_quasi_global_momentum_refuses_what_is_no_momentum(momentum):
+def test_quasi_global_momentum_refuses_a_bad_momentum(momentum):
     with pytest.raises(ValueError, match=rf"momentum={momentum} must be in \[0, 1\)"):
         relaxjax.quasi_global_momentum("data", topology.ring(4), momentum=momentum)

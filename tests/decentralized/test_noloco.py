@@ -43,7 +43,7 @@ def reference(targets, graph: Topology, every: int) -> list[np.ndarray]:
 
 
 def graphs_of(n: int) -> list[Topology]:
-    """One that takes turns, and one that stays."""
+    """A graph whose rounds take turns, and a static one."""
     pairs = topology.random_matching(n, period=5) if n % 2 == 0 else None
     return [pairs or topology.base_graph(n), topology.ring(n)]
 
@@ -70,7 +70,7 @@ def test_equals_a_list_of_workers(n, every):
 
 @pytest.mark.parametrize("pull", [0.6, 1.0])
 def test_on_the_complete_graph_it_is_diloco_with_heavy_ball(pull):
-    """Whatever the pull, as nobody is apart."""
+    """Whatever the pull, as all models are equal."""
     graph = topology.complete(4)
     tx = noloco(SGD, "data", graph, 3, momentum=0.6, outer_learning_rate=0.8, pull=pull)
     outer = optax.sgd(0.8, momentum=0.6)
@@ -104,7 +104,7 @@ def test_without_momentum_it_is_gossip_of_the_models(every):
 
 
 def test_the_mean_slow_model_follows_heavy_ball():
-    """Along the mean of what workers moved, though they are apart."""
+    """Along the mean of how far workers moved, though they are apart."""
     every, targets = 3, targets_of(8)
     tx = noloco(SGD, "data", topology.ring(8), every)
     phi, delta = np.zeros((8, 5)), np.zeros(5)
@@ -142,7 +142,7 @@ def test_disagreement_dies_out_within_the_bound(pull, dies):
 
 
 @pytest.mark.parametrize("where", [mesh_of, emulate])
-def test_bytes_are_one_message_of_the_model_to_each_neighbour(where):
+def test_bytes_are_one_message_of_the_model_to_each_neighbor(where):
     params = {"w": jnp.zeros((10, 4)), "b": jnp.zeros(3)}
     for graph, degree in (
         (topology.random_matching(8, period=2), 1),
@@ -155,7 +155,7 @@ def test_bytes_are_one_message_of_the_model_to_each_neighbour(where):
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 def test_16_bits_are_averaged_in_float32(dtype):
-    """Without momentum and with the whole way, that is W x."""
+    """Without momentum, and at rate 1, the result is W x."""
     graph = topology.ring(3)
     tx: Any = noloco(
         optax.identity(), "data", graph, 1, momentum=0.0, outer_learning_rate=1.0
@@ -192,7 +192,7 @@ def test_over_two_axes_hosts_gossip():
 
 
 def test_beside_tensor_parallelism_nothing_changes():
-    """But that without specs it is refused."""
+    """Except that it is refused without specs."""
 
     def made_with(specs: Any) -> Any:
         return noloco(SGD, "data", topology.ring(4), 2, specs=specs)
@@ -231,8 +231,8 @@ def test_params_and_state_may_be_donated_together():
 
 
 def made(**how: Any) -> Any:
-    given = {"axis_name": "data", "topology": topology.ring(4), "sync_every": 2, **how}
-    return noloco(optax.sgd(RATE), **given)
+    arguments = {"axis_name": "data", "topology": topology.ring(4), "sync_every": 2}
+    return noloco(optax.sgd(RATE), **(arguments | how))
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_refuses_at_construction(how, error, message):
         made(**how)
 
 
-def test_refuses_calls_that_are_none():
+def test_refuses_bad_calls():
     tx, x = made(), jnp.zeros(2)
     state = tx.init(x)
     with pytest.raises(ValueError, match="noloco: weight= has no meaning here"):

@@ -33,8 +33,8 @@ AXES = ("host", "device")
     ("hosts", "devices"),
     [pytest.param(2, 2, marks=pytest.mark.slow), (3, 2), (2, 4), (1, 3)],
 )
-def test_hosts_gossip_with_what_is_their_mean(name, hosts, devices):
-    """The same as one round with W (x) 11^T / m over all devices."""
+def test_hosts_gossip_with_their_means(name, hosts, devices):
+    """That is a round with W (x) 11^T / m over all devices."""
     graph, targets = graph_of(name, hosts), targets_of(hosts * devices)
     inside = np.full((devices, devices), 1 / devices)
     w = np.kron(graph.matrix(), inside)
@@ -61,7 +61,7 @@ def test_hosts_take_turns(every):
         assert_same_ways(pulled(tx, targets, mesh), expected)
 
 
-def test_hosts_send_a_share_of_the_model_to_each_neighbour():
+def test_hosts_send_a_share_of_the_model_to_each_neighbor():
     params = {"w": np.zeros((10, 10), np.float32)}
     mesh = emulate({"host": 4, "device": 2})
     tx = relaxjax.gossip(AXES, topology.ring(4))

@@ -21,7 +21,7 @@ from tests.decentralized.test_methods import (
 )
 from tests.helpers import mesh_of, pulled, targets_of
 
-# Worker 1 has four neighbours; links come in no order.
+# Worker 1 has four neighbors; links come in no order.
 _LIMBS = [(0, 1), (1, 2), (5, 1), (4, 1), (4, 3), (6, 3), (7, 6)]
 
 
@@ -73,7 +73,7 @@ def test_any_tree_and_silent_steps(every):
     ids=["chain", "binary_tree", "star", "limbs"],
 )
 def test_sums_are_exact_after_diameter_rounds_and_not_before(graph, diameter):
-    """Of whole numbers, so that no addition rounds; models stay where they are."""
+    """With whole numbers no addition rounds; models stay where they are."""
     n = graph.n
     values = np.random.default_rng(0).integers(0, 99, (n, 4)).astype(np.float32)
     tx: Any = relaxjax.relay_sum("data", graph)
@@ -126,7 +126,7 @@ def test_old_models_slow_the_way_down_by_their_mean_age():
 
 
 @pytest.mark.parametrize("n", [5, 8])
-def test_sends_the_params_to_each_neighbour(n):
+def test_sends_the_params_to_each_neighbor(n):
     params = {"w": jnp.zeros((4, 4)), "b": jnp.zeros(3)}
     for graph, most in ((topology.chain(n), 2), (topology.binary_tree(n), 3)):
         tx = relaxjax.relay_sum("data", graph)
@@ -155,28 +155,28 @@ def test_params_and_state_may_be_donated_together():
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
-        (topology.ring(4), "'ring' is no tree: .* 3 for 4 workers"),
-        (topology.exponential(5), "'exponential' is no tree"),
+        (topology.ring(4), "'ring' is not a tree: .* 3 for 4 workers"),
+        (topology.exponential(5), "'exponential' is not a tree"),
         (
             topology.metropolis(np.eye(5, k=1) + np.eye(5, k=-1) > 2),
-            "'metropolis' is no tree",
+            "'metropolis' is not a tree",
         ),
         (  # a directed ring: two links upwards
             topology.from_matrix((np.eye(3) + np.roll(np.eye(3), 1, axis=1)) / 2),
-            "'from_matrix' is no tree",
+            "'from_matrix' is not a tree",
         ),
-        (  # as many links as a tree has, but worker 3 has none
+        (  # as many links as a tree has, but worker 3 is alone
             topology.metropolis(np.pad(np.ones((3, 3)), (0, 1))),
-            "'metropolis' is no tree",
+            "'metropolis' is not a tree",
         ),
         (topology.one_peer_exponential(4), "has 2 rounds, and what is passed on needs"),
     ],
 )
-def test_refuses_what_is_no_tree(graph, message):
+def test_refuses_what_is_not_a_tree(graph, message):
     with pytest.raises(
         ValueError,
         match=rf"relay_sum: the topology {message}"
-        if "no tree" in message
+        if "not a tree" in message
         else message,
     ):
         relaxjax.relay_sum("data", graph)

@@ -1,4 +1,4 @@
-"""lossy_push_sum: what is lost on a link is late, and the mean is that of all."""
+"""lossy_push_sum: lost messages are merely late, and the mean is that of all."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def losses(n: int, period: int = 5) -> np.ndarray:
 
 
 def reference(targets, p, lost, every: int = 1) -> list[np.ndarray]:
-    """Running sums of what each gives away, as the paper has them."""
+    """Models by the running sums of what each worker gives away, as in the paper."""
     n = len(targets)
     xs, ws = [0 * t for t in targets], [1.0 for _ in targets]
     links = [(i, j) for i in range(n) for j in range(n) if i != j and p[i, j]]
@@ -85,7 +85,7 @@ def test_without_loss_it_is_push_sum(place):
 
 
 def rounds(tx: Any, z: np.ndarray, state: Any, length: int) -> tuple[Any, Any]:
-    """Models and what is kept, after each of so many rounds without gradients."""
+    """Models and states after each of `length` rounds without gradients."""
 
     def run(z, state):
         def one(carry, _):
@@ -103,7 +103,7 @@ def started(tx: Any, z: np.ndarray) -> Any:
 
 
 def under_way(graph: Topology, sent: np.ndarray, heard: Any, r: float) -> np.ndarray:
-    """In sum over the links, of whole numbers [rounds, workers, ...]."""
+    """The sum over the links, of whole numbers [rounds, workers, ...]."""
     total: Any = 0
     for (links, weights), sums in zip(graph.messages(), heard, strict=True):
         for a, b in links:
@@ -140,7 +140,7 @@ def test_the_mean_is_found_though_a_third_is_lost(name):
 
 
 def test_an_outage_is_made_up_for():
-    """Of two workers, one hears nothing for 6 rounds, and then all there was."""
+    """One of two workers hears nothing for 6 rounds, and then everything."""
     lost = np.zeros((20, 2, 2), int)
     lost[:6, 1, 0] = 1
     tx = lossy_push_sum("data", topology.complete(2), lost)
@@ -152,7 +152,7 @@ def test_an_outage_is_made_up_for():
 
 
 def test_nobody_gives_more_than_there_is():
-    """Where all is lost, masses shrink to what is no multiple, and stay above zero."""
+    """Where all is lost, masses shrink below a multiple, and stay above zero."""
     tx = lossy_push_sum("data", topology.complete(5), 1.0)
     z = np.arange(5, dtype=np.float32)
     found, kept = rounds(tx, z, started(tx, z), 40)
@@ -162,7 +162,7 @@ def test_nobody_gives_more_than_there_is():
 
 
 def test_sums_wrap_around():
-    """From near the largest whole number, as from zero."""
+    """Starting near the largest whole number is like starting at zero."""
     n = 4
     graph = topology.ring(n)
     tx: Any = lossy_push_sum("data", graph, losses(n))
@@ -237,12 +237,12 @@ NO_SHARE = topology.from_column_stochastic([[0.0, 0.5], [1.0, 0.5]])
         ({"topology": 4}, TypeError, "topology=4 must be one of relaxjax.topology"),
     ],
 )
-def test_refuses_what_is_none(how, error, message):
+def test_refuses_bad_arguments(how, error, message):
     with pytest.raises(error, match=message):
         bare(**how)
 
 
-def test_refuses_a_call_that_is_none():
+def test_refuses_bad_calls():
     method, x = bare(), jnp.zeros(2)
     with pytest.raises(ValueError, match="weight= has no meaning here"):
         method.update(x, method.init(x), x, weight=1.0)

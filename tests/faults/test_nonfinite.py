@@ -14,7 +14,7 @@ from tests.helpers import assert_equal
 N, STEPS = 4, 4
 ADAM = optax.adam(1e-2)
 EF_SIGN = compression.error_feedback(compression.sign())
-# Those whose workers hold equal models; then those whose workers do not.
+# First the relaxations whose workers hold equal models, then the others.
 ALIKE: dict[str, Any] = {
     "compressed": optax.chain(all_reduce("data", compressor=EF_SIGN), ADAM),
     "power_sgd": optax.chain(

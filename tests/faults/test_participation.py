@@ -11,12 +11,12 @@ from jax.sharding import PartitionSpec as P
 
 import relaxjax
 from relaxjax import all_reduce, compression, emulate, participation, skip_nonfinite
-from relaxjax._core._dtypes import is_key
+from relaxjax._core._tree import is_key
 from tests import helpers
 from tests.helpers import assert_close, assert_equal, mesh_of, pulled, targets_of
 
 N, STEPS, RATE, BETA = 4, 12, 0.1, 0.9
-# Of five rounds, one without anybody, one of a single worker, one of all.
+# Five rounds: among them one of nobody, one of a single worker, one of all.
 TABLE = np.array([[1, 1, 0, 1], [0, 0, 0, 0], [0, 0, 1, 0], [1, 1, 1, 1], [0, 1, 1, 0]])
 MOMENTUM = optax.sgd(RATE, momentum=BETA)
 EF_SIGN = compression.error_feedback(compression.sign())
@@ -32,7 +32,7 @@ def sign(p: np.ndarray) -> np.ndarray:
 
 
 def common(targets: np.ndarray, compress: Any) -> list[tuple[np.ndarray, Any]]:
-    """One model, pulled to the targets of those present; and what each owes."""
+    """One model, pulled to the targets of those present, and what each worker owes."""
     n = len(targets)
     x, velocity = np.zeros(targets.shape[1]), np.zeros(targets.shape[1])
     owed, seen = [0 * x for _ in range(n)], []
@@ -154,7 +154,7 @@ def test_what_the_absent_owe_is_not_heard(name):
 
 
 def drawn(chance: float, round: Any, seed: int) -> jax.Array:
-    """Whether this worker is present: what a tx of counts alone says of it."""
+    """Whether this worker is present, as a transformation that only counts sees it."""
     probe: Any = participation(all_reduce("data", op="sum"), "data", chance, seed=seed)
     state = probe.init(jnp.zeros(N))._replace(step=round)
     place = jax.lax.axis_index("data")
@@ -181,7 +181,7 @@ BARE: dict[str, Any] = {
 @places
 @pytest.mark.parametrize("name", BARE)
 def test_all_present_is_the_bare_transformation(name, place):
-    """Bit for bit, of three workers, by whom a division is not exact.
+    """Bit for bit, with three workers: a division by three is not exact.
 
     Emulated, the compiler adds up a psum in the order that suits what is around it.
     """
@@ -242,7 +242,7 @@ def test_a_round_without_anybody_leaves_no_trace():
 
 
 def keyless(tree: Any) -> Any:
-    """Typed keys as their words."""
+    """The tree with the words of its typed keys."""
     return jax.tree.map(lambda x: jax.random.key_data(x) if is_key(x) else x, tree)
 
 
@@ -315,7 +315,7 @@ def test_methods_that_take_no_weight_say_so():
 
 
 @pytest.mark.parametrize("present", [1.5, -0.1, "often", [1, 0], [[2, 1]], [[]], None])
-def test_refuses_what_says_nothing(present):
+def test_refuses_what_is_neither_chance_nor_table(present):
     with pytest.raises(ValueError, match=r"present=.* must be a probability in \[0, 1"):
         participation(chain(), "data", present)
 

@@ -21,7 +21,7 @@ NAN, OTHER_NAN = (np.uint32(0x7FC00000 + k).view(np.float32) for k in (0, 1))
 
 
 def tree() -> dict[str, Any]:
-    """What each worker should hold, of every kind."""
+    """A leaf of every kind, as each worker should hold it."""
     rng = np.random.default_rng(0)
     return {
         "a": {"w": rng.normal(size=(5, 3)).astype(np.float32)},
@@ -38,7 +38,7 @@ def tree() -> dict[str, Any]:
 
 
 def stacked(place: Any, changes: dict[tuple[str, int], Any] | None = None) -> Any:
-    """On the workers, with some leaves of some workers in another form."""
+    """The tree on the workers, with some leaves of some workers changed."""
     leaves, structure = jax.tree.flatten(tree())
     names = [name.rpartition("/")[2] for name in leaf_names(tree())]
     copies = [np.stack([x] * N) for x in leaves]
@@ -55,7 +55,7 @@ places = pytest.mark.parametrize("place", [mesh_of, emulate], ids=["mesh", "emul
 
 
 @places
-def test_what_is_the_same_is(place):
+def test_equal_workers_do_not_differ(place):
     assert replica_difference(stacked(place)) is None
     require_replicas(stacked(place))
 
@@ -101,7 +101,7 @@ def test_bits_count_and_not_values(name, value, largest, place):
     np.testing.assert_equal(found.largest, largest)
 
 
-def test_an_imaginary_part_is_part_of_it():
+def test_imaginary_parts_count():
     value = tree()["c"] + np.complex64(0.5j) * np.array([[0, 1], [0, 0]])
     found = replica_difference(stacked(mesh_of, {("c", 1): value}))
     assert found is not None
@@ -117,7 +117,7 @@ def test_the_first_leaf_and_the_first_worker_are_named():
 
 
 def test_signs_of_two_elements_and_a_swap_are_seen():
-    """What a plain sum of bits would miss."""
+    """A plain sum of bits would miss these."""
     x = np.ones((N, 4), np.float32)
     x[:, 1] = 2
     for change in ([-1, -2, 1, 1], [2, 1, 1, 1], [1, 1, 2, 1]):
@@ -127,7 +127,7 @@ def test_signs_of_two_elements_and_a_swap_are_seen():
 
 
 def test_keys():
-    """Those of `to_workers` differ on purpose; same=True keeps them."""
+    """The keys of `to_workers` differ on purpose, unless same=True."""
     key = jax.random.key(0)
     for place in (mesh_of, emulate):
         same = relaxjax.to_workers({"key": key}, place(N), same=True)

@@ -24,7 +24,7 @@ def guarded(optimizer=None):
 
 @functools.cache
 def started(place: Any) -> tuple[Any, Any]:
-    """A step, compiled once for all cases, and what it starts from."""
+    """A step, compiled once for all cases, and the state that it starts from."""
     mesh = place(N)
     step = relaxjax.data_parallel(helpers.train_step_of(guarded()), mesh)
     return step, relaxjax.init(guarded(), helpers.problem(), mesh)

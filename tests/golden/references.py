@@ -100,7 +100,7 @@ def top_k(config: Config, x: list[float]) -> Arrays:
 
 
 def moments(chances: list[tuple[float, float, float]]) -> Arrays:
-    """Of values that are `low`, or `high` with a probability."""
+    """Mean and variance of values that are `low`, or `high` with a probability."""
     mean = [low + p * (high - low) for low, high, p in chances]
     variance = [p * (1 - p) * (high - low) ** 2 for low, high, p in chances]
     return {"mean": mean, "variance": variance}
@@ -226,7 +226,7 @@ def slow_momentum(config: Config, start: Any, gradient: Any) -> Arrays:
 
 
 def streaming_diloco(config: Config, start: Any, targets: Any) -> Arrays:
-    """Of f_i = |x - t_i|^2 / 2, an element a fragment; [steps, workers, fragments]."""
+    """Descent of f_i = |x - t_i|^2 / 2, [steps, workers, fragments of an element]."""
     t, anchor = np.asarray(targets), np.array(start, np.float64)
     every = config["sync_every"] // len(anchor)
     x, u, sent = np.tile(anchor, (len(t), 1)), 0 * anchor, 0 * t
@@ -255,7 +255,7 @@ def delay_compensation(config: Config, params: Any, taken: Any, gradient: Any):
 
 
 def exact_diffusion(config: Config, start: Any, targets: Any, mixing: Any) -> Arrays:
-    """Of f_i = (x - t_i)^2 / 2."""
+    """Descent of f_i = (x - t_i)^2 / 2."""
     x, t, w = map(np.asarray, (start, targets, mixing))
     before, g_before, seen = x, 0 * x, []
     for step in range(config["steps"]):
@@ -267,7 +267,7 @@ def exact_diffusion(config: Config, start: Any, targets: Any, mixing: Any) -> Ar
 
 
 def quasi_global_momentum(config: Config, start: Any, targets: Any, mixing: Any):
-    """Of the same f."""
+    """Descent of the same f."""
     x, t, w = map(np.asarray, (start, targets, mixing))
     rate, beta, m, seen = config["learning_rate"], config["momentum"], 0 * x, []
     for _ in range(config["steps"]):

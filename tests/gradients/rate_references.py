@@ -53,7 +53,7 @@ def one_bit_lamb_reference(
     factor_bounds,
     change,
 ) -> tuple[Leaves, list[Leaves]]:
-    """By eye: LAMB, then momentum in signs. Also the factors of each step."""
+    """LAMB, then momentum in signs. Also the factors of each step."""
     x = {k: start[k].astype(np.float64) for k in NAMES}
     m = {k: np.zeros(SHAPES[k]) for k in NAMES}
     v, f = dict(m), dict(m)
@@ -110,14 +110,14 @@ def zero_one_adam_reference(
     *,
     freeze_step,
     renewals,
-    synchronisations,
+    synchronizations,
     b1,
     b2,
     eps,
     decay,
     rates,
 ) -> list[list[Leaves]]:
-    """Each worker's params after each step; the two sets of steps are given."""
+    """Each worker's params after each step; the caller gives both sets of steps."""
     a = {k: start[k].astype(np.float64) for k in NAMES}
     v = {k: np.zeros(SHAPES[k]) for k in NAMES}
     m = [dict(v) for _ in range(workers)]
@@ -134,7 +134,7 @@ def zero_one_adam_reference(
         for i in range(workers):
             m[i] = {k: b1 * m[i][k] + (1 - b1) * g[k][i] for k in NAMES}
             u[i] = {k: u[i][k] + w * m[i][k] for k in NAMES}
-        if t in synchronisations:
+        if t in synchronizations:
             d = {k: np.sqrt(v[k] / (1 - b2**k_v)) + eps for k in NAMES}
             own = [{k: u[i][k] / w_sum / d[k] for k in NAMES} for i in range(workers)]
             mean, residuals = signed_mean(own, residuals)
@@ -149,7 +149,7 @@ def zero_one_adam_reference(
             }
             for own in u
         ]
-        if t in synchronisations:
+        if t in synchronizations:
             a, w_sum, rate_sum = x[0], 0.0, 0.0
             u = [{k: np.zeros(SHAPES[k]) for k in NAMES} for _ in range(workers)]
         history.append(x)

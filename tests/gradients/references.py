@@ -74,7 +74,7 @@ def two_shot_signs(
 def one_bit_adam_reference(
     grads: list[Leaves], workers: int, *, freeze_step, b1, b2, eps, decay, rate
 ) -> Leaves:
-    """By eye: Adam, then momentum in signs; matrices in one bucket, last leaf first."""
+    """Adam, then momentum in signs; matrices in one bucket, last leaf first."""
     names = sorted(SHAPES)
     x = {k: np.zeros(SHAPES[k]) for k in names}
     m = {k: np.zeros(SHAPES[k]) for k in names}

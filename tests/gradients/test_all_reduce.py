@@ -30,7 +30,7 @@ def gradients(n: int, dtype=np.float32):
 
 
 def mean_ref(stacked, op: str = "mean"):
-    """The mean over a list of workers' trees, in float64, given to each of them."""
+    """The mean over a list of workers' trees, in float64, for each of them."""
 
     def one(x):
         total = sum(np.asarray(block, np.float64) for block in x)
@@ -109,7 +109,7 @@ def test_psum_keeps_groups_apart_in_the_program(order):
     primitives = [eqn.primitive.name for eqn in jaxpr.eqns]
     assert primitives.count("psum") == 3
     assert helpers.psum_groups_of(jaxpr) == 3
-    # Only an order that was given is enforced.
+    # Only an explicit order is enforced.
     assert primitives.count("optimization_barrier") == (2 if order else 0)
 
 

@@ -309,7 +309,7 @@ def test_beside_tensor_parallelism_each_device_sends_its_own_shard(codec):
         ({"compressor": "sign"}, r"compressor='sign' is not a Compressor; make one"),
         (
             {"compressor": EF_SIGN, "algorithm": "tree"},
-            r"'tree' carries no compressor.*use one of psum, one_shot, two_shot, ring",
+            r"'tree' carries no compressor.*use one of psum, ring, two_shot, one_shot",
         ),
         (
             {"compressor": EF_SIGN, "algorithm": "psum"},

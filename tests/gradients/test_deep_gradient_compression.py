@@ -30,7 +30,7 @@ WARM: Any = {"warmup_densities": (0.5, 0.2), "warmup_steps": 3}
 
 
 def gradients(workers: int, steps: int = 20) -> list[Any]:
-    """For each step, of all workers; some of it is the same in each step."""
+    """Gradients of all workers for each step; a part of them is the same in each."""
     rng = np.random.default_rng(workers)
     same = {k: rng.normal(size=(workers, *shape)) for k, shape in SHAPES.items()}
     return [
@@ -137,7 +137,7 @@ def test_what_is_sent_and_what_waits_is_all_that_was_added(masking):
         sent = np.zeros(SHAPES[k], np.float64)
         for g, out, state in zip(gs, outs, states, strict=True):
             added += m * u + g[k]
-            # Of one's own gradients alone, where nothing is masked.
+            # Without masking, u follows from this worker's gradients alone.
             u = feedback_of(state).velocity[k] if masking else m * u + g[k]
             sent += out[k][0]
             left = np.mean(feedback_of(state).accumulated[k], axis=0)

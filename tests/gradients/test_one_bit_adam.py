@@ -64,7 +64,7 @@ def test_rows_without_any_gradient_neither_travel_nor_move():
 
 
 def test_elements_of_small_variance_move_no_farther_than_others():
-    """As pixels that are nearly always dark: one scale of signs is not all of it."""
+    """Pixels that are nearly always dark: one scale of signs does not fit them."""
     grads = gradients(4, steps=10)
     for g in grads:
         g["w"][:, :, 1] *= 1e-6

@@ -23,7 +23,7 @@ def made(freeze_step: int, **knobs: Any) -> Any:
 
 
 def uneven(workers: int, steps: int) -> list[Any]:
-    """Gradients of very different sizes by layer, that grow by and by."""
+    """Gradients of very different sizes by layer, that grow over time."""
     sizes = {"w": 1.0, "v": 100.0, "b": 0.01}
     return [
         {k: (sizes[k] * 1.05**t * x).astype(np.float32) for k, x in g.items()}
@@ -145,7 +145,7 @@ def test_one_scale_of_signs_fits_layers_of_all_sizes():
 
 
 def test_elements_of_small_variance_move_no_farther_than_others():
-    """As pixels that are nearly always dark: one scale of signs is not all of it."""
+    """Pixels that are nearly always dark: one scale of signs does not fit them."""
     grads = gradients(4, steps=10)
     for g in grads:
         g["w"][:, :, 1] *= 1e-5

@@ -13,8 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 import relaxjax
 from relaxjax import compression, emulate, power_sgd, wire_bytes
-from relaxjax.gradients._low_rank import low_rank_mean
-from relaxjax.gradients._matricize import matrices_of, most_square
+from relaxjax.gradients._low_rank import low_rank_mean, matrices_of, most_square
 from tests import helpers, sharded
 from tests.compiled_text import collectives
 from tests.gradients.references import SHAPES, run
@@ -61,7 +60,7 @@ def basis(p: np.ndarray) -> np.ndarray:
 
 
 def reference(tx: Any, grads: list[Any], workers: int) -> list[dict[str, np.ndarray]]:
-    """By eye: what comes out in each step, from the transformation's own first Q."""
+    """What comes out in each step, from the transformation's own first Q."""
     state = tx.init({k: jnp.zeros(s) for k, s in LARGE.items()})
     cut = {"w": (12, 10), "v": (12, 9)}
     q = {k: np.asarray(state.right[k][0], np.float64) for k in cut}
@@ -153,7 +152,7 @@ def test_16_bits_are_half_the_bytes():
 
 
 def coded_mean(arrays: list[list[np.ndarray]]) -> list[np.ndarray]:
-    """Of lists of workers, through one flat array of columns of each worker."""
+    """A mean over lists of workers, through one flat array of columns of each."""
 
     def flat(own: Sequence[np.ndarray]) -> np.ndarray:
         return np.concatenate([x.T.ravel() for x in own])
@@ -169,7 +168,7 @@ def coded_mean(arrays: list[list[np.ndarray]]) -> list[np.ndarray]:
 
 
 def test_codes_equal_a_list_of_workers():
-    """In one shot, whose mean is of what each worker's code says; the bias is fed."""
+    """In one shot, the mean is that of the decoded codes; their bias is fed back."""
     tx: Any = power_sgd("data", rank=2, bits=8, algorithm="one_shot")
     state: Any = tx.init({k: jnp.zeros(s) for k, s in LARGE.items()})
     cut = {"v": (12, 9), "w": (12, 10)}  # in tree order
@@ -225,7 +224,7 @@ def test_iterations_tend_to_the_best_approximation():
 
 
 def test_a_warm_start_tends_there_too():
-    """Of one gradient again and again, without what was lost."""
+    """One gradient again and again, without what was lost."""
     tx: Any = power_sgd("data", rank=1)
     grads = large(WORKERS, 1)[0]
     out, state = updated(tx, grads)

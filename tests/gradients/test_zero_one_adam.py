@@ -49,14 +49,14 @@ def test_equals_a_list_of_workers_across_the_switch(workers):
         local_doubling=3,
         most_local_steps=3,
     )
-    synchronisations = {*range(1, 13), 14, 17, 20}
+    synchronizations = {*range(1, 13), 14, 17, 20}
     expected = zero_one_adam_reference(
         grads,
         workers,
         start_of(),
         freeze_step=9,
         renewals={1, 2, 4, 6},
-        synchronisations=synchronisations,
+        synchronizations=synchronizations,
         b1=B1,
         b2=B2,
         eps=EPS,
@@ -70,7 +70,7 @@ def test_equals_a_list_of_workers_across_the_switch(workers):
         x = jax.tree.map(lambda *x: np.stack(x).astype(np.float32), *each)
         assert_close(params, x, 1e-4)
         assert spread(state.anchor) == 0
-        assert (spread(params) < 1e-6) == (t in synchronisations)
+        assert (spread(params) < 1e-6) == (t in synchronizations)
 
 
 @pytest.mark.parametrize("where", [mesh_of, emulate])
@@ -121,7 +121,7 @@ def test_silent_rounds_under_a_mesh():
 
 
 def test_the_anchor_is_a_copy():
-    """Else a step that takes over the memory of both is given one buffer twice."""
+    """Otherwise a step that donates both would donate one buffer twice."""
     params = {"w": jnp.ones((4, 4))}
     state: Any = made(3).init(params)
     assert state.anchor["w"] is not params["w"]
@@ -129,7 +129,7 @@ def test_the_anchor_is_a_copy():
 
 @pytest.mark.parametrize("first", [3, 8])
 def test_unseen_rows_neither_travel_nor_move(first):
-    """Though a gradient comes, between two renewals or after the last."""
+    """Even if a gradient comes, between two refreshes of v or after the last."""
     grads = gradients(4, steps=12)
     silent = gradients(4, steps=12)
     for t, (g, none) in enumerate(zip(grads, silent, strict=True), start=1):
@@ -150,7 +150,7 @@ def run_last(tx: Any, grads: list[Any]) -> Any:
 def test_weights_decay_by_the_anchor_through_all_rounds():
     grads = [jax.tree.map(np.zeros_like, g) for g in gradients(2, steps=9)]
     tx = made(3, local_doubling=1, most_local_steps=4)
-    # After step 3 synchronise steps 4, 6 and 10; 7, 8 and 9 add up.
+    # After step 3 synchronize steps 4, 6 and 10; 7, 8 and 9 add up.
     rounds = [1, 1, 1, 1, 2, 3]
     expected = {
         k: x * np.float32(np.prod([1 - n * RATE * DECAY for n in rounds]))
@@ -183,7 +183,7 @@ def test_16_bits_land_on_what_the_anchor_rounds_to(dtype):
         return jax.tree.map(lambda x: x.astype(dtype), tree)
 
     grads = [narrow(g) for g in gradients(2, steps=8)]
-    tx = made(3, local_doubling=1, most_local_steps=2)  # the eighth synchronises
+    tx = made(3, local_doubling=1, most_local_steps=2)  # the eighth synchronizes
     found = history(tx, grads, emulate(2), narrow(start_of()))
     for t in (1, 2, 3, 4, 6, 8):
         params, state = found[t - 1]
@@ -204,7 +204,7 @@ def test_refuses_what_is_no_number_of_steps(name, value):
 
 
 def test_elements_of_small_variance_move_no_farther_than_others():
-    """As pixels that are nearly always dark: one scale of signs is not all of it."""
+    """Pixels that are nearly always dark: one scale of signs does not fit them."""
     grads = gradients(4, steps=10)
     for g in grads:
         g["w"][:, :, 1] *= 1e-6

@@ -1,4 +1,4 @@
-"""Trains a slice of the relaxations; run in several processes, or by a test."""
+"""Trains some of the relaxations; run in several processes, or by a test."""
 
 import json
 import sys
@@ -54,8 +54,8 @@ def batches(part: int, parts: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     rows = ROWS // parts
     for _ in range(STEPS):
         x, y = rng.normal(size=(ROWS, 7)), rng.normal(size=(ROWS, 5))
-        own = slice(part * rows, (part + 1) * rows)
-        yield x[own].astype(np.float32), y[own].astype(np.float32)
+        mine = slice(part * rows, (part + 1) * rows)
+        yield x[mine].astype(np.float32), y[mine].astype(np.float32)
 
 
 def loss(p: Any, batch: Any) -> jax.Array:
@@ -82,7 +82,7 @@ def trained(tx: Any, mesh: Any, part: int, parts: int) -> dict[str, Any]:
 
 
 def skipping(mesh: Any, part: int, parts: int) -> list[str]:
-    """Where a step with a NaN left a trace, by any worker at any step."""
+    """Steps and workers where a NaN left a trace after the step was skipped."""
     tx = relaxjax.skip_nonfinite(transformations(mesh.size)["signs"], "data")
 
     def train_step(p: Any, state: Any, batch: Any) -> tuple[Any, Any, Any]:
@@ -93,15 +93,15 @@ def skipping(mesh: Any, part: int, parts: int) -> list[str]:
     step = relaxjax.data_parallel(train_step, mesh)
     start, data = relaxjax.init(tx, params(), mesh), list(batches(part, parts))[:3]
 
-    def after(given: list[Any]) -> list[bytes]:
+    def after(batches: list[Any]) -> list[bytes]:
         state = start
-        for batch in given:
+        for batch in batches:
             *state, _ = step(*state, batch)
         relaxjax.require_replicas(state[0], "params")
-        kept = jax.tree.leaves((state[0], state[1].inner_state))
-        return [data.tobytes() for x in kept for data in local_of(x)]
+        leaves = jax.tree.leaves((state[0], state[1].inner_state))
+        return [data.tobytes() for x in leaves for data in local_of(x)]
 
-    found = []
+    traces = []
     for bad in range(len(data)):
         expected = after(data[:bad] + data[bad + 1 :])
         for worker in range(mesh.size):
@@ -110,8 +110,8 @@ def skipping(mesh: Any, part: int, parts: int) -> list[str]:
             if 0 <= row < len(x):
                 x[row, 2] = np.nan
             if after([*data[:bad], (x, y), *data[bad + 1 :]]) != expected:
-                found.append(f"step {bad} of worker {worker}")
-    return found
+                traces.append(f"step {bad} of worker {worker}")
+    return traces
 
 
 def local_of(x: jax.Array) -> list[np.ndarray]:
@@ -121,14 +121,14 @@ def local_of(x: jax.Array) -> list[np.ndarray]:
 
 
 def broken(mesh: Any, part: int) -> str:
-    """What is said of replicas of which the last process holds another."""
+    """The error where the last process holds other replicas."""
     p, _ = relaxjax.init(sgd(), params(), mesh)
     last = part == jax.process_count() - 1
 
     def shards(x: jax.Array) -> jax.Array:
-        own = [shard.data for shard in x.addressable_shards]
-        own = [jnp.nextafter(one, 9.0) if last else one for one in own]
-        return jax.make_array_from_single_device_arrays(x.shape, x.sharding, own)
+        data = [shard.data for shard in x.addressable_shards]
+        data = [jnp.nextafter(one, 9.0) if last else one for one in data]
+        return jax.make_array_from_single_device_arrays(x.shape, x.sharding, data)
 
     p["w"] = shards(p["w"])
     try:
@@ -144,12 +144,12 @@ def main(out: Path) -> None:
         mesh = jax.make_mesh((jax.device_count(),), ("data",))
         mine = team.process_id, len(team.members)
         rows = transformations(mesh.size)
-        found: dict[str, Any] = {
+        results: dict[str, Any] = {
             name: trained(tx, mesh, *mine) for name, tx in rows.items()
         }
-        found["skipping"] = skipping(mesh, *mine)
-        found["broken"] = broken(mesh, team.process_id)
-    (out / f"{team.process_id}.json").write_text(json.dumps(found))
+        results["skipping"] = skipping(mesh, *mine)
+        results["broken"] = broken(mesh, team.process_id)
+    (out / f"{team.process_id}.json").write_text(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
 """Who is lost, who is stuck: decided from times alone."""
 
 from relaxjax.hosts import Member
-from relaxjax.hosts._diagnosis import Heard, Patience, Signs, verdict
+from relaxjax.hosts._diagnosis import Heard, Patience, Signs, diagnose
 
 MEMBERS = tuple(Member(i, f"host{i}", f"10.0.0.{i + 1}", 100 + i) for i in range(3))
 PATIENCE = Patience(lost_after=10, stuck_after=60)
 
 
 def judge(now: float, **heard: Heard) -> str | None:
-    return verdict(now, {int(k[1:]): h for k, h in heard.items()}, MEMBERS, PATIENCE)
+    return diagnose(now, {int(k[1:]): h for k, h in heard.items()}, MEMBERS, PATIENCE)
 
 
 def test_nothing_is_wrong_while_signs_and_steps_come():
@@ -18,8 +18,10 @@ def test_nothing_is_wrong_while_signs_and_steps_come():
 
 
 def test_silence_is_a_loss():
-    found = judge(100, p0=Heard(99, 5, 99), p1=Heard(89.9, 4, 99), p2=Heard(99, 5, 99))
-    assert found == (
+    diagnosis = judge(
+        100, p0=Heard(99, 5, 99), p1=Heard(89.9, 4, 99), p2=Heard(99, 5, 99)
+    )
+    assert diagnosis == (
         "process 1 (host1, 10.0.0.2, pid 101) is lost: nothing was heard from it for "
         "10 s; the last step heard of was 4"
     )
@@ -32,8 +34,8 @@ def test_silence_is_a_loss():
 def test_those_behind_are_stuck():
     on = {"p0": Heard(100, 6, 39), "p2": Heard(100, 6, 30)}
     assert judge(99, p1=Heard(99, 5, 30), **on) is None
-    found = judge(100, p1=Heard(100, 5, 30), **on)
-    assert found == (
+    diagnosis = judge(100, p1=Heard(100, 5, 30), **on)
+    assert diagnosis == (
         "process 1 (host1, 10.0.0.2, pid 101) is stuck: it lives, but has begun no "
         "step for 60 s; the last step heard of was 5"
     )
@@ -46,13 +48,13 @@ def test_those_behind_are_stuck():
 def test_signs_are_told_apart_by_their_count():
     signs, other = Signs(3), Signs(3)
     assert signs.update({}, 5.0) == {i: Heard(5, -1, 5) for i in range(3)}
-    first = other.own(-1, "on")
+    first = other.next_sign(-1, "on")
     assert signs.update({"sign/1": first}, 6.0)[1] == Heard(6, -1, 5)
     assert signs.update({"sign/1": first}, 7.0)[1] == Heard(6, -1, 5)
-    second = other.own(0, "on")
+    second = other.next_sign(0, "on")
     assert signs.update({"sign/1": second}, 8.0)[1] == Heard(8, 0, 8)
-    third = other.own(0, "on")
+    third = other.next_sign(0, "on")
     assert signs.update({"sign/1": third}, 9.0)[1] == Heard(9, 0, 8)
     # One that has never been heard cannot be lost, only be behind.
     assert signs.update({"sign/1": third}, 90.0)[2] == Heard(90, -1, 5)
-    assert set(signs.update({"sign/1": other.own(4, "done")}, 91.0)) == {0, 2}
+    assert set(signs.update({"sign/1": other.next_sign(4, "done")}, 91.0)) == {0, 2}

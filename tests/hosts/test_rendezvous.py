@@ -1,4 +1,4 @@
-"""Processes that find each other, or are told why not."""
+"""Processes find each other, or learn why they cannot."""
 
 import socket
 from concurrent.futures import ThreadPoolExecutor
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from relaxjax import hosts
-from relaxjax.hosts._rendezvous import Member, Report, call, problem
+from relaxjax.hosts._rendezvous import Member, Report, problem, rendezvous
 from relaxjax.workers import _startup_agreement as _agree
 
 
@@ -22,15 +22,17 @@ def report(number: int, processes: int = 3, pid: int = 7, **versions: str) -> Re
 
 
 def answers(*calls: tuple[int, int], wait: float = 30.0, **versions: str) -> list[Any]:
-    """What each (number, of how many) gets; `versions` are of the last."""
+    """What each (number, of how many) gets; `versions` are those of the last."""
     address = free_address()
 
     def one(at: int) -> Any:
         number, processes = calls[at]
-        own = versions if at == len(calls) - 1 else {}
-        given = {"jax": "1", **own}
+        changed = versions if at == len(calls) - 1 else {}
+        all_versions = {"jax": "1", **changed}
         try:
-            return call(address, processes, number, versions=given, wait=wait)
+            return rendezvous(
+                address, processes, number, versions=all_versions, wait=wait
+            )
         except (ValueError, OSError) as error:
             return error
 
@@ -71,16 +73,16 @@ def test_problems():
 def test_nobody_there():
     address = free_address()
     with pytest.raises(TimeoutError, match=rf"process 0 at {address}, in 0.3 s \("):
-        call(address, 2, 1, versions={}, wait=0.3)
+        rendezvous(address, 2, 1, versions={}, wait=0.3)
     with pytest.raises(ValueError, match=r"'nowhere'; it must be HOST:PORT"):
-        call("nowhere", 2, 1, versions={}, wait=0.3)
+        rendezvous("nowhere", 2, 1, versions={}, wait=0.3)
 
 
 def test_a_port_that_is_taken():
     with socket.create_server(("", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(OSError, match=f"cannot listen at {address}: Address alr"):
-            call(address, 2, 0, versions={}, wait=0.3)
+            rendezvous(address, 2, 0, versions={}, wait=0.3)
 
 
 def test_strangers_are_passed_over():
@@ -97,9 +99,9 @@ def test_strangers_are_passed_over():
                 pass
 
     with ThreadPoolExecutor() as pool:
-        first = pool.submit(call, address, 2, 0, versions={}, wait=60)
+        first = pool.submit(rendezvous, address, 2, 0, versions={}, wait=60)
         pool.submit(stranger).result()
-        second = pool.submit(call, address, 2, 1, versions={}, wait=60)
+        second = pool.submit(rendezvous, address, 2, 1, versions={}, wait=60)
         assert first.result() == second.result()
 
 

@@ -29,16 +29,18 @@ def test_processes_train_as_emulated_workers_do(tmp_path, processes, devices):
         say=lambda *line: said.append(line),
     )
     assert ended.status == 0, said
-    found = [json.loads((tmp_path / f"{i}.json").read_text()) for i in range(processes)]
-    assert all(other == found[0] for other in found)
-    assert found[0]["skipping"] == []
-    assert "workers no longer hold the same params" in found[0]["broken"]
-    assert f"worker {devices * (processes - 1)}" in found[0]["broken"]
+    results = [
+        json.loads((tmp_path / f"{i}.json").read_text()) for i in range(processes)
+    ]
+    assert all(other == results[0] for other in results)
+    assert results[0]["skipping"] == []
+    assert "workers no longer hold the same params" in results[0]["broken"]
+    assert f"worker {devices * (processes - 1)}" in results[0]["broken"]
     n = processes * devices
     for name, tx in rows.transformations(n).items():
         emulated = rows.trained(tx, relaxjax.emulate(n), 0, 1)
         on_mesh = rows.trained(tx, mesh_of(n), 0, 1)
-        real = found[0][name]
+        real = results[0][name]
         if name not in OTHER_ORDER:
             assert real["model"] == on_mesh["model"], name
         for key, value in emulated["model"].items():

@@ -6,44 +6,44 @@ import pytest
 
 from relaxjax.hosts import Hosts, Member
 from relaxjax.hosts._join import WATCH
-from relaxjax.hosts._kv_store import Notes
+from relaxjax.hosts._kv_store import LocalStore
 from relaxjax.hosts._stop import Stop
 
 GOES_ON = threading.Event()
 
 
-def team(processes: int) -> tuple[Notes, list[Stop]]:
-    board = Notes()
+def team(processes: int) -> tuple[LocalStore, list[Stop]]:
+    store = LocalStore()
     members = tuple(Member(i, "host", "127.0.0.1", i) for i in range(processes))
-    return board, [Stop(Hosts(i, members, board)) for i in range(processes)]
+    return store, [Stop(Hosts(i, members, store)) for i in range(processes)]
 
 
-def agree(board: Notes, stops: list[Stop]) -> None:
+def agree(store: LocalStore, stops: list[Stop]) -> None:
     for stop in stops:
-        stop.agree(board.read(WATCH))
+        stop.agree(store.read(WATCH))
 
 
 @pytest.mark.parametrize("asked", [0, 2])
 def test_the_first_step_that_none_has_begun(asked):
-    board, stops = team(3)
+    store, stops = team(3)
     for stop, steps in zip(stops, (4, 7, 5), strict=True):  # steps 0 to 3, 6 and 4
         assert not any(stop.before(step, GOES_ON) for step in range(steps))
-    agree(board, stops)
+    agree(store, stops)
     assert stops[asked].ask("SIGTERM")
     assert not stops[asked].ask("SIGTERM")
     for _ in range(4):
-        agree(board, stops)
+        agree(store, stops)
     assert [stop.before(6, GOES_ON) for stop in (stops[0], stops[2])] == [False] * 2
     assert all(stop.before(7, GOES_ON) for stop in stops)
 
 
 def test_nobody_begins_a_step_until_all_have_said_where_they_are():
-    board, (one, two) = team(2)
+    store, (one, two) = team(2)
     one.before(0, GOES_ON)
     two.before(0, GOES_ON)
     one.ask("Ctrl-C")
     for _ in range(3):
-        agree(board, [one])  # has said where it is, and waits for the other
+        agree(store, [one])  # has said where it is, and waits for the other
     begun, polls = [], threading.Event()
 
     class Polled(threading.Event):
@@ -57,7 +57,7 @@ def test_nobody_begins_a_step_until_all_have_said_where_they_are():
     waits.start()
     assert polls.wait(60)
     assert not two.before(1, GOES_ON)
-    agree(board, [two, one, two])
+    agree(store, [two, one, two])
     waits.join(60)
     assert begun == [False]
     assert one.before(2, GOES_ON)
@@ -65,22 +65,22 @@ def test_nobody_begins_a_step_until_all_have_said_where_they_are():
 
 
 def test_one_that_has_left_its_loop_counts():
-    board, (one, two) = team(2)
+    store, (one, two) = team(2)
     one.before(0, GOES_ON)
     two.before(9, GOES_ON)
-    board.post(f"{WATCH}/sign/1", "17 9 done")
+    store.put(f"{WATCH}/sign/1", "17 9 done")
     one.ask("SIGTERM")
     for _ in range(3):
-        agree(board, [one])
+        agree(store, [one])
     assert not one.before(9, GOES_ON)  # the other has run it
     assert one.before(10, GOES_ON)
 
 
-def test_a_verdict_ends_the_wait():
-    board, (one, _) = team(2)
+def test_a_diagnosis_ends_the_wait():
+    store, (one, _) = team(2)
     one.ask("SIGTERM")
-    agree(board, [one])
-    agree(board, [one])
+    agree(store, [one])
+    agree(store, [one])
     given_up = threading.Event()
     given_up.set()
     assert not one.before(0, given_up)

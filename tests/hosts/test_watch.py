@@ -68,10 +68,10 @@ def test_a_silent_coordinator_is_lost(monkeypatch):
     hears = threading.Event()
 
     class Silent:
-        def post(self, key: str, text: str) -> None:
+        def put(self, key: str, text: str) -> None:
             hears.wait(60)
 
-        def first(self, key: str, text: str) -> str:
+        def put_if_absent(self, key: str, text: str) -> str:
             raise OSError
 
         def read(self, folder: str) -> dict[str, str]:
@@ -108,7 +108,7 @@ def test_an_error_of_ones_own_stays_itself_and_is_posted():
 
     with pytest.raises(KeyError, match="x"):
         fail()
-    assert "has failed: KeyError: 'x'" in team.board.read("watch")["verdict"]
+    assert "has failed: KeyError: 'x'" in team.board.read("watch")["diagnosis"]
 
 
 def test_patience():

@@ -1,4 +1,4 @@
-"""What is sent of an outer gradient, and the same in numpy."""
+"""Compressors of outer gradients, and the same in numpy."""
 
 from typing import Any
 

@@ -136,7 +136,7 @@ def test_16_bits_are_averaged_in_float32(dtype):
     np.testing.assert_allclose(wide + moved, mean, atol=1e-6)
 
 
-def test_random_codes_are_of_the_seed():
+def test_the_seed_draws_random_codes():
     def walk(seed: int) -> np.ndarray:
         code = compression.random_k(0.5)
         after = asynchronous_average("data", 2, compressor=code, seed=seed)
@@ -191,7 +191,7 @@ def test_refuses_what_all_reduce_refuses(how, message):
         asynchronous_average("data", 4, **how)
 
 
-def test_refuses_calls_that_are_none():
+def test_refuses_bad_calls():
     tx, x = asynchronous_average("data", 2), jnp.zeros(2)
     state: Any = tx.init(x)
 

@@ -27,7 +27,7 @@ cells = pytest.mark.parametrize(
             *cell,
             id=" ".join(
                 (
-                    "centralised" if cell[0] else "decentralised",
+                    "centralized" if cell[0] else "decentralized",
                     "low" if cell[1] else "full",
                     "delayed" if cell[2] else "synchronous",
                 )
@@ -69,10 +69,10 @@ def exactly(x: np.ndarray) -> np.ndarray:
 
 
 def reference(targets: np.ndarray, central: bool, low: bool, late: bool) -> Any:
-    """Models of all workers after each step; `told` is what others know of them."""
+    """Models of all workers after each step; `known` is what others know of them."""
     w = topology.ring(N).matrix()
     code = coded if low else exactly
-    xs, told, waiting = [np.zeros_like(targets) for _ in range(3)]
+    xs, known, waiting = [np.zeros_like(targets) for _ in range(3)]
     seen = []
     for _ in range(STEPS):
         g, waiting = (waiting, xs - targets) if late else (xs - targets, waiting)
@@ -80,8 +80,8 @@ def reference(targets: np.ndarray, central: bool, low: bool, late: bool) -> Any:
             xs = xs - RATE * np.mean([code(own) for own in g], axis=0)
         elif low:
             xs = xs - RATE * g
-            told = told + np.stack([code(own) for own in xs - told])
-            xs = xs + GAMMA * (w @ told - told)
+            known = known + np.stack([code(own) for own in xs - known])
+            xs = xs + GAMMA * (w @ known - known)
         else:
             xs = w @ (xs - RATE * g)
         seen.append(xs)

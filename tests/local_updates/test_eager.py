@@ -92,14 +92,14 @@ def test_params_and_state_may_be_donated_together():
     helpers.assert_no_shared_buffer((params, tx.init(params)))
 
 
-def test_refuses_to_synchronise_never():
+def test_refuses_to_synchronize_never():
     with pytest.raises(ValueError, match="eager_diloco: sync_every=0 must be a whole"):
         relaxjax.eager_diloco(optax.sgd(1.0), "data", 0)
 
 
 @pytest.mark.parametrize(("rate", "dies_out"), [(0.9, True), (1.1, False)])
-def test_what_is_a_round_old_asks_for_a_rate_below_one(rate, dies_out):
-    """Steps that reach their goal at once; of 64 workers one's own part is small."""
+def test_outer_gradients_a_round_old_need_a_rate_below_one(rate, dies_out):
+    """Steps reach their goal at once; among 64 workers one's own part is small."""
     tx = relaxjax.eager_diloco(optax.sgd(1.0), "data", 1, outer=optax.sgd(rate))
     targets = np.ones((64, 1)) * targets_of(1)
     far = [np.abs(x - targets).max() for x, _ in pulled(tx, targets, emulate(64), 60)]

@@ -74,7 +74,7 @@ def test_with_one_period_it_is_local_sgd():
         np.testing.assert_array_equal(x, y)
 
 
-def test_the_longest_way_is_gone_alone():
+def test_the_longest_period_decides_alone():
     """At step 6 both periods end, and only the means over all are sent."""
     sizes = {"host": 2, "device": 4}
     params = {"w": jnp.zeros((64, 64)), "b": jnp.zeros(64)}

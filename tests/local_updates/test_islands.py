@@ -30,7 +30,7 @@ METHODS: Any = {
     ),
 }
 methods = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
-# Element by element, so that it says the same of a shard as of the whole.
+# Element by element, so that a shard gets the same code as in the whole.
 BFLOAT16 = compression.error_feedback(compression.cast(jnp.bfloat16))
 codes = pytest.mark.parametrize(
     "how",
@@ -113,14 +113,14 @@ def test_nothing_crosses_but_in_a_meeting(method, how):
     assert any(len(group) == INSIDE for _, groups in always for group in groups)
     assert not any(crosses(groups) for _, groups in always)
     assert meeting
-    for _, groups in meeting:  # of the same shard, one device of each island
+    for _, groups in meeting:  # those of the same shard, one of each island
         assert sorted(map(sorted, groups)) == [[d, d + INSIDE] for d in range(INSIDE)]
 
 
 @methods
 @codes
 def test_a_device_holds_a_quarter(method, how):
-    """Of the model, the momentum, the anchor and all else, before and after steps."""
+    """The model, the momentum, the anchor and all else, before and after steps."""
     step, state, data = on_islands(method(specs=SPECS, **how))
     for batch in [None, *data]:
         if batch:

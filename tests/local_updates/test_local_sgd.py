@@ -61,10 +61,10 @@ COMPRESSORS = {
 @pytest.mark.parametrize("every", [1, 3, 5])
 @pytest.mark.parametrize("where", [mesh_of, emulate], ids=["mesh", "emulated"])
 def test_against_a_list_of_workers(every, compressor, where):
-    made, algorithm, reference = compressor
+    codec, algorithm, reference = compressor
     tx = optax.chain(
         optax.sgd(0.1, momentum=0.9),
-        local_sgd("data", every, compressor=made, algorithm=algorithm),
+        local_sgd("data", every, compressor=codec, algorithm=algorithm),
     )
     found = [params for params, _ in pulled(tx, targets_of(), where(N))]
     for x, expected in zip(
@@ -74,7 +74,7 @@ def test_against_a_list_of_workers(every, compressor, where):
 
 
 def test_every_step_is_plain_averaging_of_the_models():
-    """Written with optax and a mean, leaf by leaf, and Adam, which is not linear."""
+    """Against optax and a mean, leaf by leaf; with Adam, which is not linear."""
     data = helpers.batches(6, rows=2 * N)
     tx = optax.chain(optax.adam(1e-2), local_sgd("data", 1))
     params, _, _ = helpers.train(tx, emulate(N), data)
@@ -263,8 +263,8 @@ def test_bad_update(arguments, message):
     tx: Any = local_sgd("data", 2)
 
     def update(x):
-        given = {"updates": x, "state": tx.init(x), "params": x}
-        return tx.update(**(given | arguments))[0]
+        good = {"updates": x, "state": tx.init(x), "params": x}
+        return tx.update(**(good | arguments))[0]
 
     with pytest.raises(ValueError, match=message):
         jax.vmap(update, axis_name="data")(jnp.zeros((2, 4)))

@@ -1,4 +1,4 @@
-"""What methods that synchronise later keep and need, as their files state it."""
+"""What methods that synchronize later keep and need, as their docstrings state it."""
 
 from typing import Any
 

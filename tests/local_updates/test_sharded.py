@@ -16,7 +16,7 @@ from tests.compiled_text import collectives
 from tests.helpers import assert_close
 from tests.sharded import SPECS, loss_fn, mesh_of, problem, sharded
 
-# Element by element, so that it says the same of a shard as of the whole.
+# Element by element, so that a shard gets the same code as in the whole.
 BFLOAT16 = compression.error_feedback(compression.cast(jnp.bfloat16))
 
 
@@ -47,7 +47,7 @@ CODES: Any = {
 
 
 def in_turn(first: int) -> Any:
-    """Every method in every code; each method's turn is one, the rest are slow."""
+    """Every method in every code; one code of each is fast, the rest are slow."""
     return pytest.mark.parametrize(
         ("method", "how"),
         [
@@ -64,7 +64,7 @@ def in_turn(first: int) -> Any:
 
 
 def pulled(params: Any, batch: Any) -> Any:
-    """Towards a number, in which no device needs another."""
+    """Toward a number, in which no device needs another."""
     return jax.tree.map(lambda p: p - jnp.mean(batch["x"]), params)
 
 
@@ -109,7 +109,7 @@ def test_nothing_is_gathered_over_the_other_axis(method, how):
 
 @methods
 def test_what_is_kept_lies_as_the_params_do(method):
-    """From the start, and after steps: of a matrix, each device has a half."""
+    """From the start, and after steps: each device has half of every matrix."""
     tx = method(optax.adam(1e-2), specs=SPECS, compressor=BFLOAT16)
     step, state = started(tx, mesh_of(4, 2), pulled)
     for batch in [None, *helpers.batches(4, rows=8)]:
@@ -122,7 +122,7 @@ def test_what_is_kept_lies_as_the_params_do(method):
 
 
 def test_bytes_of_fragments_are_those_of_shards():
-    """Of 40, 8, 24 and 3 elements, the first half is 20 on a device, the rest 19."""
+    """Leaves have 40, 8, 24 and 3 elements: half of the first is 20, of the rest 19."""
     tx = streaming(optax.sgd(0.1), specs=SPECS, algorithm="ring")
     mesh = mesh_of(4, 2)
     sent = [

@@ -21,7 +21,7 @@ FRAGMENT = {"a": 0, "b": 1, "c": 2}
 
 
 def walk(tx: Any, steps: int) -> dict[str, np.ndarray]:
-    """Params after each step of an inner step of -2 from 1, of each fragment."""
+    """Each fragment's params after each step; inner steps are -2, from 1."""
 
     def run(x):
         def step(carry, _):
@@ -52,7 +52,7 @@ def test_golden_fixture_without_overlap():
 
 
 @pytest.mark.parametrize("overlap", [0, 2])
-def test_golden_fixture_of_keeping_all_of_ones_own(overlap):
+def test_golden_fixture_of_keeping_ones_own_model(overlap):
     seen = walk(fixture(mixing=1.0, overlap=overlap), 12)
     for way in seen.values():
         np.testing.assert_array_equal(way, 1 - 2 * np.arange(1, 13))
@@ -137,7 +137,7 @@ def test_a_fragment_is_all_that_travels_at_a_time():
 
 @pytest.mark.parametrize("fragments", [2, 3, 6])
 def test_the_busiest_step_sends_a_fragment_s_share(fragments):
-    """Of equal layers exactly; of a model's whole leaves nearly."""
+    """Exactly for equal layers, nearly for a model's whole leaves."""
 
     def peak(params: Any) -> float:
         ring = relaxjax.wire_bytes(relaxjax.all_reduce("data"), params, emulate(8))
@@ -175,7 +175,7 @@ def test_refuses_at_construction(how, message):
         ({"fragment_of": lambda name: 2}, r"fragment_of\('a'\) is 2, and must be one"),
     ],
 )
-def test_refuses_fragments_that_are_none(how, message):
+def test_refuses_bad_fragments(how, message):
     tx = relaxjax.streaming_diloco(optax.sgd(1.0), "data", 6, **how)
     with pytest.raises(ValueError, match=message):
         tx.init({"a": jnp.zeros(2), "b": jnp.zeros(2), "c": jnp.zeros(2)})

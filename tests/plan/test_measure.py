@@ -1,4 +1,4 @@
-"""Links of devices: fits that a person can check, and meshes that have none."""
+"""Links of devices: fits that a person can check, and meshes without links."""
 
 import jax
 import pytest
@@ -39,7 +39,7 @@ def test_a_mesh_is_measured_and_ranked():
     ("how", "says"),
     [
         ({"sizes": (4096,)}, "sizes="),
-        ({"codecs": ("zip",)}, "'zip' is no compressor"),
+        ({"codecs": ("zip",)}, "'zip' is not a compressor"),
         ({"axis_name": "batch"}, "batch"),
     ],
 )

@@ -37,7 +37,7 @@ def test_codecs_by_name():
     ("text", "says"),
     [
         ("{", "cannot be read as a network"),
-        ("[]", "is no network"),
+        ("[]", "is not a network"),
         ('{"workers": 4, "wrokers": 1}', r"unknown fields \['wrokers'\]"),
         ('{"workers": 4, "link": 3}', "link must be"),
         ('{"workers": 4, "link": {"latency": 1, "width": 3}}', "link must be"),

@@ -1,4 +1,4 @@
-"""A step by hand: what codes cost, and whom they keep waiting."""
+"""A step by hand: what codes cost, and what waits for them."""
 
 import jax.numpy as jnp
 import pytest
@@ -18,12 +18,12 @@ def network(*, overlap: bool = True) -> plan.Network:
 
 
 def message(ready: float | None, sending: float, coding: float) -> PlannedMessage:
-    """Of so many seconds each, at one byte a second."""
+    """A message of these seconds, at one byte a second."""
     return PlannedMessage(ready, Traffic(0.0, line=sending, hops=1, coded=coding))
 
 
 @pytest.mark.parametrize(
-    ("found", "seconds"),
+    ("messages", "seconds"),
     [
         # forward 1, backward 1, code 2, send 4, beside the backward pass's last second
         ([message(0.5, 4.0, 2.0)], 8.0),
@@ -37,11 +37,11 @@ def message(ready: float | None, sending: float, coding: float) -> PlannedMessag
         ([message(None, 2.0, 1.0)], 4.0),
     ],
 )
-def test_a_step_by_hand(found, seconds):
-    assert exchange_seconds(found, MODEL, network()) == pytest.approx(seconds)
+def test_a_step_by_hand(messages, seconds):
+    assert exchange_seconds(messages, MODEL, network()) == pytest.approx(seconds)
 
 
 def test_without_overlap_everything_follows_the_backward_pass():
-    found = [message(0.5, 4.0, 2.0), message(1.0, 1.0, 1.0)]
-    told = network(overlap=False)
-    assert exchange_seconds(found, MODEL, told) == pytest.approx(3 + 6 + 2)
+    messages = [message(0.5, 4.0, 2.0), message(1.0, 1.0, 1.0)]
+    apart = network(overlap=False)
+    assert exchange_seconds(messages, MODEL, apart) == pytest.approx(3 + 6 + 2)

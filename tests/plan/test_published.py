@@ -4,7 +4,7 @@ from benchmarks.planning import published
 
 
 def test_the_size_of_bert_large():
-    """Of its parts, by hand: 31.8 M embedded, 24 layers of 12.6 M, and a head."""
+    """The sum of its parts: 31.8 M embedded, 24 layers of 12.6 M, and a head."""
     assert published.bert_large() == 31_782_912 + 24 * 12_596_224 + 2050
 
 

@@ -1,4 +1,4 @@
-"""Choices that a person can check: what is hidden, what is slow, what is allowed."""
+"""Choices that a person can check: what is hidden, slow or allowed."""
 
 import json
 from dataclasses import replace
@@ -54,7 +54,7 @@ def test_on_a_slow_network_bytes_count():
     assert step["local_sgd"] < 0.2 * step["all_reduce"]
 
 
-def test_where_latency_counts_few_neighbours_win():
+def test_where_latency_counts_few_neighbors_win():
     found = by_label(plan.rank(model(), network(400.0, latency=0.05)))
     step = {label: row.prediction.seconds for label, row in found.items()}
     assert step["gossip"] < step["all_reduce"] < step["all_reduce+quantize8@two_shot"]

@@ -18,7 +18,7 @@ PARAMS = helpers.problem()
 
 
 def psum_bytes(tree, n: int) -> int:
-    """Of float32 leaves that are all small, hence one operand."""
+    """The bytes of small float32 leaves, hence of one operand."""
     return 2 * (n - 1) * -(-sum(x.size for x in jax.tree.leaves(tree)) // n) * 4
 
 

@@ -47,7 +47,7 @@ def test_at_construction(how, message):
         parameter_server(SGD, "data", **how)
 
 
-def test_no_compressor():
+def test_what_is_not_a_compressor():
     sign: Any = "sign"
     with pytest.raises(TypeError, match="compressor='sign' is not a Compressor"):
         parameter_server(SGD, "data", compressor=sign)
@@ -82,7 +82,7 @@ def test_servers_that_do_not_divide():
         (["x", "scale", "layer1/b", "layer1/w", "layer2/w"], r"order has unknown leaf"),
     ],
 )
-def test_orders_that_are_none(order, message):
+def test_invalid_orders(order, message):
     with pytest.raises(ValueError, match=message):
         begin(parameter_server(SGD, "data", order=order))
     loss = ps.pulled(helpers.loss_fn, "data", order=order)
@@ -216,7 +216,7 @@ def test_no_params_and_other_trees():
             relaxjax.data_parallel(step, emulate(4))(*state, np.zeros(4))
 
 
-def test_params_that_are_no_shards():
+def test_params_that_are_not_shards():
     loss = ps.pulled(helpers.loss_fn, "data")
     message = "ps.pulled: the params are not shards but .*relaxjax.ps.init"
     with pytest.raises(ValueError, match=message):

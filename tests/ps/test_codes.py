@@ -74,7 +74,7 @@ CODES = {
 
 @pytest.mark.parametrize("compressor", CODES.values(), ids=CODES)
 def test_nothing_is_lost_on_either_way(compressor):
-    """Of pushes: sum of what is served; of pulls: sum of what is served and told."""
+    """Pushes add up to what is served, and pulls to what is served and sent."""
     n, steps, rate = 4, 5, 0.5
     rng = np.random.default_rng(1)
     gradients = rng.normal(size=(steps, n, 3, 7)).astype(np.float32)
@@ -244,7 +244,7 @@ def test_each_transfer_draws_its_own():
 
 
 def test_pushes_and_pulls_draw_differently():
-    """Of a half of a half a quarter is left; of the same half, a half."""
+    """Half of a half leaves a quarter; the same half leaves a half."""
     size = 4000
     gradients = np.zeros((2, size), np.float32)
     gradients[0, size // 2 :] = gradients[1, : size // 2] = 1.0  # none for itself

@@ -91,7 +91,7 @@ def test_decay_sees_the_params(form):
 @pytest.mark.parametrize("servers", [2, 4])
 @pytest.mark.parametrize("where", ["mesh", "emulated"])
 def test_narrow_means_are_rounded_once(form, servers, where):
-    """Of 16 bits the sum is in float32, whatever the backend would do."""
+    """Values of 16 bits are added in float32, whatever the backend would do."""
     mesh = mesh_of(4) if where == "mesh" else emulate(4)
     rng = np.random.default_rng(0)
     start = {k: np.zeros((3, 3), ml_dtypes.bfloat16) for k in "abcd"}

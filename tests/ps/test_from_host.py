@@ -111,7 +111,7 @@ class Copy(NamedTuple):
 
 
 def copies_in(jaxpr: Any) -> list[Copy]:
-    """Of a traced program, as they are written."""
+    """The copies of a traced program, as they are written."""
     waits: dict[Any, frozenset[int]] = {}
     found: list[Copy] = []
 
@@ -197,7 +197,7 @@ def test_leaves_side_by_side_and_natural_order():
 
 
 def test_an_order_from_the_schedule():
-    """Of params on the device, or of their shapes."""
+    """The order of a graph, from params on the device or their shapes."""
     graph = schedule.Graph.from_loss(helpers.loss_fn, helpers.problem(), BATCH)
     order = schedule.tac(graph)
     fn, args = gradient(order=order, bucket_bytes=1)
@@ -213,7 +213,7 @@ def test_an_order_from_the_schedule():
         ([*NAMES, "x"], r"order has unknown leaf \['x'\]"),
     ],
 )
-def test_orders_that_are_none(order, message):
+def test_invalid_orders(order, message):
     fn, args = gradient(order=order)
     with pytest.raises(ValueError, match=message):
         fn(*args)

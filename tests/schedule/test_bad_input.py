@@ -74,7 +74,7 @@ OK = {"recvs": {"w": 1.0}, "ops": {"dot": (1.0, ["w"])}}
         (
             {"ops": {"dot": (1, None)}},
             TypeError,
-            "ops['dot'] needs a list of names, got None: write [] for none",
+            "ops['dot'] needs a list of names, got None: write [] if it needs",
         ),
         ({"ops": {"dot": (1, [["w"]])}}, TypeError, "ops['dot'] needs names of recvs"),
         (

@@ -299,10 +299,10 @@ def test_a_bare_array_has_one_name_everywhere():
     assert bucket.segments[0].name == order[0] == "params"
 
 
-def test_cond_costs_its_dearest_branch():
+def test_cond_costs_its_most_expensive_branch():
     def branching(w, x):
-        cheap, dear = (lambda x: x * w), (lambda x: (x @ w) @ w)
-        return jax.lax.cond(jnp.sum(x) > 0, dear, cheap, x)
+        cheap, costly = (lambda x: x * w), (lambda x: (x @ w) @ w)
+        return jax.lax.cond(jnp.sum(x) > 0, costly, cheap, x)
 
     graph = Graph.from_function(branching, struct(8, 8), struct(8, 8))
     products = Graph.from_function(lambda w, x: (x @ w) @ w, struct(8, 8), struct(8, 8))

@@ -87,10 +87,10 @@ def case(request):
 
 def test_properties(case):
     _, graph, P, M_plus, *_ = case
-    found = properties(graph)
-    assert [found[name].P for name in graph.recvs] == P
-    assert [found[name].M_plus for name in graph.recvs] == M_plus
-    assert [found[name].M for name in graph.recvs] == list(graph.recvs.values())
+    by_name = properties(graph)
+    assert [by_name[name].P for name in graph.recvs] == P
+    assert [by_name[name].M_plus for name in graph.recvs] == M_plus
+    assert [by_name[name].M for name in graph.recvs] == list(graph.recvs.values())
 
 
 def test_tic_numbers(case):

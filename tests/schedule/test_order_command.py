@@ -1,4 +1,4 @@
-"""The command, on a small file of a user's."""
+"""The `order` command, on a small file like a user's."""
 
 import json
 import re

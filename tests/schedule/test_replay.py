@@ -1,8 +1,8 @@
-"""Exposed communication of small scheduled modules, whose answer one can compute.
+"""Exposed communication of small scheduled modules whose answer is known by hand.
 
 The device computes 100 flops and moves 10 000 bytes in a second (so that flops decide
-about products, and bytes about the rest); the link takes 1 second and 1 more for each
-1000 bytes. Arrays are 250 floats, or 1000 bytes: a permutation takes 2 seconds.
+the time of products, and bytes that of the rest); the link takes 1 second and 1 more
+for each 1000 bytes. Arrays are 250 floats, or 1000 bytes: a permutation takes 2 s.
 """
 
 import pytest
@@ -93,7 +93,7 @@ CASES = {
         5,
         1,
     ),
-    "a small one in front of much work hides no large one": (
+    "a small transfer in front of much work does not hide a large one": (
         # 4 bytes: 1.004 seconds, hidden; then 2 seconds with nothing beside them.
         [
             f"%s = (f32[1], f32[1]) collective-permute-start(%one), {PAIRS}",
@@ -129,7 +129,7 @@ CASES = {
         3,
         2,
     ),
-    "a copy in host memory is no transfer": (
+    "a copy within host memory": (
         [
             "%s = (f32[250]{0:S(5)}, f32[250]{0:S(5)}) copy-start(%x)",
             "%d = f32[250]{0:S(5)} copy-done(%s)",
@@ -138,7 +138,7 @@ CASES = {
         0.3,
         0,
     ),
-    "a copy that is no transfer": (
+    "a copy within the device": (
         ["%s = (f32[250], f32[250]) copy-start(%x)", "%d = f32[250] copy-done(%s)"],
         0.3,
         0.3,
@@ -293,5 +293,5 @@ def test_a_loop_of_unknown_length():
 
 def test_what_is_not_scheduled():
     for text in (module(header="entry"), "HloModule x, is_scheduled=true"):
-        with pytest.raises(ValueError, match="replay: the text must be of a module"):
+        with pytest.raises(ValueError, match="replay: the text must be a module"):
             replay(text)

@@ -1,4 +1,4 @@
-"""The simulator: laws, hand-worked runs, and agreement of its two ways."""
+"""The simulator: laws, runs worked by hand, and agreement of its two modes."""
 
 import itertools
 import math
@@ -33,7 +33,7 @@ from relaxjax.schedule import (
     unordered,
     wait_free,
 )
-from relaxjax.schedule import _workers as workers_module
+from relaxjax.schedule import _steps as steps_module
 from relaxjax.schedule._cluster import _binomial
 
 UNIT = Link(latency=0.0, bandwidth=1.0)
@@ -425,7 +425,7 @@ CLUSTERS = {
             POLICIES[policy],
             CLUSTERS[cluster],
             id=f"{policy}-{cluster}",
-            # Of each policy one cluster, each in its turn.
+            # One cluster for each policy, in turns; the others are slow.
             marks=[pytest.mark.slow] if (i + j) % len(CLUSTERS) else [],
         )
         for i, policy in enumerate(POLICIES)
@@ -434,7 +434,7 @@ CLUSTERS = {
 )
 def test_representatives_agree_with_every_worker_at_64(monkeypatch, policy, cluster):
     def mean(few):
-        monkeypatch.setattr(workers_module, "REPRESENTED", 63 if few else 64)
+        monkeypatch.setattr(steps_module, "REPRESENTED", 63 if few else 64)
         runs = [
             simulate(AGREEING, policy, cluster, steps=6, seed=seed) for seed in range(3)
         ]
@@ -531,12 +531,12 @@ GRAPH = random_graph("chain", recvs=2)
         ),
         (
             lambda: simulate(GRAPH, Policy("x", every=2, phases=2)),
-            "policy 'x' is of parameter servers, which knows no ['phases', 'every']: "
+            "policy 'x' is for parameter servers, which ignore ['phases', 'every']: "
             "leave them out, or give collective=",
         ),
         (
             lambda: simulate(GRAPH, Policy("", credit_bytes=1, collective=ring(2))),
-            "is of a collective, which knows no ['credit_bytes']",
+            "is for collectives, which ignore ['credit_bytes']",
         ),
         (lambda: Policy("", queue="lifo"), "queue must be one of"),
         (lambda: Policy("", push_queue="random"), "push_queue must be one of"),

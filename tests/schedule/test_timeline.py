@@ -66,7 +66,7 @@ def test_chrome_trace_obeys_the_format(run, tmp_path):
 
 @pytest.mark.parametrize("policy", ["unordered", "p3", "byte_scheduler", "dear"])
 def test_spans_in_a_row_do_not_overlap_in_the_trace(policy, tmp_path):
-    """In whole nanoseconds, with times that are no round numbers."""
+    """In whole nanoseconds, with times that are not round numbers."""
     graph = Graph(
         GRAPH.recvs,
         GRAPH.ops,
@@ -74,15 +74,15 @@ def test_spans_in_a_row_do_not_overlap_in_the_trace(policy, tmp_path):
         nbytes={name: round(1e6 * t) for name, t in GRAPH.recvs.items()},
     )
     graph = graph.scaled(ops=1e-3 / 3)
-    made = {
+    policies = {
         "unordered": unordered(),
         "p3": p3(graph),
         "byte_scheduler": byte_scheduler(graph),
         "dear": dear(graph, lambda n: Cost(6, n)),
-    }[policy]
+    }
     cluster = Cluster(3, 2, stragglers=Stragglers(jitter=0.1))
     path = tmp_path / "trace.json"
-    simulate(graph, made, cluster, steps=3).save(path)
+    simulate(graph, policies[policy], cluster, steps=3).save(path)
     events = json.loads(path.read_text())["traceEvents"]
     reached = {}
     for event in (e for e in events if e["ph"] == "X"):

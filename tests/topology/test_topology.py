@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from relaxjax import topology
 from relaxjax.topology import Topology
 
-# Of how many workers; each row says that the graph exists for all of these.
+# Each graph, and numbers of workers that it exists for.
 GRAPHS: dict[str, tuple[Callable[..., Topology], list[int]]] = {
     "ring": (topology.ring, [*range(1, 17), 1024]),
     "exponential": (topology.exponential, [*range(1, 17), 1024]),
@@ -124,7 +124,7 @@ def test_second_eigenvalue_as_published(graph, second):
 
 
 def test_the_chain_has_the_eigenvalues_of_theory():
-    """Thirds, with reflecting ends: 1/3 + 2/3 cos(pi / n)."""
+    """The weights are thirds and the ends reflect: 1/3 + 2/3 cos(pi / n)."""
     for n in (2, 5, 16):
         second = 1 / 3 + 2 / 3 * np.cos(np.pi / n) if n > 2 else 0
         assert 1 - topology.chain(n).spectral_gap() == pytest.approx(second, abs=1e-9)
@@ -169,7 +169,7 @@ def test_base_graphs_give_the_mean_for_any_number(k):
 
 
 def test_base_graphs_work_in_groups_where_that_is_shorter():
-    periods = {6: 4, 10: 6, 12: 5, 24: 6, 40: 8}  # 5, 7, 7, 9, 11 of all at once
+    periods = {6: 4, 10: 6, 12: 5, 24: 6, 40: 8}  # without groups: 5, 7, 7, 9, 11
     assert {n: topology.base_graph(n).period for n in periods} == periods
     assert topology.base_graph(22, 4).period == 4  # 5 in two groups
 
@@ -230,14 +230,14 @@ def test_one_worker_needs_nobody():
         assert graph.spectral_gap() == 1.0
 
 
-def test_matrices_of_ones_own():
+def test_your_own_matrices():
     w = [[0.75, 0.25], [0.25, 0.75]]
     graph = topology.from_matrix([w, np.eye(2)])
     assert (graph.n, graph.period) == (2, 2)
     np.testing.assert_array_equal(graph.matrix(2), w)
     copy = graph.matrix()
     copy[:] = 0
-    np.testing.assert_array_equal(graph.matrix(), w)  # nobody changes it by chance
+    np.testing.assert_array_equal(graph.matrix(), w)  # it is a copy
 
 
 def test_push_sum_takes_columns_alone():
@@ -291,7 +291,7 @@ def test_push_sum_takes_columns_alone():
         ),
     ],
 )
-def test_refuses_what_is_no_topology(make, message):
+def test_refuses_bad_topologies(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 

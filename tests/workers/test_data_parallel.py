@@ -117,9 +117,9 @@ def test_donated_state_may_not_be_used_again():
     new, _, _ = step(params, opt_state, batch)
     with pytest.raises(RuntimeError, match="has been deleted"):
         np.asarray(params["layer1"]["w"])
-    kept = relaxjax.init(SGD, helpers.problem(), mesh_of(2))
-    again, _, _ = data_parallel(helpers.train_step_of(SGD), mesh_of(2))(*kept, batch)
-    np.asarray(kept[0]["layer1"]["w"])  # without donation the old state lives on
+    state = relaxjax.init(SGD, helpers.problem(), mesh_of(2))
+    again, _, _ = data_parallel(helpers.train_step_of(SGD), mesh_of(2))(*state, batch)
+    np.asarray(state[0]["layer1"]["w"])  # without donation the old state lives on
     assert_equal(again, new)
 
 
@@ -148,7 +148,7 @@ def test_device_arrays_are_taken_as_they_are():
 
 @places
 def test_batch_norm_over_the_axis(place):
-    """Statistics over all workers, from flax's own layer, equal the whole batch's."""
+    """flax's own statistics over all workers equal those of the whole batch."""
     batch = helpers.batches(1, rows=12)[0]
 
     def run(tx, mesh, axis_name):

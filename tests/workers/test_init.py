@@ -1,4 +1,4 @@
-"""Start-up: placement, what is refused, and how processes compare notes."""
+"""Start-up: placement, refusals, and how processes compare notes."""
 
 import os
 import socket
@@ -14,8 +14,8 @@ import pytest
 
 import relaxjax
 from relaxjax import all_reduce, emulate
-from relaxjax.workers._mesh import workers_of
 from relaxjax.workers._startup_agreement import describe, require_agreement
+from relaxjax.workers._to_workers import workers_of
 from tests import helpers
 from tests.helpers import assert_equal, mesh_of
 
@@ -119,7 +119,7 @@ def test_state_specs_and_to_local():
     assert_equal(same(jnp.arange(3.0)), np.arange(3.0, dtype=np.float32))
 
 
-def test_keys_are_folded_by_worker_unless_told():
+def test_keys_are_folded_by_worker_unless_same():
     key = jax.random.key(7)
     keys = jax.random.split(key, 2)
     for place in (mesh_of, emulate):
@@ -242,7 +242,7 @@ def test_two_processes_start_from_process_zero_and_agree():
     assert last_lines[0] == last_lines[1]
     spread, loss, total = map(float, last_lines[0].split())
     assert spread == 0.0
-    # One process alone on the same rows, from process 0's ones.
+    # One process alone on the same rows, from the ones of process 0.
     rows = np.arange(24, dtype=np.float32).reshape(8, 3) / 10 + 0.1
     w, last = np.ones((3, 4), np.float64), np.nan
     for _ in range(3):

@@ -19,7 +19,7 @@ from tests import helpers
 from tests.compiled_text import collectives
 from tests.helpers import assert_close
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def mesh_of(outer: int, inner: int, names: tuple[str, str]) -> Mesh:
@@ -50,7 +50,7 @@ def test_the_transformer_of_the_example_learns_and_gathers_nothing():
     assert losses[-1] < 0.75 * losses[0]
     assert relaxjax.spread(args[0]) == 0.0
     found = kinds_by_axis(helpers.optimized_hlo(step.lower(*args)), 2)
-    # Over "data" the ring of ours; over "model" the sums of the model's own layers.
+    # Over "data" our ring; over "model" the sums in the layers of the model.
     assert found == {"across": {"collective-permute"}, "inside": {"all-reduce"}}
 
 
@@ -119,7 +119,7 @@ def test_a_pipeline_reduces_each_stage_by_itself(algorithm):
 @pytest.mark.parametrize("donate", [False, True])
 @pytest.mark.parametrize("algorithm", ["psum", "ring"])
 def test_an_island_takes_no_more_memory_than_plain_sharding(algorithm, donate):
-    """Per device, from the compiler: arguments, results and what lies between."""
+    """Bytes per device as the compiler says: arguments, results and temporaries."""
     mesh = mesh_of(2, 4, ("replica", "fsdp"))
     names = [f"layer{i}" for i in range(4)]
     specs = dict.fromkeys(names, P("fsdp"))

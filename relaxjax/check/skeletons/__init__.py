@@ -1,3 +1,3 @@
-"""Files to begin with: a compressor, a topology and a relaxation, each by itself."""
+"""Files to start from: a compressor, a topology and a relaxation."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""A compressor in one file: two bits for each element, and a scale for all.
+"""A compressor in one file: two bits for each element, and one scale.
 
     C(x)_i = s c_i,  c_i the nearest of -1, 0 and 1 to x_i / s,  s = max |x|
     |C(x) - x|^2 <= |x|^2 - s^2 <= (1 - 1 / d) |x|^2
@@ -30,7 +30,7 @@ def ternary() -> Compressor:
 
     def compress(x, noise):
         del noise  # a random compressor draws from it, and says random=True
-        # What is not finite makes the scale so, and shows on every receiver.
+        # A NaN or an infinity in x is one in the scale, and shows on every receiver.
         scale = jnp.max(jnp.abs(x), initial=0.0)
         nearest = jnp.round(x / jnp.where(scale > 0, scale, 1.0))
         codes = (jnp.clip(nearest, -1, 1) + 1).astype(jnp.uint8)
@@ -49,5 +49,5 @@ def ternary() -> Compressor:
     )
 
 
-# The closed form of a payload of `size` elements, which is held against the program.
+# The closed form of a payload of `size` elements, compared with the program.
 BYTES = {"ternary": lambda size: -(-size // 4) + 4}

@@ -18,7 +18,7 @@ from relaxjax.checkpoint import MEAN
 
 
 class SignsState(NamedTuple):
-    """Attributes: residual: what waits. So called, `check` adds it to what came out."""
+    """Attributes: residual: what waits; `check` knows it by this name."""
 
     residual: Annotated[Any, MEAN]
 
@@ -32,17 +32,17 @@ def signs(axis_name: str) -> optax.GradientTransformation:
     def update(updates, state, params=None):
         del params
         waiting = jax.tree.map(jnp.add, updates, state.residual)
-        both = jax.tree.map(lambda p: _exchanged(p, axis_name), waiting)
-        mean, own = jax.tree.transpose(
-            jax.tree.structure(waiting), jax.tree.structure((0, 0)), both
+        pairs = jax.tree.map(lambda p: _exchange(p, axis_name), waiting)
+        mean, sent = jax.tree.transpose(
+            jax.tree.structure(waiting), jax.tree.structure((0, 0)), pairs
         )
-        return mean, SignsState(jax.tree.map(jnp.subtract, waiting, own))
+        return mean, SignsState(jax.tree.map(jnp.subtract, waiting, sent))
 
     return optax.GradientTransformation(init, update)
 
 
-def _exchanged(p: jax.Array, axis_name: str) -> tuple[jax.Array, jax.Array]:
-    """The mean over the workers of what they say, and what this one says."""
+def _exchange(p: jax.Array, axis_name: str) -> tuple[jax.Array, jax.Array]:
+    """The mean of all workers' decoded messages, and this worker's own."""
     if lax.axis_size(axis_name) == 1:
         return p, p  # nothing is sent, and nothing lost
     bits = jnp.packbits(p.ravel() >= 0)
@@ -50,14 +50,14 @@ def _exchanged(p: jax.Array, axis_name: str) -> tuple[jax.Array, jax.Array]:
     all_bits = lax.all_gather(bits, axis_name)
     all_scales = lax.all_gather(scale, axis_name)
 
-    def opened(bits, scale):
+    def decode(bits, scale):
         signs = jnp.unpackbits(bits, count=p.size).astype(p.dtype) * 2 - 1
         return (scale * signs).reshape(p.shape)
 
-    said = jax.vmap(opened)(all_bits, all_scales)
-    # The sender reads its own message, so that it knows what the others read.
-    return jnp.mean(said, axis=0), said[lax.axis_index(axis_name)]
+    decoded = jax.vmap(decode)(all_bits, all_scales)
+    # The sender decodes its own message, to know what the others have decoded.
+    return jnp.mean(decoded, axis=0), decoded[lax.axis_index(axis_name)]
 
 
-# Bits and a scale from each worker to all others.
+# Each worker sends its bits and scale to all others.
 BYTES = {"signs": lambda size, workers: (workers - 1) * (-(-size // 8) + 4)}

@@ -39,7 +39,7 @@ def layer(name: str, needs=None, params: Any = ONE) -> host.Layer:
         ([layer("a"), layer("a")], "'a' is taken"),
         ([layer("input")], "'input' is taken"),
         ([layer("a", ("b",)), layer("b")], r"needs \['b'\], which no layer before it"),
-        ([layer("a"), layer("b", ("input",))], r"\['a'\] are needed by none"),
+        ([layer("a"), layer("b", ("input",))], r"no layer needs layers \['a'\]"),
         ([layer("a", params=())], "nothing is to be pulled"),
     ],
 )

@@ -4,12 +4,12 @@
     push transfer by transfer, in reverse:      whole leaves -> mean of own slices
 
 A transfer is a few leaves of one dtype, whose slices travel as one array. Each waits
-until the one before has arrived (`collectives._wire.once_arrived`), so that they travel
-in order on every backend, and stands under a name, `pull a,b;` or `push a,b;`, in the
+until the one before has arrived (`relaxjax.collectives.once_arrived`), so that they
+travel in order on every backend, and has a name, `pull a,b;` or `push a,b;`, in the
 compiled program. What was pulled first is needed first, so its gradient appears last:
 hence the pushes' order.
 
-Cost: as of `relaxjax.ps._servers`; a copy of what travels.
+Cost: see `relaxjax.ps._servers`; a copy of what travels.
 """
 
 import itertools
@@ -21,7 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from relaxjax._core._buckets import plan_groups, sending_order
+from relaxjax._core._buckets import plan_groups
+from relaxjax._core._sending_order import sending_order
 from relaxjax._core._tree import leaf_name
 from relaxjax.collectives import once_arrived
 from relaxjax.ps._servers import Servers
@@ -44,15 +45,10 @@ class LeafTransfer(NamedTuple):
 def plan_transfers(
     tree: Any, order: Iterable[str] | None, bucket_bytes: int
 ) -> tuple[LeafTransfer, ...]:
-    """Which leaves are pulled together, and in which order.
-
-    Args:
-      tree: of arrays or `jax.ShapeDtypeStruct`, whole.
-      order: all leaf names; None: their natural order, as layers are used.
-      bucket_bytes: most bytes of leaves that travel together.
+    """Which leaves are pulled together, and in which order (None: as layers are used).
 
     Raises:
-      ValueError: an order that is not a permutation of the leaf names.
+      ValueError: the order is not a permutation of the leaf names.
     """
     names = [leaf_name(path) for path, _ in jax.tree.leaves_with_path(tree)]
     places = sending_order(names, order)
@@ -70,11 +66,11 @@ def plan_transfers(
     return tuple(plan)
 
 
-class Wire(NamedTuple):
+class ExactTransfers(NamedTuple):
     """One step's transfers, of what is sent as it is.
 
     Attributes:
-      servers: who holds what.
+      servers: the servers and their slices.
       plan: transfers in the order of pulls.
     """
 
@@ -84,11 +80,9 @@ class Wire(NamedTuple):
     def push(
         self, leaves: Sequence[jax.Array], owed: Any = ()
     ) -> tuple[list[jax.Array], Any]:
-        """Of each leaf, the mean over the workers of this server's slice, [c].
+        """The mean over the workers of this server's slice of each leaf, [c].
 
-        Args:
-          leaves: of this worker, whole.
-          owed: by wires that lose something; as it was, here.
+        `owed` belongs to transfers that lose something, and is handed on here.
         """
 
         def exchange(rows: jax.Array, number: int) -> tuple[jax.Array]:
@@ -96,30 +90,24 @@ class Wire(NamedTuple):
             return (self.servers.push(rows)[None],)
 
         rows = [self.servers.rows(x) for x in leaves]
-        found = in_turn(self.plan[::-1], "push", rows, exchange)
-        return [mean[0] for (mean,) in found], owed
+        arrived = in_turn(self.plan[::-1], "push", rows, exchange)
+        return [mean[0] for (mean,) in arrived], owed
 
     def pull(
         self, own: Sequence[jax.Array], kinds: Sequence[Kind], owed: Any = ()
     ) -> tuple[list[jax.Array], Any]:
-        """All leaves, whole.
-
-        Args:
-          own: of each leaf this server's slice, [c].
-          kinds: shape and dtype of each whole leaf.
-          owed: as of `push`.
-        """
+        """All leaves, whole, of these kinds, from this server's slices [c]."""
 
         def exchange(rows: jax.Array, number: int) -> tuple[jax.Array]:
             del number
             return (self.servers.pull(rows[0]),)
 
-        found = in_turn(self.plan, "pull", [x[None] for x in own], exchange)
-        return [whole(x, kind) for (x,), kind in zip(found, kinds, strict=True)], owed
+        arrived = in_turn(self.plan, "pull", [x[None] for x in own], exchange)
+        return [whole(x, kind) for (x,), kind in zip(arrived, kinds, strict=True)], owed
 
 
 def whole(rows: jax.Array, kind: Kind) -> jax.Array:
-    """The leaf that the slices [k, c] are of, in their dtype."""
+    """The leaf whose slices [k, c] these are, in their dtype."""
     if not kind.size:  # has not travelled, and is the same everywhere
         return jnp.zeros(kind.shape, rows.dtype)
     flat = lax.slice(lax.reshape(rows, (rows.size,)), (0,), (kind.size,))
@@ -133,18 +121,11 @@ def in_turn(
     exchange: Callable[[jax.Array, int], tuple[jax.Array, ...]],
     results: int = 1,
 ) -> list[tuple[jax.Array, ...]]:
-    """Runs an exchange for each transfer, one after the other.
+    """Runs an exchange for each transfer ("pull" or "push"), one after the other.
 
-    Args:
-      plan: the transfers.
-      verb: of their names.
-      rows: of each leaf, [r, c].
-      exchange: from [r, sum of c] and the transfer's number to some arrays
-        [.., sum of c], the first of which ends what is sent.
-      results: how many arrays those are.
-
-    Returns:
-      For each leaf those arrays, [.., c]; of empty ones, which do not travel, the rows.
+    From a leaf's `rows` [r, c] to `results` arrays [.., c]; for empty leaves, which do
+    not travel, the rows. `exchange` takes [r, sum of c] and the transfer's number to
+    arrays [.., sum of c], of which the first ends what is sent.
     """
     out: list[list[jax.Array]] = []
     for number, transfer in enumerate(plan):
@@ -153,9 +134,9 @@ def in_turn(
             members, out[-1][0] = once_arrived(members, out[-1][0])
         with jax.named_scope(f"{verb} {transfer.name};"):
             out.append(list(exchange(lax.concatenate(members, 1), number)))
-    found = [(x,) * results for x in rows]
+    parts = [(x,) * results for x in rows]
     for transfer, arrived in zip(plan, out, strict=True):
         ends = np.cumsum([0, *(rows[i].shape[1] for i in transfer.leaves)]).tolist()
         for i, start, stop in zip(transfer.leaves, ends, ends[1:], strict=False):
-            found[i] = tuple(lax.slice_in_dim(x, start, stop, axis=1) for x in arrived)
-    return found
+            parts[i] = tuple(lax.slice_in_dim(x, start, stop, axis=1) for x in arrived)
+    return parts

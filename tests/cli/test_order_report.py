@@ -1,4 +1,4 @@
-"""`relaxjax train --order`: from the task's program, kept by the compiled one."""
+"""`relaxjax train --order`: from the task's program, and kept by the compiled one."""
 
 import io
 import json
@@ -7,9 +7,7 @@ import pytest
 from rich.console import Console
 
 from relaxjax import schedule
-from relaxjax.cli import _job, _training
-from relaxjax.cli import _order_report as _ordered
-from relaxjax.cli import _train_options as _wishes
+from relaxjax.cli import _job, _order_report, _train_options, _training
 from relaxjax.cli._train_options import TrainOptions
 from relaxjax.ps import CompiledOrder
 from relaxjax.tasks import TASKS
@@ -26,7 +24,7 @@ def graph_of(task):
 def test_orders_are_those_of_the_schedule(name):
     task = TASKS["digits"](0)
     graph = graph_of(task)
-    found = _ordered.find(name, task, 8, 3)
+    order = _order_report.find(name, task, 8, 3)
     expected = {
         "tac": schedule.tac,
         "tic": schedule.tic,
@@ -34,11 +32,11 @@ def test_orders_are_those_of_the_schedule(name):
         "random": lambda graph: schedule.random_order(graph, seed=3),
         "layer": schedule.layer_order,
     }[name](graph)
-    assert list(found.names) == expected
+    assert list(order.names) == expected
 
 
 def test_a_run_keeps_its_order_and_shows_it(tmp_path, capsys):
-    wishes = TrainOptions(
+    options = TrainOptions(
         relaxation="parameter_server",
         workers=4,
         steps=2,
@@ -47,7 +45,7 @@ def test_a_run_keeps_its_order_and_shows_it(tmp_path, capsys):
         out=tmp_path,
         baseline=False,
     )
-    job = _job.prepare(wishes)
+    job = _job.prepare(options)
     _training.run(job)
     shown = capsys.readouterr().out
     rows = [line.split("│")[2:5] for line in shown.splitlines() if line.count("│") == 5]
@@ -64,7 +62,7 @@ def test_a_run_keeps_its_order_and_shows_it(tmp_path, capsys):
 
 
 def test_emulated_workers_have_no_compiled_order(tmp_path, capsys):
-    wishes = TrainOptions(
+    options = TrainOptions(
         relaxation="parameter_server",
         workers=17,
         steps=1,
@@ -72,21 +70,21 @@ def test_emulated_workers_have_no_compiled_order(tmp_path, capsys):
         out=tmp_path,
         baseline=False,
     )
-    _training.run(_job.prepare(wishes))
+    _training.run(_job.prepare(options))
     assert "for workers on devices of one process" in capsys.readouterr().out
     assert not (tmp_path / "order.json").exists()
 
 
 def test_relaxations_without_an_order():
-    wishes = TrainOptions(relaxation="all_reduce", order="tac")
+    options = TrainOptions(relaxation="all_reduce", order="tac")
     message = "--order tac: the transfers of all_reduce .* parameter_server"
     with pytest.raises(ValueError, match=message):
-        _wishes.check(wishes)
+        _train_options.check(options)
 
 
 def test_the_table_shows_what_differs():
-    order = _ordered.Order("tic", graph_of(TASKS["digits"](0)), ("a", "b"))
-    table = _ordered.table(order, CompiledOrder(("b", "a"), ("a", "b")))
+    order = _order_report.Order("tic", graph_of(TASKS["digits"](0)), ("a", "b"))
+    table = _order_report.table(order, CompiledOrder(("b", "a"), ("a", "b")))
     written = io.StringIO()
     Console(width=100, file=written).print(table)
     (first, _) = [

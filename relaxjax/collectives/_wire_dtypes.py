@@ -1,4 +1,4 @@
-"""How values travel: narrow floats as integers of their own width.
+"""How values travel: narrow floats as integers of their own width, and in what order.
 
 XLA on CPU sends bfloat16 and float16 as float32, and may widen 8-bit floats; integers
 of the same width travel as they are, on every backend.
@@ -12,14 +12,17 @@ import jax.numpy as jnp
 from jax import lax
 
 from relaxjax._core._axis import varying
-from relaxjax._core._dtypes import is_narrow
+from relaxjax._core._tree import is_narrow
+
+
+def bits_of(x: jax.Array) -> jax.Array:
+    """The bits of `x`, as unsigned integers of the same width."""
+    return lax.bitcast_convert_type(x, f"uint{8 * x.dtype.itemsize}")
 
 
 def to_wire(x: jax.Array) -> jax.Array:
     """The bits of `x` in a dtype that no backend widens."""
-    if is_narrow(x.dtype):
-        return lax.bitcast_convert_type(x, unsigned(x.dtype.itemsize))
-    return x
+    return bits_of(x) if is_narrow(x.dtype) else x
 
 
 def from_wire(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
@@ -35,23 +38,17 @@ def add_rounding_once(x: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def sum_rounding_once(blocks: jax.Array) -> jax.Array:
-    """The sum of `blocks` over its first axis, from first to last, rounded once.
+    """The sum of `blocks` over the first axis, in float32 or wider, rounded once.
 
-    Narrow floats are added in float32. The order is fixed, so that whoever adds the
-    same blocks gets the same bits.
+    The order is fixed, from first to last: equal blocks give equal bits everywhere.
     """
     narrow = is_narrow(blocks.dtype)
     first, *others = blocks.astype(jnp.float32) if narrow else blocks
     return functools.reduce(jnp.add, others, first).astype(blocks.dtype)
 
 
-def after(x: jax.Array, earlier: jax.Array | None) -> jax.Array:
-    """`x`, available only once `earlier` is: orders the transfers of the two."""
-    return all_after([x], earlier)[0]
-
-
 def all_after(xs: list[jax.Array], earlier: jax.Array | None) -> list[jax.Array]:
-    """Each of `xs`, available only once `earlier` is.
+    """Each of `xs`, available only once `earlier` is: orders their transfers.
 
     `optimization_barrier` does this on GPU and on newer CPU backends; jaxlib 0.10
     drops it on CPU, so the bits of each are also combined with a zero computed from
@@ -62,11 +59,11 @@ def all_after(xs: list[jax.Array], earlier: jax.Array | None) -> list[jax.Array]
     *xs, first = lax.optimization_barrier((*xs, lax.slice(earlier.ravel(), (0,), (1,))))
     if not jnp.issubdtype(first.dtype, jnp.floating):
         return xs
-    bits = 8 * first.dtype.itemsize
-    pattern = lax.bitcast_convert_type(first[0], unsigned(first.dtype.itemsize))
-    without_sign = pattern & jnp.asarray(2 ** (bits - 1) - 1, pattern.dtype)
-    zero = lax.shift_right_logical(without_sign, jnp.asarray(bits - 1, pattern.dtype))
-    return [_with_zero(x, zero) for x in xs]
+    pattern = bits_of(first[0])
+    last = 8 * first.dtype.itemsize - 1  # the sign's bit, which is cleared
+    without_sign = pattern & jnp.asarray(2**last - 1, pattern.dtype)
+    zero = lax.shift_right_logical(without_sign, jnp.asarray(last, pattern.dtype))
+    return [_xor(x, zero) for x in xs]
 
 
 def once_arrived(
@@ -74,10 +71,10 @@ def once_arrived(
 ) -> tuple[list[jax.Array], jax.Array]:
     """Each of `xs`, available only once `earlier` is; and `earlier`, for its users.
 
-    Everywhere but on CPU both pass through one barrier, so that nothing is computed of
-    `earlier` in between, and what waits for it still waits for nothing else. A barrier
-    would forget which of them are known to be equal on all workers: where that differs,
-    the bits do it everywhere.
+    Everywhere but on CPU both pass through one barrier, so that nothing is computed
+    from `earlier` in between, and its other users wait for nothing else. A barrier
+    forgets which of them are known to be equal on all workers: where they differ in
+    that, bits are combined on every backend.
     """
     if any(varying(x) != varying(earlier) for x in xs):
         return all_after(xs, earlier), earlier
@@ -91,15 +88,10 @@ def once_arrived(
     return lax.platform_dependent(xs, earlier, cpu=by_bits, default=by_barrier)
 
 
-def _with_zero(x: jax.Array, zero: jax.Array) -> jax.Array:
+def _xor(x: jax.Array, zero: jax.Array) -> jax.Array:
     """`x`, its bits combined with a zero that the compiler does not know to be one."""
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return x
-    whole = lax.bitcast_convert_type(x, unsigned(x.dtype.itemsize))
-    zeros = lax.broadcast(lax.convert_element_type(zero, whole.dtype), x.shape)
-    return lax.bitcast_convert_type(lax.bitwise_xor(whole, zeros), x.dtype)
-
-
-def unsigned(itemsize: int) -> jnp.dtype:
-    """Unsigned integers of so many bytes."""
-    return jnp.dtype(f"uint{8 * itemsize}")
+    pattern = bits_of(x)
+    zeros = lax.broadcast(lax.convert_element_type(zero, pattern.dtype), x.shape)
+    return from_wire(lax.bitwise_xor(pattern, zeros), x.dtype)

@@ -1,21 +1,21 @@
 """Pushes and pulls in codes, with feedback at the workers and at the servers.
 
-Source: Tang et al. 2019 (DoubleSqueeze), with an optimizer at the server: what it pulls
+Source: Tang et al. 2019 (DoubleSqueeze), with an optimizer at the server: what comes
 back is the update u, and not the mean gradient. C is a compressor; worker i owes e_i
-and server s owes r_s, both from 0:
+and server s owes r_s, both 0 at the start:
 
-    push:   p_i = g_i + e_i,   server s receives C(p_i[s]),   e_i = p_i - what they say
+    push:   p_i = g_i + e_i,   server s receives C(p_i[s]),   e_i = p_i - C(p_i)
             q_s = mean over i of C(p_i[s]), its own as it is
     serve:  u_s = the optimizer's update for q_s
-    pull:   v_s = u_s + r_s,   all receive C(v_s),   r_s = v_s - what it says
+    pull:   v_s = u_s + r_s,   all receive C(v_s),   r_s = v_s - C(v_s)
 
     sum of q + mean of e = sum of the mean of g;   sum of pulled + r = sum of u
 
 The optimizer stands between the two, so that the residual of the workers is in units of
 gradients, and that of the servers in units of updates.
 
-Cost: 2 (k - 1) P(c) bytes per worker, with P the bytes of c elements' payload. State:
-a residual like the params at the worker, and one of a slice at the server.
+Cost: 2 (k - 1) P(c) bytes per worker, with P(c) the bytes of c elements' payload.
+State: a residual like the params at the worker, and one of a slice at the server.
 """
 
 from collections.abc import Sequence
@@ -26,17 +26,17 @@ import jax.numpy as jnp
 from jax import lax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._dtypes import wide
 from relaxjax._core._merge_rules import EQUAL, SHARD
 from relaxjax._core._random import key_words
+from relaxjax._core._tree import wide
 from relaxjax.collectives import Codec, gather, message, opened, places, scattered
 from relaxjax.compression import Compressor
 from relaxjax.gradients import as_codec, step_keys
 from relaxjax.ps._servers import Servers
-from relaxjax.ps._wire import Kind, LeafTransfer, in_turn, whole
+from relaxjax.ps._transfers import Kind, LeafTransfer, in_turn, whole
 
-# Feedbacks that hand on what has arrived: others correct an estimate that both ends
-# keep, or a momentum, neither of which a server's update is.
+# Feedbacks that hand on what has arrived; others correct an estimate that both ends
+# keep, or a momentum, and a server's update is neither.
 PULLED = ("none", "error_feedback", "loco")
 
 
@@ -45,8 +45,8 @@ class CodedState(NamedTuple):
 
     Attributes:
       workers: feedback state of each leaf, like the params.
-      servers: of each leaf's slice.
-      words: uint32[2] of a random compressor, equal on all workers; else ().
+      servers: feedback state of this server's slice of each leaf.
+      words: uint32[2], the key of a random compressor, equal on all workers; else ().
     """
 
     workers: tuple[Any, ...]
@@ -55,12 +55,7 @@ class CodedState(NamedTuple):
 
 
 def check_compressor(caller: str, compressor: Compressor | None) -> None:
-    """Refuses what is no compressor, and those that cannot do pulls.
-
-    Raises:
-      TypeError: not a `Compressor`.
-      ValueError: its feedback corrects what it has said before.
-    """
+    """Refuses what is not a compressor (TypeError) or cannot do pulls (ValueError)."""
     if not isinstance(compressor, Compressor | None):
         raise TypeError(
             f"{caller}: compressor={compressor!r} is not a Compressor; make one with "
@@ -69,18 +64,14 @@ def check_compressor(caller: str, compressor: Compressor | None) -> None:
     if compressor is not None and compressor.feedback.name not in PULLED:
         raise ValueError(
             f"{caller}: {compressor.name} with {compressor.feedback.name} cannot do "
-            "pulls: what a server sends are its optimizer's updates, which are no "
-            "gradients that could be estimated or given a momentum. Use "
+            "pulls: a server sends its optimizer's updates, which are not gradients to "
+            "be estimated or given a momentum. Use "
             "compression.error_feedback, compression.loco, or no feedback"
         )
 
 
 def require_full(caller: str, servers: Servers) -> None:
-    """Codes cannot be added, so that every worker must be a server of its own.
-
-    Raises:
-      ValueError: fewer servers than workers, or a second axis.
-    """
+    """Requires every worker to be a server of its own, as codes cannot be added."""
     if servers.number != servers.workers or servers.others:
         raise ValueError(
             f"{caller}: compressor= with servers={servers.number} on "
@@ -94,7 +85,7 @@ def require_full(caller: str, servers: Servers) -> None:
 def init_coded(
     compressor: Compressor, leaves: Sequence[Any], own: Sequence[Any], seed: int
 ) -> CodedState:
-    """The first state, of whole leaves and of this server's slices."""
+    """The first state, from whole leaves and this server's slices of them."""
     feedback = compressor.feedback
     return CodedState(
         tuple(feedback.init(x) for x in leaves),
@@ -103,38 +94,38 @@ def init_coded(
     )
 
 
-def coded_wire(
+def coded_transfers(
     servers: Servers,
     plan: Sequence[LeafTransfer],
     compressor: Compressor,
     state: CodedState,
     axis_name: AxisName,
-) -> tuple["CodedWire", CodedState]:
-    """The exchange of one step, and the state with the randomness of the next."""
-    noises, words = step_keys(compressor, state.words, axis_name)
-    wire = CodedWire(servers, plan, compressor, noises)
-    return wire, state._replace(words=words)
+) -> tuple["CodedTransfers", CodedState]:
+    """One step's transfers, and the state with the randomness of the next step."""
+    keys, words = step_keys(compressor, state.words, axis_name)
+    transfers = CodedTransfers(servers, plan, compressor, keys)
+    return transfers, state._replace(words=words)
 
 
-class CodedWire(NamedTuple):
-    """As `relaxjax.ps._wire.Wire`, in codes.
+class CodedTransfers(NamedTuple):
+    """One step's transfers, in codes.
 
     Attributes:
-      servers: who holds what; as many as workers.
+      servers: the servers and their slices; there are as many as workers.
       plan: transfers in the order of pulls.
-      compressor: with feedback or without.
-      noises: of this step, as of `relaxjax.gradients._compressed_mean.step_keys`.
+      compressor: the compressor, with its feedback.
+      keys: the randomness of this step, from `relaxjax.gradients.step_keys`.
     """
 
     servers: Servers
     plan: Sequence[LeafTransfer]
     compressor: Compressor
-    noises: Any
+    keys: Any
 
     def push(
         self, leaves: Sequence[jax.Array], owed: CodedState
     ) -> tuple[list[jax.Array], CodedState]:
-        """The mean of each leaf's slice, [c], and what is then owed."""
+        """The mean of this server's slice of each leaf, [c], and what is then owed."""
         name, k = self.servers.name, self.servers.number
 
         def exchange(chunks: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
@@ -146,38 +137,38 @@ class CodedWire(NamedTuple):
 
         sent = self._before(leaves, owed.workers)
         rows = [self.servers.rows(p) for p in sent]
-        found = in_turn(self.plan[::-1], "push", rows, exchange, results=2)
+        arrived = in_turn(self.plan[::-1], "push", rows, exchange, results=2)
         kinds = [Kind(p.shape, p.dtype) for p in sent]
-        lost = [whole(x, kind) for (_, x), kind in zip(found, kinds, strict=True)]
-        pairs = zip(found, leaves, strict=True)
+        lost = [whole(x, kind) for (_, x), kind in zip(arrived, kinds, strict=True)]
+        pairs = zip(arrived, leaves, strict=True)
         means = [mean[0].astype(x.dtype) for (mean, _), x in pairs]
-        return means, owed._replace(
-            workers=self._after(leaves, sent, lost, owed.workers)
-        )
+        workers = self._after(leaves, sent, lost, owed.workers)
+        return means, owed._replace(workers=workers)
 
     def pull(
         self, own: Sequence[jax.Array], kinds: Sequence[Kind], owed: CodedState
     ) -> tuple[list[jax.Array], CodedState]:
-        """All leaves as the codes tell them, whole, and what is then owed."""
+        """All leaves as decoded, whole, and what is then owed."""
         name, k = self.servers.name, self.servers.number
 
         def exchange(rows: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
             (v,), codec, down = rows, self._codec(number), places(k, k)
             mine = down[lax.axis_index(name)]
-            said = message(codec, v, mine)
-            tell = jax.vmap(lambda bits, place: opened(codec, bits, v.size, place))
-            lost = v - codec.decode(said.payload, v.size, mine)
-            return tell(gather(said.bits, name), down), lost[None]
+            encoded = message(codec, v, mine)
+            decode = jax.vmap(lambda bits, place: opened(codec, bits, v.size, place))
+            lost = v - codec.decode(encoded.payload, v.size, mine)
+            return decode(gather(encoded.bits, name), down), lost[None]
 
         sent = self._before(own, owed.servers)
-        found = in_turn(self.plan, "pull", [x[None] for x in sent], exchange, results=2)
-        lost = [x[0] for _, x in found]
-        pairs = zip(found, kinds, strict=True)
-        told = [whole(x, kind).astype(kind.dtype) for (x, _), kind in pairs]
-        return told, owed._replace(servers=self._after(own, sent, lost, owed.servers))
+        rows = [x[None] for x in sent]
+        arrived = in_turn(self.plan, "pull", rows, exchange, results=2)
+        lost = [x[0] for _, x in arrived]
+        pairs = zip(arrived, kinds, strict=True)
+        leaves = [whole(x, kind).astype(kind.dtype) for (x, _), kind in pairs]
+        return leaves, owed._replace(servers=self._after(own, sent, lost, owed.servers))
 
     def _codec(self, number: int) -> Codec:
-        return as_codec(self.compressor, self.noises, jnp.uint32(number))
+        return as_codec(self.compressor, self.keys, jnp.uint32(number))
 
     def _before(self, xs: Sequence[jax.Array], owed: Sequence[Any]) -> list[jax.Array]:
         before = self.compressor.feedback.before

@@ -1,13 +1,13 @@
-"""Whether an optimizer treats every element by itself, as slices of leaves need.
+"""What servers cannot do: some numbers of them, and optimizers that mix elements.
 
-A server has a slice of each leaf. What an optimizer makes of a slice is the slice of
-what it makes of the leaf only if no element's update depends on another element: so it
-is for SGD, momentum, Adam and their kin, and not for clipping by a norm, LAMB, Muon or
-Adafactor, nor where the same random numbers would be drawn for each slice.
+A server has a slice of each leaf. The update of a slice is the slice of the leaf's
+update only if no element's update depends on another element. That holds for SGD,
+momentum, Adam and their kin, and not for clipping by a norm, LAMB, Muon or Adafactor,
+nor where the same random numbers would be drawn for each slice.
 
 The program of `update` is walked: what depends on a leaf and has more than one element
-must keep its shape in every operation, and enter none that keeps the shape and mixes
-elements nevertheless, as products and sorts do.
+must keep its shape in every operation, and enter no operation that mixes elements and
+keeps their shape, as products and sorts do.
 
 Cost: one trace of `init` and `update`.
 """
@@ -19,6 +19,7 @@ import jax
 import optax
 from jax.extend import core
 
+from relaxjax._core._checks import require_whole
 from relaxjax.programs import programs_of, shape_of
 
 _MIXING = {
@@ -33,16 +34,7 @@ _DRAWING = {"random_bits", "threefry2x32", "rng_uniform", "rng_bit_generator"}
 def require_elementwise(
     optimizer: optax.GradientTransformation, params: Any, caller: str
 ) -> None:
-    """Refuses optimizers whose update of an element depends on others.
-
-    Args:
-      optimizer: to be run on slices.
-      params: arrays or `jax.ShapeDtypeStruct`, whole.
-      caller: who is named in errors.
-
-    Raises:
-      ValueError: it reduces over elements, multiplies matrices, or draws at random.
-    """
+    """Refuses optimizers that reduce, multiply matrices, or draw at random."""
     kinds = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(jax.typeof(x).shape, jax.typeof(x).dtype), params
     )
@@ -54,7 +46,7 @@ def require_elementwise(
     for name in _mixing(closed.jaxpr, several):
         raise ValueError(
             f"{caller}: the optimizer's update of an element depends on others "
-            f"(its program has {name!r}), and a server has but a slice of each leaf. "
+            f"(its program has {name!r}), and a server has only a slice of each leaf. "
             "Use an elementwise optimizer such as optax.sgd, optax.adam or "
             "optax.adamw; clip or normalize gradients before, where they are whole, or "
             "reduce them with relaxjax.all_reduce"
@@ -62,7 +54,7 @@ def require_elementwise(
 
 
 def _mixing(jaxpr: core.Jaxpr, of_leaves: list[bool]) -> Iterator[str]:
-    """Names of operations that mix elements of what comes from leaves."""
+    """Names of operations that mix elements of leaves, or draw at random."""
     mixed = {v for v, is_leaf in zip(jaxpr.invars, of_leaves, strict=True) if is_leaf}
     for eqn in jaxpr.eqns:
         inputs = [not isinstance(v, core.Literal) and v in mixed for v in eqn.invars]
@@ -77,10 +69,40 @@ def _mixing(jaxpr: core.Jaxpr, of_leaves: list[bool]) -> Iterator[str]:
             for v, is_leaf in zip(eqn.invars, inputs, strict=True)
             if is_leaf and shape_of(v).size > 1
         }
-        kept = {shape_of(v).shape for v in eqn.outvars}
-        if not programs and (shapes - kept or (shapes and name in _MIXING)):
+        unchanged = {shape_of(v).shape for v in eqn.outvars}
+        if not programs and (shapes - unchanged or (shapes and name in _MIXING)):
             yield name
         for inner in programs:
             spare = len(inputs) - len(inner.invars)  # which come first
-            given = [any(inputs)] * len(inner.invars) if spare < 0 else inputs[spare:]
-            yield from _mixing(inner, given)
+            same = [any(inputs)] * len(inner.invars) if spare < 0 else inputs[spare:]
+            yield from _mixing(inner, same)
+
+
+def number_of_servers(
+    caller: str, name: str, number: int | None, workers: int, leaves: int | None
+) -> int:
+    """The number of servers, by default that of the workers, which it must divide.
+
+    There must be as many leaves; None stands for leaves that were counted before.
+    """
+    if number is None:
+        return workers
+    if leaves is not None and number > leaves:
+        raise ValueError(
+            f"{caller}: servers={number} and the params have {leaves} leaves: there "
+            "must be a leaf for each server at least; give at most "
+            f"servers={max(1, leaves)}, or None for one at every worker"
+        )
+    if workers % number:
+        fitting = [k for k in range(1, workers + 1) if workers % k == 0]
+        raise ValueError(
+            f"{caller}: servers={number} must divide the {workers} workers of axis "
+            f"{name!r}, as every worker is part of one: {', '.join(map(str, fitting))}"
+        )
+    return number
+
+
+def check_servers(caller: str, number: Any) -> None:
+    """Refuses what is not a number of servers, before any axis is known."""
+    if number is not None:
+        require_whole(caller, "servers", number)

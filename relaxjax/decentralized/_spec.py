@@ -1,0 +1,63 @@
+"""The arguments that all decentralized methods have, checked."""
+
+from typing import Any
+
+from relaxjax._core._axis import AxisName, axes_of
+from relaxjax._core._checks import require_whole
+from relaxjax._core._sending_order import check_bucket_bytes
+from relaxjax.decentralized._round import GossipSpec
+from relaxjax.topology import Topology
+
+
+def gossip_spec(
+    caller: str,
+    axis_name: AxisName,
+    topology: Topology,
+    every: int,
+    bucket_bytes: int,
+    specs: Any,
+    *,
+    doubly: bool = True,
+) -> GossipSpec:
+    """How a method gossips, checked; with `doubly` its weights must keep the mean."""
+    if len(axes_of(axis_name)) > 2:
+        raise TypeError(
+            f"{caller}: axis_name={axis_name!r} must be one axis, or two: (outer, "
+            "inner), of which the inner one takes the mean"
+        )
+    if not isinstance(topology, Topology):
+        raise TypeError(
+            f"{caller}: topology={topology!r} must be one of relaxjax.topology, such "
+            "as relaxjax.topology.ring(8), or from_matrix(w)"
+        )
+    require_whole(caller, "every", every)
+    check_bucket_bytes(bucket_bytes)
+    if doubly and not topology.is_doubly_stochastic:
+        raise ValueError(
+            f"{caller}: the topology {topology.name!r} does not keep the workers' mean "
+            "(its rows do not sum to 1); use relaxjax.push_sum, or weights of "
+            "relaxjax.topology.metropolis"
+        )
+    return GossipSpec(caller, axis_name, topology, every, bucket_bytes, specs)
+
+
+def require_one_axis(spec: GossipSpec) -> None:
+    """Refuses a mean inside hosts, for methods that remember their neighbors."""
+    names = axes_of(spec.axis_name)
+    if len(names) > 1:
+        outer, inner = names
+        raise TypeError(
+            f"{spec.caller}: axis_name={names} must be one axis. Inside hosts, "
+            f"average gradients: optax.chain(relaxjax.all_reduce({inner!r}), "
+            f"optimizer, relaxjax.{spec.caller}({outer!r}, topology, ...))"
+        )
+
+
+def require_one_round(spec: GossipSpec, why: str) -> None:
+    """Refuses graphs that change, and says `why`."""
+    graph = spec.topology
+    if graph.period > 1:
+        raise ValueError(
+            f"{spec.caller}: the topology {graph.name!r} has {graph.period} rounds,"
+            f" and {why} needs one that stays, such as relaxjax.topology.ring"
+        )

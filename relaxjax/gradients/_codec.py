@@ -1,0 +1,48 @@
+"""A compressor and its random bits, as the codec that a collective takes."""
+
+from typing import Any
+
+import jax
+from jax import lax
+
+from relaxjax._core._axis import AxisName, axes_of
+from relaxjax._core._random import Keys, fold
+from relaxjax.collectives import Codec
+from relaxjax.compression import Compressor
+
+
+def as_codec(
+    compressor: Compressor, keys: tuple[Keys, ...], bucket: jax.Array
+) -> Codec:
+    """The compressor with the keys of this step (`step_keys`) for one bucket."""
+
+    def keys_at(place: jax.Array) -> Keys | None:
+        if not keys:
+            return None
+        return Keys(*(fold(fold(words, bucket), place) for words in keys[0]))
+
+    return Codec(
+        lambda x, place: compressor.compress(x, keys_at(place)),
+        lambda payload, size, place: compressor.decompress(
+            payload, size, keys_at(place)
+        ),
+        (lambda: as_codec(compressor, keys[1:], bucket)) if keys[1:] else None,
+    )
+
+
+def step_keys(
+    compressor: Compressor, words: Any, axis_name: AxisName
+) -> tuple[tuple[Keys, ...], Any]:
+    """The keys of this step for each axis from the inside, and the next step's words.
+
+    Along an axis, workers that differ only in their place on inner axes draw alike, as
+    they hold the same there already. Deterministic compressors have no keys.
+    """
+    if not compressor.random:
+        return (), words
+    own, shared = fold(words, 1), fold(words, 2)
+    keys = []
+    for name in axes_of(axis_name):
+        own = fold(own, lax.axis_index(name))
+        keys.append(Keys(shared, own))
+    return tuple(reversed(keys)), fold(words, 0)

@@ -1,0 +1,103 @@
+"""What a plan finds out about a relaxation from its own program.
+
+    bytes of an exchange    `relaxjax.wire_bytes` over one period, of two leaves of
+                            each shape, for the number of leaves of that shape
+    floats that it keeps    those of its first state, for each parameter
+
+Where an exchange goes is not known: all of it is assumed to leave the host, as one
+message after the backward pass.
+
+Cost: a trace of `init` and `update` for each shape, once.
+"""
+
+import functools
+from collections import Counter
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from relaxjax._core._relaxation import Relaxation, Training
+from relaxjax.plan._candidate import BUCKET_BYTES
+from relaxjax.plan._messages import Messages, PlannedMessage
+from relaxjax.plan._model import Model
+from relaxjax.plan._network import Network
+from relaxjax.plan._traffic import Traffic
+from relaxjax.programs import wire_bytes
+from relaxjax.workers import emulate
+
+_COPIES = 2  # leaves of a shape that are traced; fragments need several
+
+
+def traced(row: Relaxation) -> Messages:
+    """The one message of a period."""
+
+    def messages(
+        model: Model, network: Network, bucket_bytes: int
+    ) -> list[PlannedMessage]:
+        sent = _sent(row, network.workers, model, bucket_bytes)
+        if network.hosts == 1:
+            return [PlannedMessage(1.0, Traffic(sent, inside=sent, steps=1))]
+        line = sent * network.per_host
+        return [PlannedMessage(1.0, Traffic(sent, line=line, hops=1))]
+
+    return messages
+
+
+def builds(row: Relaxation, workers: int) -> bool:
+    """Whether the row can be built for so many workers, without options."""
+    try:
+        _built(row, workers)
+    except ValueError:
+        return False
+    return True
+
+
+def can_send(row: Relaxation, workers: int, model: Model) -> bool:
+    """Whether the row takes the leaves of a model."""
+    try:
+        _sent(row, workers, model, BUCKET_BYTES)
+    except ValueError:
+        return False
+    return True
+
+
+@functools.cache
+def floats_kept(row: Relaxation) -> float:
+    """Whole copies of the params in the first state, besides the optimizer's."""
+    leaf = jax.ShapeDtypeStruct((256, 256), jnp.float32)
+    init = jax.vmap(_built(row, 2).init, axis_name="data", axis_size=2, in_axes=None)
+    leaves = jax.tree.leaves(jax.eval_shape(init, _copies(leaf)))
+    floats = sum(x.size for x in leaves if jnp.issubdtype(x.dtype, jnp.floating))
+    return float(round(floats / (2 * _COPIES * leaf.size)))
+
+
+def _sent(row: Relaxation, workers: int, model: Model, bucket_bytes: int) -> float:
+    """Bytes that the busiest worker sends in a period."""
+    if "bucket_bytes" not in row.options:
+        bucket_bytes = BUCKET_BYTES  # one trace does for all sizes
+    return sum(
+        number * _leaf_bytes(row, workers, leaf, bucket_bytes)
+        for leaf, number in Counter(model.leaves).items()
+    )
+
+
+@functools.cache
+def _leaf_bytes(
+    row: Relaxation, workers: int, leaf: jax.ShapeDtypeStruct, bucket_bytes: int
+) -> float:
+    tx, steps = _built(row, workers, bucket_bytes), row.period or 1
+    return wire_bytes(tx, _copies(leaf), emulate(workers), steps=steps) / _COPIES
+
+
+def _copies(leaf: jax.ShapeDtypeStruct) -> list[jax.ShapeDtypeStruct]:
+    return [leaf] * _COPIES
+
+
+def _built(
+    row: Relaxation, workers: int, bucket_bytes: int | None = None
+) -> optax.GradientTransformationExtraArgs:
+    options = {}
+    if bucket_bytes and "bucket_bytes" in row.options:
+        options["bucket_bytes"] = bucket_bytes
+    return row.build("data", Training(optax.identity(), 0.0, 1, workers), **options)
