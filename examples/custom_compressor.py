@@ -1,4 +1,4 @@
-"""A compressor of one's own, in thirty lines, with error feedback in all_reduce.
+"""Your own compressor in thirty lines, with error feedback in all_reduce.
 
 Two means (Seide et al. 2014): a bit for each element says on which side of zero it is,
 and each side is decoded to its own mean. The mean of a set is its best approximation by

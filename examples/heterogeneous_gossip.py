@@ -27,7 +27,7 @@ METHODS = {
 
 
 def loss_fn(params: Any, images: Any, labels: Any) -> jax.Array:
-    """Of a linear model, with a little decay: there is one best model."""
+    """The loss of a linear model with a little decay: there is one best model."""
     logits = images @ params["weight"] + params["bias"]
     nats = optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
     return nats + 5e-4 * optax.tree.norm(params, squared=True)

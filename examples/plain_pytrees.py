@@ -24,13 +24,13 @@ def start(seed: int, sizes: tuple[int, ...] = (64, 128, 10)) -> dict[str, np.nda
 
 
 def logits(params, images):
-    """Of the ten digits."""
+    """Logits of the ten digits."""
     hidden = jax.nn.relu(images @ params["weight0"] + params["bias0"])
     return hidden @ params["weight1"] + params["bias1"]
 
 
 def train_step(params, opt_state, batch):
-    """As for one device."""
+    """A train step, written for one device."""
 
     def loss_fn(params):
         found = logits(params, batch["image"])

@@ -53,7 +53,7 @@ def normalized(x: jax.Array) -> jax.Array:
 
 
 def logits(params: Any, symbols: jax.Array) -> jax.Array:
-    """Of the next symbol at each position, [rows, time, SYMBOLS]."""
+    """Logits of the next symbol at each position, [rows, time, SYMBOLS]."""
     x = params["symbols"][symbols] + params["positions"][: symbols.shape[1]]
     for layer in params["layers"]:
         q, k, v = jnp.einsum(

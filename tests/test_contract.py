@@ -56,7 +56,7 @@ class Row(NamedTuple):
 
 
 def of_equal_models(method: Callable[..., Any], topology_of: Any, **how: Any) -> Row:
-    """A decentralised method after an all-reduce, which leaves it nothing to do."""
+    """A decentralized method after an all-reduce, which leaves it nothing to do."""
 
     def made(workers: int) -> Callable[[Optimizer], Optimizer]:
         def make(opt: Optimizer) -> Optimizer:

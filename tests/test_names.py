@@ -1,6 +1,8 @@
 """Public names: each is there, is imported late, and is what its module has."""
 
 import importlib
+import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -55,3 +57,19 @@ def test_what_people_paste_needs_no_other_import():
             [sys.executable, "-c", code], capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr
+
+
+def test_what_is_experimental_says_so_and_stands_on_the_page():
+    page = (Path(__file__).parents[1] / "docs" / "api.md").read_text()
+    part = page.partition("may change in any release:")[2].partition("Private")[0]
+    listed = set(re.findall(r"`([\w.]+)`", part))
+    marked = set()
+    for path in stubs.doors():
+        room = path.parent.name
+        package = "relaxjax" if room == "relaxjax" else f"relaxjax.{room}"
+        for name in importlib.import_module(package).__all__:
+            value = getattr(importlib.import_module(package), name)
+            if "Experimental: " in (inspect.getdoc(value) or ""):
+                own = hasattr(relaxjax, name) and getattr(relaxjax, name) is value
+                marked.add(name if own else f"{room}.{name}")
+    assert marked == listed

@@ -25,7 +25,7 @@ _CODEC = 1e9  # bytes per second: a codec's seconds as bytes, whole ones
 _NEAR = 2.0
 
 Seconds = Mapping[float, Mapping[str, float]]
-"""Of a step, by rate in Mbit/s and label."""
+"""Seconds of a step, by rate in Mbit/s and label."""
 
 
 class Fit(NamedTuple):

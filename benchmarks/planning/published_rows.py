@@ -61,7 +61,7 @@ def _over_hosts(messages: Messages) -> Messages:
 
 
 def _pushed(model: Model, network: Network, bucket_bytes: int) -> list[PlannedMessage]:
-    """As many servers, on hosts of their own: sums go up and come back at once."""
+    """A server for each worker, on its own host: sums go up and come back at once."""
     del bucket_bytes
     nbytes = 4.0 * model.size
     return [PlannedMessage(1.0, Traffic(nbytes, line=nbytes, hops=2))]

@@ -81,6 +81,8 @@ def lossy_push_sum(
 ) -> optax.GradientTransformationExtraArgs:
     """Averages models over a graph whose messages get lost, by chance or by a table.
 
+    Experimental: this may change in any release.
+
     An emulated fault, and the method that bears it. Put it last in the chain, like
     `gossip`. The params are z.
 

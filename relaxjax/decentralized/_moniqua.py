@@ -46,6 +46,8 @@ def moniqua(
 ) -> optax.GradientTransformationExtraArgs:
     """Gossip in codes without any state, for models that stay near each other.
 
+    Experimental: this may change in any release.
+
     Put it last in the chain, like `gossip`. It combines the models as they were before
     the optimizer's update, as `combine_then_adapt` does.
 

@@ -69,6 +69,8 @@ def noloco(
 ) -> optax.GradientTransformationExtraArgs:
     """DiLoCo without an all-reduce: the outer step is taken with the neighbors.
 
+    Experimental: this may change in any release.
+
     Use it as the whole optimizer. The models differ: `relaxjax.consensus` gives one,
     `relaxjax.spread` says how far they are apart.
 

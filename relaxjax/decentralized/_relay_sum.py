@@ -81,6 +81,8 @@ def relay_sum(
 ) -> optax.GradientTransformationExtraArgs:
     """Gives each worker the mean of all models, those far away being older.
 
+    Experimental: this may change in any release.
+
     Put it last in the chain, like `gossip`.
 
     Args:

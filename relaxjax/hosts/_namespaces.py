@@ -32,6 +32,8 @@ _SYSCTL = (
 class Namespaces:
     """A network namespace and a shaped link for each process.
 
+    Experimental: this may change in any release.
+
     Needs Linux, root, and the programs `ip` and `tc` (Debian: `iproute2`). The
     namespaces and links are named after this process ("rj<pid>...") and are removed by
     `close`; after a kill -9, `ip netns delete` and `ip link delete` remove them by

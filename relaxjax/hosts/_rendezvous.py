@@ -166,7 +166,7 @@ def _ask_first(
 def _answer_all(
     coordinator: str, first: Report, until: float, wait: float
 ) -> dict[str, Any]:
-    """As process 0: hears the others, and gives all the same answer."""
+    """Process 0 hears the others, and gives all the same answer."""
     try:
         server = socket.create_server(("", int(coordinator.rpartition(":")[2])))
     except OSError as error:

@@ -69,6 +69,8 @@ def asynchronous_average(
 ) -> optax.GradientTransformationExtraArgs:
     """Averages the workers' models every `sync_every` steps, as they were before.
 
+    Experimental: this may change in any release.
+
     Put it last in the chain, like `local_sgd`. The models differ: `relaxjax.consensus`
     gives one.
 

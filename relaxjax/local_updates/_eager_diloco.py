@@ -87,6 +87,8 @@ def eager_diloco(
 ) -> optax.GradientTransformationExtraArgs:
     """DiLoCo whose workers do not wait for each other's outer gradients.
 
+    Experimental: this may change in any release.
+
     Args:
       inner: each worker's optimizer, which sees its own gradients.
       axis_name: the axis, or a tuple (outer, inner).

@@ -49,6 +49,8 @@ def hierarchical_local_sgd(
 ) -> optax.GradientTransformationExtraArgs:
     """Averages models over some axes every few steps, over more of them less often.
 
+    Experimental: this may change in any release.
+
     Put it last in the chain, like `local_sgd`.
 
     Args:

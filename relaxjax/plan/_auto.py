@@ -31,6 +31,8 @@ def auto(
 ) -> optax.GradientTransformationExtraArgs:
     """The relaxation that pays for this model on this network, with the optimizer.
 
+    Experimental: this may change in any release.
+
     Nothing is run: see `rank` for what is predicted and chosen, and `verify` to run
     the best few. With equal arguments, every process makes the same choice.
 
@@ -101,6 +103,8 @@ def verify(
     found: Ranking, seconds_of: Callable[[Row], float], *, top: int = 3
 ) -> Ranking:
     """Runs the best few, and chooses among them by what was measured.
+
+    Experimental: this may change in any release.
 
     Args:
       found: a ranking.

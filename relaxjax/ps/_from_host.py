@@ -41,6 +41,8 @@ def from_host(
 ) -> Callable[..., Result]:
     """A function whose params lie in host memory, where `to_host` puts them.
 
+    Experimental: this may change in any release.
+
     The gradient of a loss lies in host memory too, and so may what is made of it there.
     If `fn` is a whole train step, gradients and update stay on the device; its new
     params go back through `to_host`.
@@ -82,6 +84,8 @@ def from_host(
 
 def to_host(tree: Any) -> Any:
     """Puts a tree into the host memory that devices copy from.
+
+    Experimental: this may change in any release.
 
     Args:
       tree: a pytree of arrays, wherever they lie, also inside a jitted function.

@@ -41,6 +41,8 @@ def scan_layers(
 ) -> Any:
     """Applies one layer after another; the gradient of `params` comes out reduced.
 
+    Experimental: this may change in any release.
+
     A `lax.scan` that sends each layer's gradient while it computes the next. Wrap the
     model's other params in `relaxjax.reduce_in_backward`. The optimizer then follows
     without a reducer.

@@ -125,7 +125,7 @@ def test_a_shell_completes_them():
     [
         ("allreduce", "all_reduce"),
         ("power-sgd", "power_sgd"),
-        ("all_reduce+quantise8", "quantize8"),
+        ("all_reduce+quantiz8", "quantize8"),
         ("all_reduce+sign+ef4", "ef14"),
         ("all_reduce@rings", "ring"),
     ],

@@ -324,7 +324,7 @@ ROWS: list[tuple[Any, ...]] = [
         scaled_float8,
         {"block_size": 4},
         {"x": draw(0, 12)},
-        "Scale 448 / largest of the block, as in quantised all-reduces.",
+        "Scale 448 / largest of the block, as in quantized all-reduces.",
     ),
     (
         "quantize, 8 bits",

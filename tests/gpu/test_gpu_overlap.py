@@ -57,7 +57,7 @@ def test_combine_then_adapt_travels_under_forward_and_backward_products(mesh):
         seen(gossip_text(perceptron(), mesh, method, bucket_bytes=2 * LAYER))
         for method in (relaxjax.combine_then_adapt, relaxjax.gossip)
     )
-    assert len(early.transfers) == len(late.transfers) == 2 * 3  # two neighbours
+    assert len(early.transfers) == len(late.transfers) == 2 * 3  # two neighbors
     assert early.share_of_all >= 0.6 > late.share_of_all
     assert early.exposed <= LINK.seconds(2 * LAYER) * 1.01
 

@@ -1,0 +1,36 @@
+"""Faults of language that crept in once stay out: one spelling, and plain sentences."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+BRITISH = re.compile(
+    r"\w*(neighbour|synchronis|decentralis|quantis|colour|behaviour|centre)\w*", re.I
+)
+TITLES: set[str] = set()
+"""Words that stand in the quoted title of a work."""
+FILES = sorted(
+    path
+    for folder in ("relaxjax", "benchmarks", "docs", "examples", "scripts")
+    for path in (ROOT / folder).rglob("*")
+    if path.suffix in (".py", ".md")
+    if not {"_build", "algorithms"} & set(path.parts)
+)
+FILES += [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_one_spelling_and_plain_sentences(path):
+    text = path.read_text()
+    found = {m.group() for m in BRITISH.finditer(text)} - TITLES
+    assert not found, f"{path.name}: American spelling, please: {found}"
+    assert "as of `" not in text, f"{path.name}: say 'as in' or 'see'"
+    assert "is none of" not in text, f"{path.name}: say 'is not one of'"
+    if path.suffix == ".py":
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module):
+                doc = ast.get_docstring(node) or ""
+                assert not re.match(r"(Of|As of|As) ", doc), f"{path.name}: {doc[:60]}"
