@@ -53,9 +53,9 @@ def interleaved(
     """Seconds that each of some runs takes, taking turns.
 
     Args:
-      runs: by name; each is called twice before timing starts, and what it returns is
-        waited for. Every other round goes backwards, so that none always goes first.
-      rounds: how often each is timed.
+      runs: functions by name, each called twice before timing starts; what they return
+        is awaited. Every other round goes backwards, so that no run is always first.
+      rounds: number of timed calls of each.
 
     Returns:
       Seconds by name, in order of time.

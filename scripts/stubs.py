@@ -22,7 +22,8 @@ def tables(path: Path) -> list[dict[str, str]]:
     """Names by module: the public ones, and those for other rooms."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "door":
-            values = [*node.args[1:], *(word.value for word in node.keywords)]
+            kept = [word.value for word in node.keywords if word.arg == "shared"]
+            values = [*node.args[1:], *kept]
             return [ast.literal_eval(value) for value in values]
     raise ValueError(f"{path} has no door")
 

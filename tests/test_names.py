@@ -73,3 +73,12 @@ def test_what_is_experimental_says_so_and_stands_on_the_page():
                 own = hasattr(relaxjax, name) and getattr(relaxjax, name) is value
                 marked.add(name if own else f"{room}.{name}")
     assert marked == listed
+
+
+def test_an_old_spelling_works_and_warns_once(recwarn):
+    relaxjax.checkpoint.__dict__.pop("Mark", None)
+    with pytest.warns(DeprecationWarning, match=r"Mark is now .*\.MergeRule"):
+        old = getattr(relaxjax.checkpoint, "Mark")  # noqa: B009
+    assert old is relaxjax.checkpoint.MergeRule
+    assert getattr(relaxjax.checkpoint, "Mark") is old  # noqa: B009
+    assert len(recwarn) == 0

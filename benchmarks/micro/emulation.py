@@ -49,8 +49,8 @@ def emulation(
         result[name] = {"seconds": seconds, "ratio": ratios, "state_bytes": state_bytes}
     ratios = {name: result[name]["ratio"] for name in OPTIMIZERS}
     lines = {
-        name: ([int(n) for n in own], [r["median"] for r in own.values()])
-        for name, own in ratios.items()
+        name: ([int(n) for n in by_workers], [r["median"] for r in by_workers.values()])
+        for name, by_workers in ratios.items()
     }
     return run.finish(
         result,
@@ -60,16 +60,16 @@ def emulation(
     )
 
 
-def _table(name: str, found: dict[str, Any]) -> Table:
+def _table(name: str, measured: dict[str, Any]) -> Table:
     columns = ("workers", "lower ms", "median ms", "upper ms", "times one", "MiB")
     rows = [
         (
             n,
             *milliseconds(seconds),
-            text_of(found["ratio"][n]),
-            found["state_bytes"].get(n, 0) / 2**20,
+            text_of(measured["ratio"][n]),
+            measured["state_bytes"].get(n, 0) / 2**20,
         )
-        for n, seconds in found["seconds"].items()
+        for n, seconds in measured["seconds"].items()
     ]
     return Table(f"Emulated steps, {name} (MiB: params and state)", columns, rows)
 

@@ -43,8 +43,8 @@ def fusion(run: Run, workers: Workers = 8, rounds: Rounds = 20) -> Result:
     faster = f"times faster than {ALONE}"
     columns = ("program", "lower ms", "median ms", "upper ms", faster)
     cells = [
-        (name, *milliseconds(own), text_of(speedup[name]))
-        for name, own in seconds.items()
+        (name, *milliseconds(times), text_of(speedup[name]))
+        for name, times in seconds.items()
     ]
     curve = [speedup[f"{size} MiB buckets"]["median"] for size in MEBIBYTES]
     lines = {"ring in buckets": (MEBIBYTES, curve)}

@@ -78,14 +78,14 @@ def _alone(rank: int) -> optax.GradientTransformation:
         matrices_of, rank=rank, min_compression=1.0, as_matrices=most_square
     )
 
-    def own(arrays: list[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
+    def as_mean(arrays: list[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
         return arrays, []
 
     def update(updates, state, params=None) -> Any:
         del params
         trees = updates, state.residual, state.right
         updates, residual, right = approximate(
-            trees, matrices=matrices, mean=own, iterations=1
+            trees, matrices=matrices, mean=as_mean, iterations=1
         )
         return updates, state._replace(residual=residual, right=right)
 

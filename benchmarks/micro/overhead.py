@@ -64,13 +64,13 @@ def overhead(
         notes.append(f"{kind}: {slower} times {baseline}, {pairs}")
     columns = ("kind", "program", "lower", "median", "upper")
     cells = [
-        (kind, name, *milliseconds(own))
+        (kind, name, *milliseconds(times_of))
         for kind, seconds in times.items()
-        for name, own in seconds.items()
+        for name, times_of in seconds.items()
     ]
     lines = {
-        name: (range(rounds), [1e3 * x for x in own])
-        for name, own in times["run"].items()
+        name: (range(rounds), [1e3 * x for x in times_of])
+        for name, times_of in times["run"].items()
     }
     return run.finish(
         {

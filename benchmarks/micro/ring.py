@@ -37,11 +37,11 @@ def ring(run: Run, rounds: Rounds = 9) -> Result:
         str(size): _compile(8, leaves, size * 2**20)[1] / (size * 2**20)
         for size in MEBIBYTES
     }
-    times = {n: milliseconds(own) for n, own in seconds.items()}
+    times = {n: milliseconds(series) for n, series in seconds.items()}
     one = times[DEVICES[0]][1] / DEVICES[0]
     columns = ("devices", "lower ms", "median ms", "upper ms", "of linear growth")
     cells = [(n, *times[n], times[n][1] / (n * one)) for n in DEVICES]
-    lines = {"ring": (DEVICES, [own[1] for own in times.values()])}
+    lines = {"ring": (DEVICES, [series[1] for series in times.values()])}
     title = "Compile time of a ring"
     return run.finish(
         {

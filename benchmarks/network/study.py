@@ -83,13 +83,16 @@ def network(
         if "bytes" in parts:
             audit(run._replace(name="network_audit"), methods, shape)
         if "ablation" in parts:
-            own, rates = run._replace(name="network_ablation"), rate or ABLATION_RATES
-            ablation(own, shape, rates=rates, rounds=rounds, seed=seed)
+            renamed, rates = (
+                run._replace(name="network_ablation"),
+                rate or ABLATION_RATES,
+            )
+            ablation(renamed, shape, rates=rates, rounds=rounds, seed=seed)
         if "memory" in parts:
             memory(run._replace(name="network_memory"), methods, shape)
         if "slow" in parts:
-            own = run._replace(name="network_slow")
-            slow_host(own, methods, shape, rounds=rounds)
+            renamed = run._replace(name="network_slow")
+            slow_host(renamed, methods, shape, rounds=rounds)
     if "curves" in parts:
         curves(methods, shape, steps=curve_steps, path=run.out / report.CURVES)
     if "steps" in parts:
@@ -109,8 +112,8 @@ def network(
         with Lab(methods, shape, steps=curve_steps) as lab:
             for mbit in (rate or RATES) if lab.namespaces else [0.0]:
                 _run_at(lab, mbit, sweep, blocks)
-                own = run._replace(name=report.STEPS)
-                own.save(result | {"blocks": blocks})
+                renamed = run._replace(name=report.STEPS)
+                renamed.save(result | {"blocks": blocks})
     return report.report(run, methods, loss)
 
 
@@ -162,13 +165,13 @@ def contenders(
       rate: the rate at which they are compared.
       needed: steps to the loss by label, where they are known; a method whose steps are
         not known is left out if others' are.
-      best: how many of each system.
+      best: number of methods of each system.
     """
     seconds = report.medians(blocks, rate)
     few = [m for m in methods if m.alone]
     for system in dict.fromkeys(m.system for m in methods):
-        own = [m for m in methods if m.system == system and m.contends]
-        known = [m for m in own if m.label in needed] or own
+        contending = [m for m in methods if m.system == system and m.contends]
+        known = [m for m in contending if m.label in needed] or contending
         known.sort(key=lambda m: seconds[m.label] * needed.get(m.label, 1.0))
         few += known[:best]
     return few

@@ -24,7 +24,7 @@ def unfused(
     """The relaxation, leaf by leaf; vectors without its compressor.
 
     Args:
-      build: from a relaxation's name to its transformation.
+      build: `build(name)`, a relaxation's transformation.
       name: the relaxation, as `relaxjax train` spells it.
     """
 

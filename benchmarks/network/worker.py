@@ -77,11 +77,11 @@ def _steps(
     step: Callable[[np.ndarray], float], rows: list[np.ndarray], warm: int
 ) -> dict[str, Any]:
     """Seconds of each step and processor seconds of all, after those that warm up."""
-    losses = [step(own) for own in rows[:warm]]
+    losses = [step(batch) for batch in rows[:warm]]
     busy, seconds = _busy(), []
-    for own in rows[warm:]:
+    for batch in rows[warm:]:
         start = time.perf_counter()
-        losses.append(step(own))
+        losses.append(step(batch))
         seconds.append(time.perf_counter() - start)
     return {"seconds": seconds, "busy": _busy() - busy, "losses": losses}
 

@@ -101,7 +101,10 @@ class Crew:
         return Block(
             _mean([sum(answer["seconds"]) for answer in answers]) / max(timed, 1),
             _mean([answer["busy"] for answer in answers]) / max(timed, 1),
-            [_mean(own) for own in zip(*(a["losses"] for a in answers), strict=True)],
+            [
+                _mean(losses)
+                for losses in zip(*(a["losses"] for a in answers), strict=True)
+            ],
         )
 
     def loss(self, name: str) -> float:

@@ -102,7 +102,7 @@ def _random_graphs(graphs: int, random_orders: int) -> dict[str, Any]:
         row["search only"] = schedule.makespan(graph, searched) / least - 1
         rows[family].append(row)
     rows["all"] = [row for family in FAMILIES for row in rows[family]]
-    return {family: _summary(found) for family, found in rows.items()}
+    return {family: _summary(of_family) for family, of_family in rows.items()}
 
 
 def _large_graphs(random_orders: int) -> dict[str, Any]:
@@ -188,11 +188,11 @@ def _model_table(rows: dict[str, Any]) -> Table:
     return Table("Forward graphs", columns, cells)
 
 
-def _summaries(title: str, found: dict[str, Any], keys: tuple[str, ...]) -> Table:
+def _summaries(title: str, families: dict[str, Any], keys: tuple[str, ...]) -> Table:
     keys = (*keys, "optimal")
     rows = [
         (family, order, *(100 * summary[key] for key in keys))
-        for family, orders in found.items()
+        for family, orders in families.items()
         for order, summary in orders.items()
     ]
     return Table(title, ("family", "order", *(f"{key} %" for key in keys)), rows)

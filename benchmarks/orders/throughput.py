@@ -180,13 +180,13 @@ def _falls(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
             groups.setdefault(f"{servers}, {row['condition']}", []).append(row)
     return {
         name: {
-            "clusters": len(own),
-            "fell": sum(r["straggler"] >= FALL * r["straggler tac"] for r in own),
-            "without": mean(row["straggler"] for row in own),
-            "tac": mean(row["straggler tac"] for row in own),
-            "fixed": mean(row["straggler fixed"] for row in own),
+            "clusters": len(group),
+            "fell": sum(r["straggler"] >= FALL * r["straggler tac"] for r in group),
+            "without": mean(row["straggler"] for row in group),
+            "tac": mean(row["straggler tac"] for row in group),
+            "fixed": mean(row["straggler fixed"] for row in group),
         }
-        for name, own in groups.items()
+        for name, group in groups.items()
     }
 
 

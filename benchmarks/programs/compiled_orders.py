@@ -69,7 +69,7 @@ def compared(
     """The replay of each order, in transfers of each size.
 
     Args:
-      text_of: from an order and a size to the scheduled program.
+      text_of: `text_of(order, size)`, the text of the scheduled program.
       orders: orders by name.
       sizes: the most bytes of a transfer.
       device: rates of the replay.

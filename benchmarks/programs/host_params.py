@@ -153,9 +153,9 @@ def _measured(
 
 def _gains(seconds: Mapping[str, Sequence[float]]) -> dict[str, Any]:
     """Throughput over that of the mean random order, by rounds."""
-    randoms = [own for name, own in seconds.items() if name.startswith("random")]
+    randoms = [times for name, times in seconds.items() if name.startswith("random")]
     means = [fmean(of_round) for of_round in zip(*randoms, strict=True)]
-    return {name: ratio(means, own)._asdict() for name, own in seconds.items()}
+    return {name: ratio(means, times)._asdict() for name, times in seconds.items()}
 
 
 def _table(mode: str, measured: dict[str, Any]) -> Table:

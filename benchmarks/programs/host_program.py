@@ -52,7 +52,7 @@ def _place(module: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
     with module.context:
         name = ir.StringAttr.get("main")
         parts = [part.operation.attributes for part in module.body.operations]
-        (attributes,) = [found for found in parts if found["sym_name"] == name]
+        (attributes,) = [part for part in parts if part["sym_name"] == name]
         for key, avals in (("arg_attrs", inputs), ("res_attrs", outputs)):
             each = zip(attributes[key], avals, strict=True)
             attributes[key] = ir.ArrayAttr.get([_placed(old, x) for old, x in each])

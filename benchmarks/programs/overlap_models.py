@@ -26,7 +26,7 @@ class Training(NamedTuple):
     """A model, its batch and its gradient.
 
     Attributes:
-      loss: from (params, batch) to a scalar.
+      loss: `loss(params, batch)`, a scalar.
       params: shapes of the params.
       batch: shapes of one device's share of the batch.
       gradient: the local gradient, as a user would write it.

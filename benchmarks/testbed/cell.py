@@ -116,15 +116,15 @@ def run_cell(model: Model, cell: Cell, options: Options) -> dict[str, Any]:
         "orders": orders,
         "predicted": plan.predictions(orders),
         "seconds": {
-            name: [step.seconds for step in own] for name, own in steps.items()
+            name: [step.seconds for step in taken] for name, taken in steps.items()
         },
         "stragglers": {
-            name: fmean(step.straggler_effect for step in own)
-            for name, own in steps.items()
+            name: fmean(step.straggler_effect for step in taken)
+            for name, taken in steps.items()
         },
         "seen": {
-            name: len({order for step in own for order in step.orders})
-            for name, own in steps.items()
+            name: len({order for step in taken for order in step.orders})
+            for name, taken in steps.items()
         },
     }
 
@@ -140,6 +140,6 @@ def _take_turns(
     for _ in range(rounds):
         rng.shuffle(turns)
         for name in turns:
-            own = [rng.sample(names, len(names)) for _ in range(workers)]
-            steps[name].append(bench.step(orders.get(name, own)))
+            mixed = [rng.sample(names, len(names)) for _ in range(workers)]
+            steps[name].append(bench.step(orders.get(name, mixed)))
     return steps

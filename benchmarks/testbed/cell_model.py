@@ -34,8 +34,8 @@ def towers(
     Args:
       width: width of every activation.
       blocks: number of blocks of three towers each, one after the other.
-      reuse: how often the "deep" layers apply their matrix; "heavy" 2.5 times as
-        often.
+      reuse: number of times that "deep" layers apply their matrix; "heavy" ones do it
+        2.5 times as often.
       compute: "real" or "stated".
 
     Returns:

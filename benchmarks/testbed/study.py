@@ -105,14 +105,16 @@ def summary(cell: dict[str, Any]) -> dict[str, Any]:
     """What the seconds of a cell, as `run_cell` returns it, say."""
     seconds, predicted = cell["seconds"], cell["predicted"]
     randoms = [name for name in cell["orders"] if name.startswith("random")]
-    by_round = [fmean(own) for own in zip(*(seconds[n] for n in randoms), strict=True)]
+    by_round = [
+        fmean(times) for times in zip(*(seconds[n] for n in randoms), strict=True)
+    ]
     expected = fmean(predicted[n] for n in randoms)
-    medians = {name: median(own) for name, own in seconds.items()}
+    medians = {name: median(times) for name, times in seconds.items()}
     unlike = list(
         {tuple(order): name for name, order in cell["orders"].items()}.values()
     )
-    least = {name: min(own) for name, own in seconds.items()}
-    tau, tau_least = (_tau(predicted, own, unlike) for own in (medians, least))
+    least = {name: min(times) for name, times in seconds.items()}
+    tau, tau_least = (_tau(predicted, times, unlike) for times in (medians, least))
     return {
         "median": medians,
         "tau": tau,
@@ -133,9 +135,9 @@ def _tau(one: dict[str, float], other: dict[str, float], names: list[str]) -> fl
     return float(result.statistic)
 
 
-def _gain(randoms: list[float], own: list[float]) -> list[float]:
+def _gain(randoms: list[float], seconds: list[float]) -> list[float]:
     """The median gain over rounds, and its interval."""
-    each = np.array(own).reshape(len(randoms), -1).mean(axis=1)
+    each = np.array(seconds).reshape(len(randoms), -1).mean(axis=1)
     faster = measure.ratio(randoms, each.tolist())
     return [faster.median - 1, faster.low - 1, faster.high - 1]
 

@@ -64,8 +64,8 @@ def splits_of(
                 missing = most - len(held)
                 padded = np.append(held, np.repeat(held[-1:], missing))
                 labels = np.append(targets[held], np.full(missing, -1, np.int32))
-                own = images[rows], targets[rows], images[padded], labels
-                fields.append((*own, seed, alpha))
+                arrays = images[rows], targets[rows], images[padded], labels
+                fields.append((*arrays, seed, alpha))
     return Splits(*map(np.stack, zip(*fields, strict=True)))
 
 

@@ -63,11 +63,11 @@ def _models(make: Make, rate: jax.Array, split: Splits, steps: int) -> Any:
     key = jax.random.key(split.seeds)
 
     def worker(images: Any, labels: Any, place: jax.Array) -> Any:
-        own = jax.random.fold_in(key, place)
+        worker_key = jax.random.fold_in(key, place)
 
         def step(carry: Any, number: jax.Array) -> tuple[Any, None]:
             params, state = carry
-            drawn = jax.random.fold_in(own, number)
+            drawn = jax.random.fold_in(worker_key, number)
             picked = jax.random.randint(drawn, (BATCH,), 0, rows)
             gradient = jax.grad(_loss)(params, images[picked], labels[picked])
             updates, state = tx.update(gradient, state, params)

@@ -72,7 +72,7 @@ def verdict(rows: Sequence[Row], budget: int, target: float) -> str:
     Args:
       rows: rows of `compare`.
       budget: 1 / this of the ring's bytes are allowed.
-      target: how much worse it may be, relative.
+      target: the most that it may be worse, relative.
     """
     fit = [row for row in rows if row["share"] <= 1 / budget]
     if not fit:

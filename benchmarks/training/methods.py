@@ -103,7 +103,7 @@ def compare(
       seeds: number of runs of each.
       rates: peaks at which a parent is run, by its name; methods are compared with the
         best run. A parent without any has the task's own.
-      target: how much worse a method may be, relative.
+      target: the most that a method may be worse, relative.
       judge: verdicts on the rows.
 
     Returns:

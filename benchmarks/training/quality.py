@@ -60,7 +60,7 @@ def quality(
     """
     start = time.perf_counter()
     by_task = {n: _compare(n, steps or STEPS[n], seeds) for n in task or STEPS}
-    rows = [row for own in by_task.values() for row in own]
+    rows = [row for task_rows in by_task.values() for row in task_rows]
     conditions = run.conditions(
         workers=MESH.size,
         steps={name: steps or STEPS[name] for name in by_task},
@@ -85,10 +85,19 @@ def quality(
                 ("seeds", lambda row: len(row["metrics"])),
             )
         ],
-        notes=[line for name, own in by_task.items() for line in _verdicts(name, own)],
+        notes=[
+            line
+            for name, task_rows in by_task.items()
+            for line in _verdicts(name, task_rows)
+        ],
         plots=[
-            Plot(f"{title}: {name}", (best, own[0]["metric"]), _lines(own), f"-{name}")
-            for name, own in by_task.items()
+            Plot(
+                f"{title}: {name}",
+                (best, task_rows[0]["metric"]),
+                _lines(task_rows),
+                f"-{name}",
+            )
+            for name, task_rows in by_task.items()
         ],
     )
 

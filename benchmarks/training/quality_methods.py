@@ -35,7 +35,7 @@ class Method:
 
     Attributes:
       name: names of compressor and feedback.
-      make: from a density to the compressor; dense codes ignore it.
+      make: `make(density)`, the compressor; dense codes ignore the density.
       algorithm: the exchange.
       after: whether the optimizer's updates are compressed, not the gradients.
       optimizer: a key of `OPTIMIZERS`.

@@ -7,12 +7,16 @@ the `.pyi` beside it, which type checkers read, and a test compares the two.
 
 import importlib
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 
 def door(
-    package: str, names: Mapping[str, str], shared: Mapping[str, str] | None = None
+    package: str,
+    names: Mapping[str, str],
+    shared: Mapping[str, str] | None = None,
+    deprecated: Mapping[str, str] | None = None,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """The `__getattr__`, `__dir__` and `__all__` of a package.
 
@@ -21,6 +25,7 @@ def door(
       names: public names, separated by blanks, by their module inside the package, or
         by its full name elsewhere; a public subpackage stands under `""`.
       shared: likewise names for the other rooms of relaxjax, which are not public.
+      deprecated: new names by old ones, which still work and warn once.
 
     Example:
       >>> from relaxjax._core._lazy import door
@@ -33,6 +38,12 @@ def door(
 
     def __getattr__(name: str) -> Any:
         """The subpackage or what is in a module, by its name."""
+        if renamed := (deprecated or {}).get(name):
+            message = f"{package}.{name} is now {package}.{renamed}"
+            warnings.warn(message, DeprecationWarning, stacklevel=2)
+            value = getattr(sys.modules[package], renamed)
+            setattr(sys.modules[package], name, value)
+            return value
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if home := homes[name]:

@@ -87,10 +87,6 @@ class MergeRule(NamedTuple):
     reason: str = ""
 
 
-Mark = MergeRule
-"""`MergeRule` by the name that it had until 0.2."""
-
-
 def all_alike(rows: np.ndarray) -> bool:
     """Whether all rows are the same, bit by bit: -0.0 is not 0.0, a NaN is itself."""
     first, *others = (row.tobytes() for row in rows)

@@ -11,7 +11,8 @@ __getattr__, __dir__, __all__ = door(
         "_checkpoints": "Checkpoints",
         "_plan": "plan_of",
         "_resize": "Resized resized",
-        "relaxjax._core._merge_rules": "EQUAL Leaf MEAN Mark MergeRule RESET SHARD "
+        "relaxjax._core._merge_rules": "EQUAL Leaf MEAN MergeRule RESET SHARD "
         "SUM rebuild refuse",
     },
+    deprecated={"Mark": "MergeRule"},
 )

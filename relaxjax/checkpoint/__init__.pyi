@@ -6,7 +6,6 @@ from relaxjax._core._merge_rules import RESET as RESET
 from relaxjax._core._merge_rules import SHARD as SHARD
 from relaxjax._core._merge_rules import SUM as SUM
 from relaxjax._core._merge_rules import Leaf as Leaf
-from relaxjax._core._merge_rules import Mark as Mark
 from relaxjax._core._merge_rules import MergeRule as MergeRule
 from relaxjax._core._merge_rules import rebuild as rebuild
 from relaxjax._core._merge_rules import refuse as refuse
@@ -23,7 +22,6 @@ __all__ = [
     "SUM",
     "Checkpoints",
     "Leaf",
-    "Mark",
     "MergeRule",
     "Resized",
     "plan_of",
