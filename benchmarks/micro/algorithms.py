@@ -17,7 +17,7 @@ from jax.sharding import PartitionSpec as P
 
 from benchmarks.measure import interleaved, quartiles, ratio
 from benchmarks.report import Plot, Result, Rounds, Run, Table, benchmark
-from relaxjax.collectives._algorithms import EXACT_EXCHANGES
+from relaxjax.collectives import EXACT_EXCHANGES
 
 WORKERS = (2, 4, 8)
 KIBIBYTES = (4, 32, 256, 2048, 16384, 65536)

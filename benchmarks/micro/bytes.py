@@ -16,7 +16,7 @@ from benchmarks.measure import interleaved, quartiles
 from benchmarks.models import Transformer, transformer
 from benchmarks.report import Plot, Result, Rounds, Run, Table, benchmark
 from relaxjax import all_reduce, wire_bytes
-from relaxjax.collectives._algorithms import EXACT_EXCHANGES
+from relaxjax.collectives import EXACT_EXCHANGES
 
 WORKERS = 8
 TARGET = 0.5  # seconds

@@ -16,8 +16,7 @@ from jax.sharding import PartitionSpec as P
 
 from benchmarks.report import Plot, Result, Run, Table, benchmark
 from relaxjax import all_reduce, compiled_wire_bytes
-from relaxjax.collectives import ring_wire_bytes
-from relaxjax.collectives._algorithms import ALGORITHMS
+from relaxjax.collectives import ALGORITHMS, ring_wire_bytes
 from relaxjax.compression import COMPRESSORS, Compressor
 
 WORKERS = (4, 8)

@@ -12,7 +12,7 @@ import relaxjax
 from relaxjax._core._merge_rules import MergeRule, marks_of
 
 OUTSIDE = tuple(
-    f"relaxjax.{name}" for name in ("bench", "check", "cli", "tasks", "__main__")
+    f"relaxjax.{name}" for name in ("check", "cli", "tasks", "__main__")
 )
 
 

@@ -64,10 +64,7 @@ class StalenessTable(NamedTuple):
     ) -> tuple[Any, tuple[Any, ...]]:
         """The sum of what arrives now, and what is still under way.
 
-        Args:
-          arriving: what arrives in 0, 1, 2 .. steps.
-          sent: the tree that leaves at this step.
-          step: int32[], counted around the period.
+        `arriving` holds what arrives in 0, 1, 2 .. steps, `sent` leaves at this step.
         """
         late = self.entry(self.table, step)
         slots = [*arriving, optax.tree.zeros_like(sent)]

@@ -69,7 +69,8 @@ def walk(
     def read(var):
         return var.val if isinstance(var, core.Literal) else values.get(var)
 
-    for eqn, needed in zip(jaxpr.eqns, _needed(jaxpr, context, wanted), strict=True):
+    outputs = _computable(jaxpr, values) if wanted else set()
+    for eqn, needed in zip(jaxpr.eqns, _needed(jaxpr, context, outputs), strict=True):
         inputs = [read(var) if needed else None for var in eqn.invars]
         walked = _equation(eqn, inputs, context, needed)
         sent = sent + walked.sent
@@ -80,11 +81,22 @@ def walk(
     return result
 
 
-def _needed(jaxpr: core.Jaxpr, context: WalkContext, wanted: bool) -> list[bool]:
-    """For each equation, whether a conditional or a wanted output looks at it."""
-    outputs = jaxpr.outvars if wanted else ()
-    looked_at = {var for var in outputs if not isinstance(var, core.Literal)}
-    needed = []
+def _computable(jaxpr: core.Jaxpr, values: dict[Any, Any]) -> set[Any]:
+    """The outputs that may be computed: they depend on nothing unknown, as far as seen.
+
+    What programs inside an equation need is not looked at.
+    """
+    known = {var for var, value in values.items() if value is not None}
+    for eqn in jaxpr.eqns:
+        inputs = {v for v in eqn.invars if not isinstance(v, core.Literal)}
+        if inputs <= known or any(programs_of(eqn.params)):
+            known.update(eqn.outvars)
+    return {v for v in jaxpr.outvars if not isinstance(v, core.Literal)} & known
+
+
+def _needed(jaxpr: core.Jaxpr, context: WalkContext, outputs: set[Any]) -> list[bool]:
+    """For each equation, whether a conditional or one of the outputs looks at it."""
+    looked_at, needed = set(outputs), []
     for eqn in reversed(jaxpr.eqns):
         needed.append(_chooses(eqn, context) or not looked_at.isdisjoint(eqn.outvars))
         if needed[-1]:
