@@ -479,6 +479,7 @@ together = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.few(2)
 @together
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_workers_equal_one_worker_on_the_whole_batch(row, optimizer):
@@ -488,6 +489,7 @@ def test_workers_equal_one_worker_on_the_whole_batch(row, optimizer):
     assert_close(unstack(params), expected, row.tolerance)
 
 
+@pytest.mark.few(1)
 @together
 def test_one_worker_is_the_identity(row):
     optimizer = OPTIMIZERS["adam"]
@@ -577,6 +579,7 @@ def own_vmap(tx):
     return params, opt_state, jax.jit(one_step)
 
 
+@pytest.mark.slow
 @rows
 def test_same_under_every_mapping(row):
     tx: Any = row.make(OPTIMIZERS["adam"])
@@ -630,6 +633,7 @@ def test_ring_is_bitwise_the_same_under_every_mapping():
     assert_equal(by_vmap, by_pmap)
 
 
+@pytest.mark.few(2)
 @rows
 @pytest.mark.parametrize("where", ["mesh", "emulated"])
 def test_state_is_stable_and_compiled_once(row, where):
@@ -656,6 +660,7 @@ def test_state_is_stable_and_compiled_once(row, where):
     assert all(kind == kinds[0] for kind in kinds)
 
 
+@pytest.mark.few(1)
 @rows
 def test_accepts_unknown_extra_args(row):
     tx: Any = optax.with_extra_args_support(row.make(optax.sgd(0.1)))
@@ -694,6 +699,7 @@ def test_init_from_shapes_alone(row):
     assert jax.tree.leaves(jax.eval_shape(first_state(row, tx), shapes))
 
 
+@pytest.mark.few(6)
 @rows
 def test_params_and_state_may_be_donated_together(row):
     params = jax.tree.map(jnp.asarray, helpers.problem())
@@ -701,6 +707,7 @@ def test_params_and_state_may_be_donated_together(row):
     helpers.assert_no_shared_buffer((params, state))
 
 
+@pytest.mark.few(1)
 @rows
 def test_jit_equals_no_jit(row):
     tx: Any = row.make(OPTIMIZERS["adam"])
@@ -717,6 +724,7 @@ def test_jit_equals_no_jit(row):
     assert_close(mapped(grads), jax.jit(mapped)(grads), 1e-6)
 
 
+@pytest.mark.few(4)
 @rows
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float16, jnp.float8_e4m3fn])
 def test_dtypes_stay(row, dtype):
@@ -730,6 +738,7 @@ def test_dtypes_stay(row, dtype):
     assert {x.dtype for x in jax.tree.leaves(out)} == {np.dtype(expected)}
 
 
+@pytest.mark.few(4)
 @rows
 def test_maps_over_params_like_parts_of_the_state(row):
     tx: Any = row.make(OPTIMIZERS["adam"])
@@ -784,6 +793,7 @@ def seldom(name: str, wrapper: str) -> bool:
     return bool(turn % 3) and not ROWS[name].served
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("row", "wrapper"),
     [

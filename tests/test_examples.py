@@ -88,6 +88,7 @@ def test_ten_lines_make_it_data_parallel(one, many):
     assert 0 < changed_lines(before, after) <= MOST_CHANGED_LINES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("one", "many"), TWINS)
 def test_both_twins_learn_the_same(one, many):
     alone, together = map(accuracy_of, [start(one), start(many)], [one, many])
@@ -95,6 +96,7 @@ def test_both_twins_learn_the_same(one, many):
     assert abs(together - alone) <= 0.01
 
 
+@pytest.mark.slow
 def test_one_bit_adam_is_one_line_instead_of_adamw():
     adamw, one_bit = (
         (EXAMPLES / name).read_text()
@@ -104,6 +106,7 @@ def test_one_bit_adam_is_one_line_instead_of_adamw():
     assert accuracy_of(start("one_bit_adam.py"), "one_bit_adam.py") >= 0.95
 
 
+@pytest.mark.slow
 def test_power_sgd_learns_characters_with_fewer_bytes():
     example = runpy.run_path(str(EXAMPLES / "power_sgd.py"))
     bits, fewer = example["main"](steps=30)
@@ -111,6 +114,7 @@ def test_power_sgd_learns_characters_with_fewer_bytes():
     assert fewer > 8
 
 
+@pytest.mark.slow
 def test_diloco_learns_characters_in_a_bit_and_in_four():
     example = runpy.run_path(str(EXAMPLES / "diloco.py"))
     found = example["main"](steps=20, sync_every=5)
@@ -130,6 +134,7 @@ def test_a_dict_of_arrays_learns_digits():
     assert example["main"](steps=100) >= 0.9
 
 
+@pytest.mark.slow
 def test_one_digit_for_each_worker():
     example = runpy.run_path(str(EXAMPLES / "heterogeneous_gossip.py"))
     found = example["main"](steps=300)
@@ -137,6 +142,7 @@ def test_one_digit_for_each_worker():
     assert abs(corrected - exact) < 0.2 * (biased - exact)
 
 
+@pytest.mark.slow
 def test_sixty_four_emulated_workers_learn():
     example = runpy.run_path(str(EXAMPLES / "emulated_workers.py"))
     found = example["main"](steps=24)
@@ -150,6 +156,7 @@ def test_a_compressor_of_ones_own_learns_digits():
     assert fewer > 30
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(5))
 def test_two_means_lose_what_they_declare(seed):
     compressor = runpy.run_path(str(EXAMPLES / "custom_compressor.py"))["two_means"]()

@@ -43,6 +43,7 @@ OPTIMIZERS = {x for x in SPELLINGS if x.startswith(("one_bit", "zero_one"))}
 SPELLINGS += [f"all_reduce+sign+{feedback}@two_shot" for feedback in FEEDBACKS]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_every_spelling_builds_a_transformation_that_takes_a_step(spelling):
     axes = {"data": 2}
@@ -93,6 +94,7 @@ def test_rows_are_one_line_each_and_periods_positive(row):
 ALIKE = [row for row in RELAXATIONS.values() if not row.apart]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("row", ALIKE, ids=lambda row: row.name)
 def test_models_are_equal_after_each_step_unless_the_row_says_otherwise(row):
     tx = row.build("data", training(optax.sgd(0.5), steps=4))

@@ -320,6 +320,7 @@ def test_overlap(monkeypatch, tmp_path):
 SMALL = {"layers": 2, "width": 64, "vocabulary": 32}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("training", "way"),
     [

@@ -14,6 +14,7 @@ from benchmarks.training.methods import ENTRIES, Entry, compare
 from relaxjax.tasks import OPTIMIZERS, TASKS
 
 
+@pytest.mark.slow
 def test_methods_stand_beside_their_parents(tmp_path):
     entries = (
         Entry("power_sgd", {"rank": 2}, optimizer="lamb"),

@@ -126,6 +126,7 @@ def test_tau_is_of_pairs_that_are_near():
     assert _network_forecast.tau({"a": 1.0, "b": 2.0, "c": 0.0}, measured) == 1.0
 
 
+@pytest.mark.slow
 def test_over_loopback(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Namespaces, "missing", staticmethod(lambda: "not here"))
     methods = [m for m in METHODS if m.label in (ALONE, "all_reduce")]

@@ -46,6 +46,7 @@ def drawn(n: int = 4) -> Any:
     )
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("without", ["fusion", "overlap"])
 @pytest.mark.parametrize("name", ["all_reduce@ring", "gossip", "local_sgd@ring"])
 def test_a_variant_computes_the_same(name, without):
@@ -120,6 +121,7 @@ def test_an_ablation_over_loopback(tmp_path, monkeypatch, capsys):
     assert "Steps without" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_memory_is_the_peak_of_the_steps_alone(tmp_path, capsys):
     few = [m for m in METHODS if m.label in (ALONE, "all_reduce")]
     run = Run("network_memory", tmp_path)

@@ -57,6 +57,7 @@ def plain(steps):
     return losses, float(OWN.loss(params, MADE.windows))
 
 
+@pytest.mark.slow
 def test_relaxjax_trains_as_one_device_does():
     mesh = Mesh(jax.devices()[:2], "data")
     method = {"name": "all_reduce", "options": {}, "rate": RATE, "steps": 3}

@@ -18,6 +18,7 @@ from benchmarks.testbed.cell_model import UNIT, towers
 from relaxjax.schedule import Graph, Link
 
 
+@pytest.mark.slow
 def test_testbed(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(_testbed_cell.LINKS, "loopback", lambda rate: Loopback())
     result = _testbed.study(

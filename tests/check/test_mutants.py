@@ -25,6 +25,7 @@ def laws_of(source: str, mesh):
     return subject["laws"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", TWINS)
 def test_twins_pass(name):
     laws = laws_of(TWINS[name], mesh_of(4))
@@ -32,6 +33,7 @@ def test_twins_pass(name):
     assert sum(law["holds"] is True for law in laws) >= 5
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name",
     [

@@ -205,6 +205,7 @@ _files._write_index = cut
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "script",
     [

@@ -192,6 +192,7 @@ sys.exit(pty.spawn([sys.executable, "-m", "relaxjax", "--help"]) >> 8)
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("no_color", [False, True])
 def test_colors_are_for_terminals_that_want_them(no_color):
     env = os.environ | {"JAX_PLATFORMS": "cpu", "TERM": "xterm-256color"}

@@ -66,6 +66,7 @@ def test_a_network_from_a_file(tmp_path):
     assert not report["inputs"]["overlap"]
 
 
+@pytest.mark.slow
 def test_a_chart(tmp_path):
     path = tmp_path / "winners.png"
     run("--params", "1e5", *SLOW[2:], "--chart", str(path), "--json")

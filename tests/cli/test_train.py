@@ -124,6 +124,7 @@ def test_models_that_stay_equal_pass_the_check(tmp_path):
     assert result.exit_code == 0, result.output
 
 
+@pytest.mark.slow
 def test_models_that_go_apart_end_the_run(tmp_path, monkeypatch):
     """A relaxation that forgets to reduce."""
     monkeypatch.setattr(

@@ -76,6 +76,7 @@ def test_a_zero_vector_changes_nothing():
     np.testing.assert_allclose(of(A, tiniest), A)
 
 
+@pytest.mark.few(14)
 @pytest.mark.parametrize("n", range(1, 17))
 def test_equals_the_reference(n):
     blocks = draw(n, (3, 7), np.float32)

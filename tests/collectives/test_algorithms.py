@@ -79,6 +79,7 @@ ALGORITHMS = {
 every = pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
 
 
+@pytest.mark.few(28)
 @every
 @pytest.mark.parametrize(
     "n",
@@ -93,6 +94,7 @@ def test_every_worker_count(algorithm, n):
     assert_same(by_vmap(algorithm.all_reduce, blocks), expected)
 
 
+@pytest.mark.few(25)
 @every
 @pytest.mark.parametrize("n", [3, 8])
 @pytest.mark.parametrize("where", MAPPINGS)
@@ -112,6 +114,7 @@ def test_every_worker_count_on_devices(algorithm, n, where):
     assert_same(MAPPINGS[where](algorithm.all_reduce, blocks), expected)
 
 
+@pytest.mark.few(13)
 @every
 @pytest.mark.parametrize(
     ("n", "shape"), [(1, (3,)), (5, ()), (5, (2, 0, 4)), (5, (1,)), (1, (0,))]
@@ -150,6 +153,7 @@ def test_any_shape_dtype_and_worker_count(name, n, shape, dtype, seed):
     assert_same(by_vmap(algorithm.all_reduce, blocks), expected)
 
 
+@pytest.mark.few(15)
 @every
 @pytest.mark.parametrize("dtype", [jnp.float8_e4m3fn, np.int8, np.complex64])
 def test_dtypes_on_devices(algorithm, dtype):
@@ -168,6 +172,7 @@ def test_float64(algorithm):
         assert_same(by_typed_mesh(algorithm.all_reduce, blocks), expected)
 
 
+@pytest.mark.few(25)
 @every
 @pytest.mark.parametrize("n", [2, 7, 16])
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float16])
@@ -193,6 +198,7 @@ def test_nonfinite_values_reach_every_worker(algorithm, n):
     assert np.isfinite(out[:, [1, 2, 3, 4, 6, 7]]).all()
 
 
+@pytest.mark.few(3)
 @every
 def test_two_axes_one_after_the_other(algorithm):
     blocks = draw(6, (11,), jnp.bfloat16).reshape(2, 3, 11)
@@ -240,6 +246,7 @@ def test_vmap_inside_a_mesh(algorithm):
         assert_same(out[device], algorithm.reference(list(blocks[device])))
 
 
+@pytest.mark.few(12)
 @every
 @pytest.mark.parametrize(
     ("size", "dtype"),

@@ -61,6 +61,7 @@ def draw(n: int, shape: tuple[int, ...], dtype, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(n, *shape)).astype(dtype)
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 8, 16])
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (7,), (3, 5), (2, 0, 4)])
 def test_equals_the_sum_of_blocks_bitwise(n, shape):

@@ -43,6 +43,7 @@ def test_min_max_uint8_does_not_see_what_fills_the_last_block():
     assert np.abs(decoded - x).max() <= np.ptp(x) / 510 * 1.01
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("bits", "expected"), [(2, 0.180), (4, 0.0124), (8, 2.5e-4)])
 def test_codebook_loses_what_is_known_for_gaussian_elements(bits, expected):
     x = gauss(1 << 20)
@@ -50,6 +51,7 @@ def test_codebook_loses_what_is_known_for_gaussian_elements(bits, expected):
     assert squared(decoded - x) / squared(x) == pytest.approx(expected, rel=0.1)
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("block_size", [None, 100])
 @pytest.mark.parametrize("name", ["gauss", "heavy tail", "offset", "huge"])
 def test_codebook_is_a_projection_that_keeps_the_mean(name, block_size):

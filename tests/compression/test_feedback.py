@@ -184,6 +184,7 @@ IN_FULL = [name for name in RULES if name != "loco"]  # its residual is in eight
 rules = pytest.mark.parametrize(("wrap", "plain"), RULES.values(), ids=RULES)
 
 
+@pytest.mark.few(16)
 @rules
 @pytest.mark.parametrize(
     ("compressor", "plain_compressor"),
@@ -491,6 +492,7 @@ def test_top_1_with_feedback_arrives(name):
     assert np.abs(xs[-1]).max() < 1e-6
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", RULES)
 def test_zero_gradients_leave_everything_at_zero(name):
     for compressor in (compression.top_k(1 / 8), compression.sign()):

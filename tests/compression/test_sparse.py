@@ -41,6 +41,7 @@ def test_density_is_rounded_up_to_whole_elements(density, size, count):
     assert count_of(density, size) == count
 
 
+@pytest.mark.few(3)
 @sizes
 @pytest.mark.parametrize("block_size", [16, 4096, None])
 def test_top_k_keeps_the_largest_of_each_block(size, block_size):
@@ -59,6 +60,7 @@ def test_top_k_sends_twelve_bits_an_index_in_blocks_of_4096():
     assert payload.indices.tolist() == [0x01, 0x30, 0x12]
 
 
+@pytest.mark.few(2)
 @sizes
 def test_kept_values_travel_in_the_code_that_is_given(size):
     """In two bits, q in {-1, 0, 1}, of each block's own largest."""
@@ -219,6 +221,7 @@ def test_random_k_does_not_overflow_below_two_to_the_31(size):
         assert gaps.max() < 2 * (size // 1000 + 1)
 
 
+@pytest.mark.few(2)
 @sizes
 def test_threshold_loses_less_than_its_value_everywhere(size):
     for value in (0.0, 0.5, 2.0):

@@ -60,6 +60,7 @@ def draw(hosts: int, devices: int, size: int) -> np.ndarray:
     return rng.normal(size=(hosts, devices, size)).astype(np.float32)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("compressor", [SIGN, RANDOM], ids=lambda c: c.name)
 @pytest.mark.parametrize(
     ("hosts", "devices", "size"),

@@ -89,6 +89,7 @@ REDUCED = {
 }
 
 
+@pytest.mark.few(14)
 @places
 @pytest.mark.parametrize("algorithm", REDUCED)
 @pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)

@@ -71,6 +71,7 @@ WAYS: Any = {
 ways = pytest.mark.parametrize(("make", "reference"), WAYS.values(), ids=WAYS)
 
 
+@pytest.mark.few(3)
 @sizes
 @codes
 @ways
@@ -81,6 +82,7 @@ def test_equals_a_list_of_workers(n, codec, plain, make, reference):
         assert_same_ways(pulled(make(n, codec), targets, mesh), expected, 2e-5)
 
 
+@pytest.mark.few(3)
 @codes
 @ways
 def test_steps_are_silent(codec, plain, make, reference):
@@ -91,6 +93,7 @@ def test_steps_are_silent(codec, plain, make, reference):
         assert_same_ways(found, expected, 2e-5)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("where", [mesh_of, emulate])
 @pytest.mark.parametrize("make", [choco, dcd])
 def test_copies_at_both_ends_are_the_same_to_the_bit(make, where):
@@ -105,6 +108,7 @@ def test_copies_at_both_ends_are_the_same_to_the_bit(make, where):
                 np.testing.assert_array_equal(copies[target], own[source])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("make", [choco, dcd])
 def test_an_unbiased_code_is_made_a_contraction(make):
     """TernGrad says 0 or the largest magnitude: here a (1 + omega)-th of it."""
@@ -117,6 +121,7 @@ def test_an_unbiased_code_is_made_a_contraction(make):
     np.testing.assert_allclose(own, np.where(own > 0, most, 0), rtol=1e-5)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("make", [choco, dcd, deep_squeeze])
 def test_the_seed_draws_the_rounding(make):
     codec, targets = compression.quantize(2, stochastic_rounding=True), targets_of(4)
@@ -128,6 +133,7 @@ def test_the_seed_draws_the_rounding(make):
     assert (first != other).any()
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("where", [mesh_of, emulate])
 @pytest.mark.parametrize("make", [choco, dcd, deep_squeeze])
 def test_what_is_not_heard_may_not_be_finite(make, where):

@@ -97,6 +97,7 @@ def assert_same_ways(found: list[Any], expected: list[Any], atol: float = 2e-6) 
         np.testing.assert_allclose(x, np.stack(ref), atol=atol)
 
 
+@pytest.mark.few(7)
 @methods
 @pytest.mark.parametrize("n", [2, 3, 5, 8])
 def test_equals_a_list_of_workers(name, n):
@@ -106,6 +107,7 @@ def test_equals_a_list_of_workers(name, n):
         assert_same_ways(pulled(METHODS[name](graph), targets, mesh), expected)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", sorted({*METHODS} - {"exact_diffusion"}))
 @pytest.mark.parametrize("every", [1, 3])
 def test_graphs_take_turns_and_steps_are_silent(name, every):
@@ -195,6 +197,7 @@ def test_corrections_sum_to_zero():
         np.testing.assert_allclose(state[1].kept.correction.sum(axis=0), 0, atol=1e-6)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", ["exact_diffusion", "gradient_tracking"])
 @pytest.mark.parametrize("every", [1, 4])
 def test_corrected_methods_find_the_minimum_of_all(name, every):
@@ -286,6 +289,7 @@ def test_equal_models_stay_where_they_are(name):
     np.testing.assert_array_equal(jax.jit(update)(state, x), 0 * x)
 
 
+@pytest.mark.few(3)
 @methods
 def test_a_graph_that_changes_compiles_once(name):
     n, traces = 4, []

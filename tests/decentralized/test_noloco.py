@@ -48,6 +48,7 @@ def graphs_of(n: int) -> list[Topology]:
     return [pairs or topology.base_graph(n), topology.ring(n)]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("n", [2, 3, 5, 8])
 @pytest.mark.parametrize("every", [1, 4])
 def test_equals_a_list_of_workers(n, every):

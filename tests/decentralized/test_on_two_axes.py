@@ -47,6 +47,7 @@ def test_hosts_gossip_with_their_means(name, hosts, devices):
         assert_same_ways(pulled(tx, targets, mesh), expected)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("every", [1, 2])
 def test_hosts_take_turns(every):
     graph, targets = topology.one_peer_exponential(4), targets_of(8)
@@ -111,6 +112,7 @@ def test_refuses_leaves_that_the_compiler_shards_without_specs(name):
         step.lower(*state, batch)
 
 
+@pytest.mark.few(3)
 @every_method
 def test_beside_tensor_parallelism_nothing_changes(name):
     """And nothing but the model's own sums travels over its axis."""

@@ -44,6 +44,7 @@ def relayed(graph: topology.Topology, **how: Any) -> Any:
     return optax.chain(SGD, relaxjax.relay_sum("data", graph, **how))
 
 
+@pytest.mark.few(6)
 @trees
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 8])
 def test_equals_messages_by_hand(tree, n):

@@ -178,6 +178,7 @@ BARE: dict[str, Any] = {
 }
 
 
+@pytest.mark.few(2)
 @places
 @pytest.mark.parametrize("name", BARE)
 def test_all_present_is_the_bare_transformation(name, place):

@@ -99,6 +99,7 @@ def ruined(name, config, inputs):
     return found
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_told():
     found = by_name(golden.compare(ruined, golden.load()))
     assert found["quantize, 8 bits"].status == "pass"
@@ -112,6 +113,7 @@ def test_what_is_wrong_is_told():
     assert found["slow momentum"].status == "error"
 
 
+@pytest.mark.slow
 def test_the_command(capsys):
     assert main(["--implementation", "examples.golden.with_optax:implementation"]) == 0
     shown = capsys.readouterr().out

@@ -59,6 +59,7 @@ def reduce_on(stacked, n: int, where: str, **knobs):
     return jax.jit(mapped)(stacked)
 
 
+@pytest.mark.few(11)
 @pytest.mark.parametrize("algorithm", ["auto", "psum", *EXPLICIT])
 @pytest.mark.parametrize("op", ["mean", "sum"])
 @pytest.mark.parametrize("where", ["mesh", "vmap"])
@@ -161,6 +162,7 @@ def test_ring_sends_buckets_in_the_order_given():
     assert sizes == [15, 15, 18, 18]
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("dtype", [np.float16, jnp.float8_e4m3fn])
 @pytest.mark.parametrize("algorithm", ["psum", *EXPLICIT])
 def test_mean_of_large_narrow_floats_does_not_overflow(dtype, algorithm):
@@ -180,6 +182,7 @@ def test_nan_of_one_worker_is_seen_by_all():
         assert np.isfinite(np.asarray(out["layer1"]["w"])[:, 1:]).all()
 
 
+@pytest.mark.slow
 def test_two_axes():
     stacked = jax.tree.map(lambda x: x.reshape(2, 3, *x.shape[1:]), gradients(6))
     for algorithm in ("psum", *ALGORITHMS):
@@ -200,6 +203,7 @@ def on_two_axes(where: str):
     return jax.sharding.Mesh(devices, ("host", "device"))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("where", ["mesh", "emulated"])
 def test_hierarchical_trains_like_one_worker(where):
     reducer = all_reduce(("host", "device"), algorithm="hierarchical", bucket_bytes=100)

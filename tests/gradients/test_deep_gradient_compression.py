@@ -103,6 +103,7 @@ def theirs(
     return outs
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("workers", "how"),
     [
@@ -244,6 +245,7 @@ WRAPPED = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("wrapper", WRAPPED)
 def test_trains_through_its_phases_in_wrappers(wrapper):
     """At density 1 in each phase without masking: momentum SGD on all examples."""

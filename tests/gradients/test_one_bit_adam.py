@@ -21,6 +21,7 @@ def made(freeze_step: int, **knobs: Any) -> Any:
     return one_bit_adam("data", RATE, freeze_step=freeze_step, **knobs)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("workers", [2, 3, 5, 8])
 def test_equals_a_list_of_workers_across_the_switch(workers):
     grads = gradients(workers, steps=20)

@@ -89,6 +89,7 @@ def test_the_switch_sends_less(made):
     assert relaxjax.wire_bytes(made(3), params, emulate(4), steps=5) == sum(sent)
 
 
+@pytest.mark.few(1)
 @ALL
 def test_an_absent_worker_counts_for_nothing(made):
     """Before the switch and after it."""
@@ -110,6 +111,7 @@ def test_params_and_state_may_be_donated_together(made):
     helpers.assert_no_shared_buffer((params, made(3).init(params)))
 
 
+@pytest.mark.few(2)
 @ALL
 def test_beside_tensor_parallelism_it_is_its_parent(made):
     """Before the switch and with it, without loss; state is sharded like params."""
@@ -130,6 +132,7 @@ def test_beside_tensor_parallelism_it_is_its_parent(made):
     assert_close(jax.tree.map(lambda x: x[0], params), expected, 1e-5)
 
 
+@pytest.mark.few(2)
 @ALL
 def test_beside_tensor_parallelism_workers_agree_after_the_switch(made):
     """With signs: each shard has its own scale and its own residual."""
@@ -151,6 +154,7 @@ def test_beside_tensor_parallelism_workers_agree_after_the_switch(made):
     assert 0 < moved.min() < moved.max() < 10 * RATE
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("made", [one_bit_adam, one_bit_lamb])
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
 def test_16_bits_stay_close(made, dtype):
@@ -167,6 +171,7 @@ def test_16_bits_stay_close(made, dtype):
         )
 
 
+@pytest.mark.few(1)
 @ALL
 def test_a_nan_on_one_worker_shows_on_all(made):
     grads = gradients(4, steps=4)

@@ -90,6 +90,7 @@ def test_the_golden_vector():
         np.testing.assert_allclose(out[0], golden, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("workers", [2, 3, 5, 8])
 def test_equals_a_list_of_workers_over_20_steps(workers):
     tx: Any = power_sgd("data", rank=2)
@@ -112,6 +113,7 @@ def test_is_the_same_as_compressing_the_mean():
     assert_close(state.right, of_mean_state.right, 1e-5)
 
 
+@pytest.mark.slow
 def test_approximation_and_residual_are_the_input():
     tx: Any = power_sgd("data", rank=1)
     state: Any = None
@@ -190,6 +192,7 @@ def test_codes_equal_a_list_of_workers():
         e["b"] = [np.asarray(y).reshape(LARGE["b"]) for y in state.residual["b"]]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("algorithm", ["auto", "one_shot", "ring"])
 def test_what_codes_lose_is_in_the_residual_of_every_leaf(algorithm):
     tx: Any = power_sgd("data", rank=2, bits=8, algorithm=algorithm)
@@ -257,6 +260,7 @@ def test_weights_make_the_mean_one_over_examples():
     assert_close(out, exact, 1e-5)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("algorithm", ["psum", "ring"])
 @pytest.mark.parametrize("iterations", [1, 2])
 def test_sends_two_messages_in_each_iteration(algorithm, iterations):
@@ -296,6 +300,7 @@ def resnet18() -> dict[str, tuple[int, ...]]:
     return shapes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rank", "published"), [(1, 45_935), (2, 82_260), (4, 154_910), (7, 263_885)]
 )
@@ -352,6 +357,7 @@ DEFICIENT = {
 }
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float16, jnp.bfloat16])
 @pytest.mark.parametrize("kind", DEFICIENT)
 def test_stays_finite_and_recovers(kind, dtype):
@@ -392,6 +398,7 @@ def test_one_worker_sends_and_loses_nothing():
     assert wire_bytes(tx, params, emulate(1)) == 0
 
 
+@pytest.mark.slow
 def test_beside_tensor_parallelism_each_shard_has_its_own():
     mesh = sharded.mesh_of(4, 2)
     params = {"w": jnp.ones((12, 10)), "v": jnp.ones((20, 6)), "b": jnp.ones(4)}

@@ -37,6 +37,7 @@ def spread(tree: Any) -> float:
     return max(float(np.ptp(x, axis=0).max()) for x in jax.tree.leaves(tree))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("workers", [2, 3, 5, 8])
 def test_equals_a_list_of_workers_across_the_switch(workers):
     grads = gradients(workers, steps=20)
@@ -73,6 +74,7 @@ def test_equals_a_list_of_workers_across_the_switch(workers):
         assert (spread(params) < 1e-6) == (t in synchronizations)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("where", [mesh_of, emulate])
 def test_is_adamw_without_loss(where):
     adamw = optax.adamw(RATE, B1, B2, EPS, weight_decay=DECAY)
@@ -95,6 +97,7 @@ def test_without_loss_only_the_variance_differs_from_adamw():
     assert_close(params, run(adamw, constant, 4, start_of()), 1e-5)
 
 
+@pytest.mark.slow
 def test_bytes_of_renewals_and_of_silent_rounds():
     params = {k: jnp.zeros(s) for k, s in {"w": (64, 32), "b": (32,)}.items()}
     tx = made(4, variance_doubling=1, local_doubling=2, most_local_steps=4)
@@ -110,6 +113,7 @@ def test_bytes_of_renewals_and_of_silent_rounds():
     assert relaxjax.wire_bytes(tx, params, emulate(4), steps=12) == sum(expected)
 
 
+@pytest.mark.slow
 def test_silent_rounds_under_a_mesh():
     """A conditional of collectives, on devices: the same numbers as emulated."""
     grads = gradients(4, steps=8)
@@ -127,6 +131,7 @@ def test_the_anchor_is_a_copy():
     assert state.anchor["w"] is not params["w"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("first", [3, 8])
 def test_unseen_rows_neither_travel_nor_move(first):
     """Even if a gradient comes, between two refreshes of v or after the last."""
@@ -177,6 +182,7 @@ def test_a_rate_that_touches_zero_and_rises_again_blows_nothing_up():
         assert max(np.abs(m).max() for m in jax.tree.leaves(state.mu)) < 10
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
 def test_16_bits_land_on_what_the_anchor_rounds_to(dtype):
     def narrow(tree):

@@ -3,12 +3,15 @@
 import json
 import sys
 
+import pytest
+
 from relaxjax import hosts
 from tests.hosts.test_rows import ENVIRONMENT
 
 TRAIN = [sys.executable, "-m", "relaxjax", "train", "--relaxation", "all_reduce@ring"]
 
 
+@pytest.mark.slow
 def test_two_processes_train_as_one(tmp_path):
     short = ["--steps", "12", "--no-baseline"]
     runs = []
@@ -35,6 +38,7 @@ def test_two_processes_train_as_one(tmp_path):
         assert now[2] == then[2]
 
 
+@pytest.mark.slow
 def test_processes_with_different_options_stop_at_once(tmp_path):
     launcher = (
         "import os, sys\n"

@@ -88,6 +88,7 @@ def reference(targets: np.ndarray, central: bool, low: bool, late: bool) -> Any:
     return seen
 
 
+@pytest.mark.few(2)
 @cells
 @pytest.mark.parametrize("where", [emulate, mesh_of])
 def test_a_cell_equals_a_list_of_workers(where, central, low, late):

@@ -57,6 +57,7 @@ COMPRESSORS = {
 }
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("compressor", COMPRESSORS.values(), ids=COMPRESSORS)
 @pytest.mark.parametrize("every", [1, 3, 5])
 @pytest.mark.parametrize("where", [mesh_of, emulate], ids=["mesh", "emulated"])
@@ -92,6 +93,7 @@ def test_every_step_is_plain_averaging_of_the_models():
     assert_close(relaxjax.consensus(params), model, 1e-5)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "compressor", [None, compression.error_feedback(compression.quantize(4))]
 )
@@ -138,6 +140,7 @@ def test_after_a_meeting_workers_are_a_rounding_apart(where):
             assert apart > 0.01
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("algorithm", ["one_shot", "two_shot", "ring"])
 def test_what_is_lost_in_a_meeting_is_kept(algorithm):
     """mean e + a = mean e + a before + the mean change."""
@@ -164,6 +167,7 @@ def test_what_is_lost_in_a_meeting_is_kept(algorithm):
     assert np.abs(residual).max() > 0.01
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float16])
 def test_narrow_params_meet_exactly(dtype):
     tx: Any = optax.chain(optax.sgd(0.1), local_sgd("data", 2))

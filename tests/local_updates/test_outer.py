@@ -42,6 +42,7 @@ def diloco_reference(targets, every: int, compress) -> list[np.ndarray]:
     return seen
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("n", [2, 3, 5, 8])
 @pytest.mark.parametrize("code", CODES.values(), ids=CODES)
 def test_diloco_equals_a_list_of_workers(n, code):
@@ -118,6 +119,7 @@ def slow_reference(targets, every: int, rates, alpha: float, beta: float):
     return seen
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("n", [2, 3, 5, 8])
 def test_slow_momentum_equals_a_list_of_workers(n):
     """Under a schedule, which the units of the momentum follow."""

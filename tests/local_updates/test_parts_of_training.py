@@ -36,6 +36,7 @@ def post_local_sgd(start: int = START) -> Any:
     return relaxjax.post_local_sgd(optax.sgd(RATE, MOMENTUM), "data", EVERY, start)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("n", [2, 3, 5, 8])
 def test_post_local_sgd_equals_a_list_of_workers(n):
     expected = reference(targets_of(n))

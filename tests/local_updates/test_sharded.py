@@ -75,6 +75,7 @@ def started(tx: Any, mesh: Any, gradient: Any) -> tuple[Any, Any]:
     return step, state
 
 
+@pytest.mark.few(2)
 @in_turn(0)
 def test_sharded_models_go_the_same_ways(method, how):
     optimizer = optax.sgd(0.1, momentum=0.9)
@@ -107,6 +108,7 @@ def test_nothing_is_gathered_over_the_other_axis(method, how):
         assert all(len({d % 2 for d in group}) == 1 for group in groups)
 
 
+@pytest.mark.few(4)
 @methods
 def test_what_is_kept_lies_as_the_params_do(method):
     """From the start, and after steps: each device has half of every matrix."""

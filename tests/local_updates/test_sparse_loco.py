@@ -49,6 +49,7 @@ def reference(targets: np.ndarray) -> list[np.ndarray]:
     return seen
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("n", [2, 3, 5, 8])
 def test_equals_a_list_of_workers(n):
     tx = relaxjax.sparse_loco(
@@ -77,6 +78,7 @@ def test_that_sends_everything_exactly_enough_is_local_sgd():
     np.testing.assert_allclose(x, y, atol=0.02)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("where", [mesh_of, emulate])
 def test_bytes_at_its_defaults(where):
     """1/900 of a ring each step, for the leaves of a real model."""

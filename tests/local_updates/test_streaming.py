@@ -94,6 +94,7 @@ def history(tx: Any, targets: np.ndarray, mesh: Any) -> list[np.ndarray]:
     return [np.concatenate([x[name] for name in NAMES], axis=1) for x, _ in found]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("n", [2, 3, 5, 8])
 @pytest.mark.parametrize(("overlap", "alpha"), [(0, 0.0), (2, 0.5)])
 def test_equals_a_list_of_workers(n, overlap, alpha):
@@ -135,6 +136,7 @@ def test_a_fragment_is_all_that_travels_at_a_time():
     assert sum(each) == ring
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("fragments", [2, 3, 6])
 def test_the_busiest_step_sends_a_fragment_s_share(fragments):
     """Exactly for equal layers, nearly for a model's whole leaves."""

@@ -53,6 +53,7 @@ def check_bytes(c: Candidate, network: plan.Network, bucket: int, model: plan.Mo
     assert predicted == pytest.approx(expected, abs=0.5), c.label
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("c", STATED, ids=lambda c: c.label)
 def test_bytes_are_those_of_the_line(c: Candidate):
     check_bytes(c, FLAT, 8 * 2**20, MODEL)

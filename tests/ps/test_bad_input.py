@@ -139,6 +139,7 @@ def test_whatever_mixes_elements_is_seen(mix):
         ps.init(mixing, params, emulate(2))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "optimizer",
     [

@@ -45,6 +45,7 @@ def double_squeeze(targets: np.ndarray, rate: float, steps: int, feedback: bool)
     return models
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("feedback", [False, True])
 @pytest.mark.parametrize("n", [2, 3, 4])
 @pytest.mark.parametrize("where", ["mesh", "emulated"])
@@ -72,6 +73,7 @@ CODES = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("compressor", CODES.values(), ids=CODES)
 def test_nothing_is_lost_on_either_way(compressor):
     """Pushes add up to what is served, and pulls to what is served and sent."""
@@ -116,6 +118,7 @@ def test_nothing_is_lost_on_either_way(compressor):
     assert np.abs(at_servers.residual).max() > 1e-3
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("feedback", [None, compression.error_feedback])
 def test_codes_that_lose_nothing_change_nothing(feedback):
     compressor = compression.identity()
@@ -126,6 +129,7 @@ def test_codes_that_lose_nothing_change_nothing(feedback):
         assert_close(found, expected, 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compressor", CODES.values(), ids=CODES)
 def test_mesh_and_emulation_agree(compressor):
     how = {"compressor": compression.error_feedback(compressor), "bucket_bytes": 64}
@@ -170,6 +174,7 @@ def test_each_step_draws_anew():
     assert (moved[1] != moved[2]).any()
 
 
+@pytest.mark.slow
 def test_loco_feeds_back_too():
     compressor = compression.loco(compression.quantize(4), reset_every=None)
     data = DATA * 10
@@ -184,6 +189,7 @@ def test_loco_feeds_back_too():
     assert error < without / 2
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float16])
 def test_narrow_params_stay_narrow(dtype):
     start = helpers.problem(dtype=dtype)
@@ -199,6 +205,7 @@ def test_narrow_params_stay_narrow(dtype):
     assert {x.dtype for x in jax.tree.leaves(found)} == {np.dtype(dtype)}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("n", [2, 4, 8])
 def test_bytes(n):
     """2 (n - 1) payloads of a slice: traced, compiled, and by the formula."""

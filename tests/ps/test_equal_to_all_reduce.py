@@ -30,6 +30,7 @@ def wider(dtype=np.float32):
     return {**helpers.problem(dtype=dtype), **more}
 
 
+@pytest.mark.few(1)
 @forms
 @optimizers
 @pytest.mark.parametrize("servers", [1, 2, 4, 8])
@@ -40,6 +41,7 @@ def test_any_number_of_servers(form, optimizer, servers):
     assert_close(train(form, optimizer, emulate(8), DATA, **how), expected, 1e-6)
 
 
+@pytest.mark.few(2)
 @forms
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
 def test_any_number_of_workers(form, n):
@@ -49,6 +51,7 @@ def test_any_number_of_workers(form, n):
         assert_close(train(form, OPTIMIZERS["sgd"], mesh, data), expected, 1e-6)
 
 
+@pytest.mark.few(1)
 @forms
 def test_servers_on_the_inner_of_two_axes(form):
     axes, data = ("host", "device"), DATA[:5]
@@ -62,6 +65,7 @@ def test_servers_on_the_inner_of_two_axes(form):
             assert_close(found, expected, 1e-6)
 
 
+@pytest.mark.few(1)
 @forms
 def test_order_and_size_of_transfers_change_no_bit(form):
     start = wider()
@@ -87,6 +91,7 @@ def test_decay_sees_the_params(form):
     assert_close(train(form, optimizer, mesh_of(4), DATA[:5]), expected, 1e-6)
 
 
+@pytest.mark.few(6)
 @forms
 @pytest.mark.parametrize("servers", [2, 4])
 @pytest.mark.parametrize("where", ["mesh", "emulated"])

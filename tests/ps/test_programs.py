@@ -32,6 +32,7 @@ def large(width: int = 64):
     return {f"w{i}": np.zeros((width, width), np.float32) for i in range(6)}
 
 
+@pytest.mark.few(6)
 @forms
 @pytest.mark.parametrize("servers", [None, 2, 4])
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)

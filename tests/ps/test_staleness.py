@@ -23,6 +23,7 @@ def trained(tx, mesh=None, data=DATA):
     return jax.tree.map(lambda x: x[0], params)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("servers", [1, 2, 4])
 @pytest.mark.parametrize("where", ["mesh", "emulated"])
 def test_by_a_table(servers, where):
@@ -34,6 +35,7 @@ def test_by_a_table(servers, where):
     assert_close(found, expected, 1e-5)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("bound", [1, 3])
 @pytest.mark.parametrize("seed", [0, 5])
 def test_a_bound_draws_its_table(bound, seed):

@@ -418,6 +418,7 @@ CLUSTERS = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("policy", "cluster"),
     [

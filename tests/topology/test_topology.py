@@ -43,6 +43,7 @@ def product(graph: Topology) -> np.ndarray:
     return w
 
 
+@pytest.mark.few(7)
 @graphs
 def test_every_round_keeps_the_mean_and_equal_values(name):
     make, sizes = GRAPHS[name]

@@ -11,6 +11,7 @@ from relaxjax import consensus, consensus_distance, emulate, spread, to_workers
 from tests.helpers import mesh_of
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None, derandomize=True)
 @given(
     n=st.integers(1, 12),

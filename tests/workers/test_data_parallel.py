@@ -146,6 +146,7 @@ def test_device_arrays_are_taken_as_they_are():
     assert float(step(state, jnp.arange(4.0))[1]) == 3.0
 
 
+@pytest.mark.few(1)
 @places
 def test_batch_norm_over_the_axis(place):
     """flax's own statistics over all workers equal those of the whole batch."""
@@ -230,6 +231,7 @@ print("spread", relaxjax.spread(params))
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("algorithm", "metrics", "donate"),
     [("psum", '{"loss": loss}', False), ("ring", "{}", True)],

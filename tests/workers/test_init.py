@@ -253,6 +253,7 @@ def test_two_processes_start_from_process_zero_and_agree():
     assert total == pytest.approx(w.sum(), rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "message"),
     [

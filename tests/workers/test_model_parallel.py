@@ -89,6 +89,7 @@ def one_after_another(weights, x):
     return jnp.mean(x**2)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("algorithm", ["psum", "ring", "two_shot"])
 def test_a_pipeline_reduces_each_stage_by_itself(algorithm):
     mesh = mesh_of(2, STAGES, ("data", "stage"))
@@ -116,6 +117,7 @@ def test_a_pipeline_reduces_each_stage_by_itself(algorithm):
     assert wire_bytes(reducer, weights, mesh, axis_name="data") == shard
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("donate", [False, True])
 @pytest.mark.parametrize("algorithm", ["psum", "ring"])
 def test_an_island_takes_no_more_memory_than_plain_sharding(algorithm, donate):

@@ -34,6 +34,7 @@ def loss(params, x, reducer=None, **extra):
     return jnp.mean(scan_layers(layer, params, x, reducer, **extra) ** 2)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("place", [mesh_of, emulate], ids=["mesh", "emulated"])
 def test_equals_the_reduction_after_the_backward_pass(place):
     ours = trained(jax.grad(loss), optax.sgd(0.5), place(WORKERS))
@@ -46,6 +47,7 @@ def test_forward_is_a_scan():
     np.testing.assert_array_equal(one[0], scanned_loss(layers(), x))
 
 
+@pytest.mark.slow
 def test_one_layer():
     params = jax.tree.map(lambda p: p[:1], layers())
     x = jnp.asarray(data()).reshape(WORKERS, -1, WIDTH)
@@ -89,6 +91,7 @@ def test_weights_give_the_mean_over_examples():
     assert_close(jax.tree.map(lambda g: g[1], ours), mean, 1e-5)
 
 
+@pytest.mark.slow
 def test_each_layer_keeps_its_residual():
     """The same as the reducer after the backward pass, which has all layers at once."""
     tx: Any = feedback()
@@ -145,6 +148,7 @@ def test_what_a_turn_sends_does_not_wait_for_what_it_computes():
     assert products.isdisjoint(i.name for i in needs(body, transfer))
 
 
+@pytest.mark.slow
 def test_inside_a_checked_shard_map():
     mesh = mesh_of(WORKERS)
 

@@ -112,6 +112,7 @@ def test_training_without_an_optimizer(fleet):
         fleet.train(np.ones((2, 3)), np.ones((2, 2)))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "how", "kwargs", "kind", "message"),
     [
