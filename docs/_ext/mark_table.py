@@ -11,9 +11,7 @@ from sphinx.util.docutils import SphinxDirective
 import relaxjax
 from relaxjax._core._merge_rules import MergeRule, marks_of
 
-OUTSIDE = tuple(
-    f"relaxjax.{name}" for name in ("check", "cli", "tasks", "__main__")
-)
+OUTSIDE = tuple(f"relaxjax.{name}" for name in ("check", "cli", "tasks", "__main__"))
 
 
 def states() -> dict[str, dict[str, MergeRule]]:
