@@ -191,7 +191,7 @@ def test_what_is_sent_first_may_be_left_as_it_is():
 @pytest.mark.parametrize(
     ("name", "plain", "message"),
     [
-        ("all_reduce", 0.5, r"plain=0.5 is the share .* there is none"),
+        ("all_reduce", 0.5, r"plain=0.5 is the share .* compressor=None: name one"),
         ("all_reduce+quantize8", 1.5, r"share=1.5 must be between 0"),
         ("all_reduce+quantize8", 1.0, r"plain=1 leaves no matrix for quantize8"),
     ],
