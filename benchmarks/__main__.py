@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 BENCHMARKS = {
+    "startup": "micro.startup:startup",
     "overhead": "micro.overhead:overhead",
     "fusion": "micro.fusion:fusion",
     "checkpoint": "micro.checkpoint:checkpoint",
