@@ -39,7 +39,7 @@ class Exchange:
         period; "neighbors", models over a graph; "low_rank", products of matrices;
         "traced", one message after the backward pass, of the bytes of the program.
       line: the expression that makes the relaxation from `optimizer`; `{args}` stands
-        for the axis and what follows it. "" if there is none.
+        for the axis and what follows it; "" where it has to be built by hand.
       why: what it does about the network, in a phrase; may hold `{every}` (steps) and
         `{neighbors}`. "" is the row's summary.
       algorithm: how gradients and models are averaged; for neighbors, the topology.

@@ -19,5 +19,6 @@ __getattr__, __dir__, __all__ = door(
         "_page": "MARKS codec_line page plot quality_rows shown",
         "_report": "Effort report_of",
         "_subjects": "subjects_of",
+        "_verdict": "strict_json",
     },
 )

@@ -15,6 +15,7 @@ from relaxjax.check._subjects import subjects_of as subjects_of
 from relaxjax.check._topology import topology_laws as topology_laws
 from relaxjax.check._verdict import Counterexample as Counterexample
 from relaxjax.check._verdict import Verdict as Verdict
+from relaxjax.check._verdict import strict_json as strict_json
 
 __all__ = [
     "Counterexample",

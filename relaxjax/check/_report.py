@@ -18,7 +18,7 @@ from relaxjax.check._relaxation import relaxation_laws
 from relaxjax.check._samples import SIZES
 from relaxjax.check._subjects import Subject
 from relaxjax.check._topology import topology_laws
-from relaxjax.check._verdict import Verdict
+from relaxjax.check._verdict import Verdict, strict_json
 from relaxjax.tasks import TASKS
 from relaxjax.workers import Emulation
 
@@ -81,7 +81,7 @@ def report_of(
         "quality": quality,
         "seconds": time.perf_counter() - began,
     }
-    return _strict(report)
+    return strict_json(report)
 
 
 def _checked(
@@ -126,14 +126,3 @@ def _law(law: Verdict) -> dict[str, Any]:
         text = {"where": dict(case.where), "text": str(case)}
         row["counterexample"] = {**case._asdict(), **text}
     return row
-
-
-def _strict(value: Any) -> Any:
-    """The value in JSON's own types, with None for numbers that are not finite."""
-    if isinstance(value, dict):
-        return {str(key): _strict(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not np.isfinite(value) else value

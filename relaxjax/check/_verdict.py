@@ -1,5 +1,6 @@
 """What is found of a law: whether it holds, and the counterexample if it does not."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -64,3 +65,14 @@ def spelled(values: Any) -> str:
     flat = np.ravel(np.asarray(values))
     shown = " ".join(f"{x:.6g}" for x in flat[:_FEW])
     return f"[{shown}{' ..' if flat.size > _FEW else ''}]" if flat.size != 1 else shown
+
+
+def strict_json(value: Any) -> Any:
+    """The value in JSON's own types, with None for numbers that are not finite."""
+    if isinstance(value, dict):
+        return {str(key): strict_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict_json(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,15 +1,14 @@
 """The results of a training run: run.json, curves.png, and a table."""
 
 import json
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from matplotlib.figure import Figure
 from rich.table import Table
 
+from relaxjax.check import strict_json
 from relaxjax.tasks import Data
 
 
@@ -56,12 +55,12 @@ class Record:
 
 def write(record: Record, path: Path) -> None:
     """Writes a run as JSON; numbers that are not finite become null."""
-    path.write_text(json.dumps(_strict(asdict(record)), indent=1) + "\n")
+    path.write_text(json.dumps(strict_json(asdict(record)), indent=1) + "\n")
 
 
 def as_json(records: Sequence[Record]) -> str:
     """A list of runs on one line, each as in `run.json`."""
-    return json.dumps([_strict(asdict(record)) for record in records])
+    return json.dumps([strict_json(asdict(record)) for record in records])
 
 
 def plot(records: Sequence[Record], path: Path) -> None:
@@ -104,12 +103,3 @@ def table(records: Sequence[Record], *, caption: str) -> Table:
 
 def _words(name: str) -> str:
     return name.replace("_", " ")
-
-
-def _strict(value: Any) -> Any:
-    """The value, with None for the numbers that JSON cannot spell."""
-    if isinstance(value, dict):
-        return {key: _strict(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

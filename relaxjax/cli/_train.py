@@ -11,7 +11,7 @@ from rich.markup import escape
 from relaxjax._names import GRAMMAR, RELAXATIONS
 from relaxjax.cli._app import COMMANDS
 from relaxjax.cli._errors import endings, user_errors
-from relaxjax.cli._names import OrderName, TaskName, relaxations
+from relaxjax.cli._train_options import OrderName, TaskName, relaxations
 from relaxjax.compression import COMPRESSORS, FEEDBACKS
 from relaxjax.topology import TOPOLOGIES
 

@@ -1,8 +1,9 @@
-"""The options of `relaxjax train`: their checks, and what they mean."""
+"""The options of `relaxjax train`: their names, their checks, and what they mean."""
 
 import math
 import sys
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import optax
 from relaxjax._core._relaxation import Training
 from relaxjax._names import RELAXATIONS, parse
 from relaxjax.cli._devices import AXIS, DEFAULT_WORKERS
+from relaxjax.compression import COMPRESSORS, FEEDBACKS
 from relaxjax.faults import skip_nonfinite
 from relaxjax.gradients import accumulate
 from relaxjax.tasks import OPTIMIZERS, Task, schedule
@@ -18,6 +20,40 @@ from relaxjax.tasks import OPTIMIZERS, Task, schedule
 _LEAST = {"check_every": 1, "checkpoint_every": 1, "steps": 1, "workers": 1}
 _LEAST |= {"batch_size": 1, "accumulate": 1, "seed": 0}
 _POSITIVE = ("learning_rate", "bucket_mb", "lost_after", "stuck_after")
+
+
+class TaskName(StrEnum):
+    """Tasks that have real data on every machine."""
+
+    DIGITS = "digits"
+    CHARS = "chars"
+
+
+class OrderName(StrEnum):
+    """Orders in which parameters are pulled."""
+
+    TAC = "tac"
+    TIC = "tic"
+    BEST = "best"
+    RANDOM = "random"
+    LAYER = "layer"
+
+
+def relaxations(incomplete: str) -> list[tuple[str, str]]:
+    """Completions of what is typed of a relaxation's name, each with its summary."""
+    head, plus, rest = incomplete.partition("+")
+    row = RELAXATIONS.get(head.partition("@")[0])
+    if "@" in incomplete and row:
+        before = incomplete.partition("@")[0]
+        names = [(f"{before}@{name}", row.summary) for name in row.algorithms]
+    elif plus and row and row.compressors:
+        compressor, second, _ = rest.partition("+")
+        pairs = [f"{compressor}+{name}" for name in FEEDBACKS]
+        tails = pairs if second else COMPRESSORS
+        names = [(f"{head}+{tail}", row.summary) for tail in tails]
+    else:
+        names = [(name, row.summary) for name, row in RELAXATIONS.items()]
+    return [(name, summary) for name, summary in names if name.startswith(incomplete)]
 
 
 @dataclass(frozen=True, kw_only=True)

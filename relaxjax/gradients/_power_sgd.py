@@ -50,7 +50,7 @@ from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._phases import Clock, clock
 from relaxjax._core._sharding import on_own_shards, shard_shapes, used_axes
 from relaxjax._core._tree import Layout, layout_of
-from relaxjax._core._weights import factor, weigh
+from relaxjax._core._weights import weigh_tree
 from relaxjax.collectives import EXACT_EXCHANGES
 from relaxjax.gradients._all_reduce import mean_over_workers
 from relaxjax.gradients._choices import checked_algorithm
@@ -196,10 +196,7 @@ def _ready(updates: Any, axis_name: AxisName, specs: Any, weight: Any) -> Any:
     require_local(updates, axis_name, _CALLER)
     if specs is None:
         require_no_compiler_axes(_CALLER, "it")
-    if weight is None:
-        return updates
-    w = factor(weight, axis_name, "mean")
-    return jax.tree.map(lambda u: weigh(u, w), updates)
+    return weigh_tree(updates, weight, axis_name)
 
 
 def _absence(axis_name: AxisName, weight: Any) -> tuple[jax.Array, ...]:

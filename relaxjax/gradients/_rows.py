@@ -1,5 +1,6 @@
 """The named reducers before an optimizer, and the optimizers that compress."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -7,8 +8,10 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import Exchange, Relaxation, Training
+from relaxjax.gradients._bounded_staleness import bounded_staleness, random_delays
 from relaxjax.gradients._choices import CHOICES
 from relaxjax.gradients._deep_gradient_compression import deep_gradient_compression
+from relaxjax.gradients._delay import delay
 from relaxjax.gradients._exact_mean import ALGORITHMS
 from relaxjax.gradients._matrices_only import reducer
 from relaxjax.gradients._one_bit_adam import one_bit_adam
@@ -27,6 +30,21 @@ def _build_power_sgd(
     axis_name: AxisName, training: Training, rank: int = 4, **parts: Any
 ) -> optax.GradientTransformationExtraArgs:
     return optax.chain(power_sgd(axis_name, rank=rank, **parts), training.optimizer)
+
+
+def _build_delay(
+    axis_name: AxisName, training: Training, steps: int = 1, **parts: Any
+) -> optax.GradientTransformationExtraArgs:
+    return optax.chain(delay(steps), reducer(axis_name, **parts), training.optimizer)
+
+
+def _build_bounded_staleness(
+    axis_name: AxisName, training: Training, most: int = 3, seed: int = 0, **parts: Any
+) -> optax.GradientTransformationExtraArgs:
+    """Each gradient is up to `most` steps late, at random."""
+    delays = random_delays(training.workers, most, seed=seed)
+    late = bounded_staleness(axis_name, delays)
+    return optax.chain(late, reducer(axis_name, **parts), training.optimizer)
 
 
 def _build_deep_gradient_compression(
@@ -65,6 +83,7 @@ def _freeze_step(training: Training, freeze_step: int | None) -> int:
     return freeze_step
 
 
+_waits = functools.partial(Relaxation, algorithms=CHOICES, compressors=True)
 ROWS = [
     Relaxation(
         name="all_reduce",
@@ -135,5 +154,24 @@ ROWS = [
         ),
         period=None,
         apart=True,
+    ),
+    _waits(
+        name="delay",
+        summary="all_reduce of gradients that have waited some steps",
+        build=_build_delay,
+        options=frozenset({"bucket_bytes", "steps"}),
+        sends=Exchange(
+            kind="gradients",
+            line="optax.chain(relaxjax.delay(1), "
+            "relaxjax.all_reduce({args}), optimizer)",
+            why="gradients of the step before travel behind a whole step",
+            early=True,
+        ),
+    ),
+    _waits(
+        name="bounded_staleness",
+        summary="all_reduce of gradients that arrive late, as drawn",
+        build=_build_bounded_staleness,
+        options=frozenset({"bucket_bytes", "most", "seed"}),
     ),
 ]

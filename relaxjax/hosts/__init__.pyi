@@ -6,9 +6,9 @@ from relaxjax.hosts._launch import Ended as Ended
 from relaxjax.hosts._launch import launch as launch
 from relaxjax.hosts._links import Links as Links
 from relaxjax.hosts._links import Loopback as Loopback
+from relaxjax.hosts._links import Namespaces as Namespaces
 from relaxjax.hosts._links import Place as Place
-from relaxjax.hosts._namespaces import Namespaces as Namespaces
-from relaxjax.hosts._namespaces import enter as enter
+from relaxjax.hosts._links import enter as enter
 from relaxjax.hosts._rendezvous import Member as Member
 from relaxjax.hosts._watch import LostProcess as LostProcess
 from relaxjax.hosts._watch import Watch as Watch

@@ -1,4 +1,4 @@
-"""The names of what sends later: local steps, outer optimizers, delays."""
+"""The names of what sends later: local steps and outer optimizers."""
 
 import functools
 from collections.abc import Callable
@@ -8,14 +8,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import SYNC_EVERY, Exchange, Relaxation, Training
-from relaxjax.gradients import (
-    CHOICES,
-    bounded_staleness,
-    delay,
-    label_leaves,
-    random_delays,
-    reducer,
-)
+from relaxjax.gradients import CHOICES, label_leaves
 from relaxjax.local_updates._asynchronous_average import asynchronous_average
 from relaxjax.local_updates._diloco import diloco
 from relaxjax.local_updates._eager_diloco import eager_diloco
@@ -82,21 +75,6 @@ def _post_local_sgd(axis_name: AxisName, training: Training, **parts: Any) -> An
     return _around(post_local_sgd)(axis_name, training, **parts)
 
 
-def _delay(
-    axis_name: AxisName, training: Training, steps: int = 1, **parts: Any
-) -> optax.GradientTransformationExtraArgs:
-    return optax.chain(delay(steps), reducer(axis_name, **parts), training.optimizer)
-
-
-def _bounded_staleness(
-    axis_name: AxisName, training: Training, most: int = 3, seed: int = 0, **parts: Any
-) -> optax.GradientTransformationExtraArgs:
-    """Each gradient is up to `most` steps late, at random."""
-    delays = random_delays(training.workers, most, seed=seed)
-    late = bounded_staleness(axis_name, delays)
-    return optax.chain(late, reducer(axis_name, **parts), training.optimizer)
-
-
 _syncs = functools.partial(
     Relaxation,
     algorithms=CHOICES,
@@ -105,7 +83,6 @@ _syncs = functools.partial(
     period=SYNC_EVERY,
     apart=True,
 )
-_waits = functools.partial(Relaxation, algorithms=CHOICES, compressors=True)
 ROWS = (
     _syncs(
         name="local_sgd",
@@ -197,24 +174,5 @@ ROWS = (
             why="one exchange in {every} steps, of models of the step before",
             early=True,
         ),
-    ),
-    _waits(
-        name="delay",
-        summary="all_reduce of gradients that have waited some steps",
-        build=_delay,
-        options=frozenset({"bucket_bytes", "steps"}),
-        sends=Exchange(
-            kind="gradients",
-            line="optax.chain(relaxjax.delay(1), "
-            "relaxjax.all_reduce({args}), optimizer)",
-            why="gradients of the step before travel behind a whole step",
-            early=True,
-        ),
-    ),
-    _waits(
-        name="bounded_staleness",
-        summary="all_reduce of gradients that arrive late, as drawn",
-        build=_bounded_staleness,
-        options=frozenset({"bucket_bytes", "most", "seed"}),
     ),
 )

@@ -117,7 +117,7 @@ def streaming_diloco(
       [-2. -2.] [-1. -3.]
     """
     every = _steps_between(sync_every, fragments, overlap, mixing)
-    tau, alpha = overlap, mixing
+    fragment = functools.partial(_update_fragment, overlap, mixing)
     exchange = ExchangeSpec(
         _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed
     )
@@ -129,22 +129,6 @@ def streaming_diloco(
         sent = [optax.tree.zeros_like(state.anchor) for state in memory]
         leaves = LocalState(layout_of(params))
         return StreamingDilocoState(jnp.zeros((), jnp.int32), memory, sent, leaves)
-
-    def update_fragment(left, step, u, x, memory, sent) -> Any:
-        """A fragment's update, memory and D_i, `left` steps before its T."""
-        u, x = (optax.tree.cast_like(tree, memory.anchor) for tree in (u, x))
-        read = outer_gradient(memory.anchor, x, u)
-        sent = optax.tree.where(left == tau, read, sent)
-
-        def meet(u: Any, memory: AnchorState, sent: Any) -> tuple[Any, AnchorState]:
-            memory = step.update(sent, memory, None)
-            moved = jax.tree.map(
-                lambda a, x, u: (1 - alpha) * (a - x) + alpha * u, memory.anchor, x, u
-            )
-            return moved, memory
-
-        u, memory = cond(left == 0, meet, lambda *same: same[:2], u, memory, sent)
-        return u, memory, sent
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
@@ -158,13 +142,32 @@ def streaming_diloco(
             for part in ([None] * fragments if fit is None else split(fit))
         ]
         trees = left, steps, split(updates), split(params), state.kept, state.sent
-        results = map(update_fragment, *trees)
+        results = map(fragment, *trees)
         u, memory, sent = (list(parts) for parts in zip(*results, strict=True))
         state = StreamingDilocoState(count % sync_every, memory, sent, state.leaves)
         return _join(numbers, u), state
 
     outer_half = optax.GradientTransformationExtraArgs(init, update)
     return optax.with_extra_args_support(optax.chain(inner, outer_half))
+
+
+def _update_fragment(
+    overlap: int, alpha: float, left, step, u, x, memory, sent
+) -> tuple[Any, AnchorState, Any]:
+    """A fragment's update, memory and D_i, `left` steps before its T."""
+    u, x = (optax.tree.cast_like(tree, memory.anchor) for tree in (u, x))
+    read = outer_gradient(memory.anchor, x, u)
+    sent = optax.tree.where(left == overlap, read, sent)
+
+    def meet(u: Any, memory: AnchorState, sent: Any) -> tuple[Any, AnchorState]:
+        memory = step.update(sent, memory, None)
+        moved = jax.tree.map(
+            lambda a, x, u: (1 - alpha) * (a - x) + alpha * u, memory.anchor, x, u
+        )
+        return moved, memory
+
+    u, memory = cond(left == 0, meet, lambda *same: same[:2], u, memory, sent)
+    return u, memory, sent
 
 
 def _split(count: int, numbers: Any, tree: Any) -> list[Any]:

@@ -47,7 +47,7 @@ def compiled_order(step: Any, *args: Any) -> CompiledOrder:
 
 
 def order_in(text: str) -> CompiledOrder:
-    """The order in the text of an optimized module; ValueError if there is none."""
+    """The order in the text of an optimized module, which must have a transfer."""
     module = parse(text)
     transfers: dict[str, list[str]] = {"pull": [], "push": []}
 

@@ -18,8 +18,8 @@ __getattr__, __dir__, __all__ = door(
         "_makespan": "makespan",
         "_optimum": "optimum",
         "_oracle": "Estimate Oracle analytic given measured",
-        "_policies": "Policy byte_scheduler dear mg_wfbp ordered p3 unordered "
-        "wait_free",
+        "_mg_wfbp": "mg_wfbp",
+        "_policies": "Policy byte_scheduler dear ordered p3 unordered wait_free",
         "_properties": "Properties properties",
         "_record": "record",
         "_replay": "Replay Transfer replay",

@@ -28,6 +28,7 @@ from relaxjax.schedule._hardware import Device as Device
 from relaxjax.schedule._hardware import Link as Link
 from relaxjax.schedule._local_search import local_search as local_search
 from relaxjax.schedule._makespan import makespan as makespan
+from relaxjax.schedule._mg_wfbp import mg_wfbp as mg_wfbp
 from relaxjax.schedule._optimum import optimum as optimum
 from relaxjax.schedule._oracle import Estimate as Estimate
 from relaxjax.schedule._oracle import Oracle as Oracle
@@ -37,7 +38,6 @@ from relaxjax.schedule._oracle import measured as measured
 from relaxjax.schedule._policies import Policy as Policy
 from relaxjax.schedule._policies import byte_scheduler as byte_scheduler
 from relaxjax.schedule._policies import dear as dear
-from relaxjax.schedule._policies import mg_wfbp as mg_wfbp
 from relaxjax.schedule._policies import ordered as ordered
 from relaxjax.schedule._policies import p3 as p3
 from relaxjax.schedule._policies import unordered as unordered

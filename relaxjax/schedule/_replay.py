@@ -86,7 +86,7 @@ class Replay(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Share of `backward_flops` that run under a transfer; 0 if there are none."""
+        """Share of `backward_flops` that run under a transfer; 0 where that is 0."""
         return self.backward_flops_under / (self.backward_flops or 1.0)
 
     @property

@@ -14,7 +14,7 @@ from relaxjax._names import RELAXATIONS, parse
 from relaxjax.cli import _job, app
 from relaxjax.cli._app import COMMANDS, load
 from relaxjax.cli._errors import EXIT_CODES
-from relaxjax.cli._names import relaxations
+from relaxjax.cli._train_options import relaxations
 from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
 
 ROOT = Path(__file__).parent.parent.parent

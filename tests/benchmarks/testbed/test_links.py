@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import testbed as host
 from benchmarks.testbed import message as _message
-from relaxjax.hosts import _namespaces
+from relaxjax.hosts import _links
 from tests.benchmarks.testbed.models import towers
 
 MISSING = host.Namespaces.missing()
@@ -45,11 +45,11 @@ def test_rates_that_are_none():
 
 
 def test_what_namespaces_need(monkeypatch):
-    monkeypatch.setattr(_namespaces.shutil, "which", lambda name: None)
+    monkeypatch.setattr(_links.shutil, "which", lambda name: None)
     with pytest.raises(OSError, match=r"'ip' is missing .* Loopback\(\) works"):
         host.Namespaces(1e6)
-    monkeypatch.setattr(_namespaces.shutil, "which", lambda name: name)
-    monkeypatch.setattr(_namespaces.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(_links.shutil, "which", lambda name: name)
+    monkeypatch.setattr(_links.os, "geteuid", lambda: 1000)
     with pytest.raises(OSError, match="only root can"):
         host.Namespaces(1e6)
 
@@ -85,14 +85,14 @@ def test_a_fleet_over_shaped_links():
 @needs_namespaces
 def test_namespaces_are_gone_after_a_failure(monkeypatch):
     links = host.Namespaces(5e6)
-    run = _namespaces._run
+    run = _links._run
 
     def refuse(command, **kwargs):
         if "tc qdisc add dev eth0" in command and "n1" in command:
             raise OSError("refused")
         run(command, **kwargs)
 
-    monkeypatch.setattr(_namespaces, "_run", refuse)
+    monkeypatch.setattr(_links, "_run", refuse)
     with pytest.raises(OSError, match="refused"):
         host.Fleet(towers(), links=links)
     assert left_over(links) == ""
