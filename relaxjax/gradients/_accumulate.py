@@ -109,7 +109,7 @@ def accumulate(
             new, _, _ = jax.eval_shape(flush, total, inner_state)
             return optax.tree.zeros_like(new), total, inner_state
 
-        last = state.mini_step == every - 1
+        last = state.mini_step >= every - 1  # or past it, if `every` was larger
         new, total, inner_state = cond(last, flush, wait, total, state.inner_state)
         mini_step = jnp.where(last, 0, state.mini_step + 1)
         left = jnp.where(last, 0, total_weight)

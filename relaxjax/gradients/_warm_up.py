@@ -99,7 +99,8 @@ def from_step(
     waiting, starting = range(2)
 
     def init(params: optax.Params) -> Any:
-        return PartOfTrainingState(clock(step, step + 1), inner.init(params))
+        begun = step + 1 if step else 0  # the first step of all begins as `init` did
+        return PartOfTrainingState(clock(step, begun), inner.init(params))
 
     def update(updates, state, params: Any = None, **extra_args) -> Any:
         time, inside = state

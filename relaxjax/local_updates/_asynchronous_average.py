@@ -47,12 +47,14 @@ class AsynchronousAverageState(NamedTuple):
       step: int32, steps since the last mean arrived.
       kept: a, equal on all workers, and the reducer's state.
       read: s_i, as last read; float32 where a param is narrower.
+      waiting: bool, whether the mean of `read` is still to arrive.
       leaves: the leaves that differ between workers.
     """
 
     step: Annotated[jax.Array, EQUAL]
     kept: AnchorState
     read: Annotated[Any, MEAN]
+    waiting: Annotated[jax.Array, EQUAL]
     leaves: Annotated[LocalState, MEAN]
 
 
@@ -118,15 +120,18 @@ def asynchronous_average(
         memory = outer.init(params)
         read = optax.tree.zeros_like(memory.anchor)
         leaves = LocalState(layout_of(params))
-        return AsynchronousAverageState(jnp.zeros((), jnp.int32), memory, read, leaves)
+        step, waiting = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
+        return AsynchronousAverageState(step, memory, read, waiting, leaves)
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
         exchange.require(state, updates, params, weight)
-        step, memory, read, leaves = state
-        step += 1
+        step, memory, read, waiting, leaves = state
+        step = step % sync_every + 1  # carried over from a longer period, it may be past
         u, x = (optax.tree.cast_like(tree, memory.anchor) for tree in (updates, params))
-        reads, arrives = step == sync_every - delay, step == sync_every
+        reads = step == sync_every - delay
+        waiting |= reads
+        arrives = waiting & (step == sync_every)
         read = jax.tree.map(lambda x, u, s: jnp.where(reads, x + u, s), x, u, read)
 
         def arrive(u: Any, memory: AnchorState, read: Any) -> tuple[Any, AnchorState]:
@@ -135,7 +140,8 @@ def asynchronous_average(
             return moved, memory
 
         u, memory = cond(arrives, arrive, lambda *same: same[:2], u, memory, read)
-        return u, AsynchronousAverageState(step % sync_every, memory, read, leaves)
+        left = step % sync_every, memory, read, waiting & ~arrives, leaves
+        return u, AsynchronousAverageState(*left)
 
     return optax.GradientTransformationExtraArgs(init, update)
 

@@ -95,7 +95,7 @@ def local_steps(
         step, memory, leaves = state
         u, x = (optax.tree.cast_like(tree, memory.anchor) for tree in (updates, params))
 
-        last = step == sync_every - 1
+        last = step >= sync_every - 1  # or past it, if another period began
         meet = functools.partial(synchronize, rule, weight, x)
         u, memory = cond(last, meet, lambda *same: same, u, memory)
         return u, OuterState(jnp.where(last, 0, step + 1), memory, leaves)

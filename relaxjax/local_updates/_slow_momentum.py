@@ -33,7 +33,7 @@ class SlowMomentumState(NamedTuple):
     """The outer state of `slow_momentum`.
 
     Attributes:
-      steps: int32, the number of outer steps taken.
+      steps: int32, the number of local steps up to the last outer step.
       momentum: u, like the anchor.
     """
 
@@ -101,10 +101,10 @@ def slow_momentum(
     def update(updates, state, params=None) -> Any:
         del params
         steps, u = state
-        g = jnp.asarray(rate(sync_every * (steps + 1) - 1), jnp.float32)
+        g = jnp.asarray(rate(steps + sync_every - 1), jnp.float32)
         u = jax.tree.map(lambda u, d: momentum * u + d / g, u, updates)
         moved = jax.tree.map(lambda u: -slow_learning_rate * g * u, u)
-        return moved, SlowMomentumState(steps + 1, u)
+        return moved, SlowMomentumState(steps + sync_every, u)
 
     exchange = ExchangeSpec(
         _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed

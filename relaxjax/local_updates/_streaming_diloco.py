@@ -50,12 +50,14 @@ class StreamingDilocoState(NamedTuple):
       step: int32, the number of steps, modulo H.
       kept: the state of each fragment's outer step.
       sent: D_i of each fragment, as last read; float32 where a param is narrower.
+      waiting: bool[P], whether the mean of each D_i is still to arrive.
       leaves: the leaves that differ between workers.
     """
 
     step: Annotated[jax.Array, EQUAL]
     kept: list[AnchorState]
     sent: Annotated[list[Any], MEAN]
+    waiting: Annotated[jax.Array, EQUAL]
     leaves: Annotated[LocalState, MEAN]
 
 
@@ -117,7 +119,7 @@ def streaming_diloco(
       [-2. -2.] [-1. -3.]
     """
     every = _steps_between(sync_every, fragments, overlap, mixing)
-    fragment = functools.partial(_update_fragment, overlap, mixing)
+    tau, fragment = overlap, functools.partial(_update_fragment, mixing)
     exchange = ExchangeSpec(
         _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed
     )
@@ -127,37 +129,40 @@ def streaming_diloco(
     def init(params: optax.Params) -> Any:
         memory = [step.init(x) for x in _split(fragments, deal(params), params)]
         sent = [optax.tree.zeros_like(state.anchor) for state in memory]
+        count, waiting = jnp.zeros((), jnp.int32), jnp.zeros(fragments, bool)
         leaves = LocalState(layout_of(params))
-        return StreamingDilocoState(jnp.zeros((), jnp.int32), memory, sent, leaves)
+        return StreamingDilocoState(count, memory, sent, waiting, leaves)
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
         exchange.require(state, updates, params, weight)
-        numbers, count = deal(updates), state.step + 1
+        numbers, count = deal(updates), state.step % sync_every + 1
         split = functools.partial(_split, fragments, numbers)
-        left = [number * every - count for number in range(1, fragments + 1)]
+        left = every * jnp.arange(1, fragments + 1) - count
+        waiting = state.waiting | (left == tau)
+        meets = waiting & (left == 0)
         fit = fitting(specs, updates, _CALLER)
         steps = [
             outer_step(exchange._replace(specs=part), outer)
             for part in ([None] * fragments if fit is None else split(fit))
         ]
-        trees = left, steps, split(updates), split(params), state.kept, state.sent
+        trees = left == tau, meets, steps, split(updates), split(params), state.kept, state.sent
         results = map(fragment, *trees)
         u, memory, sent = (list(parts) for parts in zip(*results, strict=True))
-        state = StreamingDilocoState(count % sync_every, memory, sent, state.leaves)
-        return _join(numbers, u), state
+        after = count % sync_every, memory, sent, waiting & ~meets, state.leaves
+        return _join(numbers, u), StreamingDilocoState(*after)
 
     outer_half = optax.GradientTransformationExtraArgs(init, update)
     return optax.with_extra_args_support(optax.chain(inner, outer_half))
 
 
 def _update_fragment(
-    overlap: int, alpha: float, left, step, u, x, memory, sent
+    alpha: float, reads, meets, step, u, x, memory, sent
 ) -> tuple[Any, AnchorState, Any]:
-    """A fragment's update, memory and D_i, `left` steps before its T."""
+    """A fragment's update, memory and D_i."""
     u, x = (optax.tree.cast_like(tree, memory.anchor) for tree in (u, x))
     read = outer_gradient(memory.anchor, x, u)
-    sent = optax.tree.where(left == overlap, read, sent)
+    sent = optax.tree.where(reads, read, sent)
 
     def meet(u: Any, memory: AnchorState, sent: Any) -> tuple[Any, AnchorState]:
         memory = step.update(sent, memory, None)
@@ -166,7 +171,7 @@ def _update_fragment(
         )
         return moved, memory
 
-    u, memory = cond(left == 0, meet, lambda *same: same[:2], u, memory, sent)
+    u, memory = cond(meets, meet, lambda *same: same[:2], u, memory, sent)
     return u, memory, sent
 
 
