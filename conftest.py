@@ -1,5 +1,7 @@
 """Sixteen emulated CPU devices, for the tests and the doctests alike."""
 
+import ctypes
+import gc
 import os
 
 # XLA's CPU thread pool must outnumber the emulated devices, or their rendezvous
@@ -29,6 +31,30 @@ jax.config.update("jax_disable_most_optimizations", True)
 CACHE = Path(__file__).parent / ".pytest_cache" / "jax"
 jax.config.update("jax_compilation_cache_dir", str(CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+# What a process may hold before it forgets its programs, between two files and at all.
+MOST_BYTES, AT_ALL = 1.0 * 2**30, 1.4 * 2**30
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Compiled programs stay in memory until JAX is told to forget them."""
+    same_file = nextitem is not None and nextitem.path == item.path
+    if _resident() < (AT_ALL if same_file else MOST_BYTES):
+        return
+    jax.clear_caches()
+    gc.collect()
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _resident() -> int:
+    """Bytes of memory of this process; 0 where the system does not say."""
+    pages = Path("/proc/self/statm")
+    if not pages.exists():
+        return 0
+    return int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def spread_out(items: list[pytest.Item], count: int) -> set[str]:

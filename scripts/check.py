@@ -1,6 +1,7 @@
-"""Sets up an environment and passes the tests: lint, types, tests, docs.
+"""Sets up an environment and passes the tests: lint, types, tests.
 
-python3 scripts/check.py            all of it, on this Python
+python3 scripts/check.py            on this Python
+python3 scripts/check.py --ci       the same with coverage, and the documentation
 python3 scripts/check.py --newest   a quick subset, on the newest Python found
 python3 scripts/check.py --programs what GPUs and TPUs would run, on both
 
@@ -53,13 +54,17 @@ def environment(python: str, folder: str, *packages: str) -> Path:
     return made
 
 
-def check_all() -> None:
-    """Lint, types, tests with coverage, documentation."""
+def check_all(*, ci: bool = False) -> None:
+    """Lint, types, tests; for CI with coverage (a quarter more time), and docs."""
     python = environment(sys.executable, ".venv", *DEV)
     run(python, "-m", "ruff", "check", ".")
     run(python, "-m", "ruff", "format", "--check", ".")
     run(python, "-m", "pyright", "--pythonpath", python)
     tests = ["-m", "pytest", "-q", "-m", "not slow", "-n", "2", "--durations=10"]
+    tests += ["--dist", "worksteal"]  # keeps a file's tests, which share programs
+    if not ci:
+        run(python, *tests)
+        return
     run(python, *tests, "--cov", "--cov-report=term", "--cov-fail-under=95")
     docs = ["-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
     run(python, *docs, "docs", "docs/_build/html")
@@ -113,6 +118,7 @@ def check_programs() -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
+    parser.add_argument("--ci", action="store_true", help="with coverage and docs")
     parser.add_argument("--newest", action="store_true", help="newest Python, subset")
     parser.add_argument("--programs", action="store_true", help="for GPUs and TPUs")
     wishes = parser.parse_args()
@@ -121,4 +127,4 @@ if __name__ == "__main__":
     elif wishes.programs:
         check_programs()
     else:
-        check_all()
+        check_all(ci=wishes.ci)

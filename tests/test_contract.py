@@ -724,7 +724,7 @@ def test_jit_equals_no_jit(row):
     assert_close(mapped(grads), jax.jit(mapped)(grads), 1e-6)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @rows
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float16, jnp.float8_e4m3fn])
 def test_dtypes_stay(row, dtype):

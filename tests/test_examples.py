@@ -123,6 +123,7 @@ def test_diloco_learns_characters_in_a_bit_and_in_four():
     assert max(bits for bits, _ in found.values()) < 6  # of 7 at the start
 
 
+@pytest.mark.slow
 def test_parameter_servers_learn_digits(capsys):
     example = runpy.run_path(str(EXAMPLES / "parameter_server.py"))
     assert example["main"](steps=60) >= 0.9

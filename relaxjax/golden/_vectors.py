@@ -112,9 +112,10 @@ def compare(implementation: Implementation, vectors: Iterable[Vector]) -> list[O
 
     Example:
       >>> from relaxjax import golden
-      >>> rows = golden.compare(golden.implementation, golden.load())
-      >>> sorted({row.status for row in rows})
-      ['not covered', 'pass']
+      >>> some = [v for v in golden.load() if v.name.startswith("sign")]
+      >>> rows = golden.compare(golden.implementation, some)
+      >>> {row.status for row in rows}
+      {'pass'}
     """
     return [_outcome(implementation, vector) for vector in vectors]
 

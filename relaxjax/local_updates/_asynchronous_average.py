@@ -127,7 +127,9 @@ def asynchronous_average(
         del extra_args
         exchange.require(state, updates, params, weight)
         step, memory, read, waiting, leaves = state
-        step = step % sync_every + 1  # carried over from a longer period, it may be past
+        step = (
+            step % sync_every + 1
+        )  # carried over from a longer period, it may be past
         u, x = (optax.tree.cast_like(tree, memory.anchor) for tree in (updates, params))
         reads = step == sync_every - delay
         waiting |= reads

@@ -146,7 +146,15 @@ def streaming_diloco(
             outer_step(exchange._replace(specs=part), outer)
             for part in ([None] * fragments if fit is None else split(fit))
         ]
-        trees = left == tau, meets, steps, split(updates), split(params), state.kept, state.sent
+        trees = (
+            left == tau,
+            meets,
+            steps,
+            split(updates),
+            split(params),
+            state.kept,
+            state.sent,
+        )
         results = map(fragment, *trees)
         u, memory, sent = (list(parts) for parts in zip(*results, strict=True))
         after = count % sync_every, memory, sent, waiting & ~meets, state.leaves

@@ -64,6 +64,7 @@ def test_resnet50_has_161_tensors():
     assert sum(int(np.prod(s)) for s in shapes.values()) == 25_557_032
 
 
+@pytest.mark.slow
 def test_overhead(tmp_path):
     result = _overhead.overhead(
         task="digits", workers=2, batch_size=16, rounds=5, compiles=2, out=str(tmp_path)
@@ -98,6 +99,7 @@ def test_fusion(tmp_path, monkeypatch):
     assert (tmp_path / "fusion.json").exists()
 
 
+@pytest.mark.slow
 def test_low_rank(tmp_path):
     small = {"rank": 1, "rows": 2, "width": 16, "layers": 1}
     result = _low_rank.low_rank(**small, rounds=5, out=str(tmp_path))
@@ -118,6 +120,7 @@ def test_ring(tmp_path, monkeypatch):
     assert max(result["temporary_buckets"].values()) <= 2.01
 
 
+@pytest.mark.slow
 def test_algorithms(tmp_path, monkeypatch):
     monkeypatch.setattr(_algorithms, "WORKERS", (2, 4))
     monkeypatch.setattr(_algorithms, "KIBIBYTES", (1, 2048))
@@ -136,6 +139,7 @@ def test_algorithms(tmp_path, monkeypatch):
         assert plot.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(_bytes, "ONE_AXIS", ("psum", "ring", "one_shot"))
     small = _models.transformer(_models.Transformer(1, 64, 64))
@@ -164,6 +168,7 @@ def test_codecs(tmp_path, monkeypatch):
     assert (tmp_path / "codecs.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_payloads(tmp_path, monkeypatch):
     made = {name: _payloads.COMPRESSORS[name] for name in ("random_k", "sign")}
     monkeypatch.setattr(_payloads, "COMPRESSORS", made)
@@ -186,6 +191,7 @@ def test_algorithms_that_are_timed_compute_the_sum(monkeypatch):
         np.testing.assert_array_equal(run(), 4.0, err_msg=name)
 
 
+@pytest.mark.slow
 def test_emulation(tmp_path, monkeypatch):
     monkeypatch.setattr(_emulation, "WORKERS", (2, 4))
     result = _emulation.emulation(batch_size=64, rounds=5, out=str(tmp_path))
@@ -283,6 +289,7 @@ def test_processes_that_differ(monkeypatch):
     _agree.require_agreement(tx, {"w": np.zeros(3, np.float32)}, workers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [_models.VGG16, _models.ResNet50, _models.Inception])
 def test_image_models_have_a_thousand_classes(module):
     images = jax.ShapeDtypeStruct((1, 224, 224, 3), np.float32)
@@ -320,7 +327,7 @@ def test_overlap(monkeypatch, tmp_path):
 SMALL = {"layers": 2, "width": 64, "vocabulary": 32}
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("training", "way"),
     [

@@ -44,6 +44,7 @@ def test_a_small_alpha_leaves_few_labels(alpha):
     np.testing.assert_array_equal(rows, again)
 
 
+@pytest.mark.slow
 def test_training_learns_and_only_gossip_drifts_apart(splits):
     few = jax.tree.map(lambda x: x[[0, -1]], splits)
     exact, ring = (next(e for e in ENTRIES if e.name == n) for n in _COMPARED[:2])
@@ -80,6 +81,7 @@ def test_the_rate_that_trains_best_counts(splits):
 _COMPARED = ["all_reduce", "gossip, ring", "gradient_tracking, ring"]
 
 
+@pytest.mark.slow
 def test_what_is_reported_follows_from_the_runs(tmp_path, monkeypatch):
     entries = [e for e in ENTRIES if e.name in _COMPARED]
     monkeypatch.setattr(_heterogeneity, "ENTRIES", entries)

@@ -40,6 +40,7 @@ def test_methods_stand_beside_their_parents(tmp_path):
     assert saved["conditions"]["steps"] == {"digits": 4}
 
 
+@pytest.mark.slow
 def test_a_parent_counts_by_its_best_rate(tmp_path):
     entry = Entry("local_sgd", {"sync_every": 2}, learning_rate=0.03)
     rates = {"adamw": [1e-9, 0.03], "muon": [0.1]}
@@ -64,6 +65,7 @@ def test_a_parent_that_diverged_is_never_the_best(metric_name, best):
     assert min(runs, key=_methods._badness)["metrics"] == [best]
 
 
+@pytest.mark.slow
 def test_an_entry_has_its_own_peak_rate():
     task = TASKS["digits"](0)
 
@@ -85,6 +87,7 @@ def test_an_entry_has_its_own_peak_rate():
         np.testing.assert_allclose(10 * x, y, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_local_updates_messages_stand_beside_all_reduce(tmp_path, capsys, monkeypatch):
     few = [
         e for e in _local_updates.ENTRIES if e.name == "local_sgd" and e.mesh.size == 2
@@ -118,6 +121,7 @@ def test_the_best_row_within_the_budget_is_judged():
     assert _local_updates.verdict(rows, 400, 0.01) == "1/400: 1% missed: +30.00% by bad"
 
 
+@pytest.mark.few(13)
 @pytest.mark.parametrize(
     "entry", [*ENTRIES, *_local_updates.ENTRIES], ids=lambda entry: entry.label
 )

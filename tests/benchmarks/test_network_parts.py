@@ -46,7 +46,7 @@ def drawn(n: int = 4) -> Any:
     )
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("without", ["fusion", "overlap"])
 @pytest.mark.parametrize("name", ["all_reduce@ring", "gossip", "local_sgd@ring"])
 def test_a_variant_computes_the_same(name, without):

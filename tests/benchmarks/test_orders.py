@@ -73,6 +73,7 @@ def saved(out, name):
     return json.loads((out / f"{name}.json").read_text())
 
 
+@pytest.mark.slow
 def test_quality_end_to_end(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(quality_bench, "LARGE", (15,))
     monkeypatch.setattr(quality_bench, "MODELS", {"vgg16": tiny})

@@ -59,6 +59,7 @@ def accuracy_of(method, task, steps, density, seed):
     return 0.9 + 0.01 * seed - (lost(density) if method.make else 0.0)
 
 
+@pytest.mark.slow
 def test_quality(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(_quality, "methods", few)
     monkeypatch.setattr(Method, "held_out", accuracy_of)
@@ -83,6 +84,7 @@ def test_quality(tmp_path, monkeypatch, capsys):
     assert "digits 1/400" not in printed  # nothing fits
 
 
+@pytest.mark.slow
 def test_a_sparse_method_uses_its_budget_up():
     task = small()
     ring = BASELINES[0].bytes(task, 1.0)

@@ -33,6 +33,7 @@ def measured(folder, width: int, rates=(20.0, 50.0, 200.0, 1000.0)) -> str:
     return str(folder)
 
 
+@pytest.mark.slow
 def test_what_follows_the_rule_is_found(tmp_path):
     folders = [measured(tmp_path / str(w), w) for w in (16, 32)]
     found = regret.regret(folders=folders, out=str(tmp_path))

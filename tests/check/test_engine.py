@@ -75,6 +75,7 @@ def test_a_receiver_does_not_know_the_senders_noise():
     assert laws["decoded from the payload"].holds is False
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("wrap", "holds"),
     [

@@ -25,7 +25,7 @@ def laws_of(source: str, mesh):
     return subject["laws"]
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TWINS)
 def test_twins_pass(name):
     laws = laws_of(TWINS[name], mesh_of(4))

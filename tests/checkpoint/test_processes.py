@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 from relaxjax import emulate, hosts
 from relaxjax.checkpoint import Checkpoints
 from tests import helpers
@@ -25,6 +27,7 @@ def saved_by_emulation(folder: Path):
     return state
 
 
+@pytest.mark.slow
 def test_processes_save_and_restore_together(tmp_path):
     count = 2
     state = saved_by_emulation(tmp_path / "emulated")

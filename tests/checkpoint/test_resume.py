@@ -51,6 +51,7 @@ def resumed(
     return training.trained(tx, (tree["params"], tree["opt_state"]), second, DATA[3:])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name",
     [

@@ -134,6 +134,7 @@ def test_digits_are_learned_on_eight_workers_at_the_defaults(tmp_path):
     assert record.spread == 0.0
 
 
+@pytest.mark.slow
 def test_characters_are_learned(tmp_path, monkeypatch):
     monkeypatch.setattr(_chars, "_HELD_OUT_WINDOWS", 32)
     monkeypatch.setattr(_loop, "_POINTS", 2)

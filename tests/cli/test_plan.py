@@ -118,6 +118,7 @@ def test_figures_of_train_and_plan_have_the_same_names():
         assert name in help_
 
 
+@pytest.mark.slow
 def test_it_runs_as_a_program():
     command = [sys.executable, "-m", "relaxjax", "plan", *FAST, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)

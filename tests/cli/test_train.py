@@ -149,6 +149,7 @@ def test_a_run_from_the_shell(tmp_path):
     assert written["metric"] > 0.8
 
 
+@pytest.mark.slow
 def test_an_unknown_relaxation_from_the_shell(tmp_path):
     done = command("train", "--relaxation", "allreduce", cwd=tmp_path)
     assert done.returncode == 2

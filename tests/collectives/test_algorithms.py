@@ -79,7 +79,7 @@ ALGORITHMS = {
 every = pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
 
 
-@pytest.mark.few(28)
+@pytest.mark.few(8)
 @every
 @pytest.mark.parametrize(
     "n",
@@ -94,7 +94,7 @@ def test_every_worker_count(algorithm, n):
     assert_same(by_vmap(algorithm.all_reduce, blocks), expected)
 
 
-@pytest.mark.few(25)
+@pytest.mark.few(6)
 @every
 @pytest.mark.parametrize("n", [3, 8])
 @pytest.mark.parametrize("where", MAPPINGS)
@@ -114,7 +114,7 @@ def test_every_worker_count_on_devices(algorithm, n, where):
     assert_same(MAPPINGS[where](algorithm.all_reduce, blocks), expected)
 
 
-@pytest.mark.few(13)
+@pytest.mark.few(6)
 @every
 @pytest.mark.parametrize(
     ("n", "shape"), [(1, (3,)), (5, ()), (5, (2, 0, 4)), (5, (1,)), (1, (0,))]
@@ -153,7 +153,7 @@ def test_any_shape_dtype_and_worker_count(name, n, shape, dtype, seed):
     assert_same(by_vmap(algorithm.all_reduce, blocks), expected)
 
 
-@pytest.mark.few(15)
+@pytest.mark.few(6)
 @every
 @pytest.mark.parametrize("dtype", [jnp.float8_e4m3fn, np.int8, np.complex64])
 def test_dtypes_on_devices(algorithm, dtype):
@@ -163,6 +163,7 @@ def test_dtypes_on_devices(algorithm, dtype):
     assert_same(by_typed_mesh(algorithm.all_reduce, blocks), expected)
 
 
+@pytest.mark.few(3)
 @every
 def test_float64(algorithm):
     with jax.enable_x64(True):
@@ -172,7 +173,7 @@ def test_float64(algorithm):
         assert_same(by_typed_mesh(algorithm.all_reduce, blocks), expected)
 
 
-@pytest.mark.few(25)
+@pytest.mark.few(4)
 @every
 @pytest.mark.parametrize("n", [2, 7, 16])
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float16])
@@ -186,6 +187,7 @@ def test_error_within_the_stated_roundings(algorithm, n, dtype):
     assert 0 < worst <= 1.01 * algorithm.roundings(n)
 
 
+@pytest.mark.few(11)
 @every
 @pytest.mark.parametrize("n", [3, 4])
 def test_nonfinite_values_reach_every_worker(algorithm, n):
@@ -198,7 +200,7 @@ def test_nonfinite_values_reach_every_worker(algorithm, n):
     assert np.isfinite(out[:, [1, 2, 3, 4, 6, 7]]).all()
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @every
 def test_two_axes_one_after_the_other(algorithm):
     blocks = draw(6, (11,), jnp.bfloat16).reshape(2, 3, 11)
@@ -210,6 +212,7 @@ def test_two_axes_one_after_the_other(algorithm):
     assert_same(out.reshape(6, 11), algorithm.reference(inside))
 
 
+@pytest.mark.few(5)
 @every
 def test_inside_a_jit_inside_a_vmap(algorithm):
     blocks = draw(5, (11,), np.float32)
@@ -246,7 +249,7 @@ def test_vmap_inside_a_mesh(algorithm):
         assert_same(out[device], algorithm.reference(list(blocks[device])))
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(3)
 @every
 @pytest.mark.parametrize(
     ("size", "dtype"),
@@ -259,6 +262,7 @@ def test_traced_bytes_equal_the_formula(algorithm, size, dtype):
         assert wire_bytes(tx, x, emulate(n)) == algorithm.wire_bytes(x, n), n
 
 
+@pytest.mark.few(9)
 @every
 @pytest.mark.parametrize(
     ("n", "dtype"), [(2, "float32"), (5, "bfloat16"), (7, "int32"), (8, "float32")]
@@ -295,6 +299,7 @@ BY_HAND_TYPED = BY_HAND | {
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_bytes_by_hand_where_types_are_checked(name):
     compiled = tuple(

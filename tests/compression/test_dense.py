@@ -51,7 +51,7 @@ def test_codebook_loses_what_is_known_for_gaussian_elements(bits, expected):
     assert squared(decoded - x) / squared(x) == pytest.approx(expected, rel=0.1)
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("block_size", [None, 100])
 @pytest.mark.parametrize("name", ["gauss", "heavy tail", "offset", "huge"])
 def test_codebook_is_a_projection_that_keeps_the_mean(name, block_size):

@@ -182,7 +182,7 @@ def plain(state: Any) -> tuple[list[np.ndarray], float]:
     return whole, max(steps)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @matrix
 def test_equals_a_list_of_workers(compressor, feedback, algorithm, n):
     axes, codec = axes_of(algorithm, n), compressor_of(compressor, feedback)
@@ -240,7 +240,7 @@ def stated(codec: Any, algorithm: str, axes: dict[str, int]) -> int:
 PLAIN = [row for row in EVERY if row[1] == "none"]
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("compressor", "algorithm"), sorted({(row[0], row[2]) for row in PLAIN})
 )
@@ -283,7 +283,7 @@ def on_mesh(tx: Any, axes: dict[str, int], check_vma: bool = False) -> Any:
 QUICK = ("sign", "top_k", "random_k")
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("compressor", "algorithm"),
     [
@@ -302,7 +302,7 @@ def test_compiled_bytes_are_those_traced(compressor, algorithm):
     assert relaxjax.compiled_wire_bytes(on_mesh(tx, axes), stacked) == traced
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("algorithm", EXCHANGES)
 @pytest.mark.parametrize("compressor", ["random_k", "quantize4"])
 def test_the_result_is_known_to_be_equal_where_types_are_checked(compressor, algorithm):
@@ -317,7 +317,7 @@ def test_the_result_is_known_to_be_equal_where_types_are_checked(compressor, alg
     np.testing.assert_allclose(typed, on_mesh(tx, axes)(g)[0], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("algorithm", EXCHANGES)
 @pytest.mark.parametrize("n", [1, 3, 8])
 def test_what_is_lost_makes_up_for_the_mean(algorithm, n):

@@ -41,7 +41,7 @@ def test_density_is_rounded_up_to_whole_elements(density, size, count):
     assert count_of(density, size) == count
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @sizes
 @pytest.mark.parametrize("block_size", [16, 4096, None])
 def test_top_k_keeps_the_largest_of_each_block(size, block_size):
@@ -93,6 +93,7 @@ def test_sparse_loco_sends_twelve_bits_an_index_and_two_a_value():
     assert compression.payload_bytes(compressor, x) == 3 * (96 + 16) + 4 * scales
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("size", "block_size"), [(64, 64), (64, 16), (10, 4096)])
 def test_top_k_attains_its_law_on_a_constant(size, block_size):
     compressor = compression.top_k(0.2, block_size=block_size)
@@ -121,6 +122,7 @@ def test_top_k_is_the_same_for_workers_under_vmap():
     np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("make", [compression.random_k, compression.random_block])
 @pytest.mark.parametrize(
     ("size", "density"), [(1, 0.5), (7, 0.4), (10, 0.25), (13, 0.38), (64, 1.0)]
@@ -135,6 +137,7 @@ def test_every_element_has_the_same_chance_and_none_is_drawn_twice(make, size, d
     assert np.abs(chosen.mean(axis=0) - share).max() <= tolerance
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("make", [compression.random_k, compression.random_block])
 @pytest.mark.parametrize(("size", "density"), [(7, 0.4), (64, 0.25), (1000, 0.1)])
 def test_random_elements_are_unbiased_and_their_error_is_exact(make, size, density):

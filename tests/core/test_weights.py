@@ -89,7 +89,7 @@ REDUCED = {
 }
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(3)
 @places
 @pytest.mark.parametrize("algorithm", REDUCED)
 @pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)

@@ -71,7 +71,7 @@ WAYS: Any = {
 ways = pytest.mark.parametrize(("make", "reference"), WAYS.values(), ids=WAYS)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @sizes
 @codes
 @ways
@@ -82,7 +82,7 @@ def test_equals_a_list_of_workers(n, codec, plain, make, reference):
         assert_same_ways(pulled(make(n, codec), targets, mesh), expected, 2e-5)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @codes
 @ways
 def test_steps_are_silent(codec, plain, make, reference):
@@ -133,7 +133,7 @@ def test_the_seed_draws_the_rounding(make):
     assert (first != other).any()
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("where", [mesh_of, emulate])
 @pytest.mark.parametrize("make", [choco, dcd, deep_squeeze])
 def test_what_is_not_heard_may_not_be_finite(make, where):

@@ -97,7 +97,7 @@ def assert_same_ways(found: list[Any], expected: list[Any], atol: float = 2e-6) 
         np.testing.assert_allclose(x, np.stack(ref), atol=atol)
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(3)
 @methods
 @pytest.mark.parametrize("n", [2, 3, 5, 8])
 def test_equals_a_list_of_workers(name, n):
@@ -107,7 +107,7 @@ def test_equals_a_list_of_workers(name, n):
         assert_same_ways(pulled(METHODS[name](graph), targets, mesh), expected)
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", sorted({*METHODS} - {"exact_diffusion"}))
 @pytest.mark.parametrize("every", [1, 3])
 def test_graphs_take_turns_and_steps_are_silent(name, every):
@@ -231,6 +231,7 @@ def test_the_complete_graph_is_all_reduce(name):
     helpers.assert_close(jax.tree.map(lambda x: x[0], params), expected, 1e-5)
 
 
+@pytest.mark.few(2)
 @alone
 def test_disagreement_shrinks_as_the_spectral_gap_says(name):
     """Without gradients, from the slowest mode of a ring."""
@@ -261,6 +262,7 @@ def test_disagreement_shrinks_as_the_spectral_gap_says(name):
     np.testing.assert_allclose(found, shrunk * mode, atol=1e-6)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("n", [2, 4, 8])
 def test_one_peer_rounds_agree_after_a_period(n):
     graph = topology.one_peer_exponential(n)
@@ -289,7 +291,7 @@ def test_equal_models_stay_where_they_are(name):
     np.testing.assert_array_equal(jax.jit(update)(state, x), 0 * x)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @methods
 def test_a_graph_that_changes_compiles_once(name):
     n, traces = 4, []
@@ -311,6 +313,7 @@ def test_a_graph_that_changes_compiles_once(name):
         assert len(traces) == 1
 
 
+@pytest.mark.few(6)
 @methods
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 def test_16_bits_are_averaged_in_float32(name, dtype):
@@ -328,6 +331,7 @@ def test_16_bits_are_averaged_in_float32(name, dtype):
     np.testing.assert_allclose(found, expected, atol=0.02)
 
 
+@pytest.mark.few(2)
 @methods
 def test_bytes_are_those_of_the_neighbors(name):
     n, params = 8, {"w": jnp.zeros((10, 4)), "b": jnp.zeros(3)}

@@ -28,7 +28,7 @@ def made(n: int, bits: int, theta: float = THETA, **how: Any) -> Any:
     return optax.chain(SGD, method)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("n", [2, 3, 5, 8])
 @pytest.mark.parametrize("bits", [2, 8])
 def test_equals_a_list_of_workers(n, bits):

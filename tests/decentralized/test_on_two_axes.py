@@ -28,6 +28,7 @@ from tests.workers.test_model_parallel import mesh_of
 AXES = ("host", "device")
 
 
+@pytest.mark.few(2)
 @methods
 @pytest.mark.parametrize(
     ("hosts", "devices"),
@@ -100,6 +101,7 @@ every_method = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.few(9)
 @every_method
 def test_refuses_leaves_that_the_compiler_shards_without_specs(name):
     mesh, (batch,) = sharded.mesh_of(4, 2), helpers.batches(1, rows=8)
@@ -112,7 +114,7 @@ def test_refuses_leaves_that_the_compiler_shards_without_specs(name):
         step.lower(*state, batch)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @every_method
 def test_beside_tensor_parallelism_nothing_changes(name):
     """And nothing but the model's own sums travels over its axis."""

@@ -44,7 +44,7 @@ def relayed(graph: topology.Topology, **how: Any) -> Any:
     return optax.chain(SGD, relaxjax.relay_sum("data", graph, **how))
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(2)
 @trees
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 8])
 def test_equals_messages_by_hand(tree, n):
@@ -63,6 +63,7 @@ def test_any_tree_and_silent_steps(every):
         assert_same_ways(found, expected)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("graph", "diameter"),
     [

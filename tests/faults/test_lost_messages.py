@@ -56,6 +56,7 @@ def reference(targets, p, lost, every: int = 1) -> list[np.ndarray]:
     return seen
 
 
+@pytest.mark.few(2)
 @places
 @pytest.mark.parametrize("every", [1, 3])
 def test_equals_a_list_of_workers(every, place):
@@ -111,6 +112,7 @@ def under_way(graph: Topology, sent: np.ndarray, heard: Any, r: float) -> np.nda
     return total
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("loss", [0.0, 0.3, 0.9])
 def test_what_is_there_and_under_way_stays(loss):
     n = 5
@@ -128,6 +130,7 @@ def test_what_is_there_and_under_way_stays(loss):
     assert (np.abs(w_late).max() > 0.1) == (loss > 0)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["ring", "exponential", "lopsided"])
 def test_the_mean_is_found_though_a_third_is_lost(name):
     n = 8

@@ -37,7 +37,7 @@ APART: dict[str, Any] = {
 }
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", [*ALIKE, *APART])
 def test_a_step_with_a_nan_leaves_no_trace_anywhere(name):
     tx = skip_nonfinite((ALIKE | APART)[name], "data")

@@ -54,6 +54,7 @@ def chain(**how: Any) -> Any:
     return optax.chain(all_reduce("data", **how), MOMENTUM)
 
 
+@pytest.mark.few(3)
 @places
 @pytest.mark.parametrize("algorithm", ["psum", "ring"])
 def test_equals_one_model_and_those_present(algorithm, place):
@@ -99,6 +100,7 @@ def residual_of(state: Any) -> jax.Array:
     return found[0][1]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", REDUCERS)
 def test_nothing_is_lost(name):
     """Sum of out + mean of what all owe == sum of the means over those present.
@@ -290,6 +292,7 @@ def on_their_own(targets: np.ndarray, every: int, momentum: float) -> list[np.nd
     return seen
 
 
+@pytest.mark.few(3)
 @places
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
 def test_local_methods_go_on_by_themselves(momentum, place):

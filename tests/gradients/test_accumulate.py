@@ -25,6 +25,7 @@ def accumulate_ref(gradients: list[np.ndarray], every: int) -> list[np.ndarray]:
     return out
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("every", [1, 2, 3])
 def test_against_a_list(every):
     tx: Any = accumulate(optax.identity(), every)

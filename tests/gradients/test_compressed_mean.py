@@ -51,7 +51,7 @@ def mean(grads: Any) -> Any:
     return jax.tree.map(lambda g: np.mean(g, axis=0), grads)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("algorithm", ["one_shot", "two_shot", "ring"])
 @pytest.mark.parametrize("inner", [compression.sign, lambda: compression.quantize(2)])
 def test_nothing_is_lost_over_200_steps(algorithm, inner):
@@ -80,7 +80,7 @@ def test_nothing_is_lost_over_200_steps(algorithm, inner):
         assert np.abs(np.mean(residual[k], axis=0)).max() > 1e-3
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("algorithm", ["one_shot", "two_shot", "ring"])
 @pytest.mark.parametrize("wrap", [compression.ef21, compression.econtrol])
 def test_what_all_know_is_the_mean_of_what_they_know_of_each(algorithm, wrap):

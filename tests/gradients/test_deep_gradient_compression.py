@@ -179,6 +179,7 @@ def test_zeros_stay_zeros():
         np.testing.assert_array_equal(x, 0)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("clip", [None, 1.0])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_what_is_not_finite_is_seen_by_all_and_leaves_no_trace_if_skipped(bad, clip):
@@ -222,6 +223,7 @@ def test_clipping_is_of_ones_own_gradient_at_a_share_of_the_norm():
     )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float16, np.float32])
 def test_dtypes_stay_and_buffers_are_wide(dtype):
     gs = [jax.tree.map(lambda x: x.astype(dtype), g) for g in gradients(2, steps=2)]

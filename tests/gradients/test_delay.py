@@ -58,7 +58,7 @@ def damped(d: np.ndarray) -> np.ndarray:
     return 1 / np.maximum(d, 1)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("n", [2, 3, 5, 8])
 @pytest.mark.parametrize(
     "how",

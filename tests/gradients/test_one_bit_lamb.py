@@ -43,7 +43,7 @@ def factors(tx: Any, grads: list[Any], leaf: str) -> list[float]:
     return found
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("workers", [2, 3, 5, 8])
 def test_equals_a_list_of_workers_across_the_switch(workers):
     grads = uneven(workers, steps=20)

@@ -59,6 +59,7 @@ def weighted_step(tx: Any) -> Any:
     return relaxjax.data_parallel(train_step, emulate(2))
 
 
+@pytest.mark.few(2)
 @ALL
 def test_the_switch_compiles_once_more(made):
     params, traces, tx = {"w": jnp.ones((4, 4))}, [], made(3)

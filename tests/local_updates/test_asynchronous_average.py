@@ -43,7 +43,7 @@ def reference(targets, every: int, delay: int, compress) -> list[np.ndarray]:
     return seen
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("n", [2, 3, 5, 8])
 @pytest.mark.parametrize("code", CODES.values(), ids=CODES)
 @pytest.mark.parametrize("delay", [0, 1, 3])

@@ -79,6 +79,7 @@ def train(name: str, periods: tuple[int, int], swap: int, data: np.ndarray) -> A
     return np.stack(seen)
 
 
+@pytest.mark.few(16)
 @pytest.mark.parametrize("periods", CHANGES, ids=str)
 @pytest.mark.parametrize("name", METHODS)
 def test_workers_go_on_hearing_of_each_other(name, periods):

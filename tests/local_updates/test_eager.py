@@ -39,7 +39,7 @@ def reference(targets: np.ndarray, code) -> list[np.ndarray]:
     return seen
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("n", [2, 3, 5, 8])
 @pytest.mark.parametrize("code", CODES.values(), ids=CODES)
 def test_equals_a_list_of_workers(n, code):

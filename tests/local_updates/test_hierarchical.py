@@ -48,7 +48,7 @@ def mesh_of(sizes: dict[str, int]) -> jax.sharding.Mesh:
     return jax.make_mesh(tuple(sizes.values()), tuple(sizes), devices=devices)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("hosts", "devices"), [(1, 2), (3, 1), (2, 2), (2, 4)])
 @pytest.mark.parametrize("code", CODES.values(), ids=CODES)
 def test_equals_a_list_of_workers(hosts, devices, code):

@@ -88,7 +88,7 @@ def started(tx: Any, params: Any, mesh: Any) -> tuple[Any, Any]:
     )
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @methods
 @codes
 def test_an_island_is_a_worker(method, how):
@@ -106,7 +106,7 @@ def crosses(groups: list[list[int]]) -> bool:
     return any(len({device // INSIDE for device in group}) > 1 for group in groups)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @methods
 @codes
 def test_nothing_crosses_but_in_a_meeting(method, how):
@@ -119,7 +119,7 @@ def test_nothing_crosses_but_in_a_meeting(method, how):
         assert sorted(map(sorted, groups)) == [[d, d + INSIDE] for d in range(INSIDE)]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @methods
 @codes
 def test_a_device_holds_a_quarter(method, how):

@@ -57,7 +57,7 @@ COMPRESSORS = {
 }
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("compressor", COMPRESSORS.values(), ids=COMPRESSORS)
 @pytest.mark.parametrize("every", [1, 3, 5])
 @pytest.mark.parametrize("where", [mesh_of, emulate], ids=["mesh", "emulated"])

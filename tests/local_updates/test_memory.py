@@ -75,7 +75,7 @@ def memory_of(tx: Any) -> tuple[int, Any]:
     return kept, compiled.memory_analysis()
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @rows
 def test_state_is_as_large_as_stated(tx, models):
     """To the bytes of counters and of a batch; and it is updated in its place."""

@@ -119,7 +119,7 @@ def slow_reference(targets, every: int, rates, alpha: float, beta: float):
     return seen
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("n", [2, 3, 5, 8])
 def test_slow_momentum_equals_a_list_of_workers(n):
     """Under a schedule, which the units of the momentum follow."""

@@ -97,6 +97,7 @@ def test_sharded_models_go_the_same_ways(method, how):
     assert weight.sharding.shard_shape(weight.shape) == (1, 5, 4)  # as it was given
 
 
+@pytest.mark.few(2)
 @in_turn(1)
 def test_nothing_is_gathered_over_the_other_axis(method, how):
     tx = method(optax.adam(1e-2), specs=SPECS, **how)
@@ -108,7 +109,7 @@ def test_nothing_is_gathered_over_the_other_axis(method, how):
         assert all(len({d % 2 for d in group}) == 1 for group in groups)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @methods
 def test_what_is_kept_lies_as_the_params_do(method):
     """From the start, and after steps: each device has half of every matrix."""

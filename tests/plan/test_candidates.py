@@ -153,6 +153,7 @@ def test_vectors_travel_as_they_are():
     assert predict(c, model, FLAT, 2**20).nbytes == expected
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.75])
 def test_partly_coded_as_the_name_is_built_and_as_the_line(share: float):
     params = {f"w{i}": jnp.zeros((64, 128)) for i in range(4)}
@@ -228,6 +229,7 @@ KEEPERS += ["diloco+sign+ef14", "slow_momentum", "eager_diloco"]
 KEEPERS += ["asynchronous_average", "delay"]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("label", KEEPERS)
 def test_what_is_kept(label: str):
     """Floats of the state beyond the optimizer's, for each param."""

@@ -101,6 +101,7 @@ def test_without_overlap_messages_come_after_the_step():
         assert a.seconds < b.seconds
 
 
+@pytest.mark.slow
 def test_many_buckets_are_as_long_as_each_by_itself():
     """Grouped for speed, not for what they take."""
     small = plan.rank(model(), network(1.0), bucket_bytes=2**20)

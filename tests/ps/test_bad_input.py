@@ -93,6 +93,7 @@ def test_invalid_orders(order, message):
         step(shards, batch)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "optimizer",
     [

@@ -244,12 +244,14 @@ def one_random_step(start, gradients, n: int):
     return jax.tree.map(lambda x: np.asarray(x[0]), params)
 
 
+@pytest.mark.slow
 def test_each_transfer_draws_its_own():
     start = {"a": jnp.zeros(400), "b": jnp.zeros(400)}
     found = one_random_step(start, {k: np.ones((2, 400), "f4") for k in start}, 2)
     assert ((found["a"] != 0) != (found["b"] != 0)).any()
 
 
+@pytest.mark.slow
 def test_pushes_and_pulls_draw_differently():
     """Half of a half leaves a quarter; the same half leaves a half."""
     size = 4000

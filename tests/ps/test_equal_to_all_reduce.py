@@ -51,7 +51,7 @@ def test_any_number_of_workers(form, n):
         assert_close(train(form, OPTIMIZERS["sgd"], mesh, data), expected, 1e-6)
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @forms
 def test_servers_on_the_inner_of_two_axes(form):
     axes, data = ("host", "device"), DATA[:5]
@@ -91,7 +91,7 @@ def test_decay_sees_the_params(form):
     assert_close(train(form, optimizer, mesh_of(4), DATA[:5]), expected, 1e-6)
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @forms
 @pytest.mark.parametrize("servers", [2, 4])
 @pytest.mark.parametrize("where", ["mesh", "emulated"])

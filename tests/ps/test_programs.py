@@ -32,7 +32,7 @@ def large(width: int = 64):
     return {f"w{i}": np.zeros((width, width), np.float32) for i in range(6)}
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(2)
 @forms
 @pytest.mark.parametrize("servers", [None, 2, 4])
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
@@ -105,6 +105,7 @@ def test_codes_travel_in_order_too(form):
     assert list(found.pushes) == ORDERS["mixed"][::-1]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("servers", [1, 2, 4, 8])
 @forms
 def test_bytes(form, servers):
@@ -139,6 +140,7 @@ def sent_by(form, servers, start):
     return relaxjax.data_parallel(train_step, mesh_of(8)), state
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("servers", [1, 2, 4])
 def test_a_worker_keeps_one_part(servers):
     """Params and optimizer state at rest, of the compiled step's arguments."""

@@ -55,6 +55,7 @@ def test_nothing_late_is_none():
     assert_equal(found, expected)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("bound", [0, 1, 2, 5])
 def test_no_push_is_older_than_the_bound_and_each_comes_once(bound):
     """Every gradient has a digit of its own in the sum that the server sees."""

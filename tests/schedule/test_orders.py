@@ -172,6 +172,7 @@ def test_the_chain_of_bounds_holds_for_any_times(graph, rng):
     assert all(a <= b * (1 + 1e-12) for a, b in itertools.pairwise(chain))
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("seed", range(8))
 def test_best_with_pushes_is_optimal_on_small_graphs(seed, permutations_of):
     """A training step: the loss needs everything, each gradient is pushed."""
@@ -363,6 +364,7 @@ def test_shared_pairs_are_not_series_parallel():
     assert series_parallel_order(graph) is None
 
 
+@pytest.mark.slow
 def test_local_search_closes_most_of_tacs_gap():
     """Beyond the exact methods, against the exact optimum of 16 recvs."""
     tacs, bests = [], []

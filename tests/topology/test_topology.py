@@ -56,6 +56,7 @@ def test_every_round_keeps_the_mean_and_equal_values(name):
             np.testing.assert_allclose(w.sum(axis=1), 1, atol=1e-12)
 
 
+@pytest.mark.few(9)
 @graphs
 def test_messages_are_the_matrix(name):
     """Each is a partial permutation, and there are as few as can be."""

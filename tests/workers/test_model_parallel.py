@@ -54,6 +54,7 @@ def test_the_transformer_of_the_example_learns_and_gathers_nothing():
     assert found == {"across": {"collective-permute"}, "inside": {"all-reduce"}}
 
 
+@pytest.mark.slow
 def test_the_transformer_of_the_example_learns_in_eight_bits():
     example = runpy.run_path(str(EXAMPLES / "tensor_parallel.py"))
     losses, (_, params, *_) = example["main"](30, "8 bits")

@@ -77,6 +77,7 @@ def test_the_last_microbatch_reduces_what_the_others_gathered():
     assert_close(ours, after_backward(), 1e-5)
 
 
+@pytest.mark.slow
 def test_weights_give_the_mean_over_examples():
     x = jnp.asarray(data()).reshape(WORKERS, -1, WIDTH)
     weight = jnp.asarray([2.0, 0.0, 1.0, 5.0])

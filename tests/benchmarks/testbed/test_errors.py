@@ -54,6 +54,7 @@ def test_a_layer_that_is_none():
         host.Model(layers)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("kwargs", "kind", "message"),
     [
@@ -73,6 +74,7 @@ def test_fleets_that_cannot_be(kwargs, kind, message):
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.slow
 def test_adaptive_optimizers_of_whole_leaves_are_taken():
     fleet_can = partial(optax.lamb, 0.1)  # looks at a leaf's norm, not at others
     owners(towers(), fleet_can, 1, 2)
@@ -91,6 +93,7 @@ def fleet():
         yield fleet
 
 
+@pytest.mark.slow
 def test_orders_that_are_none(fleet):
     names = list(fleet.model.leaves)
     for order, message in (
@@ -112,7 +115,7 @@ def test_training_without_an_optimizer(fleet):
         fleet.train(np.ones((2, 3)), np.ones((2, 2)))
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "how", "kwargs", "kind", "message"),
     [
@@ -157,6 +160,7 @@ def test_processes_that_fall_silent(name, how, kwargs, kind, message, monkeypatc
             fleet.params()
 
 
+@pytest.mark.slow
 def test_a_layer_that_fails_at_the_worker():
     model = host.Model([host.Layer("a", dense, {"w": np.ones((3, 3), "f4")})])
     with (

@@ -62,6 +62,7 @@ def left_over(links: host.Namespaces) -> str:
     return found
 
 
+@pytest.mark.slow
 @needs_namespaces
 def test_a_fleet_over_shaped_links():
     links = host.Namespaces(5e6)
