@@ -37,6 +37,13 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 MOST_BYTES, AT_ALL = 1.0 * 2**30, 1.4 * 2**30
 
 
+def pytest_collection_finish() -> None:
+    """What is there before the first test stays, and is not searched for garbage."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(200_000, 50, 100)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Compiled programs stay in memory until JAX is told to forget them."""

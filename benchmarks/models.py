@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from benchmarks.image_models import VGG16, Inception, ResNet50
 
 
-class Model(NamedTuple):
+class ImageModel(NamedTuple):
     """A model as shapes.
 
     Attributes:
@@ -60,7 +60,7 @@ class Transformer(nn.Module):
         return nn.Dense(self.vocabulary)(nn.LayerNorm()(x))
 
 
-class Block(nn.Module):
+class TransformerBlock(nn.Module):
     """One layer of the decoder."""
 
     @nn.compact
@@ -108,13 +108,13 @@ class Experts(nn.Module):
         return out
 
 
-def _of(module: nn.Module, *args: jax.ShapeDtypeStruct) -> Model:
+def _of(module: nn.Module, *args: jax.ShapeDtypeStruct) -> ImageModel:
     variables = jax.eval_shape(module.init, jax.random.key(0), *args)
 
     def apply(params: Any, *batch: jax.Array) -> Any:
         return module.apply({"params": params}, *batch)
 
-    return Model(apply, variables["params"], args)
+    return ImageModel(apply, variables["params"], args)
 
 
 def _floats(*shape: int) -> jax.ShapeDtypeStruct:
@@ -125,12 +125,12 @@ def _ids(*shape: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, jnp.int32)
 
 
-def transformer(module: Transformer) -> Model:
+def transformer(module: Transformer) -> ImageModel:
     """A decoder on 8 sequences of 512 tokens."""
     return _of(module, _ids(8, 512))
 
 
-MODELS: dict[str, Callable[[], Model]] = {
+MODELS: dict[str, Callable[[], ImageModel]] = {
     "vgg16": lambda: _of(VGG16(), _floats(32, 224, 224, 3)),
     "resnet50": lambda: _of(ResNet50(), _floats(32, 224, 224, 3)),
     "inception": lambda: _of(Inception(), _floats(32, 224, 224, 3)),

@@ -17,6 +17,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -54,18 +56,35 @@ def environment(python: str, folder: str, *packages: str) -> Path:
     return made
 
 
+@contextmanager
+def types(python: str | Path) -> Iterator[None]:
+    """Checks types beside what runs inside, and fails after it."""
+    command = [str(python), "-m", "pyright", "--pythonpath", str(python)]
+    pyright = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        yield
+    finally:
+        said, _ = pyright.communicate()
+        print("+", *command, said, sep="\n", flush=True)
+    if pyright.returncode:
+        sys.exit(pyright.returncode)
+
+
 def check_all(*, ci: bool = False) -> None:
     """Lint, types, tests; for CI with coverage (a quarter more time), and docs."""
     python = environment(sys.executable, ".venv", *DEV)
     run(python, "-m", "ruff", "check", ".")
     run(python, "-m", "ruff", "format", "--check", ".")
-    run(python, "-m", "pyright", "--pythonpath", python)
     tests = ["-m", "pytest", "-q", "-m", "not slow", "-n", "2", "--durations=10"]
     tests += ["--dist", "worksteal"]  # keeps a file's tests, which share programs
-    if not ci:
+    if ci:
+        tests += ["--cov", "--cov-report=term", "--cov-fail-under=95"]
+    with types(python):
         run(python, *tests)
+    if not ci:
         return
-    run(python, *tests, "--cov", "--cov-report=term", "--cov-fail-under=95")
     docs = ["-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
     run(python, *docs, "docs", "docs/_build/html")
 

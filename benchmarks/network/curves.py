@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.network.methods import RATE, Method
 from benchmarks.network.problem import Shape, problem, task
-from benchmarks.network.worker_processes import Crew
+from benchmarks.network.worker_processes import WorkerProcesses
 from relaxjax.hosts import Loopback
 
 WINDOWS = 64
@@ -49,7 +49,7 @@ def curves(
             drawn = problem(start, processes=shape.hosts, steps=steps, windows=WINDOWS)
             drawn.save(file)
             places = Loopback().open([str(i) for i in range(shape.hosts)])
-            with Crew(system, list(places.values()), file) as crew:
+            with WorkerProcesses(system, list(places.values()), file) as crew:
                 for method in (m for m in missing if m.system == system):
                     by_label[method.label] = _curve(crew, method, steps, every)
                     print(method.label, by_label[method.label][-1], flush=True)
@@ -59,7 +59,7 @@ def curves(
     return by_label
 
 
-def _curve(crew: Crew, method: Method, steps: int, every: int) -> Curve:
+def _curve(crew: WorkerProcesses, method: Method, steps: int, every: int) -> Curve:
     crew.begin(method.label, method.plain(steps=steps))
     start = crew.loss(method.label)
     curve = [[0.0, start, start]]

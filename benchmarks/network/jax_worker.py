@@ -57,7 +57,7 @@ def mesh_of(method: dict[str, Any]) -> Mesh:
     return Mesh(np.asarray(devices).reshape(-1, per_host), TWO_AXES)
 
 
-def begin(method: dict[str, Any], task: Task, mesh: Mesh) -> worker.Training:
+def begin(method: dict[str, Any], task: Task, mesh: Mesh) -> worker.Session:
     """The method's training, from the task's start.
 
     Each process reads the loss of its own rows: no system of the bench sends losses.
@@ -82,7 +82,7 @@ def begin(method: dict[str, Any], task: Task, mesh: Mesh) -> worker.Training:
     def judged(windows: np.ndarray) -> float:
         return float(judge(jax.tree.map(_own, state[0]), windows))
 
-    return worker.Training(advance, judged)
+    return worker.Session(advance, judged)
 
 
 def _axes(mesh: Mesh) -> AxisName:
@@ -94,7 +94,7 @@ def _own(x: jax.Array) -> jax.Array:
     return x.addressable_shards[0].data[0]
 
 
-def make(place: worker.Place, problem: Problem) -> worker.Begin:
+def make(place: worker.WorkerPlace, problem: Problem) -> worker.Begin:
     """Joins the other processes."""
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(place.address, place.processes, place.process)

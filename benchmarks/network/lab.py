@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.network.methods import Method
 from benchmarks.network.problem import Shape, problem, task
-from benchmarks.network.worker_processes import Crew
+from benchmarks.network.worker_processes import WorkerProcesses
 from relaxjax.hosts import Loopback, Namespaces, Place
 
 STEPS, BUDGET = 5, 6.0  # of a block, at most: timed steps, and seconds
@@ -37,7 +37,7 @@ class Lab:
         self._stack = ExitStack()
         self.namespaces = None if Namespaces.missing() else Namespaces(_FAST)
         links = self.namespaces or Loopback()
-        self.crews: dict[str, Crew] = {}
+        self.crews: dict[str, WorkerProcesses] = {}
         self.places: list[Place] = []
         try:
             self._stack.enter_context(_stoppable())
@@ -56,7 +56,7 @@ class Lab:
 
     def _begin(self, method: Method, path: Path, steps: int) -> None:
         if method.system not in self.crews:
-            crew = Crew(method.system, self.places, path)
+            crew = WorkerProcesses(method.system, self.places, path)
             self.crews[method.system] = self._stack.enter_context(crew)
         crew = self.crews[method.system]
         crew.begin(method.label, method.plain(steps=steps))

@@ -22,7 +22,7 @@ import jax
 from benchmarks.network.methods import Method
 from benchmarks.network.problem import Shape, problem, task
 from benchmarks.network.report import PLAIN
-from benchmarks.network.worker_processes import Crew
+from benchmarks.network.worker_processes import WorkerProcesses
 from benchmarks.report import Result, Run, Table
 from relaxjax.hosts import Loopback
 
@@ -69,7 +69,7 @@ def _mib(more: float | None) -> str:
 
 def _peak(method: Method, problem_file: Path, hosts: int) -> float:
     places = Loopback().open([str(i) for i in range(hosts)])
-    with Crew(method.system, list(places.values()), problem_file) as crew:
+    with WorkerProcesses(method.system, list(places.values()), problem_file) as crew:
         crew.begin(method.label, method.plain(steps=1000))
         count = -(-STEPS // method.period) * method.period
         crew.steps(method.label, max(count, method.start + 2))

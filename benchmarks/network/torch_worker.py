@@ -21,7 +21,7 @@ _BUCKET_MB = 1000  # one for everything
 _PATIENCE = timedelta(minutes=30)
 
 
-def begin(method: dict[str, Any], problem: Problem) -> worker.Training:
+def begin(method: dict[str, Any], problem: Problem) -> worker.Session:
     """The training of "alone", "fp32", "fp16", "bf16" or "power_sgd"."""
     torch = import_module("torch")
     module = twin(problem.params, heads=HEADS)
@@ -39,7 +39,7 @@ def begin(method: dict[str, Any], problem: Problem) -> worker.Training:
         with torch.no_grad():
             return module(torch.from_numpy(windows)).item()
 
-    return worker.Training(advance, judged)
+    return worker.Session(advance, judged)
 
 
 def _parallel(module: Any, method: dict[str, Any]) -> Any:
@@ -64,7 +64,7 @@ def _parallel(module: Any, method: dict[str, Any]) -> Any:
     return model
 
 
-def make(place: worker.Place, problem: Problem) -> worker.Begin:
+def make(place: worker.WorkerPlace, problem: Problem) -> worker.Begin:
     """Joins the other processes.
 
     Raises:

@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.network.problem import Problem
 
 
-class Training(NamedTuple):
+class Session(NamedTuple):
     """A method's training, which holds its own state.
 
     Attributes:
@@ -32,7 +32,7 @@ class Training(NamedTuple):
     loss: Callable[[np.ndarray], float]
 
 
-class Place(NamedTuple):
+class WorkerPlace(NamedTuple):
     """Which process this is.
 
     Attributes:
@@ -46,13 +46,13 @@ class Place(NamedTuple):
     address: str
 
 
-Begin = Callable[[dict[str, Any]], Training]
+Begin = Callable[[dict[str, Any]], Session]
 """From a method, as plain data, to its training from the start."""
 
 
-def serve(begin: Begin, place: Place, problem: Problem, answers: IO[str]) -> None:
+def serve(begin: Begin, place: WorkerPlace, problem: Problem, answers: IO[str]) -> None:
     """Obeys until standard input ends."""
-    trainings: dict[str, Training] = {}
+    trainings: dict[str, Session] = {}
     done: dict[str, int] = {}
     share = place.process, place.processes
     for line in sys.stdin:
@@ -92,14 +92,14 @@ def _busy() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def main(make: Callable[[Place, Problem], Begin]) -> None:
+def main(make: Callable[[WorkerPlace, Problem], Begin]) -> None:
     """The main function of a system's module, whose arguments are a file and a place.
 
     Args:
       make: joins the other processes, and returns how a method begins.
     """
     path, process, processes, address = sys.argv[1:]
-    place = Place(int(process), int(processes), address)
+    place = WorkerPlace(int(process), int(processes), address)
     problem = Problem.load(Path(path))
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)  # what libraries print is not an answer

@@ -43,7 +43,7 @@ _TWO_DEVICES = {
 }
 
 
-class Block(NamedTuple):
+class StepBlock(NamedTuple):
     """What some steps took.
 
     Attributes:
@@ -57,7 +57,7 @@ class Block(NamedTuple):
     losses: list[float]
 
 
-class Crew:
+class WorkerProcesses:
     """A system's processes, running.
 
     Args:
@@ -93,12 +93,12 @@ class Crew:
         """Forgets a method and its state."""
         self._ask({"do": "end", "name": name})
 
-    def steps(self, name: str, count: int, *, warm: int = 0) -> Block:
+    def steps(self, name: str, count: int, *, warm: int = 0) -> StepBlock:
         """Takes steps with a method, of which the first `warm` are not timed."""
         order = {"do": "steps", "name": name, "count": count, "warm": warm}
         answers = self._ask(order)
         timed = count - warm
-        return Block(
+        return StepBlock(
             _mean([sum(answer["seconds"]) for answer in answers]) / max(timed, 1),
             _mean([answer["busy"] for answer in answers]) / max(timed, 1),
             [
@@ -124,7 +124,7 @@ class Crew:
                 pass
         self._stack.close()
 
-    def __enter__(self) -> "Crew":
+    def __enter__(self) -> "WorkerProcesses":
         """Returns itself."""
         return self
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from benchmarks.models import MODELS, Model
+from benchmarks.models import MODELS, ImageModel
 from benchmarks.orders.neighbors import NOISE, neighbors, neighbors_table
 from benchmarks.orders.quality import at_ratio
 from benchmarks.report import Plot, Result, Run, Table, benchmark
@@ -26,7 +26,7 @@ from relaxjax import schedule
 from relaxjax.schedule import Cluster, Graph, Link, Policy, Timeline
 
 
-class Setting(NamedTuple):
+class Regime(NamedTuple):
     """A cluster and how parameters travel on it.
 
     Attributes:
@@ -43,10 +43,10 @@ class Setting(NamedTuple):
 RHOS = (0.5, 1.0, 2.0)
 SEVERAL = ((8, 2), (8, 4), (16, 4))
 SETTINGS = (
-    *(Setting("whole", w, s) for w, s in ((1, 1), (2, 1), (4, 1), (8, 1), (16, 1))),
-    *(Setting("whole", w, s) for w, s in SEVERAL),
-    *(Setting("sliced", w, s) for w, s in SEVERAL),
-    *(Setting("fine", w, s) for w, s in SEVERAL),
+    *(Regime("whole", w, s) for w, s in ((1, 1), (2, 1), (4, 1), (8, 1), (16, 1))),
+    *(Regime("whole", w, s) for w, s in SEVERAL),
+    *(Regime("sliced", w, s) for w, s in SEVERAL),
+    *(Regime("fine", w, s) for w, s in SEVERAL),
 )
 SLICE, FINE = 4_096_000, 2.5e5
 LINK = Link(latency=0.0, bandwidth=1.25e9)
@@ -113,12 +113,12 @@ def throughput(
     )
 
 
-def _training_graph(model: Model) -> Graph:
+def _training_graph(model: ImageModel) -> Graph:
     graph = Graph.from_loss(model.loss, model.params, *model.args, link=LINK)
     return schedule.condensed(graph)
 
 
-def _inference_graph(model: Model) -> Graph:
+def _inference_graph(model: ImageModel) -> Graph:
     graph = Graph.from_function(model.apply, model.params, *model.args, link=LINK)
     return schedule.condensed(graph)
 
@@ -126,7 +126,7 @@ def _inference_graph(model: Model) -> Graph:
 KINDS = {"inference": _inference_graph, "training": _training_graph}
 
 
-def _compare(graph: Graph, rho: float, setting: Setting, orders: int) -> dict[str, Any]:
+def _compare(graph: Graph, rho: float, setting: Regime, orders: int) -> dict[str, Any]:
     """Throughput of each order over that of random orders, on one cluster."""
     steps = max(12, orders // setting.workers)
     loose = _run(graph, schedule.unordered(), setting, steps)
@@ -151,7 +151,7 @@ def _compare(graph: Graph, rho: float, setting: Setting, orders: int) -> dict[st
     return row
 
 
-def _run(graph: Graph, policy: Policy, setting: Setting, steps: int) -> Timeline:
+def _run(graph: Graph, policy: Policy, setting: Regime, steps: int) -> Timeline:
     nbytes = sum(graph.nbytes.values())
     link = Link(latency=0.0, bandwidth=nbytes / graph.communication)
     cluster = Cluster(setting.workers, setting.servers, link, stragglers=NOISE)

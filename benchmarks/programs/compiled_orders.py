@@ -8,7 +8,7 @@ itself, are what a step costs.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from benchmarks.programs.overlap_models import Training
+from benchmarks.programs.overlap_models import Workload
 from benchmarks.report import Result, Run, Table
 from relaxjax.schedule import (
     Device,
@@ -35,7 +35,7 @@ TARGET = 0.6  # of forward products under a transfer, in the best order
 
 
 def orders_of(
-    training: Training, oracle: Oracle, link: Link, random_orders: int
+    training: Workload, oracle: Oracle, link: Link, random_orders: int
 ) -> dict[str, list[str]]:
     """Orders of a training's leaves by name: those of `ORDERS`, and random ones.
 

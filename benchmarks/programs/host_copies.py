@@ -22,7 +22,7 @@ from benchmarks.programs.ahead_of_time import Gigabytes, Microseconds, Tflops, r
 from benchmarks.programs.compiled_orders import MIB, compared, orders_of, report
 from benchmarks.programs.gpu_program import missing
 from benchmarks.programs.host_program import host_program_text
-from benchmarks.programs.overlap_models import Training, transformer
+from benchmarks.programs.overlap_models import Workload, transformer
 from benchmarks.report import RandomOrders, Result, Run, Unavailable, benchmark
 from relaxjax.programs import Instruction, is_host_copy, parse, shape_nbytes
 from relaxjax.ps import from_host, to_host
@@ -62,7 +62,7 @@ def host_copies(
     return report(run, conditions, rows, "Copies from host memory in order")
 
 
-def _compilers(training: Training, device: Device, link: Link) -> tuple[Compiler, ...]:
+def _compilers(training: Workload, device: Device, link: Link) -> tuple[Compiler, ...]:
     """From an order and a size to a program: as it comes, and profiled."""
     params, batch = jax.tree.map(
         lambda x: jnp.zeros(x.shape, x.dtype), (training.params, training.batch)

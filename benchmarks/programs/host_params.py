@@ -19,7 +19,7 @@ import typer
 
 from benchmarks.measure import interleaved, quartiles, ratio
 from benchmarks.programs.compiled_orders import MIB, ORDERS, named_orders
-from benchmarks.programs.overlap_models import Training, transformer
+from benchmarks.programs.overlap_models import Workload, transformer
 from benchmarks.report import RandomOrders, Result, Rounds, Run, Table, benchmark
 from relaxjax.ps import from_host, to_host
 from relaxjax.schedule import Graph, Link, makespan
@@ -37,7 +37,7 @@ MODES: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-class Setting(NamedTuple):
+class CopySetting(NamedTuple):
     """What is run, and where.
 
     Attributes:
@@ -48,7 +48,7 @@ class Setting(NamedTuple):
       shared: whether the two memories are one.
     """
 
-    training: Training
+    training: Workload
     params: Any
     batch: Any
     link: Link
@@ -68,7 +68,7 @@ def host_params(
     training = _transformer(shared)
     params, batch = _arrays((training.params, training.batch))
     rate = _rate(params)
-    setting = Setting(training, params, batch, Link(LATENCY, rate), shared)
+    setting = CopySetting(training, params, batch, Link(LATENCY, rate), shared)
     conditions = run.conditions(
         device=device.device_kind,
         platform=device.platform,
@@ -92,7 +92,7 @@ def host_params(
     )
 
 
-def _transformer(small: bool) -> Training:
+def _transformer(small: bool) -> Workload:
     layers, width, vocabulary = (2, 64, 128) if small else (4, 1024, 8192)
     return transformer(layers=layers, width=width, vocabulary=vocabulary)
 
@@ -118,7 +118,7 @@ def _rate(params: Any) -> float:
 
 
 def _measured(
-    mode: str, setting: Setting, rounds: int, random_orders: int, bucket_bytes: int
+    mode: str, setting: CopySetting, rounds: int, random_orders: int, bucket_bytes: int
 ) -> dict[str, Any]:
     """Seconds and predictions of each order."""
     loss, batch = setting.training.loss, setting.batch

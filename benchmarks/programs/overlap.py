@@ -15,7 +15,7 @@ from jax.sharding import Mesh
 
 from benchmarks.programs.ahead_of_time import Gigabytes, Microseconds, Tflops, rates
 from benchmarks.programs.gpu_program import gpu_mesh
-from benchmarks.programs.overlap_models import MODELS, Training
+from benchmarks.programs.overlap_models import MODELS, Workload
 from benchmarks.programs.overlap_programs import (
     delay_text,
     gossip_text,
@@ -129,7 +129,7 @@ def _row(model: str, program: str, run: Replay, unit: float) -> dict[str, Any]:
     }
 
 
-def programs(training: Training, mesh: Mesh, bucket_bytes: int) -> dict[str, Program]:
+def programs(training: Workload, mesh: Mesh, bucket_bytes: int) -> dict[str, Program]:
     """The programs that are compared, by name."""
     flags = {
         "xla_gpu_all_reduce_combine_threshold_bytes": str(bucket_bytes),
@@ -156,7 +156,7 @@ def programs(training: Training, mesh: Mesh, bucket_bytes: int) -> dict[str, Pro
     return compared
 
 
-def _in_orders(training: Training, mesh: Mesh, bucket_bytes: int) -> dict[str, Program]:
+def _in_orders(training: Workload, mesh: Mesh, bucket_bytes: int) -> dict[str, Program]:
     """Programs of `all_reduce`, in the true order of the gradients and in others."""
     true = backward_order(training.loss, training.params, training.batch)
     ours = partial(relaxjax_text, training, mesh, bucket_bytes=bucket_bytes)
@@ -170,7 +170,7 @@ def _in_orders(training: Training, mesh: Mesh, bucket_bytes: int) -> dict[str, P
 
 
 def _unit(
-    training: Training, mesh: Mesh, bucket_bytes: int, algorithm: str
+    training: Workload, mesh: Mesh, bucket_bytes: int, algorithm: str
 ) -> Callable[[Link], float]:
     """Seconds of the last bucket in the true order, over a link."""
     true = backward_order(training.loss, training.params, training.batch)

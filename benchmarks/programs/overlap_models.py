@@ -22,7 +22,7 @@ Gradient = Callable[[Any, Any], tuple[jax.Array, Any]]
 """From (params, batch) to the loss and the gradient."""
 
 
-class Training(NamedTuple):
+class Workload(NamedTuple):
     """A model, its batch and its gradient.
 
     Attributes:
@@ -40,7 +40,7 @@ class Training(NamedTuple):
     inside: Mapping[str, Callable[[optax.GradientTransformation], Gradient]] = {}
 
 
-def perceptron(*, layers: int = 6, width: int = 1024, rows: int = 4096) -> Training:
+def perceptron(*, layers: int = 6, width: int = 1024, rows: int = 4096) -> Workload:
     """Square layers, without biases."""
     matrix = jax.ShapeDtypeStruct((width, width), jnp.float32)
 
@@ -51,21 +51,21 @@ def perceptron(*, layers: int = 6, width: int = 1024, rows: int = 4096) -> Train
 
     batch = jax.ShapeDtypeStruct((rows, width), jnp.float32)
     params = {f"layer{i}": matrix for i in range(layers)}
-    return Training(loss, params, batch, jax.value_and_grad(loss))
+    return Workload(loss, params, batch, jax.value_and_grad(loss))
 
 
 def transformer(
     *, layers: int = 12, width: int = 768, vocabulary: int = 8192
-) -> Training:
+) -> Workload:
     """A decoder with its layers unrolled, on 8 sequences of 512 tokens."""
     model = models.transformer(models.Transformer(layers, width, vocabulary))
     (tokens,) = model.args
-    return Training(model.loss, model.params, tokens, jax.value_and_grad(model.loss))
+    return Workload(model.loss, model.params, tokens, jax.value_and_grad(model.loss))
 
 
-def scanned(*, layers: int = 12, width: int = 768, vocabulary: int = 8192) -> Training:
+def scanned(*, layers: int = 12, width: int = 768, vocabulary: int = 8192) -> Workload:
     """The same decoder as a `lax.scan` over its layers."""
-    block, head = models.Block(), nn.Dense(vocabulary)
+    block, head = models.TransformerBlock(), nn.Dense(vocabulary)
     tokens = jax.ShapeDtypeStruct((8, 512), jnp.int32)
     x = jax.ShapeDtypeStruct((8, 512, width), jnp.float32)
     one = jax.eval_shape(block.init, jax.random.key(0), x)["params"]
@@ -99,12 +99,12 @@ def scanned(*, layers: int = 12, width: int = 768, vocabulary: int = 8192) -> Tr
         return jax.value_and_grad(functools.partial(loss, run=run, wrap=wrap))
 
     ways = {"reduce_in_backward": in_each_layer, "scan_layers": one_layer_late}
-    return Training(loss, params, tokens, jax.value_and_grad(loss), ways)
+    return Workload(loss, params, tokens, jax.value_and_grad(loss), ways)
 
 
 def microbatched(
     *, layers: int = 12, width: int = 768, vocabulary: int = 8192, microbatches: int = 4
-) -> Training:
+) -> Workload:
     """The unrolled decoder, with its gradient gathered over microbatches."""
     model = transformer(layers=layers, width=width, vocabulary=vocabulary)
 
@@ -136,7 +136,7 @@ def microbatched(
     rows, length = model.batch.shape
     shape = (rows, microbatches, length)
     batch = jax.ShapeDtypeStruct(shape, model.batch.dtype)
-    return Training(
+    return Workload(
         model.loss, model.params, batch, gathered, {"reduce_in_backward": inside}
     )
 

@@ -19,37 +19,37 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from benchmarks.programs.ahead_of_time import compiled_text, shapes, state_shapes
-from benchmarks.programs.overlap_models import Gradient, Training
+from benchmarks.programs.overlap_models import Gradient, Workload
 from relaxjax import all_reduce, data_parallel, delay, topology
 
 
-def relaxjax_text(training: Training, mesh: Mesh, **knobs: Any) -> str:
+def relaxjax_text(training: Workload, mesh: Mesh, **knobs: Any) -> str:
     """`relaxjax.all_reduce` with these knobs, in `data_parallel`."""
     tx = optax.chain(all_reduce("data", **knobs), optax.sgd(0.1))
     return optax_text(training, mesh, tx)
 
 
-def inside_text(training: Training, mesh: Mesh, way: str, **knobs: Any) -> str:
+def inside_text(training: Workload, mesh: Mesh, way: str, **knobs: Any) -> str:
     """The program whose backward pass reduces: `way` is one of `training.inside`."""
     gradient = training.inside[way](all_reduce("data", **knobs))
     return optax_text(training, mesh, optax.sgd(0.1), gradient)
 
 
-def gossip_text(training: Training, mesh: Mesh, method: Any, **knobs: Any) -> str:
+def gossip_text(training: Workload, mesh: Mesh, method: Any, **knobs: Any) -> str:
     """A decentralized `method` on a ring of the devices."""
     ring = topology.ring(mesh.size)
     tx = optax.chain(optax.sgd(0.1), method("data", ring, **knobs))
     return optax_text(training, mesh, tx)
 
 
-def delay_text(training: Training, mesh: Mesh, **knobs: Any) -> str:
+def delay_text(training: Workload, mesh: Mesh, **knobs: Any) -> str:
     """An all-reduce of the gradients of the step before."""
     tx = optax.chain(delay(1), all_reduce("data", **knobs), optax.sgd(0.1))
     return optax_text(training, mesh, tx)
 
 
 def optax_text(
-    training: Training,
+    training: Workload,
     mesh: Mesh,
     tx: optax.GradientTransformation,
     gradient: Gradient | None = None,
@@ -67,7 +67,7 @@ def optax_text(
     return compiled_text(data_parallel(step, mesh), *state, batch)
 
 
-def pmean_text(training: Training, mesh: Mesh, options: Any = None) -> str:
+def pmean_text(training: Workload, mesh: Mesh, options: Any = None) -> str:
     """A hand-written `lax.pmean` in a `shard_map`."""
 
     def step(params, batch):
@@ -81,7 +81,7 @@ def pmean_text(training: Training, mesh: Mesh, options: Any = None) -> str:
     return compiled_text(jax.jit(mapped), *_placed(training, mesh), options=options)
 
 
-def jit_text(training: Training, mesh: Mesh) -> str:
+def jit_text(training: Workload, mesh: Mesh) -> str:
     """`jax.jit` over the whole batch, with sharded arguments."""
 
     def step(params, batch):
@@ -92,7 +92,7 @@ def jit_text(training: Training, mesh: Mesh) -> str:
     return compiled_text(jitted, *_placed(training, mesh))
 
 
-def _placed(training: Training, mesh: Mesh) -> tuple[Any, Any]:
+def _placed(training: Workload, mesh: Mesh) -> tuple[Any, Any]:
     def put(tree, spec):
         sharding = NamedSharding(mesh, spec)
         return jax.tree.map(

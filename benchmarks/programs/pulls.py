@@ -24,7 +24,7 @@ from benchmarks.programs.ahead_of_time import (
 )
 from benchmarks.programs.compiled_orders import MIB, compared, orders_of, report
 from benchmarks.programs.gpu_program import gpu_mesh
-from benchmarks.programs.overlap_models import Training, transformer
+from benchmarks.programs.overlap_models import Workload, transformer
 from benchmarks.report import RandomOrders, Result, Run, benchmark
 from relaxjax import data_parallel
 from relaxjax.ps import Shard, pulled
@@ -57,7 +57,7 @@ def pulls(
     return report(run, conditions, rows, "Pulls in order")
 
 
-def pulled_text(training: Training, mesh: Mesh, **knobs: Any) -> str:
+def pulled_text(training: Workload, mesh: Mesh, **knobs: Any) -> str:
     """The program of a step of plain descent whose params are pulled."""
     tx, loss = optax.sgd(0.1), pulled(training.loss, "data", **knobs)
 

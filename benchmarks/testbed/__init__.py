@@ -7,7 +7,7 @@ servers keep, while the worker computes the layers whose parameters have arrived
 from benchmarks.testbed.fleet import Fleet
 from benchmarks.testbed.graph import measured_graph, placed
 from benchmarks.testbed.message import TransferError
-from benchmarks.testbed.model import Layer, Model
+from benchmarks.testbed.model import Layer, LayerModel
 from benchmarks.testbed.records import Event, Work
 from benchmarks.testbed.step import Step, timeline
 from relaxjax.hosts import Loopback, Namespaces, Place
@@ -16,8 +16,8 @@ __all__ = [
     "Event",
     "Fleet",
     "Layer",
+    "LayerModel",
     "Loopback",
-    "Model",
     "Namespaces",
     "Place",
     "Step",

@@ -17,8 +17,8 @@ import numpy as np
 import optax
 
 from benchmarks.testbed import Fleet, Loopback, Namespaces, Step, measured_graph
-from benchmarks.testbed.cell_plan import Cell, Plan
-from benchmarks.testbed.model import Model
+from benchmarks.testbed.cell_plan import Cell, CellPlan
+from benchmarks.testbed.model import LayerModel
 from relaxjax.hosts import Links
 from relaxjax.schedule import Link
 
@@ -56,7 +56,7 @@ class Options(NamedTuple):
 class Bench:
     """A fleet in which one mode is run."""
 
-    def __init__(self, model: Model, cell: Cell, options: Options, links: Links):
+    def __init__(self, model: LayerModel, cell: Cell, options: Options, links: Links):
         self.fleet = Fleet(
             model,
             optimizer=OPTIMIZER if cell.mode == "training" else None,
@@ -87,14 +87,14 @@ class Bench:
         return [self.step() for _ in range(count)]
 
 
-def computation(model: Model, cell: Cell, options: Options) -> float:
+def computation(model: LayerModel, cell: Cell, options: Options) -> float:
     """Seconds of one worker's operations where nothing is slow to arrive."""
     bench = Bench(model, cell, options, Loopback())
     with bench.fleet:
         return measured_graph(model, bench.steps(TIMED), Link()).computation
 
 
-def run_cell(model: Model, cell: Cell, options: Options) -> dict[str, Any]:
+def run_cell(model: LayerModel, cell: Cell, options: Options) -> dict[str, Any]:
     """Seconds of every step of a cell by order, predictions, and the calibration."""
     nbytes = sum(model.nbytes.values())
     both = 2 if cell.mode == "training" else 1
@@ -104,7 +104,7 @@ def run_cell(model: Model, cell: Cell, options: Options) -> dict[str, Any]:
     with bench.fleet:
         timed = bench.steps(TIMED)
         pulled = median(bench.fleet.pull().seconds for _ in range(TIMED))
-        plan = Plan.of(model, cell, timed, rate, pulled)
+        plan = CellPlan.of(model, cell, timed, rate, pulled)
         orders = plan.orders(options.orders)
         steps = _take_turns(bench, orders, cell.workers, options.rounds)
     return {

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.testbed import Layer, Model
+from benchmarks.testbed import Layer, LayerModel
 
 COMPUTE = ("real", "stated")
 UNIT = 3.6e-3
@@ -28,7 +28,7 @@ UNIT = 3.6e-3
 
 def towers(
     *, width: int = 256, blocks: int = 2, reuse: int = 8, compute: str = "real"
-) -> Model:
+) -> LayerModel:
     """The model.
 
     Args:
@@ -68,7 +68,7 @@ def towers(
             layer(f"wide{b}b", 2 * d, d, 1),
             layer(f"join{b}", d, d, 1, (f"heavy{b}", f"deep{b}b", f"wide{b}b")),
         ]
-    return Model([*layers, layer("head", d, d, 1)], squared)
+    return LayerModel([*layers, layer("head", d, d, 1)], squared)
 
 
 def applied(w: jax.Array, x: jax.Array, *, times: int) -> jax.Array:

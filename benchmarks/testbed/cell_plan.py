@@ -7,7 +7,7 @@ from functools import partial
 from statistics import fmean
 from typing import NamedTuple
 
-from benchmarks.testbed import Model, Step, measured_graph
+from benchmarks.testbed import LayerModel, Step, measured_graph
 from relaxjax import schedule
 from relaxjax.schedule import Cluster, Graph, Link
 
@@ -29,7 +29,7 @@ class Cell(NamedTuple):
     mode: str
 
 
-class Plan(NamedTuple):
+class CellPlan(NamedTuple):
     """What the schedule knows.
 
     Attributes:
@@ -44,8 +44,13 @@ class Plan(NamedTuple):
 
     @classmethod
     def of(
-        cls, model: Model, cell: Cell, timed: list[Step], rate: float, pulled: float
-    ) -> "Plan":
+        cls,
+        model: LayerModel,
+        cell: Cell,
+        timed: list[Step],
+        rate: float,
+        pulled: float,
+    ) -> "CellPlan":
         """The plan of what was measured.
 
         Args:

@@ -12,12 +12,12 @@ import numpy as np
 import optax
 
 from benchmarks.testbed.graph import placed
-from benchmarks.testbed.model import Model
+from benchmarks.testbed.model import LayerModel
 from relaxjax._core._checks import check_count
 
 
 def owners(
-    model: Model,
+    model: LayerModel,
     optimizer: Callable[[], optax.GradientTransformation] | None,
     workers: int,
     servers: int,

@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 import optax
 
 from benchmarks.testbed.message import TransferError
-from benchmarks.testbed.model import Model
-from benchmarks.testbed.process import Child, Setting
+from benchmarks.testbed.model import LayerModel
+from benchmarks.testbed.process import Child, ProcessSetting
 from benchmarks.testbed.records import Served, Working
 from benchmarks.testbed.server import serve
 from benchmarks.testbed.worker import work
 from relaxjax.hosts import Links
 
 
-class Plan(NamedTuple):
+class FleetPlan(NamedTuple):
     """What a crew is made of.
 
     Attributes:
@@ -38,7 +38,7 @@ class Plan(NamedTuple):
       pin: whether each worker is bound to a core.
     """
 
-    model: Model
+    model: LayerModel
     owner: dict[str, int]
     optimizer: Callable[[], optax.GradientTransformation] | None
     workers: int
@@ -50,7 +50,7 @@ class Plan(NamedTuple):
     pin: bool
 
 
-class Crew:
+class FleetProcesses:
     """Servers and workers, running.
 
     Raises:
@@ -58,7 +58,7 @@ class Crew:
       OSError: the links could not be made.
     """
 
-    def __init__(self, plan: Plan, links: Links):
+    def __init__(self, plan: FleetPlan, links: Links):
         self._plan = plan
         self.servers: list[Child] = []
         self.workers: list[Child] = []
@@ -104,7 +104,7 @@ class Crew:
         plan = self._plan
         leaves = {n: a for n, a in plan.model.leaves.items() if plan.owner[n] == i}
         config = Served(leaves, plan.optimizer, plan.workers, plan.wait, token, place)
-        setting = Setting(place.namespace, "cpu", plan.threads, None)
+        setting = ProcessSetting(place.namespace, "cpu", plan.threads, None)
         self.servers.append(Child(f"server {i}", serve, config, setting))
 
     def _add_worker(
@@ -114,7 +114,7 @@ class Crew:
         bare = plan.model.shapes_only()
         config = Working(i, bare, servers, plan.owner, plan.wait, token, place)
         cores = _core(i) if plan.pin else None
-        setting = Setting(place.namespace, plan.platform, plan.threads, cores)
+        setting = ProcessSetting(place.namespace, plan.platform, plan.threads, cores)
         self.workers.append(Child(f"worker {i}", work, config, setting))
 
     def _end(self) -> None:

@@ -15,8 +15,8 @@ import numpy as np
 import optax
 
 from benchmarks.testbed.checks import owners, shares
-from benchmarks.testbed.crew import Crew, Plan
-from benchmarks.testbed.model import Model
+from benchmarks.testbed.crew import FleetPlan, FleetProcesses
+from benchmarks.testbed.model import LayerModel
 from benchmarks.testbed.process import Child
 from benchmarks.testbed.records import Command
 from benchmarks.testbed.step import Step
@@ -58,7 +58,7 @@ class Fleet:
 
       >>> import operator
       >>> from benchmarks.testbed import Layer
-      >>> model = Model([Layer("scale", operator.mul, np.full(2, 3.0, "f4"))])
+      >>> model = LayerModel([Layer("scale", operator.mul, np.full(2, 3.0, "f4"))])
       >>> with Fleet(model) as fleet:
       ...     print(fleet.infer(np.ones((1, 2), "f4")).result)
       [[3. 3.]]
@@ -66,7 +66,7 @@ class Fleet:
 
     def __init__(
         self,
-        model: Model,
+        model: LayerModel,
         *,
         optimizer: Callable[[], optax.GradientTransformation] | None = None,
         workers: int = 1,
@@ -78,11 +78,11 @@ class Fleet:
         threads: int | None = None,
         pin: bool = False,
     ):
-        check_type("model", model, Model, "give Model([Layer(...), ...])")
+        check_type("model", model, LayerModel, "give LayerModel([Layer(...), ...])")
         self.model, self.owner = model, owners(model, optimizer, workers, servers)
         check_rate("wait", "seconds", wait)
         check_rate("patience", "seconds", patience)
-        plan = Plan(
+        plan = FleetPlan(
             model,
             self.owner,
             optimizer,
@@ -96,7 +96,7 @@ class Fleet:
         )
         self._trains = model.loss is not None and optimizer is not None
         self._version = 0
-        self._crew = Crew(plan, Loopback() if links is None else links)
+        self._crew = FleetProcesses(plan, Loopback() if links is None else links)
 
     def infer(self, inputs: Any, *, order: Order | None = None) -> Step:
         """Pulls the parameters and computes the output of a batch.
@@ -133,7 +133,9 @@ class Fleet:
           ValueError: see `infer`; or there is no loss or no optimizer.
         """
         if not self._trains:
-            raise ValueError("train needs Model(loss=...) and Fleet(optimizer=...)")
+            raise ValueError(
+                "train needs LayerModel(loss=...) and Fleet(optimizer=...)"
+            )
         works = self._run("train", order, (inputs, targets))
         self._version += 1
         return Step(works, float(np.mean([work.result for work in works])))
@@ -179,7 +181,7 @@ class Fleet:
             child.tell(Command(kind, own, self._version, share))
         return tuple(self._heard(workers))
 
-    def _open(self) -> Crew:
+    def _open(self) -> FleetProcesses:
         if not self._crew.workers:
             raise ValueError("the fleet is closed, by close() or by an error")
         return self._crew

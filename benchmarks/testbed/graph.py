@@ -9,13 +9,13 @@ Cost: O(events).
 from collections.abc import Sequence
 from statistics import median
 
-from benchmarks.testbed.model import INPUT, Model
+from benchmarks.testbed.model import INPUT, LayerModel
 from benchmarks.testbed.step import Step
 from relaxjax.schedule import Cluster, Graph, Link, Policy
 from relaxjax.schedule._placement import messages
 
 
-def measured_graph(model: Model, steps: Sequence[Step], link: Link) -> Graph:
+def measured_graph(model: LayerModel, steps: Sequence[Step], link: Link) -> Graph:
     """The graph of one worker's step, its operations timed by earlier steps.
 
     Args:
@@ -56,11 +56,11 @@ def measured_graph(model: Model, steps: Sequence[Step], link: Link) -> Graph:
     return Graph(recvs, ops, sends, nbytes=model.nbytes)
 
 
-def _inner(model: Model, name: str) -> list[str]:
+def _inner(model: LayerModel, name: str) -> list[str]:
     return [need for need in model.needs[name] if need != INPUT]
 
 
-def placed(model: Model, servers: int) -> dict[str, int]:
+def placed(model: LayerModel, servers: int) -> dict[str, int]:
     """The server of each leaf, as `relaxjax.schedule.simulate` places them.
 
     The largest leaf comes first, to the least loaded server.

@@ -47,7 +47,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Model:
+class LayerModel:
     """Layers in an order in which they can be computed; the last gives the output.
 
     Attributes:
@@ -62,7 +62,7 @@ class Model:
 
     Example:
       >>> import operator
-      >>> Model([Layer("scale", operator.mul, np.ones(3))]).nbytes
+      >>> LayerModel([Layer("scale", operator.mul, np.ones(3))]).nbytes
       {'scale/params': 24}
     """
 
@@ -143,7 +143,7 @@ class Model:
             for layer in self.layers
         ]
 
-    def shapes_only(self) -> "Model":
+    def shapes_only(self) -> "LayerModel":
         """The model with shapes in place of its parameters, for the workers."""
         bare = [
             Layer(
@@ -157,7 +157,7 @@ class Model:
         return _Bare(bare, self.loss)
 
 
-class _Bare(Model):
+class _Bare(LayerModel):
     """A model whose leaves are shapes."""
 
     @cached_property

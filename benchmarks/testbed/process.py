@@ -37,7 +37,7 @@ class Failure(NamedTuple):
     text: str
 
 
-class Setting(NamedTuple):
+class ProcessSetting(NamedTuple):
     """The environment of a process, set before JAX starts in it.
 
     Attributes:
@@ -61,7 +61,7 @@ class Child:
     """
 
     def __init__(
-        self, name: str, main: Callable[..., None], config: Any, setting: Setting
+        self, name: str, main: Callable[..., None], config: Any, setting: ProcessSetting
     ):
         self.name = name
         context = get_context("spawn")
@@ -122,7 +122,7 @@ def portable(name: str, config: Any) -> bytes:
 
 
 def _run(
-    main: Callable[..., None], config: bytes, setting: Setting, pipe: Connection
+    main: Callable[..., None], config: bytes, setting: ProcessSetting, pipe: Connection
 ) -> None:
     """The process: its setting, its main function, and what it says if it fails."""
     try:
@@ -141,7 +141,7 @@ def _send(pipe: Connection, what: Any) -> None:
         pipe.send(what)
 
 
-def _prepare(setting: Setting) -> None:
+def _prepare(setting: ProcessSetting) -> None:
     if setting.namespace is not None:
         enter(setting.namespace)
     if setting.cores is not None:

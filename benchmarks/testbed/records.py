@@ -5,7 +5,7 @@ Cost: none; plain data.
 
 from typing import Any, NamedTuple
 
-from benchmarks.testbed.model import Model
+from benchmarks.testbed.model import LayerModel
 from relaxjax.hosts import Place
 
 
@@ -43,7 +43,7 @@ class Working(NamedTuple):
     """
 
     number: int
-    model: Model
+    model: LayerModel
     servers: list[tuple[str, int]]
     owner: dict[str, int]
     wait: float

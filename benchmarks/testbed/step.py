@@ -47,7 +47,7 @@ def timeline(name: str, steps: Sequence[Step], nbytes: dict[str, int]) -> Timeli
     Args:
       name: name of the run.
       steps: the steps, in order.
-      nbytes: bytes of each leaf, as in `Model.nbytes`.
+      nbytes: bytes of each leaf, as in `LayerModel.nbytes`.
 
     Returns:
       Tracks "worker 0 in", "worker 0 compute", "worker 0 out" and so on.

@@ -44,7 +44,7 @@ def test_predictions_where_memories_differ():
     """256 bytes at 256 bytes per second: 3 seconds, and next to no computation."""
     training = small()
     params, batch = _host_params._arrays((training.params, training.batch))
-    setting = _host_params.Setting(training, params, batch, Link(0.0, 256.0), False)
+    setting = _host_params.CopySetting(training, params, batch, Link(0.0, 256.0), False)
     found = _host_params._measured("inference", setting, 5, 1, 1)
     assert found["orders"]["layer"] == ["layer0", "layer1", "layer2"]
     assert found["predicted"]["layer"] == pytest.approx(3.0, rel=0.05)

@@ -14,7 +14,7 @@ from benchmarks.network import jax_worker as _network_jax
 from benchmarks.network import torch_worker as _network_torch
 from benchmarks.network import worker as _network_worker
 from benchmarks.network.problem import problem, task
-from benchmarks.network.worker import Place, Training, serve
+from benchmarks.network.worker import Session, WorkerPlace, serve
 
 OWN = task(width=8, layers=1)
 MADE = problem(OWN, processes=2, steps=3, windows=4, rows=2)
@@ -25,7 +25,7 @@ def test_obeys_line_by_line(monkeypatch):
     seen, answers = [], io.StringIO()
 
     def begin(method):
-        return Training(lambda rows: seen.append(rows) or 0.5, lambda w: float(len(w)))
+        return Session(lambda rows: seen.append(rows) or 0.5, lambda w: float(len(w)))
 
     orders = [
         {"do": "begin", "name": "a", "method": {"name": "alone"}},
@@ -35,7 +35,7 @@ def test_obeys_line_by_line(monkeypatch):
         {"do": "end", "name": "a"},
     ]
     monkeypatch.setattr(sys, "stdin", [json.dumps(order) for order in orders])
-    serve(begin, Place(1, 2, ""), MADE, answers)
+    serve(begin, WorkerPlace(1, 2, ""), MADE, answers)
     began, first, second, loss, ended = map(json.loads, answers.getvalue().splitlines())
     assert began == ended == {}
     assert (len(first["seconds"]), first["losses"]) == (2, [0.5] * 3)
@@ -92,5 +92,5 @@ def test_a_place_and_a_file_are_its_arguments(tmp_path, monkeypatch, capfd):
         return lambda method: pytest.fail("nothing was ordered")
 
     _network_worker.main(make)
-    assert made == [(Place(1, 2, "10.0.0.1:5"), (8, 1))]
+    assert made == [(WorkerPlace(1, 2, "10.0.0.1:5"), (8, 1))]
     assert capfd.readouterr().out == '{"ready": 1}\n'

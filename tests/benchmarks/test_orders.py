@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from benchmarks import report
-from benchmarks.models import MODELS, Model
+from benchmarks.models import MODELS, ImageModel
 from benchmarks.orders import quality as quality_bench
 from benchmarks.orders import scale as scale_bench
 from benchmarks.orders import speed as speed_bench
@@ -38,7 +38,7 @@ def test_comparison_of_throughput():
     sized = Graph(
         graph.recvs, graph.ops, nbytes={n: int(t) for n, t in graph.recvs.items()}
     )
-    setting = throughput_bench.Setting("whole", 2, 1)
+    setting = throughput_bench.Regime("whole", 2, 1)
     row = throughput_bench._compare(sized, 1.0, setting, 20)
     assert row["distinct"] > 0.9
     assert row["tac"] > 1.1
@@ -50,7 +50,7 @@ def test_slices_spread_what_one_server_would_hold():
     sized = Graph(graph.recvs, graph.ops, nbytes={"r0": 10**8, "r1": 10, "r2": 10})
 
     def busiest(condition):
-        setting = throughput_bench.Setting(condition, 2, 4)
+        setting = throughput_bench.Regime(condition, 2, 4)
         run = throughput_bench._run(sized, unordered(), setting, 1)
         return max(run.busy(f"server {s} out") for s in range(4))
 
@@ -65,7 +65,7 @@ def tiny():
     def apply(params, x):
         return jnp.tanh(jnp.tanh(x @ params["a"]) @ params["b"]) @ params["c"]
 
-    return Model(apply, params, (jax.ShapeDtypeStruct((4, 8), jnp.float32),))
+    return ImageModel(apply, params, (jax.ShapeDtypeStruct((4, 8), jnp.float32),))
 
 
 def saved(out, name):
@@ -112,10 +112,10 @@ def test_speed_end_to_end(tmp_path, capsys, monkeypatch):
 
 def test_throughput_end_to_end(tmp_path, capsys, monkeypatch):
     settings = [
-        throughput_bench.Setting("whole", 1, 1),
-        throughput_bench.Setting("whole", 2, 1),
-        throughput_bench.Setting("sliced", 2, 2),
-        throughput_bench.Setting("fine", 2, 2),
+        throughput_bench.Regime("whole", 1, 1),
+        throughput_bench.Regime("whole", 2, 1),
+        throughput_bench.Regime("sliced", 2, 2),
+        throughput_bench.Regime("fine", 2, 2),
     ]
     monkeypatch.setattr(throughput_bench, "COMPARED", {"tiny": tiny})
     monkeypatch.setattr(throughput_bench, "RHOS", (1.0,))

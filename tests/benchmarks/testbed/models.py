@@ -29,7 +29,7 @@ def squared(output: jax.Array, targets: Any) -> jax.Array:
     return jnp.mean(jnp.sum((output - targets) ** 2, axis=1))
 
 
-def towers() -> host.Model:
+def towers() -> host.LayerModel:
     """stem -> (left, right -> more) -> join -> double -> head, 11 leaves."""
     rng = np.random.default_rng(0)
 
@@ -37,7 +37,7 @@ def towers() -> host.Model:
         w, b = rng.standard_normal((n, m)) / 2, rng.standard_normal(m)
         return {"w": w.astype("f4"), "b": b.astype("f4")}
 
-    return host.Model(
+    return host.LayerModel(
         [
             host.Layer("stem", dense, weights(3, 5)),
             host.Layer("left", dense, weights(5, 4)),
@@ -70,7 +70,7 @@ def batches(steps: int, rows: int = 8) -> list[tuple[np.ndarray, np.ndarray]]:
     ]
 
 
-def trained(model: host.Model, steps: int, rows: int) -> tuple[list[float], Any]:
+def trained(model: host.LayerModel, steps: int, rows: int) -> tuple[list[float], Any]:
     """Losses and params of one process on the whole batch."""
     params: Any = [layer.params for layer in model.layers]
     tx = ADAM()

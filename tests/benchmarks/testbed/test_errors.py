@@ -45,13 +45,13 @@ def layer(name: str, needs=None, params: Any = ONE) -> host.Layer:
 )
 def test_models_that_cannot_be(layers, message):
     with pytest.raises(ValueError, match=message):
-        host.Model(layers)
+        host.LayerModel(layers)
 
 
 def test_a_layer_that_is_none():
     layers: Any = [operator.mul]
     with pytest.raises(TypeError, match=r"layers\[0\] must be of type Layer"):
-        host.Model(layers)
+        host.LayerModel(layers)
 
 
 @pytest.mark.few(4)
@@ -111,7 +111,7 @@ def test_orders_that_are_none(fleet):
 
 
 def test_training_without_an_optimizer(fleet):
-    with pytest.raises(ValueError, match=r"needs Model\(loss=...\) and Fleet\("):
+    with pytest.raises(ValueError, match=r"needs LayerModel\(loss=\) and Fleet\("):
         fleet.train(np.ones((2, 3)), np.ones((2, 2)))
 
 
@@ -162,7 +162,7 @@ def test_processes_that_fall_silent(name, how, kwargs, kind, message, monkeypatc
 
 @pytest.mark.slow
 def test_a_layer_that_fails_at_the_worker():
-    model = host.Model([host.Layer("a", dense, {"w": np.ones((3, 3), "f4")})])
+    model = host.LayerModel([host.Layer("a", dense, {"w": np.ones((3, 3), "f4")})])
     with (
         host.Fleet(model) as fleet,
         pytest.raises(RuntimeError, match=r"worker 0: (.|\n)*KeyError: 'b'"),

@@ -15,7 +15,7 @@ from tests.benchmarks.testbed.models import ADAM, batches, output, towers, train
 STEPS = 3
 
 
-def shuffled(model: host.Model, seed: int) -> list[str]:
+def shuffled(model: host.LayerModel, seed: int) -> list[str]:
     names = list(model.leaves)
     random.Random(seed).shuffle(names)
     return names
