@@ -111,7 +111,7 @@ def test_orders_that_are_none(fleet):
 
 
 def test_training_without_an_optimizer(fleet):
-    with pytest.raises(ValueError, match=r"needs LayerModel\(loss=\) and Fleet\("):
+    with pytest.raises(ValueError, match=r"needs LayerModel\(loss=...\) and Fleet\("):
         fleet.train(np.ones((2, 3)), np.ones((2, 2)))
 
 
