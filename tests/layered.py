@@ -37,7 +37,7 @@ def scanned_loss(params, x, wrap=lambda p: p):
 
 
 def trained(gradient, tx, mesh, steps=3):
-    params, state = relaxjax.init(tx, layers(), mesh)
+    params, state = relaxjax.init(tx, layers(), mesh, reduced_in_step=True)
     step = relaxjax.data_parallel(helpers.step_of(gradient, tx), mesh)
     for _ in range(steps):
         params, state, _ = step(params, state, data())

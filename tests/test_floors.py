@@ -197,11 +197,12 @@ def test_nothing_lies_flat_at_the_top():
 
 
 def test_the_package_stays_small():
-    """Later rooms state what they add, here."""
+    """270 files and 32 000 lines when the rooms were drawn; what came later says so."""
     files = list(ROOT.rglob("*.py"))
     lines = sum(len(path.read_text().splitlines()) for path in files)
-    assert len(files) <= 270
-    assert lines <= 32_000
+    added = {"what stands where, and steps that go wrong": (2, 700)}
+    assert len(files) <= 270 + sum(files for files, _ in added.values())
+    assert lines <= 32_000 + sum(lines for _, lines in added.values())
 
 
 def test_all_reduce_runs_few_files():

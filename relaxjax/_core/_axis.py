@@ -34,10 +34,9 @@ def axis_size(axis_name: AxisName, caller: str) -> int:
             size *= lax.axis_size(name)
         except NameError:
             raise NameError(
-                f"{caller}: no axis named {name!r} here. It is bound inside "
-                "relaxjax.data_parallel (whose state comes from relaxjax.init), or "
-                "inside your own jax.shard_map, jax.pmap or "
-                f"jax.vmap(axis_name={name!r}); does the mesh have this axis?"
+                f"{caller}: no axis named {name!r} here. relaxjax.data_parallel binds "
+                "it (for state from relaxjax.init), and so do jax.shard_map, jax.pmap "
+                f"and jax.vmap(axis_name={name!r}); does the mesh have this axis?"
             ) from None
     return size
 

@@ -6,10 +6,12 @@ communication runs in a nested mapping in which those axes are manual too.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
+from jax.sharding import AbstractMesh, AxisType
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import axes_of, compiler_axes
@@ -93,3 +95,15 @@ def _check(specs: Any, tree: Any, axes: tuple[str, ...], caller: str) -> None:
                 f"is not among those left to the compiler, {axes}; leave out the "
                 "workers' axes"
             )
+
+
+def as_on_devices(
+    sizes: Mapping[str, int], workers: Collection[str]
+) -> AbstractContextManager[Any]:
+    """A context in which tracing takes the workers' axes for axes of devices.
+
+    The other axes, of these sizes, are left to the compiler.
+    """
+    kinds = (AxisType.Manual if name in workers else AxisType.Auto for name in sizes)
+    mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=tuple(kinds))
+    return jax.sharding.use_abstract_mesh(mesh)

@@ -64,15 +64,31 @@ def factor(weight: jax.Array | float, axis_name: AxisName, op: str) -> jax.Array
 
 def weigh(x: jax.Array, w: jax.Array) -> jax.Array:
     """`w x`, rounded once to the dtype of `x`; 0 where `w` is 0, whatever `x` holds."""
-    return jnp.where(w == 0, 0, w * x.astype(wide(x.dtype))).astype(x.dtype)
+    return weigh_wide(x, w).astype(x.dtype)
+
+
+def weigh_wide(x: jax.Array, w: jax.Array) -> jax.Array:
+    """`w x` in float32 or wider, as it may be out of range where the mean is not."""
+    return jnp.where(w == 0, 0, w * x.astype(wide(x.dtype)))
 
 
 def weigh_tree(updates: Any, weight: Any, axis_name: AxisName) -> Any:
-    """Each worker's part of a mean over examples, times the number of workers."""
+    """Each worker's part of a mean over examples, times the number of workers.
+
+    With a weight in float32 or wider; without one, the updates as they are.
+    """
     if weight is None:
         return updates
     w = factor(weight, axis_name, "mean")
-    return jax.tree.map(lambda u: weigh(u, w), updates)
+    return jax.tree.map(lambda u: weigh_wide(u, w), updates)
+
+
+def unless_nobody(weight: Any, axis_name: AxisName, new: Any, old: Any) -> Any:
+    """`new`, or `old` in a step in which every worker's weight is zero."""
+    if weight is None:
+        return new
+    total = lax.psum(jnp.asarray(weight, jnp.float32), axis_name)
+    return jax.tree.map(lambda x, y: jnp.where(total == 0, y, x), new, old)
 
 
 def _relative(weight: jax.Array | float, axis_name: AxisName, what: str) -> jax.Array:

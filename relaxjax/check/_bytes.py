@@ -138,6 +138,6 @@ def _compiled(tx: optax.GradientTransformation, x: jax.Array, mesh: Mesh) -> int
         return optax.apply_updates(params, updates), state, {}
 
     run = data_parallel(step, mesh)
-    params, state = init(tx, x, mesh)
+    params, state = init(tx, x, mesh, reduced_in_step=True)
     batch = jax.ShapeDtypeStruct((mesh.size, x.size), x.dtype)
     return max(compiled_wire_bytes(run, params, s, batch) for s in phase_starts(state))

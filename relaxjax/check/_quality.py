@@ -98,7 +98,7 @@ def _trained(
     """Mean loss of the last tenth of the steps, and the held-out metric."""
     mesh = emulate(WORKERS)
     step = data_parallel(train_step_of(task, tx), mesh, donate=True)
-    state = init(tx, task.params, mesh)
+    state = init(tx, task.params, mesh, reduced_in_step=True)
     batches = task.batches(0, task.batch_size)
     losses = []
     for _ in range(steps):

@@ -81,7 +81,7 @@ def moments(
         return after, state, moved, {}
 
     run = data_parallel(step, mesh)
-    now, state = init(tx, params, mesh)
+    now, state = init(tx, params, mesh, reduced_in_step=True)
     last = to_workers(jax.tree.map(jnp.zeros_like, params), mesh)
     for gradient in steps:
         now, state, last, _ = run(now, state, last, gradient)

@@ -74,6 +74,7 @@ def named_inputs(size: int) -> Iterator[tuple[str, np.ndarray]]:
     yield "tiny", gauss * 1e-30
     yield "subnormal", gauss * 1e-40
     yield "huge", gauss * 1e30
+    yield "largest", gauss / np.abs(gauss).max() * 1e38
     yield "integers", np.round(3 * gauss)
 
 

@@ -2,6 +2,7 @@
 
 from relaxjax.compression._bits import pack as pack
 from relaxjax.compression._bits import unpack as unpack
+from relaxjax.compression._blocks import over as over
 from relaxjax.compression._cast import cast as cast
 from relaxjax.compression._cast import identity as identity
 from relaxjax.compression._codebook import codebook as codebook
@@ -11,6 +12,7 @@ from relaxjax.compression._econtrol import econtrol as econtrol
 from relaxjax.compression._ef21 import ef21 as ef21
 from relaxjax.compression._ef21 import ef21_sgdm as ef21_sgdm
 from relaxjax.compression._error_feedback import error_feedback as error_feedback
+from relaxjax.compression._fed_back import fed_back as fed_back
 from relaxjax.compression._inspect import payload_bytes as payload_bytes
 from relaxjax.compression._inspect import roundtrip as roundtrip
 from relaxjax.compression._loco import loco as loco

@@ -62,8 +62,16 @@ def largest(x: jax.Array) -> jax.Array:
 
 
 def over(x: jax.Array, scale: jax.Array) -> jax.Array:
-    """The quotient x / scale, and x itself where the scale is zero."""
-    return x / jnp.where(scale == 0, jnp.ones_like(scale), scale)
+    """The quotient x / scale, and x itself where the scale is zero.
+
+    Compilers multiply by 1 / scale, which is 0 above 2^126 and infinite for the least
+    floats; so both are first brought near 1, by a power of two, which rounds nothing.
+    """
+    scale, large = jnp.where(scale == 0, 1.0, scale), 2.0**64
+    near_one = jnp.where(
+        scale < 1 / large, large, jnp.where(scale > large, 1 / large, 1)
+    )
+    return x * near_one / (scale * near_one)
 
 
 def over_largest(x: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -40,6 +40,7 @@ from relaxjax.compression._blocks import (
     over_largest,
 )
 from relaxjax.compression._protocol import Compressor, Law
+from relaxjax.compression._qsgd import saturated
 
 
 def drive(*, block_size: int = 1024) -> Compressor:
@@ -108,7 +109,8 @@ def _rotated(name: str, block_size: int, scale, law: Law) -> Compressor:
         y, most = over_largest(blocks_of(whole, width(x.size)))
         y = _hadamard(y * flips(y.shape, noise))
         positive = pack((y >= 0).astype(jnp.uint8), 1)
-        return BlockPayload(positive, scale(y) * most[:, 0])
+        most = most[:, 0]
+        return BlockPayload(positive, saturated(scale(y) * most, most))
 
     def decompress(payload, size, noise):
         bits = unpack(payload.codes, 1, width(size))

@@ -94,5 +94,9 @@ def econtrol(compressor: Compressor, *, eta: float | None = None) -> Compressor:
         )
         return state.mean, state
 
-    feedback = Feedback("econtrol", zeros_in(EControlState), before, after)
+    def absent(c, mean, state):
+        known, mean = state.known + c, state.mean + mean
+        return mean, EControlState(state.residual, known, mean)
+
+    feedback = Feedback("econtrol", zeros_in(EControlState), before, after, absent)
     return with_feedback(compressor, feedback)

@@ -70,7 +70,10 @@ def ef21(compressor: Compressor) -> Compressor:
         state = EF21State(known=state.known + c, mean=state.mean + mean)
         return state.mean, state
 
-    feedback = Feedback("ef21", zeros_in(EF21State), before, after)
+    def absent(c, mean, state):
+        return after(None, c, mean, state)
+
+    feedback = Feedback("ef21", zeros_in(EF21State), before, after, absent)
     return with_feedback(compressor, feedback)
 
 
@@ -105,5 +108,9 @@ def ef21_sgdm(compressor: Compressor, *, eta: float = 0.1) -> Compressor:
         state = EF21SGDMState(momentum(g, state), state.known + c, state.mean + mean)
         return state.mean, state
 
-    feedback = Feedback("ef21_sgdm", zeros_in(EF21SGDMState), before, after)
+    def absent(c, mean, state):
+        state = EF21SGDMState(state.momentum, state.known + c, state.mean + mean)
+        return state.mean, state
+
+    feedback = Feedback("ef21_sgdm", zeros_in(EF21SGDMState), before, after, absent)
     return with_feedback(compressor, feedback)

@@ -60,5 +60,8 @@ def error_feedback(compressor: Compressor, *, decay: float = 1.0) -> Compressor:
     def after(g, c, mean, state):
         return mean, ErrorFeedbackState(residual=before(g, state) - c)
 
-    feedback = Feedback("error_feedback", zeros_in(ErrorFeedbackState), before, after)
-    return with_feedback(compressor, feedback)
+    def absent(c, mean, state):
+        return mean, ErrorFeedbackState(residual=state.residual - c)
+
+    rule = zeros_in(ErrorFeedbackState), before, after, absent
+    return with_feedback(compressor, Feedback("error_feedback", *rule))

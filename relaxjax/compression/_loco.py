@@ -108,19 +108,27 @@ def loco(
         return g.astype(wide(g.dtype)) + _residual(state)
 
     def after(g, c, mean, state):
-        lost = before(g, state) - c
-        e = (1 - beta) * _residual(state) + beta * lost
+        e = _residual(state)
+        return mean, aged((1 - beta) * e + beta * (before(g, state) - c), e, state)
+
+    def absent(c, mean, state):
+        e = _residual(state)
+        return mean, aged(e - beta * c, e, state)
+
+    def aged(e, old, state):
+        """The next state; where `e` is not finite, the old one."""
+        e = jnp.where(jnp.isfinite(e), e, old)
         if reset_every is None:
-            return mean, _coded(e, state.age)
+            return _coded(e, state.age)
         drop = state.age + 1 >= reset_every
         age = jnp.where(drop, 0, state.age + 1)
-        return mean, _coded(jnp.where(drop, 0, e), age)
+        return _coded(jnp.where(drop, 0, e), age)
 
-    return with_feedback(compressor, Feedback("loco", init, before, after))
+    return with_feedback(compressor, Feedback("loco", init, before, after, absent))
 
 
 def _coded(e: jax.Array, age: jax.Array) -> LoCoState:
-    """`e` in eight bits; where it is not finite, the scale is not finite either."""
+    """`e` in eight bits."""
     most = jnp.max(jnp.abs(e), initial=0.0)
     codes = jnp.rint(over(e, most) * _LEVELS).astype(jnp.int8)
     return LoCoState(codes, most.astype(jnp.float32), age)

@@ -89,6 +89,9 @@ def momentum_correction(
             u = jnp.where(jnp.abs(c) > jnp.abs(v), 0, u)
         return mean, MomentumCorrectionState(velocity=u, accumulated=v)
 
+    def absent(c, mean, state):
+        return mean, state._replace(accumulated=state.accumulated - c)
+
     init = zeros_in(MomentumCorrectionState)
-    feedback = Feedback("momentum_correction", init, before, after)
+    feedback = Feedback("momentum_correction", init, before, after, absent)
     return with_feedback(compressor, feedback)

@@ -9,6 +9,10 @@ elements), and the tests check the declaration:
     B(delta)  contraction:  E |x^ - x|^2 <= (1 - delta(d)) |x|^2
     L         linear:       payloads may be added without being decoded
 
+x is float32: what is declared holds for the largest finite values, and values below
+2^-126, which processors take for zero, count as zero. NaN and infinity stay visible in
+x^ where they were, or in their whole block.
+
 Plain SGD wants U, error feedback wants B (facts: Richtarik et al. 2021). An unbiased
 compressor is made a contraction by division: C in U(omega) gives C / (1 + omega) in
 B(1 / (1 + omega)).
@@ -50,12 +54,16 @@ class Feedback(NamedTuple):
       before: `before(g, state) -> p`, what is compressed.
       after: `after(g, c, mean, state) -> (out, state)`, with c the part of p that was
         delivered and `mean` the mean of c over the workers.
+      absent: `absent(c, mean, state) -> (out, state)`, for a worker that has no g in
+        this step and sends nothing: what it is owed waits. c is 0, less what the
+        messages of others have lost on their way through it. None: `after` of g = 0.
     """
 
     name: str
     init: Callable[[Any], Any]
     before: Callable[[jax.Array, Any], jax.Array]
     after: Callable[[jax.Array, jax.Array, jax.Array, Any], tuple[jax.Array, Any]]
+    absent: Callable[[jax.Array, jax.Array, Any], tuple[jax.Array, Any]] | None = None
 
 
 NO_FEEDBACK = Feedback(

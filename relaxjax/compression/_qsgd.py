@@ -86,10 +86,17 @@ def check_levels(levels: int, caller: str, most: int) -> None:
         )
 
 
+def saturated(norm: jax.Array, most: jax.Array) -> jax.Array:
+    """A norm that is out of range becomes the largest float, if no element is."""
+    return jnp.where(
+        jnp.isfinite(most), jnp.minimum(norm, np.finfo(np.float32).max), norm
+    )
+
+
 def times_over_norm(
     blocks: jax.Array, factor: float, p: float = 2
 ) -> tuple[jax.Array, jax.Array]:
     """The blocks times factor / norm, and the norms of order `p`."""
     y, most = over_largest(blocks)
-    norm = jnp.linalg.norm(y, p, axis=-1, keepdims=True) * most
+    norm = saturated(jnp.linalg.norm(y, p, axis=-1, keepdims=True) * most, most)
     return blocks * over(jnp.full_like(norm, 4), norm) * (factor / 4), norm

@@ -47,8 +47,8 @@ class CodedRound(NamedTuple):
     ) -> tuple[list[Any], Any]:
         """What this worker's code of `p` says, then what each message's says.
 
-        Those are `num_copies` trees like p, of float32, and zero where no round is due;
-        the words are the randomness of this step, and of the next.
+        Those are `num_copies` trees like p, and zero where no round is due; the words
+        are the randomness of this step, and of the next. Codes are of float32.
         """
         spec, count = self.spec, self.num_copies
         spec.require(p)
@@ -57,7 +57,9 @@ class CodedRound(NamedTuple):
         def exchange(p: Any, keys: Any) -> tuple[Any, ...]:
             def tell(flat: jax.Array, number: jax.Array) -> tuple[jax.Array, ...]:
                 codec = as_codec(self.compressor, keys, number)
-                return tuple(neighbor_payloads(flat, spec.outer, spec.topology, codec))
+                narrow = flat.astype(jnp.float32)
+                said = neighbor_payloads(narrow, spec.outer, spec.topology, codec)
+                return tuple(x.astype(flat.dtype) for x in said)
 
             return spec.in_buckets(p, tell, count)
 

@@ -26,6 +26,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import EQUAL, rebuild
+from relaxjax._core._tree import wide_copy
 from relaxjax.compression import Compressor
 from relaxjax.decentralized._coded_round import coded_round, merge_copies
 from relaxjax.decentralized._round import gossip_transformation
@@ -96,10 +97,7 @@ def dcd_psgd(
 
     def start(params: optax.Params) -> Any:
         coded.require_codable(params)
-        known = [
-            jax.tree.map(lambda x: jnp.array(x, jnp.float32), params)
-            for _ in range(coded.num_copies)
-        ]
+        known = [wide_copy(params) for _ in range(coded.num_copies)]
         return DcdPsgdState(known, coded.initial_key(seed))
 
     def rule(updates: Any, params: Any, memory: Any, step: jax.Array) -> Any:

@@ -91,4 +91,4 @@ def gradient_tracking(
         zeros = [optax.tree.zeros_like(widened(params)) for _ in range(2)]
         return GradientTrackingState(*zeros)
 
-    return gossip_transformation(spec, start, rule)
+    return gossip_transformation(spec, start, rule, "tracking")

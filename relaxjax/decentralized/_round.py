@@ -26,6 +26,7 @@ from relaxjax._core._checks import (
 )
 from relaxjax._core._cond import cond
 from relaxjax._core._local import LocalState
+from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import MEAN, RESET
 from relaxjax._core._sharding import on_own_shards
 from relaxjax._core._tree import layout_of, wide
@@ -145,11 +146,13 @@ def gossip_transformation(
     spec: GossipSpec,
     start: Callable[[optax.Params], Any],
     rule: Callable[[Any, Any, Any, jax.Array], tuple[Any, Any]],
+    side: str = "models",
 ) -> optax.GradientTransformationExtraArgs:
     """The transformation of a method.
 
     `start(params)` is the method's first memory; `rule(updates, params, memory, step)`
-    gives the updates that come out and the next memory.
+    gives the updates that come out and the next memory. `side` is as in
+    `relaxjax._core._marks`.
     """
 
     def init(params: optax.Params) -> Any:
@@ -163,7 +166,7 @@ def gossip_transformation(
         out, memory = rule(updates, params, state.kept, state.step)
         return out, GossipState(spec.next_step(state.step), memory, state.leaves)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return marked(spec.caller, side, spec.axis_name, init, update)
 
 
 def widened(tree: Any) -> Any:

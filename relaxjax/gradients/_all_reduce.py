@@ -32,10 +32,11 @@ from relaxjax._core._checks import (
     require_no_compiler_axes,
     require_same,
 )
+from relaxjax._core._marks import marked
 from relaxjax._core._sending_order import check_bucket_bytes
 from relaxjax._core._sharding import on_own_shards
 from relaxjax._core._tree import Layout, layout_of
-from relaxjax._core._weights import factor, weigh
+from relaxjax._core._weights import factor, weigh_wide
 from relaxjax.collectives import adasum
 from relaxjax.compression import Compressor
 from relaxjax.gradients._choices import checked_algorithm
@@ -157,7 +158,7 @@ def all_reduce(
         out, compressed = reduce(updates, state.compressed, w, shards)
         return out, state._replace(compressed=compressed)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return marked("all_reduce", "gradients", axis_name, init, update)
 
 
 def _reduction(
@@ -197,13 +198,13 @@ def _as_they_are(
 def _in_codes(
     updates: Any, state: Any, w: Any, specs: Any, *, op: str, **how: Any
 ) -> tuple[Any, Any]:
-    absent = None
+    wide, absent = updates, None
     if w is not None:
-        updates, absent = jax.tree.map(lambda u: weigh(u, w), updates), w == 0
-    out, state = compressed_mean(updates, state, absent, specs=specs, **how)
+        wide, absent = jax.tree.map(lambda u: weigh_wide(u, w), updates), w == 0
+    out, state = compressed_mean(wide, state, absent, specs=specs, **how)
     if op == "sum":
         out = optax.tree.scale(axis_size(how["axis_name"], "all_reduce"), out)
-    return out, state
+    return optax.tree.cast_like(out, updates), state
 
 
 def mean_over_workers(axis_name: AxisName, **how: Any) -> Callable[..., Any]:

@@ -5,9 +5,10 @@
     c = p - lost                              (what of p was delivered)
     out, state = after(g, c, mean, state)
 
-A worker that is absent (of weight zero) has g = 0 and sends nothing: p = 0 after
-`before`, so that its feedback waits; in a two-shot or a ring, what is lost in the sums
-that pass through it is added to it.
+A worker that is absent (of weight zero) has no g and sends nothing: p = 0, and its
+feedback waits (`Feedback.absent`); in a two-shot or a ring, what is lost in the sums
+that pass through it is added to it. Where something is not finite, `out` shows it and
+feedback stays as it was (`fed_back`).
 
 As every exchange conserves the mean (`relaxjax.collectives._payload`), so does every
 feedback with every exchange, whatever is lost where.
@@ -31,7 +32,7 @@ from relaxjax._core._random import Keys, key_words
 from relaxjax._core._sharding import on_own_shards
 from relaxjax._core._tree import wide
 from relaxjax.collectives import CODED_EXCHANGES as EXCHANGES
-from relaxjax.compression import Compressor
+from relaxjax.compression import Compressor, fed_back
 from relaxjax.gradients._codec import as_codec, step_keys
 from relaxjax.gradients._packing import map_buckets
 
@@ -101,7 +102,7 @@ def compressed_mean(
         return p if absent is None else jnp.where(absent, 0, p)
 
     def after(g, p, lost, mean, *s):
-        return feedback.after(g, p - lost, mean, kind.unflatten(s))
+        return fed_back(feedback, g, p, lost, mean, kind.unflatten(s), absent)
 
     g = jax.tree.map(lambda u: u.astype(wide(u.dtype)), updates)
     p = jax.tree.map(before, g, *fields)
@@ -109,9 +110,9 @@ def compressed_mean(
     exchange = functools.partial(_exchange, compressor, algorithm, axis_name, plan)
     mean, lost = on_own_shards(exchange, p, specs, "all_reduce", keys, results=2)
     results = jax.tree.map(after, g, p, lost, mean, *fields)
-    out, fed_back = jax.tree.transpose(jax.tree.structure(updates), None, results)
+    out, fed = jax.tree.transpose(jax.tree.structure(updates), None, results)
     out = optax.tree.cast_like(out, updates)
-    return out, state._replace(feedback=fed_back, words=words)
+    return out, state._replace(feedback=fed, words=words)
 
 
 def _exchange(

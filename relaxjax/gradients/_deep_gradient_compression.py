@@ -37,9 +37,10 @@ import optax
 
 from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import require_dtypes
+from relaxjax._core._marks import marked
 from relaxjax._core._phases import Clock, clock
 from relaxjax._core._tree import wide
-from relaxjax.compression import momentum_correction, top_k
+from relaxjax.compression import momentum_correction, over, top_k
 from relaxjax.gradients._matrices_only import compress_matrices
 
 _CALLER = "deep_gradient_compression"
@@ -140,14 +141,17 @@ def deep_gradient_compression(
         out, after = phase.update(updates, state.exchange, weight=weight)
         return out, state._replace(clock=state.clock.tick(), exchange=after)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return marked(_CALLER, "gradients", axis_name, init, update)
 
 
 def _clipped(updates: Any, most: float) -> Any:
-    """Updates scaled down to a norm of at most `most`; NaN if the norm is."""
+    """Updates scaled down to a norm of at most `most`; NaN if one is not finite."""
     leaves = [u.astype(wide(u.dtype)) for u in jax.tree.leaves(updates)]
-    norm = jnp.sqrt(sum(jnp.sum(x * x) for x in leaves))
-    scale = jnp.where(norm <= most, 1, most / norm)
+    top = jnp.max(jnp.stack([jnp.max(jnp.abs(x), initial=0.0) for x in leaves]))
+    units = [over(x, top) for x in leaves]  # so that no square is out of range
+    norm = jnp.sqrt(sum(jnp.sum(x * x) for x in units))
+    scale = jnp.minimum(1, over(over(jnp.full_like(top, most), top), norm))
+    scale = jnp.where(top == 0, 1, scale)
     return jax.tree.map(
         lambda u: (u.astype(wide(u.dtype)) * scale).astype(u.dtype), updates
     )

@@ -14,9 +14,15 @@ travel, leaves that are not approximated keep what they lose:
 
     x_i = g_i + e_i,  mean_i(x_i) = out + mean_i(e_i)
 
+A column of Q that is 0, or 1e-6 of the longest, has lost its direction: P's would be 0
+as well, and what the basis is then filled up with need not meet the matrix ever again.
+Such columns are drawn anew, alike on all workers, for the step to come. Where P or Q
+are not finite, Q and e stay as they were, and `out` shows it.
+
 Cost: r (n + m) floats in two messages; 6 r n m flops and a QR of P.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -25,6 +31,8 @@ import jax
 import jax.numpy as jnp
 
 from relaxjax._core._tree import leaf_names
+
+_NULL = 1e-6  # of the longest column of Q
 
 AsMatrices = Callable[[str, tuple[int, ...]], tuple[int, int, int]]
 """From a leaf's name and shape to (batch, rows, columns)."""
@@ -117,6 +125,7 @@ def init_factors(
 
 def approximate(
     trees: Any,
+    count: jax.Array | int = 0,
     absent: jax.Array | bool = False,
     part: jax.Array | float = 1.0,
     *,
@@ -124,11 +133,13 @@ def approximate(
     mean: Mean,
     iterations: int,
     coded: bool = False,
+    seed: int = 0,
 ) -> Any:
     """Updates, residuals and right factors of one device's shards, after a step.
 
-    An absent worker sends nothing, and keeps its residual; `part` is n / n_present. If
-    `coded`, leaves that are not approximated keep what they lose.
+    `count`, the number of the step, and `seed` decide on lost directions. An absent
+    worker sends nothing, and keeps its residual; `part` is n / n_present. If `coded`,
+    leaves that are not approximated keep what they lose.
     """
     tree = jax.tree.structure(trees[0])
     leaves, e, q = map(jax.tree.leaves, trees)
@@ -140,14 +151,18 @@ def approximate(
     m = [jnp.where(absent, 0, x) for x in m]
     rest = [jnp.where(absent, 0, wide[i] + e[i]) if coded else wide[i] for i in plain]
     out, b, means, losts = low_rank_mean(m, [q[i] for i in low], rest, mean, iterations)
+    b = _with_lost_directions(b, jax.random.fold_in(jax.random.key(seed), count))
     for k, i in enumerate(low):
-        lost = (m[k] - part * out[k]).reshape(e[i].shape)
-        e[i] = jnp.where(absent, e[i], lost)
-        q[i], wide[i] = b[k], out[k].reshape(e[i].shape)
+        shape, lost = e[i].shape, m[k] - part * out[k]
+        sound = jnp.isfinite(b[k]).all((1, 2), keepdims=True)
+        keep = absent | ~(sound & jnp.isfinite(lost))
+        e[i] = jnp.where(keep, low[i].of(e[i]), lost).reshape(shape)
+        q[i], wide[i] = jnp.where(sound, b[k], q[i]), out[k].reshape(shape)
     for k, i in enumerate(plain):
         wide[i] = means[k]
         if coded:
-            e[i] = jnp.where(absent, e[i], 0) + losts[k]
+            lost = jnp.where(absent, e[i], 0) + losts[k]
+            e[i] = jnp.where(jnp.isfinite(lost) & jnp.isfinite(means[k]), lost, e[i])
     new = [x.astype(u.dtype) for x, u in zip(wide, leaves, strict=True)]
     return tuple(map(tree.unflatten, (new, e, q)))
 
@@ -185,6 +200,28 @@ def low_rank_mean(
         q, _ = mean([_product(a.mT, b) for a, b in zip(m, bases, strict=True)])
     out = [_product(p, b.mT) for p, b in zip(bases, q, strict=True)]
     return out, q, means, losts
+
+
+def _with_lost_directions(q: list[jax.Array], key: jax.Array) -> list[jax.Array]:
+    """The right factors, with columns that are null drawn anew from the key."""
+    if not q:
+        return q
+    norms = [jnp.linalg.norm(x, axis=1, keepdims=True) for x in q]  # each [batch, 1, r]
+    longest = [jnp.max(x, axis=2, keepdims=True) for x in norms]
+    null = [x <= _NULL * most for x, most in zip(norms, longest, strict=True)]
+
+    def redraw(q: list[jax.Array]) -> list[jax.Array]:
+        keys = jax.random.split(key, len(q))
+        return list(map(_redrawn, q, null, longest, keys))
+
+    any_null = functools.reduce(jnp.logical_or, [x.any() for x in null])
+    return jax.lax.cond(any_null, redraw, lambda q: q, q)
+
+
+def _redrawn(q: jax.Array, null: Any, longest: Any, key: jax.Array) -> jax.Array:
+    """Random columns where they are null, some as long as the longest, or as 1."""
+    length = jnp.where(longest > 0, longest, 1) / math.sqrt(q.shape[1])
+    return jnp.where(null, length * jax.random.normal(key, q.shape, q.dtype), q)
 
 
 def _product(a: jax.Array, b: jax.Array) -> jax.Array:

@@ -29,8 +29,10 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_dtypes, require_params, require_whole
+from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL
 from relaxjax._core._phases import Clock, clock
+from relaxjax._core._weights import unless_nobody
 from relaxjax.compression import Compressor
 from relaxjax.gradients._all_reduce import mean_over_workers
 from relaxjax.gradients._matrices_only import compress_matrices
@@ -124,7 +126,9 @@ def one_bit_adam(
         else:
             d = denominator(v, b2, freeze_step, eps)
             steps = optax.tree.div(optax.tree.update_moment(g, m, b1, 1), d)
+            alone = optax.tree.scale(b1, m)  # of a step without any gradient
             m, exchange = mean_of_steps(reduce, v, steps, d, exchange, weight)
+            m = unless_nobody(weight, axis_name, m, alone)
         time = time.tick()
         m_hat = optax.tree.bias_correction(m, b1, time.count)
         d = denominator(v, b2, jnp.minimum(time.count, freeze_step), eps)
@@ -132,7 +136,7 @@ def one_bit_adam(
         return out, OneBitAdamState(time, m, v, exchange)
 
     return optax.chain(
-        optax.GradientTransformationExtraArgs(init, update),
+        marked("one_bit_adam", "optimizer", axis_name, init, update),
         optax.add_decayed_weights(weight_decay, mask),
         optax.scale_by_learning_rate(learning_rate),
     )

@@ -32,8 +32,10 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_dtypes, require_params, require_whole
+from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL
 from relaxjax._core._phases import Clock, clock
+from relaxjax._core._weights import unless_nobody
 from relaxjax.compression import Compressor
 from relaxjax.gradients._all_reduce import mean_over_workers
 from relaxjax.gradients._matrices_only import compress_matrices
@@ -159,7 +161,7 @@ def one_bit_lamb(
         if time.phase == 0:
             state = _warm(mean(g, weight), state, numbers)
         else:
-            state = _frozen(g, state, numbers, freeze_step, reduce, weight)
+            state = _frozen(g, state, numbers, freeze_step, reduce, weight, axis_name)
         m_hat = optax.tree.bias_correction(state.mu, b1, time.count)
         old = denominator(state.nu, b2, jnp.minimum(time.count, freeze_step), eps)
         u, decayed = decay.update(optax.tree.div(m_hat, old), state.decay, x)
@@ -174,7 +176,7 @@ def one_bit_lamb(
         return out, state._replace(clock=time, rates=rates, decay=decayed)
 
     return optax.chain(
-        optax.GradientTransformationExtraArgs(init, update),
+        marked("one_bit_lamb", "optimizer", axis_name, init, update),
         optax.scale_by_learning_rate(learning_rate),
     )
 
@@ -198,12 +200,14 @@ def _frozen(
     freeze_step: int,
     reduce: optax.GradientTransformationExtraArgs,
     weight: Any,
+    axis_name: AxisName,
 ) -> OneBitLambState:
     """m and f with this worker's gradient g, after T."""
     b1, b2, eps = numbers
     unit = optax.tree.div(denominator(state.nu, b2, freeze_step, eps), state.scale)
     steps = optax.tree.div(optax.tree.update_moment(g, state.mu, b1, 1), unit)
     m, exchange = mean_of_steps(reduce, state.nu, steps, unit, state.exchange, weight)
+    m = unless_nobody(weight, axis_name, m, optax.tree.scale(b1, state.mu))
     g = jax.tree.map(lambda new, old: (new - b1 * old) / (1 - b1), m, state.mu)
     f = optax.tree.update_moment(g, state.fresh, b2, 2)
     return state._replace(mu=m, fresh=f, exchange=exchange)

@@ -17,6 +17,9 @@ started. For every leaf, as an n x m matrix, with its residual e_i:
 A worker of weight zero is absent: it has M_i = 0 and keeps its e_i; the n_present
 others subtract n / n_present out.
 
+A direction that Q has lost, as in a step whose mean gradient is 0, is drawn anew for
+the next step (`relaxjax.gradients._low_rank`), so that the residual stays bounded.
+
 Leaves that a rank would not make smaller travel as they are, beside the P.
 
 Whatever P and Q lose on their way, all workers subtract the same `out`, and the last
@@ -46,6 +49,7 @@ from relaxjax._core._checks import (
     require_same,
     require_whole,
 )
+from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._phases import Clock, clock
 from relaxjax._core._sharding import on_own_shards, shard_shapes, used_axes
@@ -161,6 +165,7 @@ def power_sgd(
         mean=factor_mean_fn(axis_name, algorithm=algorithm, bits=bits),
         iterations=iterations,
         coded=coded,
+        seed=seed,
     )
 
     def init(params: optax.Params) -> Any:
@@ -178,16 +183,17 @@ def power_sgd(
         first = state.clock.phase < len(state.clock.ends)
         if first or axis_size(axis_name, _CALLER) == 1:
             return exact(updates, weight), now
-        updates = _ready(updates, axis_name, specs, weight)
-        trees = updates, state.residual, state.right
+        weighed = _ready(updates, axis_name, specs, weight)
+        trees = weighed, state.residual, state.right
         specs_of_trees = None if specs is None else _specs_of(specs, trees)
         absence = _absence(axis_name, weight)
         out, residual, right = on_own_shards(
-            one_step, trees, specs_of_trees, _CALLER, *absence
+            one_step, trees, specs_of_trees, _CALLER, state.clock.count, *absence
         )
+        out = optax.tree.cast_like(out, updates)
         return out, now._replace(residual=residual, right=right)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return marked(_CALLER, "gradients", axis_name, init, update)
 
 
 def _ready(updates: Any, axis_name: AxisName, specs: Any, weight: Any) -> Any:

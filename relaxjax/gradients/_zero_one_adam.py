@@ -20,6 +20,9 @@ decay by the anchor a, so that all workers hold the same params after each
 synchronization. Where v is 0, no gradient has been seen at a refresh: such elements do
 not move.
 
+A worker counts in a round's mean by the sum of its weights; in a step of weight zero it
+goes on with its momentum. Where nobody has an example, m stays.
+
 The paper sends u_i; here the average step u_i / (W D) travels, for two reasons. What is
 lost of u_i is as large as the learning rate was, and where the rate falls, m = u / W
 makes it large: infinitely, where a schedule touches 0. And one scale of signs for all
@@ -40,8 +43,10 @@ import optax
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_dtypes, require_params, require_whole
 from relaxjax._core._cond import cond
+from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._phases import Clock, clock
+from relaxjax._core._weights import unless_nobody
 from relaxjax.compression import Compressor
 from relaxjax.gradients._all_reduce import mean_over_workers
 from relaxjax.gradients._matrices_only import compress_matrices
@@ -167,15 +172,20 @@ def zero_one_adam(
                 variance, lambda: mean(g, weight), b2, variance_doubling
             )
         v = variance.nu
+        if weight is not None:  # without examples it goes on with its momentum
+            g = optax.tree.where(jnp.asarray(weight) == 0, m, g)
         m = mask_unseen(v, optax.tree.update_moment(g, m, b1, 1))
-        now = accumulate_step(now, m, rate(time.count), 1 - b1 ** (time.count + 1))
+        corrected = 1 - b1 ** (time.count + 1)
+        now = accumulate_step(now, m, rate(time.count), corrected, weight)
         done = time.count - freeze_step
         due = lock_step or round_is_over(now, done, local_doubling, most_local_steps)
         d = denominator(v, b2, variance.renewals, eps)
 
-        def synchronize(u, _, exchange):
+        def synchronize(u, m, exchange):
             steps = jax.tree.map(lambda u, d: u / (now.weight * d), u, d)
-            m, exchange = mean_of_steps(reduce, v, steps, d, exchange, weight)
+            examples = None if weight is None else now.examples
+            mean, exchange = mean_of_steps(reduce, v, steps, d, exchange, examples)
+            m = unless_nobody(examples, axis_name, mean, m)
             return optax.tree.scale(now.weight, m), m, exchange
 
         before = now.moved, m, exchange
@@ -184,7 +194,7 @@ def zero_one_adam(
         out, anchor, now = _move(due, anchor, now, d, weight_decay, params)
         return out, ZeroOneAdamState(time.tick(), m, variance, anchor, now, exchange)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return marked(_CALLER, "models", axis_name, init, update)
 
 
 def _move(

@@ -44,12 +44,14 @@ class Round(NamedTuple):
       moved: u_i, float32, like the params.
       weight: W, float32.
       rate: R, float32.
+      examples: the sum of this worker's weights, float32.
     """
 
     steps: Annotated[jax.Array, EQUAL]
     moved: Annotated[Any, MEAN]
     weight: Annotated[jax.Array, EQUAL]
     rate: Annotated[jax.Array, EQUAL]
+    examples: Annotated[jax.Array, MEAN]
 
 
 def new_variance(zeros: Any) -> Variance:
@@ -59,8 +61,8 @@ def new_variance(zeros: Any) -> Variance:
 
 def new_round(zeros: Any) -> Round:
     """The start of a round."""
-    weight, rate = jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32)
-    return Round(jnp.zeros((), jnp.int32), zeros, weight, rate)
+    numbers = (jnp.zeros((), jnp.float32) for _ in range(3))
+    return Round(jnp.zeros((), jnp.int32), zeros, *numbers)
 
 
 def refresh_variance(
@@ -84,9 +86,12 @@ def round_is_over(now: Round, done: jax.Array, doubling: int, most: int) -> jax.
     return now.steps >= jnp.minimum(interval(done, doubling), min(most, 2**30))
 
 
-def accumulate_step(now: Round, m: Any, rate: Any, corrected: jax.Array) -> Round:
-    """u_i, W and R after one more local step."""
+def accumulate_step(
+    now: Round, m: Any, rate: Any, corrected: jax.Array, weight: Any
+) -> Round:
+    """u_i, W and R after one more local step, and its number of examples or 1."""
     rate = jnp.maximum(jnp.asarray(rate, jnp.float32), _TINY_RATE)
-    w = rate / corrected
+    w = rate / jnp.asarray(corrected, jnp.float32)
     moved = jax.tree.map(lambda u, m: u + w * m, now.moved, m)
-    return Round(now.steps + 1, moved, now.weight + w, now.rate + rate)
+    examples = now.examples + jnp.asarray(1 if weight is None else weight, jnp.float32)
+    return Round(now.steps + 1, moved, now.weight + w, now.rate + rate, examples)

@@ -31,6 +31,7 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_whole
 from relaxjax._core._cond import cond
 from relaxjax._core._local import LocalState
+from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import layout_of
 from relaxjax.compression import Compressor
@@ -127,9 +128,7 @@ def asynchronous_average(
         del extra_args
         exchange.require(state, updates, params, weight)
         step, memory, read, waiting, leaves = state
-        step = (
-            step % sync_every + 1
-        )  # carried over from a longer period, it may be past
+        step = step % sync_every + 1  # it may be past it, of a longer period
         u, x = (optax.tree.cast_like(tree, memory.anchor) for tree in (updates, params))
         reads = step == sync_every - delay
         waiting |= reads
@@ -145,7 +144,7 @@ def asynchronous_average(
         left = step % sync_every, memory, read, waiting & ~arrives, leaves
         return u, AsynchronousAverageState(*left)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return marked(_CALLER, "models", axis_name, init, update)
 
 
 def _check(sync_every: int, delay: int) -> None:

@@ -62,9 +62,8 @@ class OuterStep(NamedTuple):
         except TypeError as error:
             raise TypeError(
                 f"{self.caller}: outer= could not be called as update(updates, state, "
-                f"params): {error}. Outer gradients come without a loss or other "
-                "arguments; take an optimizer that needs none, such as optax.sgd(0.7, "
-                "momentum=0.9, nesterov=True)"
+                f"params): {error}. Take an optimizer that needs no loss and no other "
+                "arguments, such as optax.sgd(0.7, momentum=0.9, nesterov=True)"
             ) from error
         return state
 

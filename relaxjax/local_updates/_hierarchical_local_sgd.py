@@ -29,6 +29,7 @@ from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._checks import require_whole
 from relaxjax._core._cond import switch
 from relaxjax._core._local import LocalState
+from relaxjax._core._marks import marked
 from relaxjax._core._tree import layout_of
 from relaxjax.compression import Compressor
 from relaxjax.gradients import all_reduce
@@ -109,7 +110,7 @@ def hierarchical_local_sgd(
         u, memory = switch(due, choices, u, memory)
         return u, OuterState(count % math.lcm(*levels), memory, leaves)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return marked(_CALLER, "models", far, init, update)
 
 
 def _average(

@@ -24,6 +24,7 @@ from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import require_params, require_same, require_whole
 from relaxjax._core._cond import cond
 from relaxjax._core._local import LocalState
+from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import layout_of
 from relaxjax._core._weights import refuse_weight
@@ -100,7 +101,7 @@ def local_steps(
         u, memory = cond(last, meet, lambda *same: same, u, memory)
         return u, OuterState(jnp.where(last, 0, step + 1), memory, leaves)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return marked(exchange.caller, "models", exchange.axis_name, init, update)
 
 
 def synchronize(

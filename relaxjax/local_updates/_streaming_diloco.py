@@ -31,6 +31,7 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_whole
 from relaxjax._core._cond import cond
 from relaxjax._core._local import LocalState
+from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._sharding import fitting
 from relaxjax._core._tree import layout_of, leaf_names
@@ -146,21 +147,13 @@ def streaming_diloco(
             outer_step(exchange._replace(specs=part), outer)
             for part in ([None] * fragments if fit is None else split(fit))
         ]
-        trees = (
-            left == tau,
-            meets,
-            steps,
-            split(updates),
-            split(params),
-            state.kept,
-            state.sent,
-        )
-        results = map(fragment, *trees)
+        trees = steps, split(updates), split(params), state.kept, state.sent
+        results = map(fragment, left == tau, meets, *trees)
         u, memory, sent = (list(parts) for parts in zip(*results, strict=True))
         after = count % sync_every, memory, sent, waiting & ~meets, state.leaves
         return _join(numbers, u), StreamingDilocoState(*after)
 
-    outer_half = optax.GradientTransformationExtraArgs(init, update)
+    outer_half = marked(_CALLER, "models", axis_name, init, update)
     return optax.with_extra_args_support(optax.chain(inner, outer_half))
 
 

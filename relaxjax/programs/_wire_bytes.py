@@ -6,20 +6,22 @@ a collective sends is stated in `relaxjax.programs._jaxpr_bytes`.
 """
 
 import functools
-from collections.abc import Collection, Mapping
-from contextlib import AbstractContextManager
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 import optax
 from jax.extend import core
-from jax.sharding import AbstractMesh, AxisType
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._phases import clocks_of, set_phases
+from relaxjax._core._sharding import as_on_devices
 from relaxjax.programs._jaxpr import WalkContext, walk
-from relaxjax.workers import workers_of
+from relaxjax.workers import WorkerMesh, is_silent, workers_of
+
+_ALIKE, _MOST = 8, 4096  # steps that show a period of one; that are looked at
 
 
 def wire_bytes(
@@ -28,8 +30,8 @@ def wire_bytes(
     mesh: Any,
     *,
     axis_name: AxisName | None = None,
-    steps: int = 1,
-    start: int = 0,
+    steps: int | None = None,
+    start: int | None = None,
 ) -> int:
     """Bytes that the busiest device sends in a number of steps of `tx.update`.
 
@@ -38,11 +40,12 @@ def wire_bytes(
       params: a pytree of arrays or `jax.ShapeDtypeStruct`, as for one device.
       mesh: a mesh, or `relaxjax.emulate(...)` (counted as if it were a mesh).
       axis_name: the data-parallel axes; None means all axes of the mesh.
-      steps: number of successive steps that are counted.
-      start: number of steps before the first that is counted.
+      steps: number of successive steps that are counted; 1 if only `start` is given.
+      start: number of steps before the first that is counted; 0 if only `steps` is.
+        Without both it is the mean step of a period, such as `sync_every` steps.
 
     Returns:
-      Bytes in all counted steps together.
+      Bytes in all counted steps together; of the mean step, rounded up.
 
     Raises:
       ValueError: `steps < 1` or `start < 0`; a loop of unknown length has a collective.
@@ -53,11 +56,63 @@ def wire_bytes(
       >>> relaxjax.wire_bytes(relaxjax.all_reduce("data"), params, relaxjax.emulate(4))
       72
     """
+    workers = workers_of(mesh, axis_name, "wire_bytes")
+    if steps is None and start is None:
+        period, sent = bytes_in_a_period(tx, params, workers)
+        return -(-sent // period)
+    steps, start = (1 if steps is None else steps), start or 0
     if steps < 1 or start < 0:
         raise ValueError(
             f"wire_bytes: steps={steps} must be 1 or more and start={start} 0 or more"
         )
-    workers = workers_of(mesh, axis_name, "wire_bytes")
+    walked = itertools.islice(_steps(tx, params, workers, start + steps), start, None)
+    return int(np.sum([sent for sent, _ in walked], axis=0).max())
+
+
+def bytes_in_a_period(
+    tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
+) -> tuple[int, int]:
+    """The steps after which sending begins anew, and the busiest device's bytes.
+
+    A period ends where the counters that have turned are back where they began; one
+    more must send the same, as other counters may still be on their way. Where none
+    turns one step is like another, or, for methods whose rounds grow, the mean is over
+    `_MOST` steps.
+    """
+    walked = itertools.islice(_steps(tx, params, workers, None), _MOST)
+    first, before = {}, {}
+    turned: set[int] = set()
+    sent: list[np.ndarray] = []
+    period = 0
+    for step, (now, counters) in enumerate(walked):
+        turned |= {i for i, x in counters.items() if x < before.get(i, x)}
+        back = turned and all(counters[i] == first[i] for i in turned)
+        if back and not period:
+            period = step
+        if period and step == 2 * period:
+            if np.array_equal(sent[:period], sent[period:]):
+                break
+            period = step if back else 0
+        alike = step >= _ALIKE and np.ptp(sent[-_ALIKE:], axis=0).max() == 0
+        if alike and not turned and (sent[-1].any() or is_silent(tx, params, workers)):
+            return 1, int(sent[-1].max())
+        if step and not counters:
+            period = 1
+            break
+        first = first or counters
+        before = counters
+        sent.append(now)
+    period = period or len(sent)
+    return period, int(np.sum(sent[:period], axis=0).max())
+
+
+def _steps(
+    tx: optax.GradientTransformation,
+    params: Any,
+    workers: WorkerMesh,
+    count: int | None,
+) -> Iterator[tuple[np.ndarray, dict[int, int]]]:
+    """For each of `count` steps: bytes of each device, and counters before it."""
     sizes = {name: workers.mesh.shape[name] for name in workers.axis_name}
     spec = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(jax.typeof(x).shape, jax.typeof(x).dtype), params
@@ -69,26 +124,32 @@ def wire_bytes(
 
     @functools.cache
     def program(phases: Any) -> core.ClosedJaxpr:
-        with _as_on_devices(workers.mesh.shape, workers.axis_name):
+        with as_on_devices(workers.mesh.shape, workers.axis_name):
             now = phases.unflatten(jax.tree.leaves(state))
             return jax.make_jaxpr(next_state, axis_env=axes)(spec, now, spec)
 
-    with _as_on_devices(workers.mesh.shape, workers.axis_name):
+    with as_on_devices(workers.mesh.shape, workers.axis_name):
         first, state = jax.make_jaxpr(tx.init, axis_env=axes, return_shape=True)(spec)
     context = WalkContext(sizes, {}, {})
     known = walk(first, [None] * len(first.in_avals), context).known
     unknown = [None] * len(jax.tree.leaves(spec))
-    total = np.zeros(tuple(sizes.values()), np.int64)
     phases = jax.tree.structure(state)
-    for step in range(start + steps):
+    for step in itertools.count() if count is None else range(count):
         phases = _advanced(phases, known)
+        counters = {i: int(x) for i, x in enumerate(known) if _is_counter(x)}
         inputs = [*unknown, *known, *unknown]
-        later = step + 1 < start + steps  # the last state is looked at by no step
+        later = step + 1 != count  # the last state is looked at by no step
         walked = walk(program(phases), inputs, context, wanted=later)
         known = walked.known
-        if step >= start:
-            total += walked.sent
-    return int(total.max())
+        yield np.broadcast_to(walked.sent, tuple(sizes.values())), counters
+
+
+def _is_counter(x: Any) -> bool:
+    return (
+        x is not None
+        and np.ndim(x) == 0
+        and np.issubdtype(np.asarray(x).dtype, np.integer)
+    )
 
 
 def _advanced(phases: Any, known: list[Any]) -> Any:
@@ -96,15 +157,3 @@ def _advanced(phases: Any, known: list[Any]) -> Any:
     places = [one.count for one in clocks_of(phases.unflatten(range(len(known))))]
     counts = [int(known[place]) for place in places]
     return jax.tree.structure(set_phases(phases.unflatten(range(len(known))), counts))
-
-
-def _as_on_devices(
-    sizes: Mapping[str, int], workers: Collection[str]
-) -> AbstractContextManager[Any]:
-    """A context in which tracing takes the workers' axes for axes of devices.
-
-    The other axes, of these sizes, are left to the compiler.
-    """
-    kinds = (AxisType.Manual if name in workers else AxisType.Auto for name in sizes)
-    mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=tuple(kinds))
-    return jax.sharding.use_abstract_mesh(mesh)

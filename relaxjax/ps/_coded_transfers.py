@@ -30,7 +30,7 @@ from relaxjax._core._merge_rules import EQUAL, SHARD
 from relaxjax._core._random import key_words
 from relaxjax._core._tree import wide
 from relaxjax.collectives import Codec, gather, message, opened, places, scattered
-from relaxjax.compression import Compressor
+from relaxjax.compression import Compressor, fed_back
 from relaxjax.gradients import as_codec, step_keys
 from relaxjax.ps._servers import Servers
 from relaxjax.ps._transfers import Kind, LeafTransfer, in_turn, whole
@@ -182,9 +182,9 @@ class CodedTransfers(NamedTuple):
         lost: Sequence[jax.Array],
         owed: Sequence[Any],
     ) -> tuple[Any, ...]:
-        after = self.compressor.feedback.after
+        feedback = self.compressor.feedback
         each = zip(map(_wide, xs), sent, lost, owed, strict=True)
-        return tuple(after(x, p - e, p - e, state)[1] for x, p, e, state in each)
+        return tuple(fed_back(feedback, x, p, e, p - e, s)[1] for x, p, e, s in each)
 
 
 def _wide(x: jax.Array) -> jax.Array:

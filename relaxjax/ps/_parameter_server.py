@@ -34,6 +34,7 @@ from relaxjax._core._checks import (
     require_params,
     require_same,
 )
+from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import RESET, Leaf, MergeRule, resliced
 from relaxjax._core._sending_order import check_bucket_bytes
 from relaxjax._core._tree import Layout, layout_of
@@ -178,13 +179,17 @@ def parameter_server(
         require_local(updates, axis_name, _CALLER)
         require_no_compiler_axes(_CALLER, "sharding over servers")
         waiting, own = state.late, jax.tree.map(at.own, params)
-        updates = weigh_tree(updates, weight, axis_name)
+        # In its own dtype after a transfer; codes are made of float32.
+        narrow, updates = updates, weigh_tree(updates, weight, axis_name)
+        updates = (
+            optax.tree.cast_like(updates, narrow) if compressor is None else updates
+        )
         if late:
             updates, waiting = late().update(updates, waiting, params)
         transfers, owed = transfers_of(at, updates, state.owed)
         leaves, tree = jax.tree.flatten(updates)
         means, owed = transfers.push(leaves, owed)
-        mean = tree.unflatten(means)
+        mean = optax.tree.cast_like(tree.unflatten(means), narrow)
         served, inner = step_of(mean, state.optimizer, own, **extra_args)
         slices = tree.flatten_up_to(served)
         kinds = [Kind(x.shape, y.dtype) for x, y in zip(leaves, slices, strict=True)]
@@ -192,4 +197,4 @@ def parameter_server(
         state = state._replace(optimizer=inner, late=waiting, owed=owed)
         return tree.unflatten(out), state
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return marked(_CALLER, "optimizer", axis_name, init, update)

@@ -35,8 +35,9 @@ def reduce_in_backward(
 
     Wrap the params where they are used: in the body of a scan over layers, those of the
     layer (`scan_layers` hides more of the transfers). The optimizer then follows
-    without a reducer. With microbatches, add up the gradients of all but the last, and
-    pass the sum as `accumulated` in the last.
+    without a reducer: `relaxjax.init(tx, params, mesh, reduced_in_step=True)`. With
+    microbatches, add up the gradients of all but the last, and pass the sum as
+    `accumulated` in the last.
 
     Args:
       params: a pytree of arrays.

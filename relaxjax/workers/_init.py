@@ -20,11 +20,13 @@ def init(
     mesh: Any,
     *,
     axis_name: AxisName | None = None,
+    reduced_in_step: bool = False,
 ) -> tuple[Any, Any]:
     """Gives every worker the same params (process 0's) and its own optimizer state.
 
     Several processes first compare model, configuration and versions. Then the update
-    is traced abstractly, to find leaves that no reducer synchronizes.
+    is traced abstractly, to find relaxations in wrong places, and leaves that no
+    reducer synchronizes.
 
     Args:
       tx: the transformation that the train step uses.
@@ -32,14 +34,17 @@ def init(
       mesh: a `jax.sharding.Mesh`, or `relaxjax.emulate(...)`.
       axis_name: the data-parallel axes, (outer, inner) if two; None means all axes of
         the mesh.
+      reduced_in_step: whether the train step reduces gradients before `tx` sees them,
+        as `relaxjax.reduce_in_backward` does; then `tx` is not looked into.
 
     Returns:
       `(params, opt_state)`, each leaf with a leading worker axis: [n, ...].
 
     Raises:
       TypeError: `mesh` is not a mesh.
-      ValueError: unknown axis; processes disagree; `tx` leaves some leaves
-        unsynchronized while it synchronizes others.
+      ValueError: unknown axis; processes disagree; in `tx` a relaxation stands on the
+        wrong side of the optimizer, a reducer behind another, or some leaves are left
+        unsynchronized while others are not. A warning if nothing synchronizes.
 
     Example:
       >>> import jax.numpy as jnp, optax, relaxjax
@@ -50,7 +55,8 @@ def init(
     """
     workers = workers_of(mesh, axis_name, "init")
     require_agreement(tx, params, workers)
-    require_synchronized(tx, params, workers)
+    if not reduced_in_step:
+        require_synchronized(tx, params, workers)
     stacked = to_workers(params, mesh, axis_name=axis_name)
     return stacked, init_state(tx, stacked, workers)
 

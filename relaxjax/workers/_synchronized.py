@@ -1,14 +1,15 @@
 """Whether an update synchronizes the workers: traced abstractly, before training."""
 
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import optax
-from jax.sharding import AbstractMesh
-from jax.sharding import PartitionSpec as P
 
-from relaxjax._core._axis import to_local, varying
 from relaxjax._core._local import LocalState
+from relaxjax._core._marks import Flows, flows_of, numbered
+from relaxjax._core._sharding import as_on_devices
 from relaxjax._core._tree import leaf_names
 from relaxjax.workers._mesh import WorkerMesh
 
@@ -16,62 +17,117 @@ from relaxjax.workers._mesh import WorkerMesh
 def require_synchronized(
     tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
 ) -> None:
-    """Refuses leaves whose updates differ between workers while others' do not."""
-    axes_of_update, local_leaves = _probe(tx, params, workers)
-    names = leaf_names(params)
-    for axis in workers.axis_name:
-        differ = [name for name in names if axis in axes_of_update.get(name, ())]
-        forgotten = [name for name in differ if name not in local_leaves]
-        if forgotten and len(differ) < len(names):
+    """Refuses chains in which relaxations stand wrongly, or leaves are forgotten.
+
+    Raises:
+      ValueError: a relaxation of models has an optimizer behind it; a reducer gets
+        what another has reduced; nothing synchronizes some leaves, or some axes.
+
+    Warns:
+      UserWarning: nothing synchronizes anything.
+    """
+    own, flows = flows_in(tx, params, workers)
+    if flows is None:
+        return
+    _require_sides(flows)
+    _require_once(flows)
+    if not flows.stations and not flows.communicates and not own:
+        if workers.n > 1:
+            warnings.warn(_NOTHING, stacklevel=3)
+        return
+    _require_all_leaves(flows, own, workers)
+
+
+_NOTHING = (
+    "init: nothing in this transformation synchronizes the workers, so that each "
+    "would train a model of its own. Put relaxjax.all_reduce before the optimizer; or, "
+    "if the train step reduces gradients by itself, give init reduced_in_step=True"
+)
+
+
+def flows_in(
+    tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
+) -> tuple[set[str], Flows | None]:
+    """The leaves that are `local`, and the flows of the update.
+
+    Some updates need arguments that only the training loop has: then nothing is known.
+    """
+    sizes = dict(zip(workers.axis_name, workers.sizes, strict=True))
+    axes: Any = list(sizes.items())
+    spec = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(jax.typeof(x).shape, jax.typeof(x).dtype), params
+    )
+
+    def trace(function: Callable[..., Any], *args: Any) -> Any:
+        return jax.make_jaxpr(function, axis_env=axes, return_shape=True)(*args)
+
+    with as_on_devices(workers.mesh.shape, workers.axis_name), numbered():
+        try:
+            _, state = trace(tx.init, spec)
+            program, _ = trace(tx.update, spec, state, spec)
+        except (TypeError, ValueError, NotImplementedError):
+            return set(), None
+    parts = jax.tree.leaves(state, is_leaf=lambda x: isinstance(x, LocalState))
+    own = [set(x.layout.leaves) for x in parts if isinstance(x, LocalState)]
+    count = len(jax.tree.leaves(state))
+    flows = flows_of(program, leaf_names(params), count, workers.axis_name)
+    return set().union(*own), flows
+
+
+def is_silent(
+    tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
+) -> bool:
+    """Whether it is known that nothing communicates."""
+    _, flows = flows_in(tx, params, workers)
+    return flows is not None and not flows.stations and not flows.communicates
+
+
+def _require_sides(flows: Flows) -> None:
+    behind = set().union(*(flow.behind for flow in flows.of.values()))
+    for at, operation in sorted(behind):
+        raise ValueError(
+            f"init: {at.name} stands before something that changes its updates (by "
+            f"`{operation}`), such as an optimizer. Its updates take each model to "
+            "where the workers meet, and nothing may be done to them: put it last, as "
+            f"in optax.chain(optimizer, relaxjax.{at.name}(...))"
+        )
+
+
+def _require_once(flows: Flows) -> None:
+    for first, second in sorted(flows.twice):
+        axes = sorted(set(first.axes) & set(second.axes))
+        raise ValueError(
+            f"init: {second.name} gets updates that {first.name} has reduced over "
+            f"{axes} already: they are equal on all workers, and reducing them again "
+            "costs bytes, or adds them up. Leave one of the two out, or give them "
+            "different axes"
+        )
+
+
+def _require_all_leaves(flows: Flows, own: set[str], workers: WorkerMesh) -> None:
+    """Refuses leaves whose own gradients reach the updates without a reduction."""
+    names = set(flows.of)
+    reach = {
+        axis: {
+            leaf for flow in flows.of.values() for leaf, at in flow.local if at == axis
+        }
+        for axis in workers.axis_name
+    }
+    for axis, local in reach.items():
+        forgotten = sorted(local - own)
+        if forgotten and local < names:
             raise ValueError(
                 f"init: nothing synchronizes the updates of {forgotten} over {axis!r}, "
                 "while other leaves are synchronized, so the workers' models would "
                 "drift apart. Reduce them too; or, where they are meant to differ, "
                 "mark them with relaxjax.local() in optax.partition"
             )
-    varied = frozenset().union(*axes_of_update.values())
-    apart = sorted(axis for axis in workers.axis_name if axis in varied)
-    shared = sorted(axis for axis in workers.axis_name if axis not in varied)
-    if axes_of_update and shared and apart and not local_leaves:
+    apart = sorted(axis for axis, local in reach.items() if local)
+    shared = sorted(axis for axis, local in reach.items() if not local)
+    if shared and apart and not own:
         raise ValueError(
             f"init: updates are synchronized over {shared} but not over {apart}. Give "
             f"the transformation all axes, such as all_reduce({workers.axis_name}), or "
             f"if {apart} are not data-parallel, name those that are: "
             f"axis_name={shared[0]!r}"
         )
-
-
-def _probe(
-    tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
-) -> tuple[dict[str, frozenset[str]], set[str]]:
-    """Axes over which each update varies, and the leaves that are `local`.
-
-    It traces abstractly under `check_vma=True`, which is exact about what varies, from
-    equal params and differing gradients. JAX refuses some correct programs there
-    (optax's conditional wrappers around a reducer), and some updates need arguments
-    that only the training loop has: then nothing is known, and nothing is refused.
-    """
-    axes_of_update: dict[str, frozenset[str]] = {}
-    local_leaves: set[str] = set()
-
-    def trace(params):
-        state = tx.init(params)
-        for part in jax.tree.leaves(state, is_leaf=lambda x: isinstance(x, LocalState)):
-            if isinstance(part, LocalState):
-                local_leaves.update(part.layout.leaves)
-        gradients = to_local(params, workers.axis_name)
-        updates, _ = tx.update(gradients, state, params)
-        leaves = map(varying, jax.tree.leaves(updates))
-        axes_of_update.update(zip(leaf_names(updates), leaves, strict=True))
-        return ()
-
-    mesh = AbstractMesh(workers.sizes, workers.axis_name)
-    probe = jax.shard_map(trace, mesh=mesh, in_specs=P(), out_specs=())
-    abstract = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(jax.typeof(x).shape, jax.typeof(x).dtype), params
-    )
-    try:
-        jax.eval_shape(probe, abstract)
-    except (TypeError, ValueError, NotImplementedError):
-        return {}, set()
-    return axes_of_update, local_leaves

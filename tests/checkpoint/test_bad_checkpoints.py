@@ -118,7 +118,7 @@ def test_what_states_hold_beside_arrays_counts(tmp_path):
 
     def state(end):
         tx = relaxjax.before_step(optax.sgd(0.1), end)
-        return relaxjax.init(tx, jnp.zeros(3), MESH)
+        return relaxjax.init(tx, jnp.zeros(3), MESH, reduced_in_step=True)
 
     with Checkpoints(tmp_path, MESH) as checkpoints:
         checkpoints.save(1, state(5))
@@ -128,7 +128,10 @@ def test_what_states_hold_beside_arrays_counts(tmp_path):
 
 def test_a_resize_that_a_state_forbids_is_refused(tmp_path):
     tx = relaxjax.eager_diloco(optax.sgd(0.1), "data", 2)
-    states = [relaxjax.init(tx, jnp.zeros(3), emulate(n)) for n in (2, 1)]
+    states = [
+        relaxjax.init(tx, jnp.zeros(3), emulate(n), reduced_in_step=True)
+        for n in (2, 1)
+    ]
     with Checkpoints(tmp_path, MESH) as checkpoints:
         checkpoints.save(1, states[0])
     with pytest.raises(ValueError, match="EagerDilocoState"):

@@ -241,7 +241,8 @@ def test_each_process_feeds_its_own_rows(monkeypatch):
 def test_a_job_may_train_any_transformation(tmp_path):
     job = _job.prepare(TrainOptions(workers=2, steps=2, out=tmp_path, baseline=False))
     local = _job.Run(name="none", tx=optax.sgd(0.1), mesh=job.runs[0].mesh, period=1)
-    record = _training._train(job, local, Console(quiet=True), lambda step: False)
+    with pytest.warns(UserWarning, match="nothing in this transformation"):
+        record = _training._train(job, local, Console(quiet=True), lambda step: False)
     assert record.spread > 0  # nothing synchronizes these workers
     assert record.bytes_per_step == 0
 

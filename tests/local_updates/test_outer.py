@@ -207,7 +207,7 @@ def test_params_and_state_may_be_donated_together():
                 outer=optax.contrib.reduce_on_plateau(),
             ).init(jnp.zeros(3)),
             TypeError,
-            r"diloco: outer= could not be called .*'value'.*take an optimizer",
+            r"diloco: outer= could not be called .*'value'.*Take an optimizer",
         ),
     ],
 )

@@ -8,7 +8,15 @@ import optax
 import pytest
 from jax import lax
 
-from relaxjax import accumulate, all_reduce, emulate, skip_nonfinite, wire_bytes
+import relaxjax
+from relaxjax import (
+    accumulate,
+    all_reduce,
+    emulate,
+    skip_nonfinite,
+    topology,
+    wire_bytes,
+)
 from relaxjax.collectives import ring_wire_bytes
 from relaxjax.schedule import plan_buckets
 from tests import helpers
@@ -174,3 +182,43 @@ def test_collective_in_a_loop_of_unknown_length():
 def test_bad_steps(bad):
     with pytest.raises(ValueError, match="wire_bytes: steps="):
         wire_bytes(all_reduce("data"), X, emulate(4), **bad)
+
+
+def rounds(n: int) -> dict[str, tuple[Any, int]]:
+    """Transformations, and the steps after which they send again as they did."""
+    adam, ring = optax.adam(1e-3), topology.ring(n)
+    return {
+        "all_reduce": (optax.chain(relaxjax.all_reduce("data"), adam), 1),
+        "local_sgd": (optax.chain(adam, relaxjax.local_sgd("data", 4)), 4),
+        "diloco": (relaxjax.diloco(adam, "data", 25), 25),
+        "streaming": (relaxjax.streaming_diloco(adam, "data", 6, fragments=2), 6),
+        "gossip": (optax.chain(adam, relaxjax.gossip("data", ring, every=3)), 3),
+        "accumulate": (relaxjax.accumulate(relaxjax.all_reduce("data"), 5), 5),
+        "two": (
+            optax.chain(
+                adam,
+                relaxjax.gossip("data", ring, every=3),
+                relaxjax.local_sgd("data", 2),
+            ),
+            6,
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", rounds(4))
+def test_without_steps_it_is_the_mean_step_of_a_period(name):
+    tx, period = rounds(4)[name]
+    params, mesh = {"w": jnp.zeros((30, 20)), "b": jnp.zeros(7)}, relaxjax.emulate(4)
+    whole = wire_bytes(tx, params, mesh, steps=period)
+    assert whole > 0
+    assert wire_bytes(tx, params, mesh) == -(-whole // period)
+    assert wire_bytes(tx, params, mesh, start=0) == wire_bytes(
+        tx, params, mesh, steps=1
+    )
+
+
+def test_what_never_sends_and_what_changes_has_a_mean_too():
+    params, mesh = jnp.zeros((30, 20)), relaxjax.emulate(4)
+    assert wire_bytes(optax.adam(1e-3), params, mesh) == 0
+    late = relaxjax.power_sgd("data", start_after=3, min_compression=0)
+    assert wire_bytes(late, params, mesh) == wire_bytes(late, params, mesh, start=3)

@@ -56,7 +56,7 @@ def test_inside_a_checked_shard_map():
 
 def test_the_transfer_is_in_the_body_of_the_loop():
     mesh = mesh_of(WORKERS)
-    params, state = relaxjax.init(optax.sgd(0.5), layers(), mesh)
+    params, state = relaxjax.init(optax.sgd(0.5), layers(), mesh, reduced_in_step=True)
     step = relaxjax.data_parallel(helpers.step_of(in_backward, optax.sgd(0.5)), mesh)
     hlo = helpers.optimized_hlo(step.lower(params, state, data()))
     reductions = [line for line in hlo.splitlines() if " all-reduce(" in line]

@@ -49,7 +49,7 @@ def test_init_may_ask_for_the_axis():
 
     tx = optax.GradientTransformation(init, update)
     for place in (mesh_of, emulate):
-        _, state = relaxjax.init(tx, helpers.problem(), place(3))
+        _, state = relaxjax.init(tx, helpers.problem(), place(3), reduced_in_step=True)
         np.testing.assert_array_equal(state["n"], [3, 3, 3])
         np.testing.assert_array_equal(state["i"], [0, 1, 2])
 

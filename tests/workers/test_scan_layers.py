@@ -122,7 +122,7 @@ def test_each_layer_keeps_its_residual():
 def test_bytes_are_those_of_a_layer_more():
     tx = optax.sgd(0.5)
     mesh = mesh_of(WORKERS)
-    params, state = relaxjax.init(tx, layers(), mesh)
+    params, state = relaxjax.init(tx, layers(), mesh, reduced_in_step=True)
     gradient = jax.grad(lambda p, x: loss(p, x, all_reduce("data", algorithm="ring")))
     step = relaxjax.data_parallel(helpers.step_of(gradient, tx), mesh)
     one = jax.tree.map(lambda p: p[0], layers())
@@ -135,7 +135,7 @@ def test_what_a_turn_sends_does_not_wait_for_what_it_computes():
     """In the loop's body the operand of the transfer is the body's argument."""
     tx = optax.sgd(0.5)
     mesh = mesh_of(WORKERS)
-    params, state = relaxjax.init(tx, layers(), mesh)
+    params, state = relaxjax.init(tx, layers(), mesh, reduced_in_step=True)
     step = relaxjax.data_parallel(helpers.step_of(jax.grad(loss), tx), mesh)
     program = parse(helpers.optimized_hlo(step.lower(params, state, data())))
     (body,) = [

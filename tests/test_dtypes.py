@@ -1,0 +1,79 @@
+"""Params of any float dtype: every relaxation is right in them.
+
+The same steps as in float32, of workers whose gradients differ; the state keeps its
+shapes and dtypes.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from relaxjax._core._relaxation import Training
+from relaxjax._names import RELAXATIONS, parse
+
+WORKERS, STEPS = 4, 4
+NAMES = [
+    *RELAXATIONS,
+    "gossip+sign",
+    "gossip+quantize8",
+    "dcd_psgd+quantize8",
+    "deep_squeeze+sign",
+    "deep_squeeze+quantize4",
+    "all_reduce+sign+ef14@two_shot",
+    "all_reduce+quantize8+ef21",
+    "local_sgd+quantize8+ef14",
+    "diloco+quantize8",
+    "parameter_server+quantize8+ef14",
+]
+# Relative to the largest of the params; where codes of models turn rounding into
+# another code, tenfold.
+DTYPES = {"bfloat16": 0.03, "float16": 0.004, "float64": 1e-5}
+CODED = ("moniqua", "gossip+", "deep_squeeze", "dcd_psgd")
+
+
+def train(name: str, dtype: Any) -> tuple[Any, Any, Any]:
+    """Params after some steps, and state before and after them, over `vmap`."""
+    rate = 0.05
+    training = Training(optax.sgd(rate), rate, 100, WORKERS)
+    tx: Any = parse(name).build("data", training)
+    rng = np.random.default_rng(0)
+    start = {"w": rng.normal(size=3), "m": rng.normal(size=(16, 12))}
+    gs = {
+        k: rng.normal(size=(STEPS, WORKERS, *x.shape)) + 1.0 for k, x in start.items()
+    }
+    x, gs = (jax.tree.map(lambda a: jnp.asarray(a, dtype), t) for t in (start, gs))
+    x = jax.tree.map(lambda a: jnp.broadcast_to(a, (WORKERS, *a.shape)), x)
+    first = state = jax.vmap(tx.init, axis_name="data")(x)
+    update = jax.jit(jax.vmap(tx.update, axis_name="data"))
+    for step in range(STEPS):
+        updates, state = update(jax.tree.map(lambda g, s=step: g[s], gs), state, x)
+        x = optax.apply_updates(x, updates)
+    return jax.tree.map(lambda a: np.asarray(a, np.float64), x), first, state
+
+
+@functools.cache
+def in_float32(name: str) -> Any:
+    return train(name, jnp.float32)[0]
+
+
+def kinds(state: Any) -> Any:
+    return jax.tree.map(lambda x: (x.shape, x.dtype), state)
+
+
+@pytest.mark.few(30)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_float_dtype_is_right(name, dtype):
+    expected = in_float32(name)
+    with jax.enable_x64(dtype == "float64"):
+        x, first, state = train(name, dtype)
+    assert kinds(first) == kinds(state)
+    factor = 12 if name.startswith(CODED) and dtype != "float64" else 1
+    for key, value in x.items():
+        off = np.abs(value - expected[key]).max() / np.abs(expected[key]).max()
+        assert off < factor * DTYPES[dtype], (key, off)

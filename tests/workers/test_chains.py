@@ -1,0 +1,160 @@
+"""`init` looks at what stands where in a chain, and on which side of the optimizer."""
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+
+import relaxjax
+from relaxjax import all_reduce, compression, emulate, topology
+from tests import helpers
+from tests.test_contract import ROWS
+
+WORKERS = 4
+PARAMS = {"w": jnp.ones((6, 4)), "b": jnp.ones(4)}
+GRAPH = topology.ring(WORKERS)
+ADAM = optax.adam(1e-3)
+PARTLY = optax.partition(
+    {"shared": all_reduce("data"), "own": optax.identity()}, {"w": "shared", "b": "own"}
+)
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "gossip before adam": (
+        optax.chain(relaxjax.gossip("data", GRAPH), ADAM),
+        "gossip stands before",
+    ),
+    "gossip before sgd": (
+        optax.chain(relaxjax.gossip("data", GRAPH), optax.sgd(0.1)),
+        "gossip stands before",
+    ),
+    "coded gossip before adam": (
+        optax.chain(
+            relaxjax.gossip("data", GRAPH, compressor=compression.sign()), ADAM
+        ),
+        "gossip stands before",
+    ),
+    "local_sgd before adam": (
+        optax.chain(relaxjax.local_sgd("data", 4), ADAM),
+        "local_sgd stands before",
+    ),
+    "slow_momentum before sgd": (
+        optax.chain(relaxjax.slow_momentum("data", 4), optax.sgd(0.1)),
+        "slow_momentum stands before",
+    ),
+    "diloco before a scale": (
+        optax.chain(relaxjax.diloco(ADAM, "data", 4), optax.scale(0.5)),
+        "diloco stands before",
+    ),
+    "two reducers": (
+        optax.chain(all_reduce("data"), all_reduce("data"), ADAM),
+        "all_reduce gets updates that all_reduce has reduced",
+    ),
+    "power_sgd after all_reduce": (
+        optax.chain(
+            all_reduce("data"), relaxjax.power_sgd("data", min_compression=0), ADAM
+        ),
+        "power_sgd gets updates that all_reduce has reduced",
+    ),
+    "all_reduce in signs after clipping after all_reduce": (
+        optax.chain(
+            all_reduce("data"),
+            optax.clip_by_global_norm(1.0),
+            all_reduce("data", compressor=compression.sign()),
+            ADAM,
+        ),
+        "all_reduce gets updates that all_reduce has reduced",
+    ),
+    "a forgotten leaf": (optax.chain(PARTLY, ADAM), r"updates of \['b'\]"),
+    "a forgotten leaf, mixed in by a norm": (
+        optax.chain(PARTLY, optax.clip_by_global_norm(1.0), ADAM),
+        r"updates of \['b'\]",
+    ),
+    "a forgotten leaf, a step late": (
+        optax.chain(PARTLY, relaxjax.delay(1), ADAM),
+        r"updates of \['b'\]",
+    ),
+}
+RIGHT: dict[str, Any] = {
+    "all_reduce": optax.chain(all_reduce("data"), ADAM),
+    "clipped before": optax.chain(
+        optax.clip_by_global_norm(1.0), all_reduce("data"), ADAM
+    ),
+    "clipped after": optax.chain(
+        all_reduce("data"), optax.clip_by_global_norm(1.0), ADAM
+    ),
+    "gossip after": optax.chain(ADAM, relaxjax.gossip("data", GRAPH)),
+    "skipping": relaxjax.skip_nonfinite(optax.chain(all_reduce("data"), ADAM), "data"),
+    "gossip, if finite": optax.chain(
+        optax.apply_if_finite(ADAM, 3), relaxjax.gossip("data", GRAPH)
+    ),
+    "accumulated": relaxjax.accumulate(
+        optax.chain(ADAM, relaxjax.local_sgd("data", 2)), 3
+    ),
+    "MultiSteps": optax.MultiSteps(
+        optax.chain(ADAM, relaxjax.local_sgd("data", 2)), 3
+    ).gradient_transformation(),
+    "delayed": optax.chain(relaxjax.delay(1), all_reduce("data"), ADAM),
+    "masked": optax.chain(
+        optax.partition(
+            {
+                "m": relaxjax.power_sgd("data", min_compression=0),
+                "v": all_reduce("data"),
+            },
+            {"w": "m", "b": "v"},
+        ),
+        ADAM,
+    ),
+    "tracking": optax.chain(
+        relaxjax.gradient_tracking("data", GRAPH),
+        optax.sgd(0.1),
+        relaxjax.gossip("data", GRAPH),
+    ),
+    "one's own": optax.chain(
+        optax.stateless(lambda u, _: jax.lax.pmean(u, "data")), ADAM
+    ),
+    "local on purpose": optax.chain(
+        optax.partition(
+            {"shared": all_reduce("data"), "own": relaxjax.local()},
+            {"w": "shared", "b": "own"},
+        ),
+        ADAM,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_chains_are_refused_by_name(name):
+    tx, message = WRONG[name]
+    with pytest.raises(ValueError, match=message):
+        relaxjax.init(tx, PARAMS, emulate(WORKERS))
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_chains_pass(name):
+    relaxjax.init(RIGHT[name], PARAMS, emulate(WORKERS))
+
+
+@pytest.mark.few(8)
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+def test_every_row_of_the_contract_passes(row):
+    relaxjax.init(row.make(optax.adam(1e-2)), helpers.problem(), emulate(WORKERS))
+
+
+def test_levels_of_a_mesh_may_be_reduced_one_after_the_other():
+    mesh = emulate({"host": 2, "device": 2})
+    tx = optax.chain(all_reduce("device"), all_reduce("host"), ADAM)
+    relaxjax.init(tx, PARAMS, mesh)
+    with pytest.raises(ValueError, match=r"synchronized over \['device'\] but not"):
+        relaxjax.init(optax.chain(all_reduce("device"), ADAM), PARAMS, mesh)
+
+
+def test_a_chain_without_any_reducer_is_warned_of():
+    with pytest.warns(UserWarning, match="nothing in this transformation synchronizes"):
+        relaxjax.init(ADAM, PARAMS, emulate(WORKERS))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        relaxjax.init(ADAM, PARAMS, emulate(1))
+        relaxjax.init(ADAM, PARAMS, emulate(WORKERS), reduced_in_step=True)
