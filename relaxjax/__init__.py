@@ -60,6 +60,7 @@ __getattr__, __dir__, __all__ = door(
         "local_updates._sparse_loco": "sparse_loco",
         "local_updates._streaming_diloco": "StreamingDilocoState streaming_diloco",
         "programs._compiled": "compiled_wire_bytes",
+        "programs._explain": "Explanation explain",
         "programs._wire_bytes": "wire_bytes",
         "ps._parameter_server": "ParameterServerState parameter_server",
         "workers._consensus": "consensus consensus_distance spread",

@@ -116,6 +116,8 @@ from relaxjax.local_updates._streaming_diloco import (
     streaming_diloco as streaming_diloco,
 )
 from relaxjax.programs._compiled import compiled_wire_bytes as compiled_wire_bytes
+from relaxjax.programs._explain import Explanation as Explanation
+from relaxjax.programs._explain import explain as explain
 from relaxjax.programs._wire_bytes import wire_bytes as wire_bytes
 from relaxjax.ps._parameter_server import ParameterServerState as ParameterServerState
 from relaxjax.ps._parameter_server import parameter_server as parameter_server
@@ -150,6 +152,7 @@ __all__ = [
     "EagerDilocoState",
     "Emulation",
     "ExactDiffusionState",
+    "Explanation",
     "GossipState",
     "GradientTrackingState",
     "Layout",
@@ -196,6 +199,7 @@ __all__ = [
     "eager_diloco",
     "emulate",
     "exact_diffusion",
+    "explain",
     "from_step",
     "golden",
     "gossip",

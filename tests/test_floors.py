@@ -200,7 +200,10 @@ def test_the_package_stays_small():
     """270 files and 32 000 lines when the rooms were drawn; what came later says so."""
     files = list(ROOT.rglob("*.py"))
     lines = sum(len(path.read_text().splitlines()) for path in files)
-    added = {"what stands where, and steps that go wrong": (2, 700)}
+    added = {
+        "what stands where, and steps that go wrong": (2, 700),
+        "explain": (1, 160),
+    }
     assert len(files) <= 270 + sum(files for files, _ in added.values())
     assert lines <= 32_000 + sum(lines for _, lines in added.values())
 

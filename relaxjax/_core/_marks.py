@@ -30,6 +30,7 @@ import optax
 from jax.extend.core import Literal
 
 from relaxjax._core._axis import AxisName, axes_of
+from relaxjax._core._checks import require_dtypes
 
 _NUMBERS: ContextVar[Iterator[int] | None] = ContextVar("numbers", default=None)
 _SCOPE = re.compile(r"relaxjax\.(\w+)/(\w+)/([\w,]+)/(\d+)")
@@ -91,13 +92,18 @@ def marked(
     """The transformation, whose update is traced in a scope that `flows_of` finds."""
     axes = ",".join(axes_of(axis_name))
 
+    def checked(params: optax.Params) -> Any:
+        state = init(params)
+        require_dtypes(params, name, None)
+        return state
+
     def named(updates, state, params=None, **extra_args) -> Any:
         numbers = _NUMBERS.get()
         number = 0 if numbers is None else next(numbers)
         with jax.named_scope(f"relaxjax.{name}/{side}/{axes}/{number}"):
             return update(updates, state, params, **extra_args)
 
-    return optax.GradientTransformationExtraArgs(init, named)
+    return optax.GradientTransformationExtraArgs(checked, named)
 
 
 @contextmanager

@@ -127,6 +127,11 @@ def lossy_push_sum(
     )
     _check(spec, resolution)
     draws = fault_schedule(_CALLER, "loss", loss, (topology.n, topology.n), seed)
+    if draws.is_always(True):
+        raise ValueError(
+            f"{_CALLER}: loss={loss!r} loses every message, so that no worker would "
+            "ever hear of another; take a probability below 1"
+        )
 
     def start(params: optax.Params) -> Any:
         def zeros() -> Any:

@@ -1,5 +1,6 @@
 """The arguments that all decentralized methods have, checked."""
 
+import warnings
 from typing import Any
 
 from relaxjax._core._axis import AxisName, axes_of
@@ -7,6 +8,8 @@ from relaxjax._core._checks import require_whole
 from relaxjax._core._sending_order import check_bucket_bytes
 from relaxjax.decentralized._round import GossipSpec
 from relaxjax.topology import Topology
+
+_NO_GAP = 1e-9
 
 
 def gossip_spec(
@@ -34,9 +37,17 @@ def gossip_spec(
     check_bucket_bytes(bucket_bytes)
     if doubly and not topology.is_doubly_stochastic:
         raise ValueError(
-            f"{caller}: the topology {topology.name!r} does not keep the workers' mean "
-            "(its rows do not sum to 1); use relaxjax.push_sum, or weights of "
+            f"{caller}: the topology {topology.name!r} does not leave equal models as "
+            "they are (a row does not sum to 1); use relaxjax.push_sum, or weights of "
             "relaxjax.topology.metropolis"
+        )
+    if topology.n > 1 and topology.spectral_gap() < _NO_GAP:
+        warnings.warn(
+            f"{caller}: with the topology {topology.name!r} the workers never come to "
+            f"one mean (its spectral gap is {topology.spectral_gap():.1g}): it is not "
+            "connected, or all that workers have goes to and fro. Add links, or keep a "
+            "part at each worker: relaxjax.topology.lazy(topology)",
+            stacklevel=3,
         )
     return GossipSpec(caller, axis_name, topology, every, bucket_bytes, specs)
 

@@ -30,6 +30,12 @@ class FaultSchedule(NamedTuple):
         """Number of rounds after which the schedule repeats."""
         return _LONG if self.table is None else len(self.table)
 
+    def is_always(self, yes: bool) -> bool:
+        """Whether every round and place says the same."""
+        if self.table is None:
+            return self.chance == float(yes)
+        return bool((self.table == yes).all())
+
     def at(self, round: jax.Array, *place: int | jax.Array) -> jax.Array:
         """bool[]: whether it happens in a round < `period`, at a worker or a link."""
         if self.table is not None:

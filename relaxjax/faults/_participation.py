@@ -93,6 +93,11 @@ def participation(
     """
     axes_of(axis_name)
     schedule = fault_schedule(_CALLER, "present", present, (None,), seed)
+    if schedule.is_always(False):
+        raise ValueError(
+            f"{_CALLER}: present={present!r} says that nobody ever takes part, so that "
+            "nothing would be trained; take a probability above 0, or a table with a 1"
+        )
     require_whole(_CALLER, "every", every)
     steps = every * min(schedule.period, (2**31 - 1) // every)
     inner = optax.with_extra_args_support(tx)

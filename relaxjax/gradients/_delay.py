@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple
 
 import optax
 
-from relaxjax._core._checks import require_same, require_whole
+from relaxjax._core._checks import require_dtypes, require_same, require_whole
 from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import refuse_weight
@@ -66,6 +66,7 @@ def delay(steps: int) -> optax.GradientTransformationExtraArgs:
     require_whole(_CALLER, "steps", steps, 0)
 
     def init(params: optax.Params) -> Any:
+        require_dtypes(params, _CALLER, None)
         zeros = (optax.tree.zeros_like(params) for _ in range(steps))
         return DelayState(tuple(zeros), layout_of(params))
 

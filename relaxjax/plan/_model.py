@@ -37,6 +37,7 @@ class Model:
       compute: seconds of a step without communication.
 
     Raises:
+      TypeError: params is a number.
       ValueError: there are no params; the time is not positive and finite.
 
     Example:
@@ -54,6 +55,11 @@ class Model:
             raise ValueError(
                 f"compute={self.compute!r} must be the seconds of a step without "
                 "communication: finite, more than 0"
+            )
+        if isinstance(self.params, int | float):
+            raise TypeError(
+                f"params={self.params!r} must be a tree of arrays or shapes; for a "
+                f"number of them, Model.of_size({int(self.params)}, compute=...)"
             )
         if not self.size:
             raise ValueError("params has no elements: there is nothing to send")

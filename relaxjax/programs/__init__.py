@@ -6,6 +6,7 @@ __getattr__, __dir__, __all__ = door(
     __name__,
     {
         "_compiled": "compiled_wire_bytes",
+        "_explain": "Explanation explain",
         "_wire_bytes": "wire_bytes",
     },
     shared={

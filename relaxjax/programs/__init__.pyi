@@ -2,6 +2,8 @@
 
 from relaxjax.programs._compiled import compiled_text as compiled_text
 from relaxjax.programs._compiled import compiled_wire_bytes as compiled_wire_bytes
+from relaxjax.programs._explain import Explanation as Explanation
+from relaxjax.programs._explain import explain as explain
 from relaxjax.programs._hlo_groups import group_of as group_of
 from relaxjax.programs._hlo_groups import groups_of as groups_of
 from relaxjax.programs._hlo_sent import bytes_sent as bytes_sent
@@ -20,4 +22,4 @@ from relaxjax.programs._jaxpr import programs_of as programs_of
 from relaxjax.programs._jaxpr_bytes import shape_of as shape_of
 from relaxjax.programs._wire_bytes import wire_bytes as wire_bytes
 
-__all__ = ["compiled_wire_bytes", "wire_bytes"]
+__all__ = ["Explanation", "compiled_wire_bytes", "explain", "wire_bytes"]

@@ -58,8 +58,8 @@ def wire_bytes(
     """
     workers = workers_of(mesh, axis_name, "wire_bytes")
     if steps is None and start is None:
-        period, sent = bytes_in_a_period(tx, params, workers)
-        return -(-sent // period)
+        sent = bytes_in_a_period(tx, params, workers)
+        return -(-int(np.sum(sent, axis=0).max()) // len(sent))
     steps, start = (1 if steps is None else steps), start or 0
     if steps < 1 or start < 0:
         raise ValueError(
@@ -71,8 +71,8 @@ def wire_bytes(
 
 def bytes_in_a_period(
     tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
-) -> tuple[int, int]:
-    """The steps after which sending begins anew, and the busiest device's bytes.
+) -> list[np.ndarray]:
+    """Each device's bytes in the steps after which sending begins anew.
 
     A period ends where the counters that have turned are back where they began; one
     more must send the same, as other counters may still be on their way. Where none
@@ -84,6 +84,7 @@ def bytes_in_a_period(
     turned: set[int] = set()
     sent: list[np.ndarray] = []
     period = 0
+    silent = functools.cache(functools.partial(is_silent, tx, params, workers))
     for step, (now, counters) in enumerate(walked):
         turned |= {i for i, x in counters.items() if x < before.get(i, x)}
         back = turned and all(counters[i] == first[i] for i in turned)
@@ -94,16 +95,15 @@ def bytes_in_a_period(
                 break
             period = step if back else 0
         alike = step >= _ALIKE and np.ptp(sent[-_ALIKE:], axis=0).max() == 0
-        if alike and not turned and (sent[-1].any() or is_silent(tx, params, workers)):
-            return 1, int(sent[-1].max())
+        if alike and not turned and (sent[-1].any() or silent()):
+            return sent[-1:]
         if step and not counters:
             period = 1
             break
         first = first or counters
         before = counters
         sent.append(now)
-    period = period or len(sent)
-    return period, int(np.sum(sent[:period], axis=0).max())
+    return sent[: period or len(sent)]
 
 
 def _steps(

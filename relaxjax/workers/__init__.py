@@ -16,7 +16,7 @@ __getattr__, __dir__, __all__ = door(
     shared={
         "_init": "init_state",
         "_mesh": "WorkerMesh",
-        "_synchronized": "flows_in is_silent",
+        "_synchronized": "is_silent require_synchronized traced",
         "_to_workers": "workers_of",
         "_startup_agreement": "describe require_agreement versions",
         "_worker_axis": "put broadcast_from_first_process",

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import optax
@@ -26,7 +26,7 @@ def require_synchronized(
     Warns:
       UserWarning: nothing synchronizes anything.
     """
-    own, flows = flows_in(tx, params, workers)
+    own, flows, _ = traced(tx, params, workers)
     if flows is None:
         return
     _require_sides(flows)
@@ -45,13 +45,26 @@ _NOTHING = (
 )
 
 
-def flows_in(
-    tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
-) -> tuple[set[str], Flows | None]:
-    """The leaves that are `local`, and the flows of the update.
+class Traced(NamedTuple):
+    """What is known of a transformation.
 
-    Some updates need arguments that only the training loop has: then nothing is known.
+    Some updates need arguments that only the training loop has: then nothing is.
+
+    Attributes:
+      own: the leaves that are `local`.
+      flows: the flows of the update.
+      state: shapes and dtypes of a worker's state.
     """
+
+    own: frozenset[str] = frozenset()
+    flows: Flows | None = None
+    state: Any = ()
+
+
+def traced(
+    tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
+) -> Traced:
+    """Traces `init` and `update` abstractly, as on devices."""
     sizes = dict(zip(workers.axis_name, workers.sizes, strict=True))
     axes: Any = list(sizes.items())
     spec = jax.tree.map(
@@ -66,19 +79,19 @@ def flows_in(
             _, state = trace(tx.init, spec)
             program, _ = trace(tx.update, spec, state, spec)
         except (TypeError, ValueError, NotImplementedError):
-            return set(), None
+            return Traced()
     parts = jax.tree.leaves(state, is_leaf=lambda x: isinstance(x, LocalState))
     own = [set(x.layout.leaves) for x in parts if isinstance(x, LocalState)]
     count = len(jax.tree.leaves(state))
     flows = flows_of(program, leaf_names(params), count, workers.axis_name)
-    return set().union(*own), flows
+    return Traced(frozenset().union(*own), flows, state)
 
 
 def is_silent(
     tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
 ) -> bool:
     """Whether it is known that nothing communicates."""
-    _, flows = flows_in(tx, params, workers)
+    _, flows, _ = traced(tx, params, workers)
     return flows is not None and not flows.stations and not flows.communicates
 
 
@@ -104,7 +117,7 @@ def _require_once(flows: Flows) -> None:
         )
 
 
-def _require_all_leaves(flows: Flows, own: set[str], workers: WorkerMesh) -> None:
+def _require_all_leaves(flows: Flows, own: frozenset[str], workers: WorkerMesh) -> None:
     """Refuses leaves whose own gradients reach the updates without a reduction."""
     names = set(flows.of)
     reach = {

@@ -246,7 +246,7 @@ def made(**how: Any) -> Any:
         (
             {"topology": topology.from_column_stochastic([[1, 0.5], [0, 0.5]])},
             ValueError,
-            "noloco: the topology .* does not keep the workers' mean",
+            "noloco: the topology .* does not leave equal models",
         ),
         ({"momentum": 1.0}, ValueError, r"noloco: momentum=1.0 must be in \[0, 1\)"),
         ({"momentum": -0.1}, ValueError, r"noloco: momentum=-0.1 must be in \[0, 1\)"),

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 
@@ -158,3 +159,44 @@ def test_a_chain_without_any_reducer_is_warned_of():
         warnings.simplefilter("error")
         relaxjax.init(ADAM, PARAMS, emulate(1))
         relaxjax.init(ADAM, PARAMS, emulate(WORKERS), reduced_in_step=True)
+
+
+TAKES_INTEGERS_NOT = {
+    "gossip": relaxjax.gossip("data", GRAPH),
+    "local_sgd": relaxjax.local_sgd("data", 2),
+    "push_sum": relaxjax.push_sum("data", GRAPH),
+    "diloco": relaxjax.diloco(optax.sgd(0.1), "data", 2),
+    "delay": relaxjax.delay(1),
+}
+
+
+@pytest.mark.parametrize("name", TAKES_INTEGERS_NOT)
+def test_integers_that_would_never_train_are_refused(name):
+    params = {"w": jnp.ones(3), "steps": jnp.zeros((), jnp.int32)}
+    with pytest.raises(ValueError, match=rf"{name}: leaf 'steps' is int32"):
+        TAKES_INTEGERS_NOT[name].init(params)
+
+
+@pytest.mark.parametrize("present", [0, 0.0, [[0, 0], [0, 0]]])
+def test_a_training_without_anybody(present):
+    with pytest.raises(ValueError, match="nobody ever takes part"):
+        relaxjax.participation(all_reduce("data"), "data", present)
+
+
+@pytest.mark.parametrize("loss", [1, np.ones((2, 4, 4))])
+def test_links_that_lose_everything(loss):
+    with pytest.raises(ValueError, match="loses every message"):
+        relaxjax.lossy_push_sum("data", GRAPH, loss)
+
+
+APART = np.kron(np.eye(2), np.full((2, 2), 0.5))  # two pairs
+SWAP = np.array([[0.0, 1.0], [1.0, 0.0]])
+
+
+@pytest.mark.parametrize(
+    "matrix", [APART, SWAP, np.eye(3)], ids=["apart", "swap", "eye"]
+)
+def test_graphs_that_never_mix_are_warned_of(matrix):
+    graph = topology.from_matrix(matrix)
+    with pytest.warns(UserWarning, match="never come to one mean"):
+        relaxjax.gossip("data", graph)

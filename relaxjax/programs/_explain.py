@@ -1,0 +1,153 @@
+"""What a transformation does to workers, in words: read from its traced program.
+
+The relaxations in it, in the order in which the gradients pass them, on which side of
+the optimizer and over which axes (`relaxjax._core._marks`); what they send, in which
+steps of a period (`relaxjax.programs._wire_bytes`); what each worker keeps; and what
+`relaxjax.init` would refuse or warn of.
+
+Cost: some traces of `tx.update`, and nothing is computed.
+"""
+
+import itertools
+import warnings
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+
+from relaxjax._core._axis import AxisName
+from relaxjax._core._phases import clocks_of
+from relaxjax.programs._wire_bytes import bytes_in_a_period
+from relaxjax.workers import WorkerMesh, require_synchronized, traced, workers_of
+
+_SIDES = {
+    "gradients": "gradients, before the optimizer",
+    "tracking": "gradients, before the optimizer, beside gossip",
+    "models": "models, after the optimizer",
+    "optimizer": "gradients and optimizer in one",
+}
+_SHOWN = 8  # steps in which something is sent that are listed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """What `explain` found; `str` gives it in lines.
+
+    Attributes:
+      relaxations: each one's name, side and axes, in the order of the gradient's way.
+      period: steps after which sending begins anew.
+      bytes_per_step: bytes of the busiest device, the mean over a period.
+      sends: bytes of the first steps of a period that send, by their numbers from 0.
+      state_mb: megabytes that each worker keeps, by the kind of state.
+      phase_ends: counts of steps at which a phase ends and another program begins.
+      problems: what `relaxjax.init` refuses or warns of.
+    """
+
+    relaxations: list[dict[str, Any]]
+    period: int
+    bytes_per_step: int
+    sends: dict[int, int]
+    state_mb: dict[str, float]
+    phase_ends: list[int]
+    problems: list[str]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        """A line for each fact."""
+        lines = [
+            f"{i + 1}. {x['name']} over {', '.join(x['axes'])}: {_SIDES[x['side']]}"
+            for i, x in enumerate(self.relaxations)
+        ] or ["no relaxation"]
+        every = "every step" if self.period == 1 else f"a period of {self.period} steps"
+        lines.append(f"sends {self.bytes_per_step:,} bytes a step; {every}")
+        if self.period > 1:
+            steps = (f"{size:,} in step {step}" for step, size in self.sends.items())
+            lines.append(f"of which {', '.join(steps) or 'none in the first steps'}")
+        kept = ", ".join(f"{kind} {mb:.3g} MB" for kind, mb in self.state_mb.items())
+        lines.append(f"each worker keeps {kept or 'nothing'}")
+        if self.phase_ends:
+            lines.append(f"phases end after {self.phase_ends} steps: advance_phases")
+        return "\n".join([*lines, *(f"problem: {x}" for x in self.problems)])
+
+
+def explain(
+    tx: optax.GradientTransformation,
+    params: Any,
+    mesh: Any,
+    *,
+    axis_name: AxisName | None = None,
+) -> Explanation:
+    """Says what stands where in a chain, what it sends, and what each worker keeps.
+
+    Args:
+      tx: the transformation that the train step uses.
+      params: a pytree of arrays or `jax.ShapeDtypeStruct`, as for one device.
+      mesh: a mesh, or `relaxjax.emulate(...)`.
+      axis_name: the data-parallel axes; None means all axes of the mesh.
+
+    Returns:
+      An `Explanation`; print it, or take its `as_dict()`.
+
+    Raises:
+      TypeError: `mesh` is not a mesh.
+      ValueError: unknown axis.
+
+    Example:
+      >>> import jax.numpy as jnp, optax, relaxjax
+      >>> tx = relaxjax.diloco(optax.sgd(0.1), "data", sync_every=10)
+      >>> print(relaxjax.explain(tx, jnp.zeros(1000), relaxjax.emulate(4)))
+      1. diloco over data: models, after the optimizer
+      sends 600 bytes a step; a period of 10 steps
+      of which 6,000 in step 9
+      each worker keeps OuterState 0.008 MB
+    """
+    workers = workers_of(mesh, axis_name, "explain")
+    _, flows, state = traced(tx, params, workers)
+    stations = sorted(flows.stations, key=lambda x: x.number) if flows else []
+    sent = bytes_in_a_period(tx, params, workers)
+    sizes = {step: int(x.max()) for step, x in enumerate(sent) if x.any()}
+    return Explanation(
+        relaxations=[x._asdict() | {"axes": list(x.axes)} for x in stations],
+        period=len(sent),
+        bytes_per_step=-(-int(np.sum(sent, axis=0).max()) // len(sent)),
+        sends=dict(itertools.islice(sizes.items(), _SHOWN)),
+        state_mb=_sizes(state),
+        phase_ends=sorted({end for clock in clocks_of(state) for end in clock.ends}),
+        problems=_problems(tx, params, workers),
+    )
+
+
+def _problems(
+    tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
+) -> list[str]:
+    """What `init` says of the chain."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            require_synchronized(tx, params, workers)
+        except ValueError as error:
+            return [str(error)]
+    return [str(warning.message) for warning in said]
+
+
+def _sizes(state: Any) -> dict[str, float]:
+    """Megabytes of a worker's state by the class that holds them, largest first."""
+    sizes: Counter[str] = Counter()
+
+    def add(part: Any) -> None:
+        if hasattr(part, "_fields"):
+            leaves = jax.tree.leaves(part)
+            name = type(part).__name__
+            sizes[name] += sum(x.size * x.dtype.itemsize for x in leaves)
+        elif isinstance(part, tuple | list | dict):
+            for inner in part.values() if isinstance(part, dict) else part:
+                add(inner)
+
+    add(state)
+    return {name: size / 1e6 for name, size in sizes.most_common() if size}

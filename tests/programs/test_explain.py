@@ -1,0 +1,117 @@
+"""`explain` says what stands where, what it sends and keeps, and what is wrong."""
+
+import json
+from typing import Any
+
+import jax.numpy as jnp
+import optax
+import pytest
+
+import relaxjax
+from relaxjax import all_reduce, compression, emulate, explain, topology
+
+PARAMS = {"w": jnp.zeros((30, 20)), "b": jnp.zeros(20)}
+ADAM = optax.adam(1e-3)
+MESH = emulate(4)
+RING = topology.ring(4)
+# Relaxations in their order, steps of a period, whether something is wrong.
+CHAINS: dict[str, tuple[Any, list[str], int, str]] = {
+    "all_reduce": (optax.chain(all_reduce("data"), ADAM), ["all_reduce"], 1, ""),
+    "signs": (
+        optax.chain(
+            all_reduce(
+                "data", compressor=compression.error_feedback(compression.sign())
+            ),
+            ADAM,
+        ),
+        ["all_reduce"],
+        1,
+        "",
+    ),
+    "power_sgd": (
+        optax.chain(relaxjax.power_sgd("data", start_after=20), ADAM),
+        ["power_sgd"],
+        1,
+        "",
+    ),
+    "local_sgd": (
+        optax.chain(ADAM, relaxjax.local_sgd("data", 5)),
+        ["local_sgd"],
+        5,
+        "",
+    ),
+    "diloco": (relaxjax.diloco(ADAM, "data", 7), ["diloco"], 7, ""),
+    "tracking": (
+        optax.chain(
+            relaxjax.gradient_tracking("data", RING),
+            optax.sgd(0.1),
+            relaxjax.gossip("data", RING),
+        ),
+        ["gradient_tracking", "gossip"],
+        1,
+        "",
+    ),
+    "one_bit_adam": (
+        relaxjax.one_bit_adam("data", 1e-3, freeze_step=9),
+        ["one_bit_adam"],
+        1,
+        "",
+    ),
+    "parameter_server": (
+        relaxjax.parameter_server(ADAM, "data"),
+        ["parameter_server"],
+        1,
+        "",
+    ),
+    "no reducer": (ADAM, [], 1, "nothing in this transformation"),
+    "gossip before adam": (
+        optax.chain(relaxjax.gossip("data", RING), ADAM),
+        ["gossip"],
+        1,
+        "gossip stands before",
+    ),
+    "local_sgd before adam": (
+        optax.chain(relaxjax.local_sgd("data", 3), ADAM),
+        ["local_sgd"],
+        3,
+        "local_sgd stands before",
+    ),
+    "two reducers": (
+        optax.chain(all_reduce("data"), all_reduce("data"), ADAM),
+        ["all_reduce", "all_reduce"],
+        1,
+        "has reduced over",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_chain_in_words_and_data(name):
+    tx, relaxations, period, problem = CHAINS[name]
+    found = explain(tx, PARAMS, MESH)
+    assert [x["name"] for x in found.relaxations] == relaxations
+    assert found.period == period
+    assert found.bytes_per_step == relaxjax.wire_bytes(tx, PARAMS, MESH)
+    assert bool(found.sends) == bool(relaxations)
+    assert len(found.problems) == bool(problem)
+    assert all(problem in text for text in found.problems)
+    text = str(found)
+    for number, relaxation in enumerate(relaxations, 1):
+        assert f"{number}. {relaxation} over data" in text
+    assert json.loads(json.dumps(found.as_dict()))["period"] == period
+
+
+def test_state_is_counted_by_what_holds_it():
+    tx = optax.chain(
+        all_reduce("data", compressor=compression.error_feedback(compression.sign())),
+        ADAM,
+    )
+    found = explain(tx, PARAMS, MESH)
+    assert found.state_mb["AllReduceState"] == pytest.approx(620 * 4 / 1e6)
+    assert found.state_mb["ScaleByAdamState"] == pytest.approx(2 * 620 * 4e-6, rel=0.01)
+
+
+def test_phases_are_named():
+    found = explain(CHAINS["power_sgd"][0], PARAMS, MESH)
+    assert found.phase_ends == [20]
+    assert "advance_phases" in str(found)
