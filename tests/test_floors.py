@@ -202,7 +202,7 @@ def test_the_package_stays_small():
     lines = sum(len(path.read_text().splitlines()) for path in files)
     added = {
         "what stands where, and steps that go wrong": (2, 700),
-        "explain": (1, 160),
+        "explain": (2, 230),
     }
     assert len(files) <= 270 + sum(files for files, _ in added.values())
     assert lines <= 32_000 + sum(lines for _, lines in added.values())

@@ -73,7 +73,7 @@ class Flows(NamedTuple):
       of: the flow of each of its leaves.
       stations: all relaxations in it.
       twice: pairs of reducers, of which the second gets what the first has reduced.
-      communicates: whether there is a collective outside of them.
+      communicates: whether there is a collective over the axes.
     """
 
     of: dict[str, Flow]
@@ -167,6 +167,7 @@ class _Walk:
         """The flows of an equation's results."""
         name, count = eqn.primitive.name, len(eqn.outvars)
         if found := _SCOPE.search(scope):
+            self.communicates |= _sends(eqn, self.axes)
             return [self.relaxation(_station(found), _join(ins))] * count
         if name in _DECIDES:
             ins = ins[1:]
@@ -234,6 +235,13 @@ def _inner(eqn: Any) -> list[Any]:
         for x in values
         if hasattr(getattr(x, "jaxpr", x), "eqns")
     ]
+
+
+def _sends(eqn: Any, axes: frozenset[str]) -> bool:
+    """Whether an equation, or one inside of it, is a collective over the axes."""
+    if _COLLECTIVES.fullmatch(eqn.primitive.name) and axes & _axes(eqn):
+        return True
+    return any(_sends(e, axes) for part in _inner(eqn) for e in part.eqns)
 
 
 def _axes(eqn: Any) -> frozenset[str]:

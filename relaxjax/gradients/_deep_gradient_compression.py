@@ -148,13 +148,15 @@ def _clipped(updates: Any, most: float) -> Any:
     """Updates scaled down to a norm of at most `most`; NaN if one is not finite."""
     leaves = [u.astype(wide(u.dtype)) for u in jax.tree.leaves(updates)]
     top = jnp.max(jnp.stack([jnp.max(jnp.abs(x), initial=0.0) for x in leaves]))
-    units = [over(x, top) for x in leaves]  # so that no square is out of range
-    norm = jnp.sqrt(sum(jnp.sum(x * x) for x in units))
-    scale = jnp.minimum(1, over(over(jnp.full_like(top, most), top), norm))
-    scale = jnp.where(top == 0, 1, scale)
-    return jax.tree.map(
-        lambda u: (u.astype(wide(u.dtype)) * scale).astype(u.dtype), updates
-    )
+    # In units of the largest, so that no square is out of range.
+    norm = jnp.sqrt(sum(jnp.sum(jnp.square(over(x, top))) for x in leaves))
+    short = norm * top <= most
+
+    def clip(u: jax.Array) -> jax.Array:
+        unit = over(u.astype(wide(u.dtype)), top)
+        return jnp.where(short, u, (unit * (most / norm)).astype(u.dtype))
+
+    return jax.tree.map(clip, updates)
 
 
 def _momentum(momentum: float, nesterov: bool) -> optax.GradientTransformation:

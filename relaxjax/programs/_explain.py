@@ -64,9 +64,10 @@ class Explanation:
             f"{i + 1}. {x['name']} over {', '.join(x['axes'])}: {_SIDES[x['side']]}"
             for i, x in enumerate(self.relaxations)
         ] or ["no relaxation"]
-        every = "every step" if self.period == 1 else f"a period of {self.period} steps"
+        alike = set(self.sends.values()) <= {self.bytes_per_step}
+        every = "every step" if alike else f"a period of {self.period} steps"
         lines.append(f"sends {self.bytes_per_step:,} bytes a step; {every}")
-        if self.period > 1:
+        if not alike:
             steps = (f"{size:,} in step {step}" for step, size in self.sends.items())
             lines.append(f"of which {', '.join(steps) or 'none in the first steps'}")
         kept = ", ".join(f"{kind} {mb:.3g} MB" for kind, mb in self.state_mb.items())
@@ -118,7 +119,9 @@ def explain(
         bytes_per_step=-(-int(np.sum(sent, axis=0).max()) // len(sent)),
         sends=dict(itertools.islice(sizes.items(), _SHOWN)),
         state_mb=_sizes(state),
-        phase_ends=sorted({end for clock in clocks_of(state) for end in clock.ends}),
+        phase_ends=sorted(
+            {end for clock in clocks_of(state) for end in clock.ends if end}
+        ),
         problems=_problems(tx, params, workers),
     )
 

@@ -79,7 +79,8 @@ def bytes_in_a_period(
     turns one step is like another, or, for methods whose rounds grow, the mean is over
     `_MOST` steps.
     """
-    walked = itertools.islice(_steps(tx, params, workers, None), _MOST)
+    most = 1 if workers.n == 1 else _MOST  # one worker sends nothing
+    walked = itertools.islice(_steps(tx, params, workers, None), most)
     first, before = {}, {}
     turned: set[int] = set()
     sent: list[np.ndarray] = []

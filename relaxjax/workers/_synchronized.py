@@ -92,7 +92,7 @@ def is_silent(
 ) -> bool:
     """Whether it is known that nothing communicates."""
     _, flows, _ = traced(tx, params, workers)
-    return flows is not None and not flows.stations and not flows.communicates
+    return flows is not None and not flows.communicates
 
 
 def _require_sides(flows: Flows) -> None:

@@ -261,3 +261,39 @@ def test_a_round_counts_workers_by_the_sum_of_their_weights():
     assert totals[:, 1].max() == 3  # the fourth step ends the round
     assert (totals[:, 0] <= totals[:, 1]).all()
     assert (totals[:, 0] < totals[:, 1]).any()
+
+
+IN_FLOAT16 = {
+    "all_reduce": lambda: relaxjax.all_reduce(
+        "data", compressor=compression.error_feedback(compression.quantize(8))
+    ),
+    "power_sgd": lambda: relaxjax.power_sgd("data", rank=4, min_compression=0),
+    "parameter_server": lambda: relaxjax.parameter_server(
+        optax.sgd(1.0), "data", compressor=compression.quantize(8)
+    ),
+}
+
+
+@pytest.mark.parametrize("make", IN_FLOAT16.values(), ids=IN_FLOAT16)
+def test_weights_take_float16_out_of_range_on_the_way_only(make):
+    """n w g / sum w is not in range; g and the mean are."""
+    tx = make()
+    g = {"w": jnp.full((WORKERS, *SHAPE), 3e4, jnp.float16)}
+    weights = jnp.array([1.0, 0.0, 0.0])
+
+    def update(g, w):
+        return tx.update(g, tx.init(g), g, weight=w)[0]
+
+    out = jax.vmap(update, axis_name="data")(g, weights)["w"]
+    assert out.dtype == jnp.float16
+    np.testing.assert_allclose(np.abs(np.asarray(out, np.float32)), 3e4, rtol=0.02)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1.0, 1e20, 1e38])
+def test_clipping_keeps_the_direction_of_any_gradient(size):
+    tx = relaxjax.deep_gradient_compression("data", density=1.0, clip=3.0**0.5)
+    g = np.linspace(-1, 1, 48, dtype=np.float32).reshape(SHAPE)
+    gs = {"w": jnp.asarray(np.float32(size) * np.stack([g] * WORKERS))}
+    out = jax.vmap(lambda g: tx.update(g, tx.init(g))[0], axis_name="data")(gs)["w"]
+    unit = g * min(size, 1 / np.linalg.norm(g))
+    np.testing.assert_allclose(out[0], unit, rtol=1e-5, atol=1e-12)

@@ -1,0 +1,55 @@
+"""`relaxjax explain NAME`: what a relaxation does, sends and keeps.
+
+Parsing and printing only; the work is done in `relaxjax.programs`.
+"""
+
+import json
+from typing import Annotated
+
+import typer
+
+from relaxjax import emulate
+from relaxjax import explain as explain_chain
+from relaxjax._core._relaxation import Training
+from relaxjax._names import parse
+from relaxjax.cli._devices import AXIS, DEFAULT_WORKERS
+from relaxjax.cli._errors import user_errors
+from relaxjax.cli._train_options import TaskName, relaxations
+from relaxjax.tasks import OPTIMIZERS, TASKS, schedule
+
+
+def explain(
+    relaxation: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="A relaxation, as in `relaxjax train --relaxation`.",
+            autocompletion=relaxations,
+        ),
+    ],
+    *,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Number of workers.")
+    ] = DEFAULT_WORKERS,
+    task: Annotated[
+        TaskName, typer.Option(help="The task whose model is counted.")
+    ] = TaskName.DIGITS,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
+) -> None:
+    """Say what a relaxation does, what it sends and when, and what it keeps.
+
+    Nothing is trained: the update is traced for the task's model, on its optimizer.
+    """
+    with user_errors():
+        choice = parse(relaxation)
+        model = TASKS[task.value](0)
+        parent = OPTIMIZERS[choice.row.parent]
+        rate = schedule(parent.rate * model.learning_rate, model.steps)
+        training = Training(parent.make(rate), rate, model.steps, workers)
+        tx = choice.build(AXIS, training)
+        found = explain_chain(tx, model.params, emulate(workers))
+    if as_json:
+        typer.echo(json.dumps({"relaxation": relaxation, **found.as_dict()}))
+        return
+    typer.echo(f"{relaxation}: {choice.row.summary}")
+    typer.echo(str(found))

@@ -1,0 +1,35 @@
+"""`relaxjax explain` in words and as JSON."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from relaxjax.cli import app
+
+
+def run(*args: str):
+    return CliRunner().invoke(app, ["explain", *args])
+
+
+def test_in_words():
+    found = run("local_sgd", "--workers", "4")
+    assert found.exit_code == 0
+    assert "1. local_sgd over data: models, after the optimizer" in found.stdout
+    assert "a period of 8 steps" in found.stdout
+    assert "in step 7" in found.stdout
+
+
+@pytest.mark.parametrize("name", ["all_reduce", "gossip", "power_sgd"])
+def test_as_json(name):
+    found = json.loads(run(name, "--workers", "4", "--json").stdout)
+    assert found["relaxation"] == name
+    assert found["relaxations"][0]["name"] == name
+    assert found["bytes_per_step"] > 0
+    assert found["problems"] == []
+
+
+def test_an_unknown_name():
+    found = run("nonsense")
+    assert found.exit_code == 2
+    assert "there is no relaxation 'nonsense'" in found.output
