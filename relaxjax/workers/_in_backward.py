@@ -12,6 +12,7 @@ Cost: what the reducer sends for these params, once for each time that the backw
 runs through here: once per layer in a scan over layers.
 """
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -54,7 +55,7 @@ def reduce_in_backward(
 
     Raises:
       ValueError: the reducer holds arrays and `state` is missing; a leaf of `state` is
-        not floating (a gradient cannot carry it).
+        not floating (a gradient cannot carry it), or is used twice in one loss.
 
     Example:
       >>> import jax, jax.numpy as jnp, relaxjax
@@ -110,6 +111,7 @@ def reducer_state(
                 f"{leaf_names(state)}): pass state=, made once by reducer.init(params),"
                 " and take the new one as the gradient with respect to it"
             )
+    _refuse_twice(caller, state)
     for name, leaf in zip(leaf_names(state), jax.tree.leaves(state), strict=True):
         if not jnp.issubdtype(jax.typeof(leaf).dtype, jnp.inexact):
             raise ValueError(
@@ -118,3 +120,21 @@ def reducer_state(
                 "through the backward pass. Put this reducer before the optimizer"
             )
     return state
+
+
+_TAKEN: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+def _refuse_twice(caller: str, state: Any) -> None:
+    """Refuses a state that another reduction in the same trace has taken already."""
+    for name, leaf in zip(leaf_names(state), jax.tree.leaves(state), strict=True):
+        if not isinstance(leaf, jax.core.Tracer):
+            continue
+        if _TAKEN.get(id(leaf)) is leaf:
+            raise ValueError(
+                f"{caller}: state= (leaf {name!r}) is used twice in one loss, as with "
+                "weights that are shared. Each use would add the whole residual, and "
+                "the two new states would be added up. Wrap the params once, and use "
+                "what comes out in both places; or give each use a state of its own"
+            )
+        _TAKEN[id(leaf)] = leaf

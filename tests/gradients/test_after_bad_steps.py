@@ -277,7 +277,7 @@ IN_FLOAT16 = {
 @pytest.mark.parametrize("make", IN_FLOAT16.values(), ids=IN_FLOAT16)
 def test_weights_take_float16_out_of_range_on_the_way_only(make):
     """n w g / sum w is not in range; g and the mean are."""
-    tx = make()
+    tx: Any = make()
     g = {"w": jnp.full((WORKERS, *SHAPE), 3e4, jnp.float16)}
     weights = jnp.array([1.0, 0.0, 0.0])
 
@@ -291,7 +291,7 @@ def test_weights_take_float16_out_of_range_on_the_way_only(make):
 
 @pytest.mark.parametrize("size", [1e-30, 1.0, 1e20, 1e38])
 def test_clipping_keeps_the_direction_of_any_gradient(size):
-    tx = relaxjax.deep_gradient_compression("data", density=1.0, clip=3.0**0.5)
+    tx: Any = relaxjax.deep_gradient_compression("data", density=1.0, clip=3.0**0.5)
     g = np.linspace(-1, 1, 48, dtype=np.float32).reshape(SHAPE)
     gs = {"w": jnp.asarray(np.float32(size) * np.stack([g] * WORKERS))}
     out = jax.vmap(lambda g: tx.update(g, tx.init(g))[0], axis_name="data")(gs)["w"]

@@ -168,3 +168,26 @@ def test_state_that_a_gradient_cannot_carry():
     params = jnp.zeros(3)
     with pytest.raises(ValueError, match=r"leaf 'count' is int32\[\].*cannot carry"):
         reduce_in_backward(params, tx, state=tx.init(params))
+
+
+def test_a_state_may_be_used_once():
+    tx: Any = relaxjax.all_reduce(
+        "data", compressor=compression.error_feedback(compression.sign())
+    )
+
+    def loss(w, state, twice):
+        a = reduce_in_backward(w, tx, state=state)
+        b = reduce_in_backward(w, tx, state=state) if twice else a
+        return (a * b).sum()
+
+    def gradients(w, twice):
+        gradient = jax.grad(loss, argnums=(0, 1))
+        _, state = gradient(w, tx.init(w), twice)
+        return gradient(w, state, twice)[0]  # another step is another use
+
+    w = jnp.ones((4, 5))
+    mapped = jax.vmap(lambda w, twice=False: gradients(w, twice), axis_name="data")
+    assert np.isfinite(mapped(w)).all()
+    assert np.isfinite(jax.jit(mapped)(w)).all()
+    with pytest.raises(ValueError, match="used twice in one loss"):
+        jax.vmap(lambda w: gradients(w, True), axis_name="data")(w)
