@@ -19,6 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
+from jax.core import Tracer
 
 from relaxjax._core._axis import like_varying
 from relaxjax._core._tree import dtype_and_shape, leaf_names
@@ -128,7 +129,7 @@ _TAKEN: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 def _refuse_twice(caller: str, state: Any) -> None:
     """Refuses a state that another reduction in the same trace has taken already."""
     for name, leaf in zip(leaf_names(state), jax.tree.leaves(state), strict=True):
-        if not isinstance(leaf, jax.core.Tracer):
+        if not isinstance(leaf, Tracer):
             continue
         if _TAKEN.get(id(leaf)) is leaf:
             raise ValueError(
