@@ -65,7 +65,7 @@ def kinds(state: Any) -> Any:
     return jax.tree.map(lambda x: (x.shape, x.dtype), state)
 
 
-@pytest.mark.few(30)
+@pytest.mark.few(12)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_float_dtype_is_right(name, dtype):

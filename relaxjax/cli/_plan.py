@@ -66,7 +66,9 @@ def plan(
             "workers, links, codec and overlap."
         ),
     ] = None,
-    bucket_mb: Annotated[float, typer.Option(help="Bucket size in MiB.")] = 8.0,
+    bucket_mb: Annotated[
+        float | None, typer.Option(help="Bucket size in MiB; searched by default.")
+    ] = None,
     overlap: Annotated[
         bool | None,
         typer.Option(
@@ -161,7 +163,9 @@ def _whole(params: float) -> int:
     return round(params)
 
 
-def _bytes(bucket_mb: float) -> int:
+def _bytes(bucket_mb: float | None) -> int | None:
+    if bucket_mb is None:
+        return None
     _require_positive("bucket-mb", bucket_mb)
     return max(4, round(bucket_mb * 2**20))
 

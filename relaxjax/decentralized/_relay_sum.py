@@ -112,9 +112,8 @@ def relay_sum(
       >>> print(jax.vmap(two_rounds, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
       [3. 3. 3.]
     """
-    spec = gossip_spec(
-        _CALLER, axis_name, topology, every, bucket_bytes, specs, doubly=False
-    )
+    how: Any = {"doubly": False, "mixes": False}
+    spec = gossip_spec(_CALLER, axis_name, topology, every, bucket_bytes, specs, **how)
     require_one_axis(spec)
     relay = _relay_of(spec)
 

@@ -21,8 +21,13 @@ def gossip_spec(
     specs: Any,
     *,
     doubly: bool = True,
+    mixes: bool = True,
 ) -> GossipSpec:
-    """How a method gossips, checked; with `doubly` its weights must keep the mean."""
+    """How a method gossips, checked.
+
+    With `doubly` its weights must keep equal models; if it `mixes` by them, and they
+    never lead to one mean, it is warned of.
+    """
     if len(axes_of(axis_name)) > 2:
         raise TypeError(
             f"{caller}: axis_name={axis_name!r} must be one axis, or two: (outer, "
@@ -41,7 +46,7 @@ def gossip_spec(
             "they are (a row does not sum to 1); use relaxjax.push_sum, or weights of "
             "relaxjax.topology.metropolis"
         )
-    if topology.n > 1 and topology.spectral_gap() < _NO_GAP:
+    if mixes and topology.n > 1 and topology.spectral_gap() < _NO_GAP:
         warnings.warn(
             f"{caller}: with the topology {topology.name!r} the workers never come to "
             f"one mean (its spectral gap is {topology.spectral_gap():.1g}): it is not "

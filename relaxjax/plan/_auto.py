@@ -13,7 +13,6 @@ from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
 from relaxjax.plan._rank import Ranking, Row, rank, ranking
 
-BUCKETS = (2**20, 8 * 2**20, 32 * 2**20)
 """Bucket sizes; each relaxation takes its best."""
 
 
@@ -27,7 +26,7 @@ def auto(
     criterion: str = "fastest",
     quality: str = "equal",
     memory: float | None = None,
-    bucket_bytes: int | Sequence[int] = BUCKETS,
+    bucket_bytes: int | Sequence[int] | None = None,
 ) -> optax.GradientTransformationExtraArgs:
     """The relaxation that pays for this model on this network, with the optimizer.
 

@@ -24,6 +24,8 @@ BY_COMPILER = "jax.jit of a batch with NamedSharding"
 """The same bytes, time and update as plain all-reduce's, without relaxjax."""
 MARGIN = 0.03
 CRITERIA = ("fastest", "fewest_bytes")
+_SEARCHED = (2**20, 64 * 2**20, 512 * 2**20)  # bytes of a bucket
+_GAIN = 0.01  # for less, a bucket size of its own is not worth stating
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +119,7 @@ def rank(
     criterion: str = "fastest",
     quality: str = "equal",
     memory: float | None = None,
-    bucket_bytes: int | Sequence[int] = BUCKET_BYTES,
+    bucket_bytes: int | Sequence[int] | None = None,
     axes: int | None = None,
     inputs: Mapping[str, Any] | None = None,
 ) -> Ranking:
@@ -132,6 +134,7 @@ def rank(
       memory: bytes that a worker has for params, gradient, Adam's moments and what the
         relaxation keeps; None: enough.
       bucket_bytes: bytes of a bucket; of several sizes, each relaxation takes its best.
+        None: from 1 MiB to a single bucket, where messages are not hidden anyway.
       axes: number of the workers' axes: 1, or 2 for hosts and the workers of each;
         None: the number that each relaxation needs.
       inputs: a record of what was asked, kept with the ranking.
@@ -151,14 +154,12 @@ def rank(
     _check_choice("quality", quality, CLASSES)
     if memory is not None and not memory > 0:
         raise ValueError(f"memory={memory!r} must be a number of bytes, more than 0")
-    sizes = [bucket_bytes] if isinstance(bucket_bytes, int) else list(bucket_bytes)
-    sizes = [check_bucket_bytes(size) for size in sizes]
+    sizes = _sizes(model, bucket_bytes)
     rows = []
     for candidate in candidates(network):
         if not (candidate.fits_axes(axes) and candidate.fits(model)):
             continue
-        each = [predict(candidate, model, network, size) for size in sizes]
-        best = min(each, key=lambda p: p.seconds)
+        best = _best(candidate, model, network, sizes)
         known = quality_of(candidate.label)
         rows.append(Row(candidate=candidate, prediction=best, quality=known))
     fits = [r for r in rows if memory is None or r.prediction.memory <= memory]
@@ -167,6 +168,30 @@ def rank(
     if not allowed:
         raise _no_choice(rows, quality, memory)
     return ranking(rows, criterion, allowed, inputs or {})
+
+
+def _sizes(model: Model, bucket_bytes: int | Sequence[int] | None) -> list[int]:
+    """Bucket sizes to try, the default first if they are searched."""
+    if isinstance(bucket_bytes, int):
+        bucket_bytes = [bucket_bytes]
+    if bucket_bytes is not None:
+        return [check_bucket_bytes(size) for size in bucket_bytes]
+    whole = 4 * model.size
+    others = [size for size in _SEARCHED if size < whole]
+    return [BUCKET_BYTES, *others, *([whole] if whole > BUCKET_BYTES else [])]
+
+
+def _best(
+    candidate: Candidate, model: Model, network: Network, sizes: Sequence[int]
+) -> Prediction:
+    """The prediction with the best of the sizes; the first, if none gains much."""
+    each = [predict(candidate, model, network, sizes[0])]
+    for size in sizes[1:]:
+        if each[0].seconds <= model.compute * (1 + _GAIN):
+            break
+        each.append(predict(candidate, model, network, size))
+    best = min(each, key=lambda p: p.seconds)
+    return best if best.seconds < each[0].seconds * (1 - _GAIN) else each[0]
 
 
 def ranking(

@@ -155,8 +155,8 @@ def test_an_outage_is_made_up_for():
 
 
 def test_nobody_gives_more_than_there_is():
-    """Where all is lost, masses shrink below a multiple, and stay above zero."""
-    tx = lossy_push_sum("data", topology.complete(5), 1.0)
+    """Where nearly all is lost, masses shrink below a multiple, and stay positive."""
+    tx = lossy_push_sum("data", topology.complete(5), 0.9999)
     z = np.arange(5, dtype=np.float32)
     found, kept = rounds(tx, z, started(tx, z), 40)
     assert (kept.mass > 0).all()

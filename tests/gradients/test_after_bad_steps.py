@@ -91,7 +91,7 @@ def gradients(steps: int, seed: int = 0) -> np.ndarray:
     return rng.normal(size=(steps, WORKERS, *SHAPE)) + rng.normal(size=SHAPE)
 
 
-@pytest.mark.few(16)
+@pytest.mark.few(6)
 @reducers
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_what_is_not_finite_is_seen_once_and_then_forgotten(make, bad):
@@ -107,7 +107,7 @@ def test_what_is_not_finite_is_seen_once_and_then_forgotten(make, bad):
         assert np.abs(late).max() < 1.5  # in the mean of fifteen steps, each of some 1
 
 
-@pytest.mark.few(16)
+@pytest.mark.few(6)
 @reducers
 @pytest.mark.parametrize("absent", [1, WORKERS])
 def test_absent_workers_wait(make, absent):
