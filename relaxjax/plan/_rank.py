@@ -24,7 +24,7 @@ BY_COMPILER = "jax.jit of a batch with NamedSharding"
 """The same bytes, time and update as plain all-reduce's, without relaxjax."""
 MARGIN = 0.03
 CRITERIA = ("fastest", "fewest_bytes")
-_SEARCHED = (2**20, 64 * 2**20, 512 * 2**20)  # bytes of a bucket
+_SMALLER, _LARGER = 2**20, (64 * 2**20, 512 * 2**20)  # bytes of a bucket
 _GAIN = 0.01  # for less, a bucket size of its own is not worth stating
 
 
@@ -154,12 +154,11 @@ def rank(
     _check_choice("quality", quality, CLASSES)
     if memory is not None and not memory > 0:
         raise ValueError(f"memory={memory!r} must be a number of bytes, more than 0")
-    sizes = _sizes(model, bucket_bytes)
     rows = []
     for candidate in candidates(network):
         if not (candidate.fits_axes(axes) and candidate.fits(model)):
             continue
-        best = _best(candidate, model, network, sizes)
+        best = _best(candidate, model, network, bucket_bytes)
         known = quality_of(candidate.label)
         rows.append(Row(candidate=candidate, prediction=best, quality=known))
     fits = [r for r in rows if memory is None or r.prediction.memory <= memory]
@@ -170,28 +169,36 @@ def rank(
     return ranking(rows, criterion, allowed, inputs or {})
 
 
-def _sizes(model: Model, bucket_bytes: int | Sequence[int] | None) -> list[int]:
-    """Bucket sizes to try, the default first if they are searched."""
-    if isinstance(bucket_bytes, int):
-        bucket_bytes = [bucket_bytes]
-    if bucket_bytes is not None:
-        return [check_bucket_bytes(size) for size in bucket_bytes]
-    whole = 4 * model.size
-    others = [size for size in _SEARCHED if size < whole]
-    return [BUCKET_BYTES, *others, *([whole] if whole > BUCKET_BYTES else [])]
-
-
 def _best(
-    candidate: Candidate, model: Model, network: Network, sizes: Sequence[int]
+    candidate: Candidate,
+    model: Model,
+    network: Network,
+    bucket_bytes: int | Sequence[int] | None,
 ) -> Prediction:
-    """The prediction with the best of the sizes; the first, if none gains much."""
-    each = [predict(candidate, model, network, sizes[0])]
-    for size in sizes[1:]:
-        if each[0].seconds <= model.compute * (1 + _GAIN):
-            break
-        each.append(predict(candidate, model, network, size))
-    best = min(each, key=lambda p: p.seconds)
-    return best if best.seconds < each[0].seconds * (1 - _GAIN) else each[0]
+    """The prediction with the best size of a bucket.
+
+    Searched are smaller ones where a single bucket is worse than the default, else
+    larger ones; and none where messages are hidden, or little is gained.
+    """
+
+    def tried(*sizes: int) -> list[Prediction]:
+        return [predict(candidate, model, network, size) for size in sizes]
+
+    if bucket_bytes is not None:
+        sizes = [bucket_bytes] if isinstance(bucket_bytes, int) else bucket_bytes
+        return min(tried(*map(check_bucket_bytes, sizes)), key=_seconds)
+    (usual,) = each = tried(BUCKET_BYTES)
+    whole = 4 * model.size
+    if usual.seconds > model.compute * (1 + _GAIN) and whole > BUCKET_BYTES:
+        each += tried(whole)
+        larger = each[1].seconds < usual.seconds
+        each += tried(*(x for x in _LARGER if x < whole)) if larger else tried(_SMALLER)
+    best = min(each, key=_seconds)
+    return best if best.seconds < usual.seconds * (1 - _GAIN) else usual
+
+
+def _seconds(prediction: Prediction) -> float:
+    return prediction.seconds
 
 
 def ranking(
