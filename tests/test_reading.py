@@ -50,8 +50,7 @@ def test_the_core_reads_in_an_afternoon():
     files = core()
     assert len(files) == len(set(files)) > 30
     sizes = {str(path.relative_to(PACKAGE)): lines_of_code(path) for path in files}
-    # 1500, and what steps with a NaN, an absence or a value near the largest added.
-    assert sum(sizes.values()) <= 1515, sizes
+    assert sum(sizes.values()) <= 1500, sizes
 
 
 def test_a_line_of_code_is_one(tmp_path):

@@ -27,9 +27,9 @@ __getattr__, __dir__, __all__ = door(
     },
     shared={
         "_bits": "pack unpack",
-        "_blocks": "over",
         "_fed_back": "fed_back",
         "_protocol": "NO_FEEDBACK contractive",
         "_rows": "COMPRESSORS FEEDBACKS expression",
+        "_scaling": "over",
     },
 )

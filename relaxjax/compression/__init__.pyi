@@ -2,7 +2,6 @@
 
 from relaxjax.compression._bits import pack as pack
 from relaxjax.compression._bits import unpack as unpack
-from relaxjax.compression._blocks import over as over
 from relaxjax.compression._cast import cast as cast
 from relaxjax.compression._cast import identity as identity
 from relaxjax.compression._codebook import codebook as codebook
@@ -34,6 +33,7 @@ from relaxjax.compression._random_k import random_k as random_k
 from relaxjax.compression._rows import COMPRESSORS as COMPRESSORS
 from relaxjax.compression._rows import FEEDBACKS as FEEDBACKS
 from relaxjax.compression._rows import expression as expression
+from relaxjax.compression._scaling import over as over
 from relaxjax.compression._sign import sign as sign
 from relaxjax.compression._tern_grad import tern_grad as tern_grad
 from relaxjax.compression._threshold import threshold as threshold

@@ -54,27 +54,3 @@ def flat_of(blocks: jax.Array, size: int) -> jax.Array:
 def rescaled(units: jax.Array, scale: jax.Array, block_size: int | None) -> jax.Array:
     """units[d], each times the scale of its block."""
     return flat_of(blocks_of(units, block_size) * scale[:, None], units.size)
-
-
-def largest(x: jax.Array) -> jax.Array:
-    """The largest |x| over the last axis, which stays; NaN if there is one."""
-    return jnp.max(jnp.abs(x), axis=-1, keepdims=True, initial=0.0)
-
-
-def over(x: jax.Array, scale: jax.Array) -> jax.Array:
-    """The quotient x / scale, and x itself where the scale is zero.
-
-    Compilers multiply by 1 / scale, which is 0 above 2^126 and infinite for the least
-    floats; so both are first brought near 1, by a power of two, which rounds nothing.
-    """
-    scale, large = jnp.where(scale == 0, 1.0, scale), 2.0**64
-    near_one = jnp.where(
-        scale < 1 / large, large, jnp.where(scale > large, 1 / large, 1)
-    )
-    return x * near_one / (scale * near_one)
-
-
-def over_largest(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The quotient x / M with M the `largest`, and M."""
-    most = largest(x)
-    return over(x, most), most

@@ -30,9 +30,9 @@ from relaxjax.compression._blocks import (
     blocks_of,
     check_block_size,
     flat_of,
-    over_largest,
 )
 from relaxjax.compression._protocol import Compressor, Law
+from relaxjax.compression._scaling import over_largest
 
 _MAX = 448.0  # the largest float8_e4m3fn
 

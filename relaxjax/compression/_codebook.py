@@ -29,10 +29,9 @@ from relaxjax.compression._blocks import (
     blocks_of,
     check_block_size,
     flat_of,
-    over,
-    over_largest,
 )
 from relaxjax.compression._protocol import Compressor, Law
+from relaxjax.compression._scaling import over, over_largest
 
 _PART = 1 << 16  # elements summed one after the other
 

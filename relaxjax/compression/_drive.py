@@ -32,15 +32,9 @@ import numpy as np
 
 from relaxjax._core._random import bits as random_bits
 from relaxjax.compression._bits import pack, unpack
-from relaxjax.compression._blocks import (
-    BlockPayload,
-    blocks_of,
-    flat_of,
-    over,
-    over_largest,
-)
+from relaxjax.compression._blocks import BlockPayload, blocks_of, flat_of
 from relaxjax.compression._protocol import Compressor, Law
-from relaxjax.compression._qsgd import saturated
+from relaxjax.compression._scaling import over, over_largest, saturated
 
 
 def drive(*, block_size: int = 1024) -> Compressor:

@@ -30,8 +30,8 @@ import numpy as np
 from relaxjax._core._checks import require_fraction, require_whole
 from relaxjax._core._merge_rules import EQUAL, Leaf, Merge, rebuild
 from relaxjax._core._tree import wide
-from relaxjax.compression._blocks import over
 from relaxjax.compression._protocol import Compressor, Feedback, with_feedback
+from relaxjax.compression._scaling import over
 
 _LEVELS = 127
 

@@ -26,8 +26,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from relaxjax.compression._blocks import blocks_of, check_block_size, flat_of, over
+from relaxjax.compression._blocks import blocks_of, check_block_size, flat_of
 from relaxjax.compression._protocol import Compressor, Law
+from relaxjax.compression._scaling import over
 
 
 class MinMaxUint8Payload(NamedTuple):

@@ -28,7 +28,6 @@ from relaxjax._core._checks import check_type
 from relaxjax._core._random import Keys
 from relaxjax._core._tree import wide
 
-_MAKE = "make one with relaxjax.compression, such as sign() or quantize(8)"
 Payload = Any  # a pytree of arrays whose shapes depend on the size of x alone
 
 
@@ -121,7 +120,7 @@ def contractive(compressor: Compressor) -> Compressor:
 
 def with_feedback(compressor: Compressor, feedback: Feedback) -> Compressor:
     """The compressor, made `contractive`, inside a rule of feedback."""
-    check_type(f"{feedback.name}: compressor", compressor, Compressor, _MAKE)
+    check_type(feedback.name, compressor, Compressor, "as compression.sign() is")
     if compressor.feedback is not NO_FEEDBACK:
         raise ValueError(
             f"{feedback.name} around {compressor.name}, which already has "

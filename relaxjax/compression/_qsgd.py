@@ -26,12 +26,11 @@ from relaxjax.compression._blocks import (
     blocks_of,
     check_block_size,
     flat_of,
-    over,
-    over_largest,
     rescaled,
 )
 from relaxjax.compression._protocol import Compressor, Law
 from relaxjax.compression._quantize import round_at_random
+from relaxjax.compression._scaling import over, over_largest, saturated
 
 
 def qsgd(levels: int, *, block_size: int | None = 128) -> Compressor:
@@ -84,13 +83,6 @@ def check_levels(levels: int, caller: str, most: int) -> None:
             f"{caller}: levels={levels} must be between 1 and {most}; "
             "2 levels + 1 codes are what an element may become"
         )
-
-
-def saturated(norm: jax.Array, most: jax.Array) -> jax.Array:
-    """A norm that is out of range becomes the largest float, if no element is."""
-    return jnp.where(
-        jnp.isfinite(most), jnp.minimum(norm, np.finfo(np.float32).max), norm
-    )
 
 
 def times_over_norm(

@@ -36,10 +36,10 @@ from relaxjax.compression._blocks import (
     blocks_of,
     check_block_size,
     flat_of,
-    over_largest,
     rescaled,
 )
 from relaxjax.compression._protocol import Compressor, Law
+from relaxjax.compression._scaling import over_largest
 
 
 def quantize(

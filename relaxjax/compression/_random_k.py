@@ -23,8 +23,8 @@ import jax
 import jax.numpy as jnp
 
 from relaxjax._core._random import bits
-from relaxjax.compression._blocks import largest
 from relaxjax.compression._protocol import Compressor, Law
+from relaxjax.compression._scaling import largest
 from relaxjax.compression._top_k import check_density, count_of
 
 

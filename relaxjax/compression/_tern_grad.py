@@ -24,11 +24,11 @@ from relaxjax.compression._blocks import (
     blocks_of,
     check_block_size,
     flat_of,
-    over_largest,
     rescaled,
 )
 from relaxjax.compression._protocol import Compressor, Law
 from relaxjax.compression._quantize import round_at_random
+from relaxjax.compression._scaling import over_largest
 
 _DIGITS = 5  # in a byte
 
