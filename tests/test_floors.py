@@ -201,7 +201,7 @@ def test_the_package_stays_small():
     files = list(ROOT.rglob("*.py"))
     lines = sum(len(path.read_text().splitlines()) for path in files)
     added = {
-        "what stands where, and steps that go wrong": (3, 710),
+        "what stands where, and steps that go wrong": (5, 760),
         "explain": (2, 230),
     }
     assert len(files) <= 270 + sum(files for files, _ in added.values())

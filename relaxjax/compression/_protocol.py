@@ -120,7 +120,7 @@ def contractive(compressor: Compressor) -> Compressor:
 
 def with_feedback(compressor: Compressor, feedback: Feedback) -> Compressor:
     """The compressor, made `contractive`, inside a rule of feedback."""
-    check_type(feedback.name, compressor, Compressor, "as compression.sign() is")
+    check_type(f"{feedback.name}: compressor", compressor, Compressor, "try sign()")
     if compressor.feedback is not NO_FEEDBACK:
         raise ValueError(
             f"{feedback.name} around {compressor.name}, which already has "

@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from relaxjax._core._buckets import Bucket, Segment
+from relaxjax._core._jaxprs import shapes_of
 from relaxjax._core._sending_order import sent_before
 from relaxjax._core._tree import leaf_names
 from relaxjax.gradients import label_leaves
@@ -91,10 +92,7 @@ class Model:
     @functools.cached_property
     def leaves(self) -> list[jax.ShapeDtypeStruct]:
         """Shapes and dtypes, in tree order."""
-        return [
-            jax.ShapeDtypeStruct(jax.typeof(x).shape, jax.typeof(x).dtype)
-            for x in jax.tree.leaves(self.params)
-        ]
+        return jax.tree.leaves(shapes_of(self.params))
 
     @functools.cached_property
     def size(self) -> int:

@@ -15,7 +15,6 @@ __getattr__, __dir__, __all__ = door(
         "_hlo_sent": "bytes_sent bytes_sent_by is_collective is_host_copy",
         "_hlo_text": "Instruction Module arrays called_by loop_parts parse "
         "shape_nbytes trip_count",
-        "_jaxpr": "programs_of",
         "_jaxpr_bytes": "shape_of",
     },
 )

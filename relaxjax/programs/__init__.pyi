@@ -18,7 +18,6 @@ from relaxjax.programs._hlo_text import loop_parts as loop_parts
 from relaxjax.programs._hlo_text import parse as parse
 from relaxjax.programs._hlo_text import shape_nbytes as shape_nbytes
 from relaxjax.programs._hlo_text import trip_count as trip_count
-from relaxjax.programs._jaxpr import programs_of as programs_of
 from relaxjax.programs._jaxpr_bytes import shape_of as shape_of
 from relaxjax.programs._wire_bytes import wire_bytes as wire_bytes
 

@@ -8,13 +8,14 @@ and no program is walked twice.
 Cost: O(equations of all programs that differ).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jax.extend import core
 
+from relaxjax._core._jaxprs import programs_of
 from relaxjax._core._tree import is_key
 from relaxjax.programs._jaxpr_bytes import COLLECTIVES, shape_of
 
@@ -196,13 +197,3 @@ def _without_mesh(value: Any) -> Any:
     if isinstance(value, jax.Array) and not is_key(value):
         return np.asarray(value)
     return value
-
-
-def programs_of(params: dict[str, Any]) -> Iterator[core.ClosedJaxpr]:
-    """The programs inside an equation: its branches, its loop, its jit."""
-    for value in params.values():
-        for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, core.ClosedJaxpr):
-                yield item
-            elif isinstance(item, core.Jaxpr):
-                yield core.ClosedJaxpr(item, ())

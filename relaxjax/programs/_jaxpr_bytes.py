@@ -19,13 +19,15 @@ import jax
 import numpy as np
 from jax.extend import core
 
+from relaxjax._core._jaxprs import axis_names_of
+
 
 def _on_all(share: Callable[[int, int], int]) -> Callable[..., np.ndarray]:
     """A collective in which every device sends `share(n, d)` elements per operand."""
 
     def count(eqn: core.JaxprEqn, sizes: dict[str, int]) -> np.ndarray:
         groups = eqn.params.get("axis_index_groups")
-        n = math.prod(sizes[name] for name in _names(eqn))
+        n = math.prod(sizes[name] for name in axis_names_of(eqn))
         n = len(groups[0]) if groups else n
         operands = [shape_of(var) for var in eqn.invars]
         sent = sum(share(n, x.size) * x.dtype.itemsize for x in operands)
@@ -36,7 +38,7 @@ def _on_all(share: Callable[[int, int], int]) -> Callable[..., np.ndarray]:
 
 def _permute(eqn: core.JaxprEqn, sizes: dict[str, int]) -> np.ndarray:
     """The bytes of a `ppermute`, on each sender along the axes of the permutation."""
-    names, axes = _names(eqn), list(sizes)
+    names, axes = axis_names_of(eqn), list(sizes)
     positions = np.indices(tuple(sizes.values()))
     place = np.zeros(tuple(sizes.values()), np.int64)
     for name in names:
@@ -49,12 +51,6 @@ def _permute(eqn: core.JaxprEqn, sizes: dict[str, int]) -> np.ndarray:
 def shape_of(var: Any) -> jax.ShapeDtypeStruct:
     """Shape and dtype of a variable or literal."""
     return jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype)
-
-
-def _names(eqn: core.JaxprEqn) -> list[str]:
-    value = eqn.params.get("axes", eqn.params.get("axis_name"))
-    names = value if isinstance(value, tuple) else (value,)
-    return [name for name in names if isinstance(name, str)]
 
 
 _ring_sum = _on_all(lambda n, d: 2 * (n - 1) * -(-d // n))

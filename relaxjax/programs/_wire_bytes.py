@@ -16,6 +16,7 @@ import optax
 from jax.extend import core
 
 from relaxjax._core._axis import AxisName
+from relaxjax._core._jaxprs import shapes_of
 from relaxjax._core._phases import clocks_of, set_phases
 from relaxjax._core._sharding import as_on_devices
 from relaxjax.programs._jaxpr import WalkContext, walk
@@ -115,9 +116,7 @@ def _steps(
 ) -> Iterator[tuple[np.ndarray, dict[int, int]]]:
     """For each of `count` steps: bytes of each device, and counters before it."""
     sizes = {name: workers.mesh.shape[name] for name in workers.axis_name}
-    spec = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(jax.typeof(x).shape, jax.typeof(x).dtype), params
-    )
+    spec = shapes_of(params)
     axes = list(sizes.items())
 
     def next_state(updates, state, params):

@@ -20,7 +20,8 @@ import optax
 from jax.extend import core
 
 from relaxjax._core._checks import require_whole
-from relaxjax.programs import programs_of, shape_of
+from relaxjax._core._jaxprs import programs_of, shapes_of
+from relaxjax.programs import shape_of
 
 _MIXING = {
     "dot_general", "conv_general_dilated", "sort", "rev", "transpose", "fft",
@@ -35,9 +36,7 @@ def require_elementwise(
     optimizer: optax.GradientTransformation, params: Any, caller: str
 ) -> None:
     """Refuses optimizers that reduce, multiply matrices, or draw at random."""
-    kinds = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(jax.typeof(x).shape, jax.typeof(x).dtype), params
-    )
+    kinds = shapes_of(params)
     if not jax.tree.leaves(kinds):
         return
     state = jax.eval_shape(optimizer.init, kinds)

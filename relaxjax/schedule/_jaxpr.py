@@ -17,9 +17,10 @@ Cost: O(equations), times the depth of nested scans.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
 
 from relaxjax._core._checks import check_type
+from relaxjax._core._jaxprs import programs_of
 from relaxjax.schedule._flops import FREE, SCALAR_FUNCTION
 from relaxjax.schedule._oracle import Estimate, Oracle
 
@@ -136,16 +137,7 @@ def _inner(eqn: JaxprEqn) -> list[Jaxpr]:
     """Functions among the equation's parameters, except functions of scalars."""
     if eqn.primitive.name.startswith(SCALAR_FUNCTION):
         return []
-    items = [
-        item
-        for value in eqn.params.values()
-        for item in (value if isinstance(value, tuple | list) else (value,))
-    ]
-    return [
-        item.jaxpr if isinstance(item, ClosedJaxpr) else item
-        for item in items
-        if isinstance(item, ClosedJaxpr | Jaxpr)
-    ]
+    return [part.jaxpr for part in programs_of(eqn.params)]
 
 
 def _union(inputs: Sequence[Needs]) -> Needs:

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 import jax
 import optax
 
+from relaxjax._core._flows import Flows, flows_of
+from relaxjax._core._jaxprs import shapes_of
 from relaxjax._core._local import LocalState
-from relaxjax._core._marks import Flows, flows_of, numbered
+from relaxjax._core._marks import numbered
 from relaxjax._core._sharding import as_on_devices
 from relaxjax._core._tree import leaf_names
 from relaxjax.workers._mesh import WorkerMesh
@@ -67,9 +69,7 @@ def traced(
     """Traces `init` and `update` abstractly, as on devices."""
     sizes = dict(zip(workers.axis_name, workers.sizes, strict=True))
     axes: Any = list(sizes.items())
-    spec = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(jax.typeof(x).shape, jax.typeof(x).dtype), params
-    )
+    spec = shapes_of(params)
 
     def trace(function: Callable[..., Any], *args: Any) -> Any:
         return jax.make_jaxpr(function, axis_env=axes, return_shape=True)(*args)

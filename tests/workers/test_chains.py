@@ -10,7 +10,7 @@ import optax
 import pytest
 
 import relaxjax
-from relaxjax import all_reduce, compression, emulate, topology
+from relaxjax import all_reduce, compression, emulate, plan, topology
 from tests import helpers
 from tests.test_contract import ROWS
 
@@ -175,6 +175,14 @@ def test_integers_that_would_never_train_are_refused(name):
     params = {"w": jnp.ones(3), "steps": jnp.zeros((), jnp.int32)}
     with pytest.raises(ValueError, match=rf"{name}: leaf 'steps' is int32"):
         TAKES_INTEGERS_NOT[name].init(params)
+
+
+def test_what_is_no_compressor_and_no_model_is_named():
+    name: Any = "sign"
+    with pytest.raises(TypeError, match="error_feedback: compressor must be of type"):
+        compression.error_feedback(name)
+    with pytest.raises(TypeError, match=r"Model\.of_size\(1300000000, compute"):
+        plan.Model(params=1.3e9, compute=0.1)
 
 
 @pytest.mark.parametrize("present", [0, 0.0, [[0, 0], [0, 0]]])

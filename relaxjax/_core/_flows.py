@@ -1,0 +1,171 @@
+"""The way of each gradient through a traced update, and what it passes on it.
+
+A program is walked from the gradients to the updates, and each value carries along
+
+    local    the leaves whose own, unreduced gradients it depends on, by axis
+    passed   the relaxations that it has passed (`relaxjax._core._marks`)
+    behind   relaxations of models that arithmetic has been done behind
+
+What is in a relaxation's scope is trusted. Outside, whatever brings values of an axis
+together ends what is local there, and numbers that only decide (`select`, `cond`, a
+product with 0 or 1) are not followed.
+
+Cost: one pass over the equations for each round until the state's flows no longer
+change (two, as a rule).
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from jax.extend.core import Literal
+
+from relaxjax._core._jaxprs import axis_names_of, programs_of
+from relaxjax._core._marks import Station, station_of
+
+# Nothing is computed: values are moved, chosen, or brought into another form.
+_MOVES = re.compile(
+    "bitcast_convert_type|broadcast_in_dim|concatenate|convert_element_type|copy|copy_p|"
+    "dynamic_slice|dynamic_update_slice|gather|iota|optimization_barrier|pad|pcast|"
+    "pvary|reduce_precision|reshape|rev|scatter|select_n|slice|split|squeeze|"
+    "stop_gradient|transpose"
+)
+_DECIDES = frozenset(["cond", "select_n"])  # by their first operand
+
+
+class Flow(NamedTuple):
+    """What a value has come by; see the module."""
+
+    local: frozenset[tuple[str, str]] = frozenset()
+    passed: frozenset[Station] = frozenset()
+    behind: frozenset[tuple[Station, str]] = frozenset()
+    flag: bool = False  # 0 or 1, which a product only chooses by
+
+
+class Flows(NamedTuple):
+    """What is known of an update.
+
+    Attributes:
+      of: the flow of each of its leaves.
+      stations: all relaxations in it.
+      twice: pairs of reducers, of which the second gets what the first has reduced.
+      communicates: whether there is a collective over the axes.
+    """
+
+    of: dict[str, Flow]
+    stations: frozenset[Station]
+    twice: frozenset[tuple[Station, Station]]
+    communicates: bool
+
+
+def flows_of(
+    jaxpr: Any, names: Sequence[str], states: int, axes: Sequence[str]
+) -> Flows:
+    """The flows of a program (gradients, state, ...) -> (updates, state).
+
+    Args:
+      jaxpr: the closed jaxpr, traced in `numbered`.
+      names: names of the leaves of the gradients and of the updates, in order.
+      states: number of the state's leaves.
+      axes: the workers' axes.
+    """
+    gradients = [Flow(frozenset((name, axis) for axis in axes)) for name in names]
+    rest = len(jaxpr.jaxpr.invars) - len(names) - states
+    state = [Flow()] * states
+    walk = _Walk(frozenset(axes))
+    while True:
+        out = walk(jaxpr.jaxpr, [*gradients, *state, *[Flow()] * rest], "")
+        pairs = zip(state, out[len(out) - states :], strict=True)
+        later = [Flow(before.local | now.local) for before, now in pairs]
+        if later == state:
+            break
+        state = later
+    of = dict(zip(names, out, strict=False))
+    return Flows(of, frozenset(walk.stations), frozenset(walk.twice), walk.communicates)
+
+
+class _Walk:
+    """One pass over a program and the programs in it."""
+
+    def __init__(self, axes: frozenset[str]):
+        self.axes = axes
+        self.stations: set[Station] = set()
+        self.twice: set[tuple[Station, Station]] = set()
+        self.communicates = False
+
+    def __call__(self, jaxpr: Any, ins: Sequence[Flow], scope: str) -> list[Flow]:
+        env: dict[Any, Flow] = dict(zip(jaxpr.invars, ins, strict=True))
+
+        def read(var: Any) -> Flow:
+            return Flow() if isinstance(var, Literal) else env.get(var, Flow())
+
+        for eqn in jaxpr.eqns:
+            inside = f"{scope}/{eqn.source_info.name_stack}"
+            outs = self.equation(eqn, [read(v) for v in eqn.invars], inside)
+            env.update(zip(eqn.outvars, outs, strict=True))
+        return [read(v) for v in jaxpr.outvars]
+
+    def equation(self, eqn: Any, ins: list[Flow], scope: str) -> list[Flow]:
+        """The flows of an equation's results."""
+        name, count = eqn.primitive.name, len(eqn.outvars)
+        if at := station_of(scope):
+            self.communicates |= _sends(eqn, self.axes)
+            return [self.relaxation(at, _join(ins))] * count
+        if name in _DECIDES:
+            ins = ins[1:]
+        if parts := [part.jaxpr for part in programs_of(eqn.params)]:
+            return self.nested(parts, ins, scope, count)
+        flow = _join(ins)
+        if over := _over(eqn, self.axes):
+            self.communicates = True
+            local = frozenset(x for x in flow.local if x[1] not in over)
+            return [flow._replace(local=local, flag=False)] * count
+        if name == "convert_element_type" and eqn.invars[0].aval.dtype == bool:
+            return [flow._replace(flag=True)]
+        chosen = name == "mul" and any(x.flag for x in ins)
+        if not (_MOVES.fullmatch(name) or chosen):
+            behind = {(m, name) for m in flow.passed if m.side == "models"}
+            flow = flow._replace(behind=flow.behind | behind)
+        return [flow] * count
+
+    def relaxation(self, at: Station, flow: Flow) -> Flow:
+        """The flow of what a relaxation makes."""
+        self.stations.add(at)
+        if at.side == "gradients":
+            self.twice |= {
+                (before, at)
+                for before in flow.passed
+                if before.side == "gradients"
+                and before.number != at.number
+                and set(before.axes) & set(at.axes)
+            }
+        local = frozenset(x for x in flow.local if x[1] not in at.axes)
+        return Flow(local, flow.passed | {at}, flow.behind)
+
+    def nested(self, parts: Any, ins: Any, scope: str, count: int) -> list[Flow]:
+        """The flows of programs inside of an equation, joined over its branches."""
+        results = []
+        for part in parts:
+            same = len(part.invars) == len(ins) and len(part.outvars) == count
+            args = ins if same else [_join(ins)] * len(part.invars)
+            outs = self(part, args, scope)
+            results.append(outs if same else [_join(outs)] * count)
+        return [_join(flows) for flows in zip(*results, strict=True)]
+
+
+def _join(flows: Sequence[Flow]) -> Flow:
+    *sets, flags = zip(Flow(), *flows, strict=True)
+    return Flow(*(frozenset().union(*parts) for parts in sets), flag=all(flags[1:]))
+
+
+def _sends(eqn: Any, axes: frozenset[str]) -> bool:
+    """Whether an equation, or one inside of it, is a collective over the axes."""
+    inside = (e for part in programs_of(eqn.params) for e in part.jaxpr.eqns)
+    return bool(_over(eqn, axes)) or any(_sends(e, axes) for e in inside)
+
+
+def _over(eqn: Any, axes: frozenset[str]) -> frozenset[str]:
+    """The axes over which an equation brings values together."""
+    if not eqn.invars or _MOVES.fullmatch(eqn.primitive.name):
+        return frozenset()
+    return axes.intersection(axis_names_of(eqn))

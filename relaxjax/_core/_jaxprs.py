@@ -1,0 +1,31 @@
+"""What every walk over a traced program needs of its equations."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+from jax.extend import core
+
+
+def programs_of(params: dict[str, Any]) -> Iterator[core.ClosedJaxpr]:
+    """The programs inside an equation: its branches, its loop, its jit."""
+    for value in params.values():
+        for item in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(item, core.ClosedJaxpr):
+                yield item
+            elif isinstance(item, core.Jaxpr):
+                yield core.ClosedJaxpr(item, ())
+
+
+def axis_names_of(eqn: core.JaxprEqn) -> list[str]:
+    """The named axes that an equation works over, such as a collective's."""
+    value = eqn.params.get("axes", eqn.params.get("axis_name"))
+    names = value if isinstance(value, tuple) else (value,)
+    return [name for name in names if isinstance(name, str)]
+
+
+def shapes_of(tree: Any) -> Any:
+    """Shapes and dtypes of a tree of arrays, to trace with."""
+    return jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(jax.typeof(x).shape, jax.typeof(x).dtype), tree
+    )
