@@ -18,6 +18,7 @@ from relaxjax.cli._errors import user_errors
 
 _DEFAULTS = {
     "latency_ms": 0.05,
+    "window_mb": 6.0,
     "workers_per_host": 1,
     "inside_gbps": 800.0,
     "inside_latency_ms": 0.005,
@@ -41,6 +42,13 @@ def plan(
     latency_ms: Annotated[
         float | None,
         typer.Option(help="Latency of a message between hosts in ms; default: 0.05."),
+    ] = None,
+    window_mb: Annotated[
+        float | None,
+        typer.Option(
+            help="Most MiB on their way between two hosts, over all TCP streams; "
+            "default: 6, as Linux allows one stream."
+        ),
     ] = None,
     workers_per_host: Annotated[
         int | None, typer.Option(help="Workers that share a host; default: 1.")
@@ -138,12 +146,16 @@ def _network(path: Path | None, figures: dict[str, Any]) -> "planner.Network":
             "workers and bandwidth-gbps are needed, or a file with --network"
         )
     now = {**_DEFAULTS, **given}
-    for name in ("bandwidth_gbps", "inside_gbps", "codec_gbs"):
+    for name in ("bandwidth_gbps", "inside_gbps", "codec_gbs", "window_mb"):
         _require_positive(name.replace("_", "-"), now[name])
     return planner.Network(
         workers=now["workers"],
         per_host=now["workers_per_host"],
-        link=schedule.Link(now["latency_ms"] / 1e3, now["bandwidth_gbps"] * 1e9 / 8),
+        link=schedule.Link(
+            now["latency_ms"] / 1e3,
+            now["bandwidth_gbps"] * 1e9 / 8,
+            now["window_mb"] * 2**20,
+        ),
         inside=schedule.Link(
             now["inside_latency_ms"] / 1e3, now["inside_gbps"] * 1e9 / 8
         ),
@@ -179,6 +191,7 @@ def _inputs(asked: dict[str, Any], cluster: "planner.Network") -> dict[str, Any]
         "workers_per_host": cluster.per_host,
         "bandwidth_gbps": cluster.link.bandwidth * 8 / 1e9,
         "latency_ms": cluster.link.latency * 1e3,
+        "window_mb": cluster.link.window and cluster.link.window / 2**20,
         "inside_gbps": cluster.inside.bandwidth * 8 / 1e9,
         "inside_latency_ms": cluster.inside.latency * 1e3,
         "codec_gbs": cluster.codec_rate("") / 1e9,

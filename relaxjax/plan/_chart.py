@@ -36,7 +36,8 @@ def choices(
     """
 
     def at(latency: float, bandwidth: float) -> str:
-        link = Link(latency=latency / 1e3, bandwidth=bandwidth * 1e9 / 8)
+        window = network.link.window
+        link = Link(latency / 1e3, bandwidth * 1e9 / 8, window)
         return rank(model, replace(network, link=link, psum=None), **how).choice.label
 
     return [[at(late, wide) for wide in gbps] for late in latency_ms]

@@ -16,23 +16,38 @@ class Link:
     Attributes:
       latency: seconds that each message costs, whatever its size.
       bandwidth: bytes per second.
+      window: bytes that may be under way before the first of them is acknowledged, a
+        round trip later, over all streams together; None: any number. Linux lets one
+        TCP stream have at most 6 MiB unless it is told otherwise (`tcp_rmem`).
 
     Raises:
-      TypeError: a latency or bandwidth that is not a number.
-      ValueError: a negative latency, or a bandwidth that is not positive.
+      TypeError: a figure that is not a number.
+      ValueError: a negative latency, or a bandwidth or window that is not positive.
 
     Example:
       >>> Link(latency=1e-3, bandwidth=1e6).seconds(2000)
       0.003
+      >>> Link(latency=0.05, bandwidth=1.25e8, window=6 * 2**20).rate
+      62914560.0
     """
 
     latency: float = 50e-6
     bandwidth: float = 1.25e9
+    window: float | None = None
 
     def __post_init__(self) -> None:
         """Checks the numbers."""
         check_seconds("latency", self.latency)
         check_rate("bandwidth", "bytes per second", self.bandwidth)
+        if self.window is not None:
+            check_rate("window", "bytes", self.window)
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second: of the bandwidth, or of one window for each round trip."""
+        if self.window is None or not self.latency:
+            return self.bandwidth
+        return min(self.bandwidth, self.window / (2 * self.latency))
 
     def seconds(self, nbytes: float, messages: int = 1) -> float:
         """Time of a transfer.
@@ -41,7 +56,7 @@ class Link:
           nbytes: total bytes.
           messages: number of messages, sent one after the other.
         """
-        return messages * self.latency + nbytes / self.bandwidth
+        return messages * self.latency + nbytes / self.rate
 
 
 @dataclass(frozen=True)

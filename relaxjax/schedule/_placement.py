@@ -50,7 +50,7 @@ def size_of(graph: Graph, name: str, cluster: Cluster) -> float:
         return graph.nbytes[name]
     link = cluster.classes[0].link
     seconds = graph.recvs[name] if name in graph.recvs else graph.sends[name][0]
-    return max(0.0, seconds - link.latency) * link.bandwidth
+    return max(0.0, seconds - link.latency) * link.rate
 
 
 def _place(sizes: dict[str, float], servers: int) -> dict[str, int]:

@@ -81,3 +81,27 @@ def test_the_file_is_json_that_a_person_can_write(tmp_path):
     told = {"workers": 16, "link": {"latency": 5e-5, "bandwidth": 1.25e9}}
     path.write_text(json.dumps(told))
     assert plan.Network.load(path).hosts == 16
+
+
+def test_a_window_for_each_round_trip_caps_the_rate():
+    """At 50 ms a stream of 6 MiB carries half of 1 Gbit/s; at 0.05 ms all of it."""
+    window = 6 * 2**20
+    far, near = (Link(late, 1.25e8, window) for late in (0.05, 5e-5))
+    assert far.rate == window / 0.1
+    assert near.rate == Link(0.05, 1.25e8).rate == Link(0.0, 1.25e8, 1).rate == 1.25e8
+    assert far.seconds(2 * window, messages=3) == pytest.approx(3 * 0.05 + 0.2)
+    model = plan.Model.of_size(125_000_000, compute=0.3)
+    ddp = [
+        plan.rank(model, plan.Network(workers=8, link=link), bucket_bytes=2**30)
+        for link in (far, Link(0.05, 1.25e8))
+    ]
+    slow, fast = (
+        next(row.seconds for row in r.rows if row.label == "all_reduce") for r in ddp
+    )
+    assert slow - 0.3 > 1.8 * (fast - 0.3)
+
+
+@pytest.mark.parametrize("window", [0, -1.0, "wide"])
+def test_windows_that_carry_nothing(window):
+    with pytest.raises((ValueError, TypeError), match="window must be"):
+        Link(window=window)
