@@ -36,7 +36,7 @@ WARM_UP, FOREVER = 5, 10**6
 SHAPES = {"b": (5,), "head": (3, 4), "w": (6, 8)}
 DEAD = 2  # rows of w without a gradient
 PERIODS, WORKERS = (2, 12), (3, 4)
-USUAL_STEPS = 120
+USUAL_STEPS, SWING = 120, 60  # SWING: the last of them, whose models are averaged
 
 
 class Chain(NamedTuple):
@@ -258,7 +258,7 @@ class AnyTraining(RuleBasedStateMachine):
             assert min(ends) <= 0.5 * wide
             for key, goal in goals.items():
                 live = slice(DEAD if key == "w" else 0, None)
-                x = np.mean([t[key] for t in seen[-12:]], axis=(0, 1))
+                x = np.mean([t[key] for t in seen[-SWING:]], axis=(0, 1))
                 off = np.sqrt(np.mean((x - goal.mean(0))[live] ** 2))
                 assert off < self.which.within, (self.which, key, off)
 
