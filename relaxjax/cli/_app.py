@@ -16,6 +16,7 @@ from relaxjax.cli._errors import EXIT_CODES, user_errors
 COMMANDS = {
     "train": "Train on real data: several workers against one, on the same batches.",
     "plan": "Predict each relaxation's step time, bytes and memory on a network.",
+    "compare": "Compare relaxations on your own model and data, tuned alike.",
     "explain": "Say what a relaxation does, what it sends and when, and what it keeps.",
     "order": "Order the transfers of a function's parameters, and bound the makespan.",
     "check": "Check a compressor, topology or relaxation of your own, in one file.",
