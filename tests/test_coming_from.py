@@ -1,4 +1,4 @@
-"""Coming from: what stands on the right of its tables can be pasted."""
+"""Coming from: what stands after its arrows can be pasted."""
 
 import ast
 import re
@@ -14,12 +14,8 @@ import relaxjax
 from relaxjax import compression, topology
 
 PAGE = (Path(__file__).parent.parent / "docs" / "coming_from.md").read_text()
-TABLES = PAGE.partition("\n## What users")[0]
-RIGHT = [
-    row.removesuffix("|").rpartition(" | ")[2]
-    for row in TABLES.splitlines()
-    if row.startswith("| ") and not row.startswith("| there")
-]
+LISTS = PAGE.partition("\n## What users")[0]
+RIGHT = re.findall(r"^  → (.*)", LISTS, flags=re.MULTILINE)
 LINES = sorted({x for cell in RIGHT for x in re.findall(r"`([^`]*\([^`]*)`", cell)})
 PARAMS = {
     "w": jnp.ones((32, 16)),
@@ -57,7 +53,7 @@ def run(line: str) -> object:
     return step.lower(params, opt_state, jnp.ones((16, 32)))
 
 
-def test_tables_have_lines():
+def test_lists_have_lines():
     assert len(LINES) > 30
     assert len(RIGHT) > 40
 

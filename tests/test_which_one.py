@@ -122,9 +122,8 @@ def side_of(name: str) -> str:
 def test_the_picture_of_sides_is_right():
     groups = groups_of("sides")
     before, late, after, around, instead = groups.values()
-    for name in (*before, *after):
-        if name in RELAXATIONS:
-            assert side_of(name) == ("gradients" if name in before else "models"), name
+    for side, names in {"gradients": before, "models": after}.items():
+        assert {name: side_of(name) for name in names} == dict.fromkeys(names, side)
     for name in (*before, *late, *after, *around, *instead):
         first, *others = inspect.signature(getattr(relaxjax, name)).parameters
         assert (first == "inner") == (name in around), name
