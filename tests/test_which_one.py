@@ -5,6 +5,7 @@ import json
 import re
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -28,7 +29,7 @@ NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 def pasted(line: str) -> optax.GradientTransformation:
     """The transformation of a line, as in a program with the usual imports."""
-    names = {"optax": optax, "relaxjax": relaxjax}
+    names: dict[str, Any] = {"optax": optax, "relaxjax": relaxjax}
     names |= {"compression": compression, "topology": topology}
     exec(line, names)
     return names["tx"]
