@@ -1,0 +1,36 @@
+"""Each recipe is a whole program, and prints what its page shows."""
+
+import contextlib
+import io
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from tests.shown import require_same
+
+PAGE = Path(__file__).parent.parent / "docs" / "recipes.md"
+RECIPE = re.compile(
+    r"^```\{code-block\} python\n:caption: (\S+)\n\n(.*?)^```\n\n"
+    r"^```console\n\$ python \1\n(.*?)^```$",
+    flags=re.MULTILINE | re.DOTALL,
+)
+RECIPES = {
+    name: (program, shown) for name, program, shown in RECIPE.findall(PAGE.read_text())
+}
+
+
+def test_each_block_of_the_page_is_a_recipe_with_its_output():
+    assert len(RECIPES) == PAGE.read_text().count("```") / 4 >= 5
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_prints_what_the_page_shows(name, tmp_path):
+    program, shown = RECIPES[name]
+    if "import equinox" in program:
+        pytest.importorskip("equinox")
+    (tmp_path / name).write_text(program)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        runpy.run_path(str(tmp_path / name), run_name="__main__")
+    require_same(shown, printed.getvalue())

@@ -1,0 +1,139 @@
+"""Which one?: lines to paste run, and figures stand on the pages that they cite."""
+
+import inspect
+import json
+import re
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+import relaxjax
+from relaxjax import compression, tasks, topology
+from relaxjax._core._relaxation import Training
+from relaxjax._names import RELAXATIONS
+
+DOCS = Path(__file__).parent.parent / "docs"
+PAGE = (DOCS / "which_one.md").read_text()
+WORKERS, STEPS = 8, 16  # of which the last ends a round of DiLoCo
+LINES = dict(re.findall(r"^## ([^\n]+)\n\n```python\n(.*?)^```$", PAGE, re.M | re.S))
+ROWS = json.loads(
+    resources.files("relaxjax.plan").joinpath("evidence.json").read_text()
+)
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def pasted(line: str) -> optax.GradientTransformation:
+    """The transformation of a line, as in a program with the usual imports."""
+    names: dict[str, Any] = {"optax": optax, "relaxjax": relaxjax}
+    names |= {"compression": compression, "topology": topology}
+    exec(line, names)
+    return names["tx"]
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_line_to_paste_trains_and_sends_no_more_than_all_reduce(name):
+    tx, mesh, task = pasted(LINES[name]), relaxjax.emulate(WORKERS), tasks.digits(0)
+
+    def train_step(params, opt_state, batch):
+        loss, grads = jax.value_and_grad(task.loss)(params, batch)
+        updates, opt_state = tx.update(grads, opt_state, params)
+        return optax.apply_updates(params, updates), opt_state, {"loss": loss}
+
+    params, opt_state = relaxjax.init(tx, task.params, mesh)
+    step, batches = relaxjax.data_parallel(train_step, mesh), task.batches(0, 64)
+    losses = []
+    for _ in range(STEPS):
+        params, opt_state, metrics = step(params, opt_state, next(batches))
+        losses.append(float(metrics["loss"]))
+    assert losses[-1] < losses[0]
+    sent = relaxjax.wire_bytes(tx, task.params, mesh)
+    whole = relaxjax.wire_bytes(relaxjax.all_reduce("data"), task.params, mesh)
+    assert sent == whole if "all-reduce" in name else 0 < sent < whole
+
+
+def test_each_line_of_the_table_has_its_section():
+    table = re.findall(r"^\| .*?\]\(#([^)]+)\)", PAGE, re.M)
+    anchors = [re.sub(r"[^\w -]", "", x.lower()).replace(" ", "-") for x in LINES]
+    assert table == anchors
+    assert len(LINES) == 5
+
+
+def numbers(text: str) -> set[float]:
+    """Numbers in prose, without code and addresses; groups of three digits belong."""
+    plain = re.sub(r"`[^`]*`|\]\([^)]*\)", "", text)
+    return set(map(float, NUMBER.findall(re.sub(r"(?<=\d)[ ,](?=\d{3}\b)", "", plain))))
+
+
+def cited(paragraph: str) -> set[float]:
+    """Numbers on the pages that a paragraph links, and of the evidence it names."""
+    found = set()
+    for page, anchor in re.findall(r"\((\w+\.md)#([\w-]+)\)", paragraph):
+        text = (DOCS / page).read_text().replace("`", " ")
+        found |= numbers(text)
+        if (page, anchor) == ("planning.md", "quality"):
+            named = set(re.findall(r"`([^`]+)`", paragraph)) & set(ROWS["rows"])
+            for tasks_of in (ROWS["rows"][name] for name in named):
+                found |= {round(abs(x["worse"]) * 100, 1) for x in tasks_of.values()}
+    return found
+
+
+PARAGRAPHS = [p for p in re.split(r"\n\n+", PAGE) if p.startswith("**")]
+
+
+@pytest.mark.parametrize("paragraph", PARAGRAPHS, ids=lambda p: p[:30])
+def test_figures_stand_on_the_pages_that_are_cited(paragraph):
+    assert numbers(paragraph) <= cited(paragraph)
+
+
+def test_figures_of_the_table_stand_in_the_sections():
+    rows = [row for row in PAGE.splitlines() if row.startswith("| ")]
+    assert len(PARAGRAPHS) > 10
+    assert set().union(*map(numbers, rows)) <= set().union(*map(numbers, PARAGRAPHS))
+
+
+def groups_of(picture: str) -> dict[str, list[str]]:
+    """Names in small type on a picture, by the words above or before them."""
+    text = (DOCS / "pictures" / f"{picture}.svg").read_text()
+    groups: dict[str, list[str]] = {}
+    group = ""
+    for attributes, content in re.findall(r"<text ([^>]*)>([^<]*)</text>", text):
+        if re.search('font-size="1[68]"', attributes):
+            group = content
+        if 'class="s m"' in attributes:
+            before, colon, names = content.rpartition(": ")
+            group = before if colon else group
+            groups.setdefault(group, []).extend(re.findall(r"\w+", names))
+    return groups
+
+
+def side_of(name: str) -> str:
+    """The side of the optimizer that a relaxation of the table marks."""
+    training = Training(optax.sgd(0.1), 0.1, 100, WORKERS)
+    tx = RELAXATIONS[name].build("data", training)
+    params = {"w": np.ones((32, 16), np.float32)}
+    found = relaxjax.explain(tx, params, relaxjax.emulate(WORKERS))
+    return found.relaxations[-1]["side"]
+
+
+def test_the_picture_of_sides_is_right():
+    groups = groups_of("sides")
+    before, late, after, around, instead = groups.values()
+    for side, names in {"gradients": before, "models": after}.items():
+        assert {name: side_of(name) for name in names} == dict.fromkeys(names, side)
+    for name in (*before, *late, *after, *around, *instead):
+        first, *others = inspect.signature(getattr(relaxjax, name)).parameters
+        assert (first == "inner") == (name in around), name
+        is_one = first == "optimizer" or "learning_rate" in others
+        assert is_one == (name in instead or name == "slow_momentum"), name
+
+
+def test_the_picture_of_relaxations_names_what_there_is():
+    for names in groups_of("relaxations").values():
+        assert names
+        for name in names:
+            assert hasattr(relaxjax, name), name
