@@ -78,9 +78,9 @@ def own(label: str, make: Own | optax.GradientTransformation) -> Method:
         return Method(label, "", {}, lambda *_: make, 0.0)
     if not callable(make):
         raise TypeError(
-            f"relaxations[{label!r}]={make!r} must be the name of a relaxation, an optax "
-            "transformation over the axis 'data', or a function that makes one from a "
-            "schedule of the learning rate"
+            f"relaxations[{label!r}]={make!r} must be the name of a relaxation, an "
+            "optax transformation over the axis 'data', or a function that makes one "
+            "from a schedule of the learning rate"
         )
     return Method(label, "", {}, lambda rate, _, steps, __: make(schedule(rate, steps)))
 
@@ -146,7 +146,8 @@ def one_more(
     """
     rates = sorted({rate for rate, _ in tried})
     at = rates.index(best[0])
-    step = rates[1] / rates[0] if len(rates) > 1 else APART
+    steps = len(rates) - 1
+    step = (rates[-1] / rates[0]) ** (1 / steps) if steps else APART
     if at == 0:
         return _tidy(rates[0] / step), best[1]
     if at == len(rates) - 1:

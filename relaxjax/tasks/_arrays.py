@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from relaxjax.tasks._task import Task, describe, shuffled
+from relaxjax.tasks._task import Data, Task, describe, shuffled
 
 _SHARE = 0.1
 _SPLIT_SEED = 0  # one split for all runs, so that they can be compared
@@ -29,6 +29,7 @@ def of_arrays(
     batch_size: int = 128,
     learning_rate: float = 1e-3,
     name: str = "task",
+    data: Data | None = None,
 ) -> Task:
     """A task whose data are arrays with a row for each example.
 
@@ -50,6 +51,7 @@ def of_arrays(
       batch_size: default number of rows of a step, over all workers.
       learning_rate: default peak of the learning rate.
       name: the task's name.
+      data: identity of the data; None: that of all arrays together.
 
     Raises:
       ValueError: arrays of one part have different numbers of rows, or none.
@@ -84,9 +86,7 @@ def of_arrays(
     task = Task(
         name=name,
         metric_name=metric_name,
-        data=describe(
-            np.ascontiguousarray(x).tobytes() for x in jax.tree.leaves(parts)
-        ),
+        data=data or _identity(parts),
         params=params,
         loss=loss,
         metric=on(test),
@@ -109,11 +109,16 @@ def of_arrays(
             params=params, loss=loss, metric=metric, train=rest, test=test,
             validation=kept, metric_name=metric_name, better=better, state=state,
             steps=steps, batch_size=batch_size, learning_rate=learning_rate, name=name,
+            data=task.data,
         )  # fmt: skip
         note = f"{cut} of {count} training rows, drawn once with a fixed seed"
-        return replace(whole, data=task.data, split_note=note)
+        return replace(whole, split_note=note)
 
     return task if validation is not None else replace(task, split=split)
+
+
+def _identity(tree: Any) -> Data:
+    return describe(np.ascontiguousarray(x).tobytes() for x in jax.tree.leaves(tree))
 
 
 def _picked(tree: Any, rows: np.ndarray) -> Any:

@@ -3,7 +3,6 @@
 Source: Alpaydin and Kaynak, "Optical recognition of handwritten digits", UCI, 1998.
 """
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -53,7 +52,7 @@ def digits(seed: int) -> Task:
         logits = nnx.merge(graph, params)(rows.images)
         return jnp.mean(logits.argmax(axis=-1) == rows.labels)
 
-    task = of_arrays(
+    return of_arrays(
         name="digits",
         metric_name="accuracy",
         params=params,
@@ -64,8 +63,8 @@ def digits(seed: int) -> Task:
         steps=400,
         batch_size=128,
         learning_rate=3e-3,
+        data=describe(pixels),
     )
-    return replace(task, data=describe(pixels))
 
 
 def _load() -> tuple[Digits, Digits, list[bytes]]:
