@@ -57,7 +57,7 @@ def order(
         Path | None, typer.Option(help="Draw the best order's timeline here.")
     ] = None,
 ) -> None:
-    """Order the transfers of a function's parameters, and bound the makespan.
+    """Order the transfers of a function's params; bound the makespan.
 
     The function is called as FUNCTION(params, ...) and is only traced: nothing is
     computed. Its example arguments come from FUNCTION_args() in the same file, else
