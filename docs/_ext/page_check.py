@@ -2,7 +2,7 @@
 
 What a browser loads by itself (scripts, styles, fonts, pictures, frames) must lie
 beside the pages, and so must the pages that links name. No field may be called "Return
-type": docstrings state none.
+type": docstrings state none. Tables stand in boxes that scroll, for small screens.
 """
 
 import re
@@ -22,21 +22,24 @@ IN_STYLES = re.compile(r"url\(\s*['\"]?([^'\")]+)|@import\s+['\"]([^'\"]+)")
 MANGLED = re.compile(r">\s*(Return type|Yield type)\b")
 
 
-class Addresses(HTMLParser):
-    """Collects the addresses in a page.
+class Reader(HTMLParser):
+    """Collects what is checked of a page.
 
     Attributes:
-      loaded: what a browser fetches by itself.
-      linked: where a reader may go.
+      loaded: the addresses of what a browser fetches by itself.
+      linked: the addresses where a reader may go.
+      unboxed: tables of documents outside a box that scrolls.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.loaded: list[str] = []
         self.linked: list[str] = []
+        self.unboxed = 0
+        self._boxes: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Notes the addresses of a tag."""
+        """Notes the addresses of a tag, and where tables stand."""
         given = {name: value or "" for name, value in attrs}
         address = given.get("src") or given.get("data") or given.get("href", "")
         if tag in LOADED and address:
@@ -46,6 +49,15 @@ class Addresses(HTMLParser):
         if tag == "a" and address:
             self.linked.append(address)
         self.loaded += in_styles(given.get("style", ""))
+        if tag == "div":
+            self._boxes.append(given.get("class", ""))
+        if tag == "table" and "docutils" in given.get("class", "").split():
+            self.unboxed += not any("table-wrapper" in box for box in self._boxes)
+
+    def handle_endtag(self, tag: str) -> None:
+        """Leaves a box."""
+        if tag == "div" and self._boxes:
+            self._boxes.pop()
 
 
 def in_styles(text: str) -> list[str]:
@@ -56,7 +68,7 @@ def in_styles(text: str) -> list[str]:
 def faults(page: Path) -> Iterator[str]:
     """What is wrong with a page."""
     text = page.read_text()
-    found = Addresses()
+    found = Reader()
     found.feed(text)
     inside = re.findall(r"<style[^>]*>(.*?)</style>", text, re.S)
     loaded = [*found.loaded, *(a for style in inside for a in in_styles(style))]
@@ -67,6 +79,8 @@ def faults(page: Path) -> Iterator[str]:
             continue
         if not (page.parent / unquote(parts.path)).exists():
             yield f"names {address}, which is not there"
+    if found.unboxed:
+        yield f"has {found.unboxed} tables outside a box that scrolls"
     if match := MANGLED.search(text):
         yield f"has a field called {match.group(1)!r}"
 

@@ -1,6 +1,7 @@
 """Built pages need no network: equations are MathML, and a check looks at each page."""
 
 import runpy
+import sys
 from pathlib import Path
 
 import page_check
@@ -27,7 +28,8 @@ With :math:`x \\in R`,
 """
 SOUND = """<link rel="canonical" href="https://example.org/a.html">
 <link rel="stylesheet" href="style.css"><a href="https://example.org">elsewhere</a>
-<a href="a.html#here">here</a><img src="data:image/png;base64,aaaa"><b>Returns:</b>"""
+<a href="a.html#here">here</a><img src="data:image/png;base64,aaaa"><b>Returns:</b>
+<div class="table-wrapper"><div></div><table class="docutils"></table></div>"""
 FAULTS = {
     '<script src="https://cdn.example.org/x.js"></script>': "loads https://cdn",
     '<script src="//cdn.example.org/x.js"></script>': "loads //cdn",
@@ -41,6 +43,7 @@ FAULTS = {
     '<a href="gone.html#here">': "names gone.html#here, which is not there",
     '<img src="gone.png">': "names gone.png, which is not there",
     "<dt>Return type:</dt>": "has a field called 'Return type'",
+    '<div><table class="docutils"></table></div>': "has 1 tables outside a box",
 }
 
 
@@ -87,7 +90,8 @@ def test_an_unknown_command_names_the_equation():
 
 
 def test_the_documentation_is_built_so(monkeypatch):
-    monkeypatch.setattr("sys.path", ["before"])
+    monkeypatch.setattr(sys, "path", [*sys.path])  # it adds to them
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     settings = runpy.run_path(str(ROOT / "docs" / "conf.py"))
     assert {"mathml", "page_check", "sentences"} <= set(settings["extensions"])
     assert settings["html_math_renderer"] == "mathml"
