@@ -14,13 +14,13 @@ from typer.main import get_command
 from relaxjax.cli._errors import EXIT_CODES, user_errors
 
 COMMANDS = {
-    "train": "Train on real data: several workers against one, on the same batches.",
-    "plan": "Predict each relaxation's step time, bytes and memory on a network.",
+    "train": "Train on real data: many workers and one, on the same batches.",
+    "plan": "Predict step time, bytes and memory of each relaxation.",
     "compare": "Compare relaxations on your own model and data, tuned alike.",
-    "explain": "Say what a relaxation does, what it sends and when, and what it keeps.",
-    "order": "Order the transfers of a function's parameters, and bound the makespan.",
-    "check": "Check a compressor, topology or relaxation of your own, in one file.",
-    "run": "Run a script in several processes of this machine that find each other.",
+    "explain": "Say what a relaxation does, sends and keeps.",
+    "order": "Order the transfers of a function's params; bound the makespan.",
+    "check": "Check your own compressor, topology or relaxation.",
+    "run": "Run a script in several processes that find each other.",
 }
 """The first line of each command's help; NAME is the function NAME of `cli/_NAME.py`.
 
@@ -56,7 +56,7 @@ class LazyCommands(TyperGroup):
 def load(name: str) -> Any:
     """The command itself, where the table has only its name and a line of help."""
     module = import_module(f"relaxjax.cli._{name}")
-    single = typer.Typer(add_completion=False)
+    single = typer.Typer(add_completion=False, rich_markup_mode=None)
     single.command(name, **getattr(module, "SETTINGS", {}))(getattr(module, name))
     return get_command(single)
 
@@ -67,6 +67,7 @@ app = typer.Typer(
     epilog=f"Exit codes: {'; '.join(f'{k} {v}' for k, v in EXIT_CODES.items())}.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # whose tables cut the names of options
 )
 for _name, _help in COMMANDS.items():
     app.command(_name, help=_help)(lambda: None)

@@ -55,7 +55,7 @@ def check(
     ] = 16.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
 ) -> None:
-    """Check a compressor, topology or relaxation of your own, in one file.
+    """Check your own compressor, topology or relaxation.
 
     It is held to the laws it declares, its bytes are counted in the program, its codec
     is timed, and it is trained beside others.

@@ -7,14 +7,14 @@ import typer
 
 from relaxjax import faults, hosts
 
-MISTAKE, DIFFERENT, LOST = 2, 3, 70
+MISTAKE, DIFFERENT, LOST, INTERRUPTED = 2, 3, 70, 130
 EXIT_CODES = {
-    0: "done, or stopped when asked to",
+    0: "done, or stopped by SIGTERM",
     1: "a law that check refutes, or a bug with its traceback",
     MISTAKE: "a mistake on the command line",
     DIFFERENT: "workers' models differ that must not",
     LOST: "another process was lost or stuck",
-    130: "interrupted",
+    INTERRUPTED: "interrupted by Ctrl-C, at once or before the next step",
 }
 
 
@@ -42,11 +42,13 @@ def endings() -> Iterator[None]:
 
     Raises:
       typer.Exit: with code 3, where workers no longer hold the same model; with 70,
-        where another process was lost; with 0, where all were asked to stop.
+        where another process was lost; where all were asked to stop, with 130 after a
+        Ctrl-C, or else 0.
     """
-    codes = {faults.ReplicaError: DIFFERENT, hosts.LostProcess: LOST, Stopped: 0}
     try:
         yield
-    except tuple(codes) as error:
+    except (faults.ReplicaError, hosts.LostProcess, Stopped) as error:
+        stopped = INTERRUPTED if hosts.asked() else 0
+        codes = {faults.ReplicaError: DIFFERENT, hosts.LostProcess: LOST}
         typer.echo(f"relaxjax: {error}", err=True)
-        raise typer.Exit(codes[type(error)]) from error
+        raise typer.Exit(codes.get(type(error), stopped)) from error

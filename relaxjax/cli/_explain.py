@@ -36,7 +36,7 @@ def explain(
     ] = TaskName.DIGITS,
     as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
 ) -> None:
-    """Say what a relaxation does, what it sends and when, and what it keeps.
+    """Say what a relaxation does, sends and keeps.
 
     Nothing is trained: the update is traced for the task's model, on its optimizer.
     """

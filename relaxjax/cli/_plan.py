@@ -5,10 +5,12 @@ Parsing and printing only; the work is done in `relaxjax.plan`.
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -26,6 +28,16 @@ _DEFAULTS = {
     "overlap": True,
 }
 _FIGURES = ("workers", "bandwidth_gbps", *_DEFAULTS)
+
+
+_COLUMNS: dict[str, Callable[["planner.Row"], str]] = {
+    "step ms": lambda row: f"{1e3 * row.seconds:.1f}",
+    "messages ms": lambda row: f"{1e3 * row.prediction.messages:.1f}",
+    "MB sent": lambda row: f"{row.prediction.nbytes / 1e6:.3f}",
+    "memory GB": lambda row: f"{row.prediction.memory / 1e9:.2f}",
+}
+_LEFT_OUT = ("messages ms", "memory GB")  # where names would not be whole
+_FIGURES_WIDE = 62  # columns of a terminal for all figures beside the name
 
 
 def plan(
@@ -106,7 +118,7 @@ def plan(
         typer.Option(help="PNG file for a chart of winners by bandwidth and latency."),
     ] = None,
 ) -> None:
-    """Predict each relaxation's step time, bytes and memory on a network.
+    """Predict step time, bytes and memory of each relaxation.
 
     Nothing is run: times are simulated from a model of links, codecs and overlap.
     Relaxations are listed with the measured quality of their training, fastest first.
@@ -200,27 +212,33 @@ def _inputs(asked: dict[str, Any], cluster: "planner.Network") -> dict[str, Any]
 
 
 def _print(ranking: "planner.Ranking", cluster: "planner.Network", top: int) -> None:
+    others = [row for row in ranking.rows if row is not ranking.choice][: top - 1]
+    shown = [ranking.choice, *others]
+    console = Console()
+    narrow = max(len(row.label) for row in shown) + _FIGURES_WIDE > console.width
     table = Table(
         title=f"{cluster.workers} workers, {cluster.link.bandwidth * 8 / 1e9:g} Gbit/s "
-        f"and {cluster.link.latency * 1e3:g} ms between hosts"
+        f"and {cluster.link.latency * 1e3:g} ms between hosts",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+        title_justify="left",
+        caption_justify="left",
+        caption="* is the choice; all others are in the order of their steps."
+        + (" A wider terminal shows messages and memory." if narrow else ""),
     )
-    table.add_column("relaxation", overflow="fold")
-    for column in ("step ms", "messages ms", "MB a step", "memory GB", "quality"):
-        side = "left" if column == "quality" else "right"
-        table.add_column(column, justify=side, no_wrap=True, min_width=len(column))
-    shown = list(ranking.rows[:top])
-    shown += [ranking.choice] if ranking.choice not in shown else []
+    table.add_column("relaxation", no_wrap=True)
+    for column in _COLUMNS:
+        if not (narrow and column in _LEFT_OUT):
+            table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("quality", no_wrap=True)
     for row in shown:
-        p = row.prediction
-        table.add_row(
-            f"{'*' if row is ranking.choice else ' '} {row.label}",
-            f"{1e3 * p.seconds:.4g}",
-            f"{1e3 * p.messages:.4g}",
-            f"{p.nbytes / 1e6:.4g}",
-            f"{p.memory / 1e9:.3g}",
-            row.quality.name,
-        )
-    console = Console()
+        cells = [
+            of(row) for k, of in _COLUMNS.items() if not (narrow and k in _LEFT_OUT)
+        ]
+        mark = "*" if row is ranking.choice else " "
+        style = "green" if row is ranking.choice else None
+        table.add_row(f"{mark} {row.label}", *cells, row.quality.name, style=style)
     console.print(table)
     if len(ranking.rows) > top:
         console.print(f"{len(ranking.rows) - top} more: --top {len(ranking.rows)}")

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from relaxjax import hosts
 from relaxjax.checkpoint import Checkpoints
 from relaxjax.cli._errors import user_errors
 
@@ -55,7 +56,7 @@ class Keeper:
     ):
         every = sys.maxsize if every is None else every
         self._checkpoints = Checkpoints(folder, mesh, every=every, plan=plan)
-        self._resume = resume
+        self._resume, self._folder = resume, folder
 
     def begin(self, state: Any) -> Progress:
         """The run's start, or its last checkpoint."""
@@ -73,6 +74,7 @@ class Keeper:
         """Saves when a checkpoint is due, or at once."""
         if now or self._checkpoints.is_due(progress.done):
             self._checkpoints.save(progress.done, progress.tree(), now=now)
+            hosts.keeps(f"checkpoints are in {self._folder}: go on with --resume")
 
     def close(self) -> None:
         """Waits until all is on disk."""

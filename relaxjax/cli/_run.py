@@ -47,7 +47,7 @@ def run(
         typer.Option(help="Seconds that the others get to end when one has failed."),
     ] = 30.0,
 ) -> None:
-    """Run a script in several processes of this machine that find each other.
+    """Run a script in several processes that find each other.
 
     Each process finds JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID in
     its environment, which relaxjax.hosts.join() and `relaxjax train` read.

@@ -6,7 +6,6 @@ from textwrap import fill, indent
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from relaxjax._names import GRAMMAR, RELAXATIONS
 from relaxjax.cli._app import COMMANDS
@@ -15,11 +14,21 @@ from relaxjax.cli._train_options import OrderName, TaskName, relaxations
 from relaxjax.compression import COMPRESSORS, FEEDBACKS
 from relaxjax.topology import TOPOLOGIES
 
+_WIDTH = 76  # click indents help by two
+
 
 def help_text() -> str:
     """The command's help, with a line for each relaxation of the table."""
-    width = max(map(len, RELAXATIONS))
-    rows = (f"  {row.name:{width}}  {row.summary}" for row in RELAXATIONS.values())
+    wide = 4 + max(map(len, RELAXATIONS))
+    rows = (
+        fill(
+            row.summary,
+            _WIDTH,
+            initial_indent=f"  {row.name}".ljust(wide),
+            subsequent_indent=" " * wide,
+        )
+        for row in RELAXATIONS.values()
+    )
     sections = {
         "Relaxations": "\n".join(rows),
         "A name is spelled": f"  {GRAMMAR}",
@@ -28,12 +37,12 @@ def help_text() -> str:
         "Topologies, after @": _listed(TOPOLOGIES),
     }
     return COMMANDS["train"] + "".join(
-        f"\n\n\b\n{title}:\n{escape(text)}" for title, text in sections.items()
+        f"\n\n\b\n{title}:\n{text}" for title, text in sections.items()
     )
 
 
 def _listed(names: Iterable[str]) -> str:
-    return indent(fill(", ".join(names), 70), "  ")
+    return indent(fill(", ".join(names), _WIDTH - 2), "  ")
 
 
 SETTINGS = {"help": help_text()}

@@ -58,6 +58,11 @@ def _train(
     noun = "worker" if run.mesh.size == 1 else "workers"
     title = f"{run.name}, {run.mesh.size} {noun}"
     keeper = _keeper(job, run)
+    if keeper is None:
+        alone = jax.process_count() == 1
+        hosts.keeps("nothing is saved without --checkpoint-every", at_once=alone)
+    else:
+        hosts.keeps("no checkpoint was due yet")
     with (
         closing(keeper) if keeper else nullcontext(),
         Bar(console, title, steps=job.steps, metric_name=task.metric_name) as bar,

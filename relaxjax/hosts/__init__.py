@@ -14,4 +14,7 @@ __getattr__, __dir__, __all__ = door(
         "_rendezvous": "Member",
         "_watch": "LostProcess Watch",
     },
+    shared={
+        "_interrupt": "asked finish install keeps",
+    },
 )

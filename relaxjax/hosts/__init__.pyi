@@ -1,5 +1,9 @@
 # Written by scripts/stubs.py from the table in __init__.py.
 
+from relaxjax.hosts._interrupt import asked as asked
+from relaxjax.hosts._interrupt import finish as finish
+from relaxjax.hosts._interrupt import install as install
+from relaxjax.hosts._interrupt import keeps as keeps
 from relaxjax.hosts._join import Hosts as Hosts
 from relaxjax.hosts._join import join as join
 from relaxjax.hosts._launch import Ended as Ended

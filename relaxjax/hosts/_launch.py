@@ -20,6 +20,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from threading import Thread, current_thread, main_thread
 from typing import IO, Any, NamedTuple
 
+from relaxjax.hosts._interrupt import heard
 from relaxjax.hosts._links import Links, Loopback, Place
 
 _PORT = 29400  # in a namespace, where nothing else listens
@@ -174,6 +175,7 @@ def _forwarded(crew: Crew) -> Iterator[None]:
     """Passes Ctrl-C and SIGTERM on to the processes; a second signal kills them."""
 
     def forward(number: int, _: Any) -> None:
+        heard(lambda: crew.send(signal.SIGKILL))
         crew.signals.append(number)
         crew.send(number if len(crew.signals) == 1 else signal.SIGKILL)
 

@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Any
 
 from relaxjax.hosts._diagnosis import Patience, Sentinel, Signs, diagnose
+from relaxjax.hosts._interrupt import heard, installed
 from relaxjax.hosts._join import WATCH, Hosts
 from relaxjax.hosts._stop import Stop
 
@@ -130,7 +131,9 @@ class Watch:
         return stops
 
     def _hear(self, number: int, _: Any) -> None:
-        if not self._stop.ask(f"{_SIGNALS[signal.Signals(number)]} at {self._mine}"):
+        fresh = self._stop.ask(f"{_SIGNALS[signal.Signals(number)]} at {self._mine}")
+        heard()
+        if not fresh and not installed():
             raise KeyboardInterrupt
 
     def _talk(self) -> None:
