@@ -77,11 +77,11 @@ def holm(ps: Sequence[float | None]) -> list[float | None]:
       >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
       [0.03, 0.06, 0.06]
     """
-    order = sorted((i for i, p in enumerate(ps) if p is not None), key=lambda i: ps[i])
+    order = sorted((p, i) for i, p in enumerate(ps) if p is not None)
     adjusted: list[float | None] = [None] * len(ps)
     highest = 0.0
-    for rank, i in enumerate(order):
-        highest = max(highest, min(1.0, (len(order) - rank) * (ps[i] or 0.0)))
+    for rank, (p, i) in enumerate(order):
+        highest = max(highest, min(1.0, (len(order) - rank) * p))
         adjusted[i] = highest
     return adjusted
 

@@ -54,9 +54,9 @@ def accuracy(params, rows):
 
 def data():
     """Training and test rows, the same for all seeds."""
-    x, y = load_breast_cancer(return_X_y=True)
+    x, y = map(np.asarray, load_breast_cancer(return_X_y=True))
     parts = train_test_split(x, y, test_size=0.25, stratify=y, random_state=0)
-    x_train, x_test, y_train, y_test = parts
+    x_train, x_test, y_train, y_test = map(np.asarray, parts)
     middle, width = x_train.mean(0), x_train.std(0)
     return [
         {"x": np.float32((x - middle) / width), "y": np.int32(y)}
