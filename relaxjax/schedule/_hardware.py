@@ -34,12 +34,12 @@ class Link:
         check_seconds("latency", self.latency)
         check_rate("bandwidth", "bytes per second", self.bandwidth)
 
-    def seconds(self, nbytes: float, messages: int = 1) -> float:
+    def seconds(self, nbytes: float, messages: float = 1) -> float:
         """Time of a transfer.
 
         Args:
           nbytes: total bytes.
-          messages: number of messages, sent one after the other.
+          messages: number of messages, sent one after the other; each pays a latency.
         """
         return messages * self.latency + nbytes / self.bandwidth
 
