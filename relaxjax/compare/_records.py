@@ -87,3 +87,10 @@ def _ends_whole(path: Path) -> bool:
 def _whole_part(path: Path) -> int:
     """Bytes up to the end of the last whole line."""
     return path.read_bytes().rfind(b"\n") + 1
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a file so that readers see all of it or none."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.write_text(text)
+    part.replace(path)

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from relaxjax.compare._figures import figures
-from relaxjax.compare._records import Record
-from relaxjax.compare._results import write_whole
+from relaxjax.compare._records import Record, write_whole
 from relaxjax.compare._summary import Row, rows, target_of, unequal_budgets
 
 _EXTRA = "reports need the command-line extra: pip install 'relaxjax[cli]'"
@@ -105,12 +104,11 @@ def notes(
     """What a reader has to know beside the table, in sentences."""
     metric = study["task"]["metric_name"].replace("_", " ")
     target = target_of(study, records)
-    runs = found[0].tuned
+    runs, stopped = found[0].tuned, sum(row.stopped for row in found)
     said = [
         f"Learning rates were chosen by the validation {metric} of {runs} runs for "
-        f"each relaxation, on a seed that is not reported; {sum(r.stopped for r in found)} "
-        "of these runs stopped at half, where they were worse than the best had been "
-        "at a tenth."
+        f"each relaxation, on a seed that is not reported; {stopped} of these runs "
+        "stopped at half, where they were worse than the best had been at a tenth."
         if runs
         else "Nothing was tuned: each relaxation ran at its usual learning rate.",
         f"Validation data: {study['task']['split_note']}. The test {metric} was read "

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from relaxjax.compare import _records
+from relaxjax.compare import _records, _report
 
 STUDY = "study.json"
 
@@ -44,15 +44,11 @@ class Results:
 
     def table(self) -> str:
         """The table of all relaxations, as text."""
-        from relaxjax.compare._report import table  # needs rich
-
-        return table(self.study, self._records)
+        return _report.table(self.study, self._records)
 
     def write(self) -> None:
         """Writes report.html, report.md, table.tex and the figures into the folder."""
-        from relaxjax.compare._report import write  # needs matplotlib and jinja2
-
-        write(self.folder, self.study, self._records)
+        _report.write(self.folder, self.study, self._records)
 
 
 def conditions() -> dict[str, Any]:
@@ -68,10 +64,3 @@ def conditions() -> dict[str, Any]:
         "numpy": version("numpy"),
         "optax": version("optax"),
     }
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Writes a file so that readers see all of it or none."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_text(text)
-    part.replace(path)

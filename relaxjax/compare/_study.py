@@ -26,7 +26,7 @@ from relaxjax._core._checks import check_count
 from relaxjax.compare import _records, _runs
 from relaxjax.compare._methods import Method, methods
 from relaxjax.compare._one_run import Program, Shape, program, trained
-from relaxjax.compare._results import STUDY, Results, conditions, write_whole
+from relaxjax.compare._results import STUDY, Results, conditions
 from relaxjax.compare._seconds import MEASURED, Seconds, compute_seconds, link_of
 from relaxjax.tasks import TASKS, Task, load, task_of
 
@@ -299,7 +299,7 @@ class Study:
             "command": command or before.get("command", ""),
             "target": self.settings.target,
         }
-        write_whole(path, json.dumps(about, indent=1) + "\n")
+        _records.write_whole(path, json.dumps(about, indent=1) + "\n")
 
     @functools.cached_property
     def _asked(self) -> dict[str, Any]:

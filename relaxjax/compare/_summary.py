@@ -173,7 +173,7 @@ def _first(curve: Sequence[Sequence[Any]], target: float, better: str) -> float:
 
 
 def _mean_curve(done: Sequence[Record]) -> list[tuple[int, float]]:
-    """Of the runs that are whole."""
+    """The validation metric at each point, over the runs that are whole."""
     whole = [r["curve"] for r in done if r["validation"] is not None]
     return [
         (points[0][0], statistics.fmean(p[2] for p in points))

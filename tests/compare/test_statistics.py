@@ -20,7 +20,7 @@ def test_differences_are_scipys(n, better):
     test = stats.ttest_rel(sign * a, sign * b)
     interval = test.confidence_interval(0.95)
     expected = (sign * (a - b).mean(), interval.low, interval.high, test.pvalue)
-    np.testing.assert_allclose(found[:4], expected)
+    np.testing.assert_allclose(np.array(found[:4], float), expected)
     assert found.pairs == n
 
 

@@ -89,6 +89,7 @@ def test_the_numbers_are_those_of_a_plain_loop(whole):
 
 def test_a_study_goes_on_and_repeats_nothing(whole, tmp_path):
     """It is stopped after every fourth run, as by a kill, and made anew."""
+    results = None
     for _ in range(len(whole.records()) // 4 + 2):
         began: list[str] = []
 
@@ -102,6 +103,7 @@ def test_a_study_goes_on_and_repeats_nothing(whole, tmp_path):
         except KeyboardInterrupt:
             continue
         break
+    assert results is not None
     assert without_timing(results) == without_timing(whole)
     assert len((tmp_path / "out/results.jsonl").read_text().splitlines()) == 18
 
