@@ -16,17 +16,17 @@ from relaxjax.schedule._engine import Span
 
 _ROWS = 40
 """The most tracks that a chart shows."""
-_KEYS = 30
-"""The most transfers that the key beside a chart names."""
+_KEYS, _NAME = 30, 24
+"""The most transfers that the key beside a chart names, and letters of a name."""
 _KINDS = {
-    "pull": ("pull: parameters to workers", "#0072B2", "white"),
+    "pull": ("pull parameters", "#0072B2", "white"),
     "compute": ("compute", "#E69F00", "black"),
-    "push": ("push: gradients to servers", "#009E73", "black"),
+    "push": ("push gradients", "#009E73", "black"),
     "network": ("collective", "#E0A3C8", "black"),
 }
 """What a kind is called, its color, and that of letters on it."""
 _UNITS = {1.0: "seconds", 1e-3: "milliseconds", 1e-6: "microseconds"}
-_INCHES, _LETTER = 8.0, 0.066
+_INCHES, _LETTER = 6.0, 0.08
 """The width of the tracks, and of a letter in a bar."""
 
 
@@ -113,19 +113,19 @@ def draw_gantt(path: str | PathLike[str], title: str, spans: Sequence[Span]) -> 
     tracks = sorted({bar.track for bar in bars}, key=natural_key)
     numbers = numbers_of(bars)
     lines = list(_key(spans, numbers))
-    height = max(1.6 + 0.42 * min(len(tracks), _ROWS), 0.9 + 0.19 * len(lines))
-    figure = Figure(figsize=(_INCHES + 4.0, height), layout="constrained")
+    height = max(1.6 + 0.42 * min(len(tracks), _ROWS), 0.9 + 0.2 * len(lines))
+    figure = Figure(figsize=(_INCHES + 3.8, height), layout="constrained")
     FigureCanvasAgg(figure)
-    axes, key = figure.subplots(1, 2, width_ratios=(_INCHES, 2.2))
+    axes, key = figure.subplots(1, 2, width_ratios=(_INCHES, 2.4))
     _draw_bars(axes, bars, tracks[:_ROWS], numbers, end / unit)
     axes.set_xlabel(word)
     hidden = len(tracks) - _ROWS
     more = f" (the first {_ROWS} of {len(tracks)} tracks)" if hidden > 0 else ""
     figure.suptitle(f"{title}: {end / unit:.4g} {word}{more}")
     key.set_axis_off()
-    text = {"va": "top", "family": "monospace", "fontsize": 8}
+    text = {"va": "top", "family": "monospace", "fontsize": 9}
     key.text(0, 1, "\n".join(lines), transform=key.transAxes, **text)
-    figure.savefig(path, dpi=120, format="png")
+    figure.savefig(path, dpi=150, format="png")
 
 
 def _draw_bars(
@@ -147,7 +147,7 @@ def _draw_bars(
         if label and bar.track in tracks:
             middle = bar.start + width / 2, tracks.index(bar.track)
             ink = _KINDS[bar.kind][2]
-            place = {"fontsize": 8, "ha": "center", "va": "center"}
+            place = {"fontsize": 9, "ha": "center", "va": "center"}
             axes.text(*middle, label, color=ink, **place)
     for (track, wide), where in places.items():
         if track in tracks:
@@ -169,7 +169,7 @@ def _draw_bars(
 def _label(bar: Bar, number: int | None, room: float) -> str:
     """What fits into a bar: number and name, or the number, or nothing."""
     choices = [f"{number}  {bar.name}", str(number)] if number else [bar.name]
-    return next((text for text in choices if len(text) <= room), "")
+    return next((text for text in choices if len(text) + 0.5 <= room), "")
 
 
 def _key(spans: Sequence[Span], numbers: dict[str, int]) -> Iterator[str]:
@@ -183,7 +183,8 @@ def _key(spans: Sequence[Span], numbers: dict[str, int]) -> Iterator[str]:
     sizes = {name: total for (name, *_), total in reversed(nbytes.items())}
     yield "Transfers, in their order:"
     for name, number in list(numbers.items())[:_KEYS]:
-        yield f"{number:>3} {name}  {_bytes(sizes[name])}"
+        short = name if len(name) <= _NAME else f"..{name[2 - _NAME :]}"
+        yield f"{number:>3} {short}  {_bytes(sizes[name])}"
     if len(numbers) > _KEYS:
         yield f"    and {len(numbers) - _KEYS} more"
 

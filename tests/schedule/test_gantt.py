@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from relaxjax.schedule import Cluster, Cost, Graph, best, dear, ordered, simulate
 from relaxjax.schedule import _gantt as gantt
 
-LAYERS = {f"layer{i}/w": 1e-4 * (i + 1) for i in range(5)}
+LAYERS = {f"layer{i}/w": 1e-4 * n for i, n in enumerate((2, 2, 2, 2, 9))}
 NEEDS = {
-    f"f{i}": (1e-4, [f"layer{i}/w", *([f"f{i - 1}"] if i else [])]) for i in range(5)
+    f"f{i}": (2e-4, [f"layer{i}/w", *([f"f{i - 1}"] if i else [])]) for i in range(5)
 }
 SENDS = {name: (seconds, ["f4"]) for name, seconds in LAYERS.items()}
 
@@ -65,9 +65,9 @@ def test_a_timeline_has_units_a_legend_and_a_key(graph, drawn):
     assert [label.get_text() for label in axes.get_yticklabels()] == sorted(run.tracks)
     legend = [text.get_text() for text in axes.get_legend().get_texts()]
     assert legend == [
-        "pull: parameters to workers",
+        "pull parameters",
         "compute",
-        "push: gradients to servers",
+        "push gradients",
     ]
     lines = key.texts[0].get_text().splitlines()[1:]
     assert [line.split()[:2] for line in lines] == [
@@ -96,6 +96,16 @@ def test_collectives_have_a_color_of_their_own(graph, drawn):
     legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert legend == ["compute", "collective"]
     assert len(figure.axes[1].texts[0].get_text().splitlines()) == 1 + len(LAYERS)
+
+
+def test_long_names_end_in_the_key_and_leave_room_for_bars(drawn):
+    name = "params/TransformerBlock_3/SelfAttention_0/query/kernel"
+    figure = drawn(simulate(Graph(recvs={name: 1e-3}, ops={"f": (1e-3, [name])})))
+    axes, key = figure.axes
+    line = key.texts[0].get_text().splitlines()[1]
+    assert line.split()[1] == f"..{name[-22:]}"
+    left, right = axes.get_position().intervalx
+    assert right - left > 0.45
 
 
 def test_nothing_to_draw(drawn):
