@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from relaxjax.compare._methods import Method, Setting, one_more, settings
 from relaxjax.compare._records import Record
+from relaxjax.compare._statistics import cost
 
 
 class Planned(NamedTuple):
@@ -93,13 +94,6 @@ def _best(
 
     best = min(runs, key=order)
     return best.learning_rate, best.options
-
-
-def cost(metric: float | None, better: str) -> float:
-    """The metric as something to minimize; what is missing costs most."""
-    if metric is None or not math.isfinite(metric):
-        return math.inf
-    return -metric if better == "higher" else metric
 
 
 def hopeless_at(

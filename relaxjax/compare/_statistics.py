@@ -103,3 +103,10 @@ def verdict(found: Difference | None, adjusted: float | None, diverged: int) -> 
     if adjusted >= LEVEL:
         return "not distinguishable"
     return "worse" if found.mean > 0 else "better"
+
+
+def cost(metric: float | None, better: str) -> float:
+    """The metric as something to minimize; what is missing costs most."""
+    if metric is None or not math.isfinite(metric):
+        return math.inf
+    return -metric if better == "higher" else metric

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relaxjax.compare._records import Record
-from relaxjax.compare._runs import cost
-from relaxjax.compare._statistics import Difference, difference, holm, verdict
+from relaxjax.compare._statistics import Difference, cost, difference, holm, verdict
 
 _SLACK = 0.02
 
