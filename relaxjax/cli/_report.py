@@ -1,6 +1,7 @@
 """The results of a training run: run.json, curves.png, and a table."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,6 +11,10 @@ from rich.table import Table
 
 from relaxjax.check import strict_json
 from relaxjax.tasks import Data
+
+_BESIDE = len("held-out bits per character") + len("no relaxation") + 10
+"""Columns that the table has besides a name; of them 10 for its frame."""
+_PARTS = re.compile("([+@])")  # begins a part of a name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,13 +86,15 @@ def plot(records: Sequence[Record], path: Path) -> None:
     figure.savefig(path, dpi=130)
 
 
-def table(records: Sequence[Record], *, caption: str) -> Table:
-    """Compares runs of one task, a column each."""
+def table(records: Sequence[Record], *, caption: str, width: int) -> Table:
+    """Compares runs of one task, a column each, on a console of so many columns."""
     first = records[0]
     title = f"{first.task}: {first.steps} steps, seed {first.seed}"
     result = Table("", title=title, caption=caption)
     for record in records:
-        result.add_column(record.relaxation, justify="right", overflow="fold")
+        whole = len(record.relaxation) <= width - _BESIDE
+        name = record.relaxation if whole else _PARTS.sub(r"\n\1", record.relaxation)
+        result.add_column(name, justify="right", no_wrap=True)
     rows: dict[str, Callable[[Record], str]] = {
         "workers": lambda r: str(r.workers),
         "training loss": lambda r: f"{r.loss:.4f}",
