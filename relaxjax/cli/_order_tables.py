@@ -4,6 +4,9 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+from relaxjax.cli import _tables
 
 SYMBOLS = {
     "M": "the transfer's own time",
@@ -21,9 +24,9 @@ SYMBOLS = {
 def show(report: dict[str, Any]) -> None:
     """Prints a report for people, each table with a legend."""
     console = Console()
-    console.print(_transfer_table(report))
+    _tables.show(console, _transfer_table(report))
     console.print(_legend("M", "P", "M+"))
-    console.print(_makespan_table(report))
+    _tables.show(console, _makespan_table(report))
     limits = {name: 1e3 * t for name, t in report["bounds"].items()}
     console.print(
         f"L = {limits['lower']:.4g} ms, from the graph {limits['graph_lower']:.4g} ms, "
@@ -43,14 +46,17 @@ def _legend(*symbols: str) -> Table:
 
 def _transfer_table(report: dict[str, Any]) -> Table:
     table = Table(title=f"Transfers of {report['target']} in best order (ms)")
-    table.add_column("")
-    table.add_column("parameter", overflow="fold")
+    table.add_column("", justify="right")
+    table.add_column("parameter")
     for column in ("bytes", "M", "P", "M+"):
         table.add_column(column, justify="right")
-    for rank, row in enumerate(report["transfers"], start=1):
-        times = (row["M"], row["P"], row["M_plus"])
-        cells = ("-" if t is None else f"{1e3 * t:.4g}" for t in times)
-        table.add_row(str(rank), row["name"], f"{row['bytes']:,}", *cells)
+    rows = report["transfers"]
+    times = (
+        _tables.aligned([row[key] and 1e3 * row[key] for row in rows], digits=4)
+        for key in ("M", "P", "M_plus")
+    )
+    for rank, (row, *cells) in enumerate(zip(rows, *times, strict=True), start=1):
+        table.add_row(str(rank), Text(row["name"]), f"{row['bytes']:,}", *cells)
     return table
 
 
@@ -59,10 +65,12 @@ def _makespan_table(report: dict[str, Any]) -> Table:
     for column in ("order", "ms", "E", "over the bound"):
         table.add_column(column, justify="left" if column == "order" else "right")
     least = report["bounds"]["graph_lower"]
-    for name, t in sorted(report["makespan"].items(), key=lambda item: item[1]):
+    rows = sorted(report["makespan"].items(), key=lambda item: item[1])
+    shown = _tables.aligned([1e3 * t for _, t in rows], digits=4)
+    for (name, t), cell in zip(rows, shown, strict=True):
         over = f"{100 * (t / least - 1):.2f} %" if least else "-"
         mean_of = f"random, mean of {report['random_orders']}"
         label = mean_of if name == "random" else name
         efficiency = f"{report['efficiency'][name]:.4f}"
-        table.add_row(label, f"{1e3 * t:.4g}", efficiency, over)
+        table.add_row(label, cell, efficiency, over)
     return table

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +23,9 @@ _LOOKS: tuple[dict[str, Any], ...] = (
     {"color": "#E69F00", "linewidth": 6.0, "alpha": 0.6},
 )
 """Of the run that was asked for, and of what it is compared with: wider, and behind."""
+_BESIDE = len("held-out bits per character") + len("no relaxation") + 10
+"""Columns that the table has besides a name; of them 10 for its frame."""
+_PARTS = re.compile("([+@])")  # begins a part of a name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,13 +144,15 @@ def estimated_seconds(records: Sequence[Record], *, shared: bool) -> list[float]
     return [compute / r.workers + r.bytes_per_step / BANDWIDTH for r in records]
 
 
-def table(records: Sequence[Record], *, caption: str) -> Table:
-    """Compares runs of one task, a column each."""
+def table(records: Sequence[Record], *, caption: str, width: int) -> Table:
+    """Compares runs of one task, a column each, on a console of so many columns."""
     first = records[0]
     title = f"{first.task}: {first.steps} steps, seed {first.seed}"
     result = Table("", title=title, caption=caption)
     for record in records:
-        result.add_column(record.relaxation, justify="right", overflow="fold")
+        whole = len(record.relaxation) <= width - _BESIDE
+        name = record.relaxation if whole else _PARTS.sub(r"\n\1", record.relaxation)
+        result.add_column(name, justify="right", no_wrap=True)
     rows: dict[str, Callable[[Record], str]] = {
         "workers": lambda r: str(r.workers),
         "training loss": lambda r: f"{r.loss:.4f}",

@@ -36,7 +36,9 @@ def run(job: TrainJob) -> list[_report.Record]:
         shared = _devices.share_cores(job.runs[0].mesh)
         _report.plot(records, job.out / "curves.png", shared=shared)
         where = _devices.describe(job.runs[0].mesh)
-        console.print(_report.table(records, caption=f"Workers are {where}."))
+        caption = f"Workers are {where}."
+        width = console.width
+        console.print(_report.table(records, caption=caption, width=width))
         console.print(f"run.json and curves.png are in {job.out}", soft_wrap=True)
     if job.order:
         asked = job.runs[0]

@@ -48,7 +48,7 @@ def test_the_table_fits_eighty_columns_with_a_long_name():
     text, name = StringIO(), "all_reduce+quantize8@two_shot"
     record = record_of(relaxation=name, workers=8, metric=2.25, bytes_per_step=1234567)
     one = record_of(relaxation="no relaxation", metric=2.5)
-    table = _report.table([record, one], caption="Workers are here.")
+    table = _report.table([record, one], caption="Workers are here.", width=80)
     Console(file=text, width=80).print(table)
     shown = text.getvalue()
     assert name in shown
