@@ -17,10 +17,7 @@ def main() -> None:
         raise SystemExit(2)
     from relaxjax.cli import main as run
 
-    try:
-        run()
-    finally:
-        hosts.finish()
+    run()
 
 
 if __name__ == "__main__":

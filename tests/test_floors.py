@@ -204,7 +204,7 @@ def test_the_package_stays_small():
     added = {
         "what stands where, and steps that go wrong": (5, 760),
         "explain": (2, 230),
-        "Ctrl-C at any moment": (1, 140),
+        "Ctrl-C at any moment": (1, 250),
         "compare, and tasks from files": (18, 2250),
         "transfers shorter than a latency, and ties": (0, 150),
         "plots that can be read": (2, 280),

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from relaxjax import check as checks
+from relaxjax import hosts
 from relaxjax.cli._errors import user_errors
 from relaxjax.cli._function import import_file
 from relaxjax.cli._tables import aligned
@@ -110,7 +111,8 @@ def _write_skeleton(skeleton: Skeleton, file: Path | None) -> None:
         if path.exists():
             raise ValueError(f"{path} exists already; name another file")
         try:
-            path.write_text(text)
+            with hosts.writing(path):
+                path.write_text(text)
         except OSError as error:
             raise ValueError(f"cannot write {path}: {error.strerror}") from error
     typer.echo(f"wrote {path}; next: relaxjax check {path}")
@@ -119,10 +121,13 @@ def _write_skeleton(skeleton: Skeleton, file: Path | None) -> None:
 def _save(report: dict[str, Any], out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / "check.json").write_text(json.dumps(report, indent=1) + "\n")
-        checks.plot(report, out / "check.png")
+        with hosts.writing(out / "check.json"):
+            (out / "check.json").write_text(json.dumps(report, indent=1) + "\n")
+        with hosts.writing(out / "check.png"):
+            checks.plot(report, out / "check.png")
         html = checks.page(report, (out / "check.png").read_bytes())
-        (out / "check.html").write_text(html)
+        with hosts.writing(out / "check.html"):
+            (out / "check.html").write_text(html)
     except OSError as error:
         raise ValueError(
             f"--out {out}: cannot write there ({error.strerror}); name a folder that "

@@ -19,6 +19,7 @@ from rich.progress import (
 )
 
 from relaxjax import compare as comparing
+from relaxjax import hosts
 from relaxjax.cli._errors import MISTAKE, user_errors
 
 _OUT = Path("runs/study")
@@ -99,6 +100,7 @@ def compare(
     if what is None:
         raise typer.BadParameter("name a task file or a study, or pass --skeleton FILE")
     if Path(what).is_dir():
+        hosts.keeps(nothing=f"the study is in {what}: the same command reports it")
         with user_errors():
             comparing.Results(what).write()
         return
@@ -132,6 +134,7 @@ def _run(
         console=console,
         disable=not console.is_terminal,
     )
+    hosts.keeps(lambda: _kept(out), nothing="no run was finished")
     with bar, user_errors():
         line = bar.add_task("", total=None)
 
@@ -145,12 +148,21 @@ def _run(
     results.write()
 
 
+def _kept(out: Path) -> str:
+    """The finished runs of a study, in words; "" if there are none."""
+    runs = sum(path.read_bytes().count(b"\n") for path in out.glob("results*.jsonl"))
+    return (
+        f"{runs} finished runs are in {out}: the same command goes on" if runs else ""
+    )
+
+
 def _write_skeleton(path: Path) -> None:
     if path.exists():
         typer.echo(f"relaxjax: {path} is there already; name another file", err=True)
         raise typer.Exit(MISTAKE)
     text = files("relaxjax.compare.skeletons").joinpath("task.py").read_text()
-    path.write_text(text)
+    with hosts.writing(path):
+        path.write_text(text)
     typer.echo(
         f"{path} is written; relaxjax compare {path} --relaxation all_reduce ..."
     )

@@ -50,5 +50,6 @@ def endings() -> Iterator[None]:
     except (faults.ReplicaError, hosts.LostProcess, Stopped) as error:
         stopped = INTERRUPTED if hosts.asked() else 0
         codes = {faults.ReplicaError: DIFFERENT, hosts.LostProcess: LOST}
+        hosts.told()
         typer.echo(f"relaxjax: {error}", err=True)
         raise typer.Exit(codes.get(type(error), stopped)) from error

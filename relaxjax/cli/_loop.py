@@ -17,6 +17,7 @@ from rich.progress import (
 )
 from rich.progress import Progress as ProgressBar
 
+from relaxjax import hosts
 from relaxjax._core._phases import phase_starts
 from relaxjax.cli._devices import own_rows
 from relaxjax.cli._errors import Stopped
@@ -92,7 +93,7 @@ def fit(
     for _ in range(now.done):
         bar.step()
     seconds, first = 0.0, now.done
-    for end in _points(job.steps):
+    for end in _stoppable(_points(job.steps), keeper):
         if now.curve and end <= now.curve[-1][0]:
             continue
         began = time.perf_counter()
@@ -112,6 +113,19 @@ def fit(
         now.losses.clear()
         bar.point(*now.curve[-1], _rate(end - first, seconds))
     return now.curve, _rate(job.steps - first, seconds), spread(now.state[0])
+
+
+def _stoppable(points: list[int], keeper: Keeper | None) -> Iterator[int]:
+    """The points; until the last, Ctrl-C stops between steps where that saves or tells.
+
+    With a keeper there is something to save, and other processes stop too.
+    """
+    if keeper is None and jax.process_count() == 1:
+        yield from points
+        return
+    with hosts.listens("stops before the next step; a second Ctrl-C ends at once"):
+        yield from points
+    hosts.end_if_asked()
 
 
 def _start(job: TrainJob, run: Run, keeper: Keeper | None) -> tuple[Any, Progress]:
@@ -141,7 +155,7 @@ def _save_and_say(now: Progress, steps: int, keeper: Keeper | None) -> str:
     """Saves the progress, and says where the run stopped."""
     where = f"stopped before step {now.done + 1} of {steps}"
     if keeper is None:
-        return f"{where}; nothing is saved without --checkpoint-every"
+        return f"{where}; {hosts.kept()}"
     keeper.save(now, now=True)
     return f"{where}, and saved: go on with --resume"
 

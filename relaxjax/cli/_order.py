@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from relaxjax import schedule
+from relaxjax import hosts, schedule
 from relaxjax.cli import _order_tables
 from relaxjax.cli._function import load_function
 
@@ -82,10 +82,10 @@ def order(
 
 def _save(run: schedule.Timeline, trace: Path | None, png: Path | None) -> None:
     try:
-        if trace:
-            run.save(trace)
-        if png:
-            run.save_png(png)
+        for path, save in ((trace, run.save), (png, run.save_png)):
+            if path:
+                with hosts.writing(path):
+                    save(path)
     except (ImportError, OSError, ValueError) as error:
         raise typer.BadParameter(f"the timeline was not saved: {error}") from error
 

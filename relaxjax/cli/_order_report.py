@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from relaxjax import ps, schedule
+from relaxjax import hosts, ps, schedule
 from relaxjax.cli._tables import show
 from relaxjax.schedule import Graph
 from relaxjax.tasks import Task, train_step_of
@@ -74,7 +74,8 @@ def report(
     cluster = schedule.Cluster(workers=mesh.size, servers=mesh.size)
     simulated = schedule.simulate(order.graph, policy, cluster)
     recorded = schedule.record(step, *args, steps=1, name=f"{order.name}, compiled")
-    simulated.save(out / "order.json", beside=[recorded])
+    with hosts.writing(out / "order.json"):
+        simulated.save(out / "order.json", beside=[recorded])
     console.print(f"both timelines are in {out / 'order.json'}", soft_wrap=True)
 
 

@@ -14,8 +14,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from relaxjax import hosts, schedule
 from relaxjax import plan as planner
-from relaxjax import schedule
 from relaxjax.cli._errors import user_errors
 
 _DEFAULTS = {
@@ -136,7 +136,8 @@ def plan(
         inputs = _inputs(asked, cluster)
         ranking = planner.rank(model, cluster, **settings, inputs=inputs)
         if chart:
-            planner.winners(chart, model, cluster, **settings)
+            with hosts.writing(chart):
+                planner.winners(chart, model, cluster, **settings)
     if as_json:
         typer.echo(json.dumps(ranking.told()))
     else:

@@ -56,7 +56,11 @@ class Keeper:
     ):
         every = sys.maxsize if every is None else every
         self._checkpoints = Checkpoints(folder, mesh, every=every, plan=plan)
-        self._resume, self._folder = resume, folder
+        self._resume = resume
+        hosts.keeps(
+            lambda: kept_in(folder),
+            nothing="nothing was written, for no checkpoint was due yet",
+        )
 
     def begin(self, state: Any) -> Progress:
         """The run's start, or its last checkpoint."""
@@ -74,11 +78,18 @@ class Keeper:
         """Saves when a checkpoint is due, or at once."""
         if now or self._checkpoints.is_due(progress.done):
             self._checkpoints.save(progress.done, progress.tree(), now=now)
-            hosts.keeps(f"checkpoints are in {self._folder}: go on with --resume")
 
     def close(self) -> None:
         """Waits until all is on disk."""
         self._checkpoints.close()
+
+
+def kept_in(folder: Path) -> str:
+    """The last checkpoint that is whole, in words; "" if there is none."""
+    steps = [int(path.name) for path in folder.iterdir() if path.name.isdigit()]
+    if not steps:
+        return ""
+    return f"the checkpoint of step {max(steps)} is in {folder}: go on with --resume"
 
 
 def refuse_other_runs(folder: Path, resume: bool) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import closing, nullcontext
+from pathlib import Path
 
 import jax
 from rich.console import Console
@@ -30,11 +31,8 @@ def run(job: TrainJob) -> list[_report.Record]:
             for i, one in enumerate(job.runs)
         ]
     if first:
-        _report.write(records[0], job.out / "run.json")
-        for record in records[1:]:
-            _report.write(record, job.out / "one_worker.json")
         shared = _devices.share_cores(job.runs[0].mesh)
-        _report.plot(records, job.out / "curves.png", shared=shared)
+        _write(records, job.out, shared=shared)
         where = _devices.describe(job.runs[0].mesh)
         caption = f"Workers are {where}."
         width = console.width
@@ -49,6 +47,15 @@ def run(job: TrainJob) -> list[_report.Record]:
     return records
 
 
+def _write(records: list[_report.Record], out: Path, *, shared: bool) -> None:
+    """Writes run.json, one_worker.json and curves.png."""
+    for record, name in zip(records, ("run.json", "one_worker.json"), strict=False):
+        with hosts.writing(out / name):
+            _report.write(record, out / name)
+    with hosts.writing(out / "curves.png"):
+        _report.plot(records, out / "curves.png", shared=shared)
+
+
 def _stops(watch: hosts.Watch, before: int) -> Callable[[int], bool]:
     """Whether to stop before a step of a run; earlier runs had `before` steps."""
     return lambda step: watch.stops_before(before + step)
@@ -61,11 +68,8 @@ def _train(
     noun = "worker" if run.mesh.size == 1 else "workers"
     title = f"{run.name}, {run.mesh.size} {noun}"
     keeper = _keeper(job, run)
-    if keeper is None:
-        alone = jax.process_count() == 1
-        hosts.keeps("nothing is saved without --checkpoint-every", at_once=alone)
-    else:
-        hosts.keeps("no checkpoint was due yet")
+    if keeper is None and run is job.runs[0]:
+        hosts.keeps(nothing="nothing was written; --checkpoint-every saves a run")
     with (
         closing(keeper) if keeper else nullcontext(),
         Bar(console, title, steps=job.steps, metric_name=task.metric_name) as bar,

@@ -15,6 +15,6 @@ __getattr__, __dir__, __all__ = door(
         "_watch": "LostProcess Watch",
     },
     shared={
-        "_interrupt": "asked finish install keeps",
+        "_interrupt": "asked end_if_asked install keeps kept listens told writing",
     },
 )

@@ -1,9 +1,13 @@
 # Written by scripts/stubs.py from the table in __init__.py.
 
 from relaxjax.hosts._interrupt import asked as asked
-from relaxjax.hosts._interrupt import finish as finish
+from relaxjax.hosts._interrupt import end_if_asked as end_if_asked
 from relaxjax.hosts._interrupt import install as install
 from relaxjax.hosts._interrupt import keeps as keeps
+from relaxjax.hosts._interrupt import kept as kept
+from relaxjax.hosts._interrupt import listens as listens
+from relaxjax.hosts._interrupt import told as told
+from relaxjax.hosts._interrupt import writing as writing
 from relaxjax.hosts._join import Hosts as Hosts
 from relaxjax.hosts._join import join as join
 from relaxjax.hosts._launch import Ended as Ended

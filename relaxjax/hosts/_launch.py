@@ -20,12 +20,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from threading import Thread, current_thread, main_thread
 from typing import IO, Any, NamedTuple
 
-from relaxjax.hosts._interrupt import heard
+from relaxjax.hosts._interrupt import heard, installed, keeps, listens
 from relaxjax.hosts._links import Links, Loopback, Place
 
 _PORT = 29400  # in a namespace, where nothing else listens
 _POLL = 0.05
 _KILL_AFTER = 5.0  # seconds from SIGTERM to SIGKILL
+
+_WAITS = "the processes have not ended yet; a second Ctrl-C kills them"
 
 LOOPBACK = Loopback()
 
@@ -74,10 +76,12 @@ def launch(
         raise ValueError(f"launch: processes={processes}; it must be 1 or more")
     with ExitStack() as stack:
         stack.callback(links.close)
-        places = links.open([f"process {i}" for i in range(processes)])
         crew = Crew(say or _print)
         stack.callback(crew.kill)
-        stack.enter_context(_forwarded(crew))
+        stack.enter_context(_forwarded(crew, links))
+        places = links.open([f"process {i}" for i in range(processes)])
+        for number in crew.signals[:1]:
+            return Ended(128 + number, "no process was started")
         address = _coordinator(places["process 0"])
         for i in range(processes):
             env = {**os.environ, **(environment or {})}
@@ -171,22 +175,32 @@ class Crew:
 
 
 @contextmanager
-def _forwarded(crew: Crew) -> Iterator[None]:
+def _forwarded(crew: Crew, links: Links) -> Iterator[None]:
     """Passes Ctrl-C and SIGTERM on to the processes; a second signal kills them."""
 
+    def kill() -> None:
+        crew.kill()
+        links.close()
+
     def forward(number: int, _: Any) -> None:
-        heard(lambda: crew.send(signal.SIGKILL))
+        heard()
         crew.signals.append(number)
-        crew.send(number if len(crew.signals) == 1 else signal.SIGKILL)
+        if len(crew.signals) == 1:
+            crew.send(number)
+        elif number != signal.SIGINT or not installed():  # whose thread calls `kill`
+            crew.send(signal.SIGKILL)
 
     if current_thread() is not main_thread():
         yield
         return
     signals = signal.SIGINT, signal.SIGTERM
     before = {number: signal.signal(number, forward) for number in signals}
+    keeps(nothing="all processes were killed; what they wrote is there")
     try:
-        yield
+        with listens(_WAITS, kill):
+            yield
     finally:
+        keeps(nothing="all processes have ended")
         for number, handler in before.items():
             signal.signal(number, handler)
 

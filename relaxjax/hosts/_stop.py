@@ -32,6 +32,11 @@ class Stop:
         fresh, self._asked = self._asked is None, self._asked or why
         return fresh
 
+    @property
+    def asked(self) -> bool:
+        """Whether this process has asked."""
+        return self._asked is not None
+
     def before(self, step: int, given_up: threading.Event) -> bool:
         """Whether to stop before a step; if not, the step counts as begun.
 

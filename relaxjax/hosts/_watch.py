@@ -27,6 +27,7 @@ STATUS = 70  # exit status of a process that is ended: EX_SOFTWARE of sysexits.h
 
 _GRACE = 3.0  # seconds for the main thread to leave by itself
 _LAST = 2.0  # seconds more for process 0, whose end aborts the others
+_SOON = 0.1  # of the interval, while processes agree on where to stop
 _SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 _BROKEN = re.compile("gloo|nccl|collective|unavailable|socket|connection", re.I)
 
@@ -149,7 +150,8 @@ class Watch:
                 wrong = diagnose(self._posted, heard, members, self._patience)
                 if wrong or "diagnosis" in texts:
                     self._adopt(wrong or texts["diagnosis"])
-                self._left.wait(self._interval)
+                pause = _SOON if self._stop.asked else 1
+                self._left.wait(pause * self._interval)
 
     def _post(self, flag: str) -> None:
         text = self._signs.next_sign(self._stop.step, flag)

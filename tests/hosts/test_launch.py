@@ -139,6 +139,24 @@ def test_a_signal_between_two_starts_reaches_both(monkeypatch):
     assert ended.status == 128 + signal.SIGTERM
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_links_are_made_starts_nothing(number, monkeypatch):
+    closed = []
+
+    class Slow(hosts.Loopback):
+        def open(self, names: Any) -> Any:
+            os.kill(os.getpid(), number)
+            return super().open(names)
+
+        def close(self) -> None:
+            closed.append(0)
+
+    monkeypatch.setattr(subprocess, "Popen", None)
+    ended = hosts.launch(["true"], 2, links=Slow())
+    assert ended == hosts.Ended(128 + number, "no process was started")
+    assert closed == [0]
+
+
 def test_bad_input(tmp_path):
     with pytest.raises(ValueError, match="processes=0; it must be 1 or more"):
         hosts.launch(["true"], 0)
