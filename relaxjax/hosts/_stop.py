@@ -26,6 +26,7 @@ class Stop:
         self._waits = False
         self._target: int | None = None
         self.step = -1  # begun last
+        self.stopped = False  # before that step, as all agreed
 
     def ask(self, why: str) -> bool:
         """Asks all to stop; False if this process had asked before."""
@@ -45,10 +46,10 @@ class Stop:
         with self._changed:
             while self._waits and not given_up.is_set():
                 self._changed.wait(0.1)
-            if self._target is not None and step >= self._target:
-                return True
-            self.step = step
-            return False
+            self.stopped = self._target is not None and step >= self._target
+            if not self.stopped:
+                self.step = step
+            return self.stopped
 
     def agree(self, texts: Mapping[str, str]) -> None:
         """Takes part, given all that is under `WATCH`; called again and again."""

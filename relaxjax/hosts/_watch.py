@@ -106,7 +106,7 @@ class Watch:
         broken = _broken(error)
         if broken:
             self._diagnosed.wait(self._patience.lost_after + 4 * self._interval)
-        elif error is not None and not isinstance(error, LostProcess):
+        elif error and not (self._stop.stopped or isinstance(error, LostProcess)):
             self._adopt(f"{self._mine} has failed: {kind.__name__}: {error}")
         self._left.set()
         with suppress(Exception):  # process 0 may be gone

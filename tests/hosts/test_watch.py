@@ -8,6 +8,7 @@ import pytest
 
 from relaxjax import hosts
 from relaxjax.hosts import _watch
+from relaxjax.hosts._join import WATCH
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -21,6 +22,25 @@ def test_a_signal_stops_the_loop(number):
                 os.kill(os.getpid(), number)
     assert step >= 5
     assert signal.getsignal(number) == before
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_who_stops_when_asked_has_not_failed(asked):
+    """An exception is the usual way out of a loop, and the others stop too."""
+    team = hosts.join()
+
+    def out() -> None:
+        with hosts.Watch(team, interval=0.01) as watch:
+            if asked:
+                os.kill(os.getpid(), signal.SIGTERM)
+            step = 0
+            while asked and not watch.stops_before(step):
+                step += 1
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        out()
+    assert ("diagnosis" in team.board.read(WATCH)) == (not asked)
 
 
 def test_a_second_signal_interrupts():
