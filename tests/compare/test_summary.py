@@ -43,6 +43,11 @@ def test_the_best_on_validation_is_chosen(better, values, rate):
     assert chosen(of, runs[::-1], "all_reduce") == Setting(rate)
 
 
+def test_one_diverged_seed_rules_a_setting_out():
+    runs = [tune(0.003, 0.99), tune(0.003, None, diverged=True) | {"seed": 2}]
+    assert chosen(ONE, [*runs, tune(0.001, 0.5)], "all_reduce") == Setting(0.001)
+
+
 def test_seeds_of_tuning_are_averaged():
     runs = [
         *(tune(0.001, v) | {"seed": s} for s, v in enumerate((0.9, 0.9))),
@@ -122,7 +127,9 @@ def test_the_target_is_two_percent_worse_than_the_baseline(better, final, target
 
 
 def test_a_curve_ends_where_the_first_seed_diverges():
-    found = curve([run("all_reduce", 101), lost("all_reduce", 102, at=120)])
+    late = lost("all_reduce", 102, at=120)
+    late["curve"][-1][2] = 0.1  # finite again, which does not bring the line back
+    found = curve([run("all_reduce", 101), late])
     assert found.steps == [20, 40, 60, 80, 100]
     assert found.diverged
     assert all(np.array(found.low) <= found.mean)
