@@ -1,0 +1,272 @@
+"""Figures: the metric against steps, bytes and predicted seconds, and who wins where.
+
+Each is as wide as a phone and is meant to stand beside others on a wider page. Lines
+end in their names; the color of a method is the same in all.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from relaxjax.compare._extra import extra
+from relaxjax.compare._styles import (
+    GRID,
+    INK,
+    LINES,
+    MUTED,
+    Style,
+    styles,
+    wrapped,
+)
+from relaxjax.compare._summary import Row, Summary
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH = 4.2
+"""Inches, of 72 units of SVG; a phone shows one in 85 pixels."""
+SIZE = 9.0
+MARGIN = {"left": 0.125, "right": 0.66}
+DOTS = (0, (1, 1.6))
+SETTLED = 0.5
+"""The metric's axis covers what lies after this part of the steps."""
+RC = {
+    "font.size": SIZE,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.color": MUTED,
+    "ytick.labelcolor": INK,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "relaxjax",
+}
+
+
+class Axis(NamedTuple):
+    """What the curves are drawn against.
+
+    Attributes:
+      name: a short name for files, as in `bytes`.
+      label: below the axis; says what is counted, measured or predicted.
+      each: what a step costs, by method; a method that is not in it is not drawn.
+      unit: what numbers on the axis are followed by.
+    """
+
+    name: str
+    label: str
+    each: Mapping[str, float]
+    unit: str = ""
+
+
+def axes_of(summary: Summary) -> list[Axis]:
+    """Steps, bytes, and predicted seconds on each network of a study."""
+    rows = summary.rows
+    found = [
+        Axis("steps", "steps", {row.method: 1.0 for row in rows}),
+        Axis(
+            "bytes",
+            "bytes sent by the busiest worker\n(counted from the program)",
+            {row.method: row.bytes_per_step for row in rows if row.bytes_per_step},
+            "B",
+        ),
+    ]
+    for index, network in enumerate(summary.study.get("networks", [])):
+        name = network["name"]
+        each = {row.method: row.seconds[name] for row in rows if name in row.seconds}
+        label = f"seconds on {name}\n(predicted; the metric is measured)"
+        found.append(Axis(f"seconds_{index + 1}", label, each))
+    return found
+
+
+def shown(summary: Summary, axis: Axis, lines: int | None = LINES) -> list[Row]:
+    """Rows that have a line: the baseline, and the best of the others.
+
+    Args:
+      summary: a study in numbers.
+      axis: what the curves are drawn against.
+      lines: the most lines; None draws all.
+
+    Returns:
+      Rows in the study's order.
+    """
+    rows = [row for row in summary.rows if row.curve.steps and row.method in axis.each]
+    sign = -1 if summary.better == "higher" else 1
+
+    def merit(row: Row) -> tuple[bool, bool, float]:
+        other = row.method != summary.baseline
+        return other, row.curve.diverged, sign * row.curve.mean[-1]
+
+    best = sorted(rows, key=merit)[:lines]
+    return [row for row in rows if row in best]
+
+
+def curves(summary: Summary, axis: Axis, *, lines: int | None = LINES) -> "Figure":
+    """Draws the validation metric of each method against an axis.
+
+    Args:
+      summary: a study in numbers.
+      axis: one of `axes_of`.
+      lines: the most lines; None draws all.
+
+    Returns:
+      A matplotlib figure; lines are means over the seeds, bands their extremes.
+    """
+    with extra("figures"):
+        import matplotlib
+        from matplotlib.figure import Figure
+    rows = shown(summary, axis, lines)
+    look = styles(summary.study["methods"])
+    with matplotlib.rc_context(RC):
+        figure = Figure(figsize=(WIDTH, 3.3))
+        chart = figure.add_axes(
+            (MARGIN["left"], 0.185, MARGIN["right"] - MARGIN["left"], 0.725)
+        )
+        for row in rows:
+            _line(chart, row, axis.each[row.method], look[row.method])
+        name = summary.study["task"]["metric_name"].replace("_", " ")
+        figure.text(0.02, 0.955, f"validation {name}", weight="bold", va="center")
+        chart.set_xlabel(axis.label, loc="left", linespacing=1.25)
+        chart.grid(True)
+        _scale_y(chart, rows, summary)
+        _scale_x(chart, rows, axis)
+        _name_lines(figure, chart, rows, axis, look)
+    return figure
+
+
+def _line(chart: "Axes", row: Row, each: float, style: Style) -> None:
+    x = np.array(row.curve.steps, float) * each
+    look: dict[str, Any] = {"color": style.color, "linestyle": style.dash}
+    chart.plot(x, row.curve.mean, linewidth=1.6, **look)
+    if row.curve.seeds > 1:
+        ends = row.curve.low, row.curve.high
+        chart.fill_between(x, *ends, color=style.color, alpha=0.14, linewidth=0)
+    end = {"marker": "x", "markersize": 6} if row.curve.diverged else {"marker": "."}
+    chart.plot(x[-1:], row.curve.mean[-1:], markeredgewidth=1.6, **end, **look)
+
+
+def _scale_x(chart: "Axes", rows: Sequence[Row], axis: Axis) -> None:
+    """Logarithmic where the methods' ends lie far apart."""
+    from matplotlib.ticker import (
+        EngFormatter,
+        FuncFormatter,
+        LogLocator,
+        MaxNLocator,
+        NullFormatter,
+    )
+
+    ends = [(_first_seen(chart, row), row.curve.steps[-1]) for row in rows]
+    x = np.array(ends, float) * [[axis.each[row.method]] for row in rows]
+    plain = FuncFormatter(lambda value, _: f"{value:,g}")
+    chart.xaxis.set_major_formatter(EngFormatter(axis.unit) if axis.unit else plain)
+    if not len(x) or x[:, 1].max() <= 3 * x[:, 1].min() or x.min() <= 0:
+        chart.set_xlim(left=0)
+        chart.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
+        return
+    chart.set_xscale("log")
+    low, high = x.min(), x.max()
+    few = np.log10(high / low) < 1.5
+    chart.xaxis.set_major_locator(LogLocator(subs=(1, 3) if few else (1,), numticks=5))
+    chart.xaxis.set_major_formatter(EngFormatter(axis.unit) if axis.unit else plain)
+    chart.xaxis.set_minor_formatter(NullFormatter())
+    chart.set_xlim(low / 1.1, high * 1.1)
+
+
+def _first_seen(chart: "Axes", row: Row) -> float:
+    """The step at which a line enters the picture, or the one before."""
+    low, high = sorted(chart.get_ylim())
+    inside = [low <= value <= high for value in row.curve.mean]
+    return row.curve.steps[max(0, (inside.index(True) if any(inside) else 0) - 1)]
+
+
+def _scale_y(chart: "Axes", rows: Sequence[Row], summary: Summary) -> None:
+    """Covers the later part of the curves and the target."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+
+    found = [
+        value
+        for row in rows
+        for step, *values in zip(*row.curve[:4], strict=True)
+        for value in values
+        if step >= SETTLED * row.curve.steps[-1]
+    ]
+    if summary.target is not None:
+        found.append(summary.target)
+        chart.axhline(summary.target, color=MUTED, linewidth=0.9, linestyle=(0, (2, 2)))
+        ends = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+        chart.annotate(
+            f"target {summary.target:.4g}",
+            (0.02, summary.target),
+            xytext=(0, 2),
+            color=MUTED,
+            fontsize=SIZE - 1,
+            **ends,
+        )
+    low, high = min(found, default=0.0), max(found, default=1.0)
+    if summary.better == "lower" and low > 0 and high > 10 * low:
+        chart.set_yscale("log")
+        chart.set_ylim(low / 1.1, high * 1.1)
+        chart.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        room = 0.06 * (high - low) or 0.1
+        chart.set_ylim(low - room, high + room)
+        chart.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    chart.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def _name_lines(
+    figure: "Figure",
+    chart: "Axes",
+    rows: Sequence[Row],
+    axis: Axis,
+    look: Mapping[str, Style],
+) -> None:
+    """Names in the right margin, as near to the lines' ends as their heights allow."""
+    from matplotlib.lines import Line2D
+
+    to_figure = chart.transData + figure.transFigure.inverted()
+    bottom, top = chart.get_position().y0, 0.98
+    ends, names = [], []
+    for row in rows:
+        x, y = row.curve.steps[-1] * axis.each[row.method], row.curve.mean[-1]
+        low, high = sorted(chart.get_ylim())
+        ends.append(to_figure.transform((x, min(max(y, low), high))))
+        names.append(wrapped(row.method) + ("\ndiverged" if row.curve.diverged else ""))
+    line = 1.15 * SIZE / 72 / figure.get_figheight()
+    heights = [line * (name.count("\n") + 1) + 0.4 * line for name in names]
+    places = _apart([end[1] for end in ends], heights, bottom - 0.1, top)
+    for row, end, name, place in zip(rows, ends, names, places, strict=True):
+        color, margin = look[row.method].color, MARGIN["right"]
+        way = [end[0], margin + 0.008, margin + 0.028], [end[1], end[1], place]
+        figure.add_artist(Line2D(*way, color=color, linewidth=0.9, linestyle=DOTS))
+        swatch = [margin + 0.03, margin + 0.055], [place, place]
+        figure.add_artist(Line2D(*swatch, color=color, linewidth=2.5))
+        figure.text(margin + 0.065, place, name, va="center", linespacing=1.1)
+
+
+def _apart(
+    wanted: Sequence[float], heights: Sequence[float], low: float, high: float
+) -> list[float]:
+    """Places closest to the wanted ones at which nothing overlaps.
+
+    Sorted, place i is a rising number plus the heights below it: isotonic regression.
+    """
+    if not wanted:
+        return []
+    with extra("figures"):
+        from scipy.optimize import isotonic_regression
+    order = np.argsort(wanted, kind="stable")
+    sizes = np.array(heights)[order]
+    below = np.cumsum(sizes) - sizes / 2
+    free = isotonic_regression(np.array(wanted)[order] - below).x
+    free = np.clip(free, low, max(low, high - sizes.sum()))
+    result = np.empty(len(wanted))
+    result[order] = free + below
+    return result.tolist()
