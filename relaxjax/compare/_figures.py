@@ -32,7 +32,7 @@ MARGIN = {"left": 0.125, "right": 0.66}
 DOTS = (0, (1, 1.6))
 SETTLED = 0.5
 """The metric's axis covers what lies after this part of the steps."""
-RC = {
+RC: dict[Any, Any] = {
     "font.size": SIZE,
     "axes.edgecolor": MUTED,
     "axes.labelcolor": INK,
@@ -132,13 +132,27 @@ def curves(summary: Summary, axis: Axis, *, lines: int | None = LINES) -> "Figur
         for row in rows:
             _line(chart, row, axis.each[row.method], look[row.method])
         name = summary.study["task"]["metric_name"].replace("_", " ")
-        figure.text(0.02, 0.955, f"validation {name}", weight="bold", va="center")
+        title = figure.text(
+            0.02, 0.965, f"validation {name}", weight="bold", va="center"
+        )
+        if summary.target is not None:
+            goal = f"  dashed: target {summary.target:.4g}"
+            chart.annotate(goal, (1, 0.5), xycoords=title, color=MUTED, va="center")
         chart.set_xlabel(axis.label, loc="left", linespacing=1.25)
         chart.grid(True)
         _scale_y(chart, rows, summary)
         _scale_x(chart, rows, axis)
         _name_lines(figure, chart, rows, axis, look)
     return figure
+
+
+def _title(figure: "Figure", chart: "Axes", words: str, target: float | None) -> None:
+    title = figure.text(0.02, 0.965, words, weight="bold", va="center")
+    if target is not None:
+        place = {"xycoords": title, "textcoords": "offset points"}
+        look = {"color": MUTED, "va": "center"}
+        goal = f"dashed: target {target:.4g}"
+        chart.annotate(goal, (1, 0.5), xytext=(8, 0), **place, **look)
 
 
 def _line(chart: "Axes", row: Row, each: float, style: Style) -> None:
@@ -200,15 +214,6 @@ def _scale_y(chart: "Axes", rows: Sequence[Row], summary: Summary) -> None:
     if summary.target is not None:
         found.append(summary.target)
         chart.axhline(summary.target, color=MUTED, linewidth=0.9, linestyle=(0, (2, 2)))
-        ends = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-        chart.annotate(
-            f"target {summary.target:.4g}",
-            (0.02, summary.target),
-            xytext=(0, 2),
-            color=MUTED,
-            fontsize=SIZE - 1,
-            **ends,
-        )
     low, high = min(found, default=0.0), max(found, default=1.0)
     if summary.better == "lower" and low > 0 and high > 10 * low:
         chart.set_yscale("log")
@@ -232,7 +237,7 @@ def _name_lines(
     from matplotlib.lines import Line2D
 
     to_figure = chart.transData + figure.transFigure.inverted()
-    bottom, top = chart.get_position().y0, 0.98
+    bottom, top = chart.get_position().y0, 0.93
     ends, names = [], []
     for row in rows:
         x, y = row.curve.steps[-1] * axis.each[row.method], row.curve.mean[-1]

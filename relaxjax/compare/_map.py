@@ -1,7 +1,7 @@
 """The map of who reaches the target first, over bandwidth and latency."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from relaxjax.compare._extra import extra
 from relaxjax.compare._figures import RC, SIZE, WIDTH
@@ -10,6 +10,7 @@ from relaxjax.compare._summary import Summary
 from relaxjax.compare._winners import GBPS, LATENCY_MS, Win
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 CELL, LINE, TOP, BOTTOM = 0.42, 0.19, 0.34, 0.46
@@ -80,13 +81,20 @@ def _target(summary: Summary) -> str:
     return f"{name} {summary.target:.4g}" if summary.target is not None else name
 
 
-def _cell(chart, x: int, y: int, win: Win, letter, look) -> None:
+def _cell(
+    chart: "Axes",
+    x: int,
+    y: int,
+    win: Win,
+    letter: Mapping[str, str],
+    look: Mapping[str, Style],
+) -> None:
     from matplotlib.patches import Rectangle
 
     style = look[win.method] if win.method else Style(GRID, "solid", INK)
     ground = {"facecolor": style.color, "edgecolor": PAPER, "linewidth": 1.0}
     chart.add_patch(Rectangle((x, y), 1, 1, **ground))
-    text = {"color": style.text, "ha": "center", "va": "center"}
+    text: dict[str, Any] = {"color": style.text, "ha": "center", "va": "center"}
     name = letter[win.method] + ("≈" if win.close else "") if win.method else "-"
     high = 0.66 if win.times is not None else 0.5
     chart.text(x + 0.5, y + high, name, weight="bold", fontsize=SIZE, **text)
@@ -95,7 +103,7 @@ def _cell(chart, x: int, y: int, win: Win, letter, look) -> None:
         chart.text(x + 0.5, y + 0.26, times, fontsize=SIZE - 2, **text)
 
 
-def _ticks(chart, gbps: Sequence[float], latency_ms: Sequence[float]) -> None:
+def _ticks(chart: "Axes", gbps: Sequence[float], latency_ms: Sequence[float]) -> None:
     chart.set_xticks([i + 0.5 for i in range(len(gbps))], [f"{b:g}" for b in gbps])
     marks = [i + 0.5 for i in range(len(latency_ms))]
     chart.set_yticks(marks, [f"{late:g}" for late in latency_ms])
@@ -118,7 +126,14 @@ def _notes(summary: Summary, cells: Sequence[Sequence[Win]]) -> list[str]:
     return notes
 
 
-def _key(figure, letter, look, notes, key: float, height: float) -> None:
+def _key(
+    figure: "Figure",
+    letter: Mapping[str, str],
+    look: Mapping[str, Style],
+    notes: Sequence[str],
+    key: float,
+    height: float,
+) -> None:
     """Letters with names, one a line, then what the signs mean."""
     from matplotlib.patches import Rectangle
 
@@ -130,7 +145,11 @@ def _key(figure, letter, look, notes, key: float, height: float) -> None:
             Rectangle(*box, facecolor=look[name].color, transform=figure.transFigure)
         )
         middle = y + 0.43 * line
-        text = {"color": look[name].text, "weight": "bold", "ha": "center"}
+        text: dict[str, Any] = {
+            "color": look[name].text,
+            "weight": "bold",
+            "ha": "center",
+        }
         figure.text(0.04, middle, sign, va="center_baseline", fontsize=SIZE - 1, **text)
         figure.text(0.075, middle, name, va="center_baseline")
     for note in notes:

@@ -74,10 +74,14 @@ def _pictures(
 ) -> dict[str, tuple["Figure", str]]:
     """Figures with captions, by the names of their files."""
     found = {}
+    name = result.study["task"]["metric_name"].replace("_", " ")
     for axis in _figures.axes_of(result):
         drawn = [row.method for row in _figures.shown(result, axis, lines)]
         if drawn:
-            caption = f"Against {' '.join(axis.label.split())}."
+            caption = (
+                f"Validation {name} against {' '.join(axis.label.split())}: "
+                "means over the seeds, and their range."
+            )
             found[axis.name] = (
                 _figures.curves(result, axis, lines=lines),
                 caption + _left_out(result, axis, drawn),
@@ -109,9 +113,8 @@ def _facts(
 ) -> dict[str, Any]:
     study, task = result.study, result.study["task"]
     look = styles(study["methods"])
-    tables = {"Quality, bytes, and steps to the target": quality(result)}
-    if study.get("networks"):
-        tables["Predicted seconds"] = speed(result)
+    tables = {"Quality and bytes": quality(result)}
+    tables["The way to the target; seconds are predicted"] = speed(result)
     return {
         "title": f"{task['name']}: {len(study['methods'])} methods compared",
         "conclusion": _words.conclusion(result),

@@ -67,14 +67,10 @@ def wrapped(name: str, width: int = 14) -> str:
       +sign+ef14
       @two_shot
     """
-    coarse = re.findall(r"[+@,: ]?[^+@,: ]+|.", name)
-    parts = [
-        part
-        for piece in coarse
-        for part in (
-            [piece] if len(piece) <= width else re.findall("[^_=]+[_=]*|.", piece)
-        )
-    ]
+    parts: list[str] = []
+    for piece in re.findall(r"[+@,: ]?[^+@,: ]+|.", name):
+        short = len(piece) <= width
+        parts += [piece] if short else re.findall("[^_=]+[_=]*|.", piece)
     lines = [""]
     for part in parts:
         if lines[-1] and len(lines[-1] + part) > width:

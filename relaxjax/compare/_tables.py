@@ -37,7 +37,7 @@ class Column(NamedTuple):
 
 
 def quality(result: Summary) -> list[Column]:
-    """Columns on the metric, the bytes, and the way to the target."""
+    """Columns on the metric and the bytes."""
     name = result.study["task"]["metric_name"].replace("_", " ")
     words = Column("verdict", verdict, lambda row: verdict(row), right=False)
     return [
@@ -52,12 +52,6 @@ def quality(result: Summary) -> list[Column]:
         ),
         Column(
             "fewer", lambda row: times(row.fewer_bytes), lambda row: row.fewer_bytes
-        ),
-        Column("steps to target", steps_to_target, lambda row: row.steps_to_target),
-        Column(
-            "bytes to target",
-            lambda row: reached(row, row.bytes_to_target, "B"),
-            lambda row: row.bytes_to_target,
         ),
         Column("rate", lambda row: str(row.setting or "-"), _rate, right=False),
     ]
@@ -74,8 +68,16 @@ def _rate(row: Row) -> float | None:
 
 
 def speed(result: Summary) -> list[Column]:
-    """Columns on predicted seconds: of a step and to the target, on each network."""
-    found = [quality(result)[0]]
+    """Columns on the way to the target: steps, bytes, and seconds on each network."""
+    found = [
+        quality(result)[0],
+        Column("steps to target", steps_to_target, lambda row: row.steps_to_target),
+        Column(
+            "bytes to target",
+            lambda row: reached(row, row.bytes_to_target, "B"),
+            lambda row: row.bytes_to_target,
+        ),
+    ]
     for network in result.study.get("networks", []):
         name = network["name"]
 
@@ -91,8 +93,8 @@ def speed(result: Summary) -> list[Column]:
         def target_cell(row: Row, to_target=to_target) -> str:
             return reached(row, to_target(row), "s")
 
-        found.append(Column(f"{name}, a step", step_cell, of_step))
-        found.append(Column(f"{name}, to target", target_cell, to_target))
+        found.append(Column(f"step on {name}", step_cell, of_step))
+        found.append(Column(f"to target on {name}", target_cell, to_target))
     return found
 
 
@@ -116,17 +118,29 @@ def table(
         from rich import box
         from rich.table import Table
     result = summary(study, records)
-    seconds = [column for column in speed(result)[1:] if "target" in column.title]
-    method, test, gap, word, size, fewer, steps, to_target, rate = quality(result)
+    method, test, gap, word, size, fewer, rate = quality(result)
+    _, steps, to_target, *every = speed(result)
     word = word._replace(cell=lambda row: verdict(row).partition(":")[0])
-    order = [method, test, word, fewer, gap, steps, *seconds, rate, size, to_target]
+    order = [
+        method,
+        test,
+        word,
+        fewer,
+        gap,
+        steps,
+        *every[1::2],
+        rate,
+        size,
+        to_target,
+        *every[::2],
+    ]
     cells = {id(c): _fitted(c, result.rows, width) for c in order}
     chosen, used = [], 0
     for column in order:
         wide = max(len(line) for text in cells[id(column)] for line in text.split("\n"))
-        if used + wide + 2 <= width or column is method:
+        if used + wide + 3 <= width or column is method:
             chosen.append(column)
-            used += wide + 2
+            used += wide + 3
     left_out = [column.title for column in order if column not in chosen]
     caption = f"a wider terminal shows {', '.join(left_out)}" if left_out else None
     shown = Table(box=box.SIMPLE_HEAD, caption=caption, padding=(0, 1), pad_edge=False)
@@ -140,7 +154,7 @@ def table(
 
 
 def _fitted(column: Column, rows: Sequence[Row], width: int) -> list[str]:
-    """The heading and the cells; a name longer than half the width has several lines."""
+    """The heading and the cells; a name of more than half the width is on lines."""
     cells = [column.cell(row) for row in rows]
     if column.title == "method":
         cells = [
@@ -183,8 +197,8 @@ def tex(text: str) -> str:
 
 def latex(result: Summary) -> str:
     """A `tabular` with the rules of booktabs, without caption."""
-    columns = [*quality(result)[:-2]]
-    columns += [column for column in speed(result)[1:] if "target" in column.title]
+    _, steps, _, *every = speed(result)
+    columns = [*quality(result)[:-1], steps, *every[1::2]]
     kinds = "".join("r" if column.right else "l" for column in columns)
     lines = [[column.title for column in columns]]
     lines += [[column.cell(row) for column in columns] for row in result.rows]

@@ -14,7 +14,7 @@ def scaled(value: float | None, unit: str) -> str:
 
     Example:
       >>> from relaxjax.compare._words import scaled
-      >>> scaled(182_896, "B"), scaled(0.0123, "s"), scaled(5400, "s"), scaled(None, "s")
+      >>> scaled(182_896, "B"), scaled(0.0123, "s"), scaled(5400, "s"), scaled(None, "")
       ('183 kB', '12.3 ms', '1.5 h', '-')
     """
     if value is None:
@@ -96,8 +96,8 @@ def conclusion(summary: Summary) -> list[str]:
         if rows:
             found.append(f"{_counted(word)}: {', '.join(row.method for row in rows)}.")
     sentences = [
-        f"Test {name} against {summary.baseline}, pairs of {seeds} "
-        f"seed{'s' * (seeds != 1)}. {' '.join(found)}"
+        f"Test {name} against {summary.baseline}, seed by seed ({seeds} "
+        f"seed{'s' * (seeds != 1)}). {' '.join(found)}"
     ]
     good = [
         row
@@ -154,19 +154,21 @@ def reading(summary: Summary) -> list[str]:
     target = "There is no target, because the baseline has no finite final metric."
     if summary.target is not None:
         target = (
-            f"The target is a validation {name} of {metric(summary.target)} ({chosen}). "
-            "It counts as reached when the running best reaches it, on a straight line "
-            "between two evaluations; the table has the median over the seeds."
+            f"The target is a validation {name} of {metric(summary.target)} "
+            f"({chosen}). It counts as reached when the running best reaches it, on a "
+            "straight line between two evaluations; the table has the median over the "
+            "seeds."
         )
     seconds = study.get("compute_seconds")
     compute = "" if seconds is None else f" of {scaled(seconds, 's')}"
     return [
         f"Measured: the {name}, of which {summary.better} is better. Tuning and the "
         f"curves see validation data, the table shows test data. {task['split_note']}",
-        "Tests are paired t over the seeds, corrected by Holm for the number of methods. "
-        "An interval is drawn at the level at which its method was judged, at least "
-        "95 %, and excludes zero exactly if the word is better or worse. A method with "
-        "a diverged run is worse. The spread is the standard deviation over the seeds.",
+        "Tests are paired t over the seeds, corrected by Holm for the number of "
+        "methods. An interval is drawn at the level at which its method was judged, at "
+        "least 95 %, and excludes zero exactly if the word is better or worse. A "
+        "method with a diverged run is worse. The spread is the standard deviation over "
+        "the seeds.",
         target,
         "Counted from the program: the bytes that the busiest worker sends in a step, "
         "averaged over a period.",
@@ -187,7 +189,7 @@ def tuning(summary: Summary, records: Sequence[dict]) -> str:
         for run in several
     }
     if not rates:
-        return "No rate was tuned."
-    count = "to".join(f" {n} " for n in sorted({min(runs), max(runs)})).strip()
+        return "none"
+    count = " to ".join(map(str, sorted({min(runs), max(runs)})))
     tried = ", ".join(f"{rate:.3g}" for rate in sorted(rates))
-    return f"{count} runs for each method; learning rates {tried}."
+    return f"{count} runs for each method; learning rates {tried}"
