@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 WIDTH = 4.2
 """Inches, of 72 units of SVG; a phone shows one in 85 pixels."""
 SIZE = 9.0
-MARGIN = {"left": 0.125, "right": 0.66}
+LEFT, RIGHT = 0.125, 0.66
+"""The sides of the curves, as parts of the width; names stand to the right."""
+HEIGHT, BELOW, ABOVE, LINE = 3.3, 0.61, 0.3, 1.15 * SIZE / 72
+"""Inches: a figure unless its names need more, what is below and above, and a line."""
 DOTS = (0, (1, 1.6))
 SETTLED = 0.5
 """The metric's axis covers what lies after this part of the steps."""
@@ -46,6 +49,7 @@ RC: dict[Any, Any] = {
     "ytick.color": MUTED,
     "ytick.labelcolor": INK,
     "svg.fonttype": "none",
+    "text.parse_math": False,
     "svg.hashsalt": "relaxjax",
 }
 
@@ -125,19 +129,14 @@ def curves(summary: Summary, axis: Axis, *, lines: int | None = LINES) -> "Figur
     rows = shown(summary, axis, lines)
     look = styles(summary.study["methods"])
     with matplotlib.rc_context(RC):
-        figure = Figure(figsize=(WIDTH, 3.3))
-        chart = figure.add_axes(
-            (MARGIN["left"], 0.185, MARGIN["right"] - MARGIN["left"], 0.725)
-        )
+        names = [_name(row) for row in rows]
+        height = max(HEIGHT, sum(map(_height, names)) + ABOVE)
+        figure = Figure(figsize=(WIDTH, height))
+        inside = (RIGHT - LEFT, 1 - (BELOW + ABOVE) / height)
+        chart = figure.add_axes((LEFT, BELOW / height, *inside))
         for row in rows:
             _line(chart, row, axis.each[row.method], look[row.method])
-        name = summary.study["task"]["metric_name"].replace("_", " ")
-        title = figure.text(
-            0.02, 0.965, f"validation {name}", weight="bold", va="center"
-        )
-        if summary.target is not None:
-            goal = f"  dashed: target {summary.target:.4g}"
-            chart.annotate(goal, (1, 0.5), xycoords=title, color=MUTED, va="center")
+        _title(figure, chart, summary)
         chart.set_xlabel(axis.label, loc="left", linespacing=1.25)
         chart.grid(True)
         _scale_y(chart, rows, summary)
@@ -146,13 +145,15 @@ def curves(summary: Summary, axis: Axis, *, lines: int | None = LINES) -> "Figur
     return figure
 
 
-def _title(figure: "Figure", chart: "Axes", words: str, target: float | None) -> None:
-    title = figure.text(0.02, 0.965, words, weight="bold", va="center")
-    if target is not None:
-        place = {"xycoords": title, "textcoords": "offset points"}
-        look = {"color": MUTED, "va": "center"}
-        goal = f"dashed: target {target:.4g}"
-        chart.annotate(goal, (1, 0.5), xytext=(8, 0), **place, **look)
+def _title(figure: "Figure", chart: "Axes", summary: Summary) -> None:
+    """The metric, and beside it what the dashed line is."""
+    name = summary.study["task"]["metric_name"].replace("_", " ")
+    place = {"y": 1 - 0.4 * ABOVE / figure.get_figheight(), "va": "center"}
+    title = figure.text(0.02, s=f"validation {name}", weight="bold", **place)
+    if summary.target is not None:
+        words = f"dashed: target {summary.target:.4g}"
+        beside: dict[str, Any] = {"xycoords": title, "textcoords": "offset points"}
+        chart.annotate(words, (1, 0.5), (8, 0), color=MUTED, va="center", **beside)
 
 
 def _line(chart: "Axes", row: Row, each: float, style: Style) -> None:
@@ -237,23 +238,30 @@ def _name_lines(
     from matplotlib.lines import Line2D
 
     to_figure = chart.transData + figure.transFigure.inverted()
-    bottom, top = chart.get_position().y0, 0.93
-    ends, names = [], []
+    whole = figure.get_figheight()
+    ends, names = [], [_name(row) for row in rows]
     for row in rows:
         x, y = row.curve.steps[-1] * axis.each[row.method], row.curve.mean[-1]
         low, high = sorted(chart.get_ylim())
         ends.append(to_figure.transform((x, min(max(y, low), high))))
-        names.append(wrapped(row.method) + ("\ndiverged" if row.curve.diverged else ""))
-    line = 1.15 * SIZE / 72 / figure.get_figheight()
-    heights = [line * (name.count("\n") + 1) + 0.4 * line for name in names]
-    places = _apart([end[1] for end in ends], heights, bottom - 0.1, top)
+    heights = [_height(name) / whole for name in names]
+    places = _apart([end[1] for end in ends], heights, 0.0, 1 - 0.8 * ABOVE / whole)
     for row, end, name, place in zip(rows, ends, names, places, strict=True):
-        color, margin = look[row.method].color, MARGIN["right"]
+        color, margin = look[row.method].color, RIGHT
         way = [end[0], margin + 0.008, margin + 0.028], [end[1], end[1], place]
         figure.add_artist(Line2D(*way, color=color, linewidth=0.9, linestyle=DOTS))
         swatch = [margin + 0.03, margin + 0.055], [place, place]
         figure.add_artist(Line2D(*swatch, color=color, linewidth=2.5))
         figure.text(margin + 0.065, place, name, va="center", linespacing=1.1)
+
+
+def _name(row: Row) -> str:
+    return wrapped(row.method) + ("\ndiverged" if row.curve.diverged else "")
+
+
+def _height(name: str) -> float:
+    """Inches that a name takes in the margin, with the room around it."""
+    return LINE * (name.count("\n") + 1.4)
 
 
 def _apart(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from relaxjax.compare import _figures, _map, _svg, _words
 from relaxjax.compare._extra import extra
-from relaxjax.compare._styles import LINES, styles
+from relaxjax.compare._styles import LINES, styles, wrapped
 from relaxjax.compare._summary import Summary, summary
 from relaxjax.compare._tables import Column, latex, quality, speed
 from relaxjax.compare._winners import Seconds, winners
@@ -178,6 +178,7 @@ def _conditions(
 def _rendered(template: str, facts: dict[str, Any], *, html: bool) -> str:
     with extra("reports"):
         import jinja2
+        import markupsafe
     place = jinja2.PackageLoader("relaxjax.compare", ".")
     environment = jinja2.Environment(
         loader=place,
@@ -186,5 +187,8 @@ def _rendered(template: str, facts: dict[str, Any], *, html: bool) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+    )
+    environment.filters["breaks"] = lambda name: markupsafe.Markup("<wbr>").join(
+        wrapped(name).split("\n")
     )
     return environment.get_template(template).render(facts)

@@ -167,8 +167,8 @@ def reading(summary: Summary) -> list[str]:
         "Tests are paired t over the seeds, corrected by Holm for the number of "
         "methods. An interval is drawn at the level at which its method was judged, at "
         "least 95 %, and excludes zero exactly if the word is better or worse. A "
-        "method with a diverged run is worse. The spread is the standard deviation over "
-        "the seeds.",
+        "method with a diverged run is worse. The spread is the standard deviation "
+        "over the seeds.",
         target,
         "Counted from the program: the bytes that the busiest worker sends in a step, "
         "averaged over a period.",
