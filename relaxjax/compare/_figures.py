@@ -251,7 +251,8 @@ def _name_lines(
         way = [end[0], margin + 0.008, margin + 0.028], [end[1], end[1], place]
         figure.add_artist(Line2D(*way, color=color, linewidth=0.9, linestyle=DOTS))
         swatch = [margin + 0.03, margin + 0.055], [place, place]
-        figure.add_artist(Line2D(*swatch, color=color, linewidth=2.5))
+        dash = "solid" if look[row.method].dash == "solid" else (0, (0.9, 0.5))
+        figure.add_artist(Line2D(*swatch, color=color, linewidth=2.5, linestyle=dash))
         figure.text(margin + 0.065, place, name, va="center", linespacing=1.1)
 
 
