@@ -10,6 +10,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from relaxjax.compare._extra import extra
+from relaxjax.compare._margin import (
+    ABOVE,
+    BELOW,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    SIZE,
+    WIDTH,
+    height_of,
+    name_lines,
+    name_of,
+)
 from relaxjax.compare._styles import (
     GRID,
     INK,
@@ -17,7 +29,6 @@ from relaxjax.compare._styles import (
     MUTED,
     Style,
     styles,
-    wrapped,
 )
 from relaxjax.compare._summary import Row, Summary
 
@@ -25,14 +36,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH = 4.2
-"""Inches, of 72 units of SVG; a phone shows one in 85 pixels."""
-SIZE = 9.0
-LEFT, RIGHT = 0.125, 0.66
-"""The sides of the curves, as parts of the width; names stand to the right."""
-HEIGHT, BELOW, ABOVE, LINE = 3.3, 0.61, 0.3, 1.15 * SIZE / 72
-"""Inches: a figure unless its names need more, what is below and above, and a line."""
-DOTS = (0, (1, 1.6))
 SETTLED = 0.5
 """The metric's axis covers what lies after this part of the steps."""
 RC: dict[Any, Any] = {
@@ -129,8 +132,8 @@ def curves(summary: Summary, axis: Axis, *, lines: int | None = LINES) -> "Figur
     rows = shown(summary, axis, lines)
     look = styles(summary.study["methods"])
     with matplotlib.rc_context(RC):
-        names = [_name(row) for row in rows]
-        height = max(HEIGHT, sum(map(_height, names)) + ABOVE)
+        names = [name_of(row) for row in rows]
+        height = max(HEIGHT, sum(map(height_of, names)) + ABOVE)
         figure = Figure(figsize=(WIDTH, height))
         inside = (RIGHT - LEFT, 1 - (BELOW + ABOVE) / height)
         chart = figure.add_axes((LEFT, BELOW / height, *inside))
@@ -141,7 +144,7 @@ def curves(summary: Summary, axis: Axis, *, lines: int | None = LINES) -> "Figur
         chart.grid(True)
         _scale_y(chart, rows, summary)
         _scale_x(chart, rows, axis)
-        _name_lines(figure, chart, rows, axis, look)
+        name_lines(figure, chart, rows, axis.each, look)
     return figure
 
 
@@ -225,62 +228,3 @@ def _scale_y(chart: "Axes", rows: Sequence[Row], summary: Summary) -> None:
         chart.set_ylim(low - room, high + room)
         chart.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     chart.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-
-
-def _name_lines(
-    figure: "Figure",
-    chart: "Axes",
-    rows: Sequence[Row],
-    axis: Axis,
-    look: Mapping[str, Style],
-) -> None:
-    """Names in the right margin, as near to the lines' ends as their heights allow."""
-    from matplotlib.lines import Line2D
-
-    to_figure = chart.transData + figure.transFigure.inverted()
-    whole = figure.get_figheight()
-    ends, names = [], [_name(row) for row in rows]
-    for row in rows:
-        x, y = row.curve.steps[-1] * axis.each[row.method], row.curve.mean[-1]
-        low, high = sorted(chart.get_ylim())
-        ends.append(to_figure.transform((x, min(max(y, low), high))))
-    heights = [_height(name) / whole for name in names]
-    places = _apart([end[1] for end in ends], heights, 0.0, 1 - 0.8 * ABOVE / whole)
-    for row, end, name, place in zip(rows, ends, names, places, strict=True):
-        color, margin = look[row.method].color, RIGHT
-        way = [end[0], margin + 0.008, margin + 0.028], [end[1], end[1], place]
-        figure.add_artist(Line2D(*way, color=color, linewidth=0.9, linestyle=DOTS))
-        swatch = [margin + 0.03, margin + 0.055], [place, place]
-        dash = "solid" if look[row.method].dash == "solid" else (0, (0.9, 0.5))
-        figure.add_artist(Line2D(*swatch, color=color, linewidth=2.5, linestyle=dash))
-        figure.text(margin + 0.065, place, name, va="center", linespacing=1.1)
-
-
-def _name(row: Row) -> str:
-    return wrapped(row.method) + ("\ndiverged" if row.curve.diverged else "")
-
-
-def _height(name: str) -> float:
-    """Inches that a name takes in the margin, with the room around it."""
-    return LINE * (name.count("\n") + 1.4)
-
-
-def _apart(
-    wanted: Sequence[float], heights: Sequence[float], low: float, high: float
-) -> list[float]:
-    """Places closest to the wanted ones at which nothing overlaps.
-
-    Sorted, place i is a rising number plus the heights below it: isotonic regression.
-    """
-    if not wanted:
-        return []
-    with extra("figures"):
-        from scipy.optimize import isotonic_regression
-    order = np.argsort(wanted, kind="stable")
-    sizes = np.array(heights)[order]
-    below = np.cumsum(sizes) - sizes / 2
-    free = isotonic_regression(np.array(wanted)[order] - below).x
-    free = np.clip(free, low, max(low, high - sizes.sum()))
-    result = np.empty(len(wanted))
-    result[order] = free + below
-    return result.tolist()

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from relaxjax.compare._extra import extra
-from relaxjax.compare._figures import RC, SIZE, WIDTH
+from relaxjax.compare._figures import RC
+from relaxjax.compare._margin import SIZE, WIDTH
 from relaxjax.compare._styles import GRID, INK, MUTED, PAPER, Style, styles
 from relaxjax.compare._summary import Summary
 from relaxjax.compare._winners import GBPS, LATENCY_MS, Win

@@ -1,6 +1,6 @@
 """The table of a study, for a terminal, for LaTeX, and as cells for pages."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from relaxjax.compare._extra import extra
@@ -113,44 +113,46 @@ def table(
 
     Returns:
       A table of rich.
+
+    Raises:
+      ImportError: rich or scipy is missing.
     """
     with extra("tables"):
         from rich import box
         from rich.table import Table
     result = summary(study, records)
-    method, test, gap, word, size, fewer, rate = quality(result)
-    _, steps, to_target, *every = speed(result)
-    word = word._replace(cell=lambda row: verdict(row).partition(":")[0])
-    order = [
-        method,
-        test,
-        word,
-        fewer,
-        gap,
-        steps,
-        *every[1::2],
-        rate,
-        size,
-        to_target,
-        *every[::2],
-    ]
-    cells = {id(c): _fitted(c, result.rows, width) for c in order}
-    chosen, used = [], 0
-    for column in order:
-        wide = max(len(line) for text in cells[id(column)] for line in text.split("\n"))
-        if used + wide + 3 <= width or column is method:
-            chosen.append(column)
-            used += wide + 3
-    left_out = [column.title for column in order if column not in chosen]
+    every = {column: _fitted(column, result.rows, width) for column in _ranked(result)}
+    fits = _that_fit(every, width)
+    left_out = [column.title for column in every if column not in fits]
     caption = f"a wider terminal shows {', '.join(left_out)}" if left_out else None
     shown = Table(box=box.SIMPLE_HEAD, caption=caption, padding=(0, 1), pad_edge=False)
-    for column in chosen:
-        heading, *_ = cells[id(column)]
+    for column, (heading, *_) in fits.items():
         justify = "right" if column.right else "left"
         shown.add_column(heading, justify=justify, no_wrap=True, overflow="ignore")
     for index in range(len(result.rows)):
-        shown.add_row(*(cells[id(column)][index + 1] for column in chosen))
+        shown.add_row(*(cells[index + 1] for cells in fits.values()))
     return shown
+
+
+def _ranked(result: Summary) -> list[Column]:
+    """All columns, from the one that a narrow terminal needs most."""
+    method, test, gap, word, size, fewer, rate = quality(result)
+    _, steps, to_target, *every = speed(result)
+    word = word._replace(cell=lambda row: verdict(row).partition(":")[0])
+    order = [method, test, word, fewer, gap, steps, *every[1::2], rate, size]
+    return [*order, to_target, *every[::2]]
+
+
+def _that_fit(every: Mapping[Column, list[str]], width: int) -> dict[Column, list[str]]:
+    """Columns with their cells; each takes three characters more than its text."""
+    chosen, used = {}, 0
+    for column, cells in every.items():
+        lines = [line for text in cells for line in text.split("\n")]
+        wide = max(map(len, lines)) + 3
+        if used + wide <= width or not chosen:
+            chosen[column] = cells
+            used += wide
+    return chosen
 
 
 def _fitted(column: Column, rows: Sequence[Row], width: int) -> list[str]:

@@ -159,8 +159,7 @@ def reading(summary: Summary) -> list[str]:
             "straight line between two evaluations; the table has the median over the "
             "seeds."
         )
-    seconds = study.get("compute_seconds")
-    compute = "" if seconds is None else f" of {scaled(seconds, 's')}"
+    compute = scaled(study.get("compute_seconds"), "s")
     return [
         f"Measured: the {name}, of which {summary.better} is better. Tuning and the "
         f"curves see validation data, the table shows test data. {task['split_note']}",
@@ -172,7 +171,7 @@ def reading(summary: Summary) -> list[str]:
         target,
         "Counted from the program: the bytes that the busiest worker sends in a step, "
         "averaged over a period.",
-        f"Predicted: seconds. They follow from a computation{compute} a step "
+        f"Predicted: seconds. They follow from a computation of {compute} a step "
         f"({study.get('compute_source', 'of unknown source')}), the counted messages, "
         "and the stated latency and bandwidth of each network.",
     ]

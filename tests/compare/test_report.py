@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from relaxjax.compare import _svg, _words
-from relaxjax.compare._figures import _apart, axes_of, curves, shown
+from relaxjax.compare._figures import axes_of, curves, shown
 from relaxjax.compare._map import letters, winners_map
+from relaxjax.compare._margin import apart
 from relaxjax.compare._report import write
 from relaxjax.compare._styles import PALETTE, styles, wrapped
 from relaxjax.compare._summary import summary
@@ -212,7 +213,7 @@ def test_at_most_eight_lines_unless_asked():
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0.01, 0.1)), max_size=8))
 def test_names_in_the_margin_do_not_overlap(places):
     wanted, heights = [p for p, _ in places], [h for _, h in places]
-    found = _apart(wanted, heights, -0.5, 1.5)
+    found = apart(wanted, heights, -0.5, 1.5)
     order = np.argsort(wanted, kind="stable")
     ends = [(found[i] - heights[i] / 2, found[i] + heights[i] / 2) for i in order]
     gaps = [after[0] - before[1] for before, after in pairwise(ends)]
@@ -290,7 +291,7 @@ def test_the_winner_is_the_smallest_product_of_steps_and_seconds():
     assert letters(cells, list(METHODS))["all_reduce"] == "A"
 
 
-def test_colors_are_those_that_people_tell_apart():
+def test_colors_are_those_that_people_tellapart():
     """Okabe and Ito's, and each is seen on both grounds: a contrast of at least 1.9."""
 
     def light(color: str) -> float:
