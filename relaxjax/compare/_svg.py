@@ -40,10 +40,8 @@ def svg(figure: "Figure", *, title: str, prefix: str) -> str:
 
     file = io.StringIO()
     with matplotlib.rc_context(RC):
-        clear = {"transparent": True, "metadata": {"Date": None, "Creator": None}}
-        figure.savefig(file, format="svg", **clear)
-    text = file.getvalue()
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
+        figure.savefig(file, format="svg", transparent=True)
+    text = re.sub(r"<metadata>.*?</metadata>", "", file.getvalue(), flags=re.S)
     text = text[text.index("<svg") :].replace("*{stroke", "svg *{stroke")
     text = re.sub(r"font-family: [^;\"]*", f"font-family: {FONT}", text)
     text = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
