@@ -291,7 +291,7 @@ def test_the_winner_is_the_smallest_product_of_steps_and_seconds():
     assert letters(cells, list(METHODS))["all_reduce"] == "A"
 
 
-def test_colors_are_those_that_people_tellapart():
+def test_colors_are_those_that_people_tell_apart():
     """Okabe and Ito's, and each is seen on both grounds: a contrast of at least 1.9."""
 
     def light(color: str) -> float:
