@@ -12,26 +12,37 @@ sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 import relaxjax
 
 project = "relaxjax"
-author = "The relaxjax authors"
+author = copyright = "The relaxjax authors"
 version = release = relaxjax.__version__
 
 extensions = [
+    "algorithm_list",
     "algorithm_pages",
     "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "myst_parser",
     "compressor_table",
     "coverage_check",
     "mark_table",
+    "mathml",
+    "order_picture",
+    "page_check",
+    "sentences",
     "topology_table",
 ]
 myst_enable_extensions = ["dollarmath", "fieldlist"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build"]
 html_theme = "furo"
+html_math_renderer = "mathml"
+html_static_path = ["_static"]
+html_css_files = ["relaxjax.css"]
 html_title = f"relaxjax {version}"
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
+# For what stands in backticks; see docs/_ext/sentences.py.
+default_role = "py:obj"
 napoleon_use_ivar = True
+# The reader of docstrings is docs/_ext/sentences.py, by the settings of napoleon.
+napoleon_google_docstring = napoleon_numpy_docstring = False
 assert inspect.ismodule(relaxjax)

@@ -3,6 +3,7 @@
 from relaxjax import check as check
 from relaxjax import checkpoint as checkpoint
 from relaxjax import collectives as collectives
+from relaxjax import compare as compare
 from relaxjax import compression as compression
 from relaxjax import golden as golden
 from relaxjax import hosts as hosts
@@ -185,6 +186,7 @@ __all__ = [
     "checkpoint",
     "collectives",
     "combine_then_adapt",
+    "compare",
     "compiled_wire_bytes",
     "compression",
     "consensus",

@@ -133,6 +133,31 @@ def psum_groups_of(jaxpr: Any) -> int:
     )
 
 
+def kinds(tree: Tree) -> Tree:
+    """Shape and dtype of each leaf."""
+    return jax.tree.map(lambda x: (x.shape, x.dtype), tree)
+
+
+MIXED = [("float32", "bfloat16"), ("float32", "float16"), ("bfloat16", "float32")]
+"""Dtypes of params and of their gradients that differ."""
+
+
+def traced_step(
+    tx: Any, n: int, params_dtype: Any, gradients_dtype: Any
+) -> tuple[Tree, Tree, Tree]:
+    """Shapes of the first state, of the next one, and of the updates, for n workers."""
+    start = problem() | {"wide": np.zeros((16, 12))}
+
+    def shapes(dtype: Any) -> Tree:
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((n, *x.shape), dtype), start)
+
+    params = shapes(params_dtype)
+    state = jax.eval_shape(jax.vmap(tx.init, axis_name="data"), params)
+    update = jax.vmap(tx.update, axis_name="data")
+    out, after = jax.eval_shape(update, shapes(gradients_dtype), state, params)
+    return state, after, out
+
+
 def host(tree: Tree) -> Tree:
     return jax.tree.map(np.asarray, tree)
 

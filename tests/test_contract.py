@@ -738,6 +738,22 @@ def test_dtypes_stay(row, dtype):
     assert {x.dtype for x in jax.tree.leaves(out)} == {np.dtype(expected)}
 
 
+every_row = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)  # traced only
+
+
+@pytest.mark.few(60)
+@every_row
+@pytest.mark.parametrize(("params", "gradients"), helpers.MIXED)
+def test_state_keeps_its_types_under_other_gradients(row, params, gradients):
+    """Else the carry of a `lax.scan` changes, and a second program is compiled."""
+    tx: Any = row.make(optax.identity())
+    state, after, out = helpers.traced_step(tx, WORKERS, params, gradients)
+    assert helpers.kinds(after) == helpers.kinds(state)
+    assert jax.tree.structure(after) == jax.tree.structure(state)
+    dtypes = {x.dtype.name for x in jax.tree.leaves(out)}
+    assert dtypes <= {gradients, params, "float32" if row.widens else params}
+
+
 @pytest.mark.few(4)
 @rows
 def test_maps_over_params_like_parts_of_the_state(row):

@@ -15,6 +15,7 @@ import pytest
 
 from relaxjax._core._relaxation import Training
 from relaxjax._names import RELAXATIONS, parse
+from tests import helpers
 
 WORKERS, STEPS = 4, 4
 NAMES = [
@@ -61,10 +62,6 @@ def in_float32(name: str) -> Any:
     return train(name, jnp.float32)[0]
 
 
-def kinds(state: Any) -> Any:
-    return jax.tree.map(lambda x: (x.shape, x.dtype), state)
-
-
 @pytest.mark.few(12)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", NAMES)
@@ -72,8 +69,18 @@ def test_every_float_dtype_is_right(name, dtype):
     expected = in_float32(name)
     with jax.enable_x64(dtype == "float64"):
         x, first, state = train(name, dtype)
-    assert kinds(first) == kinds(state)
+    assert helpers.kinds(first) == helpers.kinds(state)
     factor = 12 if name.startswith(CODED) and dtype != "float64" else 1
     for key, value in x.items():
         off = np.abs(value - expected[key]).max() / np.abs(expected[key]).max()
         assert off < factor * DTYPES[dtype], (key, off)
+
+
+@pytest.mark.few(60)
+@pytest.mark.parametrize(("params", "gradients"), helpers.MIXED)
+@pytest.mark.parametrize("name", NAMES)
+def test_state_keeps_its_types_under_other_gradients(name, params, gradients):
+    tx: Any = parse(name).build("data", Training(optax.sgd(0.05), 0.05, 100, WORKERS))
+    state, after, _ = helpers.traced_step(tx, WORKERS, params, gradients)
+    assert helpers.kinds(after) == helpers.kinds(state)
+    assert jax.tree.structure(after) == jax.tree.structure(state)

@@ -70,5 +70,5 @@ def placed(model: LayerModel, servers: int) -> dict[str, int]:
       servers: number of servers.
     """
     bare = Graph(dict.fromkeys(model.nbytes, 0.0), {}, nbytes=model.nbytes)
-    parts_of = messages(bare, Policy("whole"), Cluster(servers=servers))
+    parts_of, _ = messages(bare, Policy("whole"), Cluster(servers=servers))
     return {name: parts[0].server for name, parts in parts_of.items()}

@@ -1,42 +1,35 @@
 """A page for each algorithm, made from its module, its rows and what was measured.
 
-The module's own docstring has the source, the equations and the cost; the tables of
+The title has the method's name, as the module's first line begins, and the names by
+which it is called. Links lead to the API, the source and the papers; the tables of
 names, laws, merge rules, bytes and evidence are those that the package itself uses.
 """
 
+import functools
 import importlib
 import inspect
 import pkgutil
-import re
-from collections.abc import Iterator
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import matplotlib.pyplot as plt
+from algorithm_evidence import planned, ranked
+from citations import cited, source_of
 from compressor_table import SIZE, law
+from coverage_check import doors
 from mark_table import states
+from module_text import markdown
 from sphinx.application import Sphinx
 
 import relaxjax
 from relaxjax._names import RELAXATIONS
 from relaxjax.compression import Compressor
 from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
-from relaxjax.plan import Model, Network
-from relaxjax.plan._candidate import Candidate
-from relaxjax.plan._candidates import candidates
-from relaxjax.plan._predict import predict
-from relaxjax.plan._quality import bare, measurements
 
-WORKERS = 8
-MODEL = Model.of_size(1_000_000, compute=1.0)
 ELSEWHERE = {"muloco": "_diloco", "combine_then_adapt": "_gossip"}
 NAMELESS = ("participation", "skip_nonfinite", "hierarchical_local_sgd", "dc_asgd")
 """Algorithms that `relaxjax train` has no name for."""
-CAPTION = (
-    "Bytes of a step relative to a plain all-reduce, and how much worse the held-out "
-    "metric ends (`python -m benchmarks evidence`); other methods are gray, numbers "
-    "refer to the table."
-)
 
 
 def module_of(name: str) -> ModuleType:
@@ -59,41 +52,81 @@ def algorithms() -> dict[str, list[str]]:
         modules.setdefault(wrap.__module__, []).append(name)
     package = importlib.import_module("relaxjax.collectives")
     for info in pkgutil.iter_modules(package.__path__, "relaxjax.collectives."):
-        if "Source:" in (inspect.getdoc(importlib.import_module(info.name)) or ""):
+        if source_of(inspect.getdoc(importlib.import_module(info.name)) or ""):
             modules[info.name] = []
     return modules
 
 
-def planned(names: list[str]) -> Iterator[Candidate]:
-    """The candidates of a plan that have one of the names in theirs."""
-    seen: set[str] = set()
-    for c in candidates(Network(workers=WORKERS)):
-        parts = re.split(r"[+@]", c.relaxation)
-        if set(parts) & set(names) and bare(c.label) not in seen:
-            seen.add(bare(c.label))
-            yield c
+def stem_of(module: str) -> str:
+    """The name of a module's page, without its folder and ending."""
+    return module.rpartition(".")[2][1:]
 
 
-def share(c: Candidate) -> float:
-    """A candidate's bytes, relative to a plain all-reduce."""
-    sent = predict(c, MODEL, Network(workers=WORKERS), 2**23).nbytes
-    return sent / (2 * (WORKERS - 1) / WORKERS * 4 * MODEL.size)
+@functools.cache
+def public_names() -> dict[str, list[str]]:
+    """The documented names of each module, functions first, in its own order."""
+    names: dict[str, dict[str, tuple[bool, int]]] = {}
+    for door in doors():
+        for name in door.__all__:
+            value = getattr(door, name)
+            twice = door is not relaxjax and name in relaxjax.__all__
+            if twice or not callable(value):
+                continue
+            module = getattr(value, "__module__", "")
+            if name in vars(sys.modules.get(module, relaxjax)):
+                order = list(vars(sys.modules[module])).index(name)
+                place = inspect.isclass(value), order
+                names.setdefault(module, {})[f"{door.__name__}.{name}"] = place
+    return {home: sorted(given, key=given.__getitem__) for home, given in names.items()}
+
+
+def title_of(module: str) -> str:
+    """The method's name, and what it is called in Python."""
+    doc = inspect.getdoc(importlib.import_module(module)) or ""
+    method, colon, _ = doc.partition("\n")[0].partition(": ")
+    assert colon, f"{module} should begin with 'Name: what it does.'"
+    called = [name.rpartition(".")[2] for name in public_names()[module]]
+    called = [n for n in called if n.islower() and not n.endswith("_wire_bytes")]
+    return f"{method}: " + ", ".join(f"`{name}`" for name in called)
 
 
 def page(module: str, names: list[str], folder: Path) -> str:
     """The Markdown of a module's page."""
-    text = inspect.getdoc(importlib.import_module(module)) or ""
-    title, _, rest = text.partition("\n")
-    lines = [f"# {title.rstrip('.')}", "", "```text", rest.strip(), "```", ""]
-    lines += [f"Module `{module}`.", ""]
-    if called := [n for n in names if n in RELAXATIONS]:
-        lines += [f"- `{n}`: {RELAXATIONS[n].summary}" for n in called]
-        lines += ["", "`relaxjax train --relaxation` takes these names.", ""]
-    lines += laws(names)
+    doc = inspect.getdoc(importlib.import_module(module)) or ""
+    does = doc.partition("\n")[0].partition(": ")[2]
+    pages = {other: f"{stem_of(other)}.md" for other in algorithms()}
+    lines = [f"# {title_of(module)}", "", does[0].upper() + does[1:], ""]
+    lines += [*links(module, doc), "", markdown(doc, pages), ""]
+    lines += commands(names) + laws(names)
     kinds = [kind for kind in states() if kind in vars(importlib.import_module(module))]
     lines += merges(kinds)
-    rows = list(planned(names))
-    return "\n".join(lines + ranked(rows, folder / module.rpartition(".")[2][1:]))
+    return "\n".join(lines + ranked(list(planned(names)), folder / stem_of(module)))
+
+
+def links(module: str, doc: str) -> list[str]:
+    """A list of where else the algorithm is found: API, code, and papers."""
+    path = module.replace(".", "/")
+    api = ", ".join(f"{{py:obj}}`{name}`" for name in public_names()[module])
+    code = f'<a href="../_modules/{path}.html"><code>{path}.py</code></a>'
+    works = {c.title: c.address for c in cited(source_of(doc))}
+    papers = [f"[{t}]({a})" if a else t for t, a in works.items()]
+    lines = [f"- API: {api}", f"- Code: {code}"]
+    return [*lines, *(f"- Reference: {paper}" for paper in papers)]
+
+
+def commands(names: list[str]) -> list[str]:
+    """What the names are that `relaxjax train` takes, if there are any."""
+    if not names:
+        return []
+    lines = ["On the command line (`relaxjax train --relaxation`):", ""]
+    for name in names:
+        if name in RELAXATIONS:
+            lines.append(f"- `{name}`: {RELAXATIONS[name].summary}")
+        elif name in COMPRESSORS:
+            lines.append(f"- `all_reduce+{name}`")
+        else:
+            lines.append(f"- `all_reduce+COMPRESSOR+{name}`")
+    return [*lines, ""]
 
 
 def laws(names: list[str]) -> list[str]:
@@ -102,7 +135,8 @@ def laws(names: list[str]) -> list[str]:
     if not compressors:
         return []
     lines = ["| name | law (4096 elements) | default algorithm |", "|---|---|---|"]
-    return [*lines, *(_law(n, c) for n, c in compressors.items()), ""]
+    lines += [_law(n, c) for n, c in compressors.items()]
+    return [*lines, "", "[What the letters mean](../compression.md).", ""]
 
 
 def _law(name: str, compressor: Compressor) -> str:
@@ -120,74 +154,14 @@ def merges(kinds: list[str]) -> list[str]:
     return [*lines, "", "[What the words mean](../checkpoints.md).", ""]
 
 
-def ranked(rows: list[Candidate], picture: Path) -> list[str]:
-    """The table and plot of what a plan knows: use, bytes and quality."""
-    if not rows:
-        return []
-    known = measurements()["rows"]
-    lines = [
-        "| | in a plan | what it does | bytes / plain | digits | chars |",
-        "|---|---|---|---|---|---|",
-    ]
-    for number, c in enumerate(rows, 1):
-        tasks = known.get(bare(c.label), {})
-        worse = [_percent(tasks.get(task)) for task in ("digits", "chars")]
-        cells = [str(number), f"`{bare(c.label)}`", c.why, f"{share(c):.3g}", *worse]
-        lines.append("| " + " | ".join(cells) + " |")
-    lines += ["", "Digits, chars: how much worse the held-out metric ends than with a "]
-    lines[-1] += "plain all-reduce, relative; empty if it was not run. "
-    lines[-1] += "[When it pays](../planning.md)."
-    numbers = {bare(c.label): number for number, c in enumerate(rows, 1)}
-    if numbers.keys() & known.keys():
-        draw(numbers, picture.with_suffix(".png"))
-        lines += ["", f"![{CAPTION}]({picture.stem}.png)", "", CAPTION]
-    return lines
-
-
-def _percent(result: dict[str, float] | None) -> str:
-    if result is None:
-        return ""
-    percent = 100 * result["worse"]
-    if abs(percent) < 0.005:
-        return "0 %"
-    return "diverged" if percent > 1e5 else f"{percent:+.2g} %"
-
-
-def draw(numbers: dict[str, int], path: Path) -> None:
-    """Draws all that was measured in gray, these in color."""
-    known = measurements()["rows"]
-    shares = {bare(c.label): share(c) for c in candidates(Network(workers=WORKERS))}
-    figure, sides = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
-    for axes, task in zip(sides, ("digits", "chars"), strict=True):
-        both = {k: v[task] for k, v in known.items() if task in v and k in shares}
-        for label, result in both.items():
-            chosen = label in numbers
-            y = min(100 * result["worse"], 100.0)
-            axes.plot(
-                shares[label],
-                y,
-                marker="o" if chosen else ".",
-                color="C3" if chosen else "0.7",
-                zorder=2 + chosen,
-            )
-            if chosen:
-                at = {"xytext": (3, 3), "textcoords": "offset points"}
-                axes.annotate(str(numbers[label]), (shares[label], y), **at)
-        axes.set(xscale="log", xlabel="bytes / plain", title=task)
-        axes.set_yscale("symlog", linthresh=1)
-    sides[0].set_ylabel("worse, %")
-    figure.savefig(path, dpi=110, metadata={"Software": None})
-    plt.close(figure)
-
-
 def write(app: Sphinx) -> None:
     """Writes all pages into the folder that `algorithms.md` lists."""
     plt.switch_backend("agg")
     folder = Path(app.srcdir) / "algorithms"
     folder.mkdir(exist_ok=True)
     for module, names in algorithms().items():
-        stem = module.rpartition(".")[2][1:]
-        (folder / f"{stem}.md").write_text(page(module, names, folder) + "\n")
+        path = folder / f"{stem_of(module)}.md"
+        path.write_text(page(module, names, folder) + "\n")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -1,5 +1,6 @@
 """The table of what merges how, read from the annotations of the states."""
 
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -14,6 +15,7 @@ from relaxjax._core._merge_rules import MergeRule, marks_of
 OUTSIDE = tuple(f"relaxjax.{name}" for name in ("check", "cli", "tasks", "__main__"))
 
 
+@functools.cache
 def states() -> dict[str, dict[str, MergeRule]]:
     """The marked classes of the package, by their names."""
     names = [x.name for x in pkgutil.walk_packages(relaxjax.__path__, "relaxjax.")]

@@ -16,6 +16,7 @@ from relaxjax.cli._errors import EXIT_CODES, user_errors
 COMMANDS = {
     "train": "Train on real data: many workers and one, on the same batches.",
     "plan": "Predict step time, bytes and memory of each relaxation.",
+    "compare": "Compare relaxations on your own model and data, tuned alike.",
     "explain": "Say what a relaxation does, sends and keeps.",
     "order": "Order the transfers of a function's params; bound the makespan.",
     "check": "Check your own compressor, topology or relaxation.",

@@ -17,6 +17,7 @@ from rich.text import Text
 from relaxjax import check as checks
 from relaxjax.cli._errors import user_errors
 from relaxjax.cli._function import import_file
+from relaxjax.cli._tables import aligned
 
 _WORKERS = 4  # devices that programs are compiled for
 
@@ -158,9 +159,10 @@ def _quality_table(report: dict[str, Any]) -> Table:
     conditions = report["conditions"]
     title = f"{conditions['steps']} steps of {conditions['task']}, 8 workers"
     table = Table(title=title)
-    table.add_column("run", overflow="fold")
+    table.add_column("run", no_wrap=True)
     for column in ("bytes per step", "loss", conditions["metric"]):
         table.add_column(column, justify="right", overflow="fold")
-    for row in checks.quality_rows(report):
-        table.add_row(*(Text(checks.shown(cell)) for cell in row))
+    columns = zip(*checks.quality_rows(report), strict=True)
+    for row in zip(*(aligned(x, digits=4) for x in columns), strict=True):
+        table.add_row(*map(Text, row))
     return table

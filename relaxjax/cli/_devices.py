@@ -56,6 +56,11 @@ def one_worker() -> Mesh | Emulation:
     return mesh_of(1) if jax.process_count() == 1 else emulate(1)
 
 
+def share_cores(mesh: Mesh | Emulation) -> bool:
+    """Whether the workers of a mesh compute on the same cores, one after the other."""
+    return isinstance(mesh, Emulation) or mesh.devices.flat[0].platform == "cpu"
+
+
 def describe(mesh: Mesh | Emulation) -> str:
     """Where the workers of a mesh are, in words."""
     if isinstance(mesh, Emulation):

@@ -4,9 +4,11 @@ Parsing and printing only; the work is done in `relaxjax.programs`.
 """
 
 import json
+from textwrap import fill
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from relaxjax import emulate
 from relaxjax import explain as explain_chain
@@ -51,5 +53,17 @@ def explain(
     if as_json:
         typer.echo(json.dumps({"relaxation": relaxation, **found.as_dict()}))
         return
-    typer.echo(f"{relaxation}: {choice.row.summary}")
-    typer.echo(str(found))
+    width = Console().width
+    for line in [f"{relaxation}: {choice.row.summary}", *str(found).splitlines()]:
+        typer.echo(_wrapped(line, width))
+
+
+def _wrapped(line: str, width: int) -> str:
+    """Words stay whole."""
+    return fill(
+        line,
+        width,
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -11,10 +11,9 @@ from statistics import mean
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from relaxjax import schedule
+from relaxjax.cli import _order_tables
 from relaxjax.cli._function import load_function
 
 
@@ -74,7 +73,7 @@ def order(
     if as_json:
         typer.echo(json.dumps(report))
     else:
-        _print_tables(report)
+        _order_tables.show(report)
     if trace or png:
         policy = schedule.ordered("best", report["orders"]["best"])
         run = schedule.simulate(graph, policy, schedule.Cluster(link=link))
@@ -147,42 +146,3 @@ def _transfers(graph: schedule.Graph, best: list[str]) -> list[dict[str, Any]]:
         row = {"name": name, "bytes": graph.nbytes[name]}
         rows.append({**row, "M": p.M, "P": p.P, "M_plus": m_plus})
     return rows
-
-
-def _print_tables(report: dict[str, Any]) -> None:
-    console = Console()
-    console.print(_transfer_table(report))
-    console.print(_makespan_table(report))
-    limits = {name: 1e3 * t for name, t in report["bounds"].items()}
-    console.print(
-        f"L = {limits['lower']:.4g} ms, from the graph {limits['graph_lower']:.4g} ms, "
-        f"U = {limits['upper']:.4g} ms, S = {report['speedup_potential']:.3f}; "
-        f"{100 * report['attributed']:.1f} % of the computation follows a rule"
-    )
-
-
-def _transfer_table(report: dict[str, Any]) -> Table:
-    table = Table(title=f"Transfers of {report['target']} in best order (ms)")
-    table.add_column("")
-    table.add_column("parameter", overflow="fold")
-    for column in ("bytes", "M", "P", "M+"):
-        table.add_column(column, justify="right")
-    for rank, row in enumerate(report["transfers"]):
-        times = (row["M"], row["P"], row["M_plus"])
-        cells = ("-" if t is None else f"{1e3 * t:.4g}" for t in times)
-        table.add_row(str(rank), row["name"], f"{row['bytes']:,}", *cells)
-    return table
-
-
-def _makespan_table(report: dict[str, Any]) -> Table:
-    table = Table(title="Makespan")
-    for column in ("order", "ms", "E", "over the bound"):
-        table.add_column(column, justify="left" if column == "order" else "right")
-    least = report["bounds"]["graph_lower"]
-    for name, t in sorted(report["makespan"].items(), key=lambda item: item[1]):
-        over = f"{100 * (t / least - 1):.2f} %" if least else "-"
-        mean_of = f"random, mean of {report['random_orders']}"
-        label = mean_of if name == "random" else name
-        efficiency = f"{report['efficiency'][name]:.4f}"
-        table.add_row(label, f"{1e3 * t:.4g}", efficiency, over)
-    return table

@@ -9,8 +9,10 @@ import optax
 from jax.sharding import Mesh
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from relaxjax import ps, schedule
+from relaxjax.cli._tables import show
 from relaxjax.schedule import Graph
 from relaxjax.tasks import Task, train_step_of
 from relaxjax.workers import Emulation, data_parallel, init
@@ -67,7 +69,7 @@ def report(
         return
     step = data_parallel(train_step_of(task, tx), mesh)
     args: tuple[Any, ...] = (*init(tx, task.params, mesh), next(task.batches(0, rows)))
-    console.print(table(order, ps.compiled_order(step, *args)))
+    show(console, table(order, ps.compiled_order(step, *args)))
     policy = schedule.ordered(f"{order.name}, simulated", order.names)
     cluster = schedule.Cluster(workers=mesh.size, servers=mesh.size)
     simulated = schedule.simulate(order.graph, policy, cluster)
@@ -82,5 +84,5 @@ def table(order: Order, compiled: ps.CompiledOrder) -> Table:
     result = Table(*columns, title=f"Transfers, order {order.name}")
     rows = zip(order.names, compiled.pulls, compiled.pushes, strict=True)
     for rank, names in enumerate(rows, start=1):
-        result.add_row(str(rank), *names)
+        result.add_row(str(rank), *map(Text, names))
     return result

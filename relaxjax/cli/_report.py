@@ -1,15 +1,31 @@
 """The results of a training run: run.json, curves.png, and a table."""
 
 import json
+import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 from rich.table import Table
 
 from relaxjax.check import strict_json
 from relaxjax.tasks import Data
+
+NETWORK, BANDWIDTH = "1 Gbit/s", 1.25e8
+"""The link of each worker that times are estimated for, and its bytes per second."""
+_LOOKS: tuple[dict[str, Any], ...] = (
+    {"color": "#0072B2", "linewidth": 1.4, "marker": "o", "markersize": 3.5},
+    {"color": "#E69F00", "linewidth": 6.0, "alpha": 0.6},
+)
+"""Of the run that was asked for, and of what it is compared with: wider, and behind."""
+_BESIDE = len("held-out bits per character") + len("no relaxation") + 10
+"""Columns that the table has besides a name; of them 10 for its frame."""
+_PARTS = re.compile("([+@])")  # begins a part of a name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,31 +79,80 @@ def as_json(records: Sequence[Record]) -> str:
     return json.dumps([strict_json(asdict(record)) for record in records])
 
 
-def plot(records: Sequence[Record], path: Path) -> None:
-    """Plots loss and metric of runs of one task against the step."""
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    panels = figure.subplots(1, 2)
-    first = records[0]
-    names = ("training loss", f"held-out {_words(first.metric_name)}")
-    for column, (panel, name) in enumerate(zip(panels, names, strict=True), start=1):
-        for record, style in zip(records, ("-o", "--s"), strict=False):
-            steps = [point[0] for point in record.curve]
-            values = [point[column] for point in record.curve]
-            panel.plot(steps, values, style, markersize=3, label=record.title)
-        panel.set(xlabel="step", ylabel=name)
-        panel.grid(alpha=0.3)
-    panels[0].legend()
-    figure.suptitle(f"{first.task}, seed {first.seed}")
+def plot(records: Sequence[Record], path: Path, *, shared: bool) -> None:
+    """Plots the training loss of runs against steps, bytes and estimated seconds.
+
+    Args:
+      records: runs of one task; the one that was asked for comes first.
+      path: the PNG file.
+      shared: whether workers share the machine's cores.
+    """
+    figure = Figure(figsize=(12, 4.2), layout="constrained")
+    panels = figure.subplots(1, 3, sharey=True)
+    seconds = estimated_seconds(records, shared=shared)
+    scales = {
+        "step": [1.0 for _ in records],
+        "sent by the busiest worker": [r.bytes_per_step for r in records],
+        f"time, estimated at {NETWORK}": seconds,
+    }
+    for panel, (name, each) in zip(panels, scales.items(), strict=True):
+        # The first run comes last, as a thin line on top of the wider ones.
+        runs = list(zip(records, each, _LOOKS, strict=False))
+        for record, scale, look in reversed(runs):
+            _curve(panel, record, scale, look)
+        panel.set(xlabel=name, yscale="log")
+        panel.set_xlim(left=0)
+        panel.locator_params(axis="x", nbins=6)
+        panel.grid(which="both", alpha=0.25)
+    panels[1].xaxis.set_major_formatter(EngFormatter("B"))
+    long = panels[2].get_xlim()[1] > 1000
+    panels[2].xaxis.set_major_formatter("{x:,g} s" if long else EngFormatter("s"))
+    panels[0].set_ylabel("training loss")
+    panels[0].yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+    panels[0].yaxis.set_major_formatter("{x:g}")
+    panels[0].yaxis.set_minor_formatter(NullFormatter())
+    lines, labels = panels[0].get_legend_handles_labels()
+    figure.legend(lines[::-1], labels[::-1], loc="outside lower center", ncols=2)
+    figure.suptitle(f"{records[0].task}, seed {records[0].seed}")
     figure.savefig(path, dpi=130)
 
 
-def table(records: Sequence[Record], *, caption: str) -> Table:
-    """Compares runs of one task, a column each."""
+def _curve(panel: Axes, record: Record, scale: float, look: dict[str, Any]) -> None:
+    """Draws a run, or the level that it reaches if it sends nothing."""
+    steps = [step for step, *_ in record.curve]
+    losses = [loss if loss > 0 else math.nan for _, loss, _ in record.curve]
+    label = f"{record.title}: {_words(record.metric_name)} {record.metric:.4g}"
+    if scale:
+        panel.plot([scale * step for step in steps], losses, label=label, **look)
+    else:
+        panel.axhline(losses[-1], color=look["color"], linewidth=3, linestyle=":")
+        place = {"transform": panel.transAxes, "ha": "right", "va": "top"}
+        panel.text(0.97, 0.96, f"{record.title} (dotted)\nsends nothing", **place)
+
+
+def estimated_seconds(records: Sequence[Record], *, shared: bool) -> list[float]:
+    """Seconds of a step of each run on `NETWORK`, with a device for each worker.
+
+    A worker computes its share of what a step of one worker takes here, and then sends
+    its bytes; latency is left out. `relaxjax plan` knows more.
+    """
+    first = records[0]
+    alone = next((r for r in records if r.workers == 1), None)
+    whole = 1 if alone or shared else first.workers
+    rate = (alone or first).steps_per_second
+    compute = whole / rate if rate else math.nan  # no step was run: not drawn
+    return [compute / r.workers + r.bytes_per_step / BANDWIDTH for r in records]
+
+
+def table(records: Sequence[Record], *, caption: str, width: int) -> Table:
+    """Compares runs of one task, a column each, on a console of so many columns."""
     first = records[0]
     title = f"{first.task}: {first.steps} steps, seed {first.seed}"
     result = Table("", title=title, caption=caption)
     for record in records:
-        result.add_column(record.relaxation, justify="right", overflow="fold")
+        whole = len(record.relaxation) <= width - _BESIDE
+        name = record.relaxation if whole else _PARTS.sub(r"\n\1", record.relaxation)
+        result.add_column(name, justify="right", no_wrap=True)
     rows: dict[str, Callable[[Record], str]] = {
         "workers": lambda r: str(r.workers),
         "training loss": lambda r: f"{r.loss:.4f}",

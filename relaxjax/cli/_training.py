@@ -33,9 +33,12 @@ def run(job: TrainJob) -> list[_report.Record]:
         _report.write(records[0], job.out / "run.json")
         for record in records[1:]:
             _report.write(record, job.out / "one_worker.json")
-        _report.plot(records, job.out / "curves.png")
+        shared = _devices.share_cores(job.runs[0].mesh)
+        _report.plot(records, job.out / "curves.png", shared=shared)
         where = _devices.describe(job.runs[0].mesh)
-        console.print(_report.table(records, caption=f"Workers are {where}."))
+        caption = f"Workers are {where}."
+        width = console.width
+        console.print(_report.table(records, caption=caption, width=width))
         console.print(f"run.json and curves.png are in {job.out}", soft_wrap=True)
     if job.order:
         asked = job.runs[0]

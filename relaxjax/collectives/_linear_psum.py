@@ -1,4 +1,4 @@
-"""The sum of linear payloads by the backend's own all-reduce: nothing is decoded first.
+"""Linear psum: the backend's own all-reduce adds linear payloads; none is decoded.
 
 Source: shared-mask sparsification (Stich et al. 2018; the random block of Vogels et al.
 2019): with D linear and the same randomness everywhere, D(sum_i c_i) = sum_i D(c_i).

@@ -1,5 +1,11 @@
-"""Many relaxations on one task: the same budget for all, one honest picture."""
+"""Many relaxations on one task, tuned alike, and one report of them."""
 
 from relaxjax._core._lazy import door
 
-__getattr__, __dir__, __all__ = door(__name__, {})
+__getattr__, __dir__, __all__ = door(
+    __name__,
+    {
+        "_results": "Results",
+        "_study": "Study",
+    },
+)

@@ -1,3 +1,6 @@
 # Written by scripts/stubs.py from the table in __init__.py.
 
-__all__ = []
+from relaxjax.compare._results import Results as Results
+from relaxjax.compare._study import Study as Study
+
+__all__ = ["Results", "Study"]

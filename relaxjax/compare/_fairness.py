@@ -2,7 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 
-from relaxjax.compare._settings import Record, chosen, of_method, reported, tuned
+from relaxjax.compare._settings import (
+    Record,
+    chosen,
+    of_method,
+    reported,
+    setting_of,
+    tuned,
+)
 
 
 def remarks(study: Record, records: Sequence[Record]) -> list[str]:
@@ -15,7 +22,7 @@ def remarks(study: Record, records: Sequence[Record]) -> list[str]:
     Returns:
       An empty list for a fair and finished study.
     """
-    checks = (_seeds, _unseen_test, _budgets, _rates, _edges, _missing, _seconds)
+    checks = (_seeds, _unseen_test, _budgets, _others, _edges, _missing, _seconds)
     return [sentence for check in checks for sentence in check(study, records)]
 
 
@@ -55,15 +62,17 @@ def _budgets(study: Record, records: Sequence[Record]) -> list[str]:
     return [f"The methods were tuned with different numbers of runs: {each}."]
 
 
-def _rates(study: Record, records: Sequence[Record]) -> list[str]:
-    base, *others = (
-        (name, {setting.learning_rate for setting in tuned(study, records, name)})
-        for name in study["methods"]
-    )
-    odd = [name for name, rates in others if rates != base[1]]
-    if not odd or not base[1]:
-        return []
-    return [f"Other learning rates than for {base[0]} were tried for {_list(odd)}."]
+def _others(study: Record, records: Sequence[Record]) -> list[str]:
+    sentences = []
+    for name in study["methods"]:
+        best, runs = chosen(study, records, name), reported(study, records, name)
+        odd = {setting_of(run) for run in runs.values()} - {best}
+        if best and odd:
+            sentences.append(
+                f"{name} is reported at {_list(odd)}, although {best} was better in "
+                "tuning: its report runs are older than its tuning."
+            )
+    return sentences
 
 
 def _edges(study: Record, records: Sequence[Record]) -> list[str]:

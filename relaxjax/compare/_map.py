@@ -8,7 +8,7 @@ from relaxjax.compare._figures import RC
 from relaxjax.compare._margin import SIZE, WIDTH
 from relaxjax.compare._styles import GRID, INK, MUTED, PAPER, Style, styles
 from relaxjax.compare._summary import Summary
-from relaxjax.compare._winners import GBPS, LATENCY_MS, Win
+from relaxjax.compare._winners import Grid, Win, winners
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,20 +35,12 @@ def letters(cells: Sequence[Sequence[Win]], methods: Sequence[str]) -> dict[str,
     }
 
 
-def winners_map(
-    summary: Summary,
-    cells: Sequence[Sequence[Win]],
-    *,
-    gbps: Sequence[float] = GBPS,
-    latency_ms: Sequence[float] = LATENCY_MS,
-) -> "Figure":
+def winners_map(summary: Summary, grid: Grid) -> "Figure":
     """Draws who wins where, with letters and how many times faster than the baseline.
 
     Args:
       summary: a study in numbers.
-      cells: what `winners` returns, for the same bandwidths and latencies.
-      gbps: bandwidths, Gbit/s.
-      latency_ms: latencies, milliseconds.
+      grid: predicted seconds of a step, as in `study.json` under `map`.
 
     Returns:
       A matplotlib figure.
@@ -56,21 +48,20 @@ def winners_map(
     with extra("figures"):
         import matplotlib
         from matplotlib.figure import Figure
-    look = styles(summary.study["methods"])
-    letter = letters(cells, summary.study["methods"])
+    cells, methods = winners(summary, grid), summary.study["methods"]
+    look, letter = styles(methods), letters(cells, methods)
     notes = _notes(summary, cells)
-    key = LINE * (len(letter) + len(notes)) + 0.1
-    height = TOP + CELL * len(latency_ms) + BOTTOM + key
+    key, tall = LINE * (len(letter) + len(notes)) + 0.1, CELL * len(cells)
+    height = TOP + tall + BOTTOM + key
     with matplotlib.rc_context(RC):
         figure = Figure(figsize=(WIDTH, height))
-        chart = figure.add_axes(
-            (0.165, (BOTTOM + key) / height, 0.82, CELL * len(latency_ms) / height)
-        )
-        chart.set(xlim=(0, len(gbps)), ylim=(0, len(latency_ms)))
+        place = (0.165, (BOTTOM + key) / height, 0.82, tall / height)
+        chart = figure.add_axes(place)
+        chart.set(xlim=(0, len(cells[0])), ylim=(0, len(cells)))
         for y, row in enumerate(cells):
             for x, win in enumerate(row):
                 _cell(chart, x, y, win, letter, look)
-        _ticks(chart, gbps, latency_ms)
+        _ticks(chart, grid["gbps"], grid["latency_ms"])
         title = f"first to reach the target, {_target(summary)}"
         figure.text(0.02, 1 - 0.5 * TOP / height, title, weight="bold", va="center")
         _key(figure, letter, look, notes, key - 0.1, height)

@@ -1,15 +1,16 @@
 """The report of a study: one page, one text, one table for LaTeX, and pictures."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relaxjax.compare import _figures, _map, _svg, _words
 from relaxjax.compare._extra import extra
-from relaxjax.compare._styles import LINES, styles, wrapped
+from relaxjax.compare._records import write_whole
+from relaxjax.compare._styles import LINES, styles
 from relaxjax.compare._summary import Summary, summary
 from relaxjax.compare._tables import Column, latex, quality, speed
-from relaxjax.compare._winners import Seconds, winners
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,7 +24,6 @@ def write(
     study: dict[str, Any],
     records: Sequence[dict[str, Any]],
     *,
-    seconds: Seconds | None = None,
     lines: int | None = LINES,
 ) -> list[Path]:
     """Writes `report.html`, `report.md`, `table.tex`, and `figures/` as SVG and PNG.
@@ -34,8 +34,6 @@ def write(
       folder: where to; it is made if it is not there.
       study: what is in `study.json`.
       records: lines of `results.jsonl`.
-      seconds: predicted seconds of a step for a method, a latency in seconds and a
-        bandwidth in bytes a second; None: there is no map of winners.
       lines: the most lines in a figure; None draws all methods.
 
     Returns:
@@ -47,7 +45,7 @@ def write(
     folder = Path(folder)
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
     result = summary(study, records)
-    pictures = _pictures(result, seconds, lines)
+    pictures = _pictures(result, lines)
     written = []
     elements = []
     for name, (figure, caption) in pictures.items():
@@ -55,7 +53,7 @@ def write(
         elements.append({"name": name, "svg": element, "caption": caption})
         image, drawing = (folder / FOLDER / f"{name}{end}" for end in (".png", ".svg"))
         _svg.png(figure, image)
-        drawing.write_text(_svg.standalone(element) + "\n", encoding="utf-8")
+        write_whole(drawing, _svg.standalone(element) + "\n")
         written += [image, drawing]
     facts = _facts(result, records, elements)
     texts = {
@@ -64,14 +62,12 @@ def write(
         "table.tex": latex(result),
     }
     for name, text in texts.items():
-        (folder / name).write_text(text, encoding="utf-8")
+        write_whole(folder / name, text)
         written.append(folder / name)
     return written
 
 
-def _pictures(
-    result: Summary, seconds: Seconds | None, lines: int | None
-) -> dict[str, tuple["Figure", str]]:
+def _pictures(result: Summary, lines: int | None) -> dict[str, tuple["Figure", str]]:
     """Figures with captions, by the names of their files."""
     found = {}
     name = result.study["task"]["metric_name"].replace("_", " ")
@@ -86,10 +82,10 @@ def _pictures(
                 _figures.curves(result, axis, lines=lines),
                 caption + _left_out(result, axis, drawn),
             )
-    if seconds and any(row.steps_to_target is not None for row in result.rows):
-        cells = winners(result, seconds)
+    grid = result.study.get("map")
+    if grid and any(row.steps_to_target is not None for row in result.rows):
         caption = "Who reaches the target first, over bandwidth and latency."
-        found["winners"] = _map.winners_map(result, cells), caption
+        found["winners"] = _map.winners_map(result, grid), caption
     return found
 
 
@@ -157,7 +153,7 @@ def _conditions(
         ("task", f"{task['name']}, {task.get('params', 0):,} parameters"),
         ("data", f"{data.get('bytes', 0):,} bytes, SHA-256 {data.get('sha256', '-')}"),
         ("task file", f"{task['file']}, SHA-256 {task.get('file_sha256')}")
-        if task.get("file")
+        if task.get("file_sha256")
         else ("task file", "built in"),
         (
             "training",
@@ -189,6 +185,6 @@ def _rendered(template: str, facts: dict[str, Any], *, html: bool) -> str:
         keep_trailing_newline=True,
     )
     environment.filters["breaks"] = lambda name: markupsafe.Markup("<wbr>").join(
-        wrapped(name).split("\n")
+        re.split(r"(?=[+@])", name)
     )
     return environment.get_template(template).render(facts)

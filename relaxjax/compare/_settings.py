@@ -104,13 +104,18 @@ def chosen(study: Record, records: Sequence[Record], method: str) -> Setting | N
 def reported(
     study: Record, records: Sequence[Record], method: str
 ) -> dict[int, Record]:
-    """Runs of the chosen setting by report seed; the last of a repeated seed counts."""
+    """Report runs by seed, at the chosen setting; the last of a repeated seed counts.
+
+    Where there are none, those at the setting of the last report run count, and the
+    report says so.
+    """
     setting = chosen(study, records, method)
-    return {
-        record["seed"]: record
-        for record in of_method(study, records, method, "report")
-        if setting_of(record) == setting and record["seed"] in study["seeds"]
-    }
+    seeds = set(study["seeds"])
+    runs = of_method(study, records, method, "report")
+    runs = [run for run in runs if run["seed"] in seeds]
+    if runs and not any(setting_of(run) == setting for run in runs):
+        setting = setting_of(runs[-1])
+    return {run["seed"]: run for run in runs if setting_of(run) == setting}
 
 
 def diverged(record: Record, name: str) -> bool:

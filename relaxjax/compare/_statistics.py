@@ -13,6 +13,7 @@ the level alpha / (m - i), until one is not significant; that level holds for al
 it.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -138,3 +139,15 @@ def levels(p_values: Sequence[float], *, alpha: float = ALPHA) -> list[float]:
         going = going and (count - rank) * p_values[index] <= alpha
         result[index] = level
     return result
+
+
+def cost(metric: float | None, better: str) -> float:
+    """The metric as something to minimize; what is missing costs most.
+
+    Args:
+      metric: a metric; None: it is missing or not finite.
+      better: "higher" or "lower".
+    """
+    if metric is None or not math.isfinite(metric):
+        return math.inf
+    return -metric if better == "higher" else metric

@@ -1,5 +1,6 @@
 """The table of a study, for a terminal, for LaTeX, and as cells for pages."""
 
+import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -132,6 +133,16 @@ def table(
     for index in range(len(result.rows)):
         shown.add_row(*(cells[index + 1] for cells in fits.values()))
     return shown
+
+
+def text(study: dict[str, Any], records: Sequence[dict[str, Any]]) -> str:
+    """The table as plain text, as wide as the terminal, and at least 80 columns."""
+    with extra("tables"):
+        from rich.console import Console
+    out = io.StringIO()
+    console = Console(file=out, width=max(80, Console().width))
+    console.print(table(study, records, width=console.width))
+    return out.getvalue()
 
 
 def _ranked(result: Summary) -> list[Column]:

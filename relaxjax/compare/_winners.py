@@ -4,15 +4,13 @@ The time of a method is its steps to the target, measured, times its predicted s
 of a step on that network. A method that does not reach the target wins nowhere.
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from relaxjax.compare._summary import Summary
 
-Seconds = Callable[[str, float, float], float]
-"""Predicted seconds of a step, from method, latency in seconds, and bytes a second."""
-GBPS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 400.0)
-LATENCY_MS = (0.005, 0.05, 0.5, 5.0, 50.0)
+Grid = Mapping[str, Any]
+"""`gbps`, `latency_ms`, and `seconds` of a step by method: a row for each latency."""
 CLOSE = 0.1
 """A method within this part of the winner's time makes the win a close one."""
 
@@ -31,31 +29,22 @@ class Win(NamedTuple):
     close: bool
 
 
-def winners(
-    summary: Summary,
-    seconds: Seconds,
-    *,
-    gbps: Sequence[float] = GBPS,
-    latency_ms: Sequence[float] = LATENCY_MS,
-) -> list[list[Win]]:
+def winners(summary: Summary, grid: Grid) -> list[list[Win]]:
     """The winner of each cell.
 
     Args:
       summary: a study in numbers.
-      seconds: predicted seconds of a step.
-      gbps: bandwidths, Gbit/s.
-      latency_ms: latencies, milliseconds.
+      grid: predicted seconds of a step, as in `study.json` under `map`.
 
     Returns:
       A row for each latency, with an entry for each bandwidth.
     """
 
-    def at(latency: float, bandwidth: float) -> Win:
+    def at(y: int, x: int) -> Win:
         times = {
-            row.method: row.steps_to_target
-            * seconds(row.method, latency / 1e3, bandwidth * 1e9 / 8)
+            row.method: row.steps_to_target * grid["seconds"][row.method][y][x]
             for row in summary.rows
-            if row.steps_to_target is not None
+            if row.steps_to_target is not None and row.method in grid["seconds"]
         }
         if not times:
             return Win(None, None, False)
@@ -64,4 +53,5 @@ def winners(
         close = len(order) > 1 and times[order[1]] <= (1 + CLOSE) * first
         return Win(order[0], base and base / first, close)
 
-    return [[at(latency, bandwidth) for bandwidth in gbps] for latency in latency_ms]
+    places = range(len(grid["gbps"]))
+    return [[at(y, x) for x in places] for y in range(len(grid["latency_ms"]))]

@@ -99,17 +99,12 @@ def conclusion(summary: Summary) -> list[str]:
         f"Test {name} against {summary.baseline}, seed by seed ({seeds} "
         f"seed{'s' * (seeds != 1)}). {' '.join(found)}"
     ]
-    good = [
-        row
-        for row in others
-        if row.verdict and row.verdict.word in (BETTER, ALIKE) and row.fewer_bytes
-    ]
-    if good:
-        best = max(good, key=lambda row: row.fewer_bytes or 0)
+    reach = [row for row in summary.rows if row.bytes_to_target]
+    if len(reach) > 1:
+        best = min(reach, key=lambda row: row.bytes_to_target or 0)
         sentences.append(
-            f"Among those that are not worse, {best.method} sends the least: "
-            f"{scaled(best.bytes_per_step, 'B')} a step, {times(best.fewer_bytes)} "
-            f"less than {summary.baseline}."
+            f"{best.method} reaches the target with the fewest bytes: "
+            f"{scaled(best.bytes_to_target, 'B')}."
         )
     return sentences + _fastest(summary)
 
@@ -159,22 +154,37 @@ def reading(summary: Summary) -> list[str]:
             "straight line between two evaluations; the table has the median over the "
             "seeds."
         )
-    compute = scaled(study.get("compute_seconds"), "s")
     return [
         f"Measured: the {name}, of which {summary.better} is better. Tuning and the "
-        f"curves see validation data, the table shows test data. {task['split_note']}",
+        f"curves see validation data, the table shows test data. "
+        f"Validation data: {task['split_note'].rstrip('.')}.",
         "Tests are paired t over the seeds, corrected by Holm for the number of "
         "methods. An interval is drawn at the level at which its method was judged, at "
         "least 95 %, and excludes zero exactly if the word is better or worse. A "
         "method with a diverged run is worse. The spread is the standard deviation "
-        "over the seeds.",
+        "over the seeds. Not distinguishable is not equal: the interval says how far "
+        "apart the two may be.",
         target,
         "Counted from the program: the bytes that the busiest worker sends in a step, "
         "averaged over a period.",
+        _predicted(summary),
+    ]
+
+
+def _predicted(summary: Summary) -> str:
+    """Where the seconds come from."""
+    study = summary.study
+    compute = scaled(study.get("compute_seconds"), "s")
+    sources = study.get("seconds_source", {})
+    traced = ", ".join(name for name, source in sources.items() if source != "plan")
+    other = (
+        f"; those of {traced}, from its traced bytes as one message" if traced else ""
+    )
+    return (
         f"Predicted: seconds. They follow from a computation of {compute} a step "
         f"({study.get('compute_source', 'of unknown source')}), the counted messages, "
-        "and the stated latency and bandwidth of each network.",
-    ]
+        f"and the stated latency and bandwidth of each network{other}."
+    )
 
 
 def tuning(summary: Summary, records: Sequence[dict]) -> str:

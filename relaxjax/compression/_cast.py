@@ -1,7 +1,9 @@
-"""Float32 as it is, and casts to 16 and 8 bits.
+"""Casts: float32 as it is, or 16 or 8 bits of it.
 
-Casts round to nearest, |C(x) - x| <= u |x|, and clamp finite values to the largest
-finite one; infinities and NaN stay. With unit roundoff u:
+Source: PyTorch's communication hooks for 16 bits; for 8 bits the E4M3 format
+(Micikevicius et al. 2022), scaled as in torchft, here by blocks. Casts round to
+nearest, |C(x) - x| <= u |x|, and clamp finite values to the largest finite one;
+infinities and NaN stay. With unit roundoff u:
 
     bfloat16:       u = 2^-8 for all of float32:  B(1 - 2^-16)
     float16:        u = 2^-11 from 2^-14 to 65504; 0 is nearer to x than x is to what

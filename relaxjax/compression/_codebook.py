@@ -1,4 +1,4 @@
-"""Codes of 8, 4 or 2 bits with the mean of each bucket as its value.
+"""Codebook: 8, 4 or 2 bits, which stand for the mean of their bucket.
 
 Source: Uniform8BitQuantization of hivemind. With mean m and deviation s of a block and
 n = 2^bits buckets:

@@ -1,4 +1,4 @@
-"""One bit per element after a random rotation.
+"""DRIVE: one bit per element after a random rotation.
 
 Source: Vargaftik et al. 2021 (DRIVE). R flips signs at random, alike on all workers,
 and applies the orthonormal Hadamard transform to blocks of B, a power of two, filled

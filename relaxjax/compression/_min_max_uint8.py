@@ -1,4 +1,4 @@
-"""Eight bits between the least and the largest value of a block.
+"""MinMaxUInt8: eight bits between the least and the largest value of a block.
 
 Source: MinMaxUInt8 of BAGUA's ByteGrad. With the range [lo, hi] of a block and
 M = max(|lo|, |hi|):

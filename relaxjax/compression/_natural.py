@@ -1,4 +1,4 @@
-"""Powers of two: natural compression, and natural dithering.
+"""Natural compression and dithering: magnitudes become powers of two.
 
 Source: Horvath et al. 2019. A magnitude a with 2^k <= a < 2^(k+1) becomes
 

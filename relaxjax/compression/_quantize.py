@@ -1,7 +1,7 @@
-"""Integer codes of 8, 4 or 2 bits, symmetric, with one scale per block.
+"""Integer codes: 8, 4 or 2 bits, symmetric, with one scale per block.
 
-Source: block-wise absolute-maximum quantization, as in 8-bit optimizers and quantized
-all-reduces. With M the largest |x| of a block, L = 127, 7 or 1 and s = 1 / L:
+Source: block-wise absolute-maximum quantization, as in 8-bit optimizers (Dettmers et
+al. 2022). With M the largest |x| of a block, L = 127, 7 or 1 and s = 1 / L:
 
     q = round(x L / M),  C(x) = q M / L
 

@@ -1,4 +1,4 @@
-"""Random elements, the same on all workers: no index is sent, and payloads add up.
+"""Random-k: elements drawn alike on all workers, so that no index is sent.
 
 Source: random-k with a shared seed (Stich et al. 2018, Wangni et al. 2018), and the
 random block of Vogels et al. 2019. For a set S of k of the d elements, drawn from the

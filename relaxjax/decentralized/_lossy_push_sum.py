@@ -1,4 +1,4 @@
-"""Push-sum over links that lose messages, and nothing of what they carried.
+"""Lossy push-sum: links lose messages, and nothing of what they carried.
 
 Source: Hadjicostis, Vaidya, Dominguez-Garcia 2016 (running sums), around the push-sum
 of `relaxjax.push_sum`. A message carries the sum of all that its worker ever gave away,

@@ -1,7 +1,8 @@
 """Participation: workers are absent from rounds and come back, by a table or by chance.
 
-A reproducible, emulated fault. With P the workers that are present in a round, u_i
-their updates, and e_i the residual of a compressor C with error feedback:
+Source: the rounds of federated averaging, in which some clients take part (McMahan et
+al. 2017), here as a reproducible, emulated fault. With P the workers that are present
+in a round, u_i their updates, and e_i the residual of a compressor C with feedback:
 
     out = sum over P of C(n / |P| u_i + e_i) / n,   e_i <- what C lost          (i in P)
                                                     e_i <- e_i                  (else)

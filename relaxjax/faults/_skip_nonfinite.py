@@ -1,4 +1,6 @@
-"""Skips a step on all workers together when any of them sees a NaN or an infinity.
+"""Skipped steps: all workers skip together when one sees a NaN or an infinity.
+
+Source: the steps that mixed precision skips (Micikevicius et al. 2018), made common:
 
     bad = sum over workers of [some update, coming in or going out, is not finite]
     bad = 0: the updates and the state of `tx`;  else: zeros, and the state before.

@@ -65,8 +65,11 @@ class StalenessTable(NamedTuple):
         """The sum of what arrives now, and what is still under way.
 
         `arriving` holds what arrives in 0, 1, 2 .. steps, `sent` leaves at this step.
+        Both results have the dtypes of `arriving`, which are those that `init` made.
         """
         late = self.entry(self.table, step)
+        if arriving:
+            sent = optax.tree.cast_like(sent, arriving[0])
         slots = [*arriving, optax.tree.zeros_like(sent)]
         now, *later = (
             jax.tree.map(lambda a, x, k=k: a + jnp.where(late == k, x, 0), slot, sent)
@@ -144,7 +147,8 @@ def bounded_staleness(
     """Lets each worker's gradients arrive as late as a table says.
 
     Put it before a reducer; the optimizer then steps along the mean of what has
-    arrived, as a parameter server would.
+    arrived, as a parameter server would. Gradients are under way in the dtypes of the
+    params and come out in their own.
 
     Args:
       axis_name: the axis, or a tuple (outer, inner), whose workers are counted host by
@@ -189,7 +193,8 @@ def bounded_staleness(
         require_same(state.layout, updates, _CALLER)
         w = late.entry(weights, state.step)
         sent = jax.tree.map(lambda g: w.astype(g.dtype) * g, updates)
-        out, arriving = late.pass_on(state.arriving, sent, state.step)
+        now, arriving = late.pass_on(state.arriving, sent, state.step)
+        out = optax.tree.cast_like(now, updates)
         step = (state.step + 1) % len(late.table)
         return out, BoundedStalenessState(step, arriving, state.layout)
 

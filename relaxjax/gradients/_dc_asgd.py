@@ -90,7 +90,8 @@ def dc_asgd(
         b = jax.tree.map(lambda g: strength * g * g, updates)
         a = jax.tree.map(lambda g, b, x: g - b * x, updates, b, params)
         (a, b), arriving = late.pass_on(state.arriving, (a, b), state.step)
-        out = jax.tree.map(lambda a, b, x: a + b * x, a, b, params)
+        now = jax.tree.map(lambda a, b, x: a + b * x, a, b, params)
+        out = optax.tree.cast_like(now, updates)
         step = (state.step + 1) % len(late.table)
         return out, DcAsgdState(step, arriving, state.layout)
 

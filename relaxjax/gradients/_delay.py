@@ -40,7 +40,8 @@ def delay(steps: int) -> optax.GradientTransformationExtraArgs:
     """Replaces the updates by those of `steps` steps ago.
 
     The first ones are zeros, which the optimizer sees as gradients; at the end of
-    training the last ones are left in the state.
+    training the last ones are left in the state. Updates wait in the dtypes of the
+    params and come out in their own.
 
     Args:
       steps: T, 0 or more; 0 is the identity.
@@ -75,6 +76,9 @@ def delay(steps: int) -> optax.GradientTransformationExtraArgs:
         refuse_weight(weight, _CALLER)
         require_same(state.layout, updates, _CALLER)
         out, *waiting = (*state.waiting, updates)
+        if waiting:
+            out = optax.tree.cast_like(out, updates)
+            waiting[-1] = optax.tree.cast_like(updates, state.waiting[-1])
         return out, DelayState(tuple(waiting), state.layout)
 
     return optax.GradientTransformationExtraArgs(init, update)

@@ -1,8 +1,9 @@
 """DiLoCo: many local steps, then one step of an outer optimizer along their mean.
 
-Source: Douillard et al. 2023. Worker i takes H steps of its inner optimizer from the
-common model a; its optimizer's state goes on, and is not averaged. C is a compressor
-with its feedback, or the identity, and O the outer optimizer:
+Source: Douillard et al. 2023; MuLoCo, with Muon inside, Therien et al. 2025. Worker i
+takes H steps of its inner optimizer from the common model a; its optimizer's state goes
+on, and is not averaged. C is a compressor with its feedback, or the identity, and O the
+outer optimizer:
 
     x_i <- x_i + u_i                      (each step)
     D = mean_i C(a - x_i)                 (after each H-th: the outer gradient)

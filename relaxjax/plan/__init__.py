@@ -15,6 +15,7 @@ __getattr__, __dir__, __all__ = door(
         "_rank": "Ranking Row rank",
     },
     shared={
+        "_by_name": "predicted",
         "_network": "codecs",
     },
 )

@@ -3,6 +3,7 @@
 from relaxjax.plan._auto import auto as auto
 from relaxjax.plan._auto import transformation as transformation
 from relaxjax.plan._auto import verify as verify
+from relaxjax.plan._by_name import predicted as predicted
 from relaxjax.plan._chart import choices as choices
 from relaxjax.plan._chart import winners as winners
 from relaxjax.plan._measure import Fit as Fit

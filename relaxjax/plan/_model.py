@@ -114,7 +114,7 @@ class Model:
     @functools.cached_property
     def _starts(self) -> dict[str, int]:
         """Elements whose gradients are there before each leaf's."""
-        names = leaf_names(self.params)
+        names = [name or "params" for name in leaf_names(self.params)]
         return dict(zip(names, sent_before(self.params), strict=True))
 
     @functools.cached_property

@@ -158,7 +158,7 @@ def rank(
     for candidate in candidates(network):
         if not (candidate.fits_axes(axes) and candidate.fits(model)):
             continue
-        best = _best(candidate, model, network, bucket_bytes)
+        best = best_bucket(candidate, model, network, bucket_bytes)
         known = quality_of(candidate.label)
         rows.append(Row(candidate=candidate, prediction=best, quality=known))
     fits = [r for r in rows if memory is None or r.prediction.memory <= memory]
@@ -169,7 +169,7 @@ def rank(
     return ranking(rows, criterion, allowed, inputs or {})
 
 
-def _best(
+def best_bucket(
     candidate: Candidate,
     model: Model,
     network: Network,

@@ -1,4 +1,4 @@
-"""Charts of spans: Chrome's trace event format, as Perfetto reads it, and Gantt charts.
+"""Spans in Chrome's trace event format, as Perfetto reads it.
 
 Source: "Trace Event Format", the Chromium project. Each track is a thread of one
 process, named and placed by metadata events (`ph` "M"); each span is a complete event
@@ -9,14 +9,10 @@ Cost: O(spans log spans).
 """
 
 from collections.abc import Sequence
-from os import PathLike
 from typing import Any
 
 from relaxjax._core._tree import natural_key
 from relaxjax.schedule._engine import Span
-
-_ROWS = 40
-"""The most tracks that a Gantt chart shows."""
 
 
 def chrome_trace(timelines: Sequence[tuple[str, Sequence[Span]]]) -> dict[str, Any]:
@@ -69,34 +65,3 @@ def _complete(
         "tid": thread,
         "args": details,
     }
-
-
-def draw_gantt(path: str | PathLike[str], title: str, spans: Sequence[Span]) -> None:
-    """Writes a PNG with one row per track, at most 40, and a color for each name."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            'drawing a timeline needs matplotlib: pip install "relaxjax[cli]"'
-        ) from error
-    tracks = sorted({span.track for span in spans}, key=natural_key)[:_ROWS]
-    names = dict.fromkeys(span.name for span in spans)
-    color = {name: f"C{i % 10}" for i, name in enumerate(names)}
-    figure = Figure(figsize=(11, 1.2 + 0.35 * len(tracks)), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    for row, track in enumerate(tracks):
-        bars = [span for span in spans if span.track == track]
-        axes.broken_barh(
-            [(span.start, span.end - span.start) for span in bars],
-            (row - 0.4, 0.8),
-            facecolors=[color[span.name] for span in bars],
-            edgecolor="white",
-            linewidth=0.3,
-        )
-    axes.set_yticks(range(len(tracks)), tracks)
-    axes.invert_yaxis()
-    axes.set_xlabel("seconds")
-    axes.set_title(title)
-    figure.savefig(path, dpi=120, format="png")

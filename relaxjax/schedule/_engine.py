@@ -1,14 +1,22 @@
 """A discrete-event engine: jobs on tracks.
 
 A track (a computing unit, one direction of a link) serves one job at a time, the
-ready one with the smallest priority number, then the one that was ready first. A job
-that has started is not interrupted: messages are preempted where they are sliced.
+ready one with the smallest priority number, then the one that was ready first, then the
+one with the smallest place. A job that has started is not interrupted: messages are
+preempted where they are sliced.
 
-A message occupies its sender's track and then, cut through, its receiver's, which
-serves in order of arrival. A window (ByteScheduler's credit) stands before the track:
-it admits the most urgent message as long as its credit is positive, and gets the bytes
-back when the message has arrived, one latency later. What it has admitted is served
-first in, first out, several windows before one track in turns, by bytes.
+At one instant everything that ends, ends first; then every idle track chooses. What
+takes 0 seconds ends at the same instant, and the tracks choose again.
+
+A message occupies its sender's track and, cut through, its receiver's: in one piece,
+first come, first served. It comes when the receiver, at its own rate, would not run dry
+before the last byte is sent: at once if the receiver is the slower one, else so that
+both end together.
+
+A window (ByteScheduler's credit) stands before the track: it admits the most urgent
+message as long as its credit is positive, and gets the bytes back when the message has
+arrived, one latency later. What it has admitted is served first in, first out, several
+windows before one track in turns, by bytes.
 
 Cost: O(J log J) for J jobs.
 """
@@ -49,7 +57,6 @@ class Track:
     name: str
     ready: "Queue" = field(default_factory=list)
     idle: bool = True
-    free: float = 0.0  # when it will have received what was sent to it
 
 
 @dataclass(slots=True, eq=False)
@@ -71,6 +78,7 @@ class SimulatedJob:
     seconds: float = 0.0  # on its track
     _: KW_ONLY
     priority: float = 0.0  # the lower, the sooner
+    place: tuple[int, ...] = ()  # settles ties: the lower, the sooner
     nbytes: float = 0
     worker: int = 0
     step: int = 0
@@ -87,8 +95,8 @@ class SimulatedJob:
         other.users.append(self)
 
 
-Queue = list[tuple[float, int, SimulatedJob]]
-"""A heap of jobs by priority, then by arrival."""
+Queue = list[tuple[float, float, tuple[int, ...], int, SimulatedJob]]
+"""A heap of jobs by priority, then by the instant of arrival, then by place."""
 
 
 class Engine:
@@ -122,7 +130,7 @@ class Engine:
             while self._dirty:
                 track = self._dirty.popitem()[0]
                 if track.idle and track.ready:
-                    self._start(track, heapq.heappop(track.ready)[2])
+                    self._start(track, heapq.heappop(track.ready)[-1])
             if not self._events:
                 return
             self.now = self._events[0][0]
@@ -135,34 +143,41 @@ class Engine:
         elif job.window is None:
             self._queue(job.track, job, job.priority)
         else:
-            heapq.heappush(job.window.ready, (job.priority, next(self._count), job))
+            self._push(job.window.ready, job, job.priority)
             self._admitting[job.window] = None
 
     def _queue(self, track: Track, job: SimulatedJob, priority: float) -> None:
-        heapq.heappush(track.ready, (priority, next(self._count), job))
+        self._push(track.ready, job, priority)
         self._dirty[track] = None
+
+    def _push(self, queue: Queue, job: SimulatedJob, priority: float) -> None:
+        heapq.heappush(queue, (priority, self.now, job.place, next(self._count), job))
 
     def _admit(self, window: Window) -> None:
         while window.ready and window.credit > 0:
-            job = heapq.heappop(window.ready)[2]
+            job = heapq.heappop(window.ready)[-1]
             assert job.track is not None
             self._queue(job.track, job, window.admitted)
             window.credit -= job.nbytes
             window.admitted += job.nbytes
 
     def _start(self, track: Track, job: SimulatedJob) -> None:
+        """Begins a job, or the half of a message that is on this track."""
         track.idle = False
-        sent = arrived = self.now + job.seconds
-        self._span(track, job, self.now, sent)
-        if job.receiver is not None:
-            begin = max(self.now, job.receiver.free)
-            arrived = max(sent, begin + job.receiving)
-            job.receiver.free = arrived
-            self._span(job.receiver, job, arrived - job.receiving, arrived)
-        self._at(sent, lambda: self._vacate(track))
-        self._at(arrived, lambda: self._finish(job))
+        receiver = None if track is job.receiver else job.receiver
+        seconds = job.receiving if track is job.receiver else job.seconds
+        end = self.now + seconds
+        self.spans.append(
+            Span(track.name, job.name, self.now, end, job.nbytes, job.worker, job.step)
+        )
+        self._at(end, lambda: self._vacate(track))
+        if receiver is not None:
+            comes = self.now + max(0.0, seconds - job.receiving)
+            self._at(comes, lambda: self._queue(receiver, job, 0.0))
+            return
+        self._at(end, lambda: self._finish(job))
         if (window := job.window) is not None:
-            returned = arrived + window.latency
+            returned = end + window.latency
             self._at(returned, lambda: self._give_back(window, job.nbytes))
 
     def _vacate(self, track: Track) -> None:
@@ -181,8 +196,3 @@ class Engine:
 
     def _at(self, when: float, action: Callable[[], None]) -> None:
         heapq.heappush(self._events, (when, next(self._count), action))
-
-    def _span(self, track: Track, job: SimulatedJob, start: float, end: float) -> None:
-        self.spans.append(
-            Span(track.name, job.name, start, end, job.nbytes, job.worker, job.step)
-        )

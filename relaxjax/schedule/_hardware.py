@@ -49,12 +49,12 @@ class Link:
             return self.bandwidth
         return min(self.bandwidth, self.window / (2 * self.latency))
 
-    def seconds(self, nbytes: float, messages: int = 1) -> float:
+    def seconds(self, nbytes: float, messages: float = 1) -> float:
         """Time of a transfer.
 
         Args:
           nbytes: total bytes.
-          messages: number of messages, sent one after the other.
+          messages: number of messages, sent one after the other; each pays a latency.
         """
         return messages * self.latency + nbytes / self.rate
 

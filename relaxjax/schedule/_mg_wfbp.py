@@ -21,6 +21,7 @@ from collections.abc import Callable
 
 from relaxjax.schedule._graph import Graph, latest
 from relaxjax.schedule._hardware import Cost, Link
+from relaxjax.schedule._placement import push_size
 from relaxjax.schedule._policies import Policy
 
 
@@ -48,7 +49,9 @@ def mg_wfbp(graph: Graph, collective: Callable[[int], Cost], link: Link) -> Poli
     alpha = link.seconds(0, collective(0).messages)
 
     def seconds(bucket: list[str]) -> float:
-        cost = collective(sum(graph.nbytes.get(name, 0) for name in bucket))
+        cost = collective(
+            round(sum(push_size(graph, name, link).nbytes for name in bucket))
+        )
         return link.seconds(cost.nbytes, cost.messages)
 
     buckets: list[list[str]] = []

@@ -36,7 +36,8 @@ class Policy:
     Attributes:
       name: the name in tables.
       queue: how pulls are served: "random" (no order at all), "fifo" or "priority".
-      order: recv names by falling priority, for "priority".
+      order: recv names by falling priority; a "priority" queue serves by it, and
+        `dear` its all-gathers.
       push_queue: how pushes are served: "fifo" or "priority".
       partition_bytes: messages are cut into slices of at most this size.
       credit_bytes: how much a sender may have under way; None: one message.

@@ -32,9 +32,18 @@ def simulate(
 ) -> Timeline:
     """Runs the steps of data-parallel workers in simulated time.
 
+    A step ends when its parameters have arrived, its operations are done, and its
+    gradients have been received. Transfers of the same priority are served in the order
+    in which they become ready. Of those that become ready at the same instant, the one
+    of the earlier step goes first, then the parameter that comes first in the graph,
+    then the first segment, then the worker with the smallest number.
+
     Args:
       graph: the graph of each worker. Transfers travel with their bytes over the
-        cluster's links; if the bytes are not known, with as many as take their seconds.
+        cluster's links. If the bytes are not known, a pull or a push has as many as
+        take its own seconds, a latency included, on the link of the first class of
+        workers; with fewer seconds than a latency it pays only these, and 0 seconds are
+        free.
       policy: what is sent, when and in which order.
       cluster: workers, servers, links and stragglers. Above 1024 workers each class of
         identical ones is represented by four of them, among them its slowest and its

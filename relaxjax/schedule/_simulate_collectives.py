@@ -16,7 +16,7 @@ Cost: O(log J) for each of J = workers * steps * operations jobs.
 from relaxjax._core._checks import check_type
 from relaxjax.schedule._engine import SimulatedJob, Track
 from relaxjax.schedule._hardware import Cost
-from relaxjax.schedule._placement import size_of
+from relaxjax.schedule._placement import push_size
 from relaxjax.schedule._steps import Scene, StepJobs, Worker, make_step, one_ahead
 
 
@@ -29,8 +29,9 @@ class CollectiveSteps:
         self._jobs = one_ahead(self._build)
         self._network = Track("network")
         self._rank = scene.rank
+        link = scene.cluster.classes[0].link
         self._bytes = {
-            bucket: sum(size_of(scene.graph, name, scene.cluster) for name in bucket)
+            bucket: sum(push_size(scene.graph, name, link).nbytes for name in bucket)
             for bucket in scene.policy.buckets
         }
         self._seconds = {b: self._collective_seconds(n) for b, n in self._bytes.items()}
@@ -106,6 +107,7 @@ class CollectiveSteps:
             self._network,
             f"{phase} {bucket[0]}" + (f" +{others}" if others else ""),
             self._seconds[bucket] / self._policy.phases,
+            place=(step, self._policy.buckets.index(bucket)),
             nbytes=self._bytes[bucket] / self._policy.phases,
             step=step,
         )

@@ -12,6 +12,10 @@ its gradient.
 With a credit (ByteScheduler) each worker bounds what it has under way, pulls and pushes
 separately; the servers then serve what they are asked for.
 
+Ties: of transfers with the same priority that become ready at the same instant, the one
+of the earlier step goes first, then by the parameter's place in the graph, then by
+segment, then by worker.
+
 Cost: O(log J) for each of J = workers * steps * (segments + operations) jobs.
 """
 
@@ -32,7 +36,9 @@ class ServerSteps:
         self._graph, self._policy = scene.graph, scene.policy
         self._jobs = one_ahead(self._build)
         self._rank = scene.rank
-        self._messages = messages(scene.graph, scene.policy, scene.cluster)
+        names = dict.fromkeys((*scene.graph.recvs, *scene.graph.sends))
+        self._place = {name: i for i, name in enumerate(names)}
+        self._pulled, self._pushed = messages(scene.graph, scene.policy, scene.cluster)
         self._server_link = scene.cluster.server_link or scene.cluster.link
         servers = range(scene.cluster.servers)
         self._server_out = [Track(f"server {s} out") for s in servers]
@@ -125,16 +131,18 @@ class ServerSteps:
         its worker's own order: a server shares its link fairly among the workers.
         """
         random = self._policy.queue == "random"
-        pulls = []
-        for server, nbytes, latencies in self._messages[name]:
+        rank = self._rank[name] if self._policy.queue == "priority" else 0
+        step, pulls = jobs.begin.step, []
+        for i, (server, nbytes, latencies) in enumerate(self._pulled[name]):
             pull = SimulatedJob(
                 self._server_out[server],
                 name,
                 worker.weight * self._server_link.seconds(nbytes, latencies),
-                priority=ahead[server] if random else self._rank.get(name, 0),
+                priority=ahead[server] if random else rank,
+                place=(step, self._place[name], i, worker.index),
                 nbytes=nbytes,
                 worker=worker.index,
-                step=jobs.begin.step,
+                step=step,
                 receiver=self._worker_in[worker.index],
                 receiving=worker.kind.link.seconds(nbytes, latencies),
                 window=self._pull_window[worker.index],
@@ -153,6 +161,7 @@ class ServerSteps:
                 f"push {name}",
                 worker.kind.link.seconds(nbytes, latencies),
                 priority=self._rank.get(name, 0) if by_priority else 0,
+                place=(step, self._place[name], i, worker.index),
                 nbytes=nbytes,
                 worker=worker.index,
                 step=step,
@@ -160,7 +169,7 @@ class ServerSteps:
                 receiving=worker.weight * self._server_link.seconds(nbytes, latencies),
                 window=self._push_window[worker.index],
             )
-            for server, nbytes, latencies in self._messages[name]
+            for i, (server, nbytes, latencies) in enumerate(self._pushed[name])
         ]
 
 

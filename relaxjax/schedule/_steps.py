@@ -137,7 +137,7 @@ class StepJobs:
       begin: a gate; operations that need nothing wait for it.
       recvs: a gate for each parameter, open when it has arrived.
       ops: operations by name.
-      end: a gate, open when all operations are done.
+      end: a gate, open when all parameters have arrived and all operations are done.
     """
 
     begin: SimulatedJob
@@ -160,7 +160,8 @@ def make_step(graph: Graph, worker: Worker, step: int) -> StepJobs:
         ops={},
         end=SimulatedJob(None, "end", worker=worker.index, step=step),
     )
-    jobs.end.need(jobs.begin)
+    for gate in (jobs.begin, *jobs.recvs.values()):
+        jobs.end.need(gate)
     for place, (name, (seconds, needs)) in enumerate(graph.ops.items()):
         job = SimulatedJob(
             worker.compute,

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 
-from relaxjax.schedule._chrome import chrome_trace, draw_gantt
+from relaxjax.schedule._chrome import chrome_trace
 from relaxjax.schedule._engine import Span
+from relaxjax.schedule._gantt import draw_gantt
 
 
 @dataclass
@@ -164,6 +165,9 @@ class Timeline:
 
     def save_png(self, path: str | PathLike[str]) -> None:
         """Draws the tracks over time (a Gantt chart).
+
+        Colors tell pulls, computation, pushes and collectives; transfers have numbers,
+        in the order in which they begin, and a key.
 
         Args:
           path: the PNG file.

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Mapping
 
+from relaxjax.tasks._arrays import of_arrays
 from relaxjax.tasks._chars import chars
 from relaxjax.tasks._digits import digits
+from relaxjax.tasks._load import load
 from relaxjax.tasks._task import (
     OPTIMIZERS,
     Data,
@@ -11,6 +13,7 @@ from relaxjax.tasks._task import (
     Task,
     adamw,
     schedule,
+    task_of,
     train_step_of,
 )
 
@@ -25,6 +28,9 @@ __all__ = [
     "adamw",
     "chars",
     "digits",
+    "load",
+    "of_arrays",
     "schedule",
+    "task_of",
     "train_step_of",
 ]

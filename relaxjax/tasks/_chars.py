@@ -8,8 +8,9 @@ tenth file is held out whole. The model is a small causal transformer.
 
 import math
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -74,33 +75,44 @@ def chars(seed: int, *, width: int = 64, layers: int = 2) -> Task:
       layers: number of its blocks.
     """
     train_files, held_out_files = split_files(source_files())
-    train, held_out = (encode(files) for files in (train_files, held_out_files))
+    whole = describe(file.read_bytes() for file in train_files + held_out_files)
     model = LanguageModel(width=width, layers=layers, heads=4, rngs=nnx.Rngs(seed))
     graph, params = nnx.split(model, nnx.Param)
-    windows = _evenly_spaced(held_out, _HELD_OUT_WINDOWS)
 
     def loss(params, batch):  # nats per character
         symbols = batch.astype(jnp.int32)
         logits = nnx.merge(graph, params)(symbols[:, :-1])
         return cross_entropy(logits, symbols[:, 1:])
 
-    def batches(seed: int, rows: int) -> Iterator[np.ndarray]:
-        rng = np.random.default_rng(seed)
-        while True:
-            yield _windows(train, rng.integers(len(train) - CONTEXT, size=rows))
+    def on(files: list[Path]) -> Callable[[Any], jax.Array]:
+        windows = _evenly_spaced(encode(files), _HELD_OUT_WINDOWS)
+        return jax.jit(lambda params: loss(params, windows) / math.log(2))
 
-    return Task(
-        name="chars",
-        metric_name="bits_per_character",
-        data=describe(file.read_bytes() for file in train_files + held_out_files),
-        params=params,
-        loss=loss,
-        metric=jax.jit(lambda params: loss(params, windows) / math.log(2)),
-        batches=batches,
-        steps=1000,
-        batch_size=32,
-        learning_rate=1e-2,
-    )
+    def task(files: list[Path], validation: list[Path]) -> Task:
+        text = encode(files)
+
+        def batches(seed: int, rows: int) -> Iterator[np.ndarray]:
+            rng = np.random.default_rng(seed)
+            while True:
+                yield _windows(text, rng.integers(len(text) - CONTEXT, size=rows))
+
+        return Task(
+            name="chars",
+            metric_name="bits_per_character",
+            data=whole,
+            params=params,
+            loss=loss,
+            metric=on(held_out_files),
+            batches=batches,
+            steps=1000,
+            batch_size=32,
+            learning_rate=1e-2,
+            validation=on(validation) if validation else None,
+            split=None if validation else lambda: task(*split_files(train_files)),
+            split_note="every tenth of the training files",
+        )
+
+    return task(train_files, [])
 
 
 def source_files(folder: Path | None = None, *, cap: int = _CAP) -> list[Path]:

@@ -3,7 +3,6 @@
 Source: Alpaydin and Kaynak, "Optical recognition of handwritten digits", UCI, 1998.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import jax
@@ -13,7 +12,8 @@ from flax import nnx
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from relaxjax.tasks._task import Task, cross_entropy, describe, shuffled
+from relaxjax.tasks._arrays import of_arrays
+from relaxjax.tasks._task import Task, cross_entropy, describe
 
 HELD_OUT = 360  # a fifth, the same share of each digit
 _SPLIT_SEED = 0  # one split for all runs, so that their accuracies can be compared
@@ -48,26 +48,22 @@ def digits(seed: int) -> Task:
     def loss(params, batch):
         return cross_entropy(nnx.merge(graph, params)(batch.images), batch.labels)
 
-    @jax.jit
-    def accuracy(params):
-        logits = nnx.merge(graph, params)(jnp.asarray(held_out.images))
-        return jnp.mean(logits.argmax(axis=-1) == held_out.labels)
+    def accuracy(params, rows):
+        logits = nnx.merge(graph, params)(rows.images)
+        return jnp.mean(logits.argmax(axis=-1) == rows.labels)
 
-    def batches(seed: int, rows: int) -> Iterator[Digits]:
-        for picked in shuffled(seed, len(train.labels), rows):
-            yield Digits(train.images[picked], train.labels[picked])
-
-    return Task(
+    return of_arrays(
         name="digits",
         metric_name="accuracy",
-        data=describe(pixels),
         params=params,
         loss=loss,
         metric=accuracy,
-        batches=batches,
+        train=train,
+        test=held_out,
         steps=400,
         batch_size=128,
         learning_rate=3e-3,
+        data=describe(pixels),
     )
 
 

@@ -1,4 +1,4 @@
-"""A task: real data, a model, and a metric on held-out data."""
+"""A task: data, a model, and a metric on data that it is not trained on."""
 
 import functools
 import hashlib
@@ -33,13 +33,22 @@ class Task:
       metric_name: what `metric` measures, on held-out data.
       data: size and digest of the data.
       params: initial parameters of the model, as for one device.
-      loss: `loss(params, batch)`, the mean over the rows of the batch.
-      metric: `metric(params)`, jitted.
+      loss: `loss(params, batch)`, the mean over the rows of the batch; of a model with
+        `state`, `loss(params, state, batch) -> (loss, state)`.
+      metric: `metric(params)`, jitted, on test data; with `state`,
+        `metric(params, state)`.
       batches: `batches(seed, rows)` yields whole batches forever; the same for the same
         arguments.
       steps: default number of steps.
       batch_size: default number of rows, over all workers.
       learning_rate: default peak of the learning rate.
+      better: "higher" or "lower": which metric is the better one; "" means that
+        accuracies should be high and all else low.
+      state: what the model has besides params, such as batch statistics or a key; a
+        pytree of arrays, or None.
+      validation: like `metric`, on data for choosing settings; None: there is none.
+      split: makes the same task with a part of its training data kept for validation.
+      split_note: where validation data come from, in a sentence.
     """
 
     name: str
@@ -52,6 +61,39 @@ class Task:
     steps: int
     batch_size: int
     learning_rate: float
+    better: str = ""
+    state: Any = None
+    validation: Callable[..., jax.Array] | None = None
+    split: Callable[[], "Task"] | None = None
+    split_note: str = "the task's own validation data"
+
+    def __post_init__(self) -> None:
+        """Says which metric is better, if the task does not."""
+        usual = "higher" if self.metric_name == "accuracy" else "lower"
+        object.__setattr__(self, "better", self.better or usual)
+        if self.better not in ("higher", "lower"):
+            raise ValueError(
+                f"better={self.better!r} must be 'higher' or 'lower': which values of "
+                f"{self.metric_name} are the better ones"
+            )
+
+
+def task_of(task: Task) -> Task:
+    """The task with validation data, which it has or which are split off.
+
+    Raises:
+      ValueError: it has none, and cannot be split.
+    """
+    if task.validation is not None:
+        return task
+    if task.split is None:
+        raise ValueError(
+            f"task {task.name!r} has no validation data to choose learning rates by: "
+            "give Task(validation=...), a metric on data that are neither for training "
+            "nor for the test, or make the task with relaxjax.tasks.of_arrays, which "
+            "splits some off"
+        )
+    return task.split()
 
 
 def train_step_of(task: Task, tx: optax.GradientTransformation) -> Callable[..., Any]:
@@ -60,12 +102,28 @@ def train_step_of(task: Task, tx: optax.GradientTransformation) -> Callable[...,
     Args:
       task: the task to train on.
       tx: the transformation from gradients to updates.
+
+    Returns:
+      `step(params, opt_state, batch) -> (params, opt_state, metrics)`; for a task with
+      a state, `step(params, opt_state, state, batch)` likewise.
     """
+    if task.state is not None:
+        return _step_with_state(task, tx)
 
     def train_step(params, opt_state, batch):
         loss, grads = jax.value_and_grad(task.loss)(params, batch)
         updates, opt_state = tx.update(grads, opt_state, params)
         return optax.apply_updates(params, updates), opt_state, {"loss": loss}
+
+    return train_step
+
+
+def _step_with_state(task: Task, tx: optax.GradientTransformation) -> Any:
+    def train_step(params, opt_state, state, batch):
+        both = jax.value_and_grad(task.loss, has_aux=True)
+        (loss, state), grads = both(params, state, batch)
+        updates, opt_state = tx.update(grads, opt_state, params)
+        return optax.apply_updates(params, updates), opt_state, state, {"loss": loss}
 
     return train_step
 

@@ -7,6 +7,10 @@ from typing import Any
 
 NETWORKS = {"1gbit,10ms": (0.01, 1.25e8), "25gbit,50us": (5e-5, 3.125e9)}
 COMPUTE = 0.012
+GBPS, LATENCY_MS = (
+    (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
+    (0.005, 0.05, 0.5, 5.0, 50.0),
+)
 METHODS: Mapping[str, tuple[float, float, float, float]] = {
     "all_reduce": (5_852_672.0, 14.0, 0.970, 40.0),
     "all_reduce+sign+ef14@two_shot": (182_896.0, 14.0, 0.968, 55.0),
@@ -57,6 +61,19 @@ def study(
             method: {name: seconds(method, *link) for name, link in NETWORKS.items()}
             for method in methods
             if method in METHODS
+        },
+        "seconds_source": dict.fromkeys(methods, "plan"),
+        "map": {
+            "gbps": list(GBPS),
+            "latency_ms": list(LATENCY_MS),
+            "seconds": {
+                method: [
+                    [seconds(method, late / 1e3, wide * 1e9 / 8) for wide in GBPS]
+                    for late in LATENCY_MS
+                ]
+                for method in methods
+                if method in METHODS
+            },
         },
         "conditions": {"machine": "x86_64", "cores": 2, "jax": "0.10.0"},
         "command": "relaxjax compare wine.py --relaxation all_reduce --seeds 3",

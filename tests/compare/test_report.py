@@ -22,8 +22,16 @@ from relaxjax.compare._report import write
 from relaxjax.compare._styles import PALETTE, styles, wrapped
 from relaxjax.compare._summary import summary
 from relaxjax.compare._tables import latex, quality, speed, table, tex
-from relaxjax.compare._winners import GBPS, LATENCY_MS, winners
-from tests.compare.studies import METHODS, lost, records, seconds, study
+from relaxjax.compare._winners import winners
+from tests.compare.studies import (
+    GBPS,
+    LATENCY_MS,
+    METHODS,
+    lost,
+    records,
+    seconds,
+    study,
+)
 
 OF = study()
 RUNS = records(OF)
@@ -48,7 +56,7 @@ def printed(of, width: int) -> list[str]:
 
 def hostile():
     """A study with signs that HTML, matplotlib and LaTeX would take for their own."""
-    name = "<script>alert(1)</script>&|%$x$#_{}~^\\"
+    name = "<script>alert(1)</script>&|%$x$#_{} a=1~^\\"
     of = study(["all_reduce", name])
     of["task"]["split_note"] = "<b>bold</b>"
     of["command"] = "relaxjax compare '<i>.py' && true"
@@ -74,7 +82,7 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("report")
-    write(place, OF, RUNS, seconds=seconds)
+    write(place, OF, RUNS)
     return place
 
 
@@ -121,12 +129,12 @@ def test_measured_and_predicted_are_told_apart_in_each_figure():
         said = " ".join(texts(curves(RESULT, axis)))
         assert ("predicted" in said) == axis.name.startswith("seconds")
         assert ("counted" in said) == (axis.name == "bytes")
-    figure = winners_map(RESULT, winners(RESULT, seconds))
+    figure = winners_map(RESULT, OF["map"])
     assert "steps to the target measured, seconds predicted" in texts(figure)
 
 
 def test_the_same_study_gives_the_same_bytes(folder, tmp_path):
-    write(tmp_path, OF, json.loads(json.dumps(RUNS)), seconds=seconds)
+    write(tmp_path, OF, json.loads(json.dumps(RUNS)))
     for path in sorted(folder.rglob("*.*")):
         assert path.read_bytes() == (tmp_path / path.relative_to(folder)).read_bytes()
 
@@ -141,9 +149,12 @@ def test_signs_of_html_and_latex_are_text(tmp_path):
     for file in ("steps.svg", "bytes.svg"):
         path = tmp_path / "figures" / file
         said = "".join(ElementTree.parse(path).getroot().itertext())
-        assert name in re.sub(r"\s", "", said)
+        assert re.sub(r"\s", "", name) in re.sub(r"\s", "", said)
     escaped = tex(name)
-    assert re.sub(r"\\(text\w+\{\}|[&%$#_{}])", "", escaped) == "scriptalert(1)/scriptx"
+    assert (
+        re.sub(r"\\(text\w+\{\}|[&%$#_{}])", "", escaped)
+        == "scriptalert(1)/scriptx a=1"
+    )
     assert len((tmp_path / "table.tex").read_text().splitlines()) == 9
 
 
@@ -253,27 +264,27 @@ def test_a_diverged_method_is_a_row_and_a_line_with_an_end(tmp_path):
     good = [("power_sgd", "tune"), ("all_reduce", "tune"), ("all_reduce", "report")]
     runs = [one for one in records(of) if (one["method"], one["phase"]) in good]
     runs += [lost("power_sgd", seed) for seed in of["seeds"]]
-    write(tmp_path, of, runs, seconds=seconds)
+    write(tmp_path, of, runs)
     text = (tmp_path / "report.md").read_text()
     words = "diverged (3 of 3) | - | worse: 3 of 3 runs diverged"
     assert f"| `power_sgd` | {words} |" in text
     assert "| `power_sgd` | not reached | not reached |" in text
     result = summary(of, runs)
     assert "diverged" in texts(curves(result, axes_of(result)[0]))
-    won = {win.method for row in winners(result, seconds) for win in row}
+    won = {win.method for row in winners(result, of["map"]) for win in row}
     assert won == {"all_reduce"}
 
 
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_an_unfinished_study_has_a_report(tmp_path, count):
-    write(tmp_path, OF, RUNS[-count:] if count else [], seconds=seconds)
+    write(tmp_path, OF, RUNS[-count:] if count else [])
     text = (tmp_path / "report.md").read_text()
     assert "Read with care" in text
     assert "The study is not finished" in text
 
 
 def test_the_winner_is_the_smallest_product_of_steps_and_seconds():
-    cells = winners(RESULT, seconds)
+    cells = winners(RESULT, OF["map"])
     by_hand = {row.method: row.steps_to_target for row in RESULT.rows}
     for y, late in enumerate(LATENCY_MS):
         for x, wide in enumerate(GBPS):
@@ -333,3 +344,20 @@ def test_one_seed_has_neither_spread_nor_verdict():
     )
     assert "[" not in _words.difference(row)
     assert "±" not in _words.mean_and_spread(row)
+
+
+def test_where_seconds_do_not_come_from_a_plan_the_report_says_so():
+    of = study(["all_reduce", "power_sgd"])
+    assert not any("traced" in words for words in _words.reading(summary(of, [])))
+    of["seconds_source"]["power_sgd"] = "traced bytes"
+    said = " ".join(_words.reading(summary(of, [])))
+    assert "those of power_sgd, from its traced bytes as one message" in said
+
+
+def test_the_conclusion_names_only_what_reaches_the_target():
+    words = " ".join(_words.conclusion(RESULT))
+    reach = {r.method: r.bytes_to_target for r in RESULT.rows if r.bytes_to_target}
+    best = min(reach, key=lambda name: reach[name])
+    assert f"{best} reaches the target with the fewest bytes" in words
+    hard = summary(OF | {"target": 2.0}, RUNS)
+    assert "reach" not in " ".join(_words.conclusion(hard))

@@ -274,7 +274,7 @@ def run(machine: type[AnyTraining], examples: int) -> None:
         deadline=None,
         derandomize=True,
         database=None,
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
         phases=[Phase.generate, Phase.shrink],
     )
     run_state_machine_as_test(machine, settings=how)

@@ -212,3 +212,31 @@ def test_refuses_in_update():
             one.update(x, one.init(x), weight=1.0)
         with pytest.raises(ValueError, match="the tree changed since init"):
             one.update({"x": x}, one.init(x))
+
+
+@pytest.mark.parametrize(
+    "tx",
+    [
+        delay(2),
+        bounded_staleness("data", [[0, 2], [1, 1]]),
+        dc_asgd("data", [[0, 2], [1, 1]], strength=0.0),
+    ],
+    ids=["delay", "bounded_staleness", "dc_asgd"],
+)
+def test_narrow_gradients_of_wide_params_in_a_scan(tx):
+    """What waits is kept in the dtypes of the params, and comes out in its own."""
+
+    def train(x, gs):
+        def step(state, g):
+            out, state = tx.update(jnp.full(3, g), state, x)
+            return state, out
+
+        return jax.lax.scan(step, tx.init(x), gs)[1]
+
+    def outs(dtype):
+        gs = jnp.arange(1, 9).astype(dtype)  # exact in both dtypes, and so are sums
+        mapped = jax.vmap(train, axis_name="data", in_axes=(0, None))
+        return mapped(jnp.ones((2, 3)), gs)
+
+    assert outs(jnp.bfloat16).dtype == jnp.bfloat16
+    helpers.assert_equal(outs(jnp.bfloat16).astype(jnp.float32), outs(jnp.float32))

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -10,6 +11,9 @@ import typer
 from typer.testing import CliRunner
 
 from relaxjax.cli._order import order
+from relaxjax.cli._order_tables import SYMBOLS
+
+ROOT = Path(__file__).parents[2]
 
 FILE = """
 import jax, jax.numpy as jnp
@@ -118,6 +122,27 @@ def test_tables(call):
     assert result.exit_code == 0, result.output
     for text in ("0/w", "M+", "random, mean of 7", "optimum", "over the bound", "S = "):
         assert text in result.stdout
+
+
+def test_every_symbol_is_explained(call):
+    """In the output, and with the same letters in the docs."""
+    shown = call("model.py:forward").stdout
+    page = (ROOT / "docs" / "orders.md").read_text()
+    for symbol, meaning in SYMBOLS.items():
+        lines = [x for x in shown.splitlines() if x.split()[:1] == [symbol]]
+        assert [x for x in lines if meaning.split()[0] in x.split()], symbol
+        assert f"\n| `{symbol}` |" in page
+    columns = re.findall(r"┃ *(M\+|[A-Z]) *(?=┃)", shown)
+    letters = re.findall(r"\b([A-Z]) = ", shown)
+    assert set(columns) | set(letters) == {"M", "P", "M+", "E", "L", "U", "S"}
+    assert set(columns) | set(letters) == set(SYMBOLS)
+
+
+def test_ranks_begin_at_one_as_in_the_picture(call):
+    shown = call("model.py:forward").stdout
+    rows = re.findall(r"│ (\d+) +│ (\S+)", shown)
+    best = json.loads(call("model.py:forward", "--json").stdout)["orders"]["best"]
+    assert rows == [(str(rank), name) for rank, name in enumerate(best, start=1)]
 
 
 def test_training_graph_and_files(call, tmp_path):

@@ -1,0 +1,177 @@
+"""What is compared: relaxations by name with options, or a user's own transformations.
+
+A method is made anew for every learning rate, since the rate is what is tuned.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import optax
+
+from relaxjax._core._relaxation import Training
+from relaxjax._names import parse
+from relaxjax.tasks import OPTIMIZERS, schedule
+
+AXIS = "data"
+APART = 3.0  # a learning rate over the next one
+
+Options = Mapping[str, float]
+Grid = Mapping[str, Sequence[float]]
+Setting = tuple[float, dict[str, float]]  # learning rate and options
+Own = Callable[[optax.Schedule], optax.GradientTransformation]
+
+
+class Method(NamedTuple):
+    """A relaxation with its optimizer, of which rate and options are open.
+
+    Attributes:
+      label: how tables and records call it.
+      name: its name in relaxjax; "" for a user's own.
+      fixed: options that are not tuned.
+      build: `build(learning_rate, options, steps, workers)` makes the transformation.
+      usual: its usual learning rate, as a multiple of the task's.
+      known: names of its options.
+    """
+
+    label: str
+    name: str
+    fixed: Options
+    build: Callable[[float, Options, int, int], Any]
+    usual: float = 1.0
+    known: frozenset[str] = frozenset()
+
+
+def named(text: str) -> Method:
+    """A method by its name and options, such as `diloco+quantize8 sync_every=16`.
+
+    Raises:
+      ValueError: an unknown name or option, or an option without a number.
+    """
+    name, *rest = text.split() or [""]
+    choice = parse(name)
+    fixed = dict(_option(text, part) for part in rest)
+    if odd := set(fixed) - choice.row.options:
+        raise ValueError(
+            f"relaxation {text!r}: {name} has no option {sorted(odd)[0]!r}; it has "
+            f"{', '.join(sorted(choice.row.options)) or 'none'}"
+        )
+    optimizer = OPTIMIZERS[choice.row.parent]
+
+    def build(rate: float, options: Options, steps: int, workers: int) -> Any:
+        rates = schedule(rate, steps)
+        training = Training(optimizer.make(rates), rates, steps, workers)
+        return parse(name).build(AXIS, training, **fixed, **_whole(options))
+
+    known = frozenset(choice.row.options)
+    return Method(" ".join(text.split()), name, fixed, build, optimizer.rate, known)
+
+
+def own(label: str, make: Own | optax.GradientTransformation) -> Method:
+    """A user's own: a transformation, or a function of the schedule that makes one.
+
+    Raises:
+      TypeError: it is neither.
+    """
+    if isinstance(make, optax.GradientTransformation):
+        return Method(label, "", {}, lambda *_: make, 0.0)
+    if not callable(make):
+        raise TypeError(
+            f"relaxations[{label!r}]={make!r} must be the name of a relaxation, an "
+            "optax transformation over the axis 'data', or a function that makes one "
+            "from a schedule of the learning rate"
+        )
+    return Method(label, "", {}, lambda rate, _, steps, __: make(schedule(rate, steps)))
+
+
+def methods(relaxations: Sequence[Any] | Mapping[str, Any]) -> list[Method]:
+    """All methods of a study; the first is the baseline.
+
+    Raises:
+      ValueError: there are none, or two with one label.
+    """
+    if isinstance(relaxations, str):
+        relaxations = [relaxations]
+    if not isinstance(relaxations, Mapping):
+        relaxations = {
+            x if isinstance(x, str) else f"own {i}": x
+            for i, x in enumerate(relaxations)
+        }
+    found = [
+        named(x) if isinstance(x, str) else own(label, x)
+        for label, x in relaxations.items()
+    ]
+    if not found:
+        raise ValueError("relaxations=[] compares nothing: name two or more")
+    return found
+
+
+def settings(method: Method, rate: float, tune: int, grid: Grid) -> list[Setting]:
+    """Learning rates and options that a method is tuned over, the usual ones first.
+
+    Every method has the same number of them: `tune` times the points of the grid.
+    Where a method has none of the grid's options, it has more rates in their place,
+    between the same two ends.
+
+    Args:
+      method: the method.
+      rate: the task's learning rate.
+      tune: number of learning rates, a factor of 3 apart.
+      grid: values of options.
+    """
+    mine = {
+        k: v for k, v in grid.items() if k in method.known and k not in method.fixed
+    }
+    points = [
+        dict(zip(mine, x, strict=True)) for x in itertools.product(*mine.values())
+    ]
+    most = max(1, int(np.prod([len(v) for v in grid.values()], dtype=int)))
+    count = tune * most // len(points)
+    middle = rate * (method.usual or 1.0)
+    half = APART ** (((tune if tune > 1 else count) - 1) / 2)
+    rates = np.geomspace(middle / half, middle * half, count) if count > 1 else [middle]
+    ordered = sorted(map(float, rates), key=lambda x: abs(np.log(x / middle)))
+    return [(_tidy(x), point) for point in points for x in ordered]
+
+
+def one_more(
+    tried: Sequence[tuple[float, dict[str, float]]],
+    best: tuple[float, dict[str, float]],
+) -> Setting:
+    """The setting that every method gets after the others: next to its best rate.
+
+    Beyond the edge if the best rate is at it, or else between the best and the next
+    larger one.
+    """
+    rates = sorted({rate for rate, _ in tried})
+    at = rates.index(best[0])
+    steps = len(rates) - 1
+    step = (rates[-1] / rates[0]) ** (1 / steps) if steps else APART
+    if at == 0:
+        return _tidy(rates[0] / step), best[1]
+    if at == len(rates) - 1:
+        return _tidy(rates[-1] * step), best[1]
+    return _tidy(float(np.sqrt(rates[at] * rates[at + 1]))), best[1]
+
+
+def _tidy(rate: float) -> float:
+    """Six digits, so that a record's rate is the one that was used."""
+    return float(f"{rate:.6g}")
+
+
+def _whole(options: Options) -> dict[str, float]:
+    return {k: int(v) if float(v).is_integer() else v for k, v in options.items()}
+
+
+def _option(text: str, part: str) -> tuple[str, float]:
+    key, equals, value = part.partition("=")
+    try:
+        number = float(value)
+    except ValueError:
+        number = float("nan")
+    if not equals or number != number:
+        raise ValueError(
+            f"relaxation {text!r}: {part!r} must be OPTION=NUMBER, as in sync_every=16"
+        )
+    return key, _whole({key: number})[key]

@@ -1,0 +1,96 @@
+"""Records of finished runs: one line of JSON each, written at once and never changed.
+
+    results.jsonl           of a whole study; results-3of8.jsonl of a shard
+    a record's key          a digest of everything that decides its numbers
+
+A line is appended and synced before the next run begins, so that whatever ends a study
+costs the run under way. A last line without its end is dropped, and said.
+"""
+
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+Record = dict[str, Any]
+
+
+def key_of(**decides: Any) -> str:
+    """A digest of all that decides a run's numbers, as 16 hexadecimal digits."""
+    text = json.dumps(decides, sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def code_digest() -> str:
+    """A digest of relaxjax's own source: other code makes other records."""
+    root, digest = Path(__file__).parents[1], hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def append(path: Path, record: Record) -> None:
+    """Adds a record as a line, which is on the disk when this returns."""
+    line = json.dumps(record, allow_nan=False) + "\n"
+    with path.open("ab") as file:
+        if file.tell() and not _ends_whole(path):
+            file.truncate(_whole_part(path))
+            file.seek(0, os.SEEK_END)
+        file.write(line.encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read(folder: Path) -> list[Record]:
+    """The records of a study and all its shards, in the order of their files.
+
+    Warns:
+      UserWarning: a last line is torn, and left out; it names the file.
+
+    Raises:
+      ValueError: a line is not a record.
+    """
+    found: dict[str, Record] = {}
+    for path in sorted(folder.glob("results*.jsonl")):
+        for record in _lines(path):
+            found.setdefault(record["key"], record)
+    return list(found.values())
+
+
+def _lines(path: Path) -> list[Record]:
+    whole = path.read_bytes()[: _whole_part(path)]
+    if not _ends_whole(path):
+        message = f"{path}: its last line is torn, and left out; that run is run again"
+        warnings.warn(message, UserWarning, stacklevel=4)
+    records = []
+    for number, line in enumerate(whole.decode(errors="replace").splitlines(), 1):
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError:
+            record = None
+        if not isinstance(record, Mapping) or "key" not in record:
+            raise ValueError(
+                f"{path}:{number} is not a record of a run: remove the line, and the "
+                "run is run again"
+            )
+        records.append(dict(record))
+    return records
+
+
+def _ends_whole(path: Path) -> bool:
+    return _whole_part(path) == path.stat().st_size
+
+
+def _whole_part(path: Path) -> int:
+    """Bytes up to the end of the last whole line."""
+    return path.read_bytes().rfind(b"\n") + 1
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes a file so that readers see all of it or none."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.write_text(text)
+    part.replace(path)

@@ -1,0 +1,66 @@
+"""What a study found: its records, its tables, its report."""
+
+import json
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from relaxjax.compare import _records, _report, _tables
+
+STUDY = "study.json"
+
+
+class Results:
+    """The runs of a study that are there, whether all of them or not.
+
+    Args:
+      folder: the folder of the study.
+
+    Raises:
+      ValueError: there is no study.
+    """
+
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder)
+        path = self.folder / STUDY
+        try:
+            self.study: dict[str, Any] = json.loads(path.read_text())
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise ValueError(
+                f"{path} cannot be read as a study ({error}): give the folder that was "
+                "the --out of `relaxjax compare`"
+            ) from error
+        self._records = [
+            r
+            for r in _records.read(self.folder)
+            if r["method"] in self.study["methods"]
+        ]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Plain dictionaries, one for each run."""
+        return [dict(record) for record in self._records]
+
+    def table(self) -> str:
+        """The table of all relaxations, as text."""
+        return _tables.text(self.study, self._records)
+
+    def write(self) -> None:
+        """Writes report.html, report.md, table.tex and `figures/` into the folder."""
+        _report.write(self.folder, self.study, self._records)
+
+
+def conditions() -> dict[str, Any]:
+    """The machine and the versions that figures were made with."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.split(":")[1].strip() for line in lines if "model name" in line]
+    return {
+        "machine": names[0] if names else platform.machine(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "jax": version("jax"),
+        "numpy": version("numpy"),
+        "optax": version("optax"),
+    }

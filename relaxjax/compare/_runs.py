@@ -1,0 +1,131 @@
+"""Which run comes next: a pure function of the study and of what has been recorded.
+
+    tune      every method at the same number of settings, on the tuning seed
+    one more  each method at one setting next to its best
+    report    each method at its best setting, on the report seeds
+
+The best has the best validation metric at its end; where two are equal, the smaller
+rate. A method looks at its own records only, so that shards can own whole methods, and
+a study that was stopped goes on as if it had not been.
+
+A tuning run stops at half of its steps where it is hopeless: if what it has there is
+worse than what the method's best run so far had at a tenth.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from relaxjax.compare._methods import Method, Setting, one_more, settings
+from relaxjax.compare._records import Record
+from relaxjax.compare._statistics import cost
+
+
+class Planned(NamedTuple):
+    """A run to do.
+
+    Attributes:
+      method: the method.
+      phase: "tune" or "report".
+      seed: seed of the model's start and of the batches.
+      learning_rate: peak of the schedule.
+      options: options of the method that are tuned.
+    """
+
+    method: Method
+    phase: str
+    seed: int
+    learning_rate: float
+    options: dict[str, float]
+
+
+KeyOf = Callable[[Planned], str]
+
+
+def planned(
+    method: Method,
+    known: Mapping[str, Record],
+    key_of: KeyOf,
+    *,
+    rate: float,
+    tune: int,
+    grid: Mapping[str, Sequence[float]],
+    tune_seed: int,
+    seeds: Sequence[int],
+    better: str,
+) -> Iterator[Planned]:
+    """A method's runs, in order; what follows from runs that are not done is left out.
+
+    Args:
+      method: the method.
+      known: records by their keys.
+      key_of: the key of a run.
+      rate: the task's learning rate.
+      tune: number of learning rates; 1 takes the usual one.
+      grid: values of options to tune.
+      tune_seed: the seed of all tuning runs.
+      seeds: seeds of the report, of which `tune_seed` is not one.
+      better: "higher" or "lower".
+    """
+    tried = settings(method, rate, tune, grid)
+    alone = len(tried) == 1 or not method.usual
+    if alone:
+        best = tried[0]
+    else:
+        runs = [Planned(method, "tune", tune_seed, *setting) for setting in tried]
+        yield from runs
+        if not all(key_of(run) in known for run in runs):
+            return
+        extra = one_more(tried, _best(runs, known, key_of, better))
+        runs.append(Planned(method, "tune", tune_seed, *extra))
+        yield runs[-1]
+        if key_of(runs[-1]) not in known:
+            return
+        best = _best(runs, known, key_of, better)
+    for seed in seeds:
+        yield Planned(method, "report", seed, *best)
+
+
+def _best(
+    runs: Sequence[Planned], known: Mapping[str, Record], key_of: KeyOf, better: str
+) -> Setting:
+    def order(run: Planned) -> tuple[float, float]:
+        return cost(known[key_of(run)]["validation"], better), run.learning_rate
+
+    best = min(runs, key=order)
+    return best.learning_rate, best.options
+
+
+def hopeless_at(
+    earlier: Sequence[Record], steps: int, better: str
+) -> tuple[int, float] | None:
+    """A step, and the validation metric that a tuning run must reach there.
+
+    Args:
+      earlier: the method's tuning runs that come before this one.
+      steps: steps of a run.
+      better: "higher" or "lower".
+    """
+    done = [r for r in earlier if r["stopped_at"] is None and r["curve"]]
+    best = min(done, key=lambda r: cost(r["validation"], better), default=None)
+    if best is None or cost(best["validation"], better) == math.inf:
+        return None
+    early = next((x for s, _, x in best["curve"] if s >= steps / 10), None)
+    half = next((s for s, *_ in best["curve"] if s >= steps / 2), None)
+    return None if early is None or half is None else (half, early)
+
+
+def is_worse(metric: float | None, than: float, better: str) -> bool:
+    """Whether a metric is worse than another."""
+    return cost(metric, better) > cost(than, better)
+
+
+def shard_of(found: Sequence[Method], shard: tuple[int, int]) -> list[Method]:
+    """The methods of shard i of n, counted from 1: each i-th, dealt in turn."""
+    index, count = shard
+    return list(found[index - 1 :: count])
+
+
+def chosen(record: Record) -> dict[str, Any]:
+    """The setting of a record, as one dictionary."""
+    return {"learning_rate": record["learning_rate"], **record["options"]}

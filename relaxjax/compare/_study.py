@@ -1,0 +1,319 @@
+"""A study: many relaxations on one task, each tuned with as many runs as the others.
+
+    study = Study("my_task.py", ["all_reduce", "power_sgd", "diloco"], seeds=3, tune=3)
+    results = study.run("runs/study")
+
+`study.json` says what was asked; `results.jsonl` has a line for each finished run. The
+same study in the same folder goes on where it was stopped, and repeats nothing.
+
+Cost: (tune + 1 + seeds) runs of each relaxation.
+"""
+
+import functools
+import itertools
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from relaxjax._core._checks import check_count
+from relaxjax.compare import _records, _runs
+from relaxjax.compare._methods import Method, methods
+from relaxjax.compare._one_run import Program, Shape, program, trained
+from relaxjax.compare._results import STUDY, Results, conditions
+from relaxjax.compare._seconds import MEASURED, Seconds, compute_seconds, link_of
+from relaxjax.tasks import TASKS, Task, load, task_of
+
+NETWORKS = ("1gbit,10ms", "25gbit,50us")
+Known = dict[str, _records.Record]
+TUNE_SEED = 1000
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a study has besides its task and relaxations; see `Study`."""
+
+    seeds: int = 3
+    tune: int = 3
+    grid: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    workers: int = 8
+    steps: int | None = None
+    batch_size: int | None = None
+    networks: Sequence[str] = NETWORKS
+    compute: float | None = None
+    target: float | None = None
+
+
+class Study:
+    """A comparison of relaxations on a task.
+
+    Args:
+      task: a task file such as `my_task.py` or `my_task.py:NAME`, the name of a task
+        that comes with relaxjax, or a function from a seed to a `relaxjax.tasks.Task`.
+      relaxations: names with options, such as `"diloco+quantize8 sync_every=16"`; or a
+        mapping from labels to names, to transformations over the axis `"data"`, or to
+        functions that make one from a schedule of the learning rate. The first is the
+        baseline.
+      seeds: number of runs of each for the report, 1 or more; with fewer than 3 the
+        report has no verdicts.
+      tune: number of learning rates, a factor of 3 apart around the task's own; each
+        relaxation then gets one more. 1 takes the usual rate and tunes nothing.
+      grid: values of options that are tuned as well, for relaxations that have them;
+        the others get more learning rates in their place.
+      workers: number of workers.
+      steps: steps of a run; None: the task's.
+      batch_size: rows of a step over all workers; None: the task's, rounded up to a
+        multiple of `workers`.
+      networks: bandwidth and latency of a worker's link, as in `"1gbit,10ms"`.
+      compute: seconds of a step without communication; None: measured here.
+      target: value of the validation metric that counts as reached; None: what the
+        baseline ends with, less 2 %.
+
+    Raises:
+      TypeError, ValueError: an argument cannot be used; the message says what can.
+
+    Example:
+      >>> from relaxjax import compare
+      >>> study = compare.Study(
+      ...     "digits", ["all_reduce", "local_sgd"], seeds=1, tune=1, workers=2, steps=4
+      ... )
+      >>> import tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     records = study.run(folder).records()
+      >>> [record["method"] for record in records]
+      ['all_reduce', 'local_sgd']
+    """
+
+    NETWORKS = NETWORKS
+
+    def __init__(
+        self,
+        task: str | Callable[[int], Task],
+        relaxations: Sequence[Any] | Mapping[str, Any],
+        **settings: Any,
+    ):
+        self.settings = Settings(**settings)
+        for name in ("seeds", "tune", "workers"):
+            check_count(name, getattr(self.settings, name))
+        self.methods: list[Method] = methods(relaxations)
+        self._source, self._digest = str(task), ""
+        if isinstance(task, str) and task not in TASKS:
+            task, self._digest = load(task)
+        self._make = TASKS[task] if isinstance(task, str) else task
+        self.links = {name: link_of(name) for name in self.settings.networks}
+        self._cached: dict[int, Task] = {}
+        first = self._task(0)
+        self.shape = Shape(
+            make=self._task,
+            steps=check_count("steps", self.settings.steps or first.steps),
+            workers=self.settings.workers,
+            batch_size=self._rows(first),
+        )
+
+    def _task(self, seed: int) -> Task:
+        """The task of a seed, with validation data; it is made once."""
+        if seed not in self._cached:
+            self._cached[seed] = task_of(self._make(seed))
+        return self._cached[seed]
+
+    def _rows(self, task: Task) -> int:
+        workers, rows = self.settings.workers, self.settings.batch_size
+        if rows is None:
+            return -(-task.batch_size // workers) * workers
+        if rows < 1 or rows % workers:
+            raise ValueError(
+                f"batch_size={rows} cannot be shared equally by workers={workers}: "
+                f"take {-(-max(rows, 1) // workers) * workers}"
+            )
+        return rows
+
+    def run(
+        self,
+        out: str | Path,
+        *,
+        shard: tuple[int, int] = (1, 1),
+        budget: float = math.inf,
+        progress: Progress = lambda done, of, what: None,
+        command: str = "",
+    ) -> Results:
+        """Does the runs that are not there yet, and returns all that are.
+
+        Args:
+          out: the folder.
+          shard: (i, n) does the methods of the i-th of n parts, counted from 1.
+          budget: seconds after which no further run is begun.
+          progress: called before each run with the numbers of finished and of all
+            runs that are known of, and what is run.
+          command: what to state as the command that made the study.
+
+        Raises:
+          ValueError: the folder holds another study; a record cannot be read.
+        """
+        folder, began = Path(out), time.monotonic()
+        folder.mkdir(parents=True, exist_ok=True)
+        self._write(folder, command)
+        whole = shard == (1, 1)
+        path = folder / (
+            "results{}.jsonl".format("" if whole else "-{}of{}".format(*shard))
+        )
+        mine = _runs.shard_of(self.methods, shard)
+        known = {r["key"]: r for r in _records.read(folder)}
+        programs: dict[str, Program] = {}
+        while run := self._next(mine, known):
+            if time.monotonic() - began > budget:
+                break
+            progress(len(known), self._count(), f"{run.method.label}, {run.phase}")
+            record = {"key": self._key(run), **self._trained(run, known, programs)}
+            _records.append(path, record)
+            known[record["key"]] = record
+        return Results(folder)
+
+    def _next(self, mine: list[Method], known: Known) -> _runs.Planned | None:
+        for method in mine:
+            for run in self._planned(method, known):
+                if self._key(run) not in known:
+                    return run
+        return None
+
+    def _planned(self, method: Method, known: Known) -> Iterator[_runs.Planned]:
+        first = self._task(0)
+        return _runs.planned(
+            method,
+            known,
+            self._key,
+            rate=first.learning_rate,
+            tune=self.settings.tune,
+            grid=self.settings.grid,
+            tune_seed=TUNE_SEED,
+            seeds=range(self.settings.seeds),
+            better=first.better,
+        )
+
+    def _key(self, run: _runs.Planned) -> str:
+        return _records.key_of(
+            method=run.method.label,
+            phase=run.phase,
+            seed=run.seed,
+            learning_rate=run.learning_rate,
+            options=run.options,
+            **self._decides,
+        )
+
+    @functools.cached_property
+    def _decides(self) -> dict[str, Any]:
+        """What decides the numbers of all runs alike."""
+        return {
+            "task": self._digest or self._source,
+            "data": self._task(0).data.sha256,
+            "steps": self.shape.steps,
+            "workers": self.shape.workers,
+            "batch_size": self.shape.batch_size,
+            "code": _records.code_digest(),
+            "jax": jax.__version__,
+        }
+
+    def _trained(
+        self, run: _runs.Planned, known: Known, programs: dict[str, Program]
+    ) -> _records.Record:
+        setting = json.dumps([run.method.label, _runs.chosen(run._asdict())])
+        if setting not in programs:
+            programs.clear()
+            programs[setting] = program(run, self._task(run.seed), self.shape)
+        stops = None
+        if run.phase == "tune":
+            before = itertools.takewhile(
+                lambda other: other != run, self._planned(run.method, known)
+            )
+            earlier = [known[self._key(other)] for other in before]
+            better = self._task(0).better
+            stops = _runs.hopeless_at(earlier, self.shape.steps, better)
+        return trained(run, self.shape, programs[setting], stops)
+
+    def _count(self) -> int:
+        """Runs of all methods, if all are done."""
+        tuned = self.settings.tune * math.prod(map(len, self.settings.grid.values()))
+        each = self.settings.seeds + (tuned + 1 if tuned > 1 else 0)
+        alone = sum(not method.usual for method in self.methods)
+        return each * (len(self.methods) - alone) + self.settings.seeds * alone
+
+    def _write(self, folder: Path, command: str) -> None:
+        """Writes `study.json`, whose measured part stays as it is once it is there."""
+        path = folder / STUDY
+        before = json.loads(path.read_text()) if path.exists() else {}
+        task = self._task(0)
+        known = before.get("asked", {}) == self._asked
+        if before and not known:
+            raise ValueError(
+                f"{folder} holds a study of other settings: "
+                f"{_difference(before.get('asked', {}), self._asked)}. Give the same, "
+                "or another folder"
+            )
+        compute = before.get("compute_seconds") or self.settings.compute
+        measured = "stated" if self.settings.compute else MEASURED
+        compute = compute or compute_seconds(task, self.shape)
+        seconds = Seconds(self.methods, task, self.shape, compute)
+        about = {
+            "version": version("relaxjax"),
+            "asked": self._asked,
+            "task": {
+                "name": task.name,
+                "metric_name": task.metric_name,
+                "better": task.better,
+                "data": {"bytes": task.data.bytes, "sha256": task.data.sha256},
+                "file": self._source,
+                "file_sha256": self._digest,
+                "split_note": task.split_note,
+                "params": sum(x.size for x in jax.tree.leaves(task.params)),
+            },
+            "methods": [method.label for method in self.methods],
+            "seeds": list(range(self.settings.seeds)),
+            "tune": self.settings.tune,
+            "tune_seeds": [TUNE_SEED],
+            "grid": {k: list(v) for k, v in self.settings.grid.items()},
+            "workers": self.shape.workers,
+            "steps": self.shape.steps,
+            "batch_size": self.shape.batch_size,
+            "networks": [
+                {"name": name, "latency": link.latency, "bandwidth": link.bandwidth}
+                for name, link in self.links.items()
+            ],
+            "compute_seconds": compute,
+            "compute_source": measured,
+            "seconds": {
+                method.label: {
+                    name: seconds(method.label, link.latency, link.bandwidth)
+                    for name, link in self.links.items()
+                }
+                for method in self.methods
+            },
+            "seconds_source": {m.label: seconds.source(m.label) for m in self.methods},
+            "map": seconds.grid(),
+            "conditions": conditions(),
+            "command": command or before.get("command", ""),
+            "target": self.settings.target,
+        }
+        _records.write_whole(path, json.dumps(about, indent=1) + "\n")
+
+    @functools.cached_property
+    def _asked(self) -> dict[str, Any]:
+        """What makes it this study; more seeds, methods and networks may be added."""
+        return {
+            "task": self._source,
+            "task_digest": self._digest,
+            "steps": self.shape.steps,
+            "workers": self.shape.workers,
+            "batch_size": self.shape.batch_size,
+            "baseline": self.methods[0].label,
+        }
+
+
+def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    odd = [k for k in now if before.get(k) != now[k]]
+    return ", ".join(f"{k}={before.get(k)!r} there, {now[k]!r} here" for k in odd)

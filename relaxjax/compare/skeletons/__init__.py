@@ -1,0 +1,3 @@
+"""Files to start from: a task."""
+
+__all__: list[str] = []

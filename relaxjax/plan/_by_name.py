@@ -1,0 +1,45 @@
+"""The prediction of one relaxation, by its name and options."""
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import replace
+
+from relaxjax._names import RELAXATIONS, parse
+from relaxjax.plan._candidates import candidates
+from relaxjax.plan._model import Model
+from relaxjax.plan._network import Network
+from relaxjax.plan._predict import Prediction
+from relaxjax.plan._quality import bare
+from relaxjax.plan._rank import best_bucket
+
+
+def predicted(
+    name: str, model: Model, network: Network, options: Mapping[str, float]
+) -> Prediction | None:
+    """What is expected of a relaxation; None: plans do not know it with these options.
+
+    Its period may be any. A coded all-reduce without an algorithm is that over two
+    shots, as plans rank it.
+
+    Args:
+      name: its name, such as `all_reduce+quantize8`.
+      model: params and computation.
+      network: workers, links, codecs.
+      options: its options.
+    """
+    build = RELAXATIONS[parse(name).row.name].build
+    usual = {k: p.default for k, p in inspect.signature(build).parameters.items()}
+    every = options.get("sync_every")
+    for c in candidates(network):
+        if name not in (c.relaxation, bare(c.relaxation)) or not c.fits(model):
+            continue
+        keys = (c.options.keys() | options.keys()) - {"sync_every"}
+        mine = {k: options.get(k, usual.get(k)) for k in keys}
+        if mine != {k: c.options.get(k, usual.get(k)) for k in keys}:
+            continue
+        if every is not None:
+            c = replace(c, every=round(every))
+        elif "sync_every" in c.options:
+            continue
+        return best_bucket(c, model, network, None)
+    return None
