@@ -1,177 +1,230 @@
-"""The figures of a report, as SVG and PNG: metric over four axes, and who wins where.
+"""Figures: the metric against steps, bytes and predicted seconds, and who wins where.
 
-A method has one color in all figures (Okabe and Ito's, which color-blind readers can
-tell apart) and a dash of its own; its name stands at the end of its line.
+Each is as wide as a phone and is meant to stand beside others on a wider page. Lines
+end in their names; the color of a method is the same in all.
 """
 
-import io
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from relaxjax.compare._summary import Row
-
-MOST = 8
-_COLORS = (
-    "#000000",
-    "#E69F00",
-    "#0072B2",
-    "#009E73",
-    "#D55E00",
-    "#CC79A7",
-    "#56B4E9",
-    "#8C6D1F",
+from relaxjax.compare._extra import extra
+from relaxjax.compare._margin import (
+    ABOVE,
+    BELOW,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    SIZE,
+    WIDTH,
+    height_of,
+    name_lines,
+    name_of,
 )
-_DASHES = ("-", "--", "-.", ":")
-Figures = dict[str, tuple[str, bytes]]
+from relaxjax.compare._styles import (
+    GRID,
+    INK,
+    LINES,
+    MUTED,
+    Style,
+    styles,
+)
+from relaxjax.compare._summary import Row, Summary
 
-
-def figures(study: Mapping[str, Any], found: Sequence[Row]) -> Figures:
-    """SVG text and PNG bytes of each figure, by its name.
-
-    Args:
-      study: what `study.json` holds.
-      found: the rows of the report; the first eight that have run are drawn.
-    """
-    from matplotlib import rc_context
-
-    drawn = [row for row in found if row.curve][:MOST]
-    if not drawn:
-        return {}
-    made: Figures = {}
-    with rc_context({"font.size": 11}):
-        made["steps"] = _curves(study, drawn, "steps", lambda row: 1.0)
-        made["bytes"] = _curves(
-            study, drawn, "bytes sent by the busiest worker", _bytes, log=True
-        )
-        for network in study["networks"]:
-            name = network["name"]
-            label = f"predicted seconds at {name.replace(',', ' and ')}"
-            made[f"seconds at {name}"] = _curves(
-                study, drawn, label, _seconds(study, name), log=True
-            )
-        if any(row.steps_to_target for row in drawn):
-            made["map"] = _map(study, drawn)
-    return made
-
-
-def _bytes(row: Row) -> float:
-    return row.bytes_per_step or 0.0
-
-
-def _seconds(study: Mapping[str, Any], network: str) -> Callable[[Row], float]:
-    return lambda row: study["seconds"][row.method][network]
-
-
-def _curves(
-    study: Mapping[str, Any],
-    drawn: Sequence[Row],
-    label: str,
-    unit: Callable[[Row], float],
-    *,
-    log: bool = False,
-) -> tuple[str, bytes]:
-    figure, axes = _axes()
-    ends = []
-    for i, row in enumerate(drawn):
-        x, y = np.array(row.curve).T
-        style = {"color": _COLORS[i], "linestyle": _DASHES[i % 4], "linewidth": 1.8}
-        axes.plot(x * unit(row), y, **style)
-        ends.append((x[-1] * unit(row), y[-1], row.method, _COLORS[i]))
-    if log:
-        axes.set_xscale("log")
-    task = study["task"]
-    if task["better"] == "lower" and min(y for row in drawn for _, y in row.curve) > 0:
-        axes.set_yscale("log")
-    axes.set_xlabel(label)
-    axes.set_ylabel(f"validation {task['metric_name'].replace('_', ' ')}")
-    _names(axes, ends)
-    return _saved(figure)
-
-
-def _names(axes: Any, ends: Sequence[tuple[float, float, str, str]]) -> None:
-    """The names at the right edge, as high as their lines end, without overlaps."""
-    to_share = axes.transAxes.inverted()
-    heights = [to_share.transform(axes.transData.transform(e[:2]))[1] for e in ends]
-    places = dict.fromkeys(np.argsort(heights), 0.0)
-    lowest = -1.0
-    for i in places:
-        lowest = places[i] = max(heights[i], lowest + 0.065)
-    over = max(0.0, lowest - 1.0)
-    for i, (*_, name, color) in enumerate(ends):
-        short = name if len(name) <= 30 else name[:29] + "\N{HORIZONTAL ELLIPSIS}"
-        at = (1.02, places[np.intp(i)] - over)
-        axes.annotate(short, at, xycoords="axes fraction", color=color, va="center")
-
-
-def _map(study: Mapping[str, Any], drawn: Sequence[Row]) -> tuple[str, bytes]:
-    """The method that is predicted to reach the target first, over the networks."""
-    grid = study["map"]
-    reach = [row for row in drawn if row.steps_to_target]
-    times = np.array(
-        [np.array(grid["seconds"][r.method]) * (r.steps_to_target or 0) for r in reach]
-    )
-    winner = times.argmin(axis=0)
-    figure, axes = _axes()
-    from matplotlib.colors import ListedColormap, to_rgb
-
-    mine = [_COLORS[drawn.index(row)] for row in reach]
-    pale = [tuple(0.55 + 0.45 * c for c in to_rgb(color)) for color in mine]
-    axes.imshow(
-        winner,
-        cmap=ListedColormap(pale),
-        vmin=-0.5,
-        vmax=len(reach) - 0.5,
-        aspect="auto",
-        origin="lower",
-    )
-    for (y, x), i in np.ndenumerate(winner):
-        text = (
-            f"{chr(ord('A') + drawn.index(reach[i]))}\n{_time(float(times[i, y, x]))}"
-        )
-        axes.text(x, y, text, ha="center", va="center", fontsize=9)
-    axes.set_xticks(range(len(grid["gbps"])), [f"{x:g}" for x in grid["gbps"]])
-    axes.set_yticks(
-        range(len(grid["latency_ms"])), [f"{x:g}" for x in grid["latency_ms"]]
-    )
-    axes.set_xlabel("bandwidth, Gbit/s")
-    axes.set_ylabel("latency, ms")
-    for i, row in enumerate(drawn):
-        note = "" if row in reach else ": not reached"
-        text = f"{chr(ord('A') + i)}  {row.method}{note}"
-        axes.annotate(
-            text, (1.02, 0.97 - 0.075 * i), xycoords="axes fraction", color=_COLORS[i]
-        )
-    return _saved(figure)
-
-
-def _time(seconds: float) -> str:
-    for unit, size in (("h", 3600.0), ("min", 60.0), ("s", 1.0)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{1e3 * seconds:.3g} ms"
-
-
-def _axes() -> tuple[Any, Any]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8.4, 3.9))
-    FigureCanvasAgg(figure)
-    axes = figure.add_axes((0.1, 0.15, 0.56, 0.8))
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
+SETTLED = 0.5
+"""The metric's axis covers what lies after this part of the steps."""
+RC: dict[Any, Any] = {
+    "font.size": SIZE,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.color": MUTED,
+    "ytick.labelcolor": INK,
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "svg.hashsalt": "relaxjax",
+}
 
 
-def _saved(figure: Any) -> tuple[str, bytes]:
-    from matplotlib import rc_context
+class Axis(NamedTuple):
+    """What the curves are drawn against.
 
-    svg, png = io.StringIO(), io.BytesIO()
-    salt = figure.axes[0].get_xlabel()  # so that no two figures of a page share ids
-    with rc_context({"svg.hashsalt": salt}):
-        none = {"Date": None}
-        figure.savefig(svg, format="svg", bbox_inches="tight", metadata=none)
-    figure.savefig(png, format="png", bbox_inches="tight", dpi=150)
-    text = svg.getvalue()
-    return text[text.index("<svg") :], png.getvalue()
+    Attributes:
+      name: a short name for files, as in `bytes`.
+      label: below the axis; says what is counted, measured or predicted.
+      each: what a step costs, by method; a method that is not in it is not drawn.
+      unit: what numbers on the axis are followed by.
+    """
+
+    name: str
+    label: str
+    each: Mapping[str, float]
+    unit: str = ""
+
+
+def axes_of(summary: Summary) -> list[Axis]:
+    """Steps, bytes, and predicted seconds on each network of a study."""
+    rows = summary.rows
+    found = [
+        Axis("steps", "steps", {row.method: 1.0 for row in rows}),
+        Axis(
+            "bytes",
+            "bytes sent by the busiest worker\n(counted from the program)",
+            {row.method: row.bytes_per_step for row in rows if row.bytes_per_step},
+            "B",
+        ),
+    ]
+    for index, network in enumerate(summary.study.get("networks", [])):
+        name = network["name"]
+        each = {row.method: row.seconds[name] for row in rows if name in row.seconds}
+        label = f"seconds on {name}\n(predicted; the metric is measured)"
+        found.append(Axis(f"seconds_{index + 1}", label, each))
+    return found
+
+
+def shown(summary: Summary, axis: Axis, lines: int | None = LINES) -> list[Row]:
+    """Rows that have a line: the baseline, and the best of the others.
+
+    Args:
+      summary: a study in numbers.
+      axis: what the curves are drawn against.
+      lines: the most lines; None draws all.
+
+    Returns:
+      Rows in the study's order.
+    """
+    rows = [row for row in summary.rows if row.curve.steps and row.method in axis.each]
+    sign = -1 if summary.better == "higher" else 1
+
+    def merit(row: Row) -> tuple[bool, bool, float]:
+        other = row.method != summary.baseline
+        return other, row.curve.diverged, sign * row.curve.mean[-1]
+
+    best = sorted(rows, key=merit)[:lines]
+    return [row for row in rows if row in best]
+
+
+def curves(summary: Summary, axis: Axis, *, lines: int | None = LINES) -> "Figure":
+    """Draws the validation metric of each method against an axis.
+
+    Args:
+      summary: a study in numbers.
+      axis: one of `axes_of`.
+      lines: the most lines; None draws all.
+
+    Returns:
+      A matplotlib figure; lines are means over the seeds, bands their extremes.
+    """
+    with extra("figures"):
+        import matplotlib
+        from matplotlib.figure import Figure
+    rows = shown(summary, axis, lines)
+    look = styles(summary.study["methods"])
+    with matplotlib.rc_context(RC):
+        names = [name_of(row) for row in rows]
+        height = max(HEIGHT, sum(map(height_of, names)) + ABOVE)
+        figure = Figure(figsize=(WIDTH, height))
+        inside = (RIGHT - LEFT, 1 - (BELOW + ABOVE) / height)
+        chart = figure.add_axes((LEFT, BELOW / height, *inside))
+        for row in rows:
+            _line(chart, row, axis.each[row.method], look[row.method])
+        _title(figure, chart, summary)
+        chart.set_xlabel(axis.label, loc="left", linespacing=1.25)
+        chart.grid(True)
+        _scale_y(chart, rows, summary)
+        _scale_x(chart, rows, axis)
+        name_lines(figure, chart, rows, axis.each, look)
+    return figure
+
+
+def _title(figure: "Figure", chart: "Axes", summary: Summary) -> None:
+    """The metric, and beside it what the dashed line is."""
+    name = summary.study["task"]["metric_name"].replace("_", " ")
+    place = {"y": 1 - 0.4 * ABOVE / figure.get_figheight(), "va": "center"}
+    title = figure.text(0.02, s=f"validation {name}", weight="bold", **place)
+    if summary.target is not None:
+        words = f"dashed: target {summary.target:.4g}"
+        beside: dict[str, Any] = {"xycoords": title, "textcoords": "offset points"}
+        chart.annotate(words, (1, 0.5), (8, 0), color=MUTED, va="center", **beside)
+
+
+def _line(chart: "Axes", row: Row, each: float, style: Style) -> None:
+    x = np.array(row.curve.steps, float) * each
+    look: dict[str, Any] = {"color": style.color, "linestyle": style.dash}
+    chart.plot(x, row.curve.mean, linewidth=1.6, **look)
+    if row.curve.seeds > 1:
+        ends = row.curve.low, row.curve.high
+        chart.fill_between(x, *ends, color=style.color, alpha=0.14, linewidth=0)
+    end = {"marker": "x", "markersize": 6} if row.curve.diverged else {"marker": "."}
+    chart.plot(x[-1:], row.curve.mean[-1:], markeredgewidth=1.6, **end, **look)
+
+
+def _scale_x(chart: "Axes", rows: Sequence[Row], axis: Axis) -> None:
+    """Logarithmic where the methods' ends lie far apart."""
+    from matplotlib.ticker import (
+        EngFormatter,
+        FuncFormatter,
+        LogLocator,
+        MaxNLocator,
+        NullFormatter,
+    )
+
+    ends = [(_first_seen(chart, row), row.curve.steps[-1]) for row in rows]
+    x = np.array(ends, float) * [[axis.each[row.method]] for row in rows]
+    plain = FuncFormatter(lambda value, _: f"{value:,g}")
+    chart.xaxis.set_major_formatter(EngFormatter(axis.unit) if axis.unit else plain)
+    if not len(x) or x[:, 1].max() <= 3 * x[:, 1].min() or x.min() <= 0:
+        chart.set_xlim(left=0)
+        chart.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
+        return
+    chart.set_xscale("log")
+    low, high = x.min(), x.max()
+    few = np.log10(high / low) < 1.5
+    chart.xaxis.set_major_locator(LogLocator(subs=(1, 3) if few else (1,), numticks=5))
+    chart.xaxis.set_major_formatter(EngFormatter(axis.unit) if axis.unit else plain)
+    chart.xaxis.set_minor_formatter(NullFormatter())
+    chart.set_xlim(low / 1.1, high * 1.1)
+
+
+def _first_seen(chart: "Axes", row: Row) -> float:
+    """The step at which a line enters the picture, or the one before."""
+    low, high = sorted(chart.get_ylim())
+    inside = [low <= value <= high for value in row.curve.mean]
+    return row.curve.steps[max(0, (inside.index(True) if any(inside) else 0) - 1)]
+
+
+def _scale_y(chart: "Axes", rows: Sequence[Row], summary: Summary) -> None:
+    """Covers the later part of the curves and the target."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+
+    found = [
+        value
+        for row in rows
+        for step, *values in zip(*row.curve[:4], strict=True)
+        for value in values
+        if step >= SETTLED * row.curve.steps[-1]
+    ]
+    if summary.target is not None:
+        found.append(summary.target)
+        chart.axhline(summary.target, color=MUTED, linewidth=0.9, linestyle=(0, (2, 2)))
+    low, high = min(found, default=0.0), max(found, default=1.0)
+    if summary.better == "lower" and low > 0 and high > 10 * low:
+        chart.set_yscale("log")
+        chart.set_ylim(low / 1.1, high * 1.1)
+        chart.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        room = 0.06 * (high - low) or 0.1
+        chart.set_ylim(low - room, high + room)
+        chart.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    chart.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -1,199 +1,190 @@
-"""The report of a study: a page, a table for LaTeX, Markdown, and pictures.
+"""The report of a study: one page, one text, one table for LaTeX, and pictures."""
 
-`report.html` is one file that loads nothing; its tables sort at a click.
-"""
-
-import io
-from collections.abc import Mapping, Sequence
-from importlib.resources import files
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from relaxjax.compare._figures import figures
-from relaxjax.compare._records import Record, write_whole
-from relaxjax.compare._summary import Row, rows, target_of, unequal_budgets
+from relaxjax.compare import _figures, _map, _svg, _words
+from relaxjax.compare._extra import extra
+from relaxjax.compare._records import write_whole
+from relaxjax.compare._styles import LINES, styles
+from relaxjax.compare._summary import Summary, summary
+from relaxjax.compare._tables import Column, latex, quality, speed
 
-_EXTRA = "reports need the command-line extra: pip install 'relaxjax[cli]'"
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FOLDER = "figures"
+"""Where the pictures are, inside the folder of the report."""
 
 
-def write(folder: Path, study: Mapping[str, Any], records: Sequence[Record]) -> None:
-    """Writes report.html, report.md, table.tex and a PNG of each figure.
+def write(
+    folder: str | Path,
+    study: dict[str, Any],
+    records: Sequence[dict[str, Any]],
+    *,
+    lines: int | None = LINES,
+) -> list[Path]:
+    """Writes `report.html`, `report.md`, `table.tex`, and `figures/` as SVG and PNG.
+
+    The page needs no network and no other file. It follows a light or dark browser.
 
     Args:
-      folder: the study's folder.
-      study: what `study.json` holds.
-      records: records of its runs.
+      folder: where to; it is made if it is not there.
+      study: what is in `study.json`.
+      records: lines of `results.jsonl`.
+      lines: the most lines in a figure; None draws all methods.
+
+    Returns:
+      The files written.
 
     Raises:
-      ImportError: matplotlib or jinja2 is missing.
+      ImportError: matplotlib, scipy or jinja2 is missing.
     """
-    try:
-        from jinja2 import Environment
-    except ImportError as error:
-        raise ImportError(_EXTRA) from error
-    found = rows(study, records)
-    drawn = figures(study, found)
-    head, body = cells(study, found)
-    told = {
-        "study": study,
-        "head": head,
-        "body": body,
-        "notes": notes(study, records, found),
-        "figures": {name: svg for name, (svg, _) in drawn.items()},
-        "about": about(study),
+    folder = Path(folder)
+    (folder / FOLDER).mkdir(parents=True, exist_ok=True)
+    result = summary(study, records)
+    pictures = _pictures(result, lines)
+    written = []
+    elements = []
+    for name, (figure, caption) in pictures.items():
+        element = _svg.svg(figure, title=caption, prefix=name)
+        elements.append({"name": name, "svg": element, "caption": caption})
+        image, drawing = (folder / FOLDER / f"{name}{end}" for end in (".png", ".svg"))
+        _svg.png(figure, image)
+        write_whole(drawing, _svg.standalone(element) + "\n")
+        written += [image, drawing]
+    facts = _facts(result, records, elements)
+    texts = {
+        "report.html": _rendered("report.html.j2", facts, html=True),
+        "report.md": _rendered("report.md.j2", facts, html=False),
+        "table.tex": latex(result),
     }
-    page = files("relaxjax.compare").joinpath("report.html.j2").read_text()
-    html = Environment(autoescape=True).from_string(page).render(told)
-    write_whole(folder / "report.html", html)
-    write_whole(folder / "report.md", _markdown(told, drawn))
-    write_whole(folder / "table.tex", _latex(head, body))
-    for name, (_, png) in drawn.items():
-        (folder / _file_of(name)).write_bytes(png)
+    for name, text in texts.items():
+        write_whole(folder / name, text)
+        written.append(folder / name)
+    return written
 
 
-def table(study: Mapping[str, Any], records: Sequence[Record]) -> str:
-    """The table as plain text, for a terminal of any width."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    head, body = cells(study, rows(study, records))
-    shown = Table(box=box.SIMPLE_HEAD, show_edge=False)
-    for i, column in enumerate(head):
-        shown.add_column(column, no_wrap=not i, justify="left" if not i else "right")
-    for line in body:
-        shown.add_row(*line)
-    out = io.StringIO()
-    Console(file=out, width=max(80, Console().width)).print(shown)
-    return out.getvalue()
-
-
-def cells(
-    study: Mapping[str, Any], found: Sequence[Row]
-) -> tuple[list[str], list[list[str]]]:
-    """The head and the cells of the table."""
-    metric = study["task"]["metric_name"].replace("_", " ")
-    networks = [network["name"] for network in study["networks"]]
-    head = ["relaxation", "rate", f"test {metric}", "worse by [95 %]", "verdict"]
-    head += ["bytes a step", "fewer", "steps to target"]
-    head += [f"s to target, {name}" for name in networks]
-    plain = found[0].bytes_per_step
-    body = []
-    for row in found:
-        options = "".join(f", {k}={v:g}" for k, v in row.options.items())
-        sent = row.bytes_per_step
-        body.append(
-            [
-                row.method,
-                _or_dash(row.learning_rate, "{:.4g}") + options,
-                _or_dash(row.mean, "{:.4g}") + _or_dash(row.spread, " ± {:.2g}", ""),
-                _interval(row),
-                row.verdict,
-                _or_dash(sent, "{:,.0f}"),
-                f"{plain / sent:.3g}x" if plain and sent else "-",
-                _or_dash(row.steps_to_target, "{:.0f}", "not reached"),
-                *(_or_dash(row.seconds_to_target[n], "{:.3g}") for n in networks),
-            ]
-        )
-    return head, body
+def _pictures(result: Summary, lines: int | None) -> dict[str, tuple["Figure", str]]:
+    """Figures with captions, by the names of their files."""
+    found = {}
+    name = result.study["task"]["metric_name"].replace("_", " ")
+    for axis in _figures.axes_of(result):
+        drawn = [row.method for row in _figures.shown(result, axis, lines)]
+        if drawn:
+            caption = (
+                f"Validation {name} against {' '.join(axis.label.split())}: "
+                "means over the seeds, and their range."
+            )
+            found[axis.name] = (
+                _figures.curves(result, axis, lines=lines),
+                caption + _left_out(result, axis, drawn),
+            )
+    grid = result.study.get("map")
+    if grid and any(row.steps_to_target is not None for row in result.rows):
+        caption = "Who reaches the target first, over bandwidth and latency."
+        found["winners"] = _map.winners_map(result, grid), caption
+    return found
 
 
-def notes(
-    study: Mapping[str, Any], records: Sequence[Record], found: Sequence[Row]
-) -> list[str]:
-    """What a reader has to know beside the table, in sentences."""
-    metric = study["task"]["metric_name"].replace("_", " ")
-    target = target_of(study, records)
-    runs, stopped = found[0].tuned, sum(row.stopped for row in found)
-    said = [
-        f"Learning rates were chosen by the validation {metric} of {runs} runs for "
-        f"each relaxation, on a seed that is not reported; {stopped} of these runs "
-        "stopped at half, where they were worse than the best had been at a tenth."
-        if runs
-        else "Nothing was tuned: each relaxation ran at its usual learning rate.",
-        f"Validation data: {study['task']['split_note']}. The test {metric} was read "
-        f"once, at the end of runs with seeds {_listed(study['seeds'])}.",
-        "Intervals are Student's, of differences seed by seed; verdicts are corrected "
-        "by Holm's method over all relaxations.",
-        f"The target is a validation {metric} of {target:.4g}; steps to it are the "
-        "median over seeds, interpolated between points of the curve."
-        if target is not None
-        else "There is no target yet: the baseline has not run.",
-        "Bytes are counted in the program. Seconds are predicted: a step's computation "
-        f"of {1e3 * study['compute_seconds']:.3g} ms ({study['compute_source']}), and "
-        "messages by relaxjax.plan without overlap"
-        + "".join(
-            f"; those of {label} are its traced bytes as one message"
-            for label, source in study["seconds_source"].items()
-            if source != "plan"
-        )
-        + ".",
-        unequal_budgets(found),
-    ]
-    of = len(study["seeds"])
-    if missing := [row.method for row in found if len(row.tests) < of]:
-        said.append(f"Not all runs are there: {_listed(missing)}.")
-    return [sentence for sentence in said if sentence]
+def _left_out(result: Summary, axis: _figures.Axis, drawn: Sequence[str]) -> str:
+    kinds: dict[str, list[str]] = {}
+    for row in result.rows:
+        if row.method in drawn:
+            continue
+        reason = "for want of room"
+        if not row.curve.steps:
+            reason = "without a finished run"
+        elif row.method not in axis.each:
+            reason = "which sends nothing" if axis.name == "bytes" else "unpredicted"
+        kinds.setdefault(reason, []).append(row.method)
+    words = "; ".join(f"{', '.join(names)} ({why})" for why, names in kinds.items())
+    return f" Not drawn: {words}." if words else ""
 
 
-def about(study: Mapping[str, Any]) -> dict[str, str]:
-    """The conditions."""
-    task, data = study["task"], study["task"]["data"]
+def _facts(
+    result: Summary, records: Sequence[dict[str, Any]], figures: list[dict[str, str]]
+) -> dict[str, Any]:
+    study, task = result.study, result.study["task"]
+    look = styles(study["methods"])
+    tables = {"Quality and bytes": quality(result)}
+    tables["The way to the target; seconds are predicted"] = speed(result)
     return {
-        "task": f"{task['name']}, {task['params']:,} params, {task['file']}",
-        "data": f"{data['bytes']:,} bytes, SHA-256 {data['sha256'][:16]}",
-        "run": f"{study['steps']} steps of {study['batch_size']} rows on "
-        f"{study['workers']} emulated workers",
-        **{k: str(v) for k, v in study["conditions"].items()},
-        "relaxjax": study["version"],
-        "command": study["command"] or "relaxjax.compare.Study(...).run(...)",
+        "title": f"{task['name']}: {len(study['methods'])} methods compared",
+        "conclusion": _words.conclusion(result),
+        "remarks": result.remarks,
+        "tables": {name: _cells(result, columns) for name, columns in tables.items()},
+        "figures": figures,
+        "folder": FOLDER,
+        "colors": {
+            name: f"var(--c{s.color[1:]},{s.color})" for name, s in look.items()
+        },
+        "reading": _words.reading(result),
+        "conditions": _conditions(result, records),
+        "command": study.get("command", ""),
+        "light": _svg.variables("light"),
+        "dark": _svg.variables("dark"),
     }
 
 
-def _interval(row: Row) -> str:
-    found = row.difference
-    if found is None:
-        return "-"
-    if found.low is None:
-        return f"{found.mean:+.3g}"
-    return f"{found.mean:+.3g} [{found.low:+.3g}, {found.high:+.3g}]"
+def _cells(result: Summary, columns: Sequence[Column]) -> dict[str, Any]:
+    return {
+        "columns": [(column.title, column.right) for column in columns],
+        "rows": [
+            [(column.cell(row), column.order(row), column.right) for column in columns]
+            for row in result.rows
+        ],
+    }
 
 
-def _or_dash(value: float | None, shape: str, without: str = "-") -> str:
-    return without if value is None else shape.format(value)
-
-
-def _listed(names: Sequence[Any]) -> str:
-    return ", ".join(map(str, names))
-
-
-def _file_of(name: str) -> str:
-    return name.replace(",", "-").replace(" ", "-") + ".png"
-
-
-def _markdown(told: Mapping[str, Any], drawn: Mapping[str, Any]) -> str:
-    head, body = told["head"], told["body"]
-    lines = [f"# {told['study']['task']['name']}", ""]
-    lines += ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head))]
-    lines += [
-        "| " + " | ".join(x.replace("|", "\\|") for x in row) + " |" for row in body
+def _conditions(
+    result: Summary, records: Sequence[dict[str, Any]]
+) -> list[tuple[str, str]]:
+    study, task = result.study, result.study["task"]
+    data = task.get("data") or {}
+    networks = [
+        f"{n['name']} ({_words.scaled(n['latency'], 's')}, "
+        f"{8e-9 * n['bandwidth']:.3g} Gbit/s)"
+        for n in study.get("networks", [])
     ]
-    lines += ["", *(f"- {note}" for note in told["notes"]), ""]
-    lines += [f"![{name}]({_file_of(name)})\n" for name in drawn]
-    lines += [f"- {k}: `{v}`" for k, v in told["about"].items()]
-    return "\n".join(lines) + "\n"
+    found = [
+        ("task", f"{task['name']}, {task.get('params', 0):,} parameters"),
+        ("data", f"{data.get('bytes', 0):,} bytes, SHA-256 {data.get('sha256', '-')}"),
+        ("task file", f"{task['file']}, SHA-256 {task.get('file_sha256')}")
+        if task.get("file_sha256")
+        else ("task file", "built in"),
+        (
+            "training",
+            f"{study['steps']} steps, {study['workers']} workers, "
+            f"batches of {study['batch_size']}",
+        ),
+        ("report seeds", ", ".join(map(str, study["seeds"]))),
+        ("tuning", _words.tuning(result, records)),
+        ("networks", "; ".join(networks) or "none"),
+        ("relaxjax", str(study.get("version", "-"))),
+    ]
+    extras = study.get("conditions", {})
+    return found + [
+        (name.replace("_", " "), str(value)) for name, value in extras.items()
+    ]
 
 
-def _latex(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    columns = "l" + "r" * (len(head) - 1)
-    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule"]
-    lines += [" & ".join(map(_escaped, head)) + r" \\", r"\midrule"]
-    lines += [" & ".join(map(_escaped, row)) + r" \\" for row in body]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
-
-
-def _escaped(text: str) -> str:
-    for character in "\\&%$#_{}":
-        escape = r"\textbackslash " if character == "\\" else "\\" + character
-        text = text.replace(character, escape)
-    return text.replace("±", r"$\pm$")
+def _rendered(template: str, facts: dict[str, Any], *, html: bool) -> str:
+    with extra("reports"):
+        import jinja2
+        import markupsafe
+    place = jinja2.PackageLoader("relaxjax.compare", ".")
+    environment = jinja2.Environment(
+        loader=place,
+        autoescape=html,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["breaks"] = lambda name: markupsafe.Markup("<wbr>").join(
+        re.split(r"(?=[+@])", name)
+    )
+    return environment.get_template(template).render(facts)

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from relaxjax.compare import _records, _report
+from relaxjax.compare import _records, _report, _tables
 
 STUDY = "study.json"
 
@@ -44,10 +44,10 @@ class Results:
 
     def table(self) -> str:
         """The table of all relaxations, as text."""
-        return _report.table(self.study, self._records)
+        return _tables.text(self.study, self._records)
 
     def write(self) -> None:
-        """Writes report.html, report.md, table.tex and the figures into the folder."""
+        """Writes report.html, report.md, table.tex and `figures/` into the folder."""
         _report.write(self.folder, self.study, self._records)
 
 

@@ -1,32 +1,40 @@
-"""Paired comparisons with a baseline, of few runs.
+"""Differences of pairs, and Holm's correction for several methods.
 
-    d_s = worse(method, s) - worse(baseline, s)      for each seed s of both
-    mean(d) +- t_{0.975, n-1} sem(d)                 its 95 % interval (Student's t)
-    p from the same t, two-sided; Holm's step-down over all methods of a study
+Source: Student (1908), The Probable Error of a Mean; Holm (1979), A Simple Sequentially
+Rejective Multiple Test Procedure.
 
-Source: Holm, "A simple sequentially rejective multiple test procedure", Scandinavian
-Journal of Statistics, 1979.
+A method and the baseline train from the same start on the same batches, seed by seed,
+so that d_s = value_s - baseline_s has less noise than either. Of n pairs
+
+    t = mean(d) / (sd(d) / sqrt(n)),   p = P(|T_{n-1}| >= |t|).
+
+Holm goes through m methods from the smallest p upwards, and judges the i-th (from 0) at
+the level alpha / (m - i), until one is not significant; that level holds for all after
+it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-LEVEL = 0.05
-LEAST = 3  # seeds for a verdict
+from relaxjax.compare._extra import extra
+
+ALPHA = 0.05
+SAME = 1e-6
+"""Differences that vary less than this part of the values do not vary: float32."""
 
 
 class Difference(NamedTuple):
-    """How much worse a method is than the baseline; positive is worse.
+    """The mean of paired differences, and what can be said about it.
 
     Attributes:
-      mean: the mean of the pairs.
-      low: lower end of the 95 % interval; None: a single pair has none.
-      high: its upper end, likewise.
-      p: the probability of a mean at least so far from 0 by chance, likewise.
-      pairs: number of seeds.
+      mean: the mean of value - baseline, in units of the metric.
+      low: lower end of the interval; None where there is none (one pair).
+      high: upper end.
+      p: the two-sided p-value of a mean of zero; None where there is none.
+      pairs: number of pairs.
     """
 
     mean: float
@@ -36,77 +44,110 @@ class Difference(NamedTuple):
     pairs: int
 
 
-def difference(
-    metrics: Mapping[int, float], base: Mapping[int, float], better: str
-) -> Difference | None:
-    """The paired difference over the seeds that both have; None: there are none.
+def paired(
+    values: Sequence[float], base: Sequence[float], *, alpha: float = ALPHA
+) -> Difference:
+    """The mean difference of pairs, its interval and its p-value (Student's t).
+
+    Pairs that all differ by the same amount have no spread to judge by: p is 1 if that
+    amount is zero, and None, as is the interval, if it is not.
 
     Args:
-      metrics: a method's metrics by seed.
-      base: the baseline's.
-      better: "higher" or "lower".
+      values: finite values, one a seed.
+      base: what they are compared with, in the same order.
+      alpha: 1 - alpha is the coverage of the interval.
+
+    Raises:
+      ValueError: the two have different lengths, or no values.
 
     Example:
-      >>> found = difference({0: 1.2, 1: 1.4}, {0: 1.0, 1: 1.1}, "lower")
-      >>> round(found.mean, 3), found.pairs
-      (0.25, 2)
+      >>> from relaxjax.compare._statistics import paired
+      >>> found = paired([3.0, 5.0, 4.0], [1.0, 2.0, 3.0])
+      >>> f"{found.mean:.1f} [{found.low:.2f}, {found.high:.2f}] p={found.p:.3f}"
+      '2.0 [-0.48, 4.48] p=0.074'
     """
-    from scipy import stats  # of the extra `cli`
+    if len(values) != len(base) or not len(values):
+        raise ValueError(
+            f"pairs need equally many values, at least one: got {len(values)} values "
+            f"and {len(base)} of the baseline"
+        )
+    first, second = np.asarray(values, float), np.asarray(base, float)
+    differences = first - second
+    mean, count = float(differences.mean()), len(differences)
+    if count < 2:
+        return Difference(mean, None, None, None, count)
+    scale = SAME * max(np.abs(first).max(), np.abs(second).max())
+    if np.ptp(differences) <= scale:
+        same = bool(np.abs(differences).max() <= scale)
+        end, p = (mean, 1.0) if same else (None, None)
+        return Difference(mean, end, end, p, count)
+    return _student(differences, alpha)
 
-    seeds = sorted(metrics.keys() & base.keys())
-    if not seeds:
-        return None
-    sign = -1.0 if better == "higher" else 1.0
-    d = sign * np.array([metrics[s] - base[s] for s in seeds])
-    mean = float(d.mean())
-    if len(d) < 2:
-        return Difference(mean, None, None, None, 1)
-    error = float(stats.sem(d))
-    half = float(stats.t.ppf(1 - LEVEL / 2, len(d) - 1)) * error
-    if error:
-        p = float(2 * stats.t.sf(abs(mean) / error, len(d) - 1))
-    else:
-        p = 0.0 if mean else 1.0
-    return Difference(mean, mean - half, mean + half, p, len(d))
+
+def _student(differences: np.ndarray, alpha: float) -> Difference:
+    with extra("statistics"):
+        from scipy import stats
+    mean, count = float(differences.mean()), len(differences)
+    error = float(stats.sem(differences))
+    width = float(stats.t.ppf(1 - alpha / 2, count - 1)) * error
+    p = float(2 * stats.t.sf(abs(mean) / error, count - 1))
+    return Difference(mean, mean - width, mean + width, p, count)
 
 
-def holm(ps: Sequence[float | None]) -> list[float | None]:
-    """Adjusted probabilities; None stays and is not counted.
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values corrected for their number; each stays below 1 and never falls.
+
+    Args:
+      p_values: one a method, in any order.
+
+    Returns:
+      Corrected values in the same order; a method is significant at alpha if its own
+      is at most alpha.
 
     Example:
-      >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
+      >>> from relaxjax.compare._statistics import holm
+      >>> holm([0.01, 0.04, 0.03])
       [0.03, 0.06, 0.06]
     """
-    order = sorted((p, i) for i, p in enumerate(ps) if p is not None)
-    adjusted: list[float | None] = [None] * len(ps)
-    highest = 0.0
-    for rank, (p, i) in enumerate(order):
-        highest = max(highest, min(1.0, (len(order) - rank) * p))
-        adjusted[i] = highest
-    return adjusted
+    result, largest = [0.0] * len(p_values), 0.0
+    for rank, index in enumerate(np.argsort(p_values, kind="stable")):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        result[index] = largest
+    return result
 
 
-def verdict(found: Difference | None, adjusted: float | None, diverged: int) -> str:
-    """A difference in words.
+def levels(p_values: Sequence[float], *, alpha: float = ALPHA) -> list[float]:
+    """The level at which Holm's procedure judges each p-value.
 
     Args:
-      found: the difference.
-      adjusted: its probability after Holm's correction.
-      diverged: number of report runs that diverged.
+      p_values: one a method, in any order.
+      alpha: the chance of one wrong word among all.
+
+    Returns:
+      Levels in the same order, between alpha / m and alpha. A p-value is at most its
+      level exactly if it is significant.
+
+    Example:
+      >>> from relaxjax.compare._statistics import levels
+      >>> levels([0.04, 0.01], alpha=0.1)  # 0.01 at 0.1 / 2, then 0.04 at 0.1
+      [0.1, 0.05]
     """
-    if diverged:
-        return f"diverged in {diverged} runs" if diverged > 1 else "diverged in a run"
-    if found is None:
-        return "not run"
-    if found.pairs < LEAST or adjusted is None or not math.isfinite(found.mean):
-        return f"no verdict from {found.pairs} seeds"
-    if adjusted >= LEVEL:
-        return "not distinguishable"
-    return "worse" if found.mean > 0 else "better"
+    result, level, count = [0.0] * len(p_values), 0.0, len(p_values)
+    going = True
+    for rank, index in enumerate(np.argsort(p_values, kind="stable")):
+        level = alpha / (count - rank) if going else level
+        going = going and (count - rank) * p_values[index] <= alpha
+        result[index] = level
+    return result
 
 
 def cost(metric: float | None, better: str) -> float:
-    """The metric as something to minimize; what is missing costs most."""
+    """The metric as something to minimize; what is missing costs most.
+
+    Args:
+      metric: a metric; None: it is missing or not finite.
+      better: "higher" or "lower".
+    """
     if metric is None or not math.isfinite(metric):
         return math.inf
     return -metric if better == "higher" else metric

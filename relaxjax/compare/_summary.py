@@ -1,180 +1,192 @@
-"""From the records of a study to the rows of its report.
+"""What a study says: chosen settings, the rows of the table, and the way to a target.
 
-chosen      the setting of a method's report runs
-difference  of test metrics, seed by seed, from the baseline's
-target      the baseline's last validation metric, less 2 % (or as asked)
-reached     the first step whose best validation metric so far is at the target,
-            interpolated between the points of the curve; the median over seeds
-bytes       steps x bytes of a mean step, counted in the program
-seconds     steps x predicted seconds of a step, on each network
+Everything is computed from `study.json` and the lines of `results.jsonl`, as plain
+data; nothing is run or measured here.
 """
 
-import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from relaxjax.compare._records import Record
-from relaxjax.compare._statistics import Difference, cost, difference, holm, verdict
+import numpy as np
 
-_SLACK = 0.02
+from relaxjax.compare._curves import Curve, curve, median_to_target, target_of
+from relaxjax.compare._fairness import remarks
+from relaxjax.compare._settings import (
+    Record,
+    Setting,
+    chosen,
+    diverged,
+    reported,
+    tuned,
+)
+from relaxjax.compare._verdicts import LEAST_PAIRS, NONE, WORSE, Verdict, verdicts
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A method in the report; its first one is the baseline.
+    """One method of a study, at its chosen setting, over the report seeds.
 
     Attributes:
       method: its label.
-      learning_rate: the rate that was chosen; None: it has not been.
-      options: options that were chosen.
-      tests: test metrics by seed.
-      mean: their mean; None: there are none.
-      spread: their standard deviation; None: there are fewer than two.
-      difference: how much worse than the baseline; None for the baseline.
-      adjusted: the difference's probability, after Holm's correction.
-      verdict: the difference in words.
-      tuned: number of tuning runs.
-      stopped: how many of them were stopped early.
-      diverged: how many report runs diverged.
-      bytes_per_step: bytes that the busiest worker sends in a mean step.
-      steps_to_target: median over seeds; None: not reached by most.
-      seconds_to_target: predicted, by network.
-      curve: step and validation metric, the mean over seeds.
+      setting: learning rate and options; None if there are no runs to choose from.
+      tuning_runs: number of runs that the choice is made of.
+      test: the test metric by report seed; None where the run diverged.
+      mean: mean of the finite ones; None without one.
+      spread: their standard deviation; None with fewer than two.
+      verdict: against the baseline; None for the baseline itself.
+      percent: the difference as a part of the baseline's mean, in percent; negative is
+        below the baseline. None where there is no difference.
+      bytes_per_step: bytes sent by the busiest device, averaged over a period.
+      messages_per_step: messages likewise.
+      fewer_bytes: the baseline's bytes over the method's; None where it sends none.
+      curve: validation metric over the steps.
+      steps_to_target: median over the seeds; None: not reached.
+      reached: number of seeds that reach the target.
+      bytes_to_target: `steps_to_target` times `bytes_per_step`.
+      seconds: predicted seconds of a step, by network.
+      seconds_to_target: `steps_to_target` times them.
     """
 
     method: str
-    learning_rate: float | None
-    options: Mapping[str, float]
-    tests: Mapping[int, float]
+    setting: Setting | None
+    tuning_runs: int
+    test: Mapping[int, float | None]
     mean: float | None
     spread: float | None
-    difference: Difference | None
-    adjusted: float | None
-    verdict: str
-    tuned: int
-    stopped: int
-    diverged: int
+    verdict: Verdict | None
+    percent: float | None
     bytes_per_step: float | None
+    messages_per_step: float | None
+    fewer_bytes: float | None
+    curve: Curve
     steps_to_target: float | None
+    reached: int
+    bytes_to_target: float | None
+    seconds: Mapping[str, float]
     seconds_to_target: Mapping[str, float | None]
-    curve: Sequence[tuple[int, float]]
 
 
-def target_of(study: Mapping[str, Any], records: Sequence[Record]) -> float | None:
-    """The validation metric that counts as reached; None: the baseline has not run."""
-    if study["target"] is not None:
-        return float(study["target"])
-    ends = [
-        r["validation"]
-        for r in _reported(records, study["methods"][0])
-        if r["validation"] is not None
-    ]
-    if not ends:
-        return None
-    mean = statistics.fmean(ends)
-    better = study["task"]["better"]
-    return mean - math.copysign(_SLACK * abs(mean), 1 if better == "higher" else -1)
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """A study in numbers.
+
+    Attributes:
+      study: what is in `study.json`.
+      baseline: label of the method that the others are compared with.
+      better: "higher" or "lower".
+      target: the validation metric that counts as reached; None: there is none.
+      rows: one a method, in the study's order; the baseline is the first.
+      remarks: sentences on what is not fair or not finished; empty is good.
+    """
+
+    study: Record
+    baseline: str
+    better: str
+    target: float | None
+    rows: Sequence[Row]
+    remarks: Sequence[str]
 
 
-def rows(study: Mapping[str, Any], records: Sequence[Record]) -> list[Row]:
-    """The rows, in the order of the study's methods.
+def summary(study: Record, records: Sequence[Record]) -> Summary:
+    """Puts a study together from its records.
 
     Args:
-      study: what `study.json` holds.
-      records: records of its runs.
+      study: what is in `study.json`; the first of its methods is the baseline.
+      records: lines of `results.jsonl`, of all shards, in any order but for repeats,
+        the last of which counts.
+
+    Returns:
+      One row for each method of the study, those without runs among them.
     """
-    better, base = study["task"]["better"], study["methods"][0]
-    target = target_of(study, records)
-    tests = {m: _tests(_reported(records, m)) for m in study["methods"]}
-    found = {m: difference(tests[m], tests[base], better) for m in tests if m != base}
-    adjusted = dict(zip(found, holm([d and d.p for d in found.values()]), strict=True))
-    return [
-        _row(m, study, records, tests[m], found.get(m), adjusted.get(m), target)
-        for m in study["methods"]
+    methods = list(study["methods"])
+    baseline, better = methods[0], study["task"]["better"]
+    runs = {name: reported(study, records, name) for name in methods}
+    target = target_of(study, list(runs[baseline].values()))
+    tests = {
+        name: {
+            seed: None if diverged(run, "test") else float(run["test"])
+            for seed, run in sorted(by_seed.items())
+        }
+        for name, by_seed in runs.items()
+    }
+    words = verdicts(tests, baseline, better=better)
+    base_bytes = _per_step(runs[baseline], "bytes_per_step")
+    rows = [
+        _row(study, records, name, tests, words.get(name), base_bytes, target)
+        for name in methods
     ]
-
-
-def _row(
-    method: str,
-    study: Mapping[str, Any],
-    records: Sequence[Record],
-    tests: Mapping[int, float],
-    found: Difference | None,
-    adjusted: float | None,
-    target: float | None,
-) -> Row:
-    done = _reported(records, method)
-    tuned = [r for r in records if r["method"] == method and r["phase"] == "tune"]
-    diverged = sum(r["diverged"] for r in done)
-    is_base = method == study["methods"][0]
-    steps = _steps_to(target, done, study["task"]["better"])
-    seconds = study["seconds"][method]
-    return Row(
-        method=method,
-        learning_rate=done[0]["learning_rate"] if done else None,
-        options=done[0]["options"] if done else {},
-        tests=tests,
-        mean=statistics.fmean(tests.values()) if tests else None,
-        spread=statistics.stdev(tests.values()) if len(tests) > 1 else None,
-        difference=found,
-        adjusted=adjusted,
-        verdict="baseline" if is_base else verdict(found, adjusted, diverged),
-        tuned=len(tuned),
-        stopped=sum(r["stopped_at"] is not None for r in tuned),
-        diverged=diverged,
-        bytes_per_step=done[0]["bytes_per_step"] if done else None,
-        steps_to_target=steps,
-        seconds_to_target={k: steps and steps * v for k, v in seconds.items()},
-        curve=_mean_curve(done),
+    return Summary(
+        study=study,
+        baseline=baseline,
+        better=better,
+        target=target,
+        rows=rows,
+        remarks=remarks(study, records),
     )
 
 
-def unequal_budgets(found: Sequence[Row]) -> str:
-    """A sentence where methods were tuned with unequal numbers of runs, or ""."""
-    counts = {row.method: row.tuned for row in found if row.tests}
-    if len(set(counts.values())) < 2:
-        return ""
-    each = ", ".join(f"{method} {count}" for method, count in counts.items())
-    return f"Methods were not tuned with equally many runs: {each}."
+def _row(
+    study: Record,
+    records: Sequence[Record],
+    method: str,
+    tests: Mapping[str, Mapping[int, float | None]],
+    verdict: Verdict | None,
+    base_bytes: float | None,
+    target: float | None,
+) -> Row:
+    """One method; `verdict` is None for the baseline."""
+    runs = reported(study, records, method)
+    setting = chosen(study, records, method)
+    tuning = sum(map(len, tuned(study, records, method).values()))
+    if verdict and setting is None and tuning:
+        verdict = _hopeless(study, tuning, verdict)
+    finite = [value for value in tests[method].values() if value is not None]
+    size = _per_step(runs, "bytes_per_step")
+    steps, reached = median_to_target(
+        list(runs.values()), target, study["task"]["better"]
+    )
+    seconds = study.get("seconds", {}).get(method) or {}
+    return Row(
+        method=method,
+        setting=setting,
+        tuning_runs=tuning,
+        test=tests[method],
+        mean=float(np.mean(finite)) if finite else None,
+        spread=float(np.std(finite, ddof=1)) if len(finite) > 1 else None,
+        verdict=verdict,
+        percent=_percent(verdict, tests[study["methods"][0]]),
+        bytes_per_step=size,
+        messages_per_step=_per_step(runs, "messages_per_step"),
+        fewer_bytes=base_bytes / size if base_bytes and size else None,
+        curve=curve(list(runs.values())),
+        steps_to_target=steps,
+        reached=reached,
+        bytes_to_target=_times(steps, size),
+        seconds=seconds,
+        seconds_to_target={name: _times(steps, s) for name, s in seconds.items()},
+    )
 
 
-def _reported(records: Sequence[Record], method: str) -> list[Record]:
-    chosen = [r for r in records if r["method"] == method and r["phase"] == "report"]
-    return sorted(chosen, key=lambda r: r["seed"])
+def _hopeless(study: Record, tuning: int, verdict: Verdict) -> Verdict:
+    """The verdict on a method whose every setting diverged while tuning."""
+    word = WORSE if len(study["seeds"]) >= LEAST_PAIRS else NONE
+    return verdict._replace(
+        word=word, because=f"every setting diverged in {tuning} tuning runs"
+    )
 
 
-def _tests(done: Sequence[Record]) -> dict[int, float]:
-    return {r["seed"]: r["test"] for r in done if r["test"] is not None}
-
-
-def _steps_to(
-    target: float | None, done: Sequence[Record], better: str
-) -> float | None:
-    """The median; a seed that does not reach the target counts as never."""
-    if target is None or not done:
+def _percent(verdict: Verdict | None, base: Mapping[int, float | None]) -> float | None:
+    known = [value for value in base.values() if value is not None]
+    if not (verdict and verdict.difference and known and np.mean(known)):
         return None
-    steps = statistics.median(_first(r["curve"], target, better) for r in done)
-    return steps if math.isfinite(steps) else None
+    return 100 * verdict.difference.mean / abs(float(np.mean(known)))
 
 
-def _first(curve: Sequence[Sequence[Any]], target: float, better: str) -> float:
-    goal, best, before = cost(target, better), math.inf, 0
-    for step, _, metric in curve:
-        now = min(best, cost(metric, better))
-        if now <= goal:
-            if not math.isfinite(best):
-                return float(step)
-            return before + (step - before) * (best - goal) / (best - now)
-        best, before = now, step
-    return math.inf
+def _per_step(runs: Mapping[int, Record], name: str) -> float | None:
+    known = [run[name] for run in runs.values() if run.get(name) is not None]
+    return float(np.mean(known)) if known else None
 
 
-def _mean_curve(done: Sequence[Record]) -> list[tuple[int, float]]:
-    """The validation metric at each point, over the runs that are whole."""
-    whole = [r["curve"] for r in done if r["validation"] is not None]
-    return [
-        (points[0][0], statistics.fmean(p[2] for p in points))
-        for points in zip(*whole, strict=True)
-    ]
+def _times(steps: float | None, each: Any) -> float | None:
+    return None if steps is None or each is None else float(steps * each)
