@@ -25,7 +25,7 @@ from relaxjax._core._axis import (
     tracks_vma,
     varying,
 )
-from relaxjax._core._tree import Layout, difference, key_path, layout_of
+from relaxjax._core._tree import Layout, key_path, layout_of
 
 
 def is_traced(number: Any) -> bool:
@@ -146,6 +146,25 @@ def require_local(tree: Any, axis_name: AxisName, caller: str) -> None:
                     "and reducing it again would be silently wrong. Call "
                     f"params = relaxjax.to_local(params, {name!r}) before jax.grad"
                 )
+
+
+def difference(before: Layout, now: Layout, *, dtypes: bool) -> str | None:
+    """The first leaf in which two layouts differ, in words; None if they do not.
+
+    `nnx.Optimizer` gives `init` variables and `update` the arrays in them: "w/value" is
+    the same leaf as "w".
+    """
+    old, new = before.leaves, now.leaves
+    if old.keys() != new.keys():
+        old, new = (
+            {k.removesuffix("/value"): v for k, v in x.items()} for x in (old, new)
+        )
+    for name in old | new:
+        was, is_now = old.get(name, "absent"), new.get(name, "absent")
+        shapes = {spelling.partition("[")[2] for spelling in (was, is_now)}
+        if was != is_now and (dtypes or len(shapes) > 1):
+            return f"leaf {name!r} was {was} and is now {is_now}"
+    return None
 
 
 def require_same(before: Layout, updates: Any, caller: str) -> None:
