@@ -25,7 +25,7 @@ from relaxjax._core._axis import (
     tracks_vma,
     varying,
 )
-from relaxjax._core._tree import Layout, difference, key_path, layout_of
+from relaxjax._core._tree import Layout, key_path, layout_of, leaf_name
 
 
 def is_traced(number: Any) -> bool:
@@ -103,8 +103,29 @@ def check_type(name: str, value: Any, kind: type, remedy: str) -> None:
         )
 
 
+def require_arrays(tree: Any, caller: str) -> None:
+    """Refuses a tree with other leaves than arrays, such as a layer's activation."""
+    for path, leaf in jax.tree.leaves_with_path(tree):
+        try:
+            jax.typeof(leaf)
+        except TypeError:
+            if hasattr(leaf, "__array__"):  # another library's array
+                continue
+            kind = f"of type {type(leaf).__name__}"
+            if callable(leaf):
+                kind = f"the function {getattr(leaf, '__name__', leaf)}"
+            raise TypeError(
+                f"{caller}: leaf {leaf_name(path)!r} is {kind}, and not an array. Give "
+                "the arrays alone, and put the rest beside them in the loss: with "
+                "Equinox, params, static = eqx.partition(model, eqx.is_inexact_array) "
+                "and eqx.combine(params, static). In a class of your own, make the "
+                "field static (jax.tree_util.register_dataclass)"
+            ) from None
+
+
 def require_dtypes(tree: Any, caller: str, compressor: str | None) -> None:
     """Refuses leaves without a mean, or that the named compressor does not take."""
+    require_arrays(tree, caller)
     kind = jnp.inexact if compressor is None else jnp.floating
     for path, leaf in jax.tree.leaves_with_path(tree):
         dtype = jax.typeof(leaf).dtype
@@ -146,6 +167,25 @@ def require_local(tree: Any, axis_name: AxisName, caller: str) -> None:
                     "and reducing it again would be silently wrong. Call "
                     f"params = relaxjax.to_local(params, {name!r}) before jax.grad"
                 )
+
+
+def difference(before: Layout, now: Layout, *, dtypes: bool) -> str | None:
+    """The first leaf in which two layouts differ, in words; None if they do not.
+
+    `nnx.Optimizer` gives `init` variables and `update` the arrays in them: "w/value" is
+    the same leaf as "w".
+    """
+    old, new = before.leaves, now.leaves
+    if old.keys() != new.keys():
+        old, new = (
+            {k.removesuffix("/value"): v for k, v in x.items()} for x in (old, new)
+        )
+    for name in old | new:
+        was, is_now = old.get(name, "absent"), new.get(name, "absent")
+        shapes = {spelling.partition("[")[2] for spelling in (was, is_now)}
+        if was != is_now and (dtypes or len(shapes) > 1):
+            return f"leaf {name!r} was {was} and is now {is_now}"
+    return None
 
 
 def require_same(before: Layout, updates: Any, caller: str) -> None:

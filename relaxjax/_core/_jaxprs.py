@@ -6,6 +6,8 @@ from typing import Any
 import jax
 from jax.extend import core
 
+from relaxjax._core._checks import require_arrays
+
 
 def programs_of(params: dict[str, Any]) -> Iterator[core.ClosedJaxpr]:
     """The programs inside an equation: its branches, its loop, its jit."""
@@ -26,6 +28,7 @@ def axis_names_of(eqn: core.JaxprEqn) -> list[str]:
 
 def shapes_of(tree: Any) -> Any:
     """Shapes and dtypes of a tree of arrays, to trace with."""
+    require_arrays(tree, "params")
     return jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(jax.typeof(x).shape, jax.typeof(x).dtype), tree
     )

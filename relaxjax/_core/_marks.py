@@ -20,7 +20,7 @@ import jax
 import optax
 
 from relaxjax._core._axis import AxisName, axes_of
-from relaxjax._core._checks import require_dtypes
+from relaxjax._core._checks import require_arrays, require_dtypes
 
 _NUMBERS: ContextVar[Iterator[int] | None] = ContextVar("numbers", default=None)
 _SCOPE = re.compile(r"relaxjax\.(\w+)/(\w+)/([\w,]+)/(\d+)")
@@ -46,6 +46,7 @@ def marked(
     axes = ",".join(axes_of(axis_name))
 
     def checked(params: optax.Params) -> Any:
+        require_arrays(params, name)
         state = init(params)
         require_dtypes(params, name, None)
         return state

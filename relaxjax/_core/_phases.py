@@ -14,12 +14,16 @@ the phase; `relaxjax.data_parallel` does so by itself, when an end may be due.
 import dataclasses
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+
+_TICKED: ContextVar[list[tuple[int, ...]]] = ContextVar("ticked")
 
 
 @jax.tree_util.register_dataclass
@@ -40,11 +44,22 @@ class Clock:
 
     def tick(self) -> "Clock":
         """One step later, in the same phase."""
+        _TICKED.get([]).append(self.ends[self.phase :])
         return dataclasses.replace(self, count=optax.safe_increment(self.count))
 
     def at(self, count: int) -> "Clock":
         """The same counter, in the phase that this count belongs to."""
         return dataclasses.replace(self, phase=sum(end <= count for end in self.ends))
+
+
+@contextmanager
+def ticking() -> Iterator[list[tuple[int, ...]]]:
+    """Collects, of each clock that ticks in it, the ends that are to come."""
+    token = _TICKED.set([])
+    try:
+        yield _TICKED.get()
+    finally:
+        _TICKED.reset(token)
 
 
 def clock(*ends: int) -> Clock:

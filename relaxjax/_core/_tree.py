@@ -83,17 +83,6 @@ def layout_of(tree: Any) -> Layout:
     return Layout("\n".join(f"{name} {dtype_and_shape(x)}" for name, x in leaves))
 
 
-def difference(before: Layout, now: Layout, *, dtypes: bool) -> str | None:
-    """The first leaf in which two layouts differ, in words; None if they do not."""
-    old, new = before.leaves, now.leaves
-    for name in old | new:
-        was, is_now = old.get(name, "absent"), new.get(name, "absent")
-        shapes = {spelling.partition("[")[2] for spelling in (was, is_now)}
-        if was != is_now and (dtypes or len(shapes) > 1):
-            return f"leaf {name!r} was {was} and is now {is_now}"
-    return None
-
-
 def is_narrow(dtype: jnp.dtype) -> bool:
     """Whether a dtype is a float of less than 32 bits."""
     return bool(jnp.issubdtype(dtype, jnp.floating)) and dtype.itemsize < 4

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from relaxjax._core._checks import require_same
+from relaxjax._core._checks import require_arrays, require_same
 from relaxjax._core._cond import cond
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import Layout, layout_of, wide
@@ -84,6 +84,7 @@ def accumulate(
     inner = optax.with_extra_args_support(tx)
 
     def init(params: optax.Params) -> Any:
+        require_arrays(params, "accumulate")
         zeros = jax.tree.map(lambda p: jnp.zeros_like(p, wide(p.dtype)), params)
         empty = jnp.zeros((), jnp.int32), zeros, jnp.zeros((), jnp.float32)
         return AccumulateState(*empty, inner.init(params), layout_of(params))

@@ -24,7 +24,7 @@ import optax
 from jax import lax
 
 from relaxjax._core._axis import AxisName, axis_size
-from relaxjax._core._checks import require_same, require_whole
+from relaxjax._core._checks import require_dtypes, require_same, require_whole
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import refuse_weight
@@ -184,6 +184,7 @@ def bounded_staleness(
     weights = np.asarray(weight_of(late.table), np.float32)
 
     def init(params: optax.Params) -> Any:
+        require_dtypes(params, _CALLER, None)
         step, arriving = jnp.zeros((), jnp.int32), late.nothing_arriving(params)
         return BoundedStalenessState(step, arriving, layout_of(params))
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import require_params, require_same
+from relaxjax._core._checks import require_dtypes, require_params, require_same
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import refuse_weight
@@ -79,6 +79,7 @@ def dc_asgd(
         raise ValueError(f"{_CALLER}: strength={strength} must be 0 (none) or more")
 
     def init(params: optax.Params) -> Any:
+        require_dtypes(params, _CALLER, None)
         arriving = late.nothing_arriving((params, params))
         return DcAsgdState(jnp.zeros((), jnp.int32), arriving, layout_of(params))
 

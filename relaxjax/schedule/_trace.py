@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from relaxjax._core._jaxprs import shapes_of
 from relaxjax._core._tree import leaf_name, natural_key
 from relaxjax.schedule._flops import nbytes
 from relaxjax.schedule._jaxpr import Needs, Tape, walk
@@ -41,7 +42,7 @@ def trace(
     oracle: Oracle,
 ) -> Traced:
     """Transfers and operations of `fn(params, *args)`."""
-    leaves = leaves_by_name(jax.eval_shape(lambda p: p, params))
+    leaves = leaves_by_name(shapes_of(params))
     if not leaves:
         raise ValueError(
             "params has no leaves, so there is nothing to transfer: pass the model's "

@@ -8,6 +8,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from relaxjax._core._checks import require_arrays
 from relaxjax._core._tree import is_key, wide
 
 
@@ -29,6 +30,7 @@ def consensus(tree: Any) -> Any:
       >>> print(relaxjax.consensus({"w": jnp.array([[1.0, 2.0], [3.0, 2.0]])}))
       {'w': Array([2., 2.], dtype=float32)}
     """
+    require_arrays(tree, "consensus")
     leaves, structure = jax.tree.flatten(tree)
     shardings = [_without_workers(x) for x in leaves]
     means = jax.jit(_means, out_shardings=shardings)(leaves)
@@ -53,6 +55,7 @@ def spread(tree: Any) -> float:
       >>> relaxjax.spread({"w": jnp.array([[1.0, 2.0], [3.0, 2.0]])})
       2.0
     """
+    require_arrays(tree, "spread")
     leaves = [x for x in jax.tree.leaves(tree) if not is_key(x) and x.size]
     return float(np.max(jax.jit(_spreads)(leaves), initial=0.0)) if leaves else 0.0
 
@@ -74,6 +77,7 @@ def consensus_distance(tree: Any) -> float:
       >>> relaxjax.consensus_distance({"w": jnp.array([[1.0, 2.0], [3.0, 2.0]])})
       1.0
     """
+    require_arrays(tree, "consensus_distance")
     leaves = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.inexact)]
     return float(jax.jit(distance_of)(leaves)) if leaves else 0.0
 

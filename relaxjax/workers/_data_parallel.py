@@ -19,10 +19,10 @@ from relaxjax._core._tree import dtype_and_shape, leaf_names
 from relaxjax.workers._mesh import Emulation, WorkerMesh
 from relaxjax.workers._startup_agreement import require_equal_processes
 from relaxjax.workers._step_arguments import (
+    checked,
     mean_over_workers,
     place_batch,
     placed,
-    require_stable,
     require_worker_axis,
 )
 from relaxjax.workers._to_workers import workers_of
@@ -94,18 +94,7 @@ class DataParallelStep:
             self._agreed = True
 
     def _all_workers(self, state: tuple[Any, ...], batch: Any) -> tuple[Any, Any]:
-        def one_worker(*args):
-            out = self._step(*args)
-            if not isinstance(out, tuple) or len(out) != len(args):
-                got = f"{len(out)} values" if isinstance(out, tuple) else type(out)
-                raise TypeError(
-                    f"data_parallel: the step takes {len(args) - 1} states and a "
-                    "batch, so it must return a tuple of the same states and then "
-                    f"metrics ({len(args)} values); it returned {got}"
-                )
-            require_stable(args[:-1], out[:-1])
-            return out[:-1], out[-1]
-
+        one_worker = checked(self._step)
         return per_worker(one_worker, self._workers, batch=True)(*state, batch)
 
     def _wait(self, state: Any, metrics: Any) -> None:

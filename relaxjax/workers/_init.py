@@ -7,6 +7,7 @@ import optax
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName
+from relaxjax._core._checks import require_arrays
 from relaxjax.workers._mesh import Emulation, WorkerMesh
 from relaxjax.workers._startup_agreement import require_agreement
 from relaxjax.workers._synchronized import require_synchronized
@@ -41,7 +42,7 @@ def init(
       `(params, opt_state)`, each leaf with a leading worker axis: [n, ...].
 
     Raises:
-      TypeError: `mesh` is not a mesh.
+      TypeError: `mesh` is not a mesh, or a leaf of `params` is not an array.
       ValueError: unknown axis; processes disagree; in `tx` a relaxation stands on the
         wrong side of the optimizer, a reducer behind another, or some leaves are left
         unsynchronized while others are not. A warning if nothing synchronizes.
@@ -54,6 +55,7 @@ def init(
       (4, 3)
     """
     workers = workers_of(mesh, axis_name, "init")
+    require_arrays(params, "init")
     require_agreement(tx, params, workers)
     if not reduced_in_step:
         require_synchronized(tx, params, workers)

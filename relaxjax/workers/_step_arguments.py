@@ -1,6 +1,6 @@
 """What a step takes and returns: worker state, a batch to divide, and metrics."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -8,7 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from relaxjax._core._tree import difference, key_path, layout_of, leaf_names, wide
+from relaxjax._core._checks import difference, require_arrays
+from relaxjax._core._phases import clocks_of, ticking
+from relaxjax._core._tree import key_path, layout_of, leaf_names, wide
 from relaxjax.workers._mesh import WorkerMesh
 
 
@@ -55,6 +57,7 @@ def placed(tree: Any, workers: WorkerMesh) -> Any:
 
 def require_worker_axis(state: list[Any], n: int) -> None:
     """Refuses state whose leaves do not have a leading axis of n workers."""
+    require_arrays(state, "data_parallel")
     for path, leaf in jax.tree.leaves_with_path(state):
         shape = jnp.shape(leaf)
         if shape[:1] != (n,):
@@ -67,7 +70,41 @@ def require_worker_axis(state: list[Any], n: int) -> None:
             )
 
 
-def require_stable(before: tuple[Any, ...], after: tuple[Any, ...]) -> None:
+def checked(step: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
+    """One worker's step, whose results are looked at in its trace."""
+
+    def one_worker(*args):
+        before = jax.tree.map(lambda x: x, args[:-1])  # modules of flax.nnx may change
+        with ticking() as ticked:
+            out = step(*args)
+        if not isinstance(out, tuple) or len(out) != len(args):
+            got = f"{len(out)} values" if isinstance(out, tuple) else type(out)
+            raise TypeError(
+                f"data_parallel: the step takes {len(args) - 1} states and a "
+                "batch, so it must return a tuple of the same states and then "
+                f"metrics ({len(args)} values); it returned {got}"
+            )
+        _require_clocks(before, ticked)
+        _require_stable(before, out[:-1])
+        return out[:-1], out[-1]
+
+    return one_worker
+
+
+def _require_clocks(state: tuple[Any, ...], ticked: list[tuple[int, ...]]) -> None:
+    """Refuses phases that nobody can end: their clocks are not in the state."""
+    ends = sorted(end for coming in ticked for end in coming)
+    if ends and not any(clock.ends for clock in clocks_of(state)):
+        raise ValueError(
+            "data_parallel: the step uses a transformation whose phase ends after "
+            f"{ends[0]} steps, and its clock is not in the state that the step gets: "
+            "the phase would never end. Pass the optimizer's state as relaxjax.init "
+            "makes it; pass an nnx.Optimizer whole, as in model, optimizer = "
+            "relaxjax.to_workers((model, optimizer), mesh), and not split by nnx.split"
+        )
+
+
+def _require_stable(before: tuple[Any, ...], after: tuple[Any, ...]) -> None:
     """Refuses state that changes in the step: the next call would compile anew."""
     for i, (old, new) in enumerate(zip(before, after, strict=True)):
         wrong = difference(layout_of(old), layout_of(new), dtypes=True)

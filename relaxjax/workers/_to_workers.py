@@ -11,6 +11,7 @@ from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName, axes_of
+from relaxjax._core._checks import require_arrays
 from relaxjax._core._tree import is_key
 from relaxjax.workers._mesh import Emulation, WorkerMesh
 from relaxjax.workers._worker_axis import broadcast_from_first_process, put
@@ -74,7 +75,7 @@ def to_workers(
       The tree with a leading worker axis [n, ...] on each leaf, placed on the mesh.
 
     Raises:
-      TypeError: `mesh` is not a mesh.
+      TypeError: `mesh` is not a mesh, or a leaf is not an array.
       ValueError: unknown axis.
 
     Example:
@@ -83,6 +84,7 @@ def to_workers(
       [7 7 7]
     """
     workers = workers_of(mesh, axis_name, "to_workers")
+    require_arrays(tree, "to_workers")
 
     def copy(leaf):
         if isinstance(leaf, jax.Array) and is_key(leaf):

@@ -48,13 +48,20 @@ class Job:
         return self.begun[stage] + self.stages[stage][1] <= now
 
 
+def rate(link: Link) -> float:
+    """Bytes per second, of which a window may pass in each round trip."""
+    if link.window is None or link.latency == 0:
+        return link.bandwidth
+    return min(link.bandwidth, link.window / (2 * link.latency))
+
+
 def size(graph: Graph, name: str, seconds: float, link: Link) -> tuple[float, float]:
     """Bytes, and the share of a latency that is paid."""
     if name in graph.nbytes:
         return graph.nbytes[name], 1.0
     if seconds < link.latency:
         return 0.0, seconds / link.latency
-    return (seconds - link.latency) * link.bandwidth, 1.0
+    return (seconds - link.latency) * rate(link), 1.0
 
 
 def segments(nbytes, share, owner, policy: Policy, cluster: Cluster) -> list[tuple]:
@@ -121,8 +128,8 @@ class SlowSimulator:
             parts = segments(*sizes[name], self.owner[name], self.policy, self.cluster)
             made = []
             for i, (s, nbytes, latencies) in enumerate(parts):
-                mine = latencies * kind.link.latency + nbytes / kind.link.bandwidth
-                its = latencies * server.latency + nbytes / server.bandwidth
+                mine = latencies * kind.link.latency + nbytes / rate(kind.link)
+                its = latencies * server.latency + nbytes / rate(server)
                 stages = [(f"server {s} out", its), (f"worker {w} in", mine)]
                 if way == "push":
                     stages = [(f"worker {w} out", mine), (f"server {s} in", its)]

@@ -50,7 +50,10 @@ def runs(draw):
     """A graph, a policy, a cluster and a number of steps."""
     latency = draw(st.sampled_from([0.0, 0.25, 1.0]))
     link = st.builds(
-        Link, st.sampled_from([0.0, latency]), st.sampled_from([0.5, 1.0, 2.0, 4.0])
+        Link,
+        st.sampled_from([0.0, latency]),
+        st.sampled_from([0.5, 1.0, 2.0, 4.0]),
+        st.sampled_from([None, None, 1.0]),
     )
     first = Link(latency, 1.0)
     graph = draw(graphs(latency))

@@ -1,0 +1,134 @@
+"""`flax.nnx.Optimizer` in the step: what it trains is what `relaxjax.init` trains."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+import relaxjax
+from relaxjax._core._relaxation import Training
+from relaxjax._names import RELAXATIONS, parse
+from tests.helpers import assert_equal
+
+WORKERS, STEPS = 4, 5
+SERVED = "parameter_server"  # makes its state in the axis
+
+
+class Model(nnx.Module):
+    def __init__(self, rngs: nnx.Rngs):
+        self.hidden = nnx.Linear(6, 16, rngs=rngs)
+        self.output = nnx.Linear(16, 12, rngs=rngs)
+
+    def __call__(self, x):
+        return self.output(nnx.relu(self.hidden(x)))
+
+
+def data():
+    rng = np.random.default_rng(0)
+    return [rng.normal(size=(4 * WORKERS, 6)).astype(np.float32) for _ in range(STEPS)]
+
+
+def loss_fn(model, x):
+    return jnp.mean((model(x) - x.sum(axis=1, keepdims=True)) ** 2)
+
+
+def optimizer_step(model, optimizer, batch):
+    loss, grads = nnx.value_and_grad(loss_fn)(model, batch)
+    optimizer.update(model, grads)
+    return model, optimizer, {"loss": loss}
+
+
+def by_optimizer(tx, mesh):
+    model = Model(nnx.Rngs(0))
+    optimizer = nnx.Optimizer(model, tx, wrt=nnx.Param)
+    state = relaxjax.to_workers((model, optimizer), mesh)
+    step = relaxjax.data_parallel(optimizer_step, mesh)
+    for batch in data():
+        *state, _ = step(*state, batch)
+    return nnx.state(state[0], nnx.Param)
+
+
+def by_init(tx, mesh):
+    graph, params = nnx.split(Model(nnx.Rngs(0)), nnx.Param)
+
+    def train_step(params, opt_state, batch):
+        loss, grads = jax.value_and_grad(
+            lambda params: loss_fn(nnx.merge(graph, params), batch)
+        )(params)
+        updates, opt_state = tx.update(grads, opt_state, params)
+        return optax.apply_updates(params, updates), opt_state, {"loss": loss}
+
+    state = relaxjax.init(tx, params, mesh)
+    step = relaxjax.data_parallel(train_step, mesh)
+    for batch in data():
+        *state, _ = step(*state, batch)
+    return state[0]
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("name", [name for name in RELAXATIONS if name != SERVED])
+def test_an_optimizer_of_nnx_trains_the_same(name):
+    mesh = relaxjax.emulate(WORKERS)
+    training = Training(optax.adam(0.05), 0.05, STEPS, WORKERS)
+    assert_equal(
+        by_optimizer(parse(name).build("data", training), mesh),
+        by_init(parse(name).build("data", training), mesh),
+    )
+
+
+def test_phases_end_in_an_optimizer_of_nnx():
+    mesh = relaxjax.emulate(WORKERS)
+    tx = relaxjax.one_bit_adam("data", 0.01, freeze_step=2)
+    found = by_optimizer(tx, mesh)
+    assert_equal(found, by_init(tx, mesh))
+    warm = by_init(relaxjax.one_bit_adam("data", 0.01, freeze_step=100), mesh)
+    assert relaxjax.spread(jax.tree.map(lambda *x: jnp.stack(x), found, warm)) > 0
+
+
+def test_a_clock_that_is_not_in_the_state_is_refused():
+    mesh = relaxjax.emulate(WORKERS)
+    model = Model(nnx.Rngs(0))
+    tx = relaxjax.one_bit_adam("data", 0.01, freeze_step=2)
+    optimizer = nnx.Optimizer(model, tx, wrt=nnx.Param)
+    graph, state = nnx.split((model, optimizer))
+
+    def train_step(state, batch):
+        model, optimizer = nnx.merge(graph, state)
+        *_, metrics = optimizer_step(model, optimizer, batch)
+        return nnx.state((model, optimizer)), metrics
+
+    step = relaxjax.data_parallel(train_step, mesh)
+    with pytest.raises(ValueError, match=r"after 2 steps, .* nnx\.Optimizer whole"):
+        step(relaxjax.to_workers(state, mesh), data()[0])
+
+
+def test_state_that_is_made_in_the_axis_names_init():
+    tx = relaxjax.parameter_server(optax.sgd(0.1), "data")
+    with pytest.raises(NameError, match=r"relaxjax\.init"):
+        nnx.Optimizer(Model(nnx.Rngs(0)), tx, wrt=nnx.Param)
+
+
+def test_a_module_that_changes_in_place_is_seen():
+    mesh = relaxjax.emulate(WORKERS)
+
+    def train_step(model, batch):
+        model.hidden.kernel.set_value(
+            model.hidden.kernel.get_value().astype("bfloat16")
+        )
+        return model, {"loss": batch.mean()}
+
+    step = relaxjax.data_parallel(train_step, mesh)
+    model = relaxjax.to_workers(Model(nnx.Rngs(0)), mesh)
+    with pytest.raises(ValueError, match=r"'hidden/kernel/value' was float32.*bfloat"):
+        step(model, data()[0])
+
+
+def test_another_model_is_still_another_tree():
+    tx = relaxjax.delay(1)
+    state = tx.init(nnx.state(Model(nnx.Rngs(0)), nnx.Param))
+    other = nnx.as_pure(nnx.state(Model(nnx.Rngs(0)), nnx.Param))
+    del other["output"]
+    with pytest.raises(ValueError, match=r"leaf 'output/bias' was float32\[12\]"):
+        tx.update(other, state)
