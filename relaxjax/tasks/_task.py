@@ -55,8 +55,8 @@ class Task:
     metric_name: str
     data: Data
     params: Any
-    loss: Callable[[Any, Any], jax.Array]
-    metric: Callable[[Any], jax.Array]
+    loss: Callable[..., Any]
+    metric: Callable[..., jax.Array]
     batches: Callable[[int, int], Iterator[Any]]
     steps: int
     batch_size: int
