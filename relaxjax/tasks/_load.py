@@ -8,24 +8,29 @@ import hashlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from relaxjax.tasks._chars import chars
+from relaxjax.tasks._digits import digits
 from relaxjax.tasks._require import LINE, place, require, require_takes, said
 from relaxjax.tasks._task import Task
 
+TASKS: Mapping[str, Callable[[int], Task]] = {"digits": digits, "chars": chars}
+
 
 def load(source: str) -> tuple[Callable[[int], Task], str]:
-    """The function of a task file, and the SHA-256 of the file.
+    """The function of a task file, and the SHA-256 of the file ("" for a known name).
 
     The file is run as a script is, so that modules beside it are found. Each task that
     the function makes is traced, without a computation, before it is returned.
 
     Args:
-      source: `FILE.py` or `FILE.py:NAME`; the name is `task` if there is none.
+      source: `FILE.py` or `FILE.py:NAME`, where the name is `task` if there is none; or
+        the name of a task that comes with relaxjax, "digits" or "chars".
 
     Raises:
       ValueError: there is no such file or function, or the file does not run; from the
@@ -42,6 +47,8 @@ def load(source: str) -> tuple[Callable[[int], Task], str]:
       ...     print(make(0).name, len(sha256))
       digits 64
     """
+    if source in TASKS:
+        return TASKS[source], ""
     path, name = _parts(source)
     text = _text(path)
     function = _function(path, name, _module(path))
@@ -67,7 +74,8 @@ def _parts(source: str) -> tuple[Path, str]:
     path = Path(f"{file}.py" if name or source.endswith(":") else source)
     if path.suffix != ".py":
         raise ValueError(
-            f"{source} is not a Python file: name one as FILE.py, or FILE.py:NAME"
+            f"{source}: there is no such task; there is {', '.join(TASKS)}, or a file "
+            "of your own, as FILE.py or FILE.py:NAME"
         )
     return path, name or "task"
 

@@ -219,8 +219,8 @@ def test_a_broken_file_is_named_with_what_to_add(name, tmp_path):
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        ("moon", "moon is not a Python file: name one as FILE.py, or FILE.py:NAME"),
-        ("my.txt", "my.txt is not a Python file"),
+        ("moon", "moon: there is no such task; there is digits, chars, or a file of"),
+        ("my.txt", "my.txt: there is no such task"),
         ("folder.py", "folder.py cannot be read: Is a directory"),
         ("my.py:", "my.py: there is no such file"),
     ],
