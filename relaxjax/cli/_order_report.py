@@ -51,7 +51,12 @@ def _loss_alone(task: Task) -> Callable[[Any, Any], jax.Array]:
     """The task's loss, without the state that it returns beside it."""
     if task.state is None:
         return task.loss
-    return lambda params, batch: task.loss(params, task.state, batch)[0]
+
+    def loss(params, batch):
+        own = jax.tree.map(lambda x: x, task.state)  # flax.nnx changes it in place
+        return task.loss(params, own, batch)[0]
+
+    return loss
 
 
 def start(
