@@ -37,11 +37,10 @@ def task(seed: int) -> Task:
 def data():
     """Training and test rows: the first axis of each array counts the examples."""
     x, y = map(np.asarray, load_breast_cancer(return_X_y=True))
-    x, x_test, y, y_test = train_test_split(x, y, stratify=y, random_state=0)
-    x, x_test = ((part - x.mean(0)) / x.std(0) for part in (x, x_test))
-    return [
-        {"x": np.float32(a), "y": np.int32(b)} for a, b in ((x, y), (x_test, y_test))
-    ]
+    parts = train_test_split(x, np.int32(y), stratify=y, random_state=0)
+    x, x_test, y, y_test = map(np.asarray, parts)
+    x, x_test = (np.float32((part - x.mean(0)) / x.std(0)) for part in (x, x_test))
+    return {"x": x, "y": y}, {"x": x_test, "y": y_test}
 
 
 def logits(params, x):
