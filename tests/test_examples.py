@@ -8,11 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from relaxjax import compression
+import relaxjax
+from relaxjax import compression, tasks
 from tests.shown import gallery, require_same
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -20,6 +23,8 @@ TWINS = [
     ("one_device.py", "data_parallel.py"),
     ("one_device_linen.py", "linen_train_state.py"),
 ]
+SKELETON = EXAMPLES.parent / "relaxjax" / "compare" / "skeletons" / "task.py"
+TASK_FILES = [*sorted((EXAMPLES / "tasks").glob("*.py")), SKELETON]
 MOST_CHANGED_LINES = 10
 
 
@@ -155,6 +160,66 @@ def test_a_compressor_of_ones_own_learns_digits():
     accuracy, fewer = example["main"](steps=60)
     assert accuracy >= 0.7
     assert fewer > 30
+
+
+def loaded(file: Path) -> tasks.Task:
+    if "equinox" in file.stem:
+        pytest.importorskip("equinox")
+    return tasks.task_of(tasks.load(str(file))[0](0))
+
+
+def trained(task: tasks.Task, steps: int) -> tuple[list[float], tuple]:
+    """Losses of two emulated workers, and one model with its own state."""
+    mesh = relaxjax.emulate(2)
+    tx = optax.chain(relaxjax.all_reduce("data"), optax.adamw(task.learning_rate))
+    state = [*relaxjax.init(tx, task.params, mesh)]
+    if task.state is not None:
+        state.append(relaxjax.to_workers(task.state, mesh))
+    step = relaxjax.data_parallel(tasks.train_step_of(task, tx), mesh)
+    batches, losses = task.batches(0, task.batch_size), []
+    for _ in range(steps):
+        *state, metrics = step(*state, next(batches))
+        losses.append(float(metrics["loss"]))
+    return losses, tuple(map(relaxjax.consensus, (state[0], *state[2:])))
+
+
+@pytest.mark.parametrize("file", TASK_FILES, ids=lambda file: file.stem)
+def test_a_task_file_is_learned_by_two_workers(file):
+    task = loaded(file)
+    losses, model = trained(task, steps=40)
+    assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
+    start = (task.params,) if task.state is None else (task.params, task.state)
+    assert task.validation is not None
+    for metric in (task.metric, task.validation):
+        gain = float(metric(*model)) - float(metric(*start))
+        assert gain > 0 if task.better == "higher" else gain < 0
+
+
+@pytest.mark.parametrize("file", TASK_FILES, ids=lambda file: file.stem)
+def test_a_task_file_is_short_and_its_seed_is_the_models(file):
+    most = 60 if file == SKELETON else 80
+    assert len(file.read_text().splitlines()) <= most
+    loaded(file)
+    make, _ = tasks.load(str(file))
+    one, again, other = make(1), make(1), make(2)
+    leaves = [jax.tree.leaves(task.params) for task in (one, again, other)]
+    assert all(map(np.array_equal, leaves[0], leaves[1]))
+    assert not all(map(np.array_equal, leaves[0], leaves[2]))
+    assert one.data == other.data
+
+
+def test_statistics_and_keys_of_an_nnx_task_move():
+    task = loaded(EXAMPLES / "tasks" / "with_nnx.py")
+    _, (_, state) = trained(task, steps=3)
+    before, after = (
+        {jax.tree_util.keystr(path): x for path, x in found}
+        for found in map(jax.tree_util.tree_leaves_with_path, (task.state, state))
+    )
+    assert any("count" in name for name in before)
+    for name, x in after.items():
+        if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+            continue  # worker 0's own, of which the count is drawn
+        assert not np.array_equal(x, before[name]), name
 
 
 @pytest.mark.few(2)

@@ -213,6 +213,7 @@ def test_the_package_stays_small():
         "plots that can be read": (2, 280),
         "tables at any width": (1, 110),
         "models of other libraries, chains that do not compose": (0, 250),
+        "mistakes in task files, and train on them": (1, 290),
     }
     assert len(files) <= 270 + sum(files for files, _ in added.values())
     assert lines <= 32_000 + sum(lines for _, lines in added.values())

@@ -11,7 +11,7 @@ from relaxjax import hosts
 from relaxjax._core._relaxation import Training
 from relaxjax.cli import _devices, _order_report, _resume, _train_options
 from relaxjax.cli._train_options import TrainOptions
-from relaxjax.tasks import TASKS, Task
+from relaxjax.tasks import Task, load
 from relaxjax.workers import Emulation
 
 CHECKPOINTS = "checkpoints"  # in the folder of the results
@@ -48,6 +48,7 @@ class TrainJob:
       team: the processes that train together.
       patience: how long they wait for each other, as arguments of `hosts.Watch`.
       order: the order of transfers, if one was asked for.
+      task_sha256: digest of the task's file, if it is from one.
     """
 
     options: TrainOptions
@@ -59,6 +60,7 @@ class TrainJob:
     team: hosts.Hosts
     patience: dict[str, float]
     order: _order_report.Order | None = None
+    task_sha256: str = ""
 
 
 def prepare(options: TrainOptions) -> TrainJob:
@@ -74,12 +76,12 @@ def prepare(options: TrainOptions) -> TrainJob:
     hosts.Watch(team, **patience)  # checks them
     mesh = _devices.set_up(options.workers, len(team.members))
     rows = _train_options.batch_size(options, mesh.size)
-    name = f"{options.task}-{options.relaxation}-{mesh.size}"
+    name = f"{_label(options.task)}-{options.relaxation}-{mesh.size}"
     out = options.out or Path("runs") / name
-    _make_folder(out)
     if options.checkpoint_every is not None:
         _resume.refuse_other_runs(out / CHECKPOINTS, options.resume)
-    task = TASKS[options.task](options.seed)
+    task, digest = _task(options)
+    _make_folder(out)
     steps = options.steps or task.steps
     rows = rows or _train_options.rounded_up(task.batch_size, mesh.size)
     order = None
@@ -98,6 +100,7 @@ def prepare(options: TrainOptions) -> TrainJob:
         team=team,
         patience=patience,
         order=order,
+        task_sha256=digest,
     )
 
 
@@ -119,6 +122,20 @@ def _runs(
             mesh=_devices.one_worker(),
             period=options.accumulate,
         )
+
+
+def _label(task: str) -> str:
+    """A name for a folder: `data/my_task.py:other` is `my_task-other`."""
+    return Path(task).name.replace(".py:", "-").removesuffix(".py")
+
+
+def _task(options: TrainOptions) -> tuple[Task, str]:
+    """The task, and the digest of its file; where there is none, a ValueError."""
+    try:
+        make, digest = load(options.task)
+        return make(options.seed), digest
+    except ValueError as error:
+        raise ValueError(f"--task {error}") from error
 
 
 def _team() -> hosts.Hosts:

@@ -22,10 +22,11 @@ from relaxjax._core._phases import phase_starts
 from relaxjax.cli._devices import own_rows
 from relaxjax.cli._errors import Stopped
 from relaxjax.cli._job import Run, TrainJob
+from relaxjax.cli._order_report import start
 from relaxjax.cli._resume import Keeper, Progress
 from relaxjax.faults import require_replicas
 from relaxjax.tasks import train_step_of
-from relaxjax.workers import Emulation, consensus, data_parallel, init, spread
+from relaxjax.workers import Emulation, consensus, data_parallel, spread
 
 _POINTS = 20  # of the curve
 
@@ -108,7 +109,7 @@ def fit(
             _after_step(now, job.options.check_every, keeper)
         jax.block_until_ready(now.state)
         seconds += time.perf_counter() - began
-        metric = float(job.task.metric(consensus(now.state[0])))
+        metric = float(job.task.metric(*_models(now.state)))
         now.curve.append((end, float(np.mean(now.losses)), metric))
         now.losses.clear()
         bar.point(*now.curve[-1], _rate(end - first, seconds))
@@ -128,10 +129,16 @@ def _stoppable(points: list[int], keeper: Keeper | None) -> Iterator[int]:
     hosts.end_if_asked()
 
 
+def _models(state: Any) -> tuple[Any, ...]:
+    """One model of all workers' models, and its own state if it has one."""
+    params, _, *own = state
+    return tuple(map(consensus, (params, *own)))
+
+
 def _start(job: TrainJob, run: Run, keeper: Keeper | None) -> tuple[Any, Progress]:
     """The compiled step, and the progress that the run starts from."""
     step = data_parallel(train_step_of(job.task, run.tx), run.mesh, donate=True)
-    state = init(run.tx, job.task.params, run.mesh)
+    state = start(run.tx, job.task, run.mesh)
     batches = job.task.batches(job.options.seed, job.batch_size)
     batch = next(_own_part(batches, run.mesh))
     for copy in phase_starts(state):  # so that no timed step compiles

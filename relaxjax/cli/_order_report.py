@@ -15,7 +15,7 @@ from relaxjax import hosts, ps, schedule
 from relaxjax.cli._tables import show
 from relaxjax.schedule import Graph
 from relaxjax.tasks import Task, train_step_of
-from relaxjax.workers import Emulation, data_parallel, init
+from relaxjax.workers import Emulation, data_parallel, init, to_workers
 
 _WAYS: dict[str, Callable[[Graph, int], list[str]]] = {
     "tac": lambda graph, seed: schedule.tac(graph),
@@ -43,8 +43,28 @@ class Order(NamedTuple):
 def find(name: str, task: Task, rows: int, seed: int) -> Order:
     """Traces the task's loss on one worker's rows, and orders its transfers."""
     batch = next(task.batches(seed, rows))
-    graph = Graph.from_loss(task.loss, task.params, batch)
+    graph = Graph.from_loss(_loss_alone(task), task.params, batch)
     return Order(name, graph, tuple(_WAYS[name](graph, seed)))
+
+
+def _loss_alone(task: Task) -> Callable[[Any, Any], jax.Array]:
+    """The task's loss, without the state that it returns beside it."""
+    if task.state is None:
+        return task.loss
+
+    def loss(params, batch):
+        own = jax.tree.map(lambda x: x, task.state)  # flax.nnx changes it in place
+        return task.loss(params, own, batch)[0]
+
+    return loss
+
+
+def start(
+    tx: optax.GradientTransformation, task: Task, mesh: Mesh | Emulation
+) -> tuple[Any, ...]:
+    """Params, optimizer state, and the model's own state if it has one."""
+    own = () if task.state is None else (to_workers(task.state, mesh),)
+    return (*init(tx, task.params, mesh), *own)
 
 
 def report(
@@ -68,7 +88,7 @@ def report(
         )
         return
     step = data_parallel(train_step_of(task, tx), mesh)
-    args: tuple[Any, ...] = (*init(tx, task.params, mesh), next(task.batches(0, rows)))
+    args: tuple[Any, ...] = (*start(tx, task, mesh), next(task.batches(0, rows)))
     show(console, table(order, ps.compiled_order(step, *args)))
     policy = schedule.ordered(f"{order.name}, simulated", order.names)
     cluster = schedule.Cluster(workers=mesh.size, servers=mesh.size)

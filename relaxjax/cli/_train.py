@@ -10,7 +10,7 @@ import typer
 from relaxjax._names import GRAMMAR, RELAXATIONS
 from relaxjax.cli._app import COMMANDS
 from relaxjax.cli._errors import endings, user_errors
-from relaxjax.cli._train_options import OrderName, TaskName, relaxations
+from relaxjax.cli._train_options import OrderName, relaxations, tasks
 from relaxjax.compression import COMPRESSORS, FEEDBACKS
 from relaxjax.topology import TOPOLOGIES
 
@@ -62,9 +62,14 @@ def train(
         typer.Option(help="Workers. Default: 8, or all devices of several processes."),
     ] = None,
     task: Annotated[
-        TaskName,
-        typer.Option(help="What to learn: handwritten digits or Python source text."),
-    ] = TaskName.DIGITS,
+        str,
+        typer.Option(
+            metavar="digits | chars | FILE.py[:NAME]",
+            help="What to learn: handwritten digits, Python source text, or the task "
+            "that a function of your own file returns.",
+            autocompletion=tasks,
+        ),
+    ] = "digits",
     steps: Annotated[
         int | None, typer.Option(help="Number of steps. Default: the task's own.")
     ] = None,

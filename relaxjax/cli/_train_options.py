@@ -39,6 +39,16 @@ class OrderName(StrEnum):
     LAYER = "layer"
 
 
+def tasks(incomplete: str) -> list[str]:
+    """Completions of what is typed of a task: names, Python files, and folders."""
+    folder, slash, _ = incomplete.rpartition("/")
+    here = Path(folder + slash or ".")
+    found = sorted(here.iterdir()) if here.is_dir() else []
+    near = [f for f in found if f.is_dir() or f.suffix == ".py"]
+    files = [f"{folder}{slash}{f.name}{'/' * f.is_dir()}" for f in near]
+    return [name for name in (*TaskName, *files) if name.startswith(incomplete)]
+
+
 def relaxations(incomplete: str) -> list[tuple[str, str]]:
     """Completions of what is typed of a relaxation's name, each with its summary."""
     head, plus, rest = incomplete.partition("+")

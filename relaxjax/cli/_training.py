@@ -99,6 +99,7 @@ def _keeper(job: TrainJob, run: Run) -> _resume.Keeper | None:
     resume, every = job.options.resume, job.options.checkpoint_every
     if not (resume or every is not None) or run is not job.runs[0]:
         return None
+    file = job.task_sha256
     plan = {
         "the relaxation": run.name,
         "the task": job.task.name,
@@ -106,6 +107,7 @@ def _keeper(job: TrainJob, run: Run) -> _resume.Keeper | None:
         "--seed": str(job.options.seed),
         "--steps": str(job.steps),
         "--batch-size": str(job.batch_size),
+        **({"the task's file (sha256)": file} if file else {}),
         **plan_of(run.tx, job.task.params, run.mesh),
     }
     return _resume.Keeper(job.out / CHECKPOINTS, run.mesh, every, resume, plan)

@@ -1,11 +1,9 @@
 """Real data and small models to train on; needs the extra `cli`."""
 
-from collections.abc import Callable, Mapping
-
 from relaxjax.tasks._arrays import of_arrays
 from relaxjax.tasks._chars import chars
 from relaxjax.tasks._digits import digits
-from relaxjax.tasks._load import load
+from relaxjax.tasks._load import TASKS, load
 from relaxjax.tasks._task import (
     OPTIMIZERS,
     Data,
@@ -16,8 +14,6 @@ from relaxjax.tasks._task import (
     task_of,
     train_step_of,
 )
-
-TASKS: Mapping[str, Callable[[int], Task]] = {"digits": digits, "chars": chars}
 
 __all__ = [
     "OPTIMIZERS",

@@ -8,8 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from relaxjax.tasks._require import require_takes
 from relaxjax.tasks._task import Data, Task, describe, shuffled
 
+_BATCH_SIZE = 128
 _SHARE = 0.1
 _SPLIT_SEED = 0  # one split for all runs, so that they can be compared
 
@@ -26,7 +28,7 @@ def of_arrays(
     better: str = "",
     state: Any = None,
     steps: int = 400,
-    batch_size: int = 128,
+    batch_size: int | None = None,
     learning_rate: float = 1e-3,
     name: str = "task",
     data: Data | None = None,
@@ -48,13 +50,16 @@ def of_arrays(
         "lower" for all others.
       state: what the model has besides params: batch statistics, a key, or None.
       steps: default number of steps.
-      batch_size: default number of rows of a step, over all workers.
+      batch_size: default number of rows of a step, over all workers; None: 128, or all
+        rows of `train` if they are fewer.
       learning_rate: default peak of the learning rate.
       name: the task's name.
       data: identity of the data; None: that of all arrays together.
 
     Raises:
-      ValueError: arrays of one part have different numbers of rows, or none.
+      ValueError: arrays of one part have different numbers of rows, or none, or are not
+        numbers; a batch has more rows than `train`; `loss` or `metric` takes others
+        than these arguments.
 
     Example:
       >>> import jax.numpy as jnp, numpy as np
@@ -69,11 +74,17 @@ def of_arrays(
       >>> next(task.batches(0, 4))["x"].shape, task.better
       ((4,), 'lower')
     """
+    between = () if state is None else ("state",)
+    require_takes("of_arrays: loss", loss, ("params", *between, "batch"))
+    require_takes("of_arrays: metric", metric, ("params", *between, "rows"))
     count = _rows("train", train)
+    train = jax.tree.map(np.asarray, train)
     parts = {"train": train, "test": test, "validation": validation}
     for part in ("test", "validation"):
-        if parts[part] is not None:
+        if part == "test" or parts[part] is not None:
             _rows(part, parts[part])
+    rows_of_a_step = _batch_size(batch_size, count)
+    compiled = jax.jit(metric)
 
     def batches(seed: int, rows: int) -> Iterator[Any]:
         for picked in shuffled(seed, count, rows):
@@ -81,7 +92,7 @@ def of_arrays(
 
     def on(rows: Any) -> Callable[..., jax.Array]:
         arrays = jax.tree.map(jnp.asarray, rows)
-        return jax.jit(lambda *model: metric(*model, arrays))
+        return lambda *model: compiled(*model, arrays)
 
     task = Task(
         name=name,
@@ -92,7 +103,7 @@ def of_arrays(
         metric=on(test),
         batches=batches,
         steps=steps,
-        batch_size=batch_size,
+        batch_size=rows_of_a_step,
         learning_rate=learning_rate,
         better=better,
         state=state,
@@ -108,8 +119,8 @@ def of_arrays(
         whole = of_arrays(
             params=params, loss=loss, metric=metric, train=rest, test=test,
             validation=kept, metric_name=metric_name, better=better, state=state,
-            steps=steps, batch_size=batch_size, learning_rate=learning_rate, name=name,
-            data=task.data,
+            steps=steps, batch_size=min(rows_of_a_step, count - cut), name=name,
+            learning_rate=learning_rate, data=task.data,
         )  # fmt: skip
         note = f"{cut} of {count} training rows, drawn once with a fixed seed"
         return replace(whole, split_note=note)
@@ -125,13 +136,37 @@ def _picked(tree: Any, rows: np.ndarray) -> Any:
     return jax.tree.map(lambda x: np.asarray(x)[rows], tree)
 
 
+def _batch_size(rows: int | None, count: int) -> int:
+    if rows is None:
+        return min(_BATCH_SIZE, count)
+    if not 1 <= rows <= count:
+        raise ValueError(
+            f"batch_size={rows} must be from 1 to the {count} rows of train: write "
+            f"`batch_size={min(_BATCH_SIZE, count)}`"
+        )
+    return rows
+
+
 def _rows(part: str, tree: Any) -> int:
     """The number of rows of all arrays of a part."""
-    counts = {len(x) for x in jax.tree.leaves(tree) if np.ndim(x)}
-    if len(counts) != 1 or not all(map(np.ndim, jax.tree.leaves(tree))) or 0 in counts:
-        shapes = jax.tree.map(np.shape, tree)
+    leaves = list(map(np.asarray, jax.tree.leaves(tree)))
+    shapes = jax.tree.map(np.shape, tree)
+    if not leaves or any(x.ndim and not len(x) for x in leaves):
+        raise ValueError(
+            f"{part}={shapes} has no rows: give arrays with a row for each example, as "
+            f"in `{part}={{'x': x_{part}, 'y': y_{part}}}` (scikit-learn's "
+            "train_test_split makes both parts)"
+        )
+    counts = {len(x) if x.ndim else None for x in leaves}
+    if len(counts) > 1 or None in counts:
         raise ValueError(
             f"{part}={shapes} must be arrays with equally many rows, one for each "
-            "example, and at least one"
+            f"example: cut them alike, as in `{part}={{'x': x[:n], 'y': y[:n]}}`"
         )
-    return counts.pop()
+    kinds = {str(x.dtype) for x in leaves if x.dtype.kind in "OSU"}
+    if kinds:
+        raise ValueError(
+            f"{part} has an array of {kinds.pop()}, and must have numbers: number the "
+            "classes, as in `_, y = np.unique(y, return_inverse=True)`"
+        )
+    return len(leaves[0])

@@ -55,8 +55,8 @@ class Task:
     metric_name: str
     data: Data
     params: Any
-    loss: Callable[[Any, Any], jax.Array]
-    metric: Callable[[Any], jax.Array]
+    loss: Callable[..., Any]
+    metric: Callable[..., jax.Array]
     batches: Callable[[int, int], Iterator[Any]]
     steps: int
     batch_size: int
@@ -119,8 +119,12 @@ def train_step_of(task: Task, tx: optax.GradientTransformation) -> Callable[...,
 
 
 def _step_with_state(task: Task, tx: optax.GradientTransformation) -> Any:
+    def loss_of(params, state, batch):
+        # A copy that belongs to this trace: flax.nnx changes its variables in place.
+        return task.loss(params, jax.tree.map(lambda x: x, state), batch)
+
     def train_step(params, opt_state, state, batch):
-        both = jax.value_and_grad(task.loss, has_aux=True)
+        both = jax.value_and_grad(loss_of, has_aux=True)
         (loss, state), grads = both(params, state, batch)
         updates, opt_state = tx.update(grads, opt_state, params)
         return optax.apply_updates(params, updates), opt_state, state, {"loss": loss}

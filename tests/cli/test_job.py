@@ -15,7 +15,7 @@ from rich.console import Console
 from relaxjax.cli import _job, _loop, _train_options, _training
 from relaxjax.cli._errors import Stopped
 from relaxjax.cli._train_options import TrainOptions
-from relaxjax.tasks import _chars
+from relaxjax.tasks import TASKS, _chars
 
 KEYS = [
     "relaxation",
@@ -208,7 +208,7 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
 
 
 def test_the_learning_rate_rises_falls_and_counts_the_optimizers_own_steps():
-    task = _job.TASKS["digits"](0)
+    task = TASKS["digits"](0)
     options = TrainOptions(learning_rate=0.5, accumulate=2)
     tx = _train_options.training(options, task, 40, 8).optimizer  # 20 updates
     weight = jnp.ones(())

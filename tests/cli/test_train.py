@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 from relaxjax._names import GRAMMAR, RELAXATIONS
 from relaxjax.cli import _job, _train_options, _training, app
-from relaxjax.cli._train import TaskName
-from relaxjax.cli._train_options import TrainOptions
+from relaxjax.cli._train_options import TaskName, TrainOptions
 from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
 from relaxjax.tasks import TASKS
 
@@ -73,7 +72,10 @@ def test_each_task_is_an_option():
         (["--relaxation", "all_reduce@fast"], "psum, ring"),
         (["--workers", "0"], "--workers 0: it must be 1 or more"),
         (["--batch-size", "100"], "multiple of 8, such as 96 or 104"),
-        (["--task", "moon"], "'digits', 'chars'"),
+        (
+            ["--task", "moon"],
+            "--task moon: there is no such task; there is digits, chars",
+        ),
         (["--steps", "many"], "--steps"),
         (["--check-every", "0"], "--check-every 0: it must be 1 or more"),
         (["--check-every", "2", "--relaxation", "gossip"], "gossip differ on purpose"),
@@ -116,6 +118,90 @@ def test_every_option_reaches_the_job(tmp_path, monkeypatch):
     assert seen == [expected]
     assert invoke("train").exit_code == 0
     assert seen[1] == TrainOptions()
+
+
+def test_files_complete_what_is_typed_of_a_task(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").mkdir()
+    for name in ("mine.py", "mine.txt", "models/digits.py"):
+        (tmp_path / name).write_text("")
+    complete = _train_options.tasks
+    assert complete("") == ["digits", "chars", "mine.py", "models/"]
+    assert complete("m") == ["mine.py", "models/"]
+    assert complete("models/d") == ["models/digits.py"]
+    assert complete("nowhere/d") == []
+
+
+TASK = """
+import jax, jax.numpy as jnp, numpy as np
+from relaxjax.tasks import of_arrays
+
+X = np.linspace(-1, 1, 40, dtype=np.float32)
+
+def loss(w, state, rows):
+    noise = 1e-3 * jax.random.normal(state["key"], ())
+    new = {"key": jax.random.split(state["key"])[0], "steps": state["steps"] + 1}
+    error = jnp.mean((w["a"] * rows["x"] - rows["y"]) ** 2)
+    return error + noise * w["a"], new | {"mean": jnp.mean(rows["x"])}
+
+def metric(w, state, rows):
+    return jnp.mean(state["steps"] + rows["x"])
+
+def line(seed):
+    rows = {"x": X, "y": 3 * X}
+    state = {"key": jax.random.key(seed), "steps": 0, "mean": jnp.zeros(())}
+    how = dict(params={"a": jnp.zeros(())}, loss=loss, metric=metric, state=state)
+    return of_arrays(
+        **how, train=rows, test=rows, steps=6, batch_size=8, learning_rate=0.1,
+        name="line",
+    )
+"""
+
+
+def test_a_task_of_a_file_with_a_state_of_its_own(tmp_path, monkeypatch):
+    """It is trained, stopped and resumed: steps of the state go on counting."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(TASK)
+    line = "train --task mine.py:line --workers 2 --relaxation local_sgd --set"
+    result = invoke(*line.split(), "sync_every=3")
+    assert result.exit_code == 0, result.output
+    written = json.loads(Path("runs/mine-line-local_sgd-2/run.json").read_text())
+    assert (written["task"], written["steps"]) == ("line", 6)
+    assert [row[2] for row in written["curve"]] == [1, 2, 3, 4, 5, 6]
+    assert written["curve"][-1][1] < written["curve"][0][1]
+    again = f"{line} sync_every=3 --checkpoint-every 2 --no-baseline --out kept".split()
+    stops = [False] * 4 + [True]
+    with monkeypatch.context() as patch:
+        watch = _job.hosts.Watch
+        patch.setattr(watch, "stops_before", lambda self, step: stops[step])
+        assert "stopped before step 5" in invoke(*again).output
+    resumed = invoke(*again, "--resume")
+    assert resumed.exit_code == 0, resumed.output
+    kept = json.loads(Path("kept/run.json").read_text())
+    assert kept["curve"] == written["curve"]
+    Path("mine.py").write_text(TASK.replace("1e-3", "2e-3"))
+    other = invoke(*again, "--resume")
+    assert other.exit_code == 2
+    assert "the task's file (sha256)" in other.output
+
+
+def test_transfers_of_a_model_with_a_state_have_an_order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(TASK)
+    line = "train --task mine.py:line --relaxation parameter_server --order tic"
+    result = invoke(*line.split(), "--workers", "2", "--no-baseline")
+    assert result.exit_code == 0, result.output
+    assert "Transfers, order tic" in result.output
+
+
+def test_a_broken_task_file_leaves_no_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("def task(seed):\n    return 3")
+    result = invoke("train", "--task", "mine.py", "--workers", "2")
+    assert result.exit_code == 2
+    assert "--task mine.py: task(seed) returns a value of type int" in result.output
+    assert [f.name for f in tmp_path.iterdir() if f.suffix] == ["mine.py"]
+    assert not (tmp_path / "runs").exists()
 
 
 def test_models_that_stay_equal_pass_the_check(tmp_path):

@@ -1,6 +1,8 @@
 """Task files: ten broken ones, each named by what is wrong, and whole ones."""
 
 import hashlib
+import re
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -24,45 +26,236 @@ def task(seed):
     how = dict(params={"a": jnp.zeros(())}, loss=loss, metric=loss, train=rows)
     return of_arrays(**how, test=rows)
 """
+
+
+def changed(before: str, after: str, text: str = GOOD) -> str:
+    assert before in text
+    return text.replace(before, after)
+
+
+def with_state(returns: str) -> str:
+    """The good file with a state, and another end of its loss."""
+    text = changed("(**how,", "(**how, state={'n': jnp.zeros(2)},")
+    text = changed("loss(w, rows)", "loss(w, state, rows)", text)
+    text = changed("    return jnp.mean", "    loss = jnp.mean", text)
+    text = changed("** 2)\n", f"** 2)\n    return {returns}\n", text)
+    return changed("metric=loss", "metric=lambda w, s, rows: 0.0", text)
+
+
+DEFINED = "tasks.of_arrays"
+"""Of each broken file: its text, what is wrong, the rule, and the line to write."""
 BROKEN = {
-    "no file": (None, "there is no such file.*--skeleton"),
-    "syntax": (GOOD.replace("def task(seed):", "def task(seed)"), r"my.py:10 is not"),
-    "import": ("import nowhere_at_all", "cannot be run: ModuleNotFoundError"),
+    "no file": (None, "my.py: there is no such file", "--skeleton", "my.py`"),
+    "syntax": (changed("def task(seed):", "def task(seed)"), "my.py:10 is not Python"),
+    "import": ("import x\nimport nowhere_at_all", "my.py:1 cannot be run", "'x'"),
+    "raises": ("a = 1\nb = a / 0", "my.py:2 cannot be run", "ZeroDivisionError"),
+    "leaves": ("import sys\nsys.exit(3)", "my.py:2 cannot be run", "SystemExit: 3"),
     "no function": (
-        GOOD.replace("def task", "def other"),
-        r"no function 'task'.*other",
+        changed("def task", "def other"),
+        "my.py has no function 'task' (it has loss, other)",
+        "add `def task(seed):`, or name another one as ",
+        "my.py:NAME",
+    ),
+    "not a function": (
+        "task = 3",
+        "has no function 'task', but a value of type int (it has none)",
+    ),
+    "seed": (
+        changed("def task(seed)", "def task()"),
+        "my.py: task takes ()",
+        "is called with (seed): write `def task(seed):`",
     ),
     "no task": (
-        GOOD.replace("of_arrays(**how, test=rows)", "3"),
-        "returns int, and must return",
+        changed("of_arrays(**how, test=rows)", "3"),
+        "my.py: task(seed) returns a value of type int, and must return a relaxjax.ta",
+        "`return relaxjax.tasks.of_arrays(params=..., loss=..., metric=..., train=...",
     ),
-    "raises": (GOOD.replace("return of", "1 / 0; return of"), "raised ZeroDivision"),
-    "loss of rows": (GOOD.replace("jnp.mean", ""), r"loss\(params, batch\).*\(2,\)"),
-    "loss arguments": (GOOD.replace("loss(w, rows)", "loss(w)"), "cannot be computed"),
-    "no floats": (GOOD.replace("jnp.zeros(())", "jnp.zeros((), int)"), "nothing to tr"),
-    "no params": (GOOD.replace('{"a": jnp.zeros(())}', "{}"), "nothing to train"),
-    "unequal": (GOOD.replace('"y": 3 * X', '"y": X[1:]'), r"train=.*equally many rows"),
-    "no test": (GOOD.replace("test=rows", "test=()"), "test=.*at least one"),
-    "metric": (
-        GOOD.replace("metric=loss", "metric=lambda w, r: r['x']"),
-        "metric.*single",
+    "nothing": (changed("return of", "of"), "returns nothing", DEFINED),
+    "task raises": (
+        changed("return of", "1 / 0; return of"),
+        "my.py:13: task(0) raised ZeroDivisionError: division by zero",
     ),
-    "state": (GOOD.replace("(**how,", "(**how, state=X,"), "state"),
+    "loss of rows": (
+        changed("jnp.mean", ""),
+        "my.py: task(seed): loss(params, batch) has the shape (2,)",
+        "must be a single number: end it with `return jnp.mean(...)`",
+    ),
+    "integer loss": (
+        changed("return jnp.mean", "return jnp.int32(0) * jnp.int32"),
+        "loss(params, batch) has the shape (2,)",
+    ),
+    "whole loss": (
+        changed("return jnp.mean", "return 0 * jnp.argmax"),
+        "loss(params, batch) has dtype int32, which has no gradient",
+        "`jnp.mean(...)` of floats",
+    ),
+    "two losses": (
+        changed("    return jnp.mean", "    return 0.0, jnp.mean"),
+        "loss(params, batch) returns 2 values, and must return a single number",
+        "`state=...`",
+    ),
+    "loss arguments": (
+        changed("loss(w, rows)", "loss(w)"),
+        "my.py:13: task(0) raised ValueError: of_arrays: loss takes (w) (too many",
+        "is called with (params, batch): write `def loss(params, batch):`",
+    ),
+    "loss raises": (
+        changed('rows["y"]', 'rows["z"]'),
+        "my.py: task(seed): loss(params, batch) cannot be computed; ",
+        "my.py:8 raised KeyError: 'z'",
+    ),
+    "no floats": (
+        changed("jnp.zeros(())", "jnp.zeros((), int)"),
+        "my.py: task(seed): params['a'] has dtype int32, which has no gradient",
+        "all params must be arrays of floats: give counts, keys and the like as `state",
+    ),
+    "some floats": (
+        changed('{"a"', '{"n": 3, "a"'),
+        "params['n'] has dtype int32",
+    ),
+    "functions": (
+        changed('{"a"', '{"f": len, "a"'),
+        "params['f'] is a value of type builtin_function_or_method",
+        "`params, rest = equinox.partition(model, equinox.is_inexact_array)`",
+    ),
+    "no params": (
+        changed('{"a": jnp.zeros(())}', "{}"),
+        "params={} has no arrays, so that there is nothing to train: give",
+        "`params={'w': jnp.zeros(3)}`",
+    ),
+    "unequal": (
+        changed('"y": 3 * X', '"y": X[1:]'),
+        "my.py:13: task(0) raised ValueError: train={'x': (40,), 'y': (39,)} must be",
+        "equally many rows",
+        "`train={'x': x[:n], 'y': y[:n]}`",
+    ),
+    "unequal test": (
+        changed("test=rows", "test={'x': X, 'y': X[1:]}"),
+        "test={'x': (40,), 'y': (39,)} must be arrays with equally many rows",
+    ),
+    "no test": (
+        changed(", test=rows", ""),
+        "my.py:13: task(0) raised TypeError: of_arrays() missing 1 required",
+        "'test'; write `return relaxjax.tasks.of_arrays(",
+    ),
+    "empty test": (
+        changed("test=rows", "test={'x': X[:0], 'y': X[:0]}"),
+        "test={'x': (0,), 'y': (0,)} has no rows: give arrays with a row for each",
+        "`test={'x': x_test, 'y': y_test}`",
+    ),
+    "words": (
+        changed('"y": 3 * X', '"y": X.astype(str)'),
+        "train has an array of <U",
+        "`_, y = np.unique(y, return_inverse=True)`",
+    ),
+    "metric of rows": (
+        changed("metric=loss", "metric=lambda w, r: r['x']"),
+        "my.py: task(seed): metric has the shape (40,), and must be a single number",
+        "`return jnp.mean(...)`",
+    ),
+    "metric arguments": (
+        changed("metric=loss", "metric=lambda w: 0.0"),
+        "of_arrays: metric takes (w)",
+        "write `def metric(params, rows):`",
+    ),
+    "batch": (
+        changed("(**how,", "(**how, batch_size=41,"),
+        "my.py:13: task(0) raised ValueError: batch_size=41 must be from 1 to the 40 r",
+        "write `batch_size=40`",
+    ),
+    "state, and a loss without it": (
+        changed("(**how,", "(**how, state=X,"),
+        "of_arrays: loss takes (w, rows)",
+        "write `def loss(params, state, batch):`",
+    ),
+    "state that is not returned": (
+        with_state("loss"),
+        "my.py: task(seed) has a state=, and its loss(params, state, batch) does not",
+        "end it with `return loss, state`",
+    ),
+    "state of another tree": (
+        with_state("loss, state['n']"),
+        "the state that its loss returns is another tree than state=: (2,), not {'n'",
+        "`return loss, state`",
+    ),
+    "state of another shape": (
+        with_state("loss, {'n': jnp.zeros(3)}"),
+        "state['n'] is float32[2], and float32[3] after its loss: a state keeps its",
+        "`new.astype(old.dtype)`",
+    ),
     "better": (
-        GOOD.replace("(**how,", "(**how, better='more',"),
-        "'higher' or 'lower'",
+        changed("(**how,", "(**how, better='more',"),
+        "better='more' must be 'higher' or 'lower'",
+    ),
+    "batches that end": (
+        changed("return of_arrays(**how, test=rows)", "")
+        + "    import dataclasses\n    return dataclasses.replace("
+        "of_arrays(**how, test=rows), batches=lambda seed, rows: [])",
+        "my.py: task(seed): batches(seed, rows) cannot be computed; ",
+        "`while True: yield ...`",
+    ),
+    "batches of other rows": (
+        changed("return of_arrays(**how, test=rows)", "")
+        + "    import dataclasses\n    return dataclasses.replace("
+        "of_arrays(**how, test=rows), batches=lambda seed, n: iter([rows]))",
+        "batches(seed, rows=2) yields arrays of the shapes {'x': (40,), 'y': (40,)}",
+        "`yield {'x': x[picked], 'y': y[picked]}`",
     ),
 }
 
 
-@pytest.mark.parametrize(("text", "says"), BROKEN.values(), ids=BROKEN)
-def test_a_broken_file_is_named_with_what_to_add(tmp_path, text, says):
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_file_is_named_with_what_to_add(name, tmp_path):
+    text, *says = BROKEN[name]
     path = tmp_path / "my.py"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(ValueError, match=says) as error:
+    with pytest.raises(ValueError, match=r"my\.py") as error:
         load(str(path))[0](0)
-    assert "my.py" in str(error.value)
+    for part in says:
+        assert part in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("moon", "moon: there is no such task; there is digits, chars, or a file of"),
+        ("my.txt", "my.txt: there is no such task"),
+        ("folder.py", "folder.py cannot be read: Is a directory"),
+        ("my.py:", "my.py: there is no such file"),
+    ],
+)
+def test_what_is_not_a_file(source, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.py").mkdir()
+    (tmp_path / "my.txt").write_text(GOOD)
+    with pytest.raises(ValueError, match=re.escape(says)):
+        load(source)
+
+
+BESIDE = """
+from __future__ import annotations
+import dataclasses
+import beside_my_task
+
+@dataclasses.dataclass
+class Sizes:
+    count: int = 40
+
+def task(seed):
+    import later_than_my_task
+    return beside_my_task.task(seed)
+"""
+
+
+def test_modules_beside_a_file_are_found_and_only_while_it_runs(tmp_path):
+    names = {"beside_my_task": GOOD, "later_than_my_task": "", "my": BESIDE}
+    for name, text in names.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    before = list(sys.path)
+    make, _ = load(str(tmp_path / "my.py"))
+    assert make(0).batch_size == 40
+    assert sys.path == before
 
 
 def test_a_whole_file(tmp_path):
@@ -72,6 +265,13 @@ def test_a_whole_file(tmp_path):
         make, digest = load(f"{path}{name}")
         assert digest == hashlib.sha256(path.read_bytes()).hexdigest()
         assert float(make(0).metric({"a": jnp.ones(())})) > 0
+
+
+def test_a_whole_file_with_a_state(tmp_path):
+    path = tmp_path / "my.py"
+    path.write_text(with_state("loss, {'n': state['n'] + 1}"))
+    task = load(str(path))[0](0)
+    assert task.state["n"].shape == (2,)
 
 
 def rows(count: int) -> dict[str, np.ndarray]:
