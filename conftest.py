@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import os
+import signal
 
 # XLA's CPU thread pool must outnumber the emulated devices, or their rendezvous
 # starves; it is sized once, before the backend starts.
@@ -54,6 +55,14 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     gc.collect()
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c_is_pytests():
+    """A program's own Ctrl-C ends the process: a test that takes it is a mistake."""
+    yield
+    taken = signal.set_wakeup_fd(-1)
+    assert taken == -1, "relaxjax.hosts.install() in the tests' own process"
 
 
 def _resident() -> int:

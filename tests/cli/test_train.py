@@ -7,9 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import optax
 import pytest
+from jax import lax
 from typer.testing import CliRunner
 
+import relaxjax
 from relaxjax._names import GRAMMAR, RELAXATIONS
 from relaxjax.cli import _job, _train_options, _training, app
 from relaxjax.cli._train_options import TaskName, TrainOptions
@@ -212,10 +216,16 @@ def test_models_that_stay_equal_pass_the_check(tmp_path):
 
 @pytest.mark.slow
 def test_models_that_go_apart_end_the_run(tmp_path, monkeypatch):
-    """A relaxation that forgets to reduce."""
-    monkeypatch.setattr(
-        _train_options, "relaxed", lambda options, train: train.optimizer
-    )
+    """A relaxation that reduces, and whose workers then step by different rates."""
+
+    def by_worker(updates, params=None):
+        return jax.tree.map(lambda u: u * (1 + lax.axis_index("data")), updates)
+
+    def apart(options, train):
+        own = optax.stateless(by_worker)
+        return optax.chain(relaxjax.all_reduce("data"), train.optimizer, own)
+
+    monkeypatch.setattr(_train_options, "relaxed", apart)
     line = "train --workers 2 --steps 6 --no-baseline --check-every 2 --out"
     result = invoke(*line.split(), str(tmp_path))
     assert result.exit_code == 3
@@ -258,22 +268,27 @@ def test_without_the_extra_the_command_says_so(tmp_path):
     assert done.stderr.splitlines() == [need]
 
 
-def test_the_entry_point_runs_the_application(monkeypatch, capsys):
-    from relaxjax import __main__
+@pytest.fixture
+def entry(monkeypatch):
+    """The entry point, which leaves Ctrl-C to the tests' own process."""
+    from relaxjax import __main__, hosts
 
+    monkeypatch.setattr(hosts, "install", lambda: None)
+    return __main__
+
+
+def test_the_entry_point_runs_the_application(monkeypatch, capsys, entry):
     monkeypatch.setattr(sys, "argv", ["relaxjax", "--help"])
     with pytest.raises(SystemExit) as leaves:
-        __main__.main()
+        entry.main()
     assert leaves.value.code == 0
     assert "train" in capsys.readouterr().out
 
 
-def test_the_entry_point_refuses_to_run_without_the_extra(monkeypatch, capsys):
-    from relaxjax import __main__
-
+def test_the_entry_point_refuses_to_run_without_the_extra(monkeypatch, capsys, entry):
     monkeypatch.setitem(sys.modules, "typer", None)
     with pytest.raises(SystemExit) as leaves:
-        __main__.main()
+        entry.main()
     assert leaves.value.code == 2
     assert 'pip install "relaxjax[cli]"' in capsys.readouterr().err
 

@@ -81,10 +81,6 @@ BROKEN = {
         "must be a single number: end it with `return jnp.mean(...)`",
     ),
     "integer loss": (
-        changed("return jnp.mean", "return jnp.int32(0) * jnp.int32"),
-        "loss(params, batch) has the shape (2,)",
-    ),
-    "whole loss": (
         changed("return jnp.mean", "return 0 * jnp.argmax"),
         "loss(params, batch) has dtype int32, which has no gradient",
         "`jnp.mean(...)` of floats",
