@@ -211,6 +211,7 @@ def test_the_package_stays_small():
         "tables at any width": (1, 110),
         "models of other libraries, chains that do not compose": (0, 250),
         "mistakes in task files, and train on them": (1, 290),
+        "what makes two runs the same": (1, 150),
     }
     assert len(files) <= 270 + sum(files for files, _ in added.values())
     assert lines <= 32_000 + sum(lines for _, lines in added.values())

@@ -24,7 +24,7 @@ from benchmarks.training.heterogeneity_data import Splits, splits_of
 from benchmarks.training.heterogeneity_methods import ENTRIES, Entry
 from benchmarks.training.heterogeneity_quadratics import quadratics
 from benchmarks.training.heterogeneity_training import BATCH, WIDTH, train
-from benchmarks.training.loop import interval
+from benchmarks.training.study import interval
 
 ALPHAS = (1.0, 0.1, 0.01)
 RATES = (0.2, 0.8, 2.0)

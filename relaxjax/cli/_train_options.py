@@ -15,7 +15,7 @@ from relaxjax.cli._devices import AXIS, DEFAULT_WORKERS
 from relaxjax.compression import COMPRESSORS, FEEDBACKS
 from relaxjax.faults import skip_nonfinite
 from relaxjax.gradients import accumulate
-from relaxjax.tasks import OPTIMIZERS, Task, schedule
+from relaxjax.tasks import Task, optimizer_of, schedule
 
 _LEAST = {"check_every": 1, "checkpoint_every": 1, "steps": 1, "workers": 1}
 _LEAST |= {"batch_size": 1, "accumulate": 1, "seed": 0}
@@ -206,7 +206,7 @@ def training(
     order: tuple[str, ...] | None = None,
 ) -> Training:
     """The relaxation's parent over its own steps, at the user's rate or the task's."""
-    parent = OPTIMIZERS[parse(options.relaxation).row.parent]
+    parent = optimizer_of(task, parse(options.relaxation).row.parent)
     peak = options.learning_rate
     peak = parent.rate * task.learning_rate if peak is None else peak
     steps = -(-steps // options.accumulate)

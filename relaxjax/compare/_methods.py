@@ -12,7 +12,7 @@ import optax
 
 from relaxjax._core._relaxation import Training
 from relaxjax._names import parse
-from relaxjax.tasks import OPTIMIZERS, schedule
+from relaxjax.tasks import Optimizer, Task, optimizer_of, schedule
 
 AXIS = "data"
 APART = 3.0  # a learning rate over the next one
@@ -43,8 +43,10 @@ class Method(NamedTuple):
     known: frozenset[str] = frozenset()
 
 
-def named(text: str) -> Method:
+def named(text: str, task: Task) -> Method:
     """A method by its name and options, such as `diloco+quantize8 sync_every=16`.
+
+    Its optimizer is the task's, or the one that the relaxation is made for.
 
     Raises:
       ValueError: an unknown name or option, or an option without a number.
@@ -57,7 +59,7 @@ def named(text: str) -> Method:
             f"relaxation {text!r}: {name} has no option {sorted(odd)[0]!r}; it has "
             f"{', '.join(sorted(choice.row.options)) or 'none'}"
         )
-    optimizer = OPTIMIZERS[choice.row.parent]
+    optimizer: Optimizer = optimizer_of(task, choice.row.parent)
 
     def build(rate: float, options: Options, steps: int, workers: int) -> Any:
         rates = schedule(rate, steps)
@@ -85,8 +87,8 @@ def own(label: str, make: Own | optax.GradientTransformation) -> Method:
     return Method(label, "", {}, lambda rate, _, steps, __: make(schedule(rate, steps)))
 
 
-def methods(relaxations: Sequence[Any] | Mapping[str, Any]) -> list[Method]:
-    """All methods of a study; the first is the baseline.
+def methods(relaxations: Sequence[Any] | Mapping[str, Any], task: Task) -> list[Method]:
+    """All methods of a study of a task; the first is the baseline.
 
     Raises:
       ValueError: there are none, or two with one label.
@@ -99,7 +101,7 @@ def methods(relaxations: Sequence[Any] | Mapping[str, Any]) -> list[Method]:
             for i, x in enumerate(relaxations)
         }
     found = [
-        named(x) if isinstance(x, str) else own(label, x)
+        named(x, task) if isinstance(x, str) else own(label, x)
         for label, x in relaxations.items()
     ]
     if not found:

@@ -18,7 +18,7 @@ from relaxjax.compare._methods import Method
 from relaxjax.compare._one_run import Shape
 from relaxjax.programs import wire_bytes
 from relaxjax.schedule import Link
-from relaxjax.tasks import OPTIMIZERS, Task, train_step_of
+from relaxjax.tasks import Task, optimizer_of, train_step_of
 from relaxjax.workers import emulate
 
 MEASURED = "measured: the median step of one worker's share of a batch, on this machine"
@@ -47,7 +47,7 @@ def link_of(text: str) -> Link:
 
 def compute_seconds(task: Task, shape: Shape) -> float:
     """Seconds of a step of one worker, without communication, on this machine."""
-    tx = OPTIMIZERS["adamw"].make(task.learning_rate)
+    tx = optimizer_of(task).make(task.learning_rate)
     step = jax.jit(train_step_of(task, tx))
     batch = next(task.batches(0, shape.batch_size // shape.workers))
     state: list[Any] = [task.params, tx.init(task.params)]

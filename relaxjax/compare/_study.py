@@ -24,6 +24,7 @@ import jax
 
 from relaxjax._core._checks import check_count
 from relaxjax.compare import _records, _runs
+from relaxjax.compare._identity import name_of, step_digest, task_digest
 from relaxjax.compare._methods import Method, methods
 from relaxjax.compare._one_run import Program, Shape, program, trained
 from relaxjax.compare._results import STUDY, Results, conditions
@@ -102,14 +103,15 @@ class Study:
         self.settings = Settings(**settings)
         for name in ("seeds", "tune", "workers"):
             check_count(name, getattr(self.settings, name))
-        self.methods: list[Method] = methods(relaxations)
-        self._source, self._digest = str(task), ""
+        self._source, self._digest = name_of(task), ""
         if isinstance(task, str) and task not in TASKS:
             task, self._digest = load(task)
         self._make = TASKS[task] if isinstance(task, str) else task
         self.links = {name: link_of(name) for name in self.settings.networks}
         self._cached: dict[int, Task] = {}
+        self._digests: dict[tuple[str, float], str] = {}
         first = self._task(0)
+        self.methods: list[Method] = methods(relaxations, first)
         self.shape = Shape(
             make=self._task,
             steps=check_count("steps", self.settings.steps or first.steps),
@@ -203,14 +205,25 @@ class Study:
             seed=run.seed,
             learning_rate=run.learning_rate,
             options=run.options,
+            own=self._own(run.method, run.learning_rate),
             **self._decides,
         )
+
+    def _own(self, method: Method, rate: float) -> str:
+        """A digest of a user's own transformation; a relaxation's name says it all."""
+        known, shape = (method.label, rate), self.shape
+        if not method.name and known not in self._digests:
+            tx = method.build(rate, {}, shape.steps, shape.workers)
+            rows = shape.workers, shape.batch_size
+            self._digests[known] = step_digest(tx, self._task(0), *rows)
+        return self._digests.get(known, "")
 
     @functools.cached_property
     def _decides(self) -> dict[str, Any]:
         """What decides the numbers of all runs alike."""
         return {
-            "task": self._digest or self._source,
+            "task": self._digest,
+            "program": self._program,
             "data": self._task(0).data.sha256,
             "steps": self.shape.steps,
             "workers": self.shape.workers,
@@ -218,6 +231,10 @@ class Study:
             "code": _records.code_digest(),
             "jax": jax.__version__,
         }
+
+    @functools.cached_property
+    def _program(self) -> str:
+        return task_digest(self._task(0), self.shape.batch_size)
 
     def _trained(
         self, run: _runs.Planned, known: Known, programs: dict[str, Program]
@@ -306,7 +323,8 @@ class Study:
         """What makes it this study; more seeds, methods and networks may be added."""
         return {
             "task": self._source,
-            "task_digest": self._digest,
+            "task_digest": self._digest[:16],
+            "program": self._program[:16],
             "steps": self.shape.steps,
             "workers": self.shape.workers,
             "batch_size": self.shape.batch_size,

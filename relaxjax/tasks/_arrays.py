@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from relaxjax.tasks._require import require_takes
 from relaxjax.tasks._task import Data, Task, describe, shuffled
@@ -30,6 +31,7 @@ def of_arrays(
     steps: int = 400,
     batch_size: int | None = None,
     learning_rate: float = 1e-3,
+    optimizer: Callable[[optax.Schedule], optax.GradientTransformation] | None = None,
     name: str = "task",
     data: Data | None = None,
 ) -> Task:
@@ -53,6 +55,8 @@ def of_arrays(
       batch_size: default number of rows of a step, over all workers; None: 128, or all
         rows of `train` if they are fewer.
       learning_rate: default peak of the learning rate.
+      optimizer: `optimizer(learning_rate)` makes the optimizer from a schedule; None:
+        AdamW, or what a relaxation is made for.
       name: the task's name.
       data: identity of the data; None: that of all arrays together.
 
@@ -105,6 +109,7 @@ def of_arrays(
         steps=steps,
         batch_size=rows_of_a_step,
         learning_rate=learning_rate,
+        optimizer=optimizer,
         better=better,
         state=state,
         validation=None if validation is None else on(validation),
@@ -120,7 +125,7 @@ def of_arrays(
             params=params, loss=loss, metric=metric, train=rest, test=test,
             validation=kept, metric_name=metric_name, better=better, state=state,
             steps=steps, batch_size=min(rows_of_a_step, count - cut), name=name,
-            learning_rate=learning_rate, data=task.data,
+            learning_rate=learning_rate, optimizer=optimizer, data=task.data,
         )  # fmt: skip
         note = f"{cut} of {count} training rows, drawn once with a fixed seed"
         return replace(whole, split_note=note)

@@ -12,8 +12,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
-from relaxjax.tasks._task import Task
+from relaxjax.tasks._task import Task, schedule
 
 LINE = (
     "return relaxjax.tasks.of_arrays(params=..., loss=..., metric=..., train=..., "
@@ -46,6 +47,7 @@ def require(path: Path, name: str, task: Any) -> None:
     batch = _tried(path, f"{where}: batches(seed, rows)", lambda: _batch(task))
     _require_rows(where, batch)
     _require_loss(path, where, task, model, batch)
+    _require_optimizer(path, where, task)
     for what in ("metric", "validation"):
         metric = getattr(task, what)
         if metric is not None:
@@ -97,6 +99,19 @@ def _tried(path: Path, what: str, run: Callable[[], Any]) -> Any:
         raise ValueError(
             f"{what} cannot be computed; {place(path, error)} raised {said(error)}"
         ) from error
+
+
+def _require_optimizer(path: Path, where: str, task: Task) -> None:
+    if task.optimizer is None:
+        return
+    what = f"{where}: optimizer(learning_rate)"
+    make, rate = task.optimizer, schedule(task.learning_rate, task.steps)
+    made = _tried(path, what, lambda: make(rate))
+    if not isinstance(made, optax.GradientTransformation):
+        raise ValueError(
+            f"{what} returns a value of type {type(made).__name__}, and must return an "
+            "optax transformation: `optimizer=lambda rate: optax.sgd(rate, 0.9)`"
+        )
 
 
 def _batch(task: Task) -> Any:

@@ -3,7 +3,7 @@
 import functools
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -42,6 +42,9 @@ class Task:
       steps: default number of steps.
       batch_size: default number of rows, over all workers.
       learning_rate: default peak of the learning rate.
+      optimizer: `optimizer(learning_rate)` makes the optimizer from a schedule; None:
+        AdamW, or what a relaxation is made for. Relaxations that are optimizers
+        themselves, such as `one_bit_adam`, stand in its place.
       better: "higher" or "lower": which metric is the better one; "" means that
         accuracies should be high and all else low.
       state: what the model has besides params, such as batch statistics or a key; a
@@ -61,6 +64,7 @@ class Task:
     steps: int
     batch_size: int
     learning_rate: float
+    optimizer: Callable[[optax.Schedule], optax.GradientTransformation] | None = None
     better: str = ""
     state: Any = None
     validation: Callable[..., jax.Array] | None = None
@@ -93,7 +97,15 @@ def task_of(task: Task) -> Task:
             "nor for the test, or make the task with relaxjax.tasks.of_arrays, which "
             "splits some off"
         )
-    return task.split()
+    part = task.split()
+    # Only what a split changes: the task may have another optimizer or rate by now.
+    return replace(
+        task,
+        batches=part.batches,
+        validation=part.validation,
+        split=None,
+        split_note=part.split_note,
+    )
 
 
 def train_step_of(task: Task, tx: optax.GradientTransformation) -> Callable[..., Any]:
@@ -136,11 +148,11 @@ class Optimizer(NamedTuple):
     """An optimizer to train tasks with.
 
     Attributes:
-      make: makes the optimizer from a learning rate or a schedule.
+      make: makes the optimizer from a learning rate or a schedule of it.
       rate: its usual learning rate, as a multiple of AdamW's, which tasks state.
     """
 
-    make: Callable[[optax.ScalarOrSchedule], optax.GradientTransformation]
+    make: Callable[[Any], optax.GradientTransformation]
     rate: float
 
 
@@ -150,6 +162,18 @@ OPTIMIZERS = {
     "lamb": Optimizer(optax.lamb, 1.0),
     "muon": Optimizer(optax.contrib.muon, 2.0),
 }
+
+
+def optimizer_of(task: Task, parent: str = "adamw") -> Optimizer:
+    """The task's own optimizer, at its own rates; where it has none, the parent.
+
+    Args:
+      task: the task.
+      parent: a key of `OPTIMIZERS`.
+    """
+    if task.optimizer is None:
+        return OPTIMIZERS[parent]
+    return Optimizer(task.optimizer, 1.0)
 
 
 def schedule(peak: float, steps: int) -> optax.Schedule:

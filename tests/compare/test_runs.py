@@ -6,13 +6,22 @@ from typing import Any
 
 import hypothesis.strategies as st
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 from hypothesis import given
 
 from relaxjax.compare._methods import methods, named, one_more, own, settings
 from relaxjax.compare._runs import Planned, hopeless_at, planned, shard_of
+from relaxjax.tasks import of_arrays
 
+TASK = of_arrays(
+    params=jnp.zeros(2),
+    loss=lambda w, x: jnp.mean((x @ w) ** 2),
+    metric=lambda w, x: jnp.mean((x @ w) ** 2),
+    train=np.ones((8, 2), np.float32),
+    test=np.ones((8, 2), np.float32),
+)
 NAMES = ["all_reduce", "power_sgd", "diloco", "one_bit_adam freeze_step=3"]
 GRIDS: list[dict[str, list[float]]] = [
     {},
@@ -60,7 +69,7 @@ def played(
 @pytest.mark.parametrize("tune", [2, 3, 5])
 def test_every_method_gets_as_many_runs_to_be_tuned(tune, grid):
     counts = set()
-    for method in methods(NAMES):
+    for method in methods(NAMES, TASK):
         done = played(method, lambda run: run.learning_rate, tune=tune, grid=grid)
         tuning = [run for run in done if run.phase == "tune"]
         assert len(set(map(key_of, tuning))) == len(tuning)
@@ -71,14 +80,14 @@ def test_every_method_gets_as_many_runs_to_be_tuned(tune, grid):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_rates_are_a_factor_of_three_apart_around_the_usual_one(name):
-    method = named(name)
+    method = named(name, TASK)
     rates = sorted(rate for rate, _ in settings(method, 0.01, 3, {}))
     assert rates == pytest.approx([0.01 * method.usual * 3.0**i for i in (-1, 0, 1)])
 
 
 @given(st.permutations([1.0, 2.0, 3.0]), st.sampled_from(["higher", "lower"]))
 def test_one_more_stands_next_to_the_best(values, better):
-    method = named("all_reduce")
+    method = named("all_reduce", TASK)
     rates = sorted(rate for rate, _ in settings(method, 0.01, 3, {}))
     known = dict(zip(rates, values, strict=True))
     done = played(method, lambda run: known.get(run.learning_rate, 2.5), better=better)
@@ -92,7 +101,9 @@ def test_one_more_stands_next_to_the_best(values, better):
 def test_the_best_is_reported_on_seeds_that_chose_nothing():
     """The best is the best by validation; a run that ended early is not it."""
     metrics = {0.01: 5.0, 0.00333333: None, 0.03: 4.0, 0.09: 6.0}
-    done = played(named("all_reduce"), lambda run: metrics.get(run.learning_rate, 1.0))
+    done = played(
+        named("all_reduce", TASK), lambda run: metrics.get(run.learning_rate, 1.0)
+    )
     tuning = [run for run in done if run.phase == "tune"]
     report = [run for run in done if run.phase == "report"]
     assert {run.learning_rate for run in report} == {0.03}
@@ -102,19 +113,19 @@ def test_the_best_is_reported_on_seeds_that_chose_nothing():
 
 @given(st.integers(0, 6))
 def test_what_is_left_does_not_depend_on_when_it_stopped(stop):
-    whole = played(named("diloco"), lambda run: run.learning_rate)
+    whole = played(named("diloco", TASK), lambda run: run.learning_rate)
     known: dict[str, Any] = {
         key_of(run): {"validation": run.learning_rate, "curve": [], "stopped_at": None}
         for run in whole[:stop]
     }
-    rest = played(named("diloco"), lambda run: run.learning_rate, known=known)
+    rest = played(named("diloco", TASK), lambda run: run.learning_rate, known=known)
     assert [*known] == [*map(key_of, whole)]
     assert [*map(key_of, rest)] == [*map(key_of, whole[stop:])]
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 8])
 def test_shards_own_whole_methods(parts):
-    found = methods(NAMES)
+    found = methods(NAMES, TASK)
     dealt = [shard_of(found, (i, parts)) for i in range(1, parts + 1)]
     assert sorted(m.label for part in dealt for m in part) == sorted(NAMES)
 
@@ -158,7 +169,7 @@ def test_own_transformations():
 )
 def test_methods_that_are_none(relaxations, says):
     with pytest.raises((ValueError, TypeError), match=says):
-        methods(relaxations)
+        methods(relaxations, TASK)
 
 
 def test_one_more_at_both_ends():

@@ -187,6 +187,97 @@ def test_a_model_with_state(tmp_path):
     assert record["test"] == pytest.approx(1.0 + 2 * (1 - 0.5**4), abs=0.05)
 
 
+def quadratic(seed: int, how: Any = None) -> tasks.Task:
+    """The task of `TASK`, of a function, with an optimizer."""
+    x = np.random.default_rng(1).normal(size=(64, 2)).astype(np.float32)
+    rows = {"x": x, "y": x @ np.array([1, -2], np.float32)}
+
+    def loss(w, rows):
+        return jnp.mean((rows["x"] @ w - rows["y"]) ** 2)
+
+    return tasks.of_arrays(
+        params=jnp.full(2, 0.1 * seed, jnp.float32), loss=loss, metric=loss,
+        train=rows, test=rows, steps=20, batch_size=8, learning_rate=0.1, optimizer=how,
+    )  # fmt: skip
+
+
+def keys_of(one: compare.Study) -> list[str]:
+    """The keys of the runs that a study would begin with."""
+    return [one._key(run) for method in one.methods for run in one._planned(method, {})]
+
+
+def test_a_task_brings_its_optimizer(tmp_path):
+    """Momentum SGD at the task's own rate, also inside of DiLoCo."""
+
+    def make(seed: int) -> tasks.Task:
+        return quadratic(seed, lambda rate: optax.sgd(rate, 0.9))
+
+    names = ["all_reduce", "local_sgd sync_every=1"]
+    one = compare.Study(make, names, seeds=1, tune=1, workers=2)
+    base, local = one.run(tmp_path).records()
+    assert base["learning_rate"] == local["learning_rate"] == 0.1
+    task, tx = tasks.task_of(make(0)), optax.sgd(tasks.schedule(0.1, 20), 0.9)
+    w, state = task.params, tx.init(task.params)
+    for _, batch in zip(range(20), task.batches(0, 8), strict=False):
+        updates, state = tx.update(jax.grad(task.loss)(w, batch), state, w)
+        w = optax.apply_updates(w, updates)
+    np.testing.assert_allclose(base["test"], task.metric(w), rtol=1e-4)
+    np.testing.assert_allclose(local["test"], task.metric(w), rtol=1e-4)
+
+
+def test_runs_of_functions_are_known_again():
+    """What has an address in this process has none in a key."""
+    code = (
+        "from tests.compare.test_study import *; one = compare.Study(quadratic, "
+        "{'plain': optax.sgd(0.1), 'twice': lambda r: optax.sgd(r)}, workers=2, "
+        "seeds=1, tune=1); print(*keys_of(one), one._asked['task'])"
+    )
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        for _ in range(2)
+    ]
+    assert said[0] == said[1]
+    assert said[0].split()[-1] == "quadratic"
+
+
+@pytest.mark.parametrize(
+    "what", ["own", "of a rate", "start", "loss", "metric", "data"]
+)
+def test_what_has_no_name_makes_other_runs(what):
+    """A number in a transformation, a model that is imported, the data."""
+    x = np.ones((32, 2), np.float32)
+
+    def made(number: float) -> compare.Study:
+        changed = {what: number}
+        scale, shift = changed.get("loss", 1.0), changed.get("metric", 1.0)
+        first = x * changed.get("data", 1.0)
+        own = changed.get("own", 0.1)
+
+        def task(seed: int) -> tasks.Task:
+            return tasks.of_arrays(
+                params=jnp.full(2, changed.get("start", 0.5)),
+                loss=lambda w, rows: scale * jnp.mean((rows @ w - 1) ** 2),
+                metric=lambda w, rows: shift * jnp.mean((rows @ w - 1) ** 2),
+                train=first, test=first, steps=4, batch_size=4,
+                data=tasks.Data(bytes=1, sha256="said"),
+            )  # fmt: skip
+
+        factor = changed.get("of a rate", 1.0)
+        both = {
+            "base": optax.chain(relaxjax.all_reduce("data"), optax.sgd(own)),
+            "rated": lambda rate: optax.chain(
+                relaxjax.all_reduce("data"), optax.sgd(rate), optax.scale(factor)
+            ),
+        }
+        return compare.Study(task, both, seeds=1, tune=1, workers=2)
+
+    one, again, other = (keys_of(made(n)) for n in (0.25, 0.25, 0.75))
+    assert one == again
+    assert one != other
+
+
 @pytest.mark.slow
 def test_a_killed_study_goes_on_to_the_same_records(whole, tmp_path):
     """kill -9 at ten moments."""

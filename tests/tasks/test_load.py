@@ -100,6 +100,15 @@ BROKEN = {
         "my.py: task(seed): loss(params, batch) cannot be computed; ",
         "my.py:8 raised KeyError: 'z'",
     ),
+    "no optimizer": (
+        changed("test=rows", "test=rows, optimizer=lambda rate: 3"),
+        "my.py: task(seed): optimizer(learning_rate) returns a value of type int",
+        "`optimizer=lambda rate: optax.sgd(rate, 0.9)`",
+    ),
+    "optimizer raises": (
+        changed("test=rows", "test=rows, optimizer=lambda rate: len(rate)"),
+        "my.py: task(seed): optimizer(learning_rate) cannot be computed; ",
+    ),
     "no floats": (
         changed("jnp.zeros(())", "jnp.zeros((), int)"),
         "my.py: task(seed): params['a'] has dtype int32, which has no gradient",

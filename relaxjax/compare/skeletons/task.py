@@ -30,7 +30,7 @@ def task(seed: int) -> Task:
         test=test,  # never chosen by
         steps=200,
         batch_size=64,  # rows of a step, over all workers
-        learning_rate=3e-3,  # of AdamW; `relaxjax compare` also tries others
+        learning_rate=3e-3,  # of AdamW, or of what you give as optimizer=
     )
 
 
