@@ -33,8 +33,20 @@ def is_traced(number: Any) -> bool:
     return isinstance(number, Tracer)
 
 
+def require_known(caller: str, name: str, value: Any) -> None:
+    """Refuses a traced number where a shape or a program depends on it."""
+    if isinstance(value, jax.Array):
+        raise ValueError(
+            f"{caller}: {name} is a JAX array, as optax.inject_hyperparams makes of "
+            "every number, and must be a number that is known when the step is "
+            f"compiled. Keep it out of that, static_args=({name!r}, ...), or wrap the "
+            "optimizer alone: optax.inject_hyperparams(optax.sgd)(...)"
+        )
+
+
 def require_whole(caller: str, name: str, value: Any, least: int = 1) -> None:
     """Refuses anything but a whole number, `least` or more."""
+    require_known(caller, name, value)
     if not isinstance(value, int | np.integer) or value < least:
         raise ValueError(
             f"{caller}: {name}={value!r} must be a whole number, {least} or more"

@@ -31,8 +31,10 @@ class Keys(NamedTuple):
 
 def key_words(seed: int | jax.Array) -> jax.Array:
     """uint32[2] from an integer seed, or from a typed or raw `jax.random` key."""
-    if isinstance(seed, int):
-        return fold(jnp.ones(2, jnp.uint32), np.uint32(seed & 0xFFFFFFFF))
+    if isinstance(seed, int | np.integer):
+        return fold(jnp.ones(2, jnp.uint32), np.uint32(int(seed) & 0xFFFFFFFF))
+    if jnp.issubdtype(seed.dtype, jnp.integer) and not seed.ndim:
+        return fold(jnp.ones(2, jnp.uint32), seed)
     if jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
         seed = jax.random.key_data(seed)
     words = jnp.full(2, _GOLDEN, jnp.uint32)

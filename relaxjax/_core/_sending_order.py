@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from relaxjax._core._checks import require_known
 from relaxjax._core._tree import leaf_name, natural_key
 
 
@@ -42,6 +43,7 @@ def sending_order(names: Sequence[str], order: Iterable[str] | None) -> list[int
 
 def check_bucket_bytes(bucket_bytes: int) -> int:
     """Returns `bucket_bytes`, which must be a positive integer."""
+    require_known("buckets", "bucket_bytes", bucket_bytes)
     if not isinstance(bucket_bytes, int | np.integer) or bucket_bytes <= 0:
         raise ValueError(
             f"bucket_bytes={bucket_bytes!r} must be a positive number of bytes, such "

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from relaxjax._core._checks import require_known
+
 
 class BlockPayload(NamedTuple):
     """Attributes: codes: uint8 or uint16[], packed; scale: float32[blocks]."""
@@ -18,6 +20,7 @@ def check_block_size(block_size: int | None, caller: str, multiple: int = 1) -> 
     """Refuses anything but None (one block) and positive multiples of `multiple`."""
     if block_size is None:
         return
+    require_known(caller, "block_size", block_size)
     if block_size < 1 or block_size % multiple:
         rule = "at least 1" if multiple == 1 else f"a positive multiple of {multiple}"
         raise ValueError(

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from relaxjax._core._checks import require_known
 from relaxjax.compression._bits import pack, unpack, width_below
 from relaxjax.compression._blocks import (
     block_width,
@@ -113,6 +114,7 @@ def top_k(
 
 def check_density(density: float, caller: str) -> None:
     """Refuses anything outside (0, 1]."""
+    require_known(caller, "density", density)
     if not 0 < density <= 1:
         raise ValueError(
             f"{caller}: density={density} must be in (0, 1], the share of the elements "

@@ -34,6 +34,7 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName
+from relaxjax._core._checks import is_traced
 from relaxjax._core._cond import cond
 from relaxjax._core._merge_rules import EQUAL, RESET
 from relaxjax._core._sharding import on_own_shards
@@ -207,7 +208,7 @@ def _check(spec: GossipSpec, resolution: float) -> None:
             f"share of {least:g} and is left with no mass where nothing comes; use "
             "relaxjax.topology.lazy, or shares with a diagonal above 0"
         )
-    if not resolution > 0:
+    if not is_traced(resolution) and not resolution > 0:
         raise ValueError(
             f"{_CALLER}: resolution={resolution!r} must be above 0, in the params' "
             "unit; 2**-22 takes values below 512"

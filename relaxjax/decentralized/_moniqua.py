@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._core._axis import AxisName
+from relaxjax._core._checks import is_traced, require_known
 from relaxjax.compression import Compressor, Law, pack, unpack
 from relaxjax.decentralized._coded_round import coded_round
 from relaxjax.decentralized._round import gossip_transformation
@@ -78,11 +79,12 @@ def moniqua(
       [7.03 7.03 7.03]
     """
     spec = gossip_spec(_CALLER, axis_name, topology, every, bucket_bytes, specs)
-    if not theta > 0:
+    if not is_traced(theta) and not theta > 0:
         raise ValueError(
             f"{_CALLER}: theta={theta} must be over 0: more than neighbors' models "
             "differ by, in any element"
         )
+    require_known(_CALLER, "bits", bits)
     if bits not in _WIDTHS:
         raise ValueError(f"{_CALLER}: bits={bits!r} must be one of {_WIDTHS}")
     modulus = 2 * theta / (1 - 2.0**-bits)

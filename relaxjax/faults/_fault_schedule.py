@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from relaxjax._core._checks import is_traced, require_known
 from relaxjax._core._random import fold, key_words, uniform
 
 _LONG = 2**30  # rounds after which chance repeats
@@ -54,6 +55,8 @@ def fault_schedule(
     Its value is a table of bools or 0 and 1, [period, *places], where a place of None
     may have any size; or a probability in [0, 1].
     """
+    if is_traced(value):
+        require_known(caller, name, value)
     table = np.asarray(value)
     if not table.shape and table.dtype.kind in "iuf" and 0 <= table <= 1:
         return FaultSchedule(None, float(table), seed)

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from relaxjax._core._checks import require_arrays, require_same
+from relaxjax._core._checks import require_arrays, require_known, require_same
 from relaxjax._core._cond import cond
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import Layout, layout_of, wide
@@ -76,6 +76,7 @@ def accumulate(
       -2.0
       0.0
     """
+    require_known("accumulate", "every", every)
     if not isinstance(every, int | np.integer) or every < 1:
         raise ValueError(
             f"accumulate: every={every!r} must be a whole number of mini-steps, 1 or "

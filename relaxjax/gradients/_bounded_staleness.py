@@ -24,7 +24,13 @@ import optax
 from jax import lax
 
 from relaxjax._core._axis import AxisName, axis_size
-from relaxjax._core._checks import require_dtypes, require_same, require_whole
+from relaxjax._core._checks import (
+    is_traced,
+    require_dtypes,
+    require_known,
+    require_same,
+    require_whole,
+)
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import refuse_weight
@@ -80,6 +86,8 @@ class StalenessTable(NamedTuple):
 
 def staleness_table(caller: str, axis_name: AxisName, delays: Any) -> StalenessTable:
     """Checks a table of delays: whole numbers [period, workers], 0 or more."""
+    if is_traced(delays):
+        require_known(caller, "delays", delays)
     table = np.asarray(delays)
     if table.ndim != 2 or not table.size or table.dtype.kind not in "iu":
         raise ValueError(
@@ -142,7 +150,7 @@ def bounded_staleness(
     axis_name: AxisName,
     delays: Any,
     *,
-    weight_of: Callable[[np.ndarray], np.ndarray] = np.ones_like,
+    weight_of: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> optax.GradientTransformationExtraArgs:
     """Lets each worker's gradients arrive as late as a table says.
 
@@ -156,7 +164,7 @@ def bounded_staleness(
       delays: whole numbers [period, workers], 0 or more: `[[0, 0, 0, 3]]` is a worker
         that is three steps late; `random_delays` draws a table.
       weight_of: from delays to their weights, floats or whole numbers of the same
-        shape, such as `lambda d: 1 / np.maximum(d, 1)`.
+        shape, such as `lambda d: 1 / np.maximum(d, 1)`; None: all weigh 1.
 
     Returns:
       A gradient transformation, for floating leaves.
@@ -181,7 +189,7 @@ def bounded_staleness(
        [ 0. 10. 20.]]
     """
     late = staleness_table(_CALLER, axis_name, delays)
-    weights = np.asarray(weight_of(late.table), np.float32)
+    weights = np.asarray((weight_of or np.ones_like)(late.table), np.float32)
 
     def init(params: optax.Params) -> Any:
         require_dtypes(params, _CALLER, None)

@@ -19,7 +19,12 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import require_dtypes, require_params, require_same
+from relaxjax._core._checks import (
+    is_traced,
+    require_dtypes,
+    require_params,
+    require_same,
+)
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import refuse_weight
@@ -75,7 +80,7 @@ def dc_asgd(
       [2.08]
     """
     late = staleness_table(_CALLER, axis_name, delays)
-    if not strength >= 0:
+    if not is_traced(strength) and not strength >= 0:
         raise ValueError(f"{_CALLER}: strength={strength} must be 0 (none) or more")
 
     def init(params: optax.Params) -> Any:

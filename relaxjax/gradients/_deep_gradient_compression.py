@@ -36,7 +36,7 @@ import numpy as np
 import optax
 
 from relaxjax._core._axis import AxisName, axis_size
-from relaxjax._core._checks import require_dtypes
+from relaxjax._core._checks import is_traced, require_dtypes
 from relaxjax._core._marks import marked
 from relaxjax._core._phases import Clock, clock
 from relaxjax._core._tree import wide
@@ -147,6 +147,8 @@ def deep_gradient_compression(
 def _clipped(updates: Any, most: float) -> Any:
     """Updates scaled down to a norm of at most `most`; NaN if one is not finite."""
     leaves = [u.astype(wide(u.dtype)) for u in jax.tree.leaves(updates)]
+    if not leaves:  # a part of `optax.partition` without any
+        return updates
     top = jnp.max(jnp.stack([jnp.max(jnp.abs(x), initial=0.0) for x in leaves]))
     # In units of the largest, so that no square is out of range.
     norm = jnp.sqrt(sum(jnp.sum(jnp.square(over(x, top))) for x in leaves))
@@ -183,7 +185,7 @@ def _check(densities: tuple[float, ...], steps: int | None, clip: float | None) 
             f"{_CALLER}: warmup_steps={steps!r} must be a whole number, 1 or more, of "
             "steps with each warm-up density; None is no warm-up"
         )
-    if clip is not None and not 0 < clip < math.inf:
+    if clip is not None and not is_traced(clip) and not 0 < clip < math.inf:
         raise ValueError(
             f"{_CALLER}: clip={clip} must be positive and finite, a norm of the whole "
             "gradient; None is no clipping"

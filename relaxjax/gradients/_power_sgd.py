@@ -44,6 +44,7 @@ from jax.sharding import PartitionSpec as P
 from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import (
     require_dtypes,
+    require_known,
     require_local,
     require_no_compiler_axes,
     require_same,
@@ -95,7 +96,7 @@ def power_sgd(
     start_after: int = 0,
     iterations: int = 1,
     min_compression: float = 1.0,
-    as_matrices: AsMatrices = most_square,
+    as_matrices: AsMatrices | None = None,
     algorithm: str = "auto",
     bits: int = 32,
     specs: Any = None,
@@ -116,8 +117,8 @@ def power_sgd(
       min_compression: a leaf is compressed if that makes it more than this many times
         smaller: min_compression * r * (n + m) < n * m; 0 compresses every leaf of two
         dimensions or more. Vectors and scalars are never compressed.
-      as_matrices: from a leaf's name and shape to (batch, n, m); by default one
-        matrix, as square as can be: (3, 3, 64, 128) is 576 x 128. Layers stacked for
+      as_matrices: from a leaf's name and shape to (batch, n, m); None: one matrix, as
+        square as can be: (3, 3, 64, 128) is 576 x 128. Layers stacked for
         `lax.scan` are a batch: `lambda name, shape: (shape[0], ...)`.
       algorithm: the algorithm that adds P and Q, one of `relaxjax.all_reduce`; with
         codes one that carries them, and "auto" is "two_shot".
@@ -156,7 +157,10 @@ def power_sgd(
     in_full = algorithm if algorithm in EXACT_EXCHANGES else "auto"
     exact = mean_over_workers(axis_name, algorithm=in_full, specs=specs)
     matrices = functools.partial(
-        matrices_of, rank=rank, min_compression=min_compression, as_matrices=as_matrices
+        matrices_of,
+        rank=rank,
+        min_compression=min_compression,
+        as_matrices=as_matrices or most_square,
     )
     coded = compressor is not None
     one_step = functools.partial(
@@ -181,7 +185,8 @@ def power_sgd(
         require_same(state.layout, updates, _CALLER)
         now = state._replace(clock=state.clock.tick())
         first = state.clock.phase < len(state.clock.ends)
-        if first or axis_size(axis_name, _CALLER) == 1:
+        empty = not jax.tree.leaves(updates)  # a part of `optax.partition`
+        if first or empty or axis_size(axis_name, _CALLER) == 1:
             return exact(updates, weight), now
         weighed = _ready(updates, axis_name, specs, weight)
         trees = weighed, state.residual, state.right
@@ -230,6 +235,8 @@ def _check(
     require_whole(_CALLER, "rank", rank)
     require_whole(_CALLER, "iterations", iterations)
     require_whole(_CALLER, "start_after", start_after, 0)
+    require_known(_CALLER, "min_compression", min_compression)
+    require_known(_CALLER, "bits", bits)
     if not 0 <= min_compression < math.inf:
         raise ValueError(
             f"power_sgd: min_compression={min_compression!r} must be a finite factor, "

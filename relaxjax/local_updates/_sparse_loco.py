@@ -21,6 +21,7 @@ from typing import Any
 import optax
 
 from relaxjax._core._axis import AxisName
+from relaxjax._core._checks import require_known
 from relaxjax.compression import error_feedback, quantize, top_k
 from relaxjax.local_updates._diloco import outer_step
 from relaxjax.local_updates._local_steps import ExchangeSpec, local_steps
@@ -73,6 +74,7 @@ def sparse_loco(
       >>> print(f"1/{30 * ring / sent:.0f}")
       1/1078
     """
+    require_known("sparse_loco", "chunk_size", chunk_size)
     few = top_k(density, block_size=chunk_size, values=quantize(bits))
     compressor = error_feedback(few, decay=decay)
     exchange = ExchangeSpec(

@@ -28,7 +28,7 @@ import numpy as np
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import require_whole
+from relaxjax._core._checks import is_traced, require_whole
 from relaxjax._core._cond import cond
 from relaxjax._core._local import LocalState
 from relaxjax._core._marks import marked
@@ -244,7 +244,7 @@ def _steps_between(sync_every: int, fragments: int, overlap: int, mixing: float)
             f"{_CALLER}: overlap={overlap} must be below sync_every / fragments = "
             f"{every}: what is sent must be back before the next is sent"
         )
-    if not 0 <= mixing <= 1:
+    if not is_traced(mixing) and not 0 <= mixing <= 1:
         raise ValueError(
             f"{_CALLER}: mixing={mixing} must be in [0, 1]: 0 takes the common model, "
             "1 keeps the worker's own"

@@ -17,7 +17,7 @@ import numpy as np
 import optax
 
 from relaxjax._core._axis import AxisName, axis_size
-from relaxjax._core._checks import require_whole
+from relaxjax._core._checks import require_known, require_whole
 from relaxjax.gradients import (
     bounded_staleness,
     dc_asgd,
@@ -42,6 +42,7 @@ def late_pushes(
         staleness_table(caller, axis_name, staleness)
     else:
         require_whole(caller, "staleness", staleness, 0)
+    require_known(caller, "compensation", compensation)
     if not compensation >= 0:
         raise ValueError(f"{caller}: compensation={compensation} must be 0 or more")
     if not is_table and staleness == 0:
