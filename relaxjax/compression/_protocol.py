@@ -19,6 +19,7 @@ B(1 / (1 + omega)).
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -31,7 +32,8 @@ from relaxjax._core._tree import wide
 Payload = Any  # a pytree of arrays whose shapes depend on the size of x alone
 
 
-class Law(NamedTuple):
+@dataclass(frozen=True)
+class Law:
     """What is declared of a compressor, for arrays of d elements.
 
     Attributes:
@@ -39,11 +41,24 @@ class Law(NamedTuple):
       delta: B(delta(d)) with 0 <= delta <= 1 (0: it never enlarges the error), or None
         if it is not a contraction.
       linear: whether payloads may be summed.
+
+    Raises:
+      TypeError: omega or delta is a number.
     """
 
     omega: Callable[[int], float] | None = None
     delta: Callable[[int], float] | None = None
     linear: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuses numbers, which would be called when feedback is built."""
+        for name in ("omega", "delta"):
+            value = getattr(self, name)
+            if value is not None and not callable(value):
+                raise TypeError(
+                    f"Law: {name}={value!r} must be a function of the number of "
+                    f"elements, or None: Law({name}=lambda d: {value!r})"
+                )
 
 
 class Feedback(NamedTuple):

@@ -12,7 +12,7 @@ left out, as the feedback does its work.
 
 Cost: for a chunk of 4096 elements 64 indices of 12 bits and 64 values of 2 bits, and a
 float32 for 128 values: 114 bytes, n - 1 times in n workers' all-gather. At the defaults
-and 8 workers that is 1/1078 of a float32 ring each step, for leaves of whole chunks.
+and 8 workers that is 1/1078 of a float32 ring each step, for buckets of whole chunks.
 State beside the inner optimizer's: the anchor a, and e.
 """
 
@@ -49,7 +49,9 @@ def sparse_loco(
       axis_name: the axis, or a tuple (outer, inner).
       sync_every: H, the number of steps from one outer step to the next, 1 or more.
       density: the share of each chunk that is sent, in (0, 1].
-      chunk_size: the number of elements of a chunk; a smaller leaf is one chunk.
+      chunk_size: the number of elements of a chunk. Chunks are cut from a bucket of
+        leaves that lie end to end: one may hold the end of a leaf and the start of
+        the next, and a leaf that is small may send nothing for a while.
       bits: the width of a sent value: 8, 4 or 2.
       decay: beta, the decay of the feedback, in (0, 1].
       outer_learning_rate: alpha.

@@ -59,7 +59,6 @@ def _coded(row: Relaxation, name: str) -> Iterator[Candidate]:
     """In codes by the compressor's own algorithm, by two shots, and over hosts."""
     compressor, feedback = compressor_named(name), _feedback(name)
     size = payload(compressor)
-    share = size.of(4096) / (4 * 4096)
     routes = dict.fromkeys((compressor.algorithm, "two_shot", "hierarchical"))
     if name in _SIXTEEN:
         routes["ring"] = None
@@ -69,8 +68,8 @@ def _coded(row: Relaxation, name: str) -> Iterator[Candidate]:
             messages=reduced(algorithm, size),
             tx=line(row, axes=axes, **_keywords(name, feedback, algorithm)),
             axes=axes,
-            why=f"payloads of {share:.3g} of the bytes"
-            + (", what they lose is sent later" if feedback else ""),
+            why="gradients travel in codes"
+            + (", and what those lose is sent later" if feedback else ""),
             **_named(row, name, feedback, algorithm),
         )
 

@@ -77,8 +77,11 @@ class Model:
           ValueError: `elements` is not a whole number, 1 or more.
         """
         if isinstance(elements, bool) or not isinstance(elements, int) or elements < 1:
+            whole = isinstance(elements, float) and elements.is_integer()
+            remedy = f": params={int(elements):_}" if whole and elements >= 1 else ""
             raise ValueError(
                 f"params={elements!r} must be a whole number of parameters, 1 or more"
+                f"{remedy}"
             )
         side = 2 ** (max(elements // 48, 1).bit_length() - 1 >> 1)
         side = min(max(side, 16), 16384)

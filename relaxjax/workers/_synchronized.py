@@ -26,13 +26,15 @@ def require_synchronized(
         what another has reduced; nothing synchronizes some leaves, or some axes.
 
     Warns:
-      UserWarning: nothing synchronizes anything.
+      UserWarning: nothing synchronizes anything; an optimizer accumulates gradients
+        inside of a relaxation of models, which counts all mini-steps.
     """
-    own, flows, _ = traced(tx, params, workers)
+    own, flows, state = traced(tx, params, workers)
     if flows is None:
         return
     _require_sides(flows)
     _require_once(flows)
+    _warn_of_mini_steps(flows, state)
     if not flows.stations and not flows.communicates and not own:
         if workers.n > 1:
             warnings.warn(_NOTHING, stacklevel=3)
@@ -80,8 +82,8 @@ def traced(
             program, _ = trace(tx.update, spec, state, spec)
         except (TypeError, ValueError, NotImplementedError):
             return Traced()
-    parts = jax.tree.leaves(state, is_leaf=lambda x: isinstance(x, LocalState))
-    own = [set(x.layout.leaves) for x in parts if isinstance(x, LocalState)]
+    parts = filter(_is_local, _parts(state, _is_local))
+    own = [set(x.layout.leaves) for x in parts]
     count = len(jax.tree.leaves(state))
     flows = flows_of(program, leaf_names(params), count, workers.axis_name)
     return Traced(frozenset().union(*own), flows, state)
@@ -115,6 +117,40 @@ def _require_once(flows: Flows) -> None:
             "costs bytes, or adds them up. Leave one of the two out, or give them "
             "different axes"
         )
+
+
+def _warn_of_mini_steps(flows: Flows, state: Any) -> None:
+    """Warns of an accumulator, optax's or ours, that no relaxation is inside of."""
+    accumulates = any(map(_accumulates, _parts(state, _accumulates)))
+    beside = any(map(_is_ours, _parts(state, lambda x: _accumulates(x) or _is_ours(x))))
+    for at in sorted(flows.stations):
+        if at.side == "models" and accumulates and beside:
+            message = (
+                f"init: {at.name} counts calls of update, and gradients are added up "
+                "before it: the optimizer steps in few of these calls, and so takes "
+                f"fewer steps between two exchanges than {at.name} was told. "
+                "Accumulate outermost, as in relaxjax.accumulate(tx, every), with "
+                f"{at.name} in tx"
+            )
+            warnings.warn(message, stacklevel=4)
+
+
+def _parts(tree: Any, stops: Callable[[Any], bool]) -> list[Any]:
+    return jax.tree.leaves(tree, is_leaf=stops)
+
+
+def _is_local(part: Any) -> bool:
+    return isinstance(part, LocalState)
+
+
+def _accumulates(part: Any) -> bool:
+    return hasattr(part, "mini_step")
+
+
+def _is_ours(part: Any) -> bool:
+    """Whether it is the state of a relaxation that is not inside of an accumulator."""
+    ours = type(part).__module__.startswith("relaxjax.")
+    return ours and not _is_local(part) and not _accumulates(part)
 
 
 def _require_all_leaves(flows: Flows, own: frozenset[str], workers: WorkerMesh) -> None:

@@ -89,6 +89,22 @@ def test_bytes_at_its_defaults(where):
     assert 0 < sent <= 30 * ring / 900
 
 
+def test_chunks_are_cut_from_leaves_that_lie_end_to_end():
+    """Four leaves of two elements are one chunk of eight, of which one is sent."""
+    tx = relaxjax.sparse_loco(
+        optax.sgd(1.0), "data", 1, density=1 / 8, chunk_size=8, bits=8
+    )
+    grads = {k: jnp.array([i, -i - 0.5]) for i, k in enumerate("abcd")}
+
+    def first(params: Any) -> Any:
+        return tx.update(grads, tx.init(params), params)[0]
+
+    zeros = jax.tree.map(jnp.zeros_like, grads)
+    one = jax.vmap(first, axis_name="data", axis_size=2, in_axes=None)(zeros)
+    moved = {k: np.count_nonzero(x[0]) for k, x in one.items()}
+    assert moved == {"a": 0, "b": 0, "c": 0, "d": 1}
+
+
 def test_params_and_state_may_be_donated_together():
     params = {"w": jnp.ones((2, 3)), "b": jnp.ones(3)}
     tx = relaxjax.sparse_loco(optax.adam(0.1), "data")

@@ -31,6 +31,12 @@ TRACED = {row.name for row in RELAXATIONS.values() if row.sends.kind == "traced"
 STATED = [c for c in candidates(FLAT) if c.relaxation not in TRACED]
 
 
+def test_reasons_state_no_figure_that_the_row_states_too():
+    """A row has its own bytes, for its workers; a share of something else misleads."""
+    for c in candidates(HOSTS):
+        assert "bytes" not in c.why, (c.relaxation, c.why)
+
+
 def pasted(line: str) -> optax.GradientTransformation:
     """The transformation of a pasted line."""
     names: dict[str, Any] = {"relaxjax": relaxjax, "optax": optax, "jnp": jnp}
