@@ -14,7 +14,8 @@ SIZE = 4096
 
 
 def law(compressor: Compressor) -> str:
-    omega, delta, linear = compressor.law
+    found = compressor.law
+    omega, delta, linear = found.omega, found.delta, found.linear
     parts = [f"U({omega(SIZE):.3g})"] if omega else []
     parts += [f"B({delta(SIZE):.3g})"] if delta else []
     parts += ["L"] if linear else []
