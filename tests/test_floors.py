@@ -212,6 +212,7 @@ def test_the_package_stays_small():
         "models of other libraries, chains that do not compose": (0, 250),
         "mistakes in task files, and train on them": (1, 290),
         "what makes two runs the same": (1, 150),
+        "files of studies are looked at": (1, 200),
     }
     assert len(files) <= 270 + sum(files for files, _ in added.values())
     assert lines <= 32_000 + sum(lines for _, lines in added.values())

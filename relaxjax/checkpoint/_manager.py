@@ -22,7 +22,14 @@ class Store:
 
     def __init__(self, directory: Path, keep: int | None, processes: tuple[int, ...]):
         self.directory = directory
-        self._manager = _manager_of(directory, keep, processes)
+        try:
+            self._manager = _manager_of(directory, keep, processes)
+        except ValueError as error:
+            raise ValueError(
+                f"checkpoint: {directory} has metadata of Orbax that cannot be read "
+                f"({error}). Bring them back from a copy, or remove the folder of the "
+                "checkpoint that is damaged"
+            ) from error
         # Orbax starts a few threads, one after the other, before its save returns.
         # Processes meet in there, so only a process by itself may leave it to a thread.
         self._thread = ThreadPoolExecutor(1) if len(processes) == 1 else None

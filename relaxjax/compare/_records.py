@@ -11,9 +11,11 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from relaxjax.compare._schema import wrong_record
 
 Record = dict[str, Any]
 
@@ -67,14 +69,13 @@ def _lines(path: Path) -> list[Record]:
         warnings.warn(message, UserWarning, stacklevel=4)
     records = []
     for number, line in enumerate(whole.decode(errors="replace").splitlines(), 1):
-        try:
+        record: Any = None
+        with suppress(json.JSONDecodeError):
             record = json.loads(line)
-        except json.JSONDecodeError:
-            record = None
-        if not isinstance(record, Mapping) or "key" not in record:
+        if says := wrong_record(record):
             raise ValueError(
-                f"{path}:{number} is not a record of a run: remove the line, and the "
-                "run is run again"
+                f"{path}:{number} is not a record of a run ({says}): remove the line, "
+                "and the run is run again"
             )
         records.append(dict(record))
     return records

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from relaxjax.compare import _records, _report, _tables
+from relaxjax.compare._schema import wrong_study
 
 STUDY = "study.json"
 
@@ -27,11 +28,16 @@ class Results:
         path = self.folder / STUDY
         try:
             self.study: dict[str, Any] = json.loads(path.read_text())
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ValueError(
                 f"{path} cannot be read as a study ({error}): give the folder that was "
                 "the --out of `relaxjax compare`"
             ) from error
+        if says := wrong_study(self.study):
+            raise ValueError(
+                f"{path} is not as this version of relaxjax writes it ({says}): run "
+                "the command that made it once more, in another folder if need be"
+            )
         self._records = [
             r
             for r in _records.read(self.folder)

@@ -46,6 +46,9 @@ class Vector(NamedTuple):
     source: str
 
 
+_UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+
 def load(path: str | PathLike[str] | None = None) -> list[Vector]:
     """Reads golden vectors.
 
@@ -73,7 +76,20 @@ def load(path: str | PathLike[str] | None = None) -> list[Vector]:
             f"golden: {path} has format {version!r}, and this runner reads {FORMAT}; "
             "take the runner of the release that wrote it"
         )
-    return [_vector(row) for row in file["vectors"]]
+    rows = file.get("vectors")
+    if not isinstance(rows, list):
+        raise ValueError(f"golden: {path} has no list of 'vectors'")
+    found = []
+    for number, row in enumerate(rows):
+        try:
+            with np.errstate(over="raise"):
+                found.append(_vector(row))
+        except _UNREADABLE as error:
+            raise ValueError(
+                f"golden: {path}: vector {number} cannot be read ({error!r}); each has "
+                f"{', '.join(Vector._fields)}"
+            ) from error
+    return found
 
 
 def _vector(row: dict[str, Any]) -> Vector:

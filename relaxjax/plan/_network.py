@@ -139,7 +139,12 @@ class Network:
             values = json.loads(Path(path).read_text())
         except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
             raise ValueError(f"{path} cannot be read as a network: {error}") from error
-        return cls(**_checked(path, values))
+        try:
+            return cls(**_checked(path, values))
+        except (AttributeError, OverflowError, TypeError, ValueError) as error:
+            if str(path) in str(error):
+                raise
+            raise ValueError(f"{path} is not a network: {error}") from error
 
 
 def _checked(path: str | Path, values: Any) -> dict[str, Any]:

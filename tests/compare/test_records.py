@@ -7,6 +7,13 @@ import pytest
 from hypothesis import given, settings
 
 from relaxjax.compare import _records
+from tests.compare import studies
+
+BASE = studies.records(studies.study())[0]
+
+
+def record(key, **changes):
+    return {**BASE, "key": key, **changes}
 
 
 def lines(folder, name="results.jsonl"):
@@ -14,9 +21,9 @@ def lines(folder, name="results.jsonl"):
 
 
 def test_what_is_appended_is_read(tmp_path):
-    records = [{"key": str(i), "value": i / 3} for i in range(5)]
-    for record in records:
-        _records.append(tmp_path / "results.jsonl", record)
+    records = [record(str(i), validation=i / 3) for i in range(5)]
+    for one in records:
+        _records.append(tmp_path / "results.jsonl", one)
     assert _records.read(tmp_path) == records
 
 
@@ -25,26 +32,29 @@ def test_what_is_appended_is_read(tmp_path):
 def test_a_torn_last_line_is_dropped_named_and_written_over(cut, tmp_path_factory):
     folder = tmp_path_factory.mktemp("study")
     path = folder / "results.jsonl"
-    _records.append(path, {"key": "a", "value": 1})
+    _records.append(path, record("a"))
     whole = path.read_bytes()
-    line = json.dumps({"key": "b", "value": 2}).encode() + b"\n"
+    line = json.dumps(record("b")).encode() + b"\n"
     path.write_bytes(whole + line[: min(cut, len(line) - 1)])
     with pytest.warns(UserWarning, match=r"results.jsonl: its last line is torn"):
-        assert _records.read(folder) == [{"key": "a", "value": 1}]
-    _records.append(path, {"key": "c", "value": 3})
+        assert _records.read(folder) == [record("a")]
+    _records.append(path, record("c"))
     assert [r["key"] for r in _records.read(folder)] == ["a", "c"]
 
 
 def test_shards_are_merged_and_no_key_stands_twice(tmp_path):
-    _records.append(tmp_path / "results-1of2.jsonl", {"key": "a"})
-    _records.append(tmp_path / "results-2of2.jsonl", {"key": "b"})
-    _records.append(tmp_path / "results-2of2.jsonl", {"key": "a"})
+    _records.append(tmp_path / "results-1of2.jsonl", record("a"))
+    _records.append(tmp_path / "results-2of2.jsonl", record("b"))
+    _records.append(tmp_path / "results-2of2.jsonl", record("a"))
     assert [r["key"] for r in _records.read(tmp_path)] == ["a", "b"]
 
 
-@pytest.mark.parametrize("line", ["{", "3", "[]", '{"value": 1}', "\x00\x01"])
+@pytest.mark.parametrize(
+    "line", ["{", "3", "[]", '{"value": 1}', '{"key": "b"}', "\x00\x01"]
+)
 def test_a_foreign_line_is_named(tmp_path, line):
-    (tmp_path / "results.jsonl").write_text(f'{{"key": "a"}}\n{line}\n')
+    whole = json.dumps(record("a"))
+    (tmp_path / "results.jsonl").write_text(f"{whole}\n{line}\n")
     with pytest.raises(ValueError, match=r"results.jsonl:2 is not a record"):
         _records.read(tmp_path)
 
