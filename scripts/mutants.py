@@ -17,6 +17,7 @@ that starts its backend. Needs the environment of scripts/check.py, on Linux or 
 """
 
 import argparse
+import importlib
 import json
 import os
 import random
@@ -30,31 +31,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# Imported once for all forks; none starts a thread of JAX's.
 import coverage
-import jax  # noqa: F401
-import numpy  # noqa: F401
-import optax  # noqa: F401
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-from scripts.mutations import Mutant, mutants_of  # noqa: E402
+from scripts.mutations import Mutant, mutants_of
 
+ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "scripts" / "mutants.toml"
 LEFT = (".git", ".venv*", ".pytest_cache", ".ruff_cache", "_build", "__pycache__")
 FLAGS = ["-q", "-p", "no:cacheprovider", "-m", "not slow"]
 PATIENCE, TIMES = 20.0, 5.0
-"""Seconds, and times what the tests take on the unchanged file."""
+"""A mutant's seconds, and times what its tests take on the unchanged file."""
 
 
 class Baseline(NamedTuple):
-    """What the tests do with the unchanged file.
-
-    Attributes:
-      seconds: of each test, by its id.
-      by_line: ids of the tests that run a line, by its number.
-    """
+    """Each test's seconds, by its id, and the ids of those that run a line."""
 
     seconds: dict[str, float]
     by_line: dict[int, set[str]]
@@ -70,7 +61,7 @@ class Result(NamedTuple):
 
 
 class _Recorder:
-    """Which test runs which lines of a file, and for how long."""
+    """Which test runs which lines, and for how long."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.seconds = path, {}
@@ -241,6 +232,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="draws the sample")
     parser.add_argument("--tests", nargs="+", help="files or folders of tests")
     given = parser.parse_args(argv)
+    for name in (
+        "jax",
+        "numpy",
+        "optax",
+    ):  # once, for all forks
+        importlib.import_module(name)
     table: dict[str, Any] = tomllib.loads(TABLE.read_text())
     survivors = 0
     for file in given.files:

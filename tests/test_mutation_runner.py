@@ -60,7 +60,7 @@ def survey(folder: Path, tests: str, table: str = "", *more: str):
     (folder / "test_sums.py").write_text(tests)
     (folder / "scripts" / "mutants.toml").write_text(table)
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  slow: long\n")
-    command = [sys.executable, "scripts/mutants.py", "small/sums.py", *more]
+    command = [sys.executable, "-m", "scripts.mutants", "small/sums.py", *more]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
 
