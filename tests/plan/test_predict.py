@@ -4,8 +4,9 @@ import jax.numpy as jnp
 import pytest
 
 from relaxjax import plan
+from relaxjax.plan._candidate import Candidate
 from relaxjax.plan._messages import PlannedMessage
-from relaxjax.plan._predict import exchange_seconds
+from relaxjax.plan._predict import exchange_seconds, predict
 from relaxjax.plan._traffic import Traffic
 from relaxjax.schedule import Link
 
@@ -45,3 +46,62 @@ def test_without_overlap_everything_follows_the_backward_pass():
     messages = [message(0.5, 4.0, 2.0), message(1.0, 1.0, 1.0)]
     apart = network(overlap=False)
     assert exchange_seconds(messages, MODEL, apart) == pytest.approx(3 + 6 + 2)
+
+
+def test_messages_leave_as_they_become_ready():
+    """Forward until 1, backward until 3; the second in the list is ready first."""
+    messages = [message(0.5, 1.0, 0.0), message(0.25, 1.0, 0.0)]
+    # from 1.5 until 2.5, then the other until 3.5
+    assert exchange_seconds(messages, MODEL, network()) == pytest.approx(3.5)
+    messages = [message(0.5, 4.0, 1.0), message(0.25, 1.0, 0.0)]
+    # from 1.5 until 2.5; the other's code from 2 until 3, then 4 s
+    assert exchange_seconds(messages, MODEL, network()) == pytest.approx(7)
+
+
+def candidate(every: int = 1, keeps: float = 0.0) -> Candidate:
+    """Two messages, of which only the first is native; each is asked for by bytes."""
+
+    def messages(model, network, nbytes):
+        assert isinstance(model, plan.Model)
+        assert isinstance(network, plan.Network)
+        first = message(1.0, 3.0, 0.0)._replace(native=True)
+        first = first._replace(traffic=first.traffic._replace(sent=20.0))
+        return [first, PlannedMessage(1.0, Traffic(float(nbytes), line=1.0, coded=2.0))]
+
+    return Candidate(
+        relaxation="x", messages=messages, tx="", why="", every=every, keeps=keeps
+    )
+
+
+def test_a_prediction_by_hand():
+    """Forward and backward 3 s, a send of 3 s, a code of 2 s and its send of 1 s."""
+    found = predict(candidate(keeps=1.5), MODEL, network(), 100)
+    assert found.seconds == pytest.approx(3 + 3 + 2 + 1)
+    assert found.messages == pytest.approx(3 + 1 + 2)
+    assert found.nbytes == 120
+    assert found.memory == 4 * 16 * (4 + 1.5)
+    assert found.bucket_bytes == 100
+
+
+def test_every_fourth_step_exchanges_for_four():
+    once, rarely = (predict(candidate(every=n), MODEL, network(), 100) for n in (1, 4))
+    assert rarely.seconds == pytest.approx((3 * 3.0 + once.seconds) / 4)
+    assert rarely.messages == pytest.approx(once.messages / 4)
+    assert rarely.nbytes == pytest.approx(once.nbytes / 4)
+    assert rarely.memory == once.memory
+
+
+def test_one_worker_sends_nothing():
+    alone = plan.Network(workers=1, link=Link(latency=0.0, bandwidth=1.0))
+    found = predict(candidate(every=3), MODEL, alone, 100)
+    assert (found.seconds, found.messages, found.nbytes) == (3.0, 0.0, 0.0)
+
+
+def test_the_backends_own_all_reduce_has_its_own_link():
+    fast = plan.Network(
+        workers=2,
+        link=Link(latency=0.0, bandwidth=1.0),
+        psum=Link(latency=0.0, bandwidth=3.0),
+        codec={"": 1.0},
+    )
+    assert predict(candidate(), MODEL, fast, 100).messages == pytest.approx(1 + 1 + 2)

@@ -1,0 +1,136 @@
+"""Clocks, and when they are read, without a training."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from relaxjax._core import _phases
+from relaxjax._core._phases import (
+    Clock,
+    Phases,
+    advance_phases,
+    clock,
+    clocks_of,
+    phase_starts,
+    set_phases,
+    ticking,
+)
+
+
+def state_of(*clocks):
+    return {"clocks": list(clocks), "x": jnp.arange(3)}
+
+
+def phases_of(state):
+    return [c.phase for c in clocks_of(state)]
+
+
+def ticked(state):
+    """One step later: each clock in new arrays."""
+    return jax.tree.map(
+        lambda x: x.tick() if isinstance(x, Clock) else x,
+        state,
+        is_leaf=lambda x: isinstance(x, Clock),
+    )
+
+
+def test_a_clock_at_its_start():
+    start = clock(2, 5)
+    assert start.count.dtype == jnp.int32
+    assert (int(start.count), start.ends, start.phase) == (0, (2, 5), 0)
+    assert clock(0, 3).phase == 1
+    assert Clock(jnp.int32(4), (1,)).phase == 0
+    assert [start.at(n).phase for n in (0, 1, 2, 3, 4, 5, 9)] == [0, 0, 1, 1, 1, 2, 2]
+    later = start.at(2).tick()
+    assert (int(later.count), later.phase) == (1, 1)
+
+
+def test_ends_and_phases_are_structure_and_counts_are_not():
+    leaves, structure = jax.tree.flatten(clock(2))
+    assert len(leaves) == 1
+    assert structure != jax.tree.structure(clock(2).at(2))
+    assert structure != jax.tree.structure(clock(3))
+    assert structure == jax.tree.structure(clock(2).tick())
+
+
+def test_ticking_collects_the_ends_to_come():
+    with ticking() as seen:
+        clock(2, 5).tick()
+        clock(2, 5).at(2).tick()
+        with ticking() as inner:
+            clock(7).tick()
+        clock().tick()
+    clock(9).tick()
+    assert (seen, inner) == ([(2, 5), (5,), ()], [(7,)])
+    assert _phases._TICKED.get(None) is None
+
+
+def test_phases_are_set_from_counts_with_worker_axes_or_without():
+    stacked = Clock(jnp.full(4, 5, jnp.int32), (2, 5), 0)
+    state = state_of(stacked, Clock(jnp.int32(1), (1, 9)), clock(1))
+    advanced = advance_phases(state)
+    assert phases_of(advanced) == [2, 1, 0]
+    assert advanced["x"] is state["x"]
+    assert advanced["clocks"][0].count is stacked.count
+    assert advance_phases({"x": 1}) == {"x": 1}
+    assert phases_of(set_phases(state, [0, 9, 1])) == [0, 2, 1]
+    assert len(clocks_of(state)) == 3
+    with pytest.raises(ValueError, match="called inside a jitted function"):
+        jax.jit(advance_phases)(state)
+
+
+def test_copies_at_the_start_of_each_phase():
+    state = state_of(clock(6, 3), clock(3, 0, 1))
+    starts = list(phase_starts(state))
+    counts = [[int(c.count) for c in clocks_of(s)] for s in starts]
+    assert counts == [[0, 0], [1, 1], [3, 3], [6, 6]]
+    assert [phases_of(s) for s in starts] == [[0, 1], [0, 2], [1, 3], [2, 3]]
+    assert all(s["x"] is not state["x"] for s in starts)
+    assert clocks_of(starts[2])[0].count.dtype == jnp.int32
+
+
+def read_at(monkeypatch, ends, steps, again=()):
+    """Phases before each step, and the steps at which counts were read."""
+    reads, found, number = [], [], 0
+    real = _phases.advance_phases
+
+    def advance(state):
+        reads.append(number)
+        return real(state)
+
+    monkeypatch.setattr(_phases, "advance_phases", advance)
+    phases, state = Phases(), state_of(*(clock(*e) for e in ends))
+    for number in range(steps):
+        if number in again:  # as from a checkpoint: the same counts in other arrays
+            state = jax.tree.map(jnp.copy, state)
+        state = phases.advanced(state)
+        found.append(phases_of(state))
+        state = ticked(state)
+        phases.returned(state)
+    return found, reads
+
+
+def test_counts_are_read_only_when_an_end_may_be_due(monkeypatch):
+    found, reads = read_at(monkeypatch, [(3, 7)], 10)
+    assert found == [[0]] * 3 + [[1]] * 4 + [[2]] * 3
+    assert reads == [0, 3, 7]
+
+
+def test_of_several_clocks_the_nearest_end_counts(monkeypatch):
+    found, reads = read_at(monkeypatch, [(6,), (2, 4), ()], 8)
+    assert [row[0] for row in found] == [0] * 6 + [1] * 2
+    assert [row[1] for row in found] == [0, 0, 1, 1, 2, 2, 2, 2]
+    assert reads == [0, 2, 4, 6]
+
+
+def test_counts_in_other_arrays_are_read_again(monkeypatch):
+    found, reads = read_at(monkeypatch, [(5,)], 7, again=(2,))
+    assert found == [[0]] * 5 + [[1]] * 2
+    assert reads == [0, 2, 5]
+
+
+def test_a_state_without_ends_is_never_read(monkeypatch):
+    found, reads = read_at(monkeypatch, [(), ()], 3)
+    assert (found, reads) == ([[0, 0]] * 3, [])
+    state = {"x": jnp.ones(2)}
+    assert Phases().advanced(state) is state
