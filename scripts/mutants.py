@@ -115,16 +115,18 @@ def forked(work: Path, body: Callable[[], int], seconds: float) -> int | None:
         log = os.open(work / "mutants.log", os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        status = 70
+        status = 70  # of a body that raises
         try:
             status = int(body())
         finally:
             os._exit(status)
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while True:
         found, status = os.waitpid(pid, os.WNOHANG)
         if found:
             return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > end:
+            break
         time.sleep(0.02)
     os.killpg(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
