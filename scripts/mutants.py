@@ -115,16 +115,18 @@ def forked(work: Path, body: Callable[[], int], seconds: float) -> int | None:
         log = os.open(work / "mutants.log", os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        status = 70
+        status = 70  # of a body that raises
         try:
             status = int(body())
         finally:
             os._exit(status)
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while True:
         found, status = os.waitpid(pid, os.WNOHANG)
         if found:
             return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > end:
+            break
         time.sleep(0.02)
     os.killpg(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
@@ -156,16 +158,10 @@ def baseline(work: Path, file: str, tests: list[str]) -> Baseline:
 
 def in_order(names: set[str], seconds: dict[str, float]) -> list[str]:
     """The fastest first, but file by file."""
-    first: dict[str, float] = {}
-    for name in names:
-        home = name.partition("::")[0]
-        first[home] = min(seconds[name], first.get(home, seconds[name]))
-
-    def key(name: str) -> tuple[float, str, float]:
-        home = name.partition("::")[0]
-        return first[home], home, seconds[name]
-
-    return sorted(names, key=key)
+    by_home: dict[str, list[str]] = {}
+    for name in sorted(names, key=seconds.__getitem__):
+        by_home.setdefault(name.partition("::")[0], []).append(name)
+    return [name for home in by_home.values() for name in home]
 
 
 def passes(work: Path, names: set[str], base: Baseline) -> bool | None:
@@ -204,14 +200,14 @@ def survey(
     mutants = mutants_of(source)
     if unknown := set(same) - {mutant.name for mutant in mutants}:
         sys.exit(f"{TABLE.name}, {file}: no such mutants: {sorted(unknown)}")
-    if sample is not None and sample < len(mutants):
-        mutants = random.Random(f"{seed} {file}").sample(mutants, sample)
+    if sample is not None:
+        random.Random(f"{seed} {file}").shuffle(mutants)  # a larger sample holds this
     result = Result([], [], [], [])
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder).resolve() / "copy"
         shutil.copytree(ROOT, work, ignore=shutil.ignore_patterns(*LEFT))
         base = baseline(work, file, [file, *tests])
-        for mutant in mutants:
+        for mutant in mutants[:sample]:
             if mutant.name in same:
                 result.equivalent.append(mutant.name)
                 continue

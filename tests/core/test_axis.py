@@ -1,5 +1,7 @@
 """What an axis says of itself under each mapping, at trace time."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -50,7 +52,8 @@ def test_names_of_axes():
     assert axes_of("data") == ("data",)
     assert axes_of(NAMES) == NAMES
     assert axes_of(("data",)) == ("data",)
-    for wrong in ((), ("a", 1), None, ["a"]):
+    wrongs: list[Any] = [(), ("a", 1), None, ["a"]]
+    for wrong in wrongs:
         with pytest.raises(TypeError, match="an axis name is a string, or a tuple of"):
             axes_of(wrong)
     with pytest.raises(ValueError, match="names an axis twice"):

@@ -80,10 +80,10 @@ def test_phases_are_set_from_counts_with_worker_axes_or_without():
 
 
 def test_copies_at_the_start_of_each_phase():
-    state = state_of(clock(6, 3), clock(3, 0, 1))
+    state = state_of(clock(3, 9), clock(0, 2, 3))
     starts = list(phase_starts(state))
     counts = [[int(c.count) for c in clocks_of(s)] for s in starts]
-    assert counts == [[0, 0], [1, 1], [3, 3], [6, 6]]
+    assert counts == [[0, 0], [2, 2], [3, 3], [9, 9]]
     assert [phases_of(s) for s in starts] == [[0, 1], [0, 2], [1, 3], [2, 3]]
     assert all(s["x"] is not state["x"] for s in starts)
     assert clocks_of(starts[2])[0].count.dtype == jnp.int32

@@ -1,5 +1,7 @@
 """A step by hand: what codes cost, and what waits for them."""
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import pytest
 
@@ -38,8 +40,13 @@ def message(ready: float | None, sending: float, coding: float) -> PlannedMessag
         ([message(None, 2.0, 1.0)], 4.0),
     ],
 )
-def test_a_step_by_hand(messages, seconds):
-    assert exchange_seconds(messages, MODEL, network()) == pytest.approx(seconds)
+@pytest.mark.parametrize("scale", [1.0, 1e-9])
+def test_a_step_by_hand(messages, seconds, scale):
+    link = Link(latency=0.0, bandwidth=1 / scale)
+    scaled = replace(network(), link=link, codec={"": 1 / scale})
+    model = replace(MODEL, compute=3 * scale)
+    found = exchange_seconds(messages, model, scaled)
+    assert found == pytest.approx(seconds * scale)
 
 
 def test_without_overlap_everything_follows_the_backward_pass():
