@@ -773,6 +773,13 @@ def in_two_parts(make: Callable[[Optimizer], Optimizer]) -> Optimizer:
     )
 
 
+def in_one_part_of_two(make: Callable[[Optimizer], Optimizer]) -> Optimizer:
+    """No leaf has the other label."""
+    parts: dict[Any, Optimizer] = {"all": make(optax.sgd(0.1))}
+    parts["none"] = make(optax.sgd(0.1))
+    return optax.partition(parts, jax.tree.map(lambda _: "all", helpers.problem()))
+
+
 WRAPPED = {
     "inject_hyperparams": lambda row: row.make(
         optax.inject_hyperparams(optax.sgd)(learning_rate=0.1)
@@ -784,6 +791,7 @@ WRAPPED = {
         row.make(optax.sgd(0.1)), jax.tree.map(lambda _: True, helpers.problem())
     ),
     "partition": lambda row: in_two_parts(row.make),
+    "partition, a label of no leaf": lambda row: in_one_part_of_two(row.make),
     "apply_if_finite": lambda row: row.make(optax.apply_if_finite(optax.sgd(0.1), 3)),
     "clip_by_global_norm": lambda row: row.make(
         optax.chain(optax.clip_by_global_norm(100.0), optax.sgd(0.1))

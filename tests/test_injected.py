@@ -131,3 +131,32 @@ def test_a_part_of_a_partition_may_be_empty(name):
     plain = optax.chain(relaxjax.all_reduce("data"), optax.sgd(0.1))
     both = optax.partition({"none": tx, "all": plain}, {"w": "all", "m": "all"})
     assert_equal(trained(both), trained(plain))
+
+
+KNOBS = (
+    "learning_rate outer_learning_rate slow_learning_rate momentum pull mixing clip "
+    "decay strength consensus_step_size theta resolution b1 b2 eps weight_decay "
+    "coefficient_decay factor_change seed"
+)
+"""Numbers that may change from step to step; any other shapes the program."""
+
+
+@pytest.mark.parametrize("name", sorted(set(MAKERS) - ALONE))
+def test_rates_and_their_like_are_not_refused(name):
+    static = {
+        k
+        for k, v in arguments(name).items()
+        if isinstance(v, int | float) and k not in KNOBS.split()
+    }
+    how = optax.inject_hyperparams(getattr(relaxjax, name), tuple(static))
+    jax.eval_shape(lambda: trained(how(**arguments(name))))
+
+
+def test_a_schedule_moves_a_knob():
+    schedule = optax.piecewise_constant_schedule(0.1, {1: 0.0})
+    how = optax.inject_hyperparams(relaxjax.one_bit_adam, ("freeze_step",))
+    first, *later = trained(
+        how(**arguments("one_bit_adam") | {"learning_rate": schedule})
+    )
+    for params in later:
+        assert_equal(params, first)

@@ -10,6 +10,7 @@ from relaxjax.decentralized._round import GossipSpec
 from relaxjax.topology import Topology
 
 _NO_GAP = 1e-9
+_EQUAL = "equal models as they are (a row"
 
 
 def gossip_spec(
@@ -41,10 +42,12 @@ def gossip_spec(
     require_whole(caller, "every", every)
     check_bucket_bytes(bucket_bytes)
     if doubly and not topology.is_doubly_stochastic:
+        rows = abs(topology.matrices.sum(axis=2) - 1).max() < 1e-6
+        stays = "the workers' mean as it is (a column" if rows else _EQUAL
+        remedy = "" if rows else "relaxjax.push_sum, or "
         raise ValueError(
-            f"{caller}: the topology {topology.name!r} does not leave equal models as "
-            "they are (a row does not sum to 1); use relaxjax.push_sum, or weights of "
-            "relaxjax.topology.metropolis"
+            f"{caller}: the topology {topology.name!r} does not leave {stays} does not "
+            f"sum to 1); use {remedy}weights of relaxjax.topology.metropolis"
         )
     if mixes and topology.n > 1 and topology.spectral_gap() < _NO_GAP:
         warnings.warn(

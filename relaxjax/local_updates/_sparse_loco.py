@@ -8,7 +8,8 @@ its decay, and Q two bits of each kept value:
     a = a - alpha mean_i(c),  x_i = a
 
 It is `diloco` with this compressor and outer SGD(alpha): DiLoCo's outer momentum is
-left out, as the feedback does its work.
+left out, as the feedback does its work. The paper's chunks are parts of one tensor (64
+x 64 of a matrix); here they are cut from buckets (`chunk_size`).
 
 Cost: for a chunk of 4096 elements 64 indices of 12 bits and 64 values of 2 bits, and a
 float32 for 128 values: 114 bytes, n - 1 times in n workers' all-gather. At the defaults
@@ -21,7 +22,7 @@ from typing import Any
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import require_known
+from relaxjax._core._checks import require_whole
 from relaxjax.compression import error_feedback, quantize, top_k
 from relaxjax.local_updates._diloco import outer_step
 from relaxjax.local_updates._local_steps import ExchangeSpec, local_steps
@@ -76,7 +77,7 @@ def sparse_loco(
       >>> print(f"1/{30 * ring / sent:.0f}")
       1/1078
     """
-    require_known("sparse_loco", "chunk_size", chunk_size)
+    require_whole("sparse_loco", "chunk_size", chunk_size)
     few = top_k(density, block_size=chunk_size, values=quantize(bits))
     compressor = error_feedback(few, decay=decay)
     exchange = ExchangeSpec(

@@ -82,11 +82,12 @@ def number_of_servers(
 ) -> int:
     """The number of servers, by default that of the workers, which it must divide.
 
-    There must be as many leaves; None stands for leaves that were counted before.
+    There must be as many leaves, or none, as in a part of `optax.partition`; None
+    stands for leaves that were counted before.
     """
     if number is None:
         return workers
-    if leaves is not None and number > leaves:
+    if leaves and number > leaves:
         raise ValueError(
             f"{caller}: servers={number} and the params have {leaves} leaves: there "
             "must be a leaf for each server at least; give at most "

@@ -120,19 +120,20 @@ def _require_once(flows: Flows) -> None:
 
 
 def _warn_of_mini_steps(flows: Flows, state: Any) -> None:
-    """Warns of an accumulator, optax's or ours, that no relaxation is inside of."""
-    accumulates = any(map(_accumulates, _parts(state, _accumulates)))
-    beside = any(map(_is_ours, _parts(state, lambda x: _accumulates(x) or _is_ours(x))))
-    for at in sorted(flows.stations):
-        if at.side == "models" and accumulates and beside:
-            message = (
-                f"init: {at.name} counts calls of update, and gradients are added up "
-                "before it: the optimizer steps in few of these calls, and so takes "
-                f"fewer steps between two exchanges than {at.name} was told. "
-                "Accumulate outermost, as in relaxjax.accumulate(tx, every), with "
-                f"{at.name} in tx"
-            )
-            warnings.warn(message, stacklevel=4)
+    """Warns of an accumulator, optax's or ours, outside of which models meet."""
+    outside = _parts(state, lambda part: _accumulates(part) or _meets(part))
+    if not (any(map(_accumulates, outside)) and any(map(_meets, outside))):
+        return
+    names = {at.name for at in flows.stations if at.side == "models"}
+    for name in sorted(names) or ["local_sgd"]:  # which begins in a later phase
+        warnings.warn(
+            f"init: {name} counts calls of update, and gradients are added up "
+            "before it: the optimizer steps in few of these calls, and so takes "
+            f"fewer steps between two exchanges than {name} was told. "
+            "Accumulate outermost, as in relaxjax.accumulate(tx, every), with "
+            f"{name} in tx",
+            stacklevel=4,
+        )
 
 
 def _parts(tree: Any, stops: Callable[[Any], bool]) -> list[Any]:
@@ -147,10 +148,9 @@ def _accumulates(part: Any) -> bool:
     return hasattr(part, "mini_step")
 
 
-def _is_ours(part: Any) -> bool:
-    """Whether it is the state of a relaxation that is not inside of an accumulator."""
-    ours = type(part).__module__.startswith("relaxjax.")
-    return ours and not _is_local(part) and not _accumulates(part)
+def _meets(part: Any) -> bool:
+    """Whether it is the state of models that meet: their leaves differ in between."""
+    return isinstance(getattr(part, "leaves", None), LocalState)
 
 
 def _require_all_leaves(flows: Flows, own: frozenset[str], workers: WorkerMesh) -> None:

@@ -118,7 +118,7 @@ def test_params_and_state_may_be_donated_together():
         ({"density": 0.0}, r"density=0.0 must be in \(0, 1\]"),
         ({"bits": 3}, "bits=3 must be 8, 4 or 2"),
         ({"decay": 1.5}, r"decay=1.5 must be in \(0, 1\]"),
-        ({"chunk_size": 0}, "block_size=0 must be at least 1"),
+        ({"chunk_size": 0}, "sparse_loco: chunk_size=0 must be a whole number, 1"),
     ],
 )
 def test_refuses(how: Any, message):

@@ -197,6 +197,16 @@ def test_links_that_lose_everything(loss):
         relaxjax.lossy_push_sum("data", GRAPH, loss)
 
 
+def test_sums_of_columns_and_of_rows_are_named_as_what_they_are():
+    keeps_rows = np.array([[0.5, 0.5], [0.25, 0.75]])
+    for matrix, kind in ((keeps_rows, "column"), (keeps_rows.T, "row")):
+        with pytest.raises(ValueError, match=rf"{kind} 0 of the matrix sums to 0\.75"):
+            topology.from_matrix(matrix)
+        graph = topology.Topology("mine", matrix[None])
+        with pytest.raises(ValueError, match=rf"'mine' .*a {kind} does not sum to 1"):
+            relaxjax.gossip("data", graph)
+
+
 APART = np.kron(np.eye(2), np.full((2, 2), 0.5))  # two pairs
 SWAP = np.array([[0.0, 1.0], [1.0, 0.0]])
 
@@ -208,41 +218,3 @@ def test_graphs_that_never_mix_are_warned_of(matrix):
     graph = topology.from_matrix(matrix)
     with pytest.warns(UserWarning, match="never come to one mean"):
         relaxjax.gossip("data", graph)
-
-
-ACCUMULATORS = {
-    "MultiSteps": lambda tx: optax.MultiSteps(tx, 4).gradient_transformation(),
-    "accumulate": lambda tx: relaxjax.accumulate(tx, 4),
-}
-OVER_MODELS = {
-    "local_sgd": lambda inner: optax.chain(inner, relaxjax.local_sgd("data", 8)),
-    "slow_momentum": lambda inner: optax.chain(
-        inner, relaxjax.slow_momentum("data", 8)
-    ),
-    "asynchronous_average": lambda inner: optax.chain(
-        inner, relaxjax.asynchronous_average("data", 8)
-    ),
-    "diloco": lambda inner: relaxjax.diloco(inner, "data", 8),
-    "eager_diloco": lambda inner: relaxjax.eager_diloco(inner, "data", 8),
-    "streaming_diloco": lambda inner: relaxjax.streaming_diloco(inner, "data", 8),
-    "sparse_loco": lambda inner: relaxjax.sparse_loco(inner, "data", 8),
-    "noloco": lambda inner: relaxjax.noloco(
-        inner, "data", topology.random_matching(WORKERS), 8
-    ),
-    "gossip": lambda inner: optax.chain(inner, relaxjax.gossip("data", GRAPH)),
-}
-
-
-@pytest.mark.parametrize("how", ACCUMULATORS)
-@pytest.mark.parametrize("name", OVER_MODELS)
-def test_accumulation_inside_of_what_counts_steps_is_warned_of(name, how):
-    where = PARAMS, emulate(WORKERS)
-    accumulating, over = ACCUMULATORS[how], OVER_MODELS[name]
-    inside = over(accumulating(optax.sgd(0.1)))
-    says = rf"init: {name} counts calls of update.*Accumulate outermost.*with {name} in"
-    with pytest.warns(UserWarning, match=says):
-        relaxjax.init(inside, *where)
-    assert any("counts calls" in x for x in relaxjax.explain(inside, *where).problems)
-    outside = accumulating(over(optax.sgd(0.1)))
-    relaxjax.init(outside, *where)  # a warning would be an error
-    assert relaxjax.explain(outside, *where).problems == []
