@@ -50,6 +50,7 @@ __getattr__, __dir__, __all__ = door(
         "gradients._zero_one_adam": "ZeroOneAdamState zero_one_adam",
         "local_updates._asynchronous_average": "AsynchronousAverageState "
         "asynchronous_average",
+        "local_updates._decoupled_diloco": "DecoupledDilocoState decoupled_diloco",
         "local_updates._diloco": "diloco",
         "local_updates._eager_diloco": "EagerDilocoState eager_diloco",
         "local_updates._hierarchical_local_sgd": "hierarchical_local_sgd",

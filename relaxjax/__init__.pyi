@@ -98,6 +98,12 @@ from relaxjax.local_updates._asynchronous_average import (
 from relaxjax.local_updates._asynchronous_average import (
     asynchronous_average as asynchronous_average,
 )
+from relaxjax.local_updates._decoupled_diloco import (
+    DecoupledDilocoState as DecoupledDilocoState,
+)
+from relaxjax.local_updates._decoupled_diloco import (
+    decoupled_diloco as decoupled_diloco,
+)
 from relaxjax.local_updates._diloco import diloco as diloco
 from relaxjax.local_updates._eager_diloco import EagerDilocoState as EagerDilocoState
 from relaxjax.local_updates._eager_diloco import eager_diloco as eager_diloco
@@ -147,6 +153,7 @@ __all__ = [
     "DataParallelStep",
     "DcAsgdState",
     "DcdPsgdState",
+    "DecoupledDilocoState",
     "DeepGradientCompressionState",
     "DeepSqueezeState",
     "DelayState",
@@ -194,6 +201,7 @@ __all__ = [
     "data_parallel",
     "dc_asgd",
     "dcd_psgd",
+    "decoupled_diloco",
     "deep_gradient_compression",
     "deep_squeeze",
     "delay",

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
+from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import is_traced, require_known
 from relaxjax._core._random import fold, key_words, uniform
 
@@ -36,6 +38,16 @@ class FaultSchedule(NamedTuple):
         if self.table is None:
             return self.chance == float(yes)
         return bool((self.table == yes).all())
+
+    def here(self, caller: str, name: str, axis_name: AxisName, round: Any) -> Any:
+        """bool[]: whether it happens to this worker, in a table with a column each."""
+        n, table = axis_size(axis_name, caller), self.table
+        if table is not None and table.shape[1] != n:
+            raise ValueError(
+                f"{caller}: {name} has {table.shape[1]} columns and the axis has {n} "
+                "workers: give one column for each"
+            )
+        return self.at(round, lax.axis_index(axis_name))
 
     def at(self, round: jax.Array, *place: int | jax.Array) -> jax.Array:
         """bool[]: whether it happens in a round < `period`, at a worker or a link."""

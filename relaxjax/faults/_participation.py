@@ -26,11 +26,11 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from relaxjax._core._axis import AxisName, axes_of, axis_size
+from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._checks import require_whole
 from relaxjax._core._cond import select_tree
 from relaxjax._core._merge_rules import EQUAL
-from relaxjax.faults._fault_schedule import FaultSchedule, fault_schedule
+from relaxjax.faults._fault_schedule import fault_schedule
 
 _CALLER = "participation"
 
@@ -107,7 +107,7 @@ def participation(
         return ParticipationState(jnp.zeros((), jnp.int32), inner.init(params))
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
-        here = _here(schedule, axis_name, state.step // every)
+        here = schedule.here(_CALLER, "present", axis_name, state.step // every)
         w = jnp.where(here, 1 if weight is None else weight, 0)
         new, now = inner.update(
             updates, state.inner_state, params, weight=w, **extra_args
@@ -118,14 +118,3 @@ def participation(
         return new, ParticipationState((state.step + 1) % steps, inner_state)
 
     return optax.GradientTransformationExtraArgs(init, update)
-
-
-def _here(schedule: FaultSchedule, axis_name: AxisName, round: jax.Array) -> jax.Array:
-    """bool[]: whether this worker is present in a round."""
-    n, table = axis_size(axis_name, _CALLER), schedule.table
-    if table is not None and table.shape[1] != n:
-        raise ValueError(
-            f"{_CALLER}: present has {table.shape[1]} columns and the axis has {n} "
-            "workers: give one column for each"
-        )
-    return schedule.at(round, lax.axis_index(axis_name))

@@ -6,6 +6,12 @@ from relaxjax.local_updates._asynchronous_average import (
 from relaxjax.local_updates._asynchronous_average import (
     asynchronous_average as asynchronous_average,
 )
+from relaxjax.local_updates._decoupled_diloco import (
+    DecoupledDilocoState as DecoupledDilocoState,
+)
+from relaxjax.local_updates._decoupled_diloco import (
+    decoupled_diloco as decoupled_diloco,
+)
 from relaxjax.local_updates._diloco import diloco as diloco
 from relaxjax.local_updates._eager_diloco import EagerDilocoState as EagerDilocoState
 from relaxjax.local_updates._eager_diloco import eager_diloco as eager_diloco
@@ -27,11 +33,13 @@ from relaxjax.local_updates._streaming_diloco import (
 
 __all__ = [
     "AsynchronousAverageState",
+    "DecoupledDilocoState",
     "EagerDilocoState",
     "OuterState",
     "SlowMomentumState",
     "StreamingDilocoState",
     "asynchronous_average",
+    "decoupled_diloco",
     "diloco",
     "eager_diloco",
     "hierarchical_local_sgd",

@@ -94,6 +94,7 @@ def diloco(
     sync_every: int,
     *,
     outer: optax.GradientTransformation | None = None,
+    merge: str = "mean",
     compressor: Compressor | None = None,
     algorithm: str = "auto",
     bucket_bytes: int = 8 * 2**20,
@@ -110,6 +111,8 @@ def diloco(
       sync_every: H, the number of steps from one outer step to the next, 1 or more.
       outer: the optimizer of the outer gradients; None is SGD with rate 0.7 and
         Nesterov momentum 0.9. A schedule in it counts outer steps.
+      merge: "mean"; or "rda", the mean length along the mean direction, leaf by leaf
+        (`relaxjax.local_updates._outer_merge`).
       compressor: the compressor of the outer gradients, of `relaxjax.compression`.
       algorithm: see `relaxjax.all_reduce`, which averages the outer gradients.
       bucket_bytes: see `relaxjax.all_reduce`.
@@ -123,8 +126,8 @@ def diloco(
 
     Raises:
       TypeError: in `init`: an outer optimizer that needs a loss or other arguments.
-      ValueError: `sync_every < 1`; what `relaxjax.all_reduce` refuses; in `update`
-        another tree than `init` saw, or no `params`.
+      ValueError: `sync_every < 1`; an unknown `merge`; what `relaxjax.all_reduce`
+        refuses; in `update` another tree than `init` saw, or no `params`.
       NameError: `update` outside the axis.
 
     Example:
@@ -141,7 +144,7 @@ def diloco(
       [-3. -3. -3.]
     """
     exchange = ExchangeSpec(
-        "diloco", axis_name, compressor, algorithm, bucket_bytes, specs, seed
+        "diloco", axis_name, compressor, algorithm, bucket_bytes, specs, seed, merge
     )
     step = outer_step(exchange, outer)
     outer_half = local_steps(exchange, sync_every, step.init, step.update)

@@ -30,6 +30,7 @@ from relaxjax._core._tree import layout_of
 from relaxjax._core._weights import refuse_weight
 from relaxjax.compression import Compressor
 from relaxjax.gradients import all_reduce
+from relaxjax.local_updates._outer_merge import merge_rule
 
 
 class OuterState(NamedTuple):
@@ -47,7 +48,7 @@ class OuterState(NamedTuple):
 
 
 class ExchangeSpec(NamedTuple):
-    """How a method averages outer gradients: its name, and `all_reduce`'s arguments."""
+    """How a method merges outer gradients: by `all_reduce`'s arguments and a rule."""
 
     caller: str
     axis_name: AxisName
@@ -56,12 +57,13 @@ class ExchangeSpec(NamedTuple):
     bucket_bytes: int = 8 * 2**20
     specs: Any = None
     seed: int = 0
+    merge: str = "mean"
 
     def reducer(self) -> optax.GradientTransformationExtraArgs:
-        """The mean over the workers, compressed or not."""
+        """What merges over the workers, compressed or not."""
         arguments = self._asdict()
-        del arguments["caller"]
-        return all_reduce(**arguments)
+        merge = merge_rule(arguments.pop("caller"), arguments.pop("merge"))
+        return merge(all_reduce(**arguments), self.axis_name)
 
     def require(self, state: Any, updates: Any, params: Any, weight: Any) -> None:
         """Refuses an `update` without params, with a weight, or of another tree."""

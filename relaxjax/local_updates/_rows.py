@@ -10,6 +10,7 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import SYNC_EVERY, Exchange, Relaxation, Training
 from relaxjax.gradients import CHOICES, label_leaves
 from relaxjax.local_updates._asynchronous_average import asynchronous_average
+from relaxjax.local_updates._decoupled_diloco import decoupled_diloco
 from relaxjax.local_updates._diloco import diloco
 from relaxjax.local_updates._eager_diloco import eager_diloco
 from relaxjax.local_updates._local_sgd import local_sgd
@@ -151,6 +152,13 @@ ROWS = (
         build=_around(_nesterov(streaming_diloco)),
         options=_OUTER | {"fragments", "mixing", "overlap"},
         sends=Exchange(line="relaxjax.streaming_diloco(optimizer, {args})"),
+    ),
+    _syncs(
+        name="decoupled_diloco",
+        summary="DiLoCo in fragments that merge by length and direction",
+        build=_around(_nesterov(decoupled_diloco)),
+        options=_OUTER | {"fragments", "overlap", "present"},
+        sends=Exchange(line="relaxjax.decoupled_diloco(optimizer, {args})"),
     ),
     _syncs(
         name="slow_momentum",

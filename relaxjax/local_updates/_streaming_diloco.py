@@ -24,7 +24,6 @@ from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from relaxjax._core._axis import AxisName
@@ -34,9 +33,10 @@ from relaxjax._core._local import LocalState
 from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._sharding import fitting
-from relaxjax._core._tree import layout_of, leaf_names
+from relaxjax._core._tree import layout_of
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._diloco import AnchorState, outer_step
+from relaxjax.local_updates._fragments import deal, join, split
 from relaxjax.local_updates._local_steps import ExchangeSpec, outer_gradient
 
 _CALLER = "streaming_diloco"
@@ -125,10 +125,10 @@ def streaming_diloco(
         _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed
     )
     step = outer_step(exchange, outer)
-    deal = functools.partial(_deal, fragments, fragment_of)
+    numbers_of = functools.partial(deal, _CALLER, fragments, fragment_of)
 
     def init(params: optax.Params) -> Any:
-        memory = [step.init(x) for x in _split(fragments, deal(params), params)]
+        memory = [step.init(x) for x in split(fragments, numbers_of(params), params)]
         sent = [optax.tree.zeros_like(state.anchor) for state in memory]
         count, waiting = jnp.zeros((), jnp.int32), jnp.zeros(fragments, bool)
         leaves = LocalState(layout_of(params))
@@ -137,21 +137,21 @@ def streaming_diloco(
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
         exchange.require(state, updates, params, weight)
-        numbers, count = deal(updates), state.step % sync_every + 1
-        split = functools.partial(_split, fragments, numbers)
+        numbers, count = numbers_of(updates), state.step % sync_every + 1
+        parts_of = functools.partial(split, fragments, numbers)
         left = every * jnp.arange(1, fragments + 1) - count
         waiting = state.waiting | (left == tau)
         meets = waiting & (left == 0)
         fit = fitting(specs, updates, _CALLER)
         steps = [
             outer_step(exchange._replace(specs=part), outer)
-            for part in ([None] * fragments if fit is None else split(fit))
+            for part in ([None] * fragments if fit is None else parts_of(fit))
         ]
-        trees = steps, split(updates), split(params), state.kept, state.sent
+        trees = steps, parts_of(updates), parts_of(params), state.kept, state.sent
         results = map(fragment, left == tau, meets, *trees)
         u, memory, sent = (list(parts) for parts in zip(*results, strict=True))
         after = count % sync_every, memory, sent, waiting & ~meets, state.leaves
-        return _join(numbers, u), StreamingDilocoState(*after)
+        return join(numbers, u), StreamingDilocoState(*after)
 
     outer_half = marked(_CALLER, "models", axis_name, init, update)
     return optax.with_extra_args_support(optax.chain(inner, outer_half))
@@ -174,58 +174,6 @@ def _update_fragment(
 
     u, memory = cond(meets, meet, lambda *same: same[:2], u, memory, sent)
     return u, memory, sent
-
-
-def _split(count: int, numbers: Any, tree: Any) -> list[Any]:
-    """Each fragment: the tree, with `optax.MaskedNode` for the others' leaves."""
-
-    def fragment(k: int) -> Any:
-        return jax.tree.map(
-            lambda n, leaf: leaf if n == k else optax.MaskedNode(), numbers, tree
-        )
-
-    return [fragment(k) for k in range(count)]
-
-
-def _join(numbers: Any, fragments: list[Any]) -> Any:
-    """Inverse of `_split`."""
-    return jax.tree.map(lambda n, *leaves: leaves[n], numbers, *fragments)
-
-
-def _deal(count: int, fragment_of: Callable[[str], int] | None, tree: Any) -> Any:
-    """A tree like this one, of the number of each leaf's fragment."""
-    leaves, structure = jax.tree.flatten(tree)
-    if fragment_of is None:
-        numbers = _by_size([x.size for x in leaves], count)
-    else:
-        numbers = [_by_name(name, count, fragment_of) for name in leaf_names(tree)]
-    empty = sorted(set(range(count)) - set(numbers))
-    if leaves and empty:
-        raise ValueError(
-            f"{_CALLER}: fragments={count}, and fragment {empty[0]} has no leaf of the "
-            f"{len(leaves)} there are; take fewer fragments"
-        )
-    return structure.unflatten(numbers)
-
-
-def _by_size(sizes: list[int], count: int) -> list[int]:
-    """Each leaf's fragment: the largest leaf goes to the emptiest."""
-    filled, numbers = np.zeros(count), [0] * len(sizes)
-    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
-        numbers[i] = int(filled.argmin())
-        filled[numbers[i]] += sizes[i]
-    return numbers
-
-
-def _by_name(name: str, count: int, fragment_of: Callable[[str], int]) -> int:
-    """A leaf's fragment, if there is such a one."""
-    number = fragment_of(name)
-    if number not in range(count):
-        raise ValueError(
-            f"{_CALLER}: fragment_of({name!r}) is {number!r}, and must be one of the "
-            f"fragments 0 to {count - 1}"
-        )
-    return int(number)
 
 
 def _steps_between(sync_every: int, fragments: int, overlap: int, mixing: float) -> int:

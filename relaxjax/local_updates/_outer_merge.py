@@ -1,0 +1,91 @@
+"""How the outer gradients of workers become one: a mean, or a mean of directions.
+
+Source: Decoupled DiLoCo (Douillard et al. 2026, arXiv 2604.21428), as second-hand notes
+give it. For D_i of weight w_i, tensor by tensor, and phi(x) = x / |x|, phi(0) = 0:
+
+    mean:  D = sum w D / sum w
+    rda:   D = (sum w |D| / sum w) phi(sum w phi(D) / sum w)
+
+Outer gradients of n workers are nearly orthogonal, so that their mean is some 1/sqrt(n)
+as long as each of them. By `rda` the length is the mean length, whatever n is, and a
+worker that went farther than the others does not decide the direction.
+
+Law: equal D merge to that D; `rda` of c D is c times that of D (c >= 0); no D at all,
+or directions that cancel (shorter than 1e-12), merge to 0. There the notes take the
+mean, which the directions do not tell; a second exchange would have to.
+
+Cost: that of `all_reduce` for the params; `rda` also sends a float32 for each leaf, and
+where workers have weights, another one for those. A compressor sees the directions.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from relaxjax._core._axis import AxisName
+from relaxjax.gradients import mean_over_workers
+
+_CANCELED = 1e-12
+
+
+def radial_directional(
+    reducer: optax.GradientTransformationExtraArgs, axis_name: AxisName
+) -> optax.GradientTransformationExtraArgs:
+    """A reducer that averages lengths and directions; `reducer` averages directions.
+
+    Its state is that of `reducer`.
+    """
+    mean_of_lengths = mean_over_workers(axis_name)
+
+    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
+        del params, extra_args
+        lengths = jax.tree.map(_length, updates)
+        directions, state = reducer.update(
+            jax.tree.map(_direction, updates, lengths), state, weight=weight
+        )
+        leaves, tree = jax.tree.flatten(lengths)
+        if not leaves:
+            return updates, state
+        means = mean_of_lengths(jnp.stack(leaves), weight)
+        lengths = tree.unflatten(list(means))
+        return jax.tree.map(_of_length, directions, lengths), state
+
+    return optax.GradientTransformationExtraArgs(reducer.init, update)
+
+
+def merge_rule(caller: str, merge: str) -> Callable[..., Any]:
+    """From a reducer and its axis to a reducer that merges by a rule, or ValueError."""
+    if merge not in _RULES:
+        raise ValueError(
+            f"{caller}: merge={merge!r} must be one of {', '.join(_RULES)}: 'mean' is "
+            "DiLoCo's, and 'rda' keeps the length of outer gradients whatever the "
+            "number of workers"
+        )
+    return _RULES[merge]
+
+
+def _length(x: jax.Array) -> jax.Array:
+    """float32[]: |x| of a leaf, in float32 or wider inside."""
+    return jnp.linalg.norm(x.ravel()).astype(jnp.float32)
+
+
+def _direction(x: jax.Array, length: jax.Array) -> jax.Array:
+    """phi(x): a NaN or an infinity stays to be seen."""
+    return x / jnp.where(length == 0, 1, length).astype(x.dtype)
+
+
+def _of_length(direction: jax.Array, length: jax.Array) -> jax.Array:
+    """A vector of this length along the mean direction; 0 where there is none."""
+    own = jnp.linalg.norm(direction.ravel())
+    canceled = own < _CANCELED
+    scale = jnp.where(canceled, 0, length / jnp.where(canceled, 1, own))
+    return scale.astype(direction.dtype) * direction
+
+
+_RULES: dict[str, Callable[..., Any]] = {
+    "mean": lambda reducer, axis_name: reducer,
+    "rda": radial_directional,
+}
