@@ -284,6 +284,34 @@ ROWS: dict[str, Row] = {
         widens=True,
         slow=True,
     ),
+    "decoupled_diloco with outer steps of 1, of equal models": Row(
+        lambda opt: relaxjax.decoupled_diloco(
+            optax.chain(all_reduce("data"), opt),
+            "data",
+            sync_every=2,
+            outer=optax.sgd(1.0),
+        ),
+        typed=False,
+        widens=True,
+    ),
+    "decoupled_diloco in tables, of equal models": Row(
+        lambda opt: relaxjax.decoupled_diloco(
+            optax.chain(all_reduce("data"), opt),
+            "data",
+            sync_every=2,
+            merge="mean",
+            outer=optax.sgd(1.0),
+            present=0.5,
+            adopts=1.0,
+            tokens=[[8] * WORKERS],
+        ),
+        typed=False,
+        widens=True,
+        slow=True,
+        single=lambda opt: relaxjax.decoupled_diloco(
+            opt, "data", sync_every=2, outer=optax.sgd(1.0), tokens=[[8]]
+        ),
+    ),
     "delay": Row(
         lambda opt: optax.chain(delay(1), all_reduce("data"), opt),
         one_step_late,

@@ -19,7 +19,6 @@ __getattr__, __dir__, __all__ = door(
         "_zero_one_adam": "ZeroOneAdamState zero_one_adam",
     },
     shared={
-        "_all_reduce": "mean_over_workers",
         "_bounded_staleness": "staleness_table",
         "_choices": "CHOICES",
         "_codec": "as_codec step_keys",

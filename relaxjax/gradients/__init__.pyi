@@ -4,7 +4,6 @@ from relaxjax.gradients._accumulate import AccumulateState as AccumulateState
 from relaxjax.gradients._accumulate import accumulate as accumulate
 from relaxjax.gradients._all_reduce import AllReduceState as AllReduceState
 from relaxjax.gradients._all_reduce import all_reduce as all_reduce
-from relaxjax.gradients._all_reduce import mean_over_workers as mean_over_workers
 from relaxjax.gradients._bounded_staleness import (
     BoundedStalenessState as BoundedStalenessState,
 )

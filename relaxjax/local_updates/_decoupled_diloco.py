@@ -26,7 +26,7 @@ row of zeros is a merge that did not come about.
 In lock step this is the mathematics of islands that come and go, and saves no time.
 
 Cost: over H steps that of the merge for all params, a P-th at a time; where workers
-have weights, a float32 more for each merge. State: that of DiLoCo, and D_i.
+have weights, two float32 more for each merge. State: that of DiLoCo, and D_i.
 """
 
 import functools

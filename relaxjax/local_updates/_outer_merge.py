@@ -11,11 +11,13 @@ as long as each of them. By `rda` the length is the mean length, whatever n is, 
 worker that went farther than the others does not decide the direction.
 
 Law: equal D merge to that D; `rda` of c D is c times that of D (c >= 0); no D at all,
-or directions that cancel (shorter than 1e-12), merge to 0. There the notes take the
-mean, which the directions do not tell; a second exchange would have to.
+or directions that cancel, merge to 0. Those are shorter than 1e-6 here: what is left in
+float32 is rounding, along which a whole step must not go. (The notes, with 1e-12, take
+the mean there, for which a second exchange would be needed.)
 
 Cost: that of `all_reduce` for the params; `rda` also sends a float32 for each leaf, and
-where workers have weights, another one for those. A compressor sees the directions.
+where workers have weights one for those, all in one message. A compressor sees the
+directions.
 """
 
 from collections.abc import Callable
@@ -24,11 +26,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
+from jax import lax
 
 from relaxjax._core._axis import AxisName
-from relaxjax.gradients import mean_over_workers
 
-_CANCELED = 1e-12
+_CANCELED = 1e-6  # some rounding errors of a mean of unit vectors in float32
 
 
 def radial_directional(
@@ -38,7 +40,6 @@ def radial_directional(
 
     Its state is that of `reducer`.
     """
-    mean_of_lengths = mean_over_workers(axis_name)
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del params, extra_args
@@ -49,7 +50,7 @@ def radial_directional(
         leaves, tree = jax.tree.flatten(lengths)
         if not leaves:
             return updates, state
-        means = mean_of_lengths(jnp.stack(leaves), weight)
+        means = _mean_of_lengths(jnp.stack(leaves), weight, axis_name)
         lengths = tree.unflatten(list(means))
         return jax.tree.map(_of_length, directions, lengths), state
 
@@ -70,6 +71,16 @@ def merge_rule(caller: str, merge: str) -> Callable[..., Any]:
 def _length(x: jax.Array) -> jax.Array:
     """float32[]: |x| of a leaf, in float32 or wider inside."""
     return jnp.linalg.norm(x.ravel()).astype(jnp.float32)
+
+
+def _mean_of_lengths(lengths: jax.Array, weight: Any, axis_name: AxisName) -> Any:
+    """float32[leaves], over the workers; where they have weights, these go along."""
+    if weight is None:
+        return lax.pmean(lengths, axis_name)
+    w = jnp.asarray(weight, jnp.float32)
+    both = jnp.append(jnp.where(w == 0, 0, w * lengths), w)
+    *sums, total = lax.psum(both, axis_name)
+    return jnp.stack(sums) / jnp.where(total == 0, 1, total)
 
 
 def _direction(x: jax.Array, length: jax.Array) -> jax.Array:

@@ -113,6 +113,7 @@ MORE = [
     mixed("asynchronous_average"),
     mixed("eager_diloco", outer_momentum=0.5),
     mixed("streaming_diloco", outer_momentum=0.5),
+    mixed("decoupled_diloco", outer_momentum=0.5),
 ]
 
 

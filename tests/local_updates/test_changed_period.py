@@ -32,6 +32,9 @@ METHODS: dict[str, Callable[[int], Any]] = {
     "streaming_diloco": lambda h: relaxjax.streaming_diloco(
         SGD, "data", h, outer=SGD, fragments=1, overlap=1
     ),
+    "decoupled_diloco": lambda h: relaxjax.decoupled_diloco(
+        SGD, "data", sync_every=h, fragments=1, overlap=1, merge="mean", outer=SGD
+    ),
     "gossip": lambda h: optax.chain(
         SGD, relaxjax.gossip("data", relaxjax.topology.complete(3), every=h)
     ),
@@ -41,7 +44,7 @@ METHODS: dict[str, Callable[[int], Any]] = {
         optax.chain(relaxjax.all_reduce("data"), SGD), h
     ),
 }
-SETTLES = [*METHODS][:8]  # without further updates, all models become their mean
+SETTLES = [*METHODS][:9]  # without further updates, all models become their mean
 CHANGES = [(6, 2), (5, 3), (2, 4), (4, 8)]
 WORKERS, START = 3, 5.0
 

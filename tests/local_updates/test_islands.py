@@ -28,6 +28,9 @@ METHODS: Any = {
     "streaming_diloco": lambda **how: relaxjax.streaming_diloco(
         SGD, "island", 4, **how
     ),
+    "decoupled_diloco": lambda **how: relaxjax.decoupled_diloco(
+        SGD, "island", sync_every=4, **how
+    ),
 }
 methods = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 # Element by element, so that a shard gets the same code as in the whole.

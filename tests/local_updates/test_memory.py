@@ -45,6 +45,11 @@ KEPT: dict[str, tuple[Any, int]] = {
         relaxjax.streaming_diloco(SGD, "data", 4, **FED),
         4,
     ),
+    "decoupled_diloco": (relaxjax.decoupled_diloco(SGD, "data", sync_every=4), 3),
+    "decoupled_diloco, fed back": (
+        relaxjax.decoupled_diloco(SGD, "data", sync_every=4, **FED),
+        4,
+    ),
     "eager_diloco": (relaxjax.eager_diloco(SGD, "data", 4), 3),
     "eager_diloco, fed back": (relaxjax.eager_diloco(SGD, "data", 4, **FED), 4),
     "sparse_loco": (relaxjax.sparse_loco(SGD, "data", 4), 2),
