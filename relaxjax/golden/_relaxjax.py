@@ -149,6 +149,19 @@ def _nesterov_outer(config: Config, deltas: np.ndarray) -> dict[str, Any]:
     return {"params": seen[:, 0]}
 
 
+def _radial_directional(config: Config, gradients: Any, weights: Any) -> dict[str, Any]:
+    """What a single outer step of rate 1 takes from the first worker's model at 0."""
+    del config
+    tx = diloco(optax.sgd(1.0), _AXIS, 1, outer=optax.sgd(1.0), merge="rda")
+
+    def worker(gradient: jax.Array, weight: jax.Array) -> jax.Array:
+        x = jnp.zeros_like(gradient)  # goes to -gradient, which is D = gradient
+        return -tx.update(gradient, tx.init(x), x, weight=weight)[0]
+
+    run = jax.vmap(worker, axis_name=_AXIS)
+    return {"merged": run(jnp.asarray(gradients), jnp.asarray(weights))[0]}
+
+
 def _streaming_diloco(config: Config, start: Any, targets: Any) -> dict[str, Any]:
     """Makes each element a leaf, and each leaf a fragment."""
     c, goals = config, jnp.asarray(targets)
@@ -231,6 +244,7 @@ _RULES = {
     "power_sgd": _power_sgd,
     "adasum": _adasum,
     "nesterov_outer": _nesterov_outer,
+    "radial_directional": _radial_directional,
     "streaming_diloco": _streaming_diloco,
     "slow_momentum": _slow_momentum,
     "delay_compensation": _delay_compensation,

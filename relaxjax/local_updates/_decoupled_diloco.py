@@ -194,7 +194,7 @@ def decoupled_diloco(
         parts_of = functools.partial(split, fragments, numbers)
         fit = fitting(specs, updates, _CALLER)
         specs_of = [None] * fragments if fit is None else parts_of(fit)
-        state = plan.count(state)
+        state = plan.counted(state)
         parts = zip(parts_of(updates), parts_of(params), specs_of, strict=True)
         moved = []
         for k, (u, x, part) in enumerate(parts):
@@ -216,7 +216,7 @@ class _Plan(NamedTuple):
     overlap: int
     equal: bool  # nobody is absent, and all weigh the same
 
-    def count(self, state: DecoupledDilocoState) -> DecoupledDilocoState:
+    def counted(self, state: DecoupledDilocoState) -> DecoupledDilocoState:
         """The state with this step's tokens in its counters."""
         now = self.tokens.at(state.tick)
         return state._replace(

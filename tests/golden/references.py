@@ -214,6 +214,20 @@ def nesterov_outer(config: Config, deltas: Any) -> Arrays:
     return {"params": seen}
 
 
+def radial_directional(config: Config, gradients: Any, weights: Any) -> Arrays:
+    """The mean length along the mean direction; 0 where directions cancel."""
+    del config
+    w = np.asarray(weights) / np.sum(weights)
+    g = np.asarray(gradients)[w > 0]
+    w = w[w > 0]
+    lengths = np.linalg.norm(g, axis=1)
+    direction = w @ (g / np.where(lengths == 0, 1, lengths)[:, None])
+    own = np.linalg.norm(direction)
+    if own < 1e-6:
+        return {"merged": 0 * direction}
+    return {"merged": (w @ lengths) * direction / own}
+
+
 def slow_momentum(config: Config, start: Any, gradient: Any) -> Arrays:
     anchor, g = np.asarray(start), np.asarray(gradient)
     rate, u, seen = config["learning_rate"], 0 * anchor, []
@@ -287,6 +301,7 @@ HALVES = [2.5, 3.5, -0.5, 7.0]
 EDGES = [0.0, 1.0, -1.0, 1.001, 257.0, 259.0, 3.14159274, -0.1, 1e-5, 6e4]
 SMALL = [0.0, 0.875, -1.0625, 1.1875, 17.0, 19.0, 448.0, -0.001953125, 0.0029296875]
 ROUNDS = "Round to nearest, halves to even: IEEE 754."
+DECOUPLED = "Decoupled DiLoCo: arXiv 2604.21428."
 VOGELS = "PowerSGD: Vogels, Karimireddy, Jaggi 2019, algorithm 1."
 DRAWS = {"draws": 20_000}
 OVER = "Mean and variance of what is decoded, over so many draws."
@@ -464,6 +479,30 @@ ROWS: list[tuple[Any, ...]] = [
         {},
         {"a": [1.0, 0.0], "b": [1.0, 1.0]},
         "Adasum: Maleki et al. 2021.",
+    ),
+    (
+        "radial-directional mean",
+        radial_directional,
+        {},
+        {
+            "gradients": [[3.0, 4.0, 0.0], [0.0, 0.0, -2.0], [9.0, 9.0, 9.0]],
+            "weights": [3.0, 1.0, 0.0],
+        },
+        DECOUPLED,
+    ),
+    (
+        "radial-directional mean, opposite",
+        radial_directional,
+        {},
+        {"gradients": [[3.0, -4.0], [-3.0, 4.0]], "weights": [1.0, 1.0]},
+        DECOUPLED + " Directions that cancel merge to zero.",
+    ),
+    (
+        "radial-directional mean, zeros",
+        radial_directional,
+        {},
+        {"gradients": [[0.0, 0.0], [0.0, 0.0]], "weights": [2.0, 1.0]},
+        DECOUPLED + " Zeros stay zero.",
     ),
     (
         "outer Nesterov",

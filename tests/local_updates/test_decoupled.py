@@ -163,7 +163,7 @@ def test_all_present_in_one_fragment_is_diloco(where, rule, how, exact):
         if exact:
             assert_equal(x, y)
         else:
-            jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-6), x, y)
+            jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), x, y)
 
 
 def test_fragments_without_overlap_are_those_of_streaming_diloco():
@@ -175,6 +175,10 @@ def test_fragments_without_overlap_are_those_of_streaming_diloco():
     ]
     for (x, _), (y, _) in zip(*ways, strict=True):
         assert_equal(x, y)
+
+
+def outer_half(state: Any) -> Any:
+    return state[1]
 
 
 def one_merge(vectors: Any, rule: str, **how: Any) -> tuple[np.ndarray, Any]:
@@ -191,7 +195,7 @@ def one_merge(vectors: Any, rule: str, **how: Any) -> tuple[np.ndarray, Any]:
 
     def run(g):
         u, state = tx.update(g, tx.init(jnp.zeros_like(g)), jnp.zeros_like(g))
-        return u, state[1].kept[0].anchor
+        return u, outer_half(state).kept[0].anchor
 
     return jax.jit(jax.vmap(run, axis_name="data"))(jnp.asarray(vectors, jnp.float32))
 
@@ -251,7 +255,8 @@ def test_an_absent_worker_loses_nothing():
         for _ in range(3):
             u, state = tx.update(g, state, x)
             x = x + u
-            seen.append(jnp.stack([x, state[1].kept[0].anchor, state[1].steps[0]]))
+            half = outer_half(state)
+            seen.append(jnp.stack([x, half.kept[0].anchor, half.steps[0]]))
         return jnp.stack(seen)
 
     first, second = jax.vmap(run, axis_name="data")(jnp.array([-1.0, -10.0]))
