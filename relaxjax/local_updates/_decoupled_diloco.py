@@ -1,6 +1,6 @@
 """Decoupled DiLoCo: fragments merge by turns, over those workers that are there.
 
-Source: Douillard et al. 2026 (arXiv 2604.21428), as second-hand notes give it. The
+Source: Douillard et al. 2026, as second-hand notes give it. The
 leaves are dealt out to P fragments of nearly one size. Merge k = 0, 1, .. is that of
 fragment k mod P; it is read after step (k + 1) H / P, and taken over tau steps later.
 With M_k the workers present in it, a the fragment's common part, c_i and s_i the tokens

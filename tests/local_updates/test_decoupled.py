@@ -217,6 +217,14 @@ def test_directions_that_cancel_take_no_step():
     np.testing.assert_array_equal(one_merge([d, -2 * d], "rda")[0], np.zeros((2, 3)))
 
 
+def test_directions_that_cancel_but_for_rounding_take_no_step():
+    """A step of full length would otherwise go along the rounding of a sum."""
+    for seed in range(20):
+        d = np.random.default_rng(seed).normal(size=7)
+        found, _ = one_merge([d, 3 * d, -2 * d], "rda", tokens=[[1, 6, 7]])
+        np.testing.assert_array_equal(found, np.zeros((3, 7)))
+
+
 @pytest.mark.parametrize("n", [2, 4, 16])
 def test_the_length_does_not_depend_on_the_number_of_workers(n):
     """Orthogonal vectors of length 2; their mean is 2 / sqrt(n) long."""
