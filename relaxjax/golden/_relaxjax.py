@@ -156,7 +156,8 @@ def _radial_directional(config: Config, gradients: Any, weights: Any) -> dict[st
 
     def worker(gradient: jax.Array, weight: jax.Array) -> jax.Array:
         x = jnp.zeros_like(gradient)  # goes to -gradient, which is D = gradient
-        return jnp.negative(tx.update(gradient, tx.init(x), x, weight=weight)[0])
+        moved: Any = tx.update(gradient, tx.init(x), x, weight=weight)[0]
+        return -moved
 
     run = jax.vmap(worker, axis_name=_AXIS)
     return {"merged": run(jnp.asarray(gradients), jnp.asarray(weights))[0]}

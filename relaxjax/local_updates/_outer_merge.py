@@ -1,6 +1,7 @@
 """How the outer gradients of workers become one: a mean, or a mean of directions.
 
-Source: Decoupled DiLoCo (Douillard et al. 2026), as second-hand notes give it. For D_i of weight w_i, tensor by tensor, and phi(x) = x / |x|, phi(0) = 0:
+Source: Decoupled DiLoCo (Douillard et al. 2026), as second-hand notes give it. For D_i
+of weight w_i, tensor by tensor, and phi(x) = x / |x|, phi(0) = 0:
 
     mean:  D = sum w D / sum w
     rda:   D = (sum w |D| / sum w) phi(sum w phi(D) / sum w)

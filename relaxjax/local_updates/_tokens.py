@@ -1,7 +1,8 @@
 """Tokens that workers take in: how many in each step, and what a contribution weighs.
 
-Source: Decoupled DiLoCo (Douillard et al. 2026), as second-hand notes give it. A worker that
-has taken in c tokens in s steps since it last received a fragment weighs, in its merge,
+Source: Decoupled DiLoCo (Douillard et al. 2026), as second-hand notes give it. A
+worker that has taken in c tokens in s steps since it last received a fragment weighs,
+in its merge,
 
     w = c^2 / s               (the amount c times the batch size c / s)
     w = 0                     (if s = 0)
