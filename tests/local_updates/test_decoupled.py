@@ -221,7 +221,9 @@ def test_directions_that_cancel_but_for_rounding_take_no_step():
     """A step of full length would otherwise go along the rounding of a sum."""
     for seed in range(20):
         d = np.random.default_rng(seed).normal(size=7)
-        found, _ = one_merge([d, 3 * d, -2 * d], "rda", tokens=[[1, 6, 7]])
+        found, _ = one_merge(
+            [d, 3 * d, -2 * d], "rda", tokens=[[3, 4, 5]]
+        )  # 9 + 16 = 25
         np.testing.assert_array_equal(found, np.zeros((3, 7)))
 
 
