@@ -8,7 +8,10 @@ costs one compilation and nothing else.
     phase = number of ends that the count has reached
 
 The count is an array and advances inside the step. `advance_phases` reads it and sets
-the phase; `relaxjax.data_parallel` does so by itself, when an end may be due.
+the phase; `relaxjax.data_parallel` does so by itself, when an end may be due. A clock
+that neither has seen is not `hosted`: its step then holds all phases that are to come,
+and chooses by the count (`phased`). So a forgotten call costs overlap, and is not a
+warm-up without an end.
 """
 
 import dataclasses
@@ -23,6 +26,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from relaxjax._core._cond import switch
+
 _TICKED: ContextVar[list[tuple[int, ...]]] = ContextVar("ticked")
 
 
@@ -36,15 +41,18 @@ class Clock:
       ends: counts at which a phase ends and the next begins, in rising order (two may
         be equal). Static.
       phase: number of the current phase, from 0. Static.
+      hosted: whether the host sets the phase between steps. Static.
     """
 
     count: jax.Array
     ends: tuple[int, ...] = dataclasses.field(metadata={"static": True})
     phase: int = dataclasses.field(default=0, metadata={"static": True})
+    hosted: bool = dataclasses.field(default=False, metadata={"static": True})
 
     def tick(self) -> "Clock":
         """One step later, in the same phase."""
-        _TICKED.get([]).append(self.ends[self.phase :])
+        if self.hosted:
+            _TICKED.get([]).append(self.ends[self.phase :])
         return dataclasses.replace(self, count=optax.safe_increment(self.count))
 
     def at(self, count: int) -> "Clock":
@@ -54,7 +62,7 @@ class Clock:
 
 @contextmanager
 def ticking() -> Iterator[list[tuple[int, ...]]]:
-    """Collects, of each clock that ticks in it, the ends that are to come."""
+    """Collects, of each hosted clock that ticks in it, the ends that are to come."""
     token = _TICKED.set([])
     try:
         yield _TICKED.get()
@@ -67,12 +75,59 @@ def clock(*ends: int) -> Clock:
     return Clock(jnp.zeros((), jnp.int32), ends).at(0)
 
 
+def phased(update: Callable[..., Any]) -> Callable[..., Any]:
+    """An update that reads the static phase of `state.clock`, for any loop.
+
+    Where nobody sets the phase between the steps, the step holds every phase that is
+    to come and takes the one that the count has reached; the state keeps its structure.
+    """
+
+    def in_any_loop(updates: Any, state: Any, params: Any = None, **extra: Any) -> Any:
+        time = state.clock
+        if time.hosted or time.phase == len(time.ends):
+            return update(updates, state, params, **extra)
+
+        def at(phase: int) -> Callable[[], Any]:
+            def chosen() -> Any:
+                now = dataclasses.replace(time, phase=phase)
+                out, after = update(updates, state._replace(clock=now), params, **extra)
+                kept = dataclasses.replace(after.clock, phase=time.phase)
+                return out, after._replace(clock=kept)
+
+            return chosen
+
+        ends = jnp.asarray(time.ends[time.phase :])
+        reached = jnp.sum(ends <= time.count, dtype=jnp.int32)
+        phases = range(time.phase, len(time.ends) + 1)
+        return switch(reached, _of_one_dtype([at(phase) for phase in phases]))
+
+    return in_any_loop
+
+
+def _of_one_dtype(choices: list[Callable[[], Any]]) -> list[Callable[[], Any]]:
+    """The same updates and states; updates in a dtype that holds those of all."""
+    kinds = [jax.eval_shape(choice)[0] for choice in choices]
+    dtypes = jax.tree.map(jnp.result_type, *kinds)
+
+    def cast(choice: Callable[[], Any]) -> Callable[[], Any]:
+        def chosen() -> Any:
+            out, state = choice()
+            return jax.tree.map(lambda x, dtype: x.astype(dtype), out, dtypes), state
+
+        return chosen
+
+    return list(map(cast, choices))
+
+
 def advance_phases(state: Any) -> Any:
     """Sets every clock in a state to the phase that its count has reached.
 
-    For your own loop around your own `jax.jit`: call it between steps, and after a
-    checkpoint is restored. `relaxjax.data_parallel` does it by itself. It waits until
-    the counts are computed; states without clocks pass at once.
+    For your own loop around your own `jax.jit`: call it before each step, so that each
+    phase is a program of its own. Without it a step holds all phases and chooses by the
+    count: the same numbers, but a longer compilation, and on a GPU nothing overlaps. A
+    loop that has once called it must go on to do so. `relaxjax.data_parallel` does it
+    by itself. It waits until the counts are computed; states without clocks pass at
+    once.
 
     Args:
       state: any tree, with or without a worker axis.
@@ -94,7 +149,17 @@ def advance_phases(state: Any) -> Any:
       >>> state.clock.phase, relaxjax.advance_phases(state).clock.phase
       (0, 1)
     """
+    return hosted(reached(state))
+
+
+def reached(state: Any) -> Any:
+    """The state with each clock in the phase of its count, hosted or not as it is."""
     return _map_clocks(lambda clock: clock.at(_read(clock.count)), state)
+
+
+def hosted(state: Any) -> Any:
+    """The state with its clocks in the care of a host that sets their phases."""
+    return _map_clocks(lambda clock: dataclasses.replace(clock, hosted=True), state)
 
 
 def clocks_of(state: Any) -> list[Clock]:
@@ -105,7 +170,7 @@ def clocks_of(state: Any) -> list[Clock]:
 def set_phases(state: Any, counts: list[int]) -> Any:
     """The state with each clock in the phase of its count; one count for each clock."""
     rest = iter(counts)
-    return _map_clocks(lambda clock: clock.at(next(rest)), state)
+    return hosted(_map_clocks(lambda clock: clock.at(next(rest)), state))
 
 
 def phase_starts(state: Any) -> Iterator[Any]:
@@ -117,7 +182,7 @@ def phase_starts(state: Any) -> Iterator[Any]:
             count = jnp.full_like(clock.count, start)
             return dataclasses.replace(clock, count=count).at(start)
 
-        yield _map_clocks(begin, jax.tree.map(lambda x: x.copy(), state))
+        yield hosted(_map_clocks(begin, jax.tree.map(lambda x: x.copy(), state)))
 
 
 def _map_clocks(fn: Callable[[Clock], Clock], state: Any) -> Any:

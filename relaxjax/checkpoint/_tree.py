@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from relaxjax._core._phases import advance_phases
+from relaxjax._core._phases import reached
 from relaxjax._core._tree import is_key, leaf_names
 
 Rows = Callable[[int, int], np.ndarray]
@@ -62,7 +62,7 @@ def filled(like: Any, arrays: Mapping[str, Rows], values: Mapping[str, Any]) -> 
         put(arrays[name], leaf) if is_array(leaf) else values[name]
         for name, leaf in named(like).items()
     ]
-    return advance_phases(jax.tree.unflatten(jax.tree.structure(like), leaves))
+    return reached(jax.tree.unflatten(jax.tree.structure(like), leaves))
 
 
 def workers_in(tree: Any) -> int:

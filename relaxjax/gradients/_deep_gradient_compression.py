@@ -38,7 +38,7 @@ import optax
 from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import is_traced, require_dtypes
 from relaxjax._core._marks import marked
-from relaxjax._core._phases import Clock, clock
+from relaxjax._core._phases import Clock, clock, phased
 from relaxjax._core._tree import wide
 from relaxjax.compression import momentum_correction, over, top_k
 from relaxjax.gradients._matrices_only import compress_matrices
@@ -141,7 +141,7 @@ def deep_gradient_compression(
         out, after = phase.update(updates, state.exchange, weight=weight)
         return out, state._replace(clock=state.clock.tick(), exchange=after)
 
-    return marked(_CALLER, "gradients", axis_name, init, update)
+    return marked(_CALLER, "gradients", axis_name, init, phased(update))
 
 
 def _clipped(updates: Any, most: float) -> Any:

@@ -34,7 +34,7 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_dtypes, require_params, require_whole
 from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL
-from relaxjax._core._phases import Clock, clock
+from relaxjax._core._phases import Clock, clock, phased
 from relaxjax._core._weights import unless_nobody
 from relaxjax.compression import Compressor
 from relaxjax.gradients._all_reduce import mean_over_workers
@@ -176,7 +176,7 @@ def one_bit_lamb(
         return out, state._replace(clock=time, rates=rates, decay=decayed)
 
     return optax.chain(
-        marked("one_bit_lamb", "optimizer", axis_name, init, update),
+        marked("one_bit_lamb", "optimizer", axis_name, init, phased(update)),
         optax.scale_by_learning_rate(learning_rate),
     )
 

@@ -52,7 +52,7 @@ from relaxjax._core._checks import (
 )
 from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
-from relaxjax._core._phases import Clock, clock
+from relaxjax._core._phases import Clock, clock, phased
 from relaxjax._core._sharding import on_own_shards, shard_shapes, used_axes
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import weigh_tree
@@ -198,7 +198,7 @@ def power_sgd(
         out = optax.tree.cast_like(out, updates)
         return out, now._replace(residual=residual, right=right)
 
-    return marked(_CALLER, "gradients", axis_name, init, update)
+    return marked(_CALLER, "gradients", axis_name, init, phased(update))
 
 
 def _ready(updates: Any, axis_name: AxisName, specs: Any, weight: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import optax
 
 from relaxjax._core._checks import require_params, require_whole
-from relaxjax._core._phases import Clock, clock
+from relaxjax._core._phases import Clock, clock, phased
 
 
 class PartOfTrainingState(NamedTuple):
@@ -67,7 +67,7 @@ def before_step(
             updates, inside = inner.update(updates, inside, params, **extra_args)
         return updates, PartOfTrainingState(time.tick(), inside)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return optax.GradientTransformationExtraArgs(init, phased(update))
 
 
 def from_step(
@@ -111,4 +111,4 @@ def from_step(
             updates, inside = inner.update(updates, inside, params, **extra_args)
         return updates, PartOfTrainingState(time.tick(), inside)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return optax.GradientTransformationExtraArgs(init, phased(update))

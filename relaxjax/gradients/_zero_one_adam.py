@@ -45,7 +45,7 @@ from relaxjax._core._checks import require_dtypes, require_params, require_whole
 from relaxjax._core._cond import cond
 from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
-from relaxjax._core._phases import Clock, clock
+from relaxjax._core._phases import Clock, clock, phased
 from relaxjax._core._weights import unless_nobody
 from relaxjax.compression import Compressor
 from relaxjax.gradients._all_reduce import mean_over_workers
@@ -194,7 +194,7 @@ def zero_one_adam(
         out, anchor, now = _move(due, anchor, now, d, weight_decay, params)
         return out, ZeroOneAdamState(time.tick(), m, variance, anchor, now, exchange)
 
-    return marked(_CALLER, "models", axis_name, init, update)
+    return marked(_CALLER, "models", axis_name, init, phased(update))
 
 
 def _move(

@@ -73,7 +73,9 @@ class Explanation:
         kept = ", ".join(f"{kind} {mb:.3g} MB" for kind, mb in self.state_mb.items())
         lines.append(f"each worker keeps {kept or 'nothing'}")
         if self.phase_ends:
-            lines.append(f"phases end after {self.phase_ends} steps: advance_phases")
+            ends = f"phases end after {self.phase_ends} steps"
+            lines.append(f"{ends}: in a loop of your own call advance_phases, or each")
+            lines.append("step holds all phases, and nothing overlaps on a GPU")
         return "\n".join([*lines, *(f"problem: {x}" for x in self.problems)])
 
 

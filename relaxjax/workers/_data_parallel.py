@@ -14,7 +14,7 @@ import jax
 from jax.sharding import Mesh
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._phases import Phases
+from relaxjax._core._phases import Phases, hosted
 from relaxjax._core._tree import dtype_and_shape, leaf_names
 from relaxjax.workers._mesh import Emulation, WorkerMesh
 from relaxjax.workers._startup_agreement import require_equal_processes
@@ -72,7 +72,7 @@ class DataParallelStep:
         They may be arrays or `jax.ShapeDtypeStruct`, shaped as for a call.
         """
         state, batch = self._checked(args)
-        return self._mapped.lower(placed(state, self._workers), batch)
+        return self._mapped.lower(placed(hosted(state), self._workers), batch)
 
     def _checked(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
         if len(args) < 2:

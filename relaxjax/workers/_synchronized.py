@@ -11,6 +11,7 @@ from relaxjax._core._flows import Flows, flows_of
 from relaxjax._core._jaxprs import shapes_of
 from relaxjax._core._local import LocalState
 from relaxjax._core._marks import numbered
+from relaxjax._core._phases import hosted
 from relaxjax._core._sharding import as_on_devices
 from relaxjax._core._tree import leaf_names
 from relaxjax.workers._mesh import WorkerMesh
@@ -79,6 +80,7 @@ def traced(
     with as_on_devices(workers.mesh.shape, workers.axis_name), numbered():
         try:
             _, state = trace(tx.init, spec)
+            state = hosted(state)  # phases one by one
             program, _ = trace(tx.update, spec, state, spec)
         except (TypeError, ValueError, NotImplementedError):
             return Traced()

@@ -11,7 +11,9 @@ from relaxjax._core._phases import (
     advance_phases,
     clock,
     clocks_of,
+    hosted,
     phase_starts,
+    reached,
     set_phases,
     ticking,
 )
@@ -55,12 +57,13 @@ def test_ends_and_phases_are_structure_and_counts_are_not():
 
 def test_ticking_collects_the_ends_to_come():
     with ticking() as seen:
-        clock(2, 5).tick()
-        clock(2, 5).at(2).tick()
+        hosted(clock(2, 5)).tick()
+        hosted(clock(2, 5)).at(2).tick()
+        clock(3).tick()  # ends its phases by itself
         with ticking() as inner:
-            clock(7).tick()
-        clock().tick()
-    clock(9).tick()
+            hosted(clock(7)).tick()
+        hosted(clock()).tick()
+    hosted(clock(9)).tick()
     assert (seen, inner) == ([(2, 5), (5,), ()], [(7,)])
     assert _phases._TICKED.get(None) is None
 
@@ -72,6 +75,11 @@ def test_phases_are_set_from_counts_with_worker_axes_or_without():
     assert phases_of(advanced) == [2, 1, 0]
     assert advanced["x"] is state["x"]
     assert advanced["clocks"][0].count is stacked.count
+    assert [c.hosted for c in clocks_of(state)] == [False] * 3
+    assert [c.hosted for c in clocks_of(advanced)] == [True] * 3
+    assert [c.hosted for c in clocks_of(reached(advanced))] == [True] * 3
+    assert phases_of(reached(state)) == [2, 1, 0]
+    assert not any(c.hosted for c in clocks_of(reached(state)))
     assert advance_phases({"x": 1}) == {"x": 1}
     assert phases_of(set_phases(state, [0, 9, 1])) == [0, 2, 1]
     assert len(clocks_of(state)) == 3

@@ -87,12 +87,11 @@ def test_phases_end_in_an_optimizer_of_nnx():
     assert relaxjax.spread(jax.tree.map(lambda *x: jnp.stack(x), found, warm)) > 0
 
 
-def test_a_clock_that_is_not_in_the_state_is_refused():
-    mesh = relaxjax.emulate(WORKERS)
+def by_split(tx, mesh, prepare):
+    """The step's state is without its structure, in which the clock's phase is."""
     model = Model(nnx.Rngs(0))
-    tx = relaxjax.one_bit_adam("data", 0.01, freeze_step=2)
     optimizer = nnx.Optimizer(model, tx, wrt=nnx.Param)
-    graph, state = nnx.split((model, optimizer))
+    graph, state = nnx.split(prepare((model, optimizer)))
 
     def train_step(state, batch):
         model, optimizer = nnx.merge(graph, state)
@@ -100,8 +99,22 @@ def test_a_clock_that_is_not_in_the_state_is_refused():
         return nnx.state((model, optimizer)), metrics
 
     step = relaxjax.data_parallel(train_step, mesh)
+    state = relaxjax.to_workers(state, mesh)
+    for batch in data():
+        state, _ = step(state, batch)
+    return nnx.state(nnx.merge(graph, state)[0], nnx.Param)
+
+
+def test_phases_end_where_no_clock_is_in_the_state():
+    mesh = relaxjax.emulate(WORKERS)
+    tx = relaxjax.one_bit_adam("data", 0.01, freeze_step=2)
+    assert_equal(by_split(tx, mesh, lambda model: model), by_init(tx, mesh))
+
+
+def test_a_clock_whose_phase_nobody_can_set_any_longer_is_refused():
+    tx = relaxjax.one_bit_adam("data", 0.01, freeze_step=2)
     with pytest.raises(ValueError, match=r"after 2 steps, .* nnx\.Optimizer whole"):
-        step(relaxjax.to_workers(state, mesh), data()[0])
+        by_split(tx, relaxjax.emulate(WORKERS), relaxjax.advance_phases)
 
 
 def test_state_that_is_made_in_the_axis_names_init():
