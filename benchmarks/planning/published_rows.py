@@ -95,6 +95,8 @@ EPOCHS = {
     64.0: (125, 115, 86, 83, 75, 61),
 }
 """Seconds of an epoch by Gbit/s (the last column: at least so many)."""
+LATENCIES = (0.05, 0.5, 1.0, 2.0, 5.0)
+"""Milliseconds; BAGUA's figure, which has no readable numbers, goes up to 5."""
 
 
 @dataclass(frozen=True, kw_only=True)

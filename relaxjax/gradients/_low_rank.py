@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from relaxjax._core._cond import cond
 from relaxjax._core._tree import leaf_names
 
 _NULL = 1e-6  # of the longest column of Q
@@ -215,7 +216,7 @@ def _with_lost_directions(q: list[jax.Array], key: jax.Array) -> list[jax.Array]
         return list(map(_redrawn, q, null, longest, keys))
 
     any_null = functools.reduce(jnp.logical_or, [x.any() for x in null])
-    return jax.lax.cond(any_null, redraw, lambda q: q, q)
+    return cond(any_null, redraw, lambda q: q, q)
 
 
 def _redrawn(q: jax.Array, null: Any, longest: Any, key: jax.Array) -> jax.Array:
