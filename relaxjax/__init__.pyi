@@ -5,6 +5,7 @@ from relaxjax import checkpoint as checkpoint
 from relaxjax import collectives as collectives
 from relaxjax import compare as compare
 from relaxjax import compression as compression
+from relaxjax import fsdp as fsdp
 from relaxjax import golden as golden
 from relaxjax import hosts as hosts
 from relaxjax import plan as plan
@@ -211,6 +212,7 @@ __all__ = [
     "exact_diffusion",
     "explain",
     "from_step",
+    "fsdp",
     "golden",
     "gossip",
     "gradient_tracking",

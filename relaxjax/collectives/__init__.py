@@ -35,8 +35,12 @@ __getattr__, __dir__, __all__ = door(
         "_algorithms": "ALGORITHMS CODED_EXCHANGES EXACT_EXCHANGES",
         "_compressed_two_shot": "scattered",
         "_hierarchical": "two_axes",
+        "_coded_slices": "gather_slices open_slices scatter_slices slice_widths",
         "_messages": "distribute gather send",
         "_payload": "message opened places",
+        "_shards": "Shard cut is_shard whole_leaves",
+        "_transfers": "ExactTransfers Kind LeafTransfer in_turn one_by_one "
+        "plan_transfers straight_through whole",
         "_wire_dtypes": "all_after from_wire once_arrived to_wire",
     },
 )

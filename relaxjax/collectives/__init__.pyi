@@ -11,6 +11,10 @@ from relaxjax.collectives._bidirectional_ring import (
 from relaxjax.collectives._bidirectional_ring import (
     bidirectional_ring_wire_bytes as bidirectional_ring_wire_bytes,
 )
+from relaxjax.collectives._coded_slices import gather_slices as gather_slices
+from relaxjax.collectives._coded_slices import open_slices as open_slices
+from relaxjax.collectives._coded_slices import scatter_slices as scatter_slices
+from relaxjax.collectives._coded_slices import slice_widths as slice_widths
 from relaxjax.collectives._compressed_hierarchical import (
     compressed_hierarchical as compressed_hierarchical,
 )
@@ -81,6 +85,18 @@ from relaxjax.collectives._payload import opened as opened
 from relaxjax.collectives._payload import places as places
 from relaxjax.collectives._ring import ring_all_reduce as ring_all_reduce
 from relaxjax.collectives._ring import ring_wire_bytes as ring_wire_bytes
+from relaxjax.collectives._shards import Shard as Shard
+from relaxjax.collectives._shards import cut as cut
+from relaxjax.collectives._shards import is_shard as is_shard
+from relaxjax.collectives._shards import whole_leaves as whole_leaves
+from relaxjax.collectives._transfers import ExactTransfers as ExactTransfers
+from relaxjax.collectives._transfers import Kind as Kind
+from relaxjax.collectives._transfers import LeafTransfer as LeafTransfer
+from relaxjax.collectives._transfers import in_turn as in_turn
+from relaxjax.collectives._transfers import one_by_one as one_by_one
+from relaxjax.collectives._transfers import plan_transfers as plan_transfers
+from relaxjax.collectives._transfers import straight_through as straight_through
+from relaxjax.collectives._transfers import whole as whole
 from relaxjax.collectives._tree import tree_all_reduce as tree_all_reduce
 from relaxjax.collectives._tree import tree_wire_bytes as tree_wire_bytes
 from relaxjax.collectives._two_shot import two_shot_all_reduce as two_shot_all_reduce

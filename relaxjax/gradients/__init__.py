@@ -22,6 +22,7 @@ __getattr__, __dir__, __all__ = door(
         "_bounded_staleness": "staleness_table",
         "_choices": "CHOICES",
         "_codec": "as_codec step_keys",
+        "_elementwise": "require_elementwise",
         "_exact_mean": "ALGORITHMS",
         "_low_rank": "Matrices low_rank_mean matrices_of most_square",
         "_matrices_only": "label_leaves reducer",

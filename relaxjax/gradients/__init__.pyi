@@ -23,6 +23,7 @@ from relaxjax.gradients._deep_gradient_compression import (
 )
 from relaxjax.gradients._delay import DelayState as DelayState
 from relaxjax.gradients._delay import delay as delay
+from relaxjax.gradients._elementwise import require_elementwise as require_elementwise
 from relaxjax.gradients._exact_mean import ALGORITHMS as ALGORITHMS
 from relaxjax.gradients._low_rank import Matrices as Matrices
 from relaxjax.gradients._low_rank import low_rank_mean as low_rank_mean

@@ -8,6 +8,7 @@ __getattr__, __dir__, __all__ = door(
         "_compiled_order": "CompiledOrder compiled_order",
         "_from_host": "from_host to_host",
         "_pulled": "pulled",
-        "_shards": "Shard init whole",
+        "_shards": "init whole",
+        "relaxjax.collectives._shards": "Shard",
     },
 )

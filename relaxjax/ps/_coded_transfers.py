@@ -29,11 +29,21 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import EQUAL, SHARD
 from relaxjax._core._random import key_words
 from relaxjax._core._tree import wide
-from relaxjax.collectives import Codec, gather, message, opened, places, scattered
+from relaxjax.collectives import (
+    Codec,
+    Kind,
+    LeafTransfer,
+    gather,
+    in_turn,
+    message,
+    opened,
+    places,
+    scattered,
+    whole,
+)
 from relaxjax.compression import Compressor, fed_back
 from relaxjax.gradients import as_codec, step_keys
 from relaxjax.ps._servers import Servers
-from relaxjax.ps._transfers import Kind, LeafTransfer, in_turn, whole
 
 # Feedbacks that hand on what has arrived; others correct an estimate that both ends
 # keep, or a momentum, and a server's update is neither.

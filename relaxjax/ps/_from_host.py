@@ -26,7 +26,7 @@ from jax.core import Tracer
 
 from relaxjax._core._sending_order import check_bucket_bytes
 from relaxjax._core._tree import leaf_name
-from relaxjax.ps._transfers import LeafTransfer, plan_transfers
+from relaxjax.collectives import LeafTransfer, plan_transfers
 
 Result = TypeVar("Result")
 _HOST, _DEVICE = jax.memory.Space.Host, jax.memory.Space.Device

@@ -39,7 +39,9 @@ from relaxjax._core._merge_rules import RESET, Leaf, MergeRule, resliced
 from relaxjax._core._sending_order import check_bucket_bytes
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import weigh_tree
+from relaxjax.collectives import ExactTransfers, Kind, plan_transfers
 from relaxjax.compression import Compressor
+from relaxjax.gradients import require_elementwise
 from relaxjax.ps._coded_transfers import (
     check_compressor,
     coded_transfers,
@@ -47,9 +49,8 @@ from relaxjax.ps._coded_transfers import (
     require_full,
 )
 from relaxjax.ps._late import late_pushes
-from relaxjax.ps._refusals import check_servers, require_elementwise
+from relaxjax.ps._refusals import check_servers
 from relaxjax.ps._servers import Servers, servers_of
-from relaxjax.ps._transfers import ExactTransfers, Kind, plan_transfers
 
 _CALLER = "parameter_server"
 

@@ -18,13 +18,20 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
+from jax import lax
 
 from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._checks import require_no_compiler_axes
 from relaxjax._core._sending_order import check_bucket_bytes
+from relaxjax.collectives import (
+    ExactTransfers,
+    Kind,
+    Shard,
+    is_shard,
+    plan_transfers,
+    straight_through,
+)
 from relaxjax.ps._servers import Servers, servers_of
-from relaxjax.ps._shards import Shard, is_shard
-from relaxjax.ps._transfers import ExactTransfers, Kind, plan_transfers
 
 _CALLER = "ps.pulled"
 
@@ -82,7 +89,9 @@ def pulled(
         at = _servers(leaves, axis_name)
         kinds = [Kind(x.shape, x.value.dtype) for x in leaves]
         plan = plan_transfers(tree.unflatten(kinds), order, bucket_bytes)
-        params = _pulled(ExactTransfers(at, plan), kinds)([x.value for x in leaves])
+        transfers, own = ExactTransfers(at, plan), [x.value for x in leaves]
+        pulled, _ = transfers.pull(lax.stop_gradient(own), kinds)
+        params = straight_through(transfers.push, own, pulled)
         return loss_fn(tree.unflatten(params), *args, **kwargs)
 
     return loss
@@ -100,22 +109,3 @@ def _servers(leaves: list[Any], axis_name: AxisName) -> Servers:
         )
     require_no_compiler_axes(_CALLER, "sharding over servers")
     return servers_of(_CALLER, axis_name, leaves[0].servers, None)
-
-
-def _pulled(
-    transfers: ExactTransfers, kinds: list[Kind]
-) -> Callable[[list[jax.Array]], list[jax.Array]]:
-    """From slices to whole leaves, with the push for its transpose."""
-
-    @jax.custom_vjp
-    def pull(own: list[jax.Array]) -> list[jax.Array]:
-        return transfers.pull(own, kinds)[0]
-
-    def forward(own: list[jax.Array]) -> tuple[list[jax.Array], None]:
-        return pull(own), None
-
-    def backward(_: None, gradients: list[jax.Array]) -> tuple[list[jax.Array]]:
-        return (transfers.push(gradients)[0],)
-
-    pull.defvjp(forward, backward)
-    return pull

@@ -1,65 +1,18 @@
 """Params that lie at the servers: a worker holds a slice [c] of every leaf, no more."""
 
-import dataclasses
-import functools
-import math
-from typing import Annotated, Any
+from typing import Any
 
 import jax
-import numpy as np
 import optax
-from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_dtypes
-from relaxjax._core._merge_rules import Leaf, MergeRule, resliced
-from relaxjax.ps._refusals import check_servers, number_of_servers, require_elementwise
-from relaxjax.workers import (
-    broadcast_from_first_process,
-    init_state,
-    put,
-    require_agreement,
-    workers_of,
-)
+from relaxjax.collectives import cut, whole_leaves
+from relaxjax.gradients import require_elementwise
+from relaxjax.ps._refusals import check_servers, number_of_servers
+from relaxjax.workers import init_state, require_agreement, workers_of
 
 _CALLER = "ps.init"
-
-
-def _at_other_servers(leaf: Leaf, rows: np.ndarray) -> np.ndarray:
-    """Cuts anew the first slices, which hold all elements; the rest repeat them."""
-    width = max(1, rows.shape[-1])
-    return resliced(leaf, rows, -(-leaf.node.size // width), leaf.node.servers)
-
-
-@functools.partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["value"],
-    meta_fields=["shape", "servers"],
-)
-@dataclasses.dataclass(frozen=True)
-class Shard:
-    """A server's slice of a leaf; a pytree node of one array.
-
-    Attributes:
-      value: [c], with c = ceil(size / servers); as worker state [n, c].
-      shape: shape of the whole leaf.
-      servers: number of slices that the leaf is cut into.
-    """
-
-    value: Annotated[Any, MergeRule("shard", _at_other_servers)]
-    shape: tuple[int, ...]
-    servers: int
-
-    @property
-    def size(self) -> int:
-        """Number of elements of the whole leaf."""
-        return math.prod(self.shape)
-
-
-def is_shard(x: Any) -> bool:
-    """Whether it is a `Shard`; for `is_leaf`."""
-    return isinstance(x, Shard)
 
 
 def init(
@@ -111,14 +64,7 @@ def init(
     across = workers.mesh.shape[name]
     leaves = len(jax.tree.leaves(params))
     k = number_of_servers(_CALLER, name, servers, across, leaves)
-
-    def cut(leaf: Any) -> Shard:
-        host = broadcast_from_first_process(np.asarray(leaf), workers.processes)
-        rows = np.pad(host.ravel(), (0, -host.size % k)).reshape(k, -1)
-        stacked = rows[np.arange(workers.n) % k]
-        return Shard(put(stacked, workers, P()), host.shape, k)
-
-    shards = jax.tree.map(cut, params)
+    shards = cut(params, workers, k)
     return shards, init_state(optimizer, shards, workers)
 
 
@@ -134,25 +80,4 @@ def whole(shards: Any) -> Any:
     Raises:
       ValueError: the tree has no shards.
     """
-    if not any(map(is_shard, jax.tree.leaves(shards, is_leaf=is_shard))):
-        raise ValueError(
-            "ps.whole: the tree has no Shard; pass what relaxjax.ps.init gave, or "
-            "relaxjax.consensus(params) for params that every worker has whole"
-        )
-
-    def join(x: Any) -> Any:
-        if not is_shard(x):
-            return x
-        return _joined(x.value, x.servers, x.size).reshape(x.shape)
-
-    return jax.tree.map(join, shards, is_leaf=is_shard)
-
-
-def _joined(value: jax.Array, servers: int, size: int) -> jax.Array:
-    """The leaf [size] of slices [n, c], on one device."""
-    sharding = value.sharding
-    if not (isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh)):
-        return value[:servers].ravel()[:size]
-    everywhere = NamedSharding(sharding.mesh, P())
-    join = jax.jit(lambda x: x[:servers].ravel()[:size], out_shardings=everywhere)
-    return join(value).addressable_data(0)
+    return whole_leaves("ps.whole", shards)

@@ -16,7 +16,8 @@ def consensus(tree: Any) -> Any:
     """One model to evaluate or export: the workers' mean.
 
     Floating leaves are averaged (in float32 at least; equal values give exactly that
-    value); all others are worker 0's.
+    value); all others are worker 0's. Slices of params that lie sharded (`Shard`) are
+    joined.
 
     Args:
       tree: worker state, each leaf [n, ...].
@@ -31,10 +32,13 @@ def consensus(tree: Any) -> Any:
       {'w': Array([2., 2.], dtype=float32)}
     """
     require_arrays(tree, "consensus")
-    leaves, structure = jax.tree.flatten(tree)
+    parts, structure = jax.tree.flatten(tree, is_leaf=_is_sliced)
+    leaves = [x for x in parts if not _is_sliced(x)]
     shardings = [_without_workers(x) for x in leaves]
-    means = jax.jit(_means, out_shardings=shardings)(leaves)
-    return jax.tree.unflatten(structure, _on_one_device(means))
+    means = _on_one_device(jax.jit(_means, out_shardings=shardings)(leaves))
+    rest = iter(means)
+    models = [x.joined() if _is_sliced(x) else next(rest) for x in parts]
+    return jax.tree.unflatten(structure, models)
 
 
 def spread(tree: Any) -> float:
@@ -117,6 +121,11 @@ def _spreads(leaves: list[jax.Array]) -> jax.Array:
         return jnp.max(apart)
 
     return jnp.stack([spread_of(x) for x in leaves])
+
+
+def _is_sliced(x: Any) -> bool:
+    """Whether it is a `Shard`, whose slices differ by right."""
+    return hasattr(x, "joined") and hasattr(x, "servers")
 
 
 def _without_workers(x: jax.Array) -> NamedSharding | None:

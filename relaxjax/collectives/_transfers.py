@@ -1,4 +1,4 @@
-"""Ordered transfers between workers and servers, of what is sent as it is.
+"""Ordered transfers between workers and those that hold slices: servers, or they all.
 
     pull transfer by transfer, in order:        own slices of its leaves -> whole leaves
     push transfer by transfer, in reverse:      whole leaves -> mean of own slices
@@ -9,12 +9,14 @@ travel in order on every backend, and has a name, `pull a,b;` or `push a,b;`, in
 compiled program. What was pulled first is needed first, so its gradient appears last:
 hence the pushes' order.
 
+A loss of slices (`straight_through`) has the push for the transpose of its pull.
+
 Cost: see `relaxjax.ps._servers`; a copy of what travels.
 """
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -24,8 +26,7 @@ from jax import lax
 from relaxjax._core._buckets import plan_groups
 from relaxjax._core._sending_order import sending_order
 from relaxjax._core._tree import leaf_name
-from relaxjax.collectives import once_arrived
-from relaxjax.ps._servers import Servers
+from relaxjax.collectives._wire_dtypes import once_arrived
 
 Kind = jax.ShapeDtypeStruct
 
@@ -66,6 +67,22 @@ def plan_transfers(
     return tuple(plan)
 
 
+class Slices(Protocol):
+    """Which slice of every leaf a worker holds; see `relaxjax.ps._servers`."""
+
+    def rows(self, x: jax.Array) -> jax.Array:
+        """[k, c]: the slices of x[...]."""
+        ...
+
+    def pull(self, own: jax.Array) -> jax.Array:
+        """[k, c]: all slices, from this worker's [c]."""
+        ...
+
+    def push(self, rows: jax.Array) -> jax.Array:
+        """[c]: the mean over all workers of this worker's row of [k, c]."""
+        ...
+
+
 class ExactTransfers(NamedTuple):
     """One step's transfers, of what is sent as it is.
 
@@ -74,7 +91,7 @@ class ExactTransfers(NamedTuple):
       plan: transfers in the order of pulls.
     """
 
-    servers: Servers
+    servers: Slices
     plan: Sequence[LeafTransfer]
 
     def push(
@@ -121,22 +138,71 @@ def in_turn(
     exchange: Callable[[jax.Array, int], tuple[jax.Array, ...]],
     results: int = 1,
 ) -> list[tuple[jax.Array, ...]]:
-    """Runs an exchange for each transfer ("pull" or "push"), one after the other.
+    """Runs an exchange for each transfer, whose leaves travel as one array.
 
     From a leaf's `rows` [r, c] to `results` arrays [.., c]; for empty leaves, which do
     not travel, the rows. `exchange` takes [r, sum of c] and the transfer's number to
     arrays [.., sum of c], of which the first ends what is sent.
     """
-    out: list[list[jax.Array]] = []
-    for number, transfer in enumerate(plan):
-        members = [rows[i] for i in transfer.leaves]
-        if out:
-            members, out[-1][0] = once_arrived(members, out[-1][0])
-        with jax.named_scope(f"{verb} {transfer.name};"):
-            out.append(list(exchange(lax.concatenate(members, 1), number)))
+    out = one_by_one(
+        plan, verb, rows, lambda xs, i: list(exchange(lax.concatenate(xs, 1), i))
+    )
     parts = [(x,) * results for x in rows]
     for transfer, arrived in zip(plan, out, strict=True):
         ends = np.cumsum([0, *(rows[i].shape[1] for i in transfer.leaves)]).tolist()
         for i, start, stop in zip(transfer.leaves, ends, ends[1:], strict=False):
             parts[i] = tuple(lax.slice_in_dim(x, start, stop, axis=1) for x in arrived)
     return parts
+
+
+def one_by_one(
+    plan: Sequence[LeafTransfer],
+    verb: str,
+    xs: Sequence[jax.Array],
+    exchange: Callable[[list[jax.Array], int], list[jax.Array]],
+) -> list[list[jax.Array]]:
+    """What an exchange makes of each transfer's arrays, one transfer after the other.
+
+    `verb` is "pull" or "push"; `exchange` takes the arrays of a transfer's leaves, and
+    its number, to arrays of which the first ends what is sent.
+    """
+    out: list[list[jax.Array]] = []
+    for number, transfer in enumerate(plan):
+        members = [xs[i] for i in transfer.leaves]
+        if out:
+            members, out[-1][0] = once_arrived(members, out[-1][0])
+        with jax.named_scope(f"{verb} {transfer.name};"):
+            out.append(exchange(members, number))
+    return out
+
+
+def straight_through(
+    push: Callable[[Sequence[jax.Array], Any], tuple[list[jax.Array], Any]],
+    own: Sequence[jax.Array],
+    leaves: Sequence[jax.Array],
+    state: Any = (),
+    known: Any = (),
+) -> list[jax.Array]:
+    """The whole leaves that were pulled; the push is their transpose.
+
+    However they were pulled, codes and all, the gradient with respect to a slice is
+    what `push(gradients, known)` makes of the gradients of the leaves, and with respect
+    to `state` it is the new state that `push` returns beside.
+    """
+
+    @jax.custom_vjp
+    def through(own: Any, state: Any, leaves: Any, known: Any) -> Any:
+        del own, state, known
+        return leaves
+
+    def forward(own: Any, state: Any, leaves: Any, known: Any) -> Any:
+        return through(own, state, leaves, known), known
+
+    def backward(known: Any, gradients: Any) -> Any:
+        pushed, after = push(gradients, known)
+        nothing = jax.tree.map(jnp.zeros_like, (gradients, known))
+        return pushed, after, *nothing
+
+    through.defvjp(forward, backward)
+    stop = lax.stop_gradient
+    return through(list(own), state, stop(list(leaves)), stop(known))

@@ -1,0 +1,13 @@
+"""Weights that lie sharded: gathered in codes, their gradients scattered in codes."""
+
+from relaxjax._core._lazy import door
+
+__getattr__, __dir__, __all__ = door(
+    __name__,
+    {
+        "_bytes": "SentBytes sent_bytes",
+        "_gathered": "Gathered GatheredState gathered",
+        "_init": "init init_state whole",
+        "relaxjax.collectives._shards": "Shard",
+    },
+)

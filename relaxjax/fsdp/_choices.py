@@ -1,0 +1,121 @@
+"""How weights and gradients travel, as plain data; what does not fit is refused."""
+
+from typing import Any, NamedTuple
+
+from relaxjax._core._axis import AxisName, axes_of
+from relaxjax._core._sending_order import check_bucket_bytes
+from relaxjax.compression import Compressor
+
+# Feedbacks that hand on what has arrived. Others correct an estimate of the whole mean
+# gradient, or a momentum of it, and a worker has a slice of it alone.
+SCATTERED = ("none", "error_feedback", "loco")
+
+
+class Choices(NamedTuple):
+    """Arguments of `relaxjax.fsdp.gathered`, checked.
+
+    Attributes:
+      axes: axes that the params are sharded over, outermost first.
+      weights: the compressor of gathers; None: weights travel as they are.
+      gradients: the compressor of scatters, with its feedback; None likewise.
+      secondary: whether the backward pass gathers from a copy inside the inner axis.
+      difference: whether gathers send the change since the last one.
+      reshard: whether the backward pass gathers again.
+      order: leaf names in the order of gathers, or None.
+      bucket_bytes: most bytes of whole leaves that travel together.
+      seed: seed of random compressors.
+    """
+
+    axes: tuple[str, ...]
+    weights: Compressor | None
+    gradients: Compressor | None
+    secondary: bool
+    difference: bool
+    reshard: bool
+    order: tuple[str, ...] | None
+    bucket_bytes: int
+    seed: int
+
+    @property
+    def random(self) -> bool:
+        """Whether a compressor draws at random."""
+        return any(c is not None and c.random for c in (self.weights, self.gradients))
+
+    @property
+    def fed_back(self) -> bool:
+        """Whether what scatters lose comes back."""
+        return self.gradients is not None and self.gradients.feedback.name != "none"
+
+    @property
+    def stateful(self) -> bool:
+        """Whether something is kept from step to step."""
+        return self.random or self.fed_back or self.difference
+
+
+def choices(
+    caller: str,
+    axis_name: AxisName,
+    *,
+    weights: Any,
+    gradients: Any,
+    secondary: str | None,
+    difference: bool,
+    reshard: bool,
+    order: Any,
+    bucket_bytes: int,
+    seed: int,
+) -> Choices:
+    """Checks the arguments; each error names one, and what to give instead."""
+    axes = axes_of(axis_name)
+    _check_compressors(caller, weights, gradients)
+    if secondary is not None and (len(axes) < 2 or secondary != axes[-1]):
+        raise ValueError(
+            f"{caller}: secondary={secondary!r} with axis_name={axis_name!r}: the "
+            "second copy lies inside the inner of two axes or more, and is named by "
+            "it, as in axis_name=('host', 'device'), secondary='device'"
+        )
+    if difference and weights is None:
+        raise ValueError(
+            f"{caller}: difference=True without weights=: differences are sent in "
+            "codes, and nothing is lost without them; give weights=, such as "
+            "compression.quantize(4, block_size=2048)"
+        )
+    if difference and (reshard or secondary is not None):
+        raise ValueError(
+            f"{caller}: difference=True keeps what was last communicated, whole, on "
+            "every worker, so that the backward pass has nothing to gather: leave out "
+            "secondary= and reshard_after_forward="
+        )
+    return Choices(
+        axes,
+        weights,
+        gradients,
+        secondary is not None,
+        difference,
+        reshard or secondary is not None,
+        None if order is None else tuple(order),
+        check_bucket_bytes(bucket_bytes),
+        seed,
+    )
+
+
+def _check_compressors(caller: str, weights: Any, gradients: Any) -> None:
+    for name, compressor in (("weights", weights), ("gradients", gradients)):
+        if not isinstance(compressor, Compressor | None):
+            raise TypeError(
+                f"{caller}: {name}={compressor!r} is not a Compressor; make one with "
+                "relaxjax.compression, such as relaxjax.compression.quantize(8)"
+            )
+    if weights is not None and weights.feedback.name != "none":
+        raise ValueError(
+            f"{caller}: weights={weights.name} with {weights.feedback.name}: weights "
+            "are not added up over steps, so that what is lost does not come back by "
+            "feedback. Give the bare compressor, and difference=True to send changes"
+        )
+    if gradients is not None and gradients.feedback.name not in SCATTERED:
+        raise ValueError(
+            f"{caller}: gradients={gradients.name} with {gradients.feedback.name}: it "
+            "corrects an estimate or a momentum of the whole mean gradient, of which a "
+            "worker receives a slice. Use compression.error_feedback, "
+            "compression.loco, or no feedback"
+        )

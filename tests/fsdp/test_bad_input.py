@@ -1,0 +1,84 @@
+"""No flag is ignored in silence: what does not fit is refused, with the remedy."""
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+
+import relaxjax
+from relaxjax import compression, emulate, fsdp
+
+EIGHT = compression.quantize(8)
+BAD = {
+    "weights": ({"weights": 8}, TypeError, "weights=8 is not a Compressor"),
+    "fed back": (
+        {"weights": compression.error_feedback(EIGHT)},
+        ValueError,
+        "difference=True to send changes",
+    ),
+    "estimates": (
+        {"gradients": compression.ef21(EIGHT)},
+        ValueError,
+        "Use compression.error_feedback",
+    ),
+    "one level": ({"secondary": "data"}, ValueError, "the inner of two axes"),
+    "exact": ({"difference": True}, ValueError, "give weights="),
+    "again": (
+        {"difference": True, "weights": EIGHT, "reshard_after_forward": True},
+        ValueError,
+        "has nothing to gather",
+    ),
+    "buckets": ({"bucket_bytes": 0}, ValueError, "positive number of bytes"),
+}
+
+
+@pytest.mark.parametrize(("choices", "kind", "message"), BAD.values(), ids=BAD)
+def test_choices(choices, kind, message):
+    with pytest.raises(kind, match=message):
+        fsdp.gathered(lambda w: w, "data", **choices)
+
+
+def test_the_outer_axis_has_no_second_copy():
+    with pytest.raises(ValueError, match="secondary='device'"):
+        fsdp.gathered(lambda w: w, ("host", "device"), secondary="host")
+
+
+def traced(loss, shards):
+    return jax.eval_shape(jax.vmap(loss, axis_name="data"), shards)
+
+
+def shards_of(n=4, **how):
+    return fsdp.init(optax.sgd(0.1), {"a": jnp.ones((2, 3))}, emulate(n), **how)[0]
+
+
+def test_calls():
+    total = lambda w: w["a"].sum()  # noqa: E731
+    with pytest.raises(ValueError, match="params are not shards but"):
+        traced(fsdp.gathered(total, "data"), {"a": jnp.ones((4, 6))})
+    with pytest.raises(ValueError, match="order has unknown leaf"):
+        traced(fsdp.gathered(total, "data", order=["a", "b"]), shards_of())
+    with pytest.raises(ValueError, match="axis of layers"):
+        traced(fsdp.gathered(total, "data"), shards_of(layers="a"))
+    fed_back = compression.error_feedback(EIGHT)
+    with pytest.raises(ValueError, match="pass state="):
+        traced(fsdp.gathered(total, "data", gradients=fed_back), shards_of())
+    shards = jax.tree.map(lambda x: x[:2], shards_of())
+    with pytest.raises(ValueError, match="cut into 4 slices"):
+        traced(fsdp.gathered(total, "data"), shards)
+    with pytest.raises(NameError, match="no axis named 'data'"):
+        fsdp.gathered(total, "data")(shards_of())
+
+
+def test_init():
+    mesh = emulate({"island": 2, "data": 2})
+    tx, params = optax.sgd(0.1), {"a": jnp.ones((2, 3))}
+    with pytest.raises(ValueError, match="must be the last of"):
+        fsdp.init(tx, params, mesh, over="island")
+    with pytest.raises(ValueError, match="names no leaf"):
+        fsdp.init(tx, params, mesh, layers=["blocks"])
+    with pytest.raises(ValueError, match="elementwise optimizer"):
+        fsdp.init(optax.chain(optax.clip_by_global_norm(1.0), tx), params, emulate(4))
+    with pytest.raises(ValueError, match="the tree has no Shard"):
+        fsdp.whole(params)
+    with pytest.raises(ValueError, match="no axis 'host'"):
+        fsdp.sent_bytes(fsdp.gathered(len, "host"), params, relaxjax.emulate(2))
