@@ -119,7 +119,7 @@ def whole_leaves(caller: str, shards: Any) -> Any:
 
 
 def _joined(x: jax.Array, shape: tuple[int, ...], k: int) -> jax.Array:
-    copies = x.reshape(-1, k, *x.shape[1:])
+    copies = x.reshape(len(x) // k, k, *x.shape[1:])
     y = copies.astype(wide(x.dtype))
     rows = (y[0] + jnp.mean(y - y[:1], axis=0)).astype(x.dtype)
     rows = jnp.moveaxis(rows, 0, -2)

@@ -235,3 +235,12 @@ def test_islands_of_shards():
     for batch in data:
         *state, _ = step(*state, batch)
     assert_close(fsdp.whole(state[0]), relaxjax.consensus(expected), 1e-5)
+
+
+def test_consensus_joins_slices():
+    mesh = emulate({"island": 2, "data": 4})
+    shards, _ = fsdp.init(optax.sgd(1.0), odd(), mesh, over="data")
+    both = {"model": shards, "count": jnp.arange(8.0)}
+    found = relaxjax.consensus(both)
+    assert_equal(found["model"], odd())
+    assert found["count"] == 3.5
