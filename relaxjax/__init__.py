@@ -36,6 +36,7 @@ __getattr__, __dir__, __all__ = door(
         "require_replicas",
         "faults._skip_nonfinite": "SkipNonfiniteState skip_nonfinite",
         "gradients._accumulate": "AccumulateState accumulate",
+        "gradients._acp_sgd": "AcpSGDState acp_sgd",
         "gradients._all_reduce": "AllReduceState all_reduce",
         "gradients._bounded_staleness": "BoundedStalenessState bounded_staleness "
         "random_delays",

@@ -65,6 +65,8 @@ from relaxjax.faults._skip_nonfinite import SkipNonfiniteState as SkipNonfiniteS
 from relaxjax.faults._skip_nonfinite import skip_nonfinite as skip_nonfinite
 from relaxjax.gradients._accumulate import AccumulateState as AccumulateState
 from relaxjax.gradients._accumulate import accumulate as accumulate
+from relaxjax.gradients._acp_sgd import AcpSGDState as AcpSGDState
+from relaxjax.gradients._acp_sgd import acp_sgd as acp_sgd
 from relaxjax.gradients._all_reduce import AllReduceState as AllReduceState
 from relaxjax.gradients._all_reduce import all_reduce as all_reduce
 from relaxjax.gradients._bounded_staleness import (
@@ -146,6 +148,7 @@ __version__: str
 
 __all__ = [
     "AccumulateState",
+    "AcpSGDState",
     "AllReduceState",
     "AsynchronousAverageState",
     "BoundedStalenessState",
@@ -185,6 +188,7 @@ __all__ = [
     "StreamingDilocoState",
     "ZeroOneAdamState",
     "accumulate",
+    "acp_sgd",
     "advance_phases",
     "all_reduce",
     "asynchronous_average",

@@ -136,6 +136,12 @@ def sparse_loco(opt: Optimizer) -> Optimizer:
     return relaxjax.sparse_loco(optax.chain(all_reduce("data"), opt), "data", 2)
 
 
+def acp_sgd(opt: Optimizer) -> Optimizer:
+    """Linear: what comes out depends on the mean gradient alone."""
+    low_rank = relaxjax.acp_sgd("data", rank=1, min_compression=0)
+    return optax.chain(low_rank, opt)
+
+
 def eager_diloco(opt: Optimizer) -> Optimizer:
     inner = optax.chain(all_reduce("data"), opt)
     return relaxjax.eager_diloco(inner, "data", 2, outer=optax.sgd(1.0))
@@ -224,6 +230,14 @@ ROWS: dict[str, Row] = {
         lambda opt: optax.chain(power_sgd("data", rank=7, min_compression=0), opt),
         typed=False,  # the residual varies
         tolerance=1e-4,
+    ),
+    "acp_sgd, of the mean": Row(
+        acp_sgd,
+        for_equal_workers(acp_sgd, WORKERS),
+        alone_single=for_equal_workers(acp_sgd, 1),
+        typed=False,  # the residual varies
+        tolerance=1e-4,
+        slow=True,
     ),
     "one_bit_adam, before its switch": Row(
         lambda opt: optax.chain(

@@ -36,7 +36,8 @@ class Exchange:
 
     Attributes:
       kind: "gradients" of every step, each bucket once it is computed; "models" once a
-        period; "neighbors", models over a graph; "low_rank", products of matrices;
+        period; "neighbors", models over a graph; "low_rank", products of matrices,
+        "low_rank_by_turns", one factor of them a step;
         "traced", one message after the backward pass, of the bytes of the program.
       line: the expression that makes the relaxation from `optimizer`; `{args}` stands
         for the axis and what follows it; "" where it has to be built by hand.
@@ -47,7 +48,9 @@ class Exchange:
       variants: whether plans also try its algorithms, compressors and periods.
     """
 
-    kind: Literal["gradients", "models", "neighbors", "low_rank", "traced"] = "traced"
+    kind: Literal[
+        "gradients", "models", "neighbors", "low_rank", "low_rank_by_turns", "traced"
+    ] = "traced"
     line: str = ""
     why: str = ""
     algorithm: str = "psum"

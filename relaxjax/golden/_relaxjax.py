@@ -10,7 +10,7 @@ import optax
 from relaxjax import compression, topology
 from relaxjax.collectives import adasum
 from relaxjax.decentralized import exact_diffusion, quasi_global_momentum
-from relaxjax.gradients import dc_asgd, low_rank_mean
+from relaxjax.gradients import alternate, dc_asgd, low_rank_mean
 from relaxjax.local_updates import diloco, slow_momentum, streaming_diloco
 
 Inputs = dict[str, np.ndarray]
@@ -117,6 +117,26 @@ def _power_sgd(config: Config, matrices: Any, right: Any) -> dict[str, Any]:
 
     outs = jax.vmap(worker, axis_name=_AXIS)(jnp.asarray(matrices))
     return {"approximation": outs[0]}
+
+
+def _acp_sgd(config: Config, matrices: Any, left: Any, right: Any) -> dict[str, Any]:
+    def mean(arrays: list[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
+        return [jax.lax.pmean(x, _AXIS) for x in arrays], [0 * x for x in arrays]
+
+    def worker(m: jax.Array) -> tuple[jax.Array, jax.Array]:
+        p, q = ([jnp.asarray(x)[None]] for x in (left, right))
+        residual, outs, residuals = jnp.zeros_like(m), [], []
+        for step in range(config["steps"]):
+            x = [(m + residual)[None]]
+            key = jax.random.key(step)
+            (out,), (lost,), p, q, *_ = alternate(x, p, q, [], mean, step, key)
+            residual = lost[0]
+            outs.append(out[0])
+            residuals.append(residual)
+        return jnp.stack(outs), jnp.stack(residuals)
+
+    outs, residuals = jax.vmap(worker, axis_name=_AXIS)(jnp.asarray(matrices))
+    return {"approximation": outs[0], "residual": residuals.swapaxes(0, 1)}
 
 
 def _adasum(config: Config, a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
@@ -243,6 +263,7 @@ _RULES = {
     "error_feedback_sign": _error_feedback_sign,
     "momentum_correction": _momentum_correction,
     "power_sgd": _power_sgd,
+    "acp_sgd": _acp_sgd,
     "adasum": _adasum,
     "nesterov_outer": _nesterov_outer,
     "radial_directional": _radial_directional,

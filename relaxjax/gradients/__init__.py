@@ -6,6 +6,7 @@ __getattr__, __dir__, __all__ = door(
     __name__,
     {
         "_accumulate": "AccumulateState accumulate",
+        "_acp_sgd": "AcpSGDState acp_sgd",
         "_all_reduce": "AllReduceState all_reduce",
         "_bounded_staleness": "BoundedStalenessState bounded_staleness random_delays",
         "_dc_asgd": "DcAsgdState dc_asgd",
@@ -19,12 +20,14 @@ __getattr__, __dir__, __all__ = door(
         "_zero_one_adam": "ZeroOneAdamState zero_one_adam",
     },
     shared={
+        "_acp_sgd": "alternate",
         "_bounded_staleness": "staleness_table",
         "_choices": "CHOICES",
         "_codec": "as_codec step_keys",
         "_elementwise": "require_elementwise",
         "_exact_mean": "ALGORITHMS",
         "_low_rank": "Matrices low_rank_mean matrices_of most_square",
+        "_low_rank_sides": "views_of",
         "_matrices_only": "label_leaves reducer",
         "_packing": "map_buckets merge_small",
     },

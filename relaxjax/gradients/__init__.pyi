@@ -2,6 +2,9 @@
 
 from relaxjax.gradients._accumulate import AccumulateState as AccumulateState
 from relaxjax.gradients._accumulate import accumulate as accumulate
+from relaxjax.gradients._acp_sgd import AcpSGDState as AcpSGDState
+from relaxjax.gradients._acp_sgd import acp_sgd as acp_sgd
+from relaxjax.gradients._acp_sgd import alternate as alternate
 from relaxjax.gradients._all_reduce import AllReduceState as AllReduceState
 from relaxjax.gradients._all_reduce import all_reduce as all_reduce
 from relaxjax.gradients._bounded_staleness import (
@@ -29,6 +32,7 @@ from relaxjax.gradients._low_rank import Matrices as Matrices
 from relaxjax.gradients._low_rank import low_rank_mean as low_rank_mean
 from relaxjax.gradients._low_rank import matrices_of as matrices_of
 from relaxjax.gradients._low_rank import most_square as most_square
+from relaxjax.gradients._low_rank_sides import views_of as views_of
 from relaxjax.gradients._matrices_only import label_leaves as label_leaves
 from relaxjax.gradients._matrices_only import reducer as reducer
 from relaxjax.gradients._one_bit_adam import OneBitAdamState as OneBitAdamState
@@ -47,6 +51,7 @@ from relaxjax.gradients._zero_one_adam import zero_one_adam as zero_one_adam
 
 __all__ = [
     "AccumulateState",
+    "AcpSGDState",
     "AllReduceState",
     "BoundedStalenessState",
     "DcAsgdState",
@@ -58,6 +63,7 @@ __all__ = [
     "PowerSGDState",
     "ZeroOneAdamState",
     "accumulate",
+    "acp_sgd",
     "all_reduce",
     "before_step",
     "bounded_staleness",

@@ -8,6 +8,8 @@ P and Q go column by column, so that a block of codes belongs to one singular ve
 Cost: that of the algorithm that carries them, and a copy each way.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -18,7 +20,6 @@ from relaxjax.gradients._codec import as_codec
 from relaxjax.gradients._low_rank import Mean
 from relaxjax.gradients._packing import pack, unpack
 
-FLOATS = {32: jnp.float32, 16: jnp.bfloat16}
 CODED = 8
 """Bits of a code; 4 cost more quality than half the rank (docs/benchmarks.md)."""
 
@@ -28,16 +29,23 @@ def factor_codec(bits: int) -> Compressor | None:
     return quantize(bits) if bits == CODED else None
 
 
-def factor_mean_fn(axis_name: AxisName, *, algorithm: str, bits: int) -> Mean:
-    """From arrays to their means over the workers, in one message, and their losses."""
-    compressor = factor_codec(bits)
+def factor_mean_fn(
+    axis_name: AxisName,
+    algorithm: str,
+    compressor: Compressor | None,
+    width: Any = jnp.float32,
+) -> Mean:
+    """From arrays to their means over the workers, in one message, and their losses.
+
+    Without a compressor, floats of the dtype `width` are added.
+    """
 
     def send(flat: jax.Array) -> Lossy:
         if compressor is not None:
             codec = as_codec(compressor, (), jnp.uint32(0))
             return CODED_EXCHANGES[algorithm].run(flat, axis_name, codec)
-        total = EXACT_EXCHANGES[algorithm].run(flat.astype(FLOATS[bits]), axis_name)
-        mean = total.astype(jnp.float32) / axis_size(axis_name, "power_sgd")
+        total = EXACT_EXCHANGES[algorithm].run(flat.astype(width), axis_name)
+        mean = total.astype(jnp.float32) / axis_size(axis_name, "factor_mean_fn")
         return Lossy(mean, jnp.zeros_like(flat))
 
     def mean(arrays: list[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:

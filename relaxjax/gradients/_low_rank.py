@@ -68,7 +68,12 @@ def most_square(name: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
 
 
 def matrices_of(
-    tree: Any, *, rank: int, min_compression: float, as_matrices: AsMatrices
+    tree: Any,
+    *,
+    rank: int,
+    min_compression: float,
+    as_matrices: AsMatrices,
+    caller: str = "power_sgd",
 ) -> list[Matrices | None]:
     """How each leaf is compressed; None where it is not."""
 
@@ -78,7 +83,7 @@ def matrices_of(
         batch, rows, columns = as_matrices(name, leaf.shape)
         if batch * rows * columns != leaf.size:
             raise ValueError(
-                f"power_sgd: as_matrices made {batch} matrices of {rows} x {columns} "
+                f"{caller}: as_matrices made {batch} matrices of {rows} x {columns} "
                 f"of leaf {name!r} of shape {leaf.shape}: the elements must be as many"
             )
         r = min(rank, rows, columns)
@@ -89,10 +94,12 @@ def matrices_of(
     return [one(*x) for x in zip(leaf_names(tree), jax.tree.leaves(tree), strict=True)]
 
 
-def nothing_to_compress(params: Any, rank: int, min_compression: float) -> ValueError:
+def nothing_to_compress(
+    params: Any, rank: int, min_compression: float, caller: str
+) -> ValueError:
     shapes = sorted({x.shape for x in jax.tree.leaves(params)}, key=math.prod)
     return ValueError(
-        f"power_sgd: rank={rank} compresses none of the leaves (the largest is "
+        f"{caller}: rank={rank} compresses none of the leaves (the largest is "
         f"{shapes[-1]}): vectors and scalars travel as they are, and of an n x m "
         f"matrix {min_compression:g} * rank * (n + m) must be less than n * m. Lower "
         "the rank, or use relaxjax.all_reduce"
@@ -152,7 +159,7 @@ def approximate(
     m = [jnp.where(absent, 0, x) for x in m]
     rest = [jnp.where(absent, 0, wide[i] + e[i]) if coded else wide[i] for i in plain]
     out, b, means, losts = low_rank_mean(m, [q[i] for i in low], rest, mean, iterations)
-    b = _with_lost_directions(b, jax.random.fold_in(jax.random.key(seed), count))
+    b = with_lost_directions(b, jax.random.fold_in(jax.random.key(seed), count))
     for k, i in enumerate(low):
         shape, lost = e[i].shape, m[k] - part * out[k]
         sound = jnp.isfinite(b[k]).all((1, 2), keepdims=True)
@@ -191,19 +198,19 @@ def low_rank_mean(
     bases: list[jax.Array] = []
     means, losts = [], []
     for turn in range(iterations):
-        sent = [_product(a, b) for a, b in zip(m, q, strict=True)]
+        sent = [product(a, b) for a, b in zip(m, q, strict=True)]
         p, lost = mean([*sent, *plain] if turn == 0 else sent)
         if turn == 0:
             means, losts = p[len(m) :], lost[len(m) :]
         # Householder reflections fill the basis up where columns depend on each other
         # or are zero; nothing is divided by a norm.
         bases = [jnp.linalg.qr(x)[0] for x in p[: len(m)]]
-        q, _ = mean([_product(a.mT, b) for a, b in zip(m, bases, strict=True)])
-    out = [_product(p, b.mT) for p, b in zip(bases, q, strict=True)]
+        q, _ = mean([product(a.mT, b) for a, b in zip(m, bases, strict=True)])
+    out = [product(p, b.mT) for p, b in zip(bases, q, strict=True)]
     return out, q, means, losts
 
 
-def _with_lost_directions(q: list[jax.Array], key: jax.Array) -> list[jax.Array]:
+def with_lost_directions(q: list[jax.Array], key: jax.Array) -> list[jax.Array]:
     """The right factors, with columns that are null drawn anew from the key."""
     if not q:
         return q
@@ -225,5 +232,5 @@ def _redrawn(q: jax.Array, null: Any, longest: Any, key: jax.Array) -> jax.Array
     return jnp.where(null, length * jax.random.normal(key, q.shape, q.dtype), q)
 
 
-def _product(a: jax.Array, b: jax.Array) -> jax.Array:
+def product(a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)

@@ -32,42 +32,19 @@ residual, of the gradient's size, and r m floats per matrix.
 """
 
 import functools
-import math
 from typing import Annotated, Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import optax
-from jax import lax
-from jax.sharding import PartitionSpec as P
 
-from relaxjax._core._axis import AxisName, axis_size
-from relaxjax._core._checks import (
-    require_dtypes,
-    require_known,
-    require_local,
-    require_no_compiler_axes,
-    require_same,
-    require_whole,
-)
-from relaxjax._core._marks import marked
+from relaxjax._core._axis import AxisName
+from relaxjax._core._checks import require_whole
 from relaxjax._core._merge_rules import EQUAL, MEAN
-from relaxjax._core._phases import Clock, clock, phased
-from relaxjax._core._sharding import on_own_shards, shard_shapes, used_axes
-from relaxjax._core._tree import Layout, layout_of
-from relaxjax._core._weights import weigh_tree
-from relaxjax.collectives import EXACT_EXCHANGES
-from relaxjax.gradients._all_reduce import mean_over_workers
-from relaxjax.gradients._choices import checked_algorithm
-from relaxjax.gradients._factor_mean import CODED, FLOATS, factor_codec, factor_mean_fn
-from relaxjax.gradients._low_rank import (
-    AsMatrices,
-    approximate,
-    init_factors,
-    matrices_of,
-    most_square,
-    nothing_to_compress,
-)
+from relaxjax._core._phases import Clock
+from relaxjax._core._tree import Layout
+from relaxjax.gradients._factor_mean import factor_codec, factor_mean_fn
+from relaxjax.gradients._low_rank import AsMatrices, approximate, init_factors
+from relaxjax.gradients._low_rank_reducer import LowRank, low_rank_reducer
 
 _CALLER = "power_sgd"
 
@@ -151,99 +128,25 @@ def power_sgd(
       >>> print(jax.vmap(update, axis_name="data")(gradients)[0, :, 0].round())
       [-2. -4. -6.]
     """
-    _check(rank, start_after, iterations, min_compression, bits)
-    compressor = factor_codec(bits)
-    algorithm = checked_algorithm(axis_name, algorithm, compressor, "mean", specs)
-    in_full = algorithm if algorithm in EXACT_EXCHANGES else "auto"
-    exact = mean_over_workers(axis_name, algorithm=in_full, specs=specs)
-    matrices = functools.partial(
-        matrices_of,
-        rank=rank,
-        min_compression=min_compression,
-        as_matrices=as_matrices or most_square,
-    )
-    coded = compressor is not None
-    one_step = functools.partial(
-        approximate,
-        matrices=matrices,
-        mean=factor_mean_fn(axis_name, algorithm=algorithm, bits=bits),
-        iterations=iterations,
-        coded=coded,
-        seed=seed,
-    )
-
-    def init(params: optax.Params) -> Any:
-        require_dtypes(params, _CALLER, "it")
-        shards = matrices(shard_shapes(params, specs, _CALLER))
-        if shards and not any(shards):
-            raise nothing_to_compress(params, rank, min_compression)
-        trees = init_factors(params, shards, seed, coded=coded)
-        return PowerSGDState(clock(start_after), *trees, layout_of(params))
-
-    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
-        del params, extra_args
-        require_same(state.layout, updates, _CALLER)
-        now = state._replace(clock=state.clock.tick())
-        first = state.clock.phase < len(state.clock.ends)
-        empty = not jax.tree.leaves(updates)  # a part of `optax.partition`
-        if first or empty or axis_size(axis_name, _CALLER) == 1:
-            return exact(updates, weight), now
-        weighed = _ready(updates, axis_name, specs, weight)
-        trees = weighed, state.residual, state.right
-        specs_of_trees = None if specs is None else _specs_of(specs, trees)
-        absence = _absence(axis_name, weight)
-        out, residual, right = on_own_shards(
-            one_step, trees, specs_of_trees, _CALLER, state.clock.count, *absence
-        )
-        out = optax.tree.cast_like(out, updates)
-        return out, now._replace(residual=residual, right=right)
-
-    return marked(_CALLER, "gradients", axis_name, init, phased(update))
-
-
-def _ready(updates: Any, axis_name: AxisName, specs: Any, weight: Any) -> Any:
-    """Updates that can be compressed, each worker's weighted."""
-    require_dtypes(updates, _CALLER, "it")
-    require_local(updates, axis_name, _CALLER)
-    if specs is None:
-        require_no_compiler_axes(_CALLER, "it")
-    return weigh_tree(updates, weight, axis_name)
-
-
-def _absence(axis_name: AxisName, weight: Any) -> tuple[jax.Array, ...]:
-    """Whether this worker is absent, and n / n_present; () without weights."""
-    if weight is None:
-        return ()
-    here = jnp.asarray(weight) != 0
-    present = lax.psum(jnp.float32(here), axis_name)
-    return ~here, axis_size(axis_name, _CALLER) / jnp.maximum(present, 1)
-
-
-def _specs_of(specs: Any, trees: Any) -> Any:
-    """Specs of updates, residuals and right factors: each shard has its own Q."""
-    _, residual, right = trees
-    of_residual = jax.tree.map(lambda spec, e: spec if e.ndim else P(), specs, residual)
-    of_right = jax.tree.map(
-        lambda spec, q: P(used_axes(spec) or None) if q.ndim else P(), specs, right
-    )
-    return specs, of_residual, of_right
-
-
-def _check(
-    rank: int, start_after: int, iterations: int, min_compression: float, bits: int
-) -> None:
-    require_whole(_CALLER, "rank", rank)
     require_whole(_CALLER, "iterations", iterations)
-    require_whole(_CALLER, "start_after", start_after, 0)
-    require_known(_CALLER, "min_compression", min_compression)
-    require_known(_CALLER, "bits", bits)
-    if not 0 <= min_compression < math.inf:
-        raise ValueError(
-            f"power_sgd: min_compression={min_compression!r} must be a finite factor, "
-            "0 or more; 1 compresses every leaf that gets smaller by it"
-        )
-    if bits not in (*FLOATS, CODED):
-        raise ValueError(
-            f"power_sgd: bits={bits!r} must be 32, 16 or 8; to send less, take a "
-            "lower rank"
-        )
+    spec = LowRank(
+        _CALLER, axis_name, rank, start_after, min_compression, as_matrices, bits, specs
+    )
+    compressor = factor_codec(spec.checked().bits)
+    algorithm = spec.algorithm(algorithm, compressor)
+    width = jnp.bfloat16 if bits == 16 else jnp.float32
+    coded = compressor is not None
+    return low_rank_reducer(
+        spec,
+        algorithm,
+        begin=functools.partial(init_factors, seed=seed, coded=coded),
+        one_step=functools.partial(
+            approximate,
+            matrices=spec.matrices,
+            mean=factor_mean_fn(axis_name, algorithm, compressor, width),
+            iterations=iterations,
+            coded=coded,
+            seed=seed,
+        ),
+        state_of=PowerSGDState,
+    )

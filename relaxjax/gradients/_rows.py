@@ -8,6 +8,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import Exchange, Relaxation, Training
+from relaxjax.gradients._acp_sgd import acp_sgd
 from relaxjax.gradients._bounded_staleness import bounded_staleness, random_delays
 from relaxjax.gradients._choices import CHOICES
 from relaxjax.gradients._deep_gradient_compression import deep_gradient_compression
@@ -30,6 +31,12 @@ def _build_power_sgd(
     axis_name: AxisName, training: Training, rank: int = 4, **parts: Any
 ) -> optax.GradientTransformationExtraArgs:
     return optax.chain(power_sgd(axis_name, rank=rank, **parts), training.optimizer)
+
+
+def _build_acp_sgd(
+    axis_name: AxisName, training: Training, **parts: Any
+) -> optax.GradientTransformationExtraArgs:
+    return optax.chain(acp_sgd(axis_name, **parts), training.optimizer)
 
 
 def _build_delay(
@@ -119,6 +126,18 @@ ROWS = [
         sends=Exchange(
             kind="low_rank",
             line="optax.chain(relaxjax.power_sgd({args}), optimizer)",
+        ),
+    ),
+    Relaxation(
+        name="acp_sgd",
+        summary="the factors of low rank by turns, one message a step",
+        build=_build_acp_sgd,
+        algorithms=("auto", "psum", *ALGORITHMS),
+        options=frozenset({"bits", "rank", "start_after", "min_compression"}),
+        period=None,
+        sends=Exchange(
+            kind="low_rank_by_turns",
+            line="optax.chain(relaxjax.acp_sgd({args}), optimizer)",
         ),
     ),
     Relaxation(

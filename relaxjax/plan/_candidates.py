@@ -147,6 +147,7 @@ def _traced(row: Relaxation, network: Network) -> Iterator[Candidate]:
 _KINDS = {
     "gradients": averaged,
     "low_rank": low_ranks,
+    "low_rank_by_turns": low_ranks,
     "models": _seldom,
     "neighbors": _gossips,
     "traced": _traced,

@@ -119,8 +119,10 @@ def _feedback(name: str) -> str:
 
 
 def low_ranks(row: Relaxation, network: Network) -> Iterator[Candidate]:
-    """PowerSGD by rank and bits."""
+    """PowerSGD, or ACP-SGD, by rank and bits."""
     del network
+    by_turns = row.sends.kind == "low_rank_by_turns"
+    how_many = "one message" if by_turns else "two messages"
     for rank in (1, 2, 4, 8):
         for bits in (32, 16, 8):
             whole = bits == 32
@@ -128,12 +130,12 @@ def low_ranks(row: Relaxation, network: Network) -> Iterator[Candidate]:
             how = {} if whole else {"algorithm": f'"{algorithm}"', "bits": bits}
             yield Candidate(
                 relaxation=row.name if whole else f"{row.name}@{algorithm}",
-                messages=low_rank(rank, algorithm, bits),
+                messages=low_rank(rank, algorithm, bits, by_turns=by_turns),
                 fits=functools.partial(makes_smaller, rank),
                 tx=line(row, rank=rank, **how),
                 options={"rank": rank} | ({} if whole else {"bits": bits}),
                 anywhere=whole,
                 compressor=row.name,
-                why=f"matrices as products of rank {rank}, in two messages"
+                why=f"matrices as products of rank {rank}, in {how_many}"
                 + ("" if whole else f" of {bits} bits"),
             )

@@ -14,7 +14,13 @@ import jax
 
 from relaxjax._core._buckets import Bucket, plan_buckets, plan_groups
 from relaxjax.compression import quantize
-from relaxjax.gradients import Matrices, matrices_of, merge_small, most_square
+from relaxjax.gradients import (
+    Matrices,
+    matrices_of,
+    merge_small,
+    most_square,
+    views_of,
+)
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
 from relaxjax.plan._traffic import (
@@ -125,8 +131,13 @@ def delayed(messages: Messages) -> Messages:
     return lambda *inputs: [m._replace(ready=None) for m in messages(*inputs)]
 
 
-def low_rank(rank: int, algorithm: str = "psum", bits: int = 32) -> Messages:
-    """PowerSGD's two messages, after the backward pass, in floats of these bits."""
+def low_rank(
+    rank: int, algorithm: str = "psum", bits: int = 32, *, by_turns: bool = False
+) -> Messages:
+    """PowerSGD's two messages, after the backward pass, in floats of these bits.
+
+    By turns, as in ACP-SGD, one message as long as the longer of both factors.
+    """
     native = algorithm == "psum"
     size = (
         coded_payload(quantize(bits))
@@ -145,16 +156,16 @@ def low_rank(rank: int, algorithm: str = "psum", bits: int = 32) -> Messages:
         model: Model, network: Network, bucket_bytes: int
     ) -> list[PlannedMessage]:
         del bucket_bytes
-        left = right = passed = 0
-        for leaf, m in zip(model.leaves, _matrices(rank, model), strict=True):
-            if m is None:
-                left += leaf.size
-            else:
-                left += m.batch * m.rows * m.rank
-                right += m.batch * m.columns * m.rank
-                passed += leaf.size
-        first = one(left, network, 4.0 * passed)
-        return [first, one(right, network, 2 * 4.0 * passed)]
+        found = _matrices(rank, model)
+        both = list(zip(model.leaves, found, strict=True))
+        plain = sum(leaf.size for leaf, m in both if m is None)
+        passed = 4.0 * sum(leaf.size for leaf, m in both if m)
+        if by_turns:
+            sides = [[v.floats(k) for v in views_of(found) if v] for k in (0, 1)]
+            return [one(plain + max(map(sum, sides)), network, 3 * passed)]
+        left = sum(m.batch * m.rows * m.rank for m in found if m)
+        right = sum(m.batch * m.columns * m.rank for m in found if m)
+        return [one(plain + left, network, passed), one(right, network, 2 * passed)]
 
     return messages
 

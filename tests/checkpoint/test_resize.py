@@ -261,6 +261,17 @@ def test_right_factors_stay_equal_and_residuals_on_the_mean():
     )
 
 
+def test_factors_by_turns_stay_equal_and_residuals_on_the_mean():
+    (_, s8), (_, s6) = six_of("acp_sgd")
+    a, b = (found(s, relaxjax.AcpSGDState) for s in (s8, s6))
+    assert_moved(a.residual)
+    assert_means(a.residual, b.residual)
+    for x, y in ((a.left, b.left), (a.right, b.right)):
+        helpers.assert_equal(
+            jax.tree.map(lambda x: x[0], x), jax.tree.map(lambda x: x[5], y)
+        )
+
+
 @pytest.mark.parametrize(("before", "now"), [(8, 4), (4, 2), (1, 8), (2, 2)])
 def test_servers_slices_are_cut_anew(before, now):
     """A leaf of 35 elements, on 8 workers that are all servers, or on fewer."""

@@ -17,6 +17,7 @@ from tests import helpers
 STEPS = 6  # length of training, for relaxations that have phases
 OPTIONS: dict[str, dict[str, Any]] = {
     "power_sgd": {"rank": 1, "start_after": 2},
+    "acp_sgd": {"rank": 1, "start_after": 1},
     "sparse_loco": {"sync_every": 2},
     "deep_gradient_compression": {"warmup_steps": 1},
     **{

@@ -196,6 +196,29 @@ def orthonormal(p: np.ndarray) -> np.ndarray:
     return found
 
 
+def acp_sgd(config: Config, matrices: Any, left: Any, right: Any) -> Arrays:
+    workers = np.asarray(matrices, np.float64)
+    p, q = np.asarray(left, np.float64), np.asarray(right, np.float64)
+    e = np.zeros_like(workers)
+    outs, residuals = [], []
+    for step in range(config["steps"]):
+        m = workers + e
+        if step % 2 == 0:
+            basis = orthonormal(q)
+            own = [each @ basis for each in m]
+            p = np.mean(own, axis=0)
+            outs.append(p @ basis.T)
+            e = np.stack([x - y @ basis.T for x, y in zip(m, own, strict=True)])
+        else:
+            basis = orthonormal(p)
+            own = [each.T @ basis for each in m]
+            q = np.mean(own, axis=0)
+            outs.append(basis @ q.T)
+            e = np.stack([x - basis @ y.T for x, y in zip(m, own, strict=True)])
+        residuals.append(e)
+    return {"approximation": outs, "residual": residuals}
+
+
 def adasum(config: Config, a: Any, b: Any) -> Arrays:
     a, b = np.asarray(a), np.asarray(b)
     dot = a @ b
@@ -302,6 +325,7 @@ EDGES = [0.0, 1.0, -1.0, 1.001, 257.0, 259.0, 3.14159274, -0.1, 1e-5, 6e4]
 SMALL = [0.0, 0.875, -1.0625, 1.1875, 17.0, 19.0, 448.0, -0.001953125, 0.0029296875]
 ROUNDS = "Round to nearest, halves to even: IEEE 754."
 DECOUPLED = "Decoupled DiLoCo: arXiv 2604.21428."
+ZHANG = "ACP-SGD: Zhang et al. 2023, as the authors' program has it."
 VOGELS = "PowerSGD: Vogels, Karimireddy, Jaggi 2019, algorithm 1."
 DRAWS = {"draws": 20_000}
 OVER = "Mean and variance of what is decoded, over so many draws."
@@ -472,6 +496,28 @@ ROWS: list[tuple[Any, ...]] = [
         {"steps": 1, "error_feedback": False},
         {"matrices": [[[0.0, 0.0], [0.0, 0.0]]], "right": [[1.0], [1.0]]},
         VOGELS + " A gradient of zeros stays zero.",
+    ),
+    (
+        "ACP-SGD, rank 1, two workers by hand",
+        acp_sgd,
+        {"steps": 2},
+        {
+            "matrices": [[[2.0, 0.0], [0.0, 2.0]], [[2.0, 0.0], [0.0, 0.0]]],
+            "left": [[1.0], [0.0]],
+            "right": [[1.0], [1.0]],
+        },
+        ZHANG,
+        1e-5,
+        1e-6,
+    ),
+    (
+        "ACP-SGD, rank 2, three workers",
+        acp_sgd,
+        {"steps": 5},
+        {"matrices": draw(7, 3, 6, 5), "left": draw(8, 6, 2), "right": draw(9, 5, 2)},
+        ZHANG + " Residuals of what each worker sent.",
+        1e-4,
+        1e-4,
     ),
     (
         "Adasum of two",

@@ -48,9 +48,10 @@ REDUCERS: dict[str, Callable[[], Any]] = {
     for algorithm in ("one_shot", "two_shot")
 }
 REDUCERS |= {
-    f"power_sgd, {bits} bits": functools.partial(
-        relaxjax.power_sgd, "data", rank=2, bits=bits, min_compression=0
+    f"{method.__name__}, {bits} bits": functools.partial(
+        method, "data", rank=2, bits=bits, min_compression=0
     )
+    for method in (relaxjax.power_sgd, relaxjax.acp_sgd)
     for bits in (32, 8)
 }
 REDUCERS["deep_gradient_compression"] = functools.partial(
@@ -147,29 +148,38 @@ def owed(state: Any) -> float:
     return float(np.linalg.norm(np.asarray(state.residual["w"]).mean(axis=0)))
 
 
+LOW_RANK = {
+    "power_sgd": (relaxjax.power_sgd, "right"),
+    "acp_sgd": (relaxjax.acp_sgd, "left"),  # sent in the first step
+}
+low_rank = pytest.mark.parametrize(("method", "sent"), LOW_RANK.values(), ids=LOW_RANK)
+
+
+@low_rank
 @pytest.mark.parametrize("bits", [32, 16, 8])
 @pytest.mark.parametrize("rank", [1, 2])
-def test_power_sgd_finds_its_directions_again(bits, rank):
+def test_lost_directions_are_found_again(method, sent, bits, rank):
     make = functools.cache(
-        lambda: relaxjax.power_sgd("data", rank=rank, bits=bits, min_compression=0)
+        lambda: method("data", rank=rank, bits=bits, min_compression=0)
     )
     gs = dead_rows(60)
     outs, states = run(make, gs)
     assert (np.abs(outs[10:]).max(axis=(1, 2, 3)) > 0.1).all()
     residuals = list(map(owed, states))
     assert max(residuals[30:]) < 2 * max(residuals[5:30])
-    right = np.asarray(states[1].right["w"])
-    assert (np.linalg.norm(right, axis=-2) > 0.1).all()
-    assert (right == right[:1]).all()
+    factor = np.asarray(getattr(states[1], sent)["w"])
+    assert (np.linalg.norm(factor, axis=-2) > 0.1).all()
+    assert (factor == factor[:1]).all()
 
 
 BOUNDED = st.sampled_from(["zero", "same", "random", "one row", "opposite"])
 
 
+@pytest.mark.parametrize("method", [m for m, _ in LOW_RANK.values()], ids=LOW_RANK)
 @pytest.mark.parametrize("rank", [1, 3])
 @settings(deadline=None, max_examples=10)
 @given(kinds=st.lists(BOUNDED, min_size=8, max_size=16), dead=st.integers(0, 4))
-def test_any_bounded_gradients_leave_a_bounded_residual(rank, kinds, dead):
+def test_any_bounded_gradients_leave_a_bounded_residual(method, rank, kinds, dead):
     """Whatever came, forty usual steps later the residual no longer grows."""
     rng = np.random.default_rng(len(kinds))
     one = rng.normal(size=(WORKERS, *SHAPE))
@@ -180,16 +190,14 @@ def test_any_bounded_gradients_leave_a_bounded_residual(rank, kinds, dead):
     usual = one + 0.3 * rng.normal(size=(80, *one.shape))
     gs = np.stack([*start, *usual])
     gs[:, :, :dead] = 0
-    _, states = run(ranks(rank), gs)
+    _, states = run(ranks(method, rank), gs)
     norms = [owed(state) for state in states[len(kinds) :]]
     assert max(norms[40:]) <= 2 * max(norms[:40]) + 1e-3
 
 
 @functools.cache
-def ranks(rank: int) -> Callable[[], Any]:
-    return functools.cache(
-        lambda: relaxjax.power_sgd("data", rank=rank, min_compression=0)
-    )
+def ranks(method: Callable[..., Any], rank: int) -> Callable[[], Any]:
+    return functools.cache(lambda: method("data", rank=rank, min_compression=0))
 
 
 OPTIMIZERS = {

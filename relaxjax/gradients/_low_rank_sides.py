@@ -1,0 +1,51 @@
+"""Which side of a matrix is called P: all P are about as many floats as all Q."""
+
+from typing import NamedTuple
+
+import jax
+
+from relaxjax.gradients._low_rank import Matrices
+
+
+class View(NamedTuple):
+    """A leaf as a batch of matrices, or of their transposes."""
+
+    matrices: Matrices
+    flipped: bool
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """Sides of P and of Q."""
+        rows, columns = self.matrices.rows, self.matrices.columns
+        return (columns, rows) if self.flipped else (rows, columns)
+
+    def floats(self, side: int) -> int:
+        """Floats of P (0) or of Q (1)."""
+        return self.matrices.batch * self.sides[side] * self.matrices.rank
+
+    def of(self, leaf: jax.Array) -> jax.Array:
+        """float32[batch, side of P, side of Q]."""
+        x = self.matrices.of(leaf)
+        return x.mT if self.flipped else x
+
+    def back(self, x: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        """The leaf of this shape."""
+        return (x.mT if self.flipped else x).reshape(shape)
+
+
+def views_of(matrices: list[Matrices | None]) -> list[View | None]:
+    """Each leaf with P on a side such that all P are about as many floats as all Q.
+
+    The leaf that is farthest from square comes first, and each makes up for those
+    before it; what is left over is at most what one leaf differs by.
+    """
+
+    def excess(i: int) -> int:
+        m = matrices[i]
+        return m.batch * m.rank * (m.rows - m.columns) if m else 0
+
+    flipped, balance = [False] * len(matrices), 0  # floats of P over those of Q
+    for i in sorted(range(len(matrices)), key=lambda i: -abs(excess(i))):
+        flipped[i] = balance * excess(i) > 0
+        balance += -excess(i) if flipped[i] else excess(i)
+    return [m and View(m, flip) for m, flip in zip(matrices, flipped, strict=True)]
