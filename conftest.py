@@ -24,10 +24,18 @@ if jax.__version_info__ < (0, 11) and platform.machine() in ("x86_64", "AMD64"):
     fast += ["--xla_cpu_parallel_codegen_split_count=1"]
     os.environ["XLA_FLAGS"] = " ".join([*fast, os.environ.get("XLA_FLAGS", "")])
 
+# Most of a test's time is LLVM's; HLO, which some tests read, stays as it is. A sixth
+# is what lowering takes to write down where in Python each instruction was traced.
+# Programs that tests start inherit both.
+for name, value in (
+    ("DISABLE_MOST_OPTIMIZATIONS", 1),
+    ("TRACEBACK_IN_LOCATIONS_LIMIT", 0),
+):
+    os.environ[f"JAX_{name}"] = str(value)
+    jax.config.update(f"jax_{name.lower()}", value)
+
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 16)
-# Most of a test's time is LLVM's; HLO, which some tests read, stays as it is.
-jax.config.update("jax_disable_most_optimizations", True)
 # Many tests compile the same program; two that write it at once cost a compilation.
 CACHE = Path(__file__).parent / ".pytest_cache" / "jax"
 jax.config.update("jax_compilation_cache_dir", str(CACHE))

@@ -4,9 +4,10 @@ python3 scripts/check.py            on this Python
 python3 scripts/check.py --ci       the same with coverage, and the documentation
 python3 scripts/check.py --newest   a quick subset, on the newest Python found
 python3 scripts/check.py --programs what GPUs and TPUs would run, on both
+python3 scripts/check.py --peers    beside PyTorch, on the same numbers; not in CI
 
-The last compiles with JAX's CUDA plugin, of some 480 MB, and with libtpu, of 140 MB; it
-needs neither GPU nor TPU. They have environments of their own: without a driver the
+`--programs` compiles with JAX's CUDA plugin, of some 480 MB, and with libtpu, of 140
+MB; it needs neither GPU nor TPU. They have environments of their own: without a driver the
 plugin warns whenever JAX looks for devices.
 
 Needs nothing but Python 3.11 or newer. Exits non-zero at the first failure.
@@ -23,6 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DEV = ("-e", ".[dev]")
+PEERS = ("-e", ".[dev,bench]")
 PROGRAMS = ("-e", ".[cli,gpu-compile,tpu-compile]", "pytest>=8.3", "pytest-xdist>=3.6")
 NEWEST = ("python3.14", "python3.13", "python3.12")
 QUICK = [
@@ -135,15 +137,25 @@ def check_programs() -> None:
         run(python, *tests, "tests/gpu", "tests/tpu")
 
 
+def check_peers() -> None:
+    """Installs PyTorch; nothing may be skipped for want of it."""
+    python = environment(sys.executable, ".venv-peers", *PEERS)
+    run(python, "-c", "import torch; print('torch', torch.__version__)")
+    run(python, "-m", "pytest", "-q", "tests/peers", "tests/golden")
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--ci", action="store_true", help="with coverage and docs")
     parser.add_argument("--newest", action="store_true", help="newest Python, subset")
     parser.add_argument("--programs", action="store_true", help="for GPUs and TPUs")
+    parser.add_argument("--peers", action="store_true", help="beside PyTorch")
     wishes = parser.parse_args()
     if wishes.newest:
         check_newest()
     elif wishes.programs:
         check_programs()
+    elif wishes.peers:
+        check_peers()
     else:
         check_all(ci=wishes.ci)

@@ -782,7 +782,7 @@ def test_dtypes_stay(row, dtype):
 every_row = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)  # traced only
 
 
-@pytest.mark.few(60)
+@pytest.mark.few(20)
 @every_row
 @pytest.mark.parametrize(("params", "gradients"), helpers.MIXED)
 def test_state_keeps_its_types_under_other_gradients(row, params, gradients):

@@ -62,7 +62,7 @@ def in_float32(name: str) -> Any:
     return train(name, jnp.float32)[0]
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_float_dtype_is_right(name, dtype):
@@ -76,7 +76,7 @@ def test_every_float_dtype_is_right(name, dtype):
         assert off < factor * DTYPES[dtype], (key, off)
 
 
-@pytest.mark.few(60)
+@pytest.mark.few(20)
 @pytest.mark.parametrize(("params", "gradients"), helpers.MIXED)
 @pytest.mark.parametrize("name", NAMES)
 def test_state_keeps_its_types_under_other_gradients(name, params, gradients):

@@ -183,6 +183,7 @@ def trained(task: tasks.Task, steps: int) -> tuple[list[float], tuple]:
     return losses, tuple(map(relaxjax.consensus, (state[0], *state[2:])))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("file", TASK_FILES, ids=lambda file: file.stem)
 def test_a_task_file_is_learned_by_two_workers(file):
     task = loaded(file)

@@ -69,6 +69,7 @@ def counts(output: str) -> dict[str, int]:
     return dict(zip(words[::2], map(int, words[1::2]), strict=True))
 
 
+@pytest.mark.slow
 def test_what_no_test_runs_survives(tmp_path):
     run = survey(tmp_path, WEAK, "", "--tests", "test_sums.py")
     assert run.returncode == 1, run.stderr

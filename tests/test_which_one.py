@@ -35,6 +35,7 @@ def pasted(line: str) -> optax.GradientTransformation:
     return names["tx"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", LINES)
 def test_a_line_to_paste_trains_and_sends_no_more_than_all_reduce(name):
     tx, mesh, task = pasted(LINES[name]), relaxjax.emulate(WORKERS), tasks.digits(0)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import relaxjax
 from relaxjax.check.skeletons import compressor, relaxation, topology
 
@@ -63,6 +65,7 @@ def with_row(room: Path, table: str, file: str, name: str, row: str) -> None:
     path.write_text(head + start + rows + f"\n    {row}," + end + rest)
 
 
+@pytest.mark.slow
 def test_a_file_and_a_row_show_in_names_help_docs_plan_and_contract_tests(tmp_path):
     copy = tmp_path / "relaxjax"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))

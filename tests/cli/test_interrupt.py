@@ -251,6 +251,7 @@ BUSY = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("listens", [False, True])
 @pytest.mark.parametrize("work", BUSY.values(), ids=BUSY)
 def test_it_ends_where_python_does_not_run(work, listens):
@@ -278,6 +279,7 @@ FILES = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", FILES)
 def test_every_file_that_was_written_is_named(tmp_path, name, monkeypatch):
     monkeypatch.chdir(tmp_path)

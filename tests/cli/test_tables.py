@@ -46,6 +46,7 @@ def test_an_order_has_every_parameters_name_whole(width, mode, tmp_path):
     assert set(LAYERS) <= set(re.split(r"[\s│]+", "\n".join(shown)))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", ["local_sgd", "gossip+quantize8", "zero_one_adam"])
 def test_what_is_explained_breaks_no_word(name, width):

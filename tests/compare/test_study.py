@@ -242,6 +242,7 @@ def test_runs_of_functions_are_known_again():
     assert said[0].split()[-1] == "quadratic"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "what", ["own", "of a rate", "start", "loss", "metric", "data"]
 )

@@ -282,6 +282,7 @@ IN_FLOAT16 = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("make", IN_FLOAT16.values(), ids=IN_FLOAT16)
 def test_weights_take_float16_out_of_range_on_the_way_only(make):
     """n w g / sum w is not in range; g and the mean are."""
@@ -297,6 +298,7 @@ def test_weights_take_float16_out_of_range_on_the_way_only(make):
     np.testing.assert_allclose(np.abs(np.asarray(out, np.float32)), 3e4, rtol=0.02)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("size", [1e-30, 1.0, 1e20, 1e38])
 def test_clipping_keeps_the_direction_of_any_gradient(size):
     tx: Any = relaxjax.deep_gradient_compression("data", density=1.0, clip=3.0**0.5)

@@ -47,6 +47,7 @@ def test_the_others_end_and_name_the_one(fault, who):
         assert any(words.search(line) for line in said[number]), said
 
 
+@pytest.mark.slow
 def test_the_coordinator_is_killed():
     ended, said = run("kill", 0)
     assert ended.why.endswith("ended by SIGKILL")

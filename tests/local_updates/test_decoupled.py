@@ -142,6 +142,7 @@ def test_equals_a_list_of_islands_in_bfloat16():
             np.testing.assert_allclose(np.float32(x[k]), ref[k], atol=0.05)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("where", [emulate, mesh_of])
 @pytest.mark.parametrize("rule", ["mean", "rda"])
 @pytest.mark.parametrize(
