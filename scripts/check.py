@@ -7,8 +7,8 @@ python3 scripts/check.py --programs what GPUs and TPUs would run, on both
 python3 scripts/check.py --peers    beside PyTorch, on the same numbers; not in CI
 
 `--programs` compiles with JAX's CUDA plugin, of some 480 MB, and with libtpu, of 140
-MB; it needs neither GPU nor TPU. They have environments of their own: without a driver the
-plugin warns whenever JAX looks for devices.
+MB; it needs neither GPU nor TPU. They have environments of their own: without a driver
+the plugin warns whenever JAX looks for devices.
 
 Needs nothing but Python 3.11 or newer. Exits non-zero at the first failure.
 """

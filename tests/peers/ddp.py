@@ -26,7 +26,7 @@ powerSGD_hook = import_module(f"{HOOKS}.powerSGD_hook")
 DistributedDataParallel = torch.nn.parallel.DistributedDataParallel
 
 RANK, FOLDER = int(sys.argv[1]), Path(sys.argv[2])
-found: dict[str, np.ndarray] = {}
+found: dict[str, Any] = {}
 
 
 class Given(torch.nn.Module):

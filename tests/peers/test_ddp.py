@@ -97,7 +97,7 @@ def test_means(theirs, case, tx, tolerance):
 def test_power_sgd_from_the_same_state(theirs):
     """Their Q is drawn otherwise, so ours begins with theirs after one step of it."""
     tx = relaxjax.power_sgd(
-        "data", rank=2, as_matrices=lambda name, shape: (1, *shape), seed=0
+        "data", rank=2, as_matrices=lambda name, shape: (1, shape[0], shape[1]), seed=0
     )
     params, state = begun(tx)
     update = on_workers(tx.update)
