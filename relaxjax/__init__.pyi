@@ -19,6 +19,7 @@ from relaxjax._core._local import local as local
 from relaxjax._core._phases import Clock as Clock
 from relaxjax._core._phases import advance_phases as advance_phases
 from relaxjax._core._tree import Layout as Layout
+from relaxjax._core._unreduced import unreduced as unreduced
 from relaxjax._core._weights import worker_weight as worker_weight
 from relaxjax.decentralized._choco import ChocoState as ChocoState
 from relaxjax.decentralized._dcd_psgd import DcdPsgdState as DcdPsgdState
@@ -255,6 +256,7 @@ __all__ = [
     "to_local",
     "to_workers",
     "topology",
+    "unreduced",
     "wire_bytes",
     "worker_weight",
     "zero_one_adam",

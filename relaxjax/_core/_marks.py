@@ -21,6 +21,7 @@ import optax
 
 from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._checks import require_arrays, require_dtypes
+from relaxjax._core._unreduced import opens_own_mapping
 
 _NUMBERS: ContextVar[Iterator[int] | None] = ContextVar("numbers", default=None)
 _SCOPE = re.compile(r"relaxjax\.(\w+)/(\w+)/([\w,]+)/(\d+)")
@@ -57,6 +58,8 @@ def marked(
         with jax.named_scope(f"relaxjax.{name}/{side}/{axes}/{number}"):
             return update(updates, state, params, **extra_args)
 
+    if side in ("gradients", "optimizer"):
+        checked, named = opens_own_mapping(name, axis_name, checked, named)
     return optax.GradientTransformationExtraArgs(checked, named)
 
 
