@@ -374,6 +374,7 @@ ROWS: dict[str, Row] = {
     "post_local_sgd, before its switch": Row(
         lambda opt: relaxjax.post_local_sgd(opt, "data", 2, 100),
         typed=False,
+        widens=True,
         slow=True,
     ),
     "hierarchical_local_sgd, of equal models": Row(

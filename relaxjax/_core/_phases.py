@@ -107,7 +107,7 @@ def phased(update: Callable[..., Any]) -> Callable[..., Any]:
 def _of_one_dtype(choices: list[Callable[[], Any]]) -> list[Callable[[], Any]]:
     """The same updates and states; updates in a dtype that holds those of all."""
     kinds = [jax.eval_shape(choice)[0] for choice in choices]
-    dtypes = jax.tree.map(jnp.result_type, *kinds)
+    dtypes = jax.tree.map(_widest, *kinds)
 
     def cast(choice: Callable[[], Any]) -> Callable[[], Any]:
         def chosen() -> Any:
@@ -117,6 +117,10 @@ def _of_one_dtype(choices: list[Callable[[], Any]]) -> list[Callable[[], Any]]:
         return chosen
 
     return list(map(cast, choices))
+
+
+def _widest(*kinds: jax.ShapeDtypeStruct) -> Any:
+    return max((x.dtype for x in kinds), key=lambda dtype: dtype.itemsize)
 
 
 def advance_phases(state: Any) -> Any:
@@ -157,9 +161,9 @@ def reached(state: Any) -> Any:
     return _map_clocks(lambda clock: clock.at(_read(clock.count)), state)
 
 
-def hosted(state: Any) -> Any:
-    """The state with its clocks in the care of a host that sets their phases."""
-    return _map_clocks(lambda clock: dataclasses.replace(clock, hosted=True), state)
+def hosted(state: Any, by_host: bool = True) -> Any:
+    """The state with clocks whose phases a host sets between the steps, or not."""
+    return _map_clocks(lambda clock: dataclasses.replace(clock, hosted=by_host), state)
 
 
 def clocks_of(state: Any) -> list[Clock]:
@@ -182,7 +186,7 @@ def phase_starts(state: Any) -> Iterator[Any]:
             count = jnp.full_like(clock.count, start)
             return dataclasses.replace(clock, count=count).at(start)
 
-        yield hosted(_map_clocks(begin, jax.tree.map(lambda x: x.copy(), state)))
+        yield _map_clocks(begin, jax.tree.map(lambda x: x.copy(), state))
 
 
 def _map_clocks(fn: Callable[[Clock], Clock], state: Any) -> Any:
@@ -229,7 +233,7 @@ class Phases:
         self._steps_left -= 1
         if self._steps_left > 0 and _same(counts, self._returned):
             return state
-        state = advance_phases(state)
+        state = reached(state)
         ahead = [
             end - _read(clock.count)
             for clock in clocks_of(state)

@@ -72,7 +72,7 @@ class DataParallelStep:
         They may be arrays or `jax.ShapeDtypeStruct`, shaped as for a call.
         """
         state, batch = self._checked(args)
-        return self._mapped.lower(placed(hosted(state), self._workers), batch)
+        return self._mapped.lower(placed(state, self._workers), batch)
 
     def _checked(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
         if len(args) < 2:
@@ -94,8 +94,9 @@ class DataParallelStep:
             self._agreed = True
 
     def _all_workers(self, state: tuple[Any, ...], batch: Any) -> tuple[Any, Any]:
-        one_worker = checked(self._step)
-        return per_worker(one_worker, self._workers, batch=True)(*state, batch)
+        one_worker = per_worker(checked(self._step), self._workers, batch=True)
+        state, metrics = one_worker(*hosted(state), batch)  # by `__call__`
+        return hosted(state, by_host=False), metrics
 
     def _wait(self, state: Any, metrics: Any) -> None:
         """Bounds the number of steps under way."""

@@ -100,13 +100,13 @@ def test_copies_at_the_start_of_each_phase():
 def read_at(monkeypatch, ends, steps, again=()):
     """Phases before each step, and the steps at which counts were read."""
     reads, found, number = [], [], 0
-    real = _phases.advance_phases
+    real = _phases.reached
 
     def advance(state):
         reads.append(number)
         return real(state)
 
-    monkeypatch.setattr(_phases, "advance_phases", advance)
+    monkeypatch.setattr(_phases, "reached", advance)
     phases, state = Phases(), state_of(*(clock(*e) for e in ends))
     for number in range(steps):
         if number in again:  # as from a checkpoint: the same counts in other arrays
