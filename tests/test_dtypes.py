@@ -76,6 +76,34 @@ def test_every_float_dtype_is_right(name, dtype):
         assert off < factor * DTYPES[dtype], (key, off)
 
 
+def weighed(name: str) -> Any:
+    """The updates of a step in which one worker of four has all examples."""
+    tx: Any = parse(name).build("data", Training(optax.identity(), 1.0, 100, WORKERS))
+    shapes = {"m": (WORKERS, 16, 12), "w": (WORKERS, 3)}
+    g = {k: jnp.full(shape, 3e4, jnp.float16) for k, shape in shapes.items()}
+    weights = jnp.array([1.0, *[0.0] * (WORKERS - 1)])
+
+    def update(g: Any, weight: Any) -> Any:
+        x = optax.tree.zeros_like(g)
+        return tx.update(g, tx.init(x), x, weight=weight)[0]
+
+    step = jax.jit(jax.vmap(update, axis_name="data"))
+    return [np.asarray(x, np.float64) for x in jax.tree.leaves(step(g, weights))]
+
+
+@pytest.mark.few(6)
+@pytest.mark.parametrize("name", NAMES)
+def test_weights_leave_float16_in_range(name):
+    """n w g / sum w is out of it; g and their mean are not."""
+    try:
+        found = weighed(name)
+    except ValueError as error:
+        with pytest.raises(ValueError, match="weight"):  # which it does not take
+            raise error from None
+        return
+    assert all(np.isfinite(x).all() for x in found)
+
+
 @pytest.mark.few(20)
 @pytest.mark.parametrize(("params", "gradients"), helpers.MIXED)
 @pytest.mark.parametrize("name", NAMES)

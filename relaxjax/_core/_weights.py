@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from relaxjax._core._axis import AxisName, axis_size
-from relaxjax._core._tree import wide
+from relaxjax._core._tree import is_narrow, wide
 
 
 def worker_weight(count: jax.Array | float, axis_name: AxisName) -> jax.Array:
@@ -81,6 +81,11 @@ def weigh_tree(updates: Any, weight: Any, axis_name: AxisName) -> Any:
         return updates
     w = factor(weight, axis_name, "mean")
     return jax.tree.map(lambda u: weigh_wide(u, w), updates)
+
+
+def divide_narrow(updates: Any, like: Any, n: int) -> Any:
+    """Updates over n where `like` is of narrow floats, before they are rounded."""
+    return jax.tree.map(lambda u, x: u / n if is_narrow(x.dtype) else u, updates, like)
 
 
 def unless_nobody(weight: Any, axis_name: AxisName, new: Any, old: Any) -> Any:

@@ -25,7 +25,7 @@ from jax import lax
 
 from relaxjax._core._buckets import plan_groups
 from relaxjax._core._sending_order import sending_order
-from relaxjax._core._tree import leaf_name
+from relaxjax._core._tree import is_narrow, leaf_name
 from relaxjax.collectives._wire_dtypes import once_arrived
 
 Kind = jax.ShapeDtypeStruct
@@ -78,8 +78,11 @@ class Slices(Protocol):
         """[k, c]: all slices, from this worker's [c]."""
         ...
 
-    def push(self, rows: jax.Array) -> jax.Array:
-        """[c]: the mean over all workers of this worker's row of [k, c]."""
+    def push(self, rows: jax.Array, *, divided: bool = False) -> jax.Array:
+        """[c]: the mean over all workers of this worker's row of [k, c].
+
+        Rows that are `divided` by the number of workers already are added up.
+        """
         ...
 
 
@@ -89,10 +92,12 @@ class ExactTransfers(NamedTuple):
     Attributes:
       servers: the servers and their slices.
       plan: transfers in the order of pulls.
+      divided: whether narrow floats are divided by the number of workers already.
     """
 
     servers: Slices
     plan: Sequence[LeafTransfer]
+    divided: bool = False
 
     def push(
         self, leaves: Sequence[jax.Array], owed: Any = ()
@@ -104,7 +109,8 @@ class ExactTransfers(NamedTuple):
 
         def exchange(rows: jax.Array, number: int) -> tuple[jax.Array]:
             del number
-            return (self.servers.push(rows)[None],)
+            divided = self.divided and is_narrow(rows.dtype)
+            return (self.servers.push(rows, divided=divided)[None],)
 
         rows = [self.servers.rows(x) for x in leaves]
         arrived = in_turn(self.plan[::-1], "push", rows, exchange)

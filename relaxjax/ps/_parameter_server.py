@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from relaxjax._core._axis import AxisName, axes_of
+from relaxjax._core._axis import AxisName, axes_of, axis_size
 from relaxjax._core._checks import (
     require_dtypes,
     require_local,
@@ -38,7 +38,7 @@ from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import RESET, Leaf, MergeRule, resliced
 from relaxjax._core._sending_order import check_bucket_bytes
 from relaxjax._core._tree import Layout, layout_of
-from relaxjax._core._weights import weigh_tree
+from relaxjax._core._weights import divide_narrow, weigh_tree
 from relaxjax.collectives import ExactTransfers, Kind, plan_transfers
 from relaxjax.compression import Compressor
 from relaxjax.gradients import require_elementwise
@@ -153,9 +153,11 @@ def parameter_server(
             require_full(_CALLER, at)
         return at
 
-    def transfers_of(at: Servers, updates: Any, owed: Any) -> tuple[Any, Any]:
+    def transfers_of(
+        at: Servers, updates: Any, owed: Any, divided: bool
+    ) -> tuple[Any, Any]:
         if compressor is None:
-            return ExactTransfers(at, plan(updates)), owed
+            return ExactTransfers(at, plan(updates), divided), owed
         return coded_transfers(at, plan(updates), compressor, owed, axis_name)
 
     def init(params: optax.Params) -> Any:
@@ -180,14 +182,15 @@ def parameter_server(
         require_local(updates, axis_name, _CALLER)
         require_no_compiler_axes(_CALLER, "sharding over servers")
         waiting, own = state.late, jax.tree.map(at.own, params)
-        # In its own dtype after a transfer; codes are made of float32.
         narrow, updates = updates, weigh_tree(updates, weight, axis_name)
-        updates = (
-            optax.tree.cast_like(updates, narrow) if compressor is None else updates
-        )
+        divided = compressor is None and weight is not None and not late
+        if divided:  # n w g / sum w may be out of range where w g / sum w is not
+            updates = divide_narrow(updates, narrow, axis_size(axis_name, _CALLER))
+        if compressor is None:  # in its own dtype; codes are made of float32
+            updates = optax.tree.cast_like(updates, narrow)
         if late:
             updates, waiting = late().update(updates, waiting, params)
-        transfers, owed = transfers_of(at, updates, state.owed)
+        transfers, owed = transfers_of(at, updates, state.owed, divided)
         leaves, tree = jax.tree.flatten(updates)
         means, owed = transfers.push(leaves, owed)
         mean = optax.tree.cast_like(tree.unflatten(means), narrow)

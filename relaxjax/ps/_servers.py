@@ -63,14 +63,17 @@ class Servers(NamedTuple):
         bits = lax.all_gather(to_wire(own), self.name, axis_index_groups=self._groups())
         return from_wire(bits, own.dtype)
 
-    def push(self, rows: jax.Array) -> jax.Array:
-        """[c]: the mean over all workers of this server's row of [k, c]."""
+    def push(self, rows: jax.Array, *, divided: bool = False) -> jax.Array:
+        """[c]: the mean over all workers of this server's row of [k, c].
+
+        Rows that are `divided` by the number of workers already are added up.
+        """
         total = self._swapped(rows).astype(wide(rows.dtype)).sum(axis=0)
         total = self._over_replicas(total)
         for name in self.others:
             total = lax.psum(total, name)
         n = self.workers * math.prod(lax.axis_size(name) for name in self.others)
-        return (total / n).astype(rows.dtype)
+        return (total if divided else total / n).astype(rows.dtype)
 
     def _swapped(self, rows: jax.Array) -> jax.Array:
         """[k, c]: what each worker of the group has for this server."""

@@ -161,20 +161,17 @@ def test_a_chain_without_any_reducer_is_warned_of():
         relaxjax.init(ADAM, PARAMS, emulate(WORKERS), reduced_in_step=True)
 
 
-TAKES_INTEGERS_NOT = {
-    "gossip": relaxjax.gossip("data", GRAPH),
-    "local_sgd": relaxjax.local_sgd("data", 2),
-    "push_sum": relaxjax.push_sum("data", GRAPH),
-    "diloco": relaxjax.diloco(optax.sgd(0.1), "data", 2),
-    "delay": relaxjax.delay(1),
-}
-
-
-@pytest.mark.parametrize("name", TAKES_INTEGERS_NOT)
-def test_integers_that_would_never_train_are_refused(name):
-    params = {"w": jnp.ones(3), "steps": jnp.zeros((), jnp.int32)}
-    with pytest.raises(ValueError, match=rf"{name}: leaf 'steps' is int32"):
-        TAKES_INTEGERS_NOT[name].init(params)
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+def test_integers_that_would_never_train_are_refused(row):
+    """By every relaxation, before a step is taken."""
+    shapes = jax.eval_shape(helpers.problem)
+    stacked = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct((WORKERS, *x.shape), x.dtype), shapes
+    )
+    stacked |= {"steps": jax.ShapeDtypeStruct((WORKERS,), jnp.int32)}
+    init = jax.vmap(row.make(optax.identity()).init, axis_name="data")
+    with pytest.raises(ValueError, match=r"\w+: leaf 'steps' is int32"):
+        jax.eval_shape(init, stacked)
 
 
 def test_what_is_no_compressor_and_no_model_is_named():
