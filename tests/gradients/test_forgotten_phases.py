@@ -27,6 +27,9 @@ METHODS: dict[str, Callable[[], Any]] = {
     "power_sgd": lambda: relaxjax.power_sgd(
         "data", rank=2, start_after=2, min_compression=0
     ),
+    "acp_sgd": lambda: relaxjax.acp_sgd(
+        "data", rank=2, start_after=2, min_compression=0
+    ),
     "deep_gradient_compression": lambda: relaxjax.deep_gradient_compression(
         "data", density=0.1, warmup_densities=(0.5, 0.25), warmup_steps=2
     ),
