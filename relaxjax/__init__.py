@@ -53,6 +53,7 @@ __getattr__, __dir__, __all__ = door(
         "local_updates._asynchronous_average": "AsynchronousAverageState "
         "asynchronous_average",
         "local_updates._decoupled_diloco": "DecoupledDilocoState decoupled_diloco",
+        "local_updates._desynced": "AveragedState DesyncedState desynced",
         "local_updates._diloco": "diloco",
         "local_updates._eager_diloco": "EagerDilocoState eager_diloco",
         "local_updates._hierarchical_local_sgd": "hierarchical_local_sgd",

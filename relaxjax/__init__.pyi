@@ -108,6 +108,9 @@ from relaxjax.local_updates._decoupled_diloco import (
 from relaxjax.local_updates._decoupled_diloco import (
     decoupled_diloco as decoupled_diloco,
 )
+from relaxjax.local_updates._desynced import AveragedState as AveragedState
+from relaxjax.local_updates._desynced import DesyncedState as DesyncedState
+from relaxjax.local_updates._desynced import desynced as desynced
 from relaxjax.local_updates._diloco import diloco as diloco
 from relaxjax.local_updates._eager_diloco import EagerDilocoState as EagerDilocoState
 from relaxjax.local_updates._eager_diloco import eager_diloco as eager_diloco
@@ -152,6 +155,7 @@ __all__ = [
     "AcpSGDState",
     "AllReduceState",
     "AsynchronousAverageState",
+    "AveragedState",
     "BoundedStalenessState",
     "ChocoState",
     "Clock",
@@ -162,6 +166,7 @@ __all__ = [
     "DeepGradientCompressionState",
     "DeepSqueezeState",
     "DelayState",
+    "DesyncedState",
     "EagerDilocoState",
     "Emulation",
     "ExactDiffusionState",
@@ -211,6 +216,7 @@ __all__ = [
     "deep_gradient_compression",
     "deep_squeeze",
     "delay",
+    "desynced",
     "diloco",
     "eager_diloco",
     "emulate",

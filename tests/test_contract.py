@@ -325,6 +325,13 @@ ROWS: dict[str, Row] = {
             opt, "data", sync_every=2, outer=optax.sgd(1.0), tokens=[[8]]
         ),
     ),
+    "desynced, of equal models": Row(
+        lambda opt: relaxjax.desynced(
+            optax.chain(all_reduce("data"), opt), "data", periods={"params": 2}
+        ),
+        typed=False,  # the optimizer's state may vary; replicated state cannot
+        widens=True,
+    ),
     "delay": Row(
         lambda opt: optax.chain(delay(1), all_reduce("data"), opt),
         one_step_late,

@@ -11,7 +11,7 @@ from relaxjax import compression, topology
 from relaxjax.collectives import adasum
 from relaxjax.decentralized import exact_diffusion, quasi_global_momentum
 from relaxjax.gradients import alternate, dc_asgd, low_rank_mean
-from relaxjax.local_updates import diloco, slow_momentum, streaming_diloco
+from relaxjax.local_updates import desynced, diloco, slow_momentum, streaming_diloco
 
 Inputs = dict[str, np.ndarray]
 Config = dict[str, Any]
@@ -218,6 +218,25 @@ def _pulled(tx: Any, config: Config, start: Any, targets: Any) -> dict[str, Any]
     return {"params": seen}
 
 
+def _desynced(config: Config, gradients: Any) -> dict[str, Any]:
+    c = config
+    inner = optax.adam(c["learning_rate"], c["b1"], c["b2"], c["eps"])
+    tx = desynced(inner, _AXIS, periods=c["periods"])
+
+    def worker(gs: jax.Array) -> dict[str, jax.Array]:
+        x: Any = jnp.zeros(gs.shape[1:])
+        state, seen = tx.init(x), []
+        for g in gs:
+            u, state = tx.update(g, state, x)
+            x = optax.apply_updates(x, u)
+            moments = {name: optax.tree.get(state, name) for name in ("mu", "nu")}
+            seen.append({"params": x, **moments})
+        return jax.tree.map(lambda *xs: jnp.stack(xs), *seen)
+
+    found = jax.vmap(worker, axis_name=_AXIS)(jnp.asarray(gradients).swapaxes(0, 1))
+    return {name: x.swapaxes(0, 1) for name, x in found.items()}
+
+
 def _slow_momentum(config: Config, start: Any, gradient: Any) -> dict[str, Any]:
     every, rate = config["sync_every"], config["learning_rate"]
     slow = slow_momentum(_AXIS, every, momentum=config["momentum"])
@@ -268,6 +287,7 @@ _RULES = {
     "nesterov_outer": _nesterov_outer,
     "radial_directional": _radial_directional,
     "streaming_diloco": _streaming_diloco,
+    "desynced": _desynced,
     "slow_momentum": _slow_momentum,
     "delay_compensation": _delay_compensation,
     "exact_diffusion": _exact_diffusion,

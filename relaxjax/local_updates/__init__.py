@@ -7,6 +7,7 @@ __getattr__, __dir__, __all__ = door(
     {
         "_asynchronous_average": "AsynchronousAverageState asynchronous_average",
         "_decoupled_diloco": "DecoupledDilocoState decoupled_diloco",
+        "_desynced": "AveragedState DesyncedState desynced",
         "_diloco": "diloco",
         "_eager_diloco": "EagerDilocoState eager_diloco",
         "_hierarchical_local_sgd": "hierarchical_local_sgd",

@@ -12,6 +12,9 @@ from relaxjax.local_updates._decoupled_diloco import (
 from relaxjax.local_updates._decoupled_diloco import (
     decoupled_diloco as decoupled_diloco,
 )
+from relaxjax.local_updates._desynced import AveragedState as AveragedState
+from relaxjax.local_updates._desynced import DesyncedState as DesyncedState
+from relaxjax.local_updates._desynced import desynced as desynced
 from relaxjax.local_updates._diloco import diloco as diloco
 from relaxjax.local_updates._eager_diloco import EagerDilocoState as EagerDilocoState
 from relaxjax.local_updates._eager_diloco import eager_diloco as eager_diloco
@@ -33,13 +36,16 @@ from relaxjax.local_updates._streaming_diloco import (
 
 __all__ = [
     "AsynchronousAverageState",
+    "AveragedState",
     "DecoupledDilocoState",
+    "DesyncedState",
     "EagerDilocoState",
     "OuterState",
     "SlowMomentumState",
     "StreamingDilocoState",
     "asynchronous_average",
     "decoupled_diloco",
+    "desynced",
     "diloco",
     "eager_diloco",
     "hierarchical_local_sgd",

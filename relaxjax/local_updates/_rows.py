@@ -4,6 +4,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import optax
 
 from relaxjax._core._axis import AxisName
@@ -11,6 +13,7 @@ from relaxjax._core._relaxation import SYNC_EVERY, Exchange, Relaxation, Trainin
 from relaxjax.gradients import CHOICES, label_leaves
 from relaxjax.local_updates._asynchronous_average import asynchronous_average
 from relaxjax.local_updates._decoupled_diloco import decoupled_diloco
+from relaxjax.local_updates._desynced import desynced
 from relaxjax.local_updates._diloco import diloco
 from relaxjax.local_updates._eager_diloco import eager_diloco
 from relaxjax.local_updates._local_sgd import local_sgd
@@ -20,6 +23,12 @@ from relaxjax.local_updates._sparse_loco import sparse_loco
 from relaxjax.local_updates._streaming_diloco import streaming_diloco
 
 _SYNCS = frozenset({"bucket_bytes", "sync_every"})
+_PERIODS = {
+    "params": SYNC_EVERY,
+    "mu": 3 * SYNC_EVERY,
+    "nu": 6 * SYNC_EVERY,
+    "trace": 3 * SYNC_EVERY,
+}
 _OUTER = _SYNCS | {"outer_learning_rate", "outer_momentum"}
 
 
@@ -68,6 +77,15 @@ def _nesterov(method: Callable[..., Any]) -> Callable[..., Any]:
 def _outer_half(method: Callable[..., Any]) -> Callable[..., Any]:
     """Builds the outer half of DiLoCo or its kin, which comes after the optimizer."""
     return _local(functools.partial(_nesterov(method), optax.identity()))
+
+
+def _desynced(axis_name: AxisName, training: Training, **parts: Any) -> Any:
+    """Params and the moments that the optimizer has, at the paper's ratios."""
+    inner = training.optimizer
+    state = jax.eval_shape(inner.init, {"w": jnp.zeros((2, 2))})
+    names = [n for n in _PERIODS if optax.tree.get_all_with_path(state, n)]
+    periods = {name: _PERIODS[name] for name in ("params", *names)}
+    return desynced(inner, axis_name, periods=periods, **parts)
 
 
 def _post_local_sgd(axis_name: AxisName, training: Training, **parts: Any) -> Any:
@@ -159,6 +177,20 @@ ROWS = (
         build=_around(_nesterov(decoupled_diloco)),
         options=_OUTER | {"fragments", "overlap", "present"},
         sends=Exchange(line="relaxjax.decoupled_diloco(optimizer, {args})"),
+    ),
+    Relaxation(
+        name="desynced",
+        summary="params are averaged seldom, moments more seldom (DES-LOC)",
+        build=_desynced,
+        algorithms=CHOICES,
+        compressors=True,
+        options=frozenset({"bucket_bytes"}),
+        period=_PERIODS["nu"],
+        apart=True,
+        sends=Exchange(
+            line="relaxjax.desynced(optimizer, {args}, "
+            'periods={{"params": 8, "mu": 24, "nu": 48}})',
+        ),
     ),
     _syncs(
         name="slow_momentum",

@@ -261,6 +261,16 @@ def test_right_factors_stay_equal_and_residuals_on_the_mean():
     )
 
 
+def test_fields_at_periods_of_their_own_stay_on_the_mean():
+    (_, s8), (_, s6) = six_of("desynced")
+    a, b = (found(s, relaxjax.DesyncedState) for s in (s8, s6))
+    for name in ("mu", "nu"):
+        x, y = (optax.tree.get(s.inner, name) for s in (a, b))
+        assert_moved(x)
+        assert_means(x, y)
+    assert [int(m.step[0]) for m in a.averaged] == [int(m.step[0]) for m in b.averaged]
+
+
 def test_factors_by_turns_stay_equal_and_residuals_on_the_mean():
     (_, s8), (_, s6) = six_of("acp_sgd")
     a, b = (found(s, relaxjax.AcpSGDState) for s in (s8, s6))

@@ -115,6 +115,7 @@ MORE = [
     mixed("eager_diloco", outer_momentum=0.5),
     mixed("streaming_diloco", outer_momentum=0.5),
     mixed("decoupled_diloco", outer_momentum=0.5),
+    mixed("desynced"),
 ]
 
 

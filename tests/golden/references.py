@@ -251,6 +251,23 @@ def radial_directional(config: Config, gradients: Any, weights: Any) -> Arrays:
     return {"merged": (w @ lengths) * direction / own}
 
 
+def desynced(config: Config, gradients: Any) -> Arrays:
+    c, gs = config, np.asarray(gradients, np.float64)
+    state = {name: np.zeros(gs.shape[1:]) for name in ("params", "mu", "nu")}
+    seen: Arrays = {name: [] for name in state}
+    for step, g in enumerate(gs, 1):
+        state["mu"] = c["b1"] * state["mu"] + (1 - c["b1"]) * g
+        state["nu"] = c["b2"] * state["nu"] + (1 - c["b2"]) * g**2
+        m, v = state["mu"] / (1 - c["b1"] ** step), state["nu"] / (1 - c["b2"] ** step)
+        moved = c["learning_rate"] * m / (np.sqrt(v) + c["eps"])
+        state["params"] = state["params"] - moved
+        for name, every in c["periods"].items():
+            if step % every == 0:
+                state[name] = np.broadcast_to(state[name].mean(0), state[name].shape)
+            seen[name].append(state[name])
+    return seen
+
+
 def slow_momentum(config: Config, start: Any, gradient: Any) -> Arrays:
     anchor, g = np.asarray(start), np.asarray(gradient)
     rate, u, seen = config["learning_rate"], 0 * anchor, []
@@ -324,6 +341,7 @@ HALVES = [2.5, 3.5, -0.5, 7.0]
 EDGES = [0.0, 1.0, -1.0, 1.001, 257.0, 259.0, 3.14159274, -0.1, 1e-5, 6e4]
 SMALL = [0.0, 0.875, -1.0625, 1.1875, 17.0, 19.0, 448.0, -0.001953125, 0.0029296875]
 ROUNDS = "Round to nearest, halves to even: IEEE 754."
+DESYNCED = "DES-LOC: Iacob et al. 2025; averages after the step."
 DECOUPLED = "Decoupled DiLoCo: arXiv 2604.21428."
 ZHANG = "ACP-SGD: Zhang et al. 2023, as the authors' program has it."
 VOGELS = "PowerSGD: Vogels, Karimireddy, Jaggi 2019, algorithm 1."
@@ -571,6 +589,36 @@ ROWS: list[tuple[Any, ...]] = [
         },
         {"start": [1.0, -2.0], "targets": [[0.0, 1.0], [2.0, 4.0], [-1.0, 0.5]]},
         "Streaming DiLoCo: Douillard et al. 2025; fragments in torchft's order.",
+    ),
+    (
+        "DES-LOC, two workers by hand",
+        desynced,
+        {
+            "learning_rate": 1.0,
+            "b1": 0.5,
+            "b2": 0.5,
+            "eps": 0.0,
+            "periods": {"params": 2, "mu": 3, "nu": 4},
+        },
+        {"gradients": [[[1.0], [3.0]]] * 4},
+        DESYNCED,
+        1e-5,
+        1e-6,
+    ),
+    (
+        "DES-LOC, three workers",
+        desynced,
+        {
+            "learning_rate": 0.1,
+            "b1": 0.9,
+            "b2": 0.95,
+            "eps": 1e-8,
+            "periods": {"params": 2, "mu": 3, "nu": 5},
+        },
+        {"gradients": draw(10, 11, 3, 4)},
+        DESYNCED,
+        1e-4,
+        1e-5,
     ),
     (
         "slow momentum",

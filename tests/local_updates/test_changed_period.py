@@ -17,6 +17,7 @@ import relaxjax
 
 SGD = optax.sgd(1.0)
 METHODS: dict[str, Callable[[int], Any]] = {
+    "desynced": lambda h: relaxjax.desynced(SGD, "data", periods={"params": h}),
     "local_sgd": lambda h: optax.chain(SGD, relaxjax.local_sgd("data", h)),
     "diloco": lambda h: relaxjax.diloco(SGD, "data", h, outer=SGD),
     "slow_momentum": lambda h: optax.chain(
@@ -44,7 +45,7 @@ METHODS: dict[str, Callable[[int], Any]] = {
         optax.chain(relaxjax.all_reduce("data"), SGD), h
     ),
 }
-SETTLES = [*METHODS][:9]  # without further updates, all models become their mean
+SETTLES = [*METHODS][:10]  # without further updates, all models become their mean
 CHANGES = [(6, 2), (5, 3), (2, 4), (4, 8)]
 WORKERS, START = 3, 5.0
 

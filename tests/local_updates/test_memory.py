@@ -50,6 +50,11 @@ KEPT: dict[str, tuple[Any, int]] = {
         relaxjax.decoupled_diloco(SGD, "data", sync_every=4, **FED),
         4,
     ),
+    "desynced": (relaxjax.desynced(SGD, "data", periods={"params": 4}), 0),
+    "desynced, fed back": (
+        relaxjax.desynced(SGD, "data", periods={"params": 4}, **FED),
+        2,
+    ),
     "eager_diloco": (relaxjax.eager_diloco(SGD, "data", 4), 3),
     "eager_diloco, fed back": (relaxjax.eager_diloco(SGD, "data", 4, **FED), 4),
     "sparse_loco": (relaxjax.sparse_loco(SGD, "data", 4), 2),

@@ -1,0 +1,269 @@
+"""DES-LOC: params and the moments of an optimizer, averaged at periods of their own.
+
+Source: Iacob et al. 2025 (DES-LOC), as second-hand notes give it. Worker i takes steps
+of its own optimizer; x_i are its params, u_i and v_i fields of the optimizer's state,
+such as Adam's moments, with periods K_x, K_u, K_v:
+
+    u_i, v_i, x_i <- the optimizer's step          (each step)
+    x_i <- mean_j x_j                              (after each K_x-th)
+    u_i <- mean_j u_j                              (after each K_u-th)
+    v_i <- mean_j v_j                              (after each K_v-th)
+
+The paper averages at the start of the next step, after the gradient of x_i was taken:
+the same for u and v, while here the next gradient is that of the mean model. A moment
+with decay b halves in ln 0.5 / ln b steps, so that slow ones need fewer means: K_u =
+3 K_x and K_v = 6 K_x for Adam. All periods equal are Local Adam, no period for u and v
+is `local_sgd`; with all periods 1, equal gradients make it Adam.
+
+With a compressor C, each of them has an anchor a, as in `local_sgd`:
+
+    a <- a - mean_i C(a - x_i),  x_i <- a
+
+and second moments are kept from falling below 0 by what C loses.
+
+Cost: what `all_reduce` sends, 4 bytes for each element of x / K_x + u / K_u + v / K_v:
+with K, 3 K, 6 K 1.5 / K of a gradient's, half of Local Adam's. State: none beside the
+optimizer's; with a compressor the anchors, and the feedback's.
+"""
+
+import functools
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from relaxjax._core._axis import AxisName
+from relaxjax._core._checks import require_whole
+from relaxjax._core._cond import cond
+from relaxjax._core._local import LocalState
+from relaxjax._core._marks import marked
+from relaxjax._core._merge_rules import EQUAL, MEAN
+from relaxjax._core._tree import layout_of, wide, wide_copy
+from relaxjax.compression import Compressor
+from relaxjax.local_updates._local_steps import ExchangeSpec
+
+_CALLER = "desynced"
+_PARAMS = "params"
+
+
+class AveragedState(NamedTuple):
+    """State of what `desynced` averages at one period.
+
+    Attributes:
+      step: int32, the number of steps, modulo the period; equal on all workers.
+      anchor: a, in float32 where it is narrower; () without a compressor.
+      reducer: the state of the `all_reduce`.
+    """
+
+    step: Annotated[jax.Array, EQUAL]
+    anchor: Annotated[Any, MEAN]
+    reducer: Any
+
+
+class DesyncedState(NamedTuple):
+    """State of `desynced`.
+
+    Attributes:
+      inner: the optimizer's, this worker's own between two means.
+      averaged: one for each of `periods`, in alphabetical order of their names.
+      leaves: the leaves that differ between workers in between.
+    """
+
+    inner: Any
+    averaged: tuple[AveragedState, ...]
+    leaves: Annotated[LocalState, MEAN]
+
+
+def desynced(
+    inner: optax.GradientTransformation,
+    axis_name: AxisName,
+    *,
+    periods: Mapping[str, int],
+    compressor: Compressor | None = None,
+    nonnegative: Collection[str] = ("nu",),
+    algorithm: str = "auto",
+    bucket_bytes: int = 8 * 2**20,
+    seed: int = 0,
+) -> optax.GradientTransformationExtraArgs:
+    """An optimizer whose workers average params seldom, and moments more seldom.
+
+    Use it as the whole optimizer, without an all-reduce before it.
+
+    Args:
+      inner: each worker's optimizer, which sees its own gradients.
+      axis_name: the axis, or a tuple (outer, inner).
+      periods: numbers of steps, 1 or more, by name: "params", and fields of the states
+        of `inner`, such as "mu" and "nu" of Adam or "trace" of momentum. Fields that
+        are not named stay each worker's own.
+      compressor: the compressor of changes since the last mean, of
+        `relaxjax.compression`, for all of them.
+      nonnegative: fields that are clipped at 0 after a mean in codes.
+      algorithm: see `relaxjax.all_reduce`.
+      bucket_bytes: see `relaxjax.all_reduce`.
+      seed: the seed of random compressors.
+
+    Returns:
+      A gradient transformation whose `update` needs `params`. Updates come out in
+      float32 where a param is narrower. `update` takes `weight=`: what this worker
+      counts for in a mean of this step; with zero it is absent, and goes on from its
+      own. Fields keep their dtypes; their means are taken in float32.
+
+    Raises:
+      ValueError: `periods` without "params", with a number below 1; what
+        `relaxjax.all_reduce` refuses; in `init`: no state of `inner` has such a field,
+        or it holds no floats; in `update` another tree than `init` saw, or no `params`.
+      NameError: `update` outside the axis.
+
+    Example:
+      >>> import jax, jax.numpy as jnp, optax, relaxjax
+      >>> periods = {"params": 2, "trace": 3}
+      >>> tx = relaxjax.desynced(optax.sgd(1.0, 0.5), "data", periods=periods)
+      >>> def train(gradient):
+      ...     x = jnp.float32(0)
+      ...     state = tx.init(x)
+      ...     for _ in range(2):
+      ...         updates, state = tx.update(gradient, state, x)
+      ...         x = optax.apply_updates(x, updates)
+      ...     return x, optax.tree.get(state, "trace")
+      >>> x, trace = jax.vmap(train, axis_name="data")(jnp.array([1.0, 3.0]))
+      >>> print(x, trace)
+      [-5. -5.] [1.5 4.5]
+    """
+    _check(periods)
+    tx = optax.with_extra_args_support(inner)
+    exchange = ExchangeSpec(
+        _CALLER, axis_name, compressor, algorithm, bucket_bytes, None, seed
+    )
+    means = {
+        name: _Mean(
+            exchange.reducer(), every, compressor is not None, name in nonnegative
+        )
+        for name, every in sorted(periods.items())
+    }
+
+    def init(params: optax.Params) -> Any:
+        own = tx.init(params)
+        named = {_PARAMS: params, **_fields(own, periods)}
+        averaged = tuple(mean.init(named[name]) for name, mean in means.items())
+        return DesyncedState(own, averaged, LocalState(layout_of(params)))
+
+    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
+        exchange.require(state, updates, params, None)
+        u, own = tx.update(updates, state.inner, params, **extra_args)
+        x, u = _wide(params), _wide(u)
+        named = {_PARAMS: optax.tree.add(x, u), **_fields(own, periods)}
+        averaged = []
+        for (name, mean), before in zip(means.items(), state.averaged, strict=True):
+            here = mean.is_due(before)
+            if weight is not None:  # absent where it is zero
+                here &= jnp.asarray(weight) != 0
+            new, after = mean.update(_wide(named[name]), before, weight)
+            averaged.append(after)
+            if name == _PARAMS:
+                u = optax.tree.where(here, optax.tree.sub(new, x), u)
+            else:
+                named[name] = _where(here, new, named[name])
+        named.pop(_PARAMS)
+        return u, DesyncedState(_with_fields(own, named), tuple(averaged), state.leaves)
+
+    return marked(_CALLER, "models", axis_name, init, update)
+
+
+class _Mean(NamedTuple):
+    """The mean of a field over the workers, once a period; silent in between."""
+
+    reducer: optax.GradientTransformationExtraArgs
+    every: int
+    coded: bool
+    clipped: bool  # at 0, when coded
+
+    def init(self, values: Any) -> AveragedState:
+        anchor = wide_copy(values)
+        start = jnp.zeros((), jnp.int32), anchor if self.coded else ()
+        return AveragedState(*start, self.reducer.init(anchor))
+
+    def is_due(self, state: AveragedState) -> jax.Array:
+        return state.step >= self.every - 1  # or past it, of a longer period
+
+    def update(self, x: Any, state: AveragedState, weight: Any) -> Any:
+        """The mean of x where it is due, else x, and the next state."""
+        due = self.is_due(state)
+        meet = functools.partial(self._meet, weight=weight)
+        x, state = cond(due, meet, lambda *same: same, x, state)
+        return x, state._replace(step=jnp.where(due, 0, state.step + 1))
+
+    def _meet(self, x: Any, state: AveragedState, weight: Any) -> Any:
+        sent = optax.tree.sub(state.anchor, x) if self.coded else x
+        mean, reducer = self.reducer.update(sent, state.reducer, weight=weight)
+        if not self.coded:
+            return mean, state._replace(reducer=reducer)
+        anchor = optax.tree.sub(state.anchor, mean)
+        if self.clipped:
+            anchor = jax.tree.map(lambda v: jnp.maximum(v, 0), anchor)
+        return anchor, state._replace(anchor=anchor, reducer=reducer)
+
+
+def _wide(tree: Any) -> Any:
+    return jax.tree.map(lambda x: x.astype(wide(x.dtype)), tree)
+
+
+def _where(condition: jax.Array, new: Any, old: Any) -> Any:
+    """In the dtypes of `old`."""
+    return jax.tree.map(
+        lambda x, y: jnp.where(condition, x.astype(y.dtype), y), new, old
+    )
+
+
+def _fields(state: Any, periods: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+    """By the name of a field, its arrays in all states that have it, by their paths."""
+    found: dict[str, dict[str, Any]] = {n: {} for n in periods if n != _PARAMS}
+    for path, leaf in jax.tree.leaves_with_path(state):
+        name = _field_of(path, found)
+        if name is not None:
+            found[name][jax.tree_util.keystr(path)] = leaf
+    for name, leaves in found.items():
+        _check_field(name, leaves, state)
+    return found
+
+
+def _with_fields(state: Any, fields: dict[str, dict[str, Any]]) -> Any:
+    """The state with these arrays."""
+    new = {path: leaf for leaves in fields.values() for path, leaf in leaves.items()}
+    return jax.tree.map_with_path(
+        lambda path, leaf: new.get(jax.tree_util.keystr(path), leaf), state
+    )
+
+
+def _field_of(path: Any, names: Collection[str]) -> str | None:
+    """The outermost field on the way to a leaf that has one of these names."""
+    fields = (k.name for k in path if isinstance(k, jax.tree_util.GetAttrKey))
+    return next((name for name in fields if name in names), None)
+
+
+def _check_field(name: str, leaves: dict[str, Any], state: Any) -> None:
+    if not leaves:
+        paths = [path for path, _ in jax.tree.leaves_with_path(state)]
+        keys = {k for path in paths for k in path}
+        names = {k.name for k in keys if isinstance(k, jax.tree_util.GetAttrKey)}
+        raise ValueError(
+            f"{_CALLER}: periods has {name!r}, which is not a field of a state of "
+            f"inner; its fields are {', '.join(sorted(names)) or 'none'}"
+        )
+    for path, leaf in leaves.items():
+        if not jnp.issubdtype(leaf.dtype, jnp.inexact):
+            raise ValueError(
+                f"{_CALLER}: periods has {name!r}, and {path} is {leaf.dtype}: only "
+                "floats have a mean; leave it out, and it stays each worker's own"
+            )
+
+
+def _check(periods: Mapping[str, int]) -> None:
+    for name, every in periods.items():
+        require_whole(_CALLER, f"periods[{name!r}]", every)
+    if _PARAMS not in periods:
+        raise ValueError(
+            f"{_CALLER}: periods={dict(periods)!r} has no 'params': models that are "
+            "never averaged would not train together; give them a number of steps"
+        )
