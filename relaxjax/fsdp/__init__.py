@@ -8,6 +8,7 @@ __getattr__, __dir__, __all__ = door(
         "_bytes": "SentBytes sent_bytes",
         "_gathered": "Gathered GatheredState gathered",
         "_init": "init init_state whole",
+        "_scan_layers": "scan_layers",
         "relaxjax.collectives._shards": "Shard",
     },
 )

@@ -9,6 +9,7 @@ from relaxjax.fsdp._gathered import gathered as gathered
 from relaxjax.fsdp._init import init as init
 from relaxjax.fsdp._init import init_state as init_state
 from relaxjax.fsdp._init import whole as whole
+from relaxjax.fsdp._scan_layers import scan_layers as scan_layers
 
 __all__ = [
     "Gathered",
@@ -18,6 +19,7 @@ __all__ = [
     "gathered",
     "init",
     "init_state",
+    "scan_layers",
     "sent_bytes",
     "whole",
 ]

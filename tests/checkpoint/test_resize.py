@@ -12,7 +12,7 @@ import optax
 import pytest
 
 import relaxjax
-from relaxjax import compression, emulate
+from relaxjax import compression, emulate, fsdp
 from relaxjax._core._merge_rules import marks_of
 from relaxjax._core._relaxation import Training
 from relaxjax._names import parse
@@ -319,6 +319,30 @@ def test_shards_of_pulled_params_are_cut_anew():
         (shards, _), report = resized(old, new)
         helpers.assert_equal(relaxjax.ps.whole(shards), params)
         assert report.rules["0/w/value"] == "shard"
+
+
+@pytest.mark.parametrize(("before", "now"), [(8, 6), (3, 8)])
+def test_shards_of_layers_are_cut_anew(before, now):
+    """Params, moments like them, and feedback, whose mean is what is owed."""
+    params = {"w": jnp.arange(70.0).reshape(2, 5, 7), "b": jnp.arange(2.0)}
+    code = compression.error_feedback(compression.quantize(4))
+    loss = fsdp.gathered(len, "data", gradients=code)
+
+    def made(tree: Any, n: int) -> Any:
+        state = fsdp.init(optax.adam(0.1), tree, emulate(n), layers=["w", "b"])
+        return *state, fsdp.init_state(loss, state[0], emulate(n))
+
+    none = jax.tree.map(jnp.zeros_like, params)
+    shards, opt_state, owed = made(params, before)
+    opt_state = (opt_state[0]._replace(mu=shards), *opt_state[1:])
+    owed = jax.tree.map(
+        lambda x: x + jnp.arange(len(x)).reshape(-1, *[1] * (x.ndim - 1)), owed
+    )
+    (after, moments, left), report = resized((shards, opt_state, owed), made(none, now))
+    helpers.assert_equal(fsdp.whole(after), params)
+    helpers.assert_equal(fsdp.whole(moments[0].mu), params)
+    assert report.rules["0/w/value"] == "shard"
+    np.testing.assert_allclose(left.owed[0].residual, (before - 1) / 2)
 
 
 def test_keys_that_are_shared_stay_so_and_own_ones_stay_apart():

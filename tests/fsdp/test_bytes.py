@@ -42,12 +42,16 @@ def one_layer():
     return {k: jax.ShapeDtypeStruct(s, jnp.float32) for k, s in PARAMS.items()}
 
 
-def compiled(mesh, choices):
-    """A step of a scan over layers, each gathered as it is used."""
+def compiled(mesh, choices, layers=LAYERS, *, ahead=False):
+    """A step of a scan over layers, each gathered as it is used, or a layer ahead."""
     gathered = fsdp.gathered(layer, mesh.axis_names, **choices)
     tx = optax.sgd(0.1)
 
     def loss(shards, state, batch):
+        if ahead:
+            kept = state if gathered.choices.stateful else None
+            return jnp.sum(fsdp.scan_layers(gathered, shards, batch, state=kept) ** 2)
+
         def turn(x, sliced):
             p, kept = sliced
             state = kept if gathered.choices.stateful else None
@@ -60,7 +64,7 @@ def compiled(mesh, choices):
         updates, opt_state = tx.update(grads, opt_state, shards)
         return optax.apply_updates(shards, updates), opt_state, owed, {}
 
-    start = {k: np.ones((LAYERS, *shape), np.float32) for k, shape in PARAMS.items()}
+    start = {k: np.ones((layers, *shape), np.float32) for k, shape in PARAMS.items()}
     state = first_state(tx, gathered, start, mesh, layers=("w", "v"))
     run = relaxjax.data_parallel(step, mesh)
     return gathered, run, (*state, np.ones((8, WIDTH), np.float32))
@@ -72,6 +76,28 @@ def test_the_program_sends_what_the_formula_says(levels, method):
     loss, step, args = compiled(mesh, METHODS[method])
     expected = LAYERS * fsdp.sent_bytes(loss, one_layer(), mesh).total
     assert relaxjax.compiled_wire_bytes(step, *args) == expected
+
+
+AHEAD = [case for case in CASES if case[1] in ("again", "hpZ", "all", "difference")]
+
+
+@pytest.mark.parametrize(("levels", "method"), AHEAD)
+def test_gathers_a_layer_ahead_send_no_more(levels, method):
+    """Of four layers: on CPU a loop of one turn is none, and its gathers merge."""
+    mesh = mesh_of(8) if levels == "one level" else mesh_of_two()
+    loss, step, args = compiled(mesh, METHODS[method], 4, ahead=True)
+    expected = 4 * fsdp.sent_bytes(loss, one_layer(), mesh).total
+    assert relaxjax.compiled_wire_bytes(step, *args) == expected
+
+
+def test_a_layer_ahead_two_layers_are_alive():
+    """More layers keep no more whole weights."""
+    sizes = []
+    for layers in (3, 9):
+        how = {"layers": layers, "ahead": True}
+        _, step, args = compiled(mesh_of(8), METHODS["again"], **how)
+        sizes.append(temporary(step.lower(*args)))
+    assert (sizes[1] - sizes[0]) / 6 < WIDTH * WIDTH * 4 / 2
 
 
 def across(choices, d=2**22):
