@@ -68,6 +68,8 @@ def _run(
     for option, number in {"-n": processes, "--devices": devices}.items():
         if number < 1:
             raise ValueError(f"{option} {number}: it must be 1 or more")
+    if not grace >= 0:
+        raise ValueError(f"--grace {grace}: it must be a number of seconds, 0 or more")
     command = [sys.executable, "-u", *_program(script), *arguments]
     threads = max(2 * devices, os.cpu_count() or 1)
     environment = {"JAX_NUM_CPU_DEVICES": str(devices), "NPROC": str(threads)}

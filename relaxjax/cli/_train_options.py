@@ -19,6 +19,7 @@ from relaxjax.tasks import Task, optimizer_of, schedule
 
 _LEAST = {"check_every": 1, "checkpoint_every": 1, "steps": 1, "workers": 1}
 _LEAST |= {"batch_size": 1, "accumulate": 1, "seed": 0}
+_MOST = {"workers": 2**16, "seed": 2**32 - 1}  # JAX takes 32 bits of a seed
 _POSITIVE = ("learning_rate", "bucket_mb", "lost_after", "stuck_after")
 
 
@@ -102,6 +103,9 @@ def check(options: TrainOptions) -> None:
         number = getattr(options, name)
         if number is not None and number < least:
             raise _bad_number(name, number, f"{least} or more")
+    for name, most in _MOST.items():
+        if (getattr(options, name) or 0) > most:
+            raise _bad_number(name, getattr(options, name), f"{most} or less")
     for name in _POSITIVE:
         amount = getattr(options, name)
         if amount is not None and not 0 < amount < math.inf:

@@ -15,15 +15,14 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import jax
 
-from relaxjax._core._checks import check_count
 from relaxjax.compare import _records, _runs
+from relaxjax.compare._asked import NETWORKS, Settings, require_buildable
 from relaxjax.compare._identity import name_of, step_digest, task_digest
 from relaxjax.compare._methods import Method, methods
 from relaxjax.compare._one_run import Program, Shape, program, trained
@@ -31,25 +30,9 @@ from relaxjax.compare._results import STUDY, Results, conditions
 from relaxjax.compare._seconds import MEASURED, Seconds, compute_seconds, link_of
 from relaxjax.tasks import TASKS, Task, load, task_of
 
-NETWORKS = ("1gbit,10ms", "25gbit,50us")
 Known = dict[str, _records.Record]
 TUNE_SEED = 1000
 Progress = Callable[[int, int, str], None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What a study has besides its task and relaxations; see `Study`."""
-
-    seeds: int = 3
-    tune: int = 3
-    grid: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    workers: int = 8
-    steps: int | None = None
-    batch_size: int | None = None
-    networks: Sequence[str] = NETWORKS
-    compute: float | None = None
-    target: float | None = None
 
 
 class Study:
@@ -101,8 +84,6 @@ class Study:
         **settings: Any,
     ):
         self.settings = Settings(**settings)
-        for name in ("seeds", "tune", "workers"):
-            check_count(name, getattr(self.settings, name))
         self._source, self._digest = name_of(task), ""
         if isinstance(task, str) and task not in TASKS:
             task, self._digest = load(task)
@@ -114,10 +95,11 @@ class Study:
         self.methods: list[Method] = methods(relaxations, first)
         self.shape = Shape(
             make=self._task,
-            steps=check_count("steps", self.settings.steps or first.steps),
+            steps=self.settings.steps or first.steps,
             workers=self.settings.workers,
             batch_size=self._rows(first),
         )
+        require_buildable(self.methods, self.settings, self.shape.steps)
 
     def _task(self, seed: int) -> Task:
         """The task of a seed, with validation data; it is made once."""

@@ -101,11 +101,17 @@ def ticks(times: Sequence[float]) -> list[int]:
       [3, 0, 2]
     """
     unit = min((t for t in times if t > 0), default=1.0)
-    near = {t: Fraction(t / unit).limit_denominator(_DENOMINATOR) for t in set(times)}
-    commensurable = all(
-        abs(float(ratio) * unit - t) <= _ROUNDING * t for t, ratio in near.items()
-    )
-    if not commensurable:
-        near = {t: Fraction(t) for t in near}
+    near = {t: Fraction(t) for t in set(times)}
+    if not math.isinf(max(times, default=0.0) / unit):
+        near = _commensurable(near, unit) or near
     scale = math.lcm(*(ratio.denominator for ratio in near.values()))
     return [int(near[t] * scale) for t in times]
+
+
+def _commensurable(times: Iterable[float], unit: float) -> dict[float, Fraction] | None:
+    """Small rational multiples of the unit, if all times are; else None."""
+    near = {t: Fraction(t / unit).limit_denominator(_DENOMINATOR) for t in times}
+    fits = all(
+        abs(float(ratio) * unit - t) <= _ROUNDING * t for t, ratio in near.items()
+    )
+    return near if fits else None

@@ -4,8 +4,10 @@ Each message names the place, what is wrong, the rule, and the line to write.
 """
 
 import inspect
+import math
 import traceback
 from collections.abc import Callable
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,7 @@ def require(path: Path, name: str, task: Any) -> None:
             f"{where} returns {kind}, and must return a relaxjax.tasks.Task: end it "
             f"with `{LINE}`"
         )
+    _require_numbers(where, task)
     _require_floats(where, task.params)
     model = (task.params,) if task.state is None else (task.params, task.state)
     batch = _tried(path, f"{where}: batches(seed, rows)", lambda: _batch(task))
@@ -111,6 +114,22 @@ def _require_optimizer(path: Path, where: str, task: Task) -> None:
         raise ValueError(
             f"{what} returns a value of type {type(made).__name__}, and must return an "
             "optax transformation: `optimizer=lambda rate: optax.sgd(rate, 0.9)`"
+        )
+
+
+def _require_numbers(where: str, task: Task) -> None:
+    for what in ("steps", "batch_size"):
+        number = getattr(task, what)
+        if not (isinstance(number, Integral) and number >= 1):
+            raise ValueError(
+                f"{where}: {what}={number!r} must be a whole number, 1 or more: write "
+                f"`{what}=100`"
+            )
+    rate = task.learning_rate
+    if not (isinstance(rate, Real) and 0 < rate < math.inf):
+        raise ValueError(
+            f"{where}: learning_rate={rate!r} must be a number, more than 0 and "
+            "finite: write `learning_rate=1e-3`"
         )
 
 
