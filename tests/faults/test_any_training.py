@@ -97,6 +97,7 @@ MORE = [
     Chain("all_reduce+quantize4+loco@one_shot"),
     Chain("all_reduce+quantize8+econtrol@ring"),
     Chain("power_sgd", {"rank": 2, "min_compression": 0.0, "bits": 8}),
+    Chain("acp_sgd", {"rank": 2, "min_compression": 0.0}),
     Chain("acp_sgd", {"rank": 2, "min_compression": 0.0, "bits": 8}),
     Chain("deep_gradient_compression", {"density": 0.25}, "around"),
     Chain("delay", weighs=False),
