@@ -36,8 +36,8 @@ class Defect(NamedTuple):
 DEFECTS = {
     "a direction that is null stays so": Defect(
         "gradients/_low_rank.py",
-        "b = _with_lost_directions(b,",
-        "_ = _with_lost_directions(b,",
+        "b = with_lost_directions(b,",
+        "_ = with_lost_directions(b,",
         "power_sgd",
     ),
     "a counter past a smaller period never gets there": Defect(
