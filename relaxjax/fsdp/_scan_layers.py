@@ -122,6 +122,8 @@ def _scan(layer: Gathered, shards: Any) -> Callable[..., Any]:
     def backward(residuals: Any, dx: Any) -> tuple[Any, Any, Any]:
         state, kept, xs, x = residuals
         both = kept, state
+        if layer.choices.reshard:  # else the compiler may gather before it is time
+            both, dx = lax.optimization_barrier((both, dx))
         weights = opened(*_at(both, -1))
         gradients, dx = jax.vjp(apply, weights, x)[1](dx)
         if not len(jax.tree.leaves(xs)[0]):  # a single layer
