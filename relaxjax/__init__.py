@@ -61,6 +61,7 @@ __getattr__, __dir__, __all__ = door(
         "local_updates._local_steps": "OuterState",
         "local_updates._post_local_sgd": "post_local_sgd",
         "local_updates._slow_momentum": "SlowMomentumState slow_momentum",
+        "local_updates._sparta": "SpartaState sparta",
         "local_updates._sparse_loco": "sparse_loco",
         "local_updates._streaming_diloco": "StreamingDilocoState streaming_diloco",
         "programs._compiled": "compiled_wire_bytes",

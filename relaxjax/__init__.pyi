@@ -123,6 +123,8 @@ from relaxjax.local_updates._post_local_sgd import post_local_sgd as post_local_
 from relaxjax.local_updates._slow_momentum import SlowMomentumState as SlowMomentumState
 from relaxjax.local_updates._slow_momentum import slow_momentum as slow_momentum
 from relaxjax.local_updates._sparse_loco import sparse_loco as sparse_loco
+from relaxjax.local_updates._sparta import SpartaState as SpartaState
+from relaxjax.local_updates._sparta import sparta as sparta
 from relaxjax.local_updates._streaming_diloco import (
     StreamingDilocoState as StreamingDilocoState,
 )
@@ -191,6 +193,7 @@ __all__ = [
     "ReplicaError",
     "SkipNonfiniteState",
     "SlowMomentumState",
+    "SpartaState",
     "StreamingDilocoState",
     "ZeroOneAdamState",
     "accumulate",
@@ -255,6 +258,7 @@ __all__ = [
     "skip_nonfinite",
     "slow_momentum",
     "sparse_loco",
+    "sparta",
     "spread",
     "state_specs",
     "streaming_diloco",

@@ -332,6 +332,13 @@ ROWS: dict[str, Row] = {
         typed=False,  # the optimizer's state may vary; replicated state cannot
         widens=True,
     ),
+    "sparta, of equal models": Row(
+        lambda opt: optax.chain(
+            all_reduce("data"), opt, relaxjax.sparta("data", 0.25, delay=1)
+        ),
+        typed=False,  # what waits varies; replicated state cannot
+        widens=True,
+    ),
     "delay": Row(
         lambda opt: optax.chain(delay(1), all_reduce("data"), opt),
         one_step_late,

@@ -219,6 +219,7 @@ def test_the_package_stays_small():
         "reducers of unreduced gradients": (1, 230),
         "fields at periods of their own": (1, 350),
         "numbers that make no sense at the front door": (1, 90),
+        "a share of each model in every step": (1, 290),
     }
     assert len(files) <= 270 + sum(files for files, _ in added.values())
     assert lines <= 32_000 + sum(lines for _, lines in added.values())

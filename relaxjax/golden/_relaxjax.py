@@ -11,7 +11,13 @@ from relaxjax import compression, topology
 from relaxjax.collectives import adasum
 from relaxjax.decentralized import exact_diffusion, quasi_global_momentum
 from relaxjax.gradients import alternate, dc_asgd, low_rank_mean
-from relaxjax.local_updates import desynced, diloco, slow_momentum, streaming_diloco
+from relaxjax.local_updates import (
+    desynced,
+    diloco,
+    slow_momentum,
+    sparta,
+    streaming_diloco,
+)
 
 Inputs = dict[str, np.ndarray]
 Config = dict[str, Any]
@@ -237,6 +243,19 @@ def _desynced(config: Config, gradients: Any) -> dict[str, Any]:
     return {name: x.swapaxes(0, 1) for name, x in found.items()}
 
 
+def _sparta(config: Config, start: Any) -> dict[str, Any]:
+    tx = sparta(_AXIS, config["share"])
+
+    def worker(x: jax.Array) -> jax.Array:
+        state = tx.init(x)
+        for _ in range(config["steps"]):
+            u, state = tx.update(jnp.zeros_like(x), state, x)
+            x = jnp.asarray(optax.apply_updates(x, u))
+        return x
+
+    return {"params": jax.vmap(worker, axis_name=_AXIS)(jnp.asarray(start))}
+
+
 def _slow_momentum(config: Config, start: Any, gradient: Any) -> dict[str, Any]:
     every, rate = config["sync_every"], config["learning_rate"]
     slow = slow_momentum(_AXIS, every, momentum=config["momentum"])
@@ -288,6 +307,7 @@ _RULES = {
     "radial_directional": _radial_directional,
     "streaming_diloco": _streaming_diloco,
     "desynced": _desynced,
+    "sparta": _sparta,
     "slow_momentum": _slow_momentum,
     "delay_compensation": _delay_compensation,
     "exact_diffusion": _exact_diffusion,

@@ -15,6 +15,7 @@ __getattr__, __dir__, __all__ = door(
         "_local_steps": "OuterState",
         "_post_local_sgd": "post_local_sgd",
         "_slow_momentum": "SlowMomentumState slow_momentum",
+        "_sparta": "SpartaState sparta",
         "_sparse_loco": "sparse_loco",
         "_streaming_diloco": "StreamingDilocoState streaming_diloco",
     },

@@ -27,6 +27,8 @@ from relaxjax.local_updates._post_local_sgd import post_local_sgd as post_local_
 from relaxjax.local_updates._slow_momentum import SlowMomentumState as SlowMomentumState
 from relaxjax.local_updates._slow_momentum import slow_momentum as slow_momentum
 from relaxjax.local_updates._sparse_loco import sparse_loco as sparse_loco
+from relaxjax.local_updates._sparta import SpartaState as SpartaState
+from relaxjax.local_updates._sparta import sparta as sparta
 from relaxjax.local_updates._streaming_diloco import (
     StreamingDilocoState as StreamingDilocoState,
 )
@@ -42,6 +44,7 @@ __all__ = [
     "EagerDilocoState",
     "OuterState",
     "SlowMomentumState",
+    "SpartaState",
     "StreamingDilocoState",
     "asynchronous_average",
     "decoupled_diloco",
@@ -53,5 +56,6 @@ __all__ = [
     "post_local_sgd",
     "slow_momentum",
     "sparse_loco",
+    "sparta",
     "streaming_diloco",
 ]

@@ -10,6 +10,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import SYNC_EVERY, Exchange, Relaxation, Training
+from relaxjax.gradients import ALGORITHMS as EXACT_ALGORITHMS
 from relaxjax.gradients import CHOICES, label_leaves
 from relaxjax.local_updates._asynchronous_average import asynchronous_average
 from relaxjax.local_updates._decoupled_diloco import decoupled_diloco
@@ -20,6 +21,7 @@ from relaxjax.local_updates._local_sgd import local_sgd
 from relaxjax.local_updates._post_local_sgd import post_local_sgd
 from relaxjax.local_updates._slow_momentum import slow_momentum
 from relaxjax.local_updates._sparse_loco import sparse_loco
+from relaxjax.local_updates._sparta import sparta
 from relaxjax.local_updates._streaming_diloco import streaming_diloco
 
 _SYNCS = frozenset({"bucket_bytes", "sync_every"})
@@ -86,6 +88,10 @@ def _desynced(axis_name: AxisName, training: Training, **parts: Any) -> Any:
     names = [n for n in _PERIODS if optax.tree.get_all_with_path(state, n)]
     periods = {name: _PERIODS[name] for name in ("params", *names)}
     return desynced(inner, axis_name, periods=periods, **parts)
+
+
+def _sparta(axis_name: AxisName, training: Training, **parts: Any) -> Any:
+    return optax.chain(training.optimizer, sparta(axis_name, **parts))
 
 
 def _post_local_sgd(axis_name: AxisName, training: Training, **parts: Any) -> Any:
@@ -177,6 +183,15 @@ ROWS = (
         build=_around(_nesterov(decoupled_diloco)),
         options=_OUTER | {"fragments", "overlap", "present"},
         sends=Exchange(line="relaxjax.decoupled_diloco(optimizer, {args})"),
+    ),
+    Relaxation(
+        name="sparta",
+        summary="a small share of each model is averaged in every step",
+        build=_sparta,
+        algorithms=("auto", "psum", *EXACT_ALGORITHMS),
+        options=frozenset({"bucket_bytes", "delay", "share"}),
+        apart=True,
+        sends=Exchange(line="optax.chain(optimizer, relaxjax.sparta({args}))"),
     ),
     Relaxation(
         name="desynced",

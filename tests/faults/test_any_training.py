@@ -117,6 +117,7 @@ MORE = [
     mixed("streaming_diloco", outer_momentum=0.5),
     mixed("decoupled_diloco", outer_momentum=0.5),
     mixed("desynced"),
+    mixed("sparta", share=0.5),
 ]
 
 

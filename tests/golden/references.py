@@ -268,6 +268,13 @@ def desynced(config: Config, gradients: Any) -> Arrays:
     return seen
 
 
+def sparta(config: Config, start: Any) -> Arrays:
+    """Of a whole number of partitions, whose order is each implementation's own."""
+    assert config["steps"] % round(1 / config["share"]) == 0
+    x = np.asarray(start, np.float64)
+    return {"params": np.broadcast_to(x.mean(0), x.shape)}
+
+
 def slow_momentum(config: Config, start: Any, gradient: Any) -> Arrays:
     anchor, g = np.asarray(start), np.asarray(gradient)
     rate, u, seen = config["learning_rate"], 0 * anchor, []
@@ -589,6 +596,15 @@ ROWS: list[tuple[Any, ...]] = [
         },
         {"start": [1.0, -2.0], "targets": [[0.0, 1.0], [2.0, 4.0], [-1.0, 0.5]]},
         "Streaming DiLoCo: Douillard et al. 2025; fragments in torchft's order.",
+    ),
+    (
+        "SPARTA, all of a partition",
+        sparta,
+        {"share": 0.25, "steps": 8},
+        {"start": draw(12, 3, 10)},
+        "SPARTA: Beton et al. 2025, as exo gym's program has it.",
+        1e-5,
+        1e-6,
     ),
     (
         "DES-LOC, two workers by hand",

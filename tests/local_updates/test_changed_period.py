@@ -17,6 +17,7 @@ import relaxjax
 
 SGD = optax.sgd(1.0)
 METHODS: dict[str, Callable[[int], Any]] = {
+    "sparta": lambda h: optax.chain(SGD, relaxjax.sparta("data", 1.0, every=h)),
     "desynced": lambda h: relaxjax.desynced(SGD, "data", periods={"params": h}),
     "local_sgd": lambda h: optax.chain(SGD, relaxjax.local_sgd("data", h)),
     "diloco": lambda h: relaxjax.diloco(SGD, "data", h, outer=SGD),
@@ -45,7 +46,7 @@ METHODS: dict[str, Callable[[int], Any]] = {
         optax.chain(relaxjax.all_reduce("data"), SGD), h
     ),
 }
-SETTLES = [*METHODS][:10]  # without further updates, all models become their mean
+SETTLES = [*METHODS][:11]  # without further updates, all models become their mean
 CHANGES = [(6, 2), (5, 3), (2, 4), (4, 8)]
 WORKERS, START = 3, 5.0
 

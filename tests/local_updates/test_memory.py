@@ -55,6 +55,8 @@ KEPT: dict[str, tuple[Any, int]] = {
         relaxjax.desynced(SGD, "data", periods={"params": 4}, **FED),
         2,
     ),
+    "sparta": (optax.chain(SGD, relaxjax.sparta("data", 0.5)), 0),
+    "sparta, late": (optax.chain(SGD, relaxjax.sparta("data", 0.5, delay=4)), 2),
     "eager_diloco": (relaxjax.eager_diloco(SGD, "data", 4), 3),
     "eager_diloco, fed back": (relaxjax.eager_diloco(SGD, "data", 4, **FED), 4),
     "sparse_loco": (relaxjax.sparse_loco(SGD, "data", 4), 2),
