@@ -1,6 +1,6 @@
 """Slices of leaves, gathered and scattered as codes or as they are, over some axes.
 
-Source: ZeRO++ (Wang et al. 2023): qwZ, the weights gathered as codes, and qgZ, their
+As in ZeRO++ (Wang et al. 2023): qwZ, the weights gathered as codes, and qgZ, their
 gradients scattered as codes, host by host and then between hosts.
 
 A worker's slices [c_l] of some leaves l travel as one message, each leaf encoded by
@@ -23,16 +23,21 @@ alike, for which an inner axis packs the slices behind it together.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from relaxjax.collectives._compressed_two_shot import Codecs, Kind, scatter_rows
-from relaxjax.collectives._messages import gather
+from relaxjax._core._tree import wide
+from relaxjax.collectives._messages import distribute, gather
 from relaxjax.collectives._payload import Codec, message, opened, places
 from relaxjax.collectives._wire_dtypes import from_wire, to_wire
+
+Kind = jax.ShapeDtypeStruct
+Codecs = Sequence[Codec | None]
+"""The codec of each leaf; None: it travels as it is, with all leaves in one dtype."""
 
 
 def gather_slices(
@@ -97,7 +102,7 @@ def scatter_slices(
     ]
     pairs = [(x[0], jnp.zeros_like(x)) for x in chunks]
     if m > 1:
-        pairs = scatter_rows(codecs, chunks, name, places(first, m))
+        pairs = _over_one_axis(codecs, chunks, name, places(first, m))
     later = [(mean, jnp.zeros_like(mean)) for mean, _ in pairs]
     if outer:
         means = [x.reshape(k, -1) for k, (x, _) in zip(counts, pairs, strict=True)]
@@ -109,6 +114,46 @@ def scatter_slices(
         lost = jnp.moveaxis(lost.reshape(m, k, -1), 0, 1).reshape(m * k, -1)
         out.append((mean, lost))
     return out
+
+
+def _over_one_axis(
+    codecs: Codecs, chunks: Sequence[jax.Array], name: str, up: jax.Array
+) -> list[tuple[jax.Array, jax.Array]]:
+    """The mean of this worker's row of each [n, c], [c], and what was lost, [n, c].
+
+    A worker's own row stays with it; in what was lost it holds no meaning.
+    """
+    i = lax.axis_index(name)
+    sent = [_encoded(codec, x, up) for codec, x in zip(codecs, chunks, strict=True)]
+    received = distribute(jnp.concatenate([bits for bits, _ in sent], axis=1), name)
+    ends = np.cumsum([bits.shape[1] for bits, _ in sent])[:-1].tolist()
+    parts = jnp.split(received, ends, axis=1)
+    out = []
+    for codec, x, (_, lost), part in zip(codecs, chunks, sent, parts, strict=True):
+        each = _decoded(codec, part, Kind(x.shape[1:], x.dtype), up[i])
+        mine = lax.dynamic_index_in_dim(x, i, keepdims=False).astype(each.dtype)
+        each = lax.dynamic_update_index_in_dim(each, mine, i, 0)
+        out.append(((each.sum(axis=0) / len(x)).astype(x.dtype), lost))
+    return out
+
+
+def _encoded(codec: Codec | None, rows: jax.Array, up: jax.Array) -> Any:
+    """The messages of the rows [n, c], and what each loses, [n, c]."""
+    if codec is None:
+        return to_wire(rows), jnp.zeros_like(rows)
+    sent = jax.vmap(lambda x, place: message(codec, x, place))(rows, up)
+    size = rows.shape[1]
+    decode = jax.vmap(lambda payload, place: codec.decode(payload, size, place))
+    return sent.bits, rows - decode(sent.payload, up)
+
+
+def _decoded(
+    codec: Codec | None, bits: jax.Array, kind: Kind, place: jax.Array
+) -> jax.Array:
+    """What the other workers have for this one, [n, c], in float32 or wider."""
+    if codec is None:
+        return from_wire(bits, kind.dtype).astype(wide(kind.dtype))
+    return jax.vmap(lambda row: opened(codec, row, kind.size, place))(bits)
 
 
 def _packed(codec: Codec | None, x: jax.Array, place: jax.Array) -> jax.Array:

@@ -16,16 +16,10 @@ the worker and of the server share one array.
 Two lossy stages. Cost: 2 (n - 1) P(c) bytes per worker.
 """
 
-from collections.abc import Sequence
-from typing import Any
-
 import jax
-import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from relaxjax._core._axis import AxisName, axis_size
-from relaxjax._core._tree import wide
 from relaxjax.collectives._messages import chunks_of, distribute, gather
 from relaxjax.collectives._payload import (
     Codec,
@@ -36,11 +30,6 @@ from relaxjax.collectives._payload import (
     opened,
     places,
 )
-from relaxjax.collectives._wire_dtypes import from_wire, to_wire
-
-Kind = jax.ShapeDtypeStruct
-Codecs = Sequence[Codec | None]
-"""The codec of each leaf; None: it travels as it is, with all leaves in one dtype."""
 
 
 def compressed_two_shot(x: jax.Array, axis_name: AxisName, codec: Codec) -> Lossy:
@@ -78,48 +67,14 @@ def scattered(
     Worker i gets the mean of chunk i. Also returns what its payloads have lost, [n, c];
     its own chunk does not travel, and its row is free for the loss of the server.
     """
-    [(mean, lost)] = scatter_rows([codec], [chunks], name, up)
-    return mean, lost
-
-
-def scatter_rows(
-    codecs: Codecs, chunks: Sequence[jax.Array], name: str, up: jax.Array
-) -> list[tuple[jax.Array, jax.Array]]:
-    """The mean of this worker's row of each [n, c], [c], and what was lost, [n, c].
-
-    A worker's own row stays with it; in what was lost it holds no meaning.
-    """
-    i = lax.axis_index(name)
-    sent = [_encoded(codec, x, up) for codec, x in zip(codecs, chunks, strict=True)]
-    received = distribute(jnp.concatenate([bits for bits, _ in sent], axis=1), name)
-    ends = np.cumsum([bits.shape[1] for bits, _ in sent])[:-1].tolist()
-    parts = jnp.split(received, ends, axis=1)
-    out = []
-    for codec, x, (_, lost), part in zip(codecs, chunks, sent, parts, strict=True):
-        each = _decoded(codec, part, Kind(x.shape[1:], x.dtype), up[i])
-        mine = lax.dynamic_index_in_dim(x, i, keepdims=False).astype(each.dtype)
-        each = lax.dynamic_update_index_in_dim(each, mine, i, 0)
-        out.append(((each.sum(axis=0) / len(x)).astype(x.dtype), lost))
-    return out
-
-
-def _encoded(codec: Codec | None, rows: jax.Array, up: jax.Array) -> Any:
-    """The messages of the rows [n, c], and what each loses, [n, c]."""
-    if codec is None:
-        return to_wire(rows), jnp.zeros_like(rows)
-    sent = jax.vmap(lambda x, place: message(codec, x, place))(rows, up)
-    size = rows.shape[1]
-    decode = jax.vmap(lambda payload, place: codec.decode(payload, size, place))
-    return sent.bits, rows - decode(sent.payload, up)
-
-
-def _decoded(
-    codec: Codec | None, bits: jax.Array, kind: Kind, place: jax.Array
-) -> jax.Array:
-    """What the other workers have for this one, [n, c], in float32 or wider."""
-    if codec is None:
-        return from_wire(bits, kind.dtype).astype(wide(kind.dtype))
-    return jax.vmap(lambda row: opened(codec, row, kind.size, place))(bits)
+    (n, c), i = chunks.shape, lax.axis_index(name)
+    sent = jax.vmap(lambda chunk, place: message(codec, chunk, place))(chunks, up)
+    received = distribute(sent.bits, name)
+    each = jax.vmap(lambda bits: opened(codec, bits, c, up[i]))(received)
+    mine = lax.dynamic_index_in_dim(chunks, i, keepdims=False)
+    mean = lax.dynamic_update_index_in_dim(each, mine, i, 0).sum(axis=0) / n
+    decode = jax.vmap(lambda payload, place: codec.decode(payload, c, place))
+    return mean, chunks - decode(sent.payload, up)
 
 
 def _over_one_axis(codec: Codec, x: jax.Array, name: str, level: int) -> Lossy:
