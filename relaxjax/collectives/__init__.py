@@ -39,8 +39,9 @@ __getattr__, __dir__, __all__ = door(
         "_messages": "distribute gather send",
         "_payload": "message opened places",
         "_shards": "Shard cut is_shard whole_leaves",
-        "_transfers": "ExactTransfers Kind LeafTransfer in_turn one_by_one "
-        "plan_transfers straight_through whole",
+        "_one_by_one": "LeafTransfer one_by_one",
+        "_straight_through": "straight_through",
+        "_transfers": "ExactTransfers Kind in_turn plan_transfers whole",
         "_wire_dtypes": "all_after from_wire once_arrived to_wire",
     },
 )

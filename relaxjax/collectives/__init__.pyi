@@ -76,6 +76,8 @@ from relaxjax.collectives._neighbors import (
 )
 from relaxjax.collectives._neighbors import neighbor_message as neighbor_message
 from relaxjax.collectives._neighbors import neighbor_payloads as neighbor_payloads
+from relaxjax.collectives._one_by_one import LeafTransfer as LeafTransfer
+from relaxjax.collectives._one_by_one import one_by_one as one_by_one
 from relaxjax.collectives._one_shot import one_shot_all_reduce as one_shot_all_reduce
 from relaxjax.collectives._one_shot import one_shot_wire_bytes as one_shot_wire_bytes
 from relaxjax.collectives._payload import Codec as Codec
@@ -89,13 +91,11 @@ from relaxjax.collectives._shards import Shard as Shard
 from relaxjax.collectives._shards import cut as cut
 from relaxjax.collectives._shards import is_shard as is_shard
 from relaxjax.collectives._shards import whole_leaves as whole_leaves
+from relaxjax.collectives._straight_through import straight_through as straight_through
 from relaxjax.collectives._transfers import ExactTransfers as ExactTransfers
 from relaxjax.collectives._transfers import Kind as Kind
-from relaxjax.collectives._transfers import LeafTransfer as LeafTransfer
 from relaxjax.collectives._transfers import in_turn as in_turn
-from relaxjax.collectives._transfers import one_by_one as one_by_one
 from relaxjax.collectives._transfers import plan_transfers as plan_transfers
-from relaxjax.collectives._transfers import straight_through as straight_through
 from relaxjax.collectives._transfers import whole as whole
 from relaxjax.collectives._tree import tree_all_reduce as tree_all_reduce
 from relaxjax.collectives._tree import tree_wire_bytes as tree_wire_bytes

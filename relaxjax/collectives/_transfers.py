@@ -16,7 +16,7 @@ Cost: see `relaxjax.ps._servers`; a copy of what travels.
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,21 +26,9 @@ from jax import lax
 from relaxjax._core._buckets import plan_groups
 from relaxjax._core._sending_order import sending_order
 from relaxjax._core._tree import is_narrow, leaf_name
-from relaxjax.collectives._wire_dtypes import once_arrived
+from relaxjax.collectives._one_by_one import LeafTransfer, Slices, one_by_one
 
 Kind = jax.ShapeDtypeStruct
-
-
-class LeafTransfer(NamedTuple):
-    """Leaves that travel together.
-
-    Attributes:
-      name: their names, joined by commas.
-      leaves: their positions in the tree.
-    """
-
-    name: str
-    leaves: tuple[int, ...]
 
 
 def plan_transfers(
@@ -65,25 +53,6 @@ def plan_transfers(
             leaves = tuple(same)
             plan.append(LeafTransfer(",".join(names[i] for i in leaves), leaves))
     return tuple(plan)
-
-
-class Slices(Protocol):
-    """Which slice of every leaf a worker holds; see `relaxjax.ps._servers`."""
-
-    def rows(self, x: jax.Array) -> jax.Array:
-        """[k, c]: the slices of x[...]."""
-        ...
-
-    def pull(self, own: jax.Array) -> jax.Array:
-        """[k, c]: all slices, from this worker's [c]."""
-        ...
-
-    def push(self, rows: jax.Array, *, divided: bool = False) -> jax.Array:
-        """[c]: the mean over all workers of this worker's row of [k, c].
-
-        Rows that are `divided` by the number of workers already are added up.
-        """
-        ...
 
 
 class ExactTransfers(NamedTuple):
@@ -159,56 +128,3 @@ def in_turn(
         for i, start, stop in zip(transfer.leaves, ends, ends[1:], strict=False):
             parts[i] = tuple(lax.slice_in_dim(x, start, stop, axis=1) for x in arrived)
     return parts
-
-
-def one_by_one(
-    plan: Sequence[LeafTransfer],
-    verb: str,
-    xs: Sequence[jax.Array],
-    exchange: Callable[[list[jax.Array], int], list[jax.Array]],
-) -> list[list[jax.Array]]:
-    """What an exchange makes of each transfer's arrays, one transfer after the other.
-
-    `verb` is "pull" or "push"; `exchange` takes the arrays of a transfer's leaves, and
-    its number, to arrays of which the first ends what is sent.
-    """
-    out: list[list[jax.Array]] = []
-    for number, transfer in enumerate(plan):
-        members = [xs[i] for i in transfer.leaves]
-        if out:
-            members, out[-1][0] = once_arrived(members, out[-1][0])
-        with jax.named_scope(f"{verb} {transfer.name};"):
-            out.append(exchange(members, number))
-    return out
-
-
-def straight_through(
-    push: Callable[[Sequence[jax.Array], Any], tuple[list[jax.Array], Any]],
-    own: Sequence[jax.Array],
-    leaves: Sequence[jax.Array],
-    state: Any = (),
-    known: Any = (),
-) -> list[jax.Array]:
-    """The whole leaves that were pulled; the push is their transpose.
-
-    However they were pulled, codes and all, the gradient with respect to a slice is
-    what `push(gradients, known)` makes of the gradients of the leaves, and with respect
-    to `state` it is the new state that `push` returns beside.
-    """
-
-    @jax.custom_vjp
-    def through(own: Any, state: Any, leaves: Any, known: Any) -> Any:
-        del own, state, known
-        return leaves
-
-    def forward(own: Any, state: Any, leaves: Any, known: Any) -> Any:
-        return through(own, state, leaves, known), known
-
-    def backward(known: Any, gradients: Any) -> Any:
-        pushed, after = push(gradients, known)
-        nothing = jax.tree.map(jnp.zeros_like, (gradients, known))
-        return pushed, after, *nothing
-
-    through.defvjp(forward, backward)
-    stop = lax.stop_gradient
-    return through(list(own), state, stop(list(leaves)), stop(known))
