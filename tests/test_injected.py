@@ -34,6 +34,7 @@ NEEDED = {
     "axes": {2: "data"},
     "delays": [[0, 1, 0, 1]],
     "sync_every": 2,
+    "periods": {"params": 2},
     "every": 2,
     "steps": 1,
     "step": 1,

@@ -145,7 +145,11 @@ def desynced(
 
     def init(params: optax.Params) -> Any:
         own = tx.init(params)
-        named = {_PARAMS: params, **_fields(own, periods)}
+        fields = _fields(own, periods)
+        if jax.tree.leaves(params):  # else an empty part of `optax.partition`
+            for name, leaves in fields.items():
+                _check_field(name, leaves, own)
+        named = {_PARAMS: params, **fields}
         averaged = tuple(mean.init(named[name]) for name, mean in means.items())
         return DesyncedState(own, averaged, LocalState(layout_of(params)))
 
@@ -223,8 +227,6 @@ def _fields(state: Any, periods: Mapping[str, int]) -> dict[str, dict[str, Any]]
         name = _field_of(path, found)
         if name is not None:
             found[name][jax.tree_util.keystr(path)] = leaf
-    for name, leaves in found.items():
-        _check_field(name, leaves, state)
     return found
 
 

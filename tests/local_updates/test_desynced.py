@@ -222,6 +222,13 @@ def test_fields_of_parts_are_found_in_each():
         np.testing.assert_allclose(x[:, 0], expected, rtol=1e-5)
 
 
+def test_an_empty_part_has_no_field_to_miss():
+    tx: Any = desynced(ADAM, "data", periods=PERIODS)
+    state = tx.init({})
+    u, _ = jax.vmap(lambda _: tx.update({}, state, {}), axis_name="data")(jnp.ones(2))
+    assert u == {}
+
+
 @pytest.mark.parametrize(
     ("periods", "message"),
     [
