@@ -8,6 +8,7 @@ from relaxjax import compression as compression
 from relaxjax import fsdp as fsdp
 from relaxjax import golden as golden
 from relaxjax import hosts as hosts
+from relaxjax import islands as islands
 from relaxjax import plan as plan
 from relaxjax import ps as ps
 from relaxjax import schedule as schedule
@@ -233,6 +234,7 @@ __all__ = [
     "hierarchical_local_sgd",
     "hosts",
     "init",
+    "islands",
     "local",
     "local_sgd",
     "lossy_push_sum",

@@ -26,7 +26,7 @@ FLOORS = [
     {"_names"},
     {"plan", "golden"},
     {"check"},
-    {"compare"},
+    {"compare", "islands"},
     {"cli"},
 ]
 DOORS = {"__init__", "__main__"}
@@ -220,6 +220,7 @@ def test_the_package_stays_small():
         "fields at periods of their own": (1, 350),
         "numbers that make no sense at the front door": (1, 90),
         "a share of each model in every step": (1, 290),
+        "islands": (22, 3000),
     }
     assert len(files) <= 270 + sum(files for files, _ in added.values())
     assert lines <= 32_000 + sum(lines for _, lines in added.values())

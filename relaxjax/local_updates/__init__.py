@@ -19,4 +19,10 @@ __getattr__, __dir__, __all__ = door(
         "_sparse_loco": "sparse_loco",
         "_streaming_diloco": "StreamingDilocoState streaming_diloco",
     },
+    shared={
+        "_diloco": "AnchorState outer_step",
+        "_fragments": "deal",
+        "_local_steps": "ExchangeSpec",
+        "_tokens": "weight_of",
+    },
 )

@@ -15,13 +15,17 @@ from relaxjax.local_updates._decoupled_diloco import (
 from relaxjax.local_updates._desynced import AveragedState as AveragedState
 from relaxjax.local_updates._desynced import DesyncedState as DesyncedState
 from relaxjax.local_updates._desynced import desynced as desynced
+from relaxjax.local_updates._diloco import AnchorState as AnchorState
 from relaxjax.local_updates._diloco import diloco as diloco
+from relaxjax.local_updates._diloco import outer_step as outer_step
 from relaxjax.local_updates._eager_diloco import EagerDilocoState as EagerDilocoState
 from relaxjax.local_updates._eager_diloco import eager_diloco as eager_diloco
+from relaxjax.local_updates._fragments import deal as deal
 from relaxjax.local_updates._hierarchical_local_sgd import (
     hierarchical_local_sgd as hierarchical_local_sgd,
 )
 from relaxjax.local_updates._local_sgd import local_sgd as local_sgd
+from relaxjax.local_updates._local_steps import ExchangeSpec as ExchangeSpec
 from relaxjax.local_updates._local_steps import OuterState as OuterState
 from relaxjax.local_updates._post_local_sgd import post_local_sgd as post_local_sgd
 from relaxjax.local_updates._slow_momentum import SlowMomentumState as SlowMomentumState
@@ -35,6 +39,7 @@ from relaxjax.local_updates._streaming_diloco import (
 from relaxjax.local_updates._streaming_diloco import (
     streaming_diloco as streaming_diloco,
 )
+from relaxjax.local_updates._tokens import weight_of as weight_of
 
 __all__ = [
     "AsynchronousAverageState",

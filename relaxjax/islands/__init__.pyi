@@ -1,0 +1,25 @@
+# Written by scripts/stubs.py from the table in __init__.py.
+
+from relaxjax.islands._channel import Channel as Channel
+from relaxjax.islands._channel import Fragment as Fragment
+from relaxjax.islands._channel import Joined as Joined
+from relaxjax.islands._channel import News as News
+from relaxjax.islands._channel import Offer as Offer
+from relaxjax.islands._files import DamagedFile as DamagedFile
+from relaxjax.islands._island import Island as Island
+from relaxjax.islands._island import join as join
+from relaxjax.islands._members import Member as Member
+from relaxjax.islands._members import Superseded as Superseded
+
+__all__ = [
+    "Channel",
+    "DamagedFile",
+    "Fragment",
+    "Island",
+    "Joined",
+    "Member",
+    "News",
+    "Offer",
+    "Superseded",
+    "join",
+]

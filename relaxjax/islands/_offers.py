@@ -1,0 +1,114 @@
+"""Contributions: who has offered what for a merge, and which of it is refused.
+
+    offers/00000042/NAME.000003      of incarnation 3 of NAME for merge 42
+
+The file is created if absent, and merged only if its base is the fragment's newest
+version: so each (island, incarnation, fragment, base version) is merged once at most.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from relaxjax.islands._channel import Offer
+from relaxjax.islands._files import DamagedFile, fingerprint, pack, unpack
+from relaxjax.islands._members import Member, Watch
+from relaxjax.islands._run import Run
+from relaxjax.islands._store import Store
+
+FOLDER = "offers"
+_META: dict[str, type | tuple[type, ...]] = {
+    "version": int,
+    "base": int,
+    "tokens": (int, float),
+    "steps": int,
+    "step": int,
+    "adopted": list,
+    "joined": int,
+    "dropped": (int, float),
+}
+
+
+class Checked(NamedTuple):
+    """A contribution that may be merged."""
+
+    member: Member
+    offer: Offer
+    file: str
+    sha256: str
+
+    def record(self, weight: float) -> dict[str, Any]:
+        """What the log says of it."""
+        said = self.offer._asdict()
+        for key in ("version", "model"):
+            del said[key]
+        return {
+            "island": self.member.name,
+            "incarnation": self.member.incarnation,
+            "weight": weight,
+            "sha256": self.sha256,
+            "file": self.file,
+            **said,
+        }
+
+
+def folder_of(version: int) -> str:
+    """Where contributions to a merge are."""
+    return f"{FOLDER}/{version:08d}"
+
+
+def write(store: Store, member: Member, offer: Offer) -> bool:
+    """Offers; False if this member has offered for that merge."""
+    meta = offer._asdict()
+    model = meta.pop("model")
+    name = f"{folder_of(offer.version)}/{member}"
+    return store.create(name, pack({**meta, "island": str(member)}, model))
+
+
+def read(store: Store, run: Run, version: int, name: str) -> Checked:
+    """A contribution, by the name of its file.
+
+    Raises:
+      DamagedFile: it is not one, or not for this merge.
+    """
+    file = f"{folder_of(version)}/{name}"
+    full, member = f"{store.place}/{file}", Member.parse(name)
+    if member is None:
+        raise DamagedFile(full, "its name is not that of a contribution")
+    meta, model = unpack(full, store.read(file))
+    for key, kind in _META.items():
+        if not isinstance(meta.get(key), kind) or isinstance(meta[key], bool):
+            raise DamagedFile(full, f"{key} is {meta.get(key)!r}")
+    if meta["version"] != version or meta.get("island") != str(member):
+        raise DamagedFile(full, "it was written for another merge or by another island")
+    model = run.check(full, run.fragment_of(version), model, "own")
+    offer = Offer(model=model, **{key: meta[key] for key in _META})
+    return Checked(member, offer, file, fingerprint(model))
+
+
+def why_not(checked: Checked, base: int, watch: Watch) -> str | None:
+    """Why a contribution cannot be merged, or None."""
+    member, offer = checked.member, checked.offer
+    if not watch.is_newest(member):
+        newer = watch.newest_of(member.name)
+        return (
+            f"incarnation {newer} of {member.name!r} has joined since, so that "
+            f"incarnation {member.incarnation} is no longer it"
+        )
+    if offer.base != base:
+        return f"its base is version {offer.base} and the newest is {base}"
+    if not (0 < offer.tokens < float("inf") and offer.steps > 0):
+        return f"it has {offer.tokens} tokens in {offer.steps} steps"
+    for name, x in offer.model.items():
+        if not np.isfinite(x.astype(np.float32)).all():
+            return f"{name} is not finite"
+    return None
+
+
+def prune(store: Store, before: int) -> None:
+    """Removes contributions to merges before a version."""
+    for folder in store.names(FOLDER):
+        if folder.isdigit() and int(folder) < before:
+            for name in store.names(f"{FOLDER}/{folder}"):
+                store.delete(f"{FOLDER}/{folder}/{name}")
+            store.delete(f"{FOLDER}/{folder}")

@@ -1,0 +1,186 @@
+"""What all islands of a run agree on: settings, and the model's leaves by fragment.
+
+The first island writes `run.json`; the others compare, and an island with another
+model or other settings is refused with the differences. Versions count merges: merge
+v = 1, 2, .. is that of fragment (v - 1) mod P, and version 0 is the start.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from relaxjax._core._checks import require_momentum, require_whole
+from relaxjax._core._tree import leaf_name, wide
+from relaxjax.islands._files import Arrays, DamagedFile, seal, unseal
+from relaxjax.islands._store import Store
+from relaxjax.local_updates import ExchangeSpec, deal
+
+FILE = "run.json"
+MODES = ("decoupled", "rounds")
+
+
+class Settings(NamedTuple):
+    """How islands merge; see `relaxjax.islands.join`."""
+
+    sync_every: int
+    fragments: int
+    mode: str
+    merge: str
+    quorum: int
+    grace: float
+    outer_rate: float
+    outer_momentum: float
+    seed: int
+    keep: bool
+
+    @property
+    def every(self) -> int:
+        """Steps from one contribution of an island to its next."""
+        return self.sync_every // self.fragments
+
+    def check(self) -> None:
+        """ValueError with the first setting that is not one."""
+        for name in ("sync_every", "fragments", "quorum"):
+            require_whole("islands", name, getattr(self, name))
+        if self.sync_every % self.fragments:
+            raise ValueError(
+                f"islands: sync_every={self.sync_every} must be a multiple of "
+                f"fragments={self.fragments}, such as "
+                f"{self.fragments * (self.every + 1)}"
+            )
+        if self.mode not in MODES:
+            raise ValueError(
+                f"islands: mode={self.mode!r} must be one of {', '.join(MODES)}: in "
+                "rounds islands wait for a merge, decoupled they go on"
+            )
+        if not 0 <= self.grace < float("inf") or not self.outer_rate > 0:
+            raise ValueError(
+                f"islands: grace={self.grace} must be seconds, 0 or more, and "
+                f"outer_rate={self.outer_rate} above 0"
+            )
+        require_momentum("islands: outer", self.outer_momentum)
+        ExchangeSpec("islands", "islands", merge=self.merge).reducer()
+
+
+class Leaf(NamedTuple):
+    """One leaf of the model, and the fragment that it belongs to."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    fragment: int
+
+
+class Run(NamedTuple):
+    """Settings and leaves, as every island has them."""
+
+    settings: Settings
+    leaves: tuple[Leaf, ...]
+
+    @classmethod
+    def of(cls, settings: Settings, params: Any) -> "Run":
+        """The run that an island with these params would begin."""
+        settings.check()
+        numbers = jax.tree.leaves(deal("islands", settings.fragments, None, params))
+        named = [(leaf_name(path), x) for path, x in jax.tree.leaves_with_path(params)]
+        leaves = []
+        for (name, x), number in zip(named, numbers, strict=True):
+            if not jnp.issubdtype(jnp.result_type(x), jnp.floating):
+                raise ValueError(
+                    f"islands: {name} is {jnp.result_type(x)}, and islands merge "
+                    "floating-point params: keep other leaves out of them"
+                )
+            kind = str(jnp.result_type(x))
+            leaves.append(Leaf(name, kind, tuple(np.shape(x)), number))
+        return cls(settings, tuple(leaves))
+
+    def agree(self, store: Store) -> None:
+        """Writes `run.json`, or compares with what is there.
+
+        Raises:
+          ValueError: another island has other settings or another model.
+        """
+        mine = self.record()
+        if store.create(FILE, seal(mine)):
+            return
+        theirs = unseal(f"{store.place}/{FILE}", store.read(FILE))
+        changed = [key for key in mine if theirs.get(key) != mine[key]]
+        if changed:
+            said = "; ".join(_difference(k, mine[k], theirs.get(k)) for k in changed)
+            raise ValueError(
+                f"islands: the run in {store.place} has begun otherwise: {said}. Give "
+                "what it has, or take a new folder"
+            )
+
+    def record(self) -> dict[str, Any]:
+        """What JSON has of it."""
+        leaves = [[*leaf[:2], list(leaf.shape), leaf.fragment] for leaf in self.leaves]
+        return {**self.settings._asdict(), "leaves": leaves}
+
+    @classmethod
+    def read(cls, store: Store) -> "Run":
+        """The run that has begun in a store."""
+        name = f"{store.place}/{FILE}"
+        body = unseal(name, store.read(FILE))
+        try:
+            leaves = tuple(Leaf(n, d, tuple(s), f) for n, d, s, f in body.pop("leaves"))
+            run = cls(Settings(**body), leaves)
+            run.settings.check()
+        except (TypeError, ValueError, KeyError) as error:
+            raise DamagedFile(name, str(error)) from error
+        return run
+
+    def fragment_of(self, version: int) -> int:
+        """Which fragment merge `version` is of."""
+        return (version - 1) % self.settings.fragments
+
+    def newest(self, fragment: int, version: int) -> int:
+        """The last version, up to this one, in which a fragment has been merged."""
+        if version <= fragment:
+            return 0
+        return version - (version - 1 - fragment) % self.settings.fragments
+
+    def split(self, leaves: list[Any]) -> list[dict[str, Any]]:
+        """Values in the order of the leaves, for each fragment by name."""
+        parts: list[dict[str, Any]] = [{} for _ in range(self.settings.fragments)]
+        for leaf, value in zip(self.leaves, leaves, strict=True):
+            parts[leaf.fragment][leaf.name] = value
+        return parts
+
+    def check(
+        self, name: str, fragment: int, arrays: Mapping[str, np.ndarray], at_least: Any
+    ) -> Arrays:
+        """The arrays of a fragment, if that is what they are; else `DamagedFile`.
+
+        Args:
+          name: the file that they are from.
+          fragment: the fragment's number.
+          arrays: the arrays.
+          at_least: "wide" for anchors, in float32 where a param is narrower; "own" for
+            models in the params' dtypes.
+        """
+        mine = [leaf for leaf in self.leaves if leaf.fragment == fragment]
+        if [leaf.name for leaf in mine] != list(arrays):
+            raise DamagedFile(name, f"its arrays are not those of fragment {fragment}")
+        for leaf in mine:
+            x, dtype = arrays[leaf.name], jnp.dtype(leaf.dtype)
+            expected = wide(dtype) if at_least == "wide" else dtype
+            if x.shape != leaf.shape or x.dtype != expected:
+                raise DamagedFile(
+                    name,
+                    f"{leaf.name} is {x.dtype}{list(x.shape)} instead of "
+                    f"{expected}{list(leaf.shape)}",
+                )
+        return dict(arrays)
+
+
+def _difference(key: str, mine: Any, theirs: Any) -> str:
+    if key != "leaves":
+        return f"{key} is {mine} here and {theirs} there"
+    for one, other in zip(mine, theirs or [], strict=False):
+        if one != other:
+            return f"params have {one} here and {other} there"
+    return f"params have {len(mine)} leaves here and {len(theirs or [])} there"

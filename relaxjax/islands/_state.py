@@ -1,0 +1,226 @@
+"""The common model as one process knows it: the newest readable version of each part.
+
+    state/00000042.LEASE.TRY.f1.anchor   a of fragment 1 after merge 42
+    state/00000042.LEASE.TRY.f1.outer    the outer optimizer's state, for who merges
+
+A record of the log names these files and their digests. Where one cannot be read, that
+fragment stays as it is until its next merge, and the file is named.
+
+Cost: an anchor is read once by each island and kept in memory; the outer state is read
+by a new leader alone.
+"""
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from relaxjax.islands import _log as log
+from relaxjax.islands._channel import Fragment
+from relaxjax.islands._files import (
+    Arrays,
+    DamagedFile,
+    fingerprint,
+    pack,
+    unpack,
+)
+from relaxjax.islands._members import Member
+from relaxjax.islands._merge import first_outer
+from relaxjax.islands._run import Run
+from relaxjax.islands._store import Store
+
+FOLDER = "state"
+
+Say = Callable[[str], None]
+
+
+class State:
+    """Versions, anchors and outer states.
+
+    Attributes:
+      version: the newest version that was committed; -1 before the run begins.
+      anchors: the newest readable anchor of each fragment.
+      previous: digest of the newest line of the log.
+      merged: versions that have a contribution of `member`, since it was emptied.
+    """
+
+    def __init__(self, store: Store, run: Run, say: Say):
+        self._store, self._run, self._say = store, run, say
+        self.version, self.previous = -1, ""
+        self.anchors: dict[int, Fragment] = {}
+        self.merged: set[int] = set()
+        self.member: Member | None = None
+        self._outers: dict[int, tuple[int, Arrays]] = {}
+
+    def begin(self, start: list[Arrays], own: str) -> None:
+        """Commits version 0, unless somebody else has."""
+        if log.newest(self._store) >= 0:
+            return
+        files = {}
+        for number, anchor in enumerate(start):
+            outer = first_outer(self._run.settings, anchor)
+            files[str(number)] = self.write(0, own, number, anchor, outer)
+        record = {"version": 0, "contributions": [], "refused": [], "absent": []}
+        record |= {"files": files, "leader": own, "lease": 0, "previous": ""}
+        if not log.commit(self._store, record):
+            self.discard(files)
+
+    def catch_up(self) -> None:
+        """Reads what was committed since the last call."""
+        known = self.version
+        newest = log.newest(self._store, known)
+        if newest == known:
+            self._read_anchors(newest)  # those that could not be read before
+            return
+        # Who joins needs the newest records only; who has been here reads them all.
+        first = known + 1 if known >= 0 else newest
+        for version in range(first, newest + 1):
+            self._note(version)
+        self._read_anchors(newest)
+        self.version = newest
+
+    def refuse(self, number: int) -> NoReturn:
+        """Raises DamagedFile, because no version of a fragment can be read."""
+        raise DamagedFile(
+            f"{self._store.place}/{FOLDER}",
+            f"no version of fragment {number} can be read; put its files back from a "
+            "copy, or begin a new run in another folder",
+        )
+
+    def outer(self, number: int) -> tuple[Arrays, str | None]:
+        """The outer state that belongs to an anchor, and why it began anew, if so."""
+        anchor = self.anchors[number]
+        version, outer = self._outers.get(number, (-1, {}))
+        if version == anchor.version:
+            return outer, None
+        first = first_outer(self._run.settings, anchor.anchor)
+        try:
+            name, digest = self._files(anchor.version, number)["outer"]
+            outer = self._arrays(name, digest)
+            if _layout(outer) != _layout(first):
+                raise DamagedFile(name, "it is not the state of this outer optimizer")
+        except (DamagedFile, FileNotFoundError) as error:
+            self._say(f"{error}; the outer momentum of fragment {number} begins anew")
+            return first, str(error)
+        return outer, None
+
+    def write(
+        self, version: int, own: str, number: int, anchor: Arrays, outer: Arrays
+    ) -> dict[str, list[str]]:
+        """Writes a fragment's files, and returns what a record says of them."""
+        files: dict[str, list[str]] = {}
+        try:
+            for kind, arrays in (("anchor", anchor), ("outer", outer)):
+                name = f"{FOLDER}/{version:08d}.{own}.f{number}.{kind}"
+                meta = {"version": version, "fragment": number}
+                files[kind] = [name, fingerprint(arrays)]
+                if not self._store.create(name, pack(meta, arrays)):
+                    raise DamagedFile(name, "it is there already")
+        except Exception:
+            self.discard({str(number): files})
+            raise
+        return files
+
+    def discard(self, files: dict[str, Any]) -> None:
+        """Removes files that no record names."""
+        for kinds in files.values():
+            for name, _ in kinds.values():
+                self._store.delete(name)
+
+    def install(self, fragment: Fragment, outer: Arrays) -> None:
+        """Takes over what this process has committed itself."""
+        self.anchors[fragment.number] = fragment
+        self._outers[fragment.number] = fragment.version, outer
+        self._note(fragment.version)
+        self.version = fragment.version
+
+    def mend(self) -> None:
+        """Writes damaged files again, of which this process has the arrays."""
+        for number, fragment in self.anchors.items():
+            version, outer = self._outers.get(number, (-1, {}))
+            held = {"anchor": fragment.anchor}
+            held |= {"outer": outer} if version == fragment.version else {}
+            for kind, arrays in held.items():
+                self._mend(fragment, kind, arrays)
+
+    def _mend(self, fragment: Fragment, kind: str, arrays: Arrays) -> None:
+        try:
+            name, digest = self._files(fragment.version, fragment.number)[kind]
+        except DamagedFile:  # the log's own line
+            return
+        try:
+            self._arrays(name, digest)
+        except (DamagedFile, FileNotFoundError) as error:
+            meta = {"version": fragment.version, "fragment": fragment.number}
+            if fingerprint(arrays) == digest:
+                self._store.replace(name, pack(meta, arrays))
+                self._say(f"{error}; it is written again")
+
+    def prune(self) -> None:
+        """Removes files that two newer versions of each fragment have replaced."""
+        oldest = self.version - 2 * self._run.settings.fragments
+        for name in self._store.names(FOLDER):
+            version = name.partition(".")[0]
+            if version.isdigit() and int(version) < oldest:
+                self._store.delete(f"{FOLDER}/{name}")
+
+    def _note(self, version: int) -> None:
+        """Reads a record for its digest, and for whether this island is in it."""
+        try:
+            record, self.previous = log.read(self._store, version)
+        except DamagedFile as error:
+            self._say(f"{error}; merge {version} is passed over")
+            self.previous = "damaged"
+            return
+        for part in record["contributions"]:
+            if self.member == (part["island"], part["incarnation"]):
+                self.merged.add(version)
+
+    def _read_anchors(self, version: int) -> None:
+        for number in range(self._run.settings.fragments):
+            self._read_anchor(number, self._run.newest(number, version))
+
+    def _read_anchor(self, number: int, version: int) -> None:
+        """Reads the anchor of a version; else the newest before it that can be."""
+        known = self.anchors.get(number)
+        while known is None or version > known.version:
+            try:
+                name, digest = self._files(version, number)["anchor"]
+                anchor = self._arrays(name, digest)
+                full = f"{self._store.place}/{name}"
+                anchor = self._run.check(full, number, anchor, "wide")
+                self.anchors[number] = Fragment(number, version, anchor)
+                return
+            except FileNotFoundError as error:
+                if log.newest(self._store, version) > version:
+                    return  # a newer one has replaced it: it comes with the next call
+                self._say(f"{error.filename} is missing")
+            except DamagedFile as error:
+                self._say(f"{error}; fragment {number} waits for its next merge")
+            if version == 0:
+                return
+            version = max(0, version - self._run.settings.fragments)
+
+    def _files(self, version: int, number: int) -> dict[str, Any]:
+        record, _ = log.read(self._store, version)
+        try:
+            files = record["files"][str(number)]
+            for kind in ("anchor", "outer"):
+                name, digest = files[kind]
+                if not isinstance(name, str) or not name.startswith(f"{FOLDER}/"):
+                    raise ValueError(f"{kind} is {name!r}")
+                if ".." in name or not isinstance(digest, str):
+                    raise ValueError(f"{kind} is {name!r}")
+        except (KeyError, TypeError, ValueError) as error:
+            full = f"{self._store.place}/{log.file_of(version)}"
+            raise DamagedFile(full, f"files of fragment {number}: {error}") from error
+        return files
+
+    def _arrays(self, name: str, digest: str) -> Arrays:
+        full = f"{self._store.place}/{name}"
+        _, arrays = unpack(full, self._store.read(name))
+        if fingerprint(arrays) != digest:
+            raise DamagedFile(full, "it is not what the log names")
+        return arrays
+
+
+def _layout(arrays: Arrays) -> list[Any]:
+    return [(name, x.dtype, x.shape) for name, x in sorted(arrays.items())]

@@ -1,0 +1,201 @@
+"""Where islands leave files for each other: a folder, or anything that does the same.
+
+The one verb that decides is `create`: of several that create a name, one wins, whatever
+machine they are on. A local or shared folder does it by a hard link to a file that is
+written and synchronized beforehand, so that nobody ever sees half a file. `probe` lets
+two creators race, and refuses a file system on which both win.
+
+Cost: two calls of fsync for each file that is created; a heartbeat has none.
+"""
+
+import errno
+import os
+import threading
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Protocol
+
+_PROBES = 8
+
+
+class Store(Protocol):
+    """Files by name, with slashes; a `FileNotFoundError` where there is none."""
+
+    place: str
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Writes a file that is not there yet; False, and no change, if it is."""
+        ...
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Writes a file, whole or not at all; another may be gone for it."""
+        ...
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a file."""
+        ...
+
+    def names(self, folder: str) -> list[str]:
+        """Names in a folder, sorted; empty if it is not there."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Removes a file or an empty folder, if it is there."""
+        ...
+
+
+class Folder:
+    """A folder that all islands see, local or shared.
+
+    Attributes:
+      place: its absolute path.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        """Makes the folder.
+
+        Raises:
+          ValueError: it cannot be made or written to.
+        """
+        self._root = Path(path).absolute()
+        self.place = str(self._root)
+        self._numbers = count()
+        try:
+            (self._root / "tmp").mkdir(parents=True, exist_ok=True)
+            if not os.access(self._root, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        except OSError as error:
+            raise ValueError(
+                f"islands: cannot write to the folder {self.place} ({error.strerror}); "
+                "name another, or change its permissions"
+            ) from error
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Links a whole file to a name, which fails where the name is taken."""
+        target, mine = self._target(name), self._temporary(data, durable=True)
+        try:
+            os.link(mine, target)
+        except FileExistsError:
+            # The answer of a network file system may be lost where the link is made.
+            return _links_to(mine, target)
+        except OSError as error:
+            if error.errno in (errno.EPERM, errno.ENOTSUP, errno.EMLINK):
+                raise ValueError(
+                    f"islands: the file system of {self.place} has no hard links "
+                    f"({error.strerror}), by which islands commit; take another folder"
+                ) from error
+            raise
+        finally:
+            mine.unlink(missing_ok=True)
+        _synchronize(target.parent)
+        return True
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Renames a whole file over a name."""
+        mine = self._temporary(data, durable=False)
+        try:
+            os.replace(mine, self._target(name))
+        finally:
+            mine.unlink(missing_ok=True)
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a file."""
+        return (self._root / name).read_bytes()
+
+    def names(self, folder: str) -> list[str]:
+        """Names in a folder, sorted."""
+        try:
+            return sorted(os.listdir(self._root / folder))
+        except FileNotFoundError:
+            return []
+
+    def delete(self, name: str) -> None:
+        """Removes a file or an empty folder, if it is there."""
+        path = self._root / name
+        if path.is_dir():
+            with suppress(OSError):
+                path.rmdir()
+        else:
+            path.unlink(missing_ok=True)
+
+    def _target(self, name: str) -> Path:
+        target = self._root / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return target
+
+    def _temporary(self, data: bytes, durable: bool) -> Path:
+        """A file of these bytes under a name that nobody else has."""
+        own = f"{os.uname().nodename}.{os.getpid()}.{threading.get_ident()}"
+        path = self._root / "tmp" / f"{own}.{id(self):x}.{next(self._numbers)}"
+        try:
+            with path.open("xb") as file:
+                file.write(data)
+                file.flush()
+                if durable:
+                    os.fsync(file.fileno())
+        except OSError:
+            with suppress(OSError):
+                path.unlink()
+            raise
+        return path
+
+
+def probe(store: Store, own: str) -> None:
+    """Lets two creators race for names, and removes what they wrote.
+
+    Raises:
+      ValueError: both won, or neither did, or the loser's bytes are there.
+    """
+    for number in range(_PROBES):
+        name = f"probe/{own}.{number}"
+        won = _race(store, name)
+        try:
+            kept = store.read(name)
+        finally:
+            store.delete(name)
+        if sum(won) != 1 or kept != b"%d" % won.index(True):
+            raise ValueError(
+                f"islands: two creators of one file in {store.place} ended with "
+                f"{won}, and exactly one must win: commits are not safe here. Take "
+                "another file system (for NFS version 4, without `nolock`)"
+            )
+
+
+def _race(store: Store, name: str) -> list[bool]:
+    won, start = [False, False], threading.Barrier(2)
+    errors: list[Exception] = []
+
+    def run(i: int) -> None:
+        start.wait()
+        try:
+            won[i] = store.create(name, b"%d" % i)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for error in errors:
+        raise error
+    return won
+
+
+def _links_to(mine: Path, target: Path) -> bool:
+    """Whether the target is this very file."""
+    try:
+        return os.path.samefile(mine, target)
+    except OSError:
+        return False
+
+
+def _synchronize(folder: Path) -> None:
+    """Makes the name durable, where folders can be synchronized."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

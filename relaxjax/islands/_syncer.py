@@ -1,0 +1,195 @@
+"""Who merges: the holder of the lease, which may be any island.
+
+    lease/00000007    lease 7 is held by a member (a record); created if absent
+
+Whoever sees that the holder has left, was superseded, or that its heartbeat has not
+moved for `lost_after` seconds of its own clock, creates the next lease: one wins. A
+leader that wakes up stale finds a newer lease and steps down; if it commits before it
+has looked, the version exists already or it does not: `relaxjax.islands._log` lets one
+commit win, and either is a merge of valid contributions.
+
+A merge comes about when all members that are alive have contributed, or `grace` seconds
+after the quorum was reached. Contributors stand in sorted order.
+
+Cost of a turn: a list of members, a heartbeat from each, a list of contributions.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from relaxjax.islands import _log as log
+from relaxjax.islands import _offers as offers
+from relaxjax.islands._channel import Fragment
+from relaxjax.islands._files import DamagedFile, seal, unseal
+from relaxjax.islands._members import Member, Watch
+from relaxjax.islands._merge import Part, merge
+from relaxjax.islands._offers import Checked
+from relaxjax.islands._run import Run
+from relaxjax.islands._state import Say, State
+from relaxjax.islands._store import Store
+
+LEASES = "lease"
+
+
+class Syncer:
+    """Takes the lease where it is free, and merges while it holds it.
+
+    Attributes:
+      lease: the number of the lease that this process holds; None if it holds none.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        run: Run,
+        state: State,
+        watch: Watch,
+        member: Member,
+        say: Say,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._store, self._run, self._state = store, run, state
+        self._watch, self._member, self._say, self._clock = watch, member, say, clock
+        self.lease: int | None = None
+        self._quorum_since: tuple[int, float] | None = None
+        self._checked: dict[str, Checked] = {}
+        self._refused: dict[str, str] = {}
+        self._tries, self._mended = 0, clock()
+
+    def turn(self) -> bool:
+        """One look around, which merges if it is time to; whether it has."""
+        self._watch.look()
+        number, holder = newest_lease(self._store, self._say)
+        if holder != self._member:
+            if self.lease is not None:
+                self._say(f"lease {self.lease} is over: {holder} holds {number}")
+            self.lease = None
+            if holder is None or not self._watch.is_alive(holder):
+                self._take(number + 1)
+            return False
+        self.lease = number
+        self._state.catch_up()
+        return self._lead()
+
+    def wanted(self) -> bool:
+        """Whether the next merge has its quorum, as far as names of files say."""
+        listed = self._store.names(offers.folder_of(self._state.version + 1))
+        return len(listed) >= self._run.settings.quorum
+
+    def _take(self, number: int) -> None:
+        record = seal({"holder": str(self._member)})
+        if self._store.create(f"{LEASES}/{number:08d}", record):
+            self.lease = number
+            for name in self._store.names(LEASES):
+                if name.isdigit() and int(name) < number - 1:
+                    self._store.delete(f"{LEASES}/{name}")
+
+    def _lead(self) -> bool:
+        version = self._state.version + 1
+        number = self._run.fragment_of(version)
+        fragment = self._state.anchors.get(number)
+        if fragment is None:
+            self._state.refuse(number)
+        ready = self._ready(version, fragment.version)
+        if not self._is_time(version, ready):
+            self._mend()
+            return False
+        return self._merge(version, fragment, ready)
+
+    def _ready(self, version: int, base: int) -> list[Checked]:
+        """Contributions that may be merged, by name."""
+        listed = self._store.names(offers.folder_of(version))
+        files = [f"{offers.folder_of(version)}/{name}" for name in listed]
+        self._checked = {f: c for f, c in self._checked.items() if f in files}
+        self._refused = {f: why for f, why in self._refused.items() if f in files}
+        for member in filter(None, map(Member.parse, listed)):
+            self._watch.saw(member)
+        for name, file in zip(listed, files, strict=True):
+            if file in self._refused:
+                continue
+            try:
+                if file not in self._checked:
+                    checked = offers.read(self._store, self._run, version, name)
+                    self._checked[file] = checked
+                why = offers.why_not(self._checked[file], base, self._watch)
+            except DamagedFile as error:
+                why = str(error)
+            if why is not None:
+                self._refused[file] = why
+                self._checked.pop(file, None)
+                self._say(f"{self._store.place}/{file} is refused: {why}")
+        return [self._checked[file] for file in sorted(self._checked)]
+
+    def _is_time(self, version: int, ready: list[Checked]) -> bool:
+        if len(ready) < self._run.settings.quorum:
+            return False
+        if self._quorum_since is None or self._quorum_since[0] != version:
+            self._quorum_since = version, self._clock()
+        waited = self._clock() - self._quorum_since[1]
+        return not self._missing(ready) or waited >= self._run.settings.grace
+
+    def _mend(self) -> None:
+        """Now and then, as long as nothing comes: others may have nothing to read."""
+        now = self._clock()
+        if now - self._mended > self._watch.lost_after:
+            self._mended = now
+            self._state.mend()
+
+    def _missing(self, ready: list[Checked]) -> list[str]:
+        """Members that are alive and have not contributed in any way."""
+        names = (file.rpartition("/")[2] for file in self._refused)
+        here = {checked.member for checked in ready} | set(map(Member.parse, names))
+        return [str(m) for m in self._watch.alive() if m not in here]
+
+    def _merge(self, version: int, fragment: Fragment, ready: list[Checked]) -> bool:
+        outer, reset = self._state.outer(fragment.number)
+        parts = [Part(c.offer.model, c.offer.tokens, c.offer.steps) for c in ready]
+        merged = merge(self._run.settings, fragment.anchor, outer, parts)
+        self._tries += 1
+        own, number = f"{self.lease:06d}.{self._tries}", fragment.number
+        files = self._state.write(version, own, number, merged.anchor, merged.outer)
+        weighed = zip(ready, merged.weights, strict=True)
+        record: dict[str, Any] = {
+            "version": version,
+            "fragment": number,
+            "leader": str(self._member),
+            "lease": self.lease,
+            "contributions": [checked.record(weight) for checked, weight in weighed],
+            "refused": sorted(map(list, self._refused.items())),
+            "absent": self._missing(ready),
+            "files": {str(number): files},
+            "reset": reset,
+            "previous": self._state.previous,
+            "time": time.time(),
+        }
+        try:
+            won = log.commit(self._store, record)
+        except OSError:  # the answer may be lost where the commit is made
+            if log.newest(self._store, version - 1) < version:
+                self._state.discard({str(number): files})
+            raise
+        if not won:
+            self._state.discard({str(number): files})
+            self._say(f"merge {version} was committed by another leader")
+            return False
+        self._mended = self._clock()
+        self._state.install(Fragment(number, version, merged.anchor), merged.outer)
+        if not self._run.settings.keep:
+            self._state.prune()
+            offers.prune(self._store, version - 1)
+        return True
+
+
+def newest_lease(store: Store, say: Say) -> tuple[int, Member | None]:
+    """The newest lease and its holder; None if nobody is or nobody can be read."""
+    numbers = [int(name) for name in store.names(LEASES) if name.isdigit()]
+    if not numbers:
+        return 0, None
+    name = f"{LEASES}/{max(numbers):08d}"
+    try:
+        record = unseal(f"{store.place}/{name}", store.read(name))
+    except (DamagedFile, FileNotFoundError) as error:
+        say(f"{error}; the next lease is free")
+        return max(numbers), None
+    return max(numbers), Member.parse(str(record.get("holder")))

@@ -1,0 +1,233 @@
+"""Islands without threads: a store in memory, a clock by hand, and what they must do.
+
+Every operation on the store may be the last of a process, may fail as on a full disk,
+or may be where another process comes in between.
+"""
+
+import errno
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from relaxjax.islands import _log as log
+from relaxjax.islands._channel import Fragment, Offer
+from relaxjax.islands._files import fingerprint
+from relaxjax.islands._members import Member
+from relaxjax.islands._run import Run, Settings
+from relaxjax.islands._store_channel import StoreChannel
+
+SETTINGS = Settings(2, 2, "decoupled", "rda", 2, 1.0, 0.7, 0.9, 0, False)
+PARAMS = {"a": np.zeros((2, 3), np.float32), "b": np.zeros(5, np.float32)}
+LOST_AFTER = 4.0
+
+
+class Crash(BaseException):
+    """The process is gone, in the middle of what it did."""
+
+
+class Memory:
+    """A store whose operations can be counted, made to fail, and interrupted."""
+
+    place = "memory"
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.is_full = False
+        self.before: Callable[[str, str], None] = lambda verb, name: None
+
+    def create(self, name: str, data: bytes) -> bool:
+        self._writes("create", name)
+        return self.files.setdefault(name, data) is data
+
+    def replace(self, name: str, data: bytes) -> None:
+        self._writes("replace", name)
+        self.files[name] = data
+
+    def read(self, name: str) -> bytes:
+        self.before("read", name)
+        if name not in self.files:
+            raise FileNotFoundError(errno.ENOENT, "No such file", name)
+        return self.files[name]
+
+    def names(self, folder: str) -> list[str]:
+        self.before("names", folder)
+        rest = [x[len(folder) + 1 :] for x in self.files if x.startswith(f"{folder}/")]
+        return sorted({x.partition("/")[0] for x in rest})
+
+    def delete(self, name: str) -> None:
+        self.before("delete", name)
+        self.files.pop(name, None)
+
+    def _writes(self, verb: str, name: str) -> None:
+        self.before(verb, name)
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "No space left on device", name)
+
+
+class Process:
+    """An island's process, as a test drives it."""
+
+    def __init__(self, world: "World", name: str):
+        self.world, self.said = world, []
+        self.channel = StoreChannel(
+            world.store,
+            world.run,
+            name,
+            lost_after=LOST_AFTER,
+            say=self.said.append,
+            clock=lambda: world.now,
+        )
+        start = world.run.split([x for _, x in sorted(PARAMS.items())])
+        joined = self.channel.join(start)
+        self.member, self.joined = joined.member, joined.version
+        self.version, self.has = joined.version, dict[int, Fragment]()
+        self.step = self.offered = 0
+        self._take(joined.fragments)
+
+    def adopt(self) -> None:
+        news = self.channel.adopt()
+        assert news.version >= self.version, "versions only grow"
+        self.version = news.version
+        self._take(news.fragments)
+
+    def offer(self, tokens: int, steps: int, salt: int, ahead: bool = False) -> bool:
+        """Contributes what a seed says, from what it has taken over.
+
+        An island that is ahead knows of a version whose arrays it has not got yet.
+        """
+        version = (log.newest(self.world.store) if ahead else self.version) + 1
+        number = self.world.run.fragment_of(version)
+        rng = np.random.default_rng([salt, *self.member.name.encode()])
+        base = self.has[number]
+        if not ahead and base.version < self.world.run.newest(number, version - 1):
+            return False
+        model = {
+            k: a - rng.normal(size=a.shape).astype(np.float32)
+            for k, a in base.anchor.items()
+        }
+        self.step += steps
+        offer = Offer(
+            version=version,
+            base=base.version,
+            model=model,
+            tokens=tokens,
+            steps=steps,
+            step=self.step,
+            adopted=[],
+            joined=self.joined,
+            dropped=0,
+        )
+        sent = self.channel.offer(offer)
+        if sent:
+            self.world.offers[fingerprint(model)] = self.member, offer
+        return sent
+
+    def turn(self) -> bool:
+        return self.channel.syncer.turn()
+
+    def _take(self, fragments: list[Fragment]) -> None:
+        for fragment in fragments:
+            before = self.has.get(fragment.number)
+            assert before is None or before.version < fragment.version
+            self.has[fragment.number] = fragment
+            bits = fingerprint(fragment.anchor)
+            known = self.world.bits.setdefault(
+                (fragment.number, fragment.version), bits
+            )
+            assert known == bits, "one version is the same bits for everybody"
+
+
+class World:
+    """A store, a clock, and a model of what may be in the log."""
+
+    def __init__(self, settings: Settings = SETTINGS):
+        self.store, self.now = Memory(), 0.0
+        self.run = Run.of(settings, PARAMS)
+        self.bits: dict[tuple[int, int], str] = {}
+        self.offers: dict[str, tuple[Member, Offer]] = {}
+        self.anchors: dict[int, dict[str, np.ndarray]] = {}
+        self.velocity: dict[str, np.ndarray] = {}
+        self.checked = -1
+        self.merged: dict[int, int] = {}  # the newest version of each fragment
+        self.records: dict[int, bytes] = {}
+        self.tokens = 0.0
+
+    def process(self, name: str) -> Process:
+        return Process(self, name)
+
+    def check(self) -> None:
+        """What must hold of the log at any time."""
+        self._checked_log()
+        versions = [int(n) for n in self.store.names(log.FOLDER)]
+        assert versions == list(range(len(versions))), "versions have no gaps"
+        for version in versions[self.checked + 1 :]:
+            self._follow(version)
+
+    def _checked_log(self) -> None:
+        for version, line in self.records.items():
+            now = self.store.files[log.file_of(version)]
+            assert now == line, f"merge {version} has changed after its commit"
+
+    def _follow(self, version: int) -> None:
+        """Merges by hand what a record names, and compares."""
+        record, _ = log.read(self.store, version)
+        self.records[version] = self.store.files[log.file_of(version)]
+        self.checked = version
+        if version == 0:
+            self.anchors = dict(enumerate(self._start()))
+            return
+        number = self.run.fragment_of(version)
+        base = self.merged.get(number, 0)
+        parts = [self.offers[c["sha256"]] for c in record["contributions"]]
+        members = [member for member, _ in parts]
+        assert len(set(members)) == len(members), "twice in one merge"
+        assert len({m.name for m in members}) == len(members), "two of one name"
+        assert members == sorted(members), "contributors stand in order"
+        assert len(parts) >= self.run.settings.quorum
+        for c, (member, offer) in zip(record["contributions"], parts, strict=True):
+            assert (c["island"], c["incarnation"]) == member
+            assert (c["tokens"], c["steps"]) == (offer.tokens, offer.steps)
+            assert c["base"] == base, "merged twice, or from an old version"
+            self.tokens += c["tokens"]
+        self._merge(number, [offer for _, offer in parts])
+        self.merged[number] = version
+        kinds = record["files"][str(number)]
+        bits = self.bits.setdefault((number, version), kinds["anchor"][1])
+        assert bits == kinds["anchor"][1]
+        self._same_anchor(number, kinds["anchor"][0])
+
+    def _start(self) -> list[dict[str, np.ndarray]]:
+        return self.run.split([x for _, x in sorted(PARAMS.items())])
+
+    def _merge(self, number: int, offers: list[Offer]) -> None:
+        """Length and direction in float64; Nesterov outside."""
+        w = np.array([o.tokens**2 / o.steps for o in offers])
+        w = w / w.sum()
+        for name, a in self.anchors[number].items():
+            d = [a - o.model[name] for o in offers]
+            lengths = [np.linalg.norm(x) for x in d]
+            mean = sum(p * x / r for p, x, r in zip(w, d, lengths, strict=True))
+            along = w @ lengths * mean / np.linalg.norm(mean)
+            settings = self.run.settings
+            mu, eta = settings.outer_momentum, settings.outer_rate
+            v = mu * self.velocity.get(name, 0) + along
+            self.velocity[name] = v
+            self.anchors[number][name] = a - eta * (along + mu * v)
+
+    def _same_anchor(self, number: int, file: str) -> None:
+        from relaxjax.islands._files import unpack
+
+        if file in self.store.files:  # else it has been pruned
+            _, arrays = unpack(file, self.store.files[file])
+            for name, x in arrays.items():
+                ours = self.anchors[number][name]
+                np.testing.assert_allclose(x, ours, rtol=1e-4, atol=1e-4)
+
+
+def folders(world: World) -> dict[str, Any]:
+    """Names of files by folder, to look at when a test fails."""
+    found: dict[str, Any] = {}
+    for name in sorted(world.store.files):
+        found.setdefault(name.partition("/")[0], []).append(name)
+    return found
