@@ -27,6 +27,7 @@ optimizer's; with a compressor the anchors, and the feedback's.
 """
 
 import functools
+import math
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, NamedTuple
 
@@ -52,12 +53,10 @@ class AveragedState(NamedTuple):
     """State of what `desynced` averages at one period.
 
     Attributes:
-      step: int32, the number of steps, modulo the period; equal on all workers.
       anchor: a, in float32 where it is narrower; () without a compressor.
       reducer: the state of the `all_reduce`.
     """
 
-    step: Annotated[jax.Array, EQUAL]
     anchor: Annotated[Any, MEAN]
     reducer: Any
 
@@ -66,11 +65,13 @@ class DesyncedState(NamedTuple):
     """State of `desynced`.
 
     Attributes:
+      step: int32, the number of steps, modulo all periods; equal on all workers.
       inner: the optimizer's, this worker's own between two means.
       averaged: one for each of `periods`, in alphabetical order of their names.
       leaves: the leaves that differ between workers in between.
     """
 
+    step: Annotated[jax.Array, EQUAL]
     inner: Any
     averaged: tuple[AveragedState, ...]
     leaves: Annotated[LocalState, MEAN]
@@ -132,6 +133,7 @@ def desynced(
       [-5. -5.] [1.5 4.5]
     """
     _check(periods)
+    turn = min(math.lcm(*periods.values()), 2**31 - 1)
     tx = optax.with_extra_args_support(inner)
     exchange = ExchangeSpec(
         _CALLER, axis_name, compressor, algorithm, bucket_bytes, None, seed
@@ -151,7 +153,8 @@ def desynced(
                 _check_field(name, leaves, own)
         named = {_PARAMS: params, **fields}
         averaged = tuple(mean.init(named[name]) for name, mean in means.items())
-        return DesyncedState(own, averaged, LocalState(layout_of(params)))
+        start = jnp.zeros((), jnp.int32)
+        return DesyncedState(start, own, averaged, LocalState(layout_of(params)))
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         exchange.require(state, updates, params, None)
@@ -160,17 +163,18 @@ def desynced(
         named = {_PARAMS: optax.tree.add(x, u), **_fields(own, periods)}
         averaged = []
         for (name, mean), before in zip(means.items(), state.averaged, strict=True):
-            here = mean.is_due(before)
+            due = here = (state.step + 1) % mean.every == 0
             if weight is not None:  # absent where it is zero
                 here &= jnp.asarray(weight) != 0
-            new, after = mean.update(_wide(named[name]), before, weight)
+            new, after = mean.update(_wide(named[name]), before, due, weight)
             averaged.append(after)
             if name == _PARAMS:
                 u = optax.tree.where(here, optax.tree.sub(new, x), u)
             else:
                 named[name] = _where(here, new, named[name])
         named.pop(_PARAMS)
-        return u, DesyncedState(_with_fields(own, named), tuple(averaged), state.leaves)
+        own, step = _with_fields(own, named), (state.step + 1) % turn
+        return u, DesyncedState(step, own, tuple(averaged), state.leaves)
 
     return marked(_CALLER, "models", axis_name, init, update)
 
@@ -185,18 +189,12 @@ class _Mean(NamedTuple):
 
     def init(self, values: Any) -> AveragedState:
         anchor = wide_copy(values)
-        start = jnp.zeros((), jnp.int32), anchor if self.coded else ()
-        return AveragedState(*start, self.reducer.init(anchor))
+        return AveragedState(anchor if self.coded else (), self.reducer.init(anchor))
 
-    def is_due(self, state: AveragedState) -> jax.Array:
-        return state.step >= self.every - 1  # or past it, of a longer period
-
-    def update(self, x: Any, state: AveragedState, weight: Any) -> Any:
+    def update(self, x: Any, state: AveragedState, due: Any, weight: Any) -> Any:
         """The mean of x where it is due, else x, and the next state."""
-        due = self.is_due(state)
         meet = functools.partial(self._meet, weight=weight)
-        x, state = cond(due, meet, lambda *same: same, x, state)
-        return x, state._replace(step=jnp.where(due, 0, state.step + 1))
+        return cond(due, meet, lambda *same: same, x, state)
 
     def _meet(self, x: Any, state: AveragedState, weight: Any) -> Any:
         sent = optax.tree.sub(state.anchor, x) if self.coded else x

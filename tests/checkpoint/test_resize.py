@@ -268,7 +268,7 @@ def test_fields_at_periods_of_their_own_stay_on_the_mean():
         x, y = (optax.tree.get(s.inner, name) for s in (a, b))
         assert_moved(x)
         assert_means(x, y)
-    assert [int(m.step[0]) for m in a.averaged] == [int(m.step[0]) for m in b.averaged]
+    assert int(a.step[0]) == int(b.step[5]) > 0
 
 
 def test_factors_by_turns_stay_equal_and_residuals_on_the_mean():

@@ -160,6 +160,7 @@ def test_bytes_of_each_step_traced_and_compiled(algorithm):
         one * sum((k + 1) % every == 0 for every in PERIODS.values()) for k in range(30)
     ]
     assert sent == stated
+    assert int(relaxjax.explain(tx, params, emulate(n)).period) == 30
     assert sum(sent) / 30 == pytest.approx(one * (1 / 2 + 1 / 3 + 1 / 5))
     state = relaxjax.init(tx, params, mesh_of(n))
     step = relaxjax.data_parallel(helpers.step_of(lambda p, b: p, tx), mesh_of(n))
