@@ -15,6 +15,7 @@ __getattr__, __dir__, __all__ = door(
         "_watch": "LostProcess Watch",
     },
     shared={
-        "_interrupt": "asked end_if_asked install keeps kept listens told writing",
+        "_interrupt": "asked end_if_asked heard install keeps kept listens told "
+        "writing",
     },
 )

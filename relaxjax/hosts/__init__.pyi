@@ -2,6 +2,7 @@
 
 from relaxjax.hosts._interrupt import asked as asked
 from relaxjax.hosts._interrupt import end_if_asked as end_if_asked
+from relaxjax.hosts._interrupt import heard as heard
 from relaxjax.hosts._interrupt import install as install
 from relaxjax.hosts._interrupt import keeps as keeps
 from relaxjax.hosts._interrupt import kept as kept

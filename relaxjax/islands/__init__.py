@@ -10,4 +10,11 @@ __getattr__, __dir__, __all__ = door(
         "_island": "Island join",
         "_members": "Member Superseded",
     },
+    shared={
+        "_island": "open_store",
+        "_replay": "replay",
+        "_status": "status",
+        "_store": "Folder",
+        "_supervise": "supervise",
+    },
 )

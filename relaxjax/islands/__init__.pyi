@@ -8,8 +8,13 @@ from relaxjax.islands._channel import Offer as Offer
 from relaxjax.islands._files import DamagedFile as DamagedFile
 from relaxjax.islands._island import Island as Island
 from relaxjax.islands._island import join as join
+from relaxjax.islands._island import open_store as open_store
 from relaxjax.islands._members import Member as Member
 from relaxjax.islands._members import Superseded as Superseded
+from relaxjax.islands._replay import replay as replay
+from relaxjax.islands._status import status as status
+from relaxjax.islands._store import Folder as Folder
+from relaxjax.islands._supervise import supervise as supervise
 
 __all__ = [
     "Channel",

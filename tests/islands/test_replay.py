@@ -1,0 +1,197 @@
+"""Merges made again from a folder, lines that were changed, and `kill -9`."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from relaxjax.cli._app import app
+from relaxjax.islands import _log as log
+from relaxjax.islands._files import seal
+from relaxjax.islands._replay import replay
+from relaxjax.islands._status import status
+from relaxjax.islands._store import Folder
+from relaxjax.islands._supervise import supervise
+from tests.islands.world import SETTINGS, World
+
+
+@pytest.fixture
+def kept(tmp_path) -> Folder:
+    """A folder with six merges, one of them by another leader."""
+    world = World(SETTINGS._replace(keep=True))
+    processes = [world.process(name) for name in "abc"]
+    for salt in range(7):
+        if salt == 3:
+            processes = processes[1:]  # the leader is gone
+            world.now += 100
+        for p in processes:
+            p.adopt()
+            p.offer(8, 2, salt)
+        for p in processes * 2:
+            p.turn()
+        world.now += 2
+    world.check()
+    store = Folder(tmp_path / "run")
+    for name, data in world.store.files.items():
+        store.replace(name, data)
+    return store
+
+
+def test_merges_are_made_again_to_the_bit(kept):
+    done = list(replay(kept))
+    assert len(done) == log.newest(kept) >= 6
+    assert all(merge.is_equal and not merge.fault for merge in done)
+    assert {len(merge.contributors) for merge in done} == {2, 3}
+
+
+def test_the_momentum_matters_to_the_replay(kept, monkeypatch):
+    from relaxjax.islands import _replay
+    from relaxjax.islands._merge import first_outer, merge
+
+    def forgetful(settings, anchor, outer, parts):
+        return merge(settings, anchor, first_outer(settings, anchor), parts)
+
+    monkeypatch.setattr(_replay, "merge", forgetful)
+    done = list(replay(kept))
+    assert [merge.is_equal for merge in done[:3]] == [True, True, False]
+    assert done[2].difference > 1e-3
+
+
+def changed(kept: Folder, version: int, change: Any, sealed: bool) -> None:
+    line = json.loads(kept.read(log.file_of(version)))
+    change(line)
+    if sealed:  # with a digest that fits
+        line = {k: v for k, v in line.items() if k not in ("digest", "format")}
+        kept.replace(log.file_of(version), seal(line))
+    else:
+        kept.replace(log.file_of(version), json.dumps(line).encode())
+
+
+def more_tokens(line: Any) -> None:
+    line["contributions"][0]["tokens"] += 1
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_changed_line_is_found_and_named(kept, sealed):
+    changed(kept, 3, more_tokens, sealed)
+    last = list(replay(kept))[-1]
+    assert last.version == 3
+    assert "log/00000003" in last.fault
+    result = CliRunner().invoke(app, ["islands", "replay", kept.place])
+    assert result.exit_code == 1
+    assert "log/00000003" in result.output
+
+
+def test_a_changed_leader_is_found_by_the_next_line(kept):
+    changed(kept, 3, lambda line: line.update(leader="x.000001"), True)
+    last = list(replay(kept))[-1]
+    assert (last.version, "log/00000003" in last.fault) == (4, True)
+
+
+def test_a_missing_contribution_is_named(kept):
+    record, _ = log.read(kept, 2)
+    kept.delete(record["contributions"][1]["file"])
+    last = list(replay(kept))[-1]
+    assert (last.version, "offers/00000002" in last.fault) == (2, True)
+
+
+def test_what_a_run_has_not_kept_cannot_be_merged_again(tmp_path):
+    world = World()
+    world.process("a")
+    with pytest.raises(ValueError, match="keep=True"):
+        list(replay(world.store))
+    result = CliRunner().invoke(app, ["islands", "replay", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "is not the folder of a run" in result.output
+
+
+def test_status_counts_members_and_tokens(kept):
+    now = status(kept, sleep=lambda seconds: None)
+    assert now.version == log.newest(kept)
+    rows = {row.name: row for row in now.rows}
+    assert rows["a"].merged == 3
+    assert rows["b"].behind == 0
+    assert rows["a"].tokens == 3 * 8 / 2
+    result = CliRunner().invoke(app, ["islands", "status", kept.place])
+    assert result.exit_code == 0
+    assert "last merge: fragment" in result.output
+
+
+SCRIPT = """
+import numpy as np, time
+from relaxjax import islands
+with islands.join({"a": np.zeros(6, np.float32), "b": np.zeros(3, np.float32)},
+                  sync_every=4, fragments=2, quorum=2, grace=0.3, keep=True,
+                  lost_after=1.0, poll=0.01) as island:
+    params = island.params
+    while island.version < 40:
+        params = {k: x + 1 for k, x in params.items()}
+        params = island.exchange(params, tokens=3)
+        time.sleep(0.02)
+print("done", island.incarnation)
+"""
+
+
+@pytest.mark.slow
+def test_killed_islands_come_back_and_the_run_ends(tmp_path, capfd):
+    """`kill -9` of each island in turn, the one with the lease too."""
+    script, run = tmp_path / "train.py", tmp_path / "run"
+    script.write_text(SCRIPT)
+    store, killed = Folder(run), []
+    ended = threading.Event()
+
+    def kill() -> None:
+        for number, at in enumerate((3, 8, 13)):
+            while log.newest(store) < at and not ended.wait(0.05):
+                pass
+            name = f"members/island-{number}.000001"
+            pid = json.loads(store.read(name))["pid"]
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    names = [f"island-{i}" for i in range(3)]
+    code = supervise([sys.executable, "-u", str(script)], names, f"folder:{run}")
+    ended.set()
+    killer.join()
+    assert (code, len(killed)) == (0, 3)
+    out = capfd.readouterr()
+    assert len(re.findall(r"\[island-\d\] done 2", out.out)) == 3
+    assert out.err.count("ended by SIGKILL; starting it again") == 3
+    done = list(replay(store))
+    assert len(done) >= 40
+    assert all(merge.is_equal for merge in done)
+    keys = [
+        (c["island"], c["incarnation"], v % 2, c["base"])
+        for v in range(1, len(done) + 1)
+        for c in log.read(store, v)[0]["contributions"]
+    ]
+    assert len(keys) == len(set(keys))
+
+
+@pytest.mark.slow
+def test_a_script_that_fails_is_given_up(tmp_path, capfd):
+    script = tmp_path / "train.py"
+    script.write_text("import sys; sys.exit(3)")
+    command = [sys.executable, str(script)]
+    assert supervise(command, ["a"], f"folder:{tmp_path}/run") == 1
+    assert "ended by status 3; given up" in capfd.readouterr().err
+
+
+def test_a_script_that_is_not_there(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "relaxjax", "islands", "no.py"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 2
+    assert "no.py is not a file" in done.stderr
