@@ -21,7 +21,7 @@ COMMANDS = {
     "order": "Order the transfers of a function's params; bound the makespan.",
     "check": "Check your own compressor, topology or relaxation.",
     "run": "Run a script in several processes that find each other.",
-    "islands": "Run a script in islands that may be killed; status; replay.",
+    "islands": "Run a script in several islands, and start again those that end.",
 }
 """The first line of each command's help; NAME is the function NAME of `cli/_NAME.py`.
 

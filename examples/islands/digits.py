@@ -1,6 +1,6 @@
 """Islands on handwritten digits: any of them may be killed, and the run goes on.
 
-relaxjax islands examples/islands.py -n 3 --carrier folder:runs/digits
+relaxjax islands examples/islands/digits.py -n 3 --carrier folder:runs/digits
 relaxjax islands status runs/digits
 
 With STEPS_PER_SECOND each island keeps to a pace, so that a dead one lends its
