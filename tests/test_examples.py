@@ -235,3 +235,62 @@ def test_two_means_lose_what_they_declare(seed):
     lost = float(np.sum((found - x) ** 2))
     assert lost <= (1 - compressor.law.delta(37)) * float(np.sum(x**2))
     assert compression.payload_bytes(compressor, jnp.asarray(x)) == 5 + 8
+
+
+@pytest.fixture
+def production():
+    return runpy.run_path(str(EXAMPLES / "production.py"))
+
+
+def test_production_falls_back_and_goes_on_to_the_bit(production, tmp_path):
+    """A run that is cut before and after it falls back ends as one that is not."""
+    seen: list[tuple[int, dict[str, float]]] = []
+    how = {"most_owed": 1.0}
+    log = {"log": lambda step, numbers: seen.append((step, numbers))}
+    whole = production["main"](tmp_path / "whole", 80, **how, **log)
+    fell = [step for step, numbers in seen if "falls back to all_reduce" in numbers]
+    assert fell == [20]
+    assert [n["loss"] for _, n in seen if "loss" in n][-1] < 1
+    for steps in (20, 60, 80):
+        again = production["main"](tmp_path / "cut", steps, **how)
+    assert again == whole
+    assert sorted(path.name for path in (tmp_path / "cut").iterdir()) == [
+        "plain",
+        "relaxed",
+    ]
+
+
+def test_what_is_owed_when_production_falls_back_is_delivered(production):
+    """The next mean gradient has the mean residual in it, and Adam its moments."""
+    mesh, params = relaxjax.emulate(4), {"w": jnp.zeros((20, 10))}
+    rng = np.random.default_rng(0)
+    grads = jnp.asarray(rng.normal(size=(4, 20, 10)), jnp.float32)
+    nothing = {"w": jnp.zeros((4, 20, 10))}
+    tx = production["RELAXED"]
+    stacked, opt_state = relaxjax.init(tx, params, mesh)
+    update = jax.vmap(lambda g, s: tx.update({"w": g}, s)[1], axis_name="data")
+    state = production["State"](stacked, update(grads, opt_state), nothing)
+    fresh = production["State"](
+        *relaxjax.init(production["PLAIN"], params, mesh), nothing
+    )
+    after = production["fall_back"](state, fresh)
+    sent = (
+        10 * optax.tree.get(after.opt_state, "mu")["w"]
+    )  # Adam's first moment, b1 0.9
+    np.testing.assert_allclose(
+        sent[0] + after.owed["w"].mean(0), grads.mean(0), rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.slow
+def test_production_in_two_processes(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "relaxjax", "run", "--devices=2", "production.py"],
+        cwd=EXAMPLES,
+        env=os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(EXAMPLES.parent)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "falls back to all_reduce" in done.stdout
