@@ -4,6 +4,7 @@ The same file runs alone, under `relaxjax run -n 2`, and under SLURM: see the pa
 "Production" of the documentation.
 """
 
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -147,6 +148,6 @@ def show(step: int, numbers: dict[str, float]) -> None:
 
 if __name__ == "__main__":
     jax.config.update("jax_num_cpu_devices", 4)  # emulated, where there is no GPU
-    with tempfile.TemporaryDirectory() as temporary:
-        accuracy = main(Path(temporary), log=show)
+    folder = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()
+    accuracy = main(Path(folder), log=show)
     print(f"held-out accuracy {accuracy:.4f}")

@@ -285,7 +285,7 @@ def test_what_is_owed_when_production_falls_back_is_delivered(production):
 @pytest.mark.slow
 def test_production_in_two_processes(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "relaxjax", "run", "--devices=2", "production.py"],
+        [sys.executable, "-m", "relaxjax", "run", "production.py", str(tmp_path)],
         cwd=EXAMPLES,
         env=os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(EXAMPLES.parent)},
         capture_output=True,

@@ -32,6 +32,7 @@ from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName, axes_of
+from relaxjax._core._checks import require_arrays
 from relaxjax._core._tree import leaf_name
 
 
@@ -92,6 +93,7 @@ def opens_own_mapping(
     names = axes_of(axis_name)
 
     def made(params: Any) -> Any:
+        require_arrays(params, name)
         mesh = _mesh_of(params, names)
         if mesh is None:
             return init(params)

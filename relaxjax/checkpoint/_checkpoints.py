@@ -6,7 +6,7 @@ from typing import Any
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_whole
-from relaxjax.checkpoint._files import Saved, writable_folder
+from relaxjax.checkpoint._files import Saved, require_shared, writable_folder
 from relaxjax.checkpoint._plan import require_same_run, structure_of
 from relaxjax.checkpoint._resize import Resized, restored
 from relaxjax.checkpoint._snapshot import snapshot
@@ -44,7 +44,8 @@ class Checkpoints:
         Raises:
           ImportError: Orbax is not installed.
           TypeError: `mesh` is not a mesh.
-          ValueError: `every` or `keep` is below 1; the folder cannot be written to.
+          ValueError: `every` or `keep` is below 1; the folder cannot be written
+            to, or is not the same one for all processes.
         """
         require_whole("Checkpoints", "every", every)
         if keep is not None:
@@ -53,6 +54,7 @@ class Checkpoints:
         self._every, self._plan = every, dict(plan or {})
         self._processes = self._workers.process_indices
         folder = writable_folder(directory)
+        require_shared(folder, self._processes)
         try:
             from relaxjax.checkpoint._manager import Store
         except ImportError as error:

@@ -14,13 +14,14 @@ import errno
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import multihost_utils
 
 from relaxjax.checkpoint._snapshot import Block, Snapshot, digest
 
@@ -41,6 +42,29 @@ def writable_folder(directory: str | os.PathLike[str]) -> Path:
             "another, or change its permissions"
         ) from error
     return path
+
+
+def require_shared(folder: Path, processes: Sequence[int]) -> None:
+    """Refuses a folder that is not the same one for all processes, which all call this.
+
+    The first writes a file with a name that it draws, and the others look for it.
+    """
+    if len(processes) == 1:
+        return
+    gather = multihost_utils.process_allgather
+    drawn = np.asarray(gather(np.frombuffer(os.urandom(8), np.uint32)))
+    mark = folder / f".shared-{drawn[processes[0]].tobytes().hex()}"
+    if jax.process_index() == processes[0]:
+        mark.touch()
+    gather(np.int32(0))  # it is there before anybody looks
+    there = np.asarray(gather(np.bool_(mark.exists())))
+    mark.unlink(missing_ok=True)
+    if blind := [i for i in processes if not there[i]]:
+        raise ValueError(
+            f"Checkpoints: {folder} of process {processes[0]} is not the folder that "
+            f"processes {blind} see under their name for it; name one that all hosts "
+            "share, by the same path or not"
+        )
 
 
 def write(directory: Path, state: Snapshot, metadata: Mapping[str, Any]) -> None:

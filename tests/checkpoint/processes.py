@@ -65,6 +65,8 @@ def main(folder: Path) -> None:
     ):
         checkpoints.restore(like)
     assert relaxjax.spread(tree["params"]) == 0
+    with pytest.raises(ValueError, match=r"is not the folder that processes \[1"):
+        Checkpoints(folder / f"of process {here.process_id}", mesh)
     fewer(folder)
 
 
