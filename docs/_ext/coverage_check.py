@@ -26,12 +26,18 @@ def doors() -> list[ModuleType]:
 
 
 def public_names() -> set[str]:
-    return {
-        f"{door.__name__}.{name}"
+    found = {
+        f"{door.__name__}.{name}": getattr(door, name)
         for door in doors()
         for name in door.__all__
         if not inspect.ismodule(getattr(door, name)) and not name.startswith("__")
         if door is relaxjax or name not in relaxjax.__all__  # documented once
+    }
+    of_ps = {id(x) for name, x in found.items() if name.startswith("relaxjax.ps.")}
+    return {
+        name
+        for name, x in found.items()
+        if not (name.startswith("relaxjax.fsdp.") and id(x) in of_ps)
     }
 
 

@@ -120,13 +120,13 @@ def _require_optimizer(path: Path, where: str, task: Task) -> None:
 def _require_numbers(where: str, task: Task) -> None:
     for what in ("steps", "batch_size"):
         number = getattr(task, what)
-        if not (isinstance(number, Integral) and number >= 1):
+        if not (isinstance(number, Integral) and int(number) >= 1):
             raise ValueError(
                 f"{where}: {what}={number!r} must be a whole number, 1 or more: write "
                 f"`{what}=100`"
             )
     rate = task.learning_rate
-    if not (isinstance(rate, Real) and 0 < rate < math.inf):
+    if not (isinstance(rate, Real) and 0 < float(rate) < math.inf):
         raise ValueError(
             f"{where}: learning_rate={rate!r} must be a number, more than 0 and "
             "finite: write `learning_rate=1e-3`"
