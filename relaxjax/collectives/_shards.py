@@ -65,7 +65,7 @@ class Shard:
     def joined(self) -> jax.Array:
         """The leaf of the slices [n, .., c] of all workers, on one device.
 
-        Where there are several copies of each slice, as of islands, it is their mean.
+        Where there are several copies of each slice, as islands have, it is their mean.
         """
         join = functools.partial(_joined, shape=self.shape, k=self.servers)
         sharding = self.value.sharding
