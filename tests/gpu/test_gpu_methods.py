@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax import Clock, one_bit_adam, power_sgd, wire_bytes
+from relaxjax._core._phases import hosted
 from relaxjax.programs import bytes_sent
 from tests.gpu.programs import collectives, update_text
 
@@ -58,10 +59,17 @@ def test_one_bit_adam_sends_bytes_of_signs(mesh):
     assert ("all-reduce", "f32[32]") in found  # the vector
 
 
+def in_first_phase(tx: Any) -> optax.GradientTransformation:
+    """As in a loop whose host sets the phases, at its first step."""
+    return optax.GradientTransformation(lambda p: hosted(tx.init(p)), tx.update)
+
+
 def test_phases_are_programs_of_their_own(mesh):
     tx: Any = power_sgd("data", rank=2, start_after=1)
-    whole, low = (
-        collectives(update_text(t, PARAMS, mesh)) for t in (tx, in_last_phase(tx))
+    whole, low, both = (
+        collectives(update_text(t, PARAMS, mesh))
+        for t in (in_first_phase(tx), in_last_phase(tx), tx)
     )
     assert len(low) == 2
     assert len(whole) == 1
+    assert sorted(both) == sorted(whole + low)  # nobody sets them: one of two branches
