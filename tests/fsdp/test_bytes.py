@@ -70,6 +70,7 @@ def compiled(mesh, choices, layers=LAYERS, *, ahead=False):
     return gathered, run, (*state, np.ones((8, WIDTH), np.float32))
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("levels", "method"), CASES)
 def test_the_program_sends_what_the_formula_says(levels, method):
     mesh = mesh_of(8) if levels == "one level" else mesh_of_two()
@@ -81,6 +82,7 @@ def test_the_program_sends_what_the_formula_says(levels, method):
 AHEAD = [case for case in CASES if case[1] in ("again", "hpZ", "all", "difference")]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("levels", "method"), AHEAD)
 def test_gathers_a_layer_ahead_send_no_more(levels, method):
     """Of four layers: on CPU a loop of one turn is none, and its gathers merge."""
