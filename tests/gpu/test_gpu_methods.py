@@ -61,7 +61,9 @@ def test_one_bit_adam_sends_bytes_of_signs(mesh):
 
 def in_first_phase(tx: Any) -> optax.GradientTransformation:
     """As in a loop whose host sets the phases, at its first step."""
-    return optax.GradientTransformation(lambda p: hosted(tx.init(p)), tx.update)
+    return optax.GradientTransformation(
+        lambda params: hosted(tx.init(params)), tx.update
+    )
 
 
 def test_phases_are_programs_of_their_own(mesh):
