@@ -52,7 +52,10 @@ def shards_of(n=4, **how):
 
 
 def test_calls():
-    total = lambda w: w["a"].sum()  # noqa: E731
+
+    def total(w):
+        return w["a"].sum()
+
     with pytest.raises(ValueError, match="params are not shards but"):
         traced(fsdp.gathered(total, "data"), {"a": jnp.ones((4, 6))})
     with pytest.raises(ValueError, match="order has unknown leaf"):
