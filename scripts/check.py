@@ -1,7 +1,7 @@
 """Sets up an environment and passes the tests: lint, types, tests.
 
 python3 scripts/check.py            on this Python
-python3 scripts/check.py --ci       the same with coverage, and the documentation
+python3 scripts/check.py --ci       with all cases, coverage and the documentation
 python3 scripts/check.py --newest   a quick subset, on the newest Python found
 python3 scripts/check.py --programs what GPUs and TPUs would run, on both
 python3 scripts/check.py --peers    beside PyTorch, on the same numbers; not in CI
@@ -75,13 +75,15 @@ def types(python: str | Path) -> Iterator[None]:
 
 
 def check_all(*, ci: bool = False) -> None:
-    """Lint, types, tests; for CI with coverage (a quarter more time), and docs."""
+    """Lint, types, tests of every law; for CI of all cases, with coverage, and docs."""
     python = environment(sys.executable, ".venv", *DEV)
     run(python, "-m", "ruff", "check", ".")
     run(python, "-m", "ruff", "format", "--check", ".")
     tests = ["-m", "pytest", "-q", "-m", "not slow", "-n", "2", "--durations=10"]
     tests += ["--dist", "worksteal"]  # keeps a file's tests, which share programs
-    if ci:
+    if not ci:
+        tests += ["--brief"]
+    else:
         tests += ["--cov", "--cov-report=term", "--cov-fail-under=95"]
     with types(python):
         run(python, *tests)

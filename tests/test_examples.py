@@ -155,6 +155,7 @@ def test_sixty_four_emulated_workers_learn():
     assert min(found.values()) >= 0.7
 
 
+@pytest.mark.long
 def test_a_compressor_of_ones_own_learns_digits():
     example = runpy.run_path(str(EXAMPLES / "custom_compressor.py"))
     accuracy, fewer = example["main"](steps=60)
@@ -196,6 +197,7 @@ def test_a_task_file_is_learned_by_two_workers(file):
         assert gain > 0 if task.better == "higher" else gain < 0
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("file", TASK_FILES, ids=lambda file: file.stem)
 def test_a_task_file_is_short_and_its_seed_is_the_models(file):
     most = 60 if file == SKELETON else 80
@@ -242,6 +244,7 @@ def production():
     return runpy.run_path(str(EXAMPLES / "production.py"))
 
 
+@pytest.mark.long
 def test_production_falls_back_and_goes_on_to_the_bit(production, tmp_path):
     """A run that is cut before and after it falls back ends as one that is not."""
     seen: list[tuple[int, dict[str, float]]] = []

@@ -95,6 +95,7 @@ def test_what_tests_see_is_killed_and_the_table_says_what_nobody_can_see(tmp_pat
     assert "no such mutants: ['halved: x / 2 -> x * 3']" in run.stderr
 
 
+@pytest.mark.long
 def test_tests_that_fail_without_a_mutant_say_nothing(tmp_path):
     wrong = STRONG.replace("1.5", "1.6")
     run = survey(tmp_path, wrong, "", "--tests", "test_sums.py")

@@ -100,6 +100,11 @@ def wide_copy(tree: Any) -> Any:
     return jax.tree.map(lambda x: jnp.array(x, wide(x.dtype)), tree)
 
 
+def widened(tree: Any) -> Any:
+    """The tree with leaves in float32 where they are narrower."""
+    return jax.tree.map(lambda x: x.astype(wide(x.dtype)), tree)
+
+
 def is_key(x: jax.Array) -> bool:
     """Whether an array holds typed PRNG keys."""
     return bool(jnp.issubdtype(x.dtype, jax.dtypes.prng_key))

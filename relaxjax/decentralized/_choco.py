@@ -27,6 +27,7 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._core._merge_rules import EQUAL, rebuild
+from relaxjax._core._tree import widened
 from relaxjax.compression import Compressor
 from relaxjax.decentralized._coded_round import (
     check_step_size,
@@ -36,7 +37,6 @@ from relaxjax.decentralized._coded_round import (
 from relaxjax.decentralized._round import (
     GossipSpec,
     gossip_transformation,
-    widened,
 )
 
 

@@ -22,9 +22,10 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import EQUAL, MEAN
+from relaxjax._core._tree import widened
 from relaxjax.compression import Compressor
 from relaxjax.decentralized._coded_round import check_step_size, coded_round
-from relaxjax.decentralized._round import gossip_transformation, widened
+from relaxjax.decentralized._round import gossip_transformation
 from relaxjax.decentralized._spec import gossip_spec
 from relaxjax.topology import Topology
 

@@ -28,7 +28,8 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import MEAN
-from relaxjax.decentralized._round import gossip_transformation, widened
+from relaxjax._core._tree import widened
+from relaxjax.decentralized._round import gossip_transformation
 from relaxjax.decentralized._spec import gossip_spec
 from relaxjax.topology import Topology
 

@@ -34,7 +34,8 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._cond import cond
 from relaxjax._core._merge_rules import RESET
 from relaxjax._core._sharding import on_own_shards
-from relaxjax.decentralized._round import GossipSpec, gossip_transformation, widened
+from relaxjax._core._tree import widened
+from relaxjax.decentralized._round import GossipSpec, gossip_transformation
 from relaxjax.decentralized._spec import (
     gossip_spec,
     require_one_axis,

@@ -29,7 +29,7 @@ from relaxjax._core._local import LocalState
 from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import MEAN, RESET
 from relaxjax._core._sharding import on_own_shards
-from relaxjax._core._tree import layout_of, wide
+from relaxjax._core._tree import layout_of, widened
 from relaxjax._core._weights import refuse_weight
 from relaxjax.collectives import (
     hierarchical_neighbor_change,
@@ -167,8 +167,3 @@ def gossip_transformation(
         return out, GossipState(spec.next_step(state.step), memory, state.leaves)
 
     return marked(spec.caller, side, spec.axis_name, init, update)
-
-
-def widened(tree: Any) -> Any:
-    """The tree with leaves in float32 where they are narrower."""
-    return jax.tree.map(lambda x: x.astype(wide(x.dtype)), tree)

@@ -30,7 +30,7 @@ from relaxjax._core._buckets import Bucket
 from relaxjax._core._merge_rules import EQUAL, SUM
 from relaxjax._core._random import Keys, key_words
 from relaxjax._core._sharding import on_own_shards
-from relaxjax._core._tree import wide
+from relaxjax._core._tree import widened
 from relaxjax.collectives import CODED_EXCHANGES as EXCHANGES
 from relaxjax.compression import Compressor, fed_back
 from relaxjax.gradients._codec import as_codec, step_keys
@@ -104,7 +104,7 @@ def compressed_mean(
     def after(g, p, lost, mean, *s):
         return fed_back(feedback, g, p, lost, mean, kind.unflatten(s), absent)
 
-    g = jax.tree.map(lambda u: u.astype(wide(u.dtype)), updates)
+    g = widened(updates)
     p = jax.tree.map(before, g, *fields)
     keys, words = step_keys(compressor, state.words, axis_name)
     exchange = functools.partial(_exchange, compressor, algorithm, axis_name, plan)

@@ -39,7 +39,7 @@ from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import is_traced, require_dtypes
 from relaxjax._core._marks import marked
 from relaxjax._core._phases import Clock, clock, phased
-from relaxjax._core._tree import wide
+from relaxjax._core._tree import wide, widened
 from relaxjax.compression import momentum_correction, over, top_k
 from relaxjax.gradients._matrices_only import compress_matrices
 
@@ -166,7 +166,7 @@ def _momentum(momentum: float, nesterov: bool) -> optax.GradientTransformation:
     trace = optax.trace(momentum, nesterov, accumulator_dtype=jnp.float32)
 
     def update(updates, state, params=None):
-        new = jax.tree.map(lambda u: u.astype(wide(u.dtype)), updates)
+        new = widened(updates)
         new, state = trace.update(new, state, params)
         return optax.tree.cast_like(new, updates), state
 

@@ -41,7 +41,7 @@ from relaxjax._core._cond import cond
 from relaxjax._core._local import LocalState
 from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
-from relaxjax._core._tree import layout_of, wide, wide_copy
+from relaxjax._core._tree import layout_of, wide_copy, widened
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._local_steps import ExchangeSpec
 
@@ -159,14 +159,14 @@ def desynced(
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         exchange.require(state, updates, params, None)
         u, own = tx.update(updates, state.inner, params, **extra_args)
-        x, u = _wide(params), _wide(u)
+        x, u = widened(params), widened(u)
         named = {_PARAMS: optax.tree.add(x, u), **_fields(own, periods)}
         averaged = []
         for (name, mean), before in zip(means.items(), state.averaged, strict=True):
             due = here = (state.step + 1) % mean.every == 0
             if weight is not None:  # absent where it is zero
                 here &= jnp.asarray(weight) != 0
-            new, after = mean.update(_wide(named[name]), before, due, weight)
+            new, after = mean.update(widened(named[name]), before, due, weight)
             averaged.append(after)
             if name == _PARAMS:
                 u = optax.tree.where(here, optax.tree.sub(new, x), u)
@@ -205,10 +205,6 @@ class _Mean(NamedTuple):
         if self.clipped:
             anchor = jax.tree.map(lambda v: jnp.maximum(v, 0), anchor)
         return anchor, state._replace(anchor=anchor, reducer=reducer)
-
-
-def _wide(tree: Any) -> Any:
-    return jax.tree.map(lambda x: x.astype(wide(x.dtype)), tree)
 
 
 def _where(condition: jax.Array, new: Any, old: Any) -> Any:

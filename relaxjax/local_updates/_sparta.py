@@ -39,7 +39,7 @@ from relaxjax._core._local import LocalState
 from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._random import bits, fold, key_words
-from relaxjax._core._tree import layout_of, wide
+from relaxjax._core._tree import layout_of, widened
 from relaxjax.local_updates._local_steps import ExchangeSpec
 
 _CALLER = "sparta"
@@ -155,10 +155,7 @@ def sparta(
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
         exchange.require(state, updates, params, None)
-        u, x = (
-            jax.tree.map(lambda y: y.astype(wide(y.dtype)), tree)
-            for tree in (updates, params)
-        )
+        u, x = widened(updates), widened(params)
         number = state.step // jnp.uint32(every)
         last = True if every == 1 else (state.step + 1) % jnp.uint32(every) == 0
         act = functools.partial(meet, x=x, number=number, w=weight)

@@ -87,7 +87,7 @@ def _by(
     how = plan_groups if native and not payload.coded else plan_buckets
     buckets = model.packed(how, bucket_bytes, *part)
     if native:
-        leaves = jax.tree.leaves(model.part(*part) if part else model.params)
+        leaves = model.leaves_of(*part)
         traffic = functools.partial(
             _psum, leaves=leaves, network=network, payload=payload
         )

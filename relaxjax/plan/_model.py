@@ -107,8 +107,26 @@ class Model:
 
         `plain` is the share of all elements that is sent first, and counts as vectors.
         """
-        kinds = label_leaves(self.params, plain)
+        kinds = self._kinds(plain)
         return jax.tree.map(lambda x, k: x if k == kind else None, self.params, kinds)
+
+    def leaves_of(self, *which: Any) -> list[jax.ShapeDtypeStruct]:
+        """Leaves of the part that `which` names, as in `part`; without it, all."""
+        if not which:
+            return self.leaves
+        kind, *plain = which
+        kinds = jax.tree.leaves(self._kinds(*plain))
+        return [x for x, k in zip(self.leaves, kinds, strict=True) if k == kind]
+
+    def _kinds(self, plain: float = 0.0) -> Any:
+        """Each leaf's kind, found out once."""
+        if plain not in self._labels:
+            self._labels[plain] = label_leaves(self.params, plain)
+        return self._labels[plain]
+
+    @functools.cached_property
+    def _labels(self) -> dict[float, Any]:
+        return {}
 
     def ready(self, segment: Segment) -> float:
         """Share of the backward pass after which a segment's gradient is there."""

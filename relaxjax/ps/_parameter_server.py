@@ -37,7 +37,7 @@ from relaxjax._core._checks import (
 from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import RESET, Leaf, MergeRule, resliced
 from relaxjax._core._sending_order import check_bucket_bytes
-from relaxjax._core._tree import Layout, layout_of
+from relaxjax._core._tree import Layout, layout_of, widened
 from relaxjax._core._weights import divide_narrow, weigh_tree
 from relaxjax.collectives import ExactTransfers, Kind, plan_transfers
 from relaxjax.compression import Compressor
@@ -65,7 +65,7 @@ class ParameterServerState(NamedTuple):
 
     Attributes:
       optimizer: the optimizer's state of this worker's slices, as a server.
-      late: gradients under way; () without staleness.
+      late: gradients under way, in float32 or wider; () without staleness.
       owed: feedback and randomness of a compressor; () without one.
       servers: int32[], the number of servers.
       layout: the tree that `init` saw.
@@ -169,7 +169,7 @@ def parameter_server(
         if compressor is not None:
             leaves, slices = jax.tree.leaves(params), jax.tree.leaves(own)
             owed = init_coded(compressor, leaves, slices, seed)
-        waiting = late().init(params) if late else ()
+        waiting = late().init(widened(params)) if late else ()
         inner = optimizer.init(own)
         # `optax.tree.map_params` calls this outside the axis, with no leaves at all.
         number = jnp.int32(servers_for(params).number if jax.tree.leaves(params) else 0)
@@ -183,13 +183,13 @@ def parameter_server(
         require_no_compiler_axes(_CALLER, "sharding over servers")
         waiting, own = state.late, jax.tree.map(at.own, params)
         narrow, updates = updates, weigh_tree(updates, weight, axis_name)
-        divided = compressor is None and weight is not None and not late
+        if late:
+            updates, waiting = late().update(widened(updates), waiting, params)
+        divided = compressor is None and bool(late or weight is not None)
         if divided:  # n w g / sum w may be out of range where w g / sum w is not
             updates = divide_narrow(updates, narrow, axis_size(axis_name, _CALLER))
         if compressor is None:  # in its own dtype; codes are made of float32
             updates = optax.tree.cast_like(updates, narrow)
-        if late:
-            updates, waiting = late().update(updates, waiting, params)
         transfers, owed = transfers_of(at, updates, state.owed, divided)
         leaves, tree = jax.tree.flatten(updates)
         means, owed = transfers.push(leaves, owed)

@@ -33,6 +33,7 @@ def test_twins_pass(name):
     assert sum(law["holds"] is True for law in laws) >= 5
 
 
+@pytest.mark.long
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name",

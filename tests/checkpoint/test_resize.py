@@ -137,6 +137,7 @@ def test_what_error_feedback_owes_stays_in_sum():
         np.testing.assert_allclose(np.sum(a, 0), np.sum(b, 0), rtol=0, atol=1e-5)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("name", "kind"), [("ef21", EF21State), ("econtrol", EControlState)]
 )
@@ -321,6 +322,7 @@ def test_shards_of_pulled_params_are_cut_anew():
         assert report.rules["0/w/value"] == "shard"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("before", "now"), [(8, 6), (3, 8)])
 def test_shards_of_layers_are_cut_anew(before, now):
     """Params, moments like them, and feedback, whose mean is what is owed."""

@@ -73,6 +73,7 @@ def test_every_relaxation_goes_on_to_the_bit_on_devices(name, tmp_path):
     assert training.bits(resumed(tx, tmp_path, (mesh, mesh))) == training.bits(whole)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("to_devices", [True, False])
 def test_devices_and_emulation_read_each_others(to_devices, tmp_path):
     tx = training.relaxed("gossip+sign", 4)
@@ -165,6 +166,7 @@ def test_steps_that_are_due_are_saved_and_the_newest_kept(tmp_path):
         assert (step, tree["n"]) == (6, 0)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("now", [6, 1])
 def test_a_checkpoint_of_others_is_resized(now, tmp_path):
     """As with `resized`, but from files instead of memory, and on devices."""

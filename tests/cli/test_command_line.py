@@ -172,6 +172,7 @@ def test_an_interrupt_has_its_code(monkeypatch):
     assert "Traceback" not in result.output
 
 
+@pytest.mark.long
 def test_training_as_json(tmp_path):
     line = "train --json --workers 2 --steps 2 --checkpoint-every 1 --out"
     result = invoke(*line.split(), str(tmp_path))

@@ -20,6 +20,7 @@ def graph_of(task):
     return schedule.Graph.from_loss(task.loss, task.params, batch)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", NAMES)
 def test_orders_are_those_of_the_schedule(name):
     task = TASKS["digits"](0)
@@ -35,6 +36,7 @@ def test_orders_are_those_of_the_schedule(name):
     assert list(order.names) == expected
 
 
+@pytest.mark.long
 def test_a_run_keeps_its_order_and_shows_it(tmp_path, capsys):
     options = TrainOptions(
         relaxation="parameter_server",
@@ -61,6 +63,7 @@ def test_a_run_keeps_its_order_and_shows_it(tmp_path, capsys):
     assert any("compiled" in track for track in tracks)
 
 
+@pytest.mark.long
 def test_emulated_workers_have_no_compiled_order(tmp_path, capsys):
     options = TrainOptions(
         relaxation="parameter_server",

@@ -48,6 +48,7 @@ def test_hosts_have_relaxations_of_their_own():
     assert "all_reduce@hierarchical" in names
 
 
+@pytest.mark.long
 def test_a_network_from_a_file(tmp_path):
     path = tmp_path / "network.json"
     plan.Network(workers=4, link=Link(1e-3, 1e7), overlap=False).save(path)

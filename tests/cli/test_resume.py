@@ -33,6 +33,7 @@ class Stopped(Exception):
     pass
 
 
+@pytest.mark.long
 @pytest.mark.few(1)
 @pytest.mark.parametrize("relaxation", ["all_reduce+top_k+ef14", "post_local_sgd"])
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(

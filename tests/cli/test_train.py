@@ -208,6 +208,7 @@ def test_a_broken_task_file_leaves_no_folder(tmp_path, monkeypatch):
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.long
 def test_models_that_stay_equal_pass_the_check(tmp_path):
     line = "train --relaxation power_sgd --workers 2 --steps 4 --no-baseline"
     result = invoke(*line.split(), "--check-every", "2", "--out", str(tmp_path))

@@ -95,6 +95,7 @@ def test_every_mapping(n, where):
     np.testing.assert_allclose(out[0], expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (2, 0, 4)])
 def test_small_and_empty_shapes(shape):
     blocks = draw(3, shape, np.float32)

@@ -87,6 +87,7 @@ def test_the_numbers_are_those_of_a_plain_loop(whole):
     assert record["curve"][-1][0] == 20
 
 
+@pytest.mark.long
 def test_a_study_goes_on_and_repeats_nothing(whole, tmp_path):
     """It is stopped after every fourth run, as by a kill, and made anew."""
     results = None
@@ -225,6 +226,7 @@ def test_a_task_brings_its_optimizer(tmp_path):
     np.testing.assert_allclose(local["test"], task.metric(w), rtol=1e-4)
 
 
+@pytest.mark.long
 def test_runs_of_functions_are_known_again():
     """What has an address in this process has none in a key."""
     code = (

@@ -235,6 +235,7 @@ def test_threshold_loses_less_than_its_value_everywhere(size):
             np.testing.assert_array_equal(out, expected, err_msg=name)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("sign", [1, -1])
 def test_threshold_is_compared_with_magnitudes_and_the_value_itself_is_sent(sign):
     x = sign * np.array([0.5, 3.0, 0.4, 1.0, 2.0, 0.0], np.float32)

@@ -176,6 +176,7 @@ def test_accumulation_weighs_mini_steps_too(counts):
     assert_close(jax.tree.map(lambda x: x[0], params), expected, 1e-5)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("weight", "skipped"), [(0, 0), (1, 1)])
 def test_a_nan_of_weight_zero_skips_nothing(weight, skipped):
     tx: Any = skip_nonfinite(all_reduce("data"), "data")

@@ -222,6 +222,7 @@ def test_gossip_has_the_bias_that_theory_says():
         assert np.abs(rest - targets.mean(axis=0)).max() > 0.1
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", ["gossip", "push_sum", "gradient_tracking"])
 def test_the_complete_graph_is_all_reduce(name):
     graph, data = topology.complete(4), helpers.batches(4, rows=8)

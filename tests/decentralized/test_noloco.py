@@ -142,6 +142,7 @@ def test_disagreement_dies_out_within_the_bound(pull, dies):
     assert found < 0.1 if dies else found > 10
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("where", [mesh_of, emulate])
 def test_bytes_are_one_message_of_the_model_to_each_neighbor(where):
     params = {"w": jnp.zeros((10, 4)), "b": jnp.zeros(3)}

@@ -54,6 +54,7 @@ def test_equals_messages_by_hand(tree, n):
         assert_same_ways(pulled(relayed(graph), targets, mesh), expected)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("every", [1, 3])
 def test_any_tree_and_silent_steps(every):
     graph, targets = limbs(8), targets_of(8)

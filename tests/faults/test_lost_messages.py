@@ -70,6 +70,7 @@ def test_equals_a_list_of_workers(every, place):
         np.testing.assert_allclose(mass * z, mass * ref, atol=1e-5)
 
 
+@pytest.mark.few(2)
 @places
 def test_without_loss_it_is_push_sum(place):
     graph, targets = lopsided(4), targets_of(4)

@@ -54,6 +54,7 @@ def stacked(place: Any, changes: dict[tuple[str, int], Any] | None = None) -> An
 places = pytest.mark.parametrize("place", [mesh_of, emulate], ids=["mesh", "emulated"])
 
 
+@pytest.mark.few(2)
 @places
 def test_equal_workers_do_not_differ(place):
     assert replica_difference(stacked(place)) is None

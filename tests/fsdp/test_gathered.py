@@ -48,6 +48,7 @@ def stepped(mesh, batch, *, steps: int = 1, dtype: Any = np.float32, **choices: 
     return train(tx, mesh, data, loss_fn=linear, start=odd(dtype), **choices)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(
     "choices",
     [{}, {"reshard_after_forward": True, "bucket_bytes": 1}],
@@ -97,6 +98,7 @@ def test_the_gradient_goes_straight_through_the_codes():
         np.testing.assert_allclose(found[name], x - batch[name].mean(0), atol=1e-5)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("n", [3, 4])
 def test_scattered_codes_like_lists_of_workers(n):
     batch = drawn(n)
@@ -117,6 +119,7 @@ def test_two_hops_like_lists_of_workers():
             np.testing.assert_allclose(found[name], x - mean, atol=2e-6)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mesh", [emulate(4), emulate({"host": 2, "device": 2})])
 def test_what_codes_lose_comes_back(mesh):
     """After t steps, means delivered and mean residual add up to all gradients."""
@@ -171,6 +174,7 @@ def test_errors_of_differences_do_not_pile_up():
     assert errors[-1] <= 1e-2 * errors[0]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
 def test_narrow_in_narrow_out(dtype):
     """Bits of 16-bit weights are not taken for another format; means round once."""

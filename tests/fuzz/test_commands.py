@@ -43,6 +43,7 @@ def checks_only(monkeypatch, tmp_path):
     monkeypatch.setattr(_check, "_print", lambda *args: None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "count", [FEW, pytest.param(MANY, marks=pytest.mark.slow)], ids=["few", "many"]
 )

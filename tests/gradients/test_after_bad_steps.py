@@ -155,6 +155,7 @@ LOW_RANK = {
 low_rank = pytest.mark.parametrize(("method", "sent"), LOW_RANK.values(), ids=LOW_RANK)
 
 
+@pytest.mark.few(12)
 @low_rank
 @pytest.mark.parametrize("bits", [32, 16, 8])
 @pytest.mark.parametrize("rank", [1, 2])
@@ -175,6 +176,7 @@ def test_lost_directions_are_found_again(method, sent, bits, rank):
 BOUNDED = st.sampled_from(["zero", "same", "random", "one row", "opposite"])
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("method", [m for m, _ in LOW_RANK.values()], ids=LOW_RANK)
 @pytest.mark.parametrize("rank", [1, 3])
 @settings(deadline=None, max_examples=10)
@@ -231,6 +233,7 @@ def train(make: Callable[[], Any], gs: Any, weights: Any) -> tuple[Any, list[Any
     return np.stack(xs), states
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_optimizers_do_not_look_at_what_the_absent_hold(make):
     """In any step, also between two synchronizations."""
@@ -243,6 +246,7 @@ def test_optimizers_do_not_look_at_what_the_absent_hold(make):
     assert all(np.isfinite(x).all() for x in numbers(states[-1]))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_optimizers_keep_their_momentum_where_nobody_has_an_example(make):
     gs, weights = gradients(16), np.ones((16, WORKERS), np.float32)

@@ -233,6 +233,7 @@ def test_bytes_of_packed_buckets(algorithm, sizes):
     assert sent == expected
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("where", ["mesh", "vmap"])
 def test_adasum_of_each_leaf(where):
     stacked = gradients(3)

@@ -127,6 +127,7 @@ def test_equals_a_list_of_workers(workers, how):
     assert [s.clock.phase for s in states] == 3 * [0] + 3 * [1] + 14 * [2]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("masking", [True, False])
 def test_what_is_sent_and_what_waits_is_all_that_was_added(masking):
     m, gs = 0.9, gradients(4)

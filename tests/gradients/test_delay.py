@@ -214,6 +214,7 @@ def test_refuses_in_update():
             one.update({"x": x}, one.init(x))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "tx",
     [

@@ -32,6 +32,7 @@ def test_equals_a_list_of_workers_across_the_switch(workers):
     assert_close(params, expected, 1e-4)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("where", [mesh_of, emulate])
 def test_is_adamw_before_the_freeze(where):
     adamw = optax.adamw(RATE, B1, B2, EPS, weight_decay=DECAY)

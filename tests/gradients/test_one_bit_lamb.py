@@ -69,6 +69,7 @@ def test_equals_a_list_of_workers_across_the_switch(workers):
     assert len(seen) > 6
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("where", [mesh_of, emulate])
 def test_is_lamb_before_the_freeze(where):
     def matrices(params):

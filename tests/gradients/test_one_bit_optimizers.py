@@ -76,6 +76,7 @@ def test_the_switch_compiles_once_more(made):
         assert len(traces) == (1 if turn < 3 else 2)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("made", [one_bit_adam, one_bit_lamb])
 def test_the_switch_sends_less(made):
     params = {k: jnp.zeros(s) for k, s in {"w": (64, 32), "b": (32,)}.items()}

@@ -252,6 +252,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("fault", BROKEN)
 def test_what_breaks_the_rules_is_found(fault, monkeypatch):
     monkeypatch.setattr(*BROKEN[fault])

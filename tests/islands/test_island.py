@@ -78,6 +78,7 @@ def emulated(steps: int, merge: str, tokens: Any) -> Any:
     return jax.vmap(run, axis_name="data")(TARGETS)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("merge", ["rda", "mean"])
 def test_rounds_equal_the_emulated_transformation(tmp_path, merge):
     """To rounding; the islands among themselves to the bit where all has merged."""
@@ -99,6 +100,7 @@ def test_rounds_equal_the_emulated_transformation(tmp_path, merge):
         np.testing.assert_array_equal(*same)
 
 
+@pytest.mark.long
 def test_decoupled_islands_end_near_the_common_optimum(tmp_path):
     found = together(tmp_path, 60, [1, 1, 1], mode="decoupled", grace=0.02)
     lines = records(tmp_path)

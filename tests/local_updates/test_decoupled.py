@@ -237,6 +237,7 @@ def test_the_length_does_not_depend_on_the_number_of_workers(n):
         np.testing.assert_allclose(found, length, rtol=1e-6)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("rule", ["mean", "rda"])
 @pytest.mark.parametrize(
@@ -275,6 +276,7 @@ def test_an_absent_worker_loses_nothing():
     np.testing.assert_array_equal(second, [[10, 1, 1], [20, 2, 2], [30, 30, 0]])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("rule", ["mean", "rda"])
 def test_the_common_part_is_equal_to_the_bit(rule):
     """On every worker and at all times, and so are models where all adopt."""
@@ -304,6 +306,7 @@ def test_codes_with_feedback_reach_the_same_model():
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=0.1), plain, coded)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("rule", ["mean", "rda"])
 @pytest.mark.parametrize("weighed", [False, True])
 def test_bytes_of_a_period_as_stated_as_traced_as_compiled(rule, weighed):
@@ -350,6 +353,7 @@ def test_refuses_at_construction(how, message):
         decoupled(**how)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("how", "extra", "message"),
     [

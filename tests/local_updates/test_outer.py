@@ -152,6 +152,7 @@ def test_slow_momentum_without_it_is_local_sgd():
         np.testing.assert_allclose(x, y, atol=1e-7)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("where", [mesh_of, emulate])
 def test_bytes_of_a_period(where):
     params = {"w": jnp.zeros((64, 64)), "b": jnp.zeros(64)}

@@ -76,6 +76,7 @@ def test_equals_a_list_of_workers(n, selection, delay, every):
         np.testing.assert_allclose(x, there, atol=2e-5)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("size", [1, 3, 4, 10, 37])
 def test_a_partition_takes_every_element_once(size):
     for cycle in (0, 5):
@@ -126,6 +127,7 @@ def test_a_share_of_one_is_local_sgd_of_every_step():
         np.testing.assert_allclose(x, y, atol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.few(1)
 @pytest.mark.parametrize("delay", [0, 2])
 def test_bytes_traced_stated_and_compiled_are_the_same(delay):

@@ -84,6 +84,7 @@ def test_bytes_of_small_buckets(label: str):
 BLOCKS = plan.Model(params=[jnp.zeros((64, 128))] * 3, compute=1.0)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("label", ["sparse_loco", "streaming_diloco"])
 def test_bytes_of_rows_that_state_nothing_are_traced(label: str):
     (c,) = [c for c in candidates(FLAT) if c.label == label]

@@ -113,6 +113,7 @@ def test_many_buckets_are_as_long_as_each_by_itself():
     assert a.messages - b.messages == pytest.approx((buckets - 1) * 14 * 5e-5, rel=0.01)
 
 
+@pytest.mark.long
 def test_the_best_of_several_buckets():
     sizes = (2**20, 2**23, 2**25)
     each = [by_label(plan.rank(model(), network(4.0), bucket_bytes=s)) for s in sizes]
@@ -204,6 +205,7 @@ def test_classes_of_quality(monkeypatch: pytest.MonkeyPatch):
     assert plan.quality_of("a@ring").name == "unmeasured"  # another topology
 
 
+@pytest.mark.long
 def test_winners_over_a_grid(tmp_path):
     grid = {"gbps": (0.01, 400.0), "latency_ms": (0.05,), "quality": "unmeasured"}
     ((slow, fast),) = plan.choices(model(), network(1.0), **grid)

@@ -84,6 +84,7 @@ def test_order_and_size_of_transfers_change_no_bit(form):
         assert_equal(other, found[0])
 
 
+@pytest.mark.few(2)
 @forms
 def test_decay_sees_the_params(form):
     optimizer = optax.adamw(1e-2, weight_decay=0.3)

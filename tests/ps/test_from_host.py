@@ -84,6 +84,7 @@ def test_twenty_steps_equal_those_of_params_on_the_device(form, optimizer):
     helpers.assert_close(state, state_alone, 1e-6)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mesh", [helpers.mesh_of(2), relaxjax.emulate(2)])
 def test_beside_other_workers(mesh):
     tx = optax.chain(relaxjax.all_reduce("data"), optax.adam(1e-2))

@@ -74,6 +74,7 @@ def test_natural_order_by_default(form):
     assert found.pushes == found.pulls[::-1]
 
 
+@pytest.mark.few(2)
 @forms
 def test_each_transfer_waits_for_the_one_before(form):
     """Each needs the last, so that no compiler may turn them round."""

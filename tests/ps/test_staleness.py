@@ -128,3 +128,22 @@ def test_a_weight_stays_with_its_gradient():
     )
     np.testing.assert_allclose(first[0], 0.25 * 1.0)
     np.testing.assert_allclose(second[0], 0.75 * 10.0 + 0.75 * 2.0)
+
+
+@pytest.mark.parametrize("compensation", [0.0, 1e-5])
+def test_what_is_late_stays_in_float16_s_range(compensation):
+    """n w g / sum w, and the square of g, are out of it; the mean and g are not."""
+    tx: Any = relaxjax.parameter_server(
+        optax.sgd(-1.0), "data", staleness=[[0, 1]], compensation=compensation
+    )
+    x, moved = jnp.zeros(1, jnp.float16), jnp.full(1, 0.5, jnp.float16)
+
+    def two(g, w):
+        _, state = tx.update(g, tx.init(x), x, weight=w)
+        return tx.update(0 * g, state, moved, weight=w)[0]
+
+    gs = jnp.array([[1.0], [4e4]], jnp.float16)
+    out = jax.vmap(two, axis_name="data")(gs, jnp.array([0.0, 1.0]))
+    sent = 2 * 4e4  # twice, as the other has no examples
+    expected = (sent + compensation * sent**2 * 0.5) / 2
+    np.testing.assert_allclose(np.asarray(out, np.float64)[:, 0], expected, rtol=1e-3)

@@ -322,6 +322,7 @@ def test_validation_of_ones_own_stays():
     np.testing.assert_allclose(task.validation(task.params), 0.5)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", TASKS)
 def test_built_in_tasks_can_be_split(name):
     task = TASKS[name](0)

@@ -27,6 +27,7 @@ def task(request) -> Task:
     return load(request.param)
 
 
+@pytest.mark.few(2)
 def test_batches_depend_on_the_seed_alone(task):
     def first_three(seed: int) -> list[np.ndarray]:
         return jax.tree.leaves(list(islice(task.batches(seed, 24), 3)))

@@ -21,6 +21,7 @@ PLACES = {"mesh": mesh_of, "emulated": emulate}
 places = pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("optimizer", [optax.sgd(0.05), optax.adam(1e-2)])
 def test_fifty_steps_of_eight_workers_equal_one(optimizer):
     data = helpers.batches(50, rows=32)
@@ -35,6 +36,7 @@ def test_fifty_steps_of_eight_workers_equal_one(optimizer):
     assert_close(jax.tree.map(lambda x: x[0], params), expected, 1e-5)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("algorithm", ["psum", "ring"])
 def test_two_axes_of_workers(algorithm):
     axes = ("host", "device")
@@ -231,6 +233,7 @@ print("spread", relaxjax.spread(params))
 """
 
 
+@pytest.mark.long
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("algorithm", "metrics", "donate"),

@@ -34,6 +34,7 @@ def in_backward(params, x, **extra):
     )
 
 
+@pytest.mark.few(2)
 @places
 def test_equals_the_reduction_after_the_backward_pass(place):
     ours = trained(in_backward, optax.sgd(0.5), place(WORKERS))

@@ -253,6 +253,7 @@ def test_an_update_that_waits_for_a_worker():
         Shard({"a": ONE}, None, workers=1, wait=1).add(0, "a", ONE)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("messages", "answer"),
     [

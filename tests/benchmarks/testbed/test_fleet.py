@@ -25,6 +25,7 @@ def gone(pids: Sequence[int | None]) -> bool:
     return not any(os.path.exists(f"/proc/{pid}") for pid in pids)
 
 
+@pytest.mark.long
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("workers", "servers"),
