@@ -171,13 +171,12 @@ def require_local(tree: Any, axis_name: AxisName, caller: str) -> None:
             continue
         for path, leaf in jax.tree.leaves_with_path(tree):
             if name not in varying(leaf):
-                path = jax.tree_util.keystr(path, simple=True, separator="/")
                 raise ValueError(
-                    f"{caller}: the update of leaf {path!r} is already the same on "
-                    f"every worker of {name!r}: under check_vma=True, JAX itself sums "
-                    "the gradient with respect to replicated parameters over the axis, "
-                    "and reducing it again would be silently wrong. Call "
-                    f"params = relaxjax.to_local(params, {name!r}) before jax.grad"
+                    f"{caller}: the update of leaf {key_path(path)!r} is already the "
+                    f"same on every worker of {name!r}: under check_vma=True, JAX "
+                    "itself sums the gradient with respect to replicated parameters "
+                    "over the axis, and reducing it again would be silently wrong. "
+                    f"Call params = relaxjax.to_local(params, {name!r}) before jax.grad"
                 )
 
 

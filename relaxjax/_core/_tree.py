@@ -12,15 +12,15 @@ import jax
 import jax.numpy as jnp
 
 
-def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
+def natural_key(name: str) -> tuple[tuple[int, str], ...]:
     """A key that sorts names in the order that a person expects, 2 before 10.
 
     Example:
       >>> sorted(["layer10", "layer2"], key=natural_key)
       ['layer2', 'layer10']
     """
-    parts = re.split(r"(\d+)", name)
-    return tuple((0, int(p), p) if p.isdigit() else (1, 0, p) for p in parts)
+    parts = re.split(r"(\d+)", name)  # texts and numbers by turns
+    return tuple((int(p) if p.isdecimal() else 0, p) for p in parts)
 
 
 def key_path(path: Any) -> str:

@@ -92,7 +92,7 @@ def unless_nobody(weight: Any, axis_name: AxisName, new: Any, old: Any) -> Any:
     """`new`, or `old` in a step in which every worker's weight is zero."""
     if weight is None:
         return new
-    total = lax.psum(jnp.asarray(weight, jnp.float32), axis_name)
+    total = lax.psum(_checked(weight, "weight"), axis_name)
     return jax.tree.map(lambda x, y: jnp.where(total == 0, y, x), new, old)
 
 

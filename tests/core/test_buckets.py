@@ -1,5 +1,7 @@
 """Plans are plain data; each element of each leaf is sent exactly once."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -93,6 +95,12 @@ def test_bucket_bytes_must_be_positive(plan, value):
         plan({"a": jnp.zeros(3)}, bucket_bytes=value)
 
 
+def test_bucket_bytes_must_be_known():
+    size: Any = jnp.int32(8)
+    with pytest.raises(ValueError, match=r"^buckets: bucket_bytes is a JAX array"):
+        plan_buckets({"a": jnp.zeros(3)}, bucket_bytes=size)
+
+
 @pytest.mark.parametrize(
     ("order", "message"),
     [
@@ -100,13 +108,29 @@ def test_bucket_bytes_must_be_positive(plan, value):
         (["a", "b", "a"], r"order repeats leaf \['a'\]"),
         (["a", "b", "c"], r"order has unknown leaf \['c'\]"),
         ([], r"order misses leaves \['a', 'b'\]"),
+        ([*"baedc"] * 2, r"order repeats leaves \['a', 'b', 'c', 'd', 'e'\]"),
     ],
 )
 def test_order_must_be_a_permutation_of_the_leaves(order, message):
+    names = "abcde" if len(order) > 3 else "ab"
     with pytest.raises(ValueError, match=message):
-        plan_buckets({"a": jnp.zeros(3), "b": jnp.zeros(3)}, order=order)
+        plan_buckets({name: jnp.zeros(3) for name in names}, order=order)
 
 
 def test_a_plan_can_be_printed():
     (bucket,) = plan_buckets({"w": jnp.zeros(3)})
     assert str(bucket) == "12 bytes float32: w[0:3]"
+
+
+@pytest.mark.parametrize("plan", [plan_buckets, plan_groups])
+def test_a_message_holds_8_mib_unless_told_otherwise(plan):
+    half = jax.ShapeDtypeStruct((2**20,), "float32")
+    tree = {"a": half, "b": half, "c": jax.ShapeDtypeStruct((1,), "float32")}
+    found = plan(tree, order=["a", "b", "c"])
+    assert [bucket.nbytes for bucket in found] == [2**23, 4]
+
+
+def test_a_group_may_be_full_to_the_byte():
+    tree = {name: np.zeros(2, np.float32) for name in "abcd"}
+    found = plan_groups(tree, bucket_bytes=16)
+    assert [bucket.nbytes for bucket in found] == [16, 16]

@@ -41,9 +41,14 @@ def merged(rule: MergeRule, old: Any, new_shape: tuple[int, ...]) -> np.ndarray:
 
 
 def test_the_mean_goes_to_all():
-    out = merged(rules.MEAN, float32([[1, 2], [3, 4], [8, 9]]), (2, 2))
+    out = merged(rules.MEAN, float32([[1, 2], [3, 5], [8, 2]]), (2, 2))
     assert out.dtype == np.float32
-    assert out.tolist() == [[4, 5], [4, 5]]
+    assert out.tolist() == [[4, 3], [4, 3]]
+
+
+@pytest.mark.parametrize("rule", [rules.MEAN, rules.EQUAL])
+def test_a_lone_worker_hands_on_its_row(rule):
+    assert merged(rule, [[1, 2]], (3, 2)).tolist() == [[1, 2]] * 3
 
 
 def test_the_mean_of_equal_rows_is_the_row_to_the_bit():
@@ -157,6 +162,9 @@ def test_marks_are_read_from_annotations():
 
     hints = {"x": "NoSuchName", "y": Annotated[int, rules.SUM]}
     foreign = type("Foreign", (), {"__annotations__": hints})
+    texts = {"x": "int", "y": "Annotated[int, rules.SUM]"}
+    mixed = type("Mixed", (), {"__annotations__": texts, "__module__": __name__})
+    assert marks_of(mixed) == {"y": rules.SUM}
     assert marks_of(State) == {"mean": rules.MEAN, "text": rules.RESET}
     assert marks_of(int) == {}
     assert marks_of(foreign) == {"y": rules.SUM}

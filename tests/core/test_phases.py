@@ -1,5 +1,7 @@
 """Clocks, and when they are read, without a training."""
 
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -13,6 +15,7 @@ from relaxjax._core._phases import (
     clocks_of,
     hosted,
     phase_starts,
+    phased,
     reached,
     set_phases,
     ticking,
@@ -142,3 +145,46 @@ def test_a_state_without_ends_is_never_read(monkeypatch):
     assert (found, reads) == ([[0, 0]] * 3, [])
     state = {"x": jnp.ones(2)}
     assert Phases().advanced(state) is state
+
+
+class Timed(NamedTuple):
+    clock: Any
+    last: Any
+
+
+def powers(traced: list[int]) -> Any:
+    """An update that multiplies by ten to the phase, in float32 from phase 1 on."""
+
+    def update(updates, state, params=None, *, weight):
+        del params
+        phase = state.clock.phase
+        traced.append(phase)
+        out = updates * weight * 10**phase
+        out = out.astype(jnp.float32) if phase else out
+        return out, Timed(state.clock.tick(), state.last + phase)
+
+    return phased(update)
+
+
+def test_a_step_that_no_host_sees_holds_all_phases_to_come():
+    traced: list[int] = []
+    step = jax.jit(powers(traced))
+    state = Timed(clock(0, 2, 3), jnp.int32(0))
+    found = []
+    for _ in range(5):
+        out, state = step(jnp.float16(1), state, weight=2)
+        found.append(float(out))
+        assert out.dtype == jnp.float32
+    assert found == [20, 20, 200, 2000, 2000]
+    assert (int(state.last), int(state.clock.count)) == (10, 5)
+    assert (state.clock.phase, state.clock.hosted) == (1, False)
+    assert set(traced) == {1, 2, 3}
+
+
+def test_a_step_holds_one_phase_if_a_host_sets_it_or_none_is_to_come():
+    traced: list[int] = []
+    update = powers(traced)
+    for time in (hosted(clock(2)), clock(2).at(2), clock()):
+        out, _ = update(jnp.float16(1), Timed(time, jnp.int32(0)), weight=1)
+        assert out.dtype == (jnp.float32 if time.phase else jnp.float16)
+    assert traced == [0, 1, 0]

@@ -10,6 +10,52 @@ from relaxjax._core import _random
 SIZE = 1 << 16
 
 
+def mixed(x: int, t: int) -> int:
+    """The equation of the module, in Python's integers."""
+    x = (((x ^ (x >> 16)) * 0x7FEB352D) + t) % 2**32
+    x = ((x ^ (x >> 15)) * 0x846CA68B) % 2**32
+    return x ^ (x >> 16)
+
+
+@pytest.mark.parametrize("words", [(0, 0), (3678724076, 3329964858), (2**32 - 1, 1)])
+def test_bits_are_those_of_the_equation(words):
+    s, t = words
+    expected = [mixed(i ^ s, t) for i in range(5)]
+    found = _random.bits(jnp.array(words, jnp.uint32), 5)
+    assert found.dtype == jnp.uint32
+    assert found.tolist() == expected
+    u = _random.uniform(jnp.array(words, jnp.uint32), 5)
+    assert u.dtype == jnp.float32
+    assert u.tolist() == [(h >> 8) / 2**24 for h in expected]
+
+
+@pytest.mark.parametrize(
+    ("seed", "words"),
+    [
+        (0, [3678724076, 3329964858]),
+        (np.int64(7), [3521991375, 3262179268]),
+        (-1, [3125724805, 2635424435]),
+        (2**32 - 1, [3125724805, 2635424435]),
+        (jnp.int32(7), [3521991375, 3262179268]),
+        (np.array([0, 3], np.uint32), [1070779597, 2612910483]),
+    ],
+)
+def test_a_seed_gives_the_words_that_it_always_gave(seed, words):
+    """So that a run that is resumed later draws what it would have drawn."""
+    found = _random.key_words(seed)
+    assert found.dtype == jnp.uint32
+    assert found.tolist() == words
+
+
+def test_a_number_folds_into_other_words():
+    golden, (s, t) = 0x9E3779B9, (3678724076, 3329964858)
+    first = mixed((5 * golden % 2**32) ^ s, t)
+    expected = [first, mixed(first ^ t, (s + golden) % 2**32)]
+    words = jnp.array([s, t], jnp.uint32)
+    for five in (5, np.uint32(5), jnp.int32(5), jnp.float32(5)):
+        assert _random.fold(words, five).tolist() == expected
+
+
 def draws(count: int = 64) -> np.ndarray:
     words = jax.vmap(lambda i: _random.fold(_random.key_words(0), i))(jnp.arange(count))
     return np.asarray(jax.vmap(lambda w: _random.uniform(w, SIZE))(words), np.float64)

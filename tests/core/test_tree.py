@@ -9,8 +9,8 @@ from relaxjax._core._tree import Layout, layout_of, leaf_name, leaf_names, natur
 
 
 def test_names_sort_as_a_person_expects():
-    names = ["b1", "a10", "a2b10", "a2b9", "a", "a02", "2", "10", ""]
-    expected = ["", "2", "10", "a", "a02", "a2b9", "a2b10", "a10", "b1"]
+    names = ["b1", "a10", "a2b10", "a2b9", "a", "a02", "2", "10", "", "²"]
+    expected = ["", "2", "10", "a", "a02", "a2b9", "a2b10", "a10", "b1", "²"]
     assert sorted(names, key=natural_key) == expected
     assert sorted(expected[::-1], key=natural_key) == expected
 
@@ -73,6 +73,9 @@ def test_a_wide_copy_outlives_its_original():
     tree["b"].delete()
     assert [x.dtype.name for x in jax.tree.leaves(copy)] == ["float32"] * 2
     assert copy["b"].tolist() == [1, 1]
+    out = _tree.widened({"a": jnp.full(2, 3, jnp.bfloat16), "n": jnp.ones(1)})
+    assert out["a"].tolist() == [3, 3]
+    assert out["a"].dtype == out["n"].dtype == jnp.float32
 
 
 def test_keys_are_typed():

@@ -11,6 +11,7 @@ import pytest
 
 import relaxjax
 from relaxjax import accumulate, all_reduce, emulate, skip_nonfinite, worker_weight
+from relaxjax._core import _weights
 from tests import helpers
 from tests.helpers import assert_close, mesh_of
 
@@ -161,6 +162,55 @@ def test_worker_weight_makes_the_plain_mean_one_over_examples():
 def test_worker_weight_outside_the_axis():
     with pytest.raises(NameError, match="worker_weight: no axis named 'data'"):
         worker_weight(1, "data")
+
+
+def on_workers(fn, *each) -> Any:
+    """`fn` on every worker, with its row of each array."""
+    return jax.vmap(fn, axis_name="data")(*map(jnp.asarray, each))
+
+
+def test_each_workers_part_of_a_mean():
+    """n w_i u_i / sum_j w_j, so that the plain mean of these is the weighted one."""
+    updates = np.array([[2.0], [4.0], [np.nan], [1.0]], np.float16)
+
+    def parts(u, w):
+        return _weights.weigh_tree({"a": u}, w, "data")["a"]
+
+    out = on_workers(parts, updates, [1.0, 2.0, 0.0, 5.0])
+    assert out.dtype == jnp.float32
+    np.testing.assert_array_equal(out, [[1.0], [4.0], [0.0], [2.5]])
+    assert _weights.weigh_tree(updates, None, "data") is updates
+
+
+def test_only_narrow_updates_are_divided():
+    tree = {"narrow": np.float32(6), "wide": np.float32(6)}
+    like = {"narrow": np.float16(0), "wide": np.float32(0)}
+    assert _weights.divide_narrow(tree, like, 3) == {"narrow": 2, "wide": 6}
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        ([0, 0, 0], [10, 10, 10]),
+        ([0, 3, 0], [0, 1, 2]),
+        ([1, 0, 0], [0, 1, 2]),
+        ([1e-9, 0, 0], [0, 1, 2]),
+        ([-1, 1, 0], [0, 1, 2]),  # updates that are NaN are not hidden
+    ],
+)
+def test_what_was_stays_where_nobody_has_an_example(weights, expected):
+    def one(w, new):
+        return _weights.unless_nobody(w, "data", {"a": new}, {"a": jnp.float32(10)})
+
+    out = on_workers(one, np.array(weights, np.float32), np.arange(3, dtype=np.float32))
+    assert out["a"].tolist() == expected
+    assert _weights.unless_nobody(None, "data", 1, 2) == 1
+
+
+def test_models_take_no_weight():
+    assert _weights.refuse_weight(None, "gossip") is None
+    with pytest.raises(ValueError, match="gossip: weight= has no meaning here"):
+        _weights.refuse_weight(0.0, "gossip")
 
 
 ACCUMULATED = accumulate(optax.chain(all_reduce("data"), optax.sgd(0.1)), every=2)

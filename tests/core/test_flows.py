@@ -1,0 +1,198 @@
+"""The way of gradients through small programs that a person can follow by eye."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from relaxjax._core._flows import Flow, Flows, flows_of
+from relaxjax._core._marks import Station, marked, numbered
+
+X = jax.ShapeDtypeStruct((2,), jnp.float32)
+AXES = ("host", "data")
+OWN = frozenset({("a", "host"), ("a", "data"), ("b", "host"), ("b", "data")})
+
+
+def flows(fn: Callable[..., Any], state: Sequence[Any] = (), rest: int = 1) -> Flows:
+    """Of `fn(a, b, *state, *rest)`, which returns new a, b and state."""
+    sizes: Any = [(axis, 2) for axis in AXES]
+    with numbered():
+        program = jax.make_jaxpr(fn, axis_env=sizes)(X, X, *state, *[X] * rest)
+    return flows_of(program, ["a", "b"], len(state), AXES)
+
+
+def of(name: str, *axes: str) -> frozenset[tuple[str, str]]:
+    return frozenset((name, axis) for axis in axes or AXES)
+
+
+def station(side: str, *axes: str, name: str = "mine", sends: bool = True) -> Any:
+    """A relaxation as a function of updates: their sum over the axes."""
+
+    def update(updates, state, params=None):
+        del params
+        if sends:
+            updates = jax.tree.map(lambda u: lax.psum(u, axes), updates)
+        return updates, state
+
+    tx = marked(name, side, axes, lambda params: (), update)
+    return lambda u: tx.update(u, ())[0]
+
+
+def test_a_gradient_is_local_on_every_axis():
+    found = flows(lambda a, b, p: (a + p, a * b))
+    assert found.of == {"a": Flow(of("a")), "b": Flow(OWN)}
+    assert found.stations == found.twice == frozenset()
+    assert found.communicates is False
+
+
+def test_a_sum_over_an_axis_ends_what_is_local_there():
+    found = flows(lambda a, b, p: (lax.psum(a, "data"), b))
+    assert found.of["a"].local == of("a", "host")
+    assert found.of["b"].local == of("b")
+    assert found.communicates is True
+    found = flows(lambda a, b, p: (lax.pmean(a, AXES), b))
+    assert found.of["a"].local == frozenset()
+
+
+def test_a_sum_over_an_axis_of_the_array_sends_nothing():
+    found = flows(lambda a, b, p: (a + jnp.sum(a), b))
+    assert found.of["a"].local == of("a")
+    assert not found.communicates
+
+
+def test_a_workers_number_is_no_exchange():
+    found = flows(lambda a, b, p: (a + lax.axis_index("data"), b))
+    assert found.of["a"].local == of("a")
+    assert not found.communicates
+
+
+def test_what_only_decides_is_not_followed():
+    def decided(a, b, p):
+        by_select = jnp.where(a > 0, b, p)
+        by_branch = lax.cond(a[0] > 0, lambda x: x, lambda x: 2 * x, b)
+        return by_select, by_branch
+
+    found = flows(decided)
+    assert found.of["a"].local == found.of["b"].local == of("b")
+
+
+def test_branches_and_loops_are_walked():
+    def walked(a, b, p):
+        branch = lax.cond(p[0] > 0, lambda x, y: x, lambda x, y: y, a, b)
+        looped = lax.fori_loop(0, 3, lambda i, x: lax.psum(x, "data"), b)
+        return branch, looped
+
+    found = flows(walked)
+    assert found.of["a"].local == OWN
+    assert found.of["b"].local == of("b", "host")
+    assert found.communicates
+
+
+def test_a_loop_joins_what_goes_round_in_it():
+    def joined(a, b, p):
+        return lax.fori_loop(0, 3, lambda i, x: (x[1], x[0]), (a, p))
+
+    assert flows(joined).of["b"].local == of("a")
+    jitted = jax.jit(lambda x, y: (y, x))  # whose parts are told apart
+    found = flows(lambda a, b, p: jitted(a, b))
+    assert (found.of["a"].local, found.of["b"].local) == (of("b"), of("a"))
+
+
+def test_a_state_hands_on_what_it_was_given():
+    """The gradient of a step comes out of the state two steps later."""
+    found = flows(lambda a, b, s, t, p: (t, b, a, s), state=[X, X])
+    assert found.of["a"].local == of("a")
+    held = flows(lambda a, b, s, p: (s, b, lax.psum(a, AXES)), state=[X])
+    assert held.of["a"].local == frozenset()
+
+
+def test_a_relaxation_is_trusted_on_its_axes():
+    found = flows(lambda a, b, p: (station("gradients", "data")(a), b))
+    mine = Station("mine", "gradients", ("data",), 0)
+    assert found.stations == {mine}
+    assert found.of["a"] == Flow(of("a", "host"), frozenset({mine}))
+    assert found.of["b"] == Flow(of("b"))
+    assert found.communicates
+    silent = flows(lambda a, b, p: (station("models", "data", sends=False)(a), b))
+    assert not silent.stations  # nothing of it is left in the program
+
+
+def test_a_relaxation_that_sends_nothing_or_elsewhere_is_silent():
+    def waits(a, b, p):
+        with jax.named_scope("relaxjax.mine/models/data/0"):
+            a = jnp.sin(a)
+        return a, b
+
+    assert flows(waits).stations == {Station("mine", "models", ("data",), 0)}
+    assert not flows(waits).communicates
+
+    def inside(a, b, p):
+        with jax.named_scope("relaxjax.mine/models/data/0"):
+            a = lax.cond(p[0] > 0, lambda x: lax.psum(x, "data"), lambda x: x, a)
+        return a, b
+
+    assert flows(inside).communicates
+
+
+def test_reduced_twice():
+    first, second = station("gradients", "data"), station("gradients", "data")
+    found = flows(lambda a, b, p: (second(first(a)), b))
+    one, two = (Station("mine", "gradients", ("data",), i) for i in (0, 1))
+    assert found.twice == {(one, two)}
+    assert not flows(lambda a, b, p: (first(a), second(b))).twice
+    over = station("gradients", "host")
+    assert not flows(lambda a, b, p: (over(first(a)), b)).twice
+    models = station("models", "data")
+    assert not flows(lambda a, b, p: (models(first(a)), b)).twice
+    assert not flows(lambda a, b, p: (first(models(a)), b)).twice
+
+
+def test_what_stands_behind_a_relaxation_of_models():
+    models, gradients = station("models", "data"), station("gradients", "data")
+    at = Station("mine", "models", ("data",), 0)
+    found = flows(lambda a, b, p: (models(a) * 2, b))
+    assert found.of["a"].behind == {(at, "mul")}
+    assert not flows(lambda a, b, p: (gradients(a) * 2, b)).of["a"].behind
+    assert not flows(lambda a, b, p: (models(a * 2), b)).of["a"].behind
+    further = flows(lambda a, b, p: (jnp.sin(models(a) * 2), b))
+    assert further.of["a"].behind == {(at, "mul"), (at, "sin")}
+    kept = flows(lambda a, b, p: (gradients(models(a) * 2), b))
+    assert kept.of["a"].behind == {(at, "mul")}
+
+
+def test_moves_and_choices_are_no_arithmetic():
+    models = station("models", "data")
+
+    def moved(a, b, p):
+        a = models(a)
+        return jnp.concatenate([a[1:], a[:1]]).astype(jnp.bfloat16), b
+
+    def chosen(a, b, p):
+        a = models(a)
+        yes = p > 0
+        return jnp.where(yes, a, 0 * b) * yes.astype(a.dtype), b
+
+    def scaled(a, b, p):
+        return models(a) * p.astype(jnp.int32).astype(jnp.float32), b
+
+    assert not flows(moved).of["a"].behind
+    assert not flows(chosen).of["a"].behind
+    assert [name for _, name in flows(scaled).of["a"].behind] == ["mul"]
+
+
+def test_a_flag_is_no_longer_one_after_arithmetic_or_a_sum():
+    models = station("models", "data")
+
+    def by(change):
+        def update(a, b, p):
+            flag = (p > 0).astype(jnp.float32)
+            return models(a) * change(flag, p), b
+
+        return flows(update).of["a"].behind
+
+    assert not by(lambda flag, p: flag)
+    assert not by(lambda flag, p: flag.reshape(1, 2)[0])
+    assert by(lambda flag, p: lax.psum(flag, "data"))
+    assert by(lambda flag, p: flag + p)

@@ -1,0 +1,85 @@
+"""Marks: the scope that a relaxation is traced in, and how it is read again."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
+
+from relaxjax._core._marks import Station, marked, numbered, station_of
+
+
+def doubled(name: str, side: str, axis_name: Any = "data") -> Any:
+    def init(params):
+        return optax.EmptyState()
+
+    def update(updates, state, params=None, **extra):
+        del params
+        factor = extra.get("factor", 2)
+        return jax.tree.map(lambda u: jnp.sin(u) * factor, updates), state
+
+    return marked(name, side, axis_name, init, update)
+
+
+def scopes(fn, *args) -> list[str]:
+    """The scopes in which sines are taken."""
+    program = jax.make_jaxpr(fn)(*args)
+    sines = [eqn for eqn in program.eqns if eqn.primitive.name == "sin"]
+    return [str(eqn.source_info.name_stack) for eqn in sines]
+
+
+def updated(tx: optax.GradientTransformation):
+    return lambda u: tx.update(u, tx.init(u))[0]
+
+
+def test_a_scope_is_a_station():
+    tx = doubled("mine", "models", ("host", "data"))
+    (scope,) = scopes(updated(tx), jnp.ones(2))
+    assert station_of(scope) == Station("mine", "models", ("host", "data"), 0)
+    assert station_of(f"jit(f)/{scope}/cond").__class__ is Station
+    assert station_of("jit(f)/other/name") is None
+    both = "a/relaxjax.one/models/x/3/relaxjax.two/gradients/y/4"
+    assert station_of(both) == Station("one", "models", ("x",), 3)
+
+
+def test_stations_have_numbers_of_their_own_where_they_are_counted():
+    twice = optax.chain(doubled("mine", "models"), doubled("mine", "models"))
+    with numbered():
+        inside = scopes(updated(twice), jnp.ones(2))
+    outside = scopes(updated(twice), jnp.ones(2))
+    for found, numbers in ((inside, [0, 1]), (outside, [0, 0])):
+        stations = [station_of(scope) for scope in found]
+        assert [at and at.number for at in stations] == numbers
+
+
+def test_an_update_gets_all_that_it_is_given():
+    tx = doubled("mine", "models")
+    out, state = tx.update(jnp.zeros(()) + 1, tx.init(jnp.ones(())), None, factor=3)
+    assert out == pytest.approx(3 * jnp.sin(1))
+    assert state == optax.EmptyState()
+
+
+@pytest.mark.parametrize("side", ["models", "gradients"])
+def test_params_are_checked_when_it_begins(side):
+    tx = doubled("mine", side)
+    with pytest.raises(TypeError, match="mine: leaf 'a' is the function tanh"):
+        tx.init({"a": jnp.tanh})
+    with pytest.raises(ValueError, match="mine: leaf 'n' is int32, which has no mean"):
+        tx.init({"n": jnp.ones(2, jnp.int32)})
+
+
+@pytest.mark.parametrize("side", ["gradients", "tracking", "models", "optimizer"])
+def test_which_sides_map_themselves_over_the_devices(side):
+    mesh = jax.make_mesh(
+        (2,), ("data",), axis_types=(AxisType.Explicit,), devices=jax.devices()[:2]
+    )
+    with jax.set_mesh(mesh):
+        w, tx = jax.device_put(jnp.ones(2), P()), doubled("mine", side)
+        if side in ("gradients", "optimizer"):
+            with pytest.raises(ValueError, match="is already summed over"):
+                jax.eval_shape(updated(tx), w)
+        else:
+            jax.eval_shape(updated(tx), w)
