@@ -89,10 +89,13 @@ def _direction(x: jax.Array, length: jax.Array) -> jax.Array:
 
 
 def _of_length(direction: jax.Array, length: jax.Array) -> jax.Array:
-    """A vector of this length along the mean direction; 0 where there is none."""
+    """A vector of this length along the mean direction; 0 where there is none.
+
+    NaN where the length is out of range, which takes all directions to 0.
+    """
     own = jnp.linalg.norm(direction.ravel())
     canceled = own < _CANCELED
-    scale = jnp.where(canceled, 0, length / jnp.where(canceled, 1, own))
+    scale = jnp.where(canceled, 0 * length, length / jnp.where(canceled, 1, own))
     return scale.astype(direction.dtype) * direction
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from relaxjax import compression
-from relaxjax.compression import Compressor
+from relaxjax.compression import Compressor, _quantize
 from relaxjax.compression._protocol import contractive
 from relaxjax.compression._tern_grad import _pack, _unpack
 from tests.compression.draws import drawer, once, squared
@@ -114,6 +114,42 @@ def test_stochastic_quantization_attains_its_law(bits):
     )
 
 
+def test_laws_by_hand_for_blocks_and_what_is_shorter():
+    whole, blocks = compression.sign().law.delta, compression.sign(block_size=64).law
+    assert whole is not None
+    assert blocks.delta is not None
+    assert [whole(d) for d in (0, 1, 100)] == [1, 1, 1 / 100]
+    assert [blocks.delta(d) for d in (1, 10, 100)] == [1, 1 / 10, 1 / 64]
+    for block_size, longest in ((None, 1000), (128, 128)):
+        nearest = compression.quantize(8, block_size=block_size).law.delta
+        at_random = compression.quantize(
+            8, block_size=block_size, stochastic_rounding=True
+        ).law.omega
+        assert nearest is not None
+        assert at_random is not None
+        for d, others in ((0, 0), (1, 0), (5, 4), (1000, longest - 1)):
+            t = others / 127**2
+            assert nearest(d) == pytest.approx(1 / (1 + t / 4), rel=1e-12)
+            assert at_random(d) == pytest.approx((math.sqrt(1 + t) - 1) / 2, rel=1e-9)
+
+
+def test_the_scale_of_many_equal_elements_is_exact():
+    np.testing.assert_allclose(once(compression.sign(), np.ones(4099, "f")), 1, 1e-6)
+
+
+def test_quantization_has_blocks_of_128_unless_told():
+    x = jax.ShapeDtypeStruct((129,), jnp.float32)
+    assert compression.payload_bytes(compression.quantize(8), x) == 129 + 2 * 4
+
+
+def test_an_integer_stays_what_it_is_whatever_is_drawn(monkeypatch):
+    # 0 is the least draw, and of 2^24 the only one that would round it up.
+    monkeypatch.setattr(_quantize, "uniform", lambda words, size: jnp.zeros(size))
+    y = jnp.array([-7.0, 0.0, 3.0])
+    rounded = _quantize.round_at_random(y, jnp.zeros(2, jnp.uint32))
+    np.testing.assert_array_equal(rounded, y)
+
+
 @pytest.mark.parametrize("block_size", [None, 50])
 def test_tern_grad_has_exactly_the_variance_of_the_formula(block_size):
     x = gauss(200)
@@ -202,6 +238,10 @@ def test_the_seed_matters_and_decides():
         (
             lambda: compression.quantize(8, block_size=0),
             r"quantize: block_size=0 must be at least 1, or None for one block",
+        ),
+        (
+            lambda: compression.sign(block_size=12),
+            r"sign: block_size=12 must be a positive multiple of 8, or None",
         ),
     ],
 )

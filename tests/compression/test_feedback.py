@@ -519,6 +519,16 @@ def test_nothing_is_lost_where_everything_is_sent(name):
     np.testing.assert_allclose(result.outs, gs.mean(axis=1), rtol=1e-5, atol=1e-6)
 
 
+def test_error_feedback_of_an_absent_worker_waits():
+    # What its messages lost for others is added, without decay.
+    feedback = compression.error_feedback(compression.sign(), decay=0.5).feedback
+    e, c, mean = (jnp.array(x) for x in ([4.0, 2.0], [-1.0, 0.0], [8.0, 9.0]))
+    assert feedback.absent is not None
+    out, state = feedback.absent(c, mean, feedback.init(e)._replace(residual=e))
+    np.testing.assert_array_equal(out, mean)
+    np.testing.assert_array_equal(state.residual, [5.0, 2.0])
+
+
 def test_ef21_sgdm_with_a_weight_of_one_is_ef21():
     gs = gradients(20)
     plain = run(compression.ef21(compression.sign()), gs)

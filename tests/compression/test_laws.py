@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -252,11 +252,3 @@ def test_decoding_needs_only_the_payload_and_what_is_shared(row):
     if noise is not None:
         noise = noise._replace(own=noise.own + 1)
     assert (decode(payload, noise) == expected).all()
-
-
-@pytest.mark.parametrize("name", ["omega", "delta"])
-def test_a_law_is_a_function_of_the_size(name):
-    says = rf"Law: {name}=0.5 must be a function .*: Law\({name}=lambda d: 0.5\)"
-    wrong: dict[str, Any] = {name: 0.5}
-    with pytest.raises(TypeError, match=says):
-        compression.Law(**wrong)
