@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from jax.sharding import PartitionSpec as P
 
 from relaxjax.collectives import ring_all_reduce, ring_wire_bytes
+from relaxjax.collectives._ring import one_ring
 from tests.helpers import mesh_of, optimized_hlo
 
 
@@ -93,6 +94,12 @@ def test_narrow_floats_are_added_in_float32(dtype):
 def test_other_numbers(dtype):
     blocks = (10 * draw(4, (9,), np.float32)).astype(dtype)
     np.testing.assert_array_equal(run_mesh(blocks), np.stack(ring_ref(list(blocks))))
+
+
+def test_half_of_a_single_element_is_not_sent():
+    """As in a bidirectional ring."""
+    half = jax.vmap(lambda x: one_ring(x, "data"), axis_name="data")(jnp.zeros((3, 0)))
+    assert (half.shape, half.dtype) == ((3, 0), np.float32)
 
 
 def test_float64():

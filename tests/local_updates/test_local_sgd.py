@@ -189,6 +189,20 @@ def test_narrow_params_meet_exactly(dtype):
     assert_equal(x[0], state[1].kept.anchor[0].astype(dtype))
 
 
+def test_a_worker_of_weight_zero_goes_on_from_its_own_model():
+    """And counts for nothing."""
+    tx: Any = local_sgd("data", 1)
+
+    def run(u, first, second):
+        one, state = tx.update(u, tx.init(0 * u), 0 * u, weight=first)
+        two, state = tx.update(0 * u, state, one, weight=second)
+        return one, one + two, state.kept.anchor
+
+    u, first = jnp.array([1.0, 3.0, 7.0]), jnp.array([3.0, 1.0, 0.0])
+    found = jax.vmap(run, axis_name="data")(u, first, jnp.zeros(3))
+    assert_equal(found, ([1.5, 1.5, 7.0], [1.5, 1.5, 7.0], [1.5] * 3))
+
+
 def test_the_anchor_outlives_donated_params():
     x = jnp.ones(3)
     state: Any = local_sgd("data", 2).init(x)
