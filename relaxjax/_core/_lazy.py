@@ -55,7 +55,7 @@ def door(
         setattr(sys.modules[package], name, value)
         return value
 
-    return __getattr__, lambda: sorted(public), public
+    return __getattr__, public.copy, public
 
 
 def _homes(names: Mapping[str, str]) -> dict[str, str]:

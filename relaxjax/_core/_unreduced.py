@@ -162,7 +162,7 @@ def _mesh_of(tree: Any, names: tuple[str, ...]) -> Any:
             continue
         return None
     for x in jax.tree.leaves(tree):
-        mesh = getattr(getattr(jax.typeof(x), "sharding", None), "mesh", None)
+        mesh = jax.typeof(x).sharding.mesh
         kinds = _kinds_of(mesh)
         if all(kinds.get(name) == AxisType.Explicit for name in names):
             return mesh
@@ -170,8 +170,6 @@ def _mesh_of(tree: Any, names: tuple[str, ...]) -> Any:
 
 
 def _kinds_of(mesh: Any) -> dict[str, Any]:
-    if mesh is None or mesh.empty:
-        return {}
     return dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
 
 

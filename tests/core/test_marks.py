@@ -14,6 +14,7 @@ from relaxjax._core._marks import Station, marked, numbered, station_of
 
 def doubled(name: str, side: str, axis_name: Any = "data") -> Any:
     def init(params):
+        jax.tree.map(jnp.zeros_like, params)
         return optax.EmptyState()
 
     def update(updates, state, params=None, **extra):

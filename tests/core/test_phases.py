@@ -98,6 +98,7 @@ def test_copies_at_the_start_of_each_phase():
     assert [phases_of(s) for s in starts] == [[0, 1], [0, 2], [1, 3], [2, 3]]
     assert all(s["x"] is not state["x"] for s in starts)
     assert clocks_of(starts[2])[0].count.dtype == jnp.int32
+    assert [phases_of(s) for s in phase_starts(clock(1))] == [[0], [1]]
 
 
 def read_at(monkeypatch, ends, steps, again=()):
@@ -153,14 +154,14 @@ class Timed(NamedTuple):
 
 
 def powers(traced: list[int]) -> Any:
-    """An update that multiplies by ten to the phase, in float32 from phase 1 on."""
+    """An update that multiplies by ten to the phase, in float32 from phase 2 on."""
 
     def update(updates, state, params=None, *, weight):
         del params
         phase = state.clock.phase
         traced.append(phase)
         out = updates * weight * 10**phase
-        out = out.astype(jnp.float32) if phase else out
+        out = out.astype(jnp.float32) if phase > 1 else out
         return out, Timed(state.clock.tick(), state.last + phase)
 
     return phased(update)
@@ -184,7 +185,15 @@ def test_a_step_that_no_host_sees_holds_all_phases_to_come():
 def test_a_step_holds_one_phase_if_a_host_sets_it_or_none_is_to_come():
     traced: list[int] = []
     update = powers(traced)
-    for time in (hosted(clock(2)), clock(2).at(2), clock()):
+    for time in (hosted(clock(2)), clock(1, 2).at(2), clock()):
         out, _ = update(jnp.float16(1), Timed(time, jnp.int32(0)), weight=1)
         assert out.dtype == (jnp.float32 if time.phase else jnp.float16)
-    assert traced == [0, 1, 0]
+    assert traced == [0, 2, 0]
+
+
+def test_updates_keep_a_dtype_that_all_phases_share():
+    def update(updates, state, params=None):
+        return {"w": updates}, Timed(state.clock.tick(), state.last)
+
+    out, _ = phased(update)(jnp.float16(1), Timed(clock(2), jnp.int32(0)))
+    assert out["w"].dtype == jnp.float16

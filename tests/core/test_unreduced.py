@@ -151,6 +151,14 @@ def test_an_axis_that_is_bound_already_opens_no_mapping():
     assert seen == [None]
     with jax.set_mesh(mesh):
         assert _unreduced._mesh_of(jax.device_put(jnp.zeros(2), P()), ("data",))
+        for names in (("data", "host"), ("host", "data")):
+            found = []
+            with jax.set_mesh(mesh_of((2, 2), names)):
+                jax.vmap(
+                    lambda x, n=names, f=found: f.append(_unreduced._mesh_of(x, n)),
+                    axis_name="data",
+                )(jax.device_put(jnp.zeros((1, 2)), P()))
+            assert found == [None]
         mixed = [np.zeros(2), jax.device_put(jnp.zeros(2), P())]
         assert _unreduced._mesh_of(mixed, ("data",))
 
