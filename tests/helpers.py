@@ -8,6 +8,7 @@ import numpy as np
 import optax
 
 import relaxjax
+from relaxjax._core._marks import station_of
 
 Tree = Any
 
@@ -131,6 +132,18 @@ def psum_groups_of(jaxpr: Any) -> int:
     return len(
         {str(e.ctx.xla_metadata) for e in jaxpr.eqns if e.primitive.name == "psum"}
     )
+
+
+def stations_of(tx: Any, n: int = 2) -> set[tuple[str, str, tuple[str, ...]]]:
+    """Name, side and axes of what a traced update over "data" says it is."""
+    x = jnp.ones(3)
+
+    def update(x):
+        return tx.update(x, tx.init(x), x)[0]
+
+    jaxpr = jax.make_jaxpr(update, axis_env=[("data", n)])(x)
+    found = {station_of(str(e.source_info.name_stack)) for e in jaxpr.eqns}
+    return {(m.name, m.side, m.axes) for m in found if m}
 
 
 def kinds(tree: Tree) -> Tree:

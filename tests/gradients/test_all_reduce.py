@@ -291,6 +291,11 @@ def test_axis_named_twice():
         all_reduce(("data", "data"))
 
 
+def test_its_operations_are_known_to_be_of_gradients():
+    found = helpers.stations_of(all_reduce("data"))
+    assert found == {("all_reduce", "gradients", ("data",))}
+
+
 def test_outside_any_axis():
     tx: Any = all_reduce("data")
     grads = helpers.problem()

@@ -10,6 +10,7 @@ import pytest
 
 import relaxjax
 from relaxjax import all_reduce, compression, emulate, local_sgd, wire_bytes
+from relaxjax.local_updates._local_steps import ExchangeSpec
 from tests import helpers
 from tests.helpers import assert_close, assert_equal, mesh_of, pulled
 
@@ -286,6 +287,23 @@ def test_bad_update(arguments, message):
 
     with pytest.raises(ValueError, match=message):
         jax.vmap(update, axis_name="data")(jnp.zeros((2, 4)))
+
+
+def test_methods_whose_models_count_alike_refuse_a_weight():
+    x = jnp.zeros(2)
+    state = local_sgd("data", 2).init(x)
+
+    def require(weight):
+        ExchangeSpec("method", "data").require(state, x, x, weight)
+        return weight
+
+    with pytest.raises(ValueError, match="method: weight= has no meaning here"):
+        jax.eval_shape(jax.vmap(require, axis_name="data"), jnp.zeros(N))
+
+
+def test_its_operations_are_known_to_be_of_models():
+    found = helpers.stations_of(local_sgd("data", 2))
+    assert found == {("local_sgd", "models", ("data",))}
 
 
 def test_outside_the_axis():

@@ -170,3 +170,8 @@ def test_init_sees_that_all_updates_are_synchronized():
         some = {"layer1": False, "layer2": True, "scale": True}
         with pytest.raises(ValueError, match=r"nothing synchronizes .*layer1/b"):
             relaxjax.init(optax.masked(tx, some), helpers.problem(), mesh_of(4))
+
+
+def test_its_operations_are_known_to_be_all_in_one():
+    tx = relaxjax.parameter_server(optax.sgd(0.1), "data", servers=1)
+    assert helpers.stations_of(tx) == {("parameter_server", "optimizer", ("data",))}
