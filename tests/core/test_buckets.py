@@ -95,6 +95,12 @@ def test_bucket_bytes_must_be_positive(plan, value):
         plan({"a": jnp.zeros(3)}, bucket_bytes=value)
 
 
+def test_an_order_may_be_read_once():
+    tree = {"a": np.zeros(3, np.int8), "b": np.zeros(3, np.int8)}
+    (bucket,) = plan_buckets(tree, order=iter(["a", "b"]))
+    assert [segment.name for segment in bucket.segments] == ["a", "b"]
+
+
 def test_bucket_bytes_must_be_known():
     size: Any = jnp.int32(8)
     with pytest.raises(ValueError, match=r"^buckets: bucket_bytes is a JAX array"):

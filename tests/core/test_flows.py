@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._flows import Flow, Flows, flows_of
 from relaxjax._core._marks import Station, marked, numbered
@@ -98,6 +99,37 @@ def test_a_loop_joins_what_goes_round_in_it():
     jitted = jax.jit(lambda x, y: (y, x))  # whose parts are told apart
     found = flows(lambda a, b, p: jitted(a, b))
     assert (found.of["a"].local, found.of["b"].local) == (of("b"), of("a"))
+
+
+def test_a_loop_of_unknown_length_joins_all():
+    """Its condition decides how often values go round, and has one result."""
+
+    def looped(a, b, p):
+        return lax.while_loop(lambda x: x[0][0] > 0, lambda x: x[::-1], (a, b))
+
+    def by_another(a, b, p):
+        return lax.while_loop(lambda x: x[0][0] > p[0], lambda x: x[::-1], (a, b))
+
+    for fn in (looped, by_another):
+        assert {flow.local for flow in flows(fn).of.values()} == {OWN}
+
+
+def test_a_type_that_varies_is_no_exchange():
+    def retyped(a, b, p):
+        mesh = jax.sharding.AbstractMesh((2, 2), AXES)
+
+        def body(x, y):
+            return lax.pcast(x, "data", to="varying"), y
+
+        spec = P("host")
+        mapped = jax.shard_map(
+            body, mesh=mesh, in_specs=spec, out_specs=P(("host", "data"))
+        )
+        return mapped(a, b)
+
+    program = jax.make_jaxpr(retyped)(X, X, X)
+    found = flows_of(program, ["a", "b"], 0, AXES)
+    assert not found.communicates
 
 
 def test_a_state_hands_on_what_it_was_given():
@@ -196,3 +228,5 @@ def test_a_flag_is_no_longer_one_after_arithmetic_or_a_sum():
     assert not by(lambda flag, p: flag.reshape(1, 2)[0])
     assert by(lambda flag, p: lax.psum(flag, "data"))
     assert by(lambda flag, p: flag + p)
+    added = flows(lambda a, b, p: (models(a) + (p > 0).astype(jnp.float32), b))
+    assert [name for _, name in added.of["a"].behind] == ["add"]

@@ -66,7 +66,7 @@ def test_shapes_of_shards():
         ([P(), P()], r"^f: specs= does not match"),
         ((P(), P()), r"^f: specs= does not match"),
         ({"w": P(None, None, None), "b": P()}, "leaf 'w' is .* at most 2 entries"),
-        ({"w": P(), "b": "model"}, "leaf 'b' is model, and must be a PartitionSpec"),
+        ({"w": P(), "b": "m"}, "leaf 'b' is m, and must be a PartitionSpec"),
         ({"w": P("data"), "b": P()}, r"leaf 'w' names the axis 'data'.*'stage'\)"),
         ({"w": P(), "b": P(("model", "lone"))}, "leaf 'b' names the axis 'lone'"),
     ],
