@@ -9,13 +9,15 @@ import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import relaxjax
 from relaxjax import all_reduce, collectives
+from relaxjax.gradients._all_reduce import mean_over_workers
 from relaxjax.gradients._exact_mean import ALGORITHMS
 from relaxjax.schedule import plan_buckets
-from tests import helpers
+from tests import helpers, sharded
 from tests.collectives import references
 from tests.helpers import assert_close, assert_equal, mesh_of
 
@@ -368,6 +370,48 @@ def test_psum_beside_an_axis_of_the_compiler():
     expected, _ = helpers.train_alone(optax.adam(0.01), data)
     assert_close(jax.tree.map(lambda x: x[0], params), expected)
     assert_equal(relaxjax.consensus(params), jax.tree.map(lambda x: x[0], params))
+
+
+@pytest.mark.parametrize("algorithm", ["psum", "ring"])
+def test_each_device_reduces_its_own_shard(algorithm):
+    """By weight; and of the leaves that are not masked."""
+    mesh, rng = sharded.mesh_of(2, 2), np.random.default_rng(0)
+    specs = {"w": P("model"), "b": P()}
+    tx: Any = all_reduce("data", algorithm=algorithm, specs=specs)
+    part: Any = optax.masked(tx, {"w": True, "b": False})
+
+    def local(g, weight):
+        g = jax.tree.map(lambda x: x[0], g)
+        whole, _ = tx.update(g, tx.init(g), weight=weight[0])
+        some, _ = part.update(g, part.init(g))
+        return jax.tree.map(lambda x: x[None], (whole, some))
+
+    spec = P("data")
+    f = jax.shard_map(
+        local, mesh=mesh, in_specs=spec, out_specs=spec, axis_names={"data"}
+    )
+    g = {k: rng.normal(size=(2, *s)) for k, s in (("w", (4, 3)), ("b", (3,)))}
+    g = jax.tree.map(np.float32, g)
+    stacked = {
+        k: jax.device_put(x, NamedSharding(mesh, P("data", *specs[k])))
+        for k, x in g.items()
+    }
+    whole, some = jax.jit(f)(stacked, np.array([1.0, 3.0], np.float32))
+    assert whole["w"].sharding.spec == P("data", "model")
+    for k, x in g.items():
+        np.testing.assert_allclose(whole[k], [x[0] / 4 + x[1] * 3 / 4] * 2, atol=1e-6)
+    np.testing.assert_allclose(some["w"], [g["w"].mean(axis=0)] * 2, atol=1e-6)
+    np.testing.assert_array_equal(some["b"], g["b"])
+
+
+def test_a_mean_as_a_function_of_updates_and_a_weight():
+    mean = mean_over_workers("data", op="sum")
+
+    def run(x, w):
+        return mean({"x": x})["x"], mean({"x": x}, w)["x"]
+
+    found = jax.vmap(run, axis_name="data")(jnp.array([1.0, 4.0]), jnp.array([3.0, 0]))
+    assert_equal(found, ([5.0, 5.0], [3.0, 3.0]))
 
 
 def test_state_survives_flax_serialization():

@@ -347,6 +347,11 @@ def test_leaves_that_are_not_real_floats(dtype):
         all_reduce("data", compressor=EF_SIGN).init(params_of(dtype))
 
 
+def test_there_is_nothing_to_keep_without_a_compressor():
+    state: Any = all_reduce("data").init(params_of())
+    assert state.compressed == ()
+
+
 def test_every_exchange_has_a_name_of_all_reduce():
     for name in EXCHANGES:
         axes = ("host", "device") if name in TWO_AXES else "data"

@@ -10,6 +10,8 @@ from jax.sharding import PartitionSpec as P
 
 import relaxjax
 from relaxjax._core._axis import varying
+from relaxjax._core._merge_rules import Leaf
+from relaxjax.ps._parameter_server import _at_other_servers
 from relaxjax.ps._servers import Servers, servers_of
 from tests.helpers import assert_equal, mesh_of
 
@@ -110,3 +112,12 @@ def test_every_worker_is_a_server_unless_told():
     jax.eval_shape(jax.vmap(number, axis_name="data"), jnp.zeros(N))
     with pytest.raises(NameError, match="test: no axis named 'host'"):
         servers_of("test", ("host", "data"), None, None)
+
+
+def test_a_checkpoint_s_slices_are_cut_for_other_servers():
+    """Of one worker for two, and back."""
+    alone = {"servers": np.array([1]), "mu": np.arange(1.0, 6)[None]}
+    two = {"servers": np.array([2, 2]), "mu": np.array([[1.0, 2, 3], [4, 5, 0]])}
+    for saved, made in ((alone, two), (two, alone)):
+        leaf = Leaf("mu", "mu", saved.__getitem__, made.__getitem__, None)
+        assert_equal(_at_other_servers(leaf, saved["mu"]), made["mu"])
