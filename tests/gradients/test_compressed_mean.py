@@ -1,6 +1,6 @@
 """all_reduce with a compressor: what comes out, what is kept, and what is refused."""
 
-from typing import Any
+from typing import Any, get_type_hints
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 import relaxjax
 from relaxjax import all_reduce, compression, emulate, skip_nonfinite, wire_bytes
+from relaxjax._core._merge_rules import MEAN, SUM
 from relaxjax.collectives import ring_wire_bytes
 from relaxjax.gradients._choices import TWO_AXES
 from relaxjax.gradients._compressed_mean import EXCHANGES
@@ -142,6 +143,23 @@ def test_weights_are_of_examples_and_an_absent_worker_counts_for_nothing():
     }
     expected = jax.tree.map(lambda x: x.astype(np.float32), expected)
     assert_close(jax.tree.map(lambda x: x[0], out), expected, 1e-5)
+
+
+def test_an_absent_worker_sends_nothing_of_what_it_owes():
+    tx: Any = all_reduce("data", algorithm="one_shot", compressor=EF_SIGN)
+
+    def run(g, some, nobody):
+        _, owed = tx.update(g, tx.init(g))
+        _, then = tx.update(g, owed, weight=some)
+        out, still = tx.update(g, owed, weight=nobody)
+        return out, *(s.compressed.feedback.residual for s in (owed, then, still))
+
+    some, nobody = np.array([1, 1, 0, 1], np.float32), np.zeros(4, np.float32)
+    out, owed, then, still = mapped(run, tree(0)["w"], some, nobody)
+    assert (out == 0).all()
+    helpers.assert_equal(still, owed)
+    helpers.assert_equal(then[2], owed[2])
+    assert not np.array_equal(then[1], owed[1])
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
@@ -350,6 +368,26 @@ def test_leaves_that_are_not_real_floats(dtype):
 def test_there_is_nothing_to_keep_without_a_compressor():
     state: Any = all_reduce("data").init(params_of())
     assert state.compressed == ()
+
+
+def test_where_all_leaves_are_masked_nothing_happens():
+    tx: Any = all_reduce("data", compressor=EF_SIGN)
+    state = tx.init({})
+
+    def update(x):
+        assert tx.update({}, state) == ({}, state)
+        return x
+
+    jax.eval_shape(jax.vmap(update, axis_name="data"), jnp.zeros(WORKERS))
+
+
+@pytest.mark.parametrize(("op", "rule"), [("mean", MEAN), ("sum", SUM)])
+def test_what_workers_lost_is_merged_like_their_updates(op, rule):
+    state: Any = all_reduce("data", compressor=EF_SIGN, op=op).init(params_of())
+    hints = get_type_hints(type(state.compressed), include_extras=True)
+    inner = get_type_hints(type(state.compressed.feedback), include_extras=True)
+    rules = [hints["feedback"], inner["residual"]]  # the outer one holds
+    assert next(r.__metadata__ for r in rules if hasattr(r, "__metadata__")) == (rule,)
 
 
 def test_every_exchange_has_a_name_of_all_reduce():
