@@ -347,6 +347,21 @@ def test_bytes_are_those_of_the_neighbors(name):
         assert sent == [0, 0, twice * degree * 4 * d] * 2
 
 
+def test_codes_that_lose_nothing_are_gossip():
+    """A whole difference to the neighbors' copies, which are the models."""
+    x = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+    whole = {"compressor": compression.identity(), "consensus_step_size": 1.0}
+    coded: Any = relaxjax.gossip("data", topology.ring(4), **whole)
+    plain: Any = relaxjax.gossip("data", topology.ring(4))
+
+    def run(u):
+        return [tx.update(u, tx.init(0 * u), 0 * u)[0] for tx in (coded, plain)]
+
+    found, expected = jax.jit(jax.vmap(run, axis_name="data"))(x)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert np.abs(expected - x).max() > 0.1
+
+
 def test_one_peer_sends_less_than_an_all_reduce():
     n, params = 8, {"w": jnp.zeros((64, 64))}
     tx = relaxjax.gossip("data", topology.one_peer_exponential(n))

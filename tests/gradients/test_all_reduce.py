@@ -311,6 +311,16 @@ def test_leaves_that_have_no_mean():
         tx.init({"steps": [jnp.zeros(2, jnp.int32)]})
 
 
+def test_updates_that_have_no_mean():
+    tx: Any = all_reduce("data")
+
+    def update(x):
+        return tx.update({"w": x.astype(int)}, tx.init({"w": x}))
+
+    with pytest.raises(ValueError, match=r"all_reduce: leaf 'w' is int32"):
+        jax.eval_shape(jax.vmap(update, axis_name="data"), jnp.zeros((2, 3)))
+
+
 def test_order_is_checked_when_the_tree_is_known():
     tx: Any = all_reduce("data", order=["w"])
     with pytest.raises(ValueError, match=r"order misses leaf \['b'\]"):
