@@ -144,7 +144,7 @@ def _spec_of(x: Any) -> P:
 def _state_spec(kind: Any, params: Any, names: tuple[str, ...]) -> P:
     """How a leaf [n, ...] of the state lies: as a leaf of params that it mirrors."""
     shape = kind.shape[1:]
-    alike = [x for x in jax.tree.leaves(params) if _local_shape(x) == shape and shape]
+    alike = [x for x in jax.tree.leaves(params) if _local_shape(x) == shape]
     return P(names, *_spec_of(alike[0]).partitions) if alike else P(names)
 
 

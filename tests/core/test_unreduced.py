@@ -100,6 +100,19 @@ def test_over_two_axes_beside_a_third_that_shards():
     assert out.sharding.spec == P(None, "fsdp")
 
 
+def test_the_mesh_is_that_of_the_params():
+    made, _ = mapped()
+    w = jax.device_put(jnp.zeros((2, 1)), jax.NamedSharding(mesh_of(), P()))
+    assert jax.eval_shape(made, w)["residual"].shape == (2, 2, 1)
+
+
+def test_a_state_beside_an_axis_that_is_left_to_the_compiler():
+    made, _ = mapped()
+    with jax.set_mesh(mesh_of((2, 2), ("data", "model"), (EXPLICIT, AUTO))):
+        w = jax.device_put(jnp.zeros((2, 2)), P())
+        assert made(w)["residual"].shape == (2, 2, 2)
+
+
 def test_elsewhere_it_is_the_plain_pair():
     made, updated = mapped()
     assert made(jnp.zeros(2))["count"].shape == ()

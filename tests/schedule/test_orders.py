@@ -315,6 +315,14 @@ def test_tac_breaks_ties_by_m_plus_then_depth_then_name():
     assert tac(graph) == ["x", "y", "a2", "a10", "late"]
 
 
+def test_tac_adds_up_operations_that_come_to_wait_for_the_same():
+    """Once A has arrived, two operations of 1 s each wait for B and C alone."""
+    ops = {"a": (1, ["A"]), "abc": (1, ["A", "B", "C"]), "bc": (1, ["B", "C"])}
+    graph = Graph({"A": 1, "B": 1, "C": 10, "D": 6}, ops | {"bd": (5, ["B", "D"])})
+    # Of the last two, min(P_C, M_D) = 2 < min(P_D, M_C) = 5.
+    assert tac(graph) == ["A", "B", "D", "C"]
+
+
 def test_tac_with_the_published_sort_agrees_where_nothing_ties():
     agreed = 0
     for seed in range(40):
