@@ -407,7 +407,7 @@ def test_each_device_reduces_its_own_shard(algorithm):
         for k, x in g.items()
     }
     whole, some = jax.jit(f)(stacked, np.array([1.0, 3.0], np.float32))
-    assert whole["w"].sharding.spec == P("data", "model")
+    assert whole["w"].sharding.spec == some["w"].sharding.spec == P("data", "model")
     for k, x in g.items():
         np.testing.assert_allclose(whole[k], [x[0] / 4 + x[1] * 3 / 4] * 2, atol=1e-6)
     np.testing.assert_allclose(some["w"], [g["w"].mean(axis=0)] * 2, atol=1e-6)
