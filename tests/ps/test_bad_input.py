@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.sharding import PartitionSpec as P
 
 import relaxjax
 from relaxjax import compression, emulate, parameter_server, ps
@@ -236,6 +237,17 @@ def test_shards_of_another_number_of_workers():
     shards = jax.tree.map(lambda x: x[:2], shards)
     with pytest.raises(ValueError, match=r"servers=4 must divide the 2 workers"):
         step(shards, helpers.batches(1, rows=2)[0])
+
+
+def test_gradients_that_are_already_reduced():
+    tx: Any = parameter_server(SGD, "data")
+
+    def update(x):
+        return tx.update(x, tx.init(x), x)[0]
+
+    same = jax.shard_map(update, mesh=mesh_of(2), in_specs=P(), out_specs=P("data"))
+    with pytest.raises(ValueError, match=r"parameter_server: .* 'w' is already the s"):
+        jax.eval_shape(same, {"w": jnp.zeros(4)})
 
 
 def test_beside_a_compilers_axis():

@@ -1,5 +1,7 @@
 """With staleness 0 both forms are an all-reduce and the same optimizer."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import ml_dtypes
@@ -8,7 +10,7 @@ import optax
 import pytest
 
 import relaxjax
-from relaxjax import emulate, ps
+from relaxjax import compression, emulate, ps
 from tests import helpers
 from tests.helpers import assert_close, assert_equal, mesh_of
 from tests.ps.forms import FORMS, reduced, step_of, train
@@ -160,6 +162,40 @@ def test_means_by_weight(servers):
     expected = -(weights[[0, 1, 3]] @ gradients[[0, 1, 3]]) / 8
     np.testing.assert_allclose(params["c"][1], expected, rtol=1e-6)
     assert relaxjax.spread(params) == 0.0
+
+
+def updates_of(gradients: list[float], weights: Any = None, **how: Any) -> np.ndarray:
+    """Of a param in float16, of every worker."""
+    tx: Any = relaxjax.parameter_server(optax.sgd(-1.0), "data", **how)
+
+    def update(g, w):
+        x = jnp.zeros(1, jnp.float16)
+        return tx.update(g, tx.init(x), x, weight=w)[0]
+
+    gs = jnp.asarray(gradients, jnp.float16)[:, None]
+    w = None if weights is None else jnp.asarray(weights)
+    return np.asarray(jax.vmap(update, axis_name="data")(gs, w), np.float64)[:, 0]
+
+
+def test_float16_is_divided_first_by_weight_alone():
+    """4 w g / sum w is out of its range, and a quarter of its least number is 0."""
+    large = [1.0, 1.0, 4e4, 4e4]
+    np.testing.assert_array_equal(updates_of(large, [0.0, 0.0, 1.0, 1.0]), [4e4] * 4)
+    np.testing.assert_array_equal(updates_of([2.0**-24] * 4), [2.0**-24] * 4)
+
+
+def test_codes_of_float16_are_divided_once():
+    exact = {"compressor": compression.identity()}
+    found = updates_of([1.0, 2.0, 3.0, 6.0], [1.0, 1.0, 0.0, 2.0], **exact)
+    np.testing.assert_array_equal(found, [15 / 4] * 4)
+
+
+def test_the_state_holds_the_number_of_servers():
+    """Outside the axis, where optax asks without leaves, there are none."""
+    tx: Any = relaxjax.parameter_server(optax.sgd(0.1), "data", servers=2)
+    state = jax.vmap(tx.init, axis_name="data")({k: jnp.zeros((4, 3)) for k in "ab"})
+    np.testing.assert_array_equal(state.servers, [2] * 4)
+    assert tx.init({}).servers == 0
 
 
 def test_init_sees_that_all_updates_are_synchronized():

@@ -147,3 +147,19 @@ def test_what_is_late_stays_in_float16_s_range(compensation):
     sent = 2 * 4e4  # twice, as the other has no examples
     expected = (sent + compensation * sent**2 * 0.5) / 2
     np.testing.assert_allclose(np.asarray(out, np.float64)[:, 0], expected, rtol=1e-3)
+
+
+def test_two_that_arrive_together_stay_in_float16_s_range():
+    """The first worker's gradient of the step before, and its own."""
+    table = [[1, 0], [0, 0]]
+    tx: Any = relaxjax.parameter_server(optax.sgd(-1.0), "data", staleness=table)
+
+    def two(g):
+        x = jnp.zeros(1, jnp.float16)
+        first, state = tx.update(g, tx.init(x), x)
+        return first, tx.update(g, state, x)[0]
+
+    gs = jnp.array([[4e4], [0.0]], jnp.float16)
+    first, second = jax.vmap(two, axis_name="data")(gs)
+    np.testing.assert_array_equal(first[:, 0], [0.0, 0.0])
+    np.testing.assert_array_equal(second[:, 0], np.float16([4e4, 4e4]))
