@@ -14,12 +14,13 @@ ODD: tuple[Any, ...] = (
 def damaged(raw: bytes, rng: random.Random) -> bytes:
     """A file of JSON, or of lines of it, with one or two wrongs."""
     for _ in range(rng.randint(1, 2)):
-        how = rng.choice((_bytes, _cut, _values, _values, _values))
+        how = rng.choice((flipped, _cut, _values, _values, _values))
         raw = how(raw, rng)
     return raw
 
 
-def _bytes(raw: bytes, rng: random.Random) -> bytes:
+def flipped(raw: bytes, rng: random.Random) -> bytes:
+    """Up to four other bytes."""
     found = bytearray(raw)
     for _ in range(rng.randint(1, 4)):
         if found:

@@ -5,8 +5,13 @@ The work behind the checks is left out: nothing is trained, ranked or launched.
 """
 
 import json
+import os
 import random
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -16,7 +21,10 @@ from relaxjax.cli import _app, _check, _training
 from relaxjax.plan import _rank
 from tests.fuzz.arguments import FILES, line
 
+ROOT = Path(__file__).parents[2]
 FEW, MANY = 150, 10_000
+ENVIRONMENT = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+CAPTURED: Any = {"capture_output": True, "text": True}
 ENDED = SimpleNamespace(status=0, first=None)
 
 
@@ -60,3 +68,24 @@ def test_a_line_is_accepted_or_refused_in_words(count, checks_only):
         assert result.exit_code == 0 or len(result.stderr.strip()) > 10, shown
         accepted += result.exit_code == 0
     assert 0.2 < accepted / count < 0.8
+
+
+@pytest.mark.slow
+def test_fifty_lines_in_processes_of_their_own(tmp_path):
+    """Lines that are wrong, as a shell hands them over: no traceback, and no hang."""
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    rng, lines = random.Random(1), list[list[str]]()
+    while len(lines) < 50:
+        arguments, wrong = line(rng)
+        if wrong is not None and not any("\0" in part for part in arguments):
+            lines.append(arguments)
+    for arguments in lines:
+        command = [sys.executable, "-m", "relaxjax", *arguments]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=ENVIRONMENT, **CAPTURED, timeout=120
+        )
+        shown = arguments, done.stderr[-2000:]
+        assert done.returncode == 2, shown
+        assert len(done.stderr.strip()) > 10, shown
+        assert "Traceback" not in done.stderr, shown
