@@ -25,6 +25,7 @@ extensions = [
     "coverage_check",
     "mark_table",
     "mathml",
+    "mutant_table",
     "order_picture",
     "page_check",
     "sentences",

@@ -65,7 +65,12 @@ def unseal(name: str, data: bytes) -> dict[str, Any]:
         raise DamagedFile(name, f"it is not JSON ({error})") from error
     if not isinstance(body, dict) or "digest" not in body:
         raise DamagedFile(name, "it has no digest")
-    if body.pop("digest") != sha256(_text(body)):
+    digest = body.pop("digest")
+    try:
+        text = _text(body)
+    except ValueError as error:
+        raise DamagedFile(name, f"it is not JSON ({error})") from error
+    if digest != sha256(text):
         raise DamagedFile(name, "its digest is that of other text")
     _require_format(name, body.pop("format", None))
     return body

@@ -178,9 +178,9 @@ class Run(NamedTuple):
 
 
 def _difference(key: str, mine: Any, theirs: Any) -> str:
-    if key != "leaves":
+    if key != "leaves" or not isinstance(theirs, list):
         return f"{key} is {mine} here and {theirs} there"
-    for one, other in zip(mine, theirs or [], strict=False):
+    for one, other in zip(mine, theirs, strict=False):
         if one != other:
             return f"params have {one} here and {other} there"
-    return f"params have {len(mine)} leaves here and {len(theirs or [])} there"
+    return f"params have {len(mine)} leaves here and {len(theirs)} there"

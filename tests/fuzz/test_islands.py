@@ -18,13 +18,8 @@ from tests.islands.world import LOST_AFTER, Process, World
 
 FEW, MANY = 60, 10_000
 NAMED = (
-    "has begun otherwise",
-    "run.json",
-    "members/",
-    "lease/",
-    "offers/",
-    "state/",
-    "log/",
+    *("run.json", "members/", "lease/", "offers/", "memory/state", "log/"),
+    *("has begun otherwise", "has joined"),
 )
 
 
