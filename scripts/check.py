@@ -54,7 +54,8 @@ def environment(python: str, folder: str, *packages: str) -> Path:
     made = ROOT / folder / "bin" / "python"
     if not made.exists():
         run(python, "-m", "venv", ROOT / folder)
-    run(made, "-m", "pip", "install", "-q", *packages)
+    # What is imported is compiled then; most of what is installed never is.
+    run(made, "-m", "pip", "install", "-q", "--no-compile", *packages)
     return made
 
 

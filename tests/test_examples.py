@@ -250,11 +250,11 @@ def test_production_falls_back_and_goes_on_to_the_bit(production, tmp_path):
     seen: list[tuple[int, dict[str, float]]] = []
     how = {"most_owed": 1.0}
     log = {"log": lambda step, numbers: seen.append((step, numbers))}
-    whole = production["main"](tmp_path / "whole", 80, **how, **log)
+    whole = production["main"](tmp_path / "whole", 60, **how, **log)
     fell = [step for step, numbers in seen if "falls back to all_reduce" in numbers]
     assert fell == [20]
     assert [n["loss"] for _, n in seen if "loss" in n][-1] < 1
-    for steps in (20, 60, 80):
+    for steps in (20, 40, 60):
         again = production["main"](tmp_path / "cut", steps, **how)
     assert again == whole
     assert sorted(path.name for path in (tmp_path / "cut").iterdir()) == [
