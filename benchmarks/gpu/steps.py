@@ -1,0 +1,123 @@
+"""What relaxations cost beside the model: steps of one worker, and of emulated ones.
+
+    transformation   a step with a relaxation on one device, over plain `jax.jit`
+    emulated         n workers on one device, over one worker with all rows
+
+Steps take turns with their baseline; a ratio is the median of the pairs.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import relaxjax
+from benchmarks.gpu.record import Record, Row
+from benchmarks.measure import interleaved, milliseconds, ratio, stepper
+from relaxjax import compression
+from relaxjax.check._codec_time import codec_time
+from relaxjax.tasks import chars, of_arrays, train_step_of
+
+SMALL, LARGE = {"width": 16, "layers": 1}, {"width": 512, "layers": 8}
+Transformation = optax.GradientTransformation
+INSIDE = optax.adamw(1e-3)
+IN_BYTES = compression.error_feedback(compression.quantize(8))
+
+
+def ahead(reducer: Transformation) -> Transformation:
+    """A reducer before AdamW."""
+    return optax.chain(reducer, INSIDE)
+
+
+RELAXED: dict[str, Callable[[], Transformation]] = {
+    "all_reduce": lambda: ahead(relaxjax.all_reduce("data")),
+    "all_reduce+quantize8": lambda: ahead(
+        relaxjax.all_reduce("data", compressor=IN_BYTES)
+    ),
+    "power_sgd": lambda: ahead(relaxjax.power_sgd("data", rank=4)),
+    "one_bit_adam": lambda: relaxjax.one_bit_adam("data", 1e-3, freeze_step=1),
+    "diloco": lambda: relaxjax.diloco(INSIDE, "data", 8),
+}
+
+
+def codecs(record: Record) -> None:
+    """Encoding and decoding against x + 1, for every compressor."""
+    size, rounds = (2**12, 3) if record.tiny else (2**26, 20)
+    x = jnp.asarray(np.random.default_rng(0).normal(size=size), jnp.float32)
+    for name, make in record.some(compression.COMPRESSORS).items():
+        record.measure(
+            name, lambda name=name, make=make: codec_time(name, make(), x, rounds)
+        )
+
+
+def transformations(record: Record) -> None:
+    """A step of a transformer on one device, with each relaxation."""
+    rows, rounds = (4, 5) if record.tiny else (64, 20)
+    task = chars(0, **(SMALL if record.tiny else LARGE))
+    batch = jax.device_put(next(task.batches(0, rows)))
+    for name, make in record.some(RELAXED).items():
+        record.measure(name, lambda make=make: compared(task, make(), batch, 1, rounds))
+
+
+def emulated(record: Record) -> None:
+    """Workers on one device, each with a model of its own, all rows shared out."""
+    rounds, rows = (5, 64) if record.tiny else (20, 2**15)
+    task = perceptron(32 if record.tiny else 256)
+    batch = jax.device_put(next(task.batches(0, rows)))
+    for n in (2, 8) if record.tiny else (8, 32, 128, 256):
+        tx = ahead(relaxjax.all_reduce("data"))
+        record.measure(
+            f"{n} workers", lambda n=n, tx=tx: compared(task, tx, batch, n, rounds)
+        )
+
+
+def perceptron(width: int) -> Any:
+    """Two layers on random rows."""
+    rng = np.random.default_rng(0)
+    rows = {"x": rng.normal(size=(4096, width)), "y": rng.normal(size=(4096, 10))}
+    rows = {name: x.astype(np.float32) for name, x in rows.items()}
+
+    def loss(params: Any, batch: Any) -> jax.Array:
+        hidden = jnp.tanh(batch["x"] @ params["in"])
+        return jnp.mean((hidden @ params["out"] - batch["y"]) ** 2)
+
+    return of_arrays(
+        name="perceptron",
+        params={
+            "in": rng.normal(size=(width, width)).astype(np.float32) / width**0.5,
+            "out": np.zeros((width, 10), np.float32),
+        },
+        loss=loss,
+        metric=loss,
+        metric_name="error",
+        better="lower",
+        train=rows,
+        test=rows,
+        steps=1,
+        batch_size=64,
+        learning_rate=1e-3,
+    )
+
+
+def compared(
+    task: Any, tx: Transformation, batch: Any, workers: int, rounds: int
+) -> Row:
+    """Milliseconds of a step, of the plain one, and the ratio of the pairs."""
+    mesh = relaxjax.emulate(workers)
+    if workers == 1:
+        mesh = jax.make_mesh((1,), ("data",), devices=jax.devices()[:1])
+    relaxed = relaxjax.data_parallel(train_step_of(task, tx), mesh, donate=True)
+    params = jax.tree.map(lambda x: jnp.array(np.array(x)), task.params)
+    alone = jax.jit(train_step_of(task, INSIDE), donate_argnums=(0, 1))
+    runs = {
+        "relaxed": stepper(relaxed, list(relaxjax.init(tx, task.params, mesh)), batch),
+        "plain": stepper(alone, [params, INSIDE.init(params)], batch),
+    }
+    seconds = interleaved(runs, rounds)
+    found = {f"{name} ms": milliseconds(times) for name, times in seconds.items()}
+    times = ratio(seconds["relaxed"], seconds["plain"])
+    size = sum(x.size for x in jax.tree.leaves(task.params))
+    return {"params": size, "ratio": times.median, "pairs": times._asdict(), **found}

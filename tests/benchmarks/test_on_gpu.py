@@ -1,0 +1,35 @@
+"""The script for GPUs runs, in small, wherever there is none."""
+
+import json
+
+import jax
+import pytest
+
+from scripts import on_gpu
+
+
+@pytest.mark.long
+def test_every_part_runs_in_small_and_only_once(tmp_path, capsys):
+    assert on_gpu.main(["--tiny", "--out", str(tmp_path)]) == 0
+    written = {path.stem: json.loads(path.read_text()) for path in tmp_path.iterdir()}
+    assert list(on_gpu.parts()) == sorted(written, key=list(on_gpu.parts()).index)
+    for part in written.values():
+        assert part["conditions"]["jax"] == jax.__version__
+        assert part["conditions"]["tiny"]
+        assert part["rows"]
+    facts = written["facts"]["rows"]
+    for name, row in facts.items():
+        if "residual" in row:
+            assert row["residual"] > 1e-5, name
+            assert row["conserved"] < 1e-6, name
+            assert row["bytes"] == row["bytes stated"], name
+    text = written["text"]["rows"]
+    assert all(row["bytes a step"] > 0 for row in text.values())
+    capsys.readouterr()
+    assert on_gpu.main(["--tiny", "--part", "facts", "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("is there") == len(facts)
+
+
+def test_without_a_gpu_it_says_what_to_do(capsys):
+    assert on_gpu.main([]) == 2
+    assert "sees no GPU" in capsys.readouterr().err
