@@ -2,7 +2,7 @@
 
 Known integers (counters, from the first state on) are computed along the way, so that
 a conditional on a counter counts as the branch taken; where the branch depends on data,
-the larger one counts. Only what a conditional or a wanted result looks at is computed,
+the larger one counts. Only what a conditional or a wanted output looks at is computed,
 and no program is walked twice.
 
 Cost: O(equations of all programs that differ).
@@ -34,18 +34,30 @@ class WalkResult(NamedTuple):
     known: list[Any]
 
 
+class Looked(NamedTuple):
+    """What of a program somebody looks at: a conditional in it, or who calls it.
+
+    Attributes:
+      inputs: for each input.
+      results: for each equation, for each of its results.
+    """
+
+    inputs: tuple[bool, ...]
+    results: tuple[tuple[bool, ...], ...]
+
+
 class WalkContext(NamedTuple):
     """The mesh of a walk, and what is remembered of programs.
 
     Attributes:
       sizes: the sizes of the workers' axes.
       walks: the results of earlier walks, with nothing known or wanted.
-      choices: whether a program has a conditional.
+      looks: what is looked at, by program and wanted outputs.
     """
 
     sizes: dict[str, int]
     walks: dict[core.Jaxpr, WalkResult]
-    choices: dict[core.Jaxpr, bool]
+    looks: dict[tuple[core.Jaxpr, tuple[bool, ...]], Looked]
 
     def nothing(self) -> np.ndarray:
         """No bytes on any device."""
@@ -56,11 +68,12 @@ def walk(
     closed: core.ClosedJaxpr,
     known: list[Any],
     context: WalkContext,
-    wanted: bool = True,
+    wanted: Sequence[bool] | None = None,
 ) -> WalkResult:
-    """Bytes sent by a program; if `wanted`, also the outputs that can be computed."""
+    """Bytes sent by a program, and those wanted outputs that can be computed."""
     jaxpr = closed.jaxpr
-    blind = not wanted and all(value is None for value in [*closed.consts, *known])
+    wanted = wanted or [False] * len(jaxpr.outvars)
+    blind = not any(wanted) and all(x is None for x in [*closed.consts, *known])
     if blind and jaxpr in context.walks:
         return context.walks[jaxpr]
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
@@ -70,10 +83,11 @@ def walk(
     def read(var):
         return var.val if isinstance(var, core.Literal) else values.get(var)
 
-    outputs = _computable(jaxpr, values) if wanted else set()
-    for eqn, needed in zip(jaxpr.eqns, _needed(jaxpr, context, outputs), strict=True):
-        inputs = [read(var) if needed else None for var in eqn.invars]
-        walked = _equation(eqn, inputs, context, needed)
+    outputs = _computable(jaxpr, values, wanted)
+    looked = looked_at(jaxpr, outputs, context)
+    for eqn, results in zip(jaxpr.eqns, looked.results, strict=True):
+        inputs = [read(var) for var in eqn.invars]
+        walked = _equation(eqn, inputs, context, results)
         sent = sent + walked.sent
         values |= dict(zip(eqn.outvars, walked.known, strict=True))
     result = WalkResult(sent, [read(var) for var in jaxpr.outvars])
@@ -82,8 +96,10 @@ def walk(
     return result
 
 
-def _computable(jaxpr: core.Jaxpr, values: dict[Any, Any]) -> set[Any]:
-    """The outputs that may be computed: they depend on nothing unknown, as far as seen.
+def _computable(
+    jaxpr: core.Jaxpr, values: dict[Any, Any], wanted: Sequence[bool]
+) -> tuple[bool, ...]:
+    """The wanted outputs that depend on nothing unknown, as far as seen.
 
     What programs inside an equation need is not looked at.
     """
@@ -92,50 +108,74 @@ def _computable(jaxpr: core.Jaxpr, values: dict[Any, Any]) -> set[Any]:
         inputs = {v for v in eqn.invars if not isinstance(v, core.Literal)}
         if inputs <= known or any(programs_of(eqn.params)):
             known.update(eqn.outvars)
-    return {v for v in jaxpr.outvars if not isinstance(v, core.Literal)} & known
+    return tuple(
+        wish and not isinstance(v, core.Literal) and v in known
+        for v, wish in zip(jaxpr.outvars, wanted, strict=True)
+    )
 
 
-def _needed(jaxpr: core.Jaxpr, context: WalkContext, outputs: set[Any]) -> list[bool]:
-    """For each equation, whether a conditional or one of the outputs looks at it."""
-    looked_at, needed = set(outputs), []
-    for eqn in reversed(jaxpr.eqns):
-        needed.append(_chooses(eqn, context) or not looked_at.isdisjoint(eqn.outvars))
-        if needed[-1]:
-            looked_at |= {v for v in eqn.invars if not isinstance(v, core.Literal)}
-    return needed[::-1]
+def looked_at(
+    jaxpr: core.Jaxpr, wanted: tuple[bool, ...], context: WalkContext
+) -> Looked:
+    """Where the values of a program go that conditionals or wanted outputs look at."""
+    key = jaxpr, wanted
+    if key not in context.looks:
+        pairs = zip(jaxpr.outvars, wanted, strict=True)
+        looked = {v for v, wish in pairs if wish and not isinstance(v, core.Literal)}
+        results = []
+        for eqn in reversed(jaxpr.eqns):
+            results.append(tuple(v in looked for v in eqn.outvars))
+            inputs = zip(eqn.invars, _inputs(eqn, results[-1], context), strict=True)
+            looked |= {v for v, is_looked_at in inputs if is_looked_at}
+        inputs = tuple(v in looked for v in jaxpr.invars)
+        context.looks[key] = Looked(inputs, tuple(results[::-1]))
+    return context.looks[key]
 
 
-def _chooses(eqn: core.JaxprEqn, context: WalkContext) -> bool:
-    """Whether an equation is a conditional, or has one in a program of its own."""
-
-    def inside(jaxpr: core.Jaxpr) -> bool:
-        if jaxpr not in context.choices:
-            context.choices[jaxpr] = any(_chooses(e, context) for e in jaxpr.eqns)
-        return context.choices[jaxpr]
-
-    programs = programs_of(eqn.params)
-    return eqn.primitive.name == "cond" or any(inside(p.jaxpr) for p in programs)
+def _inputs(
+    eqn: core.JaxprEqn, results: tuple[bool, ...], context: WalkContext
+) -> list[bool]:
+    """The inputs of an equation that its results and conditionals look at."""
+    name, inner = eqn.primitive.name, list(programs_of(eqn.params))
+    if name == "cond":
+        each = [looked_at(j.jaxpr, results, context).inputs for j in inner]
+        looked = [True, *map(any, zip(*each, strict=True))]
+    elif name == "scan":
+        body, consts = inner[0].jaxpr, _scan_consts(eqn, inner[0])
+        nothing = (False,) * len(body.outvars)
+        kept = looked_at(body, nothing, context).inputs[:consts]
+        looked = [*kept, *[False] * (len(eqn.invars) - consts)]
+    elif len(inner) == 1 and len(inner[0].in_avals) == len(eqn.invars):
+        looked = list(looked_at(inner[0].jaxpr, results, context).inputs)
+    else:
+        looked = [any(results) and not inner] * len(eqn.invars)
+    pairs = zip(eqn.invars, looked, strict=True)
+    return [one and not isinstance(v, core.Literal) for v, one in pairs]
 
 
 def _equation(
-    eqn: core.JaxprEqn, known: list[Any], context: WalkContext, needed: bool
+    eqn: core.JaxprEqn,
+    known: list[Any],
+    context: WalkContext,
+    results: tuple[bool, ...],
 ) -> WalkResult:
     name, unknown = eqn.primitive.name, [None] * len(eqn.outvars)
     inner = list(programs_of(eqn.params))
     if name in COLLECTIVES:
         return WalkResult(COLLECTIVES[name](eqn, context.sizes), unknown)
     if name == "cond":
-        return _conditional(eqn.params["branches"], known, context)
+        return _conditional(eqn.params["branches"], known, context, results)
     if name == "scan":
         consts = known[: _scan_consts(eqn, inner[0])]
         turn = [*consts, *[None] * (len(known) - len(consts))]
-        sent = walk(inner[0], turn, context, wanted=False).sent
+        sent = walk(inner[0], turn, context).sent
         return WalkResult(sent * eqn.params["length"], unknown)
     if len(inner) == 1 and len(inner[0].in_avals) == len(known):  # jit, remat, ...
-        walked = walk(inner[0], _whole(known, inner[0].jaxpr.invars), context, needed)
+        inputs = _whole(known, inner[0].jaxpr.invars)
+        walked = walk(inner[0], inputs, context, results)
         return WalkResult(walked.sent, _whole(walked.known, eqn.outvars))
     if inner:
-        walks = [walk(j, [None] * len(j.in_avals), context, False) for j in inner]
+        walks = [walk(j, [None] * len(j.in_avals), context) for j in inner]
         sent = sum((walked.sent for walked in walks), context.nothing())
         if name == "while" and sent.any():
             raise ValueError(
@@ -143,7 +183,8 @@ def _equation(
                 "when it is traced; use lax.scan or lax.fori_loop with fixed bounds"
             )
         return WalkResult(sent, unknown)
-    return WalkResult(context.nothing(), (needed and _compute(eqn, known)) or unknown)
+    computed = _compute(eqn, known) if any(results) else None
+    return WalkResult(context.nothing(), computed or unknown)
 
 
 def _whole(known: list[Any], variables: Sequence[Any]) -> list[Any]:
@@ -170,13 +211,16 @@ def _scan_consts(eqn: core.JaxprEqn, body: core.ClosedJaxpr) -> int:
 
 
 def _conditional(
-    branches: Sequence[core.ClosedJaxpr], known: list[Any], context: WalkContext
+    branches: Sequence[core.ClosedJaxpr],
+    known: list[Any],
+    context: WalkContext,
+    results: tuple[bool, ...],
 ) -> WalkResult:
     """The branch taken; if that is unknown, the most that any branch sends."""
     index, *operands = known
     if index is not None:
         taken = branches[int(np.clip(int(index), 0, len(branches) - 1))]
-        return walk(taken, operands, context)
+        return walk(taken, operands, context, results)
     walks = [walk(branch, operands, context) for branch in branches]
     sent = np.max([walked.sent for walked in walks], axis=0)
     return WalkResult(sent, [None] * len(walks[0].known))

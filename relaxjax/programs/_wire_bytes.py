@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.extend import core
@@ -19,7 +20,8 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._jaxprs import shapes_of
 from relaxjax._core._phases import clocks_of, set_phases
 from relaxjax._core._sharding import as_on_devices
-from relaxjax.programs._jaxpr import WalkContext, walk
+from relaxjax.programs._jaxpr import WalkContext, looked_at, walk
+from relaxjax.programs._jaxpr_bytes import shape_of
 from relaxjax.workers import WorkerMesh, is_silent, workers_of
 
 _ALIKE, _MOST = 8, 4096  # steps that show a period of one; that are looked at
@@ -131,17 +133,40 @@ def _steps(
     with as_on_devices(workers.mesh.shape, workers.axis_name):
         first, state = jax.make_jaxpr(tx.init, axis_env=axes, return_shape=True)(spec)
     context = WalkContext(sizes, {}, {})
-    known = walk(first, [None] * len(first.in_avals), context).known
+    everything = [True] * len(first.out_avals)
+    known = walk(first, [None] * len(first.in_avals), context, everything).known
     unknown = [None] * len(jax.tree.leaves(spec))
     phases = jax.tree.structure(state)
     for step in itertools.count() if count is None else range(count):
         phases = _advanced(phases, known)
         counters = {i: int(x) for i, x in enumerate(known) if _is_counter(x)}
         inputs = [*unknown, *known, *unknown]
-        later = step + 1 != count  # the last state is looked at by no step
-        walked = walk(program(phases), inputs, context, wanted=later)
+        now = program(phases)
+        last = step + 1 == count  # its state is looked at by no step
+        wanted = None if last else _wanted(now, len(unknown), context)
+        walked = walk(now, inputs, context, wanted)
         known = walked.known
         yield np.broadcast_to(walked.sent, tuple(sizes.values())), counters
+
+
+def _wanted(
+    update: core.ClosedJaxpr, first: int, context: WalkContext
+) -> tuple[bool, ...]:
+    """Counters of the next state, and what later steps' conditionals look at.
+
+    The state stands in the inputs from `first` on, as it does in the outputs.
+    """
+    wanted = tuple(
+        aval.shape == () and jnp.issubdtype(aval.dtype, jnp.integer)
+        for aval in map(shape_of, update.jaxpr.outvars)
+    )
+    while True:
+        inputs = looked_at(update.jaxpr, wanted, context).inputs
+        state = inputs[first : first + len(wanted)]
+        more = tuple(a or b for a, b in zip(wanted, state, strict=True))
+        if more == wanted:
+            return wanted
+        wanted = more
 
 
 def _is_counter(x: Any) -> bool:
