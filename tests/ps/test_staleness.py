@@ -162,4 +162,4 @@ def test_two_that_arrive_together_stay_in_float16_s_range():
     gs = jnp.array([[4e4], [0.0]], jnp.float16)
     first, second = jax.vmap(two, axis_name="data")(gs)
     np.testing.assert_array_equal(first[:, 0], [0.0, 0.0])
-    np.testing.assert_array_equal(second[:, 0], np.float16([4e4, 4e4]))
+    np.testing.assert_array_equal(second[:, 0], np.full(2, 4e4, np.float16))
