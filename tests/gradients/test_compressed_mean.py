@@ -365,6 +365,31 @@ def test_leaves_that_are_not_real_floats(dtype):
         all_reduce("data", compressor=EF_SIGN).init(params_of(dtype))
 
 
+def test_updates_that_are_not_real_floats():
+    tx: Any = all_reduce("data", compressor=EF_SIGN)
+
+    def update(x):
+        return tx.update({"b": x + 1j}, tx.init({"b": x}))
+
+    with pytest.raises(ValueError, match=r"leaf 'b' is complex64, and sign compresses"):
+        jax.eval_shape(jax.vmap(update, axis_name="data"), jnp.zeros((WORKERS, 3)))
+
+
+def test_linear_codes_pack_what_the_compiler_shards():
+    """Where psum itself takes whole leaves."""
+    tx: Any = all_reduce("data", compressor=compression.identity(), algorithm="psum")
+    spec = P("data")
+    update = jax.shard_map(
+        lambda x: tx.update(x, tx.init(x))[0],
+        mesh=sharded.mesh_of(WORKERS, 2),
+        in_specs=spec,
+        out_specs=spec,
+        axis_names={"data"},
+    )
+    with pytest.raises(ValueError, match=r"all_reduce: algorithm='psum' packs leaves"):
+        jax.eval_shape(update, jnp.zeros((WORKERS, 4)))
+
+
 def test_there_is_nothing_to_keep_without_a_compressor():
     state: Any = all_reduce("data").init(params_of())
     assert state.compressed == ()
