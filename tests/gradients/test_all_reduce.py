@@ -327,6 +327,16 @@ def test_order_is_checked_when_the_tree_is_known():
         tx.init({"w": jnp.zeros(2), "b": jnp.zeros(2)})
 
 
+def test_an_order_is_read_once():
+    tx: Any = all_reduce("data", order=iter(["b", "a"]))
+
+    def update(x):
+        return tx.update({"a": x, "b": x}, tx.init({"a": x, "b": x}))[0]
+
+    found = jax.eval_shape(jax.vmap(update, axis_name="data"), jnp.zeros(2))
+    assert list(found) == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("now", "message"),
     [
