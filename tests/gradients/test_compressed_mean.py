@@ -145,6 +145,16 @@ def test_weights_are_of_examples_and_an_absent_worker_counts_for_nothing():
     assert_close(jax.tree.map(lambda x: x[0], out), expected, 1e-5)
 
 
+def test_a_negative_weight_is_seen_where_updates_are_zero():
+    tx: Any = all_reduce("data", compressor=compression.identity())
+
+    def update(x, w):
+        return tx.update(x, tx.init(x), weight=w)[0]
+
+    out = jax.vmap(update, axis_name="data")(jnp.zeros((2, 3)), jnp.array([1.0, -1.0]))
+    assert np.isnan(out).all()
+
+
 def test_an_absent_worker_sends_nothing_of_what_it_owes():
     tx: Any = all_reduce("data", algorithm="one_shot", compressor=EF_SIGN)
 
