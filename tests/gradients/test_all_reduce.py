@@ -235,6 +235,13 @@ def test_bytes_of_packed_buckets(algorithm, sizes):
     assert sent == expected
 
 
+def test_psum_sends_a_leaf_that_is_larger_than_a_message_once():
+    params = {"large": np.zeros(64, np.float32), "small": np.zeros(8, np.float32)}
+    tx = all_reduce("data", bucket_bytes=100)
+    sent = relaxjax.wire_bytes(tx, params, relaxjax.emulate(4))
+    assert sent == 2 * 3 * (64 + 8) / 4 * 4
+
+
 @pytest.mark.few(2)
 @pytest.mark.parametrize("where", ["mesh", "vmap"])
 def test_adasum_of_each_leaf(where):
