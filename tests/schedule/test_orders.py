@@ -323,6 +323,13 @@ def test_tac_adds_up_operations_that_come_to_wait_for_the_same():
     assert tac(graph) == ["A", "B", "D", "C"]
 
 
+def test_m_plus_counts_only_what_has_not_arrived():
+    """Once A has arrived, B and C cost 2 s together, and D and E 4 s."""
+    ops = {"a": (1, ["A"]), "abc": (1, ["A", "B", "C"]), "de": (1, ["D", "E"])}
+    graph = Graph({"D": 2, "E": 2, "A": 9, "B": 1, "C": 1}, ops)
+    assert tac(graph) == ["A", "B", "C", "D", "E"]
+
+
 def test_tac_with_the_published_sort_agrees_where_nothing_ties():
     agreed = 0
     for seed in range(40):
