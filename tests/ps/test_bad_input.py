@@ -239,6 +239,20 @@ def test_shards_of_another_number_of_workers():
         step(shards, helpers.batches(1, rows=2)[0])
 
 
+@pytest.mark.parametrize(
+    ("compressor", "message"),
+    [
+        (None, "parameter_server: leaf 'w' is int32"),
+        (compression.sign(), "leaf 'w' is int32, and sign compresses"),
+    ],
+)
+def test_leaves_that_have_no_mean(compressor, message):
+    tx: Any = parameter_server(SGD, "data", compressor=compressor)
+    whole = {"w": jnp.zeros((2, 3), jnp.int32)}
+    with pytest.raises(ValueError, match=message):
+        jax.eval_shape(jax.vmap(tx.init, axis_name="data"), whole)
+
+
 def test_gradients_that_are_already_reduced():
     tx: Any = parameter_server(SGD, "data")
 
