@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from relaxjax._core._axis import AxisName, axes_of, axis_size
+from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import (
     require_dtypes,
     require_local,
@@ -136,7 +136,6 @@ def parameter_server(
       >>> relaxjax.wire_bytes(tx, {"w": jnp.zeros((4, 4))}, relaxjax.emulate(4))
       96
     """
-    axes_of(axis_name)
     check_servers(_CALLER, servers)
     check_compressor(_CALLER, compressor)
     late = late_pushes(_CALLER, axis_name, staleness, compensation, seed)

@@ -48,6 +48,12 @@ def test_at_construction(how, message):
         parameter_server(SGD, "data", **how)
 
 
+def test_what_is_not_an_axis():
+    wrong: Any = 3
+    with pytest.raises(TypeError, match="an axis name is a string, or a tuple"):
+        parameter_server(SGD, wrong)
+
+
 def test_what_is_not_a_compressor():
     sign: Any = "sign"
     with pytest.raises(TypeError, match="compressor='sign' is not a Compressor"):
