@@ -4,39 +4,54 @@ python scripts/on_gpu.py              all parts, the most valuable first
 python scripts/on_gpu.py --part text  one of them; each takes nine minutes or less
 python scripts/on_gpu.py --tiny       on whatever is there, to see that it runs
 
-Each part writes a file of rows under docs/gpu, row after row, and does not measure
-again what is there from the same device and versions.
+Each part writes a file of rows under docs/gpu (of `--tiny`: runs/gpu), row after row,
+and does not measure again what is there from the same device and versions.
 """
 
 import argparse
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 MINUTES = 9.0
+PARTS = {
+    "facts": "facts",
+    "codecs": "steps",
+    "transformations": "steps",
+    "host_orders": "host_orders",
+    "emulated": "steps",
+    "text": "text",
+}
+"""Modules of `benchmarks.gpu`, in which a function is named as the part."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Says what is there, and runs the parts that were asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--tiny", action="store_true", help="small sizes, any device")
-    parser.add_argument("--part", action="append", help="one of the parts; repeatable")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "gpu")
+    parser.add_argument("--part", action="append", choices=PARTS, help="repeatable")
+    parser.add_argument("--out", type=Path, help="folder of the files")
     asked = parser.parse_args(arguments)
+    out = asked.out or ROOT / ("runs" if asked.tiny else "docs") / "gpu"
     if reason := missing(tiny=asked.tiny):
         print(reason, file=sys.stderr)
         return 2
     from benchmarks.gpu.record import Record, conditions
 
     print(conditions(), flush=True)
-    for name, rows in parts().items():
-        if asked.part and name not in asked.part:
-            continue
+    failed = []
+    for name in asked.part or PARTS:
         print(name, flush=True)
-        rows(Record(asked.out / f"{name}.json", MINUTES, tiny=asked.tiny))
-    return 0
+        rows = getattr(import_module(f"benchmarks.gpu.{PARTS[name]}"), name)
+        record = Record(out, name, MINUTES, tiny=asked.tiny)
+        rows(record)
+        failed += record.failed
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 def missing(*, tiny: bool) -> str:
@@ -55,20 +70,6 @@ def missing(*, tiny: bool) -> str:
             "`jax[cuda13]`, or use --tiny to try the script here"
         )
     return ""
-
-
-def parts() -> dict:
-    """From the name of a part to the function that measures its rows."""
-    from benchmarks.gpu import facts, host_orders, steps, text
-
-    return {
-        "facts": facts.facts,
-        "codecs": steps.codecs,
-        "transformations": steps.transformations,
-        "host_orders": host_orders.host_orders,
-        "emulated": steps.emulated,
-        "text": text.text,
-    }
 
 
 if __name__ == "__main__":

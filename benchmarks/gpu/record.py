@@ -2,13 +2,17 @@
 
 import json
 import platform
+import re
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import jax
+
+import relaxjax
 
 Row = dict[str, Any]
 
@@ -22,26 +26,32 @@ def conditions() -> Row:
         "driver": " ".join(device.client.platform_version.split()),
         "python": platform.python_version(),
         "jax": version("jax"),
-        "relaxjax": version("relaxjax"),
+        "relaxjax": relaxjax.__version__,
     }
 
 
 class Record:
-    """The rows of a part, in one JSON file.
+    """The rows of a part, in one JSON file for each device: FOLDER/PART-DEVICE.json.
+
+    Of another version of JAX or relaxjax they are measured anew.
 
     Attributes:
       rows: what has been measured, by name.
+      failed: names of rows that raised; they are tried again in the next run.
       tiny: whether sizes are those of a test.
     """
 
-    def __init__(self, path: Path, minutes: float, *, tiny: bool):
-        self._path, self._end = path, time.monotonic() + 60 * minutes
+    def __init__(self, folder: Path, part: str, minutes: float, *, tiny: bool):
+        self._conditions = {**conditions(), "part": part, "tiny": tiny}
+        device = re.sub(r"\W+", "-", self._conditions["device"])
+        self._path = folder / f"{part}-{device}.json"
+        self._end = time.monotonic() + 60 * minutes
         self.rows: dict[str, Row] = {}
+        self.failed: list[str] = []
         self.tiny = tiny
-        self._conditions = {**conditions(), "tiny": tiny}
-        if path.exists():
-            before = json.loads(path.read_text())
-            if before["conditions"] == self._conditions:  # else of another machine
+        if self._path.exists():
+            before = json.loads(self._path.read_text())
+            if before["conditions"] == self._conditions:
                 self.rows = before["rows"]
 
     def some(self, table: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,7 +59,10 @@ class Record:
         return dict(list(table.items())[1:3] if self.tiny else table)
 
     def measure(self, name: str, row: Callable[[], Row]) -> None:
-        """Adds a row, unless it is there or the part's time is over."""
+        """Adds a row, unless it is there or the part's time is over.
+
+        A row that raises is named, and the others are measured nevertheless.
+        """
         if name in self.rows:
             print(f"  {name}: is there", flush=True)
             return
@@ -57,7 +70,13 @@ class Record:
             print(f"  {name}: left for the next run, time is over", flush=True)
             return
         start = time.perf_counter()
-        found = {**row(), "seconds of all": round(time.perf_counter() - start, 3)}
+        try:
+            found = row()
+        except Exception:
+            print(f"  {name}: failed", traceback.format_exc(), flush=True)
+            self.failed.append(name)
+            return
+        found["seconds of all"] = round(time.perf_counter() - start, 3)
         self.rows[name] = found
         print(f"  {name}: {json.dumps(shown(found))}", flush=True)
         self._path.parent.mkdir(parents=True, exist_ok=True)

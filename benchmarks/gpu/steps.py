@@ -19,12 +19,18 @@ from benchmarks.gpu.record import Record, Row
 from benchmarks.measure import interleaved, milliseconds, ratio, stepper
 from relaxjax import compression
 from relaxjax.check._codec_time import codec_time
-from relaxjax.tasks import chars, of_arrays, train_step_of
+from relaxjax.tasks import Task, chars, train_step_of
 
-SMALL, LARGE = {"width": 16, "layers": 1}, {"width": 512, "layers": 8}
 Transformation = optax.GradientTransformation
 INSIDE = optax.adamw(1e-3)
 IN_BYTES = compression.error_feedback(compression.quantize(8))
+
+
+def language(record: Record) -> Task:
+    """The language model: 32 M params, or a small one."""
+    return (
+        chars(0, width=16, layers=1) if record.tiny else chars(0, width=512, layers=10)
+    )
 
 
 def ahead(reducer: Transformation) -> Transformation:
@@ -56,7 +62,7 @@ def codecs(record: Record) -> None:
 def transformations(record: Record) -> None:
     """A step of a transformer on one device, with each relaxation."""
     rows, rounds = (4, 5) if record.tiny else (64, 20)
-    task = chars(0, **(SMALL if record.tiny else LARGE))
+    task = language(record)
     batch = jax.device_put(next(task.batches(0, rows)))
     for name, make in record.some(RELAXED).items():
         record.measure(name, lambda make=make: compared(task, make(), batch, 1, rounds))
@@ -64,8 +70,8 @@ def transformations(record: Record) -> None:
 
 def emulated(record: Record) -> None:
     """Workers on one device, each with a model of its own, all rows shared out."""
-    rounds, rows = (5, 64) if record.tiny else (20, 2**15)
-    task = perceptron(32 if record.tiny else 256)
+    rounds, rows = (5, 8) if record.tiny else (20, 2**12)
+    task = chars(0, width=16, layers=1)  # 256 of them are to fit
     batch = jax.device_put(next(task.batches(0, rows)))
     for n in (2, 8) if record.tiny else (8, 32, 128, 256):
         tx = ahead(relaxjax.all_reduce("data"))
@@ -74,36 +80,8 @@ def emulated(record: Record) -> None:
         )
 
 
-def perceptron(width: int) -> Any:
-    """Two layers on random rows."""
-    rng = np.random.default_rng(0)
-    rows = {"x": rng.normal(size=(4096, width)), "y": rng.normal(size=(4096, 10))}
-    rows = {name: x.astype(np.float32) for name, x in rows.items()}
-
-    def loss(params: Any, batch: Any) -> jax.Array:
-        hidden = jnp.tanh(batch["x"] @ params["in"])
-        return jnp.mean((hidden @ params["out"] - batch["y"]) ** 2)
-
-    return of_arrays(
-        name="perceptron",
-        params={
-            "in": rng.normal(size=(width, width)).astype(np.float32) / width**0.5,
-            "out": np.zeros((width, 10), np.float32),
-        },
-        loss=loss,
-        metric=loss,
-        metric_name="error",
-        better="lower",
-        train=rows,
-        test=rows,
-        steps=1,
-        batch_size=64,
-        learning_rate=1e-3,
-    )
-
-
 def compared(
-    task: Any, tx: Transformation, batch: Any, workers: int, rounds: int
+    task: Task, tx: Transformation, batch: Any, workers: int, rounds: int
 ) -> Row:
     """Milliseconds of a step, of the plain one, and the ratio of the pairs."""
     mesh = relaxjax.emulate(workers)

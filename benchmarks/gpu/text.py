@@ -13,10 +13,10 @@ import optax
 
 import relaxjax
 from benchmarks.gpu.record import Record, Row
+from benchmarks.gpu.steps import language
 from relaxjax import compression
-from relaxjax.tasks import chars, train_step_of
+from relaxjax.tasks import Task, train_step_of
 
-SMALL, LARGE = {"width": 16, "layers": 1}, {"width": 512, "layers": 10}
 WORKERS = 8
 RATE = 3e-3
 PERIODS = (100, 400)  # steps between exchanges, hence the share of all-reduce's bytes
@@ -44,14 +44,14 @@ def methods(every: int) -> dict[str, Any]:
 
 def text(record: Record) -> None:
     """A row for each method, all on the same batches."""
-    task = chars(0, **(SMALL if record.tiny else LARGE))
+    task = language(record)
     steps, rows = (4, 16) if record.tiny else (2000, 256)
     for every in (16,) if record.tiny else PERIODS:
         for name, tx in record.some(methods(every)).items():
             record.measure(name, lambda tx=tx: trained(task, tx, steps, rows))
 
 
-def trained(task: Any, tx: Any, steps: int, rows: int) -> Row:
+def trained(task: Task, tx: Any, steps: int, rows: int) -> Row:
     """Held-out loss of the mean model, last training loss, and bytes a step."""
     mesh = relaxjax.emulate(WORKERS)
     step = relaxjax.data_parallel(train_step_of(task, tx), mesh, donate=True)

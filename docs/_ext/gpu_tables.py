@@ -18,7 +18,8 @@ def page(folder: Path) -> list[str]:
     for path in sorted(folder.glob("*.json")):
         part = json.loads(path.read_text())
         known = part["conditions"]
-        lines += [f"**{path.stem}**: {known['device']}, JAX {known['jax']}", ""]
+        what = f"**{known['part']}**: {known['device']}, JAX {known['jax']}"
+        lines += [what, ""]
         lines += [*table(part["rows"]), ""]
     return lines or [NOTHING]
 

@@ -5,14 +5,16 @@ import json
 import jax
 import pytest
 
+from benchmarks.gpu.record import Record
 from scripts import on_gpu
 
 
 @pytest.mark.long
 def test_every_part_runs_in_small_and_only_once(tmp_path, capsys):
     assert on_gpu.main(["--tiny", "--out", str(tmp_path)]) == 0
-    written = {path.stem: json.loads(path.read_text()) for path in tmp_path.iterdir()}
-    assert list(on_gpu.parts()) == sorted(written, key=list(on_gpu.parts()).index)
+    every = [json.loads(path.read_text()) for path in tmp_path.iterdir()]
+    written = {part["conditions"]["part"]: part for part in every}
+    assert written.keys() == on_gpu.PARTS.keys()
     for part in written.values():
         assert part["conditions"]["jax"] == jax.__version__
         assert part["conditions"]["tiny"]
@@ -28,6 +30,19 @@ def test_every_part_runs_in_small_and_only_once(tmp_path, capsys):
     capsys.readouterr()
     assert on_gpu.main(["--tiny", "--part", "facts", "--out", str(tmp_path)]) == 0
     assert capsys.readouterr().out.count("is there") == len(facts)
+
+
+def test_a_row_that_fails_is_named_and_leaves_the_others(tmp_path, capsys):
+    record = Record(tmp_path, "part", 1.0, tiny=True)
+    record.measure("one", lambda: {"x": 1 / 0})
+    record.measure("two", lambda: {"x": 2})
+    assert record.failed == ["one"]
+    assert "ZeroDivisionError" in capsys.readouterr().out
+    (path,) = tmp_path.iterdir()
+    assert json.loads(path.read_text())["rows"].keys() == {"two"}
+    again = Record(tmp_path, "part", 1.0, tiny=True)
+    again.measure("two", lambda: {"x": 3})
+    assert again.rows["two"]["x"] == 2
 
 
 def test_without_a_gpu_it_says_what_to_do(capsys):

@@ -1,0 +1,36 @@
+"""Tables that pages make from files of figures."""
+
+import json
+
+import gpu_tables
+import mutant_table
+
+
+def test_each_part_and_device_has_a_table(tmp_path):
+    assert gpu_tables.page(tmp_path) == [gpu_tables.NOTHING]
+    known = {"part": "codecs", "device": "NVIDIA H100", "jax": "0.12"}
+    rows = {"sign": {"GB/s": 1.23456, "seconds": [1, 2]}, "cast": {"bytes": 7}}
+    (tmp_path / "a.json").write_text(json.dumps({"conditions": known, "rows": rows}))
+    assert gpu_tables.page(tmp_path) == [
+        "**codecs**: NVIDIA H100, JAX 0.12",
+        "",
+        "| | GB/s | bytes |",
+        "|---|---|---|",
+        "| sign | 1.235 |  |",
+        "| cast |  | 7 |",
+        "",
+    ]
+
+
+def test_mutants_add_up(tmp_path, monkeypatch):
+    path = tmp_path / "mutants.toml"
+    row = '["relaxjax/{}.py"]\ntests = []\n{}\n'
+    figures = "made = 5\nkilled = 3\nequivalent = 1\nsurvived = 1"
+    seen = row.format("b", figures) + row.format("a", figures)
+    path.write_text(seen + row.format("c", ""))
+    monkeypatch.setattr(mutant_table, "TABLE", path)
+    assert mutant_table.table()[2:] == [
+        "| `a.py` | 5 | 3 | 1 | 1 |",
+        "| `b.py` | 5 | 3 | 1 | 1 |",
+        "| all 2 | 10 | 6 | 2 | 2 |",
+    ]
