@@ -9,6 +9,8 @@ together.
 """
 
 import functools
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import hypothesis.strategies as st
@@ -43,7 +45,7 @@ class Chain(NamedTuple):
     """A name of the table, with options, and where a guard stands."""
 
     name: str
-    options: dict[str, Any] = {}  # noqa: RUF012
+    options: Mapping[str, Any] = MappingProxyType({})
     guarded: str = "behind"  # the reducer; "around" the whole chain; "" is no guard
     weighs: bool = True  # takes `weight=`
     ignores: bool = True  # what workers hold whose weight is 0

@@ -91,7 +91,9 @@ def wrong_where() -> float:
         mean = lax.pmean(updates, "data")
         return jnp.where(state % 8 == 7, mean, updates), state + 1
 
-    init = lambda params: jnp.zeros((), jnp.int32)  # noqa: E731
+    def init(params: Any) -> Any:
+        return jnp.zeros((), jnp.int32)
+
     return sent(optax.GradientTransformation(init, update), 8)
 
 
