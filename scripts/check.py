@@ -63,8 +63,14 @@ def environment(python: str, folder: str, *packages: str) -> Path:
 def types(python: str | Path) -> Iterator[None]:
     """Checks types beside what runs inside, and fails after it."""
     command = [str(python), "-m", "pyright", "--pythonpath", str(python)]
+    heap = f"{os.environ.get('NODE_OPTIONS', '')} --max-old-space-size=1700"  # MiB
     pyright = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        cwd=ROOT,
+        env={**os.environ, "NODE_OPTIONS": heap.strip()},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     try:
         yield
