@@ -4,8 +4,6 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-import jax
-
 from relaxjax._core._relaxation import Relaxation
 from relaxjax.compression import COMPRESSORS, expression
 from relaxjax.plan._candidate import Candidate, compressor_named, line, partly_coded
@@ -105,9 +103,7 @@ def _keywords(name: str, feedback: str, algorithm: str) -> dict[str, str]:
 
 def _splits(plain: float, model: Model) -> bool:
     """Whether some of the matrices are coded, and some are not."""
-    coded, every = (
-        len(jax.tree.leaves(model.part("matrix", share))) for share in (plain, 0.0)
-    )
+    coded, every = (len(model.leaves_of("matrix", share)) for share in (plain, 0.0))
     return 0 < coded < every
 
 

@@ -125,10 +125,11 @@ def _steps(
         return tx.update(updates, state, params)[1]
 
     @functools.cache
-    def program(phases: Any) -> core.ClosedJaxpr:
+    def program(phases: Any) -> tuple[core.ClosedJaxpr, tuple[bool, ...]]:
         with as_on_devices(workers.mesh.shape, workers.axis_name):
             now = phases.unflatten(jax.tree.leaves(state))
-            return jax.make_jaxpr(next_state, axis_env=axes)(spec, now, spec)
+            update = jax.make_jaxpr(next_state, axis_env=axes)(spec, now, spec)
+        return update, _wanted(update, len(unknown), context)
 
     with as_on_devices(workers.mesh.shape, workers.axis_name):
         first, state = jax.make_jaxpr(tx.init, axis_env=axes, return_shape=True)(spec)
@@ -141,10 +142,9 @@ def _steps(
         phases = _advanced(phases, known)
         counters = {i: int(x) for i, x in enumerate(known) if _is_counter(x)}
         inputs = [*unknown, *known, *unknown]
-        now = program(phases)
+        update, wanted = program(phases)
         last = step + 1 == count  # its state is looked at by no step
-        wanted = None if last else _wanted(now, len(unknown), context)
-        walked = walk(now, inputs, context, wanted)
+        walked = walk(update, inputs, context, None if last else wanted)
         known = walked.known
         yield np.broadcast_to(walked.sent, tuple(sizes.values())), counters
 
