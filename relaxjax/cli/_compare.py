@@ -149,7 +149,7 @@ def _run(
 
 
 def _kept(out: Path) -> str:
-    """The finished runs of a study, in words; "" if there are none."""
+    """The finished runs of a study, in words; "" before the first."""
     runs = sum(path.read_bytes().count(b"\n") for path in out.glob("results*.jsonl"))
     return (
         f"{runs} finished runs are in {out}: the same command goes on" if runs else ""

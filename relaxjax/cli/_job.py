@@ -130,7 +130,7 @@ def _label(task: str) -> str:
 
 
 def _task(options: TrainOptions) -> tuple[Task, str]:
-    """The task, and the digest of its file; where there is none, a ValueError."""
+    """The task, and the digest of its file; a ValueError if it cannot be loaded."""
     try:
         make, digest = load(options.task)
         return make(options.seed), digest
@@ -139,7 +139,7 @@ def _task(options: TrainOptions) -> tuple[Task, str]:
 
 
 def _team() -> hosts.Hosts:
-    """The processes of this job; where they do not find each other, a ValueError."""
+    """The processes of this job; a ValueError if they do not find each other."""
     try:
         return hosts.join()
     except OSError as error:

@@ -12,7 +12,7 @@ SYMBOLS = {
     "M": "the transfer's own time",
     "P": "computation that waits for this transfer alone",
     "M+": "the least transfer time that completes an operation that needs this "
-    "transfer and others; - if there is none",
+    "transfer and others; - if no operation does",
     "E": "of the time that overlap could save, the share that the order saves: "
     "(U - makespan) / (U - L)",
     "L": "work of the busiest of pulls, computation and pushes: no order is faster",

@@ -85,7 +85,7 @@ class Keeper:
 
 
 def kept_in(folder: Path) -> str:
-    """The last checkpoint that is whole, in words; "" if there is none."""
+    """The last checkpoint that is whole, in words; "" if no checkpoint is."""
     steps = [int(path.name) for path in folder.iterdir() if path.name.isdigit()]
     if not steps:
         return ""

@@ -113,7 +113,7 @@ def median_to_target(
 
     Args:
       runs: records of one method, one a seed.
-      target: the metric to reach; None: there is none.
+      target: the metric to reach; None: no target.
       better: "higher" or "lower".
 
     Returns:

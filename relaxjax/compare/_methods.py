@@ -91,7 +91,7 @@ def methods(relaxations: Sequence[Any] | Mapping[str, Any], task: Task) -> list[
     """All methods of a study of a task; the first is the baseline.
 
     Raises:
-      ValueError: there are none, or two with one label.
+      ValueError: there is no relaxation, or two have one label.
     """
     if isinstance(relaxations, str):
         relaxations = [relaxations]

@@ -106,7 +106,7 @@ def reported(
 ) -> dict[int, Record]:
     """Report runs by seed, at the chosen setting; the last of a repeated seed counts.
 
-    Where there are none, those at the setting of the last report run count, and the
+    Without any, those at the setting of the last report run count, and the
     report says so.
     """
     setting = chosen(study, records, method)

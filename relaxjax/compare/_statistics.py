@@ -31,9 +31,9 @@ class Difference(NamedTuple):
 
     Attributes:
       mean: the mean of value - baseline, in units of the metric.
-      low: lower end of the interval; None where there is none (one pair).
+      low: lower end of the interval; None for a single pair.
       high: upper end.
-      p: the two-sided p-value of a mean of zero; None where there is none.
+      p: the two-sided p-value of a mean of zero; None for a single pair.
       pairs: number of pairs.
     """
 

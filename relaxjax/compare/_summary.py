@@ -75,7 +75,7 @@ class Summary:
       study: what is in `study.json`.
       baseline: label of the method that the others are compared with.
       better: "higher" or "lower".
-      target: the validation metric that counts as reached; None: there is none.
+      target: the validation metric that counts as reached; None: no target.
       rows: one a method, in the study's order; the baseline is the first.
       remarks: sentences on what is not fair or not finished; empty is good.
     """

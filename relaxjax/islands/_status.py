@@ -18,7 +18,7 @@ class Row(NamedTuple):
       name: the island.
       incarnation: its newest process.
       state: "alive", "silent" or "left".
-      behind: merges since the last one with a contribution of it; None: there is none.
+      behind: merges since the last one with a contribution of it; None before that.
       merged: contributions that were merged.
       tokens: tokens in them, each counted for a P-th of the model.
     """

@@ -20,7 +20,7 @@ _PROBES = 8
 
 
 class Store(Protocol):
-    """Files by name, with slashes; a `FileNotFoundError` where there is none."""
+    """Files by name, with slashes; a missing one is a `FileNotFoundError`."""
 
     place: str
 

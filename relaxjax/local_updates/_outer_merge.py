@@ -89,7 +89,7 @@ def _direction(x: jax.Array, length: jax.Array) -> jax.Array:
 
 
 def _of_length(direction: jax.Array, length: jax.Array) -> jax.Array:
-    """A vector of this length along the mean direction; 0 where there is none.
+    """A vector of this length along the mean direction; 0 if directions cancel.
 
     NaN where the length is out of range, which takes all directions to 0.
     """

@@ -186,7 +186,7 @@ def chosen(
 
 
 def _values(x: jax.Array, at: jax.Array) -> jax.Array:
-    """The elements at these places; 0 where there is none."""
+    """The elements at these places; 0 past the last one."""
     return x.ravel().at[at].get(mode="fill", fill_value=0).astype(jnp.float32)
 
 

@@ -29,7 +29,7 @@ def load(source: str) -> tuple[Callable[[int], Task], str]:
     the function makes is traced, without a computation, before it is returned.
 
     Args:
-      source: `FILE.py` or `FILE.py:NAME`, where the name is `task` if there is none; or
+      source: `FILE.py` or `FILE.py:NAME`, where NAME is `task` if it is left out; or
         the name of a task that comes with relaxjax, "digits" or "chars".
 
     Raises:

@@ -49,7 +49,8 @@ class Task:
         accuracies should be high and all else low.
       state: what the model has besides params, such as batch statistics or a key; a
         pytree of arrays, or None.
-      validation: like `metric`, on data for choosing settings; None: there is none.
+      validation: like `metric`, on data for choosing settings; None if the task has no
+        such data.
       split: makes the same task with a part of its training data kept for validation.
       split_note: where validation data come from, in a sentence.
     """
