@@ -1,7 +1,8 @@
 """Sets up an environment and passes the tests: lint, types, tests.
 
 python3 scripts/check.py            on this Python
-python3 scripts/check.py --ci       with all cases, coverage and the documentation
+python3 scripts/check.py --ci       with all cases, coverage and the documentation;
+                                    on Python 3.12 where it is found
 python3 scripts/check.py --newest   a quick subset, on the newest Python found
 python3 scripts/check.py --programs what GPUs and TPUs would run, on both
 python3 scripts/check.py --peers    beside PyTorch, on the same numbers; not in CI
@@ -27,6 +28,11 @@ DEV = ("-e", ".[dev]")
 PEERS = ("-e", ".[dev,bench]")
 PROGRAMS = ("-e", ".[cli,gpu-compile,tpu-compile]", "pytest>=8.3", "pytest-xdist>=3.6")
 NEWEST = ("python3.14", "python3.13", "python3.12")
+# To count lines costs 3.11 half of the tests' time and 3.12 nothing; the oldest JAX
+# that is supported compiles their programs in half of the newest one's time.
+COUNTING, OLDEST = "python3.12", "jax>=0.10,<0.11"
+TESTS = ["-m", "pytest", "-q", "-m", "not slow", "-n", "2", "--durations=10"]
+TESTS += ["--dist", "worksteal"]  # keeps a file's tests, which share programs
 QUICK = [
     "relaxjax",
     "tests/collectives/test_hierarchical.py",
@@ -39,11 +45,11 @@ QUICK = [
 ]
 
 
-def run(*command: str | Path) -> None:
+def run(*command: str | Path, **variables: str) -> None:
     """Runs a command from the root, or exits with its status."""
     print("+", *command, flush=True)
     # As a user's shell would, but deaf to a PYTHONPATH meant for something else.
-    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | variables
     result = subprocess.run([str(part) for part in command], cwd=ROOT, env=env)
     if result.returncode:
         sys.exit(result.returncode)
@@ -60,8 +66,10 @@ def environment(python: str, folder: str, *packages: str) -> Path:
 
 
 @contextmanager
-def types(python: str | Path) -> Iterator[None]:
-    """Checks types beside what runs inside, and fails after it."""
+def linted(python: str | Path) -> Iterator[None]:
+    """Lints, then checks types beside what runs inside, and fails after it."""
+    run(python, "-m", "ruff", "check", ".")
+    run(python, "-m", "ruff", "format", "--check", ".")
     command = [str(python), "-m", "pyright", "--pythonpath", str(python)]
     heap = f"{os.environ.get('NODE_OPTIONS', '')} --max-old-space-size=1700"  # MiB
     pyright = subprocess.Popen(
@@ -81,29 +89,31 @@ def types(python: str | Path) -> Iterator[None]:
         sys.exit(pyright.returncode)
 
 
-def check_all(*, ci: bool = False) -> None:
-    """Lint, types, tests of every law; for CI of all cases, with coverage, and docs."""
+def check_all() -> None:
+    """Lint, types, and tests of every law."""
     python = environment(sys.executable, ".venv", *DEV)
-    run(python, "-m", "ruff", "check", ".")
-    run(python, "-m", "ruff", "format", "--check", ".")
-    tests = ["-m", "pytest", "-q", "-m", "not slow", "-n", "2", "--durations=10"]
-    tests += ["--dist", "worksteal"]  # keeps a file's tests, which share programs
-    if not ci:
-        tests += ["--brief"]
+    with linted(python):
+        run(python, *TESTS, "--brief")
+
+
+def check_ci() -> None:
+    """Lint, types, tests of all cases with coverage, and the documentation."""
+    counting = found_python(COUNTING)
+    if counting is None:
+        python, core = environment(sys.executable, ".venv", *DEV), "ctrace"
     else:
-        tests += ["--cov", "--cov-report=term", "--cov-fail-under=95"]
-    with types(python):
-        run(python, *tests)
-    if not ci:
-        return
+        python, core = environment(counting, ".venv-ci", *DEV, OLDEST), "sysmon"
+    with linted(python):
+        coverage = ["--cov", "--cov-report=term", "--cov-fail-under=95"]
+        run(python, *TESTS, *coverage, COVERAGE_CORE=core)
     docs = ["-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
     run(python, *docs, "docs", "docs/_build/html")
 
 
-def newest_python() -> str | None:
-    """The newest Python that answers, on the path or among pyenv's versions."""
+def found_python(*names: str) -> str | None:
+    """The first Python that answers, on the path or among pyenv's versions."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    for name in NEWEST:
+    for name in names:
         on_path = shutil.which(name)
         found = [*([on_path] if on_path else []), *pyenv.glob(f"versions/*/bin/{name}")]
         for candidate in map(str, found):  # a launcher may have no version behind it
@@ -116,7 +126,7 @@ def newest_python() -> str | None:
 
 def check_newest() -> None:
     """Newer JAX releases need a newer Python; where there is none, says so."""
-    found = newest_python()
+    found = found_python(*NEWEST)
     if found is None:
         print(f"skipped: none of {', '.join(NEWEST)} is installed")
         return
@@ -130,7 +140,7 @@ def check_programs() -> None:
     if not sys.platform.startswith("linux"):
         print("skipped: JAX's CUDA plugin and libtpu exist for Linux only")
         return
-    found = newest_python()
+    found = found_python(*NEWEST)
     for interpreter, folder in (
         (sys.executable, ".venv-programs"),
         (found, ".venv-programs-new"),
@@ -166,5 +176,7 @@ if __name__ == "__main__":
         check_programs()
     elif wishes.peers:
         check_peers()
+    elif wishes.ci:
+        check_ci()
     else:
-        check_all(ci=wishes.ci)
+        check_all()

@@ -36,6 +36,7 @@ _COLUMNS: dict[str, Callable[["planner.Row"], str]] = {
     "MB sent": lambda row: f"{row.prediction.nbytes / 1e6:.3f}",
     "memory GB": lambda row: f"{row.prediction.memory / 1e9:.2f}",
 }
+_SHOWN = ("as_json", "xla_flags", "chart", "top")  # how it is shown, not what is asked
 _LEFT_OUT = ("messages ms", "memory GB")  # where names would not be whole
 _FIGURES_WIDE = 62  # columns of a terminal for all figures beside the name
 
@@ -113,6 +114,12 @@ def plan(
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Rows of the table.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
+    xla_flags: Annotated[
+        bool,
+        typer.Option(
+            "--xla-flags", help="Print XLA_FLAGS for GPUs on this network instead."
+        ),
+    ] = False,
     chart: Annotated[
         Path | None,
         typer.Option(help="PNG file for a chart of winners by bandwidth and latency."),
@@ -123,7 +130,7 @@ def plan(
     Nothing is run: times are simulated from a model of links, codecs and overlap.
     Relaxations are listed with the measured quality of their training, fastest first.
     """
-    asked = {k: v for k, v in locals().items() if k not in ("as_json", "chart", "top")}
+    asked = {k: v for k, v in locals().items() if k not in _SHOWN}
     with user_errors():
         cluster = _network(network, {name: asked[name] for name in _FIGURES})
         model = planner.Model.of_size(_whole(params), compute=compute_ms / 1e3)
@@ -138,7 +145,10 @@ def plan(
         if chart:
             with hosts.writing(chart):
                 planner.winners(chart, model, cluster, **settings)
-    if as_json:
+    if xla_flags:
+        bucket = ranking.choice.prediction.bucket_bytes
+        typer.echo(planner.xla_flags(cluster, bucket))
+    elif as_json:
         typer.echo(json.dumps(ranking.told()))
     else:
         _print(ranking, cluster, top)

@@ -5,8 +5,8 @@ Cost: a rendezvous, and JAX's own start.
 
 import atexit
 import os
-from collections.abc import Sequence
-from threading import Thread
+from collections.abc import Callable, Sequence
+from threading import Event, Thread
 from typing import NamedTuple
 
 import jax
@@ -94,7 +94,7 @@ def join(
         initialization_timeout=max(1, int(wait)),
     )
     hosts = Hosts(number, members, open_store(), address)
-    atexit.register(_leave, hosts)
+    atexit.register(_at_the_end(hosts))
     return hosts
 
 
@@ -138,13 +138,26 @@ def _number(value: int | None, name: str, variable: str) -> int | None:
     return int(text)
 
 
-def _leave(hosts: Hosts) -> None:
-    """Process 0, which holds the store, leaves last: its end would abort the others."""
-    store = hosts.board
-    if hosts.process_id == 0 and isinstance(store, ServiceStore):
-        count = (len(hosts.members),)
-        waiting = Thread(target=store.wait_for_others, args=count, daemon=True)
-        waiting.start()
+def _at_the_end(hosts: Hosts) -> Callable[[], None]:
+    """How to leave; process 0, which holds the store, goes last, or others would abort.
+
+    Its thread starts here and waits for the end: at exit Python 3.12 starts no thread.
+    """
+    store, ended = hosts.board, Event()
+    if hosts.process_id or not isinstance(store, ServiceStore):
+        return jax.distributed.shutdown
+
+    def wait() -> None:
+        ended.wait()
+        store.wait_for_others(len(hosts.members))
+
+    waiting = Thread(target=wait, daemon=True)
+    waiting.start()
+
+    def leave() -> None:
+        ended.set()
         lost = "diagnosis" in store.read(WATCH)
         waiting.join(_LINGER_LOST if lost else _LINGER)
-    jax.distributed.shutdown()
+        jax.distributed.shutdown()
+
+    return leave

@@ -117,7 +117,8 @@ def test_ring(tmp_path, monkeypatch):
     result = _ring.ring(rounds=2, out=str(tmp_path))
     assert set(result["compile_seconds"]) == {"2", "4"}
     # The compiler's own analysis, so this is no matter of speed.
-    assert max(result["temporary_buckets"].values()) <= 2.01
+    most = 2 if jax.__version_info__ < (0, 11) else 3
+    assert max(result["temporary_buckets"].values()) <= most + 0.01
 
 
 @pytest.mark.slow

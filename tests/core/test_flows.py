@@ -116,7 +116,8 @@ def test_a_loop_of_unknown_length_joins_all():
 
 def test_a_type_that_varies_is_no_exchange():
     def retyped(a, b, p):
-        mesh = jax.sharding.AbstractMesh((2, 2), AXES)
+        types = (jax.sharding.AxisType.Auto,) * 2
+        mesh = jax.sharding.AbstractMesh((2, 2), AXES, types)
 
         def body(x, y):
             return lax.pcast(x, "data", to="varying"), y

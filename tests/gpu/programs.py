@@ -1,6 +1,7 @@
 """Small programs for a mesh of GPUs, and what is in their text."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -62,7 +63,12 @@ def loss_fn(params: Any, x: jax.Array) -> jax.Array:
 
 
 def train_text(
-    reducer: Any, mesh: jax.sharding.Mesh, *, rows: int = 2048, width: int = 1024
+    reducer: Any,
+    mesh: jax.sharding.Mesh,
+    *,
+    rows: int = 2048,
+    width: int = 1024,
+    options: Mapping[str, str] | None = None,
 ) -> str:
     """A train step of the perceptron, `rows` for each device."""
     params = perceptron(width)
@@ -75,4 +81,5 @@ def train_text(
 
     state = state_shapes(tx, params, mesh.size)
     batch = jax.ShapeDtypeStruct((mesh.size * rows, width), jnp.float32)
-    return compiled_text(relaxjax.data_parallel(step, mesh), *state, batch)
+    mapped = relaxjax.data_parallel(step, mesh)
+    return compiled_text(mapped, *state, batch, options=options)

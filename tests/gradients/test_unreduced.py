@@ -183,6 +183,73 @@ def test_beside_params_that_another_axis_shards():
     assert shapes == {4}
 
 
+TEACHER = {k: 4 * x[::-1] / 3 for k, x in start().items()}
+
+
+def taught(params, x):
+    """The error beside a teacher, of params that other axes may shard."""
+    hidden, aim = jnp.tanh(x @ params["w"]), jnp.tanh(x @ TEACHER["w"]) @ TEACHER["u"]
+    if not jax.typeof(x).sharding.mesh.are_all_axes_explicit:
+        return jnp.mean((hidden @ params["u"] - aim) ** 2)
+    y = jnp.einsum("bi,ij->bj", hidden, params["u"], out_sharding=P("data"))
+    return jnp.mean((y - aim) ** 2)
+
+
+def fifty_steps(tx, mesh, specs):
+    """Losses of a plain program."""
+
+    @jax.jit
+    def step(params, opt_state, x):
+        seen = relaxjax.unreduced(params, "data")
+        loss, grads = jax.value_and_grad(taught)(seen, x)
+        updates, opt_state = tx.update(grads, opt_state, params)
+        return optax.apply_updates(params, updates), opt_state, loss
+
+    losses = []
+    with jax.set_mesh(mesh):
+        params = jax.tree.map(jax.device_put, start(), specs)
+        opt_state = tx.init(params)
+        for x in np.random.default_rng(5).normal(size=(50, 64, 16)):
+            x = jax.device_put(np.float32(x), P("data"))
+            params, opt_state, loss = step(params, opt_state, x)
+            opt_state = relaxjax.advance_phases(opt_state)
+            losses.append(float(loss))
+    return np.array(losses)
+
+
+def fifty_steps_of_workers(tx, mesh):
+    """Mean losses of the same program under `data_parallel`."""
+
+    def step(params, opt_state, x):
+        loss, grads = jax.value_and_grad(taught)(params, x)
+        updates, opt_state = tx.update(grads, opt_state, params)
+        return optax.apply_updates(params, updates), opt_state, {"loss": loss}
+
+    run, losses = relaxjax.data_parallel(step, mesh), []
+    params, opt_state = relaxjax.init(tx, start(), mesh)
+    for x in np.random.default_rng(5).normal(size=(50, 64, 16)):
+        params, opt_state, metrics = run(params, opt_state, np.float32(x))
+        losses.append(float(np.mean(metrics["loss"])))
+    return np.array(losses)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ALL)
+def test_fifty_steps_are_those_of_data_parallel(name):
+    """Where an axis shards params, parts have codes, ranks and choices of their own."""
+    rate = {"one_bit_adam": ()}.get(name, (optax.sgd(0.3),))
+    tx = optax.chain(ALL[name], *rate)
+    theirs = fifty_steps_of_workers(tx, mesh_of(4))
+    assert theirs[-1] < 0.2 * theirs[0]
+    whole = fifty_steps(tx, explicit((4,)), {k: P() for k in SHAPES})
+    np.testing.assert_allclose(whole, theirs, rtol=1e-3)
+    specs = {"w": P(None, "fsdp"), "u": P("fsdp", None)}
+    cut = fifty_steps(tx, explicit((4, 2), ("data", "fsdp")), specs)
+    others = dict.fromkeys(("power_sgd", "dgc", "one_bit_adam"), 0.05)
+    limits = {"all_reduce": 1e-4, **others}
+    np.testing.assert_allclose(cut[-1], theirs[-1], rtol=limits.get(name, 0.01))
+
+
 def test_an_auto_axis_is_refused_with_the_line_to_write():
     x = jax.device_put(jnp.zeros(3), jax.NamedSharding(mesh_of(2), P()))
     with pytest.raises(ValueError, match=r"jax.make_mesh\(\(8,\), \('data',\)"):

@@ -69,5 +69,7 @@ def test_a_frozen_process(who):
 def test_one_is_asked_to_stop_and_all_do():
     ended, said = run("stop", 1)
     assert ended.status == 0, said
+    # Process 0 waits for the others at exit, where Python 3.12 starts no thread.
+    assert not [line for lines in said for line in lines if "Exception" in line]
     (last,) = {line for lines in said for line in lines if "stopped" in line}
     assert int(last.split()[-1]) > 20
