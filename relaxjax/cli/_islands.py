@@ -1,6 +1,7 @@
 """`relaxjax islands`: processes that may be killed; how a run stands; merges again."""
 
 import os
+import runpy
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ from rich.table import Table
 
 from relaxjax import islands as rooms
 from relaxjax.cli._errors import user_errors
+from relaxjax.cli._islands_page import HEADS, cells, last_merge, page
 
 SETTINGS = {
     "context_settings": {
@@ -35,55 +37,72 @@ def islands(
         int, typer.Option("--islands", "-n", min=1, help="Number of islands.")
     ] = 2,
     carrier: Annotated[
-        str, typer.Option(help="Where they meet: folder:DIR.")
+        str, typer.Option(help="Where they meet: folder:DIR or ray:DIR.")
     ] = "folder:runs/islands",
+    emulated: Annotated[
+        bool,
+        typer.Option(
+            "--emulated", help="With replay: all islands in one program, SCRIPT's."
+        ),
+    ] = False,
+    html: Annotated[
+        Path | None, typer.Option(help="With status: a page to write as well.")
+    ] = None,
 ) -> None:
     """Run a script in several islands, and start again those that end.
 
-    `relaxjax islands status DIR` shows how a run stands; `relaxjax islands replay DIR`
-    merges the contributions that it has kept once more, and compares.
+    `relaxjax islands status DIR` shows how a run stands. `relaxjax islands replay DIR`
+    merges the contributions that it has kept once more, and compares; `relaxjax islands
+    replay DIR SCRIPT ...` also runs the steps of each island once more, one island
+    after the other, or `--emulated` all in one program, which SCRIPT's `program()` is.
     """
     rest = arguments or []
     with user_errors():
         if what in ("status", "replay"):
-            if len(rest) != 1 or not Path(rest[0], "run.json").is_file():
-                named = " ".join(rest) or "no folder"
-                raise ValueError(f"islands {what}: {named} is not the folder of a run")
-            store = rooms.open_store(f"folder:{rest[0]}")
-            code = _status(store) if what == "status" else _replay(store)
+            code = _look(what, rest, emulated, html)
         else:
             code = _run(what, rest, count, carrier)
     raise typer.Exit(code)
 
 
+def _look(what: str, rest: list[str], emulated: bool, html: Path | None) -> int:
+    """`status` and `replay`, of which only the second takes a script."""
+    one = len(rest) == 1 or (rest and what == "replay")
+    if not one or not Path(rest[0], "run.json").is_file():
+        named = " ".join(rest) or "no folder"
+        raise ValueError(f"islands {what}: {named} is not the folder of a run")
+    store = rooms.Folder(rest[0])
+    if what == "status":
+        return _status(store, html)
+    again = _emulated if emulated else _rerun
+    return _replay(store) or (again(store, rest[1:]) if rest[1:] or emulated else 0)
+
+
 def _run(script: str, arguments: list[str], count: int, carrier: str) -> int:
     if not Path(script).is_file():
         raise ValueError(f"islands: {script} is not a file; name a Python script")
-    folder = Path(rooms.open_store(carrier).place)
+    folder = Path(carrier.partition(":")[2]).absolute()
     names = [f"island-{number}" for number in range(count)]
     cache = {} if _CACHE in os.environ else {_CACHE: str(folder / "cache")}
     command = [sys.executable, "-u", script, *arguments]
     return rooms.supervise(command, names, carrier, cache)
 
 
-def _status(store: "rooms.Folder") -> int:
+def _status(store: "rooms.Folder", html: Path | None) -> int:
     now = rooms.status(store)
-    table = Table("island", "incarnation", "state", "behind", "merged", "tokens")
+    if html is not None:
+        try:
+            html.write_text(page(now, store.place))
+        except OSError as error:
+            raise ValueError(f"--html {html}: {error.strerror}") from error
+    table = Table(*HEADS)
     for row in now.rows:
-        behind = "never" if row.behind is None else str(row.behind)
-        cells = str(row.incarnation), row.state, behind, str(row.merged)
-        table.add_row(row.name, *cells, f"{row.tokens:g}")
+        table.add_row(*cells(row))
     console = Console()
     console.print(f"{now.version} merges; the lease is held by {now.leader}")
     console.print(table)
     if now.last:
-        last = now.last
-        here = ", ".join(c["island"] for c in last["contributions"])
-        console.print(
-            f"last merge: fragment {last['fragment']} of {here}; absent: "
-            f"{', '.join(last['absent']) or 'nobody'}; {now.per_second:.4g} tokens/s "
-            "merged since the first"
-        )
+        console.print(last_merge(now))
     return 0
 
 
@@ -98,3 +117,53 @@ def _replay(store: "rooms.Folder") -> int:
     tail = "" if equal == done else f"; the largest difference is {largest:.3g}"
     typer.echo(f"{done} merges made again, {equal} equal to the bit{tail}")
     return 0
+
+
+def _rerun(store: "rooms.Folder", arguments: list[str]) -> int:
+    _require_script(arguments)
+    done, equal, members, largest = 0, 0, set(), 0.0
+    for found in rooms.rerun(store, [sys.executable, "-u", *arguments]):
+        if found.fault:
+            typer.echo(
+                f"merge {found.version}, {found.member}: {found.fault}", err=True
+            )
+            return 1
+        if found.difference:
+            typer.echo(
+                f"merge {found.version}, {found.member}: the contribution differs by "
+                f"{found.difference:.3g}"
+            )
+        done, equal = done + 1, equal + (found.difference == 0)
+        largest = max(largest, found.difference)
+        members.add(found.member)
+    tail = "" if equal == done else f"; the largest difference is {largest:.3g}"
+    typer.echo(
+        f"{done} contributions of {len(members)} processes made again by their own "
+        f"steps, {equal} equal to the bit{tail}"
+    )
+    return 0
+
+
+def _emulated(store: "rooms.Folder", arguments: list[str]) -> int:
+    _require_script(arguments)
+    names = runpy.run_path(arguments[0])
+    if not callable(names.get("program")):
+        raise ValueError(
+            f"islands replay --emulated: {arguments[0]} has no function `program`: let "
+            "it return a relaxjax.islands.Program, and train only under "
+            '`if __name__ == "__main__"`'
+        )
+    found = list(rooms.emulate(store, names["program"]()))
+    worst = max(found, key=lambda merge: merge.difference)
+    typer.echo(
+        f"{len(found)} merges emulated in one program; the largest difference is "
+        f"{worst.difference:.3g}, in merge {worst.version} of a fragment whose largest "
+        f"value is {worst.scale:.3g}"
+    )
+    return 0
+
+
+def _require_script(arguments: list[str]) -> None:
+    if not arguments or not Path(arguments[0]).is_file():
+        named = arguments[0] if arguments else "nothing"
+        raise ValueError(f"islands replay: {named} is not a script; name the run's")

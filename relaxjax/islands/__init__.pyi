@@ -5,13 +5,18 @@ from relaxjax.islands._channel import Fragment as Fragment
 from relaxjax.islands._channel import Joined as Joined
 from relaxjax.islands._channel import News as News
 from relaxjax.islands._channel import Offer as Offer
+from relaxjax.islands._emulate import Program as Program
+from relaxjax.islands._emulate import emulate as emulate
 from relaxjax.islands._files import DamagedFile as DamagedFile
 from relaxjax.islands._island import Island as Island
-from relaxjax.islands._island import join as join
-from relaxjax.islands._island import open_store as open_store
+from relaxjax.islands._join import join as join
+from relaxjax.islands._join import open_store as open_store
 from relaxjax.islands._members import Member as Member
 from relaxjax.islands._members import Superseded as Superseded
 from relaxjax.islands._replay import replay as replay
+from relaxjax.islands._rerun import rerun as rerun
+from relaxjax.islands._status import Row as Row
+from relaxjax.islands._status import Status as Status
 from relaxjax.islands._status import status as status
 from relaxjax.islands._store import Folder as Folder
 from relaxjax.islands._supervise import supervise as supervise
@@ -25,6 +30,7 @@ __all__ = [
     "Member",
     "News",
     "Offer",
+    "Program",
     "Superseded",
     "join",
 ]

@@ -36,7 +36,8 @@ class Offer(NamedTuple):
       tokens: tokens since it took that version over.
       steps: steps since then.
       step: the island's own step, 1 after its first.
-      adopted: [version, step] of all that it has taken over since it joined.
+      adopted: [version, step] of what it has taken over since its last contribution
+        that it knows to be merged.
       joined: the version that it found when it joined.
       dropped: tokens that it has taken in and that no merge will ever have.
     """

@@ -16,24 +16,51 @@ Cost: a copy of one fragment to the host every H / P steps, and one back to the 
 """
 
 import hashlib
-import os
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
 
-from relaxjax._core._tree import wide
-from relaxjax.islands._channel import Fragment, News, Offer
+from relaxjax.islands._channel import Fragment, Joined, News, Offer
 from relaxjax.islands._files import Arrays
-from relaxjax.islands._post import Post, Voice
-from relaxjax.islands._run import Run, Settings
-from relaxjax.islands._store import Folder
-from relaxjax.islands._store_channel import StoreChannel
+from relaxjax.islands._pace import Pace
+from relaxjax.islands._run import Run
 
-CARRIER, NAME = "RELAXJAX_CARRIER", "RELAXJAX_ISLAND"
-_NUMBERS = ("SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX")
+
+class Mail(Protocol):
+    """What an island exchanges with the others, as `Post` does; none of it is late."""
+
+    def arrived(self) -> News:
+        """What has come since the last call."""
+        ...
+
+    def send(self, offer: Offer) -> None:
+        """Hands over a contribution."""
+        ...
+
+    def wait_for(self, version: int) -> None:
+        """Waits until a version is there."""
+        ...
+
+    def close(self) -> None:
+        """Leaves."""
+        ...
+
+
+class Sent(NamedTuple):
+    """A contribution that may be merged.
+
+    Attributes:
+      version: the merge.
+      tokens: tokens in it.
+      said: how much of what was taken over it tells.
+    """
+
+    version: int
+    tokens: float
+    said: int
 
 
 class Island:
@@ -47,28 +74,28 @@ class Island:
       incarnation: which process of that name this is, 1 or more.
       version: the newest version that has arrived; merges are counted from 1.
       seed: an int below 2^31 that differs for each name and incarnation.
+      merged: tokens of this process that merges have, as far as it has heard; counted
+        once for each fragment.
       dropped: tokens of this process that no merge will ever have: those since an
-        offer when the merge was taken over, and those of offers that came too late.
+        offer when the merge was taken over, and those of offers that came too late;
+        counted once for each fragment.
     """
 
-    def __init__(self, run: Run, channel: StoreChannel, params: Any, how: Any):
-        voice, poll = how
-        self._run = run
-        self._leaves, self._tree = jax.tree.flatten(params)
-        joined = channel.join(run.split([_wide(x) for x in self._leaves]))
+    def __init__(self, run: Run, joined: Joined, params: Any, mail: Mail, pace: Pace):
+        self._run, self._mail, self._pace = run, mail, pace
+        self._tree = jax.tree.structure(params)
         self.name, self.incarnation = joined.member
         self.version = self._joined = joined.version
-        self.dropped = 0.0
-        self.seed = _seed(run.settings.seed, str(joined.member))
+        self.merged = self.dropped = 0.0
+        self.seed = seed_of(run.settings.seed, str(joined.member))
         p = run.settings.fragments
         self._tokens, self._steps = [0.0] * p, [0] * p
         self._base = {f.number: f.version for f in joined.fragments}
-        self._sent: dict[int, tuple[int, float]] = {}  # by fragment: version, tokens
+        self._sent: dict[int, Sent] = {}  # by fragment
         self._step = self._last = self._offered = 0
         self._adopted: list[list[int]] = []
+        self._known = 0  # how much of that the log has, and is no longer said
         self.params = self._over(params, joined.fragments)
-        self._post = Post(channel, voice, poll, joined.version)
-        self._post.start()
 
     @property
     def first_step(self) -> int:
@@ -102,20 +129,21 @@ class Island:
         if tokens:
             self._tokens = [c + tokens for c in self._tokens]
             self._steps = [s + 1 for s in self._steps]
-        news = self._post.arrived()
+        news = self._mail.arrived()
         params = self._take(params, news)
         version, settings = news.version + 1, self._run.settings
         is_due = self._step - self._last >= settings.every or news.wanted
         if version > self._offered and is_due and self._can_offer(version):
             self._send(version, params)
             if settings.mode == "rounds":
-                self._post.wait_for(version)
-                params = self._take(params, self._post.arrived())
+                self._mail.wait_for(version)
+                params = self._take(params, self._mail.arrived())
+        self._pace.keep()
         return params
 
     def close(self) -> None:
         """Leaves the run; the others no longer wait for this island."""
-        self._post.close()
+        self._mail.close()
 
     def __enter__(self) -> "Island":
         return self
@@ -132,8 +160,11 @@ class Island:
         """Params with what has arrived."""
         for fragment in news.fragments:
             p = fragment.number
-            version, sent = self._sent.pop(p, (None, 0.0))
-            self.dropped += self._tokens[p] - (sent if version in news.merged else 0.0)
+            sent, merged = self._sent.pop(p, None), 0.0
+            if sent is not None and sent.version in news.merged:
+                merged, self._known = sent.tokens, max(self._known, sent.said)
+            self.merged += merged
+            self.dropped += self._tokens[p] - merged
             self._tokens[p], self._steps[p] = 0.0, 0
             self._base[p] = fragment.version
             self._adopted.append([fragment.version, self._step])
@@ -150,7 +181,7 @@ class Island:
         p = self._run.fragment_of(version)
         parts = self._run.split(self._same(params))
         model = {name: np.array(x) for name, x in parts[p].items()}
-        self._post.send(
+        self._mail.send(
             Offer(
                 version=version,
                 base=self._base[p],
@@ -158,13 +189,13 @@ class Island:
                 tokens=self._tokens[p],
                 steps=self._steps[p],
                 step=self._step,
-                adopted=list(self._adopted),
+                adopted=self._adopted[self._known :],
                 joined=self._joined,
                 dropped=self.dropped,
             )
         )
         self._offered, self._last = version, self._step
-        self._sent[p] = version, self._tokens[p]
+        self._sent[p] = Sent(version, self._tokens[p], len(self._adopted))
 
     def _over(self, params: Any, fragments: list[Fragment]) -> Any:
         """Params in which these fragments stand, where and as the params are."""
@@ -187,133 +218,10 @@ class Island:
         return leaves
 
 
-def join(
-    params: Any,
-    carrier: str | None = None,
-    name: str | None = None,
-    *,
-    sync_every: int = 24,
-    fragments: int = 4,
-    mode: str = "decoupled",
-    merge: str = "rda",
-    quorum: int = 1,
-    grace: float = 1.0,
-    outer_rate: float = 0.7,
-    outer_momentum: float = 0.9,
-    seed: int = 0,
-    keep: bool = False,
-    lost_after: float = 5.0,
-    poll: float = 0.05,
-) -> Island:
-    """Joins a run of islands: processes that train apart, and merge without waiting.
-
-    Experimental: this may change in any release.
-
-    Args:
-      params: the model, floating-point arrays; every island gives the same shapes. The
-        first one's values begin the run, and all others take them over.
-      carrier: "folder:DIR", a folder that all islands see; None: the environment
-        variable RELAXJAX_CARRIER, which `relaxjax islands` sets.
-      name: 1 to 64 letters, digits, _ or -; one for each island, the same after a
-        restart. None: RELAXJAX_ISLAND, or a number of SLURM's or Kubernetes's.
-      sync_every: H, the number of steps from one merge of a fragment to its next.
-      fragments: P, the number of parts that merge by turns; H is a multiple of it.
-      mode: "decoupled", or "rounds": whoever has offered waits for the merge.
-      merge: "rda" or "mean", as in `relaxjax.decoupled_diloco`.
-      quorum: K, the least number of contributions to a merge.
-      grace: seconds that a merge with its quorum waits for others that are alive.
-      outer_rate: learning rate of the outer SGD.
-      outer_momentum: its Nesterov momentum, in [0, 1).
-      seed: begins `Island.seed`.
-      keep: keep all contributions and versions, to merge them again.
-      lost_after: seconds without a heartbeat after which nobody waits for an island,
-        and another takes its lease.
-      poll: seconds between two looks at the carrier.
-
-    Returns:
-      The island; its `params` are the common model.
-
-    Raises:
-      ValueError: an argument that is not one; a run that has begun with other settings
-        or another model; a folder where commits are not safe.
-
-    Example:
-      >>> import tempfile, jax.numpy as jnp
-      >>> from relaxjax import islands
-      >>> folder = tempfile.TemporaryDirectory()
-      >>> with islands.join(
-      ...     {"x": jnp.zeros(2)},
-      ...     f"folder:{folder.name}/run",
-      ...     "alone",
-      ...     sync_every=2,
-      ...     fragments=1,
-      ...     mode="rounds",
-      ...     outer_rate=1.0,
-      ...     outer_momentum=0.0,
-      ... ) as island:
-      ...     params = island.params
-      ...     for step in island.steps(4):
-      ...         params = {"x": params["x"] + 1}  # your train step
-      ...         params = island.exchange(params, tokens=32)
-      >>> print(island.version, params["x"])
-      2 [4. 4.]
-      >>> folder.cleanup()
-    """
-    settings = Settings(
-        sync_every, fragments, mode, merge, quorum, grace, outer_rate, outer_momentum,
-        seed, keep,
-    )  # fmt: skip
-    if not 0 < lost_after < float("inf") or not 0 < poll < float("inf"):
-        raise ValueError(
-            f"islands: lost_after={lost_after} and poll={poll} must be seconds above 0"
-        )
-    if jax.process_count() > 1:
-        raise ValueError(
-            f"islands: this process is one of {jax.process_count()} of a JAX runtime, "
-            "and an island is one process: join before jax.distributed.initialize, or "
-            "run each process as an island"
-        )
-    run = Run.of(settings, params)
-    store = open_store(carrier or os.environ.get(CARRIER, ""))
-    voice = Voice(name or _name())
-    channel = StoreChannel(store, run, voice.name, lost_after=lost_after, say=voice.say)
-    return Island(run, channel, params, (voice, poll))
-
-
-def open_store(carrier: str) -> Folder:
-    """The store that a carrier names, as in "folder:runs/x".
-
-    Raises:
-      ValueError: it names none.
-    """
-    kind, _, place = carrier.partition(":")
-    if kind != "folder" or not place:
-        raise ValueError(
-            f"islands: carrier={carrier!r} must be folder:DIR, a folder that all "
-            "islands see; `relaxjax islands` sets RELAXJAX_CARRIER for its processes"
-        )
-    return Folder(place)
-
-
-def _name() -> str:
-    if name := os.environ.get(NAME):
-        return name
-    for variable in _NUMBERS:
-        if number := os.environ.get(variable):
-            return f"island-{number}"
-    raise ValueError(
-        "islands: name is missing: give one for each island, the same after a restart, "
-        f"or set {NAME}; `relaxjax islands` does"
-    )
-
-
-def _seed(seed: int, member: str) -> int:
+def seed_of(seed: int, member: str) -> int:
+    """The seed of a process, of the run's seed and the process's name."""
     digest = hashlib.sha256(f"{seed} {member}".encode()).digest()
     return int.from_bytes(digest[:4], "big") >> 1
-
-
-def _wide(x: Any) -> np.ndarray:
-    return np.array(x, wide(x.dtype))
 
 
 def _like(anchor: np.ndarray, x: Any) -> Any:

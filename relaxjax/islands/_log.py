@@ -14,8 +14,9 @@ so that a changed line is found by its own digest or by the next one's.
     contributions          for each: island, incarnation, base (the version of the
                            fragment that it started from), tokens, steps, weight,
                            sha256, step (its own), adopted ([version, step] since its
-                           last contribution), joined (at which version), dropped
-                           (tokens that were never merged), file
+                           last contribution that it knew to be merged), joined (at
+                           which version), dropped (tokens that were never merged),
+                           file
     refused                [file, why] of contributions that were not merged
     absent                 members that were alive and have not contributed
     files                  by fragment: anchor and outer, each [file, sha256]

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from relaxjax.islands._files import Arrays
 from relaxjax.islands._run import Settings
@@ -51,7 +50,7 @@ class Merged(NamedTuple):
 def first_outer(settings: Settings, anchor: Arrays) -> Arrays:
     """The outer optimizer's state before the first merge."""
     with _on_the_cpu():
-        return _named(jax.tree.leaves(_outer(settings).init(_placed(anchor))))
+        return _named(jax.tree.leaves(settings.outer().init(_placed(anchor))))
 
 
 def merge(
@@ -80,7 +79,7 @@ def merge(
 def _program(settings: Settings) -> Any:
     """The compiled merge, for any shapes."""
     exchange = ExchangeSpec("islands", _AXIS, merge=settings.merge)
-    step = outer_step(exchange, _outer(settings))
+    step = outer_step(exchange, settings.outer())
 
     def run(anchor, outer, models, tokens, steps) -> Any:
         empty = step.init(anchor)
@@ -97,11 +96,6 @@ def _program(settings: Settings) -> Any:
         return after.anchor, jax.tree.leaves(after.outer), weights
 
     return jax.jit(run)
-
-
-def _outer(settings: Settings) -> optax.GradientTransformation:
-    momentum = settings.outer_momentum or None
-    return optax.sgd(settings.outer_rate, momentum=momentum, nesterov=True)
 
 
 def _on_the_cpu() -> Any:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from relaxjax._core._checks import require_momentum, require_whole
 from relaxjax._core._tree import leaf_name, wide
@@ -40,6 +41,11 @@ class Settings(NamedTuple):
     def every(self) -> int:
         """Steps from one contribution of an island to its next."""
         return self.sync_every // self.fragments
+
+    def outer(self) -> optax.GradientTransformation:
+        """The outer optimizer."""
+        momentum = self.outer_momentum or None
+        return optax.sgd(self.outer_rate, momentum=momentum, nesterov=True)
 
     def check(self) -> None:
         """ValueError with the first setting that is not one."""

@@ -13,7 +13,8 @@ No server is needed: any island merges while it holds the lease.
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from relaxjax.islands import _members as members
 from relaxjax.islands import _offers as offers
@@ -44,8 +45,11 @@ class StoreChannel:
         *,
         lost_after: float,
         say: Say,
+        details: Mapping[str, Any] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
+        self._details = {"host": socket.gethostname(), "pid": os.getpid()}
+        self._details |= details or {}
         self._store, self._run, self._name = store, run, members.check_name(name)
         self._say, self._clock = say, clock
         self._every = lost_after / _BEATS
@@ -65,8 +69,7 @@ class StoreChannel:
         own = f"{self._name}.{socket.gethostname()}.{os.getpid()}"
         probe(self._store, own)
         self._run.agree(self._store)
-        details = {"host": socket.gethostname(), "pid": os.getpid()}
-        self._member = members.enter(self._store, self._name, details)
+        self._member = members.enter(self._store, self._name, self._details)
         self._state.member = self._member
         self._state.begin(start, str(self._member))
         how = self._store, self._run, self._state, self._watch, self._member

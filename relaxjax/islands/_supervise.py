@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from relaxjax import hosts
 from relaxjax.islands import _members as members
-from relaxjax.islands._island import CARRIER, NAME, open_store
+from relaxjax.islands._join import CARRIER, NAME, open_store
 
 _POLL = 0.05
 _SOON = 20.0  # seconds from a start to an end that counts as soon

@@ -13,7 +13,7 @@ import pytest
 import relaxjax
 from relaxjax import islands
 from relaxjax.islands import _log as log
-from relaxjax.islands._island import open_store
+from relaxjax.islands._join import open_store
 
 TARGETS = np.random.default_rng(3).normal(size=(3, 12)).astype(np.float32)
 PARAMS = {"a": jnp.zeros(8), "b": jnp.zeros(4)}
@@ -39,19 +39,21 @@ def live(folder: Any, number: int, steps: int, tokens: Any, found: dict, **how: 
         found[name] = params, island
 
 
-def together(folder: Any, steps: int, tokens: Any, **how: Any) -> dict[str, Any]:
+def together(
+    folder: Any, steps: int, tokens: Any, islands: int = 3, **how: Any
+) -> dict[str, Any]:
     found: dict[str, Any] = {}
     threads = [
         threading.Thread(
             target=live, args=(folder, i, steps, tokens, found), kwargs=how
         )
-        for i in range(3)
+        for i in range(islands)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 3
+    assert len(found) == islands
     return found
 
 
@@ -119,7 +121,8 @@ def test_an_older_incarnation_is_refused_by_name(tmp_path):
     two = islands.join(PARAMS, f"folder:{tmp_path}", "twin", **how)
     assert (one.incarnation, two.incarnation) == (1, 2)
     assert one.seed != two.seed
-    one._post._thread.join()
+    mail: Any = one._mail
+    mail._thread.join()
     with pytest.raises(islands.Superseded, match="incarnation 2 of 'twin'"):
         one.exchange(one.params)
     two.exchange(two.params)
@@ -160,6 +163,7 @@ def test_another_run_or_model_is_refused(tmp_path, change, message):
         ({"grace": -1.0}, "grace=-1.0"),
         ({"outer_momentum": 1.0}, "momentum=1.0"),
         ({"poll": 0.0}, "poll=0.0"),
+        ({"pace": 0.0}, "pace=0.0"),
         ({"params": {"n": jnp.zeros(3, int)}, "fragments": 1}, "n is int32"),
     ],
 )
@@ -174,7 +178,7 @@ def test_a_full_disk_is_said_and_training_goes_on(tmp_path, capfd, monkeypatch):
     said: list[str] = []
     with islands.join(PARAMS, f"folder:{tmp_path}", "a", **how) as island:
         heard = threading.Event()
-        post = island._post
+        post: Any = island._mail
 
         def hear(words: str) -> None:
             said.append(words)

@@ -124,17 +124,29 @@ def test_status_counts_members_and_tokens(kept):
     assert "last merge: fragment" in result.output
 
 
+def test_status_as_a_page(kept, tmp_path):
+    page = tmp_path / "status.html"
+    words = ["islands", "status", kept.place, "--html", str(page)]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    text = page.read_text()
+    assert "<tr class='silent'><td>a</td><td>1</td><td>silent</td>" in text
+    assert f"{log.newest(kept)} merges</h1>" in text
+    words[-1] = str(tmp_path / "no" / "page.html")
+    failed = CliRunner().invoke(app, words)
+    assert failed.exit_code == 2
+    assert "No such file or directory" in failed.output
+
+
 SCRIPT = """
-import numpy as np, time
+import numpy as np
 from relaxjax import islands
 with islands.join({"a": np.zeros(6, np.float32), "b": np.zeros(3, np.float32)},
                   sync_every=4, fragments=2, quorum=2, grace=0.3, keep=True,
-                  lost_after=1.0, poll=0.01) as island:
+                  lost_after=1.0, poll=0.01, pace=50.0) as island:
     params = island.params
     while island.version < 40:
         params = {k: x + 1 for k, x in params.items()}
         params = island.exchange(params, tokens=3)
-        time.sleep(0.02)
 print("done", island.incarnation)
 """
 
@@ -175,6 +187,10 @@ def test_killed_islands_come_back_and_the_run_ends(tmp_path, capfd):
         for c in log.read(store, v)[0]["contributions"]
     ]
     assert len(keys) == len(set(keys))
+    own = CliRunner().invoke(app, ["islands", "replay", str(run), str(script)])
+    assert own.exit_code == 0, own.output
+    assert f"{len(keys)} contributions of" in own.output
+    assert f"{len(keys)} equal to the bit" in own.output
 
 
 @pytest.mark.slow

@@ -1,0 +1,166 @@
+"""Joins a run of islands: what a script gives, or its environment says."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from relaxjax._core._tree import wide
+from relaxjax.islands._again import MEMBER, past
+from relaxjax.islands._island import Island
+from relaxjax.islands._pace import Pace
+from relaxjax.islands._post import Post, Voice
+from relaxjax.islands._ray_store import RayStore
+from relaxjax.islands._run import Run, Settings
+from relaxjax.islands._store import Folder, Store
+from relaxjax.islands._store_channel import StoreChannel
+
+CARRIER, NAME = "RELAXJAX_CARRIER", "RELAXJAX_ISLAND"
+_STORES: dict[str, Callable[[str], Store]] = {"folder": Folder, "ray": RayStore}
+_NUMBERS = ("SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX")
+
+
+def join(
+    params: Any,
+    carrier: str | None = None,
+    name: str | None = None,
+    *,
+    sync_every: int = 24,
+    fragments: int = 4,
+    mode: str = "decoupled",
+    merge: str = "rda",
+    quorum: int = 1,
+    grace: float = 1.0,
+    outer_rate: float = 0.7,
+    outer_momentum: float = 0.9,
+    seed: int = 0,
+    keep: bool = False,
+    lost_after: float = 5.0,
+    poll: float = 0.05,
+    pace: float | None = None,
+) -> Island:
+    """Joins a run of islands: processes that train apart, and merge without waiting.
+
+    Experimental: this may change in any release.
+
+    Args:
+      params: the model, floating-point arrays; every island gives the same shapes. The
+        first one's values begin the run, and all others take them over.
+      carrier: "folder:DIR", a folder that all islands see, or "ray:DIR", one on a node
+        of a Ray cluster; None: the environment variable RELAXJAX_CARRIER, which
+        `relaxjax islands` sets.
+      name: 1 to 64 letters, digits, _ or -; one for each island, the same after a
+        restart. None: RELAXJAX_ISLAND, or a number of SLURM's or Kubernetes's.
+      sync_every: H, the number of steps from one merge of a fragment to its next.
+      fragments: P, the number of parts that merge by turns; H is a multiple of it.
+      mode: "decoupled", or "rounds": whoever has offered waits for the merge.
+      merge: "rda" or "mean", as in `relaxjax.decoupled_diloco`.
+      quorum: K, the least number of contributions to a merge.
+      grace: seconds that a merge with its quorum waits for others that are alive.
+      outer_rate: learning rate of the outer SGD.
+      outer_momentum: its Nesterov momentum, in [0, 1).
+      seed: begins `Island.seed`.
+      keep: keep all contributions and versions, to merge them again.
+      lost_after: seconds without a heartbeat after which nobody waits for an island,
+        and another takes its lease.
+      poll: seconds between two looks at the carrier.
+      pace: steps per second that this island keeps to, so that the death of another
+        on the same machine makes it no faster; None: as many as it can.
+
+    Returns:
+      The island; its `params` are the common model.
+
+    Raises:
+      ValueError: an argument that is not one; a run that has begun with other settings
+        or another model; a folder where commits are not safe.
+
+    Example:
+      >>> import tempfile, jax.numpy as jnp
+      >>> from relaxjax import islands
+      >>> folder = tempfile.TemporaryDirectory()
+      >>> with islands.join(
+      ...     {"x": jnp.zeros(2)},
+      ...     f"folder:{folder.name}/run",
+      ...     "alone",
+      ...     sync_every=2,
+      ...     fragments=1,
+      ...     mode="rounds",
+      ...     outer_rate=1.0,
+      ...     outer_momentum=0.0,
+      ... ) as island:
+      ...     params = island.params
+      ...     for step in island.steps(4):
+      ...         params = {"x": params["x"] + 1}  # your train step
+      ...         params = island.exchange(params, tokens=32)
+      >>> print(island.version, params["x"])
+      2 [4. 4.]
+      >>> folder.cleanup()
+    """
+    settings = Settings(
+        sync_every, fragments, mode, merge, quorum, grace, outer_rate, outer_momentum,
+        seed, keep,
+    )  # fmt: skip
+    if not 0 < lost_after < float("inf") or not 0 < poll < float("inf"):
+        raise ValueError(
+            f"islands: lost_after={lost_after} and poll={poll} must be seconds above 0"
+        )
+    if jax.process_count() > 1:
+        raise ValueError(
+            f"islands: this process is one of {jax.process_count()} of a JAX runtime, "
+            "and an island is one process: join before jax.distributed.initialize, or "
+            "run each process as an island"
+        )
+    run = Run.of(settings, params)
+    store = open_store(carrier or os.environ.get(CARRIER, ""))
+    if member := os.environ.get(MEMBER):
+        before = past(store, run, member)
+        return Island(run, before.joined(), params, before, Pace(None))
+    voice = Voice(name or _name())
+    keeper = Pace(pace)
+    channel = StoreChannel(
+        store,
+        run,
+        voice.name,
+        lost_after=lost_after,
+        say=voice.say,
+        details={"pace": pace},
+    )
+    joined = channel.join(run.split([_wide(x) for x in jax.tree.leaves(params)]))
+    post = Post(channel, voice, poll, joined.version)
+    post.start()
+    return Island(run, joined, params, post, keeper)
+
+
+def open_store(carrier: str) -> Store:
+    """The store that a carrier names, as in "folder:runs/x".
+
+    Raises:
+      ImportError: it is one of Ray, which is not installed.
+      ValueError: it names none, or one that cannot be written.
+    """
+    kind, _, place = carrier.partition(":")
+    if kind not in _STORES or not place:
+        raise ValueError(
+            f"islands: carrier={carrier!r} must be folder:DIR, a folder that all "
+            "islands see, or ray:DIR, one on a node of a Ray cluster; `relaxjax "
+            "islands` sets RELAXJAX_CARRIER for its processes"
+        )
+    return _STORES[kind](place)
+
+
+def _name() -> str:
+    if name := os.environ.get(NAME):
+        return name
+    for variable in _NUMBERS:
+        if number := os.environ.get(variable):
+            return f"island-{number}"
+    raise ValueError(
+        "islands: name is missing: give one for each island, the same after a restart, "
+        f"or set {NAME}; `relaxjax islands` does"
+    )
+
+
+def _wide(x: Any) -> np.ndarray:
+    return np.array(x, wide(x.dtype))

@@ -1,0 +1,126 @@
+"""A folder behind an actor of Ray: for machines of one cluster that share no disk.
+
+    ray:DIR      the folder DIR on the node where the run began
+
+The actor has the folder's name, is detached from who made it, stays on that node, and
+is started again by Ray when it dies: what was committed is on the disk. Everything else
+is as with a folder that all see: any island merges, and the log is the commit. A call
+that nobody has answered is an `OSError`, and islands train on until the next one.
+
+What Ray sends between its processes is its own, and must be trusted; what islands read
+is checked as ever.
+
+Cost: a call of the actor for each operation; bytes pass through the object store.
+"""
+
+import errno
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from relaxjax.islands._store import Folder
+
+_NAMESPACE = "relaxjax-islands"
+
+
+class Keeper:
+    """The actor: a folder whose errors travel as values."""
+
+    def __init__(self, path: str):
+        self._folder = Folder(path)
+
+    def call(self, verb: str, *arguments: Any) -> tuple[bool, Any]:
+        """Whether it went well, and what came of it; else the parts of an `OSError`."""
+        try:
+            return True, getattr(self._folder, verb)(*arguments)
+        except OSError as error:
+            return False, (error.errno, error.strerror, error.filename)
+
+
+class RayStore:
+    """A store whose files an actor keeps.
+
+    Attributes:
+      place: "ray:" and the folder's absolute path.
+    """
+
+    def __init__(self, path: str):
+        """Finds the actor, or starts it on this node.
+
+        Raises:
+          ImportError: Ray is not installed.
+          ValueError: there is no cluster, or the folder cannot be written.
+        """
+        self._ray = ray = _connected()
+        name = str(Path(path).absolute())
+        self.place = f"ray:{name}"
+        node = ray.get_runtime_context().get_node_id()
+        here = import_module("ray.util.scheduling_strategies")
+        self._keeper = (
+            ray.remote(Keeper)
+            .options(
+                name=name,
+                namespace=_NAMESPACE,
+                get_if_exists=True,
+                lifetime="detached",
+                max_restarts=-1,
+                num_cpus=0,
+                scheduling_strategy=here.NodeAffinitySchedulingStrategy(node, False),
+            )
+            .remote(name)
+        )
+        self.names("tmp")
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Writes a file that is not there yet."""
+        return self._call("create", name, data)
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Writes a file, whole or not at all."""
+        self._call("replace", name, data)
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a file."""
+        return self._call("read", name)
+
+    def names(self, folder: str) -> list[str]:
+        """Names in a folder, sorted."""
+        return self._call("names", folder)
+
+    def delete(self, name: str) -> None:
+        """Removes a file or an empty folder, if it is there."""
+        self._call("delete", name)
+
+    def _call(self, verb: str, *arguments: Any) -> Any:
+        errors = self._ray.exceptions
+        try:
+            went_well, result = self._ray.get(
+                self._keeper.call.remote(verb, *arguments)
+            )
+        except errors.RayTaskError:
+            raise
+        except errors.RayError as error:
+            why = f"the actor does not answer ({type(error).__name__})"
+            raise OSError(errno.EHOSTUNREACH, why, self.place) from error
+        if went_well:
+            return result
+        raise OSError(*result)
+
+
+def _connected() -> Any:
+    """Ray, connected to a cluster."""
+    try:
+        ray = import_module("ray")
+    except ImportError as error:
+        raise ImportError(
+            'islands: carrier="ray:DIR" needs Ray: pip install "relaxjax[ray]"'
+        ) from error
+    if not ray.is_initialized():
+        try:
+            ray.init(address="auto", logging_level="ERROR", log_to_driver=False)
+        except ConnectionError as error:
+            raise ValueError(
+                "islands: there is no Ray cluster here: `ray start --head` begins one, "
+                "and RAY_ADDRESS names one that is elsewhere"
+            ) from error
+    return ray

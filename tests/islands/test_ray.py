@@ -1,0 +1,123 @@
+"""A folder behind an actor: without Ray what it does, and islands on Ray itself."""
+
+import errno
+import importlib
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from relaxjax.islands import Folder, open_store
+from relaxjax.islands import _log as log
+from relaxjax.islands import _store as stores
+from relaxjax.islands._join import CARRIER, NAME
+from relaxjax.islands._ray_store import Keeper, RayStore
+from relaxjax.islands._replay import replay
+from tests.islands.test_processes import SCRIPT
+
+HAS_RAY = importlib.util.find_spec("ray") is not None
+
+
+class Errors:
+    """The exceptions of Ray, as far as they are named here."""
+
+    class RayError(Exception):
+        pass
+
+    class RayTaskError(RayError):
+        pass
+
+
+class InProcess:
+    """What stands for Ray: calls go to the object, through what they would send."""
+
+    exceptions = Errors
+
+    def __init__(self, keeper: Any):
+        self.keeper, self.call, self.is_gone = keeper, self, False
+
+    def remote(self, *arguments: Any) -> Any:
+        return self.keeper.call(*arguments)
+
+    def get(self, answer: Any) -> Any:
+        if self.is_gone:
+            raise Errors.RayError("the actor died")
+        return answer
+
+
+@pytest.fixture
+def store(tmp_path) -> RayStore:
+    store = object.__new__(RayStore)
+    store.place = f"ray:{tmp_path}"
+    store._ray = store._keeper = InProcess(Keeper(str(tmp_path)))
+    return store
+
+
+def test_it_is_a_store(store, tmp_path):
+    stores.probe(store, "me")
+    assert store.create("a/b", b"one")
+    assert not store.create("a/b", b"two")
+    assert (store.names("a"), store.read("a/b")) == (["b"], b"one")
+    store.replace("a/b", b"three")
+    assert (tmp_path / "a" / "b").read_bytes() == b"three"
+    store.delete("a/b")
+    with pytest.raises(FileNotFoundError) as error:
+        store.read("a/b")
+    assert error.value.filename == str(tmp_path / "a" / "b")
+
+
+def test_an_actor_that_does_not_answer_is_an_error_of_the_carrier(store):
+    store._ray.is_gone = True
+    with pytest.raises(OSError, match="the actor does not answer") as error:
+        store.create("a", b"")
+    assert error.value.errno == errno.EHOSTUNREACH
+
+
+@pytest.mark.skipif(HAS_RAY, reason="Ray is installed")
+def test_without_ray_the_extra_is_named():
+    with pytest.raises(ImportError, match=r"relaxjax\[ray\]"):
+        open_store("ray:runs/x")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_RAY, reason="Ray is not installed")
+def test_islands_on_ray(tmp_path):
+    """Two islands; the actor is killed in between, and Ray starts it again."""
+    ray = importlib.import_module("ray")
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+    address = ray.get_runtime_context().gcs_address
+    run = tmp_path / "run"
+    try:
+        store = RayStore(str(run))
+        env = os.environ | {CARRIER: f"ray:{run}", "RAY_ADDRESS": address}
+        children = [
+            subprocess.Popen(
+                [sys.executable, "-u", "-c", SCRIPT],
+                env=env | {NAME: name},
+                stdout=subprocess.DEVNULL,
+            )
+            for name in "ab"
+        ]
+        folder, tick = Folder(run), threading.Event()
+
+        def until(version: int) -> None:
+            while log.newest(folder) < version:
+                tick.wait(0.05)
+                assert all(child.poll() is None for child in children)
+
+        until(4)
+        ray.kill(store._keeper, no_restart=False)
+        until(log.newest(folder) + 6)
+        for child in children:
+            child.send_signal(signal.SIGKILL)
+            child.wait()
+    finally:
+        ray.shutdown()
+    done = list(replay(folder))
+    assert len(done) >= 10
+    assert all(merge.is_equal and not merge.fault for merge in done)
