@@ -49,7 +49,11 @@ ORDERS = {
     "throughput": "orders.throughput:throughput",
     "scale": "orders.scale:scale",
 }
+ISLANDS = {
+    "chaos": "islands.chaos:chaos",
+}
 """Modules below this one, and the functions in them, by the names of their commands."""
+GROUPS = {"orders": ORDERS, "islands": ISLANDS}
 FOLDER = Path(__file__).parent
 
 
@@ -110,24 +114,32 @@ for _name, _target in BENCHMARKS.items():
 _PARTS = {"allow_extra_args": True, "allow_interspersed_args": False}
 
 
-@app.command(
-    help="Orders of transfers: one or several of these, each with its options.\n\n\b\n"
-    + "\n".join(f"{name:11}{summary(target)}" for name, target in ORDERS.items()),
-    context_settings=_PARTS,
-    options_metavar="NAME [OPTIONS]...",
-    no_args_is_help=True,
-)
-def orders(context: typer.Context) -> dict[str, Any]:
-    """Runs the benchmarks of orders that are named, and returns what each returns."""
-    words, parts = context.args, []
-    while words:
-        if words[0] not in ORDERS:
-            raise typer.BadParameter(f"{words[0]!r} is not one of {', '.join(ORDERS)}")
-        command = load(words[0], ORDERS)
-        part = command.make_context(words[0], words[1:], parent=context, **_PARTS)
-        parts.append(part)
-        words = part.args
-    return {part.info_name: part.command.invoke(part) for part in parts}
+def group(name: str, title: str, table: Mapping[str, str]) -> None:
+    """A command that runs one or several of the benchmarks that it names."""
+    lines = "\n".join(f"{key:11}{summary(target)}" for key, target in table.items())
+
+    @app.command(
+        name,
+        help=f"{title}: one or several of these, each with its options.\n\n\b\n{lines}",
+        context_settings=_PARTS,
+        options_metavar="NAME [OPTIONS]...",
+        no_args_is_help=True,
+    )
+    def run(context: typer.Context) -> dict[str, Any]:
+        words, parts = context.args, []
+        while words:
+            if words[0] not in table:
+                known = ", ".join(table)
+                raise typer.BadParameter(f"{words[0]!r} is not one of {known}")
+            command = load(words[0], table)
+            part = command.make_context(words[0], words[1:], parent=context, **_PARTS)
+            parts.append(part)
+            words = part.args
+        return {part.info_name: part.command.invoke(part) for part in parts}
+
+
+group("orders", "Orders of transfers", ORDERS)
+group("islands", "Processes that may be killed", ISLANDS)
 
 
 @app.callback()

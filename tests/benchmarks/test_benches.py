@@ -201,10 +201,12 @@ def test_emulation(tmp_path, monkeypatch):
     assert (tmp_path / "emulation.json").exists()
 
 
-@pytest.mark.parametrize("name", [*_main.BENCHMARKS, *_main.ORDERS])
+GROUPED = [f"{group} {name}" for group, t in _main.GROUPS.items() for name in t]
+
+
+@pytest.mark.parametrize("name", [*_main.BENCHMARKS, *GROUPED])
 def test_each_is_a_command(name):
-    words = ["orders", name] if name in _main.ORDERS else [name]
-    done = CliRunner().invoke(_main.app, [*words, "--help"])
+    done = CliRunner().invoke(_main.app, [*name.split(), "--help"])
     assert done.exit_code == 0
     assert "--out" in done.stdout
 

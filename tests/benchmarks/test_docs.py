@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.__main__ import BENCHMARKS, ORDERS, load
+from benchmarks.__main__ import BENCHMARKS, GROUPS, load
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -29,8 +29,8 @@ def parse(command: str) -> None:
     if words[-1:] in ([], ["NAME"]):
         return
     name, table = words[0], BENCHMARKS
-    if name == "orders":
-        name, table, words = words[1], ORDERS, words[1:]
+    if name in GROUPS:
+        name, table, words = words[1], GROUPS[name], words[1:]
     load(name, table).make_context(name, words[1:])
 
 

@@ -1,0 +1,1 @@
+"""Islands and fail-stop training under the same kills, as real processes."""

@@ -1,0 +1,119 @@
+"""A schedule of kills and freezes, and the processes that it meets.
+
+The same seed gives the same times and the same victims, whatever is running then. A
+victim that is being started is killed as well; where none is there, the fault misses.
+"""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Fault(NamedTuple):
+    """What happens, and when.
+
+    Attributes:
+      at: seconds from the start.
+      kind: "kill", "syncer" or "freeze".
+      number: which process; that of the syncer is known when it happens.
+    """
+
+    at: float
+    kind: str
+    number: int
+
+
+class Met(NamedTuple):
+    """A fault as it happened.
+
+    Attributes:
+      at: the monotonic clock.
+      kind: as in `Fault`.
+      name: the victim, as in "island-1"; "" if there was none.
+      pid: its process; 0 if there was none.
+    """
+
+    at: float
+    kind: str
+    name: str
+    pid: int
+
+
+def schedule(
+    seed: int, seconds: float, islands: int, every: dict[str, float]
+) -> list[Fault]:
+    """Faults of each kind, `every[kind]` seconds apart; 0: never.
+
+    The kinds are moved against each other by a third of their period, so that two do
+    not come at once.
+    """
+    draw, faults = random.Random(seed), []
+    for place, (kind, period) in enumerate(every.items()):
+        at = period - place * period / 3
+        while period and at < seconds:
+            faults.append(Fault(at, kind, draw.randrange(islands)))
+            at += period
+    return sorted(faults)
+
+
+def processes(parent: int, variable: str) -> dict[str, int]:
+    """Processes that a process has started, by what their environment says."""
+    found = {}
+    listed = Path(f"/proc/{parent}/task/{parent}/children")
+    with suppress(OSError):
+        for pid in map(int, listed.read_text().split()):
+            with suppress(OSError):
+                for item in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                    name, _, value = item.decode(errors="replace").partition("=")
+                    if name == variable:
+                        found[value] = pid
+    return found
+
+
+class Chaos:
+    """Lets faults happen at their time.
+
+    Attributes:
+      met: what has happened.
+    """
+
+    def __init__(
+        self,
+        faults: list[Fault],
+        find: Callable[[Fault], tuple[str, int]],
+        freeze_for: float,
+    ):
+        """Begins now; `find` gives a fault's victim and its process, 0 if none."""
+        self._left, self._find, self._freeze_for = list(faults), find, freeze_for
+        self._start, self._frozen = time.monotonic(), list[tuple[float, int]]()
+        self.met: list[Met] = []
+
+    def turn(self) -> None:
+        """What is due now."""
+        now = time.monotonic()
+        for until, pid in [f for f in self._frozen if f[0] <= now]:
+            self._frozen.remove((until, pid))
+            _send(pid, signal.SIGCONT)
+        while self._left and self._left[0].at <= now - self._start:
+            fault = self._left.pop(0)
+            name, pid = self._find(fault)
+            freezes = fault.kind == "freeze"
+            sent = bool(pid) and _send(
+                pid, signal.SIGSTOP if freezes else signal.SIGKILL
+            )
+            if freezes and sent:
+                self._frozen.append((now + self._freeze_for, pid))
+            self.met.append(Met(now, fault.kind, name, pid if sent else 0))
+
+
+def _send(pid: int, number: int) -> bool:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True

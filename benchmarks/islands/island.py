@@ -1,0 +1,62 @@
+"""An island of the chaos benchmark: trains until it is ended, and keeps a diary."""
+
+import functools
+import os
+import time
+from itertools import count
+
+import jax
+import optax
+
+from benchmarks.islands import digits
+from benchmarks.islands.diary import Diary
+from benchmarks.islands.setting import Setting
+from relaxjax import islands
+
+EVERY = 10  # steps from one line of the diary to the next
+
+
+def main() -> None:
+    """Compiles, joins, and trains."""
+    setting, folder = Setting.read()
+    name = os.environ["RELAXJAX_ISLAND"]
+    diary, number = Diary(folder, name), int(name.rpartition("-")[2])
+    train, _ = digits.read(folder)
+    params = digits.params_of(setting.seed, setting.width)
+    tx = optax.sgd(setting.rate)
+    began = time.monotonic()
+    step = jax.jit(functools.partial(digits.train_step, tx=tx))
+    first = next(digits.batches(train, 0, setting.rows))
+    jax.block_until_ready(step(params, tx.init(params), first))
+    diary.write("compiled", seconds=time.monotonic() - began)
+    with islands.join(
+        params,
+        sync_every=setting.sync_every,
+        fragments=setting.fragments,
+        grace=setting.grace,
+        lost_after=setting.lost_after,
+        poll=setting.poll,
+        pace=setting.pace_of(number),
+        seed=setting.seed,
+        keep=True,
+    ) as island:
+        diary.write("joined", incarnation=island.incarnation, version=island.version)
+        params, opt_state = island.params, tx.init(params)
+        batches = digits.batches(train, island.seed, setting.rows)
+        for steps in count(1):
+            params, opt_state, _ = step(params, opt_state, next(batches))
+            merged = island.merged
+            params = island.exchange(params, tokens=setting.rows)
+            if island.merged != merged or steps % EVERY == 1:
+                diary.write(
+                    "step",
+                    incarnation=island.incarnation,
+                    steps=steps,
+                    merged=island.merged,
+                    dropped=island.dropped,
+                    cpu=time.process_time(),
+                )
+
+
+if __name__ == "__main__":
+    main()
