@@ -18,6 +18,7 @@ from typer.main import get_command
 
 BENCHMARKS = {
     "startup": "micro.startup:startup",
+    "growth": "micro.growth:growth",
     "overhead": "micro.overhead:overhead",
     "fusion": "micro.fusion:fusion",
     "checkpoint": "micro.checkpoint:checkpoint",

@@ -140,6 +140,14 @@ def test_a_dict_of_arrays_learns_digits():
     assert example["main"](steps=100) >= 0.9
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["plain_jit.py", "plain_jit_nnx.py"])
+def test_a_plain_program_with_sharded_weights_learns_digits(name, capsys):
+    example = runpy.run_path(str(EXAMPLES / name))
+    assert example["main"](steps=100) >= 0.9
+    assert "float32[64@fsdp,128]" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_one_digit_for_each_worker():
     example = runpy.run_path(str(EXAMPLES / "heterogeneous_gossip.py"))

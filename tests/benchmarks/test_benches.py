@@ -21,6 +21,7 @@ from benchmarks.micro import bytes as _bytes
 from benchmarks.micro import codecs as _codecs
 from benchmarks.micro import emulation as _emulation
 from benchmarks.micro import fusion as _fusion
+from benchmarks.micro import growth as _growth
 from benchmarks.micro import low_rank as _low_rank
 from benchmarks.micro import overhead as _overhead
 from benchmarks.micro import payloads as _payloads
@@ -110,6 +111,27 @@ def test_low_rank(tmp_path):
     size = result["conditions"]["parameters"]
     assert 0.9 * 4 * size < extra < 1.1 * 4 * size  # the residual, and a little
     assert json.loads((tmp_path / "low_rank.json").read_text())["target"] == 1.1
+
+
+def test_exponents_are_of_the_last_two_sizes():
+    row = {1: {"a": 7.0, "b": 1.0}, 10: {"a": 1.0, "b": 2.0}, 40: {"a": 4.0, "b": 2.0}}
+    assert _growth._exponents(row) == {"a": 1.0, "b": 0.0}
+    assert _growth._exponents({1: {"a": 1.0}}) == {}
+
+
+def test_growth(tmp_path, monkeypatch):
+    few = {name: _growth.METHODS[name] for name in ("8 bits", "gossip")}
+    monkeypatch.setattr(_growth, "METHODS", few)
+    monkeypatch.setattr(_growth, "LEAVES", (2, 4, 8))
+    monkeypatch.setattr(_growth, "PARAMETERS", (1000, 2000))
+    sizes = {"most_leaves": 4, "most_workers": 16}
+    result = _growth.growth(repeats=1, out=str(tmp_path), **sizes)
+    seconds = result["seconds"]
+    assert {*seconds} == {"leaves", "workers", "parameters"}
+    assert {*seconds["leaves"]["gossip"]} == {2, 4}
+    assert {*seconds["workers"]["plan"]} == {2, 16}
+    assert {*result["exponents"]["leaves"]["8 bits"]} == {"init", "trace", "wire_bytes"}
+    assert (tmp_path / "growth_workers.png").exists()
 
 
 def test_ring(tmp_path, monkeypatch):

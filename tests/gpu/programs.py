@@ -68,7 +68,7 @@ def train_text(
     *,
     rows: int = 2048,
     width: int = 1024,
-    options: Mapping[str, str] | None = None,
+    options: Mapping[str, str | bool] | None = None,
 ) -> str:
     """A train step of the perceptron, `rows` for each device."""
     params = perceptron(width)

@@ -14,10 +14,10 @@ LAYER = 4 * 2**20
 MAPS = ("analytical_latency_estimator_options",)  # not taken by a single program
 
 
-def options(bucket_bytes: int) -> dict[str, str]:
+def options(bucket_bytes: int) -> dict[str, str | bool]:
     text = plan.xla_flags(plan.Network(workers=8, per_host=8), bucket_bytes)
     flags = dict(flag.removeprefix("--").split("=", 1) for flag in text.split())
-    return {k: v for k, v in flags.items() if not k.endswith(MAPS)}
+    return {k: v == "true" or v for k, v in flags.items() if not k.endswith(MAPS)}
 
 
 def stock_text(mesh: jax.sharding.Mesh, bucket_bytes: int) -> str:
