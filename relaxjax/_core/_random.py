@@ -11,6 +11,8 @@ Two multiplications per element, where `jax.random` takes some twenty rounds. No
 cryptography; good enough for rounding and for masks (tests/core/test_random.py).
 """
 
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -58,6 +60,19 @@ def bits(words: jax.Array, size: int) -> jax.Array:
 def uniform(words: jax.Array, size: int) -> jax.Array:
     """float32[size], uniform in [0, 1): multiples of 2^-24."""
     return (bits(words, size) >> 8).astype(jnp.float32) * jnp.float32(2**-24)
+
+
+def normals(key: jax.Array, shapes: Sequence[tuple[int, ...]]) -> list[jax.Array]:
+    """float32 arrays, standard normal, cut from one draw from a key of `jax.random`.
+
+    XLA on CPU compiles a draw for a quarter of a second, and a model has hundreds.
+    """
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    drawn = jax.random.normal(key, (int(ends[-1]) if len(ends) else 0,), jnp.float32)
+    return [
+        drawn[end - math.prod(shape) : end].reshape(shape)
+        for end, shape in zip(ends.tolist(), shapes, strict=True)
+    ]
 
 
 def hash_words(x: jax.Array, words: jax.Array) -> jax.Array:

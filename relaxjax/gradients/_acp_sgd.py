@@ -49,6 +49,7 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._cond import cond
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._phases import Clock
+from relaxjax._core._random import normals
 from relaxjax._core._tree import Layout
 from relaxjax.compression import cast, quantize
 from relaxjax.gradients._factor_mean import factor_mean_fn
@@ -167,17 +168,24 @@ def _begin(
 ) -> tuple[Any, Any, Any]:
     """The residuals, P and Q before the first step."""
     leaves, tree = jax.tree.flatten(params)
-    key = jax.random.key(seed)
-    trees: tuple[list[Any], ...] = ([], [], [])
-    for i, (x, v) in enumerate(zip(leaves, views_of(matrices), strict=True)):
-        trees[0].append(jnp.zeros(x.shape if v or coded else (), jnp.float32))
-        for k in (0, 1):
-            factor = jnp.zeros((), jnp.float32)
-            if v is not None:
-                m, place = v.matrices, jax.random.fold_in(key, 2 * i + k)
-                shape = x.size // (m.rows * m.columns), v.sides[k], m.rank
-                factor = jax.random.normal(place, shape, jnp.float32)
-            trees[1 + k].append(factor)
+    pairs = list(zip(leaves, views_of(matrices), strict=True))
+    low = {i: (x, v) for i, (x, v) in enumerate(pairs) if v is not None}
+    shapes: dict[tuple[int, int], tuple[int, int, int]] = {}
+    for i, (x, v) in low.items():
+        m = v.matrices
+        for k, side in enumerate(v.sides):
+            shapes[i, k] = x.size // (m.rows * m.columns), side, m.rank
+    drawn = normals(jax.random.key(seed), list(shapes.values()))
+    factors = dict(zip(shapes, drawn, strict=True))
+    residual = [jnp.zeros(x.shape if v or coded else (), jnp.float32) for x, v in pairs]
+    left, right = (
+        [
+            factors[i, k] if i in low else jnp.zeros((), jnp.float32)
+            for i in range(len(leaves))
+        ]
+        for k in (0, 1)
+    )
+    trees = (residual, left, right)
     residual, left, right = map(tree.unflatten, trees)
     return residual, left, right
 

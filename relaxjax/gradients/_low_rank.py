@@ -31,6 +31,7 @@ import jax
 import jax.numpy as jnp
 
 from relaxjax._core._cond import cond
+from relaxjax._core._random import normals
 from relaxjax._core._tree import leaf_names
 
 _NULL = 1e-6  # of the longest column of Q
@@ -119,15 +120,17 @@ def init_factors(
     r]; scalars where a leaf loses nothing (if `coded`, all do), or is not compressed.
     """
     leaves, tree = jax.tree.flatten(params)
-    key = jax.random.key(seed)
-    residual, right = [], []
-    for i, (x, m) in enumerate(zip(leaves, matrices, strict=True)):
-        residual.append(jnp.zeros(x.shape if m or coded else (), jnp.float32))
-        right.append(jnp.zeros((), jnp.float32))
-        if m is not None:
-            shards = x.size // (m.batch * m.rows * m.columns)
-            shape = shards * m.batch, m.columns, m.rank
-            right[i] = jax.random.normal(jax.random.fold_in(key, i), shape, jnp.float32)
+    pairs = list(zip(leaves, matrices, strict=True))
+    low = {i: (x, m) for i, (x, m) in enumerate(pairs) if m is not None}
+    shapes = [
+        (x.size // (m.rows * m.columns), m.columns, m.rank) for x, m in low.values()
+    ]
+    factors = dict(zip(low, normals(jax.random.key(seed), shapes), strict=True))
+    residual = [jnp.zeros(x.shape if m or coded else (), jnp.float32) for x, m in pairs]
+    right = [
+        factors[i] if i in low else jnp.zeros((), jnp.float32)
+        for i in range(len(leaves))
+    ]
     return tree.unflatten(residual), tree.unflatten(right)
 
 
@@ -219,17 +222,17 @@ def with_lost_directions(q: list[jax.Array], key: jax.Array) -> list[jax.Array]:
     null = [x <= _NULL * most for x, most in zip(norms, longest, strict=True)]
 
     def redraw(q: list[jax.Array]) -> list[jax.Array]:
-        keys = jax.random.split(key, len(q))
-        return list(map(_redrawn, q, null, longest, keys))
+        drawn = normals(key, [x.shape for x in q])
+        return list(map(_redrawn, q, null, longest, drawn))
 
     any_null = functools.reduce(jnp.logical_or, [x.any() for x in null])
     return cond(any_null, redraw, lambda q: q, q)
 
 
-def _redrawn(q: jax.Array, null: Any, longest: Any, key: jax.Array) -> jax.Array:
+def _redrawn(q: jax.Array, null: Any, longest: Any, drawn: jax.Array) -> jax.Array:
     """Random columns where they are null, some as long as the longest, or as 1."""
     length = jnp.where(longest > 0, longest, 1) / math.sqrt(q.shape[1])
-    return jnp.where(null, length * jax.random.normal(key, q.shape, q.dtype), q)
+    return jnp.where(null, length * drawn, q)
 
 
 def product(a: jax.Array, b: jax.Array) -> jax.Array:

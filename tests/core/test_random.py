@@ -109,3 +109,16 @@ def test_same_under_vmap():
     words = jnp.stack([_random.key_words(0), _random.key_words(1)])
     both = jax.vmap(lambda w: _random.bits(w, 100))(words)
     assert (both[1] == _random.bits(words[1], 100)).all()
+
+
+def test_normals_of_many_shapes_are_one_draw():
+    """Each element is drawn once, in order; a program has one generator."""
+    shapes = [(2, 3), (), (0, 4), (5,)]
+    key = jax.random.key(3)
+    found = _random.normals(key, shapes)
+    assert [x.shape for x in found] == shapes
+    flat = np.concatenate([np.ravel(x) for x in found])
+    np.testing.assert_array_equal(flat, jax.random.normal(key, (12,)))
+    assert _random.normals(key, []) == []
+    program = str(jax.make_jaxpr(lambda: _random.normals(key, [(4, 2)] * 9))())
+    assert program.count("erf_inv") == 1
