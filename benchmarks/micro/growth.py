@@ -128,7 +128,7 @@ def _planned(parameters: int, workers: int) -> Times:
 
 
 def _exponents(row: dict[int, Times]) -> Times:
-    """Of each part, over the last two sizes."""
+    """How each part grows over the last two sizes."""
     if len(row) < 2:
         return {}
     (n, before), (m, after) = list(row.items())[-2:]
