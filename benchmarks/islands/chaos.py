@@ -116,6 +116,7 @@ def _table(result: Result, names: list[str]) -> Table:
             "compile": found["restarts"]["compilation"] or "-",
             "start": found["restarts"]["from_birth_to_training"] or "-",
             "cores": found["cores"],
+            "still": found["stood_still"],
         }
 
     return Table.of(
@@ -129,6 +130,7 @@ def _table(result: Result, names: list[str]) -> Table:
         ("process to training s", "start"),
         ("compilation s", "compile"),
         ("cores in use", "cores"),
+        ("machine stood still s", "still"),
     )
 
 

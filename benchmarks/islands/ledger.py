@@ -48,6 +48,7 @@ def of_islands(setting: Setting, lived: Lived) -> Figures:
         "restarts": restarts(lived),
         "cores": _cores(lived),
         "seconds_to_start": lived.seconds_to_start,
+        "stood_still": lived.stood_still,
     }
 
 
@@ -68,6 +69,7 @@ def of_fail_stop(setting: Setting, lived: Lived) -> Figures:
         "restarts": restarts(lived),
         "cores": _cores(lived),
         "held_out_loss": fmean(ends) if ends else None,
+        "stood_still": lived.stood_still,
         "seconds_to_start": lived.seconds_to_start,
     }
 
@@ -97,7 +99,7 @@ def replayed(lived: Lived) -> Figures:
         + [c.fault for c in steps if c.fault],
         "processes": len({c.member for c in steps}),
         "contributions": len(steps),
-        "contributions_equal": sum(c.difference == 0 for c in steps),
+        "contributions_equal": sum(c.is_equal for c in steps),
         "largest_difference": max(c.difference for c in steps),
     }
 

@@ -39,6 +39,8 @@ class Lived(NamedTuple):
       met: the faults.
       commits: when each version was seen first; the monotonic clock.
       starts: how often the command was started.
+      stood_still: the longest time in which this process itself, which sleeps 0.02 s
+        at a time, did nothing: the machine was busy with something else.
     """
 
     folder: Path
@@ -48,6 +50,7 @@ class Lived(NamedTuple):
     met: list[Met]
     commits: dict[int, float]
     starts: int
+    stood_still: float = 0.0
 
 
 class Command:
@@ -183,15 +186,17 @@ def _live(
                 raise Unavailable(f"no training within {_PATIENCE:g} s: see {out}")
             time.sleep(_POLL)
         start, chaos = time.monotonic(), Chaos(faults, find, freeze_for)
-        while time.monotonic() < start + seconds:
+        stop, still = start, 0.0
+        while stop < start + seconds:
             chaos.turn()
             look()
             time.sleep(_POLL)
-        stop = time.monotonic()
+            before, stop = stop, time.monotonic()
+            still = max(still, stop - before)
     finally:
         command.end()
     spent, starts = start - begun, command.starts
-    return Lived(out, start, stop, spent, chaos.met, dict(commits), starts)
+    return Lived(out, start, stop, spent, chaos.met, dict(commits), starts, still)
 
 
 def _all_train(setting: Setting, out: Path) -> bool:

@@ -128,12 +128,12 @@ def _rerun(store: "rooms.Folder", arguments: list[str]) -> int:
                 f"merge {found.version}, {found.member}: {found.fault}", err=True
             )
             return 1
-        if found.difference:
+        if not found.is_equal:
             typer.echo(
                 f"merge {found.version}, {found.member}: the contribution differs by "
                 f"{found.difference:.3g}"
             )
-        done, equal = done + 1, equal + (found.difference == 0)
+        done, equal = done + 1, equal + found.is_equal
         largest = max(largest, found.difference)
         members.add(found.member)
     tail = "" if equal == done else f"; the largest difference is {largest:.3g}"

@@ -59,12 +59,14 @@ class Compared(NamedTuple):
     Attributes:
       version: the merge that has it.
       member: who contributed.
+      is_equal: whether all bits are those of the contribution that was merged.
       difference: largest absolute difference; infinite if it is another contribution.
       fault: how it is another; "" if it is not.
     """
 
     version: int
     member: str
+    is_equal: bool
     difference: float
     fault: str
 
@@ -105,16 +107,14 @@ class Past:
 
     def arrived(self) -> News:
         """What the member took over in this step, up to what it contributed to."""
-        here = sorted(v for v, step in self._stay.adopted.items() if step == self._step)
         if self._waits_for:
-            late = [v for v in here if v >= self._waits_for]
+            late = [v for v in self._adopted_now() if v >= self._waits_for]
             self._waits_for = 0
             return self._news(0, late)
         if self._step == max(self._offers):
-            raise SystemExit(0)
+            raise SystemExit(0)  # what the script would do next is not in the log
         self._step += 1
-        here = sorted(v for v, step in self._stay.adopted.items() if step == self._step)
-        version = self._offers.get(self._step)
+        here, version = self._adopted_now(), self._offers.get(self._step)
         if version is None:
             return self._news(0, here)
         return self._news(version, [v for v in here if v < version])
@@ -128,13 +128,21 @@ class Past:
             if getattr(offer, key) != said[key]
         ]
         name = str(said["file"]).rpartition("/")[2]
-        kept = offers.read(self._store, self._run, offer.version, name).offer.model
+        checked = offers.read(self._store, self._run, offer.version, name)
+        kept = checked.offer.model
         far = [
             float(np.abs(np.float64(kept[k]) - np.float64(x)).max(initial=0))
             for k, x in offer.model.items()
         ]
-        difference = float("inf") if changed else max(far)
-        self._write(offer.version, difference, "; ".join(changed))
+        found = Compared(
+            offer.version,
+            str(self._stay.member),
+            not changed and checked.sha256 == fingerprint(offer.model),
+            float("inf") if changed else max(far),
+            "; ".join(changed),
+        )
+        with self._result.open("a") as file:
+            file.write(json.dumps(found) + "\n")
 
     def wait_for(self, version: int) -> None:
         """What arrives next is later than the contribution to this version."""
@@ -143,18 +151,18 @@ class Past:
     def close(self) -> None:
         """Nothing is left to do."""
 
+    def _adopted_now(self) -> list[int]:
+        """Versions that the member took over after this step."""
+        return sorted(v for v, step in self._stay.adopted.items() if step == self._step)
+
     def _news(self, wanted: int, versions: list[int]) -> News:
+        """These versions, and whether to contribute to `wanted` now; 0 for no merge."""
         number_of = self._run.fragment_of
         newest = {number_of(v): v for v in versions}
         fragments = [
             published(self._store, self._run, v, p) for p, v in sorted(newest.items())
         ]
         return News(wanted - 1, fragments, set(), wanted > 0)
-
-    def _write(self, version: int, difference: float, fault: str) -> None:
-        found = Compared(version, str(self._stay.member), difference, fault)
-        with self._result.open("a") as file:
-            file.write(json.dumps(found) + "\n")
 
 
 def published(store: Store, run: Run, version: int, number: int) -> Fragment:

@@ -30,7 +30,7 @@ from relaxjax.islands._run import Run
 
 
 class Mail(Protocol):
-    """What an island exchanges with the others, as `Post` does; none of it is late."""
+    """What comes to an island and goes from it: by a `Post`, or as the log has it."""
 
     def arrived(self) -> News:
         """What has come since the last call."""

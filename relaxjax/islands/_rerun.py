@@ -65,4 +65,4 @@ def _one(
     said = " | ".join(done.stdout.splitlines()[-_LINES:])
     why = f"the program ended with status {done.returncode} without it: {said}"
     for version in sorted(stay.contributed):
-        yield found.get(version, Compared(version, member, float("inf"), why))
+        yield found.get(version, Compared(version, member, False, float("inf"), why))

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ from relaxjax.islands._status import status
 from relaxjax.islands._store import Folder
 from relaxjax.islands._supervise import supervise
 from tests.islands.world import SETTINGS, World
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
@@ -211,3 +214,35 @@ def test_a_script_that_is_not_there(tmp_path):
     )
     assert done.returncode == 2
     assert "no.py is not a file" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_example_runs_again_in_both_ways(tmp_path, monkeypatch):
+    script, run = str(EXAMPLES / "islands" / "digits.py"), str(tmp_path / "run")
+    monkeypatch.setenv("STEPS", "96")
+    monkeypatch.setenv("STEPS_PER_SECOND", "40")
+    command = [sys.executable, "-m", "relaxjax", "islands", script, "-n", "2"]
+    subprocess.run([*command, "--carrier", f"folder:{run}"], check=True)
+    own = CliRunner().invoke(app, ["islands", "replay", run, script])
+    assert own.exit_code == 0, own.output
+    found = re.search(r"(\d+) contributions of 2 processes.* (\d+) equal", own.output)
+    assert found
+    assert found[1] == found[2] != "0"
+    words = ["islands", "replay", run, script, "--emulated"]
+    together = CliRunner().invoke(app, words)
+    assert together.exit_code == 0, together.output
+    merged = re.search(r"merges emulated .* difference is (\S+),", together.output)
+    assert merged
+    assert float(merged[1]) < 1e-4
+
+
+def test_a_script_without_a_program_cannot_be_emulated(kept, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("")
+    words = ["islands", "replay", kept.place, str(script), "--emulated"]
+    ended = CliRunner().invoke(app, words)
+    assert ended.exit_code == 2
+    assert "has no function `program`" in ended.output
+    ended = CliRunner().invoke(app, [*words[:3], "--emulated"])
+    assert ended.exit_code == 2
+    assert "is not a script" in ended.output
