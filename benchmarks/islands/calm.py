@@ -16,19 +16,18 @@ from relaxjax.local_updates import deal
 from relaxjax.local_updates._fragments import join
 
 
-def calm(setting: Setting, tokens: float, overlap: int, seed: int, folder: Any) -> Any:
-    """The common model after so many tokens in all.
+def calm(setting: Setting, steps: int, overlap: int, seed: int, folder: Any) -> Any:
+    """The common model after so many steps of each island.
 
     Args:
       setting: the islands.
-      tokens: rows that all islands together take in.
+      steps: steps of each.
       overlap: steps from an offer to taking the merge over.
       seed: of the batches.
       folder: where the digits are.
     """
     train, _ = digits.read(folder)
     n, p = setting.islands, setting.fragments
-    steps = round(tokens / (setting.rows * n))
     tx = relaxjax.decoupled_diloco(
         optax.sgd(setting.rate),
         "islands",

@@ -43,6 +43,7 @@ def chaos(
     ] = 1.0,
     pace: Annotated[float, typer.Option(min=0.1, help="Steps per second.")] = 20.0,
     seed: Annotated[int, typer.Option(min=0, help="Of kills and data.")] = 0,
+    carrier: Annotated[str, typer.Option(help="folder or ray.")] = "folder",
     only: Annotated[
         str | None, typer.Option(help=f"One part: {', '.join(PARTS)}.")
     ] = None,
@@ -53,12 +54,15 @@ def chaos(
     """Islands under kills: goodput, pauses, a ledger of tokens; fail-stop beside it."""
     if only is not None and only not in PARTS:
         raise typer.BadParameter(f"--only {only}: it must be one of {', '.join(PARTS)}")
+    if carrier not in ("folder", "ray"):
+        raise typer.BadParameter(f"--carrier {carrier}: it must be folder or ray")
     every = {"kill": kill_every, "syncer": kill_syncer_every, "freeze": freeze_every}
     if tiny:
         islands, minutes, every = 2, 0.15, {"kill": 4.0, "syncer": 7.0}
     setting = Setting(
         islands, pace, slow, rows=64, sync_every=96, fragments=3, grace=0.5,
         lost_after=3.0, poll=0.02, rate=0.05, width=16 if tiny else 128, seed=seed,
+        carrier=carrier,
     )  # fmt: skip
     seconds = 60 * minutes
     faults = schedule(seed, seconds, islands, every)
@@ -83,7 +87,11 @@ def chaos(
 
 
 def _losses(setting: Setting, lived: live.Lived, found: Any) -> dict[str, Any]:
-    """Losses of the common model, and of one with as many tokens without kills."""
+    """Losses of the common model, and of those of runs without kills.
+
+    Those have as many tokens, or as many merges: a merge moves the model as far whether
+    an island is missing or not.
+    """
     train, held_out = (digits.noisy(rows, 0) for rows in digits.read(lived.folder))
     model, damaged = ledger.common_model(lived)
     overlap = round(found["staleness"]["steps_until_taken_over"] or 0)
@@ -96,11 +104,20 @@ def _losses(setting: Setting, lived: live.Lived, found: Any) -> dict[str, Any]:
             "accuracy": float(jax.jit(digits.accuracy)(params, held_out)),
         }
 
-    calms = [
-        measured(calm(setting, tokens, overlap, seed, lived.folder))
-        for seed in range(CALM_SEEDS)
-    ]
-    return {"tokens": tokens, "kills": measured(model), "calm": calms, "said": damaged}
+    def calms(steps: int) -> list[dict[str, float]]:
+        seeds = range(CALM_SEEDS)
+        return [
+            measured(calm(setting, steps, overlap, seed, lived.folder))
+            for seed in seeds
+        ]
+
+    return {
+        "tokens": tokens,
+        "kills": measured(model),
+        "calm": calms(round(tokens / (setting.rows * setting.islands))),
+        "as_many_merges": calms(found["merges"] * setting.every),
+        "said": damaged,
+    }
 
 
 def _table(result: Result, names: list[str]) -> Table:
@@ -142,6 +159,7 @@ def _more(result: Result) -> list[Table]:
     again = result["replay"]
     missed = stale["most_merges_missed_in_a_row"]
     calms = [x["train"] for x in loss["calm"]]
+    merges = [x["train"] for x in loss["as_many_merges"]]
     rows = [
         ("merges", result["islands"]["merges"]),
         ("seconds from merge to merge, median", pause["usual"]),
@@ -163,6 +181,7 @@ def _more(result: Result) -> list[Table]:
         ("loss without kills, median", median(calms)),
         ("least", min(calms)),
         ("most", max(calms)),
+        ("loss of as many merges without kills", median(merges)),
     ]  # fmt: skip
     return [Table("islands", ["", ""], rows)]
 

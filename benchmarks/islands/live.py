@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,9 +58,10 @@ class Lived(NamedTuple):
 class Command:
     """`relaxjax` in a process of its own, whose output goes to a file."""
 
-    def __init__(self, folder: Path, arguments: list[str]):
-        """Starts it."""
+    def __init__(self, folder: Path, arguments: list[str], address: str):
+        """Starts it; `address` is that of a Ray cluster, or ""."""
         self._env = {**os.environ, **environment(folder)}
+        self._env |= {"RAY_ADDRESS": address} if address else {}
         self._arguments, self._output = arguments, (folder / "output.txt").open("ab")
         self.starts = 0
         self.start()
@@ -106,9 +109,21 @@ def islands(
     setting: Setting, faults: list[Fault], seconds: float, freeze_for: float, out: Path
 ) -> Lived:
     """A run of islands."""
-    carrier = f"folder:{out / 'run'}"
+    place = f"{setting.carrier}:{(out / 'run').absolute()}"
     arguments = ["islands", str(HERE / "island.py"), "-n", str(setting.islands)]
-    command = _begin(setting, out, [*arguments, "--carrier", carrier])
+    with _cluster(setting.carrier) as address:
+        command = _begin(setting, out, [*arguments, "--carrier", place], address)
+        return _islands(setting, command, faults, seconds, freeze_for, out)
+
+
+def _islands(
+    setting: Setting,
+    command: Command,
+    faults: list[Fault],
+    seconds: float,
+    freeze_for: float,
+    out: Path,
+) -> Lived:
     store, commits = Folder(out / "run"), dict[int, float]()
 
     def find(fault: Fault) -> tuple[str, int]:
@@ -156,7 +171,26 @@ def fail_stop(
     return _live(setting, command, faults, seconds, freeze_for, out, find, look, {})
 
 
-def _begin(setting: Setting, out: Path, arguments: list[str]) -> Command:
+@contextmanager
+def _cluster(carrier: str) -> Iterator[str]:
+    """The address of a Ray cluster of this machine alone, if the carrier needs one."""
+    if carrier != "ray":
+        yield ""
+        return
+    try:
+        ray = import_module("ray")
+    except ImportError as error:
+        raise Unavailable('--carrier ray needs pip install "relaxjax[ray]"') from error
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+    try:
+        yield ray.get_runtime_context().gcs_address
+    finally:
+        ray.shutdown()
+
+
+def _begin(
+    setting: Setting, out: Path, arguments: list[str], address: str = ""
+) -> Command:
     if not Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").exists():
         raise Unavailable(
             "chaos finds processes by Linux's /proc/PID/task/PID/children"
@@ -164,7 +198,7 @@ def _begin(setting: Setting, out: Path, arguments: list[str]) -> Command:
     out.mkdir(parents=True)
     digits.write(out)
     setting.write(out)
-    return Command(out.absolute(), arguments)
+    return Command(out.absolute(), arguments, address)
 
 
 def _live(

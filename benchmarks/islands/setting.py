@@ -27,6 +27,7 @@ class Setting(NamedTuple):
       rate: learning rate of each process's SGD.
       width: of the perceptron's hidden layers.
       seed: of the model, the batches and the kills.
+      carrier: "folder" or "ray".
     """
 
     islands: int
@@ -41,6 +42,7 @@ class Setting(NamedTuple):
     rate: float
     width: int
     seed: int
+    carrier: str = "folder"
 
     @classmethod
     def read(cls) -> tuple["Setting", Path]:
