@@ -225,6 +225,12 @@ def seed_of(seed: int, member: str) -> int:
 
 
 def _like(anchor: np.ndarray, x: Any) -> Any:
-    """An anchor in the dtype of a param, where that param is."""
+    """An anchor in the dtype of a param, where that param is.
+
+    It is committed to its device if the param is: else the next step would be compiled
+    again.
+    """
     value = anchor.astype(x.dtype)
-    return jax.device_put(value, x.sharding) if isinstance(x, jax.Array) else value
+    if not isinstance(x, jax.Array):
+        return value
+    return jax.device_put(value, x.sharding if x.committed else None)

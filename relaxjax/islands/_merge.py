@@ -3,9 +3,10 @@
     D_m = a - x_m,  w_m = c_m^2 / s_m,  a <- a + O(merge of D_m by w_m)
 
 Contributors stand in sorted order along an emulated axis, which is filled up to a power
-of two with workers of weight 0, so that few programs are compiled. The same arrays give
-the same bits on the same processor and version of XLA: what is merged again from kept
-contributions has the same digest.
+of two, and to 4 at least, with workers of weight 0: a merge that has to wait for its
+compilation keeps everybody waiting, and one program does for all of them. The same
+arrays give the same bits on the same processor and version of XLA: what is merged again
+from kept contributions has the same digest.
 
 Cost: one pass over the contributions; nothing is sent. It runs on the CPU.
 """
@@ -57,7 +58,7 @@ def merge(
     settings: Settings, anchor: Arrays, outer: Arrays, parts: Sequence[Part]
 ) -> Merged:
     """Merges contributions, of which there is at least one, into a fragment."""
-    n = 1 << max(1, (len(parts) - 1).bit_length())
+    n = 1 << max(2, (len(parts) - 1).bit_length())
     spare = n - len(parts)
     models = {
         name: np.stack([p.model[name].astype(a.dtype) for p in parts] + [a] * spare)

@@ -205,6 +205,20 @@ def test_a_full_disk_is_said_and_training_goes_on(tmp_path, capfd, monkeypatch):
     assert sum("No space" in words for words in said) == 1
 
 
+def test_params_are_as_committed_as_they_were(tmp_path):
+    """Else the step after the first merge would be compiled again."""
+    device = jax.devices()[0]
+    params = {"a": jnp.zeros(8), "b": jax.device_put(jnp.zeros(4), device)}
+    how: dict[str, Any] = RUN | FAST | {"fragments": 1}
+    with islands.join(params, f"folder:{tmp_path}", "a", **how) as island:
+        before = after = island.params
+        for _ in range(H):
+            after = island.exchange(after, tokens=1)
+        assert island.version == 1
+        for model in (before, after):
+            assert {k: x.committed for k, x in model.items()} == {"a": False, "b": True}
+
+
 def test_what_takes_long_is_not_lost_where_nobody_merges(tmp_path):
     """bfloat16 params travel as they are, and the anchor stays in float32."""
     params = {"a": jnp.ones(8, jnp.bfloat16), "b": jnp.ones(4)}
