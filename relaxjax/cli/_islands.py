@@ -21,6 +21,7 @@ SETTINGS = {
     }
 }
 _CACHE = "JAX_COMPILATION_CACHE_DIR"
+_CACHED_FROM = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 
 
 def islands(
@@ -83,7 +84,8 @@ def _run(script: str, arguments: list[str], count: int, carrier: str) -> int:
         raise ValueError(f"islands: {script} is not a file; name a Python script")
     folder = Path(carrier.partition(":")[2]).absolute()
     names = [f"island-{number}" for number in range(count)]
-    cache = {} if _CACHE in os.environ else {_CACHE: str(folder / "cache")}
+    cache = {_CACHE: str(folder / "cache"), _CACHED_FROM: "0.1"}  # for quick restarts
+    cache = {k: v for k, v in cache.items() if k not in os.environ}
     command = [sys.executable, "-u", script, *arguments]
     return rooms.supervise(command, names, carrier, cache)
 
