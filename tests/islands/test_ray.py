@@ -1,10 +1,9 @@
 """A folder behind an actor: without Ray what it does, and islands on Ray itself."""
 
 import errno
-import importlib
 import importlib.util
 import os
-import signal
+import re
 import subprocess
 import sys
 import threading
@@ -20,6 +19,7 @@ from relaxjax.islands._ray_store import Keeper, RayStore
 from relaxjax.islands._replay import replay
 from tests.islands.test_processes import SCRIPT
 
+QUIET = SCRIPT.partition("        if step %")[0]  # nobody reads what it prints
 HAS_RAY = importlib.util.find_spec("ray") is not None
 
 
@@ -84,40 +84,59 @@ def test_without_ray_the_extra_is_named():
         open_store("ray:runs/x")
 
 
+HEAD = """
+import sys
+import ray
+from relaxjax.islands._ray_store import RayStore
+ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+print(ray.get_runtime_context().gcs_address, flush=True)
+store = RayStore(sys.argv[1])
+sys.stdin.readline()
+ray.kill(store._keeper, no_restart=False)
+sys.stdin.readline()
+ray.shutdown()
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_RAY, reason="Ray is not installed")
 def test_islands_on_ray(tmp_path):
     """Two islands; the actor is killed in between, and Ray starts it again."""
-    ray = importlib.import_module("ray")
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
-    address = ray.get_runtime_context().gcs_address
-    run = tmp_path / "run"
+    run, tick, children = tmp_path / "run", threading.Event(), list[Any]()
+
+    def start(script: str, *arguments: str, **env: str) -> Any:
+        child = subprocess.Popen(
+            [sys.executable, "-u", "-c", script, *arguments],
+            env=os.environ | env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        children.append(child)
+        return child
+
+    def until(version: int) -> None:
+        while log.newest(Folder(run)) < version:
+            tick.wait(0.05)
+            assert all(child.poll() is None for child in children)
+
+    head = start(HEAD, str(run))
     try:
-        store = RayStore(str(run))
-        env = os.environ | {CARRIER: f"ray:{run}", "RAY_ADDRESS": address}
-        children = [
-            subprocess.Popen(
-                [sys.executable, "-u", "-c", SCRIPT],
-                env=env | {NAME: name},
-                stdout=subprocess.DEVNULL,
-            )
-            for name in "ab"
-        ]
-        folder, tick = Folder(run), threading.Event()
-
-        def until(version: int) -> None:
-            while log.newest(folder) < version:
-                tick.wait(0.05)
-                assert all(child.poll() is None for child in children)
-
+        address = next(line for line in head.stdout if re.match(r"[\d.]+:\d+$", line))
+        env = {CARRIER: f"ray:{run}", "RAY_ADDRESS": address.strip()}
+        islands = [start(QUIET, **env, **{NAME: name}) for name in "ab"]
         until(4)
-        ray.kill(store._keeper, no_restart=False)
-        until(log.newest(folder) + 6)
-        for child in children:
-            child.send_signal(signal.SIGKILL)
-            child.wait()
+        print(file=head.stdin, flush=True)
+        until(log.newest(Folder(run)) + 6)
+        for island in islands:
+            island.kill()
+            island.communicate()
+        head.communicate("\n")
     finally:
-        ray.shutdown()
-    done = list(replay(folder))
+        for child in children:
+            child.kill()
+            child.communicate()
+    done = list(replay(Folder(run)))
     assert len(done) >= 10
     assert all(merge.is_equal and not merge.fault for merge in done)
