@@ -65,13 +65,19 @@ def uniform(words: jax.Array, size: int) -> jax.Array:
 def normals(key: jax.Array, shapes: Sequence[tuple[int, ...]]) -> list[jax.Array]:
     """float32 arrays, standard normal, cut from one draw from a key of `jax.random`.
 
-    XLA on CPU compiles a draw for a quarter of a second, and a model has hundreds.
+    XLA on CPU compiles a draw for a quarter of a second, and a model has hundreds; out
+    of a loop, here of two halves, it does not repeat the draw for each array.
     """
-    ends = np.cumsum([math.prod(shape) for shape in shapes])
-    drawn = jax.random.normal(key, (int(ends[-1]) if len(ends) else 0,), jnp.float32)
+    ends = np.cumsum([math.prod(shape) for shape in shapes], dtype=int).tolist()
+    half = -(-ends[-1] // 2) if ends else 0
+    halves = jax.lax.map(
+        lambda key: jax.random.normal(key, (half,), jnp.float32),
+        jax.random.split(key, 2),
+    )
+    drawn = halves.reshape(-1)
     return [
         drawn[end - math.prod(shape) : end].reshape(shape)
-        for end, shape in zip(ends.tolist(), shapes, strict=True)
+        for end, shape in zip(ends, shapes, strict=True)
     ]
 
 
