@@ -246,7 +246,7 @@ def test_full_rank_is_the_all_reduce():
     grads = large(WORKERS, 1)[0]
     out, state = updated(tx, grads)
     assert_close(out, updated(relaxjax.all_reduce("data"), grads)[0], 1e-5)
-    assert np.abs(state.residual["w"].mean(0)).max() < 1e-5
+    assert np.abs(state.residual["w"].mean(0)).max() < 1e-4  # of 2.6, by the first Q
 
 
 def test_weights_make_the_mean_one_over_examples():
