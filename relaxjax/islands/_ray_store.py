@@ -120,7 +120,8 @@ def _connected() -> Any:
             ray.init(address="auto", logging_level="ERROR", log_to_driver=False)
         except ConnectionError as error:
             raise ValueError(
-                "islands: there is no Ray cluster here: `ray start --head` begins one, "
-                "and RAY_ADDRESS names one that is elsewhere"
+                f"islands: no Ray cluster can be reached ({error}): `ray start --head` "
+                "begins one here, RAY_ADDRESS names one elsewhere, and RAY_AUTH_TOKEN "
+                "is its token, if it has one"
             ) from error
     return ray

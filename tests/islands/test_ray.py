@@ -107,7 +107,7 @@ def test_islands_on_ray(tmp_path):
     def start(script: str, *arguments: str, **env: str) -> Any:
         child = subprocess.Popen(
             [sys.executable, "-u", "-c", script, *arguments],
-            env=os.environ | env,
+            env=os.environ | {"RAY_AUTH_MODE": "disabled"} | env,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
