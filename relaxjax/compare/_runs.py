@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from relaxjax.compare._methods import Method, Setting, one_more, settings
 from relaxjax.compare._records import Record
+from relaxjax.compare._settings import middle_of, setting_of
 from relaxjax.compare._statistics import cost
 
 
@@ -89,11 +90,10 @@ def planned(
 def _best(
     runs: Sequence[Planned], known: Mapping[str, Record], key_of: KeyOf, better: str
 ) -> Setting:
-    def order(run: Planned) -> tuple[float, float]:
-        return cost(known[key_of(run)]["validation"], better), run.learning_rate
-
-    best = min(runs, key=order)
-    return best.learning_rate, best.options
+    costs = [cost(known[key_of(run)]["validation"], better) for run in runs]
+    equals = [run for run, x in zip(runs, costs, strict=True) if x == min(costs)]
+    best = middle_of(setting_of(run._asdict()) for run in equals)
+    return best.learning_rate, dict(best.options)
 
 
 def hopeless_at(

@@ -41,6 +41,12 @@ def setting_of(record: Record) -> Setting:
     return Setting(record["learning_rate"], options)
 
 
+def middle_of(equals: Iterable[Setting]) -> Setting:
+    """The middle rate of settings that are as good, and the smaller of two."""
+    ordered = sorted(equals, key=lambda x: (x.learning_rate, repr(x.options)))
+    return ordered[(len(ordered) - 1) // 2]
+
+
 def of_method(
     study: Record, records: Iterable[Record], method: str, phase: str
 ) -> list[Record]:
@@ -70,8 +76,9 @@ def chosen(study: Record, records: Sequence[Record], method: str) -> Setting | N
     """The setting with the best validation metric in phase "tune".
 
     The mean over the tuning seeds counts. Settings with a diverged run are out; runs
-    that were stopped early lose to runs that were not. Among equals the smaller rate
-    wins. Without tuning, it is the setting of the last report run.
+    that were stopped early lose to runs that were not. Among equals the one that was
+    tried first wins: the task's own, or the nearest to it. Without tuning, it is the
+    setting of the last report run.
 
     Args:
       study: what is in `study.json`.
@@ -85,10 +92,10 @@ def chosen(study: Record, records: Sequence[Record], method: str) -> Setting | N
     sign = 1 if study["task"]["better"] == "higher" else -1
 
     def merit(item: tuple[Setting, list[Record]]) -> tuple[Any, ...]:
-        setting, runs = item
+        _, runs = item
         finished = all(run.get("stopped_at") is None for run in runs)
         mean = sum(run["validation"] for run in runs) / len(runs)
-        return not finished, -len(runs), -sign * mean, setting[0], repr(setting[1])
+        return not finished, -len(runs), -sign * mean
 
     whole = {
         setting: runs
@@ -96,7 +103,8 @@ def chosen(study: Record, records: Sequence[Record], method: str) -> Setting | N
         if not any(diverged(run, "validation") for run in runs)
     }
     if whole:
-        return min(whole.items(), key=merit)[0]
+        best = min(map(merit, whole.items()))
+        return middle_of(item[0] for item in whole.items() if merit(item) == best)
     last = [] if settings else of_method(study, records, method, "report")
     return setting_of(last[-1]) if last else None
 

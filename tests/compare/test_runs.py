@@ -13,6 +13,7 @@ from hypothesis import given
 
 from relaxjax.compare._methods import methods, named, one_more, own, settings
 from relaxjax.compare._runs import Planned, hopeless_at, planned, shard_of
+from relaxjax.compare._settings import chosen
 from relaxjax.tasks import of_arrays
 
 TASK = of_arrays(
@@ -96,6 +97,24 @@ def test_one_more_stands_next_to_the_best(values, better):
     extra = done[3].learning_rate
     expected = [rates[0] / 3, math.sqrt(rates[1] * rates[2]), rates[2] * 3][at]
     assert extra == pytest.approx(expected, rel=1e-5)
+
+
+@given(st.tuples(*[st.sampled_from([1.0, 2.0])] * 4))
+def test_what_is_run_for_the_report_is_what_the_report_calls_chosen(values):
+    """Also where validation does not tell settings apart: then none is at the edge."""
+    left = iter(values)
+    done = played(named("all_reduce", TASK), lambda run: next(left, 2.0))
+    records = [
+        {**run._asdict(), "method": "all_reduce", "validation": value}
+        for run, value in zip(done, values, strict=False)
+    ]
+    study = {"task": {"better": "lower"}, "seeds": [0, 1, 2]}
+    setting = chosen(study, records, "all_reduce")
+    assert setting is not None
+    assert {run.learning_rate for run in done[4:]} == {setting.learning_rate}
+    if len(set(values)) == 1:
+        rates = [run.learning_rate for run in done[:4]]
+        assert min(rates) < setting.learning_rate < max(rates)
 
 
 def test_the_best_is_reported_on_seeds_that_chose_nothing():

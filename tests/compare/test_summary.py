@@ -28,10 +28,12 @@ def tune(rate: float, validation: float | None, **changes):
         ("higher", {0.001: 0.9, 0.003: 0.95, 0.009: 0.94}, 0.003),
         ("lower", {0.001: 0.9, 0.003: 0.95, 0.009: 0.94}, 0.001),
         ("higher", {0.009: 0.95, 0.003: 0.95, 0.001: 0.9}, 0.003),
+        ("lower", {0.009: 0.1, 0.003: 0.1, 0.001: 0.1, 0.0003: 0.1}, 0.001),
+        ("higher", {0.027: 0.9, 0.009: 0.9, 0.003: 0.9, 0.001: 0.8}, 0.009),
         ("higher", {0.001: 0.9, 0.009: None}, 0.001),
         ("lower", {0.001: None, 0.009: 1e9}, 0.009),
     ],
-    ids=["highest", "lowest", "ties", "diverged", "diverged and lower"],
+    ids=["highest", "lowest", "two", "four", "three", "diverged", "diverged and lower"],
 )
 def test_the_best_on_validation_is_chosen(better, values, rate):
     of = study(["all_reduce"])
