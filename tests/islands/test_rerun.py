@@ -3,6 +3,7 @@
 import itertools
 import json
 import sys
+from contextlib import suppress
 from typing import Any
 
 import jax
@@ -42,7 +43,7 @@ def again(kept: Any, tmp_path: Any, monkeypatch: Any) -> list[_again.Compared]:
     monkeypatch.setenv(_again.RESULT, str(result))
     for stay in _again.stays(Folder(folder)):
         monkeypatch.setenv(_again.MEMBER, str(stay.member))
-        with pytest.raises(SystemExit):
+        with suppress(SystemExit):  # or the loop's own end, with the last contribution
             live(folder, int(stay.member.name[-1]), STEPS, TOKENS, {}, **how)
     return list(_again.read(result))
 
