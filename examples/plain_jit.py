@@ -20,7 +20,8 @@ def start(seed: int) -> dict[str, np.ndarray]:
     """Two layers' weights, whole."""
     rng = np.random.default_rng(seed)
     sizes = {"first": (64, 128), "second": (128, 10)}
-    return {k: np.float32(rng.normal(0, s[0] ** -0.5, s)) for k, s in sizes.items()}
+    draws = {k: rng.normal(0, s[0] ** -0.5, s) for k, s in sizes.items()}
+    return {k: x.astype(np.float32) for k, x in draws.items()}
 
 
 def logits(params, images):

@@ -72,7 +72,7 @@ def main(steps: int = 300) -> float:
             jax.block_until_ready(loss)
 
     model = nnx.merge(graph, jax.device_get(params))
-    found = model(test_x).argmax(axis=-1)
+    found = model(jnp.asarray(test_x)).argmax(axis=-1)
     accuracy = float(jnp.mean(found == test_y))
     print(f"held-out accuracy {accuracy:.4f}")
     print(
