@@ -5,18 +5,15 @@ Parsing and printing only; the work is done in `relaxjax.plan`.
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from relaxjax import hosts, schedule
 from relaxjax import plan as planner
 from relaxjax.cli._errors import user_errors
+from relaxjax.cli._plan_table import show
 
 _DEFAULTS = {
     "latency_ms": 0.05,
@@ -30,15 +27,7 @@ _DEFAULTS = {
 _FIGURES = ("workers", "bandwidth_gbps", *_DEFAULTS)
 
 
-_COLUMNS: dict[str, Callable[["planner.Row"], str]] = {
-    "step ms": lambda row: f"{1e3 * row.seconds:.1f}",
-    "messages ms": lambda row: f"{1e3 * row.prediction.messages:.1f}",
-    "MB sent": lambda row: f"{row.prediction.nbytes / 1e6:.3f}",
-    "memory GB": lambda row: f"{row.prediction.memory / 1e9:.2f}",
-}
 _SHOWN = ("as_json", "xla_flags", "chart", "top")  # how it is shown, not what is asked
-_LEFT_OUT = ("messages ms", "memory GB")  # where names would not be whole
-_FIGURES_WIDE = 62  # columns of a terminal for all figures beside the name
 
 
 def plan(
@@ -151,7 +140,7 @@ def plan(
     elif as_json:
         typer.echo(json.dumps(ranking.told()))
     else:
-        _print(ranking, cluster, top)
+        show(ranking, cluster, top)
 
 
 def _network(path: Path | None, figures: dict[str, Any]) -> "planner.Network":
@@ -220,38 +209,3 @@ def _inputs(asked: dict[str, Any], cluster: "planner.Network") -> dict[str, Any]
         "codec_gbs": cluster.codec_rate("") / 1e9,
         "overlap": cluster.overlap,
     }
-
-
-def _print(ranking: "planner.Ranking", cluster: "planner.Network", top: int) -> None:
-    others = [row for row in ranking.rows if row is not ranking.choice][: top - 1]
-    shown = [ranking.choice, *others]
-    console = Console()
-    narrow = max(len(row.label) for row in shown) + _FIGURES_WIDE > console.width
-    table = Table(
-        title=f"{cluster.workers} workers, {cluster.link.bandwidth * 8 / 1e9:g} Gbit/s "
-        f"and {cluster.link.latency * 1e3:g} ms between hosts",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        show_edge=False,
-        title_justify="left",
-        caption_justify="left",
-        caption="* is the choice; all others are in the order of their steps."
-        + (" A wider terminal shows messages and memory." if narrow else ""),
-    )
-    table.add_column("relaxation", no_wrap=True)
-    for column in _COLUMNS:
-        if not (narrow and column in _LEFT_OUT):
-            table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("quality", no_wrap=True)
-    for row in shown:
-        cells = [
-            of(row) for k, of in _COLUMNS.items() if not (narrow and k in _LEFT_OUT)
-        ]
-        mark = "*" if row is ranking.choice else " "
-        style = "green" if row is ranking.choice else None
-        table.add_row(f"{mark} {row.label}", *cells, row.quality.name, style=style)
-    console.print(table)
-    if len(ranking.rows) > top:
-        console.print(f"{len(ranking.rows) - top} more: --top {len(ranking.rows)}")
-    console.print(ranking.verdict, highlight=False)
-    console.print(ranking.choice.tx, highlight=False, soft_wrap=True)

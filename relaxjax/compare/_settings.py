@@ -76,9 +76,8 @@ def chosen(study: Record, records: Sequence[Record], method: str) -> Setting | N
     """The setting with the best validation metric in phase "tune".
 
     The mean over the tuning seeds counts. Settings with a diverged run are out; runs
-    that were stopped early lose to runs that were not. Among equals the one that was
-    tried first wins: the task's own, or the nearest to it. Without tuning, it is the
-    setting of the last report run.
+    that were stopped early lose to runs that were not. Among equals the middle rate
+    wins, the smaller of two. Without tuning, it is the setting of the last report run.
 
     Args:
       study: what is in `study.json`.

@@ -169,25 +169,20 @@ def _begin(
     """The residuals, P and Q before the first step."""
     leaves, tree = jax.tree.flatten(params)
     pairs = list(zip(leaves, views_of(matrices), strict=True))
-    low = {i: (x, v) for i, (x, v) in enumerate(pairs) if v is not None}
-    shapes: dict[tuple[int, int], tuple[int, int, int]] = {}
-    for i, (x, v) in low.items():
-        m = v.matrices
-        for k, side in enumerate(v.sides):
-            shapes[i, k] = x.size // (m.rows * m.columns), side, m.rank
-    drawn = normals(jax.random.key(seed), list(shapes.values()))
-    factors = dict(zip(shapes, drawn, strict=True))
+    shapes = [
+        (x.size // (v.matrices.rows * v.matrices.columns), side, v.matrices.rank)
+        for x, v in pairs
+        if v
+        for side in v.sides
+    ]
+    drawn = iter(normals(jax.random.key(seed), shapes))
     residual = [jnp.zeros(x.shape if v or coded else (), jnp.float32) for x, v in pairs]
-    left, right = (
-        [
-            factors[i, k] if i in low else jnp.zeros((), jnp.float32)
-            for i in range(len(leaves))
-        ]
-        for k in (0, 1)
-    )
-    trees = (residual, left, right)
-    residual, left, right = map(tree.unflatten, trees)
-    return residual, left, right
+    factors = [
+        [next(drawn) if v else jnp.zeros((), jnp.float32) for _ in ("P", "Q")]
+        for _, v in pairs
+    ]
+    left, right = ([pair[k] for pair in factors] for k in (0, 1))
+    return tree.unflatten(residual), tree.unflatten(left), tree.unflatten(right)
 
 
 def _one_step(

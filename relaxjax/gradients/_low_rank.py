@@ -121,16 +121,12 @@ def init_factors(
     """
     leaves, tree = jax.tree.flatten(params)
     pairs = list(zip(leaves, matrices, strict=True))
-    low = {i: (x, m) for i, (x, m) in enumerate(pairs) if m is not None}
     shapes = [
-        (x.size // (m.rows * m.columns), m.columns, m.rank) for x, m in low.values()
+        (x.size // (m.rows * m.columns), m.columns, m.rank) for x, m in pairs if m
     ]
-    factors = dict(zip(low, normals(jax.random.key(seed), shapes), strict=True))
+    drawn = iter(normals(jax.random.key(seed), shapes))
     residual = [jnp.zeros(x.shape if m or coded else (), jnp.float32) for x, m in pairs]
-    right = [
-        factors[i] if i in low else jnp.zeros((), jnp.float32)
-        for i in range(len(leaves))
-    ]
+    right = [next(drawn) if m else jnp.zeros((), jnp.float32) for m in matrices]
     return tree.unflatten(residual), tree.unflatten(right)
 
 
