@@ -286,7 +286,7 @@ def test_every_file_that_was_written_is_named(tmp_path, name, monkeypatch):
     monkeypatch.setattr(_interrupt, "_now", _interrupt._Interrupt())
     monkeypatch.setattr(plan, "rank", lambda *_, **__: None)  # half a minute
     monkeypatch.setattr(plan, "winners", lambda path, *_, **__: path.write_text("."))
-    monkeypatch.setattr(_plan, "_print", lambda *_: None)
+    monkeypatch.setattr(_plan, "show", lambda *_: None)
     inputs = {"loss.py": LOSS, "one.py": ONE}
     for file, text in inputs.items():
         Path(file).write_text(text)

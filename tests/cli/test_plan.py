@@ -42,6 +42,13 @@ def test_the_table_and_the_line_to_paste():
     assert "more: --top" in output
 
 
+def test_flags_of_xla_are_all_that_is_printed():
+    """For this network, and buckets of the choice."""
+    output = run(*FAST, "--bucket-mb", "3", "--xla-flags")
+    network = plan.Network(workers=8, link=Link(1e-5, 5e10))
+    assert output == plan.xla_flags(network, 3 * 2**20) + "\n"
+
+
 def test_hosts_have_relaxations_of_their_own():
     report = json.loads(run(*SLOW, "--workers-per-host", "4", "--json"))
     names = {row["relaxation"] for row in report["ranking"]}
