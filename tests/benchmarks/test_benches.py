@@ -119,6 +119,7 @@ def test_exponents_are_of_the_last_two_sizes():
     assert _growth._exponents({1: {"a": 1.0}}) == {}
 
 
+@pytest.mark.long
 def test_growth(tmp_path, monkeypatch):
     few = {name: _growth.METHODS[name] for name in ("8 bits", "gossip")}
     monkeypatch.setattr(_growth, "METHODS", few)
