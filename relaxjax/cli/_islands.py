@@ -69,10 +69,13 @@ def islands(
 def _look(what: str, rest: list[str], emulated: bool, html: Path | None) -> int:
     """`status` and `replay`, of which only the second takes a script."""
     one = len(rest) == 1 or (rest and what == "replay")
-    if not one or not Path(rest[0], "run.json").is_file():
+    try:
+        store = rooms.found(rest[0]) if one else None
+    except (OSError, ImportError) as error:
+        raise ValueError(f"islands {what}: {rest[0]}: {error}") from error
+    if store is None:
         named = " ".join(rest) or "no folder"
         raise ValueError(f"islands {what}: {named} is not the folder of a run")
-    store = rooms.Folder(rest[0])
     if what == "status":
         return _status(store, html)
     again = _emulated if emulated else _rerun
@@ -82,7 +85,8 @@ def _look(what: str, rest: list[str], emulated: bool, html: Path | None) -> int:
 def _run(script: str, arguments: list[str], count: int, carrier: str) -> int:
     if not Path(script).is_file():
         raise ValueError(f"islands: {script} is not a file; name a Python script")
-    folder = Path(carrier.partition(":")[2]).absolute()
+    kind, _, place = carrier.partition(":")
+    folder = Path("runs/islands" if kind == "bucket" else place).absolute()
     names = [f"island-{number}" for number in range(count)]
     cache = {_CACHE: str(folder / "cache"), _CACHED_FROM: "0.1"}  # for quick restarts
     cache = {k: v for k, v in cache.items() if k not in os.environ}
@@ -90,7 +94,7 @@ def _run(script: str, arguments: list[str], count: int, carrier: str) -> int:
     return rooms.supervise(command, names, carrier, cache)
 
 
-def _status(store: "rooms.Folder", html: Path | None) -> int:
+def _status(store: rooms.Store, html: Path | None) -> int:
     now = rooms.status(store)
     if html is not None:
         try:
@@ -108,7 +112,7 @@ def _status(store: "rooms.Folder", html: Path | None) -> int:
     return 0
 
 
-def _replay(store: "rooms.Folder") -> int:
+def _replay(store: rooms.Store) -> int:
     done, equal, largest = 0, 0, 0.0
     for merge in rooms.replay(store):
         if merge.fault:
@@ -121,7 +125,7 @@ def _replay(store: "rooms.Folder") -> int:
     return 0
 
 
-def _rerun(store: "rooms.Folder", arguments: list[str]) -> int:
+def _rerun(store: rooms.Store, arguments: list[str]) -> int:
     _require_script(arguments)
     done, equal, members, largest = 0, 0, set(), 0.0
     for found in rooms.rerun(store, [sys.executable, "-u", *arguments]):
@@ -146,7 +150,7 @@ def _rerun(store: "rooms.Folder", arguments: list[str]) -> int:
     return 0
 
 
-def _emulated(store: "rooms.Folder", arguments: list[str]) -> int:
+def _emulated(store: rooms.Store, arguments: list[str]) -> int:
     _require_script(arguments)
     names = runpy.run_path(arguments[0])
     if not callable(names.get("program")):

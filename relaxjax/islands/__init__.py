@@ -14,11 +14,11 @@ __getattr__, __dir__, __all__ = door(
     },
     shared={
         "_emulate": "emulate",
-        "_join": "open_store",
+        "_join": "found open_store",
         "_replay": "replay",
         "_rerun": "rerun",
         "_status": "Row Status status",
-        "_store": "Folder",
+        "_store": "Folder Store",
         "_supervise": "supervise",
     },
 )

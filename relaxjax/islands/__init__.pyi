@@ -9,6 +9,7 @@ from relaxjax.islands._emulate import Program as Program
 from relaxjax.islands._emulate import emulate as emulate
 from relaxjax.islands._files import DamagedFile as DamagedFile
 from relaxjax.islands._island import Island as Island
+from relaxjax.islands._join import found as found
 from relaxjax.islands._join import join as join
 from relaxjax.islands._join import open_store as open_store
 from relaxjax.islands._members import Member as Member
@@ -19,6 +20,7 @@ from relaxjax.islands._status import Row as Row
 from relaxjax.islands._status import Status as Status
 from relaxjax.islands._status import status as status
 from relaxjax.islands._store import Folder as Folder
+from relaxjax.islands._store import Store as Store
 from relaxjax.islands._supervise import supervise as supervise
 
 __all__ = [

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -9,16 +10,21 @@ import numpy as np
 
 from relaxjax._core._tree import wide
 from relaxjax.islands._again import MEMBER, past
+from relaxjax.islands._bucket import Bucket
 from relaxjax.islands._island import Island
 from relaxjax.islands._pace import Pace
 from relaxjax.islands._post import Post, Voice
 from relaxjax.islands._ray_store import RayStore
-from relaxjax.islands._run import Run, Settings
+from relaxjax.islands._run import FILE, Run, Settings
 from relaxjax.islands._store import Folder, Store
 from relaxjax.islands._store_channel import StoreChannel
 
 CARRIER, NAME = "RELAXJAX_CARRIER", "RELAXJAX_ISLAND"
-_STORES: dict[str, Callable[[str], Store]] = {"folder": Folder, "ray": RayStore}
+_STORES: dict[str, Callable[[str], Store]] = {
+    "folder": Folder,
+    "bucket": Bucket,
+    "ray": RayStore,
+}
 _NUMBERS = ("SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX")
 
 
@@ -48,9 +54,9 @@ def join(
     Args:
       params: the model, floating-point arrays; every island gives the same shapes. The
         first one's values begin the run, and all others take them over.
-      carrier: "folder:DIR", a folder that all islands see, or "ray:DIR", one on a node
-        of a Ray cluster; None: the environment variable RELAXJAX_CARRIER, which
-        `relaxjax islands` sets.
+      carrier: "folder:DIR", a folder that all islands see; "bucket:URL", as in
+        bucket:s3://name/prefix; or "ray:DIR", a folder on a node of a Ray cluster.
+        None: the environment variable RELAXJAX_CARRIER, which `relaxjax islands` sets.
       name: 1 to 64 letters, digits, _ or -; one for each island, the same after a
         restart. None: RELAXJAX_ISLAND, or a number of SLURM's or Kubernetes's.
       sync_every: H, the number of steps from one merge of a fragment to its next.
@@ -137,17 +143,35 @@ def open_store(carrier: str) -> Store:
     """The store that a carrier names, as in "folder:runs/x".
 
     Raises:
-      ImportError: it is one of Ray, which is not installed.
+      ImportError: what it needs is not installed.
       ValueError: it names none, or one that cannot be written.
     """
     kind, _, place = carrier.partition(":")
     if kind not in _STORES or not place:
         raise ValueError(
             f"islands: carrier={carrier!r} must be folder:DIR, a folder that all "
-            "islands see, or ray:DIR, one on a node of a Ray cluster; `relaxjax "
-            "islands` sets RELAXJAX_CARRIER for its processes"
+            "islands see, bucket:URL, as in bucket:s3://name/prefix, or ray:DIR, a "
+            "folder on a node of a Ray cluster; `relaxjax islands` sets "
+            "RELAXJAX_CARRIER for its processes"
         )
     return _STORES[kind](place)
+
+
+def found(place: str) -> Store | None:
+    """The store of a run that has begun; None if there is none.
+
+    `place` is its folder, or a carrier.
+    """
+    kind, _, rest = place.partition(":")
+    if kind not in _STORES or kind == "folder":
+        path = rest if kind == "folder" else place
+        return Folder(path) if Path(path, FILE).is_file() else None
+    store = _STORES[kind](rest)
+    try:
+        store.read(FILE)
+    except FileNotFoundError:
+        return None
+    return store
 
 
 def _name() -> str:

@@ -42,6 +42,7 @@ class RayStore:
 
     Attributes:
       place: "ray:" and the folder's absolute path.
+      carrier: the same.
     """
 
     def __init__(self, path: str):
@@ -53,7 +54,7 @@ class RayStore:
         """
         self._ray = ray = _connected()
         name = str(Path(path).absolute())
-        self.place = f"ray:{name}"
+        self.place = self.carrier = f"ray:{name}"
         node = ray.get_runtime_context().get_node_id()
         here = import_module("ray.util.scheduling_strategies")
         self._keeper = (

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from relaxjax.islands._again import MEMBER, RESULT, Compared, Stay, read, stays
 from relaxjax.islands._join import CARRIER, NAME
-from relaxjax.islands._store import Folder
+from relaxjax.islands._store import Store
 
 _LINES = 5  # of what a process has printed that has failed
 
 
 def rerun(
-    store: Folder,
+    store: Store,
     command: Sequence[str],
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Compared]:
@@ -39,7 +39,7 @@ def rerun(
       DamagedFile: a line of the log.
       OSError: the program cannot be started.
     """
-    env = {**os.environ, **(environment or {}), CARRIER: f"folder:{store.place}"}
+    env = {**os.environ, **(environment or {}), CARRIER: store.carrier}
     for stay in stays(store):
         with tempfile.TemporaryDirectory() as folder:
             result = Path(folder) / "result"

@@ -20,9 +20,15 @@ _PROBES = 8
 
 
 class Store(Protocol):
-    """Files by name, with slashes; a missing one is a `FileNotFoundError`."""
+    """Files by name, with slashes; a missing one is a `FileNotFoundError`.
+
+    Attributes:
+      place: what messages call it.
+      carrier: how `join` names it.
+    """
 
     place: str
+    carrier: str
 
     def create(self, name: str, data: bytes) -> bool:
         """Writes a file that is not there yet; False, and no change, if it is."""
@@ -50,6 +56,7 @@ class Folder:
 
     Attributes:
       place: its absolute path.
+      carrier: "folder:" and the path.
     """
 
     def __init__(self, path: str | os.PathLike[str]):
@@ -60,6 +67,7 @@ class Folder:
         """
         self._root = Path(path).absolute()
         self.place = str(self._root)
+        self.carrier = f"folder:{self.place}"
         self._numbers = count()
         try:
             (self._root / "tmp").mkdir(parents=True, exist_ok=True)
@@ -158,7 +166,8 @@ def probe(store: Store, own: str) -> None:
             raise ValueError(
                 f"islands: two creators of one file in {store.place} ended with "
                 f"{won}, and exactly one must win: commits are not safe here. Take "
-                "another file system (for NFS version 4, without `nolock`)"
+                "another file system (for NFS version 4, without `nolock`), or another "
+                "service, with conditional puts"
             )
 
 

@@ -14,6 +14,7 @@ after the quorum was reached. Contributors stand in sorted order.
 Cost of a turn: a list of members, a heartbeat from each, a list of contributions.
 """
 
+import errno
 import time
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +31,7 @@ from relaxjax.islands._state import Say, State
 from relaxjax.islands._store import Store
 
 LEASES = "lease"
+_FULL = errno.ENOSPC, errno.EDQUOT
 
 
 class Syncer:
@@ -165,8 +167,8 @@ class Syncer:
         }
         try:
             won = log.commit(self._store, record)
-        except OSError:  # the answer may be lost where the commit is made
-            if log.newest(self._store, version - 1) < version:
+        except OSError as error:  # else it may be made yet, and names these files
+            if error.errno in _FULL and log.newest(self._store, version - 1) < version:
                 self._state.discard({str(number): files})
             raise
         if not won:

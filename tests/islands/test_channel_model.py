@@ -23,6 +23,7 @@ from hypothesis.stateful import (
 from relaxjax.islands import Superseded, _store_channel
 from relaxjax.islands import _log as log
 from relaxjax.islands import _offers as offers
+from relaxjax.islands import _syncer as syncer
 from relaxjax.islands._members import newest
 from relaxjax.islands._merge import first_outer
 from relaxjax.islands._state import State
@@ -51,7 +52,7 @@ class Islands(RuleBasedStateMachine):
             self.join(name)
 
     def act(self, process: Process, what: Any) -> None:
-        """Does it; the process may turn out to be superseded, or the disk full."""
+        """Does it; the process may turn out to be superseded, or the carrier fail."""
         try:
             what()
         except Superseded:
@@ -59,7 +60,7 @@ class Islands(RuleBasedStateMachine):
             assert newest(self.world.store)[name] > incarnation
             self.forget(process)
         except OSError:
-            assert self.world.store.is_full
+            assert self.world.store.fault
 
     def forget(self, process: Process) -> None:
         self.processes = [p for p in self.processes if p is not process]
@@ -73,7 +74,7 @@ class Islands(RuleBasedStateMachine):
         try:
             self.processes.append(self.world.process(name))
         except OSError:
-            assert self.world.store.is_full
+            assert self.world.store.fault
 
     @precondition(lambda self: self.processes)
     @rule(
@@ -178,13 +179,14 @@ class Islands(RuleBasedStateMachine):
         except (Crash, Superseded):
             pass
         except OSError:
-            assert store.is_full
+            assert store.fault
         finally:
             store.before = lambda verb, name: None
 
-    @rule(is_full=st.sampled_from([False, False, True]))
-    def disk(self, is_full: bool) -> None:
-        self.world.store.is_full = is_full
+    @rule(fault=st.sampled_from(["", "", "full", "deaf", "late"]))
+    def carrier(self, fault: str) -> None:
+        self.world.store.fault = fault
+        self.world.store.arrive()
 
     @invariant()
     def holds(self) -> None:
@@ -249,10 +251,11 @@ BROKEN = {
     "momentum that begins anew": (State, "outer", fresh_momentum),
     "contributors in any order": (Syncer, "_ready", unsorted),
     "merges below the quorum": (Syncer, "_is_time", no_quorum),
+    "files removed of a commit that may come yet": (syncer, "_FULL", (None,)),
 }
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(7)
 @pytest.mark.parametrize("fault", BROKEN)
 def test_what_breaks_the_rules_is_found(fault, monkeypatch):
     monkeypatch.setattr(*BROKEN[fault])

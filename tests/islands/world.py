@@ -1,10 +1,12 @@
 """Islands without threads: a store in memory, a clock by hand, and what they must do.
 
 Every operation on the store may be the last of a process, may fail as on a full disk,
-or may be where another process comes in between.
+or may be where another process comes in between. What is written may lose its answer,
+and a commit may come about after its writer was told that it had failed.
 """
 
 import errno
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -29,20 +31,32 @@ class Crash(BaseException):
 class Memory:
     """A store whose operations can be counted, made to fail, and interrupted."""
 
-    place = "memory"
+    place = carrier = "memory"
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
-        self.is_full = False
+        self.fault = ""  # "full", "deaf", or "late"
+        self.late: dict[str, bytes] = {}
         self.before: Callable[[str, str], None] = lambda verb, name: None
 
     def create(self, name: str, data: bytes) -> bool:
         self._writes("create", name)
-        return self.files.setdefault(name, data) is data
+        if self.fault == "late" and name.startswith(log.FOLDER):
+            self.late.setdefault(name, data)
+            raise TimeoutError
+        won = self.files.setdefault(name, data) is data
+        self._answers()
+        return won
 
     def replace(self, name: str, data: bytes) -> None:
         self._writes("replace", name)
         self.files[name] = data
+        self._answers()
+
+    def arrive(self) -> None:
+        """What was on its way is put, where nobody else was first."""
+        self.files = self.late | self.files
+        self.late = {}
 
     def read(self, name: str) -> bytes:
         self.before("read", name)
@@ -61,8 +75,12 @@ class Memory:
 
     def _writes(self, verb: str, name: str) -> None:
         self.before(verb, name)
-        if self.is_full:
+        if self.fault == "full":
             raise OSError(errno.ENOSPC, "No space left on device", name)
+
+    def _answers(self) -> None:
+        if self.fault == "deaf":
+            raise TimeoutError
 
 
 class Process:
@@ -98,7 +116,7 @@ class Process:
         """
         version = (log.newest(self.world.store) if ahead else self.version) + 1
         number = self.world.run.fragment_of(version)
-        rng = np.random.default_rng([salt, *self.member.name.encode()])
+        rng = np.random.default_rng([salt, tokens, steps, *str(self.member).encode()])
         base = self.has[number]
         if not ahead and base.version < self.world.run.newest(number, version - 1):
             return False
@@ -118,10 +136,8 @@ class Process:
             joined=self.joined,
             dropped=0,
         )
-        sent = self.channel.offer(offer)
-        if sent:
-            self.world.offers[fingerprint(model)] = self.member, offer
-        return sent
+        self.world.offers[fingerprint(model)] = self.member, offer
+        return self.channel.offer(offer)
 
     def turn(self) -> bool:
         return self.channel.syncer.turn()
@@ -141,8 +157,8 @@ class Process:
 class World:
     """A store, a clock, and a model of what may be in the log."""
 
-    def __init__(self, settings: Settings = SETTINGS):
-        self.store, self.now = Memory(), 0.0
+    def __init__(self, settings: Settings = SETTINGS, store: Any = None):
+        self.store, self.now = store or Memory(), 0.0
         self.run = Run.of(settings, PARAMS)
         self.bits: dict[tuple[int, int], str] = {}
         self.offers: dict[str, tuple[Member, Offer]] = {}
@@ -163,6 +179,10 @@ class World:
         assert versions == list(range(len(versions))), "versions have no gaps"
         for version in versions[self.checked + 1 :]:
             self._follow(version)
+        for version in versions[-self.run.settings.fragments :]:
+            for kinds in json.loads(self.records[version])["files"].values():
+                names = {name for name, _ in kinds.values()}
+                assert names <= self.store.files.keys(), "a version without its files"
 
     def _checked_log(self) -> None:
         for version, line in self.records.items():
