@@ -11,6 +11,7 @@ Two multiplications per element, where `jax.random` takes some twenty rounds. No
 cryptography; good enough for rounding and for masks (tests/core/test_random.py).
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -68,7 +69,7 @@ def normals(key: jax.Array, shapes: Sequence[tuple[int, ...]]) -> list[jax.Array
     XLA on CPU compiles a draw for a quarter of a second, and a model has hundreds; out
     of a loop, here of two halves, it does not repeat the draw for each array.
     """
-    ends = np.cumsum([math.prod(shape) for shape in shapes], dtype=int).tolist()
+    ends = list(itertools.accumulate(map(math.prod, shapes)))
     half = -(-ends[-1] // 2) if ends else 0
     halves = jax.lax.map(
         lambda key: jax.random.normal(key, (half,), jnp.float32),

@@ -128,11 +128,13 @@ class Past:
             if getattr(offer, key) != said[key]
         ]
         name = str(said["file"]).rpartition("/")[2]
-        checked = offers.read(self._store, self._run, offer.version, name)
-        kept = checked.offer.model
+        p = self._run.fragment_of(offer.version)
+        anchor = published(self._store, self._run, said["base"], p).anchor
+        checked = offers.read(self._store, self._run, offer.version, name, anchor)
+        model = offers.opened(self._run, offer.version, anchor, offer.model)
         far = [
-            float(np.abs(np.float64(kept[k]) - np.float64(x)).max(initial=0))
-            for k, x in offer.model.items()
+            float(np.abs(np.float64(checked.model[k]) - np.float64(x)).max(initial=0))
+            for k, x in model.items()
         ]
         found = Compared(
             offer.version,
@@ -162,7 +164,8 @@ class Past:
         fragments = [
             published(self._store, self._run, v, p) for p, v in sorted(newest.items())
         ]
-        return News(wanted - 1, fragments, set(), wanted > 0)
+        merged = set(self._stay.contributed)  # of the others nothing is known here
+        return News(wanted - 1, fragments, merged, wanted > 0)
 
 
 def published(store: Store, run: Run, version: int, number: int) -> Fragment:
@@ -178,7 +181,7 @@ def published(store: Store, run: Run, version: int, number: int) -> Fragment:
     _, arrays = unpack(full, store.read(name))
     if fingerprint(arrays) != digest:
         raise DamagedFile(full, "it is not what the log names")
-    return Fragment(number, version, run.check(full, number, arrays, "wide"))
+    return Fragment(number, version, run.check(full, number, arrays, "anchor"))
 
 
 def past(store: Store, run: Run, member: str) -> Past:

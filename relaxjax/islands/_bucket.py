@@ -6,8 +6,8 @@
 `create` is a put that the service refuses if the name is taken (`If-None-Match: *`);
 `probe` finds out whether it does. Clients put again by themselves where an answer was
 lost, and are then refused because of their own object: so each object ends in a line
-that its writer has drawn, by which it knows its own. Nothing is cached: services list at
-once what was written.
+that its writer has drawn, by which it knows its own. Nothing is cached: services list
+what was written at once.
 
 Keys, endpoints and regions are what fsspec and the service's package find in their own
 variables and files, as in AWS_PROFILE or FSSPEC_S3_ENDPOINT_URL.

@@ -32,7 +32,8 @@ class Offer(NamedTuple):
     Attributes:
       version: the merge.
       base: the version of the fragment that the island started from.
-      model: the fragment as the island has it, in the params' dtypes.
+      model: the fragment as the island has it, in the params' dtypes; or codes of how
+        far that is from its base.
       tokens: tokens since it took that version over.
       steps: steps since then.
       step: the island's own step, 1 after its first.

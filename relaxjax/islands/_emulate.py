@@ -69,9 +69,16 @@ def emulate(
 
     Raises:
       DamagedFile: a line of the log, or a version.
-      ValueError: a log that no table describes, see `relaxjax.islands._tables`.
+      ValueError: a log that no table describes, see `relaxjax.islands._tables`; a run
+        whose contributions travelled in codes.
     """
     run, newest = Run.read(store), log.newest(store)
+    if code := run.settings.compressor:
+        raise ValueError(
+            f"islands: contributions of the run in {store.place} travelled as {code}, "
+            "each by itself, and workers of one program exchange codes otherwise; "
+            "`relaxjax islands replay DIR SCRIPT` runs the islands' own steps again"
+        )
     merges = newest if merges is None else min(merges, newest)
     found = tables(store, merges)
     tick, state = _begin(run, program, found)

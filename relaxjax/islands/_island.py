@@ -24,6 +24,7 @@ import jax
 import numpy as np
 
 from relaxjax.islands._channel import Fragment, Joined, News, Offer
+from relaxjax.islands._codes import Coder, Plain
 from relaxjax.islands._files import Arrays
 from relaxjax.islands._pace import Pace
 from relaxjax.islands._run import Run
@@ -95,6 +96,10 @@ class Island:
         self._step = self._last = self._offered = 0
         self._adopted: list[list[int]] = []
         self._known = 0  # how much of that the log has, and is no longer said
+        code, member = run.settings.compressor, str(joined.member)
+        self._coder = Coder(code, run.settings.seed, member) if code else Plain()
+        for fragment in joined.fragments:
+            self._coder.took(fragment, merged=False)
         self.params = self._over(params, joined.fragments)
 
     @property
@@ -161,8 +166,10 @@ class Island:
         for fragment in news.fragments:
             p = fragment.number
             sent, merged = self._sent.pop(p, None), 0.0
-            if sent is not None and sent.version in news.merged:
+            has = sent is not None and sent.version in news.merged
+            if sent is not None and has:
                 merged, self._known = sent.tokens, max(self._known, sent.said)
+            self._coder.took(fragment, merged=has)
             self.merged += merged
             self.dropped += self._tokens[p] - merged
             self._tokens[p], self._steps[p] = 0.0, 0
@@ -180,12 +187,12 @@ class Island:
     def _send(self, version: int, params: Any) -> None:
         p = self._run.fragment_of(version)
         parts = self._run.split(self._same(params))
-        model = {name: np.array(x) for name, x in parts[p].items()}
+        own = {name: np.array(x) for name, x in parts[p].items()}
         self._mail.send(
             Offer(
                 version=version,
                 base=self._base[p],
-                model=model,
+                model=self._coder.encode(p, version, own),
                 tokens=self._tokens[p],
                 steps=self._steps[p],
                 step=self._step,

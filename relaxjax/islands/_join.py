@@ -43,6 +43,7 @@ def join(
     outer_momentum: float = 0.9,
     seed: int = 0,
     keep: bool = False,
+    compressor: str = "",
     lost_after: float = 5.0,
     poll: float = 0.05,
     pace: float | None = None,
@@ -69,6 +70,8 @@ def join(
       outer_momentum: its Nesterov momentum, in [0, 1).
       seed: begins `Island.seed`.
       keep: keep all contributions and versions, to merge them again.
+      compressor: what contributions travel in, and how what that loses comes back, as
+        in "quantize8+ef14"; names are those of `relaxjax train --help`. "": floats.
       lost_after: seconds without a heartbeat after which nobody waits for an island,
         and another takes its lease.
       poll: seconds between two looks at the carrier.
@@ -106,7 +109,7 @@ def join(
     """
     settings = Settings(
         sync_every, fragments, mode, merge, quorum, grace, outer_rate, outer_momentum,
-        seed, keep,
+        seed, keep, compressor,
     )  # fmt: skip
     if not 0 < lost_after < float("inf") or not 0 < poll < float("inf"):
         raise ValueError(

@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from relaxjax.islands._codes import on_the_cpu
 from relaxjax.islands._files import Arrays
 from relaxjax.islands._run import Settings
 from relaxjax.local_updates import AnchorState, ExchangeSpec, outer_step, weight_of
@@ -50,7 +51,7 @@ class Merged(NamedTuple):
 
 def first_outer(settings: Settings, anchor: Arrays) -> Arrays:
     """The outer optimizer's state before the first merge."""
-    with _on_the_cpu():
+    with on_the_cpu():
         return _named(jax.tree.leaves(settings.outer().init(_placed(anchor))))
 
 
@@ -67,7 +68,7 @@ def merge(
     tokens = np.array([p.tokens for p in parts] + [0] * spare, np.float32)
     steps = np.array([p.steps for p in parts] + [0] * spare, np.float32)
     leaves = [outer[name] for name in sorted(outer)]
-    with _on_the_cpu():
+    with on_the_cpu():
         after, leaves, weights = _program(settings)(
             *map(_placed, (anchor, leaves, models, tokens, steps))
         )
@@ -97,13 +98,6 @@ def _program(settings: Settings) -> Any:
         return after.anchor, jax.tree.leaves(after.outer), weights
 
     return jax.jit(run)
-
-
-def _on_the_cpu() -> Any:
-    try:
-        return jax.default_device(jax.local_devices(backend="cpu")[0])
-    except RuntimeError:  # JAX_PLATFORMS leaves it out
-        return jax.default_device(None)
 
 
 def _placed(tree: Any) -> Any:

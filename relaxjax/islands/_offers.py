@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from relaxjax.islands._channel import Offer
-from relaxjax.islands._files import DamagedFile, fingerprint, pack, unpack
+from relaxjax.islands._codes import decoded
+from relaxjax.islands._files import Arrays, DamagedFile, fingerprint, pack, unpack
 from relaxjax.islands._members import Member, Watch
+from relaxjax.islands._merge import Part
 from relaxjax.islands._run import Run
 from relaxjax.islands._store import Store
 
@@ -30,12 +32,25 @@ _META: dict[str, type | tuple[type, ...]] = {
 
 
 class Checked(NamedTuple):
-    """A contribution that may be merged."""
+    """A contribution that may be merged.
+
+    Attributes:
+      member: who has contributed.
+      offer: as it was sent.
+      file: where it lies.
+      sha256: the digest of what was sent.
+      model: the models, out of their codes.
+    """
 
     member: Member
     offer: Offer
     file: str
     sha256: str
+    model: Arrays
+
+    def part(self) -> Part:
+        """What a merge takes of it."""
+        return Part(self.model, self.offer.tokens, self.offer.steps)
 
     def record(self, weight: float) -> dict[str, Any]:
         """What the log says of it."""
@@ -65,8 +80,8 @@ def write(store: Store, member: Member, offer: Offer) -> bool:
     return store.create(name, pack({**meta, "island": str(member)}, model))
 
 
-def read(store: Store, run: Run, version: int, name: str) -> Checked:
-    """A contribution, by the name of its file.
+def read(store: Store, run: Run, version: int, name: str, anchor: Arrays) -> Checked:
+    """A contribution, by the name of its file; `anchor` is what codes stand on.
 
     Raises:
       DamagedFile: it is not one, or not for this merge.
@@ -81,9 +96,16 @@ def read(store: Store, run: Run, version: int, name: str) -> Checked:
             raise DamagedFile(full, f"{key} is {meta.get(key)!r}")
     if meta["version"] != version or meta.get("island") != str(member):
         raise DamagedFile(full, "it was written for another merge or by another island")
-    model = run.check(full, run.fragment_of(version), model, "own")
-    offer = Offer(model=model, **{key: meta[key] for key in _META})
-    return Checked(member, offer, file, fingerprint(model))
+    sent = run.check(full, run.fragment_of(version), model, "sent")
+    offer = Offer(model=sent, **{key: meta[key] for key in _META})
+    model = opened(run, version, anchor, sent)
+    return Checked(member, offer, file, fingerprint(sent), model)
+
+
+def opened(run: Run, version: int, anchor: Arrays, sent: Arrays) -> Arrays:
+    """The models that were sent, out of their codes if they are in codes."""
+    code, seed = run.settings.compressor, run.settings.seed
+    return decoded(code, seed, version, anchor, sent) if code else sent
 
 
 def why_not(checked: Checked, base: int, watch: Watch) -> str | None:
@@ -99,7 +121,7 @@ def why_not(checked: Checked, base: int, watch: Watch) -> str | None:
         return f"its base is version {offer.base} and the newest is {base}"
     if not (0 < offer.tokens < float("inf") and offer.steps > 0):
         return f"it has {offer.tokens} tokens in {offer.steps} steps"
-    for name, x in offer.model.items():
+    for name, x in checked.model.items():
         if not np.isfinite(x.astype(np.float32)).all():
             return f"{name} is not finite"
     return None

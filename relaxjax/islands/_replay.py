@@ -17,7 +17,7 @@ import numpy as np
 from relaxjax.islands import _log as log
 from relaxjax.islands import _offers as offers
 from relaxjax.islands._files import Arrays, DamagedFile, fingerprint, unpack
-from relaxjax.islands._merge import Part, first_outer, merge
+from relaxjax.islands._merge import first_outer, merge
 from relaxjax.islands._run import Run
 from relaxjax.islands._store import Store
 
@@ -76,14 +76,13 @@ def _again(store: Store, run: Run, record: Any, anchors: Any, outers: Any) -> An
     parts, names = [], []
     for said in record["contributions"]:
         name = str(said["file"]).rpartition("/")[2]
-        checked = offers.read(store, run, version, name)
+        checked = offers.read(store, run, version, name, anchors[number])
         if checked.record(said["weight"]) != said:
             raise DamagedFile(
                 f"{store.place}/{log.file_of(version)}",
                 f"{checked.file} is not what the line says of it",
             )
-        offer = checked.offer
-        parts.append(Part(offer.model, offer.tokens, offer.steps))
+        parts.append(checked.part())
         names.append(str(checked.member))
     settings, files = run.settings, record["files"][str(number)]
     outer = outers[number]

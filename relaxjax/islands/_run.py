@@ -5,6 +5,7 @@ model or other settings is refused with the differences. Versions count merges: 
 v = 1, 2, .. is that of fragment (v - 1) mod P, and version 0 is the start.
 """
 
+import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ import optax
 
 from relaxjax._core._checks import require_momentum, require_whole
 from relaxjax._core._tree import leaf_name, wide
+from relaxjax.islands._codes import compressor_of, shapes
 from relaxjax.islands._files import Arrays, DamagedFile, seal, unseal
 from relaxjax.islands._store import Store
 from relaxjax.local_updates import ExchangeSpec, deal
@@ -36,6 +38,7 @@ class Settings(NamedTuple):
     outer_momentum: float
     seed: int
     keep: bool
+    compressor: str = ""
 
     @property
     def every(self) -> int:
@@ -69,6 +72,8 @@ class Settings(NamedTuple):
             )
         require_momentum("islands: outer", self.outer_momentum)
         ExchangeSpec("islands", "islands", merge=self.merge).reducer()
+        if self.compressor:
+            compressor_of(self.compressor)
 
 
 class Leaf(NamedTuple):
@@ -100,6 +105,12 @@ class Run(NamedTuple):
                     "floating-point params: keep other leaves out of them"
                 )
             kind = str(jnp.result_type(x))
+            if settings.compressor and kind == "float64":
+                raise ValueError(
+                    f"islands: {name} is float64, and compressor="
+                    f"{settings.compressor!r} has codes of float32: leave it out, or "
+                    "keep the params in float32"
+                )
             leaves.append(Leaf(name, kind, tuple(np.shape(x)), number))
         return cls(settings, tuple(leaves))
 
@@ -113,9 +124,11 @@ class Run(NamedTuple):
         if store.create(FILE, seal(mine)):
             return
         theirs = unseal(f"{store.place}/{FILE}", store.read(FILE))
-        changed = [key for key in mine if theirs.get(key) != mine[key]]
+        every = {**theirs, **mine}
+        changed = [key for key in every if theirs.get(key) != mine.get(key)]
         if changed:
-            said = "; ".join(_difference(k, mine[k], theirs.get(k)) for k in changed)
+            pairs = ((key, mine.get(key), theirs.get(key)) for key in changed)
+            said = "; ".join(_difference(*pair) for pair in pairs)
             raise ValueError(
                 f"islands: the run in {store.place} has begun otherwise: {said}. Give "
                 "what it has, or take a new folder"
@@ -124,7 +137,10 @@ class Run(NamedTuple):
     def record(self) -> dict[str, Any]:
         """What JSON has of it."""
         leaves = [[*leaf[:2], list(leaf.shape), leaf.fragment] for leaf in self.leaves]
-        return {**self.settings._asdict(), "leaves": leaves}
+        settings = self.settings._asdict()
+        if not self.settings.compressor:
+            del settings["compressor"]
+        return {**settings, "leaves": leaves}
 
     @classmethod
     def read(cls, store: Store) -> "Run":
@@ -157,7 +173,7 @@ class Run(NamedTuple):
         return parts
 
     def check(
-        self, name: str, fragment: int, arrays: Mapping[str, np.ndarray], at_least: Any
+        self, name: str, fragment: int, arrays: Mapping[str, np.ndarray], kind: str
     ) -> Arrays:
         """The arrays of a fragment, if that is what they are; else `DamagedFile`.
 
@@ -165,22 +181,32 @@ class Run(NamedTuple):
           name: the file that they are from.
           fragment: the fragment's number.
           arrays: the arrays.
-          at_least: "wide" for anchors, in float32 where a param is narrower; "own" for
-            models in the params' dtypes.
+          kind: "anchor", in float32 where a param is narrower; or "sent", models in
+            the params' dtypes, or their codes.
         """
-        mine = [leaf for leaf in self.leaves if leaf.fragment == fragment]
-        if [leaf.name for leaf in mine] != list(arrays):
+        mine = tuple(leaf for leaf in self.leaves if leaf.fragment == fragment)
+        expected = _shapes(mine, kind, self.settings.compressor)
+        if list(expected) != list(arrays):
             raise DamagedFile(name, f"its arrays are not those of fragment {fragment}")
-        for leaf in mine:
-            x, dtype = arrays[leaf.name], jnp.dtype(leaf.dtype)
-            expected = wide(dtype) if at_least == "wide" else dtype
-            if x.shape != leaf.shape or x.dtype != expected:
+        for leaf, like in expected.items():
+            x = arrays[leaf]
+            if x.shape != like.shape or x.dtype != like.dtype:
                 raise DamagedFile(
                     name,
-                    f"{leaf.name} is {x.dtype}{list(x.shape)} instead of "
-                    f"{expected}{list(leaf.shape)}",
+                    f"{leaf} is {x.dtype}{list(x.shape)} instead of "
+                    f"{like.dtype}{list(like.shape)}",
                 )
         return dict(arrays)
+
+
+@functools.cache
+def _shapes(leaves: tuple[Leaf, ...], kind: str, compressor: str) -> Any:
+    """Shapes and dtypes by name."""
+    own = {x.name: jax.ShapeDtypeStruct(x.shape, jnp.dtype(x.dtype)) for x in leaves}
+    anchor = {n: jax.ShapeDtypeStruct(x.shape, wide(x.dtype)) for n, x in own.items()}
+    if kind == "anchor":
+        return anchor
+    return shapes(compressor, anchor) if compressor else own
 
 
 def _difference(key: str, mine: Any, theirs: Any) -> str:

@@ -186,7 +186,7 @@ class State:
                 name, digest = self._files(version, number)["anchor"]
                 anchor = self._arrays(name, digest)
                 full = f"{self._store.place}/{name}"
-                anchor = self._run.check(full, number, anchor, "wide")
+                anchor = self._run.check(full, number, anchor, "anchor")
                 self.anchors[number] = Fragment(number, version, anchor)
                 return
             except FileNotFoundError as error:

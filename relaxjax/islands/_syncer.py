@@ -24,7 +24,7 @@ from relaxjax.islands import _offers as offers
 from relaxjax.islands._channel import Fragment
 from relaxjax.islands._files import DamagedFile, seal, unseal
 from relaxjax.islands._members import Member, Watch
-from relaxjax.islands._merge import Part, merge
+from relaxjax.islands._merge import merge
 from relaxjax.islands._offers import Checked
 from relaxjax.islands._run import Run
 from relaxjax.islands._state import Say, State
@@ -93,13 +93,13 @@ class Syncer:
         fragment = self._state.anchors.get(number)
         if fragment is None:
             self._state.refuse(number)
-        ready = self._ready(version, fragment.version)
+        ready = self._ready(version, fragment)
         if not self._is_time(version, ready):
             self._mend()
             return False
         return self._merge(version, fragment, ready)
 
-    def _ready(self, version: int, base: int) -> list[Checked]:
+    def _ready(self, version: int, base: Fragment) -> list[Checked]:
         """Contributions that may be merged, by name."""
         listed = self._store.names(offers.folder_of(version))
         files = [f"{offers.folder_of(version)}/{name}" for name in listed]
@@ -112,9 +112,9 @@ class Syncer:
                 continue
             try:
                 if file not in self._checked:
-                    checked = offers.read(self._store, self._run, version, name)
-                    self._checked[file] = checked
-                why = offers.why_not(self._checked[file], base, self._watch)
+                    how = self._store, self._run, version, name, base.anchor
+                    self._checked[file] = offers.read(*how)
+                why = offers.why_not(self._checked[file], base.version, self._watch)
             except DamagedFile as error:
                 why = str(error)
             if why is not None:
@@ -146,7 +146,7 @@ class Syncer:
 
     def _merge(self, version: int, fragment: Fragment, ready: list[Checked]) -> bool:
         outer, reset = self._state.outer(fragment.number)
-        parts = [Part(c.offer.model, c.offer.tokens, c.offer.steps) for c in ready]
+        parts = [checked.part() for checked in ready]
         merged = merge(self._run.settings, fragment.anchor, outer, parts)
         self._tries += 1
         own, number = f"{self.lease:06d}.{self._tries}", fragment.number

@@ -84,6 +84,13 @@ def test_it_is_a_store(bucket):
         bucket.read("a/b")
 
 
+def test_marks_of_folders_are_no_names(bucket, monkeypatch):
+    bucket.create("a/b", b"")
+    listed = ["runs/x/a", "/runs/x/a/b", "runs/x/a/"]
+    monkeypatch.setattr(bucket._files, "ls", lambda path, detail: listed)
+    assert bucket.names("a") == ["b"]
+
+
 def test_a_foreign_object_is_read_as_it_is(bucket):
     bucket._files.pipe_file("runs/x/log/1", b'{"version": 1}\n')
     assert bucket.read("log/1") == b'{"version": 1}\n'

@@ -14,6 +14,7 @@ import numpy as np
 
 from relaxjax.islands import _log as log
 from relaxjax.islands._channel import Fragment, Offer
+from relaxjax.islands._codes import Coder, Plain
 from relaxjax.islands._files import fingerprint
 from relaxjax.islands._members import Member
 from relaxjax.islands._run import Run, Settings
@@ -99,6 +100,8 @@ class Process:
         start = world.run.split([x for _, x in sorted(PARAMS.items())])
         joined = self.channel.join(start)
         self.member, self.joined = joined.member, joined.version
+        code, seed = world.run.settings.compressor, world.run.settings.seed
+        self.coder = Coder(code, seed, str(self.member)) if code else Plain()
         self.version, self.has = joined.version, dict[int, Fragment]()
         self.step = self.offered = 0
         self._take(joined.fragments)
@@ -124,6 +127,7 @@ class Process:
             k: a - rng.normal(size=a.shape).astype(np.float32)
             for k, a in base.anchor.items()
         }
+        model = self.coder.encode(number, version, model)
         self.step += steps
         offer = Offer(
             version=version,
@@ -147,6 +151,7 @@ class Process:
             before = self.has.get(fragment.number)
             assert before is None or before.version < fragment.version
             self.has[fragment.number] = fragment
+            self.coder.took(fragment, merged=False)
             bits = fingerprint(fragment.anchor)
             known = self.world.bits.setdefault(
                 (fragment.number, fragment.version), bits
