@@ -60,6 +60,38 @@ QUALITY = Table(
     },
     budgets={32: 0.01, 100: 0.01, 400: 0.02},
 )
+FRONTIER = Table(
+    {"digits": digits, "chars": small_chars},
+    {
+        "adamw": (
+            "all_reduce+quantize4+ef14",
+            "all_reduce+sign+ef14",
+            "all_reduce+top_k+ef14",
+            "power_sgd rank=8",
+            "power_sgd rank=4 bits=8",
+            "power_sgd rank=1 bits=8",
+            "acp_sgd rank=8",
+            "acp_sgd rank=4 bits=8",
+            "acp_sgd rank=1 bits=8",
+            "one_bit_adam+quantize4+ef14",
+            "local_sgd+quantize4+ef14 sync_every=5",
+            "local_sgd+quantize4+ef14 sync_every=15",
+            "local_sgd+quantize4+ef14 sync_every=60",
+            "desynced",
+            "desynced+quantize4+ef14",
+            f"diloco+quantize4+ef14 sync_every=15 {_SLOW}",
+            f"diloco+sign+ef14 sync_every=24 {_MEAN}",
+            f"decoupled_diloco+quantize4+ef14 sync_every=16 {_SLOW}",
+            "sparse_loco sync_every=3",
+            "sparse_loco sync_every=12",
+            "sparta share=0.1",
+            "sparta share=0.01",
+            "sparta share=0.0025",
+        ),
+        "momentum": ("deep_gradient_compression density=0.01 warmup_steps=30",),
+    },
+    budgets={8: 0.01, 32: 0.01, 100: 0.01, 400: 0.02},
+)
 METHODS = Table(
     TASKS,
     {

@@ -44,6 +44,18 @@ def quality(
     return _whole(run, studies.QUALITY, task, steps, seeds, tune)
 
 
+@benchmark("frontier")
+def frontier(
+    run: Run,
+    task: Tasks = None,
+    steps: TaskSteps = None,
+    seeds: Runs = 3,
+    tune: Tune = 3,
+) -> Result:
+    """Methods of 2024 to 2026 beside older ones at 1/8 to 1/400 of a ring's bytes."""
+    return _whole(run, studies.FRONTIER, task, steps, seeds, tune)
+
+
 @benchmark("methods")
 def methods(
     run: Run,

@@ -22,6 +22,20 @@ from relaxjax.workers import data_parallel, emulate, init, to_workers
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 
+def record_of(task: Task, source: str, digest: str) -> dict[str, Any]:
+    """What `study.json` says of a task, and of the file that it is from."""
+    return {
+        "name": task.name,
+        "metric_name": task.metric_name,
+        "better": task.better,
+        "data": {"bytes": task.data.bytes, "sha256": task.data.sha256},
+        "file": source,
+        "file_sha256": digest,
+        "split_note": task.split_note,
+        "params": sum(x.size for x in jax.tree.leaves(task.params)),
+    }
+
+
 def program_digest(function: Callable[..., Any], *args: Any) -> str:
     """A digest of what a function computes for arguments of these shapes."""
     found = jax.make_jaxpr(function)(*args)

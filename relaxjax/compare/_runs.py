@@ -4,9 +4,10 @@
     one more  each method at one setting next to its best
     report    each method at its best setting, on the report seeds
 
-The best has the best validation metric at its end; where two are equal, the smaller
-rate. A method looks at its own records only, so that shards can own whole methods, and
-a study that was stopped goes on as if it had not been.
+The best has the best validation metric at its end; where several are equal, the one in
+the middle of their learning rates. A method looks at its own records only, so that
+shards can own whole methods, and a study that was stopped goes on as if nothing had
+happened.
 
 A tuning run stops at half of its steps where it is hopeless: if what it has there is
 worse than what the method's best run so far had at a tenth.

@@ -8,7 +8,7 @@ messages    `relaxjax.plan`: from links, codecs and what the relaxation sends; o
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -106,6 +106,24 @@ class Seconds:
             method.name, self._model, network, method.fixed
         )
         return "plan" if ranked else "traced bytes"
+
+    def record(self, links: Mapping[str, Link]) -> dict[str, Any]:
+        """What `study.json` says of all methods: on these links, and on the grid."""
+        return {
+            "networks": [
+                {"name": name, "latency": link.latency, "bandwidth": link.bandwidth}
+                for name, link in links.items()
+            ],
+            "seconds": {
+                label: {
+                    name: self(label, link.latency, link.bandwidth)
+                    for name, link in links.items()
+                }
+                for label in self._methods
+            },
+            "seconds_source": {label: self.source(label) for label in self._methods},
+            "map": self.grid(),
+        }
 
     def grid(self) -> dict[str, Any]:
         """All methods over bandwidths and latencies."""

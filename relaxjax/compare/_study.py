@@ -23,15 +23,15 @@ import jax
 
 from relaxjax.compare import _records, _runs
 from relaxjax.compare._asked import NETWORKS, Settings, require_buildable
-from relaxjax.compare._identity import name_of, step_digest, task_digest
+from relaxjax.compare._identity import name_of, record_of, step_digest, task_digest
 from relaxjax.compare._methods import Method, methods
 from relaxjax.compare._one_run import Program, Shape, program, trained
 from relaxjax.compare._results import STUDY, Results, conditions
 from relaxjax.compare._seconds import MEASURED, Seconds, compute_seconds, link_of
 from relaxjax.tasks import TASKS, Task, load, task_of
 
-Known = dict[str, _records.Record]
 TUNE_SEED = 1000
+Known = dict[str, _records.Record]
 Progress = Callable[[int, int, str], None]
 
 
@@ -255,22 +255,12 @@ class Study:
                 "or another folder"
             )
         compute = before.get("compute_seconds") or self.settings.compute
-        measured = "stated" if self.settings.compute else MEASURED
         compute = compute or compute_seconds(task, self.shape)
         seconds = Seconds(self.methods, task, self.shape, compute)
-        about = {
+        said = {
             "version": version("relaxjax"),
             "asked": self._asked,
-            "task": {
-                "name": task.name,
-                "metric_name": task.metric_name,
-                "better": task.better,
-                "data": {"bytes": task.data.bytes, "sha256": task.data.sha256},
-                "file": self._source,
-                "file_sha256": self._digest,
-                "split_note": task.split_note,
-                "params": sum(x.size for x in jax.tree.leaves(task.params)),
-            },
+            "task": record_of(task, self._source, self._digest),
             "methods": [method.label for method in self.methods],
             "seeds": list(range(self.settings.seeds)),
             "tune": self.settings.tune,
@@ -279,26 +269,14 @@ class Study:
             "workers": self.shape.workers,
             "steps": self.shape.steps,
             "batch_size": self.shape.batch_size,
-            "networks": [
-                {"name": name, "latency": link.latency, "bandwidth": link.bandwidth}
-                for name, link in self.links.items()
-            ],
+            "target": self.settings.target,
+            **seconds.record(self.links),
             "compute_seconds": compute,
-            "compute_source": measured,
-            "seconds": {
-                method.label: {
-                    name: seconds(method.label, link.latency, link.bandwidth)
-                    for name, link in self.links.items()
-                }
-                for method in self.methods
-            },
-            "seconds_source": {m.label: seconds.source(m.label) for m in self.methods},
-            "map": seconds.grid(),
+            "compute_source": "stated" if self.settings.compute else MEASURED,
             "conditions": conditions(),
             "command": command or before.get("command", ""),
-            "target": self.settings.target,
         }
-        _records.write_whole(path, json.dumps(about, indent=1) + "\n")
+        _records.write_whole(path, json.dumps(said, indent=1) + "\n")
 
     @functools.cached_property
     def _asked(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 
+import goodput_picture
 import gpu_tables
 import mutant_table
 
@@ -34,3 +35,24 @@ def test_mutants_add_up(tmp_path, monkeypatch):
         "| `b.py` | 5 | 3 | 1 | 1 |",
         "| all 2 | 10 | 6 | 2 | 2 |",
     ]
+
+
+def test_marks_are_the_runs_under_kills(tmp_path):
+    def run(name, minutes, faults, **parts):
+        schedule = [[1.0, what, 0] for what in faults]
+        said = {"minutes": minutes, "schedule": schedule, "islands": 3}
+        carrier = "ray" if name == "b" else "folder"
+        file = {"conditions": said | {"carrier": carrier}, **parts}
+        (tmp_path / f"{name}.json").write_text(json.dumps(file))
+
+    run("a", 2, ["kill", "syncer", "freeze"], islands={"goodput": 0.9})
+    run("b", 4, ["kill"], islands={"goodput": 0.8}, **{"fail-stop": {"goodput": 0.7}})
+    found = goodput_picture.points(tmp_path)
+    assert [(p.who, p.rate, p.goodput) for p in found] == [
+        ("fail-stop", 0.25, 0.7),
+        ("islands on Ray", 0.25, 0.8),
+        ("islands", 1.0, 0.9),
+    ]
+    (axes,) = goodput_picture.drawn(found).axes
+    _, labels = axes.get_legend_handles_labels()
+    assert labels == [f"{who}, 3 processes" for who in goodput_picture.COLORS]

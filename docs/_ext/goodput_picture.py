@@ -1,0 +1,76 @@
+"""The picture of `islands.md`: goodput over the rate of kills, from what was measured.
+
+Each file of `docs/chaos` is the JSON of one `python -m benchmarks islands chaos`.
+"""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from matplotlib.figure import Figure
+from sphinx.application import Sphinx
+
+COLORS = {"fail-stop": "#d55e00", "islands": "#0072b2", "islands on Ray": "#009e73"}
+MARKS = {3: "o", 5: "s"}
+
+
+class Point(NamedTuple):
+    """A part of a run: who trained, processes, kills a minute, and goodput."""
+
+    who: str
+    processes: int
+    rate: float
+    goodput: float
+
+
+def points(folder: Path) -> list[Point]:
+    """What was measured, in the order of rates."""
+    found = []
+    for path in folder.glob("*.json"):
+        run = json.loads(path.read_text())
+        said = run["conditions"]
+        kills = [what for _, what, *_ in said["schedule"] if what != "freeze"]
+        rate = len(kills) / said["minutes"]
+        for part in ("islands", "fail-stop"):
+            on_ray = part == "islands" and said["carrier"] == "ray"
+            if part in run:
+                who = "islands on Ray" if on_ray else part
+                found.append(Point(who, said["islands"], rate, run[part]["goodput"]))
+    return sorted(found, key=lambda point: (point.rate, point))
+
+
+def drawn(found: list[Point]) -> Figure:
+    """A mark for each run, a color for each way to train."""
+    figure = Figure(figsize=(7, 3.6), layout="constrained")
+    axes = figure.subplots()
+    for (who, count), color in (
+        ((who, count), color) for who, color in COLORS.items() for count in MARKS
+    ):
+        mine = [p for p in found if (p.who, p.processes) == (who, count)]
+        if mine:
+            axes.plot(
+                [p.rate for p in mine],
+                [p.goodput for p in mine],
+                MARKS[count],
+                color=color,
+                label=f"{who}, {count} processes",
+            )
+    axes.axhline(0.88, color="0.6", linewidth=1, linestyle="--")
+    axes.annotate("0.88", (1, 0.88), xycoords=("axes fraction", "data"), color="0.4")
+    axes.set(xlabel="kills a minute", ylabel="goodput", ylim=(0, 1), xlim=(0, None))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="lower left", frameon=False)
+    return figure
+
+
+def write(app: Sphinx) -> None:
+    """Draws it into a folder that is not part of the sources."""
+    folder = Path(app.srcdir) / "generated"
+    folder.mkdir(exist_ok=True)
+    found = points(Path(app.srcdir) / "chaos")
+    drawn(found).savefig(folder / "goodput.png", dpi=150)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("builder-inited", write)
+    return {"parallel_read_safe": True}
