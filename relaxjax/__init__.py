@@ -45,6 +45,8 @@ __getattr__, __dir__, __all__ = door(
         "gradients._deep_gradient_compression": "DeepGradientCompressionState "
         "deep_gradient_compression",
         "gradients._delay": "DelayState delay",
+        "gradients._dion": "DionState dion",
+        "gradients._dion2": "Dion2State dion2",
         "gradients._one_bit_adam": "OneBitAdamState one_bit_adam",
         "gradients._one_bit_lamb": "OneBitLambState one_bit_lamb",
         "gradients._power_sgd": "PowerSGDState power_sgd",

@@ -86,6 +86,10 @@ from relaxjax.gradients._deep_gradient_compression import (
 )
 from relaxjax.gradients._delay import DelayState as DelayState
 from relaxjax.gradients._delay import delay as delay
+from relaxjax.gradients._dion import DionState as DionState
+from relaxjax.gradients._dion import dion as dion
+from relaxjax.gradients._dion2 import Dion2State as Dion2State
+from relaxjax.gradients._dion2 import dion2 as dion2
 from relaxjax.gradients._one_bit_adam import OneBitAdamState as OneBitAdamState
 from relaxjax.gradients._one_bit_adam import one_bit_adam as one_bit_adam
 from relaxjax.gradients._one_bit_lamb import OneBitLambState as OneBitLambState
@@ -170,6 +174,8 @@ __all__ = [
     "DeepSqueezeState",
     "DelayState",
     "DesyncedState",
+    "Dion2State",
+    "DionState",
     "EagerDilocoState",
     "Emulation",
     "ExactDiffusionState",
@@ -222,6 +228,8 @@ __all__ = [
     "delay",
     "desynced",
     "diloco",
+    "dion",
+    "dion2",
     "eager_diloco",
     "emulate",
     "exact_diffusion",

@@ -142,6 +142,28 @@ def acp_sgd(opt: Optimizer) -> Optimizer:
     return optax.chain(low_rank, opt)
 
 
+def momentum_of_matrices(reducer: Optimizer, opt: Optimizer) -> Optimizer:
+    """Vectors are averaged, and go to the optimizer."""
+    matrix = optax.chain(reducer, opt)
+    vector = optax.chain(all_reduce("data"), opt)
+    parts: dict[Any, Any] = {"matrix": matrix, "vector": vector}
+
+    def labels(tree: Any) -> Any:
+        return jax.tree.map(lambda x: "matrix" if x.ndim > 1 else "vector", tree)
+
+    return optax.partition(parts, labels)
+
+
+def dion(opt: Optimizer) -> Optimizer:
+    """Linear: what comes out depends on the mean gradient alone."""
+    return momentum_of_matrices(relaxjax.dion("data", 0.5), opt)
+
+
+def dion2(opt: Optimizer) -> Optimizer:
+    """All of the rows, so that what comes out depends on the mean gradient alone."""
+    return momentum_of_matrices(relaxjax.dion2("data", 1.0), opt)
+
+
 def eager_diloco(opt: Optimizer) -> Optimizer:
     inner = optax.chain(all_reduce("data"), opt)
     return relaxjax.eager_diloco(inner, "data", 2, outer=optax.sgd(1.0))
@@ -239,6 +261,17 @@ ROWS: dict[str, Row] = {
         tolerance=1e-4,
         slow=True,
     ),
+    **{
+        f"{make.__name__}, of the mean": Row(
+            make,
+            for_equal_workers(make, WORKERS),
+            alone_single=for_equal_workers(make, 1),
+            typed=False,  # the momentum varies
+            tolerance=1e-3,
+            slow=True,
+        )
+        for make in (dion, dion2)
+    },
     "one_bit_adam, before its switch": Row(
         lambda opt: optax.chain(
             one_bit_adam("data", 0.01, freeze_step=100, weight_decay=0.1), opt

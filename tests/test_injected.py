@@ -5,6 +5,7 @@ is refused by name, with the remedy: the remedy is followed here, and then the s
 be the plain one.
 """
 
+import functools
 import inspect
 import operator
 import re
@@ -60,6 +61,21 @@ def made_by(function: Any) -> bool:
 
 MAKERS = [n for n in relaxjax.__all__ if made_by(getattr(relaxjax, n))]
 ALONE = {"local"}  # takes no numbers
+MATRICES = {"dion", "dion2"}  # take no vectors
+
+
+def maker(name: str) -> Any:
+    """The function of this name; where it takes matrices alone, vectors apart."""
+    method = getattr(relaxjax, name)
+    if name not in MATRICES:
+        return method
+
+    @functools.wraps(method)
+    def make(**how: Any) -> Any:
+        rest = optax.chain(relaxjax.all_reduce("data"), optax.sgd(0.1))
+        return optax.partition({"m": method(**how), "w": rest}, {"m": "m", "w": "w"})
+
+    return make
 
 
 def arguments(name: str) -> dict[str, Any]:
@@ -106,7 +122,7 @@ def with_injected(name: str) -> Any:
     """What a maker trains where all numbers are injected but those that it refuses."""
     given, static = arguments(name), set()
     while True:
-        how = optax.inject_hyperparams(getattr(relaxjax, name), tuple(static))
+        how = optax.inject_hyperparams(maker(name), tuple(static))
         try:
             return trained(how(**given))
         except ValueError as error:
@@ -123,7 +139,7 @@ def assert_equal(found: Any, expected: Any) -> None:
 @pytest.mark.few(10)
 @pytest.mark.parametrize("name", sorted(set(MAKERS) - ALONE))
 def test_numbers_are_injected_or_refused_by_name(name):
-    plain = getattr(relaxjax, name)(**arguments(name))
+    plain = maker(name)(**arguments(name))
     assert_equal(with_injected(name), trained(plain))
 
 
@@ -153,7 +169,7 @@ def test_rates_and_their_like_are_not_refused(name):
         for k, v in arguments(name).items()
         if isinstance(v, int | float) and k not in KNOBS.split()
     }
-    how = optax.inject_hyperparams(getattr(relaxjax, name), tuple(static))
+    how = optax.inject_hyperparams(maker(name), tuple(static))
     jax.eval_shape(lambda: trained(how(**arguments(name))))
 
 

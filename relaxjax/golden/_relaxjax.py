@@ -10,7 +10,7 @@ import optax
 from relaxjax import compression, topology
 from relaxjax.collectives import adasum
 from relaxjax.decentralized import exact_diffusion, quasi_global_momentum
-from relaxjax.gradients import alternate, dc_asgd, low_rank_mean
+from relaxjax.gradients import alternate, dc_asgd, dion, dion2, low_rank_mean
 from relaxjax.local_updates import (
     desynced,
     diloco,
@@ -243,6 +243,33 @@ def _desynced(config: Config, gradients: Any) -> dict[str, Any]:
     return {name: x.swapaxes(0, 1) for name, x in found.items()}
 
 
+def _dion2(config: Config, gradients: Any) -> dict[str, Any]:
+    knobs = {"decay": config["decay"], "neuron_decay": config["neuron_decay"] or None}
+    return _walked(dion2(_AXIS, config["fraction"], **knobs), gradients)
+
+
+def _dion(config: Config, gradients: Any, right: Any) -> dict[str, Any]:
+    fraction = right.shape[1] / right.shape[0]
+    tx = dion(_AXIS, fraction, decay=config["decay"])
+    return _walked(tx, gradients, right=jnp.asarray(right)[None])
+
+
+def _walked(tx: Any, gradients: Any, **start: Any) -> dict[str, Any]:
+    """Updates and momenta of workers over some steps."""
+
+    def worker(gradients: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def step(state: Any, g: jax.Array) -> Any:
+            out, state = tx.update(g, state)
+            return state, (out, state.momentum)
+
+        state = tx.init(gradients[0])._replace(**start)
+        return jax.lax.scan(step, state, gradients)[1]
+
+    workers = jnp.asarray(gradients).swapaxes(0, 1)
+    updates, momenta = jax.vmap(worker, axis_name=_AXIS)(workers)
+    return {"updates": updates[0], "momentum": momenta.swapaxes(0, 1)}
+
+
 def _sparta(config: Config, start: Any) -> dict[str, Any]:
     tx = sparta(_AXIS, config["share"])
 
@@ -302,6 +329,8 @@ _RULES = {
     "momentum_correction": _momentum_correction,
     "power_sgd": _power_sgd,
     "acp_sgd": _acp_sgd,
+    "dion": _dion,
+    "dion2": _dion2,
     "adasum": _adasum,
     "nesterov_outer": _nesterov_outer,
     "radial_directional": _radial_directional,

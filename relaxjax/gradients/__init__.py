@@ -13,6 +13,8 @@ __getattr__, __dir__, __all__ = door(
         "_deep_gradient_compression": "DeepGradientCompressionState "
         "deep_gradient_compression",
         "_delay": "DelayState delay",
+        "_dion": "DionState dion",
+        "_dion2": "Dion2State dion2",
         "_one_bit_adam": "OneBitAdamState one_bit_adam",
         "_one_bit_lamb": "OneBitLambState one_bit_lamb",
         "_power_sgd": "PowerSGDState power_sgd",

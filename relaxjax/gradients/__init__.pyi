@@ -26,6 +26,10 @@ from relaxjax.gradients._deep_gradient_compression import (
 )
 from relaxjax.gradients._delay import DelayState as DelayState
 from relaxjax.gradients._delay import delay as delay
+from relaxjax.gradients._dion import DionState as DionState
+from relaxjax.gradients._dion import dion as dion
+from relaxjax.gradients._dion2 import Dion2State as Dion2State
+from relaxjax.gradients._dion2 import dion2 as dion2
 from relaxjax.gradients._elementwise import require_elementwise as require_elementwise
 from relaxjax.gradients._exact_mean import ALGORITHMS as ALGORITHMS
 from relaxjax.gradients._low_rank import Matrices as Matrices
@@ -57,6 +61,8 @@ __all__ = [
     "DcAsgdState",
     "DeepGradientCompressionState",
     "DelayState",
+    "Dion2State",
+    "DionState",
     "OneBitAdamState",
     "OneBitLambState",
     "PartOfTrainingState",
@@ -70,6 +76,8 @@ __all__ = [
     "dc_asgd",
     "deep_gradient_compression",
     "delay",
+    "dion",
+    "dion2",
     "from_step",
     "one_bit_adam",
     "one_bit_lamb",

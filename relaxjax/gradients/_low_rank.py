@@ -34,7 +34,8 @@ from relaxjax._core._cond import cond
 from relaxjax._core._random import normals
 from relaxjax._core._tree import leaf_names
 
-_NULL = 1e-6  # of the longest column of Q
+NULL = 1e-6
+"""Of the longest column of Q: what is shorter has lost its direction."""
 
 AsMatrices = Callable[[str, tuple[int, ...]], tuple[int, int, int]]
 """From a leaf's name and shape to (batch, rows, columns)."""
@@ -215,7 +216,7 @@ def with_lost_directions(q: list[jax.Array], key: jax.Array) -> list[jax.Array]:
         return q
     norms = [jnp.linalg.norm(x, axis=1, keepdims=True) for x in q]  # each [batch, 1, r]
     longest = [jnp.max(x, axis=2, keepdims=True) for x in norms]
-    null = [x <= _NULL * most for x, most in zip(norms, longest, strict=True)]
+    null = [x <= NULL * most for x, most in zip(norms, longest, strict=True)]
 
     def redraw(q: list[jax.Array]) -> list[jax.Array]:
         drawn = normals(key, [x.shape for x in q])

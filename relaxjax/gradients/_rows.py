@@ -13,8 +13,10 @@ from relaxjax.gradients._bounded_staleness import bounded_staleness, random_dela
 from relaxjax.gradients._choices import CHOICES
 from relaxjax.gradients._deep_gradient_compression import deep_gradient_compression
 from relaxjax.gradients._delay import delay
+from relaxjax.gradients._dion import dion
+from relaxjax.gradients._dion2 import dion2
 from relaxjax.gradients._exact_mean import ALGORITHMS
-from relaxjax.gradients._matrices_only import reducer
+from relaxjax.gradients._matrices_only import label_leaves, reducer
 from relaxjax.gradients._one_bit_adam import one_bit_adam
 from relaxjax.gradients._one_bit_lamb import one_bit_lamb
 from relaxjax.gradients._power_sgd import power_sgd
@@ -60,6 +62,24 @@ def _build_deep_gradient_compression(
     """With the parent's momentum inside, so that the optimizer behind has none."""
     reducer = deep_gradient_compression(axis_name, **parts)
     return optax.chain(reducer, optax.sgd(training.learning_rate))
+
+
+def _matrices_by(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The builder of a momentum for matrices; the others go to the optimizer."""
+
+    def build(
+        axis_name: AxisName, training: Training, matrix_rate: float = 2.0, **parts: Any
+    ) -> optax.GradientTransformationExtraArgs:
+        """`matrix_rate` is that of matrices over the optimizer's own, as for Muon."""
+        matrix = optax.chain(
+            method(axis_name, **parts),
+            optax.scale(matrix_rate),
+            optax.scale_by_learning_rate(training.learning_rate),
+        )
+        vector = optax.chain(reducer(axis_name), training.optimizer)
+        return optax.partition({"matrix": matrix, "vector": vector}, label_leaves)
+
+    return build
 
 
 def _optimizer(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -139,6 +159,20 @@ ROWS = [
             kind="low_rank_by_turns",
             line="optax.chain(relaxjax.acp_sgd({args}), optimizer)",
         ),
+    ),
+    Relaxation(
+        name="dion",
+        summary="Muon in low rank; two factors of a momentum are sent",
+        build=_matrices_by(dion),
+        algorithms=("auto", "psum", *ALGORITHMS),
+        options=frozenset({"bits", "decay", "fraction", "matrix_rate"}),
+    ),
+    Relaxation(
+        name="dion2",
+        summary="Muon of the largest rows of a momentum, which alone are sent",
+        build=_matrices_by(dion2),
+        algorithms=("auto", "psum", *ALGORITHMS),
+        options=frozenset({"bits", "decay", "fraction", "matrix_rate", "neuron_decay"}),
     ),
     Relaxation(
         name="one_bit_adam",

@@ -283,6 +283,18 @@ def test_factors_by_turns_stay_equal_and_residuals_on_the_mean():
         )
 
 
+@pytest.mark.few(1)
+@pytest.mark.parametrize(
+    ("name", "kind"), [("dion", relaxjax.DionState), ("dion2", relaxjax.Dion2State)]
+)
+def test_momenta_apart_stay_on_the_mean(name, kind):
+    (_, s8), (_, s6) = six_of(name)
+    a, b = (found(s, kind) for s in (s8, s6))
+    assert_moved(a.momentum)
+    assert relaxjax.spread(a.momentum) > 0
+    assert_means(a.momentum, b.momentum)
+
+
 @pytest.mark.parametrize(("before", "now"), [(8, 4), (4, 2), (1, 8), (2, 2)])
 def test_servers_slices_are_cut_anew(before, now):
     """A leaf of 35 elements, on 8 workers that are all servers, or on fewer."""

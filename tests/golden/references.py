@@ -4,6 +4,7 @@
 """
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -268,6 +269,59 @@ def desynced(config: Config, gradients: Any) -> Arrays:
     return seen
 
 
+def polar_factor(u: np.ndarray) -> np.ndarray:
+    """U V^T of u = U S V^T, nearly, by five steps of the Polar Express."""
+    x = u / (1.01 * np.linalg.norm(u))
+    for a, b, c in POLAR_EXPRESS:
+        gram = x @ x.T
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x
+
+
+def dion2(config: Config, gradients: Any) -> Arrays:
+    gradients = np.asarray(gradients, np.float64)
+    b = config["neuron_decay"]
+    by_column = b or gradients.shape[3] < gradients.shape[2]
+    scale = math.sqrt(gradients.shape[3] / gradients.shape[2])
+    g = gradients.swapaxes(2, 3) if by_column else gradients
+    k = math.ceil(config["fraction"] * g.shape[2])
+    m, v = np.zeros(g.shape[1:]), np.zeros(g.shape[2])
+    updates, momenta = [], []
+    for step in g:
+        m = m + step
+        norms = np.abs(m).sum(axis=2).mean(axis=0)
+        rows = np.argsort(-norms, kind="stable")[:k]
+        o = polar_factor(m[:, rows].mean(axis=0))
+        if b:
+            v[rows] = b * v[rows] + (1 - b) * np.mean(o**2, axis=1)
+            even = o / np.sqrt(v[rows])[:, None]
+            o = even * np.linalg.norm(o) / np.linalg.norm(even)
+        m[:, rows] = config["decay"] * m[:, rows]
+        out = np.zeros(g.shape[2:])
+        out[rows] = scale * o
+        updates.append(out.T if by_column else out)
+        momenta.append(m.swapaxes(1, 2) if by_column else m.copy())
+    return {"updates": updates, "momentum": np.stack(momenta)}
+
+
+def dion(config: Config, gradients: Any, right: Any) -> Arrays:
+    g, q = np.asarray(gradients, np.float64), np.asarray(right, np.float64)
+    scale = math.sqrt(g.shape[3] / g.shape[2])  # n >= m
+    m = np.zeros(g.shape[1:])
+    updates, momenta = [], []
+    for step in g:
+        m = m + step
+        basis = orthonormal(np.mean([x @ q for x in m], axis=0))
+        own = [x.T @ basis for x in m]
+        r = np.mean(own, axis=0)
+        back = [(1 - config["decay"]) * basis @ each.T for each in own]
+        m = m - np.stack(back)
+        q = r / np.linalg.norm(r, axis=0)
+        updates.append(scale * basis @ q.T)
+        momenta.append(m)
+    return {"updates": updates, "momentum": np.stack(momenta)}
+
+
 def sparta(config: Config, start: Any) -> Arrays:
     """Of a whole number of partitions, whose order is each implementation's own."""
     assert config["steps"] % round(1 / config["share"]) == 0
@@ -344,12 +398,21 @@ def draw(seed: int, *shape: int) -> Any:
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32).tolist()
 
 
+POLAR_EXPRESS = [  # of Amsel et al. 2025, five steps from 0.001 on
+    (8.28721202, -23.59588652, 17.30038731),
+    (4.10705911, -2.94784992, 0.54484311),
+    (3.94869085, -2.90890212, 0.55181914),
+    (3.31841966, -2.48848802, 0.51004894),
+    (2.30065202, -1.66890398, 0.41880731),
+]
 HALVES = [2.5, 3.5, -0.5, 7.0]
 EDGES = [0.0, 1.0, -1.0, 1.001, 257.0, 259.0, 3.14159274, -0.1, 1e-5, 6e4]
 SMALL = [0.0, 0.875, -1.0625, 1.1875, 17.0, 19.0, 448.0, -0.001953125, 0.0029296875]
 ROUNDS = "Round to nearest, halves to even: IEEE 754."
 DESYNCED = "DES-LOC: Iacob et al. 2025; averages after the step."
 DECOUPLED = "Decoupled DiLoCo: arXiv 2604.21428."
+DION = "Dion: Ahn et al. 2025; each worker takes back what it sent itself."
+AHN = "Dion2: Ahn et al. 2025; momentum of each worker's own, rows sent alone."
 ZHANG = "ACP-SGD: Zhang et al. 2023, as the authors' program has it."
 VOGELS = "PowerSGD: Vogels, Karimireddy, Jaggi 2019, algorithm 1."
 DRAWS = {"draws": 20_000}
@@ -596,6 +659,54 @@ ROWS: list[tuple[Any, ...]] = [
         },
         {"start": [1.0, -2.0], "targets": [[0.0, 1.0], [2.0, 4.0], [-1.0, 0.5]]},
         "Streaming DiLoCo: Douillard et al. 2025; fragments in torchft's order.",
+    ),
+    (
+        "Dion, rank 1, two workers by hand",
+        dion,
+        {"decay": 0.5},
+        {
+            "gradients": [[[[4.0, 0.0], [0.0, 0.0]], [[2.0, 0.0], [0.0, 8.0]]]] * 2,
+            "right": [[1.0], [1.0]],
+        },
+        DION,
+        1e-5,
+        1e-6,
+    ),
+    (
+        "Dion, rank 2, three workers",
+        dion,
+        {"decay": 0.95},
+        {"gradients": draw(23, 5, 3, 6, 4), "right": draw(24, 4, 2)},
+        DION,
+        1e-3,
+        1e-4,
+    ),
+    (
+        "Dion2, one row of two, two workers by hand",
+        dion2,
+        {"fraction": 0.5, "decay": 0.5, "neuron_decay": 0.0},
+        {"gradients": [[[[4.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [0.0, 3.0]]]] * 3},
+        AHN,
+        1e-4,
+        1e-6,
+    ),
+    (
+        "Dion2, half of the columns, three workers",
+        dion2,
+        {"fraction": 0.5, "decay": 0.95, "neuron_decay": 0.0},
+        {"gradients": draw(21, 4, 3, 5, 4)},
+        AHN,
+        1e-3,
+        1e-4,
+    ),
+    (
+        "NorDion2, half of the columns, three workers",
+        dion2,
+        {"fraction": 0.5, "decay": 0.95, "neuron_decay": 0.9},
+        {"gradients": draw(22, 4, 3, 3, 6)},
+        AHN + " Neurons as in NorMuon: Li et al. 2025.",
+        1e-3,
+        1e-4,
     ),
     (
         "SPARTA, all of a partition",

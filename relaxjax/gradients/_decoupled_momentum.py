@@ -1,0 +1,198 @@
+"""Momentum that each worker keeps for itself, and of which a part is sent.
+
+What Dion and Dion2 share. For every leaf, as an n_in x n_out matrix, with the momentum
+M_i of worker i, which never travels as a whole:
+
+    M_i <- M_i + g_i
+    T_i  = a part of M_i that is linear in it,   T = mean_i(T_i)     (what is sent)
+    M_i <- M_i - (1 - mu) T_i
+    out  = a function of T
+
+    mean_i(M_i) <- mean_i(M_i) + mean_i(g_i) - (1 - mu) T:  one worker's rule, applied
+                                                            to the mean gradient
+
+So the error feedback of what was not sent, and the momentum of what was, are one. What
+T_i loses on its way, in 16 bits or 8, is not in the T_i that is taken back.
+
+A worker of weight 0 is absent: it sends T_i = 0 and keeps its M_i. Where something is
+not finite, `out` shows it on all workers, and M_i stays as it was.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from relaxjax._core._axis import AxisName, axis_size
+from relaxjax._core._checks import (
+    is_traced,
+    require_dtypes,
+    require_known,
+    require_local,
+    require_no_compiler_axes,
+    require_same,
+)
+from relaxjax._core._marks import marked
+from relaxjax._core._tree import Layout, layout_of
+from relaxjax._core._weights import weigh_tree
+from relaxjax.collectives import EXACT_EXCHANGES
+from relaxjax.compression import cast, quantize
+from relaxjax.gradients._choices import checked_algorithm
+from relaxjax.gradients._factor_mean import factor_mean_fn
+from relaxjax.gradients._low_rank import (
+    AsMatrices,
+    Matrices,
+    Mean,
+    matrices_of,
+    most_square,
+)
+
+CODES = {32: None, 16: cast(jnp.bfloat16), 8: quantize(8)}
+"""The compressor of a message, by bits per float."""
+
+
+class Part(NamedTuple):
+    """What a step makes of one leaf's momentum.
+
+    Attributes:
+      out: float32[batch, rows, columns], equal on all workers.
+      sent: T_i, likewise, this worker's own.
+      memory: what the rule keeps of the leaf, equal on all workers.
+      sound: bool[], whether all of that is finite; equal on all workers.
+    """
+
+    out: jax.Array
+    sent: jax.Array
+    memory: jax.Array
+    sound: jax.Array
+
+
+class MomentumSpec(NamedTuple):
+    """Which matrices, and how they travel; the arguments of `relaxjax.dion2`."""
+
+    caller: str
+    axis_name: AxisName
+    decay: Any
+    bits: int
+    algorithm: str
+    as_matrices: AsMatrices | None
+
+    def checked(self) -> "MomentumSpec":
+        """The same, with numbers that can be, and with "auto" resolved."""
+        require_decay(self.caller, "decay", self.decay)
+        require_known(self.caller, "bits", self.bits)
+        if self.bits not in CODES:
+            raise ValueError(f"{self.caller}: bits={self.bits!r} must be 32, 16 or 8")
+        code = CODES[self.bits]
+        how = checked_algorithm(self.axis_name, self.algorithm, code, "mean", None)
+        return self._replace(algorithm=how)
+
+    def matrices(self, tree: Any) -> list[Matrices]:
+        """Each leaf as a batch of matrices."""
+        for leaf, shape in layout_of(tree).leaves.items():
+            if "," not in shape:
+                raise ValueError(
+                    f"{self.caller}: leaf {leaf!r} is {shape}, and not a matrix. Give "
+                    "vectors and scalars (and embeddings and the head) to another "
+                    f"optimizer: optax.partition({{'matrix': relaxjax.{self.caller}"
+                    "(...), 'other': optax.chain(relaxjax.all_reduce(...), optax.adamw"
+                    "(...))}, labels)"
+                )
+        found = matrices_of(
+            tree,
+            rank=1,
+            min_compression=0,
+            as_matrices=self.as_matrices or most_square,
+            caller=self.caller,
+        )
+        return [m or Matrices(1, 0, 0, 0) for m in found]  # a leaf without elements
+
+    def mean(self, bits: int) -> Mean:
+        """The mean of arrays over the workers, in one message of these bits."""
+        if axis_size(self.axis_name, self.caller) == 1:
+            return lambda x: (x, [jnp.zeros_like(each) for each in x])
+        code, how = CODES[bits], self.algorithm
+        if code is None and how not in EXACT_EXCHANGES:
+            how = "psum"
+        return factor_mean_fn(self.axis_name, how, code)
+
+
+def momentum_reducer(
+    spec: MomentumSpec,
+    *,
+    begin: Callable[[list[Matrices]], list[jax.Array]],
+    one_step: Callable[..., list[Part]],
+    state_of: Callable[..., Any],
+) -> optax.GradientTransformationExtraArgs:
+    """The transformation that keeps M_i, and puts out what `one_step` makes of it.
+
+    Args:
+      spec: what travels, and how; `checked`.
+      begin: from the matrices of all leaves to what the rule keeps of each.
+      one_step: from matrices, float32[batch, rows, columns] of each leaf that has any
+        elements, their `Matrices`, what the rule keeps, and the step's number.
+      state_of: the class of the state: a counter, M_i, the memory, a layout.
+    """
+
+    def init(params: optax.Params) -> Any:
+        require_dtypes(params, spec.caller, "it")
+        memory = begin(spec.matrices(params))
+        momentum = jax.tree.map(lambda x: jnp.zeros(x.shape, jnp.float32), params)
+        tree = jax.tree.structure(params)
+        start = jnp.zeros((), jnp.uint32)
+        return state_of(start, momentum, tree.unflatten(memory), layout_of(params))
+
+    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
+        del params, extra_args
+        count, momentum, memory, layout = state
+        _check(spec, layout, updates)
+        leaves, tree = jax.tree.flatten(weigh_tree(updates, weight, spec.axis_name))
+        before, kept = jax.tree.leaves(momentum), jax.tree.leaves(memory)
+        rows = dict(enumerate(spec.matrices(updates)))
+        some = {i: m for i, m in rows.items() if m.rank}
+        now = [m + g.astype(jnp.float32) for m, g in zip(before, leaves, strict=True)]
+        absent = False if weight is None else jnp.asarray(weight) == 0
+        x = [jnp.where(absent, 0, m.of(now[i])) for i, m in some.items()]
+        remembered = [kept[i] for i in some]
+        parts = one_step(x, [*some.values()], remembered, count) if some else []
+        for i, part in zip(some, parts, strict=True):
+            held = now[i] - (1 - spec.decay) * part.sent.reshape(now[i].shape)
+            before[i] = jnp.where(part.sound, held, before[i])
+            kept[i] = jnp.where(part.sound, part.memory, kept[i])
+            out = jnp.where(part.sound, part.out, jnp.nan)
+            leaves[i] = out.reshape(leaves[i].shape)
+        out = optax.tree.cast_like(tree.unflatten(leaves), updates)
+        after = tree.unflatten(before), tree.unflatten(kept)
+        return out, state_of(count + 1, *after, layout)
+
+    return marked(spec.caller, "gradients", spec.axis_name, init, update)
+
+
+def _check(spec: MomentumSpec, layout: Layout, updates: Any) -> None:
+    axis_size(spec.axis_name, spec.caller)
+    require_same(layout, updates, spec.caller)
+    require_dtypes(updates, spec.caller, "it")
+    require_local(updates, spec.axis_name, spec.caller)
+    require_no_compiler_axes(spec.caller, "it")
+
+
+def require_decay(caller: str, name: str, value: Any) -> None:
+    """Refuses numbers outside [0, 1)."""
+    if not is_traced(value) and not 0 <= value < 1:
+        raise ValueError(
+            f"{caller}: {name}={value} must be in [0, 1); 0.95 is usual, and 0 keeps "
+            "nothing"
+        )
+
+
+def by_shape(x: jax.Array) -> jax.Array:
+    """sqrt(n_out / n_in) for matrices [batch, n_in, n_out]: alike for any width."""
+    return jnp.float32((x.shape[2] / x.shape[1]) ** 0.5)
+
+
+def all_finite(*arrays: jax.Array) -> jax.Array:
+    """bool[]: whether all elements are finite."""
+    return functools.reduce(jnp.logical_and, [jnp.isfinite(x).all() for x in arrays])
