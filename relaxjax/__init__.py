@@ -45,6 +45,7 @@ __getattr__, __dir__, __all__ = door(
         "gradients._deep_gradient_compression": "DeepGradientCompressionState "
         "deep_gradient_compression",
         "gradients._delay": "DelayState delay",
+        "gradients._demo": "DemoState demo",
         "gradients._dion": "DionState dion",
         "gradients._dion2": "Dion2State dion2",
         "gradients._one_bit_adam": "OneBitAdamState one_bit_adam",
@@ -54,7 +55,10 @@ __getattr__, __dir__, __all__ = door(
         "gradients._zero_one_adam": "ZeroOneAdamState zero_one_adam",
         "local_updates._asynchronous_average": "AsynchronousAverageState "
         "asynchronous_average",
+        "local_updates._asynchronous_diloco": "AsynchronousDilocoState "
+        "arrival_table asynchronous_diloco",
         "local_updates._decoupled_diloco": "DecoupledDilocoState decoupled_diloco",
+        "local_updates._delayed_nesterov": "DelayedNesterovState delayed_nesterov",
         "local_updates._desynced": "AveragedState DesyncedState desynced",
         "local_updates._diloco": "diloco",
         "local_updates._eager_diloco": "EagerDilocoState eager_diloco",

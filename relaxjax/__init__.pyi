@@ -86,6 +86,8 @@ from relaxjax.gradients._deep_gradient_compression import (
 )
 from relaxjax.gradients._delay import DelayState as DelayState
 from relaxjax.gradients._delay import delay as delay
+from relaxjax.gradients._demo import DemoState as DemoState
+from relaxjax.gradients._demo import demo as demo
 from relaxjax.gradients._dion import DionState as DionState
 from relaxjax.gradients._dion import dion as dion
 from relaxjax.gradients._dion2 import Dion2State as Dion2State
@@ -107,11 +109,24 @@ from relaxjax.local_updates._asynchronous_average import (
 from relaxjax.local_updates._asynchronous_average import (
     asynchronous_average as asynchronous_average,
 )
+from relaxjax.local_updates._asynchronous_diloco import (
+    AsynchronousDilocoState as AsynchronousDilocoState,
+)
+from relaxjax.local_updates._asynchronous_diloco import arrival_table as arrival_table
+from relaxjax.local_updates._asynchronous_diloco import (
+    asynchronous_diloco as asynchronous_diloco,
+)
 from relaxjax.local_updates._decoupled_diloco import (
     DecoupledDilocoState as DecoupledDilocoState,
 )
 from relaxjax.local_updates._decoupled_diloco import (
     decoupled_diloco as decoupled_diloco,
+)
+from relaxjax.local_updates._delayed_nesterov import (
+    DelayedNesterovState as DelayedNesterovState,
+)
+from relaxjax.local_updates._delayed_nesterov import (
+    delayed_nesterov as delayed_nesterov,
 )
 from relaxjax.local_updates._desynced import AveragedState as AveragedState
 from relaxjax.local_updates._desynced import DesyncedState as DesyncedState
@@ -162,6 +177,7 @@ __all__ = [
     "AcpSGDState",
     "AllReduceState",
     "AsynchronousAverageState",
+    "AsynchronousDilocoState",
     "AveragedState",
     "BoundedStalenessState",
     "ChocoState",
@@ -173,6 +189,8 @@ __all__ = [
     "DeepGradientCompressionState",
     "DeepSqueezeState",
     "DelayState",
+    "DelayedNesterovState",
+    "DemoState",
     "DesyncedState",
     "Dion2State",
     "DionState",
@@ -207,7 +225,9 @@ __all__ = [
     "acp_sgd",
     "advance_phases",
     "all_reduce",
+    "arrival_table",
     "asynchronous_average",
+    "asynchronous_diloco",
     "before_step",
     "bounded_staleness",
     "check",
@@ -226,6 +246,8 @@ __all__ = [
     "deep_gradient_compression",
     "deep_squeeze",
     "delay",
+    "delayed_nesterov",
+    "demo",
     "desynced",
     "diloco",
     "dion",

@@ -142,6 +142,11 @@ def acp_sgd(opt: Optimizer) -> Optimizer:
     return optax.chain(low_rank, opt)
 
 
+def demo(opt: Optimizer) -> Optimizer:
+    """Blocks of one element: the sign of the mean gradient."""
+    return optax.chain(relaxjax.demo("data", 1, chunk=1), opt)
+
+
 def momentum_of_matrices(reducer: Optimizer, opt: Optimizer) -> Optimizer:
     """Vectors are averaged, and go to the optimizer."""
     matrix = optax.chain(reducer, opt)
@@ -270,7 +275,7 @@ ROWS: dict[str, Row] = {
             tolerance=1e-3,
             slow=True,
         )
-        for make in (dion, dion2)
+        for make in (demo, dion, dion2)
     },
     "one_bit_adam, before its switch": Row(
         lambda opt: optax.chain(
@@ -357,6 +362,24 @@ ROWS: dict[str, Row] = {
         single=lambda opt: relaxjax.decoupled_diloco(
             opt, "data", sync_every=2, outer=optax.sgd(1.0), tokens=[[8]]
         ),
+    ),
+    "asynchronous_diloco": Row(
+        lambda opt: relaxjax.asynchronous_diloco(
+            opt, "data", [[-1], [0], [3]], optax.sgd(0.5)
+        ),
+        typed=False,
+        widens=True,
+        apart=True,
+        single=lambda opt: relaxjax.asynchronous_diloco(
+            opt, "data", [[0]], optax.sgd(1.0)
+        ),
+    ),
+    "delayed_nesterov, of mean updates": Row(
+        lambda opt: optax.chain(
+            all_reduce("data"), opt, relaxjax.delayed_nesterov(-1.0, every=2)
+        ),
+        lambda opt: optax.chain(opt, relaxjax.delayed_nesterov(-1.0, every=2)),
+        slow=True,
     ),
     "desynced, of equal models": Row(
         lambda opt: relaxjax.desynced(

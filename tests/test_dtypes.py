@@ -34,7 +34,7 @@ NAMES = [
 # Relative to the largest of the params; where codes of models turn rounding into
 # another code, tenfold.
 DTYPES = {"bfloat16": 0.03, "float16": 0.004, "float64": 1e-5}
-CODED = ("moniqua", "gossip+", "deep_squeeze", "dcd_psgd")
+CODED = ("moniqua", "gossip+", "deep_squeeze", "dcd_psgd", "demo")
 
 
 def train(name: str, dtype: Any) -> tuple[Any, Any, Any]:

@@ -221,7 +221,9 @@ def test_the_package_stays_small():
         "numbers that make no sense at the front door": (1, 90),
         "a share of each model in every step": (1, 290),
         "islands": (22, 3000),
+        "outer gradients one by one": (2, 380),
         "factors and rows of a momentum": (3, 760),
+        "frequencies of a momentum": (1, 290),
         "islands: steps run again, all in one program, a page": (6, 620),
         "islands in a bucket, contributions in codes": (2, 460),
     }

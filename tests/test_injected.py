@@ -35,6 +35,8 @@ NEEDED = {
     "compressor": quantize(8),
     "axes": {2: "data"},
     "delays": [[0, 1, 0, 1]],
+    "arrivals": [[-1], [0], [1]],
+    "outer": optax.sgd(0.5),
     "sync_every": 2,
     "periods": {"params": 2},
     "every": 2,

@@ -39,7 +39,7 @@ SPELLINGS += ["one_bit_adam+quantize4+ef14"]
 SPELLINGS += ["parameter_server+sign+ef14"]
 SPELLINGS += ["gossip+quantize8", "gossip+sign@hypercube", "deep_squeeze+sign"]
 # Optimizers themselves.
-OPTIMIZERS = {x for x in SPELLINGS if x.startswith(("one_bit", "zero_one"))}
+OPTIMIZERS = {x for x in SPELLINGS if x.startswith(("one_bit", "zero_one", "demo"))}
 SPELLINGS += [f"all_reduce+sign+{feedback}@two_shot" for feedback in FEEDBACKS]
 
 

@@ -28,7 +28,14 @@ from relaxjax.compression import Compressor
 from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
 
 ELSEWHERE = {"muloco": "_diloco", "combine_then_adapt": "_gossip"}
-NAMELESS = ("participation", "skip_nonfinite", "hierarchical_local_sgd", "dc_asgd")
+NAMELESS = (
+    "participation",
+    "skip_nonfinite",
+    "hierarchical_local_sgd",
+    "asynchronous_diloco",
+    "delayed_nesterov",
+    "dc_asgd",
+)
 """Algorithms that `relaxjax train` has no name for."""
 
 

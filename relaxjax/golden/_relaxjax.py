@@ -10,8 +10,9 @@ import optax
 from relaxjax import compression, topology
 from relaxjax.collectives import adasum
 from relaxjax.decentralized import exact_diffusion, quasi_global_momentum
-from relaxjax.gradients import alternate, dc_asgd, dion, dion2, low_rank_mean
+from relaxjax.gradients import alternate, dc_asgd, demo, dion, dion2, low_rank_mean
 from relaxjax.local_updates import (
+    delayed_nesterov,
     desynced,
     diloco,
     slow_momentum,
@@ -248,6 +249,10 @@ def _dion2(config: Config, gradients: Any) -> dict[str, Any]:
     return _walked(dion2(_AXIS, config["fraction"], **knobs), gradients)
 
 
+def _demo(config: Config, gradients: Any) -> dict[str, Any]:
+    return _walked(demo(_AXIS, **config), gradients)
+
+
 def _dion(config: Config, gradients: Any, right: Any) -> dict[str, Any]:
     fraction = right.shape[1] / right.shape[0]
     tx = dion(_AXIS, fraction, decay=config["decay"])
@@ -268,6 +273,18 @@ def _walked(tx: Any, gradients: Any, **start: Any) -> dict[str, Any]:
     workers = jnp.asarray(gradients).swapaxes(0, 1)
     updates, momenta = jax.vmap(worker, axis_name=_AXIS)(workers)
     return {"updates": updates[0], "momentum": momenta.swapaxes(0, 1)}
+
+
+def _delayed_nesterov(config: Config, gradients: Any) -> dict[str, Any]:
+    rate, momentum, every = (config[k] for k in ("learning_rate", "momentum", "every"))
+    tx: Any = delayed_nesterov(rate, momentum=momentum, every=every)
+    x = jnp.zeros(gradients.shape[1])
+    state, params = tx.init(x), []
+    for d in jnp.asarray(gradients):
+        step, state = tx.update(d, state)
+        x = x + step
+        params.append(x)
+    return {"params": jnp.stack(params)}
 
 
 def _sparta(config: Config, start: Any) -> dict[str, Any]:
@@ -329,6 +346,7 @@ _RULES = {
     "momentum_correction": _momentum_correction,
     "power_sgd": _power_sgd,
     "acp_sgd": _acp_sgd,
+    "demo": _demo,
     "dion": _dion,
     "dion2": _dion2,
     "adasum": _adasum,
@@ -336,6 +354,7 @@ _RULES = {
     "radial_directional": _radial_directional,
     "streaming_diloco": _streaming_diloco,
     "desynced": _desynced,
+    "delayed_nesterov": _delayed_nesterov,
     "sparta": _sparta,
     "slow_momentum": _slow_momentum,
     "delay_compensation": _delay_compensation,

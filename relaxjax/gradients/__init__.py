@@ -13,6 +13,7 @@ __getattr__, __dir__, __all__ = door(
         "_deep_gradient_compression": "DeepGradientCompressionState "
         "deep_gradient_compression",
         "_delay": "DelayState delay",
+        "_demo": "DemoState demo",
         "_dion": "DionState dion",
         "_dion2": "Dion2State dion2",
         "_one_bit_adam": "OneBitAdamState one_bit_adam",

@@ -26,6 +26,8 @@ from relaxjax.gradients._deep_gradient_compression import (
 )
 from relaxjax.gradients._delay import DelayState as DelayState
 from relaxjax.gradients._delay import delay as delay
+from relaxjax.gradients._demo import DemoState as DemoState
+from relaxjax.gradients._demo import demo as demo
 from relaxjax.gradients._dion import DionState as DionState
 from relaxjax.gradients._dion import dion as dion
 from relaxjax.gradients._dion2 import Dion2State as Dion2State
@@ -61,6 +63,7 @@ __all__ = [
     "DcAsgdState",
     "DeepGradientCompressionState",
     "DelayState",
+    "DemoState",
     "Dion2State",
     "DionState",
     "OneBitAdamState",
@@ -76,6 +79,7 @@ __all__ = [
     "dc_asgd",
     "deep_gradient_compression",
     "delay",
+    "demo",
     "dion",
     "dion2",
     "from_step",

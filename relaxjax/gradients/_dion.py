@@ -63,13 +63,13 @@ class DionState(NamedTuple):
     """State of `dion`.
 
     Attributes:
-      count: uint32, the number of steps; equal on all workers.
+      step: uint32, the number of steps; equal on all workers.
       momentum: M_i, float32, like the params.
       right: Q, float32[batch, m, r], equal on all workers.
       layout: the tree that `init` saw.
     """
 
-    count: Annotated[jax.Array, EQUAL]
+    step: Annotated[jax.Array, EQUAL]
     momentum: Annotated[Any, MEAN]
     right: Annotated[Any, EQUAL]
     layout: Layout

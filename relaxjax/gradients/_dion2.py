@@ -71,14 +71,14 @@ class Dion2State(NamedTuple):
     """State of `dion2`.
 
     Attributes:
-      count: uint32, the number of steps; equal on all workers.
+      step: uint32, the number of steps; equal on all workers.
       momentum: M_i, float32, like the params.
       variance: v, float32[batch, columns], equal on all workers; a scalar without
         `neuron_decay`.
       layout: the tree that `init` saw.
     """
 
-    count: Annotated[jax.Array, EQUAL]
+    step: Annotated[jax.Array, EQUAL]
     momentum: Annotated[Any, MEAN]
     variance: Annotated[Any, EQUAL]
     layout: Layout

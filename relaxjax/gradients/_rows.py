@@ -13,6 +13,7 @@ from relaxjax.gradients._bounded_staleness import bounded_staleness, random_dela
 from relaxjax.gradients._choices import CHOICES
 from relaxjax.gradients._deep_gradient_compression import deep_gradient_compression
 from relaxjax.gradients._delay import delay
+from relaxjax.gradients._demo import demo
 from relaxjax.gradients._dion import dion
 from relaxjax.gradients._dion2 import dion2
 from relaxjax.gradients._exact_mean import ALGORITHMS
@@ -62,6 +63,14 @@ def _build_deep_gradient_compression(
     """With the parent's momentum inside, so that the optimizer behind has none."""
     reducer = deep_gradient_compression(axis_name, **parts)
     return optax.chain(reducer, optax.sgd(training.learning_rate))
+
+
+def _build_demo(
+    axis_name: AxisName, training: Training, rate: float = 0.1, **parts: Any
+) -> optax.GradientTransformationExtraArgs:
+    """`rate` is that of signs, over the optimizer's own."""
+    last = optax.scale_by_learning_rate(training.learning_rate)
+    return optax.chain(demo(axis_name, **parts), optax.scale(rate), last)
 
 
 def _matrices_by(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -159,6 +168,12 @@ ROWS = [
             kind="low_rank_by_turns",
             line="optax.chain(relaxjax.acp_sgd({args}), optimizer)",
         ),
+    ),
+    Relaxation(
+        name="demo",
+        summary="signs of the frequencies that momenta have in common",
+        build=_build_demo,
+        options=frozenset({"chunk", "decay", "k", "rate"}),
     ),
     Relaxation(
         name="dion",

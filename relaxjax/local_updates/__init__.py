@@ -6,7 +6,10 @@ __getattr__, __dir__, __all__ = door(
     __name__,
     {
         "_asynchronous_average": "AsynchronousAverageState asynchronous_average",
+        "_asynchronous_diloco": "AsynchronousDilocoState arrival_table "
+        "asynchronous_diloco",
         "_decoupled_diloco": "DecoupledDilocoState decoupled_diloco",
+        "_delayed_nesterov": "DelayedNesterovState delayed_nesterov",
         "_desynced": "AveragedState DesyncedState desynced",
         "_diloco": "diloco",
         "_eager_diloco": "EagerDilocoState eager_diloco",

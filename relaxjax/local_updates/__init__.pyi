@@ -6,11 +6,24 @@ from relaxjax.local_updates._asynchronous_average import (
 from relaxjax.local_updates._asynchronous_average import (
     asynchronous_average as asynchronous_average,
 )
+from relaxjax.local_updates._asynchronous_diloco import (
+    AsynchronousDilocoState as AsynchronousDilocoState,
+)
+from relaxjax.local_updates._asynchronous_diloco import arrival_table as arrival_table
+from relaxjax.local_updates._asynchronous_diloco import (
+    asynchronous_diloco as asynchronous_diloco,
+)
 from relaxjax.local_updates._decoupled_diloco import (
     DecoupledDilocoState as DecoupledDilocoState,
 )
 from relaxjax.local_updates._decoupled_diloco import (
     decoupled_diloco as decoupled_diloco,
+)
+from relaxjax.local_updates._delayed_nesterov import (
+    DelayedNesterovState as DelayedNesterovState,
+)
+from relaxjax.local_updates._delayed_nesterov import (
+    delayed_nesterov as delayed_nesterov,
 )
 from relaxjax.local_updates._desynced import AveragedState as AveragedState
 from relaxjax.local_updates._desynced import DesyncedState as DesyncedState
@@ -43,16 +56,21 @@ from relaxjax.local_updates._tokens import weight_of as weight_of
 
 __all__ = [
     "AsynchronousAverageState",
+    "AsynchronousDilocoState",
     "AveragedState",
     "DecoupledDilocoState",
+    "DelayedNesterovState",
     "DesyncedState",
     "EagerDilocoState",
     "OuterState",
     "SlowMomentumState",
     "SpartaState",
     "StreamingDilocoState",
+    "arrival_table",
     "asynchronous_average",
+    "asynchronous_diloco",
     "decoupled_diloco",
+    "delayed_nesterov",
     "desynced",
     "diloco",
     "eager_diloco",

@@ -285,7 +285,12 @@ def test_factors_by_turns_stay_equal_and_residuals_on_the_mean():
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
-    ("name", "kind"), [("dion", relaxjax.DionState), ("dion2", relaxjax.Dion2State)]
+    ("name", "kind"),
+    [
+        ("dion", relaxjax.DionState),
+        ("dion2", relaxjax.Dion2State),
+        ("demo", relaxjax.DemoState),
+    ],
 )
 def test_momenta_apart_stay_on_the_mean(name, kind):
     (_, s8), (_, s6) = six_of(name)

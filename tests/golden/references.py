@@ -304,6 +304,47 @@ def dion2(config: Config, gradients: Any) -> Arrays:
     return {"updates": updates, "momentum": np.stack(momenta)}
 
 
+def cosine_transform(n: int) -> np.ndarray:
+    """Orthonormal: each row the cosine of one frequency."""
+    rows = [
+        [math.cos(math.pi * a * (2 * b + 1) / 2 / n) for b in range(n)]
+        for a in range(n)
+    ]
+    return np.array([np.array(row) / np.linalg.norm(row) for row in rows])
+
+
+def demo(config: Config, gradients: Any) -> Arrays:
+    g = np.asarray(gradients, np.float64)
+    h, w = (
+        max(d for d in range(1, config["chunk"] + 1) if side % d == 0)
+        for side in g.shape[2:]
+    )
+    left, right = cosine_transform(h), cosine_transform(w)
+    m = np.zeros(g.shape[1:])
+    updates, momenta = [], []
+    for step in g:
+        m = config["decay"] * m + step
+        out = np.zeros(g.shape[2:])
+        for top in range(0, g.shape[2], h):
+            for start in range(0, g.shape[3], w):
+                block = np.s_[top : top + h, start : start + w]
+                c = [left @ x[block] @ right.T for x in m]
+                least = [np.sort(np.abs(x), axis=None)[-config["k"]] for x in c]
+                sent = np.stack(
+                    [
+                        np.where(np.abs(x) >= s, x, 0)
+                        for x, s in zip(c, least, strict=True)
+                    ]
+                )
+                for x, t in zip(m, sent, strict=True):
+                    x[block] -= left.T @ t @ right
+                y = sent.sum(axis=0) / np.maximum((sent != 0).sum(axis=0), 1)
+                out[block] = np.sign(left.T @ y @ right)
+        updates.append(out)
+        momenta.append(m.copy())
+    return {"updates": updates, "momentum": np.stack(momenta)}
+
+
 def dion(config: Config, gradients: Any, right: Any) -> Arrays:
     g, q = np.asarray(gradients, np.float64), np.asarray(right, np.float64)
     scale = math.sqrt(g.shape[3] / g.shape[2])  # n >= m
@@ -320,6 +361,20 @@ def dion(config: Config, gradients: Any, right: Any) -> Arrays:
         updates.append(scale * basis @ q.T)
         momenta.append(m)
     return {"updates": updates, "momentum": np.stack(momenta)}
+
+
+def delayed_nesterov(config: Config, gradients: Any) -> Arrays:
+    rate, momentum, every = (config[k] for k in ("learning_rate", "momentum", "every"))
+    x, m, waiting = np.zeros(len(gradients[0])), np.zeros(len(gradients[0])), []
+    params = []
+    for d in np.asarray(gradients, np.float64):
+        x = x - rate * d / every
+        waiting.append(d)
+        if len(waiting) == every:
+            m = momentum * m + np.mean(waiting, axis=0)
+            x, waiting = x - rate * momentum * m, []
+        params.append(x)
+    return {"params": params}
 
 
 def sparta(config: Config, start: Any) -> Arrays:
@@ -411,6 +466,7 @@ SMALL = [0.0, 0.875, -1.0625, 1.1875, 17.0, 19.0, 448.0, -0.001953125, 0.0029296
 ROUNDS = "Round to nearest, halves to even: IEEE 754."
 DESYNCED = "DES-LOC: Iacob et al. 2025; averages after the step."
 DECOUPLED = "Decoupled DiLoCo: arXiv 2604.21428."
+DEMO = "DeMo: Peng et al. 2024, as the authors' program has it, without its rate."
 DION = "Dion: Ahn et al. 2025; each worker takes back what it sent itself."
 AHN = "Dion2: Ahn et al. 2025; momentum of each worker's own, rows sent alone."
 ZHANG = "ACP-SGD: Zhang et al. 2023, as the authors' program has it."
@@ -661,6 +717,24 @@ ROWS: list[tuple[Any, ...]] = [
         "Streaming DiLoCo: Douillard et al. 2025; fragments in torchft's order.",
     ),
     (
+        "DeMo, one coefficient of four, two workers by hand",
+        demo,
+        {"k": 1, "chunk": 2, "decay": 0.5},
+        {"gradients": [[[[5.0, 3.0], [5.0, 3.0]], [[4.0, -3.0], [4.0, -3.0]]]] * 2},
+        DEMO,
+        1e-5,
+        1e-6,
+    ),
+    (
+        "DeMo, three coefficients of twelve, three workers",
+        demo,
+        {"k": 3, "chunk": 4, "decay": 0.9},
+        {"gradients": draw(25, 4, 3, 6, 8)},
+        DEMO,
+        1e-4,
+        1e-5,
+    ),
+    (
         "Dion, rank 1, two workers by hand",
         dion,
         {"decay": 0.5},
@@ -707,6 +781,15 @@ ROWS: list[tuple[Any, ...]] = [
         AHN + " Neurons as in NorMuon: Li et al. 2025.",
         1e-3,
         1e-4,
+    ),
+    (
+        "delayed Nesterov, two rounds of two",
+        delayed_nesterov,
+        {"learning_rate": 1.0, "momentum": 0.5, "every": 2},
+        {"gradients": [[1.0, 2.0], [1.0, 0.0], [6.0, 4.0], [2.0, -4.0]]},
+        "Delayed Nesterov: Liu et al. 2024, with its c = 0.",
+        1e-5,
+        1e-6,
     ),
     (
         "SPARTA, all of a partition",

@@ -50,6 +50,16 @@ KEPT: dict[str, tuple[Any, int]] = {
         relaxjax.decoupled_diloco(SGD, "data", sync_every=4, **FED),
         4,
     ),
+    "asynchronous_diloco": (
+        relaxjax.asynchronous_diloco(SGD, "data", [[0], [1]], SGD),
+        2,
+    ),
+    "asynchronous_diloco, delayed_nesterov": (
+        relaxjax.asynchronous_diloco(
+            SGD, "data", [[0], [1]], relaxjax.delayed_nesterov(0.7, every=N)
+        ),
+        4,
+    ),
     "desynced": (relaxjax.desynced(SGD, "data", periods={"params": 4}), 0),
     "desynced, fed back": (
         relaxjax.desynced(SGD, "data", periods={"params": 4}, **FED),
