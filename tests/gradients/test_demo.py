@@ -180,11 +180,11 @@ def test_absent_workers_wait_and_nan_is_forgotten():
 def test_bfloat16_leaves_and_those_without_elements():
     tx: Any = demo("data", K)
     g = {"e": jnp.zeros((2, 0, 3)), "w": jnp.ones((2, 4, 6), jnp.bfloat16)}
-    for tree in (g, {"e": g["e"]}):
+    for tree in (g, {"e": g["e"]}, {"e": jnp.zeros((1, 0, 3))}):
         out, state = jax.vmap(lambda g: tx.update(g, tx.init(g)), axis_name="data")(
             tree
         )
-        assert out["e"].shape == (2, 0, 3)
+        assert out["e"].shape == tree["e"].shape
         assert jax.tree.map(lambda x: x.dtype, out) == jax.tree.map(
             lambda x: x.dtype, tree
         )
