@@ -114,7 +114,7 @@ def _whole(run: Run, table: studies.Table, *how: Any) -> Result:
     columns: tuple[Any, ...] = (
         *("task", "parent", ("method", "name"), "rate"),
         ("bytes", lambda row: f"1/{1 / row['share']:.1f}"),
-        ("metric", lambda row: float(np.mean(row["metrics"]))),
+        ("metric", lambda row: float(np.mean(np.array(row["metrics"], float)))),
         ("worse", lambda row: f"{row['worse'][0]:+.2%}"),
         ("95 %", lambda row: "[{:+.2%}, {:+.2%}]".format(*row["worse"][1:])),
     )

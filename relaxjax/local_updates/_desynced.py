@@ -99,7 +99,9 @@ def desynced(
         of `inner`, such as "mu" and "nu" of Adam or "trace" of momentum. Fields that
         are not named stay each worker's own.
       compressor: the compressor of changes since the last mean, of
-        `relaxjax.compression`, for all of them.
+        `relaxjax.compression`, for all of them. Adam divides what a first moment loses
+        in codes by the root of the second, and can diverge: name only "params" in
+        `periods` then, or give Adam a larger `eps`.
       nonnegative: fields that are clipped at 0 after a mean in codes.
       algorithm: see `relaxjax.all_reduce`.
       bucket_bytes: see `relaxjax.all_reduce`.
