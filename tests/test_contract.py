@@ -154,7 +154,7 @@ def momentum_of_matrices(reducer: Optimizer, opt: Optimizer) -> Optimizer:
     parts: dict[Any, Any] = {"matrix": matrix, "vector": vector}
 
     def labels(tree: Any) -> Any:
-        return jax.tree.map(lambda x: "matrix" if x.ndim > 1 else "vector", tree)
+        return jax.tree.map(lambda x: "matrix" if np.ndim(x) > 1 else "vector", tree)
 
     return optax.partition(parts, labels)
 

@@ -16,13 +16,14 @@ arrivals x moves as far as by Nesterov's step along their mean:
 Cost: nothing is sent. State: m, and the sum of the D of this round.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from relaxjax._core._checks import require_momentum, require_whole
+from relaxjax._core._merge_rules import EQUAL, MEAN
 
 _CALLER = "delayed_nesterov"
 
@@ -36,9 +37,9 @@ class DelayedNesterovState(NamedTuple):
       total: the sum of the outer gradients of this round.
     """
 
-    arrived: jax.Array
-    momentum: Any
-    total: Any
+    arrived: Annotated[jax.Array, EQUAL]
+    momentum: Annotated[Any, MEAN]
+    total: Annotated[Any, MEAN]
 
 
 def delayed_nesterov(

@@ -207,7 +207,7 @@ def by_hand(merges: int) -> list[np.ndarray]:
     code = compression.quantize(4)
     x = [np.zeros(12, np.float32) for _ in TARGETS]
     cut = [slice(0, 8), slice(8, 12)]
-    a = [np.zeros(8, np.float32), np.zeros(4, np.float32)]
+    a: list[Any] = [np.zeros(8, np.float32), np.zeros(4, np.float32)]
     v, lost = [0 * p for p in a], [[0 * p for p in a] for _ in x]
     for merge in range(merges):
         p, sent = merge % 2, []
