@@ -30,6 +30,7 @@ BENCHMARKS = {
     "payloads": "micro.payloads:payloads",
     "low-rank": "micro.low_rank:low_rank",
     "quality-at-bytes": "training.study:quality",
+    "screen": "training.study:screen",
     "frontier": "training.study:frontier",
     "methods": "training.study:methods",
     "later": "training.study:later",

@@ -60,8 +60,8 @@ QUALITY = Table(
     },
     budgets={32: 0.01, 100: 0.01, 400: 0.02},
 )
-FRONTIER = Table(
-    {"digits": digits, "chars": small_chars},
+SCREENED = Table(
+    {"digits": digits},
     {
         "adamw": (
             "all_reduce+quantize4+ef14",
@@ -90,6 +90,31 @@ FRONTIER = Table(
         ),
         "momentum": ("deep_gradient_compression density=0.01 warmup_steps=30",),
     },
+    budgets={8: 0.01, 32: 0.01, 100: 0.01, 400: 0.02},
+)
+FRONTIER = Table(
+    {"chars": small_chars},
+    {
+        "adamw": (
+            "acp_sgd rank=8",
+            "acp_sgd rank=4 bits=8",
+            "power_sgd rank=8",
+            "power_sgd rank=4 bits=8",
+            "power_sgd rank=4",
+            "all_reduce+quantize4+ef14",
+            "local_sgd+quantize4+ef14 sync_every=15",
+            "local_sgd sync_every=15",
+            "local_sgd+quantize4+ef14 sync_every=5",
+            "desynced",
+            "sparta share=0.1",
+            "sparta share=0.01",
+            f"decoupled_diloco+quantize4+ef14 sync_every=16 {_SLOW}",
+            "sparse_loco sync_every=3",
+            "local_sgd+quantize4+ef14 sync_every=60",
+            f"diloco+sign+ef14 sync_every=24 {_MEAN}",
+        ),
+    },
+    steps=1000,
     budgets={8: 0.01, 32: 0.01, 100: 0.01, 400: 0.02},
 )
 METHODS = Table(

@@ -44,16 +44,20 @@ def quality(
     return _whole(run, studies.QUALITY, task, steps, seeds, tune)
 
 
-@benchmark("frontier")
-def frontier(
-    run: Run,
-    task: Tasks = None,
-    steps: TaskSteps = None,
-    seeds: Runs = 3,
-    tune: Tune = 3,
+@benchmark("screen")
+def screen(
+    run: Run, steps: TaskSteps = None, seeds: Runs = 1, tune: Tune = 3
 ) -> Result:
     """Methods of 2024 to 2026 beside older ones at 1/8 to 1/400 of a ring's bytes."""
-    return _whole(run, studies.FRONTIER, task, steps, seeds, tune)
+    return _whole(run, studies.SCREENED, None, steps, seeds, tune)
+
+
+@benchmark("frontier")
+def frontier(
+    run: Run, steps: TaskSteps = None, seeds: Runs = 3, tune: Tune = 3
+) -> Result:
+    """The new ones among them and the best of the older ones, on characters."""
+    return _whole(run, studies.FRONTIER, None, steps, seeds, tune)
 
 
 @benchmark("methods")

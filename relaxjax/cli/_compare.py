@@ -73,6 +73,14 @@ def compare(
         float | None,
         typer.Option(help="Validation metric to reach; default: the baseline's, -2 %."),
     ] = None,
+    seeds_at_once: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Seeds that are trained in one program; default: on a GPU as many as "
+            "fit, else 1.",
+        ),
+    ] = None,
     budget: Annotated[
         str | None,
         typer.Option(help="Begin no run after this time, as in 30m, and report."),
@@ -118,6 +126,7 @@ def compare(
             networks=network or comparing.Study.NETWORKS,
             compute=None if compute_ms is None else compute_ms / 1e3,
             target=target,
+            seeds_at_once=seeds_at_once,
         )
         how: dict[str, Any] = {"shard": _shard(shard), "budget": _seconds(budget)}
     _run(study, out, console, how)

@@ -27,13 +27,15 @@ class Settings:
     networks: Sequence[str] = NETWORKS
     compute: float | None = None
     target: float | None = None
+    seeds_at_once: int | None = None
 
     def __post_init__(self) -> None:
         """Checks what does not depend on the task."""
         for name in ("seeds", "tune", "workers"):
             check_count(name, getattr(self, name))
-        if self.steps is not None:
-            check_count("steps", self.steps)
+        for name in ("steps", "seeds_at_once"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
         if self.compute is not None and not 0 < self.compute < math.inf:
             raise ValueError(
                 f"compute={self.compute} must be the seconds of a step, more than 0 "

@@ -43,6 +43,24 @@ class Method(NamedTuple):
     known: frozenset[str] = frozenset()
 
 
+class Planned(NamedTuple):
+    """A run to do.
+
+    Attributes:
+      method: the method.
+      phase: "tune" or "report".
+      seed: seed of the model's start and of the batches.
+      learning_rate: peak of the schedule.
+      options: options of the method that are tuned.
+    """
+
+    method: Method
+    phase: str
+    seed: int
+    learning_rate: float
+    options: dict[str, float]
+
+
 def named(text: str, task: Task) -> Method:
     """A method by its name and options, such as `diloco+quantize8 sync_every=16`.
 

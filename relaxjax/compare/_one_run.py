@@ -1,25 +1,26 @@
-"""One training run, from a task's start to its record.
+"""Training runs of one setting, from a task's start to their records.
 
-Workers are emulated on one device; the training loss and the validation metric of the
-workers' consensus are read at twenty points. The test metric is read once, at the end
-of runs for the report: no choice ever sees it.
+Workers are emulated on one device, and looked at at twenty points. Several seeds are
+one program, mapped over a second axis of all state: what leaves a GPU idle alone fills
+it together.
 """
 
 import functools
-import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from relaxjax.compare._lane import Lane
+from relaxjax.compare._methods import Planned
 from relaxjax.compare._records import Record
-from relaxjax.compare._runs import Planned, is_worse
 from relaxjax.programs import wire_bytes
 from relaxjax.tasks import Task, train_step_of
-from relaxjax.workers import consensus, data_parallel, emulate, init, to_workers
+from relaxjax.workers import DataParallelStep, data_parallel, emulate, init, to_workers
 
 POINTS = 20
 _MOST_IN_FLIGHT = 16
@@ -42,76 +43,83 @@ class Shape(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A method at one setting: all its seeds share what is compiled for it."""
+    """A method at one setting: all its seeds share what is compiled for it.
+
+    Attributes:
+      tx: the transformation.
+      step: the step of one seed; of several, with a second axis on all state.
+      bytes_per_step: bytes that a worker sends, of one seed.
+      seeds: how many seeds it trains at once.
+    """
 
     tx: Any
-    step: Callable[..., Any]
+    step: DataParallelStep
     bytes_per_step: float
+    seeds: int = 1
 
 
-def program(run: Planned, task: Task, shape: Shape) -> Program:
+def program(run: Planned, task: Task, shape: Shape, seeds: int = 1) -> Program:
     """Builds a run's method and the step that is to be compiled."""
     mesh = emulate(shape.workers)
     tx = run.method.build(run.learning_rate, run.options, shape.steps, shape.workers)
-    step = data_parallel(train_step_of(task, tx), mesh, donate=True)
-    return Program(tx, step, float(wire_bytes(tx, task.params, mesh)))
+    one = train_step_of(task, tx)
+    if seeds > 1:
+        parts = 2 if task.state is None else 3
+        one = jax.vmap(one, in_axes=(*[0] * parts, 1))
+    step = data_parallel(one, mesh, donate=True)
+    return Program(tx, step, float(wire_bytes(tx, task.params, mesh)), seeds)
 
 
 def trained(
-    run: Planned,
+    runs: Sequence[Planned],
     shape: Shape,
     program: Program,
     stops: tuple[int, float] | None = None,
-) -> Record:
-    """Trains, and says how it went; a run that diverges ends at the next point.
+) -> list[Record]:
+    """Trains runs of one setting at once, and says how each went.
+
+    A run that diverges ends at the next point.
 
     Args:
-      run: what to run.
+      runs: what to run, which differ in their seeds alone.
       shape: what all runs have in common.
-      program: its method, built.
-      stops: a step, and the validation metric below which the run stops there.
+      program: their method, built for as many seeds.
+      stops: a step, and the validation metric below which a run stops there.
     """
     began, start = time.perf_counter(), datetime.now(UTC).isoformat("T", "seconds")
-    task = shape.make(run.seed)
-    state = _start(program.tx, task, shape.workers)
-    batches = task.batches(run.seed, shape.batch_size)
-    curve: list[list[float | None]] = []
+    lanes, many = [Lane(run, shape.make(run.seed)) for run in runs], program.seeds > 1
+    state = started(program, [lane.task for lane in lanes], shape.workers)
+    batches = [lane.task.batches(lane.run.seed, shape.batch_size) for lane in lanes]
     losses: list[jax.Array] = []
-    stopped = None
     for done in range(1, shape.steps + 1):
-        *state, metrics = program.step(*state, next(batches))
+        *state, metrics = program.step(*state, together(list(map(next, batches)), many))
         losses.append(metrics["loss"])
         if done % _MOST_IN_FLIGHT == 0:
             jax.block_until_ready(metrics)
         if done not in points(shape.steps):
             continue
-        loss, metric = float(np.mean(losses)), _metric(task.validation, task, state)
-        curve.append([done, _finite(loss), metric])
+        means = np.reshape(np.mean(losses, axis=0), -1)
+        for i, lane in enumerate(lanes):
+            lane.look(done, float(means[i]), one_of(state, i, many), stops)
         losses.clear()
-        if metric is None or _finite(loss) is None:
+        if all(lane.ended for lane in lanes):
             break
-        if stops and done == stops[0] and is_worse(metric, stops[1], task.better):
-            stopped = done
-            break
-    validation = curve[-1][2] if curve[-1][0] == shape.steps else None
-    tested = run.phase == "report" and validation is not None
-    return {
-        "method": run.method.label,
-        "phase": run.phase,
-        "seed": run.seed,
-        "learning_rate": run.learning_rate,
-        "options": run.options,
-        "steps": shape.steps,
-        "workers": shape.workers,
-        "batch_size": shape.batch_size,
-        "curve": curve,
-        "validation": validation,
-        "test": _metric(task.metric, task, state) if tested else None,
-        "diverged": stopped is None and validation is None,
-        "stopped_at": stopped,
-        "bytes_per_step": program.bytes_per_step,
-        "timing": {"began": start, "seconds": time.perf_counter() - began},
-    }
+    seconds = (time.perf_counter() - began) / len(lanes)
+    timing = {"began": start, "seconds": seconds, "seeds_at_once": len(lanes)}
+    return [
+        {**lane.record(shape, program.bytes_per_step), "timing": timing}
+        for lane in lanes
+    ]
+
+
+def together(trees: Sequence[Any], many: bool) -> Any:
+    """Trees of seeds as one with a second axis, or a tree alone as it is."""
+    return jax.tree.map(lambda *x: jnp.stack(x, 1), *trees) if many else trees[0]
+
+
+def one_of(state: Any, index: int, many: bool) -> Any:
+    """The state of one of the seeds."""
+    return jax.tree.map(lambda x: x[:, index], state) if many else state
 
 
 @functools.cache
@@ -120,23 +128,13 @@ def points(steps: int) -> frozenset[int]:
     return frozenset(max(1, round(steps * i / POINTS)) for i in range(1, POINTS + 1))
 
 
-def _start(tx: Any, task: Task, workers: int) -> list[Any]:
+def started(program: Program, tasks: Sequence[Task], workers: int) -> list[Any]:
     """The params, the optimizer's state, and the model's own state if it has one."""
     mesh = emulate(workers)
-    state = list(init(tx, task.params, mesh))
-    if task.state is not None:
-        state.append(to_workers(task.state, mesh))
-    return state
-
-
-def _metric(
-    metric: Callable[..., jax.Array] | None, task: Task, state: list[Any]
-) -> float | None:
-    """A metric of the consensus; None if it is not finite."""
-    assert metric is not None
-    parts = [state[0]] if task.state is None else [state[0], state[2]]
-    return _finite(float(metric(*map(consensus, parts))))
-
-
-def _finite(x: float) -> float | None:
-    return x if math.isfinite(x) else None
+    states = []
+    for task in tasks:
+        state = list(init(program.tx, task.params, mesh))
+        if task.state is not None:
+            state.append(to_workers(task.state, mesh))
+        states.append(state)
+    return together(states, program.seeds > 1)

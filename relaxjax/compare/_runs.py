@@ -15,31 +15,12 @@ worse than what the method's best run so far had at a tenth.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from relaxjax.compare._methods import Method, Setting, one_more, settings
+from relaxjax.compare._methods import Method, Planned, Setting, one_more, settings
 from relaxjax.compare._records import Record
 from relaxjax.compare._settings import middle_of, setting_of
 from relaxjax.compare._statistics import cost
-
-
-class Planned(NamedTuple):
-    """A run to do.
-
-    Attributes:
-      method: the method.
-      phase: "tune" or "report".
-      seed: seed of the model's start and of the batches.
-      learning_rate: peak of the schedule.
-      options: options of the method that are tuned.
-    """
-
-    method: Method
-    phase: str
-    seed: int
-    learning_rate: float
-    options: dict[str, float]
-
 
 KeyOf = Callable[[Planned], str]
 
@@ -114,11 +95,6 @@ def hopeless_at(
     early = next((x for s, _, x in best["curve"] if s >= steps / 10), None)
     half = next((s for s, *_ in best["curve"] if s >= steps / 2), None)
     return None if early is None or half is None else (half, early)
-
-
-def is_worse(metric: float | None, than: float, better: str) -> bool:
-    """Whether a metric is worse than another."""
-    return cost(metric, better) > cost(than, better)
 
 
 def shard_of(found: Sequence[Method], shard: tuple[int, int]) -> list[Method]:

@@ -151,3 +151,8 @@ def cost(metric: float | None, better: str) -> float:
     if metric is None or not math.isfinite(metric):
         return math.inf
     return -metric if better == "higher" else metric
+
+
+def is_worse(metric: float | None, than: float, better: str) -> bool:
+    """Whether a metric is worse than another."""
+    return cost(metric, better) > cost(than, better)

@@ -24,10 +24,11 @@ import jax
 from relaxjax.compare import _records, _runs
 from relaxjax.compare._asked import NETWORKS, Settings, require_buildable
 from relaxjax.compare._identity import name_of, record_of, step_digest, task_digest
-from relaxjax.compare._methods import Method, methods
-from relaxjax.compare._one_run import Program, Shape, program, trained
+from relaxjax.compare._methods import Method, Planned, methods
+from relaxjax.compare._one_run import Shape, trained
 from relaxjax.compare._results import STUDY, Results, conditions
 from relaxjax.compare._seconds import MEASURED, Seconds, compute_seconds, link_of
+from relaxjax.compare._seeds_at_once import Programs, group_of
 from relaxjax.tasks import TASKS, Task, load, task_of
 
 TUNE_SEED = 1000
@@ -59,6 +60,8 @@ class Study:
       compute: seconds of a step without communication; None: measured here.
       target: value of the validation metric that counts as reached; None: what the
         baseline ends with, less 2 %.
+      seeds_at_once: number of a report's seeds that are one program; None: on a GPU as
+        many as its memory takes, on a CPU 1. Numbers differ by rounding.
 
     Raises:
       TypeError, ValueError: an argument cannot be used; the message says what can.
@@ -149,24 +152,25 @@ class Study:
         )
         mine = _runs.shard_of(self.methods, shard)
         known = {r["key"]: r for r in _records.read(folder)}
-        programs: dict[str, Program] = {}
+        programs = Programs(self.shape, self.settings.seeds_at_once)
         while run := self._next(mine, known):
             if time.monotonic() - began > budget:
                 break
             progress(len(known), self._count(), f"{run.method.label}, {run.phase}")
-            record = {"key": self._key(run), **self._trained(run, known, programs)}
-            _records.append(path, record)
-            known[record["key"]] = record
+            for key, record in self._trained(run, known, programs).items():
+                if key not in known:
+                    known[key] = {"key": key, **record}
+                    _records.append(path, known[key])
         return Results(folder)
 
-    def _next(self, mine: list[Method], known: Known) -> _runs.Planned | None:
+    def _next(self, mine: list[Method], known: Known) -> Planned | None:
         for method in mine:
             for run in self._planned(method, known):
                 if self._key(run) not in known:
                     return run
         return None
 
-    def _planned(self, method: Method, known: Known) -> Iterator[_runs.Planned]:
+    def _planned(self, method: Method, known: Known) -> Iterator[Planned]:
         first = self._task(0)
         return _runs.planned(
             method,
@@ -180,7 +184,7 @@ class Study:
             better=first.better,
         )
 
-    def _key(self, run: _runs.Planned) -> str:
+    def _key(self, run: Planned) -> str:
         return _records.key_of(
             method=run.method.label,
             phase=run.phase,
@@ -218,22 +222,20 @@ class Study:
     def _program(self) -> str:
         return task_digest(self._task(0), self.shape.batch_size)
 
-    def _trained(
-        self, run: _runs.Planned, known: Known, programs: dict[str, Program]
-    ) -> _records.Record:
-        setting = json.dumps([run.method.label, _runs.chosen(run._asdict())])
-        if setting not in programs:
-            programs.clear()
-            programs[setting] = program(run, self._task(run.seed), self.shape)
+    def _trained(self, run: Planned, known: Known, programs: Programs) -> Known:
+        """Records by their keys, of a run and of those that are trained with it."""
+        task = self._task(run.seed)
+        program = programs.of(run, task)
+        runs = group_of(run, range(self.settings.seeds), program.seeds)
         stops = None
         if run.phase == "tune":
             before = itertools.takewhile(
                 lambda other: other != run, self._planned(run.method, known)
             )
             earlier = [known[self._key(other)] for other in before]
-            better = self._task(0).better
-            stops = _runs.hopeless_at(earlier, self.shape.steps, better)
-        return trained(run, self.shape, programs[setting], stops)
+            stops = _runs.hopeless_at(earlier, self.shape.steps, task.better)
+        found = trained(runs, self.shape, program, stops)
+        return dict(zip(map(self._key, runs), found, strict=True))
 
     def _count(self) -> int:
         """Runs of all methods, if all are done."""

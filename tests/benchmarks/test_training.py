@@ -13,6 +13,7 @@ from relaxjax.tasks import OPTIMIZERS, digits, task_of
 
 TABLES = {
     "quality": studies.QUALITY,
+    "screen": studies.SCREENED,
     "frontier": studies.FRONTIER,
     "methods": studies.METHODS,
     "later": studies.LATER,

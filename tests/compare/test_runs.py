@@ -11,8 +11,8 @@ import optax
 import pytest
 from hypothesis import given
 
-from relaxjax.compare._methods import methods, named, one_more, own, settings
-from relaxjax.compare._runs import Planned, hopeless_at, planned, shard_of
+from relaxjax.compare._methods import Planned, methods, named, one_more, own, settings
+from relaxjax.compare._runs import hopeless_at, planned, shard_of
 from relaxjax.compare._settings import chosen
 from relaxjax.tasks import of_arrays
 
