@@ -2,9 +2,10 @@
 
 compute     a worker's share of a batch through forward and backward pass and the
             optimizer, on this machine; or stated
-messages    `relaxjax.plan`: from links, codecs and what the relaxation sends; of a
-            relaxation that plans do not know, the bytes of its traced program as one
-            message after the backward pass
+messages    `relaxjax.plan`: from links, codecs and what the relaxation sends, with
+            those of its options that change it; where plans do not know it, the bytes
+            of its traced program, and a latency for each message that waits for
+            another
 """
 
 import re
@@ -12,14 +13,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
 from relaxjax import plan
-from relaxjax.compare._methods import Method
+from relaxjax.compare._methods import Method, named
 from relaxjax.compare._one_run import Shape
-from relaxjax.programs import wire_bytes
+from relaxjax.programs import steps_of_a_period
 from relaxjax.schedule import Link
 from relaxjax.tasks import Task, optimizer_of, train_step_of
-from relaxjax.workers import emulate
+from relaxjax.workers import emulate, workers_of
 
 MEASURED = "measured: the median step of one worker's share of a batch, on this machine"
 GBPS = (0.02, 0.1, 0.5, 1.0, 5.0, 25.0, 100.0)
@@ -71,41 +73,67 @@ class Seconds:
     ):
         self._methods = {method.label: method for method in found}
         self._shape, self._task = shape, task
-        self._bytes: dict[str, float] = {}
+        self._traffic: dict[str, tuple[float, float]] = {}
+        self._sends: dict[str, dict[str, float]] = {}
         self._model = plan.Model(
             params=jax.eval_shape(lambda: task.params), compute=compute
         )
 
-    def _sent(self, label: str) -> float:
-        if label in self._bytes:
-            return self._bytes[label]
-        build = self._methods[label].build
-        tx = build(1.0, {}, self._shape.steps, self._shape.workers)
-        mesh = emulate(self._shape.workers)
-        self._bytes[label] = float(wire_bytes(tx, self._task.params, mesh))
-        return self._bytes[label]
+    def _traced(self, method: Method) -> tuple[float, float]:
+        """Bytes of a step, and messages that wait for each other: means of a period."""
+        if method.label not in self._traffic:
+            tx = method.build(1.0, {}, self._shape.steps, self._shape.workers)
+            workers = workers_of(emulate(self._shape.workers), None, "compare")
+            steps = steps_of_a_period(tx, self._task.params, workers)
+            sent = float(np.mean([step.sent for step in steps], axis=0).max())
+            rounds = float(np.mean([step.rounds for step in steps]))
+            self._traffic[method.label] = sent, rounds
+        return self._traffic[method.label]
+
+    def _known(self, method: Method, network: plan.Network) -> float | None:
+        """Seconds by the plan, if need be without options that change nothing sent."""
+        if not method.name:
+            return None
+        for options in (method.fixed, self._options_that_send(method)):
+            known = plan.predicted(method.name, self._model, network, options)
+            if known is not None:
+                return known.seconds
+        return None
+
+    def _options_that_send(self, method: Method) -> dict[str, float]:
+        if method.label not in self._sends:
+            self._sends[method.label] = {
+                k: v for k, v in method.fixed.items() if self._matters(method, k)
+            }
+        return self._sends[method.label]
+
+    def _matters(self, method: Method, option: str) -> bool:
+        """Whether other things are sent without it, or nothing can be."""
+        try:
+            return self._traced(self._without(method, option)) != self._traced(method)
+        except ValueError:
+            return True
+
+    def _without(self, method: Method, option: str) -> Method:
+        rest = (f"{k}={v!r}" for k, v in method.fixed.items() if k != option)
+        return named(" ".join([method.name, *rest]), self._task)
 
     def __call__(self, label: str, latency: float, bandwidth: float) -> float:
         """Seconds of a step; latency in seconds, bandwidth in bytes per second."""
-        method = self._methods[label]
-        network = plan.Network(
-            workers=self._shape.workers, link=Link(latency, bandwidth), overlap=False
-        )
-        if method.name:
-            known = plan.predicted(method.name, self._model, network, method.fixed)
-            if known is not None:
-                return known.seconds
-        sent, every = self._sent(label), method.fixed.get("sync_every", 1.0)
-        link = network.link
-        return self._model.compute + link.latency / every + link.seconds(sent, 0)
+        method, link = self._methods[label], Link(latency, bandwidth)
+        known = self._known(method, self._network(link))
+        if known is not None:
+            return known
+        sent, rounds = self._traced(method)
+        return self._model.compute + rounds * link.latency + link.seconds(sent, 0)
 
     def source(self, label: str) -> str:
         """Where a method's seconds come from: "plan", or "traced bytes"."""
-        method, network = self._methods[label], plan.Network(workers=2)
-        ranked = method.name and plan.predicted(
-            method.name, self._model, network, method.fixed
-        )
-        return "plan" if ranked else "traced bytes"
+        known = self._known(self._methods[label], self._network(Link(0.0, 1.0)))
+        return "traced bytes" if known is None else "plan"
+
+    def _network(self, link: Link) -> plan.Network:
+        return plan.Network(workers=self._shape.workers, link=link, overlap=False)
 
     def record(self, links: Mapping[str, Link]) -> dict[str, Any]:
         """What `study.json` says of all methods: on these links, and on the grid."""

@@ -29,6 +29,7 @@ from relaxjax.compare._one_run import Shape, trained
 from relaxjax.compare._results import STUDY, Results, conditions
 from relaxjax.compare._seconds import MEASURED, Seconds, compute_seconds, link_of
 from relaxjax.compare._seeds_at_once import Programs, group_of
+from relaxjax.compare._study_file import described, runs_of_all, study_there
 from relaxjax.tasks import TASKS, Task, load, task_of
 
 TUNE_SEED = 1000
@@ -156,7 +157,11 @@ class Study:
         while run := self._next(mine, known):
             if time.monotonic() - began > budget:
                 break
-            progress(len(known), self._count(), f"{run.method.label}, {run.phase}")
+            progress(
+                len(known),
+                runs_of_all(self.methods, self.settings),
+                f"{run.method.label}, {run.phase}",
+            )
             for key, record in self._trained(run, known, programs).items():
                 if key not in known:
                     known[key] = {"key": key, **record}
@@ -237,26 +242,11 @@ class Study:
         found = trained(runs, self.shape, program, stops)
         return dict(zip(map(self._key, runs), found, strict=True))
 
-    def _count(self) -> int:
-        """Runs of all methods, if all are done."""
-        tuned = self.settings.tune * math.prod(map(len, self.settings.grid.values()))
-        each = self.settings.seeds + (tuned + 1 if tuned > 1 else 0)
-        alone = sum(not method.usual for method in self.methods)
-        return each * (len(self.methods) - alone) + self.settings.seeds * alone
-
     def _write(self, folder: Path, command: str) -> None:
         """Writes `study.json`, whose measured part stays as it is once it is there."""
-        path = folder / STUDY
-        before = json.loads(path.read_text()) if path.exists() else {}
-        task = self._task(0)
-        known = before.get("asked", {}) == self._asked
-        if before and not known:
-            raise ValueError(
-                f"{folder} holds a study of other settings: "
-                f"{_difference(before.get('asked', {}), self._asked)}. Give the same, "
-                "or another folder"
-            )
-        compute = before.get("compute_seconds") or self.settings.compute
+        before = study_there(folder, self._asked)
+        task, settings = self._task(0), self.settings
+        compute = before.get("compute_seconds") or settings.compute
         compute = compute or compute_seconds(task, self.shape)
         seconds = Seconds(self.methods, task, self.shape, compute)
         said = {
@@ -264,21 +254,15 @@ class Study:
             "asked": self._asked,
             "task": record_of(task, self._source, self._digest),
             "methods": [method.label for method in self.methods],
-            "seeds": list(range(self.settings.seeds)),
-            "tune": self.settings.tune,
             "tune_seeds": [TUNE_SEED],
-            "grid": {k: list(v) for k, v in self.settings.grid.items()},
-            "workers": self.shape.workers,
-            "steps": self.shape.steps,
-            "batch_size": self.shape.batch_size,
-            "target": self.settings.target,
+            **described(settings, self.shape),
             **seconds.record(self.links),
             "compute_seconds": compute,
-            "compute_source": "stated" if self.settings.compute else MEASURED,
+            "compute_source": "stated" if settings.compute else MEASURED,
             "conditions": conditions(),
             "command": command or before.get("command", ""),
         }
-        _records.write_whole(path, json.dumps(said, indent=1) + "\n")
+        _records.write_whole(folder / STUDY, json.dumps(said, indent=1) + "\n")
 
     @functools.cached_property
     def _asked(self) -> dict[str, Any]:
@@ -292,8 +276,3 @@ class Study:
             "batch_size": self.shape.batch_size,
             "baseline": self.methods[0].label,
         }
-
-
-def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    odd = [k for k in now if before.get(k) != now[k]]
-    return ", ".join(f"{k}={before.get(k)!r} there, {now[k]!r} here" for k in odd)

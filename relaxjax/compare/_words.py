@@ -178,7 +178,9 @@ def _predicted(summary: Summary) -> str:
     sources = study.get("seconds_source", {})
     traced = ", ".join(name for name, source in sources.items() if source != "plan")
     other = (
-        f"; those of {traced}, from its traced bytes as one message" if traced else ""
+        f"; those of {traced}, from traced bytes and rounds of messages"
+        if traced
+        else ""
     )
     return (
         f"Predicted: seconds. They follow from a computation of {compute} a step "

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from relaxjax._names import RELAXATIONS, parse
+from relaxjax.plan._candidate import Candidate
 from relaxjax.plan._candidates import candidates
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
@@ -18,8 +19,8 @@ def predicted(
 ) -> Prediction | None:
     """What is expected of a relaxation; None: plans do not know it with these options.
 
-    Its period may be any. A coded all-reduce without an algorithm is that over two
-    shots, as plans rank it.
+    Its period may be any. Codes without an algorithm are those over two shots, as
+    plans rank them.
 
     Args:
       name: its name, such as `all_reduce+quantize8`.
@@ -31,7 +32,7 @@ def predicted(
     usual = {k: p.default for k, p in inspect.signature(build).parameters.items()}
     every = options.get("sync_every")
     for c in candidates(network):
-        if name not in (c.relaxation, bare(c.relaxation)) or not c.fits(model):
+        if name not in _spelled(c) or not c.fits(model):
             continue
         keys = (c.options.keys() | options.keys()) - {"sync_every"}
         mine = {k: options.get(k, usual.get(k)) for k in keys}
@@ -43,3 +44,9 @@ def predicted(
             continue
         return best_bucket(c, model, network, None)
     return None
+
+
+def _spelled(c: Candidate) -> tuple[str, ...]:
+    """Its name, and that without the algorithm that codes take by themselves."""
+    names = c.relaxation, bare(c.relaxation)
+    return (*names, c.relaxation.partition("@")[0]) if "bits" in c.options else names

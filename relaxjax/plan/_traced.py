@@ -1,11 +1,13 @@
 """What a plan finds out about a relaxation from its own program.
 
-    bytes of an exchange    `relaxjax.wire_bytes` over one period, of two leaves of
-                            each shape, for the number of leaves of that shape
+    bytes of an exchange    those of one period, of two leaves of each shape, for the
+                            number of leaves of that shape
+    rounds of an exchange   messages of that period that wait for each other: the most
+                            for any shape, as leaves travel together
     floats that it keeps    those of its first state, for each parameter
 
-Where an exchange goes is not known: all of it is assumed to leave the host, as one
-message after the backward pass.
+Where an exchange goes is not known: all of it is assumed to leave the host, after the
+backward pass.
 
 Cost: a trace of `init` and `update` for each shape, once.
 """
@@ -15,6 +17,7 @@ from collections import Counter
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from relaxjax._core._relaxation import Relaxation, Training
@@ -23,8 +26,8 @@ from relaxjax.plan._messages import Messages, PlannedMessage
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
 from relaxjax.plan._traffic import Traffic
-from relaxjax.programs import wire_bytes
-from relaxjax.workers import emulate
+from relaxjax.programs import steps_of_a_period
+from relaxjax.workers import emulate, workers_of
 
 _COPIES = 2  # leaves of a shape that are traced; fragments need several
 
@@ -35,11 +38,11 @@ def traced(row: Relaxation) -> Messages:
     def messages(
         model: Model, network: Network, bucket_bytes: int
     ) -> list[PlannedMessage]:
-        sent = _sent(row, network.workers, model, bucket_bytes)
+        sent, rounds = _sent(row, network.workers, model, bucket_bytes)
         if network.hosts == 1:
-            return [PlannedMessage(1.0, Traffic(sent, inside=sent, steps=1))]
+            return [PlannedMessage(1.0, Traffic(sent, inside=sent, steps=rounds))]
         line = sent * network.per_host
-        return [PlannedMessage(1.0, Traffic(sent, line=line, hops=1))]
+        return [PlannedMessage(1.0, Traffic(sent, line=line, hops=rounds))]
 
     return messages
 
@@ -72,22 +75,28 @@ def floats_kept(row: Relaxation) -> float:
     return float(round(floats / (2 * _COPIES * leaf.size)))
 
 
-def _sent(row: Relaxation, workers: int, model: Model, bucket_bytes: int) -> float:
-    """Bytes that the busiest worker sends in a period."""
+def _sent(
+    row: Relaxation, workers: int, model: Model, bucket_bytes: int
+) -> tuple[float, int]:
+    """Bytes that the busiest worker sends in a period, and rounds."""
     if "bucket_bytes" not in row.options:
         bucket_bytes = BUCKET_BYTES  # one trace does for all sizes
-    return sum(
-        number * _leaf_bytes(row, workers, leaf, bucket_bytes)
-        for leaf, number in Counter(model.leaves).items()
-    )
+    shapes = Counter(model.leaves)
+    each = [_of_leaf(row, workers, leaf, bucket_bytes) for leaf in shapes]
+    sent = sum(number * x for number, (x, _) in zip(shapes.values(), each, strict=True))
+    return sent, max((rounds for _, rounds in each), default=0)
 
 
 @functools.cache
-def _leaf_bytes(
+def _of_leaf(
     row: Relaxation, workers: int, leaf: jax.ShapeDtypeStruct, bucket_bytes: int
-) -> float:
-    tx, steps = _built(row, workers, bucket_bytes), row.period or 1
-    return wire_bytes(tx, _copies(leaf), emulate(workers), steps=steps) / _COPIES
+) -> tuple[float, int]:
+    tx, mesh = _built(row, workers, bucket_bytes), emulate(workers)
+    steps = steps_of_a_period(tx, _copies(leaf), workers_of(mesh, None, "plan"))
+    periods = (row.period or 1) / len(steps)
+    sent = float(np.sum([step.sent for step in steps], axis=0).max())
+    rounds = sum(step.rounds for step in steps)
+    return periods * sent / _COPIES, round(periods * rounds)
 
 
 def _copies(leaf: jax.ShapeDtypeStruct) -> list[jax.ShapeDtypeStruct]:

@@ -16,5 +16,6 @@ __getattr__, __dir__, __all__ = door(
         "_hlo_text": "Instruction Module arrays called_by loop_parts parse "
         "shape_nbytes trip_count",
         "_jaxpr_bytes": "shape_of",
+        "_period": "steps_of_a_period",
     },
 )

@@ -19,6 +19,7 @@ from relaxjax.programs._hlo_text import parse as parse
 from relaxjax.programs._hlo_text import shape_nbytes as shape_nbytes
 from relaxjax.programs._hlo_text import trip_count as trip_count
 from relaxjax.programs._jaxpr_bytes import shape_of as shape_of
+from relaxjax.programs._period import steps_of_a_period as steps_of_a_period
 from relaxjax.programs._wire_bytes import wire_bytes as wire_bytes
 
 __all__ = ["Explanation", "compiled_wire_bytes", "explain", "wire_bytes"]

@@ -20,7 +20,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._phases import clocks_of
-from relaxjax.programs._wire_bytes import bytes_in_a_period
+from relaxjax.programs._period import steps_of_a_period
 from relaxjax.workers import WorkerMesh, require_synchronized, traced, workers_of
 
 _SIDES = {
@@ -113,7 +113,7 @@ def explain(
     workers = workers_of(mesh, axis_name, "explain")
     _, flows, state = traced(tx, params, workers)
     stations = sorted(flows.stations, key=lambda x: x.number) if flows else []
-    sent = bytes_in_a_period(tx, params, workers)
+    sent = [step.sent for step in steps_of_a_period(tx, params, workers)]
     sizes = {step: int(x.max()) for step, x in enumerate(sent) if x.any()}
     return Explanation(
         relaxations=[x._asdict() | {"axes": list(x.axes)} for x in stations],

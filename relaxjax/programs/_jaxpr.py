@@ -17,7 +17,7 @@ from jax.extend import core
 
 from relaxjax._core._jaxprs import programs_of
 from relaxjax._core._tree import is_key
-from relaxjax.programs._jaxpr_bytes import COLLECTIVES, shape_of
+from relaxjax.programs._jaxpr_bytes import COLLECTIVES, rounds_of, shape_of
 
 _LARGEST_KNOWN = 4096  # elements; branches depend on counters and small tables
 
@@ -27,10 +27,13 @@ class WalkResult(NamedTuple):
 
     Attributes:
       sent: int64, bytes of each device, shaped like the mesh.
+      rounds: number of messages that wait for each other: the longest way from a
+        result of a collective to the next.
       known: values of the program's outputs, None where unknown.
     """
 
     sent: np.ndarray
+    rounds: int
     known: list[Any]
 
 
@@ -78,7 +81,7 @@ def walk(
         return context.walks[jaxpr]
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
     values |= dict(zip(jaxpr.invars, known, strict=True))
-    sent = context.nothing()
+    sent, before = context.nothing(), dict.fromkeys(values, 0)
 
     def read(var):
         return var.val if isinstance(var, core.Literal) else values.get(var)
@@ -89,8 +92,11 @@ def walk(
         inputs = [read(var) for var in eqn.invars]
         walked = _equation(eqn, inputs, context, results)
         sent = sent + walked.sent
+        waits = (before[v] for v in eqn.invars if not isinstance(v, core.Literal))
+        before |= dict.fromkeys(eqn.outvars, max(waits, default=0) + walked.rounds)
         values |= dict(zip(eqn.outvars, walked.known, strict=True))
-    result = WalkResult(sent, [read(var) for var in jaxpr.outvars])
+    rounds = max(before.values(), default=0)
+    result = WalkResult(sent, rounds, [read(var) for var in jaxpr.outvars])
     if blind:
         context.walks[jaxpr] = result
     return result
@@ -162,18 +168,19 @@ def _equation(
     name, unknown = eqn.primitive.name, [None] * len(eqn.outvars)
     inner = list(programs_of(eqn.params))
     if name in COLLECTIVES:
-        return WalkResult(COLLECTIVES[name](eqn, context.sizes), unknown)
+        sent = COLLECTIVES[name](eqn, context.sizes)
+        return WalkResult(sent, rounds_of(eqn, context.sizes), unknown)
     if name == "cond":
         return _conditional(eqn.params["branches"], known, context, results)
     if name == "scan":
         consts = known[: _scan_consts(eqn, inner[0])]
         turn = [*consts, *[None] * (len(known) - len(consts))]
-        sent = walk(inner[0], turn, context).sent
-        return WalkResult(sent * eqn.params["length"], unknown)
+        once, length = walk(inner[0], turn, context), eqn.params["length"]
+        return WalkResult(once.sent * length, once.rounds * length, unknown)
     if len(inner) == 1 and len(inner[0].in_avals) == len(known):  # jit, remat, ...
         inputs = _whole(known, inner[0].jaxpr.invars)
         walked = walk(inner[0], inputs, context, results)
-        return WalkResult(walked.sent, _whole(walked.known, eqn.outvars))
+        return walked._replace(known=_whole(walked.known, eqn.outvars))
     if inner:
         walks = [walk(j, [None] * len(j.in_avals), context) for j in inner]
         sent = sum((walked.sent for walked in walks), context.nothing())
@@ -182,9 +189,9 @@ def _equation(
                 "wire_bytes: a collective in a loop whose number of turns is not known "
                 "when it is traced; use lax.scan or lax.fori_loop with fixed bounds"
             )
-        return WalkResult(sent, unknown)
+        return WalkResult(sent, sum(walked.rounds for walked in walks), unknown)
     computed = _compute(eqn, known) if any(results) else None
-    return WalkResult(context.nothing(), computed or unknown)
+    return WalkResult(context.nothing(), 0, computed or unknown)
 
 
 def _whole(known: list[Any], variables: Sequence[Any]) -> list[Any]:
@@ -223,7 +230,8 @@ def _conditional(
         return walk(taken, operands, context, results)
     walks = [walk(branch, operands, context) for branch in branches]
     sent = np.max([walked.sent for walked in walks], axis=0)
-    return WalkResult(sent, [None] * len(walks[0].known))
+    rounds = max(walked.rounds for walked in walks)
+    return WalkResult(sent, rounds, [None] * len(walks[0].known))
 
 
 def _compute(eqn: core.JaxprEqn, known: list[Any]) -> list[Any] | None:

@@ -9,6 +9,12 @@ elements:
     all_to_all         (n - 1) d / n itemsize
     pbroadcast         d itemsize (each passes it on)
     ppermute           d itemsize on each sender; a message to oneself is free
+
+Rounds are messages that wait for each other, which is what latency is paid for:
+
+    psum, pmax, pmin             2 ceil(log2 n), up and down a tree
+    all_gather, reduce_scatter   n - 1, around a ring
+    all_to_all, ppermute         1, all at once
 """
 
 import math
@@ -26,10 +32,7 @@ def _on_all(share: Callable[[int, int], int]) -> Callable[..., np.ndarray]:
     """A collective in which every device sends `share(n, d)` elements per operand."""
 
     def count(eqn: core.JaxprEqn, sizes: dict[str, int]) -> np.ndarray:
-        groups = eqn.params.get("axis_index_groups")
-        n = math.prod(sizes[name] for name in axis_names_of(eqn))
-        n = len(groups[0]) if groups else n
-        operands = [shape_of(var) for var in eqn.invars]
+        n, operands = _workers(eqn, sizes), [shape_of(var) for var in eqn.invars]
         sent = sum(share(n, x.size) * x.dtype.itemsize for x in operands)
         return np.full(tuple(sizes.values()), sent, np.int64)
 
@@ -66,3 +69,20 @@ COLLECTIVES: dict[str, Callable[..., np.ndarray]] = {
     "pbroadcast": _on_all(lambda n, d: d if n > 1 else 0),
     "ppermute": _permute,
 }
+
+
+def rounds_of(eqn: core.JaxprEqn, sizes: dict[str, int]) -> int:
+    """Messages of a collective that wait for each other."""
+    name = eqn.primitive.name
+    if name == "ppermute":
+        return int(any(source != target for source, target in eqn.params["perm"]))
+    n = _workers(eqn, sizes)
+    if COLLECTIVES[name] is _ring_sum:
+        return 2 * (n - 1).bit_length()
+    return min(n - 1, 1) if name in ("all_to_all", "pbroadcast") else n - 1
+
+
+def _workers(eqn: core.JaxprEqn, sizes: dict[str, int]) -> int:
+    """Number of workers that a collective is over, or of each of its groups."""
+    groups = eqn.params.get("axis_index_groups")
+    return len(groups[0]) if groups else math.prod(sizes[k] for k in axis_names_of(eqn))

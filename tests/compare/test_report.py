@@ -355,7 +355,7 @@ def test_where_seconds_do_not_come_from_a_plan_the_report_says_so():
     assert not any("traced" in words for words in _words.reading(summary(of, [])))
     of["seconds_source"]["power_sgd"] = "traced bytes"
     said = " ".join(_words.reading(summary(of, [])))
-    assert "those of power_sgd, from its traced bytes as one message" in said
+    assert "those of power_sgd, from traced bytes and rounds of messages" in said
 
 
 def test_the_conclusion_names_only_what_reaches_the_target():

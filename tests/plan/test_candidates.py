@@ -96,7 +96,7 @@ def row_of(name: str, build: Any, **parts: Any) -> Relaxation:
 
 
 def test_a_row_alone_is_ranked(monkeypatch: pytest.MonkeyPatch):
-    """By its bytes, as one message after the backward pass; it keeps two copies."""
+    """By its bytes and four rounds, after the backward pass; it keeps two copies."""
 
     def build(axis_name: Any, training: Training):
         twice = optax.scale_by_adam(), relaxjax.all_reduce(axis_name, algorithm="tree")
@@ -121,7 +121,7 @@ def test_a_row_alone_is_ranked(monkeypatch: pytest.MonkeyPatch):
         relaxjax.emulate(4),
     )
     assert row.prediction.nbytes == sent
-    assert row.seconds == pytest.approx(1.0 + 1.0 + sent / 1000)
+    assert row.seconds == pytest.approx(1.0 + 4.0 + sent / 1000)
     assert row.quality.name == "unmeasured"
     tx = plan.transformation(row, "data", optax.sgd(0.1), 4)
     assert relaxjax.wire_bytes(tx, BLOCKS.params, relaxjax.emulate(4)) == sent
