@@ -31,6 +31,7 @@ extensions = [
     "order_picture",
     "page_check",
     "sentences",
+    "study_fronts",
     "topology_table",
 ]
 myst_enable_extensions = ["dollarmath", "fieldlist"]

@@ -26,7 +26,7 @@ from relaxjax.plan._messages import Messages, PlannedMessage
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
 from relaxjax.plan._traffic import Traffic
-from relaxjax.programs import steps_of_a_period
+from relaxjax.programs import first_steps
 from relaxjax.workers import emulate, workers_of
 
 _COPIES = 2  # leaves of a shape that are traced; fragments need several
@@ -92,11 +92,10 @@ def _of_leaf(
     row: Relaxation, workers: int, leaf: jax.ShapeDtypeStruct, bucket_bytes: int
 ) -> tuple[float, int]:
     tx, mesh = _built(row, workers, bucket_bytes), emulate(workers)
-    steps = steps_of_a_period(tx, _copies(leaf), workers_of(mesh, None, "plan"))
-    periods = (row.period or 1) / len(steps)
+    where = workers_of(mesh, None, "plan")
+    steps = first_steps(tx, _copies(leaf), where, row.period or 1)
     sent = float(np.sum([step.sent for step in steps], axis=0).max())
-    rounds = sum(step.rounds for step in steps)
-    return periods * sent / _COPIES, round(periods * rounds)
+    return sent / _COPIES, sum(step.rounds for step in steps)
 
 
 def _copies(leaf: jax.ShapeDtypeStruct) -> list[jax.ShapeDtypeStruct]:

@@ -10,6 +10,7 @@ from relaxjax.programs._hlo_sent import bytes_sent as bytes_sent
 from relaxjax.programs._hlo_sent import bytes_sent_by as bytes_sent_by
 from relaxjax.programs._hlo_sent import is_collective as is_collective
 from relaxjax.programs._hlo_sent import is_host_copy as is_host_copy
+from relaxjax.programs._hlo_sent import pairs_of as pairs_of
 from relaxjax.programs._hlo_text import Instruction as Instruction
 from relaxjax.programs._hlo_text import Module as Module
 from relaxjax.programs._hlo_text import arrays as arrays
@@ -19,6 +20,7 @@ from relaxjax.programs._hlo_text import parse as parse
 from relaxjax.programs._hlo_text import shape_nbytes as shape_nbytes
 from relaxjax.programs._hlo_text import trip_count as trip_count
 from relaxjax.programs._jaxpr_bytes import shape_of as shape_of
+from relaxjax.programs._period import first_steps as first_steps
 from relaxjax.programs._period import steps_of_a_period as steps_of_a_period
 from relaxjax.programs._wire_bytes import wire_bytes as wire_bytes
 

@@ -110,7 +110,7 @@ def bytes_sent_by(
     sizes = [(math.prod(dims), bits) for dims, bits in operands]
     sent = np.zeros(module.devices, np.int64)
     if kind == "collective-permute":
-        for source, target in _pairs(instruction):
+        for source, target in pairs_of(instruction):
             sent[source] += (source != target) * sum(_nbytes(*x) for x in sizes)
         return sent
     if kind == "all-to-all" and sizes:
@@ -126,7 +126,8 @@ def _nbytes(size: int, bits: int) -> int:
     return -(-size * bits // 8)
 
 
-def _pairs(instruction: Instruction) -> list[tuple[int, int]]:
+def pairs_of(instruction: Instruction) -> list[tuple[int, int]]:
+    """Source and target of each message of a permutation."""
     match = re.search(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}", instruction.rest)
     pairs = re.findall(r"\{(\d+),(\d+)\}", match[1]) if match else []
     return [(int(source), int(target)) for source, target in pairs]

@@ -78,6 +78,13 @@ def steps_of_a_period(
     return steps[: period or len(steps)]
 
 
+def first_steps(
+    tx: optax.GradientTransformation, params: Any, workers: WorkerMesh, count: int
+) -> list[Step]:
+    """What is sent in each of the first `count` steps."""
+    return [step for step, _ in walked_steps(tx, params, workers, count)]
+
+
 def walked_steps(
     tx: optax.GradientTransformation,
     params: Any,

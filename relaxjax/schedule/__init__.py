@@ -8,6 +8,7 @@ __getattr__, __dir__, __all__ = door(
         "_baselines": "fifo layer_order random_order smallest_first",
         "_best": "best",
         "_bounds": "Bounds bounds efficiency gap lower_bound speedup_potential",
+        "_chakra": "chakra",
         "_cluster": "Cluster Stragglers Workers",
         "_condense": "condensed",
         "_engine": "Span",

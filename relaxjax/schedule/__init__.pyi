@@ -16,6 +16,7 @@ from relaxjax.schedule._bounds import efficiency as efficiency
 from relaxjax.schedule._bounds import gap as gap
 from relaxjax.schedule._bounds import lower_bound as lower_bound
 from relaxjax.schedule._bounds import speedup_potential as speedup_potential
+from relaxjax.schedule._chakra import chakra as chakra
 from relaxjax.schedule._cluster import Cluster as Cluster
 from relaxjax.schedule._cluster import Stragglers as Stragglers
 from relaxjax.schedule._cluster import Workers as Workers
@@ -82,6 +83,7 @@ __all__ = [
     "best",
     "bounds",
     "byte_scheduler",
+    "chakra",
     "condensed",
     "dear",
     "efficiency",

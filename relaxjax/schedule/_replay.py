@@ -21,7 +21,7 @@ Cost: O(instructions that run).
 
 import re
 from copy import copy
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from relaxjax.programs import (
     Instruction,
@@ -130,18 +130,27 @@ def replay(text: str, *, device: Device = ACCELERATOR, link: Link = ETHERNET) ->
       >>> run.total, run.compute, run.exposed
       (2.0, 1.0, 1.0)
     """
-    module = parse(text)
-    if module.entry is None or not module.scheduled:
-        raise ValueError(
-            "replay: the text must be a module with an ENTRY computation and with "
-            "is_scheduled=true: pass compiled.as_text() of a compiled program"
-        )
-    machine = _Machine(module, device, link)
-    machine.run(module.entry)
+    machine = Machine(scheduled(text, "replay"), device, link)
+    machine.run()
     return machine.result()
 
 
-class _Machine:
+def scheduled(text: str, caller: str) -> Module:
+    """A module whose instructions run in the order of its text.
+
+    Raises:
+      ValueError: it is another one.
+    """
+    module = parse(text)
+    if module.entry is None or not module.scheduled:
+        raise ValueError(
+            f"{caller}: the text must be a module with an ENTRY computation and with "
+            "is_scheduled=true: pass compiled.as_text() of a compiled program"
+        )
+    return module
+
+
+class Machine:
     """The compute stream, the link, and the transfers under way."""
 
     def __init__(self, module: Module, device: Device, link: Link):
@@ -169,9 +178,9 @@ class _Machine:
             self._backward_under,
         )
 
-    def run(self, computation: str) -> None:
-        """Replays a computation."""
-        siblings = self._siblings[computation]
+    def run(self, computation: str | None = None) -> None:
+        """Replays a computation; None: the program's entry."""
+        siblings = self._siblings[computation or self._module.entry or ""]
         for instruction in siblings.values():
             self._step(instruction, siblings)
 
@@ -264,7 +273,7 @@ class _Machine:
             branch.run(name)
         vars(self).update(vars(max(branches, key=lambda branch: branch.now)))
 
-    def _copy(self) -> "_Machine":
+    def _copy(self) -> Self:
         machine = copy(self)
         machine._transfers, machine._under_way = [*self._transfers], {**self._under_way}
         return machine

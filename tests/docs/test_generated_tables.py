@@ -1,10 +1,14 @@
 """Tables that pages make from files of figures."""
 
 import json
+import re
 
 import goodput_picture
 import gpu_tables
 import mutant_table
+import study_fronts
+
+from tests.compare import studies
 
 
 def test_each_part_and_device_has_a_table(tmp_path):
@@ -56,3 +60,41 @@ def test_marks_are_the_runs_under_kills(tmp_path):
     (axes,) = goodput_picture.drawn(found).axes
     _, labels = axes.get_legend_handles_labels()
     assert labels == [f"{who}, 3 processes" for who in goodput_picture.COLORS]
+
+
+def point(name, fewer, worse):
+    metric = None if worse is None else 1.0
+    return study_fronts.Point(name, 0.1, fewer, metric, worse)
+
+
+def test_a_front_is_what_no_other_beats():
+    found = [
+        point("alike, more bytes", 2, 0.4),
+        point("good", 3, 0.5),
+        point("better", 5, 0.4),
+        point("few", 9, 1.0),
+        point("fewest", 30, 2.0),
+        point("worse than few", 8, 1.5),
+        point("diverged", 99, None),
+    ]
+    names = [p.name for p in study_fronts.front(found)]
+    assert names == ["better", "few", "fewest"]
+
+
+def test_a_study_has_a_table_and_a_picture(tmp_path):
+    names = ["all_reduce", "power_sgd", "gossip@ring", "local_sgd"]
+    of = studies.study(names, metric="accuracy")
+    lines = [r for r in studies.records(of) if r["method"] != "local_sgd"]
+    lost = [studies.lost("power_sgd", seed) for seed in of["seeds"]]
+    kept = [r for r in lines if r["method"] != "power_sgd" or r["phase"] != "report"]
+    (tmp_path / "study.json").write_text(json.dumps(of))
+    text = "\n".join(json.dumps(r) for r in kept + lost) + "\n"
+    (tmp_path / "results.jsonl").write_text(text)
+    _, _, base, gossip, power = study_fronts.table(tmp_path)
+    assert base.startswith("| `all_reduce` | 0.003 | 1/1 | 0.96")
+    assert power.startswith("| `power_sgd` | 0.003 | 1/60.8 | diverged |")
+    assert gossip.startswith("| **`gossip@ring`** | 0.003 | 1/2 | 0.95")
+    mean, low, high = map(float, re.findall(r"-?\d+\.\d", gossip.split("|")[5]))
+    assert 0.5 < low < mean < high < 2
+    (axes,) = study_fronts.drawn(study_fronts.points(tmp_path)).axes
+    assert [text.get_text() for text in axes.texts] == ["gossip@ring"]
