@@ -36,7 +36,7 @@ extensions = [
 ]
 myst_enable_extensions = ["dollarmath", "fieldlist"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "generated/*/report.md"]
 html_theme = "furo"
 html_math_renderer = "mathml"
 html_static_path = ["_static"]

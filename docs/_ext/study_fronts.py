@@ -1,7 +1,8 @@
 """A table and a picture for each study in `docs/studies`: quality against bytes.
 
-A folder there holds `study.json` and `results.jsonl`, as `relaxjax.compare` wrote them.
-A relaxation is on the front if no other that sends as little ends as well.
+A folder there holds `study.json` and `results.jsonl`, as `relaxjax.compare` wrote them;
+of some the whole report is written again as well, for its figures. A relaxation is on
+the front if no other that sends as little ends as well.
 """
 
 from pathlib import Path
@@ -12,10 +13,11 @@ from matplotlib.figure import Figure
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from relaxjax.compare import Results
+from relaxjax.compare import Results, _report
 from relaxjax.compare._summary import summary
 
 FOLDER = Path(__file__).parents[1] / "studies"
+REPORTED = ("two-sites",)
 ON, OFF = "#d55e00", "#0072b2"
 
 
@@ -149,6 +151,9 @@ def write(app: Sphinx) -> None:
     folder.mkdir(exist_ok=True)
     for study in sorted((Path(app.srcdir) / "studies").iterdir()):
         drawn(points(study)).savefig(folder / f"{study.name}.png", dpi=150)
+        if study.name in REPORTED:
+            results = Results(study)
+            _report.write(folder / study.name, results.study, results.records())
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

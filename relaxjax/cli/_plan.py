@@ -101,6 +101,12 @@ def plan(
         float | None,
         typer.Option(help="GB for a worker's params, gradient, Adam and residuals."),
     ] = None,
+    sharded: Annotated[
+        bool,
+        typer.Option(
+            "--sharded", help="Rank ways to shard weights (relaxjax.fsdp) instead."
+        ),
+    ] = False,
     top: Annotated[int, typer.Option(min=1, help="Rows of the table.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
     xla_flags: Annotated[
@@ -127,10 +133,14 @@ def plan(
             "criterion": criterion,
             "quality": quality,
             "memory": None if memory_gb is None else memory_gb * 1e9,
-            "bucket_bytes": _bytes(bucket_mb),
+            "inputs": _inputs(asked, cluster),
         }
-        inputs = _inputs(asked, cluster)
-        ranking = planner.rank(model, cluster, **settings, inputs=inputs)
+        if sharded:
+            _require_no("--sharded", {"--bucket-mb": bucket_mb, "--chart": chart})
+            ranking = planner.sharded(model, cluster, **settings)
+        else:
+            settings["bucket_bytes"] = _bytes(bucket_mb)
+            ranking = planner.rank(model, cluster, **settings)
         if chart:
             with hosts.writing(chart):
                 planner.winners(chart, model, cluster, **settings)
@@ -174,6 +184,12 @@ def _network(path: Path | None, figures: dict[str, Any]) -> "planner.Network":
         codec=planner.codecs(now["codec_gbs"] * 1e9),
         overlap=now["overlap"],
     )
+
+
+def _require_no(option: str, others: dict[str, Any]) -> None:
+    given = [name for name, value in others.items() if value is not None]
+    if given:
+        raise ValueError(f"{option} has no {given[0]}: leave one of them out")
 
 
 def _require_positive(name: str, value: float) -> None:

@@ -13,6 +13,7 @@ __getattr__, __dir__, __all__ = door(
         "_predict": "Prediction",
         "_quality": "Quality quality_of",
         "_rank": "Ranking Row rank",
+        "_sharded": "sharded",
         "_xla_flags": "xla_flags",
     },
     shared={

@@ -19,6 +19,7 @@ from relaxjax.plan._quality import quality_of as quality_of
 from relaxjax.plan._rank import Ranking as Ranking
 from relaxjax.plan._rank import Row as Row
 from relaxjax.plan._rank import rank as rank
+from relaxjax.plan._sharded import sharded as sharded
 from relaxjax.plan._xla_flags import xla_flags as xla_flags
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "measure",
     "quality_of",
     "rank",
+    "sharded",
     "step_seconds",
     "transformation",
     "verify",

@@ -38,10 +38,10 @@ _CODED_MODELS = ("quantize8", "quantize4+ef14", "sign+ef14")
 _PERIODS = (SYNC_EVERY, 50)
 
 
-def candidates(network: Network) -> list[Candidate]:
-    """All candidates that can run on these workers and hosts."""
+def candidates(network: Network, names: Iterable[str] = RELAXATIONS) -> list[Candidate]:
+    """Candidates of these rows that can run on these workers and hosts."""
     ranked = []
-    for row in RELAXATIONS.values():
+    for row in map(RELAXATIONS.__getitem__, names):
         for c in _KINDS[row.sends.kind](row, network):
             if c.axes == 2 and network.per_host == 1:
                 continue

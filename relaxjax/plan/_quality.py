@@ -22,7 +22,8 @@ from relaxjax.gradients import ALGORITHMS
 CLASSES = ("exact", "equal", "close", "lossy", "unmeasured")
 """Best first."""
 
-_EXACT = {"all_reduce", "parameter_server"} | {f"all_reduce@{k}" for k in ALGORITHMS}
+_EXACT = {"all_reduce", "parameter_server", "fsdp", "fsdp+reshard"}
+_EXACT |= {f"all_reduce@{k}" for k in ALGORITHMS}
 _EQUAL, _CLOSE, _DIVERGED = 0.01, 0.03, 1e3
 TASKS = ("digits", "chars")
 

@@ -150,10 +150,7 @@ def rank(
       >>> plan.rank(model, network).choice.label
       'all_reduce'
     """
-    _check_choice("criterion", criterion, CRITERIA)
-    _check_choice("quality", quality, CLASSES)
-    if memory is not None and not memory > 0:
-        raise ValueError(f"memory={memory!r} must be a number of bytes, more than 0")
+    check_asked(criterion, quality, memory)
     rows = []
     for candidate in candidates(network):
         if not (candidate.fits_axes(axes) and candidate.fits(model)):
@@ -161,12 +158,33 @@ def rank(
         best = best_bucket(candidate, model, network, bucket_bytes)
         known = quality_of(candidate.label)
         rows.append(Row(candidate=candidate, prediction=best, quality=known))
+    return ranking(rows, criterion, allowed_of(rows, quality, memory), inputs or {})
+
+
+def check_asked(criterion: str, quality: str, memory: float | None) -> None:
+    """Refuses what a choice cannot be made by.
+
+    Raises:
+      ValueError: an unknown criterion or class, or no memory.
+    """
+    _check_choice("criterion", criterion, CRITERIA)
+    _check_choice("quality", quality, CLASSES)
+    if memory is not None and not memory > 0:
+        raise ValueError(f"memory={memory!r} must be a number of bytes, more than 0")
+
+
+def allowed_of(rows: Sequence[Row], quality: str, memory: float | None) -> list[str]:
+    """Labels of the rows that may be chosen.
+
+    Raises:
+      ValueError: there are none; the message names what comes closest.
+    """
     fits = [r for r in rows if memory is None or r.prediction.memory <= memory]
     worst = CLASSES.index(quality)
     allowed = [r.label for r in fits if r.quality.rank <= worst]
     if not allowed:
         raise _no_choice(rows, quality, memory)
-    return ranking(rows, criterion, allowed, inputs or {})
+    return allowed
 
 
 def best_bucket(

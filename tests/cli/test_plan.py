@@ -132,3 +132,13 @@ def test_it_runs_as_a_program():
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["choice"]["relaxation"] == "all_reduce"
+
+
+def test_ways_to_shard_weights():
+    asked = ["--sharded", *ASKED, "--bandwidth-gbps", "1"]
+    told = json.loads(run(*asked, "--json", "--memory-gb", "0.2"))
+    assert told["choice"]["relaxation"] == "fsdp"
+    assert told["inputs"]["sharded"] is True
+    refused = CliRunner().invoke(app, ["plan", *asked, "--bucket-mb", "4"])
+    assert refused.exit_code == 2
+    assert "--sharded has no --bucket-mb" in refused.output
