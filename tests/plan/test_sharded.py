@@ -69,6 +69,22 @@ def test_seconds_are_those_of_a_gather_and_a_scatter():
     assert found["fsdp+reshard"].seconds == pytest.approx(0.01 + 3 * once)
 
 
+def test_seconds_in_one_host_are_those_of_its_links():
+    inside = Link(1e-3, 1e9)
+    one_host = plan.Network(workers=8, per_host=8, inside=inside, overlap=False)
+    once = 7 * 1e-3 + 4 * SIZE * 7 / 8 / 1e9
+    assert rows(one_host)["fsdp"].seconds == pytest.approx(0.01 + 2 * once)
+
+
+def test_seconds_of_two_levels():
+    """Four workers of a host share its link; each passes two slices on inside it."""
+    inside = Link(1e-5, 1e9)
+    two = plan.Network(workers=8, per_host=4, link=LINK, inside=inside, overlap=False)
+    across = 1e-4 + 4 * (4 * SIZE / 8) / 1e8
+    within = 3 * 1e-5 + 3 * 2 * (4 * SIZE / 8) / 1e9
+    assert rows(two)["fsdp"].seconds == pytest.approx(0.01 + 2 * (across + within))
+
+
 def test_slow_links_are_spared_by_a_copy_inside_hosts():
     found = rows(TWO)
     reshard, secondary, plain = (
