@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,11 +43,11 @@ with islands.join({"a": np.zeros(6, np.float32), "b": np.zeros(3, np.float32)},
 class Process:
     """An island, and what it has said."""
 
-    def __init__(self, folder: Folder, name: str):
+    def __init__(self, folder: Folder, name: str, script: str = SCRIPT):
         env = os.environ | {CARRIER: f"folder:{folder.place}", NAME: name}
         self.name, self.lines = name, list[str]()
         self.popen = subprocess.Popen(
-            [sys.executable, "-u", "-c", SCRIPT],
+            [sys.executable, "-u", "-c", script],
             env=env,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -82,8 +83,8 @@ class Crew:
         self.folder, self.processes = Folder(place), dict[str, Process]()
         self._tick = threading.Event()
 
-    def start(self, name: str) -> Process:
-        process = Process(self.folder, name)
+    def start(self, name: str, script: str = SCRIPT) -> Process:
+        process = Process(self.folder, name, script)
         self.processes[name] = process
         return process
 
@@ -226,3 +227,33 @@ def test_without_room_islands_train_on_and_merge_again_later(crew):
     for process in two:
         process.end()
     crew.check()
+
+
+def moved(processes: list[Process]) -> tuple[int, int]:
+    """Bytes that all have read and written, as the kernel counts their calls."""
+    total = {"rchar": 0, "wchar": 0}
+    for process in processes:
+        text = Path(f"/proc/{process.popen.pid}/io").read_text()
+        found = dict(line.split(": ") for line in text.splitlines())
+        total = {key: n + int(found[key]) for key, n in total.items()}
+    return total["rchar"], total["wchar"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+def test_bytes_are_those_that_the_page_states(crew):
+    """Three islands write 3 contributions, a model and its momentum; five are read."""
+    floats, merges = 200_000, 30
+    script = SCRIPT.replace("np.zeros(6,", f"np.zeros({floats},")
+    script = script.replace("np.zeros(3,", f"np.zeros({floats},")
+    processes = [crew.start(name, script) for name in "abc"]
+    crew.until(
+        lambda: crew.newest() >= 6 and len(crew.contributors(crew.newest())) == 3
+    )
+    first, (read, written) = crew.newest(), moved(processes)
+    crew.until(lambda: crew.newest() >= first + merges)
+    last, (read_then, written_then) = crew.newest(), moved(processes)
+    full = [len(crew.contributors(v)) == 3 for v in range(first + 1, last + 1)]
+    assert sum(full) >= 0.9 * len(full)
+    stated = 5 * 4 * floats * (last - first)
+    assert written_then - written == pytest.approx(stated, rel=0.1)
+    assert read_then - read == pytest.approx(stated, rel=0.1)
