@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
+from relaxjax import hosts
 from relaxjax import islands as rooms
 from relaxjax.cli._errors import user_errors
 from relaxjax.cli._islands_page import HEADS, cells, last_merge, page
@@ -20,6 +23,7 @@ SETTINGS = {
         "ignore_unknown_options": True,
     }
 }
+_GOES_WITH = {"--emulated": "replay", "--html": "status", "--watch": "status"}
 _CACHE = "JAX_COMPILATION_CACHE_DIR"
 _CACHED_FROM = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 
@@ -49,6 +53,9 @@ def islands(
     html: Annotated[
         Path | None, typer.Option(help="With status: a page to write as well.")
     ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="With status: look again until Ctrl-C.")
+    ] = False,
 ) -> None:
     """Run a script in several islands, and start again those that end.
 
@@ -58,15 +65,21 @@ def islands(
     after the other, or `--emulated` all in one program, which SCRIPT's `program()` is.
     """
     rest = arguments or []
+    options = {"--emulated": emulated, "--html": html, "--watch": watch}
     with user_errors():
+        for option, given in options.items():
+            if given and what != _GOES_WITH[option]:
+                raise ValueError(f"{option} goes with {_GOES_WITH[option]}")
         if what in ("status", "replay"):
-            code = _look(what, rest, emulated, html)
+            code = _look(what, rest, emulated, html, watch)
         else:
             code = _run(what, rest, count, carrier)
     raise typer.Exit(code)
 
 
-def _look(what: str, rest: list[str], emulated: bool, html: Path | None) -> int:
+def _look(
+    what: str, rest: list[str], emulated: bool, html: Path | None, watch: bool
+) -> int:
     """`status` and `replay`, of which only the second takes a script."""
     one = len(rest) == 1 or (rest and what == "replay")
     try:
@@ -77,7 +90,7 @@ def _look(what: str, rest: list[str], emulated: bool, html: Path | None) -> int:
         named = " ".join(rest) or "no folder"
         raise ValueError(f"islands {what}: {named} is not the folder of a run")
     if what == "status":
-        return _status(store, html)
+        return _watch(store, html) if watch else _status(store, html)
     again = _emulated if emulated else _rerun
     return _replay(store) or (again(store, rest[1:]) if rest[1:] or emulated else 0)
 
@@ -95,7 +108,24 @@ def _run(script: str, arguments: list[str], count: int, carrier: str) -> int:
 
 
 def _status(store: rooms.Store, html: Path | None) -> int:
-    now = rooms.status(store)
+    Console().print(_shown(store, html))
+    return 0
+
+
+def _watch(store: rooms.Store, html: Path | None) -> int:
+    """The same, again and again: a look takes a second."""
+    hosts.keeps(nothing="the run goes on")
+    with Live(auto_refresh=False) as live:
+        while True:
+            live.update(_shown(store, html), refresh=True)
+
+
+def _shown(store: rooms.Store, html: Path | None) -> Group:
+    """How the run stands now; it is written to the page as well."""
+    try:
+        now = rooms.status(store)
+    except OSError as error:
+        raise ValueError(f"islands status: {store.place}: {error}") from error
     if html is not None:
         try:
             html.write_text(page(now, store.place))
@@ -104,12 +134,8 @@ def _status(store: rooms.Store, html: Path | None) -> int:
     table = Table(*HEADS)
     for row in now.rows:
         table.add_row(*cells(row))
-    console = Console()
-    console.print(f"{now.version} merges; the lease is held by {now.leader}")
-    console.print(table)
-    if now.last:
-        console.print(last_merge(now))
-    return 0
+    head = Text(f"{now.version} merges; the lease is held by {now.leader}")
+    return Group(head, table, *([Text(last_merge(now))] if now.last else []))
 
 
 def _replay(store: rooms.Store) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from relaxjax import islands
 from relaxjax.cli._app import app
 from relaxjax.islands import _log as log
 from relaxjax.islands._files import seal
@@ -138,6 +139,38 @@ def test_status_as_a_page(kept, tmp_path):
     failed = CliRunner().invoke(app, words)
     assert failed.exit_code == 2
     assert "No such file or directory" in failed.output
+
+
+def test_status_is_watched_until_the_run_is_gone(kept, monkeypatch):
+    """Each look is shown and written; what ends it is said."""
+    looks = []
+
+    def look(store):
+        looks.append(status(store, sleep=lambda seconds: None))
+        if len(looks) == 3:
+            raise FileNotFoundError("the folder is gone")
+        return looks[-1]._replace(version=100 + len(looks))
+
+    monkeypatch.setattr(islands, "status", look)
+    result = CliRunner().invoke(app, ["islands", "status", kept.place, "--watch"])
+    assert result.exit_code == 2
+    assert "102 merges" in result.output
+    assert "the folder is gone" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["replay", "DIR", "--watch"], "--watch goes with status"),
+        (["replay", "DIR", "--html", "x.html"], "--html goes with status"),
+        (["status", "DIR", "--emulated"], "--emulated goes with replay"),
+    ],
+)
+def test_an_option_of_another_command_is_refused(kept, words, said):
+    words = [kept.place if word == "DIR" else word for word in words]
+    result = CliRunner().invoke(app, ["islands", *words])
+    assert result.exit_code == 2
+    assert said in result.output
 
 
 SCRIPT = """
