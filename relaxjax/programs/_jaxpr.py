@@ -27,14 +27,21 @@ class WalkResult(NamedTuple):
 
     Attributes:
       sent: int64, bytes of each device, shaped like the mesh.
-      rounds: number of messages that wait for each other: the longest way from a
-        result of a collective to the next.
+      waves: rounds of messages, by what they are and by how many collectives, one
+        after the other, they wait for. Alike and at once, they are one message.
+      height: collectives on the longest way through the program.
       known: values of the program's outputs, None where unknown.
     """
 
     sent: np.ndarray
-    rounds: int
+    waves: dict[tuple[int, str], int]
+    height: int
     known: list[Any]
+
+    @property
+    def rounds(self) -> int:
+        """Messages that wait for each other: a link serves one after the other."""
+        return sum(self.waves.values())
 
 
 class Looked(NamedTuple):
@@ -82,6 +89,7 @@ def walk(
     values: dict[Any, Any] = dict(zip(jaxpr.constvars, closed.consts, strict=True))
     values |= dict(zip(jaxpr.invars, known, strict=True))
     sent, before = context.nothing(), dict.fromkeys(values, 0)
+    waves: dict[tuple[int, str], int] = {}
 
     def read(var):
         return var.val if isinstance(var, core.Literal) else values.get(var)
@@ -93,10 +101,14 @@ def walk(
         walked = _equation(eqn, inputs, context, results)
         sent = sent + walked.sent
         waits = (before[v] for v in eqn.invars if not isinstance(v, core.Literal))
-        before |= dict.fromkeys(eqn.outvars, max(waits, default=0) + walked.rounds)
+        begin = max(waits, default=0)
+        for (level, kind), rounds in walked.waves.items():
+            place = begin + level, kind
+            waves[place] = max(waves.get(place, 0), rounds)
+        before |= dict.fromkeys(eqn.outvars, begin + walked.height)
         values |= dict(zip(eqn.outvars, walked.known, strict=True))
-    rounds = max(before.values(), default=0)
-    result = WalkResult(sent, rounds, [read(var) for var in jaxpr.outvars])
+    height = max(before.values(), default=0)
+    result = WalkResult(sent, waves, height, [read(var) for var in jaxpr.outvars])
     if blind:
         context.walks[jaxpr] = result
     return result
@@ -169,14 +181,17 @@ def _equation(
     inner = list(programs_of(eqn.params))
     if name in COLLECTIVES:
         sent = COLLECTIVES[name](eqn, context.sizes)
-        return WalkResult(sent, rounds_of(eqn, context.sizes), unknown)
+        rounds = rounds_of(eqn, context.sizes)
+        waves = {(0, name.removesuffix("_invariant")): rounds} if rounds else {}
+        return WalkResult(sent, waves, len(waves), unknown)
     if name == "cond":
         return _conditional(eqn.params["branches"], known, context, results)
     if name == "scan":
         consts = known[: _scan_consts(eqn, inner[0])]
         turn = [*consts, *[None] * (len(known) - len(consts))]
         once, length = walk(inner[0], turn, context), eqn.params["length"]
-        return WalkResult(once.sent * length, once.rounds * length, unknown)
+        waves = {(0, f"loop {id(eqn)}"): once.rounds * length} if once.waves else {}
+        return WalkResult(once.sent * length, waves, once.height * length, unknown)
     if len(inner) == 1 and len(inner[0].in_avals) == len(known):  # jit, remat, ...
         inputs = _whole(known, inner[0].jaxpr.invars)
         walked = walk(inner[0], inputs, context, results)
@@ -189,9 +204,11 @@ def _equation(
                 "wire_bytes: a collective in a loop whose number of turns is not known "
                 "when it is traced; use lax.scan or lax.fori_loop with fixed bounds"
             )
-        return WalkResult(sent, sum(walked.rounds for walked in walks), unknown)
+        waves = {(0, f"parts {id(eqn)}"): sum(walked.rounds for walked in walks)}
+        height = sum(walked.height for walked in walks)
+        return WalkResult(sent, waves if height else {}, height, unknown)
     computed = _compute(eqn, known) if any(results) else None
-    return WalkResult(context.nothing(), 0, computed or unknown)
+    return WalkResult(context.nothing(), {}, 0, computed or unknown)
 
 
 def _whole(known: list[Any], variables: Sequence[Any]) -> list[Any]:
@@ -230,8 +247,8 @@ def _conditional(
         return walk(taken, operands, context, results)
     walks = [walk(branch, operands, context) for branch in branches]
     sent = np.max([walked.sent for walked in walks], axis=0)
-    rounds = max(walked.rounds for walked in walks)
-    return WalkResult(sent, rounds, [None] * len(walks[0].known))
+    most = max(walks, key=lambda walked: walked.rounds)
+    return most._replace(sent=sent, known=[None] * len(most.known))
 
 
 def _compute(eqn: core.JaxprEqn, known: list[Any]) -> list[Any] | None:

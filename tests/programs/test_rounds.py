@@ -53,13 +53,14 @@ def test_of_a_sum_of_n(n, expected):
     assert rounds(relaxjax.all_reduce("data"), n) == [expected]
 
 
-def test_what_waits_adds_up_and_what_does_not_is_at_once():
+def test_what_waits_adds_up_and_what_is_alike_and_does_not_is_at_once():
     def sum_of(x):
         return lax.psum(x, "data")
 
     assert of(lambda x: sum_of(x) + sum_of(2 * x)) == 6
     assert of(lambda x: sum_of(sum_of(x))) == 12
-    assert of(lambda x: sum_of(lax.ppermute(x, "data", RIGHT)) + sum_of(x)) == 7
+    assert of(lambda x: sum_of(lax.ppermute(x, "data", RIGHT)) + sum_of(x)) == 13
+    assert of(lambda x: lax.ppermute(x, "data", RIGHT) + sum_of(x)) == 7
     assert of(lambda x: jax.jit(sum_of)(jax.jit(sum_of)(x))) == 12
     assert of(lambda x: lax.ppermute(x, "data", [(i, i) for i in range(N)])) == 0
     groups = [[0, 1], [2, 3], [4, 5], [6, 7]]
