@@ -21,7 +21,13 @@ import optax
 from relaxjax._core._axis import AxisName
 from relaxjax._core._phases import clocks_of
 from relaxjax.programs._period import steps_of_a_period
-from relaxjax.workers import WorkerMesh, require_synchronized, traced, workers_of
+from relaxjax.workers import (
+    WorkerMesh,
+    of_one_worker,
+    require_synchronized,
+    traced,
+    workers_of,
+)
 
 _SIDES = {
     "gradients": "gradients, before the optimizer",
@@ -90,7 +96,8 @@ def explain(
 
     Args:
       tx: the transformation that the train step uses.
-      params: a pytree of arrays or `jax.ShapeDtypeStruct`, as for one device.
+      params: a pytree of arrays or `jax.ShapeDtypeStruct`, as for one device; or the
+        shards that `relaxjax.fsdp.init` returns, of which one worker's slices count.
       mesh: a mesh, or `relaxjax.emulate(...)`.
       axis_name: the data-parallel axes; None means all axes of the mesh.
 
@@ -111,6 +118,7 @@ def explain(
       each worker keeps OuterState 0.008 MB
     """
     workers = workers_of(mesh, axis_name, "explain")
+    params = of_one_worker(params, workers.n)
     _, flows, state = traced(tx, params, workers)
     stations = sorted(flows.stations, key=lambda x: x.number) if flows else []
     sent = [step.sent for step in steps_of_a_period(tx, params, workers)]

@@ -11,7 +11,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax.programs._period import steps_of_a_period, walked_steps
-from relaxjax.workers import workers_of
+from relaxjax.workers import of_one_worker, workers_of
 
 
 def wire_bytes(
@@ -27,7 +27,8 @@ def wire_bytes(
 
     Args:
       tx: a gradient transformation.
-      params: a pytree of arrays or `jax.ShapeDtypeStruct`, as for one device.
+      params: a pytree of arrays or `jax.ShapeDtypeStruct`, as for one device; or the
+        shards that `relaxjax.fsdp.init` returns, of which one worker's slices count.
       mesh: a mesh, or `relaxjax.emulate(...)` (counted as if it were a mesh).
       axis_name: the data-parallel axes; None means all axes of the mesh.
       steps: number of successive steps that are counted; 1 if only `start` is given.
@@ -47,6 +48,7 @@ def wire_bytes(
       72
     """
     workers = workers_of(mesh, axis_name, "wire_bytes")
+    params = of_one_worker(params, workers.n)
     if steps is None and start is None:
         sent = [step.sent for step in steps_of_a_period(tx, params, workers)]
         return -(-int(np.sum(sent, axis=0).max()) // len(sent))

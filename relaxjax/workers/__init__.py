@@ -14,6 +14,7 @@ __getattr__, __dir__, __all__ = door(
         "_to_workers": "to_workers",
     },
     shared={
+        "_consensus": "of_one_worker",
         "_init": "init_state",
         "_mesh": "WorkerMesh",
         "_synchronized": "is_silent require_synchronized traced",

@@ -2,6 +2,7 @@
 
 from relaxjax.workers._consensus import consensus as consensus
 from relaxjax.workers._consensus import consensus_distance as consensus_distance
+from relaxjax.workers._consensus import of_one_worker as of_one_worker
 from relaxjax.workers._consensus import spread as spread
 from relaxjax.workers._data_parallel import DataParallelStep as DataParallelStep
 from relaxjax.workers._data_parallel import data_parallel as data_parallel

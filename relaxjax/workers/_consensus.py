@@ -1,5 +1,6 @@
 """From the workers' models to one model, and how far apart they are."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -125,7 +126,22 @@ def _spreads(leaves: list[jax.Array]) -> jax.Array:
 
 def _is_sliced(x: Any) -> bool:
     """Whether it is a `Shard`, whose slices differ by right."""
-    return hasattr(x, "joined") and hasattr(x, "servers")
+    return hasattr(type(x), "joined")  # what a wrapper passes on is not its own
+
+
+def of_one_worker(params: Any, workers: int) -> Any:
+    """Params as one worker has them: of slices [n, ...], which all have, its own.
+
+    What is not a slice, or is one worker's already, stays as it is.
+    """
+
+    def one(x: Any) -> Any:
+        if not _is_sliced(x) or np.ndim(x.value) < 2 or x.value.shape[0] != workers:
+            return x
+        own = jax.ShapeDtypeStruct(x.value.shape[1:], x.value.dtype)
+        return dataclasses.replace(x, value=own)
+
+    return jax.tree.map(one, params, is_leaf=_is_sliced)
 
 
 def _without_workers(x: jax.Array) -> NamedSharding | None:

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import nnx
 
 import relaxjax
 from relaxjax import compression, fsdp
@@ -134,3 +135,33 @@ def temporary(lowered):
     memory = lowered.compile().memory_analysis()
     assert memory is not None
     return memory.temp_size_in_bytes
+
+
+@pytest.mark.parametrize("layers", [(), ("blocks",)], ids=["leaves", "layers"])
+def test_what_islands_send_of_their_slices(layers):
+    """A sum over two islands, once in five steps, of each worker's slices."""
+    mesh = relaxjax.emulate({"island": 2, "data": 4})
+    params = {"w": jnp.ones((7, 3)), "blocks": jnp.ones((6, 5))}
+    tx = relaxjax.diloco(optax.sgd(0.1), "island", sync_every=5)
+    shards, _ = fsdp.init(tx, params, mesh, over="data", layers=layers)
+    w, blocks = -(-21 // 4), 6 * -(-5 // 4) if layers else -(-30 // 4)
+    once = 2 * 4 * (-(-w // 2) + -(-blocks // 2))
+    sent = relaxjax.wire_bytes(tx, shards, mesh, steps=5)
+    assert sent == once
+    found = relaxjax.explain(tx, shards, mesh)
+    assert (found.period, found.sends) == (5, {4: once})
+    own = jax.tree.map(lambda x: x[0], shards)
+    assert relaxjax.wire_bytes(tx, own, mesh, steps=5) == once
+    assert relaxjax.wire_bytes(optax.adam(0.1), shards, mesh) == 0
+
+
+def test_slices_inside_the_wrappers_of_a_library_are_found():
+    """flax.nnx passes attributes of a value on, and is no slice itself."""
+    mesh = relaxjax.emulate({"island": 2, "data": 2})
+    params = nnx.State({"w": nnx.Param(jnp.arange(12.0))})
+    tx = relaxjax.diloco(optax.sgd(0.1), "island", sync_every=1)
+    shards, _ = fsdp.init(tx, params, mesh, over="data")
+    assert relaxjax.wire_bytes(tx, shards, mesh) == 2 * 4 * 3
+    whole = relaxjax.consensus(shards)
+    assert jax.tree.structure(whole) == jax.tree.structure(params)
+    np.testing.assert_array_equal(jax.tree.leaves(whole)[0], np.arange(12.0))
