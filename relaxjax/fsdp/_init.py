@@ -72,7 +72,7 @@ def init(
     layers = _require_layers(params, layers)
     require_agreement(tx, params, workers)
     require_dtypes(params, _CALLER, None)
-    if k == workers.n:
+    if over is None or axes_of(over) == workers.axis_name:
         require_elementwise(tx, params, _CALLER)
     shards = cut(params, workers, k, layers)
     return shards, state_of_workers(tx, shards, workers)

@@ -47,7 +47,8 @@ def spread(tree: Any) -> float:
 
     It is 0.0 exactly when all workers hold the same values, and NaN where one holds a
     NaN. Complex numbers are compared by their real and imaginary parts. Typed PRNG
-    keys, which differ on purpose, are left out.
+    keys, which differ on purpose, are left out. Of params that lie sharded (`Shard`),
+    workers that hold the same slice are compared.
 
     Args:
       tree: worker state, each leaf [n, ...].
@@ -61,7 +62,7 @@ def spread(tree: Any) -> float:
       2.0
     """
     require_arrays(tree, "spread")
-    leaves = [x for x in jax.tree.leaves(tree) if not is_key(x) and x.size]
+    leaves = [x for x in _models(tree) if not is_key(x) and x.size]
     return float(np.max(jax.jit(_spreads)(leaves), initial=0.0)) if leaves else 0.0
 
 
@@ -69,7 +70,8 @@ def consensus_distance(tree: Any) -> float:
     """How far the models are from their mean: the root mean square over the workers.
 
     Source: Kong et al. 2021, with the norm over all elements of all floating leaves;
-    other leaves are left out.
+    other leaves are left out. Where params lie sharded (`Shard`), the slices of an
+    island are one model.
 
     Args:
       tree: worker state, each leaf [n, ...].
@@ -83,7 +85,7 @@ def consensus_distance(tree: Any) -> float:
       1.0
     """
     require_arrays(tree, "consensus_distance")
-    leaves = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.inexact)]
+    leaves = [x for x in _models(tree) if jnp.issubdtype(x.dtype, jnp.inexact)]
     return float(jax.jit(distance_of)(leaves)) if leaves else 0.0
 
 
@@ -122,6 +124,14 @@ def _spreads(leaves: list[jax.Array]) -> jax.Array:
         return jnp.max(apart)
 
     return jnp.stack([spread_of(x) for x in leaves])
+
+
+def _models(tree: Any) -> list[jax.Array]:
+    """Leaves [n, ...] of n models; slices [n k, ...] of all workers as [n, k, ...]."""
+    return [
+        x.value.reshape(-1, x.servers, *x.value.shape[1:]) if _is_sliced(x) else x
+        for x in jax.tree.leaves(tree, is_leaf=_is_sliced)
+    ]
 
 
 def _is_sliced(x: Any) -> bool:

@@ -248,3 +248,42 @@ def test_consensus_joins_slices():
     found = relaxjax.consensus(both)
     assert_equal(found["model"], odd())
     assert found["count"] == 3.5
+
+
+def test_models_in_slices_are_compared_slice_by_slice():
+    """Slices differ by right; islands that are apart are not one model."""
+    params = {"w": jnp.arange(12.0).reshape(3, 4), "b": jnp.ones(5)}
+    tx = relaxjax.diloco(optax.sgd(0.1), "island", sync_every=2)
+    mesh = emulate({"island": 3, "data": 2})
+    shards, _ = fsdp.init(tx, params, mesh, over="data")
+    assert relaxjax.spread(shards) == 0
+    assert relaxjax.consensus_distance(shards) == 0
+    apart = jnp.repeat(jnp.array([0.0, 1.0, -2.0]), 2)
+    moved = jax.tree.map(lambda x: x + apart[:, None] * (x != 0), shards)
+    models = jax.tree.map(
+        lambda x: x + jnp.array([0.0, 1.0, -2.0]).reshape(3, *[1] * x.ndim) * (x != 0),
+        params,
+    )
+    assert relaxjax.spread(moved) == relaxjax.spread(models) == 3
+    distance = relaxjax.consensus_distance(models)
+    np.testing.assert_allclose(relaxjax.consensus_distance(moved), distance, rtol=1e-6)
+    alone, _ = fsdp.init(optax.sgd(0.1), params, emulate(4))
+    assert relaxjax.spread(alone) == relaxjax.consensus_distance(alone) == 0
+
+
+def test_an_island_alone_is_the_relaxation_of_one():
+    """As where a run of several islands goes on with one."""
+    mesh = emulate({"island": 1, "data": 2})
+    tx = relaxjax.diloco(optax.sgd(0.1), "island", sync_every=1, outer=optax.sgd(1.0))
+    shards, state = fsdp.init(tx, {"w": jnp.arange(5.0)}, mesh, over="data")
+
+    def train_step(shards, state, batch):
+        grads = jax.grad(fsdp.gathered(lambda p, x: (p["w"] * x).sum(), "data"))(
+            shards, batch
+        )
+        updates, state = tx.update(grads, state, shards)
+        return optax.apply_updates(shards, updates), state, {}
+
+    step = relaxjax.data_parallel(train_step, mesh)
+    shards, *_ = step(shards, state, jnp.ones((2, 1)))
+    np.testing.assert_allclose(fsdp.whole(shards)["w"], jnp.arange(5.0) - 0.1)
