@@ -75,6 +75,18 @@ def processes(parent: int, variable: str) -> dict[str, int]:
     return found
 
 
+def processes_of(carrier: str, variable: str) -> dict[str, int]:
+    """Processes of this machine that have this carrier, whoever has started them."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            lines = path.read_bytes().decode(errors="replace").split("\0")
+            env = {k: v for k, _, v in (line.partition("=") for line in lines)}
+            if env.get("RELAXJAX_CARRIER") == carrier and variable in env:
+                found[env[variable]] = int(path.parent.name)
+    return found
+
+
 class Chaos:
     """Lets faults happen at their time.
 

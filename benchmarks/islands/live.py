@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.islands import diary, digits
-from benchmarks.islands.faults import Chaos, Fault, Met, processes
+from benchmarks.islands.faults import Chaos, Fault, Met, processes, processes_of
 from benchmarks.islands.setting import FOLDER, Setting
 from benchmarks.report import Unavailable
 from relaxjax.islands import DamagedFile, Folder
@@ -111,7 +111,7 @@ def islands(
     """A run of islands."""
     place = f"{setting.carrier}:{(out / 'run').absolute()}"
     arguments = ["islands", str(HERE / "island.py"), "-n", str(setting.islands)]
-    with _cluster(setting.carrier) as address:
+    with _cluster(setting) as address:
         command = _begin(setting, out, [*arguments, "--carrier", place], address)
         return _islands(setting, command, faults, seconds, freeze_for, out)
 
@@ -125,12 +125,13 @@ def _islands(
     out: Path,
 ) -> Lived:
     store, commits = Folder(out / "run"), dict[int, float]()
+    carrier = f"{setting.carrier}:{store.place}"
 
     def find(fault: Fault) -> tuple[str, int]:
         name = f"island-{fault.number}"
         if fault.kind == "syncer":
             name = _leader(store) or name
-        return name, processes(command.process.pid, "RELAXJAX_ISLAND").get(name, 0)
+        return name, processes_of(carrier, "RELAXJAX_ISLAND").get(name, 0)
 
     def look() -> None:
         newest = log.newest(store, max(commits, default=-1))
@@ -172,16 +173,16 @@ def fail_stop(
 
 
 @contextmanager
-def _cluster(carrier: str) -> Iterator[str]:
+def _cluster(setting: Setting) -> Iterator[str]:
     """The address of a Ray cluster of this machine alone, if the carrier needs one."""
-    if carrier != "ray":
+    if setting.carrier != "ray":
         yield ""
         return
     try:
         ray = import_module("ray")
     except ImportError as error:
         raise Unavailable('--carrier ray needs pip install "relaxjax[ray]"') from error
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+    ray.init(num_cpus=setting.islands, include_dashboard=False, log_to_driver=False)
     try:
         yield ray.get_runtime_context().gcs_address
     finally:

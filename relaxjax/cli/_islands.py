@@ -104,7 +104,8 @@ def _run(script: str, arguments: list[str], count: int, carrier: str) -> int:
     cache = {_CACHE: str(folder / "cache"), _CACHED_FROM: "0.1"}  # for quick restarts
     cache = {k: v for k, v in cache.items() if k not in os.environ}
     command = [sys.executable, "-u", script, *arguments]
-    return rooms.supervise(command, names, carrier, cache)
+    start = rooms.supervise_on_ray if kind == "ray" else rooms.supervise
+    return start(command, names, carrier, cache)
 
 
 def _status(store: rooms.Store, html: Path | None) -> int:

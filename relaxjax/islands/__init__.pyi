@@ -14,6 +14,7 @@ from relaxjax.islands._join import join as join
 from relaxjax.islands._join import open_store as open_store
 from relaxjax.islands._members import Member as Member
 from relaxjax.islands._members import Superseded as Superseded
+from relaxjax.islands._ray_islands import supervise_on_ray as supervise_on_ray
 from relaxjax.islands._replay import replay as replay
 from relaxjax.islands._rerun import rerun as rerun
 from relaxjax.islands._status import Row as Row

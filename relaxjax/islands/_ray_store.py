@@ -52,7 +52,7 @@ class RayStore:
           ImportError: Ray is not installed.
           ValueError: there is no cluster, or the folder cannot be written.
         """
-        self._ray = ray = _connected()
+        self._ray = ray = connected()
         name = str(Path(path).absolute())
         self.place = self.carrier = f"ray:{name}"
         node = ray.get_runtime_context().get_node_id()
@@ -108,8 +108,8 @@ class RayStore:
         raise OSError(*result)
 
 
-def _connected() -> Any:
-    """Ray, connected to a cluster."""
+def connected(shows_output: bool = False) -> Any:
+    """Ray, connected to a cluster; it may show what actors print."""
     try:
         ray = import_module("ray")
     except ImportError as error:
@@ -118,7 +118,7 @@ def _connected() -> Any:
         ) from error
     if not ray.is_initialized():
         try:
-            ray.init(address="auto", logging_level="ERROR", log_to_driver=False)
+            ray.init(address="auto", logging_level="ERROR", log_to_driver=shows_output)
         except ConnectionError as error:
             raise ValueError(
                 f"islands: no Ray cluster can be reached ({error}): `ray start --head` "

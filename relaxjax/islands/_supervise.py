@@ -127,7 +127,7 @@ def supervise(
     env = {**os.environ, **(environment or {}), CARRIER: carrier}
     places = [Place(members.check_name(n), [*mortal, *command], env) for n in names]
     given_up = 0
-    with _stopping(places) as asked:
+    with stopping(places) as asked:
         while any(place.is_open for place in places) and not _is_over(asked, places):
             for place in places:
                 if not asked:
@@ -136,11 +136,11 @@ def supervise(
                 if how is None:
                     continue
                 with suppress(OSError):
-                    _mark_left(store, place.name)
+                    mark_left(store, place.name)
                 if asked or place.status == 0:
                     continue
                 goes_on = place.may_start()
-                _say(f"{how}; {'starting it again' if goes_on else 'given up'}")
+                say(f"{how}; {'starting it again' if goes_on else 'given up'}")
                 given_up += not goes_on
                 if goes_on:
                     place.start_later()
@@ -153,14 +153,15 @@ def _is_over(asked: list[int], places: list[Place]) -> bool:
     return bool(asked) and not any(place.process for place in places)
 
 
-def _mark_left(store: Any, name: str) -> None:
+def mark_left(store: Any, name: str) -> None:
+    """Nobody waits for the island's newest process any more."""
     newest = members.newest(store).get(name)
     if newest is not None:
         members.leave(store, members.Member(name, newest))
 
 
 @contextmanager
-def _stopping(places: list[Place]) -> Iterator[list[int]]:
+def stopping(places: list[Place]) -> Iterator[list[int]]:
     """Passes Ctrl-C and SIGTERM on, and kills what has not ended some seconds later."""
     asked: list[int] = []
 
@@ -197,5 +198,6 @@ def _pass_on(name: str, stream: IO[str]) -> None:
             print(f"[{name}] {line.rstrip()}", flush=True)
 
 
-def _say(words: str) -> None:
+def say(words: str) -> None:
+    """A line on stderr."""
     print(f"relaxjax islands: {words}", file=sys.stderr, flush=True)

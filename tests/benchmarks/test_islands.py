@@ -29,13 +29,14 @@ def test_the_same_seed_is_the_same_schedule():
 
 def test_processes_are_found_by_their_environment():
     command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-    with subprocess.Popen(
-        command, env={"RELAXJAX_ISLAND": "island-7"}, stdin=subprocess.PIPE
-    ) as child:
+    env = {"RELAXJAX_ISLAND": "island-7", "RELAXJAX_CARRIER": "ray:/no/where"}
+    with subprocess.Popen(command, env=env, stdin=subprocess.PIPE) as child:
         found: dict[str, int] = {}
         while not found:  # until it has replaced the copy of this process
             found = faults.processes(faults.os.getpid(), "RELAXJAX_ISLAND")
         assert found == {"island-7": child.pid}
+        assert faults.processes_of("ray:/no/where", "RELAXJAX_ISLAND") == found
+        assert faults.processes_of("ray:/else", "RELAXJAX_ISLAND") == {}
         assert child.stdin is not None
         child.stdin.close()
 
