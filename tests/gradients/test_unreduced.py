@@ -18,6 +18,7 @@ N, STEPS = 8, 3
 EXPLICIT = AxisType.Explicit
 SHAPES = {"w": (16, 12), "u": (12, 4)}
 EIGHT = compression.quantize(8)
+OVER_DATA = frozenset({"data"})
 
 
 def reduced(compressor: Any = None) -> Any:
@@ -153,16 +154,9 @@ def test_from_equal_gradients_updates_are_bit_equal(name):
         np.testing.assert_array_equal(ours[key], params[key][0])
 
 
-def test_beside_params_that_another_axis_shards():
-    """Mesh ('data', 'fsdp'): parts are reduced where they lie."""
-    mesh = explicit((4, 2), ("data", "fsdp"))
-    specs = {"w": P(None, "fsdp"), "u": P("fsdp", None)}
+def one_step(mesh, specs, loss):
+    """A plain step in 8 bits of params that lie so; it must be the unsharded one."""
     tx = optax.chain(reduced(compression.error_feedback(EIGHT)), optax.sgd(0.1))
-
-    def loss(params, x):
-        hidden = x @ params["w"]
-        y = jnp.einsum("bi,ij->bj", hidden, params["u"], out_sharding=P("data"))
-        return jnp.mean(jnp.tanh(y) ** 2)
 
     @jax.jit
     def step(params, opt_state, x):
@@ -178,9 +172,35 @@ def test_beside_params_that_another_axis_shards():
     for key, x in start().items():
         np.testing.assert_allclose(params[key], x - 0.1 * grads[key], atol=2e-4)
         assert params[key].sharding.spec == specs[key]
+    return state
+
+
+def test_beside_params_that_another_axis_shards():
+    """Mesh ('data', 'fsdp'): parts are reduced where they lie."""
+
+    def loss(params, x):
+        hidden = x @ params["w"]
+        y = jnp.einsum("bi,ij->bj", hidden, params["u"], out_sharding=P("data"))
+        return jnp.mean(jnp.tanh(y) ** 2)
+
+    specs = {"w": P(None, "fsdp"), "u": P("fsdp", None)}
+    state = one_step(explicit((4, 2), ("data", "fsdp")), specs, loss)
     residual = state[0].residual if hasattr(state[0], "residual") else state[0]
     shapes = {leaf.shape[0] for leaf in jax.tree.leaves(residual) if leaf.ndim}
     assert shapes == {4}
+
+
+def test_beside_fsdp_and_tensor_parallelism():
+    """Mesh ('data', 'fsdp', 'model'): weights are gathered over one axis of three."""
+
+    def loss(params, x):
+        w = jax.reshard(params["w"], P(None, "model", reduced=OVER_DATA))
+        u = jax.reshard(params["u"], P("model", None, reduced=OVER_DATA))
+        y = jnp.einsum("bi,ij->bj", x @ w, u, out_sharding=P("data"))
+        return jnp.mean(jnp.tanh(y) ** 2)
+
+    specs = {"w": P("fsdp", "model"), "u": P("model", "fsdp")}
+    one_step(explicit((2, 2, 2), ("data", "fsdp", "model")), specs, loss)
 
 
 TEACHER = {k: 4 * x[::-1] / 3 for k, x in start().items()}
