@@ -91,6 +91,7 @@ def with_state(seed: int) -> tasks.Task:
     )
 
 
+@pytest.mark.long
 def test_each_has_its_own_state(tmp_path):
     how: Any = {"names": ["all_reduce"], "seeds": 2}
     alone = records(tmp_path / "alone", with_state, **how)

@@ -109,6 +109,7 @@ def test_a_study_goes_on_and_repeats_nothing(whole, tmp_path):
     assert len((tmp_path / "out/results.jsonl").read_text().splitlines()) == 18
 
 
+@pytest.mark.long
 def test_shards_together_are_the_study(whole, tmp_path):
     for part in (2, 1):
         results = study(tmp_path).run(tmp_path / "out", shard=(part, 2))

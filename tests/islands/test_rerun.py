@@ -104,6 +104,7 @@ def plain(kept: Any) -> Folder:
     return store
 
 
+@pytest.mark.long
 def test_all_islands_are_emulated_in_one_program(kept):
     """Whatever their order was, and from processes that come and go."""
     store = plain(kept)

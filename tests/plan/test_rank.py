@@ -94,6 +94,7 @@ def test_one_worker_sends_nothing():
     assert found.choice.prediction.seconds == 0.3
 
 
+@pytest.mark.long
 def test_without_overlap_messages_come_after_the_step():
     hidden, shown = network(10.0), network(10.0, overlap=False)
     for label in ("all_reduce", "all_reduce@ring", "gossip"):
@@ -123,6 +124,7 @@ def test_the_best_of_several_buckets():
         assert least <= best[label].prediction.seconds <= 1.01 * least
 
 
+@pytest.mark.long
 def test_bucket_sizes_are_searched_where_latency_costs():
     """125 M params, 8 workers, 1 Gbit/s, 50 ms: the best of the planner's own model."""
     large = plan.Model.of_size(125_000_000, compute=0.3)
