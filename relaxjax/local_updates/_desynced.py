@@ -222,16 +222,20 @@ def _fields(state: Any, periods: Mapping[str, int]) -> dict[str, dict[str, Any]]
     for path, leaf in jax.tree.leaves_with_path(state):
         name = _field_of(path, found)
         if name is not None:
-            found[name][jax.tree_util.keystr(path)] = leaf
+            found[name][_place(path)] = leaf
     return found
 
 
 def _with_fields(state: Any, fields: dict[str, dict[str, Any]]) -> Any:
     """The state with these arrays."""
     new = {path: leaf for leaves in fields.values() for path, leaf in leaves.items()}
-    return jax.tree.map_with_path(
-        lambda path, leaf: new.get(jax.tree_util.keystr(path), leaf), state
-    )
+    return jax.tree.map_with_path(lambda path, leaf: new.get(_place(path), leaf), state)
+
+
+def _place(path: Any) -> str:
+    """The path of a leaf, also where flax.nnx has wrapped the arrays of a state."""
+    wrapper = jax.tree_util.GetAttrKey("value")
+    return jax.tree_util.keystr(tuple(key for key in path if key != wrapper))
 
 
 def _field_of(path: Any, names: Collection[str]) -> str | None:

@@ -10,7 +10,7 @@ from flax import nnx
 import relaxjax
 from relaxjax._core._relaxation import Training
 from relaxjax._names import RELAXATIONS, parse
-from tests.helpers import assert_equal
+from tests.helpers import assert_close
 
 WORKERS, STEPS = 4, 5
 SERVED = "parameter_server"  # makes its state in the axis
@@ -67,24 +67,32 @@ def by_init(tx, mesh):
     return state[0]
 
 
-@pytest.mark.few(3)
-@pytest.mark.parametrize("name", [name for name in RELAXATIONS if name != SERVED])
-def test_an_optimizer_of_nnx_trains_the_same(name):
+def assert_trains_the_same(name):
     mesh = relaxjax.emulate(WORKERS)
     training = Training(optax.adam(0.05), 0.05, STEPS, WORKERS)
-    assert_equal(
+    assert_close(
         by_optimizer(parse(name).build("data", training), mesh),
         by_init(parse(name).build("data", training), mesh),
     )
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("name", [name for name in RELAXATIONS if name != SERVED])
+def test_an_optimizer_of_nnx_trains_the_same(name):
+    assert_trains_the_same(name)
+
+
+def test_fields_of_an_optimizer_have_the_same_names_in_one_of_nnx():
+    assert_trains_the_same("desynced")
 
 
 def test_phases_end_in_an_optimizer_of_nnx():
     mesh = relaxjax.emulate(WORKERS)
     tx = relaxjax.one_bit_adam("data", 0.01, freeze_step=2)
     found = by_optimizer(tx, mesh)
-    assert_equal(found, by_init(tx, mesh))
+    assert_close(found, by_init(tx, mesh))
     warm = by_init(relaxjax.one_bit_adam("data", 0.01, freeze_step=100), mesh)
-    assert relaxjax.spread(jax.tree.map(lambda *x: jnp.stack(x), found, warm)) > 0
+    assert relaxjax.spread(jax.tree.map(lambda *x: jnp.stack(x), found, warm)) > 1e-2
 
 
 def by_split(tx, mesh, prepare):
@@ -108,7 +116,8 @@ def by_split(tx, mesh, prepare):
 def test_phases_end_where_no_clock_is_in_the_state():
     mesh = relaxjax.emulate(WORKERS)
     tx = relaxjax.one_bit_adam("data", 0.01, freeze_step=2)
-    assert_equal(by_split(tx, mesh, lambda model: model), by_init(tx, mesh))
+    # A program whose products are batched otherwise is equal on some CPUs only.
+    assert_close(by_split(tx, mesh, lambda model: model), by_init(tx, mesh))
 
 
 def test_a_clock_whose_phase_nobody_can_set_any_longer_is_refused():
