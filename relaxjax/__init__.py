@@ -62,6 +62,7 @@ __getattr__, __dir__, __all__ = door(
         "local_updates._desynced": "AveragedState DesyncedState desynced",
         "local_updates._diloco": "diloco",
         "local_updates._eager_diloco": "EagerDilocoState eager_diloco",
+        "local_updates._heloco": "HelocoState heloco",
         "local_updates._hierarchical_local_sgd": "hierarchical_local_sgd",
         "local_updates._local_sgd": "local_sgd",
         "local_updates._local_steps": "OuterState",

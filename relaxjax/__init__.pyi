@@ -134,6 +134,8 @@ from relaxjax.local_updates._desynced import desynced as desynced
 from relaxjax.local_updates._diloco import diloco as diloco
 from relaxjax.local_updates._eager_diloco import EagerDilocoState as EagerDilocoState
 from relaxjax.local_updates._eager_diloco import eager_diloco as eager_diloco
+from relaxjax.local_updates._heloco import HelocoState as HelocoState
+from relaxjax.local_updates._heloco import heloco as heloco
 from relaxjax.local_updates._hierarchical_local_sgd import (
     hierarchical_local_sgd as hierarchical_local_sgd,
 )
@@ -200,6 +202,7 @@ __all__ = [
     "Explanation",
     "GossipState",
     "GradientTrackingState",
+    "HelocoState",
     "Layout",
     "LocalState",
     "LossyPushSumState",
@@ -261,6 +264,7 @@ __all__ = [
     "golden",
     "gossip",
     "gradient_tracking",
+    "heloco",
     "hierarchical_local_sgd",
     "hosts",
     "init",

@@ -381,6 +381,13 @@ ROWS: dict[str, Row] = {
         lambda opt: optax.chain(opt, relaxjax.delayed_nesterov(-1.0, every=2)),
         slow=True,
     ),
+    "heloco, of mean updates": Row(
+        lambda opt: optax.chain(
+            all_reduce("data"), opt, relaxjax.heloco(-1.0, weights=(0.5, 0.25))
+        ),
+        lambda opt: optax.chain(opt, relaxjax.heloco(-1.0, weights=(0.5, 0.25))),
+        slow=True,
+    ),
     "desynced, of equal models": Row(
         lambda opt: relaxjax.desynced(
             optax.chain(all_reduce("data"), opt), "data", periods={"params": 2}

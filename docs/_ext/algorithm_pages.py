@@ -34,6 +34,7 @@ NAMELESS = (
     "hierarchical_local_sgd",
     "asynchronous_diloco",
     "delayed_nesterov",
+    "heloco",
     "dc_asgd",
 )
 """Algorithms that `relaxjax train` has no name for."""

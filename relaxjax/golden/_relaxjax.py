@@ -15,6 +15,7 @@ from relaxjax.local_updates import (
     delayed_nesterov,
     desynced,
     diloco,
+    heloco,
     slow_momentum,
     sparta,
     streaming_diloco,
@@ -277,7 +278,16 @@ def _walked(tx: Any, gradients: Any, **start: Any) -> dict[str, Any]:
 
 def _delayed_nesterov(config: Config, gradients: Any) -> dict[str, Any]:
     rate, momentum, every = (config[k] for k in ("learning_rate", "momentum", "every"))
-    tx: Any = delayed_nesterov(rate, momentum=momentum, every=every)
+    return _arrived(delayed_nesterov(rate, momentum=momentum, every=every), gradients)
+
+
+def _heloco(config: Config, gradients: Any) -> dict[str, Any]:
+    knobs = dict(config)
+    return _arrived(heloco(knobs.pop("learning_rate"), **knobs), gradients)
+
+
+def _arrived(tx: Any, gradients: Any) -> dict[str, Any]:
+    """Params after outer gradients that came one by one."""
     x = jnp.zeros(gradients.shape[1])
     state, params = tx.init(x), []
     for d in jnp.asarray(gradients):
@@ -355,6 +365,7 @@ _RULES = {
     "streaming_diloco": _streaming_diloco,
     "desynced": _desynced,
     "delayed_nesterov": _delayed_nesterov,
+    "heloco": _heloco,
     "sparta": _sparta,
     "slow_momentum": _slow_momentum,
     "delay_compensation": _delay_compensation,

@@ -13,6 +13,7 @@ __getattr__, __dir__, __all__ = door(
         "_desynced": "AveragedState DesyncedState desynced",
         "_diloco": "diloco",
         "_eager_diloco": "EagerDilocoState eager_diloco",
+        "_heloco": "HelocoState heloco",
         "_hierarchical_local_sgd": "hierarchical_local_sgd",
         "_local_sgd": "local_sgd",
         "_local_steps": "OuterState",

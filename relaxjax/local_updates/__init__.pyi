@@ -34,6 +34,8 @@ from relaxjax.local_updates._diloco import outer_step as outer_step
 from relaxjax.local_updates._eager_diloco import EagerDilocoState as EagerDilocoState
 from relaxjax.local_updates._eager_diloco import eager_diloco as eager_diloco
 from relaxjax.local_updates._fragments import deal as deal
+from relaxjax.local_updates._heloco import HelocoState as HelocoState
+from relaxjax.local_updates._heloco import heloco as heloco
 from relaxjax.local_updates._hierarchical_local_sgd import (
     hierarchical_local_sgd as hierarchical_local_sgd,
 )
@@ -62,6 +64,7 @@ __all__ = [
     "DelayedNesterovState",
     "DesyncedState",
     "EagerDilocoState",
+    "HelocoState",
     "OuterState",
     "SlowMomentumState",
     "SpartaState",
@@ -74,6 +77,7 @@ __all__ = [
     "desynced",
     "diloco",
     "eager_diloco",
+    "heloco",
     "hierarchical_local_sgd",
     "local_sgd",
     "post_local_sgd",

@@ -377,6 +377,38 @@ def delayed_nesterov(config: Config, gradients: Any) -> Arrays:
     return {"params": params}
 
 
+def heloco(config: Config, gradients: Any) -> Arrays:
+    rate, mu = config["learning_rate"], config["momentum"]
+    x, m = np.zeros(len(gradients[0])), np.zeros(len(gradients[0]))
+    params = []
+    for k, d in enumerate(np.asarray(gradients, np.float64)):
+        rho = config["weights"][k % len(config["weights"])]
+        if rho:
+            g = rho * corrected(d, m, config)
+            m = mu * m + (1 - mu) * g
+            x = x - rate * (g + mu * m)
+        params.append(x)
+    return {"params": params}
+
+
+def corrected(d: Any, m: Any, config: Config) -> Any:
+    """An outer gradient of one tensor, turned by the momentum."""
+    length, known = np.linalg.norm(d), np.linalg.norm(m)
+    if not length or not known:
+        return d
+    unit, v = d / length, m / known
+    c = np.sum(unit * v)
+    heard = length / (length + config["doubt"] * known)
+    if c >= config["aligned"]:
+        return d
+    if c < 0:
+        b = min(config["shrink"] * -c * heard, config["shrink_most"])
+        return d - b * c * length * v
+    share = min(config["turn"] * (1 - c) * heard, 1)
+    turned = (1 - share) * unit + share * v
+    return length * turned / np.linalg.norm(turned)
+
+
 def sparta(config: Config, start: Any) -> Arrays:
     """Of a whole number of partitions, whose order is each implementation's own."""
     assert config["steps"] % round(1 / config["share"]) == 0
@@ -788,6 +820,33 @@ ROWS: list[tuple[Any, ...]] = [
         {"learning_rate": 1.0, "momentum": 0.5, "every": 2},
         {"gradients": [[1.0, 2.0], [1.0, 0.0], [6.0, 4.0], [2.0, -4.0]]},
         "Delayed Nesterov: Liu et al. 2024, with its c = 0.",
+        1e-5,
+        1e-6,
+    ),
+    (
+        "HeLoCo, along, against and across, and one of no weight",
+        heloco,
+        {
+            "learning_rate": 1.0,
+            "momentum": 0.5,
+            "weights": [1.0, 1.0, 1.0, 0.0, 0.5],
+            "aligned": 0.2,
+            "shrink": 1.0,
+            "shrink_most": 1.0,
+            "turn": 1.0,
+            "doubt": 1.0,
+        },
+        {
+            "gradients": [
+                [2.0, 0.0],
+                [-1.0, 0.0],
+                [0.0, 0.25],
+                [9.0, 9.0],
+                [-2.0, 1.0],
+                [1.0, 1.0],
+            ]
+        },
+        "HeLoCo: Al Asif et al. 2026, as notes give it.",
         1e-5,
         1e-6,
     ),

@@ -60,6 +60,12 @@ KEPT: dict[str, tuple[Any, int]] = {
         ),
         4,
     ),
+    "asynchronous_diloco, heloco": (
+        relaxjax.asynchronous_diloco(
+            SGD, "data", [[0], [1]], relaxjax.heloco(0.7, weights=1 / N)
+        ),
+        3,
+    ),
     "desynced": (relaxjax.desynced(SGD, "data", periods={"params": 4}), 0),
     "desynced, fed back": (
         relaxjax.desynced(SGD, "data", periods={"params": 4}, **FED),
