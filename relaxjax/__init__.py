@@ -39,6 +39,7 @@ __getattr__, __dir__, __all__ = door(
         "gradients._accumulate": "AccumulateState accumulate",
         "gradients._acp_sgd": "AcpSGDState acp_sgd",
         "gradients._all_reduce": "AllReduceState all_reduce",
+        "gradients._arc_top_k": "ArcTopKState arc_top_k",
         "gradients._bounded_staleness": "BoundedStalenessState bounded_staleness "
         "random_delays",
         "gradients._dc_asgd": "DcAsgdState dc_asgd",

@@ -71,6 +71,8 @@ from relaxjax.gradients._acp_sgd import AcpSGDState as AcpSGDState
 from relaxjax.gradients._acp_sgd import acp_sgd as acp_sgd
 from relaxjax.gradients._all_reduce import AllReduceState as AllReduceState
 from relaxjax.gradients._all_reduce import all_reduce as all_reduce
+from relaxjax.gradients._arc_top_k import ArcTopKState as ArcTopKState
+from relaxjax.gradients._arc_top_k import arc_top_k as arc_top_k
 from relaxjax.gradients._bounded_staleness import (
     BoundedStalenessState as BoundedStalenessState,
 )
@@ -178,6 +180,7 @@ __all__ = [
     "AccumulateState",
     "AcpSGDState",
     "AllReduceState",
+    "ArcTopKState",
     "AsynchronousAverageState",
     "AsynchronousDilocoState",
     "AveragedState",
@@ -228,6 +231,7 @@ __all__ = [
     "acp_sgd",
     "advance_phases",
     "all_reduce",
+    "arc_top_k",
     "arrival_table",
     "asynchronous_average",
     "asynchronous_diloco",

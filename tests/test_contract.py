@@ -142,6 +142,11 @@ def acp_sgd(opt: Optimizer) -> Optimizer:
     return optax.chain(low_rank, opt)
 
 
+def arc_top_k(opt: Optimizer) -> Optimizer:
+    """Linear, as rows are chosen by the mean alone."""
+    return optax.chain(relaxjax.arc_top_k("data", 0.5, rank=1, eta=0.5), opt)
+
+
 def demo(opt: Optimizer) -> Optimizer:
     """Blocks of one element: the sign of the mean gradient."""
     return optax.chain(relaxjax.demo("data", 1, chunk=1), opt)
@@ -275,7 +280,7 @@ ROWS: dict[str, Row] = {
             tolerance=1e-3,
             slow=True,
         )
-        for make in (demo, dion, dion2)
+        for make in (arc_top_k, demo, dion, dion2)
     },
     "one_bit_adam, before its switch": Row(
         lambda opt: optax.chain(

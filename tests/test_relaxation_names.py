@@ -18,7 +18,12 @@ from relaxjax.local_updates._rows import ROWS as LATER_ROWS
 from tests import helpers
 
 ONCE = {row.name for row in (*GOSSIP_ROWS, *LATER_ROWS)} - {"gossip", "local_sgd"}
-WAITING = ("delay", "bounded_staleness", "lossy_push_sum")  # not all has arrived yet
+WAITING = (  # not all has arrived yet
+    "arc_top_k",
+    "bounded_staleness",
+    "delay",
+    "lossy_push_sum",
+)
 SPELLINGS = [
     spelling
     for row in RELAXATIONS.values()

@@ -31,5 +31,6 @@ __getattr__, __dir__, __all__ = door(
         "_protocol": "NO_FEEDBACK contractive",
         "_rows": "COMPRESSORS FEEDBACKS expression",
         "_scaling": "over",
+        "_top_k": "check_density count_of",
     },
 )

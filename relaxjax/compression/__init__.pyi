@@ -37,6 +37,8 @@ from relaxjax.compression._scaling import over as over
 from relaxjax.compression._sign import sign as sign
 from relaxjax.compression._tern_grad import tern_grad as tern_grad
 from relaxjax.compression._threshold import threshold as threshold
+from relaxjax.compression._top_k import check_density as check_density
+from relaxjax.compression._top_k import count_of as count_of
 from relaxjax.compression._top_k import top_k as top_k
 
 __all__ = [

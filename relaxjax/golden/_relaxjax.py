@@ -10,7 +10,15 @@ import optax
 from relaxjax import compression, topology
 from relaxjax.collectives import adasum
 from relaxjax.decentralized import exact_diffusion, quasi_global_momentum
-from relaxjax.gradients import alternate, dc_asgd, demo, dion, dion2, low_rank_mean
+from relaxjax.gradients import (
+    alternate,
+    arc_top_k,
+    dc_asgd,
+    demo,
+    dion,
+    dion2,
+    low_rank_mean,
+)
 from relaxjax.local_updates import (
     delayed_nesterov,
     desynced,
@@ -250,6 +258,11 @@ def _dion2(config: Config, gradients: Any) -> dict[str, Any]:
     return _walked(dion2(_AXIS, config["fraction"], **knobs), gradients)
 
 
+def _arc_top_k(config: Config, gradients: Any) -> dict[str, Any]:
+    tx = arc_top_k(_AXIS, config["density"], rank=1, eta=config["eta"])
+    return _walked(tx, gradients, keep=("momentum", "known"))
+
+
 def _demo(config: Config, gradients: Any) -> dict[str, Any]:
     return _walked(demo(_AXIS, **config), gradients)
 
@@ -260,20 +273,23 @@ def _dion(config: Config, gradients: Any, right: Any) -> dict[str, Any]:
     return _walked(tx, gradients, right=jnp.asarray(right)[None])
 
 
-def _walked(tx: Any, gradients: Any, **start: Any) -> dict[str, Any]:
-    """Updates and momenta of workers over some steps."""
+def _walked(
+    tx: Any, gradients: Any, keep: tuple[str, ...] = ("momentum",), **start: Any
+) -> dict[str, Any]:
+    """Updates, and fields of the state of workers, over some steps."""
 
-    def worker(gradients: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def worker(gradients: jax.Array) -> Any:
         def step(state: Any, g: jax.Array) -> Any:
             out, state = tx.update(g, state)
-            return state, (out, state.momentum)
+            return state, (out, {name: getattr(state, name) for name in keep})
 
         state = tx.init(gradients[0])._replace(**start)
         return jax.lax.scan(step, state, gradients)[1]
 
     workers = jnp.asarray(gradients).swapaxes(0, 1)
-    updates, momenta = jax.vmap(worker, axis_name=_AXIS)(workers)
-    return {"updates": updates[0], "momentum": momenta.swapaxes(0, 1)}
+    updates, fields = jax.vmap(worker, axis_name=_AXIS)(workers)
+    kept = {name: x.swapaxes(0, 1) for name, x in fields.items()}
+    return {"updates": updates[0], **kept}
 
 
 def _delayed_nesterov(config: Config, gradients: Any) -> dict[str, Any]:
@@ -356,6 +372,7 @@ _RULES = {
     "momentum_correction": _momentum_correction,
     "power_sgd": _power_sgd,
     "acp_sgd": _acp_sgd,
+    "arc_top_k": _arc_top_k,
     "demo": _demo,
     "dion": _dion,
     "dion2": _dion2,

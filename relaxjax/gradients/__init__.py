@@ -8,6 +8,7 @@ __getattr__, __dir__, __all__ = door(
         "_accumulate": "AccumulateState accumulate",
         "_acp_sgd": "AcpSGDState acp_sgd",
         "_all_reduce": "AllReduceState all_reduce",
+        "_arc_top_k": "ArcTopKState arc_top_k",
         "_bounded_staleness": "BoundedStalenessState bounded_staleness random_delays",
         "_dc_asgd": "DcAsgdState dc_asgd",
         "_deep_gradient_compression": "DeepGradientCompressionState "

@@ -7,6 +7,8 @@ from relaxjax.gradients._acp_sgd import acp_sgd as acp_sgd
 from relaxjax.gradients._acp_sgd import alternate as alternate
 from relaxjax.gradients._all_reduce import AllReduceState as AllReduceState
 from relaxjax.gradients._all_reduce import all_reduce as all_reduce
+from relaxjax.gradients._arc_top_k import ArcTopKState as ArcTopKState
+from relaxjax.gradients._arc_top_k import arc_top_k as arc_top_k
 from relaxjax.gradients._bounded_staleness import (
     BoundedStalenessState as BoundedStalenessState,
 )
@@ -59,6 +61,7 @@ __all__ = [
     "AccumulateState",
     "AcpSGDState",
     "AllReduceState",
+    "ArcTopKState",
     "BoundedStalenessState",
     "DcAsgdState",
     "DeepGradientCompressionState",
@@ -74,6 +77,7 @@ __all__ = [
     "accumulate",
     "acp_sgd",
     "all_reduce",
+    "arc_top_k",
     "before_step",
     "bounded_staleness",
     "dc_asgd",

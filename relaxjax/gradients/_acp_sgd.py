@@ -51,8 +51,7 @@ from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._phases import Clock
 from relaxjax._core._random import normals
 from relaxjax._core._tree import Layout
-from relaxjax.compression import cast, quantize
-from relaxjax.gradients._factor_mean import factor_mean_fn
+from relaxjax.gradients._factor_mean import CODES, factor_mean_fn
 from relaxjax.gradients._low_rank import (
     AsMatrices,
     Matrices,
@@ -65,7 +64,6 @@ from relaxjax.gradients._low_rank_sides import views_of
 from relaxjax.gradients._packing import pack, unpack
 
 _CALLER = "acp_sgd"
-_CODES = {32: None, 16: cast(jnp.bfloat16), 8: quantize(8)}
 
 
 class AcpSGDState(NamedTuple):
@@ -145,7 +143,7 @@ def acp_sgd(
     spec = LowRank(
         _CALLER, axis_name, rank, start_after, min_compression, as_matrices, bits, specs
     )
-    compressor = _CODES[spec.checked().bits]
+    compressor = CODES[spec.checked().bits]
     algorithm = spec.algorithm(algorithm, compressor)
     coded = compressor is not None
     return low_rank_reducer(

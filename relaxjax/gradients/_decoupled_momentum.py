@@ -30,7 +30,6 @@ from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import (
     is_traced,
     require_dtypes,
-    require_known,
     require_local,
     require_no_compiler_axes,
     require_same,
@@ -38,10 +37,7 @@ from relaxjax._core._checks import (
 from relaxjax._core._marks import marked
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import weigh_tree
-from relaxjax.collectives import EXACT_EXCHANGES
-from relaxjax.compression import cast, quantize
-from relaxjax.gradients._choices import checked_algorithm
-from relaxjax.gradients._factor_mean import factor_mean_fn
+from relaxjax.gradients._factor_mean import checked_bits, mean_in_bits
 from relaxjax.gradients._low_rank import (
     AsMatrices,
     Matrices,
@@ -49,9 +45,6 @@ from relaxjax.gradients._low_rank import (
     matrices_of,
     most_square,
 )
-
-CODES = {32: None, 16: cast(jnp.bfloat16), 8: quantize(8)}
-"""The compressor of a message, by bits per float."""
 
 
 class Part(NamedTuple):
@@ -83,11 +76,7 @@ class MomentumSpec(NamedTuple):
     def checked(self) -> "MomentumSpec":
         """The same, with numbers that can be, and with "auto" resolved."""
         require_decay(self.caller, "decay", self.decay)
-        require_known(self.caller, "bits", self.bits)
-        if self.bits not in CODES:
-            raise ValueError(f"{self.caller}: bits={self.bits!r} must be 32, 16 or 8")
-        code = CODES[self.bits]
-        how = checked_algorithm(self.axis_name, self.algorithm, code, "mean", None)
+        how = checked_bits(self.caller, self.axis_name, self.algorithm, self.bits)
         return self._replace(algorithm=how)
 
     def matrices(self, tree: Any) -> list[Matrices]:
@@ -112,12 +101,7 @@ class MomentumSpec(NamedTuple):
 
     def mean(self, bits: int) -> Mean:
         """The mean of arrays over the workers, in one message of these bits."""
-        if axis_size(self.axis_name, self.caller) == 1:
-            return lambda x: (x, [jnp.zeros_like(each) for each in x])
-        code, how = CODES[bits], self.algorithm
-        if code is None and how not in EXACT_EXCHANGES:
-            how = "psum"
-        return factor_mean_fn(self.axis_name, how, code)
+        return mean_in_bits(self.caller, self.axis_name, self.algorithm, bits)
 
 
 def momentum_reducer(

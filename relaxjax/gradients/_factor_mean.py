@@ -14,14 +14,42 @@ import jax
 import jax.numpy as jnp
 
 from relaxjax._core._axis import AxisName, axis_size
+from relaxjax._core._checks import require_known
 from relaxjax.collectives import CODED_EXCHANGES, EXACT_EXCHANGES, Lossy
-from relaxjax.compression import Compressor, quantize
+from relaxjax.compression import Compressor, cast, quantize
+from relaxjax.gradients._choices import checked_algorithm
 from relaxjax.gradients._codec import as_codec
 from relaxjax.gradients._low_rank import Mean
 from relaxjax.gradients._packing import pack, unpack
 
 CODED = 8
 """Bits of a code; 4 cost more quality than half the rank (docs/benchmarks.md)."""
+
+
+CODES = {32: None, 16: cast(jnp.bfloat16), 8: quantize(8)}
+"""The compressor of a message of which losses count, by bits per float."""
+
+
+def checked_bits(caller: str, axis_name: AxisName, algorithm: str, bits: int) -> str:
+    """The algorithm that carries so many bits, with "auto" resolved."""
+    require_known(caller, "bits", bits)
+    if bits not in CODES:
+        raise ValueError(f"{caller}: bits={bits!r} must be 32, 16 or 8")
+    return checked_algorithm(axis_name, algorithm, CODES[bits], "mean", None)
+
+
+def mean_in_bits(caller: str, axis_name: AxisName, algorithm: str, bits: int) -> Mean:
+    """The mean of arrays over the workers, in one message of so many bits a float."""
+    code = CODES[bits]
+    if code is None and algorithm not in EXACT_EXCHANGES:
+        algorithm = "psum"
+
+    def mean(arrays: list[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
+        if axis_size(axis_name, caller) == 1:
+            return arrays, [jnp.zeros_like(x) for x in arrays]
+        return factor_mean_fn(axis_name, algorithm, code)(arrays)
+
+    return mean
 
 
 def factor_codec(bits: int) -> Compressor | None:

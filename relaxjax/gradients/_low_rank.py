@@ -69,6 +69,19 @@ def most_square(name: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
     return 1, rows, columns
 
 
+def cut_of(
+    name: str, leaf: Any, as_matrices: AsMatrices | None, caller: str
+) -> tuple[int, int, int]:
+    """(batch, rows, columns) of a leaf; None cuts it as `most_square` does."""
+    batch, rows, columns = (as_matrices or most_square)(name, leaf.shape)
+    if batch * rows * columns != leaf.size:
+        raise ValueError(
+            f"{caller}: as_matrices made {batch} matrices of {rows} x {columns} "
+            f"of leaf {name!r} of shape {leaf.shape}: the elements must be as many"
+        )
+    return batch, rows, columns
+
+
 def matrices_of(
     tree: Any,
     *,
@@ -82,12 +95,7 @@ def matrices_of(
     def one(name: str, leaf: Any) -> Matrices | None:
         if leaf.ndim < 2 or not leaf.size:
             return None
-        batch, rows, columns = as_matrices(name, leaf.shape)
-        if batch * rows * columns != leaf.size:
-            raise ValueError(
-                f"{caller}: as_matrices made {batch} matrices of {rows} x {columns} "
-                f"of leaf {name!r} of shape {leaf.shape}: the elements must be as many"
-            )
+        batch, rows, columns = cut_of(name, leaf, as_matrices, caller)
         r = min(rank, rows, columns)
         sent = batch * r * (rows + columns)
         smaller = min_compression * sent < leaf.size

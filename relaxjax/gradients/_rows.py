@@ -9,6 +9,7 @@ import optax
 from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import Exchange, Relaxation, Training
 from relaxjax.gradients._acp_sgd import acp_sgd
+from relaxjax.gradients._arc_top_k import arc_top_k
 from relaxjax.gradients._bounded_staleness import bounded_staleness, random_delays
 from relaxjax.gradients._choices import CHOICES
 from relaxjax.gradients._deep_gradient_compression import deep_gradient_compression
@@ -40,6 +41,12 @@ def _build_acp_sgd(
     axis_name: AxisName, training: Training, **parts: Any
 ) -> optax.GradientTransformationExtraArgs:
     return optax.chain(acp_sgd(axis_name, **parts), training.optimizer)
+
+
+def _build_arc_top_k(
+    axis_name: AxisName, training: Training, **parts: Any
+) -> optax.GradientTransformationExtraArgs:
+    return optax.chain(arc_top_k(axis_name, **parts), training.optimizer)
 
 
 def _build_delay(
@@ -168,6 +175,13 @@ ROWS = [
             kind="low_rank_by_turns",
             line="optax.chain(relaxjax.acp_sgd({args}), optimizer)",
         ),
+    ),
+    Relaxation(
+        name="arc_top_k",
+        summary="the rows that a common sketch finds largest, in a plain sum",
+        build=_build_arc_top_k,
+        algorithms=("auto", "psum", *ALGORITHMS),
+        options=frozenset({"bits", "density", "eta", "rank"}),
     ),
     Relaxation(
         name="demo",

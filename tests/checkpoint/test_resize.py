@@ -290,6 +290,7 @@ def test_factors_by_turns_stay_equal_and_residuals_on_the_mean():
         ("dion", relaxjax.DionState),
         ("dion2", relaxjax.Dion2State),
         ("demo", relaxjax.DemoState),
+        ("arc_top_k", relaxjax.ArcTopKState),
     ],
 )
 def test_momenta_apart_stay_on_the_mean(name, kind):
@@ -298,6 +299,15 @@ def test_momenta_apart_stay_on_the_mean(name, kind):
     assert_moved(a.momentum)
     assert relaxjax.spread(a.momentum) > 0
     assert_means(a.momentum, b.momentum)
+
+
+def test_the_mean_of_what_is_known_stays_the_estimate():
+    (_, s8), (_, s6) = six_of("arc_top_k")
+    a, b = (found(s, relaxjax.ArcTopKState) for s in (s8, s6))
+    assert_moved(a.known)
+    assert_means(a.known, b.known)
+    assert_means(a.known, b.mean)
+    assert relaxjax.spread(b.mean) == 0
 
 
 @pytest.mark.parametrize(("before", "now"), [(8, 4), (4, 2), (1, 8), (2, 2)])

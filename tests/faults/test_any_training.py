@@ -102,6 +102,8 @@ MORE = [
     Chain("acp_sgd", {"rank": 2, "min_compression": 0.0}),
     Chain("acp_sgd", {"rank": 2, "min_compression": 0.0, "bits": 8}),
     Chain("deep_gradient_compression", {"density": 0.25}, "around"),
+    Chain("arc_top_k", {"density": 0.5, "rank": 1, "eta": 0.5}),
+    Chain("arc_top_k", {"density": 0.5, "rank": 1, "eta": 0.5, "bits": 8}),
     Chain("demo", {"k": 4, "chunk": 4, "rate": 1.0}, "around"),
     Chain("dion", {"fraction": 0.5}, "around"),
     Chain("dion", {"fraction": 0.5, "bits": 8}, "around"),

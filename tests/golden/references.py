@@ -304,6 +304,23 @@ def dion2(config: Config, gradients: Any) -> Arrays:
     return {"updates": updates, "momentum": np.stack(momenta)}
 
 
+def arc_top_k(config: Config, gradients: Any) -> Arrays:
+    """Rows by their norms: those of a sketch are in the same order, see ARC."""
+    g = np.asarray(gradients, np.float64)
+    k, eta = math.ceil(config["density"] * g.shape[2]), config["eta"]
+    v, h = np.zeros(g.shape[1:]), np.zeros(g.shape[1:])
+    seen: Arrays = {"updates": [], "momentum": [], "known": []}
+    for step in g:
+        v = (1 - eta) * v + eta * step
+        p = v - h
+        rows = np.argsort(-np.linalg.norm(p.mean(axis=0), axis=1), kind="stable")[:k]
+        h = h.copy()
+        h[:, rows] += p[:, rows]
+        for name, x in (("updates", h.mean(axis=0)), ("momentum", v), ("known", h)):
+            seen[name].append(x)
+    return seen
+
+
 def cosine_transform(n: int) -> np.ndarray:
     """Orthonormal: each row the cosine of one frequency."""
     rows = [
@@ -498,6 +515,10 @@ SMALL = [0.0, 0.875, -1.0625, 1.1875, 17.0, 19.0, 448.0, -0.001953125, 0.0029296
 ROUNDS = "Round to nearest, halves to even: IEEE 754."
 DESYNCED = "DES-LOC: Iacob et al. 2025; averages after the step."
 DECOUPLED = "Decoupled DiLoCo: arXiv 2604.21428."
+ARC = (
+    "ARC-Top-K: Chen et al. 2025, with EF21 and momentum; all rows are multiples of "
+    "one row, so that any sketch orders them alike."
+)
 DEMO = "DeMo: Peng et al. 2024, as the authors' program has it, without its rate."
 DION = "Dion: Ahn et al. 2025; each worker takes back what it sent itself."
 AHN = "Dion2: Ahn et al. 2025; momentum of each worker's own, rows sent alone."
@@ -747,6 +768,29 @@ ROWS: list[tuple[Any, ...]] = [
         },
         {"start": [1.0, -2.0], "targets": [[0.0, 1.0], [2.0, 4.0], [-1.0, 0.5]]},
         "Streaming DiLoCo: Douillard et al. 2025; fragments in torchft's order.",
+    ),
+    (
+        "ARC-Top-K, one row of two, two workers by hand",
+        arc_top_k,
+        {"density": 0.5, "eta": 0.5},
+        {"gradients": [[[[4.0] * 3, [4.0] * 3], [[6.0] * 3, [0.0] * 3]]] * 3},
+        ARC,
+        1e-5,
+        1e-6,
+    ),
+    (
+        "ARC-Top-K, two rows of six, three workers",
+        arc_top_k,
+        {"density": 0.3, "eta": 0.4},
+        {
+            "gradients": [
+                [[[a, -2 * a, a / 2, a] for a in rows] for rows in workers]
+                for workers in draw(31, 5, 3, 6)
+            ]
+        },
+        ARC,
+        1e-4,
+        1e-5,
     ),
     (
         "DeMo, one coefficient of four, two workers by hand",

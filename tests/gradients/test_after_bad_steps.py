@@ -54,6 +54,12 @@ REDUCERS |= {
     for method in (relaxjax.power_sgd, relaxjax.acp_sgd)
     for bits in (32, 8)
 }
+REDUCERS |= {
+    f"arc_top_k, {bits} bits": functools.partial(
+        relaxjax.arc_top_k, "data", 0.5, rank=1, eta=0.5, bits=bits
+    )
+    for bits in (32, 8)
+}
 REDUCERS["deep_gradient_compression"] = functools.partial(
     relaxjax.deep_gradient_compression, "data", density=0.25, block_size=16
 )
