@@ -38,6 +38,7 @@ class Leaf(NamedTuple):
       made: `made(path)` returns an array of the state that `init` made for the new
         workers, [n', ...].
       node: the state as `init` made it, for what it holds beside arrays.
+      slices: number of slices of an array that lies in slices, before and now; else 1.
     """
 
     name: str
@@ -45,6 +46,13 @@ class Leaf(NamedTuple):
     saved: Callable[[str], np.ndarray]
     made: Callable[[str], np.ndarray]
     node: Any
+    slices: tuple[int, ...] = (1, 1)
+
+    @property
+    def copies(self) -> tuple[int, int]:
+        """Number of copies of the whole array, before and now: workers, or islands."""
+        before, now = self.slices
+        return len(self.rows) // before, len(self.fresh) // now
 
     @property
     def rows(self) -> np.ndarray:
@@ -79,12 +87,15 @@ class MergeRule(NamedTuple):
       rebuilt: `rebuilt(leaf, merge)` returns the new rows of a field that is not an
         amount; amounts at this place merge by `merge`.
       reason: why the field cannot merge, and what to do.
+      slices: `slices(state)`, number of slices and whole shape, of a field whose rows
+        are slices: the whole merges, by the rule of what holds the state.
     """
 
     name: str
     merge: Merge | None = None
     rebuilt: Callable[[Leaf, Merge], np.ndarray] | None = None
     reason: str = ""
+    slices: Callable[[Any], tuple[int, tuple[int, ...]]] | None = None
 
 
 def all_alike(rows: np.ndarray) -> bool:

@@ -9,6 +9,7 @@ from relaxjax._core._checks import require_whole
 from relaxjax.checkpoint._files import Saved, require_shared, writable_folder
 from relaxjax.checkpoint._plan import require_same_run, structure_of
 from relaxjax.checkpoint._resize import Resized, restored
+from relaxjax.checkpoint._slices import slices_of
 from relaxjax.checkpoint._snapshot import snapshot
 from relaxjax.checkpoint._tree import workers_in
 from relaxjax.workers import workers_of
@@ -103,15 +104,22 @@ class Checkpoints:
         self._require_workers(state)
         self.wait()
         plan = {**self._plan, **structure_of(state)}
-        metadata = {"step": step, "workers": self._workers.n, "plan": plan}
+        metadata = {
+            "step": step,
+            "workers": self._workers.n,
+            "mesh": self._axes,
+            "slices": slices_of(state),
+            "plan": plan,
+        }
         self._store.begin(step, snapshot(state, self._processes), metadata)
         return True
 
     def restore(self, state: Any, *, step: int | None = None) -> tuple[int, Any]:
         """The newest checkpoint; or 0 and `state` itself, where there is no checkpoint.
 
-        A checkpoint of another number of workers is resized, see `resized`, and
-        `report` says how. Otherwise everything is as it was, to the bit.
+        A checkpoint of another number of workers, or of axes of other sizes, is
+        resized, see `resized`, and `report` says how. Otherwise everything is as it
+        was, to the bit.
 
         Args:
           state: a tree such as was saved, as the run begins: it says what there is and
@@ -137,7 +145,7 @@ class Checkpoints:
         step = steps[-1] if step is None else step
         saved = Saved(self._store.files_of(step))
         require_same_run(saved.metadata["plan"], self._plan)
-        state, self._report = restored(saved, state)
+        state, self._report = restored(saved, state, self._axes)
         return step, state
 
     def wait(self) -> None:
@@ -161,6 +169,11 @@ class Checkpoints:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    @property
+    def _axes(self) -> dict[str, int]:
+        """The data-parallel axes, and their sizes."""
+        return dict(zip(self._workers.axis_name, self._workers.sizes, strict=True))
 
     def _require_workers(self, state: Any) -> None:
         n = workers_in(state)

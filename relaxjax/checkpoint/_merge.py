@@ -2,6 +2,9 @@
 
 The tree of the new workers, as their `init` made it, says what there is; arrays are
 found by their names. So a list, such as the copies of neighbors, may change its length.
+
+Where rows are slices, amounts are joined, merged and cut anew, and what is EQUAL is so
+in whole arrays; the rule of a state sees slices, which its `merge` joins.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,6 +25,7 @@ from relaxjax._core._merge_rules import (
     marks_of,
 )
 from relaxjax._core._tree import is_key, key_path
+from relaxjax.checkpoint._slices import Cuts, Slices, around, slices_of
 from relaxjax.checkpoint._tree import data_of, is_array
 
 _OTHER = ": another relaxation, other options or another model"
@@ -50,13 +54,60 @@ class Merged(NamedTuple):
     rules: dict[str, str]  # name of the rule that each was merged by
 
 
-def merged(saved: Mapping[str, np.ndarray], like: Any, workers: int) -> Merged:
+class _Sides(NamedTuple):
+    """The arrays by name, and the nodes whose rows are slices: saved and fresh."""
+
+    saved: Mapping[str, np.ndarray]
+    slices: Slices
+    fresh: Mapping[str, jax.Array]
+    held: Slices
+
+    def cuts(self, name: str) -> Cuts:
+        """How this leaf is sliced."""
+        node = around(name, self.held)
+        if node is None:
+            return Cuts()
+        before, now = self.slices.get(node), self.held[node]
+        if before and before.shape != now.shape:
+            raise ValueError(
+                f"resize: {name!r} is in slices of an array of {list(before.shape)} "
+                f"and was made for one of {list(now.shape)}{_OTHER}"
+            )
+        return Cuts(before, now)
+
+    def leaf(self, place: LeafPlace, *, whole: bool) -> Leaf:
+        """What a rule sees of a place; `whole`: of slices, all of them joined."""
+
+        def before(path: str) -> np.ndarray:
+            name = _joined(place.root, path)
+            if name not in self.saved:
+                text = f"the new workers have {name!r}, the old ones do not{_OTHER}"
+                raise ValueError(f"resize: {text}")
+            node = around(name, self.slices) if whole else None
+            rows = self.saved[name]
+            return rows if node is None else self.slices[node].joined(rows)
+
+        def now(path: str) -> np.ndarray:
+            name = _joined(place.root, path)
+            node = around(name, self.held) if whole else None
+            rows = _whole(data_of(self.fresh[name]))
+            return rows if node is None else self.held[node].joined(rows)
+
+        cuts = self.cuts(place.name)
+        parts = tuple(x.parts if x else 1 for x in (cuts.before, cuts.now))
+        return Leaf(place.name, place.path, before, now, place.owner, parts)
+
+
+def merged(
+    saved: Mapping[str, np.ndarray], slices: Slices, like: Any, workers: int
+) -> Merged:
     """The arrays of n' new workers, whose `init` made `like`, from those of the old."""
     arrays: dict[str, np.ndarray] = {}
     rules: dict[str, str] = {}
     optional: list[str] = []  # what the new workers may do without
     places = list(_walk(LeafPlace("", like, MEAN, None, like, ""), covered=False))
     fresh = {place.name: place.value for place in places if is_array(place.value)}
+    sides = _Sides(saved, slices, fresh, slices_of(like))
     for place in places:
         if place.rule is not None and place.rule.reason:
             kind = type(place.owner).__name__
@@ -67,7 +118,7 @@ def merged(saved: Mapping[str, np.ndarray], like: Any, workers: int) -> Merged:
         if place.rule not in (None, EQUAL):
             optional.append(f"{place.name}/")
         if place.name in fresh:
-            rules[place.name], arrays[place.name] = _merged_leaf(place, saved, fresh)
+            rules[place.name], arrays[place.name] = _merged_leaf(place, sides)
     for name in saved:
         if name not in arrays and not f"{name}/".startswith(tuple(optional)):
             raise ValueError(
@@ -76,38 +127,32 @@ def merged(saved: Mapping[str, np.ndarray], like: Any, workers: int) -> Merged:
     return Merged(arrays, rules)
 
 
-def _merged_leaf(
-    place: LeafPlace, saved: Mapping[str, np.ndarray], fresh: Mapping[str, jax.Array]
-) -> tuple[str, np.ndarray]:
-    def before(path: str) -> np.ndarray:
-        name = _joined(place.root, path)
-        if name not in saved:
-            raise ValueError(
-                f"resize: the new workers have {name!r}, the old ones do not{_OTHER}"
-            )
-        return saved[name]
+def _merged_leaf(place: LeafPlace, sides: _Sides) -> tuple[str, np.ndarray]:
+    rule, value, cuts = place.rule, place.value, sides.cuts(place.name)
+    whole = rule is EQUAL and cuts.now is not None
+    leaf, amounts = sides.leaf(place, whole=whole), place.amount.merge
+    assert amounts is not None
 
-    def now(path: str) -> np.ndarray:
-        return _whole(data_of(fresh[_joined(place.root, path)]))
+    def merge(leaf: Leaf, rows: np.ndarray) -> np.ndarray:
+        return amounts(leaf, rows) if whole else cuts.merge(leaf, rows, amounts)
 
-    leaf = Leaf(place.name, place.path, before, now, place.owner)
-    rule, value = place.rule, place.value
-    assert place.amount.merge is not None
     if rule is None and jnp.issubdtype(value.dtype, jnp.inexact):
-        name, rows = place.amount.name, place.amount.merge(leaf, leaf.rows)
+        name, rows = place.amount.name, merge(leaf, leaf.rows)
     elif rule is None and is_key(value):
         name, rows = "own keys", _keys(leaf, jax.random.key_impl(value))
     else:
         rule = rule or EQUAL
         assert rule.rebuilt is not None
-        name, rows = rule.name, rule.rebuilt(leaf, place.amount.merge)
+        name, rows = rule.name, rule.rebuilt(leaf, merge)
     wanted = jax.eval_shape(data_of, value)
+    if whole:
+        rows = cuts.cut(rows, wanted)
     if rows.shape != wanted.shape or rows.dtype != wanted.dtype:
         raise ValueError(
             f"resize: {place.name!r} would become {rows.dtype}{list(rows.shape)} and "
             f"is {wanted.dtype}{list(wanted.shape)} on the new workers{_OTHER}"
         )
-    return name, rows
+    return ("shard" if name == "mean" and cuts.now else name), rows
 
 
 def _keys(leaf: Leaf, impl: Any) -> np.ndarray:
@@ -142,6 +187,8 @@ def _walk(place: LeafPlace, *, covered: bool) -> Iterator[LeafPlace]:
         rule = rules.get(field)
         if rule is None:
             yield from _walk(inner, covered=covered)
+        elif rule.slices is not None:
+            yield from _walk(inner, covered=True)
         elif rule.merge is not None:
             amount = rule if place.amount is MEAN else place.amount
             yield from _walk(ruled._replace(amount=amount), covered=True)

@@ -9,6 +9,7 @@ import numpy as np
 from relaxjax.checkpoint._files import Saved
 from relaxjax.checkpoint._merge import merged
 from relaxjax.checkpoint._plan import require_same_run, require_same_tree, structure_of
+from relaxjax.checkpoint._slices import Sliced, Slices, guessed, slices_of
 from relaxjax.checkpoint._tree import data_of, filled, is_array, named, workers_in
 
 
@@ -19,16 +20,20 @@ class Resized(NamedTuple):
       before: old number of workers.
       now: new number of workers.
       rules: what became of each array, by its name: "equal", "mean", "sum", "shard",
-        "rebuild", "reset" or "own keys".
+        "rebuild", "reset" or "own keys". "shard" is the mean of whole arrays, cut
+        anew.
+      meshes: old and new sizes of the axes by their names; None: not known.
     """
 
     before: int
     now: int
     rules: Mapping[str, str]
+    meshes: tuple[Mapping[str, int], Mapping[str, int]] | None = None
 
     def __str__(self) -> str:
         """A line for each rule: how many arrays, and which."""
-        lines = [f"{self.before} workers became {self.now}:"]
+        was, now = (f" {dict(x)}" for x in self.meshes) if self.meshes else ("", "")
+        lines = [f"{self.before} workers{was} became {self.now}{now}:"]
         for rule in sorted(set(self.rules.values())):
             names = [name for name, other in self.rules.items() if other == rule]
             shown = ", ".join(names[:3]) + (", .." if len(names) > 3 else "")
@@ -37,7 +42,7 @@ class Resized(NamedTuple):
 
 
 def resized(state: Any, like: Any) -> tuple[Any, Resized]:
-    """Worker state as the state of another number of workers.
+    """Worker state as the state of other workers, as many or not.
 
     The mean of the models stays, and so does what residuals will deliver; copies of
     neighbors are made anew, and counters go on. The merge rule in the annotation of a
@@ -71,24 +76,60 @@ def resized(state: Any, like: Any) -> tuple[Any, Resized]:
     """
     before, leaves = workers_in(state), named(state)
     arrays = {k: np.asarray(data_of(x)) for k, x in leaves.items() if is_array(x)}
-    return _resized(arrays, before, like, leaves)
+    return _resized(arrays, slices_of(state), before, like, leaves)
 
 
-def restored(saved: Saved, like: Any) -> tuple[Any, Resized | None]:
-    """The state of a checkpoint, placed as `like` is; resized if it must be."""
-    before = saved.metadata["workers"]
-    if before != workers_in(like):
-        return _resized(saved, before, like, saved.loop)
-    require_same_tree(saved, like)
-    require_same_run(saved.metadata["plan"], structure_of(like))
-    return filled(like, {k: partial(saved.rows, k) for k in saved}, saved.loop), None
+def restored(
+    saved: Saved, like: Any, mesh: Mapping[str, int]
+) -> tuple[Any, Resized | None]:
+    """The state of a checkpoint, placed as `like` is; resized if it must be.
+
+    It must where the number of workers, the sizes of the mesh's axes, or the number of
+    slices of an array are others: row i is then of another worker.
+    """
+    before, was = saved.metadata["workers"], saved.metadata.get("mesh", mesh)
+    slices = _slices_in(saved, like)
+    alike = all(slices.get(k, x).parts == x.parts for k, x in slices_of(like).items())
+    if before == workers_in(like) and _same_rows(was, mesh) and alike:
+        require_same_tree(saved, like)
+        require_same_run(saved.metadata["plan"], structure_of(like))
+        rows = {k: partial(saved.rows, k) for k in saved}
+        return filled(like, rows, saved.loop), None
+    try:
+        state, report = _resized(saved, slices, before, like, saved.loop)
+    except ValueError as error:
+        raise ValueError(
+            f"restore: the checkpoint is of the mesh {dict(was)}, and this is "
+            f"{dict(mesh)}, for which it must be resized. Restore it on the mesh that "
+            f"it was saved on, or with what it was saved with: {error}"
+        ) from error
+    return state, report._replace(meshes=(was, mesh))
+
+
+def _slices_in(saved: Saved, like: Any) -> Slices:
+    """What the checkpoint says of slices; one of an older version says nothing."""
+    told = saved.metadata.get("slices")
+    if told is None:
+        return guessed(saved, saved.metadata["workers"], slices_of(like))
+    return {name: Sliced(parts, tuple(shape)) for name, (parts, shape) in told.items()}
+
+
+def _same_rows(was: Mapping[str, int], now: Mapping[str, int]) -> bool:
+    """Whether row i is of the same worker: axes as long, and not in another order."""
+    before, after = ({k: n for k, n in x.items() if n > 1} for x in (was, now))
+    turned = before.keys() == after.keys() and list(before) != list(after)
+    return list(before.values()) == list(after.values()) and not turned
 
 
 def _resized(
-    arrays: Mapping[str, np.ndarray], before: int, like: Any, values: Mapping[str, Any]
+    arrays: Mapping[str, np.ndarray],
+    slices: Slices,
+    before: int,
+    like: Any,
+    values: Mapping[str, Any],
 ) -> tuple[Any, Resized]:
     now = workers_in(like)
-    merge = merged(arrays, like, now)
+    merge = merged(arrays, slices, like, now)
     if missing := set(named(like)) - set(merge.arrays) - set(values):
         raise ValueError(f"resize: the old state has no {sorted(missing)[0]!r}")
     rows = {k: lambda a, b, x=x: x[a:b] for k, x in merge.arrays.items()}

@@ -17,24 +17,13 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._core._merge_rules import Leaf, MergeRule, resliced
+from relaxjax._core._merge_rules import MergeRule
 from relaxjax._core._tree import leaf_name, wide
 from relaxjax.workers import WorkerMesh, broadcast_from_first_process, put
 
 
-def _at_other_workers(leaf: Leaf, rows: np.ndarray) -> np.ndarray:
-    """Cuts anew the first slices, which hold all elements; the rest repeat them."""
-    width = max(1, rows.shape[-1])
-    before, now = -(-leaf.node.size // width), leaf.node.servers
-    if rows.ndim <= 2:
-        return resliced(leaf, rows, before, now)
-    n, c = leaf.fresh.shape[0], leaf.fresh.shape[-1]
-    layers = np.moveaxis(rows[:before], 0, -2).reshape(*rows.shape[1:-1], -1)
-    flat = np.zeros((*layers.shape[:-1], now * c), rows.dtype)
-    elements = layers[..., : flat.shape[-1]]
-    flat[..., : elements.shape[-1]] = elements
-    cut = np.moveaxis(flat.reshape(*layers.shape[:-1], now, c), -2, 0)
-    return cut[np.arange(n) % now]
+def _held(shard: "Shard") -> tuple[int, tuple[int, ...]]:
+    return shard.servers, shard.shape
 
 
 @functools.partial(
@@ -53,7 +42,7 @@ class Shard:
       servers: number of slices that the leaf is cut into.
     """
 
-    value: Annotated[Any, MergeRule("shard", _at_other_workers)]
+    value: Annotated[Any, MergeRule("shard", slices=_held)]
     shape: tuple[int, ...]
     servers: int
 

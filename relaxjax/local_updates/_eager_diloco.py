@@ -44,7 +44,7 @@ _CALLER = "eager_diloco"
 
 def _still_to_come(leaf: Leaf, merge: Merge) -> np.ndarray:
     """The d of new workers: the mean of (1 - 1 / n) d, still to be sent, stays."""
-    before, now = len(leaf.rows), len(leaf.fresh)
+    before, now = leaf.copies
     if now == 1 < before:
         raise ValueError(
             f"resize: {leaf.name!r} of EagerDilocoState waits to be sent to others, "
