@@ -174,6 +174,7 @@ def test_one_door_per_package():
             assert parts[-1].startswith("_"), f"{path} should be private"
 
 
+@pytest.mark.long
 def test_what_type_checkers_read_is_what_doors_say():
     assert stubs.doors()
     for path in stubs.doors():
@@ -239,6 +240,7 @@ def test_the_package_stays_small():
     assert lines <= 32_000 + sum(lines for _, lines in added.values())
 
 
+@pytest.mark.long
 def test_all_reduce_runs_few_files():
     code = (
         "import sys, relaxjax; relaxjax.all_reduce; "

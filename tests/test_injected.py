@@ -138,6 +138,7 @@ def assert_equal(found: Any, expected: Any) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.few(10)
 @pytest.mark.parametrize("name", sorted(set(MAKERS) - ALONE))
 def test_numbers_are_injected_or_refused_by_name(name):

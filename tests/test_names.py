@@ -39,6 +39,7 @@ def test_nothing_is_imported_before_it_is_asked_for():
     assert done.stdout.strip() == "['relaxjax._core', 'relaxjax._core._lazy']"
 
 
+@pytest.mark.long
 def test_what_people_paste_needs_no_other_import():
     """Packages by attribute, each before the others, and the lines of a plan."""
     from relaxjax import plan

@@ -25,6 +25,7 @@ def test_each_block_of_the_page_is_a_recipe_with_its_output():
     assert len(RECIPES) == PAGE.read_text().count("```") / 4 >= 5
 
 
+@pytest.mark.long
 @pytest.mark.few(2)
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_prints_what_the_page_shows(name, tmp_path):

@@ -9,11 +9,12 @@ to the bit.
 
 Cost: d itemsize bytes for each message of the busiest worker; as many at a time as it
 has neighbors. Where several rounds take turns and no device is behind a worker
-(`jax.vmap`), all of them would be computed to select one: there the values are
-gathered, which costs nothing, and multiplied by a row of the round's matrix.
+(`jax.vmap`), all of them would be computed to select one: there a worker takes its
+neighbors' values out of those of all, which are at hand, by a table of the rounds.
 """
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -52,7 +53,7 @@ def neighbor_change(
     if topology.period == 1:
         return _by_messages(x, name, topology, 0)
     if not on_devices(name):
-        return _by_matrices(x, name, topology, round)
+        return _by_table(x, name, topology, round)
     rounds = [
         lambda x, k=k: _by_messages(x, name, topology, k)
         for k in range(topology.period)
@@ -80,8 +81,7 @@ def neighbor_change_wire_bytes(
       >>> neighbor_change_wire_bytes(x, relaxjax.topology.ring(8))
       80
     """
-    links = (topology.matrix(round) != 0) & ~np.eye(topology.n, dtype=bool)
-    return int(links.sum(axis=0).max()) * x.size * x.dtype.itemsize
+    return topology.neighbors(round) * x.size * x.dtype.itemsize
 
 
 def neighbor_payloads(
@@ -123,27 +123,48 @@ def _by_messages(x: jax.Array, name: str, topology: Topology, round: int) -> jax
     def mine(values: np.ndarray) -> jax.Array:
         return jnp.asarray(values, x.dtype)[lax.axis_index(name)]
 
-    surplus = topology.matrices[round].sum(axis=1) - 1
+    surplus = _surplus(topology)[round]
     changes = [mine(surplus) * x] if np.abs(surplus).max() >= 1e-12 else []
     for pairs, weights in topology.messages(round):
-        pull, weight = send(x, name, pairs) - x, mine(weights)
-        # Where no message arrives, `pull` has no meaning, and may not be finite.
-        changes.append(jnp.where(weight == 0, 0, weight * pull))
+        changes.append(_pull(x, send(x, name, pairs), mine(weights)))
     return functools.reduce(jnp.add, changes) if changes else jnp.zeros_like(x)
 
 
-def _by_matrices(
+def _by_table(
     x: jax.Array, name: str, topology: Topology, round: jax.Array | int
 ) -> jax.Array:
+    def mine(values: np.ndarray, dtype: Any) -> jax.Array:
+        return jnp.asarray(values, dtype)[round, ..., lax.axis_index(name)]
+
     everyone = lax.all_gather(x, name)
-    row = jnp.asarray(topology.matrices - np.eye(topology.n), x.dtype)[round]
-    row = row[lax.axis_index(name)]
-    # Only what this worker receives may make the result NaN.
-    finite = jnp.isfinite(everyone)
-    change = _product(row, jnp.where(finite, everyone, 0))
-    bad = _product((row != 0).astype(x.dtype), (~finite).astype(x.dtype))
-    return jnp.where(bad > 0, jnp.nan, change)
+    surplus, (sources, weights) = _surplus(topology), _table(topology)
+    change = jnp.zeros_like(x)
+    if np.abs(surplus).max() >= 1e-12:
+        change = mine(surplus, x.dtype) * x
+    for k in range(sources.shape[1]):
+        value = everyone[mine(sources[:, k], jnp.int32)]
+        change += _pull(x, value, mine(weights[:, k], x.dtype))
+    return change
 
 
-def _product(row: jax.Array, values: jax.Array) -> jax.Array:
-    return jnp.tensordot(row, values, axes=1, precision=lax.Precision.HIGHEST)
+def _pull(x: jax.Array, value: jax.Array, weight: jax.Array) -> jax.Array:
+    """Where no message arrives, `value` has no meaning, and may not be finite."""
+    return jnp.where(weight == 0, 0, weight * (value - x))
+
+
+def _surplus(topology: Topology) -> np.ndarray:
+    """float64[period, n]: by how much the weights of a worker are more than 1."""
+    return np.stack([w.row_sums(topology.n) for w in topology.rounds]) - 1
+
+
+def _table(topology: Topology) -> tuple[np.ndarray, np.ndarray]:
+    """[period, k, n]: the sender of a worker's k-th message of a round, its weight."""
+    rounds = [topology.messages(round) for round in range(topology.period)]
+    shape = (len(rounds), max(map(len, rounds)), topology.n)
+    sources, weights = np.zeros(shape, int), np.zeros(shape)
+    for round, messages in enumerate(rounds):
+        for k, (pairs, weight) in enumerate(messages):
+            for source, target in pairs:
+                sources[round, k, target] = source
+            weights[round, k] = weight
+    return sources, weights

@@ -9,7 +9,6 @@ from relaxjax._core._sending_order import check_bucket_bytes
 from relaxjax.decentralized._round import GossipSpec
 from relaxjax.topology import Topology
 
-_NO_GAP = 1e-9
 _EQUAL = "equal models as they are (a row"
 
 
@@ -42,19 +41,18 @@ def gossip_spec(
     require_whole(caller, "every", every)
     check_bucket_bytes(bucket_bytes)
     if doubly and not topology.is_doubly_stochastic:
-        rows = abs(topology.matrices.sum(axis=2) - 1).max() < 1e-6
+        rows = topology.is_row_stochastic
         stays = "the workers' mean as it is (a column" if rows else _EQUAL
         remedy = "" if rows else "relaxjax.push_sum, or "
         raise ValueError(
             f"{caller}: the topology {topology.name!r} does not leave {stays} does not "
             f"sum to 1); use {remedy}weights of relaxjax.topology.metropolis"
         )
-    if mixes and topology.n > 1 and topology.spectral_gap() < _NO_GAP:
+    if mixes and not topology.mixes:
         warnings.warn(
             f"{caller}: with the topology {topology.name!r} the workers never come to "
-            f"one mean (its spectral gap is {topology.spectral_gap():.1g}): it is not "
-            "connected, or all that workers have goes to and fro. Add links, or keep a "
-            "part at each worker: relaxjax.topology.lazy(topology)",
+            "one mean: it is not connected, or all that workers have goes to and fro. "
+            "Add links, or keep a part at each worker: relaxjax.topology.lazy(graph)",
             stacklevel=3,
         )
     return GossipSpec(caller, axis_name, topology, every, bucket_bytes, specs)

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from relaxjax._core._relaxation import SYNC_EVERY, Relaxation
 from relaxjax._names import RELAXATIONS
 from relaxjax.compression import expression
@@ -94,11 +92,9 @@ def degrees_of(peers: int, names: Iterable[str] = TOPOLOGIES) -> dict[str, int]:
     degrees = {}
     for name in names:
         try:
-            matrices = np.asarray(TOPOLOGIES[name](peers).matrices)
+            degrees[name] = TOPOLOGIES[name](peers).degree
         except ValueError:
             continue
-        links = (matrices != 0) & ~np.eye(peers, dtype=bool)
-        degrees[name] = int(links.sum(axis=1).max())
     return degrees
 
 

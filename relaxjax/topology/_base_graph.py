@@ -30,6 +30,7 @@ import numpy as np
 
 from relaxjax._core._checks import require_whole
 from relaxjax.topology._checked import checked
+from relaxjax.topology._links import Links, undirected
 from relaxjax.topology._topology import Topology
 
 Edges = list[tuple[int, int, float]]  # worker, worker, weight: undirected, each once
@@ -54,15 +55,13 @@ def base_graph(n: int, k: int = 1) -> Topology:
     require_whole("base_graph", "n", n)
     require_whole("base_graph", "k", k)
     rounds = min(_simple(range(n), k + 1), _by_groups(n, k + 1), key=len)
-    matrices = [_matrix(n, edges) for edges in rounds or [[]]]
-    return checked(f"base_graph(k={k})", matrices)
+    links = [_links(n, edges) for edges in rounds or [[]]]
+    return checked(f"base_graph(k={k})", n, links)
 
 
-def _matrix(n: int, edges: Edges) -> np.ndarray:
-    w = np.zeros((n, n))
-    for i, j, weight in edges:
-        w[i, j] = w[j, i] = weight
-    return w + np.diag(1 - w.sum(axis=1))
+def _links(n: int, edges: Edges) -> Links:
+    a, b = np.array([(i, j) for i, j, _ in edges], int).reshape(-1, 2).T
+    return undirected(n, a, b, np.array([weight for *_, weight in edges]))
 
 
 def _factors(n: int, b: int) -> list[int] | None:

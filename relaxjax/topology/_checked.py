@@ -4,17 +4,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from relaxjax.topology._links import Links, of_matrix
 from relaxjax.topology._topology import TOLERANCE, Topology
 
 
-def checked(
+def checked_matrices(
     name: str, matrices: Sequence[np.ndarray], *, rows: bool = True
 ) -> Topology:
-    """A topology of checked matrices, [n, n] each, one or more.
+    """`checked`, of matrices, [n, n] each, one or more.
 
     Raises:
-      ValueError: a matrix is not square, not of the size of the first, not finite or
-        negative somewhere; a column, or with `rows` a row, does not sum to 1.
+      ValueError: a matrix is not square, or not of the size of the first; what
+        `checked` refuses.
     """
     arrays = [np.asarray(w, np.float64) for w in matrices]
     for w in arrays:
@@ -23,14 +24,27 @@ def checked(
                 f"{name}: the shape {w.shape} of a matrix must be (n, n), the same in "
                 "every round"
             )
-        bad = w[~(np.isfinite(w) & (w >= 0))]
-        if bad.size or not w.size:
+    return checked(name, len(arrays[0]), [of_matrix(w) for w in arrays], rows=rows)
+
+
+def checked(
+    name: str, n: int, rounds: Sequence[Links], *, rows: bool = True
+) -> Topology:
+    """A topology of n workers and checked rounds, one or more.
+
+    Raises:
+      ValueError: there is no worker; a weight is not finite or negative; a column, or
+        with `rows` a row, does not sum to 1.
+    """
+    for links in rounds:
+        bad = links.weights[~(np.isfinite(links.weights) & (links.weights >= 0))]
+        if bad.size or not n:
             why = f"it holds {bad[0]}" if bad.size else "it is empty"
             raise ValueError(f"{name}: weights must be finite and 0 or more; {why}")
         if rows:
-            _require_sums(name, w.sum(axis=1), "row", "equal values as they are")
-        _require_sums(name, w.sum(axis=0), "column", "the workers' mean")
-    return Topology(name, np.stack(arrays))
+            _require_sums(name, links.row_sums(n), "row", "equal values as they are")
+        _require_sums(name, links.column_sums(n), "column", "the workers' mean")
+    return Topology(name, n, tuple(rounds))
 
 
 def _require_sums(name: str, sums: np.ndarray, kind: str, keeps: str) -> None:

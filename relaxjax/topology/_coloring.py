@@ -12,18 +12,20 @@ Cost: at most O(links * n).
 
 import numpy as np
 
+from relaxjax.topology._links import Links
 
-def colored(links: np.ndarray) -> list[tuple[tuple[int, int], ...]]:
-    """The links, bool[n, n] where i hears j, as sets of pairs (source, target).
+
+def colored(n: int, links: Links) -> list[tuple[tuple[int, int], ...]]:
+    """The links between n workers, none to itself, as sets of pairs (source, target).
 
     A worker is at most once a source and once a target in each set; there are as many
     sets as the busiest worker has messages.
     """
-    n = len(links)
-    degree = int(max(links.sum(axis=0).max(), links.sum(axis=1).max(), 0))
+    targets, sources = links.targets, links.sources
+    busiest = (np.bincount(ends, minlength=n).max() for ends in (targets, sources))
+    degree = int(max(busiest))
     to = np.full((n, degree), -1)  # the target of each source, by color
     of = np.full((n, degree), -1)  # the source of each target, by color
-    targets, sources = np.nonzero(links)
     shift = (targets - sources) % n
     for k in np.lexsort((sources, np.minimum(shift, n - shift), shift)):
         _color(int(sources[k]), int(targets[k]), to, of)

@@ -9,13 +9,13 @@ matching, the second largest eigenvalue of E[W^T W] is 1/2 - 1 / (2 (n - 1)).
 """
 
 import math
-from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from relaxjax._core._checks import require_whole
 from relaxjax.topology._checked import checked
-from relaxjax.topology._static import log2_of
+from relaxjax.topology._links import Links, summed
+from relaxjax.topology._static import by_shifts, log2_of
 from relaxjax.topology._topology import Topology
 
 
@@ -34,11 +34,9 @@ def one_peer_exponential(n: int) -> Topology:
     """
     require_whole("one_peer_exponential", "n", n)
     rounds = max(1, math.ceil(math.log2(n)))
-    at = np.arange(n)
-    matrices = [np.eye(n) / 2 for _ in range(rounds)]
-    for k, w in enumerate(matrices):
-        w[at, (at - 2**k) % n] += 0.5
-    return checked("one_peer_exponential", matrices)
+    return checked(
+        "one_peer_exponential", n, [by_shifts(n, [2**k]) for k in range(rounds)]
+    )
 
 
 def one_peer_hypercube(n: int) -> Topology:
@@ -48,8 +46,9 @@ def one_peer_hypercube(n: int) -> Topology:
       n: number of workers, a power of 2; else a ValueError.
     """
     bits = log2_of("one_peer_hypercube", n, "one_peer_exponential(n) or base_graph(n)")
-    pairs = [[(i, i ^ (1 << k)) for i in range(n)] for k in range(bits)]
-    return checked("one_peer_hypercube", [_halves(n, some) for some in pairs or [[]]])
+    at = np.arange(n)
+    rounds = [_halves(n, at, at ^ (1 << k)) for k in range(bits)]
+    return checked("one_peer_hypercube", n, rounds or [_halves(n, at, at)])
 
 
 def random_matching(n: int, seed: int = 0, *, period: int = 64) -> Topology:
@@ -66,8 +65,8 @@ def random_matching(n: int, seed: int = 0, *, period: int = 64) -> Topology:
     _require_even("random_matching", n)
     require_whole("random_matching", "period", period)
     rng = np.random.default_rng(seed)
-    draws = (rng.permutation(n).reshape(-1, 2).tolist() for _ in range(period))
-    return checked("random_matching", [_halves(n, pairs) for pairs in draws])
+    draws = [rng.permutation(n).reshape(-1, 2).T for _ in range(period)]
+    return checked("random_matching", n, [_pairs(n, a, b) for a, b in draws])
 
 
 def shift_one(n: int) -> Topology:
@@ -78,16 +77,20 @@ def shift_one(n: int) -> Topology:
     """
     _require_even("shift_one", n)
     half = n // 2
-    steps = ([(i, (t + i) % half + half) for i in range(half)] for t in range(half))
-    return checked("shift_one", [_halves(n, pairs) for pairs in steps])
+    lower = np.arange(half)
+    steps = [_pairs(n, lower, (t + lower) % half + half) for t in range(half)]
+    return checked("shift_one", n, steps)
 
 
-def _halves(n: int, pairs: Iterable[Sequence[int]]) -> np.ndarray:
-    """The matrix by which each pair takes its mean, and all others stay."""
-    w = np.eye(n)
-    for i, j in pairs:
-        w[[i, j, i, j], [i, j, j, i]] = 0.5
-    return w
+def _pairs(n: int, a: np.ndarray, b: np.ndarray) -> Links:
+    """Each worker of a and the one at its place in b take their mean."""
+    return _halves(n, np.concatenate([a, b]), np.concatenate([b, a]))
+
+
+def _halves(n: int, targets: np.ndarray, sources: np.ndarray) -> Links:
+    """Each target keeps half of its own, and takes half of its source's."""
+    both = np.concatenate([targets, targets]), np.concatenate([targets, sources])
+    return summed(n, *both, 0.5)
 
 
 def _require_even(name: str, n: int) -> None:

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from relaxjax._core._checks import require_whole
-from relaxjax.topology._checked import checked
+from relaxjax.topology._checked import checked, checked_matrices
+from relaxjax.topology._links import Links, of_matrix, summed, undirected
 from relaxjax.topology._topology import Topology
 
 
@@ -38,7 +39,8 @@ def ring(n: int) -> Topology:
        [0.   0.33 0.33 0.33]
        [0.33 0.   0.33 0.33]]
     """
-    return _by_shifts("ring", n, (1, -1))
+    require_whole("ring", "n", n)
+    return checked("ring", n, [by_shifts(n, (1, -1))])
 
 
 def torus(sides: tuple[int, int]) -> Topology:
@@ -53,11 +55,9 @@ def torus(sides: tuple[int, int]) -> Topology:
         require_whole("torus", "side", side)
     rows, columns = sides
     place = np.arange(rows * columns).reshape(rows, columns)
-    links = np.zeros((place.size, place.size), bool)
-    for axis in (0, 1):
-        for step in (1, -1):
-            links[place.ravel(), np.roll(place, step, axis).ravel()] = True
-    return metropolis(links, name=f"torus({rows}, {columns})")
+    next_ones = [np.roll(place, -1, axis).ravel() for axis in (0, 1)]
+    ends = np.tile(place.ravel(), 2), np.concatenate(next_ones)
+    return _metropolis(f"torus({rows}, {columns})", place.size, *ends)
 
 
 def hypercube(n: int) -> Topology:
@@ -67,10 +67,9 @@ def hypercube(n: int) -> Topology:
       n: number of workers, a power of 2; else a ValueError.
     """
     bits = log2_of("hypercube", n, "exponential(n) or base_graph(n)")
-    w = np.eye(n)
-    for bit in range(bits):
-        w[np.arange(n), np.arange(n) ^ (1 << bit)] = 1
-    return checked("hypercube", [w / (1 + bits)])
+    at = np.arange(n)
+    sources = [at, *(at ^ (1 << bit) for bit in range(bits))]
+    return checked("hypercube", n, [_equal_weights(n, sources)])
 
 
 def exponential(n: int) -> Topology:
@@ -80,7 +79,8 @@ def exponential(n: int) -> Topology:
       n: number of workers, 1 or more; else a ValueError.
     """
     require_whole("exponential", "n", n)
-    return _by_shifts("exponential", n, [2**k for k in range(math.ceil(math.log2(n)))])
+    shifts = [2**k for k in range(math.ceil(math.log2(n)))]
+    return checked("exponential", n, [by_shifts(n, shifts)])
 
 
 def star(n: int) -> Topology:
@@ -117,7 +117,7 @@ def complete(n: int) -> Topology:
       n: number of workers, 1 or more; else a ValueError.
     """
     require_whole("complete", "n", n)
-    return checked("complete", [np.full((n, n), 1 / n)])
+    return checked("complete", n, [of_matrix(np.full((n, n), 1 / n))])
 
 
 def metropolis(links: Any, *, name: str = "metropolis") -> Topology:
@@ -144,10 +144,7 @@ def metropolis(links: Any, *, name: str = "metropolis") -> Topology:
             f"{name}: links of shape {links.shape} must be a symmetric [n, n]: these "
             "weights are for undirected graphs"
         )
-    np.fill_diagonal(links, False)
-    degree = links.sum(axis=0)
-    w = links / (1 + np.maximum(degree[:, None], degree))
-    return checked(name, [w + np.diag(1 - w.sum(axis=1))])
+    return _metropolis(name, len(links), *np.nonzero(np.triu(links, 1)))
 
 
 def from_matrix(w: Any, *, name: str = "from_matrix") -> Topology:
@@ -161,7 +158,7 @@ def from_matrix(w: Any, *, name: str = "from_matrix") -> Topology:
     Raises:
       ValueError: `w` breaks one of these rules; the message says where and by how much.
     """
-    return checked(name, _rounds_of(w))
+    return checked_matrices(name, _rounds_of(w))
 
 
 def from_column_stochastic(w: Any, *, name: str = "from_column_stochastic") -> Topology:
@@ -175,7 +172,7 @@ def from_column_stochastic(w: Any, *, name: str = "from_column_stochastic") -> T
     Raises:
       ValueError: a column does not sum to 1.
     """
-    return checked(name, _rounds_of(w), rows=False)
+    return checked_matrices(name, _rounds_of(w), rows=False)
 
 
 def lazy(topology: Topology) -> Topology:
@@ -190,18 +187,37 @@ def lazy(topology: Topology) -> Topology:
       [[0.75 0.25]
        [0.25 0.75]]
     """
-    matrices = [(w + np.eye(topology.n)) / 2 for w in topology.matrices]
+    at = np.arange(topology.n)
+    rounds = [
+        summed(
+            topology.n,
+            np.concatenate([links.targets, at]),
+            np.concatenate([links.sources, at]),
+            np.concatenate([links.weights, np.ones(topology.n)]) / 2,
+        )
+        for links in topology.rounds
+    ]
     rows = topology.is_doubly_stochastic
-    return checked(f"lazy {topology.name}", matrices, rows=rows)
+    return checked(f"lazy {topology.name}", topology.n, rounds, rows=rows)
 
 
 def _tree(name: str, n: int, parent: Callable[[int], int]) -> Topology:
     """Links from each worker but 0 to its parent, with Metropolis weights."""
     require_whole(name, "n", n)
-    links = np.zeros((n, n), bool)
-    for i in range(1, n):
-        links[i, parent(i)] = links[parent(i), i] = True
-    return metropolis(links, name=name)
+    children = np.arange(1, n)
+    return _metropolis(
+        name, n, children, np.array([parent(i) for i in range(1, n)], int)
+    )
+
+
+def _metropolis(name: str, n: int, a: np.ndarray, b: np.ndarray) -> Topology:
+    """Metropolis weights on undirected links a - b; repeated ones and loops are one."""
+    least, most = np.minimum(a, b), np.maximum(a, b)
+    pairs = np.unique((least * n + most)[least < most])
+    a, b = pairs // n, pairs % n
+    degree = np.bincount(a, minlength=n) + np.bincount(b, minlength=n)
+    weights = 1 / (1 + np.maximum(degree[a], degree[b]))
+    return checked(name, n, [undirected(n, a, b, weights)])
 
 
 def log2_of(name: str, n: int, instead: str) -> int:
@@ -214,13 +230,17 @@ def log2_of(name: str, n: int, instead: str) -> int:
     return n.bit_length() - 1
 
 
-def _by_shifts(name: str, n: int, shifts: Sequence[int]) -> Topology:
+def by_shifts(n: int, shifts: Sequence[int]) -> Links:
     """Each worker hears those so many places before it, with equal weights."""
-    require_whole(name, "n", n)
-    w = np.eye(n)
-    for shift in shifts:
-        w[np.arange(n), (np.arange(n) - shift) % n] += 1
-    return checked(name, [w / (1 + len(shifts))])
+    at = np.arange(n)
+    return _equal_weights(n, [at, *((at - shift) % n for shift in shifts)])
+
+
+def _equal_weights(n: int, sources: Sequence[np.ndarray]) -> Links:
+    """Worker i hears the i-th of each of these; who is there twice counts twice."""
+    targets = np.tile(np.arange(n), len(sources))
+    links = summed(n, targets, np.concatenate(sources), 1.0)
+    return links._replace(weights=links.weights / len(sources))
 
 
 def _rounds_of(w: Any) -> list[np.ndarray]:

@@ -7,19 +7,25 @@ mean stays. Several rounds, repeated one after the other, make a time-varying gr
 Spectral gap: 1 - |lambda_2|, with lambda_2 the second largest eigenvalue by magnitude
 of the product of a period's rounds. In the limit, disagreement shrinks by |lambda_2| in
 each period; a gap of 1 is exact agreement after a period.
+
+Cost: only links are kept, so that a graph is as large as the messages of a period;
+`matrices` and what takes eigenvalues are quadratic and cubic in workers.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from relaxjax.topology._coloring import colored
+from relaxjax.topology._links import Links, of_matrix
 
 Pairs = tuple[tuple[int, int], ...]
 TOLERANCE = 1e-6
+_NO_GAP = 1e-9
 
 
 class Message(NamedTuple):
@@ -42,37 +48,76 @@ class Topology:
 
     Attributes:
       name: name in errors and titles.
-      matrices: float64[period, n, n]; entry (i, j) is the weight of j's value at i.
+      n: number of workers.
+      rounds: the links of each round, after which they repeat.
     """
 
     name: str
-    matrices: np.ndarray
+    n: int
+    rounds: Sequence[Links]
 
-    @property
-    def n(self) -> int:
-        """Number of workers."""
-        return self.matrices.shape[1]
+    @staticmethod
+    def of_matrices(name: str, matrices: Any) -> "Topology":
+        """A topology of float[period, n, n], which nobody has checked.
+
+        `relaxjax.topology.from_matrix` checks.
+        """
+        w = np.asarray(matrices, np.float64)
+        return Topology(name, w.shape[-1], tuple(map(of_matrix, w)))
 
     @property
     def period(self) -> int:
         """Number of rounds, after which they repeat."""
-        return self.matrices.shape[0]
+        return len(self.rounds)
+
+    @property
+    def matrices(self) -> np.ndarray:
+        """float64[period, n, n]; entry (i, j) is the weight of j's value at i."""
+        return np.stack([links.matrix(self.n) for links in self.rounds])
 
     @cached_property
     def degree(self) -> int:
         """The largest number of messages that a worker sends in a round."""
-        return max(int(_links(w).sum(axis=0).max()) for w in self.matrices)
+        return max(self.neighbors(round) for round in range(self.period))
+
+    def neighbors(self, round: int = 0) -> int:
+        """The largest number of messages that a worker sends in this round."""
+        links = self.rounds[round % self.period].between()
+        return int(np.bincount(links.sources, minlength=1).max())
+
+    @cached_property
+    def is_row_stochastic(self) -> bool:
+        """Whether every round keeps equal values as they are."""
+        sums = [links.row_sums(self.n) for links in self.rounds]
+        return bool(np.abs(np.stack(sums) - 1).max() <= TOLERANCE)
 
     @cached_property
     def is_doubly_stochastic(self) -> bool:
         """Whether every round keeps the workers' mean, and equal values as they are."""
-        sums = np.stack([self.matrices.sum(axis=axis) for axis in (1, 2)])
-        return bool(np.abs(sums - 1).max() <= TOLERANCE)
+        sums = [links.column_sums(self.n) for links in self.rounds]
+        keeps_mean = np.abs(np.stack(sums) - 1).max() <= TOLERANCE
+        return bool(keeps_mean) and self.is_row_stochastic
 
     @cached_property
     def is_symmetric(self) -> bool:
         """Whether every round has equal weights in both directions."""
-        return bool(np.abs(self.matrices - self.matrices.swapaxes(1, 2)).max() <= 1e-12)
+        return all(links.is_symmetric() for links in self.rounds)
+
+    @cached_property
+    def mixes(self) -> bool:
+        """Whether the spectral gap is above 0: the workers come to one value.
+
+        Where a doubly stochastic graph leaves each worker a part of its own in every
+        round, that is so if the links of a period connect them all.
+        """
+        if self.n == 1:
+            return True
+        kept = (np.sum(links.targets == links.sources) for links in self.rounds)
+        if min(kept) < self.n or not self.is_doubly_stochastic:
+            return self.spectral_gap() >= _NO_GAP
+        targets = np.concatenate([links.targets for links in self.rounds])
+        sources = np.concatenate([links.sources for links in self.rounds])
+        return _connected(self.n, targets, sources)
 
     def matrix(self, round: int = 0) -> np.ndarray:
         """float64[n, n], the matrix of a round.
@@ -80,13 +125,13 @@ class Topology:
         Args:
           round: number of the round, from 0; rounds repeat after a period.
         """
-        return self.matrices[round % self.period].copy()
+        return self.rounds[round % self.period].matrix(self.n)
 
     def eigenvalues(self) -> np.ndarray:
         """complex128[n], those of a period's product, the largest magnitude first."""
         product = np.eye(self.n)
-        for w in self.matrices:
-            product = w @ product
+        for round in range(self.period):
+            product = self.matrix(round) @ product
         values = np.linalg.eigvals(product)
         return values[np.argsort(-np.abs(values), kind="stable")]
 
@@ -101,12 +146,15 @@ class Topology:
         Args:
           round: number of the round, from 0; rounds repeat after a period.
         """
-        w = self.matrix(round)
+        links = self.rounds[round % self.period]
+        weight = dict(
+            zip(links.targets * self.n + links.sources, links.weights, strict=True)
+        )
         messages = []
-        for pairs in colored(_links(w)):
+        for pairs in colored(self.n, links.between()):
             weights = np.zeros(self.n)
             for source, target in pairs:
-                weights[target] = w[target, source]
+                weights[target] = weight[target * self.n + source]
             messages.append(Message(pairs, weights))
         return messages
 
@@ -124,8 +172,18 @@ class Topology:
         draw_rounds(path, self.name, self.matrices)
 
 
-def _links(w: np.ndarray) -> np.ndarray:
-    """bool[n, n], the links of W, without a worker's weight of itself."""
-    links = w != 0
-    np.fill_diagonal(links, False)
-    return links
+def _connected(n: int, a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether the links a - b, in either direction, lead from each worker to all.
+
+    Each worker takes the smallest label at either end of its links, then that label's
+    own, until none changes.
+    """
+    label = np.arange(n)
+    while True:
+        least = label.copy()
+        np.minimum.at(least, a, label[b])
+        np.minimum.at(least, b, label[a])
+        least = least[least]
+        if np.array_equal(least, label):
+            return not label.any()
+        label = least

@@ -77,6 +77,7 @@ def test_overhead(tmp_path):
     assert (tmp_path / "overhead.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.long
 def test_the_three_programs_train_the_same():
     task = _overhead.TASKS["digits"](0)
     mesh = jax.sharding.Mesh(np.asarray(jax.devices()[:2]), ("data",))
@@ -135,6 +136,7 @@ def test_growth(tmp_path, monkeypatch):
     assert (tmp_path / "growth_workers.png").exists()
 
 
+@pytest.mark.long
 def test_ring(tmp_path, monkeypatch):
     monkeypatch.setattr(_ring, "DEVICES", (2, 4))
     result = _ring.ring(rounds=2, out=str(tmp_path))
@@ -330,6 +332,7 @@ def test_overlap_says_what_is_missing(monkeypatch, tmp_path):
     assert 'pip install "relaxjax[gpu-compile]"' in found.stderr
 
 
+@pytest.mark.long
 def test_overlap(monkeypatch, tmp_path):
     """Its arithmetic, on programs for emulated CPU devices."""
     devices = jax.sharding.Mesh(np.asarray(jax.devices()[:8]), ("data",))

@@ -59,6 +59,7 @@ def test_training_learns_and_only_gossip_drifts_apart(splits):
     assert apart[1] > apart[0]  # the data of the second differ more
 
 
+@pytest.mark.long
 def test_workers_with_equal_data_draw_their_own_batches(splits):
     one = jax.tree.map(lambda x: x[:1], splits)
     same = one._replace(
@@ -99,6 +100,7 @@ def test_what_is_reported_follows_from_the_runs(tmp_path, monkeypatch):
     assert (tmp_path / "heterogeneity.png").stat().st_size > 10_000
 
 
+@pytest.mark.long
 def test_quadratics_rest_where_theory_says():
     rows = quadratics(8)
     for row in rows:

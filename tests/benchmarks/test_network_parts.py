@@ -46,6 +46,7 @@ def drawn(n: int = 4) -> Any:
     )
 
 
+@pytest.mark.long
 @pytest.mark.few(2)
 @pytest.mark.parametrize("without", ["fusion", "overlap"])
 @pytest.mark.parametrize("name", ["all_reduce@ring", "gossip", "local_sgd@ring"])

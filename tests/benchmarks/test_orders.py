@@ -90,6 +90,7 @@ def test_quality_end_to_end(tmp_path, capsys, monkeypatch):
     assert "Forward graphs" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_speed_end_to_end(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(speed_bench, "SIZES", (40, 80))
     result = speed_bench.speed(repeats=1, layers=1, out=str(tmp_path))

@@ -15,7 +15,7 @@ import numpy as np
 from relaxjax.topology import Topology
 
 def mine(n) -> Topology:
-    return Topology("mine", np.full((1, n, n), WEIGHT / n))
+    return Topology.of_matrices("mine", np.full((1, n, n), WEIGHT / n))
 
 CHECK = {"<[mine]>": mine}
 """
@@ -30,6 +30,7 @@ def few_references(monkeypatch):
     monkeypatch.setattr(_quality, "OVER_GRAPHS", ("all_reduce",))
 
 
+@pytest.mark.long
 def test_a_skeleton_is_written_checked_and_shown(tmp_path, few_references):
     file, out = tmp_path / "mine.py", tmp_path / "deep" / "out"
     written = invoke("--skeleton", "topology", file)
@@ -104,6 +105,7 @@ def test_what_cannot_be_checked_ends_with_2(source, message, tmp_path):
     assert message in " ".join(result.output.replace("│", " ").split())
 
 
+@pytest.mark.long
 def test_no_file_and_no_folder_end_with_2(tmp_path):
     assert "name a file to check" in invoke().output
     assert "no such file" in invoke(tmp_path / "none.py").output

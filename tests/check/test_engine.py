@@ -29,6 +29,7 @@ def by_name(laws):
     return {law.law.split(",")[0]: law for law in laws}
 
 
+@pytest.mark.long
 def test_a_linear_compressor_adds_and_one_that_lies_does_not():
     true = by_name(compressor_laws(compression.random_k(0.5), draws=100, sizes=(7,)))
     assert true["linear"].holds
@@ -75,6 +76,7 @@ def test_a_receiver_does_not_know_the_senders_noise():
     assert laws["decoded from the payload"].holds is False
 
 
+@pytest.mark.long
 @pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("wrap", "holds"),
@@ -154,6 +156,7 @@ def test_numbers_of_workers_may_be_refused_but_not_eight():
     assert law.found == "another shape"
 
 
+@pytest.mark.long
 def test_what_is_not_claimed_is_reported():
     def make(workers, optimizer):
         return optax.chain(optimizer, relaxjax.local_sgd("data", 2))
@@ -225,6 +228,7 @@ def test_what_does_not_train_is_a_row_with_its_error():
     assert row == {"label": "bad", "subject": "bad", "error": "ValueError: not today"}
 
 
+@pytest.mark.long
 def test_a_compressor_is_trained_bare_and_with_feedback():
     subject = Subject(
         "s", "compressor", lambda workers, opt: compression.sign(), (), None

@@ -208,6 +208,7 @@ _files._write_index = cut
 """
 
 
+@pytest.mark.long
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     "script",

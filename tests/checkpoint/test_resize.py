@@ -120,6 +120,7 @@ def test_what_error_feedback_owes_stays_on_the_mean():
     assert_means(p8, p6)
 
 
+@pytest.mark.long
 def test_what_error_feedback_owes_stays_in_sum():
     def tx():
         compressor = compression.error_feedback(compression.sign())
@@ -211,6 +212,7 @@ def test_masses_add_up_to_the_number_of_workers():
     np.testing.assert_allclose(np.sum(after[1].kept.mass), 4, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_links_that_lose_messages_begin_anew_from_the_mean():
     (p8, s8), (p6, s6) = six_of("lossy_push_sum")
     before, after = (found(s, relaxjax.LossyPushSumState) for s in (s8, s6))
@@ -239,6 +241,7 @@ def test_anchors_and_momenta_of_outer_steps_stay():
     assert relaxjax.spread(b.kept) == 0
 
 
+@pytest.mark.long
 def test_eager_outer_gradients_are_told_in_full_or_not_at_all():
     (_, s8), (_, s6) = six_of("eager_diloco")
     d8, d6 = (found(s, relaxjax.EagerDilocoState).waiting for s in (s8, s6))
@@ -251,6 +254,7 @@ def test_eager_outer_gradients_are_told_in_full_or_not_at_all():
         resized(trained("eager_diloco", 2), made("eager_diloco", 1))
 
 
+@pytest.mark.long
 def test_right_factors_stay_equal_and_residuals_on_the_mean():
     (_, s8), (_, s6) = six_of("power_sgd")
     a, b = (found(s, relaxjax.PowerSGDState) for s in (s8, s6))
@@ -272,6 +276,7 @@ def test_fields_at_periods_of_their_own_stay_on_the_mean():
     assert int(a.step[0]) == int(b.step[5]) > 0
 
 
+@pytest.mark.long
 def test_factors_by_turns_stay_equal_and_residuals_on_the_mean():
     (_, s8), (_, s6) = six_of("acp_sgd")
     a, b = (found(s, relaxjax.AcpSGDState) for s in (s8, s6))
@@ -283,6 +288,7 @@ def test_factors_by_turns_stay_equal_and_residuals_on_the_mean():
         )
 
 
+@pytest.mark.long
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "kind"),

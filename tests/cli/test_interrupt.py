@@ -160,6 +160,7 @@ with hosts.listens("soon"):
     assert err == "relaxjax: interrupted; half is kept\n"
 
 
+@pytest.mark.long
 def test_a_watch_listens_in_the_loop_alone():
     """Before it, an agreement to stop would come after minutes of compilation."""
     code = """
@@ -176,6 +177,7 @@ with hosts.Watch(hosts.join()) as watch:
     assert lines == ["relaxjax: interrupted; nothing was written"]
 
 
+@pytest.mark.long
 def test_what_came_too_late_for_the_loop_ends_after_it():
     code = """
 import os, signal
@@ -226,6 +228,7 @@ while True:
 """
 
 
+@pytest.mark.long
 def test_processes_that_do_not_end_are_named_and_killed(tmp_path):
     (tmp_path / "deaf.py").write_text(DEAF)
     process = begun(tmp_path, ["run", "-n", "1", "deaf.py"])
@@ -251,6 +254,7 @@ BUSY = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.few(2)
 @pytest.mark.parametrize("listens", [False, True])
 @pytest.mark.parametrize("work", BUSY.values(), ids=BUSY)

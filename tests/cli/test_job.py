@@ -42,6 +42,7 @@ def short(tmp_path_factory):
     return _training.run(_job.prepare(options)), out
 
 
+@pytest.mark.long
 def test_run_json_is_as_documented(short):
     records, out = short
     written = json.loads((out / "run.json").read_text())
@@ -99,6 +100,7 @@ def test_any_number_of_workers(workers, tmp_path, capsys):
     assert ("emulated on one" in shown) == (workers == 17)
 
 
+@pytest.mark.long
 def test_accumulation_divides_the_bytes(short, tmp_path):
     options = TrainOptions(
         workers=4,
@@ -115,6 +117,7 @@ def test_accumulation_divides_the_bytes(short, tmp_path):
     assert record.spread == 0.0
 
 
+@pytest.mark.long
 def test_bytes_are_those_of_a_whole_period(short, tmp_path):
     options = TrainOptions(
         relaxation="local_sgd", workers=4, steps=6, out=tmp_path, baseline=False
@@ -127,6 +130,7 @@ def test_bytes_are_those_of_a_whole_period(short, tmp_path):
     assert record.metric > 0.3
 
 
+@pytest.mark.long
 def test_digits_are_learned_on_eight_workers_at_the_defaults(tmp_path):
     (record,) = _training.run(_job.prepare(TrainOptions(out=tmp_path, baseline=False)))
     assert record.workers == 8

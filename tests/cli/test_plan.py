@@ -22,6 +22,7 @@ def run(*arguments: str):
     return result.stdout
 
 
+@pytest.mark.long
 def test_json():
     report = json.loads(run(*SLOW, "--json"))
     assert report["inputs"]["params"] == 25_000_000
@@ -42,6 +43,7 @@ def test_the_table_and_the_line_to_paste():
     assert "more: --top" in output
 
 
+@pytest.mark.long
 def test_flags_of_xla_are_all_that_is_printed():
     """For this network, and buckets of the choice."""
     output = run(*FAST, "--bucket-mb", "3", "--xla-flags")

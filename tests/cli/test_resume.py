@@ -65,6 +65,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(
     assert "the relaxation was" in refused(*other)
 
 
+@pytest.mark.long
 def test_a_run_goes_on_with_fewer_workers(tmp_path):
     out = ["--out", str(tmp_path), "--checkpoint-every", "10", "--batch-size", "12"]
     run(*out)

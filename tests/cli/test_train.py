@@ -162,6 +162,7 @@ def line(seed):
 """
 
 
+@pytest.mark.long
 def test_a_task_of_a_file_with_a_state_of_its_own(tmp_path, monkeypatch):
     """It is trained, stopped and resumed: steps of the state go on counting."""
     monkeypatch.chdir(tmp_path)
@@ -235,6 +236,7 @@ def test_models_that_go_apart_end_the_run(tmp_path, monkeypatch):
     assert not (tmp_path / "run.json").exists()
 
 
+@pytest.mark.long
 def test_a_run_from_the_shell(tmp_path):
     done = command("train", "--workers", "8", "--steps", "60", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -104,6 +104,7 @@ def test_small_and_empty_shapes(shape):
         np.testing.assert_allclose(run(adasum, blocks)[2], expected, rtol=1e-5)
 
 
+@pytest.mark.long
 @settings(max_examples=12, deadline=None, derandomize=True)
 @given(
     n=st.integers(1, 16),

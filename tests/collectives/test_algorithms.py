@@ -127,6 +127,7 @@ def test_small_and_empty_shapes(algorithm, n, shape):
     assert_same(by_typed_mesh(algorithm.all_reduce, blocks), expected)
 
 
+@pytest.mark.long
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(
     name=st.sampled_from(sorted(ALGORITHMS)),

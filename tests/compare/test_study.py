@@ -55,6 +55,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> compare.Results:
     return study(folder).run(folder / "out")
 
 
+@pytest.mark.long
 def test_a_whole_study(whole):
     records = whole.records()
     assert len(records) == 3 * (3 + 1 + 2)
@@ -122,6 +123,7 @@ def test_a_budget_begins_no_further_run(tmp_path):
     assert results.records() == []
 
 
+@pytest.mark.long
 def test_other_settings_are_other_studies(tmp_path):
     study(tmp_path).run(tmp_path / "out", budget=0.0)
     with pytest.raises(ValueError, match="steps=20 there, 30 here"):

@@ -235,6 +235,7 @@ def test_threshold_loses_less_than_its_value_everywhere(size):
             np.testing.assert_array_equal(out, expected, err_msg=name)
 
 
+@pytest.mark.long
 @pytest.mark.few(2)
 @pytest.mark.parametrize("sign", [1, -1])
 def test_threshold_is_compared_with_magnitudes_and_the_value_itself_is_sent(sign):
@@ -245,6 +246,7 @@ def test_threshold_is_compared_with_magnitudes_and_the_value_itself_is_sent(sign
         np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.long
 def test_threshold_sends_the_largest_where_more_reach_it_than_there_is_room():
     for name, x in inputs(64):
         out = once(compression.threshold(0.1, capacity=5), x)

@@ -20,6 +20,7 @@ from tests.sharded import SPECS, loss_fn, mesh_of, problem, sharded
 ALGORITHMS = ["psum", "ring", "two_shot", "halving_doubling"]
 
 
+@pytest.mark.long
 @pytest.mark.few(2)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_tensor_parallel_training_equals_one_worker(algorithm):

@@ -121,6 +121,7 @@ def test_an_unbiased_code_is_made_a_contraction(make):
     np.testing.assert_allclose(own, np.where(own > 0, most, 0), rtol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.few(1)
 @pytest.mark.parametrize("make", [choco, dcd, deep_squeeze])
 def test_the_seed_draws_the_rounding(make):

@@ -84,6 +84,7 @@ def test_a_page_says_what_the_docstring_says(module):
     assert words(shown) == words(doc_of(module).partition("\n")[2])
 
 
+@pytest.mark.long
 def test_a_page_links_to_api_code_and_paper(tmp_path):
     module = "relaxjax.compression._drive"
     page = algorithm_pages.page(module, ["drive", "rotated_sign"], tmp_path)

@@ -186,6 +186,7 @@ def test_sums_wrap_around():
     assert np.asarray(kept.sent[1]).min() < 0
 
 
+@pytest.mark.long
 def test_losses_are_drawn_alike_everywhere():
     n, targets = 4, targets_of(4)
     runs = [

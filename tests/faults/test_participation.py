@@ -197,6 +197,7 @@ def test_all_present_is_the_bare_transformation(name, place):
         assert_equal((found, wrapped.inner_state), (params, state))
 
 
+@pytest.mark.long
 def test_chance_is_the_same_under_every_mapping():
     tx: Any = participation(chain(compressor=EF_SIGN), "data", 0.5, seed=1)
     data = helpers.batches(6, rows=2 * N)
@@ -226,6 +227,7 @@ def test_chance_is_the_same_under_every_mapping():
     assert relaxjax.spread(jax.tree.map(lambda x, y: jnp.stack([x, y]), params, other))
 
 
+@pytest.mark.long
 def test_a_round_without_anybody_leaves_no_trace():
     """NaNs, keys and moments included."""
     noisy = optax.chain(

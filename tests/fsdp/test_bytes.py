@@ -93,6 +93,7 @@ def test_gathers_a_layer_ahead_send_no_more(levels, method):
     assert relaxjax.compiled_wire_bytes(step, *args) == expected
 
 
+@pytest.mark.long
 def test_a_layer_ahead_two_layers_are_alive():
     """More layers keep no more whole weights."""
     sizes = []

@@ -119,6 +119,7 @@ def test_two_hops_like_lists_of_workers():
             np.testing.assert_allclose(found[name], x - mean, atol=2e-6)
 
 
+@pytest.mark.long
 @pytest.mark.few(2)
 @pytest.mark.parametrize("mesh", [emulate(4), emulate({"host": 2, "device": 2})])
 def test_what_codes_lose_comes_back(mesh):
@@ -202,6 +203,7 @@ def seen_narrow(dtype):
     return jax.tree.map(lambda x: x[3], seen)
 
 
+@pytest.mark.long
 def test_random_codes_draw_anew_in_each_step():
     stochastic = compression.quantize(4, stochastic_rounding=True)
     batch = drawn(4)
@@ -221,6 +223,7 @@ def test_orders_and_buckets_change_no_bit():
     assert_equal(first, other)
 
 
+@pytest.mark.long
 def test_islands_of_shards():
     """Sharded inside, DiLoCo across: as DiLoCo of workers with whole params."""
     axes = {"island": 2, "data": 2}

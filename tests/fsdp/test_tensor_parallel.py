@@ -70,6 +70,7 @@ def step_of(tx: Any, loss: fsdp.Gathered, mesh: Mesh) -> Any:
     return jax.jit(jax.shard_map(step, mesh=mesh, check_vma=False, **specs))
 
 
+@pytest.mark.long
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", CHOICES)
 def test_parts_in_slices_train_as_the_unsharded_program(name):

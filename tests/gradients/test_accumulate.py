@@ -98,6 +98,7 @@ def test_inner_state_moves_only_with_communication():
     assert_equal(after_two.accumulated, np.zeros(2, np.float32))
 
 
+@pytest.mark.long
 def test_typed_shard_map_with_a_worker_axis():
     """In one's own shard_map with check_vma=True, all state varying."""
     tx: Any = accumulate(optax.chain(all_reduce("data"), optax.sgd(0.1)), every=2)

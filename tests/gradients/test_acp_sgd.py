@@ -131,6 +131,7 @@ def test_what_comes_out_and_what_waits_is_what_was_given(bits, algorithm):
             assert_close(np.asarray(out[k][0]) + owed[k], given_now, 2e-5)
 
 
+@pytest.mark.long
 def test_two_turns_are_one_iteration_of_power_sgd():
     """Of one matrix again and again, without feedback: span(Q) is the same."""
     x = drawn(3, 1)[0]["w"]

@@ -229,6 +229,7 @@ def test_a_fall_of_the_learning_rate_scales_what_is_owed_only_behind_it():
     np.testing.assert_allclose(moved(optax.chain(rate, reducer)), [-3, -2, -1, -4])
 
 
+@pytest.mark.long
 def test_same_seed_same_bits_and_other_steps_other_ones():
     def outs(seed):
         tx = all_reduce("data", compressor=compression.random_k(0.3), seed=seed)
@@ -312,6 +313,7 @@ def test_feedback_adds_one_buffer_of_the_gradients_size():
     assert fed[1] - plain[1] <= 4 * size
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("codec", [EF_SIGN, compression.loco(compression.sign())])
 def test_beside_tensor_parallelism_each_device_sends_its_own_shard(codec):
     mesh = sharded.mesh_of(4, 2)

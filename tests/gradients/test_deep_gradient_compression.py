@@ -248,6 +248,7 @@ WRAPPED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.few(2)
 @pytest.mark.parametrize("wrapper", WRAPPED)
 def test_trains_through_its_phases_in_wrappers(wrapper):
@@ -276,6 +277,7 @@ def test_trains_through_its_phases_in_wrappers(wrapper):
     assert clock.count[0] == (3 if wrapper == "accumulate" else 6)
 
 
+@pytest.mark.long
 def test_bytes_follow_the_phases_and_are_those_compiled():
     tx: Any = deep_gradient_compression("data", density=0.05, block_size=16, **WARM)
     params = {k: jnp.zeros(shape) for k, shape in SHAPES.items()}

@@ -132,6 +132,7 @@ def test_what_is_not_sent_waits():
         last = m
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [1e-30, 1e30])
 def test_what_comes_out_does_not_depend_on_the_size_of_gradients(size):
     tx: Any = demo("data", K, chunk=CHUNK, decay=DECAY)
@@ -177,6 +178,7 @@ def test_absent_workers_wait_and_nan_is_forgotten():
     helpers.assert_equal(after.momentum, before.momentum)
 
 
+@pytest.mark.long
 def test_bfloat16_leaves_and_those_without_elements():
     tx: Any = demo("data", K)
     g = {"e": jnp.zeros((2, 0, 3)), "w": jnp.ones((2, 4, 6), jnp.bfloat16)}

@@ -69,6 +69,7 @@ def test_equals_a_list_of_workers_over_24_steps(workers):
                 assert_close(found, x.astype("f4"), 5e-3)
 
 
+@pytest.mark.long
 def test_the_mean_of_workers_is_one_worker_on_the_mean_gradient():
     """For any gradients: both messages are linear."""
     tx: Any = dion("data", SHARE, decay=DECAY)
@@ -188,6 +189,7 @@ def test_absent_workers_wait_and_nan_is_forgotten():
     assert all(np.any(x) for x in jax.tree.leaves(after.right))
 
 
+@pytest.mark.long
 def test_bfloat16_leaves_and_those_without_elements():
     tx: Any = dion("data", SHARE)
     g = {"e": jnp.zeros((2, 0, 3)), "w": jnp.ones((2, 4, 6), jnp.bfloat16)}

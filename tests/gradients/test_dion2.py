@@ -81,6 +81,7 @@ def test_equals_a_list_of_workers_over_24_steps(workers, neuron_decay):
                 assert_close(found, x.astype("f4"), 5e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fraction", [1.0, SHARE])
 def test_the_mean_of_workers_is_one_worker_on_the_mean_gradient(fraction):
     """Of any gradients if all rows are sent, else where workers agree on the rows."""
@@ -203,6 +204,7 @@ def test_absent_workers_wait_and_nan_is_forgotten():
     helpers.assert_equal(after.momentum, before.momentum)
 
 
+@pytest.mark.long
 def test_bfloat16_leaves_and_those_without_elements():
     tx: Any = dion2("data", SHARE)
     g = {"e": jnp.zeros((2, 0, 3)), "w": jnp.ones((2, 4, 6), jnp.bfloat16)}

@@ -87,6 +87,7 @@ def train(tx: Any, how: str, advance: Callable[[Any], Any]) -> tuple[Any, Any]:
     return x, state
 
 
+@pytest.mark.long
 @pytest.mark.few(6)
 @pytest.mark.parametrize("how", ["vmap", "mesh"])
 @pytest.mark.parametrize("name", METHODS)
@@ -119,6 +120,7 @@ def test_a_scan_over_steps_passes_an_end():
             np.testing.assert_allclose(scanned[key][:, i], value, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.long
 def test_every_relaxation_with_phases_is_here():
     """A row whose state has a clock with an end is one of the methods above."""
     mesh, params = relaxjax.emulate(WORKERS), {"w": jax.ShapeDtypeStruct((64, 64), "f")}

@@ -131,6 +131,7 @@ def test_the_anchor_is_a_copy():
     assert state.anchor["w"] is not params["w"]
 
 
+@pytest.mark.long
 @pytest.mark.few(1)
 @pytest.mark.parametrize("first", [3, 8])
 def test_unseen_rows_neither_travel_nor_move(first):
@@ -182,6 +183,7 @@ def test_a_rate_that_touches_zero_and_rises_again_blows_nothing_up():
         assert max(np.abs(m).max() for m in jax.tree.leaves(state.mu)) < 10
 
 
+@pytest.mark.long
 @pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
 def test_16_bits_land_on_what_the_anchor_rounds_to(dtype):

@@ -66,6 +66,7 @@ def test_a_frozen_process(who):
         assert re.search(rf"process {who} \(.*is lost", text), said
 
 
+@pytest.mark.long
 def test_one_is_asked_to_stop_and_all_do():
     ended, said = run("stop", 1)
     assert ended.status == 0, said

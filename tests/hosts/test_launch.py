@@ -58,6 +58,7 @@ def test_the_first_that_fails_is_named_and_the_others_end():
         assert ended.why.endswith(why)
 
 
+@pytest.mark.long
 def test_the_others_are_told_first():
     program = (
         "import os, signal, sys\n"
@@ -84,6 +85,7 @@ def test_a_kill_is_named_before_what_it_took_along():
     assert crew._failed() == hosts.Ended(137, "process 3 (pid 7) ended by SIGKILL")
 
 
+@pytest.mark.long
 def test_those_that_do_not_listen_are_killed(monkeypatch):
     monkeypatch.setattr("relaxjax.hosts._launch._KILL_AFTER", 0.1)
     program = (

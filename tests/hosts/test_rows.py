@@ -19,6 +19,7 @@ ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "NPROC": "8", "PYTHONPATH": str(ROOT)}
 OTHER_ORDER = {"psum", "gossip", "diloco"}
 
 
+@pytest.mark.long
 @pytest.mark.few(1)
 @pytest.mark.parametrize(("processes", "devices"), [(2, 2), (4, 1)])
 def test_processes_train_as_emulated_workers_do(tmp_path, processes, devices):

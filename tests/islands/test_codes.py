@@ -36,6 +36,7 @@ def moved(anchor: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
     return {k: a - 0.1 * anchor_of(seed)[k] for k, a in anchor.items()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CODES + RANDOM)
 def test_all_that_was_lost_comes_back(name):
     """Round by round: with error feedback, merged c + e = the merged g."""
@@ -64,6 +65,7 @@ def test_all_that_was_lost_comes_back(name):
             assert np.abs(x - moves[k]).max(initial=0) < 0.7
 
 
+@pytest.mark.long
 def test_codes_are_those_of_the_compressor():
     """Of what has moved and was lost before, leaf by leaf."""
     coder, anchor = Coder("quantize4+ef14", 0, "a.000001"), anchor_of(0)

@@ -80,6 +80,7 @@ def emulated(steps: int, merge: str, tokens: Any) -> Any:
     return jax.vmap(run, axis_name="data")(TARGETS)
 
 
+@pytest.mark.long
 @pytest.mark.few(2)
 @pytest.mark.parametrize("merge", ["rda", "mean"])
 def test_rounds_equal_the_emulated_transformation(tmp_path, merge):

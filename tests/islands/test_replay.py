@@ -128,6 +128,7 @@ def test_status_counts_members_and_tokens(kept):
     assert "last merge: fragment" in result.output
 
 
+@pytest.mark.long
 def test_status_as_a_page(kept, tmp_path):
     page = tmp_path / "status.html"
     words = ["islands", "status", kept.place, "--html", str(page)]

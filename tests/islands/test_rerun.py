@@ -61,12 +61,14 @@ def contributions(folder: Any) -> int:
     return sum(len(line["contributions"]) for line in lines)
 
 
+@pytest.mark.long
 def test_own_steps_give_the_contributions_to_the_bit(kept, tmp_path, monkeypatch):
     found = again(kept, tmp_path, monkeypatch)
     assert len(found) == contributions(kept[0]) >= 2 * STEPS // (H // 2)
     assert [f for f in found if f.fault or f.difference or not f.is_equal] == []
 
 
+@pytest.mark.long
 def test_other_steps_are_found(kept, tmp_path, monkeypatch):
     def train(params, target):
         after = first(params, target)
@@ -114,6 +116,7 @@ def test_all_islands_are_emulated_in_one_program(kept):
         assert merge.difference < 1e-5 * merge.scale
 
 
+@pytest.mark.long
 def test_an_emulation_of_other_presence_is_another(kept, monkeypatch):
     def shifted(store, merges):
         found = tables(store, merges)

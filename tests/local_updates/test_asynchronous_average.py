@@ -137,6 +137,7 @@ def test_16_bits_are_averaged_in_float32(dtype):
     np.testing.assert_allclose(wide + moved, mean, atol=1e-6)
 
 
+@pytest.mark.long
 def test_the_seed_draws_random_codes():
     def walk(seed: int) -> np.ndarray:
         code = compression.random_k(0.5)

@@ -156,6 +156,7 @@ def test_delayed_nesterov_moves_as_far_as_nesterov_along_the_mean(every):
         np.testing.assert_allclose(moved, expected, atol=1e-6)
 
 
+@pytest.mark.long
 def test_bytes_of_each_step_traced_and_compiled():
     """An all-reduce for each arrival: none in the first step, one, and two."""
     table = [[-1, -1], [1, -1], [0, 1]]

@@ -84,6 +84,7 @@ def train(name: str, periods: tuple[int, int], swap: int, data: np.ndarray) -> A
     return np.stack(seen)
 
 
+@pytest.mark.long
 @pytest.mark.few(6)
 @pytest.mark.parametrize("periods", CHANGES, ids=str)
 @pytest.mark.parametrize("name", METHODS)

@@ -142,6 +142,7 @@ def test_equals_a_list_of_islands_in_bfloat16():
             np.testing.assert_allclose(np.float32(x[k]), ref[k], atol=0.05)
 
 
+@pytest.mark.long
 @pytest.mark.few(3)
 @pytest.mark.parametrize("where", [emulate, mesh_of])
 @pytest.mark.parametrize("rule", ["mean", "rda"])
@@ -201,6 +202,7 @@ def one_merge(vectors: Any, rule: str, **how: Any) -> tuple[np.ndarray, Any]:
     return jax.jit(jax.vmap(run, axis_name="data"))(jnp.asarray(vectors, jnp.float32))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [{}, {"tokens": [[8, 1, 5]]}], ids=["equal", "tokens"])
 @pytest.mark.parametrize("rule", ["mean", "rda"])
 def test_merges_of_equal_and_of_zero_vectors(rule, how):
@@ -218,6 +220,7 @@ def test_directions_that_cancel_take_no_step():
     np.testing.assert_array_equal(one_merge([d, -2 * d], "rda")[0], np.zeros((2, 3)))
 
 
+@pytest.mark.long
 def test_directions_that_cancel_but_for_rounding_take_no_step():
     """A step of full length would otherwise go along the rounding of a sum."""
     for seed in range(20):
@@ -228,6 +231,7 @@ def test_directions_that_cancel_but_for_rounding_take_no_step():
         np.testing.assert_array_equal(found, np.zeros((3, 7)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [2, 4, 16])
 def test_the_length_does_not_depend_on_the_number_of_workers(n):
     """Orthogonal vectors of length 2; their mean is 2 / sqrt(n) long."""
@@ -250,6 +254,7 @@ def test_what_an_absent_worker_holds_stays_out(how, rule, bad):
     np.testing.assert_allclose(found[:2], [[-1, -2]] * 2, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_an_absent_worker_loses_nothing():
     """It goes on from its own model, and all it did since is in its next merge."""
     tx = decoupled(
@@ -288,6 +293,7 @@ def test_the_common_part_is_equal_to_the_bit(rule):
                 assert_equal(x, np.stack([x[0]] * 5))
 
 
+@pytest.mark.long
 def test_presence_by_chance_repeats_itself_and_differs_by_seed():
     def way(seed: int) -> Any:
         tx = decoupled(present=0.5, seed=seed)
@@ -297,6 +303,7 @@ def test_presence_by_chance_repeats_itself_and_differs_by_seed():
     assert not np.array_equal(way(1)["a"], way(2)["a"])
 
 
+@pytest.mark.long
 def test_codes_with_feedback_reach_the_same_model():
     code = compression.error_feedback(compression.quantize(8))
     plain, coded = (

@@ -123,6 +123,7 @@ def test_without_moments_it_is_local_sgd():
         np.testing.assert_allclose(x, y, atol=1e-6)
 
 
+@pytest.mark.long
 def test_equal_periods_are_local_adam_and_equal_gradients_adam():
     """All meet at once: workers are equal, moments too; of 1, it is one worker's."""
     tx = desynced(ADAM, "data", periods=dict.fromkeys(PERIODS, 4))
@@ -169,6 +170,7 @@ def test_bytes_of_each_step_traced_and_compiled(algorithm):
     assert compiled == 3 * one  # the most of any step
 
 
+@pytest.mark.long
 def test_a_nan_of_an_absent_worker_stays_its_own():
     tx: Any = desynced(ADAM, "data", periods=dict.fromkeys(PERIODS, 1))
     gs = jnp.array([[1.0, 2.0], [np.nan, 1.0], [3.0, 1.0]])
@@ -200,6 +202,7 @@ def test_narrow_params_and_moments_keep_their_dtypes():
     np.testing.assert_allclose(optax.tree.get(state, "mu"), 0.1, rtol=1e-2)
 
 
+@pytest.mark.long
 def test_fields_of_parts_are_found_in_each():
     """Two optimizers have a field mu, and a param has that name and is not one."""
     parts: dict[Any, Any] = {"fast": optax.adam(0.1), "slow": optax.adam(0.01)}

@@ -75,6 +75,7 @@ def test_against_a_list_of_workers(every, compressor, where):
         np.testing.assert_allclose(x, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.long
 def test_every_step_is_plain_averaging_of_the_models():
     """Against optax and a mean, leaf by leaf; with Adam, which is not linear."""
     data = helpers.batches(6, rows=2 * N)
@@ -141,6 +142,7 @@ def test_after_a_meeting_workers_are_a_rounding_apart(where):
             assert apart > 0.01
 
 
+@pytest.mark.long
 @pytest.mark.few(1)
 @pytest.mark.parametrize("algorithm", ["one_shot", "two_shot", "ring"])
 def test_what_is_lost_in_a_meeting_is_kept(algorithm):

@@ -157,6 +157,7 @@ def test_diloco_around_it_ends_its_rounds_at_one_model():
             assert np.var(x, axis=0).sum() < 0.8 * np.var(y, axis=0).sum()
 
 
+@pytest.mark.long
 def test_narrow_leaves_and_those_without_elements():
     tx: Any = sparta("data", 1.0)
     x = {"w": jnp.ones((2, 3), jnp.bfloat16), "e": jnp.zeros((2, 0))}

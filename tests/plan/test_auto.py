@@ -25,6 +25,7 @@ def step_of(tx, mesh):
     return relaxjax.data_parallel(train_step, mesh)
 
 
+@pytest.mark.long
 @pytest.mark.few(1)
 @pytest.mark.parametrize("label", ["all_reduce@ring", "local_sgd+quantize8", "gossip"])
 def test_the_row_is_what_is_built(label: str):

@@ -181,6 +181,7 @@ def test_partly_coded_as_the_name_is_built_and_as_the_line(share: float):
     assert sent == pytest.approx(share * plain + (1 - share) * whole_bytes, abs=0.5)
 
 
+@pytest.mark.long
 def test_codes_are_not_paid_for_behind_the_backward_pass():
     """Half of the gradients are hidden either way; coding them takes the device."""
     model = plan.Model(

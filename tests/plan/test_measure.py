@@ -23,6 +23,7 @@ def test_a_latency_is_never_negative():
     assert fit.error > 0.1
 
 
+@pytest.mark.long
 def test_a_mesh_is_measured_and_ranked():
     mesh = jax.make_mesh((2, 2), ("host", "device"))
     sizes = {"sizes": (2**12, 2**14), "rounds": 1, "codecs": ("sign",)}

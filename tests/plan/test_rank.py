@@ -34,6 +34,7 @@ def by_label(found: plan.Ranking) -> dict[str, plan.Row]:
     return {row.label: row for row in found.rows}
 
 
+@pytest.mark.long
 def test_all_are_ranked_fastest_first():
     found = plan.rank(model(), network(1.0))
     seconds = [row.prediction.seconds for row in found.rows]
@@ -87,6 +88,7 @@ def test_memory_is_a_bound_and_the_closest_is_named():
         plan.rank(model(), network(0.1), quality="exact", memory=need / 2)
 
 
+@pytest.mark.long
 def test_one_worker_sends_nothing():
     found = plan.rank(model(), replace(network(1.0), workers=1))
     assert found.choice.label == "all_reduce"

@@ -196,6 +196,7 @@ def test_shapes_are_as_good_as_arrays():
     assert compiled_wire_bytes(step, *bare) == expected > 0
 
 
+@pytest.mark.long
 def test_two_axes():
     mesh = jax.sharding.Mesh(np.reshape(jax.devices()[:6], (2, 3)), ("host", "device"))
     for algorithm in (*ONE_AXIS, "hierarchical"):

@@ -138,6 +138,7 @@ def test_mesh_and_emulation_agree(compressor):
     assert_close(found, other, 1e-5)
 
 
+@pytest.mark.long
 def test_seeds_and_steps_draw_differently():
     compressor = compression.random_k(0.3)
     models = [

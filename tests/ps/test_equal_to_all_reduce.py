@@ -32,6 +32,7 @@ def wider(dtype=np.float32):
     return {**helpers.problem(dtype=dtype), **more}
 
 
+@pytest.mark.long
 @pytest.mark.few(1)
 @forms
 @optimizers
@@ -67,6 +68,7 @@ def test_servers_on_the_inner_of_two_axes(form):
             assert_close(found, expected, 1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.few(1)
 @forms
 def test_order_and_size_of_transfers_change_no_bit(form):

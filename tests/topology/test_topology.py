@@ -309,3 +309,28 @@ def test_drawing_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"relaxjax\[cli\]"):
         topology.ring(3).draw(tmp_path / "ring.png")
+
+
+@given(st.integers(1, 6), st.integers(1, 2), st.booleans(), st.integers(0, 2**32 - 1))
+def test_workers_come_to_one_mean_where_there_is_a_gap(n, period, keeps, seed):
+    rng = np.random.default_rng(seed)
+    permutations = np.eye(n)[[rng.permutation(n) for _ in range(period)]]
+    rounds = (permutations + np.eye(n)) / 2 if keeps else permutations
+    graph = topology.from_matrix(rounds)
+    assert graph.mixes == (n == 1 or graph.spectral_gap() > 1e-9)
+
+
+def test_a_graph_is_as_large_as_its_links():
+    graph = topology.one_peer_exponential(4096)
+    assert [len(links.weights) for links in graph.rounds] == 12 * [2 * 4096]
+    assert graph.degree == 1
+    assert graph.mixes
+    assert graph.is_doubly_stochastic
+    assert not graph.is_symmetric
+    assert len(graph.messages(11)[0].pairs) == 4096
+
+
+def test_a_matrix_that_nobody_has_checked_is_kept_as_it_is():
+    w = np.array([[[0.5, np.nan], [0.0, -1.0]]])
+    graph = Topology.of_matrices("mine", w)
+    np.testing.assert_array_equal(graph.matrices, w)

@@ -199,7 +199,7 @@ def test_sums_of_columns_and_of_rows_are_named_as_what_they_are():
     for matrix, kind in ((keeps_rows, "column"), (keeps_rows.T, "row")):
         with pytest.raises(ValueError, match=rf"{kind} 0 of the matrix sums to 0\.75"):
             topology.from_matrix(matrix)
-        graph = topology.Topology("mine", matrix[None])
+        graph = topology.Topology.of_matrices("mine", [matrix])
         with pytest.raises(ValueError, match=rf"'mine' .*a {kind} does not sum to 1"):
             relaxjax.gossip("data", graph)
 

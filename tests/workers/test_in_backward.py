@@ -41,6 +41,7 @@ def test_equals_the_reduction_after_the_backward_pass(place):
     assert_close(ours, after_backward(), 1e-5)
 
 
+@pytest.mark.long
 def test_inside_a_checked_shard_map():
     def gradient(params, x):
         grads = in_backward(relaxjax.to_local(params, "data"), x)

@@ -235,6 +235,7 @@ def two_processes(case: str) -> list[tuple[int, str, str]]:
     return [(p.returncode, *out) for p, out in zip(processes, outputs, strict=True)]
 
 
+@pytest.mark.long
 def test_two_processes_start_from_process_zero_and_agree():
     results = two_processes("same")
     assert [code for code, _, _ in results] == [0, 0], results

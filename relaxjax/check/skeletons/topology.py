@@ -16,7 +16,7 @@ def two_hops(workers: int) -> Topology:
     same = np.eye(workers)
     # Row i has the weights of worker i's average; rows and columns must sum to 1.
     rounds = [(same + np.roll(same, hops, axis=1)) / 2 for hops in (1, 2)]
-    return Topology("two_hops", np.stack(rounds))
+    return Topology.of_matrices("two_hops", rounds)
 
 
 # The bytes that a worker sends in a step, compared with the program.

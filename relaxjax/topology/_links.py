@@ -1,0 +1,79 @@
+"""A round as its weights that are not 0, as large as its links."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Links(NamedTuple):
+    """Worker `targets[k]` takes `weights[k]` of the value of `sources[k]`.
+
+    What a worker keeps of its own is a link to itself. Each pair is there at most once,
+    sorted by target, then source.
+
+    Attributes:
+      targets: int64[m].
+      sources: int64[m].
+      weights: float64[m].
+    """
+
+    targets: np.ndarray
+    sources: np.ndarray
+    weights: np.ndarray
+
+    def between(self) -> "Links":
+        """Without what a worker keeps of its own."""
+        return Links(*(x[self.targets != self.sources] for x in self))
+
+    def row_sums(self, n: int) -> np.ndarray:
+        """float64[n], of each target's weights."""
+        return np.bincount(self.targets, self.weights, n)
+
+    def column_sums(self, n: int) -> np.ndarray:
+        """float64[n], of each source's weights."""
+        return np.bincount(self.sources, self.weights, n)
+
+    def matrix(self, n: int) -> np.ndarray:
+        """float64[n, n]; entry (i, j) is the weight of j's value at i."""
+        w = np.zeros((n, n))
+        w[self.targets, self.sources] = self.weights
+        return w
+
+    def is_symmetric(self) -> bool:
+        """Whether the weights in both directions are equal, to 1e-12."""
+        order = np.lexsort((self.targets, self.sources))
+        back = Links(self.sources[order], self.targets[order], self.weights[order])
+        same = np.array_equal(self.targets, back.targets) and np.array_equal(
+            self.sources, back.sources
+        )
+        return same and bool(np.abs(self.weights - back.weights).max() <= 1e-12)
+
+
+def summed(
+    n: int, targets: np.ndarray, sources: np.ndarray, weights: np.ndarray | float
+) -> Links:
+    """Links of n workers in any order; weights of the same pair add up."""
+    weights = np.broadcast_to(weights, targets.shape)
+    pairs, place = np.unique(targets * n + sources, return_inverse=True)
+    total = np.bincount(place, weights, len(pairs))
+    there = total != 0
+    return Links(pairs[there] // n, pairs[there] % n, total[there])
+
+
+def of_matrix(w: np.ndarray) -> Links:
+    """The links of float64[n, n]."""
+    targets, sources = np.nonzero(w)
+    return Links(targets, sources, w[targets, sources])
+
+
+def undirected(n: int, a: np.ndarray, b: np.ndarray, weights: np.ndarray) -> Links:
+    """Both directions of each link a - b, there once; the rest is a worker's own."""
+    targets, sources = np.concatenate([a, b]), np.concatenate([b, a])
+    weights, at = np.concatenate([weights, weights]), np.arange(n)
+    own = 1 - np.bincount(targets, weights, n)
+    return summed(
+        n,
+        np.concatenate([targets, at]),
+        np.concatenate([sources, at]),
+        np.concatenate([weights, own]),
+    )
