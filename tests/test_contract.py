@@ -245,6 +245,18 @@ ROWS: dict[str, Row] = {
         ),
         typed=False,  # the residual varies; replicated state cannot
     ),
+    "all_reduce+top_k+intersection@two_shot, all of it": Row(
+        lambda opt: optax.chain(
+            all_reduce(
+                "data",
+                algorithm="two_shot",
+                compressor=compression.intersection_feedback(compression.top_k(1.0)),
+            ),
+            opt,
+        ),
+        typed=False,  # the residual varies
+        slow=True,
+    ),
     "all_reduce+random_k, all of them": Row(
         lambda opt: optax.chain(
             all_reduce("data", compressor=compression.random_k(1.0)), opt

@@ -11,6 +11,7 @@ __getattr__, __dir__, __all__ = door(
         "_econtrol": "econtrol",
         "_ef21": "ef21 ef21_sgdm",
         "_error_feedback": "error_feedback",
+        "_intersection_feedback": "intersection_feedback",
         "_loco": "loco",
         "_min_max_uint8": "min_max_uint8",
         "_momentum_correction": "momentum_correction",

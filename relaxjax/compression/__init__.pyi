@@ -14,6 +14,9 @@ from relaxjax.compression._error_feedback import error_feedback as error_feedbac
 from relaxjax.compression._fed_back import fed_back as fed_back
 from relaxjax.compression._inspect import payload_bytes as payload_bytes
 from relaxjax.compression._inspect import roundtrip as roundtrip
+from relaxjax.compression._intersection_feedback import (
+    intersection_feedback as intersection_feedback,
+)
 from relaxjax.compression._loco import loco as loco
 from relaxjax.compression._min_max_uint8 import min_max_uint8 as min_max_uint8
 from relaxjax.compression._momentum_correction import (
@@ -54,6 +57,7 @@ __all__ = [
     "ef21_sgdm",
     "error_feedback",
     "identity",
+    "intersection_feedback",
     "loco",
     "min_max_uint8",
     "momentum_correction",

@@ -47,6 +47,7 @@ FEEDBACKS: Mapping[str, Callable[[Compressor], Compressor]] = {
     "econtrol": compression.econtrol,
     "dgc": compression.momentum_correction,
     "loco": compression.loco,
+    "intersection": compression.intersection_feedback,
 }
 
 

@@ -11,6 +11,7 @@ from relaxjax import compression, topology
 from relaxjax.collectives import adasum
 from relaxjax.decentralized import exact_diffusion, quasi_global_momentum
 from relaxjax.gradients import (
+    all_reduce,
     alternate,
     arc_top_k,
     dc_asgd,
@@ -258,6 +259,24 @@ def _dion2(config: Config, gradients: Any) -> dict[str, Any]:
     return _walked(dion2(_AXIS, config["fraction"], **knobs), gradients)
 
 
+def _intersection_feedback(config: Config, gradients: Any) -> dict[str, Any]:
+    chunk = gradients.shape[2] // gradients.shape[1]
+    code = compression.top_k(config["k"] / chunk, block_size=None)
+    feedback = compression.intersection_feedback(code)
+    tx = all_reduce(_AXIS, algorithm="two_shot", compressor=feedback)
+
+    def worker(gradients: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def step(state: Any, g: jax.Array) -> Any:
+            out, state = tx.update(g, state)
+            return state, (out, state.compressed.feedback.residual)
+
+        return jax.lax.scan(step, tx.init(gradients[0]), gradients)[1]
+
+    workers = jnp.asarray(gradients).swapaxes(0, 1)
+    sent, residual = jax.vmap(worker, axis_name=_AXIS)(workers)
+    return {"sent": sent[0], "residual": residual.swapaxes(0, 1)}
+
+
 def _arc_top_k(config: Config, gradients: Any) -> dict[str, Any]:
     tx = arc_top_k(_AXIS, config["density"], rank=1, eta=config["eta"])
     return _walked(tx, gradients, keep=("momentum", "known"))
@@ -372,6 +391,7 @@ _RULES = {
     "momentum_correction": _momentum_correction,
     "power_sgd": _power_sgd,
     "acp_sgd": _acp_sgd,
+    "intersection_feedback": _intersection_feedback,
     "arc_top_k": _arc_top_k,
     "demo": _demo,
     "dion": _dion,

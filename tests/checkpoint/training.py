@@ -28,6 +28,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 CODED = (
     "all_reduce+top_k+ef14",
+    "all_reduce+top_k+intersection@two_shot",
     "all_reduce+top_k+ef21",
     "all_reduce+top_k+ef21_sgdm",
     "all_reduce+top_k+econtrol",

@@ -151,6 +151,10 @@ RULES = {
         lambda C: compression.error_feedback(C, decay=0.9),
         lambda gs, C: plain_error_feedback(gs, C, 0.9),
     ),
+    "intersection_feedback": (
+        compression.intersection_feedback,
+        lambda gs, C: plain_error_feedback(gs, C, 1),  # nothing is selected twice
+    ),
     "ef21": (compression.ef21, plain_ef21),
     "ef21_sgdm": (
         lambda C: compression.ef21_sgdm(C, eta=0.3),
@@ -177,7 +181,12 @@ RULES = {
         lambda gs, C: plain_loco(gs, C, 0.3, 7),
     ),
 }
-BUFFERS = {"error_feedback": 1, "error_feedback, decay": 1, "ef21": 2}
+BUFFERS = {
+    "error_feedback": 1,
+    "intersection_feedback": 1,
+    "error_feedback, decay": 1,
+    "ef21": 2,
+}
 BUFFERS |= {name: 2 for name in RULES if name.startswith("momentum_correction")}
 IN_FULL = [name for name in RULES if name != "loco"]  # its residual is in eight bits
 

@@ -98,6 +98,7 @@ MORE = [
     Chain("all_reduce+quantize4+ef21"),
     Chain("all_reduce+quantize4+loco@one_shot"),
     Chain("all_reduce+quantize8+econtrol@ring"),
+    Chain("all_reduce+quantize4+intersection@two_shot"),
     Chain("power_sgd", {"rank": 2, "min_compression": 0.0, "bits": 8}),
     Chain("acp_sgd", {"rank": 2, "min_compression": 0.0}),
     Chain("acp_sgd", {"rank": 2, "min_compression": 0.0, "bits": 8}),

@@ -321,6 +321,31 @@ def arc_top_k(config: Config, gradients: Any) -> Arrays:
     return seen
 
 
+def intersection_feedback(config: Config, gradients: Any) -> Arrays:
+    """Top-k of chunks in two shots; a worker's own chunk enters as it is."""
+    g, k = np.asarray(gradients, np.float64), config["k"]
+    n, c = g.shape[1], g.shape[2] // g.shape[1]
+    e = np.zeros(g.shape[1:])
+    sent, residuals = [], []
+    for step in g:
+        p = e + step
+        own = np.zeros_like(p)
+        out = np.zeros(p.shape[1])
+        for server in range(n):
+            chunk = np.arange(server * c, (server + 1) * c)
+            for i in range(n):
+                first = np.argsort(-np.abs(p[i, chunk]), kind="stable")[:k]
+                here = chunk if i == server else chunk[first]
+                own[i, here] = p[i, here]
+            mean = own[:, chunk].mean(axis=0)
+            second = np.argsort(-np.abs(mean), kind="stable")[:k]
+            out[chunk[second]] = mean[second]
+        e = np.where(out != 0, p - own, p)
+        sent.append(out)
+        residuals.append(e)
+    return {"sent": sent, "residual": residuals}
+
+
 def cosine_transform(n: int) -> np.ndarray:
     """Orthonormal: each row the cosine of one frequency."""
     rows = [
@@ -519,6 +544,7 @@ ARC = (
     "ARC-Top-K: Chen et al. 2025, with EF21 and momentum; all rows are multiples of "
     "one row, so that any sketch orders them alike."
 )
+OK_TOPK = "Ok-Topk: Li and Hoefler 2022, its feedback around top-k in two shots."
 DEMO = "DeMo: Peng et al. 2024, as the authors' program has it, without its rate."
 DION = "Dion: Ahn et al. 2025; each worker takes back what it sent itself."
 AHN = "Dion2: Ahn et al. 2025; momentum of each worker's own, rows sent alone."
@@ -768,6 +794,24 @@ ROWS: list[tuple[Any, ...]] = [
         },
         {"start": [1.0, -2.0], "targets": [[0.0, 1.0], [2.0, 4.0], [-1.0, 0.5]]},
         "Streaming DiLoCo: Douillard et al. 2025; fragments in torchft's order.",
+    ),
+    (
+        "intersection feedback, one of each chunk, two workers by hand",
+        intersection_feedback,
+        {"k": 1},
+        {"gradients": [[[4.0, 1.0, 3.0, 0.0], [0.0, 6.0, 1.0, 2.0]]] * 2},
+        OK_TOPK,
+        1e-5,
+        1e-6,
+    ),
+    (
+        "intersection feedback, two of each chunk, three workers",
+        intersection_feedback,
+        {"k": 2},
+        {"gradients": draw(32, 6, 3, 15)},
+        OK_TOPK,
+        1e-4,
+        1e-5,
     ),
     (
         "ARC-Top-K, one row of two, two workers by hand",

@@ -28,6 +28,7 @@ COMPRESSORS = {
 FEEDBACKS: dict[str, Callable[..., Any]] = {
     "error_feedback": compression.error_feedback,
     "error_feedback, decay": functools.partial(compression.error_feedback, decay=0.9),
+    "intersection_feedback": compression.intersection_feedback,
     "ef21": compression.ef21,
     "ef21_sgdm": compression.ef21_sgdm,
     "econtrol": compression.econtrol,
