@@ -223,7 +223,7 @@ def test_the_package_stays_small():
         "a share of each model in every step": (1, 290),
         "islands": (22, 3000),
         "outer gradients one by one": (2, 380),
-        "outer gradients turned by the momentum": (1, 220),
+        "outer gradients turned by the momentum, workers by turns": (1, 280),
         "factors and rows of a momentum": (3, 760),
         "frequencies of a momentum": (1, 290),
         "islands: steps run again, all in one program, a page": (6, 620),

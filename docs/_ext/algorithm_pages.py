@@ -32,9 +32,7 @@ NAMELESS = (
     "participation",
     "skip_nonfinite",
     "hierarchical_local_sgd",
-    "asynchronous_diloco",
     "delayed_nesterov",
-    "heloco",
     "dc_asgd",
 )
 """Algorithms that `relaxjax train` has no name for."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from relaxjax._core._axis import AxisName
@@ -13,10 +14,13 @@ from relaxjax._core._relaxation import SYNC_EVERY, Exchange, Relaxation, Trainin
 from relaxjax.gradients import ALGORITHMS as EXACT_ALGORITHMS
 from relaxjax.gradients import CHOICES, label_leaves
 from relaxjax.local_updates._asynchronous_average import asynchronous_average
+from relaxjax.local_updates._asynchronous_diloco import asynchronous_diloco
 from relaxjax.local_updates._decoupled_diloco import decoupled_diloco
+from relaxjax.local_updates._delayed_nesterov import delayed_nesterov
 from relaxjax.local_updates._desynced import desynced
 from relaxjax.local_updates._diloco import diloco
 from relaxjax.local_updates._eager_diloco import eager_diloco
+from relaxjax.local_updates._heloco import heloco
 from relaxjax.local_updates._local_sgd import local_sgd
 from relaxjax.local_updates._post_local_sgd import post_local_sgd
 from relaxjax.local_updates._slow_momentum import slow_momentum
@@ -79,6 +83,38 @@ def _nesterov(method: Callable[..., Any]) -> Callable[..., Any]:
 def _outer_half(method: Callable[..., Any]) -> Callable[..., Any]:
     """Builds the outer half of DiLoCo or its kin, which comes after the optimizer."""
     return _local(functools.partial(_nesterov(method), optax.identity()))
+
+
+def _in_turn(outer: Callable[..., Any]) -> Callable[..., Any]:
+    """Builds DiLoCo whose workers arrive by turns, each in every H-th step."""
+
+    def build(
+        axis_name: AxisName,
+        training: Training,
+        *,
+        sync_every: int = SYNC_EVERY,
+        outer_learning_rate: float = 0.7,
+        outer_momentum: float = 0.9,
+        **parts: Any,
+    ) -> optax.GradientTransformationExtraArgs:
+        n = training.workers
+        rule = outer(outer_learning_rate, outer_momentum, n)
+        arrivals = _turns(n, sync_every)
+        return asynchronous_diloco(
+            training.optimizer, axis_name, arrivals, rule, **parts
+        )
+
+    return build
+
+
+def _turns(workers: int, every: int) -> np.ndarray:
+    """[every, slots]: worker i arrives in step (i + 1) H / n of a round of H."""
+    due = [-(-(i + 1) * every // workers) - 1 for i in range(workers)]
+    table = np.full((every, max(map(due.count, due))), -1)
+    for step, row in enumerate(table):
+        here = [i for i in range(workers) if due[i] == step]
+        row[: len(here)] = here
+    return table
 
 
 def _desynced(axis_name: AxisName, training: Training, **parts: Any) -> Any:
@@ -184,6 +220,18 @@ ROWS = (
         options=_OUTER | {"fragments", "overlap", "present"},
         sends=Exchange(line="relaxjax.decoupled_diloco(optimizer, {args})"),
     ),
+    _syncs(
+        name="asynchronous_diloco",
+        summary="DiLoCo whose workers arrive by turns, with delayed Nesterov",
+        build=_in_turn(lambda eta, mu, n: delayed_nesterov(eta, momentum=mu, every=n)),
+        options=_OUTER,
+    ),
+    _syncs(
+        name="heloco",
+        summary="DiLoCo by turns, whose outer gradients the momentum turns",
+        build=_in_turn(lambda eta, mu, n: heloco(eta, momentum=mu, weights=1 / n)),
+        options=_OUTER,
+    ),
     Relaxation(
         name="sparta",
         summary="a small share of each model is averaged in every step",
@@ -204,7 +252,7 @@ ROWS = (
         apart=True,
         sends=Exchange(
             line="relaxjax.desynced(optimizer, {args}, "
-            'periods={{"params": 8, "mu": 24, "nu": 48}})',
+            'periods={"params": 8, "mu": 24, "nu": 48})',
         ),
     ),
     _syncs(

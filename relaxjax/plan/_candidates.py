@@ -129,11 +129,11 @@ def _traced(row: Relaxation, network: Network) -> Iterator[Candidate]:
     usual = row.parent == Relaxation.parent
     if row.period is None or not usual or not builds(row, network.workers):
         return
-    args = [str(row.period)] if "sync_every" in row.options else []
+    how = {"sync_every": row.period} if "sync_every" in row.options else {}
     yield Candidate(
         relaxation=row.name,
         messages=traced(row),
-        tx=line(row, *args),
+        tx=line(row, **how),
         every=row.period,
         fits=lambda model: can_send(row, network.workers, model),
         why=row.sends.why,

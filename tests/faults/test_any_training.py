@@ -126,6 +126,8 @@ MORE = [
     mixed("eager_diloco", outer_momentum=0.5),
     mixed("streaming_diloco", outer_momentum=0.5),
     mixed("decoupled_diloco", outer_momentum=0.5),
+    mixed("asynchronous_diloco", outer_momentum=0.5),
+    mixed("heloco", outer_momentum=0.5),
     mixed("desynced"),
     mixed("sparta", share=0.5),
 ]

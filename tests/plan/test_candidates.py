@@ -53,6 +53,15 @@ def sent(line: str, axes: int, network: plan.Network, steps: int, model: plan.Mo
     return relaxjax.wire_bytes(pasted(line), model.params, mesh, steps=steps)
 
 
+@pytest.mark.parametrize(
+    "one",
+    [c for c in candidates(FLAT) if c.relaxation in TRACED and c.tx[0] != "#"],
+    ids=lambda c: c.relaxation,
+)
+def test_lines_of_rows_known_by_their_trace_can_be_pasted(one):
+    sent(sized(one.tx, 2**20), 1, FLAT, one.every, MODEL)
+
+
 def check_bytes(c: Candidate, network: plan.Network, bucket: int, model: plan.Model):
     predicted = predict(c, model, network, bucket).nbytes * c.every
     expected = sent(sized(c.tx, bucket), c.axes, network, c.every, model)
