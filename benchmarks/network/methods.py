@@ -83,6 +83,7 @@ METHODS = (
     *(_ours("power_sgd", rank=rank) for rank in (1, 2, 4)),
     *(_ours("power_sgd@two_shot", rank=rank, bits=16) for rank in (1, 2, 4, 8)),
     *(_ours("power_sgd@two_shot", rank=rank, bits=8) for rank in (2, 4, 8, 16)),
+    *(_ours("acp_sgd@two_shot", rank=rank, bits=8) for rank in (4, 8, 16)),
     *(
         _ours("power_sgd@two_shot", rank=rank, bits=16, start_after=HOOK_START)
         for rank in (2, 4)
