@@ -32,8 +32,10 @@ class Resized(NamedTuple):
 
     def __str__(self) -> str:
         """A line for each rule: how many arrays, and which."""
-        was, now = (f" {dict(x)}" for x in self.meshes) if self.meshes else ("", "")
-        lines = [f"{self.before} workers{was} became {self.now}{now}:"]
+        axes = ""
+        if self.meshes:
+            axes = " ({} -> {})".format(*(dict(mesh) for mesh in self.meshes))
+        lines = [f"{self.before} workers became {self.now}{axes}:"]
         for rule in sorted(set(self.rules.values())):
             names = [name for name, other in self.rules.items() if other == rule]
             shown = ", ".join(names[:3]) + (", .." if len(names) > 3 else "")

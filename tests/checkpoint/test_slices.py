@@ -203,7 +203,7 @@ def test_a_checkpoint_on_another_mesh_of_as_many_workers(to, tmp_path):
         assert report is None
         helpers.assert_equal(after, before)
     else:
-        assert f"4 workers {mesh.shape} became 4 {other.shape}:" in str(report)
+        assert f"4 workers became 4 ({mesh.shape} -> {other.shape}):" in str(report)
 
 
 def test_islands_of_whole_models_become_one_island(tmp_path):
