@@ -49,6 +49,7 @@ __getattr__, __dir__, __all__ = door(
         "gradients._demo": "DemoState demo",
         "gradients._dion": "DionState dion",
         "gradients._dion2": "Dion2State dion2",
+        "gradients._factored_product": "factored_product factored_product_wire_bytes",
         "gradients._one_bit_adam": "OneBitAdamState one_bit_adam",
         "gradients._one_bit_lamb": "OneBitLambState one_bit_lamb",
         "gradients._power_sgd": "PowerSGDState power_sgd",

@@ -94,6 +94,10 @@ from relaxjax.gradients._dion import DionState as DionState
 from relaxjax.gradients._dion import dion as dion
 from relaxjax.gradients._dion2 import Dion2State as Dion2State
 from relaxjax.gradients._dion2 import dion2 as dion2
+from relaxjax.gradients._factored_product import factored_product as factored_product
+from relaxjax.gradients._factored_product import (
+    factored_product_wire_bytes as factored_product_wire_bytes,
+)
 from relaxjax.gradients._one_bit_adam import OneBitAdamState as OneBitAdamState
 from relaxjax.gradients._one_bit_adam import one_bit_adam as one_bit_adam
 from relaxjax.gradients._one_bit_lamb import OneBitLambState as OneBitLambState
@@ -263,6 +267,8 @@ __all__ = [
     "emulate",
     "exact_diffusion",
     "explain",
+    "factored_product",
+    "factored_product_wire_bytes",
     "from_step",
     "fsdp",
     "golden",

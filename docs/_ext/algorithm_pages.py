@@ -34,6 +34,7 @@ NAMELESS = (
     "hierarchical_local_sgd",
     "delayed_nesterov",
     "dc_asgd",
+    "factored_product",
 )
 """Algorithms that `relaxjax train` has no name for."""
 

@@ -25,7 +25,7 @@ from relaxjax._core._axis import on_devices
 from relaxjax._core._cond import switch
 from relaxjax.collectives._messages import Pairs, is_target, send
 from relaxjax.collectives._payload import Codec, message, opened
-from relaxjax.topology import Topology
+from relaxjax.topology import Topology, table_of
 
 
 def neighbor_change(
@@ -81,7 +81,8 @@ def neighbor_change_wire_bytes(
       >>> neighbor_change_wire_bytes(x, relaxjax.topology.ring(8))
       80
     """
-    return topology.neighbors(round) * x.size * x.dtype.itemsize
+    messages = topology.rounds[round % topology.period].degree()
+    return messages * x.size * x.dtype.itemsize
 
 
 def neighbor_payloads(
@@ -123,7 +124,7 @@ def _by_messages(x: jax.Array, name: str, topology: Topology, round: int) -> jax
     def mine(values: np.ndarray) -> jax.Array:
         return jnp.asarray(values, x.dtype)[lax.axis_index(name)]
 
-    surplus = _surplus(topology)[round]
+    surplus = topology.rounds[round].row_sums(topology.n) - 1
     changes = [mine(surplus) * x] if np.abs(surplus).max() >= 1e-12 else []
     for pairs, weights in topology.messages(round):
         changes.append(_pull(x, send(x, name, pairs), mine(weights)))
@@ -137,10 +138,9 @@ def _by_table(
         return jnp.asarray(values, dtype)[round, ..., lax.axis_index(name)]
 
     everyone = lax.all_gather(x, name)
-    surplus, (sources, weights) = _surplus(topology), _table(topology)
-    change = jnp.zeros_like(x)
-    if np.abs(surplus).max() >= 1e-12:
-        change = mine(surplus, x.dtype) * x
+    surplus, sources, weights = table_of(topology)
+    more = np.abs(surplus).max() >= 1e-12
+    change = mine(surplus, x.dtype) * x if more else jnp.zeros_like(x)
     for k in range(sources.shape[1]):
         value = everyone[mine(sources[:, k], jnp.int32)]
         change += _pull(x, value, mine(weights[:, k], x.dtype))
@@ -150,21 +150,3 @@ def _by_table(
 def _pull(x: jax.Array, value: jax.Array, weight: jax.Array) -> jax.Array:
     """Where no message arrives, `value` has no meaning, and may not be finite."""
     return jnp.where(weight == 0, 0, weight * (value - x))
-
-
-def _surplus(topology: Topology) -> np.ndarray:
-    """float64[period, n]: by how much the weights of a worker are more than 1."""
-    return np.stack([w.row_sums(topology.n) for w in topology.rounds]) - 1
-
-
-def _table(topology: Topology) -> tuple[np.ndarray, np.ndarray]:
-    """[period, k, n]: the sender of a worker's k-th message of a round, its weight."""
-    rounds = [topology.messages(round) for round in range(topology.period)]
-    shape = (len(rounds), max(map(len, rounds)), topology.n)
-    sources, weights = np.zeros(shape, int), np.zeros(shape)
-    for round, messages in enumerate(rounds):
-        for k, (pairs, weight) in enumerate(messages):
-            for source, target in pairs:
-                sources[round, k, target] = source
-            weights[round, k] = weight
-    return sources, weights

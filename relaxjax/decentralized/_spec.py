@@ -8,6 +8,7 @@ from relaxjax._core._checks import require_whole
 from relaxjax._core._sending_order import check_bucket_bytes
 from relaxjax.decentralized._round import GossipSpec
 from relaxjax.topology import Topology
+from relaxjax.topology import mixes as are_mixed
 
 _EQUAL = "equal models as they are (a row"
 
@@ -48,7 +49,7 @@ def gossip_spec(
             f"{caller}: the topology {topology.name!r} does not leave {stays} does not "
             f"sum to 1); use {remedy}weights of relaxjax.topology.metropolis"
         )
-    if mixes and not topology.mixes:
+    if mixes and not are_mixed(topology):
         warnings.warn(
             f"{caller}: with the topology {topology.name!r} the workers never come to "
             "one mean: it is not connected, or all that workers have goes to and fro. "

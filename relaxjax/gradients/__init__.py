@@ -17,6 +17,7 @@ __getattr__, __dir__, __all__ = door(
         "_demo": "DemoState demo",
         "_dion": "DionState dion",
         "_dion2": "Dion2State dion2",
+        "_factored_product": "factored_product factored_product_wire_bytes",
         "_one_bit_adam": "OneBitAdamState one_bit_adam",
         "_one_bit_lamb": "OneBitLambState one_bit_lamb",
         "_power_sgd": "PowerSGDState power_sgd",

@@ -36,6 +36,10 @@ from relaxjax.gradients._dion2 import Dion2State as Dion2State
 from relaxjax.gradients._dion2 import dion2 as dion2
 from relaxjax.gradients._elementwise import require_elementwise as require_elementwise
 from relaxjax.gradients._exact_mean import ALGORITHMS as ALGORITHMS
+from relaxjax.gradients._factored_product import factored_product as factored_product
+from relaxjax.gradients._factored_product import (
+    factored_product_wire_bytes as factored_product_wire_bytes,
+)
 from relaxjax.gradients._low_rank import Matrices as Matrices
 from relaxjax.gradients._low_rank import low_rank_mean as low_rank_mean
 from relaxjax.gradients._low_rank import matrices_of as matrices_of
@@ -86,6 +90,8 @@ __all__ = [
     "demo",
     "dion",
     "dion2",
+    "factored_product",
+    "factored_product_wire_bytes",
     "from_step",
     "one_bit_adam",
     "one_bit_lamb",

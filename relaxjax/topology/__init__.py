@@ -9,6 +9,7 @@ __getattr__, __dir__, __all__ = door(
     __name__,
     {
         "_base_graph": "base_graph",
+        "_mixing": "mixes",
         "_one_peer": "one_peer_exponential one_peer_hypercube random_matching "
         "shift_one",
         "_static": "binary_tree chain complete exponential from_column_stochastic "
@@ -17,5 +18,6 @@ __getattr__, __dir__, __all__ = door(
     },
     shared={
         "_rows": "SYMMETRIC TOPOLOGIES TREES",
+        "_table": "table_of",
     },
 )

@@ -1,6 +1,7 @@
 # Written by scripts/stubs.py from the table in __init__.py.
 
 from relaxjax.topology._base_graph import base_graph as base_graph
+from relaxjax.topology._mixing import mixes as mixes
 from relaxjax.topology._one_peer import one_peer_exponential as one_peer_exponential
 from relaxjax.topology._one_peer import one_peer_hypercube as one_peer_hypercube
 from relaxjax.topology._one_peer import random_matching as random_matching
@@ -20,6 +21,7 @@ from relaxjax.topology._static import metropolis as metropolis
 from relaxjax.topology._static import ring as ring
 from relaxjax.topology._static import star as star
 from relaxjax.topology._static import torus as torus
+from relaxjax.topology._table import table_of as table_of
 from relaxjax.topology._topology import Message as Message
 from relaxjax.topology._topology import Topology as Topology
 
@@ -36,6 +38,7 @@ __all__ = [
     "hypercube",
     "lazy",
     "metropolis",
+    "mixes",
     "one_peer_exponential",
     "one_peer_hypercube",
     "random_matching",

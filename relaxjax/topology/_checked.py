@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from relaxjax.topology._links import Links, of_matrix
-from relaxjax.topology._topology import TOLERANCE, Topology
+from relaxjax.topology._links import TOLERANCE, Links, of_matrix
+from relaxjax.topology._topology import Topology
 
 
 def checked_matrices(

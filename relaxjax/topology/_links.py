@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+TOLERANCE = 1e-6
+
 
 class Links(NamedTuple):
     """Worker `targets[k]` takes `weights[k]` of the value of `sources[k]`.
@@ -24,6 +26,15 @@ class Links(NamedTuple):
     def between(self) -> "Links":
         """Without what a worker keeps of its own."""
         return Links(*(x[self.targets != self.sources] for x in self))
+
+    def degree(self) -> int:
+        """The largest number of messages that a worker sends."""
+        return int(np.bincount(self.between().sources, minlength=1).max())
+
+    def by_pair(self) -> dict[tuple[int, int], float]:
+        """Weights by source and target."""
+        pairs = zip(self.sources.tolist(), self.targets.tolist(), strict=True)
+        return dict(zip(pairs, self.weights.tolist(), strict=True))
 
     def row_sums(self, n: int) -> np.ndarray:
         """float64[n], of each target's weights."""
@@ -47,6 +58,11 @@ class Links(NamedTuple):
             self.sources, back.sources
         )
         return same and bool(np.abs(self.weights - back.weights).max() <= 1e-12)
+
+
+def are_ones(sums: np.ndarray) -> bool:
+    """Whether all are 1, to rounding."""
+    return bool(np.abs(sums - 1).max() <= TOLERANCE)
 
 
 def summed(

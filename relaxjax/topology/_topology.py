@@ -21,11 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from relaxjax.topology._coloring import colored
-from relaxjax.topology._links import Links, of_matrix
+from relaxjax.topology._links import Links, are_ones, of_matrix
 
 Pairs = tuple[tuple[int, int], ...]
-TOLERANCE = 1e-6
-_NO_GAP = 1e-9
 
 
 class Message(NamedTuple):
@@ -78,46 +76,23 @@ class Topology:
     @cached_property
     def degree(self) -> int:
         """The largest number of messages that a worker sends in a round."""
-        return max(self.neighbors(round) for round in range(self.period))
-
-    def neighbors(self, round: int = 0) -> int:
-        """The largest number of messages that a worker sends in this round."""
-        links = self.rounds[round % self.period].between()
-        return int(np.bincount(links.sources, minlength=1).max())
+        return max(links.degree() for links in self.rounds)
 
     @cached_property
     def is_row_stochastic(self) -> bool:
         """Whether every round keeps equal values as they are."""
-        sums = [links.row_sums(self.n) for links in self.rounds]
-        return bool(np.abs(np.stack(sums) - 1).max() <= TOLERANCE)
+        return all(are_ones(links.row_sums(self.n)) for links in self.rounds)
 
     @cached_property
     def is_doubly_stochastic(self) -> bool:
         """Whether every round keeps the workers' mean, and equal values as they are."""
-        sums = [links.column_sums(self.n) for links in self.rounds]
-        keeps_mean = np.abs(np.stack(sums) - 1).max() <= TOLERANCE
-        return bool(keeps_mean) and self.is_row_stochastic
+        columns = all(are_ones(links.column_sums(self.n)) for links in self.rounds)
+        return self.is_row_stochastic and columns
 
     @cached_property
     def is_symmetric(self) -> bool:
         """Whether every round has equal weights in both directions."""
         return all(links.is_symmetric() for links in self.rounds)
-
-    @cached_property
-    def mixes(self) -> bool:
-        """Whether the spectral gap is above 0: the workers come to one value.
-
-        Where a doubly stochastic graph leaves each worker a part of its own in every
-        round, that is so if the links of a period connect them all.
-        """
-        if self.n == 1:
-            return True
-        kept = (np.sum(links.targets == links.sources) for links in self.rounds)
-        if min(kept) < self.n or not self.is_doubly_stochastic:
-            return self.spectral_gap() >= _NO_GAP
-        targets = np.concatenate([links.targets for links in self.rounds])
-        sources = np.concatenate([links.sources for links in self.rounds])
-        return _connected(self.n, targets, sources)
 
     def matrix(self, round: int = 0) -> np.ndarray:
         """float64[n, n], the matrix of a round.
@@ -147,14 +122,11 @@ class Topology:
           round: number of the round, from 0; rounds repeat after a period.
         """
         links = self.rounds[round % self.period]
-        weight = dict(
-            zip(links.targets * self.n + links.sources, links.weights, strict=True)
-        )
-        messages = []
+        weight, messages = links.by_pair(), []
         for pairs in colored(self.n, links.between()):
             weights = np.zeros(self.n)
             for source, target in pairs:
-                weights[target] = weight[target * self.n + source]
+                weights[target] = weight[source, target]
             messages.append(Message(pairs, weights))
         return messages
 
@@ -170,20 +142,3 @@ class Topology:
         from relaxjax.topology._draw import draw_rounds
 
         draw_rounds(path, self.name, self.matrices)
-
-
-def _connected(n: int, a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether the links a - b, in either direction, lead from each worker to all.
-
-    Each worker takes the smallest label at either end of its links, then that label's
-    own, until none changes.
-    """
-    label = np.arange(n)
-    while True:
-        least = label.copy()
-        np.minimum.at(least, a, label[b])
-        np.minimum.at(least, b, label[a])
-        least = least[least]
-        if np.array_equal(least, label):
-            return not label.any()
-        label = least
