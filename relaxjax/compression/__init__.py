@@ -21,6 +21,7 @@ __getattr__, __dir__, __all__ = door(
         "_qsgd": "qsgd",
         "_quantize": "quantize",
         "_random_k": "random_block random_k",
+        "_rotated": "rotated",
         "_sign": "sign",
         "_tern_grad": "tern_grad",
         "_threshold": "threshold",

@@ -33,6 +33,7 @@ from relaxjax.compression._qsgd import qsgd as qsgd
 from relaxjax.compression._quantize import quantize as quantize
 from relaxjax.compression._random_k import random_block as random_block
 from relaxjax.compression._random_k import random_k as random_k
+from relaxjax.compression._rotated import rotated as rotated
 from relaxjax.compression._rows import COMPRESSORS as COMPRESSORS
 from relaxjax.compression._rows import FEEDBACKS as FEEDBACKS
 from relaxjax.compression._rows import expression as expression
@@ -67,6 +68,7 @@ __all__ = [
     "quantize",
     "random_block",
     "random_k",
+    "rotated",
     "rotated_sign",
     "roundtrip",
     "sign",

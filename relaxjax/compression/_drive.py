@@ -101,21 +101,21 @@ def _rotated(name: str, block_size: int, scale, law: Law) -> Compressor:
     def compress(x, noise):
         whole = jnp.pad(x, (0, -x.size % width(x.size)))
         y, most = over_largest(blocks_of(whole, width(x.size)))
-        y = _hadamard(y * flips(y.shape, noise))
+        y = hadamard(y * flips(y.shape, noise))
         positive = pack((y >= 0).astype(jnp.uint8), 1)
         most = most[:, 0]
         return BlockPayload(positive, saturated(scale(y) * most, most))
 
     def decompress(payload, size, noise):
         bits = unpack(payload.codes, 1, width(size))
-        signs = _hadamard(bits.astype(jnp.float32) * 2 - 1)
+        signs = hadamard(bits.astype(jnp.float32) * 2 - 1)
         signs = signs * flips(signs.shape, noise)
         return flat_of(signs * payload.scale[:, None], size)
 
     return Compressor(name, compress, decompress, law, random=True)
 
 
-def _hadamard(y: jax.Array) -> jax.Array:
+def hadamard(y: jax.Array) -> jax.Array:
     """The orthonormal transform of the last axis, as two products with small ones."""
     size = y.shape[-1]
     low = 1 << (size.bit_length() - 1) // 2

@@ -9,6 +9,7 @@ __getattr__, __dir__, __all__ = door(
         "_gathered": "Gathered GatheredState gathered",
         "_init": "init init_state whole",
         "_scan_layers": "scan_layers",
+        "_sdp4bit": "sdp4bit",
         "relaxjax.collectives._shards": "Shard",
     },
 )

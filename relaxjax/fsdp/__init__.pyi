@@ -10,6 +10,7 @@ from relaxjax.fsdp._init import init as init
 from relaxjax.fsdp._init import init_state as init_state
 from relaxjax.fsdp._init import whole as whole
 from relaxjax.fsdp._scan_layers import scan_layers as scan_layers
+from relaxjax.fsdp._sdp4bit import sdp4bit as sdp4bit
 
 __all__ = [
     "Gathered",
@@ -20,6 +21,7 @@ __all__ = [
     "init",
     "init_state",
     "scan_layers",
+    "sdp4bit",
     "sent_bytes",
     "whole",
 ]

@@ -5,7 +5,8 @@ of c = ceil(d / n), P(c) the bytes of its message as `weights=` has it, and Q of
 `gradients=`; on axis a, n_b the workers on the axes outside of it:
 
     gather    (n_a - 1) n_b P(c)            once, or twice if the backward pass gathers
-    scatter   (n_a - 1) Q(n_b c)            the slices behind an axis travel together
+    scatter   (n_a - 1) Q(n_b c)            the slices behind an axis travel together;
+                                            on outer axes Q is of `across=`, if given
 
 `secondary` spares the second gather on all axes but the innermost. An empty leaf sends
 nothing.
@@ -89,7 +90,8 @@ def _of_leaf(chosen: Choices, sizes: Mapping[str, int], leaf: Any) -> dict[str, 
     for name, n in sizes.items():
         again = chosen.reshard and (name == inner or not chosen.secondary)
         gather = outside * _message(chosen.weights, c, leaf.dtype)
-        scatter = _message(chosen.gradients, outside * c, leaf.dtype)
+        code = chosen.gradients if name == inner else chosen.across or chosen.gradients
+        scatter = _message(code, outside * c, leaf.dtype)
         sent[name] = (n - 1) * ((2 if again else 1) * gather + scatter)
         outside *= n
     return sent

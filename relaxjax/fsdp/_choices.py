@@ -18,6 +18,7 @@ class Choices(NamedTuple):
       axes: axes that the params are sharded over, outermost first.
       weights: the compressor of gathers; None: weights travel as they are.
       gradients: the compressor of scatters, with its feedback; None likewise.
+      across: that of scatters over outer axes; None: `gradients`.
       secondary: whether the backward pass gathers from a copy inside the inner axis.
       difference: whether gathers send the change since the last one.
       reshard: whether the backward pass gathers again.
@@ -29,6 +30,7 @@ class Choices(NamedTuple):
     axes: tuple[str, ...]
     weights: Compressor | None
     gradients: Compressor | None
+    across: Compressor | None
     secondary: bool
     difference: bool
     reshard: bool
@@ -39,7 +41,8 @@ class Choices(NamedTuple):
     @property
     def random(self) -> bool:
         """Whether a compressor draws at random."""
-        return any(c is not None and c.random for c in (self.weights, self.gradients))
+        codes = self.weights, self.gradients, self.across
+        return any(c is not None and c.random for c in codes)
 
     @property
     def fed_back(self) -> bool:
@@ -58,6 +61,7 @@ def choices(
     *,
     weights: Any,
     gradients: Any,
+    across: Any,
     secondary: str | None,
     difference: bool,
     reshard: bool,
@@ -67,7 +71,14 @@ def choices(
 ) -> Choices:
     """Checks the arguments; each error names one, and what to give instead."""
     axes = axes_of(axis_name)
-    _check_compressors(caller, weights, gradients)
+    _check_compressors(caller, weights, gradients, across)
+    if across is not None and (len(axes) < 2 or gradients is None):
+        raise ValueError(
+            f"{caller}: across={across.name} with axis_name={axis_name!r} and "
+            f"gradients={gradients and gradients.name}: it is for the outer of two "
+            "axes or more, where gradients= is for the inner one; give both, as in "
+            "axis_name=('host', 'device'), or leave it out"
+        )
     if secondary is not None and (len(axes) < 2 or secondary != axes[-1]):
         raise ValueError(
             f"{caller}: secondary={secondary!r} with axis_name={axis_name!r}: the "
@@ -90,6 +101,7 @@ def choices(
         axes,
         weights,
         gradients,
+        across,
         secondary is not None,
         difference,
         reshard or secondary is not None,
@@ -99,8 +111,9 @@ def choices(
     )
 
 
-def _check_compressors(caller: str, weights: Any, gradients: Any) -> None:
-    for name, compressor in (("weights", weights), ("gradients", gradients)):
+def _check_compressors(caller: str, weights: Any, gradients: Any, across: Any) -> None:
+    given = {"weights": weights, "gradients": gradients, "across": across}
+    for name, compressor in given.items():
         if not isinstance(compressor, Compressor | None):
             raise TypeError(
                 f"{caller}: {name}={compressor!r} is not a Compressor; make one with "
@@ -111,6 +124,12 @@ def _check_compressors(caller: str, weights: Any, gradients: Any) -> None:
             f"{caller}: weights={weights.name} with {weights.feedback.name}: weights "
             "are not added up over steps, so that what is lost does not come back by "
             "feedback. Give the bare compressor, and difference=True to send changes"
+        )
+    if across is not None and across.feedback.name != "none":
+        raise ValueError(
+            f"{caller}: across={across.name} with {across.feedback.name}: feedback "
+            "around gradients= brings back what is lost on all axes; give the bare "
+            "compressor here"
         )
     if gradients is not None and gradients.feedback.name not in SCATTERED:
         raise ValueError(

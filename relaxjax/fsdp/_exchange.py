@@ -231,10 +231,19 @@ class Exchange(NamedTuple):
         """The codec of each leaf: of weights (0) or of gradients (1)."""
         if compressor is None:
             return [None] * len(self.kinds)
+        keys, leaves = self._keys(compressor, which), range(len(self.kinds))
+        codecs = [as_codec(compressor, keys, jnp.uint32(i)) for i in leaves]
+        outer = self.choices.across
+        if which == 0 or outer is None:
+            return list(codecs)
+        keys = self._keys(outer, 2)[1:]
+        further = [as_codec(outer, keys, jnp.uint32(i)) for i in leaves]
+        pairs = zip(codecs, further, strict=True)
+        return [codec._replace(outward=lambda x=x: x) for codec, x in pairs]
+
+    def _keys(self, compressor: Compressor, which: int) -> tuple[Any, ...]:
         words = key_words(self.choices.seed)
         if compressor.random:
             layer, step = self.draw.astype(jnp.uint32)
             words = fold(fold(fold(words, layer), step), which)
-        keys, _ = step_keys(compressor, words, self.choices.axes)
-        leaves = range(len(self.kinds))
-        return [as_codec(compressor, keys, jnp.uint32(i)) for i in leaves]
+        return step_keys(compressor, words, self.choices.axes)[0]

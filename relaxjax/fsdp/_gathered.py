@@ -1,8 +1,8 @@
 """A loss, or a layer, whose params lie sharded: gathered for use, in codes if asked.
 
 Source: ZeRO (Rajbhandari et al. 2020), stage 3; ZeRO++ (Wang et al. 2023): qwZ is
-`weights=`, qgZ `gradients=`, hpZ `secondary=`; SDP4Bit (Jia et al. 2024) has
-`difference=`.
+`weights=`, qgZ `gradients=`, hpZ `secondary=`; SDP4Bit (Jia et al. 2024) is
+`relaxjax.fsdp.sdp4bit`.
 
     fn'(s, x) = fn(W(s), x)         with W of `relaxjax.fsdp._exchange`
     its transpose:                  the gradient of a slice is this worker's slice of
@@ -175,6 +175,7 @@ def gathered(
     *,
     weights: Compressor | None = None,
     gradients: Compressor | None = None,
+    across: Compressor | None = None,
     secondary: str | None = None,
     difference: bool = False,
     reshard_after_forward: bool = False,
@@ -195,6 +196,8 @@ def gathered(
       gradients: compressor of the scatters, with `compression.error_feedback`,
         `compression.loco` or no feedback (qgZ: `compression.quantize(4)`); on two axes
         they travel in two hops, added up in float32 between them.
+      across: compressor of the scatters over outer axes, without feedback, where
+        `gradients` is for the inner one; None: `gradients` for all.
       secondary: the name of the inner axis, inside which a second copy of the weights
         is kept, as it has travelled, for the gather of the backward pass (hpZ), which
         then sends nothing over outer axes. Implies `reshard_after_forward`.
@@ -214,9 +217,10 @@ def gathered(
       `relaxjax.fsdp.init_state`, and the gradient with respect to it is the new state.
 
     Raises:
-      TypeError: `weights` or `gradients` is not a `Compressor`.
-      ValueError: feedback that does not fit; `secondary` is not the inner of two axes;
-        `difference` without `weights`, or with what gathers again; `bucket_bytes <= 0`;
+      TypeError: `weights`, `gradients` or `across` is not a `Compressor`.
+      ValueError: feedback that does not fit; `across` without two axes; `secondary` is
+        not the inner of two axes; `difference` without `weights`, or with what gathers
+        again; `bucket_bytes <= 0`;
         in a call: params are not shards of this axis, the order misses or repeats a
         leaf, `state=` is missing, or the compiler shards leaves.
       NameError: it is called outside the axis.
@@ -242,6 +246,7 @@ def gathered(
         axis_name,
         weights=weights,
         gradients=gradients,
+        across=across,
         secondary=secondary,
         difference=difference,
         reshard=reshard_after_forward,

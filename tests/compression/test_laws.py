@@ -136,6 +136,14 @@ ROWS: dict[str, Row] = {
     "rotated_sign, blocks of 16": Row(
         lambda: compression.rotated_sign(block_size=16), lambda d: rotated_bytes(d, 16)
     ),
+    "rotated quantize4": Row(
+        lambda: compression.rotated(compression.quantize(4)),
+        lambda d: 16 * -(-d // 32) + 4 * -(-d // 128) + 4,
+    ),
+    "rotated qsgd7, mixed by 8": Row(
+        lambda: compression.rotated(compression.qsgd(7), block_size=8),
+        lambda d: 4 * -(-d // 8) + 4 * -(-d // 128) + 4,
+    ),
 }
 
 rows = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)

@@ -37,7 +37,9 @@ def scattered(gradients, bits: int) -> tuple[np.ndarray, np.ndarray]:
     return mean, np.stack(lost)
 
 
-def scattered_twice(gradients, hosts: int, bits: int) -> np.ndarray:
+def scattered_twice(
+    gradients, hosts: int, bits: int, across: int | None = None
+) -> np.ndarray:
     """Two hops of [hosts * m, ...]: codes inside a host, then between hosts."""
     n, m = len(gradients), len(gradients) // hosts
     rows = np.stack([rows_of(g, n) for g in gradients])  # [sender, slice, c]
@@ -52,7 +54,7 @@ def scattered_twice(gradients, hosts: int, bits: int) -> np.ndarray:
                     for i, x in zip(senders, packed, strict=True)]  # fmt: skip
             means.append(np.mean(seen, axis=0).reshape(hosts, -1))
         for a in range(hosts):
-            pieces = [x[a] if b == a else rounded(x[a], bits)
+            pieces = [x[a] if b == a else rounded(x[a], across or bits)
                       for b, x in enumerate(means)]  # fmt: skip
             out[a * m + j] = np.mean(pieces, axis=0)
     return out.ravel()[: np.size(gradients[0])].reshape(np.shape(gradients[0]))

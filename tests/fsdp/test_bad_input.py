@@ -22,6 +22,11 @@ BAD = {
         "Use compression.error_feedback",
     ),
     "one level": ({"secondary": "data"}, ValueError, "the inner of two axes"),
+    "across one level": (
+        {"across": EIGHT, "gradients": EIGHT},
+        ValueError,
+        "the outer of two axes",
+    ),
     "exact": ({"difference": True}, ValueError, "give weights="),
     "again": (
         {"difference": True, "weights": EIGHT, "reshard_after_forward": True},
@@ -41,6 +46,21 @@ def test_choices(choices, kind, message):
 def test_the_outer_axis_has_no_second_copy():
     with pytest.raises(ValueError, match="secondary='device'"):
         fsdp.gathered(lambda w: w, ("host", "device"), secondary="host")
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"across": EIGHT}, "give both"),
+        (
+            {"across": compression.error_feedback(EIGHT), "gradients": EIGHT},
+            "feedback around gradients= brings back",
+        ),
+    ],
+)
+def test_codes_between_hosts(choices, message):
+    with pytest.raises(ValueError, match=message):
+        fsdp.gathered(lambda w: w, ("host", "device"), **choices)
 
 
 def traced(loss, shards):

@@ -10,7 +10,7 @@ from flax import nnx
 import relaxjax
 from relaxjax import compression, fsdp
 from tests import compiled_text
-from tests.fsdp.forms import first_state, mesh_of_two
+from tests.fsdp.forms import TWO, first_state, mesh_of_two
 from tests.helpers import mesh_of
 
 as_users_compile = compiled_text.as_users_compile
@@ -29,7 +29,8 @@ METHODS = {
         "difference": True,
     },
 }
-ONE_LEVEL = {k: v for k, v in METHODS.items() if "secondary" not in v}
+METHODS["sdp4bit"] = fsdp.sdp4bit(TWO)
+ONE_LEVEL = {k: v for k, v in METHODS.items() if not {"secondary", "across"} & v.keys()}
 CASES = [("one level", k) for k in ONE_LEVEL] + [("2 x 4", k) for k in METHODS]
 LAYERS, WIDTH = 3, 33
 PARAMS = {"w": (WIDTH, WIDTH), "v": (WIDTH,)}
@@ -119,8 +120,9 @@ def test_bytes_over_the_slow_links():
     zero_3 = across(both | {"reshard_after_forward": True})
     zero_1 = across(both)
     assert zero_3 / across(METHODS["all"]) >= 3.8
-    assert zero_3 / across(METHODS["difference"]) >= 5.5
-    assert zero_1 / across(METHODS["difference"]) >= 3.7
+    for name in ("difference", "sdp4bit"):
+        assert zero_3 / across(METHODS[name]) >= 5.5
+        assert zero_1 / across(METHODS[name]) >= 3.7
 
 
 def test_gathered_weights_of_one_layer_are_alive_at_a_time():
