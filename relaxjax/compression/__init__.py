@@ -7,6 +7,7 @@ __getattr__, __dir__, __all__ = door(
     {
         "_cast": "cast identity",
         "_codebook": "codebook",
+        "_cosines": "in_cosines",
         "_drive": "drive rotated_sign",
         "_econtrol": "econtrol",
         "_ef21": "ef21 ef21_sgdm",
@@ -29,6 +30,7 @@ __getattr__, __dir__, __all__ = door(
     },
     shared={
         "_bits": "pack unpack",
+        "_cosines": "cosine_transform",
         "_fed_back": "fed_back",
         "_protocol": "NO_FEEDBACK contractive",
         "_rows": "COMPRESSORS FEEDBACKS expression",

@@ -5,6 +5,8 @@ from relaxjax.compression._bits import unpack as unpack
 from relaxjax.compression._cast import cast as cast
 from relaxjax.compression._cast import identity as identity
 from relaxjax.compression._codebook import codebook as codebook
+from relaxjax.compression._cosines import cosine_transform as cosine_transform
+from relaxjax.compression._cosines import in_cosines as in_cosines
 from relaxjax.compression._drive import drive as drive
 from relaxjax.compression._drive import rotated_sign as rotated_sign
 from relaxjax.compression._econtrol import econtrol as econtrol
@@ -58,6 +60,7 @@ __all__ = [
     "ef21_sgdm",
     "error_feedback",
     "identity",
+    "in_cosines",
     "intersection_feedback",
     "loco",
     "min_max_uint8",

@@ -13,6 +13,7 @@ R x would overflow for the largest floats; with it, payloads cannot be added.
 Cost: C's payload, of d filled up to whole blocks, and 4 bytes.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +21,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from relaxjax._core._checks import check_type
-from relaxjax.compression._blocks import blocks_of
 from relaxjax.compression._drive import hadamard
 from relaxjax.compression._protocol import NO_FEEDBACK, Compressor, Law
 from relaxjax.compression._scaling import over_largest
@@ -60,37 +60,51 @@ def rotated(compressor: Compressor, *, block_size: int = 32) -> Compressor:
       >>> lost(four), lost(compression.rotated(four))
       (5.6, 2.8)
     """
-    check_type("rotated: compressor", compressor, Compressor, "try quantize(4)")
-    if compressor.feedback is not NO_FEEDBACK:
-        raise ValueError(
-            f"rotated: compressor={compressor.name} has {compressor.feedback.name}, "
-            "which would see what is mixed: put it around, as in "
-            "error_feedback(rotated(quantize(4)))"
-        )
     if block_size < 1 or block_size & (block_size - 1):
         raise ValueError(f"rotated: block_size={block_size} must be a power of two")
+    turn = Turn("rotated", block_size, hadamard, hadamard)
+    return turned(compressor, turn)
+
+
+class Turn(NamedTuple):
+    """An orthonormal transform of the rows of [blocks, block_size], and its inverse."""
+
+    name: str
+    block_size: int
+    there: Callable[[jax.Array], jax.Array]
+    back: Callable[[jax.Array], jax.Array]
+
+
+def turned(compressor: Compressor, turn: Turn) -> Compressor:
+    """The compressor, of blocks that are turned before it and back after it."""
+    name, block_size = turn.name, turn.block_size
+    check_type(f"{name}: compressor", compressor, Compressor, "try quantize(4)")
+    if compressor.feedback is not NO_FEEDBACK:
+        raise ValueError(
+            f"{name}: compressor={compressor.name} has {compressor.feedback.name}, "
+            "which would see what is mixed: put it around, as in "
+            f"error_feedback({name}(quantize(4)))"
+        )
 
     def filled(size: int) -> int:
         return -(-size // block_size) * block_size
 
-    def mixed(x):
-        return hadamard(blocks_of(x, block_size)).ravel()
-
     def compress(x, noise):
         y, most = over_largest(jnp.pad(x, (0, -x.size % block_size)))
-        return RotatedPayload(compressor.compress(mixed(y), noise), most)
+        mixed = turn.there(y.reshape(-1, block_size)).ravel()
+        return RotatedPayload(compressor.compress(mixed, noise), most)
 
     def decompress(payload, size, noise):
         most = payload.scale
         y = compressor.decompress(payload.payload, filled(size), noise)
-        x = mixed(y)[:size] * most
+        x = turn.back(y.reshape(-1, block_size)).ravel()[:size] * most
         top = jnp.where(jnp.isfinite(most), np.finfo(np.float32).max, jnp.inf)
         return jnp.clip(x, -top, top)
 
     law = compressor.law
     omega, delta = (f and (lambda d, f=f: f(filled(d))) for f in (law.omega, law.delta))
     return compressor._replace(
-        name=f"rotated_{compressor.name}",
+        name=f"{name}_{compressor.name}",
         compress=compress,
         decompress=decompress,
         law=Law(omega, delta),

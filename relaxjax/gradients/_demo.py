@@ -47,7 +47,7 @@ from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import weigh_tree
 from relaxjax.collectives import CODED_EXCHANGES
-from relaxjax.compression import Compressor, Law, top_k
+from relaxjax.compression import Compressor, Law, cosine_transform, top_k
 from relaxjax.gradients._codec import as_codec
 from relaxjax.gradients._low_rank import most_square
 
@@ -175,24 +175,17 @@ def _blocks(shape: tuple[int, ...], chunk: int) -> Blocks:
     return Blocks(rows // h, h, columns // w, w)
 
 
-def _cosine_transform(n: int) -> jax.Array:
-    """H, float32[n, n]: row a holds the cosine of frequency a."""
-    a, b = np.ogrid[:n, :n]
-    waves = math.sqrt(2 / n) * np.cos(np.pi * a * (2 * b + 1) / (2 * n))
-    return jnp.asarray(np.where(a == 0, math.sqrt(1 / n), waves), jnp.float32)
-
-
 def _cosines(x: jax.Array, cut: Blocks) -> jax.Array:
     """The coefficients of a leaf, [blocks h w]."""
     blocks = x.reshape(cut.down, cut.h, cut.across, cut.w)
-    sides = _cosine_transform(cut.h), _cosine_transform(cut.w)
+    sides = cosine_transform(cut.h), cosine_transform(cut.w)
     return _turned("yhxw,ah,bw->yxab", blocks, *sides).reshape(-1)
 
 
 def _back(c: jax.Array, cut: Blocks) -> jax.Array:
     """The leaf, flat, of its coefficients."""
     blocks = c.reshape(cut.down, cut.across, cut.h, cut.w)
-    sides = _cosine_transform(cut.h), _cosine_transform(cut.w)
+    sides = cosine_transform(cut.h), cosine_transform(cut.w)
     return _turned("yxab,ah,bw->yhxw", blocks, *sides).reshape(-1)
 
 

@@ -144,6 +144,14 @@ ROWS: dict[str, Row] = {
         lambda: compression.rotated(compression.qsgd(7), block_size=8),
         lambda d: 4 * -(-d // 8) + 4 * -(-d // 128) + 4,
     ),
+    "in_cosines quantize4": Row(
+        lambda: compression.in_cosines(compression.quantize(4)),
+        lambda d: 32 * -(-d // 64) + 4 * -(-d // 128) + 4,
+    ),
+    "in_cosines of 12, natural": Row(
+        lambda: compression.in_cosines(compression.natural(), block_size=12),
+        lambda d: 12 * -(-d // 12) + -(-12 * -(-d // 12) // 8) + 4,
+    ),
 }
 
 rows = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
