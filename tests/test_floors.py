@@ -228,7 +228,7 @@ def test_the_package_stays_small():
         "frequencies of a momentum": (1, 290),
         "islands: steps run again, all in one program, a page": (6, 620),
         "islands in a bucket, contributions in codes": (2, 460),
-        "islands as actors of Ray": (1, 120),
+        "islands as actors of Ray, calls by the actor": (2, 280),
         "seeds of a study in one program, study.json": (3, 340),
         "rounds of messages in a trace": (1, 90),
         "Chakra traces": (3, 310),

@@ -15,15 +15,26 @@ from relaxjax.islands._island import Island
 from relaxjax.islands._pace import Pace
 from relaxjax.islands._post import Post, Voice
 from relaxjax.islands._ray_store import RayStore
+from relaxjax.islands._relay import RELAY, RelayedStore
 from relaxjax.islands._run import FILE, Run, Settings
 from relaxjax.islands._store import Folder, Store
 from relaxjax.islands._store_channel import StoreChannel
 
 CARRIER, NAME = "RELAXJAX_CARRIER", "RELAXJAX_ISLAND"
+
+
+def _on_ray(place: str) -> Store:
+    """By the actor that watches this process, if there is one."""
+    carrier, address = f"ray:{place}", os.environ.get(RELAY)
+    if address and os.environ.get(CARRIER) == carrier:
+        return RelayedStore(address, carrier)
+    return RayStore(place)
+
+
 _STORES: dict[str, Callable[[str], Store]] = {
     "folder": Folder,
     "bucket": Bucket,
-    "ray": RayStore,
+    "ray": _on_ray,
 }
 _NUMBERS = ("SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX")
 

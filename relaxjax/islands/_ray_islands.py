@@ -16,6 +16,7 @@ from typing import Any
 from relaxjax.islands import _members as members
 from relaxjax.islands._join import open_store
 from relaxjax.islands._ray_store import connected
+from relaxjax.islands._relay import RELAY, relayed
 from relaxjax.islands._supervise import mark_left, say, stopping, supervise
 
 _POLL = 0.2
@@ -29,8 +30,12 @@ class Watcher:
     def run(
         self, command: Sequence[str], name: str, carrier: str, env: Mapping[str, str]
     ) -> int:
-        """Runs the island until it is done or given up; its status."""
-        return supervise(command, [name], carrier, env)
+        """Runs the island until it is done or given up; its status.
+
+        The island's process calls the store by this actor, and needs no Ray.
+        """
+        with relayed(open_store(carrier)) as address:
+            return supervise(command, [name], carrier, {**env, RELAY: address})
 
 
 def supervise_on_ray(

@@ -1,0 +1,139 @@
+"""A store by another process: the same answers and errors, and nothing is unpickled."""
+
+import errno
+import json
+import os
+import pickle
+import sys
+import threading
+from multiprocessing.connection import Client
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relaxjax.islands import Folder, open_store
+from relaxjax.islands import _ray_islands as ray_islands
+from relaxjax.islands import _store as stores
+from relaxjax.islands._join import CARRIER
+from relaxjax.islands._relay import RELAY, RelayedStore, relayed
+
+
+@pytest.fixture
+def address(tmp_path):
+    with relayed(Folder(tmp_path / "run")) as address:
+        yield address
+
+
+@pytest.fixture
+def store(address):
+    return RelayedStore(address, "ray:/run")
+
+
+def test_it_is_a_store(store, tmp_path):
+    stores.probe(store, "me")
+    assert store.create("a/b", b"one")
+    assert not store.create("a/b", b"two")
+    assert (store.names("a"), store.read("a/b")) == (["b"], b"one")
+    store.replace("a/b", b"\x00" * 1_000_000)
+    assert (tmp_path / "run" / "a" / "b").read_bytes() == b"\x00" * 1_000_000
+    assert store.names("nothing") == []
+    store.replace("empty", b"")
+    assert store.read("empty") == b""
+    store.delete("a/b")
+    with pytest.raises(FileNotFoundError) as error:
+        store.read("a/b")
+    assert error.value.filename == str(tmp_path / "run" / "a" / "b")
+    assert store.create("a/b", b"three")  # an error ends nothing
+
+
+@pytest.fixture
+def hurried():
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("hurried")
+def test_two_threads_get_their_own_answers(store):
+    for name in "ab":
+        store.replace(name, name.encode() * 1000)
+    wrong: list[Any] = []
+
+    def read(name: str) -> None:
+        for _ in range(200):
+            data = store.read(name)
+            if data != name.encode() * 1000:
+                wrong.append(data)
+
+    threads = [threading.Thread(target=read, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pickle.dumps({"verb": "read", "name": "x"}),
+        b"[]",
+        b"{}",
+        json.dumps({"verb": "__class__", "name": "x"}).encode(),
+        json.dumps({"verb": "_root", "name": "x"}).encode(),
+        b"\xff\xfe",
+    ],
+)
+def test_what_is_no_call_is_not_answered_and_others_are(address, store, said):
+    with Client(address, "AF_UNIX") as connection:
+        connection.send_bytes(said)
+        with pytest.raises(EOFError):
+            connection.recv_bytes()
+    assert store.create("x", b"1")
+
+
+def test_a_socket_that_nobody_answers_any_more(tmp_path):
+    with relayed(Folder(tmp_path)) as address:
+        store = RelayedStore(address, "ray:/run")
+        assert Path(address).parent.stat().st_mode & 0o77 == 0  # its owner's alone
+    assert not Path(address).exists()
+    with pytest.raises(ValueError, match=f"{RELAY}=.* nobody answers"):
+        RelayedStore(address, "ray:/run")
+    store._connection.close()
+    with pytest.raises(OSError, match="actor does not answer") as error:
+        store.read("x")
+    assert error.value.errno == errno.EHOSTUNREACH
+
+
+def test_only_the_carrier_that_the_actor_watches_is_relayed(address, monkeypatch):
+    monkeypatch.setenv(RELAY, address)
+    monkeypatch.setenv(CARRIER, "ray:/run")
+    store = open_store("ray:/run")
+    assert isinstance(store, RelayedStore)
+    assert store.carrier == "ray:/run"
+    asked: list[str] = []
+    monkeypatch.setattr("relaxjax.islands._join.RayStore", asked.append)
+    open_store("ray:/other")
+    monkeypatch.delenv(RELAY)
+    open_store("ray:/run")
+    assert asked == ["/other", "/run"]
+
+
+def test_an_actor_answers_for_its_island(tmp_path, monkeypatch):
+    folder, seen = Folder(tmp_path / "run"), []
+    monkeypatch.setattr(ray_islands, "open_store", lambda carrier: folder)
+
+    def supervise(command: Any, names: Any, carrier: str, env: dict[str, str]) -> int:
+        store = RelayedStore(env[RELAY], carrier)
+        seen.append((command, names, env["JAX_A"], store.create("x", b"1")))
+        return 3
+
+    monkeypatch.setattr(ray_islands, "supervise", supervise)
+    watcher = ray_islands.Watcher()
+    assert watcher.run(["train"], "one", "ray:/run", {"JAX_A": "2"}) == 3
+    assert seen == [(["train"], ["one"], "2", True)]
+    assert folder.read("x") == b"1"
+    assert RELAY not in os.environ
