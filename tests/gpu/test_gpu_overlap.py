@@ -122,6 +122,7 @@ def loop():
     return training, LINK.seconds(2 * 7 / 8 * layer / 4)
 
 
+@pytest.mark.long
 @pytest.mark.xfail(
     jax.__version_info__ >= (0, 11), reason="the newer XLA exposes 4 units (seen: 0.12)"
 )
@@ -142,6 +143,7 @@ def test_a_scan_over_layers_hides_all_but_the_last(mesh, loop):
     assert [t.nbytes for t in turns] == [pytest.approx(layer)] * 4
 
 
+@pytest.mark.long
 def test_microbatches_overlap_in_the_last(mesh):
     training = microbatched(layers=2, width=256, vocabulary=1024, microbatches=3)
     knobs = {"bucket_bytes": 2**20}
