@@ -58,7 +58,7 @@ def test_lists_have_lines():
     assert len(RIGHT) > 40
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("line", LINES)
 def test_a_line_traces_in_a_step(line):
     ast.parse(line)

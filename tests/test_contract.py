@@ -835,7 +835,7 @@ def test_init_from_shapes_alone(row):
     assert jax.tree.leaves(jax.eval_shape(first_state(row, tx), shapes))
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @rows
 def test_params_and_state_may_be_donated_together(row):
     params = jax.tree.map(jnp.asarray, helpers.problem())
@@ -860,7 +860,7 @@ def test_jit_equals_no_jit(row):
     assert_close(mapped(grads), jax.jit(mapped)(grads), 1e-6)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @rows
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float16, jnp.float8_e4m3fn])
 def test_dtypes_stay(row, dtype):
@@ -877,7 +877,7 @@ def test_dtypes_stay(row, dtype):
 every_row = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)  # traced only
 
 
-@pytest.mark.few(20)
+@pytest.mark.few(10)
 @every_row
 @pytest.mark.parametrize(("params", "gradients"), helpers.MIXED)
 def test_state_keeps_its_types_under_other_gradients(row, params, gradients):
@@ -890,7 +890,7 @@ def test_state_keeps_its_types_under_other_gradients(row, params, gradients):
     assert dtypes <= {gradients, params, "float32" if row.widens else params}
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @rows
 def test_maps_over_params_like_parts_of_the_state(row):
     tx: Any = row.make(OPTIMIZERS["adam"])

@@ -62,7 +62,7 @@ def in_float32(name: str) -> Any:
     return train(name, jnp.float32)[0]
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_float_dtype_is_right(name, dtype):
@@ -91,7 +91,7 @@ def weighed(name: str) -> Any:
     return [np.asarray(x, np.float64) for x in jax.tree.leaves(step(g, weights))]
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_weights_leave_float16_in_range(name):
     """n w g / sum w is out of it; g and their mean are not."""
@@ -104,7 +104,7 @@ def test_weights_leave_float16_in_range(name):
     assert all(np.isfinite(x).all() for x in found)
 
 
-@pytest.mark.few(20)
+@pytest.mark.few(10)
 @pytest.mark.parametrize(("params", "gradients"), helpers.MIXED)
 @pytest.mark.parametrize("name", NAMES)
 def test_state_keeps_its_types_under_other_gradients(name, params, gradients):

@@ -205,7 +205,7 @@ def test_a_task_file_is_learned_by_two_workers(file):
         assert gain > 0 if task.better == "higher" else gain < 0
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("file", TASK_FILES, ids=lambda file: file.stem)
 def test_a_task_file_is_short_and_its_seed_is_the_models(file):
     most = 60 if file == SKELETON else 80

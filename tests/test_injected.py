@@ -139,14 +139,14 @@ def assert_equal(found: Any, expected: Any) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.few(10)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", sorted(set(MAKERS) - ALONE))
 def test_numbers_are_injected_or_refused_by_name(name):
     plain = maker(name)(**arguments(name))
     assert_equal(with_injected(name), trained(plain))
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", sorted(MAKERS))
 def test_a_part_of_a_partition_may_be_empty(name):
     """All leaves have the other label; the empty part must not fail, nor act."""
@@ -164,7 +164,7 @@ KNOBS = (
 """Numbers that may change from step to step; any other shapes the program."""
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", sorted(set(MAKERS) - ALONE))
 def test_rates_and_their_like_are_not_refused(name):
     static = {

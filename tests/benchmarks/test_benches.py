@@ -121,6 +121,7 @@ def test_exponents_are_of_the_last_two_sizes():
 
 
 @pytest.mark.long
+@pytest.mark.slow
 def test_growth(tmp_path, monkeypatch):
     few = {name: _growth.METHODS[name] for name in ("8 bits", "gossip")}
     monkeypatch.setattr(_growth, "METHODS", few)

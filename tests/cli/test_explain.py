@@ -20,7 +20,7 @@ def test_in_words():
     assert "in step 7" in found.stdout
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["all_reduce", "gossip", "power_sgd"])
 def test_as_json(name):
     found = json.loads(run(name, "--workers", "4", "--json").stdout)

@@ -121,7 +121,7 @@ def check(status: int, lines: list[str]) -> None:
 
 @pytest.mark.parametrize("wait", [0.0, 1.5])
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "explain"])
-@pytest.mark.few(7)
+@pytest.mark.few(4)
 def test_a_command_ends_at_once(tmp_path, name, wait):
     (tmp_path / "loss.py").write_text(LOSS)
     (tmp_path / "my_topology.py").write_text(ONE)

@@ -20,7 +20,7 @@ def graph_of(task):
     return schedule.Graph.from_loss(task.loss, task.params, batch)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_orders_are_those_of_the_schedule(name):
     task = TASKS["digits"](0)

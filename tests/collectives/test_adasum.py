@@ -76,7 +76,7 @@ def test_a_zero_vector_changes_nothing():
     np.testing.assert_allclose(of(A, tiniest), A)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("n", range(1, 17))
 def test_equals_the_reference(n):
     blocks = draw(n, (3, 7), np.float32)
@@ -84,7 +84,7 @@ def test_equals_the_reference(n):
     np.testing.assert_allclose(of(*blocks), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("n", [1, 2, 3, 8])
 @pytest.mark.parametrize("where", MAPPINGS)
 def test_every_mapping(n, where):
@@ -95,7 +95,7 @@ def test_every_mapping(n, where):
     np.testing.assert_allclose(out[0], expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (2, 0, 4)])
 def test_small_and_empty_shapes(shape):
     blocks = draw(3, shape, np.float32)
@@ -193,7 +193,7 @@ def test_two_axes_one_after_the_other():
     np.testing.assert_allclose(out[1, 2], expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.few(19)
+@pytest.mark.few(10)
 @pytest.mark.parametrize("n", range(1, 17))
 @pytest.mark.parametrize(("size", "dtype"), [(0, "float32"), (7, "bfloat16")])
 def test_traced_bytes_equal_the_formula(n, size, dtype):

@@ -79,7 +79,7 @@ ALGORITHMS = {
 every = pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=ALGORITHMS)
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @every
 @pytest.mark.parametrize(
     "n",
@@ -94,7 +94,7 @@ def test_every_worker_count(algorithm, n):
     assert_same(by_vmap(algorithm.all_reduce, blocks), expected)
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @every
 @pytest.mark.parametrize("n", [3, 8])
 @pytest.mark.parametrize("where", MAPPINGS)
@@ -114,7 +114,7 @@ def test_every_worker_count_on_devices(algorithm, n, where):
     assert_same(MAPPINGS[where](algorithm.all_reduce, blocks), expected)
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @every
 @pytest.mark.parametrize(
     ("n", "shape"), [(1, (3,)), (5, ()), (5, (2, 0, 4)), (5, (1,)), (1, (0,))]
@@ -154,7 +154,7 @@ def test_any_shape_dtype_and_worker_count(name, n, shape, dtype, seed):
     assert_same(by_vmap(algorithm.all_reduce, blocks), expected)
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @every
 @pytest.mark.parametrize("dtype", [jnp.float8_e4m3fn, np.int8, np.complex64])
 def test_dtypes_on_devices(algorithm, dtype):
@@ -164,7 +164,7 @@ def test_dtypes_on_devices(algorithm, dtype):
     assert_same(by_typed_mesh(algorithm.all_reduce, blocks), expected)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @every
 def test_float64(algorithm):
     with jax.enable_x64(True):
@@ -174,7 +174,7 @@ def test_float64(algorithm):
         assert_same(by_typed_mesh(algorithm.all_reduce, blocks), expected)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @every
 @pytest.mark.parametrize("n", [2, 7, 16])
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, np.float16])
@@ -188,7 +188,7 @@ def test_error_within_the_stated_roundings(algorithm, n, dtype):
     assert 0 < worst <= 1.01 * algorithm.roundings(n)
 
 
-@pytest.mark.few(11)
+@pytest.mark.few(6)
 @every
 @pytest.mark.parametrize("n", [3, 4])
 def test_nonfinite_values_reach_every_worker(algorithm, n):
@@ -213,7 +213,7 @@ def test_two_axes_one_after_the_other(algorithm):
     assert_same(out.reshape(6, 11), algorithm.reference(inside))
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @every
 def test_inside_a_jit_inside_a_vmap(algorithm):
     blocks = draw(5, (11,), np.float32)
@@ -250,7 +250,7 @@ def test_vmap_inside_a_mesh(algorithm):
         assert_same(out[device], algorithm.reference(list(blocks[device])))
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @every
 @pytest.mark.parametrize(
     ("size", "dtype"),
@@ -263,7 +263,7 @@ def test_traced_bytes_equal_the_formula(algorithm, size, dtype):
         assert wire_bytes(tx, x, emulate(n)) == algorithm.wire_bytes(x, n), n
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(5)
 @every
 @pytest.mark.parametrize(
     ("n", "dtype"), [(2, "float32"), (5, "bfloat16"), (7, "int32"), (8, "float32")]
@@ -300,7 +300,7 @@ BY_HAND_TYPED = BY_HAND | {
 }
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_bytes_by_hand_where_types_are_checked(name):
     compiled = tuple(

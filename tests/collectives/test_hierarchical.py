@@ -39,7 +39,7 @@ def on_mesh(n: int, hosts: int, check_vma: bool):
     )
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("hosts", "devices"), [(1, 1), (1, 3), (4, 1), (2, 4), (3, 2)])
 @pytest.mark.parametrize(
     ("shape", "dtype"),

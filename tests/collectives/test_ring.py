@@ -62,7 +62,7 @@ def draw(n: int, shape: tuple[int, ...], dtype, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(n, *shape)).astype(dtype)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 8, 16])
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (7,), (3, 5), (2, 0, 4)])
 def test_equals_the_sum_of_blocks_bitwise(n, shape):
@@ -72,14 +72,14 @@ def test_equals_the_sum_of_blocks_bitwise(n, shape):
     np.testing.assert_array_equal(run_vmap(blocks), expected)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("n", range(1, 17))
 def test_every_worker_count(n):
     blocks = draw(n, (19,), np.float32)
     np.testing.assert_array_equal(run_vmap(blocks), np.stack(ring_ref(list(blocks))))
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "dtype", [jnp.bfloat16, jnp.float16, jnp.float8_e4m3fn, jnp.float8_e5m2]
 )

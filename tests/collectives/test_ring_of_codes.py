@@ -68,7 +68,7 @@ def seen(n: int, algorithm: str) -> float:
     return float(np.sqrt((lost(gradients(n), algorithm) ** 2).mean()))
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("algorithm", ["ring", "two_shot"])
 @pytest.mark.parametrize("n", [2, 4, 8, 16])
 def test_the_error_is_that_of_all_roundings(n, algorithm):
@@ -80,7 +80,7 @@ def test_a_ring_of_more_workers_loses_more_beside_two_shots():
     assert beside[1] / beside[0] == pytest.approx(2, rel=0.2)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", ["normal", "one in each block", "opposite", "heavy"])
 @pytest.mark.parametrize("n", [2, 5, 8])
 @pytest.mark.parametrize("stochastic_rounding", [False, True])

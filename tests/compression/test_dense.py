@@ -85,7 +85,7 @@ def test_casts_round_to_nearest():
     assert (np.abs(decoded - x)[large] <= np.abs(x)[large] * 1.0001 / 17).all()
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("bits", [8, 4, 2])
 def test_nearest_quantization_attains_its_law(bits):
     levels = 2 ** (bits - 1) - 1

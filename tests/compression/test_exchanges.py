@@ -182,7 +182,7 @@ def plain(state: Any) -> tuple[list[np.ndarray], float]:
     return whole, max(steps)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @matrix
 def test_equals_a_list_of_workers(compressor, feedback, algorithm, n):
     axes, codec = axes_of(algorithm, n), compressor_of(compressor, feedback)

@@ -193,7 +193,7 @@ IN_FULL = [name for name in RULES if name != "loco"]  # its residual is in eight
 rules = pytest.mark.parametrize(("wrap", "plain"), RULES.values(), ids=RULES)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @rules
 @pytest.mark.parametrize(
     ("compressor", "plain_compressor"),
@@ -211,7 +211,7 @@ def residual_of(state):
     return codes * most[..., None] / 127
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("beta", [1.0, 0.3])
 @pytest.mark.parametrize("reset_every", [None, 30])
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_momentum_correction_golden():
     np.testing.assert_allclose(waiting, expected, rtol=1e-6)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("nesterov", [False, True])
 @pytest.mark.parametrize("masking", [False, True])
 @pytest.mark.parametrize(
@@ -437,7 +437,7 @@ def test_residual_of_a_threshold_stays_below_its_value():
     assert np.abs(residual).max() > 2
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", ["ef21", "ef21_sgdm", "econtrol"])
 @pytest.mark.parametrize(
     "compressor",
@@ -502,14 +502,14 @@ def test_top_1_alone_moves_away_by_a_known_factor():
     np.testing.assert_allclose(xs, np.stack([expected] * 3, axis=1), rtol=1e-4)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", IN_FULL)
 def test_top_1_with_feedback_arrives(name):
     xs = descend(RULES[name][0](compression.top_k(1 / 3)), 0.01, 5000)
     assert np.abs(xs[-1]).max() < 1e-6
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", RULES)
 def test_zero_gradients_leave_everything_at_zero(name):
     for compressor in (compression.top_k(1 / 8), compression.sign()):

@@ -157,7 +157,7 @@ ROWS: dict[str, Row] = {
 rows = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 
 
-@pytest.mark.few(40)
+@pytest.mark.few(20)
 @rows
 @pytest.mark.parametrize("size", SIZES)
 def test_payload_is_as_small_as_stated(row, size):
@@ -165,7 +165,7 @@ def test_payload_is_as_small_as_stated(row, size):
     assert compression.payload_bytes(row.make(), x) == row.stated_bytes(size)
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(5)
 @rows
 @sizes
 def test_every_input_gives_a_finite_result_and_no_more_error_than_declared(row, size):
@@ -217,7 +217,7 @@ def test_any_array_loses_no_more_than_declared(name, x):
         assert np.median(errors) <= 2 * bound * (1 + 1e-5) + slack + 1e-12 * squared(x)
 
 
-@pytest.mark.few(23)
+@pytest.mark.few(12)
 @rows
 @pytest.mark.parametrize("size", [1, 7, 300])
 def test_the_mean_is_as_exact_and_the_variance_as_small_as_declared(row, size):
@@ -239,7 +239,7 @@ def test_the_mean_is_as_exact_and_the_variance_as_small_as_declared(row, size):
         assert error.mean() <= bound * (1 + 1e-5) + slack + rounding, name
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(5)
 @rows
 def test_what_is_not_finite_stays_visible(row):
     draw = drawer(row.make(), draws=1)
@@ -250,13 +250,13 @@ def test_what_is_not_finite_stays_visible(row):
             assert not np.isfinite(draw(x)).all(), (bad, where)
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(4)
 @rows
 def test_empty_arrays_pass(row):
     assert once(row.make(), np.zeros(0, np.float32)).shape == (0,)
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @rows
 def test_decoding_needs_only_the_payload_and_what_is_shared(row):
     compressor = row.make()

@@ -122,7 +122,7 @@ def test_top_k_is_the_same_for_workers_under_vmap():
     np.testing.assert_array_equal(out, expected)
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("make", [compression.random_k, compression.random_block])
 @pytest.mark.parametrize(
     ("size", "density"), [(1, 0.5), (7, 0.4), (10, 0.25), (13, 0.38), (64, 1.0)]
@@ -137,7 +137,7 @@ def test_every_element_has_the_same_chance_and_none_is_drawn_twice(make, size, d
     assert np.abs(chosen.mean(axis=0) - share).max() <= tolerance
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("make", [compression.random_k, compression.random_block])
 @pytest.mark.parametrize(("size", "density"), [(7, 0.4), (64, 0.25), (1000, 0.1)])
 def test_random_elements_are_unbiased_and_their_error_is_exact(make, size, density):

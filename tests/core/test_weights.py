@@ -90,7 +90,7 @@ REDUCED = {
 }
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @places
 @pytest.mark.parametrize("algorithm", REDUCED)
 @pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)

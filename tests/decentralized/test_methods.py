@@ -97,7 +97,7 @@ def assert_same_ways(found: list[Any], expected: list[Any], atol: float = 2e-6) 
         np.testing.assert_allclose(x, np.stack(ref), atol=atol)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @methods
 @pytest.mark.parametrize("n", [2, 3, 5, 8])
 def test_equals_a_list_of_workers(name, n):
@@ -197,7 +197,7 @@ def test_corrections_sum_to_zero():
         np.testing.assert_allclose(state[1].kept.correction.sum(axis=0), 0, atol=1e-6)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["exact_diffusion", "gradient_tracking"])
 @pytest.mark.parametrize("every", [1, 4])
 def test_corrected_methods_find_the_minimum_of_all(name, every):
@@ -222,7 +222,7 @@ def test_gossip_has_the_bias_that_theory_says():
         assert np.abs(rest - targets.mean(axis=0)).max() > 0.1
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["gossip", "push_sum", "gradient_tracking"])
 def test_the_complete_graph_is_all_reduce(name):
     graph, data = topology.complete(4), helpers.batches(4, rows=8)
@@ -314,7 +314,7 @@ def test_a_graph_that_changes_compiles_once(name):
         assert len(traces) == 1
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @methods
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 def test_16_bits_are_averaged_in_float32(name, dtype):

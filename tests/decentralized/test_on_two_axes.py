@@ -101,7 +101,7 @@ every_method = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(5)
 @every_method
 def test_refuses_leaves_that_the_compiler_shards_without_specs(name):
     mesh, (batch,) = sharded.mesh_of(4, 2), helpers.batches(1, rows=8)

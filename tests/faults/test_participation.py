@@ -54,7 +54,7 @@ def chain(**how: Any) -> Any:
     return optax.chain(all_reduce("data", **how), MOMENTUM)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @places
 @pytest.mark.parametrize("algorithm", ["psum", "ring"])
 def test_equals_one_model_and_those_present(algorithm, place):
@@ -294,7 +294,7 @@ def on_their_own(targets: np.ndarray, every: int, momentum: float) -> list[np.nd
     return seen
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @places
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
 def test_local_methods_go_on_by_themselves(momentum, place):

@@ -48,7 +48,7 @@ CASES = [
 ]
 
 
-@pytest.mark.few(20)
+@pytest.mark.few(10)
 @pytest.mark.parametrize(("place", "bad_worker", "bad_step", "value"), CASES)
 def test_equals_the_run_without_that_step(place, bad_worker, bad_step, value):
     data = helpers.batches(4, rows=2 * N)

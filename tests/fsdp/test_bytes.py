@@ -72,7 +72,7 @@ def compiled(mesh, choices, layers=LAYERS, *, ahead=False):
     return gathered, run, (*state, np.ones((8, WIDTH), np.float32))
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("levels", "method"), CASES)
 def test_the_program_sends_what_the_formula_says(levels, method):
     mesh = mesh_of(8) if levels == "one level" else mesh_of_two()

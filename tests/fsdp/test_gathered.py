@@ -48,7 +48,7 @@ def stepped(mesh, batch, *, steps: int = 1, dtype: Any = np.float32, **choices: 
     return train(tx, mesh, data, loss_fn=linear, start=odd(dtype), **choices)
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "choices",
     [{}, {"reshard_after_forward": True, "bucket_bytes": 1}],

@@ -64,7 +64,7 @@ def gradients(how, layers, *, ahead):
     return first, mapped(args[0], first[1], args[2])
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("layers", [1, 2, 4])
 @pytest.mark.parametrize("how", HOW.values(), ids=HOW)
 def test_like_a_plain_scan(how, layers):

@@ -99,7 +99,7 @@ def gradients(steps: int, seed: int = 0) -> np.ndarray:
     return rng.normal(size=(steps, WORKERS, *SHAPE)) + rng.normal(size=SHAPE)
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @reducers
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_what_is_not_finite_is_seen_once_and_then_forgotten(make, bad):
@@ -115,7 +115,7 @@ def test_what_is_not_finite_is_seen_once_and_then_forgotten(make, bad):
         assert np.abs(late).max() < 1.5  # in the mean of fifteen steps, each of some 1
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @reducers
 @pytest.mark.parametrize("absent", [1, WORKERS])
 def test_absent_workers_wait(make, absent):
@@ -162,7 +162,7 @@ LOW_RANK = {
 low_rank = pytest.mark.parametrize(("method", "sent"), LOW_RANK.values(), ids=LOW_RANK)
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(6)
 @low_rank
 @pytest.mark.parametrize("bits", [32, 16, 8])
 @pytest.mark.parametrize("rank", [1, 2])
@@ -183,7 +183,7 @@ def test_lost_directions_are_found_again(method, sent, bits, rank):
 BOUNDED = st.sampled_from(["zero", "same", "random", "one row", "opposite"])
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("method", [m for m, _ in LOW_RANK.values()], ids=LOW_RANK)
 @pytest.mark.parametrize("rank", [1, 3])
 @settings(deadline=None, max_examples=10)
@@ -240,7 +240,7 @@ def train(make: Callable[[], Any], gs: Any, weights: Any) -> tuple[Any, list[Any
     return np.stack(xs), states
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_optimizers_do_not_look_at_what_the_absent_hold(make):
     """In any step, also between two synchronizations."""
@@ -253,7 +253,7 @@ def test_optimizers_do_not_look_at_what_the_absent_hold(make):
     assert all(np.isfinite(x).all() for x in numbers(states[-1]))
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
 def test_optimizers_keep_their_momentum_where_nobody_has_an_example(make):
     gs, weights = gradients(16), np.ones((16, WORKERS), np.float32)

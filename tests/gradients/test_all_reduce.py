@@ -61,7 +61,7 @@ def reduce_on(stacked, n: int, where: str, **knobs):
     return jax.jit(mapped)(stacked)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("algorithm", ["auto", "psum", *EXPLICIT])
 @pytest.mark.parametrize("op", ["mean", "sum"])
 @pytest.mark.parametrize("where", ["mesh", "vmap"])
@@ -164,7 +164,7 @@ def test_ring_sends_buckets_in_the_order_given():
     assert sizes == [15, 15, 18, 18]
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("dtype", [np.float16, jnp.float8_e4m3fn])
 @pytest.mark.parametrize("algorithm", ["psum", *EXPLICIT])
 def test_mean_of_large_narrow_floats_does_not_overflow(dtype, algorithm):

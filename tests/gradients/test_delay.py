@@ -214,7 +214,7 @@ def test_refuses_in_update():
             one.update({"x": x}, one.init(x))
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "tx",
     [

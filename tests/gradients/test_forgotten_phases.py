@@ -88,7 +88,7 @@ def train(tx: Any, how: str, advance: Callable[[Any], Any]) -> tuple[Any, Any]:
 
 
 @pytest.mark.long
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("how", ["vmap", "mesh"])
 @pytest.mark.parametrize("name", METHODS)
 def test_phases_end_though_nobody_says_so(name, how):

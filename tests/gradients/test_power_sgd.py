@@ -357,7 +357,7 @@ DEFICIENT = {
 }
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float16, jnp.bfloat16])
 @pytest.mark.parametrize("kind", DEFICIENT)
 def test_stays_finite_and_recovers(kind, dtype):

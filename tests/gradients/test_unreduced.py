@@ -79,7 +79,7 @@ def parallel(tx, mesh):
     return relaxjax.data_parallel(step, mesh), *relaxjax.init(tx, start(), mesh)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", REDUCERS)
 def test_updates_and_bytes_are_those_of_data_parallel(name):
     """Steps of the two programs, each from its own gradients."""
@@ -111,7 +111,7 @@ def drawn(seed=2):
 ALL = REDUCERS | {"one_bit_adam": relaxjax.one_bit_adam("data", 1e-2, freeze_step=1)}
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ALL)
 def test_from_equal_gradients_updates_are_bit_equal(name):
     """Gradients that each worker is given; products make them unreduced."""

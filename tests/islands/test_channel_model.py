@@ -255,7 +255,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("fault", BROKEN)
 def test_what_breaks_the_rules_is_found(fault, monkeypatch):
     monkeypatch.setattr(*BROKEN[fault])

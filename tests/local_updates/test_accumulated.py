@@ -78,7 +78,7 @@ def inside(name: str, how: str, period: int) -> Optimizer:
     return FAMILY[name](ACCUMULATIONS[how](SGD), period)
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @each
 @by
 def test_inside_is_warned_of_with_the_remedy(name, how):
@@ -90,7 +90,7 @@ def test_inside_is_warned_of_with_the_remedy(name, how):
     assert re.match(says, relaxjax.explain(tx, *where).problems[0])
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @each
 @by
 def test_around_is_not(name, how):

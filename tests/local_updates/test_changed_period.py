@@ -85,7 +85,7 @@ def train(name: str, periods: tuple[int, int], swap: int, data: np.ndarray) -> A
 
 
 @pytest.mark.long
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("periods", CHANGES, ids=str)
 @pytest.mark.parametrize("name", METHODS)
 def test_workers_go_on_hearing_of_each_other(name, periods):
@@ -96,7 +96,7 @@ def test_workers_go_on_hearing_of_each_other(name, periods):
         assert (alone[-1, 0] != moved[-1, 0]).all(), swap
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("periods", CHANGES, ids=str)
 @pytest.mark.parametrize("name", SETTLES)
 def test_nothing_is_averaged_twice(name, periods):

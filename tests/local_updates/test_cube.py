@@ -114,7 +114,7 @@ def sent(central: bool, low: bool, late: bool) -> int:
     return relaxjax.wire_bytes(cell_of(central, low, late), params, emulate(N))
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @cells
 def test_lateness_costs_no_bytes_and_few_bits_save_two_thirds(central, low, late):
     assert sent(central, low, late) == sent(central, low, not late)

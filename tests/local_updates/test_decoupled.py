@@ -143,7 +143,7 @@ def test_equals_a_list_of_islands_in_bfloat16():
 
 
 @pytest.mark.long
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("where", [emulate, mesh_of])
 @pytest.mark.parametrize("rule", ["mean", "rda"])
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_the_length_does_not_depend_on_the_number_of_workers(n):
         np.testing.assert_allclose(found, length, rtol=1e-6)
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("rule", ["mean", "rda"])
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_codes_with_feedback_reach_the_same_model():
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=0.1), plain, coded)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("rule", ["mean", "rda"])
 @pytest.mark.parametrize("weighed", [False, True])
 def test_bytes_of_a_period_as_stated_as_traced_as_compiled(rule, weighed):
@@ -360,7 +360,7 @@ def test_refuses_at_construction(how, message):
         decoupled(**how)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("how", "extra", "message"),
     [

@@ -58,7 +58,7 @@ COMPRESSORS = {
 }
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("compressor", COMPRESSORS.values(), ids=COMPRESSORS)
 @pytest.mark.parametrize("every", [1, 3, 5])
 @pytest.mark.parametrize("where", [mesh_of, emulate], ids=["mesh", "emulated"])

@@ -55,7 +55,7 @@ def walk_of(tx: Any) -> Any:
     return jax.jit(jax.vmap(one, axis_name="data"))
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @selections
 @pytest.mark.parametrize("n", [2, 3, 9])
 @pytest.mark.parametrize(("delay", "every"), [(0, 1), (2, 1), (1, 3)])
@@ -76,7 +76,7 @@ def test_equals_a_list_of_workers(n, selection, delay, every):
         np.testing.assert_allclose(x, there, atol=2e-5)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("size", [1, 3, 4, 10, 37])
 def test_a_partition_takes_every_element_once(size):
     for cycle in (0, 5):

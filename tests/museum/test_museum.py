@@ -25,7 +25,7 @@ def test_the_page_has_every_exhibit_once():
     assert sorted(sections()) == sorted(titles)
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda x: x.title)
 def test_the_wrong_rule_is_wrong_and_ours_is_right(exhibit: Exhibit):
     wrong, ours = exhibit.wrong(), exhibit.ours()

@@ -68,7 +68,7 @@ def check_bytes(c: Candidate, network: plan.Network, bucket: int, model: plan.Mo
     assert predicted == pytest.approx(expected, abs=0.5), c.label
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("c", STATED, ids=lambda c: c.label)
 def test_bytes_are_those_of_the_line(c: Candidate):
     check_bytes(c, FLAT, 8 * 2**20, MODEL)
@@ -246,7 +246,7 @@ KEEPERS += ["diloco+sign+ef14", "slow_momentum", "eager_diloco"]
 KEEPERS += ["asynchronous_average", "delay"]
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("label", KEEPERS)
 def test_what_is_kept(label: str):
     """Floats of the state beyond the optimizer's, for each param."""

@@ -50,7 +50,7 @@ def both(tx: Any, tree: Any, n: int, dtype: Any = np.float32) -> tuple[int, int]
     return compiled, wire_bytes(tx, one, mesh_of(n))
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("bucket_bytes", "n"),
     [
@@ -68,7 +68,7 @@ def test_all_reduce(algorithm, bucket_bytes, n):
     assert compiled == traced > 0
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, jnp.float8_e4m3fn])
 @pytest.mark.parametrize("algorithm", ONE_AXIS[1:])
 def test_narrow_floats_travel_as_bits(algorithm, dtype):
@@ -176,7 +176,7 @@ def train_step(tx: Any, n: int, mesh: Any = None):
     return step, params, opt_state, jax.eval_shape(lambda: batch)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("n", WORKERS)
 @pytest.mark.parametrize("algorithm", ["psum", "ring"])
 def test_a_whole_train_step(algorithm, n):

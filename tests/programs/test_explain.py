@@ -85,7 +85,7 @@ CHAINS: dict[str, tuple[Any, list[str], int, str]] = {
 }
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", CHAINS)
 def test_a_chain_in_words_and_data(name):
     tx, relaxations, period, problem = CHAINS[name]

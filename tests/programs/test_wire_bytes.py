@@ -35,7 +35,7 @@ def test_psum(n):
     assert wire_bytes(all_reduce("data"), PARAMS, emulate(n)) == psum_bytes(PARAMS, n)
 
 
-@pytest.mark.few(13)
+@pytest.mark.few(7)
 @pytest.mark.parametrize("n", [1, 2, 3, 8])
 @pytest.mark.parametrize("bucket_bytes", [24, 100, 10**6])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])

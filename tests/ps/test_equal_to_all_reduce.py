@@ -96,7 +96,7 @@ def test_decay_sees_the_params(form):
     assert_close(train(form, optimizer, mesh_of(4), DATA[:5]), expected, 1e-6)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @forms
 @pytest.mark.parametrize("servers", [2, 4])
 @pytest.mark.parametrize("where", ["mesh", "emulated"])

@@ -182,7 +182,7 @@ def test_the_chain_of_bounds_holds_for_any_times(graph, rng):
     assert all(a <= b * (1 + 1e-12) for a, b in itertools.pairwise(chain))
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", range(8))
 def test_best_with_pushes_is_optimal_on_small_graphs(seed, permutations_of):
     """A training step: the loss needs everything, each gradient is pushed."""

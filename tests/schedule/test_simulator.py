@@ -521,7 +521,7 @@ def test_speeds_stretch_computation():
 GRAPH = random_graph("chain", recvs=2)
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -43,7 +43,7 @@ def product(graph: Topology) -> np.ndarray:
     return w
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(4)
 @graphs
 def test_every_round_keeps_the_mean_and_equal_values(name):
     make, sizes = GRAPHS[name]
@@ -56,7 +56,7 @@ def test_every_round_keeps_the_mean_and_equal_values(name):
             np.testing.assert_allclose(w.sum(axis=1), 1, atol=1e-12)
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(5)
 @graphs
 def test_messages_are_the_matrix(name):
     """Each is a partial permutation, and there are as few as can be."""

@@ -138,7 +138,7 @@ def test_right_chains_pass(name):
     relaxjax.init(RIGHT[name], PARAMS, emulate(WORKERS))
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 def test_every_row_of_the_contract_passes(row):
     relaxjax.init(row.make(optax.adam(1e-2)), helpers.problem(), emulate(WORKERS))

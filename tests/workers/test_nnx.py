@@ -76,7 +76,7 @@ def assert_trains_the_same(name):
     )
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", [name for name in RELAXATIONS if name != SERVED])
 def test_an_optimizer_of_nnx_trains_the_same(name):
     assert_trains_the_same(name)

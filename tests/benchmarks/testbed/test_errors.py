@@ -54,7 +54,7 @@ def test_a_layer_that_is_none():
         host.LayerModel(layers)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("kwargs", "kind", "message"),
     [
