@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 
 from relaxjax.islands._store import Store
@@ -99,15 +99,25 @@ def relayed(store: Store) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="relaxjax-") as folder:
         address = str(Path(folder) / "store")
         with Listener(address, "AF_UNIX", backlog=8) as listener:
-            Thread(target=_accept, args=(listener, store), daemon=True).start()
-            yield address
+            is_over = Event()
+            thread = Thread(target=_accept, args=(listener, store, is_over))
+            thread.daemon = True
+            thread.start()
+            try:
+                yield address
+            finally:
+                is_over.set()
+                Client(address, "AF_UNIX").close()  # a close alone wakes nobody
+                thread.join()
 
 
-def _accept(listener: Listener, store: Store) -> None:
-    with suppress(OSError):  # it is closed
-        while True:
-            connection = listener.accept()
-            Thread(target=_answer, args=(connection, store), daemon=True).start()
+def _accept(listener: Listener, store: Store, is_over: Event) -> None:
+    while True:
+        connection = listener.accept()
+        if is_over.is_set():
+            connection.close()
+            return
+        Thread(target=_answer, args=(connection, store), daemon=True).start()
 
 
 def _answer(connection: Connection, store: Store) -> None:
@@ -115,7 +125,7 @@ def _answer(connection: Connection, store: Store) -> None:
     with connection, suppress(EOFError, OSError, ValueError, KeyError, TypeError):
         while True:
             asked = _received(connection)
-            verb, arguments = asked["verb"], [str(asked["name"])]
+            verb, arguments = asked["verb"], list[Any]([str(asked["name"])])
             if verb not in _VERBS:
                 return
             if verb in _WRITES:
