@@ -197,3 +197,12 @@ def assert_close(a: Tree, b: Tree, tolerance: float = 1e-5) -> None:
         assert error <= tolerance * max(norm, 1e-30), f"{error} > {tolerance} * {norm}"
 
     jax.tree.map(close, host(a), host(b))
+
+
+def assert_sends(tx: Any, params: Tree, stated: int) -> None:
+    """What each of two workers sends in a step, traced and compiled; alone, nothing."""
+    assert relaxjax.wire_bytes(tx, params, relaxjax.emulate(2)) == stated
+    assert relaxjax.wire_bytes(tx, params, relaxjax.emulate(1)) == 0
+    state = relaxjax.init(tx, params, mesh_of(2))
+    step = relaxjax.data_parallel(step_of(lambda p, b: p, tx), mesh_of(2))
+    assert relaxjax.compiled_wire_bytes(step, *state, np.zeros(2)) == stated

@@ -21,6 +21,7 @@ from jax.core import Tracer
 from relaxjax._core._axis import (
     AxisName,
     axes_of,
+    axis_size,
     compiler_axes,
     tracks_vma,
     varying,
@@ -215,3 +216,12 @@ def require_params(params: Any, caller: str, why: str) -> None:
             f"{caller}: update needs params, {why}; call tx.update(gradients, state, "
             "params)"
         )
+
+
+def require_own(caller: str, axis_name: AxisName, layout: Layout, updates: Any) -> None:
+    """Refuses updates that are not each worker's own, whole, of the tree of `init`."""
+    axis_size(axis_name, caller)
+    require_same(layout, updates, caller)
+    require_dtypes(updates, caller, "it")
+    require_local(updates, axis_name, caller)
+    require_no_compiler_axes(caller, "it")

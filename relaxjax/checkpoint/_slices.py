@@ -42,7 +42,7 @@ class Sliced(NamedTuple):
         return -(-self.size // self.parts)
 
     def fits(self, rows: Any) -> bool:
-        """Whether the rows are slices, [n, .., c]; a count or a scale is none."""
+        """Whether the rows are slices, [n, .., c]; counts and scales are not."""
         return rows.ndim > 1 and rows.shape[-1] == self.width
 
     def joined(self, rows: np.ndarray) -> np.ndarray:
@@ -98,14 +98,14 @@ def slices_of(tree: Any) -> dict[str, Sliced]:
 
 
 def around(name: str, slices: Slices) -> str | None:
-    """The name of the node that holds slices and this leaf; None if there is none."""
+    """The name of the node of slices that this leaf is in; None for other leaves."""
     parts = name.split("/")
     outside = ("/".join(parts[:i]) for i in range(len(parts)))
     return next((node for node in outside if node in slices), None)
 
 
 def guessed(saved: Mapping[str, np.ndarray], workers: int, like: Slices) -> Slices:
-    """Those of a checkpoint that says nothing of slices: the most that fit the rows."""
+    """The slices of a checkpoint without their names: the most that fit its rows."""
     found = {}
     for name in saved:
         node = around(name, like)

@@ -10,7 +10,8 @@ weights V as they were communicated, and the owner of a slice has s besides.
 Decoded, gradients are added up in float32. There is no feedback around them.
 
 Cost: see `relaxjax.fsdp.sent_bytes`: over the slow links 4.016 bits for each weight and
-4.25 for each gradient, scales counted, where ZeRO-1 sends 16 and 16. V is float32 here.
+4.25 for each gradient, scales counted, and 4 bytes a message, where ZeRO-1 sends 16 and
+16. V is float32 here.
 """
 
 from typing import Any

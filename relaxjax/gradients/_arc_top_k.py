@@ -38,13 +38,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._core._axis import AxisName, axis_size
+from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import (
     require_dtypes,
     require_fraction,
-    require_local,
-    require_no_compiler_axes,
-    require_same,
+    require_own,
     require_whole,
 )
 from relaxjax._core._marks import marked
@@ -84,6 +82,14 @@ class Sent(NamedTuple):
     own: jax.Array
     mean: jax.Array
     sound: jax.Array
+
+
+class Memory(NamedTuple):
+    """What a leaf keeps. Attributes: momentum: v_i; known: h_i; mean: G."""
+
+    momentum: jax.Array
+    known: jax.Array
+    mean: jax.Array
 
 
 def arc_top_k(
@@ -154,37 +160,40 @@ def arc_top_k(
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del params, extra_args
-        _check(axis_name, state.layout, updates)
+        require_own(_CALLER, axis_name, state.layout, updates)
         g, tree = jax.tree.flatten(weigh_tree(updates, weight, axis_name))
-        old_v, old_h, old_mean = map(jax.tree.leaves, state[1:4])
+        held = map(jax.tree.leaves, state[1:4])
+        before = [Memory(*leaf) for leaf in zip(*held, strict=True)]
         absent = jnp.asarray(False if weight is None else jnp.asarray(weight) == 0)
         v = [
-            (1 - eta) * m + eta * x.astype(jnp.float32)
-            for m, x in zip(old_v, g, strict=True)
+            (1 - eta) * m.momentum + eta * x.astype(jnp.float32)
+            for m, x in zip(before, g, strict=True)
         ]
-        p = [jnp.where(absent, 0, a - b) for a, b in zip(v, old_h, strict=True)]
+        p = [jnp.where(absent, 0, a - m.known) for a, m in zip(v, before, strict=True)]
         cuts = cuts_of(updates)
         sketch = _projection(cuts, seed, state.step)
         sent = _common_rows(p, cuts, sketch, first, second) if g else []
-        out, h, mean = [], [], []
-        for i, (own, shared, sound) in enumerate(sent):
-            v[i] = jnp.where(absent | ~sound, old_v[i], v[i])
-            h.append(jnp.where(sound, old_h[i] + own, old_h[i]))
-            mean.append(jnp.where(sound, old_mean[i] + shared, old_mean[i]))
-            out.append(jnp.where(sound, mean[i], jnp.nan))
+        each = zip(before, v, sent, strict=True)
+        after = [_moved(m, momentum, s, absent) for m, momentum, s in each]
+        out = [
+            jnp.where(s.sound, m.mean, jnp.nan)
+            for m, s in zip(after, sent, strict=True)
+        ]
         out = optax.tree.cast_like(tree.unflatten(out), updates)
-        v, h, mean = map(tree.unflatten, (v, h, mean))
+        v, h, mean = (tree.unflatten([m[i] for m in after]) for i in range(3))
         return out, ArcTopKState(state.step + 1, v, h, mean, state.layout)
 
     return marked(_CALLER, "gradients", axis_name, init, update)
 
 
-def _check(axis_name: AxisName, layout: Layout, updates: Any) -> None:
-    axis_size(axis_name, _CALLER)
-    require_same(layout, updates, _CALLER)
-    require_dtypes(updates, _CALLER, "it")
-    require_local(updates, axis_name, _CALLER)
-    require_no_compiler_axes(_CALLER, "it")
+def _moved(m: Memory, v: jax.Array, sent: Sent, absent: jax.Array) -> Memory:
+    """The memory after a step, which one that is not finite leaves as it was."""
+    own, shared, sound = sent
+    return Memory(
+        jnp.where(absent | ~sound, m.momentum, v),
+        jnp.where(sound, m.known + own, m.known),
+        jnp.where(sound, m.mean + shared, m.mean),
+    )
 
 
 def _projection(cuts: list[RowCut | None], seed: int, step: jax.Array) -> jax.Array:

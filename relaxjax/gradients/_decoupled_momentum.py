@@ -26,16 +26,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._core._axis import AxisName, axis_size
+from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import (
     is_traced,
     require_dtypes,
-    require_local,
-    require_no_compiler_axes,
-    require_same,
+    require_own,
 )
 from relaxjax._core._marks import marked
-from relaxjax._core._tree import Layout, layout_of
+from relaxjax._core._tree import layout_of
 from relaxjax._core._weights import weigh_tree
 from relaxjax.gradients._factor_mean import checked_bits, mean_in_bits
 from relaxjax.gradients._low_rank import (
@@ -132,7 +130,7 @@ def momentum_reducer(
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del params, extra_args
         count, momentum, memory, layout = state
-        _check(spec, layout, updates)
+        require_own(spec.caller, spec.axis_name, layout, updates)
         leaves, tree = jax.tree.flatten(weigh_tree(updates, weight, spec.axis_name))
         before, kept = jax.tree.leaves(momentum), jax.tree.leaves(memory)
         rows = dict(enumerate(spec.matrices(updates)))
@@ -153,14 +151,6 @@ def momentum_reducer(
         return out, state_of(count + 1, *after, layout)
 
     return marked(spec.caller, "gradients", spec.axis_name, init, update)
-
-
-def _check(spec: MomentumSpec, layout: Layout, updates: Any) -> None:
-    axis_size(spec.axis_name, spec.caller)
-    require_same(layout, updates, spec.caller)
-    require_dtypes(updates, spec.caller, "it")
-    require_local(updates, spec.axis_name, spec.caller)
-    require_no_compiler_axes(spec.caller, "it")
 
 
 def require_decay(caller: str, name: str, value: Any) -> None:

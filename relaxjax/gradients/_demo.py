@@ -37,9 +37,7 @@ from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import (
     is_traced,
     require_dtypes,
-    require_local,
-    require_no_compiler_axes,
-    require_same,
+    require_own,
     require_whole,
 )
 from relaxjax._core._marks import marked
@@ -132,7 +130,7 @@ def demo(
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del params, extra_args
-        _check(axis_name, state.layout, updates)
+        require_own(_CALLER, axis_name, state.layout, updates)
         leaves, tree = jax.tree.flatten(weigh_tree(updates, weight, axis_name))
         cuts = [_blocks(x.shape, chunk) for x in leaves]
         absent = jnp.asarray(False if weight is None else jnp.asarray(weight) == 0)
@@ -154,14 +152,6 @@ def demo(
         return out, DemoState(tree.unflatten(after), state.layout)
 
     return marked(_CALLER, "gradients", axis_name, init, update)
-
-
-def _check(axis_name: AxisName, layout: Layout, updates: Any) -> None:
-    axis_size(axis_name, _CALLER)
-    require_same(layout, updates, _CALLER)
-    require_dtypes(updates, _CALLER, "it")
-    require_local(updates, axis_name, _CALLER)
-    require_no_compiler_axes(_CALLER, "it")
 
 
 def _blocks(shape: tuple[int, ...], chunk: int) -> Blocks:

@@ -24,7 +24,7 @@ CARRIER, NAME = "RELAXJAX_CARRIER", "RELAXJAX_ISLAND"
 
 
 def _on_ray(place: str) -> Store:
-    """By the actor that watches this process, if there is one."""
+    """The actor that watches this process answers its calls; elsewhere, the cluster."""
     carrier, address = f"ray:{place}", os.environ.get(RELAY)
     if address and os.environ.get(CARRIER) == carrier:
         return RelayedStore(address, carrier)
@@ -172,7 +172,7 @@ def open_store(carrier: str) -> Store:
 
 
 def found(place: str) -> Store | None:
-    """The store of a run that has begun; None if there is none.
+    """The store of a run that has begun; None if it has not.
 
     `place` is its folder, or a carrier.
     """

@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from relaxjax.islands._store import Folder
+from relaxjax.islands._store import ByCalls, Folder
 
 _NAMESPACE = "relaxjax-islands"
 
@@ -37,7 +37,7 @@ class Keeper:
             return False, (error.errno, error.strerror, error.filename)
 
 
-class RayStore:
+class RayStore(ByCalls):
     """A store whose files an actor keeps.
 
     Attributes:
@@ -72,31 +72,11 @@ class RayStore:
         )
         self.names("tmp")
 
-    def create(self, name: str, data: bytes) -> bool:
-        """Writes a file that is not there yet."""
-        return self._call("create", name, data)
-
-    def replace(self, name: str, data: bytes) -> None:
-        """Writes a file, whole or not at all."""
-        self._call("replace", name, data)
-
-    def read(self, name: str) -> bytes:
-        """The bytes of a file."""
-        return self._call("read", name)
-
-    def names(self, folder: str) -> list[str]:
-        """Names in a folder, sorted."""
-        return self._call("names", folder)
-
-    def delete(self, name: str) -> None:
-        """Removes a file or an empty folder, if it is there."""
-        self._call("delete", name)
-
-    def _call(self, verb: str, *arguments: Any) -> Any:
+    def _call(self, verb: str, name: str, *data: bytes) -> Any:
         errors = self._ray.exceptions
         try:
             went_well, result = self._ray.get(
-                self._keeper.call.remote(verb, *arguments)
+                self._keeper.call.remote(verb, name, *data)
             )
         except errors.RayTaskError:
             raise

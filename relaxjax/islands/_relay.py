@@ -22,7 +22,7 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
 
-from relaxjax.islands._store import Store
+from relaxjax.islands._store import ByCalls, Store
 
 RELAY = "RELAXJAX_RELAY"
 """The variable with the socket's path."""
@@ -31,7 +31,7 @@ _VERBS = frozenset({"create", "replace", "read", "names", "delete"})
 _WRITES = frozenset({"create", "replace"})
 
 
-class RelayedStore:
+class RelayedStore(ByCalls):
     """A store behind a socket.
 
     Attributes:
@@ -56,32 +56,12 @@ class RelayedStore:
                 "process; unset it elsewhere"
             ) from error
 
-    def create(self, name: str, data: bytes) -> bool:
-        """Writes a file that is not there yet."""
-        return self._call("create", name, data)
-
-    def replace(self, name: str, data: bytes) -> None:
-        """Writes a file, whole or not at all."""
-        self._call("replace", name, data)
-
-    def read(self, name: str) -> bytes:
-        """The bytes of a file."""
-        return self._call("read", name)
-
-    def names(self, folder: str) -> list[str]:
-        """Names in a folder, sorted."""
-        return self._call("names", folder)
-
-    def delete(self, name: str) -> None:
-        """Removes a file or an empty folder, if it is there."""
-        self._call("delete", name)
-
-    def _call(self, verb: str, name: str, data: bytes | None = None) -> Any:
+    def _call(self, verb: str, name: str, *data: bytes) -> Any:
         with self._lock:
             try:
                 _send(self._connection, {"verb": verb, "name": name})
-                if data is not None:
-                    self._connection.send_bytes(data)
+                for written in data:
+                    self._connection.send_bytes(written)
                 answer = _received(self._connection)
                 if verb == "read" and "error" not in answer:
                     return self._connection.recv_bytes()

@@ -14,7 +14,7 @@ import threading
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 _PROBES = 8
 
@@ -49,6 +49,33 @@ class Store(Protocol):
     def delete(self, name: str) -> None:
         """Removes a file or an empty folder, if it is there."""
         ...
+
+
+class ByCalls:
+    """The operations of a `Store`, each a call of whoever has the files."""
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Writes a file that is not there yet."""
+        return self._call("create", name, data)
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Writes a file, whole or not at all."""
+        self._call("replace", name, data)
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a file."""
+        return self._call("read", name)
+
+    def names(self, folder: str) -> list[str]:
+        """Names in a folder, sorted."""
+        return self._call("names", folder)
+
+    def delete(self, name: str) -> None:
+        """Removes a file or an empty folder, if it is there."""
+        self._call("delete", name)
+
+    def _call(self, verb: str, name: str, *data: bytes) -> Any:
+        raise NotImplementedError
 
 
 class Folder:

@@ -177,7 +177,7 @@ def allowed_of(rows: Sequence[Row], quality: str, memory: float | None) -> list[
     """Labels of the rows that may be chosen.
 
     Raises:
-      ValueError: there are none; the message names what comes closest.
+      ValueError: no row may be; the message names what comes closest.
     """
     fits = [r for r in rows if memory is None or r.prediction.memory <= memory]
     worst = CLASSES.index(quality)

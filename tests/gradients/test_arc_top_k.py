@@ -10,11 +10,11 @@ import optax
 import pytest
 
 import relaxjax
-from relaxjax import arc_top_k, compression, emulate, wire_bytes
+from relaxjax import arc_top_k, compression, emulate
 from relaxjax._core._random import normals
 from tests import helpers
 from tests.gradients.momenta import updated
-from tests.helpers import assert_close, mesh_of
+from tests.helpers import assert_close
 
 SHARE, RANK, ETA = 0.3, 2, 0.4
 SHAPES = {"b": (5,), "c": (2, 3, 7), "s": (), "t": (9, 2), "w": (6, 11)}
@@ -190,11 +190,7 @@ def test_bytes_traced_stated_and_compiled_are_the_same(bits):
     first, floats = RANK * 12 + 5 + 1 + 18, 2 * (7 + 11)
     chunk = jax.ShapeDtypeStruct((-(-floats // 2),), "float32")
     stated = 2 * (4 * first // 2 + compression.payload_bytes(code, chunk))
-    assert wire_bytes(tx, params, emulate(2)) == stated
-    assert wire_bytes(tx, params, emulate(1)) == 0
-    state = relaxjax.init(tx, params, mesh_of(2))
-    step = relaxjax.data_parallel(helpers.step_of(lambda p, b: p, tx), mesh_of(2))
-    assert relaxjax.compiled_wire_bytes(step, *state, np.zeros(2)) == stated
+    helpers.assert_sends(tx, params, stated)
 
 
 def test_absent_workers_wait_and_nan_is_forgotten():

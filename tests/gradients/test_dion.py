@@ -8,11 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import relaxjax
-from relaxjax import compression, dion, emulate, wire_bytes
+from relaxjax import compression, dion
 from tests import helpers
 from tests.gradients.momenta import CUT, SHAPES, compiled, drawn, updated
-from tests.helpers import assert_close, mesh_of
+from tests.helpers import assert_close
 
 DECAY, SHARE = 0.9, 0.3
 RANK = {k: math.ceil(SHARE * min(cut)) for k, cut in CUT.items()}
@@ -162,11 +161,7 @@ def test_bytes_traced_stated_and_compiled_are_the_same(bits):
     sides = [sum(RANK[k] * side(CUT[k]) for k in CUT) for side in (max, min)]
     chunks = [jax.ShapeDtypeStruct((-(-n // 2),), "float32") for n in sides]
     stated = 2 * sum(compression.payload_bytes(code, chunk) for chunk in chunks)
-    assert wire_bytes(tx, params, emulate(2)) == stated
-    assert wire_bytes(tx, params, emulate(1)) == 0
-    state = relaxjax.init(tx, params, mesh_of(2))
-    step = relaxjax.data_parallel(helpers.step_of(lambda p, b: p, tx), mesh_of(2))
-    assert relaxjax.compiled_wire_bytes(step, *state, np.zeros(2)) == stated
+    helpers.assert_sends(tx, params, stated)
 
 
 def test_absent_workers_wait_and_nan_is_forgotten():

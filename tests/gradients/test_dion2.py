@@ -10,11 +10,11 @@ import optax
 import pytest
 
 import relaxjax
-from relaxjax import compression, dion2, emulate, wire_bytes
+from relaxjax import compression, dion2, emulate
 from relaxjax.gradients import _dion2
 from tests import helpers
 from tests.gradients.momenta import CUT, SHAPES, drawn, updated
-from tests.helpers import assert_close, mesh_of
+from tests.helpers import assert_close
 
 DECAY, SHARE = 0.9, 0.3
 
@@ -179,11 +179,7 @@ def test_bytes_traced_stated_and_compiled_are_the_same(bits):
     norms, floats = 6 + 4 + 6, 2 * (7 + 9 + 11)
     chunk = jax.ShapeDtypeStruct((-(-floats // 2),), "float32")
     stated = 2 * (4 * norms // 2 + compression.payload_bytes(code, chunk))
-    assert wire_bytes(tx, params, emulate(2)) == stated
-    assert wire_bytes(tx, params, emulate(1)) == 0
-    state = relaxjax.init(tx, params, mesh_of(2))
-    step = relaxjax.data_parallel(helpers.step_of(lambda p, b: p, tx), mesh_of(2))
-    assert relaxjax.compiled_wire_bytes(step, *state, np.zeros(2)) == stated
+    helpers.assert_sends(tx, params, stated)
 
 
 def test_absent_workers_wait_and_nan_is_forgotten():

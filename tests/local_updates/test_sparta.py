@@ -13,7 +13,7 @@ import relaxjax
 from relaxjax import emulate, sparta, wire_bytes
 from relaxjax.local_updates._sparta import SELECTIONS, chosen
 from tests import helpers
-from tests.helpers import mesh_of, pulled, targets_of
+from tests.helpers import pulled, targets_of
 
 RATE, STEPS, SHARE = 0.1, 24, 0.25
 selections = pytest.mark.parametrize("selection", SELECTIONS)
@@ -136,10 +136,7 @@ def test_bytes_traced_stated_and_compiled_are_the_same(delay):
         optax.sgd(RATE), sparta("data", SHARE, delay=delay, algorithm="ring")
     )
     stated = 2 * 4 * -(-(4 + 1 + 1) // 2)  # ceil(15 / 4), 1 and 1 values, two workers
-    assert wire_bytes(tx, params, emulate(2)) == stated
-    state = relaxjax.init(tx, params, mesh_of(2))
-    step = relaxjax.data_parallel(helpers.step_of(lambda p, b: p, tx), mesh_of(2))
-    assert relaxjax.compiled_wire_bytes(step, *state, np.zeros(2)) == stated
+    helpers.assert_sends(tx, params, stated)
     seldom = sparta("data", SHARE, every=3, algorithm="ring")
     sent = [wire_bytes(seldom, params, emulate(2), start=k) for k in range(6)]
     assert sent == [0, 0, stated] * 2
