@@ -96,17 +96,15 @@ def test_what_is_no_call_is_not_answered_and_others_are(address, store, said):
 
 
 def test_a_socket_that_nobody_answers_any_more(tmp_path):
-    threads = threading.active_count()
+    before = set(threading.enumerate())
     with relayed(Folder(tmp_path)) as address:
         store = RelayedStore(address, "ray:/run")
         assert Path(address).parent.stat().st_mode & 0o77 == 0  # its owner's alone
     assert not Path(address).exists()
     store._connection.close()
-    for _ in range(100):
-        if threading.active_count() == threads:
-            break
-        threading.Event().wait(0.05)
-    assert threading.active_count() == threads
+    for thread in set(threading.enumerate()) - before:
+        thread.join(5)
+    assert set(threading.enumerate()) <= before
     with pytest.raises(ValueError, match=f"{RELAY}=.* nobody answers"):
         RelayedStore(address, "ray:/run")
     with pytest.raises(OSError, match="actor does not answer") as error:
