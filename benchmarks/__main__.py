@@ -40,6 +40,7 @@ BENCHMARKS = {
     "regret": "planning.regret:regret",
     "planned": "planning.planned:planned",
     "overlap": "programs.overlap:overlap",
+    "sharded": "programs.sharded:sharded",
     "pulls": "programs.pulls:pulls",
     "host-copies": "programs.host_copies:host_copies",
     "host-params": "programs.host_params:host_params",

@@ -44,6 +44,9 @@ def chaos(
     pace: Annotated[float, typer.Option(min=0.1, help="Steps per second.")] = 20.0,
     seed: Annotated[int, typer.Option(min=0, help="Of kills and data.")] = 0,
     carrier: Annotated[str, typer.Option(help="folder or ray.")] = "folder",
+    spares: Annotated[
+        bool, typer.Option("--spares", help="Processes that have imported JAX wait.")
+    ] = False,
     only: Annotated[
         str | None, typer.Option(help=f"One part: {', '.join(PARTS)}.")
     ] = None,
@@ -62,7 +65,7 @@ def chaos(
     setting = Setting(
         islands, pace, slow, rows=64, sync_every=96, fragments=3, grace=0.5,
         lost_after=3.0, poll=0.02, rate=0.05, width=16 if tiny else 128, seed=seed,
-        carrier=carrier,
+        carrier=carrier, spares=spares,
     )  # fmt: skip
     seconds = 60 * minutes
     faults = schedule(seed, seconds, islands, every)

@@ -76,15 +76,24 @@ def processes(parent: int, variable: str) -> dict[str, int]:
 
 
 def processes_of(carrier: str, variable: str) -> dict[str, int]:
-    """Processes of this machine that have this carrier, whoever has started them."""
-    found = {}
+    """Processes of this machine that have this carrier, whoever has started them.
+
+    Of those with one name the oldest has it, and a younger one waits for its turn.
+    """
+    found: dict[str, tuple[int, int]] = {}
     for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
             lines = path.read_bytes().decode(errors="replace").split("\0")
             env = {k: v for k, _, v in (line.partition("=") for line in lines)}
             if env.get("RELAXJAX_CARRIER") == carrier and variable in env:
-                found[env[variable]] = int(path.parent.name)
-    return found
+                this = _ticks(path.parent), int(path.parent.name)
+                found[env[variable]] = min(found.get(env[variable], this), this)
+    return {name: pid for name, (_, pid) in found.items()}
+
+
+def _ticks(place: Path) -> int:
+    """When a process was started: field 22 of its `stat`, behind a name in brackets."""
+    return int((place / "stat").read_text().rpartition(")")[2].split()[19])
 
 
 class Chaos:

@@ -111,6 +111,7 @@ def islands(
     """A run of islands."""
     place = f"{setting.carrier}:{(out / 'run').absolute()}"
     arguments = ["islands", str(HERE / "island.py"), "-n", str(setting.islands)]
+    arguments += ["--spares"] * setting.spares
     with _cluster(setting) as address:
         command = _begin(setting, out, [*arguments, "--carrier", place], address)
         return _islands(setting, command, faults, seconds, freeze_for, out)

@@ -28,6 +28,7 @@ class Setting(NamedTuple):
       width: of the perceptron's hidden layers.
       seed: of the model, the batches and the kills.
       carrier: "folder" or "ray".
+      spares: whether processes that have imported JAX stand by.
     """
 
     islands: int
@@ -43,6 +44,7 @@ class Setting(NamedTuple):
     width: int
     seed: int
     carrier: str = "folder"
+    spares: bool = False
 
     @classmethod
     def read(cls) -> tuple["Setting", Path]:

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from benchmarks.network import worker
+from benchmarks.network import jax_sharded, worker
 from benchmarks.network.methods import ALONE
 from benchmarks.network.problem import Problem, task
 from benchmarks.network.variants import unfused, wait_for_all
@@ -99,7 +99,14 @@ def make(place: worker.WorkerPlace, problem: Problem) -> worker.Begin:
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(place.address, place.processes, place.process)
     start = task(*problem.size())
-    return lambda method: begin(method, start, mesh_of(method))
+
+    def begun(method: dict[str, Any]) -> worker.Session:
+        if method["name"] in jax_sharded.NAMES:
+            mesh = jax_sharded.mesh_of(jax.devices(), jax.local_device_count())
+            return jax_sharded.begin(method, start, mesh)
+        return begin(method, start, mesh_of(method))
+
+    return begun
 
 
 if __name__ == "__main__":

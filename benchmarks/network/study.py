@@ -25,13 +25,15 @@ from benchmarks.network.lab import BUDGET, STEPS, Lab, Row
 from benchmarks.network.memory import memory
 from benchmarks.network.methods import RATE, Method, available, chosen
 from benchmarks.network.problem import HOSTS, LAYERS, ROWS, WIDTH, Shape
+from benchmarks.network.sharded import RATES as SHARDED_RATES
+from benchmarks.network.sharded import sharded
 from benchmarks.network.slow_host import slow_host
 from benchmarks.report import Result, Run, benchmark
 from relaxjax.cli._errors import user_errors
 from relaxjax.hosts import Namespaces
 
 PARTS = ("curves", "steps")
-ALL_PARTS = (*PARTS, "ablation", "bytes", "memory", "slow", "none")
+ALL_PARTS = (*PARTS, "ablation", "bytes", "memory", "sharded", "slow", "none")
 RATES = (20.0, 50.0, 200.0, 1000.0)  # Mbit/s
 
 
@@ -65,9 +67,9 @@ def network(
         list[str] | None,
         typer.Option(
             help="curves, steps, ablation (of overlap, fusion, hierarchy), bytes "
-            "(stated, the kernel's), memory (of a process), slow (a host at half its "
-            "processor); none: only report of what the folder has. Default: curves and "
-            "steps."
+            "(stated, the kernel's), memory (of a process), sharded (weights), slow "
+            "(a host at half its processor); none: only report of what the folder has. "
+            "Default: curves and steps."
         ),
     ] = None,
 ) -> Result:
@@ -90,6 +92,15 @@ def network(
             ablation(renamed, shape, rates=rates, rounds=rounds, seed=seed)
         if "memory" in parts:
             memory(run._replace(name="network_memory"), methods, shape)
+        if "sharded" in parts:
+            sharded(
+                run._replace(name="network_sharded"),
+                shape,
+                rates=rate or SHARDED_RATES,
+                rounds=rounds,
+                curve_steps=curve_steps,
+                seed=seed,
+            )
         if "slow" in parts:
             renamed = run._replace(name="network_slow")
             slow_host(renamed, methods, shape, rounds=rounds)

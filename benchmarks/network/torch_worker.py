@@ -1,8 +1,8 @@
-"""PyTorch's DistributedDataParallel as a system of the network bench, over gloo.
+"""PyTorch's DDP and FSDP2 as a system of the network bench, over gloo.
 
 Run as `python -m benchmarks.network.torch_worker FILE PROCESS PROCESSES ADDRESS`.
 
-Its hooks: none (float32), 16 bits, and PowerSGD with error feedback and a warm start.
+DDP's hooks: none (float32), 16 bits, and PowerSGD with error feedback, warm started.
 Gradients travel in one bucket. PyTorch is for this benchmark alone.
 """
 
@@ -22,7 +22,7 @@ _PATIENCE = timedelta(minutes=30)
 
 
 def begin(method: dict[str, Any], problem: Problem) -> worker.Session:
-    """The training of "alone", "fp32", "fp16", "bf16" or "power_sgd"."""
+    """The training of "alone", "fully_shard", or DDP's with a hook or "fp32"."""
     torch = import_module("torch")
     module = twin(problem.params, heads=HEADS)
     model = module if method["name"] == "alone" else _parallel(module, method)
@@ -43,7 +43,10 @@ def begin(method: dict[str, Any], problem: Problem) -> worker.Session:
 
 
 def _parallel(module: Any, method: dict[str, Any]) -> Any:
-    """The module with the method's hook."""
+    """The module with the method's hook, or with its leaves cut into slices."""
+    if method["name"] == "fully_shard":
+        import_module("torch.distributed.fsdp").fully_shard(module)
+        return module
     parallel = import_module("torch.nn.parallel").DistributedDataParallel
     hooks = "torch.distributed.algorithms.ddp_comm_hooks"
     model = parallel(module, bucket_cap_mb=_BUCKET_MB, gradient_as_bucket_view=True)

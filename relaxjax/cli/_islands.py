@@ -53,6 +53,12 @@ def islands(
     html: Annotated[
         Path | None, typer.Option(help="With status: a page to write as well.")
     ] = None,
+    spares: Annotated[
+        bool,
+        typer.Option(
+            "--spares", help="A process for each island that has imported JAX waits."
+        ),
+    ] = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="With status: look again until Ctrl-C.")
     ] = False,
@@ -73,7 +79,7 @@ def islands(
         if what in ("status", "replay"):
             code = _look(what, rest, emulated, html, watch)
         else:
-            code = _run(what, rest, count, carrier)
+            code = _run(what, rest, count, carrier, spares)
     raise typer.Exit(code)
 
 
@@ -95,7 +101,9 @@ def _look(
     return _replay(store) or (again(store, rest[1:]) if rest[1:] or emulated else 0)
 
 
-def _run(script: str, arguments: list[str], count: int, carrier: str) -> int:
+def _run(
+    script: str, arguments: list[str], count: int, carrier: str, spares: bool
+) -> int:
     if not Path(script).is_file():
         raise ValueError(f"islands: {script} is not a file; name a Python script")
     kind, _, place = carrier.partition(":")
@@ -105,7 +113,7 @@ def _run(script: str, arguments: list[str], count: int, carrier: str) -> int:
     cache = {k: v for k, v in cache.items() if k not in os.environ}
     command = [sys.executable, "-u", script, *arguments]
     start = rooms.supervise_on_ray if kind == "ray" else rooms.supervise
-    return start(command, names, carrier, cache)
+    return start(command, names, carrier, cache, spares=spares)
 
 
 def _status(store: rooms.Store, html: Path | None) -> int:

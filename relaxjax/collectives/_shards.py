@@ -57,7 +57,7 @@ class Shard:
         Where there are several copies of each slice, as islands have, it is their mean.
         """
         join = functools.partial(_joined, shape=self.shape, k=self.servers)
-        sharding = self.value.sharding
+        sharding = getattr(self.value, "sharding", None)  # NumPy's arrays have none
         if not (
             isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, Mesh)
         ):

@@ -17,6 +17,7 @@ from relaxjax.islands._post import Post, Voice
 from relaxjax.islands._ray_store import RayStore
 from relaxjax.islands._relay import RELAY, RelayedStore
 from relaxjax.islands._run import FILE, Run, Settings
+from relaxjax.islands._spare import require_read_settings
 from relaxjax.islands._store import Folder, Store
 from relaxjax.islands._store_channel import StoreChannel
 
@@ -94,7 +95,8 @@ def join(
 
     Raises:
       ValueError: an argument that is not one; a run that has begun with other settings
-        or another model; a folder where commits are not safe.
+        or another model; a folder where commits are not safe; a variable of JAX's that
+        the script sets in a spare process.
 
     Example:
       >>> import tempfile, jax.numpy as jnp
@@ -122,6 +124,7 @@ def join(
         sync_every, fragments, mode, merge, quorum, grace, outer_rate, outer_momentum,
         seed, keep, compressor,
     )  # fmt: skip
+    require_read_settings()
     if not 0 < lost_after < float("inf") or not 0 < poll < float("inf"):
         raise ValueError(
             f"islands: lost_after={lost_after} and poll={poll} must be seconds above 0"

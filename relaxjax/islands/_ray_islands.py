@@ -28,14 +28,20 @@ class Watcher:
     """The actor of one island."""
 
     def run(
-        self, command: Sequence[str], name: str, carrier: str, env: Mapping[str, str]
+        self,
+        command: Sequence[str],
+        name: str,
+        carrier: str,
+        env: Mapping[str, str],
+        spares: bool,
     ) -> int:
         """Runs the island until it is done or given up; its status.
 
         The island's process calls the store by this actor, and needs no Ray.
         """
         with relayed(open_store(carrier)) as address:
-            return supervise(command, [name], carrier, {**env, RELAY: address})
+            env = {**env, RELAY: address}
+            return supervise(command, [name], carrier, env, spares=spares)
 
 
 def supervise_on_ray(
@@ -43,6 +49,8 @@ def supervise_on_ray(
     names: Sequence[str],
     carrier: str,
     environment: Mapping[str, str] | None = None,
+    *,
+    spares: bool = False,
 ) -> int:
     """Runs a command on the nodes of a Ray cluster, once for each name.
 
@@ -53,6 +61,7 @@ def supervise_on_ray(
       names: the islands' names.
       carrier: "ray:DIR", as in `relaxjax.islands.join`.
       environment: variables to set for all of them.
+      spares: as in `relaxjax.islands.supervise`.
 
     Returns:
       0 if all are done; 1 if an island was given up; 128 + the number of the signal
@@ -74,8 +83,8 @@ def supervise_on_ray(
         try:
             for name in names:
                 actors.append(ray.remote(Watcher).options(**options).remote())
-                call = actors[-1].run.remote(list(command), name, store.carrier, env)
-                calls[call] = name
+                arguments = list(command), name, store.carrier, env, spares
+                calls[actors[-1].run.remote(*arguments)] = name
             while calls and not asked:
                 ready, _ = ray.wait([*calls], timeout=_POLL)
                 for call in ready:

@@ -2,7 +2,8 @@
 
 Who ends with status 0 is done. Any other end is a failure: the island is marked as
 left, so that nobody waits for it, and a new process takes its name. One that fails
-several times in a row, soon after its start, is given up.
+several times in a row, soon after its start, is given up. With `spares`, a process that
+has imported JAX stands by for each island (`_spare`).
 """
 
 import os
@@ -14,17 +15,26 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from threading import Thread
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from relaxjax import hosts
 from relaxjax.islands import _members as members
 from relaxjax.islands._join import CARRIER, NAME, open_store
+from relaxjax.islands._spare import waiting
 
 _POLL = 0.05
 _SOON = 20.0  # seconds from a start to an end that counts as soon
 _TRIES = 5
 _PAUSE = 0.2  # seconds after the first failure; 4 and 9 times as long after the next
 _TO_END = 5.0  # seconds from SIGTERM to SIGKILL
+_SPARE_AFTER = 3.0  # seconds from a start to that of the next spare process
+
+
+class Running(NamedTuple):
+    """A process, and the thread that passes its output on."""
+
+    process: subprocess.Popen[str]
+    reader: Thread
 
 
 class Place:
@@ -37,32 +47,64 @@ class Place:
       status: of the last process that has ended.
     """
 
-    def __init__(self, name: str, command: Sequence[str], env: Mapping[str, str]):
-        self.name, self._command = name, command
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        spares: bool = False,
+    ):
+        self.name, self._command, self._spares = name, command, spares
         self._env = {**env, NAME: name}
         self._due: float | None = None
+        self._spare: Running | None = None
         self.process: subprocess.Popen[str] | None = None
         self.starts = self.status = self._failures = 0
         self.start()
 
     def start(self) -> None:
-        """Starts a process."""
+        """Starts a process, or lets the spare one run."""
         self._due = None
-        self.process = subprocess.Popen(
+        if self._spare is None or self._spare.process.poll() is not None:
+            self.dismiss()
+            self._spare = self._started()
+        (self.process, self._reader), self._spare = self._spare, None
+        self.starts, self._since = self.starts + 1, time.monotonic()
+        if self.process.stdin is not None:
+            with suppress(BrokenPipeError), self.process.stdin as waits:
+                waits.write("\n")
+
+    def stand_by(self) -> None:
+        """Starts a spare process, if one is wanted and the island has begun."""
+        begun = self.process and time.monotonic() - self._since > _SPARE_AFTER
+        if self._spares and self._spare is None and begun:
+            self._spare = self._started()
+
+    def dismiss(self) -> None:
+        """Ends the spare process."""
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            spare.process.kill()
+            spare.reader.join(_TO_END)
+            if spare.process.stdin is not None:
+                spare.process.stdin.close()
+            spare.process.wait()
+
+    def _started(self) -> Running:
+        process = subprocess.Popen(
             self._command,
             env=self._env,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if self._spares else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
             start_new_session=True,
         )
-        self.starts, self._since = self.starts + 1, time.monotonic()
-        reader = Thread(target=_pass_on, args=(self.name, self.process.stdout))
-        reader.daemon = True
+        arguments = self.name, process.stdout
+        reader = Thread(target=_pass_on, args=arguments, daemon=True)
         reader.start()
-        self._reader = reader
+        return Running(process, reader)
 
     def ended(self) -> str | None:
         """How the process has ended, in words; None while it runs."""
@@ -95,10 +137,12 @@ class Place:
         return self.process is not None or self._due is not None
 
     def send(self, number: int) -> None:
-        """Sends a signal, if the process runs."""
-        if self.process is not None:
-            with suppress(ProcessLookupError):
-                self.process.send_signal(number)
+        """Sends a signal to the process, if it runs, and to the spare one."""
+        spare = self._spare and self._spare.process
+        for process in (self.process, spare):
+            if process is not None:
+                with suppress(ProcessLookupError):
+                    process.send_signal(number)
 
 
 def supervise(
@@ -106,6 +150,8 @@ def supervise(
     names: Sequence[str],
     carrier: str,
     environment: Mapping[str, str] | None = None,
+    *,
+    spares: bool = False,
 ) -> int:
     """Runs a command in a process for each name, until all are done.
 
@@ -114,6 +160,8 @@ def supervise(
       names: the islands' names.
       carrier: as in `relaxjax.islands.join`.
       environment: variables to set for all of them.
+      spares: whether a process that has imported JAX stands by for each island; the
+        program is Python then, and runs a script.
 
     Returns:
       0 if all are done; 1 if an island was given up; 128 + the number of the signal
@@ -125,13 +173,15 @@ def supervise(
     store = open_store(carrier)
     mortal = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
     env = {**os.environ, **(environment or {}), CARRIER: carrier}
-    places = [Place(members.check_name(n), [*mortal, *command], env) for n in names]
+    command = [*mortal, *(waiting(command) if spares else command)]
+    places = [Place(members.check_name(n), command, env, spares) for n in names]
     given_up = 0
     with stopping(places) as asked:
         while any(place.is_open for place in places) and not _is_over(asked, places):
             for place in places:
                 if not asked:
                     place.start_if_due()
+                    place.stand_by()
                 how = place.ended()
                 if how is None:
                     continue
@@ -188,6 +238,8 @@ def stopping(places: list[Place]) -> Iterator[list[int]]:
             yield asked
     finally:
         kill()
+        for place in places:
+            place.dismiss()
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -154,10 +154,12 @@ def of_one_worker(params: Any, workers: int) -> Any:
     return jax.tree.map(one, params, is_leaf=_is_sliced)
 
 
-def _without_workers(x: jax.Array) -> NamedSharding | None:
-    if not isinstance(x.sharding, NamedSharding):
+def _without_workers(x: Any) -> NamedSharding | None:
+    """How the mean lies; an array of NumPy's lies nowhere."""
+    sharding = getattr(x, "sharding", None)
+    if not isinstance(sharding, NamedSharding):
         return None
-    return NamedSharding(x.sharding.mesh, P(*x.sharding.spec[1:]))
+    return NamedSharding(sharding.mesh, P(*sharding.spec[1:]))
 
 
 def _on_one_device(arrays: list[jax.Array]) -> list[jax.Array]:

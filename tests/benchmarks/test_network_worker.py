@@ -10,6 +10,7 @@ import optax
 import pytest
 from jax.sharding import Mesh
 
+from benchmarks.network import jax_sharded as _network_sharded
 from benchmarks.network import jax_worker as _network_jax
 from benchmarks.network import torch_worker as _network_torch
 from benchmarks.network import worker as _network_worker
@@ -68,6 +69,31 @@ def test_relaxjax_trains_as_one_device_does():
     alone = _network_jax.begin({**method, "name": "alone"}, OWN, mesh)
     half = alone.step(MADE.batches[0])  # the first worker's
     assert half == pytest.approx(float(OWN.loss(OWN.params, MADE.own_rows(0, 0, 2))))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("per_host", [1, 2])
+@pytest.mark.parametrize(
+    ("name", "options", "close"),
+    [
+        ("jit_fsdp", {}, 1e-4),
+        ("fsdp", {}, 1e-4),
+        ("fsdp", {"weights": 8, "gradients": 4}, 0.05),
+        ("sdp4bit", {}, 0.05),
+    ],
+)
+def test_sharded_weights_train_as_whole_ones_do(name, options, close, per_host):
+    method = {"name": name, "options": options, "rate": RATE}
+    mesh = _network_sharded.mesh_of(jax.devices()[:2], per_host)
+    training = _network_sharded.begin(method, OWN, mesh)
+    for i in range(3):
+        training.step(MADE.batches[i])
+    _, held_out = plain(3)
+    half = np.tile(MADE.windows[:2], (2, 1))  # both workers judge the same
+    loss = training.loss(half)
+    both = [training.loss(np.tile(x, (2, 1))) for x in np.split(MADE.windows, 2)]
+    assert loss == both[0]
+    assert np.mean(both) == pytest.approx(held_out, abs=close)
 
 
 def test_torch_trains_as_jax_does():

@@ -52,8 +52,15 @@ class FakeRay:
 
         return SimpleNamespace(options=options)
 
-    def call(self, command: Any, name: str, carrier: str, env: dict[str, str]) -> str:
-        self.env = env
+    def call(
+        self,
+        command: Any,
+        name: str,
+        carrier: str,
+        env: dict[str, str],
+        spares: bool,
+    ) -> str:
+        self.env, self.spares = env, spares
         return name
 
     def wait(self, calls: list[str], timeout: float) -> Any:
@@ -78,7 +85,9 @@ def run(tmp_path, monkeypatch) -> Callable[[FakeRay], int]:
         folder = Folder(tmp_path)
         folder.carrier = f"ray:{tmp_path}"
         monkeypatch.setattr(ray_islands, "open_store", lambda carrier: folder)
-        return ray_islands.supervise_on_ray(["x"], ["a", "b"], "ray:x", {"JAX_A": "1"})
+        return ray_islands.supervise_on_ray(
+            ["x"], ["a", "b"], "ray:x", {"JAX_A": "1"}, spares=True
+        )
 
     return run
 
@@ -93,6 +102,7 @@ def test_actors_come_back_and_lie_on_many_nodes(run, monkeypatch):
     assert (first["scheduling_strategy"], first["num_gpus"]) == ("SPREAD", 1)
     assert (ray.env["RAY_ADDRESS"], ray.env["JAX_A"]) == ("1.2.3.4:6379", "1")
     assert "SECRET" not in ray.env
+    assert ray.spares
     assert ray.killed == 2
 
 

@@ -130,14 +130,17 @@ def test_an_actor_answers_for_its_island(tmp_path, monkeypatch):
     folder, seen = Folder(tmp_path / "run"), []
     monkeypatch.setattr(ray_islands, "open_store", lambda carrier: folder)
 
-    def supervise(command: Any, names: Any, carrier: str, env: dict[str, str]) -> int:
+    def supervise(
+        command: Any, names: Any, carrier: str, env: dict[str, str], *, spares: bool
+    ) -> int:
+        assert spares
         store = RelayedStore(env[RELAY], carrier)
         seen.append((command, names, env["JAX_A"], store.create("x", b"1")))
         return 3
 
     monkeypatch.setattr(ray_islands, "supervise", supervise)
     watcher = ray_islands.Watcher()
-    assert watcher.run(["train"], "one", "ray:/run", {"JAX_A": "2"}) == 3
+    assert watcher.run(["train"], "one", "ray:/run", {"JAX_A": "2"}, True) == 3
     assert seen == [(["train"], ["one"], "2", True)]
     assert folder.read("x") == b"1"
     assert RELAY not in os.environ

@@ -3,11 +3,19 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaxjax import consensus, consensus_distance, emulate, spread, to_workers
+from relaxjax import (
+    consensus,
+    consensus_distance,
+    emulate,
+    fsdp,
+    spread,
+    to_workers,
+)
 from tests.helpers import mesh_of
 
 
@@ -82,3 +90,12 @@ def test_distance_of_equal_workers_is_zero():
         assert consensus_distance(to_workers(x, emulate(n))) == 0.0
     assert consensus_distance({}) == 0.0
     assert np.isnan(consensus_distance(jnp.array([1.0, jnp.nan])))
+
+
+def test_state_that_was_brought_to_the_host():
+    tree = {"w": np.array([[1.0, 2.0], [3.0, 2.0]], np.float32)}
+    np.testing.assert_array_equal(consensus(tree)["w"], [2.0, 2.0])
+    shards, _ = fsdp.init(optax.sgd(1.0), {"w": np.arange(5.0)}, emulate(2))
+    np.testing.assert_array_equal(
+        consensus(jax.device_get(shards))["w"], np.arange(5.0)
+    )

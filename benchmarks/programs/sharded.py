@@ -1,0 +1,151 @@
+"""Layers that lie sharded over eight H100s: what their transfers hold up.
+
+    stock     jax.jit with NamedSharding, each turn's weights gathered by the compiler
+    turn      fsdp.gathered in the scan: each turn gathers for itself
+    ahead     fsdp.scan_layers: each turn gathers for the next one
+
+Square layers, 4096 rows a device, plain descent. Nothing is run: each program is
+compiled for GPUs that are not there, and its schedule replayed with stated rates.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, Any
+
+import jax
+import jax.numpy as jnp
+import optax
+import typer
+from jax import lax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from benchmarks.programs.ahead_of_time import (
+    Microseconds,
+    Tflops,
+    compiled_text,
+    rates,
+)
+from benchmarks.programs.gpu_program import gpu_mesh
+from benchmarks.report import Result, Run, Table, benchmark
+from relaxjax import compression, data_parallel, fsdp
+from relaxjax.schedule import Device, Link, replay
+
+DEVICES, WIDTH, ROWS = 8, 1024, 4096
+BANDWIDTHS = (25e9, 100e9, 450e9)  # bytes per second; the last is NVLink's
+CODES: Mapping[str, Any] = {
+    "weights": compression.quantize(8, block_size=2048),
+    "gradients": compression.quantize(4),
+}
+PROGRAMS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "stock": ("stock", {}),
+    "fsdp, a turn for itself": ("turn", {}),
+    "fsdp, a layer ahead": ("ahead", {}),
+    "fsdp 8 and 4 bits, a turn for itself": ("turn", CODES),
+    "fsdp 8 and 4 bits, a layer ahead": ("ahead", CODES),
+}
+
+
+def stock_text(mesh: Mesh, layers: int) -> str:
+    """`jax.jit` of the whole batch; the compiler gathers and scatters by itself."""
+    sliced, rows = P(None, "data"), P("data")
+
+    def loss(params, x):
+        def turn(x, w):
+            w = lax.with_sharding_constraint(w, NamedSharding(mesh, P()))
+            y = jnp.tanh(x @ w)
+            return lax.with_sharding_constraint(y, NamedSharding(mesh, rows)), None
+
+        return jnp.mean(lax.scan(jax.checkpoint(turn), x, params)[0] ** 2)
+
+    def step(params, x):
+        return params - 0.1 * jax.grad(loss)(params, x)
+
+    def placed(*shape: int, spec: P) -> jax.ShapeDtypeStruct:
+        sharding = NamedSharding(mesh, spec)
+        return jax.ShapeDtypeStruct(shape, jnp.float32, sharding=sharding)
+
+    jitted = jax.jit(step, out_shardings=NamedSharding(mesh, sliced))
+    params = placed(layers, WIDTH, WIDTH, spec=sliced)
+    return compiled_text(jitted, params, placed(DEVICES * ROWS, WIDTH, spec=rows))
+
+
+def fsdp_text(mesh: Mesh, layers: int, *, ahead: bool, **choices: Any) -> str:
+    """The same descent on `fsdp` shards, in turns of their own or a layer ahead."""
+    layer = fsdp.gathered(
+        lambda w, x: jnp.tanh(x @ w), "data", reshard_after_forward=True, **choices
+    )
+
+    def loss(shards, x):
+        if ahead:
+            return jnp.mean(fsdp.scan_layers(layer, shards, x) ** 2)
+        return jnp.mean(lax.scan(lambda x, p: (layer(p, x), None), x, shards)[0] ** 2)
+
+    def step(shards, opt_state, batch):
+        updates, opt_state = tx.update(jax.grad(loss)(shards, batch), opt_state)
+        return optax.apply_updates(shards, updates), opt_state, {}
+
+    tx = optax.sgd(0.1)
+    slices = jax.ShapeDtypeStruct(
+        (DEVICES, layers, WIDTH * WIDTH // DEVICES), jnp.float32
+    )
+    shards: Any = fsdp.Shard(slices, (WIDTH, WIDTH), DEVICES)
+    batch = jax.ShapeDtypeStruct((DEVICES * ROWS, WIDTH), jnp.float32)
+    return compiled_text(data_parallel(step, mesh), shards, tx.init(shards), batch)
+
+
+def text_of(name: str, mesh: Mesh, layers: int) -> str:
+    """The program of a row of `PROGRAMS`."""
+    way, codes = PROGRAMS[name]
+    if way == "stock":
+        return stock_text(mesh, layers)
+    return fsdp_text(mesh, layers, ahead=way == "ahead", **codes)
+
+
+# Without a driver, JAX's CUDA plugin can only compile.
+@benchmark("sharded", platform="cpu")
+def sharded(
+    run: Run,
+    tflops: Tflops = 400,
+    microseconds: Microseconds = 10,
+    layers: Annotated[int, typer.Option(min=2, help="Layers of the model.")] = 6,
+) -> Result:
+    """What transfers of sharded layers hold up, in programs for eight H100s."""
+    mesh = gpu_mesh((DEVICES,))
+    device, link, known = rates(tflops, BANDWIDTHS[-1] / 1e9, microseconds)
+    rows = [_row(name, text_of(name, mesh, layers), device, link) for name in PROGRAMS]
+    columns = [
+        (f"ms at {b / 1e9:g} GB/s (exposed)", partial(_milliseconds, b))
+        for b in BANDWIDTHS
+    ]
+    return run.finish(
+        {
+            "conditions": run.conditions(**known, devices=DEVICES, layers=layers),
+            "bandwidths": BANDWIDTHS,
+            "rows": rows,
+        },
+        tables=[
+            Table.of("Sharded layers", rows, "program", "transfers", "MiB", *columns)
+        ],
+    )
+
+
+def _row(name: str, text: str, device: Device, link: Link) -> dict[str, Any]:
+    """A row of JSON: seconds and exposed seconds by bandwidth."""
+    replays = {
+        b: replay(text, device=device, link=Link(link.latency, b)) for b in BANDWIDTHS
+    }
+    one = replays[BANDWIDTHS[-1]]
+    return {
+        "program": name,
+        "transfers": len(one.transfers),
+        "MiB": sum(t.nbytes for t in one.transfers) / 2**20,
+        "compute": one.compute,
+        "seconds": {f"{b:g}": r.total for b, r in replays.items()},
+        "exposed": {f"{b:g}": r.exposed for b, r in replays.items()},
+    }
+
+
+def _milliseconds(bandwidth: float, row: Mapping[str, Any]) -> str:
+    seconds, exposed = (row[key][f"{bandwidth:g}"] for key in ("seconds", "exposed"))
+    return f"{1e3 * seconds:.3f} ({1e3 * exposed:.3f})"
