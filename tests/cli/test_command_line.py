@@ -194,8 +194,7 @@ sys.exit(pty.spawn([sys.executable, "-m", "relaxjax", *plan]) >> 8)
 """
 
 
-@pytest.mark.long
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("no_color", [False, True])
 def test_colors_are_for_terminals_that_want_them(no_color):
     env = os.environ | {"JAX_PLATFORMS": "cpu", "TERM": "xterm-256color"}

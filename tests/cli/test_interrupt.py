@@ -255,7 +255,7 @@ BUSY = {
 
 
 @pytest.mark.long
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("listens", [False, True])
 @pytest.mark.parametrize("work", BUSY.values(), ids=BUSY)
 def test_it_ends_where_python_does_not_run(work, listens):

@@ -43,7 +43,7 @@ def test_the_table_and_the_line_to_paste():
     assert "more: --top" in output
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_flags_of_xla_are_all_that_is_printed():
     """For this network, and buckets of the choice."""
     output = run(*FAST, "--bucket-mb", "3", "--xla-flags")
@@ -57,7 +57,7 @@ def test_hosts_have_relaxations_of_their_own():
     assert "all_reduce@hierarchical" in names
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_network_from_a_file(tmp_path):
     path = tmp_path / "network.json"
     plan.Network(workers=4, link=Link(1e-3, 1e7), overlap=False).save(path)

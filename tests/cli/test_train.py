@@ -236,7 +236,7 @@ def test_models_that_go_apart_end_the_run(tmp_path, monkeypatch):
     assert not (tmp_path / "run.json").exists()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_run_from_the_shell(tmp_path):
     done = command("train", "--workers", "8", "--steps", "60", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -49,8 +49,7 @@ def found() -> tuple[Ranking, Network]:
     return rank(model, network, bucket_bytes=2**23), network
 
 
-@pytest.mark.long
-@pytest.mark.few(1)
+@pytest.mark.slow
 @widths
 def test_names_in_a_plan_are_whole_and_the_choice_stands_first(
     found, width, capsys, monkeypatch

@@ -55,7 +55,7 @@ def records(folder: Path, make: Any = task, names: Any = NAMES, **how: Any) -> A
     return {r["key"]: r for r in results.records()}
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_they_are_trained_as_alone(tmp_path):
     """Factors, phases, rounds and a peer that changes; 3 seeds as 2 + 1."""
     alone = records(tmp_path / "alone")

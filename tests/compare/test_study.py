@@ -229,7 +229,7 @@ def test_a_task_brings_its_optimizer(tmp_path):
     np.testing.assert_allclose(local["test"], task.metric(w), rtol=1e-4)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_runs_of_functions_are_known_again():
     """What has an address in this process has none in a key."""
     code = (

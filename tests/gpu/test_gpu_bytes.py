@@ -48,7 +48,7 @@ TABLE = [(a, d) for a in ("psum", "ring") for d in FLOATS]
 TABLE += [(a, d) for a in OTHERS for d in ("float32", "bfloat16")]
 
 
-@pytest.mark.few(len(TABLE))
+@pytest.mark.few(12)
 @pytest.mark.parametrize(("algorithm", "dtype"), TABLE)
 def test_bytes_are_those_traced(mesh, algorithm, dtype):
     tx: Any = all_reduce("data", algorithm=algorithm, bucket_bytes=500)

@@ -48,7 +48,7 @@ def by_hand(x: Any, targets: Any, w: Any, weights: Any = None) -> np.ndarray:
     return total / max(weights.sum(), 1)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=10)
 @given(st.integers(1, 5), st.integers(1, 9), st.integers(1, 7), st.integers(1, 7))
 def test_equals_the_mean_over_a_list_of_workers(n, rows, r, c):
     x, targets, w = arrays(n, rows, r, c)

@@ -81,7 +81,7 @@ def emulated(steps: int, merge: str, tokens: Any) -> Any:
 
 
 @pytest.mark.long
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("merge", ["rda", "mean"])
 def test_rounds_equal_the_emulated_transformation(tmp_path, merge):
     """To rounding; the islands among themselves to the bit where all has merged."""

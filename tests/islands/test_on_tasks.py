@@ -27,7 +27,7 @@ ROWS = 8
 @pytest.mark.parametrize(
     ("name", "rate"),
     [
-        pytest.param("digits", 0.1, marks=pytest.mark.long),
+        pytest.param("digits", 0.1, marks=pytest.mark.slow),
         pytest.param("chars", 0.01, marks=pytest.mark.slow),
     ],
 )

@@ -147,8 +147,7 @@ def test_equal_periods_are_local_adam_and_equal_gradients_adam():
         np.testing.assert_allclose(x[1], y, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.long
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["ring", "psum"])
 def test_bytes_of_each_step_traced_and_compiled(algorithm):
     params = {"w": jnp.zeros((5, 3)), "b": jnp.zeros(4)}

@@ -83,7 +83,7 @@ def test_the_file_is_json_that_a_person_can_write(tmp_path):
     assert plan.Network.load(path).hosts == 16
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_window_for_each_round_trip_caps_the_rate():
     """At 50 ms a stream of 6 MiB carries half of 1 Gbit/s; at 0.05 ms all of it."""
     window = 6 * 2**20

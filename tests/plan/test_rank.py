@@ -116,7 +116,7 @@ def test_many_buckets_are_as_long_as_each_by_itself():
     assert a.messages - b.messages == pytest.approx((buckets - 1) * 14 * 5e-5, rel=0.01)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_best_of_several_buckets():
     sizes = (2**20, 2**23, 2**25)
     each = [by_label(plan.rank(model(), network(4.0), bucket_bytes=s)) for s in sizes]
@@ -126,7 +126,7 @@ def test_the_best_of_several_buckets():
         assert least <= best[label].prediction.seconds <= 1.01 * least
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_bucket_sizes_are_searched_where_latency_costs():
     """125 M params, 8 workers, 1 Gbit/s, 50 ms: the best of the planner's own model."""
     large = plan.Model.of_size(125_000_000, compute=0.3)

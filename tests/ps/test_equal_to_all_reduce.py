@@ -68,8 +68,7 @@ def test_servers_on_the_inner_of_two_axes(form):
             assert_close(found, expected, 1e-6)
 
 
-@pytest.mark.long
-@pytest.mark.few(1)
+@pytest.mark.slow
 @forms
 def test_order_and_size_of_transfers_change_no_bit(form):
     start = wider()

@@ -20,6 +20,7 @@ def tree(dtype: str) -> Any:
     return {k: jax.ShapeDtypeStruct(v, jnp.dtype(dtype)) for k, v in SIZES.items()}
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("algorithm", [name for name in ONE_AXIS if name != "one_shot"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_bytes_are_those_traced(mesh, algorithm, dtype):

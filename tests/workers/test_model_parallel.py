@@ -44,7 +44,7 @@ def kinds_by_axis(hlo: str, inner: int) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_transformer_of_the_example_learns_and_gathers_nothing():
     example = runpy.run_path(str(EXAMPLES / "tensor_parallel.py"))
     losses, (step, *args) = example["main"](30)

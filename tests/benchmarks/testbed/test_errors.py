@@ -110,7 +110,7 @@ def test_orders_that_are_none(fleet):
     assert fleet.pull(order=[names, names[::-1]]).orders[1] == tuple(names[::-1])
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_training_without_an_optimizer(fleet):
     with pytest.raises(ValueError, match=r"needs LayerModel\(loss=...\) and Fleet\("):
         fleet.train(np.ones((2, 3)), np.ones((2, 2)))
