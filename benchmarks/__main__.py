@@ -32,6 +32,7 @@ BENCHMARKS = {
     "quality-at-bytes": "training.study:quality",
     "screen": "training.study:screen",
     "frontier": "training.study:frontier",
+    "recent": "training.study:recent",
     "methods": "training.study:methods",
     "later": "training.study:later",
     "heterogeneity": "training.heterogeneity:heterogeneity",

@@ -1,6 +1,8 @@
 """Layers that lie sharded over eight H100s: what their transfers hold up.
 
     stock     jax.jit with NamedSharding, each turn's weights gathered by the compiler
+    flags     the same, with XLA's own flags for it: latency-hiding scheduler, pipelined
+              gathers and scatters, loops with double buffers
     turn      fsdp.gathered in the scan: each turn gathers for itself
     ahead     fsdp.scan_layers: each turn gathers for the next one
 
@@ -37,8 +39,15 @@ CODES: Mapping[str, Any] = {
     "weights": compression.quantize(8, block_size=2048),
     "gradients": compression.quantize(4),
 }
+FLAGS = {
+    "xla_gpu_enable_latency_hiding_scheduler": True,
+    "xla_gpu_enable_pipelined_all_gather": True,
+    "xla_gpu_enable_pipelined_reduce_scatter": True,
+    "xla_gpu_enable_while_loop_double_buffering": True,
+}
 PROGRAMS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "stock": ("stock", {}),
+    "stock, XLA's flags": ("flags", {}),
     "fsdp, a turn for itself": ("turn", {}),
     "fsdp, a layer ahead": ("ahead", {}),
     "fsdp 8 and 4 bits, a turn for itself": ("turn", CODES),
@@ -46,7 +55,9 @@ PROGRAMS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 
 
-def stock_text(mesh: Mesh, layers: int) -> str:
+def stock_text(
+    mesh: Mesh, layers: int, options: Mapping[str, bool] | None = None
+) -> str:
     """`jax.jit` of the whole batch; the compiler gathers and scatters by itself."""
     sliced, rows = P(None, "data"), P("data")
 
@@ -67,7 +78,8 @@ def stock_text(mesh: Mesh, layers: int) -> str:
 
     jitted = jax.jit(step, out_shardings=NamedSharding(mesh, sliced))
     params = placed(layers, WIDTH, WIDTH, spec=sliced)
-    return compiled_text(jitted, params, placed(DEVICES * ROWS, WIDTH, spec=rows))
+    batch = placed(DEVICES * ROWS, WIDTH, spec=rows)
+    return compiled_text(jitted, params, batch, options=options)
 
 
 def fsdp_text(mesh: Mesh, layers: int, *, ahead: bool, **choices: Any) -> str:
@@ -97,8 +109,8 @@ def fsdp_text(mesh: Mesh, layers: int, *, ahead: bool, **choices: Any) -> str:
 def text_of(name: str, mesh: Mesh, layers: int) -> str:
     """The program of a row of `PROGRAMS`."""
     way, codes = PROGRAMS[name]
-    if way == "stock":
-        return stock_text(mesh, layers)
+    if way in ("stock", "flags"):
+        return stock_text(mesh, layers, FLAGS if way == "flags" else None)
     return fsdp_text(mesh, layers, ahead=way == "ahead", **codes)
 
 

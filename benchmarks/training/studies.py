@@ -117,6 +117,19 @@ FRONTIER = Table(
     steps=1000,
     budgets={8: 0.01, 32: 0.01, 100: 0.01, 400: 0.02},
 )
+RECENT = Table(
+    {"digits": digits, "chars": small_chars},
+    {
+        "adamw": (
+            "arc_top_k density=0.02",
+            "dion fraction=0.125 bits=8",
+            "dion2 fraction=0.0625 bits=8",
+            "demo k=8",
+            f"heloco sync_every=64 {_SLOW}",
+        ),
+    },
+    budgets={8: 0.01, 32: 0.01},
+)
 METHODS = Table(
     TASKS,
     {

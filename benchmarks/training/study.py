@@ -60,6 +60,21 @@ def frontier(
     return _whole(run, studies.FRONTIER, None, steps, seeds, tune)
 
 
+@benchmark("recent")
+def recent(
+    run: Run,
+    task: Tasks = None,
+    steps: TaskSteps = None,
+    seeds: Runs = 3,
+    tune: Tune = 3,
+) -> Result:
+    """Orthonormal momenta, rows by sketch, frequencies and turns: those that came last.
+
+    On characters with `--task chars --steps 1000`, as `frontier` has it.
+    """
+    return _whole(run, studies.RECENT, task, steps, seeds, tune)
+
+
 @benchmark("methods")
 def methods(
     run: Run,
