@@ -105,18 +105,25 @@ def around(name: str, slices: Slices) -> str | None:
 
 
 def guessed(saved: Mapping[str, np.ndarray], workers: int, like: Slices) -> Slices:
-    """The slices of a checkpoint without their names: the most that fit its rows."""
-    found = {}
+    """The slices of a checkpoint without their names: the most that fit all its rows.
+
+    Small arrays alone do not tell: a scalar has a slice of one element for any number.
+    """
+    arrays: dict[str, list[np.ndarray]] = {}
     for name in saved:
         node = around(name, like)
-        if node is None:
-            continue
-        shape = like[node].shape
-        counts = (k for k in range(workers, 0, -1) if workers % k == 0)
-        each = (Sliced(k, shape) for k in counts)
-        held = next((x for x in each if x.fits(saved[name])), None)
-        found.setdefault(node, held or Sliced(workers, shape))
-    return found
+        if node is not None:
+            arrays.setdefault(node, []).append(saved[name])
+
+    def fit(parts: int) -> bool:
+        return all(
+            any(map(Sliced(parts, like[node].shape).fits, held))
+            for node, held in arrays.items()
+        )
+
+    counts = (k for k in range(workers, 0, -1) if workers % k == 0)
+    parts = next(filter(fit, counts), workers)
+    return {node: Sliced(parts, like[node].shape) for node in arrays}
 
 
 def _found(name: str, node: Any) -> Iterator[tuple[str, Sliced]]:

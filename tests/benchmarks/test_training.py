@@ -15,6 +15,7 @@ TABLES = {
     "quality": studies.QUALITY,
     "screen": studies.SCREENED,
     "frontier": studies.FRONTIER,
+    "recent": studies.RECENT,
     "methods": studies.METHODS,
     "later": studies.LATER,
 }

@@ -10,7 +10,7 @@ import pytest
 
 import relaxjax
 from relaxjax import compression, emulate, fsdp
-from relaxjax.checkpoint import EQUAL, Checkpoints, resized
+from relaxjax.checkpoint import EQUAL, Checkpoints, _checkpoints, resized
 from tests import helpers
 
 PARAMS = {
@@ -242,3 +242,14 @@ def test_what_cannot_merge_names_both_meshes(tmp_path):
         ValueError, match=r"mesh \{'island': 2, 'data': 2\}, .*'data': 4"
     ):
         saved_and_restored(tmp_path, state, meshes[0], state, meshes[1])
+
+
+@pytest.mark.parametrize("to", [(1, 4), (3, 2)], ids=str)
+def test_a_checkpoint_that_does_not_say_how_it_was_cut(to, tmp_path, monkeypatch):
+    """As older versions wrote them: the most slices that fit the rows."""
+    monkeypatch.setattr(_checkpoints, "slices_of", lambda state: None)
+    mesh, state = made(diloco(), 2, 2)
+    other, like = made(diloco(), *to)
+    after, _ = saved_and_restored(tmp_path, apart(state), mesh, like, other)
+    assert_wholes(after, apart(state))
+    helpers.assert_close(fsdp.whole(after[0]), jax.tree.map(lambda x: x + 1, PARAMS), 0)
