@@ -69,6 +69,18 @@ class Leaf(NamedTuple):
         """The path without the field's name."""
         return self.path.partition("/")[2]
 
+    def of_each(self, slices: int) -> list["Leaf"]:
+        """The arrays that the copies of each slice have."""
+
+        def one(i: int) -> "Leaf":
+            return self._replace(
+                saved=lambda path: self.saved(path)[i::slices],
+                made=lambda path: self.made(path)[i::slices],
+                slices=(1, 1),
+            )
+
+        return [one(i) for i in range(slices)]
+
     def beside(self, field: str) -> "Leaf":
         """The array at the same place in another field of the state."""
         return self._replace(path=f"{field}/{self.inside}" if self.inside else field)

@@ -77,6 +77,12 @@ class Cuts(NamedTuple):
         whole = leaf._replace(made=lambda path: self.joined(leaf.made(path)))
         return self.cut(amounts(whole, self.before.joined(rows)), leaf.fresh)
 
+    def has_its_own(self, rows: np.ndarray | None) -> bool:
+        """Whether each slice has an array beside it, and there are as many slices."""
+        if rows is None or self.before is None or self.now is None:
+            return False
+        return self.before.parts == self.now.parts and not self.before.fits(rows)
+
     def joined(self, fresh: np.ndarray) -> np.ndarray:
         """An array of the new workers, whole for each copy."""
         return fresh if self.now is None else self.now.joined(fresh)

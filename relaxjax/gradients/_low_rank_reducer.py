@@ -1,8 +1,8 @@
 """A reducer whose messages are the factors of low-rank approximations.
 
 What PowerSGD and ACP-SGD share: first steps in which updates travel as they are, leaves
-that a rank would not make smaller, weights, absent workers, and shards beside tensor
-parallelism. The rule of a step is theirs.
+that a rank would not make smaller, weights, absent workers, shards beside tensor
+parallelism, and slices of params that lie sharded. The rule of a step is theirs.
 """
 
 import functools
@@ -30,7 +30,7 @@ from relaxjax._core._phases import clock, phased
 from relaxjax._core._sharding import on_own_shards, shard_shapes, used_axes
 from relaxjax._core._tree import layout_of
 from relaxjax._core._weights import weigh_tree
-from relaxjax.collectives import EXACT_EXCHANGES
+from relaxjax.collectives import EXACT_EXCHANGES, is_shard
 from relaxjax.compression import Compressor
 from relaxjax.gradients._all_reduce import mean_over_workers
 from relaxjax.gradients._choices import checked_algorithm
@@ -85,12 +85,26 @@ class LowRank(NamedTuple):
     def matrices(self, tree: Any) -> list[Matrices | None]:
         """How each leaf is compressed; None where it is not."""
         return matrices_of(
-            tree,
+            jax.tree.map(rows_held, tree, is_leaf=is_shard),
             rank=self.rank,
             min_compression=self.min_compression,
             as_matrices=self.as_matrices or most_square,
             caller=self.caller,
         )
+
+
+def rows_held(leaf: Any) -> Any:
+    """The shape of a leaf; where params lie sharded, of the rows that a slice holds.
+
+    A slice that does not end with a row is a vector.
+    """
+    if not is_shard(leaf):
+        return leaf
+    value, (_, _, columns) = leaf.value, most_square("", leaf.shape)
+    *layers, c = value.shape
+    if c % columns or not c:
+        return jax.ShapeDtypeStruct(value.shape, value.dtype)
+    return jax.ShapeDtypeStruct((*layers, c // columns, columns), value.dtype)
 
 
 def low_rank_reducer(

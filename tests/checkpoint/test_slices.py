@@ -175,6 +175,32 @@ def test_what_all_islands_share_must_be_equal_whole():
         resized(Common(apart(shards)), like)
 
 
+def test_each_slice_keeps_factors_of_its_own():
+    """Those of low rank across islands: equal in all copies of a slice alone."""
+    tx = optax.chain(relaxjax.power_sgd("island", rank=1), optax.sgd(0.1))
+    params = {"w": np.zeros((8, 6), np.float32)}
+
+    def begun(islands: int, slices: int) -> Any:
+        mesh = emulate({"island": islands, "data": slices})
+        return mesh, fsdp.init(tx, params, mesh, over="data")
+
+    def step(shards, state, batch):
+        grads = jax.tree.map(lambda x: jax.random.normal(batch[0], x.shape), shards)
+        updates, state = tx.update(grads, state, shards)
+        return optax.apply_updates(shards, updates), state, {}
+
+    mesh, state = begun(2, 2)
+    keys = jax.random.split(jax.random.key(0), 4)
+    *state, _ = relaxjax.data_parallel(step, mesh)(*state, keys)
+    after, report = resized(tuple(state), begun(3, 2)[1])
+    before, found = (x[1][0].right["w"].value for x in (state, after))
+    assert np.abs(before[0] - before[1]).max() > 0.01
+    np.testing.assert_array_equal(found, np.tile(before[:2], (3, 1, 1, 1)))
+    assert "equal" in report.rules.values()
+    with pytest.raises(ValueError, match="right/w/value"):
+        resized(tuple(state), begun(2, 4)[1])
+
+
 def test_another_model_in_slices_is_refused():
     mesh = emulate({"island": 2, "data": 2})
     tx = diloco()
