@@ -41,10 +41,11 @@ CODES: Mapping[str, Any] = {
 }
 FLAGS = {
     "xla_gpu_enable_latency_hiding_scheduler": True,
-    "xla_gpu_enable_pipelined_all_gather": True,
-    "xla_gpu_enable_pipelined_reduce_scatter": True,
     "xla_gpu_enable_while_loop_double_buffering": True,
 }
+if jax.__version_info__ < (0, 11):  # newer ones have no such flags
+    FLAGS["xla_gpu_enable_pipelined_all_gather"] = True
+    FLAGS["xla_gpu_enable_pipelined_reduce_scatter"] = True
 PROGRAMS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "stock": ("stock", {}),
     "stock, XLA's flags": ("flags", {}),

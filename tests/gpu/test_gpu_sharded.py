@@ -40,10 +40,6 @@ def test_a_layer_ahead_hides_what_a_turn_of_its_own_exposes(runs):
     assert runs["plain"].forward_share >= 0.8
 
 
-@pytest.mark.xfail(
-    jax.__version_info__ >= (0, 11),
-    reason="the newer XLA exposes more of both (seen: 0.12)",
-)
 def test_less_is_held_up_than_by_the_compiler_s_own_gathers(runs):
     stock = min(runs["stock"].exposed, runs["flags"].exposed)
     assert runs["ahead"].exposed <= 0.5 * stock
