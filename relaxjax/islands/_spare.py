@@ -95,6 +95,5 @@ def _settings() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    from relaxjax.islands import _spare  # the module that `join` asks, not this one
-
-    _spare.main()
+    # The module that `join` asks, which is not this one.
+    import_module("relaxjax.islands._spare").main()

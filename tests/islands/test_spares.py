@@ -84,5 +84,6 @@ def test_nobody_needs_it_any_more(monkeypatch):
 
     monkeypatch.setattr(spare, "_imported_with", None)
     monkeypatch.setattr(sys, "stdin", Ended())
+    monkeypatch.setattr(sys, "argv", ["spare", "no/where.py"])
     monkeypatch.setattr(spare.runpy, "run_path", lambda *_, **__: pytest.fail("ran"))
     spare.main()
