@@ -1,5 +1,7 @@
 """Sharded layers in the program for eight H100s: what runs beside their transfers."""
 
+import re
+
 import jax
 import pytest
 
@@ -9,6 +11,8 @@ from relaxjax.schedule import Device, Link, replay
 LAYERS = 6
 DEVICE = Device(flops=4e14, bandwidth=3.35e12)
 LINK = Link(latency=1e-5, bandwidth=4.5e11)
+GATHER = re.compile(r"all-gather(-start)?\(")
+NAME = re.compile(r"%[\w.\-]+")
 NAMES = {
     "ahead": "fsdp 8 and 4 bits, a layer ahead",
     "at once": "fsdp 8 and 4 bits, a turn for itself",
@@ -54,3 +58,23 @@ def test_scale_and_codes_are_one_message(runs):
     sent = [t.nbytes for t in runs["ahead"].transfers if "gather" in t.name]
     assert sum(sent) == 2 * LAYERS * message
     assert {nbytes % message for nbytes in sent} == {0}
+
+
+def test_the_next_layer_s_codes_leave_before_this_one_s_product(mesh):
+    """In the loop of the forward pass, which scatters nothing."""
+    text = text_of(NAMES["ahead"], mesh, LAYERS)
+    (forward,) = (
+        x.splitlines()
+        for x in text.split("\n\n")
+        if GATHER.search(x) and "all-to-all" not in x and "ENTRY" not in x
+    )
+    needs = {x[0]: x[1:] for line in forward if (x := NAME.findall(line))}
+    places = list(needs)
+    gather = next(NAME.findall(line)[0] for line in forward if GATHER.search(line))
+    product = next(name for name in places if name.startswith("%gemm_fusion"))
+    assert places.index(gather) < places.index(product)
+    found, todo = set(), [product]
+    while todo:
+        found.add(name := todo.pop())
+        todo += [x for x in needs.get(name, ()) if x not in found]
+    assert gather not in found  # it is of another layer
