@@ -12,10 +12,10 @@ from relaxjax.islands import _supervise as supervising
 SCRIPT = """
 import sys
 
-before = {"jax", "optax", "own"} & {*sys.modules}
+before = {"jax", "typer", "own"} & {*sys.modules}
 
 import os, signal, time
-import optax, own
+import own, typer
 from pathlib import Path
 
 log, pid = Path(sys.argv[1]), os.getpid()
@@ -62,7 +62,7 @@ def test_it_takes_the_place_of_one_that_was_killed(tmp_path, monkeypatch, capfd)
     assert "ended by SIGKILL; starting it again" in capfd.readouterr().err
     first, second = (line.split(" ", 1) for line in log.read_text().splitlines())
     assert first[0] != second[0] == log.with_suffix(".spare").read_text()
-    assert first[1] == second[1] == f"['jax', 'optax'] {script.parent} True"
+    assert first[1] == second[1] == f"['jax', 'typer'] {script.parent} True"
 
 
 def test_settings_that_come_after_the_import_are_refused(tmp_path, monkeypatch):
