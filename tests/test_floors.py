@@ -239,7 +239,7 @@ def test_the_package_stays_small():
         "a topology by its links": (3, 190),
         "factors of a dense layer": (1, 180),
         "SDP4Bit, rotations": (3, 260),
-        "spare processes of islands, low rank of slices": (1, 260),
+        "spare processes of islands, low rank of slices": (2, 280),
     }
     assert len(files) <= 270 + sum(files for files, _ in added.values())
     assert lines <= 32_000 + sum(lines for _, lines in added.values())

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from benchmarks.measure import Ratio
-from benchmarks.network.lab import BUDGET, STEPS, Lab, Row
+from benchmarks.network.lab import Lab, Row
 from benchmarks.network.methods import PAIRS, RELAXJAX, Method
 from benchmarks.network.problem import Shape
 from benchmarks.network.report import medians, paired
@@ -109,15 +109,8 @@ def _measured(
     rng: random.Random,
 ) -> list[Row]:
     methods = list({m.label: m for each in ablations for m in each}.values())
-    blocks: list[Row] = []
     with Lab(methods, shape, steps=1000) as lab:
-        for rate in rates if lab.namespaces else [0.0]:
-            lab.shape(rate)
-            for number in range(rounds):
-                for method in rng.sample(methods, len(methods)):
-                    block = lab.block(method, steps=STEPS, budget=BUDGET)
-                    blocks.append({"rate": rate, "round": number, **block})
-                    print(blocks[-1], flush=True)
+        blocks = list(lab.rounds(methods, rates, rounds, rng))
     rates = list(dict.fromkeys(block["rate"] for block in blocks))
     return [_row(blocks, rate, each) for rate in rates for each in ablations]
 

@@ -39,7 +39,7 @@ def mesh_of(devices: Sequence[Any], per_host: int) -> Mesh:
     return Mesh(np.asarray(devices).reshape(-1, per_host), AXES)
 
 
-def loss_of(method: dict[str, Any], task: Task) -> fsdp.Gathered:
+def _loss(method: dict[str, Any], task: Task) -> fsdp.Gathered:
     """The task's loss of shards, with the method's codes."""
     if method["name"] == "sdp4bit":
         return fsdp.gathered(task.loss, AXES, **fsdp.sdp4bit(AXES))
@@ -54,12 +54,12 @@ def loss_of(method: dict[str, Any], task: Task) -> fsdp.Gathered:
 
 def _coded(method: dict[str, Any], task: Task, mesh: Mesh) -> worker.Session:
     tx = optax.adam(method["rate"])
-    loss = loss_of(method, task)
+    loss = _loss(method, task)
     shards, opt_state = fsdp.init(tx, task.params, mesh)
     owed, nothing = fsdp.init_state(loss, shards, mesh), to_workers(np.float32(0), mesh)
 
     def value_of(shards, owed, rows):
-        return loss(shards, rows, state=owed if loss.choices.stateful else None)
+        return loss(shards, rows, state=owed)
 
     def train_step(shards, opt_state, owed, _, rows):
         both = jax.value_and_grad(value_of, argnums=(0, 1))

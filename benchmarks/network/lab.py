@@ -6,6 +6,7 @@ has a process of each system, with one compute thread for each of its devices; o
 system's processes compute at a time.
 """
 
+import random
 import signal
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -91,6 +92,23 @@ class Lab:
             "steps": count,
             "sent": max(sent) / (count + 1),
         }
+
+    def rounds(
+        self,
+        methods: Sequence[Method],
+        rates: Sequence[float],
+        rounds: int,
+        rng: random.Random,
+    ) -> Iterator[Row]:
+        """At each rate so many rounds: a block of each method, in random order."""
+        for rate in rates if self.namespaces else (0.0,):
+            self.shape(rate)
+            for number in range(rounds):
+                for method in rng.sample(methods, len(methods)):
+                    block = self.block(method, steps=STEPS, budget=BUDGET)
+                    row = {"rate": rate, "round": number, **block}
+                    print(row, flush=True)
+                    yield row
 
     def __enter__(self) -> "Lab":
         """Returns itself."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.network import report
 from benchmarks.network.curves import curves
-from benchmarks.network.lab import BUDGET, STEPS, Lab
+from benchmarks.network.lab import Lab
 from benchmarks.network.methods import ALONE, DDP, RELAXJAX, Method, available
 from benchmarks.network.problem import Shape
 from benchmarks.report import Result, Run, Table
@@ -55,14 +55,9 @@ def sharded(
     known = run.conditions(**shape._asdict(), rounds=rounds, links=links)
     result = {"conditions": known, "losses": losses, "steps": curve_steps}
     with Lab(methods, shape, steps=curve_steps) as lab:
-        for rate in rates if lab.namespaces else (0.0,):
-            lab.shape(rate)
-            for number in range(rounds):
-                for method in rng.sample(methods, len(methods)):
-                    block = lab.block(method, steps=STEPS, budget=BUDGET)
-                    blocks.append({"rate": rate, "round": number, **block})
-                    print(blocks[-1], flush=True)
-                    run.save(result | {"blocks": blocks})
+        for block in lab.rounds(methods, rates, rounds, rng):
+            blocks.append(block)
+            run.save(result | {"blocks": blocks})  # in case it is ended here
     labels = [m.label for m in methods]
     tables = [
         _table(blocks, rate, labels, losses)

@@ -19,12 +19,11 @@ def mesh_of_two(hosts: int = 2, devices: int = 4) -> jax.sharding.Mesh:
 
 
 def step_of(tx: Any, loss: fsdp.Gathered) -> Any:
-    """A train step; one that keeps the loss's state if it has one."""
+    """A train step that keeps the loss's state, which may be empty."""
 
     def step(shards, opt_state, owed, batch):
         def value_of(shards, owed):
-            state = owed if loss.choices.stateful else None
-            return loss(shards, batch, state=state)
+            return loss(shards, batch, state=owed)
 
         both = jax.value_and_grad(value_of, argnums=(0, 1))
         value, (grads, owed) = both(shards, owed)

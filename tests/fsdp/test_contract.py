@@ -85,7 +85,7 @@ def trained(mesh, form: str, batches, dtype: Any = np.float32, state: Any = None
         del weights
 
         def value_of(shards, owed):
-            return loss(shards, batch, state=owed if loss.choices.stateful else None)
+            return loss(shards, batch, state=owed)
 
         both = jax.grad(value_of, argnums=(0, 1), has_aux=True)
         (grads, owed), weights = both(shards, owed)

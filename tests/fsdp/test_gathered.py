@@ -72,8 +72,7 @@ def seen_by(mesh, **choices):
     shards, _, owed = first_state(optax.sgd(1.0), loss, odd(), mesh)
 
     def look(shards, owed, seen, batch):
-        kept = owed if loss.choices.stateful else None
-        return shards, owed, loss(shards, batch, state=kept), {}
+        return shards, owed, loss(shards, batch, state=owed), {}
 
     step = relaxjax.data_parallel(look, mesh)
     blank = relaxjax.to_workers(odd(), mesh)

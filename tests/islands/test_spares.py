@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from relaxjax import islands
+from relaxjax.islands import _place as places
 from relaxjax.islands import _spare as spare
 from relaxjax.islands import _supervise as supervising
 
@@ -51,7 +52,7 @@ def test_it_waits_before_the_script():
 @pytest.mark.long
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_it_takes_the_place_of_one_that_was_killed(tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(supervising, "_SPARE_AFTER", 0.0)
+    monkeypatch.setattr(places, "_SPARE_AFTER", 0.0)
     script, log = tmp_path / "a folder" / "train.py", tmp_path / "log"
     script.parent.mkdir()
     script.write_text(SCRIPT)
