@@ -3,6 +3,7 @@
 python scripts/on_gpu.py              all parts, the most valuable first
 python scripts/on_gpu.py --part text  one of them; each takes nine minutes or less
 python scripts/on_gpu.py --tiny       on whatever is there, to see that it runs
+python scripts/on_gpu.py --minutes 2  for a short loan; the rest is said, and resumed
 
 Each part writes a file of rows under docs/gpu (of `--tiny`: runs/gpu), row after row,
 and does not measure again what is there from the same device and versions.
@@ -33,6 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--tiny", action="store_true", help="small sizes, any device")
     parser.add_argument("--part", action="append", choices=PARTS, help="repeatable")
+    parser.add_argument("--row", action="append", help="only that row; repeatable")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="of each part")
     parser.add_argument("--out", type=Path, help="folder of the files")
     asked = parser.parse_args(arguments)
     out = asked.out or ROOT / ("runs" if asked.tiny else "docs") / "gpu"
@@ -46,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     for name in asked.part or PARTS:
         print(name, flush=True)
         rows = getattr(import_module(f"benchmarks.gpu.{PARTS[name]}"), name)
-        record = Record(out, name, MINUTES, tiny=asked.tiny)
+        record = Record(out, name, asked.minutes, tiny=asked.tiny, only=asked.row)
         rows(record)
         failed += record.failed
     if failed:

@@ -12,6 +12,7 @@ from relaxjax.programs import (
     groups_of,
     is_collective,
     parse,
+    trip_count,
 )
 
 
@@ -38,7 +39,7 @@ def collectives(hlo: str) -> list[Collective]:
 
 
 def by_condition(hlo: str) -> tuple[list[Collective], list[Collective]]:
-    """Collectives that always run, and those inside a conditional."""
+    """Collectives that always run, and those of a conditional or a one-turn loop."""
     module = parse(hlo)
     assert module.entry
     found: tuple[list[Collective], list[Collective]] = [], []
@@ -48,7 +49,9 @@ def by_condition(hlo: str) -> tuple[list[Collective], list[Collective]]:
             if is_collective(instruction):
                 found[inside].append(_told(instruction, module))
             for called in called_by(instruction):
-                visit(called, inside or instruction.opcode == "conditional")
+                loop = instruction.opcode == "while" and trip_count(instruction) is None
+                chosen = loop or instruction.opcode == "conditional"
+                visit(called, inside or chosen)
 
     visit(module.entry, False)
     return found

@@ -5,7 +5,7 @@ import platform
 import re
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,15 @@ class Record:
       tiny: whether sizes are those of a test.
     """
 
-    def __init__(self, folder: Path, part: str, minutes: float, *, tiny: bool):
+    def __init__(
+        self,
+        folder: Path,
+        part: str,
+        minutes: float,
+        *,
+        tiny: bool,
+        only: Collection[str] | None = None,
+    ):
         self._conditions = {**conditions(), "part": part, "tiny": tiny}
         device = re.sub(r"\W+", "-", self._conditions["device"])
         self._path = folder / f"{part}-{device}.json"
@@ -49,6 +57,7 @@ class Record:
         self.rows: dict[str, Row] = {}
         self.failed: list[str] = []
         self.tiny = tiny
+        self._only = only
         if self._path.exists():
             before = json.loads(self._path.read_text())
             if before["conditions"] == self._conditions:
@@ -59,10 +68,12 @@ class Record:
         return dict(list(table.items())[1:3] if self.tiny else table)
 
     def measure(self, name: str, row: Callable[[], Row]) -> None:
-        """Adds a row, unless it is there or the part's time is over.
+        """Adds a row, unless it is there, not asked for, or the part's time is over.
 
         A row that raises is named, and the others are measured nevertheless.
         """
+        if self._only and name not in self._only:
+            return
         if name in self.rows:
             print(f"  {name}: is there", flush=True)
             return

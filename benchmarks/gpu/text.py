@@ -18,7 +18,7 @@ from relaxjax import compression
 from relaxjax.tasks import Task, train_step_of
 
 WORKERS = 8
-RATE = 3e-3
+RATE = 5e-4
 PERIODS = (100, 400)  # steps between exchanges, hence the share of all-reduce's bytes
 
 
@@ -45,7 +45,7 @@ def methods(every: int) -> dict[str, Any]:
 def text(record: Record) -> None:
     """A row for each method, all on the same batches."""
     task = language(record)
-    steps, rows = (4, 16) if record.tiny else (2000, 256)
+    steps, rows = (4, 16) if record.tiny else (500, 256)
     for every in (16,) if record.tiny else PERIODS:
         for name, tx in record.some(methods(every)).items():
             record.measure(name, lambda tx=tx: trained(task, tx, steps, rows))

@@ -1,7 +1,8 @@
 """One of several computations, by a condition that is the same on all workers.
 
 Only the one that is chosen runs, so that a round may be silent. Under `jax.vmap`, which
-is how workers are emulated, all of them run and one result is selected.
+is how workers are emulated, all of them run and one result is selected; `when`, of what
+acts or stays as it is, spares that.
 """
 
 import functools
@@ -30,6 +31,36 @@ def cond(
     if isinstance(condition, bool):
         return act(*operands) if condition else wait(*operands)
     return lax.cond(condition, *_alike([act, wait], operands), *operands)
+
+
+def when(
+    condition: bool | jax.Array, act: Callable[..., Any], same: Any, *read: Any
+) -> Any:
+    """`act(same, *read)` where the condition holds, else `same` in its own memory.
+
+    A loop of one turn at most, and no conditional: through that, XLA copies what stays
+    as it is (on a GPU by a kernel for each leaf, in each silent step). Under `jax.vmap`
+    the loop is left out where no worker takes it; conditionals run all their branches.
+
+    The condition is as for `cond`. `act` returns what `same` is, in shapes and dtypes.
+    No gradient passes backward through it.
+    """
+    if isinstance(condition, bool):
+        return act(same, *read) if condition else same
+    kind = jax.eval_shape(act, same, *read)
+    first = jax.tree.map(lambda x: like_varying(x, condition), like_varying(same, kind))
+
+    def turn(carry: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
+        due, now = carry
+        # XLA for GPUs moves what no turn changes out of a loop, collectives too, where
+        # it would run in every step. What depends on the flag stays.
+        now, others = jax.tree.map(
+            lambda x: lax.optimization_barrier((due, x))[1], (now, read)
+        )
+        over = like_varying(jnp.zeros((), bool), due)
+        return over, like_varying(act(now, *others), first)
+
+    return lax.while_loop(lambda carry: carry[0], turn, (condition, first))[1]
 
 
 def select_tree(condition: jax.Array, now: Any, before: Any) -> Any:

@@ -13,7 +13,8 @@ A mean is a projection: <C(x), x - C(x)> = 0, hence
 and it never enlarges the error, delta = 0. No positive delta holds for all sizes: a
 huge element may share the last bucket with any number of small ones.
 
-All sums are of x divided by its largest magnitude, so that no square overflows.
+All sums are of x divided by its largest magnitude, so that no square overflows. Those
+of buckets are of integers: a GPU adds in any order, and integers come out the same.
 
 Cost: bits d / 8 bytes and 4 2^bits for each block.
 """
@@ -33,7 +34,8 @@ from relaxjax.compression._blocks import (
 from relaxjax.compression._protocol import Compressor, Law
 from relaxjax.compression._scaling import over, over_largest
 
-_PART = 1 << 16  # elements summed one after the other
+_PART = 1 << 16  # elements whose digits an int32 can sum
+_UNIT = 2.0**-14  # of the first digit; three hold float32's 24 bits from 2^-18 on
 
 
 class CodebookPayload(NamedTuple):
@@ -100,15 +102,27 @@ def _totals(
 ) -> tuple[jax.Array, jax.Array]:
     """float32[blocks, bins]: the sum and the number of the elements of each bucket.
 
-    Long blocks are summed in parts, so that no sum outgrows its terms.
+    y is -1 to 1. Long blocks are summed in parts of at most `_PART` elements; neighbors
+    are of different parts, so that they do not wait to add to the same sum.
     """
     count, length = blocks
     parts = -(-length // _PART)
     index = jax.lax.iota(jnp.int32, y.size)
-    part = index // length * parts + index % length // _PART
-    place = part * bins + k
-    zeros = jnp.zeros(count * parts * bins, jnp.float32)
-    sums = zeros.at[place].add(y, mode="promise_in_bounds")
-    counts = zeros.at[place].add(1, mode="promise_in_bounds")
+    place = (index // length * parts + index % length % parts) * bins + k
+    terms = jnp.stack([*_digits(y), jnp.ones(y.size, jnp.int32)], axis=1)
+    zeros = jnp.zeros((count * parts * bins, terms.shape[1]), jnp.int32)
+    added = zeros.at[place].add(terms, mode="promise_in_bounds")
+    one, two, three, counts = jnp.moveaxis(added.astype(jnp.float32), 1, 0)
+    sums = ((three * _UNIT + two) * _UNIT + one) * _UNIT
     shape = (count, parts, bins)
     return sums.reshape(shape).sum(axis=1), counts.reshape(shape).sum(axis=1)
+
+
+def _digits(y: jax.Array) -> list[jax.Array]:
+    """int32[d] each: y = d1 2^-14 + d2 2^-28 + d3 2^-42, of magnitudes up to 2^14."""
+    digits = []
+    for _ in range(3):
+        y = y / _UNIT
+        digits.append(jnp.rint(y).astype(jnp.int32))
+        y = y - jnp.rint(y)
+    return digits

@@ -35,7 +35,7 @@ from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import is_traced
-from relaxjax._core._cond import cond
+from relaxjax._core._cond import when
 from relaxjax._core._merge_rules import EQUAL, RESET
 from relaxjax._core._sharding import on_own_shards
 from relaxjax.decentralized._round import GossipSpec, gossip_transformation
@@ -150,7 +150,7 @@ def lossy_push_sum(
         arrives = _arrives(draws, spec, memory.round)
         communicate = functools.partial(_communicate, spec, resolution, arrives)
         trees = [before, memory.sent, *memory.heard]
-        (x, w), sent, *heard = cond(due, communicate, lambda same: same, trees)
+        (x, w), sent, *heard = when(due, communicate, trees)
         moved = jax.tree.map(lambda x, z: x / w.astype(x.dtype) - z, x, z)
         round = (memory.round + due) % draws.period
         return moved, LossyPushSumState(w, sent, heard, round)

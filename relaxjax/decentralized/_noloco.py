@@ -33,7 +33,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import is_traced, require_momentum, require_whole
-from relaxjax._core._cond import cond
+from relaxjax._core._cond import when
 from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._tree import wide_copy
 from relaxjax.decentralized._round import gossip_transformation
@@ -125,8 +125,8 @@ def noloco(
         x, u = spec.as_float32(params, updates)
         spec.require(u)
 
-        def meet(u: Any, memory: NoLoCoState) -> tuple[Any, NoLoCoState]:
-            phi, delta = memory
+        def meet(before: tuple[Any, NoLoCoState]) -> tuple[Any, NoLoCoState]:
+            u, (phi, delta) = before
             ahead = jax.tree.map(lambda x, u, phi: beta * (x + u - phi), x, u, phi)
             z = jax.tree.map(lambda d, phi: d + gamma * phi, ahead, phi)
             change = spec.communicate(z, step)
@@ -136,7 +136,7 @@ def noloco(
             phi = jax.tree.map(jnp.add, phi, delta)
             return optax.tree.sub(phi, x), NoLoCoState(phi, delta)
 
-        return cond(spec.is_round_due(step), meet, lambda *same: same, u, memory)
+        return when(spec.is_round_due(step), meet, (u, memory))
 
     def start(params: optax.Params) -> NoLoCoState:
         slow = wide_copy(params)

@@ -31,7 +31,7 @@ import optax
 from jax import lax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._cond import cond
+from relaxjax._core._cond import when
 from relaxjax._core._merge_rules import RESET
 from relaxjax._core._sharding import on_own_shards
 from relaxjax._core._tree import widened
@@ -152,7 +152,7 @@ def _relayed(spec: GossipSpec, relay: _Relay, known: list[Any], due: Any) -> Any
     def communicate(known: list[Any]) -> list[Any]:
         return on_own_shards(exchange, known, [spec.specs] * len(known), _CALLER)
 
-    return cond(due, communicate, lambda same: same, known)[1:]
+    return when(due, communicate, known)[1:]
 
 
 def _sum_of(known: list[Any], passes: jax.Array) -> Any:

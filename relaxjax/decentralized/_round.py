@@ -24,7 +24,7 @@ from relaxjax._core._checks import (
     require_params,
     require_same,
 )
-from relaxjax._core._cond import cond
+from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
 from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import MEAN, RESET
@@ -75,8 +75,9 @@ class GossipSpec(NamedTuple):
         x is a tree of floats, float32 or wider; steps count as `next_step` does.
         """
         self.require(x)
-        communicate = functools.partial(self.communicate, step=step)
-        return cond(self.is_round_due(step), communicate, optax.tree.zeros_like, x)
+
+        due, nothing = self.is_round_due(step), optax.tree.zeros_like(x)
+        return when(due, lambda _, x: self.communicate(x, step), nothing, x)
 
     def communicate(self, x: Any, step: jax.Array) -> Any:
         """W x - x of this worker, after `require`, where `is_round_due`."""

@@ -22,7 +22,7 @@ import numpy as np
 import optax
 
 from relaxjax._core._checks import require_arrays, require_known, require_same
-from relaxjax._core._cond import cond
+from relaxjax._core._cond import when
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import Layout, layout_of, wide
 from relaxjax._core._weights import weigh
@@ -101,18 +101,17 @@ def accumulate(
             extra_args["weight"] = total_weight
         divisor = jnp.where(total_weight == 0, 1, total_weight)
 
-        def flush(total, inner_state):
+        def flush(before):
+            _, total, inner_state = before
             mean = jax.tree.map(lambda a: a / divisor, total)
             mean = optax.tree.cast_like(mean, updates)
             new, inner_state = inner.update(mean, inner_state, params, **extra_args)
             return new, optax.tree.zeros_like(total), inner_state
 
-        def wait(total, inner_state):
-            new, _, _ = jax.eval_shape(flush, total, inner_state)
-            return optax.tree.zeros_like(new), total, inner_state
-
         last = state.mini_step >= every - 1  # or past it, if `every` was larger
-        new, total, inner_state = cond(last, flush, wait, total, state.inner_state)
+        before = None, total, state.inner_state
+        nothing = optax.tree.zeros_like(jax.eval_shape(flush, before)[0])
+        new, total, inner_state = when(last, flush, (nothing, *before[1:]))
         mini_step = jnp.where(last, 0, state.mini_step + 1)
         left = jnp.where(last, 0, total_weight)
         return new, AccumulateState(mini_step, total, left, inner_state, state.layout)

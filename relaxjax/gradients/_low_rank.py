@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from relaxjax._core._cond import cond
+from relaxjax._core._cond import when
 from relaxjax._core._random import normals
 from relaxjax._core._tree import leaf_names
 
@@ -231,7 +231,7 @@ def with_lost_directions(q: list[jax.Array], key: jax.Array) -> list[jax.Array]:
         return list(map(_redrawn, q, null, longest, drawn))
 
     any_null = functools.reduce(jnp.logical_or, [x.any() for x in null])
-    return cond(any_null, redraw, lambda q: q, q)
+    return when(any_null, redraw, q)
 
 
 def _redrawn(q: jax.Array, null: Any, longest: Any, drawn: jax.Array) -> jax.Array:

@@ -42,7 +42,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_dtypes, require_params, require_whole
-from relaxjax._core._cond import cond
+from relaxjax._core._cond import when
 from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._phases import Clock, clock, phased
@@ -181,15 +181,15 @@ def zero_one_adam(
         due = lock_step or round_is_over(now, done, local_doubling, most_local_steps)
         d = denominator(v, b2, variance.renewals, eps)
 
-        def synchronize(u, m, exchange):
+        def synchronize(now_and_memory):
+            u, m, exchange = now_and_memory
             steps = jax.tree.map(lambda u, d: u / (now.weight * d), u, d)
             examples = None if weight is None else now.examples
             mean, exchange = mean_of_steps(reduce, v, steps, d, exchange, examples)
             m = unless_nobody(examples, axis_name, mean, m)
             return optax.tree.scale(now.weight, m), m, exchange
 
-        before = now.moved, m, exchange
-        u, m, exchange = cond(due, synchronize, lambda *before: before, *before)
+        u, m, exchange = when(due, synchronize, (now.moved, m, exchange))
         now = now._replace(moved=u)
         out, anchor, now = _move(due, anchor, now, d, weight_decay, params)
         return out, ZeroOneAdamState(time.tick(), m, variance, anchor, now, exchange)

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._core._cond import cond
+from relaxjax._core._cond import when
 from relaxjax._core._merge_rules import EQUAL, MEAN
 
 _TINY_RATE = 1e-20  # stands for a learning rate of 0, since W divides
@@ -71,7 +71,7 @@ def refresh_variance(
     """The variance with the mean gradient, if its time has come."""
     v, k, wait = variance
     due = wait == 0
-    v = cond(due, lambda v: optax.tree.update_moment(mean(), v, b2, 2), lambda v: v, v)
+    v = when(due, lambda v: optax.tree.update_moment(mean(), v, b2, 2), v)
     k = k + due.astype(jnp.int32)
     return Variance(v, k, jnp.where(due, interval(k, doubling), wait) - 1)
 

@@ -29,7 +29,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_whole
-from relaxjax._core._cond import cond
+from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
 from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
@@ -135,12 +135,13 @@ def asynchronous_average(
         arrives = waiting & (step == sync_every)
         read = jax.tree.map(lambda x, u, s: jnp.where(reads, x + u, s), x, u, read)
 
-        def arrive(u: Any, memory: AnchorState, read: Any) -> tuple[Any, AnchorState]:
+        def arrive(before: tuple[Any, AnchorState], read: Any) -> Any:
+            u, memory = before
             memory = outer.update(optax.tree.sub(memory.anchor, read), memory, None)
             moved = jax.tree.map(lambda u, a, s: u + (a - s), u, memory.anchor, read)
             return moved, memory
 
-        u, memory = cond(arrives, arrive, lambda *same: same[:2], u, memory, read)
+        u, memory = when(arrives, arrive, (u, memory), read)
         left = step % sync_every, memory, read, waiting & ~arrives, leaves
         return u, AsynchronousAverageState(*left)
 

@@ -24,6 +24,7 @@ Cost: an all-reduce of the params in float32 for each arrival. State: that of Di
 and b_i.
 """
 
+import functools
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Annotated, Any, NamedTuple
@@ -36,7 +37,7 @@ from jax import lax
 
 from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import is_traced, require_known, require_whole
-from relaxjax._core._cond import cond
+from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
 from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
@@ -141,15 +142,9 @@ def asynchronous_diloco(
         u, x = (optax.tree.cast_like(t, kept.anchor) for t in (updates, params))
         row = jnp.asarray(table)[step % len(table)]
         for slot in range(table.shape[1]):
-            u, kept, fetched = cond(
-                row[slot] != _NOBODY,
-                lambda who, *rest: _arrive(rule, axis_name, x, who, *rest),
-                lambda who, *same: same,
-                row[slot],
-                u,
-                kept,
-                fetched,
-            )
+            someone, before = row[slot] != _NOBODY, (u, kept, fetched)
+            arrive = functools.partial(_arrive, rule, axis_name, x)
+            u, kept, fetched = when(someone, arrive, before, row[slot])
         after = (step + 1) % len(table)
         return u, AsynchronousDilocoState(after, kept, fetched, leaves)
 
@@ -161,12 +156,11 @@ def _arrive(
     rule: OuterStep,
     axis_name: AxisName,
     x: Any,
+    before: tuple[Any, AnchorState, Any],
     who: jax.Array,
-    u: Any,
-    kept: AnchorState,
-    fetched: Any,
 ) -> tuple[Any, AnchorState, Any]:
     """The update, a and b_i, after worker `who` has come and gone."""
+    u, kept, fetched = before
     mine = lax.axis_index(axis_name) == who
     kept = rule.update(outer_gradient(fetched, x, u), kept, mine.astype(jnp.float32))
     u = optax.tree.where(mine, optax.tree.sub(kept.anchor, x), u)

@@ -40,7 +40,7 @@ from jax import lax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_whole
-from relaxjax._core._cond import cond, select_tree
+from relaxjax._core._cond import select_tree, when
 from relaxjax._core._local import LocalState
 from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN, RESET
@@ -233,7 +233,8 @@ class _Plan(NamedTuple):
         u, x = (optax.tree.cast_like(tree, memory.anchor) for tree in (u, x))
         read = select_tree(due, self._read(memory.anchor, x, u, k, state), read)
         meet = functools.partial(self._merge, rule)
-        u, memory, taken = cond(read.left == 0, meet, _pass_by, u, x, memory, read)
+        taken = jnp.bool_(False)
+        u, memory, taken = when(read.left == 0, meet, (u, memory, taken), x, read)
         goes_on = jnp.ones_like(state.steps).at[k].set(~taken)
         return u, state._replace(
             merge=(state.merge + due) % self.presence.period,
@@ -254,8 +255,9 @@ class _Plan(NamedTuple):
         left = jnp.asarray(self.overlap, jnp.int32)
         return Contribution(left, outer_gradient(anchor, x, u), weight, adopts)
 
-    def _merge(self, rule, u, x, memory: AnchorState, read: Contribution) -> Any:
+    def _merge(self, rule, before: tuple[Any, AnchorState, Any], x, read) -> Any:
         """The update, the memory, and whether this worker has taken the merge over."""
+        u, memory, _ = before
         if self.equal:
             memory = rule.update(read.gradient, memory, None)
             return optax.tree.sub(memory.anchor, x), memory, jnp.bool_(True)
@@ -264,12 +266,6 @@ class _Plan(NamedTuple):
         memory = select_tree(anyone, new, memory)
         moved, taken = optax.tree.sub(memory.anchor, x), anyone & read.adopts
         return optax.tree.where(taken, moved, u), memory, taken
-
-
-def _pass_by(u, x, memory: AnchorState, read: Contribution) -> Any:
-    """What `_Plan._merge` returns in a step without a merge."""
-    del x, read
-    return u, memory, jnp.bool_(False)
 
 
 def _first_state(memory: list[AnchorState], layout: Any) -> DecoupledDilocoState:

@@ -37,7 +37,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_whole
-from relaxjax._core._cond import cond
+from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
 from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
@@ -196,9 +196,10 @@ class _Mean(NamedTuple):
     def update(self, x: Any, state: AveragedState, due: Any, weight: Any) -> Any:
         """The mean of x where it is due, else x, and the next state."""
         meet = functools.partial(self._meet, weight=weight)
-        return cond(due, meet, lambda *same: same, x, state)
+        return when(due, meet, (x, state))
 
-    def _meet(self, x: Any, state: AveragedState, weight: Any) -> Any:
+    def _meet(self, before: tuple[Any, AveragedState], weight: Any) -> Any:
+        x, state = before
         sent = optax.tree.sub(state.anchor, x) if self.coded else x
         mean, reducer = self.reducer.update(sent, state.reducer, weight=weight)
         if not self.coded:

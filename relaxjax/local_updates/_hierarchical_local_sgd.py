@@ -27,7 +27,7 @@ import optax
 
 from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._checks import require_whole
-from relaxjax._core._cond import switch
+from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
 from relaxjax._core._marks import marked
 from relaxjax._core._tree import layout_of
@@ -100,23 +100,24 @@ def hierarchical_local_sgd(
         exchange.require(state, updates, params, weight)
         step, memory, leaves = state
         u, x = (optax.tree.cast_like(tree, memory.anchor) for tree in (updates, params))
-        choices = [
-            lambda *same: same,
+        meetings = [
             *(partial(_average, reducer, x) for reducer in reducers),
             partial(synchronize, outer.update, None, x),
         ]
         count = step + 1
-        due = jnp.where(count % periods == 0, jnp.arange(1, len(choices)), 0).max()
-        u, memory = switch(due, choices, u, memory)
+        widest = jnp.where(count % periods == 0, jnp.arange(len(meetings)), -1).max()
+        for number, meet in enumerate(meetings):
+            u, memory = when(widest == number, meet, (u, memory))
         return u, OuterState(count % math.lcm(*levels), memory, leaves)
 
     return marked(_CALLER, "models", far, init, update)
 
 
 def _average(
-    reducer: Any, x: Any, u: Any, memory: AnchorState
+    reducer: Any, x: Any, before: tuple[Any, AnchorState]
 ) -> tuple[Any, AnchorState]:
     """The updates that end at the mean over some of the axes; exact, so stateless."""
+    u, memory = before
     y = jax.tree.map(jnp.add, x, u)
     mean, _ = reducer.update(y, reducer.init(y))
     return optax.tree.sub(mean, x), memory

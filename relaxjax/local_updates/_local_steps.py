@@ -8,8 +8,7 @@ u_i is the update of the worker's own optimizer, whose state stays its own and g
 a is the anchor, the model of the last synchronization. The rule is the method's: see
 `relaxjax.local_updates._diloco` for the one that most of them share.
 
-Cost: that of the rule, once in H steps; nothing is sent in between. Under `jax.vmap`,
-so in emulation, both branches run and one is selected: no time is saved.
+Cost: that of the rule, once in H steps; in between nothing is sent, nor copied.
 """
 
 import functools
@@ -22,7 +21,7 @@ import optax
 
 from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import require_params, require_same, require_whole
-from relaxjax._core._cond import cond
+from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
 from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
@@ -100,16 +99,15 @@ def local_steps(
 
         last = step >= sync_every - 1  # or past it, if another period began
         meet = functools.partial(synchronize, rule, weight, x)
-        u, memory = cond(last, meet, lambda *same: same, u, memory)
+        u, memory = when(last, meet, (u, memory))
         return u, OuterState(jnp.where(last, 0, step + 1), memory, leaves)
 
     return marked(exchange.caller, "models", exchange.axis_name, init, update)
 
 
-def synchronize(
-    rule: Callable[..., Any], weight: Any, x: Any, u: Any, memory: Any
-) -> tuple[Any, Any]:
+def synchronize(rule: Callable[..., Any], weight: Any, x: Any, now: Any) -> Any:
     """The updates that end at the rule's next anchor, and its next memory."""
+    u, memory = now
     memory = rule(outer_gradient(memory.anchor, x, u), memory, weight)
     moved = optax.tree.sub(memory.anchor, x)
     if weight is not None:  # absent where it is zero

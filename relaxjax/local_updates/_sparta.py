@@ -34,7 +34,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_fraction, require_known, require_whole
-from relaxjax._core._cond import cond
+from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
 from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
@@ -131,8 +131,9 @@ def sparta(
         leaves = LocalState(layout_of(params))
         return SpartaState(jnp.zeros((), jnp.uint32), *first, leaves)
 
-    def meet(u: Any, waiting: Any, memory: Any, x: Any, number: Any, w: Any) -> Any:
+    def meet(before: tuple[Any, Any, Any], x: Any, number: Any, w: Any) -> Any:
         """A round: the next updates, what waits, the reducer's state."""
+        u, waiting, memory = before
 
         def sets(late: int) -> Any:
             leaves, tree = jax.tree.flatten(x)
@@ -159,9 +160,7 @@ def sparta(
         number = state.step // jnp.uint32(every)
         last = True if every == 1 else (state.step + 1) % jnp.uint32(every) == 0
         act = functools.partial(meet, x=x, number=number, w=weight)
-        u, waiting, memory = cond(
-            last, act, lambda *same: same, u, state.waiting, state.reducer
-        )
+        u, waiting, memory = when(last, act, (u, state.waiting, state.reducer))
         return u, SpartaState(state.step + 1, waiting, memory, state.leaves)
 
     return marked(_CALLER, "models", axis_name, init, update)

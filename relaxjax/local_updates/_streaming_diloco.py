@@ -28,7 +28,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import is_traced, require_whole
-from relaxjax._core._cond import cond
+from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
 from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
@@ -165,14 +165,15 @@ def _update_fragment(
     read = outer_gradient(memory.anchor, x, u)
     sent = optax.tree.where(reads, read, sent)
 
-    def meet(u: Any, memory: AnchorState, sent: Any) -> tuple[Any, AnchorState]:
+    def meet(before: tuple[Any, AnchorState], sent: Any) -> tuple[Any, AnchorState]:
+        u, memory = before
         memory = step.update(sent, memory, None)
         moved = jax.tree.map(
             lambda a, x, u: (1 - alpha) * (a - x) + alpha * u, memory.anchor, x, u
         )
         return moved, memory
 
-    u, memory = cond(meets, meet, lambda *same: same[:2], u, memory, sent)
+    u, memory = when(meets, meet, (u, memory), sent)
     return u, memory, sent
 
 

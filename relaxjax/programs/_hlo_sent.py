@@ -12,7 +12,8 @@ Per device, in a group of n, for each operand of d elements:
     collective-permute    d from each source; to oneself is free
 
 A start counts, its done does not. A loop counts as often as it runs, its condition
-once more; a conditional counts, for each device, as the branch that sends most.
+once more; one that ends itself in its first turn counts as if that were taken, and a
+conditional, for each device, as the branch that sends most.
 
 Cost: O(length of the text).
 """
@@ -30,8 +31,8 @@ from relaxjax.programs._hlo_text import (
     arrays,
     called_by,
     loop_parts,
+    most_turns,
     parse,
-    trip_count,
 )
 
 _ELEMENTS: dict[str, Callable[[int, int], int]] = {
@@ -166,7 +167,7 @@ class _Counter:
 
     def _loop(self, instruction: Instruction) -> np.ndarray:
         condition, body = map(self.computation, loop_parts(instruction))
-        trips = trip_count(instruction)
+        trips = most_turns(instruction, self._module.computations)
         if trips is None and (condition.any() or body.any()):
             raise ValueError(
                 f"a collective in the loop %{instruction.name}, whose number of turns "

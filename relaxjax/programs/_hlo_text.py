@@ -11,7 +11,7 @@ Cost: O(length of the text).
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
@@ -130,6 +130,47 @@ def trip_count(instruction: Instruction) -> int | None:
     """The number of turns of a `while`, if the compiler knows it."""
     match = _TRIPS.search(instruction.rest)
     return int(match[1]) if match else None
+
+
+def most_turns(
+    instruction: Instruction, computations: Mapping[str, Sequence[Instruction]]
+) -> int | None:
+    """The largest number of turns of a `while`; None if nobody knows it.
+
+    Of a loop whose flag its own body takes down it is 1.
+    """
+    known = trip_count(instruction)
+    return 1 if known is None and _ends_itself(instruction, computations) else known
+
+
+def _ends_itself(
+    instruction: Instruction, computations: Mapping[str, Sequence[Instruction]]
+) -> bool:
+    """Whether the condition is an element that the body makes false."""
+    condition, body = (
+        {i.name: i for i in computations.get(name, ())}
+        for name in loop_parts(instruction)
+    )
+    flag = _behind(condition, _root(condition))
+    index = re.search(r"index=(\d+)", flag.rest if flag else "")
+    result = _root(body)
+    if index is None or result is None or result.opcode != "tuple":
+        return False
+    end = _behind(body, body.get(result.operands[int(index[1])]))
+    return end is not None and end.operands == ("false",)
+
+
+def _root(body: Mapping[str, Instruction]) -> Instruction | None:
+    return next((i for i in body.values() if i.root), None)
+
+
+def _behind(
+    body: Mapping[str, Instruction], instruction: Instruction | None
+) -> Instruction | None:
+    """What an instruction copies, or itself."""
+    while instruction and instruction.opcode in ("copy", "bitcast"):
+        instruction = body.get(instruction.operands[0])
+    return instruction
 
 
 def arrays(shape: str) -> list[tuple[tuple[int, ...], int]]:

@@ -163,6 +163,13 @@ def _inputs(
         nothing = (False,) * len(body.outvars)
         kept = looked_at(body, nothing, context).inputs[:consts]
         looked = [*kept, *[False] * (len(eqn.invars) - consts)]
+    elif name == "while":
+        condition, body, of_condition, of_body = _loop_parts(eqn)
+        ends = looked_at(condition.jaxpr, (True,), context).inputs
+        wish = tuple(map(any, zip(results, ends[of_condition:], strict=True)))
+        turn = looked_at(body.jaxpr, wish, context).inputs
+        carry = map(any, zip(wish, turn[of_body:], strict=True))
+        looked = [*ends[:of_condition], *turn[:of_body], *carry]
     elif len(inner) == 1 and len(inner[0].in_avals) == len(eqn.invars):
         looked = list(looked_at(inner[0].jaxpr, results, context).inputs)
     else:
@@ -186,6 +193,8 @@ def _equation(
         return WalkResult(sent, waves, len(waves), unknown)
     if name == "cond":
         return _conditional(eqn.params["branches"], known, context, results)
+    if name == "while" and (walked := _at_most_once(eqn, known, context, results)):
+        return walked
     if name == "scan":
         consts = known[: _scan_consts(eqn, inner[0])]
         turn = [*consts, *[None] * (len(known) - len(consts))]
@@ -232,6 +241,39 @@ def _scan_consts(eqn: core.JaxprEqn, body: core.ClosedJaxpr) -> int:
         for pairs in (ins, outs)
     )
     return whole_ins - whole_outs
+
+
+def _loop_parts(
+    eqn: core.JaxprEqn,
+) -> tuple[core.ClosedJaxpr, core.ClosedJaxpr, int, int]:
+    """Condition and body of a `while`, and how many operands each has for itself."""
+    of = eqn.params
+    return of["cond_jaxpr"], of["body_jaxpr"], of["cond_nconsts"], of["body_nconsts"]
+
+
+def _at_most_once(
+    eqn: core.JaxprEqn,
+    known: list[Any],
+    context: WalkContext,
+    results: tuple[bool, ...],
+) -> WalkResult | None:
+    """A loop that ends itself in its first turn; None if it may take more.
+
+    It counts as the turn that is taken or not; if that is unknown, as taken.
+    """
+    condition, body, of_condition, of_body = _loop_parts(eqn)
+    carry = known[of_condition + of_body :]
+    (due,) = walk(condition, [*known[:of_condition], *carry], context, [True]).known
+    if due is not None and not due:
+        return WalkResult(context.nothing(), {}, 0, carry)
+    read = looked_at(condition.jaxpr, (True,), context).inputs[of_condition:]
+    wanted = [a or b for a, b in zip(results, read, strict=True)]
+    walked = walk(body, known[of_condition:], context, wanted)
+    after = [*known[:of_condition], *walked.known]
+    (again,) = walk(condition, after, context, [True]).known
+    if again is None or again:
+        return None
+    return walked if due else walked._replace(known=[None] * len(carry))
 
 
 def _conditional(

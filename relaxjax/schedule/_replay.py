@@ -31,9 +31,9 @@ from relaxjax.programs import (
     is_collective,
     is_host_copy,
     loop_parts,
+    most_turns,
     parse,
     shape_nbytes,
-    trip_count,
 )
 from relaxjax.schedule._hardware import ACCELERATOR, ETHERNET, Device, Link
 from relaxjax.schedule._hlo_cost import FREE, flops, seconds
@@ -255,7 +255,7 @@ class Machine:
     def _control(self, instruction: Instruction) -> None:
         called = called_by(instruction)
         if instruction.opcode == "while":
-            trips = trip_count(instruction)
+            trips = most_turns(instruction, self._module.computations)
             if trips is None:
                 raise ValueError(
                     f"replay: a collective in the loop %{instruction.name}, whose "

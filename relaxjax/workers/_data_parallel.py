@@ -14,6 +14,7 @@ import jax
 from jax.sharding import Mesh
 
 from relaxjax._core._axis import AxisName
+from relaxjax._core._checks import require_arrays
 from relaxjax._core._phases import Phases, hosted
 from relaxjax._core._tree import dtype_and_shape, leaf_names
 from relaxjax.workers._mesh import Emulation, WorkerMesh
@@ -50,7 +51,7 @@ class DataParallelStep:
         )
         self._under_way: deque[Any] = deque()
         self._phases = Phases()
-        self._agreed = workers.processes == 1
+        self._looked = False
 
     @property
     def mesh(self) -> Mesh | Emulation:
@@ -81,19 +82,20 @@ class DataParallelStep:
                 f"two arguments; got {len(args)}"
             )
         *state, batch = args
-        self._require_agreement(batch)
-        require_worker_axis(state, self._workers.n)
+        self._look_once(state, batch)
         return tuple(state), place_batch(batch, self._workers)
 
-    def _require_agreement(self, batch: Any) -> None:
-        """Before the first step, processes compare their batches."""
-        if not self._agreed:
+    def _look_once(self, state: list[Any], batch: Any) -> None:
+        """Before the first step: are these arrays, and processes' batches alike?"""
+        if not self._looked:
+            require_arrays(state, "data_parallel")
             leaves = zip(leaf_names(batch), jax.tree.leaves(batch), strict=True)
             table = {f"batch leaf {k!r}": dtype_and_shape(x) for k, x in leaves}
             require_equal_processes("data_parallel", table)
-            self._agreed = True
+            self._looked = True
 
     def _all_workers(self, state: tuple[Any, ...], batch: Any) -> tuple[Any, Any]:
+        require_worker_axis(state, self._workers.n)  # in the trace: no step pays for it
         one_worker = per_worker(checked(self._step), self._workers, batch=True)
         state, metrics = one_worker(*hosted(state), batch)  # by `__call__`
         return hosted(state, by_host=False), metrics

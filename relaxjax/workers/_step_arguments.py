@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from relaxjax._core._checks import difference, require_arrays
+from relaxjax._core._checks import difference
 from relaxjax._core._phases import clocks_of, ticking
 from relaxjax._core._tree import key_path, layout_of, leaf_names, wide
 from relaxjax.workers._mesh import WorkerMesh
@@ -55,9 +55,8 @@ def placed(tree: Any, workers: WorkerMesh) -> Any:
     return jax.tree.map(put, tree)
 
 
-def require_worker_axis(state: list[Any], n: int) -> None:
+def require_worker_axis(state: tuple[Any, ...], n: int) -> None:
     """Refuses state whose leaves do not have a leading axis of n workers."""
-    require_arrays(state, "data_parallel")
     for path, leaf in jax.tree.leaves_with_path(state):
         shape = jnp.shape(leaf)
         if shape[:1] != (n,):

@@ -8,8 +8,10 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import varying
-from relaxjax._core._cond import cond, select_tree, switch
-from tests.helpers import mesh_of
+from relaxjax._core._cond import cond, select_tree, switch, when
+from relaxjax.programs import parse
+from tests.compiled_text import by_condition
+from tests.helpers import mesh_of, optimized_hlo
 
 
 def double(x, y):
@@ -64,3 +66,65 @@ def test_a_tree_is_selected_as_a_whole():
         assert out["n"] == expected["n"]
         assert (out["a"] == expected["a"]).all()
         assert out["key"] == expected["key"]
+
+
+def added(x, y):
+    return {"a": x["a"] + y, "b": x["b"]}
+
+
+def test_what_acts_or_stays():
+    x, y = {"a": np.float32(3), "b": np.float32(1)}, np.float32(4)
+    assert when(True, added, x, y) == added(x, y)
+    assert when(False, added, x, y) is x
+    run = jax.jit(lambda due: when(due, added, x, y))
+    assert run(True) == added(x, y)
+    assert run(False) == x
+    each = jax.vmap(lambda due, z: when(due, added, x | {"a": z}, y))
+    out = each(np.array([True, False]), np.array([1, 2], np.float32))
+    assert out["a"].tolist() == [5, 2]
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_nothing_runs_where_nobody_acts(mapped):
+    ran = []
+
+    def act(x):
+        jax.debug.callback(lambda: ran.append(1))
+        return x + 1
+
+    def run(due, x):
+        return when(due, act, x)
+
+    run, no = (jax.vmap(run), np.zeros(3, bool)) if mapped else (run, np.bool_(False))
+    for due, turns in ((no, 0), (~no, 1)):
+        jax.block_until_ready(jax.jit(run)(due, np.zeros(no.shape)))
+        jax.effects_barrier()
+        assert len(ran) == turns
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_a_silent_turn_sends_nothing_and_copies_nothing(checked):
+    """Not even what depends on nothing that the turn changes."""
+
+    def body(due, x, y):
+        return when(due, lambda x, y: [x[0] + lax.psum(y, "data"), x[1]], x, y)
+
+    mapped = jax.shard_map(
+        body,
+        mesh=mesh_of(2),
+        in_specs=(P(), P("data"), P("data")),
+        out_specs=P("data"),
+        check_vma=checked,
+    )
+    big = jnp.ones(2**12)
+    run = jax.jit(mapped, donate_argnums=1)
+    text = optimized_hlo(run.lower(jnp.bool_(True), [big, big + 1], big))
+    always, in_turns = by_condition(text)
+    assert not always
+    assert len(in_turns) == 1
+    module = parse(text)
+    moved = [i for body in module.computations.values() for i in body]
+    assert not [i for i in moved if i.opcode == "copy" and "2048" in i.shape]
+    for due, first in ((False, 1), (True, 3)):
+        out = run(jnp.bool_(due), [jnp.ones(2**12), jnp.ones(2**12)], big)
+        assert [float(x[0]) for x in out] == [first, 1]

@@ -5,10 +5,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
+import pytest
+from jax import lax
+from jax.sharding import PartitionSpec as P
 
-from relaxjax import Clock, one_bit_adam, power_sgd, wire_bytes
+import relaxjax
+from benchmarks.programs.ahead_of_time import compiled_text, state_shapes
+from relaxjax import Clock, diloco, one_bit_adam, power_sgd, wire_bytes
+from relaxjax._core._cond import when
 from relaxjax._core._phases import hosted
-from relaxjax.programs import bytes_sent
+from relaxjax.programs import bytes_sent, parse
+from tests.compiled_text import by_condition
 from tests.gpu.programs import collectives, update_text
 
 PARAMS = {
@@ -29,6 +36,43 @@ def in_last_phase(tx: Any) -> optax.GradientTransformation:
         return jax.tree.map(last, state, is_leaf=lambda x: isinstance(x, Clock))
 
     return optax.GradientTransformation(init, tx.update)
+
+
+@pytest.mark.parametrize("sync_every", [2, 4])
+def test_a_silent_step_of_diloco_sends_and_copies_nothing(mesh, sync_every):
+    """Anchor and momentum stay in their memory: no kernel for each leaf."""
+    params = {f"w{i}": PARAMS["w"] for i in range(4)}
+    tx: Any = diloco(optax.sgd(0.1), "data", sync_every)
+
+    def step(params, opt_state, batch):
+        updates, opt_state = tx.update(params, opt_state, params)
+        return optax.apply_updates(params, updates), opt_state, {"x": batch.sum()}
+
+    state = state_shapes(tx, params, mesh.size)
+    batch = jax.ShapeDtypeStruct((mesh.size,), jnp.float32)
+    run = relaxjax.data_parallel(step, mesh, donate=True)
+    text = compiled_text(run, *state, batch)
+    always, in_turns = by_condition(text)
+    assert not always
+    assert in_turns
+    bodies = parse(text).computations.values()
+    copied = [i for body in bodies for i in body if i.opcode.startswith("copy")]
+    assert not [i for i in copied if "96,64" in i.shape]
+
+
+def test_what_no_turn_changes_is_not_sent_in_silent_steps(mesh):
+    """XLA moves it out of the loop, unless it depends on the loop's flag."""
+
+    def body(due, x, y):
+        return when(due, lambda x, y: x + lax.psum(y, "data"), x, y)
+
+    specs = P(), P("data"), P("data")
+    run = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=specs, out_specs=P("data")))
+    whole = jax.ShapeDtypeStruct((mesh.size, 64), jnp.float32)
+    text = compiled_text(run, jax.ShapeDtypeStruct((), bool), whole, whole)
+    always, in_turns = by_condition(text)
+    assert not always
+    assert len(in_turns) == 1
 
 
 def test_power_sgd_sends_two_messages(mesh):

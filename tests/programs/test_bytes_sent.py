@@ -351,6 +351,33 @@ def test_what_is_not_counted(body, header, message):
         bytes_sent(text)
 
 
+FLAG = """%flag (p: (pred[], f32[10])) -> pred[] {
+  %p = (pred[], f32[10]) parameter(0)
+  ROOT %due = pred[] get-tuple-element(%p), index=0
+}
+
+%once (p: (pred[], f32[10])) -> (pred[], f32[10]) {
+  %p = (pred[], f32[10]) parameter(0)
+  %y = f32[10]{0} get-tuple-element(%p), index=1
+  %s = f32[10]{0} all-reduce(%y), ALL, to_apply=%add
+  %no = pred[] constant(END)
+  %copied = pred[] copy(%no)
+  ROOT %t = (pred[], f32[10]{0}) tuple(%copied, %s)
+}
+"""
+
+
+def test_a_loop_that_ends_itself_counts_as_one_turn():
+    loop = "%w = (pred[], f32[10]{0}) while(%x), condition=%flag, body=%once"
+
+    def text(end):
+        return module(loop, before=FLAG.replace("END", end).replace("ALL", ALL))
+
+    assert bytes_sent(text("false")).tolist() == [72] * 4
+    with pytest.raises(ValueError, match="whose number of turns"):
+        bytes_sent(text("true"))
+
+
 def test_a_silent_loop_of_unknown_length():
     assert not bytes_sent(module(f"{LOOP}%pass", before=BEFORE)).any()
 

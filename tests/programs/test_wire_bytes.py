@@ -17,6 +17,7 @@ from relaxjax import (
     topology,
     wire_bytes,
 )
+from relaxjax._core._cond import when
 from relaxjax.collectives import ring_wire_bytes
 from relaxjax.schedule import plan_buckets
 from tests import helpers
@@ -113,6 +114,20 @@ PROGRAMS = {
     "branch on the counter": (
         lambda u, i: lax.cond(i % 2 == 1, lambda: lax.psum(u, "data"), lambda: u),
         [0, 72, 0],
+    ),
+    "turn or none, on the counter": (
+        lambda u, i: when(i % 2 == 1, lambda u: lax.psum(u, "data"), u),
+        [0, 72, 0],
+    ),
+    "turn or none, on data": (
+        lambda u, _: when(u[0] > 0, lambda u: lax.psum(u, "data"), u),
+        [72] * 3,
+    ),
+    "turns that each know whether it is the last": (
+        lambda u, i: when(
+            i > 0, lambda u: when(i > 1, lambda u: lax.psum(u, "data"), u), u
+        ),
+        [0, 0, 72],
     ),
     "switch": (
         lambda u, i: lax.switch(
