@@ -50,7 +50,7 @@ class Problem(NamedTuple):
     def size(self) -> tuple[int, int]:
         """Width and layers of the model."""
         blocks = {n.split("/")[1] for n in self.params if n.startswith("blocks/")}
-        return len(self.params["norm/scale/value"]), len(blocks)
+        return len(self.params["norm/scale"]), len(blocks)
 
     @classmethod
     def load(cls, path: Path) -> "Problem":

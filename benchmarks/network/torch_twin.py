@@ -54,8 +54,8 @@ def loss(leaves: Any, symbols: Any, *, heads: int) -> Any:
     functional = import_module("torch.nn.functional")
     symbols = symbols.long()
     inputs, targets = symbols[:, :-1], symbols[:, 1:]
-    positions = leaves["positions/embedding/value"][: inputs.shape[1]]
-    x = functional.embedding(inputs, leaves["symbols/embedding/value"]) + positions
+    positions = leaves["positions/embedding"][: inputs.shape[1]]
+    x = functional.embedding(inputs, leaves["symbols/embedding"]) + positions
     blocks = {name.split("/")[1] for name in leaves if name.startswith("blocks/")}
     for number in range(len(blocks)):
         x = _block(x, functools.partial(_leaf, leaves, f"blocks/{number}/"), heads)
@@ -78,7 +78,7 @@ def _block(x: Any, leaf: Any, heads: int) -> Any:
 
 
 def _leaf(leaves: Any, prefix: str, name: str) -> Any:
-    return leaves[f"{prefix}{name}/value"]
+    return leaves[f"{prefix}{name}"]
 
 
 def _linear(x: Any, leaf: Any, name: str) -> Any:

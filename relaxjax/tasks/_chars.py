@@ -77,7 +77,8 @@ def chars(seed: int, *, width: int = 64, layers: int = 2) -> Task:
     train_files, held_out_files = split_files(source_files())
     whole = describe(file.read_bytes() for file in train_files + held_out_files)
     model = LanguageModel(width=width, layers=layers, heads=4, rngs=nnx.Rngs(seed))
-    graph, params = nnx.split(model, nnx.Param)
+    graph, variables = nnx.split(model, nnx.Param)
+    params = nnx.to_pure_dict(variables)  # a jitted step makes no Variable of each leaf
 
     def loss(params, batch):  # nats per character
         symbols = batch.astype(jnp.int32)

@@ -43,7 +43,8 @@ class Classifier(nnx.Module):
 def digits(seed: int) -> Task:
     """The digits as a task; `seed` is that of the model's initial parameters."""
     train, held_out, pixels = _load()
-    graph, params = nnx.split(Classifier(width=128, rngs=nnx.Rngs(seed)), nnx.Param)
+    graph, variables = nnx.split(Classifier(width=128, rngs=nnx.Rngs(seed)), nnx.Param)
+    params = nnx.to_pure_dict(variables)  # a jitted step makes no Variable of each leaf
 
     def loss(params, batch):
         return cross_entropy(nnx.merge(graph, params)(batch.images), batch.labels)

@@ -144,6 +144,20 @@ def test_a_leaf_and_what_lies_beside_it():
     assert one._replace(path="x").beside("y").path == "y"
 
 
+def test_a_leaf_in_slices_has_fewer_copies_than_rows():
+    """Two islands of three slices become three of two."""
+    one = leaf(x=(int32(range(6)), int32(range(10, 16))), y=(int32([9] * 6), [8] * 6))
+    assert one.copies == (6, 6)  # whole, if nothing else is said
+    one = one._replace(slices=(3, 2))
+    assert one.copies == (2, 3)
+    first, second = one._replace(slices=(3, 3)).of_each(3)[:2]
+    assert (first.rows.tolist(), first.fresh.tolist()) == ([0, 3], [10, 13])
+    assert (second.rows.tolist(), second.fresh.tolist()) == ([1, 4], [11, 14])
+    assert second.copies == (2, 2)
+    assert second.beside("y").rows.tolist() == [9, 9]
+    assert len(one.of_each(2)) == 2
+
+
 def test_rules_of_your_own():
     def rule(leaf: Leaf, merge: Callable) -> np.ndarray:
         return merge(leaf, leaf.rows)
