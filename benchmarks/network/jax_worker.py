@@ -70,7 +70,9 @@ def begin(method: dict[str, Any], task: Task, mesh: Mesh) -> worker.Session:
         return optax.apply_updates(params, updates), opt_state, loss, ()
 
     step = data_parallel(train_step, mesh, donate=True)
-    state = [*init(tx, task.params, mesh), to_workers(np.float32(0), mesh)]
+    alone = method["name"] == "alone"  # on purpose: init is not to warn of it
+    state = init(tx, task.params, mesh, reduced_in_step=alone)
+    state = [*state, to_workers(np.float32(0), mesh)]
 
     def advance(rows: np.ndarray) -> float:
         *state[:], _ = step(*state, rows)

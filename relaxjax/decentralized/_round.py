@@ -75,7 +75,6 @@ class GossipSpec(NamedTuple):
         x is a tree of floats, float32 or wider; steps count as `next_step` does.
         """
         self.require(x)
-
         due, nothing = self.is_round_due(step), optax.tree.zeros_like(x)
         return when(due, lambda _, x: self.communicate(x, step), nothing, x)
 

@@ -181,8 +181,8 @@ def zero_one_adam(
         due = lock_step or round_is_over(now, done, local_doubling, most_local_steps)
         d = denominator(v, b2, variance.renewals, eps)
 
-        def synchronize(now_and_memory):
-            u, m, exchange = now_and_memory
+        def synchronize(before):
+            u, m, exchange = before
             steps = jax.tree.map(lambda u, d: u / (now.weight * d), u, d)
             examples = None if weight is None else now.examples
             mean, exchange = mean_of_steps(reduce, v, steps, d, exchange, examples)
