@@ -12,7 +12,7 @@ import optax
 from jax import lax
 
 from relaxjax._core._checks import require_dtypes, require_fraction
-from relaxjax._core._cond import cond
+from relaxjax._core._cond import when
 from relaxjax._core._merge_rules import Leaf, Merge
 from relaxjax._core._random import key_words
 from relaxjax._core._sharding import on_own_shards
@@ -63,15 +63,13 @@ class CodedRound(NamedTuple):
 
             return spec.in_buckets(p, tell, count)
 
-        def communicate(p: Any) -> tuple[Any, ...]:
+        def communicate(_: Any, p: Any) -> tuple[Any, ...]:
             return on_own_shards(
                 exchange, p, spec.specs, spec.caller, keys, results=count
             )
 
-        def wait(p: Any) -> tuple[Any, ...]:
-            return (optax.tree.zeros_like(p),) * count
-
-        return list(cond(spec.is_round_due(step), communicate, wait, p)), words
+        nothing = (optax.tree.zeros_like(p),) * count
+        return list(when(spec.is_round_due(step), communicate, nothing, p)), words
 
     def consensus_step(self, known: list[Any]) -> Any:
         """sum_j W_ij (x_j - x_i), from the trees that `exchange_encoded` gives."""

@@ -109,9 +109,9 @@ def accumulate(
             return new, optax.tree.zeros_like(total), inner_state
 
         last = state.mini_step >= every - 1  # or past it, if `every` was larger
-        before = None, total, state.inner_state
-        nothing = optax.tree.zeros_like(jax.eval_shape(flush, before)[0])
-        new, total, inner_state = when(last, flush, (nothing, *before[1:]))
+        kind, _, _ = jax.eval_shape(flush, (None, total, state.inner_state))
+        waiting = optax.tree.zeros_like(kind), total, state.inner_state
+        new, total, inner_state = when(last, flush, waiting)
         mini_step = jnp.where(last, 0, state.mini_step + 1)
         left = jnp.where(last, 0, total_weight)
         return new, AccumulateState(mini_step, total, left, inner_state, state.layout)

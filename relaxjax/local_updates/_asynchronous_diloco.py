@@ -141,10 +141,10 @@ def asynchronous_diloco(
         step, kept, fetched, leaves = state
         u, x = (optax.tree.cast_like(t, kept.anchor) for t in (updates, params))
         row = jnp.asarray(table)[step % len(table)]
+        arrive = functools.partial(_arrive, rule, axis_name, x)
         for slot in range(table.shape[1]):
-            someone, before = row[slot] != _NOBODY, (u, kept, fetched)
-            arrive = functools.partial(_arrive, rule, axis_name, x)
-            u, kept, fetched = when(someone, arrive, before, row[slot])
+            before = u, kept, fetched
+            u, kept, fetched = when(row[slot] != _NOBODY, arrive, before, row[slot])
         after = (step + 1) % len(table)
         return u, AsynchronousDilocoState(after, kept, fetched, leaves)
 

@@ -16,7 +16,7 @@ from relaxjax.programs._hlo_text import Module as Module
 from relaxjax.programs._hlo_text import arrays as arrays
 from relaxjax.programs._hlo_text import called_by as called_by
 from relaxjax.programs._hlo_text import loop_parts as loop_parts
-from relaxjax.programs._hlo_text import most_turns as most_turns
+from relaxjax.programs._hlo_text import max_trip_count as max_trip_count
 from relaxjax.programs._hlo_text import parse as parse
 from relaxjax.programs._hlo_text import shape_nbytes as shape_nbytes
 from relaxjax.programs._hlo_text import trip_count as trip_count

@@ -31,7 +31,7 @@ from relaxjax.programs._hlo_text import (
     arrays,
     called_by,
     loop_parts,
-    most_turns,
+    max_trip_count,
     parse,
 )
 
@@ -167,7 +167,7 @@ class _Counter:
 
     def _loop(self, instruction: Instruction) -> np.ndarray:
         condition, body = map(self.computation, loop_parts(instruction))
-        trips = most_turns(instruction, self._module.computations)
+        trips = max_trip_count(instruction, self._module.computations)
         if trips is None and (condition.any() or body.any()):
             raise ValueError(
                 f"a collective in the loop %{instruction.name}, whose number of turns "

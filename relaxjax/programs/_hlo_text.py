@@ -132,10 +132,10 @@ def trip_count(instruction: Instruction) -> int | None:
     return int(match[1]) if match else None
 
 
-def most_turns(
+def max_trip_count(
     instruction: Instruction, computations: Mapping[str, Sequence[Instruction]]
 ) -> int | None:
-    """The largest number of turns of a `while`; None if nobody knows it.
+    """The largest trip count of a `while`; None if nobody knows it.
 
     Of a loop whose flag its own body takes down it is 1.
     """

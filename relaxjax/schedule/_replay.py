@@ -31,7 +31,7 @@ from relaxjax.programs import (
     is_collective,
     is_host_copy,
     loop_parts,
-    most_turns,
+    max_trip_count,
     parse,
     shape_nbytes,
 )
@@ -255,7 +255,7 @@ class Machine:
     def _control(self, instruction: Instruction) -> None:
         called = called_by(instruction)
         if instruction.opcode == "while":
-            trips = most_turns(instruction, self._module.computations)
+            trips = max_trip_count(instruction, self._module.computations)
             if trips is None:
                 raise ValueError(
                     f"replay: a collective in the loop %{instruction.name}, whose "

@@ -228,3 +228,37 @@ def test_params_that_are_needed():
     _checks.require_params({}, "f", "for weight decay")
     with pytest.raises(ValueError, match="f: update needs params, for weight decay"):
         _checks.require_params(None, "f", "for weight decay")
+
+
+def test_updates_that_are_each_workers_own():
+    """Each rule in its turn, with the words that only it has."""
+    tree = {"a": jnp.ones(2)}
+    layout = layout_of(tree)
+
+    def check(updates: Any, axis: str = "data", model: int = 1) -> None:
+        def body(x):
+            _checks.require_own("f", axis, layout, updates(x))
+            return x
+
+        mesh = jax.make_mesh((2, model), ("data", "model"))
+        run = jax.shard_map(
+            body,
+            mesh=mesh,
+            in_specs=P("data"),
+            out_specs=P("data"),
+            axis_names={"data"},
+        )
+        with jax.set_mesh(mesh):
+            jax.eval_shape(jax.jit(run), jnp.ones(4))
+
+    check(lambda x: {"a": x})
+    with pytest.raises(NameError, match="f: no axis named 'nowhere'"):
+        check(lambda x: {"a": x}, "nowhere")
+    with pytest.raises(ValueError, match=r"f: the tree changed .*leaf 'b' was absent"):
+        check(lambda x: {"a": x, "b": x})
+    with pytest.raises(ValueError, match="it compresses real floating leaves only"):
+        check(lambda x: {"a": x.astype(jnp.int32)})
+    with pytest.raises(ValueError, match="f: the update of leaf 'a' is already the"):
+        check(lambda _: tree)
+    with pytest.raises(ValueError, match=r"f: it packs.*\('model',\)"):
+        check(lambda x: {"a": x}, model=2)
