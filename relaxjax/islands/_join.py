@@ -16,6 +16,7 @@ from relaxjax.islands._pace import Pace
 from relaxjax.islands._post import Post, Voice
 from relaxjax.islands._ray_store import RayStore
 from relaxjax.islands._relay import RELAY, RelayedStore
+from relaxjax.islands._remembered import Remembered
 from relaxjax.islands._run import FILE, Run, Settings
 from relaxjax.islands._spare import require_read_settings
 from relaxjax.islands._store import Folder, Store
@@ -28,8 +29,8 @@ def _on_ray(place: str) -> Store:
     """The actor that watches this process answers its calls; elsewhere, the cluster."""
     carrier, address = f"ray:{place}", os.environ.get(RELAY)
     if address and os.environ.get(CARRIER) == carrier:
-        return RelayedStore(address, carrier)
-    return RayStore(place)
+        return Remembered(RelayedStore(address, carrier))
+    return Remembered(RayStore(place))
 
 
 _STORES: dict[str, Callable[[str], Store]] = {

@@ -15,7 +15,7 @@ from typing import Any
 
 from relaxjax.islands import _members as members
 from relaxjax.islands._join import open_store
-from relaxjax.islands._ray_store import connected
+from relaxjax.islands._ray_store import RayStore, connected
 from relaxjax.islands._relay import RELAY, relayed
 from relaxjax.islands._supervise import mark_left, say, stopping, supervise
 
@@ -39,7 +39,7 @@ class Watcher:
 
         The island's process calls the store by this actor, and needs no Ray.
         """
-        with relayed(open_store(carrier)) as address:
+        with relayed(RayStore(carrier.removeprefix("ray:"))) as address:
             env = {**env, RELAY: address}
             return supervise(command, [name], carrier, env, spares=spares)
 

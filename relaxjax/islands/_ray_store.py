@@ -10,7 +10,8 @@ that nobody has answered is an `OSError`, and islands train on until the next on
 What Ray sends between its processes is its own, and must be trusted; what islands read
 is checked as ever.
 
-Cost: a call of the actor for each operation; bytes pass through the object store.
+Cost: a call of the actor for each operation, but for small files that have not changed
+(`relaxjax.islands._remembered`); bytes pass through the object store.
 """
 
 import errno
@@ -18,16 +19,17 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from relaxjax.islands._remembered import Changes, Recorded
 from relaxjax.islands._store import ByCalls, Folder
 
 _NAMESPACE = "relaxjax-islands"
 
 
 class Keeper:
-    """The actor: a folder whose errors travel as values."""
+    """The actor: a folder whose errors travel as values, and which keeps a journal."""
 
     def __init__(self, path: str):
-        self._folder = Folder(path)
+        self._folder = Recorded(Folder(path))
 
     def call(self, verb: str, *arguments: Any) -> tuple[bool, Any]:
         """Whether it went well, and what came of it; else the parts of an `OSError`."""
@@ -72,11 +74,15 @@ class RayStore(ByCalls):
         )
         self.names("tmp")
 
-    def _call(self, verb: str, name: str, *data: bytes) -> Any:
+    def changes(self, journal: str, count: int) -> Changes:
+        """What has changed since a journal had that many changes."""
+        return self._call("changes", journal, count)
+
+    def _call(self, verb: str, name: str, *rest: Any) -> Any:
         errors = self._ray.exceptions
         try:
             went_well, result = self._ray.get(
-                self._keeper.call.remote(verb, name, *data)
+                self._keeper.call.remote(verb, name, *rest)
             )
         except errors.RayTaskError:
             raise

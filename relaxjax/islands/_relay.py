@@ -5,6 +5,7 @@ island's calls go to it through a Unix socket: a process that starts again neith
 imports Ray nor joins the cluster.
 
     request     JSON {"verb", "name"}; then the bytes of a file, if one is written
+                JSON {"verb": "changes", "name": journal, "count"}
     answer      JSON {"value"} or {"error": [number, why, file]}; then those of one read
 
 Nothing is unpickled, and the socket lies in a folder that only its owner may open.
@@ -22,12 +23,13 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
 
-from relaxjax.islands._store import ByCalls, Store
+from relaxjax.islands._remembered import Changes, Journaled
+from relaxjax.islands._store import ByCalls
 
 RELAY = "RELAXJAX_RELAY"
 """The variable with the socket's path."""
 
-_VERBS = frozenset({"create", "replace", "read", "names", "delete"})
+_VERBS = frozenset({"create", "replace", "read", "names", "delete", "changes"})
 _WRITES = frozenset({"create", "replace"})
 
 
@@ -56,14 +58,22 @@ class RelayedStore(ByCalls):
                 "process; unset it elsewhere"
             ) from error
 
+    def changes(self, journal: str, count: int) -> Changes:
+        """What has changed since a journal had that many changes."""
+        asked = {"verb": "changes", "name": journal, "count": count}
+        return Changes(*self._answer(asked))
+
     def _call(self, verb: str, name: str, *data: bytes) -> Any:
+        return self._answer({"verb": verb, "name": name}, *data)
+
+    def _answer(self, asked: dict[str, Any], *data: bytes) -> Any:
         with self._lock:
             try:
-                _send(self._connection, {"verb": verb, "name": name})
+                _send(self._connection, asked)
                 for written in data:
                     self._connection.send_bytes(written)
                 answer = _received(self._connection)
-                if verb == "read" and "error" not in answer:
+                if asked["verb"] == "read" and "error" not in answer:
                     return self._connection.recv_bytes()
             except (EOFError, OSError) as error:
                 why = "the island's actor does not answer"
@@ -74,7 +84,7 @@ class RelayedStore(ByCalls):
 
 
 @contextmanager
-def relayed(store: Store) -> Iterator[str]:
+def relayed(store: Journaled) -> Iterator[str]:
     """Answers calls of the store while it is open; the socket's path."""
     with tempfile.TemporaryDirectory(prefix="relaxjax-") as folder:
         address = str(Path(folder) / "store")
@@ -91,7 +101,7 @@ def relayed(store: Store) -> Iterator[str]:
                 thread.join()
 
 
-def _accept(listener: Listener, store: Store, is_over: Event) -> None:
+def _accept(listener: Listener, store: Journaled, is_over: Event) -> None:
     while True:
         connection = listener.accept()
         if is_over.is_set():
@@ -100,7 +110,7 @@ def _accept(listener: Listener, store: Store, is_over: Event) -> None:
         Thread(target=_answer, args=(connection, store), daemon=True).start()
 
 
-def _answer(connection: Connection, store: Store) -> None:
+def _answer(connection: Connection, store: Journaled) -> None:
     """Calls of one process, until it ends or says what is no call."""
     with connection, suppress(EOFError, OSError, ValueError, KeyError, TypeError):
         while True:
@@ -110,6 +120,8 @@ def _answer(connection: Connection, store: Store) -> None:
                 return
             if verb in _WRITES:
                 arguments.append(connection.recv_bytes())
+            if verb == "changes":
+                arguments.append(int(asked["count"]))
             try:
                 value = getattr(store, verb)(*arguments)
             except OSError as error:

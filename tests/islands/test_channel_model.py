@@ -44,9 +44,10 @@ def no_race(monkeypatch):
 class Islands(RuleBasedStateMachine):
     """Processes by number; a process of a name that has a newer one may still act."""
 
-    def __init__(self) -> None:
+    def __init__(self, remembered: bool = False) -> None:
         super().__init__()
-        self.world, self.processes = World(), list[Process]()
+        self.world = World(remembered=remembered)
+        self.processes = list[Process]()
         self.salt = 0
         for name in NAMES:
             self.join(name)
@@ -186,14 +187,21 @@ class Islands(RuleBasedStateMachine):
     @rule(fault=st.sampled_from(["", "", "full", "deaf", "late"]))
     def carrier(self, fault: str) -> None:
         self.world.store.fault = fault
-        self.world.store.arrive()
+        self.world.arrive()
 
     @invariant()
     def holds(self) -> None:
         self.world.check()
 
 
-def run(examples: int, steps: int = 40) -> None:
+class Remembering(Islands):
+    """As on Ray: each process keeps answers until a journal says that they are old."""
+
+    def __init__(self) -> None:
+        super().__init__(remembered=True)
+
+
+def run(examples: int, steps: int = 40, machine: Any = Islands) -> None:
     how = settings(
         max_examples=examples,
         stateful_step_count=steps,
@@ -204,16 +212,18 @@ def run(examples: int, steps: int = 40) -> None:
         phases=[Phase.generate],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     )
-    run_state_machine_as_test(Islands, settings=how)
+    run_state_machine_as_test(machine, settings=how)
 
 
-def test_any_interleaving():
-    run(30)
+@pytest.mark.parametrize("machine", [Islands, Remembering])
+def test_any_interleaving(machine):
+    run(30, machine=machine)
 
 
 @pytest.mark.slow
-def test_many_interleavings():
-    run(500, 80)
+@pytest.mark.parametrize("machine", [Islands, Remembering])
+def test_many_interleavings(machine):
+    run(500, 80, machine)
 
 
 def replaced_commit(store, record):

@@ -65,7 +65,10 @@ def test_it_is_a_store(store, tmp_path):
     assert (store.names("a"), store.read("a/b")) == (["b"], b"one")
     store.replace("a/b", b"three")
     assert (tmp_path / "a" / "b").read_bytes() == b"three"
+    found = store.changes("", 0)
+    assert found.names is None
     store.delete("a/b")
+    assert store.changes(found.journal, found.count).names == ["a/b"]
     with pytest.raises(FileNotFoundError) as error:
         store.read("a/b")
     assert error.value.filename == str(tmp_path / "a" / "b")

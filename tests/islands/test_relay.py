@@ -17,11 +17,12 @@ from relaxjax.islands import _ray_islands as ray_islands
 from relaxjax.islands import _store as stores
 from relaxjax.islands._join import CARRIER
 from relaxjax.islands._relay import RELAY, RelayedStore, relayed
+from relaxjax.islands._remembered import Recorded, Remembered
 
 
 @pytest.fixture
 def address(tmp_path):
-    with relayed(Folder(tmp_path / "run")) as address:
+    with relayed(Recorded(Folder(tmp_path / "run"))) as address:
         yield address
 
 
@@ -40,7 +41,9 @@ def test_it_is_a_store(store, tmp_path):
     assert store.names("nothing") == []
     store.replace("empty", b"")
     assert store.read("empty") == b""
+    found = store.changes("", 0)
     store.delete("a/b")
+    assert store.changes(found.journal, found.count).names == ["a/b"]
     with pytest.raises(FileNotFoundError) as error:
         store.read("a/b")
     assert error.value.filename == str(tmp_path / "run" / "a" / "b")
@@ -97,7 +100,7 @@ def test_what_is_no_call_is_not_answered_and_others_are(address, store, said):
 
 def test_a_socket_that_nobody_answers_any_more(tmp_path):
     before = set(threading.enumerate())
-    with relayed(Folder(tmp_path)) as address:
+    with relayed(Recorded(Folder(tmp_path))) as address:
         store = RelayedStore(address, "ray:/run")
         assert Path(address).parent.stat().st_mode & 0o77 == 0  # its owner's alone
     assert not Path(address).exists()
@@ -112,23 +115,32 @@ def test_a_socket_that_nobody_answers_any_more(tmp_path):
     assert error.value.errno == errno.EHOSTUNREACH
 
 
-def test_only_the_carrier_that_the_actor_watches_is_relayed(address, monkeypatch):
+def test_only_the_carrier_that_the_actor_watches_is_relayed(
+    address, monkeypatch, tmp_path
+):
     monkeypatch.setenv(RELAY, address)
     monkeypatch.setenv(CARRIER, "ray:/run")
     store = open_store("ray:/run")
-    assert isinstance(store, RelayedStore)
+    assert isinstance(store, Remembered)
     assert store.carrier == "ray:/run"
+    assert store.create("x", b"1")
     asked: list[str] = []
-    monkeypatch.setattr("relaxjax.islands._join.RayStore", asked.append)
+
+    def on_ray(place: str) -> Any:
+        asked.append(place)
+        return Recorded(Folder(tmp_path / "other"))
+
+    monkeypatch.setattr("relaxjax.islands._join.RayStore", on_ray)
     open_store("ray:/other")
     monkeypatch.delenv(RELAY)
     open_store("ray:/run")
     assert asked == ["/other", "/run"]
+    assert (tmp_path / "run" / "x").read_bytes() == b"1"
 
 
 def test_an_actor_answers_for_its_island(tmp_path, monkeypatch):
-    folder, seen = Folder(tmp_path / "run"), []
-    monkeypatch.setattr(ray_islands, "open_store", lambda carrier: folder)
+    folder, seen = Recorded(Folder(tmp_path / "run")), []
+    monkeypatch.setattr(ray_islands, "RayStore", {"/run": folder}.__getitem__)
 
     def supervise(
         command: Any, names: Any, carrier: str, env: dict[str, str], *, spares: bool

@@ -6,6 +6,7 @@ and a commit may come about after its writer was told that it had failed.
 """
 
 import errno
+import itertools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ from relaxjax.islands._channel import Fragment, Offer
 from relaxjax.islands._codes import Coder, Plain
 from relaxjax.islands._files import fingerprint
 from relaxjax.islands._members import Member
+from relaxjax.islands._remembered import Recorded, Remembered
 from relaxjax.islands._run import Run, Settings
 from relaxjax.islands._store_channel import StoreChannel
 
@@ -90,7 +92,7 @@ class Process:
     def __init__(self, world: "World", name: str):
         self.world, self.said = world, []
         self.channel = StoreChannel(
-            world.store,
+            world.seen(),
             world.run,
             name,
             lost_after=LOST_AFTER,
@@ -162,8 +164,11 @@ class Process:
 class World:
     """A store, a clock, and a model of what may be in the log."""
 
-    def __init__(self, settings: Settings = SETTINGS, store: Any = None):
+    def __init__(
+        self, settings: Settings = SETTINGS, store: Any = None, remembered: bool = False
+    ):
         self.store, self.now = store or Memory(), 0.0
+        self.recorded = Recorded(self.store) if remembered else None
         self.run = Run.of(settings, PARAMS)
         self.bits: dict[tuple[int, int], str] = {}
         self.offers: dict[str, tuple[Member, Offer]] = {}
@@ -173,6 +178,19 @@ class World:
         self.merged: dict[int, int] = {}  # the newest version of each fragment
         self.records: dict[int, bytes] = {}
         self.tokens = 0.0
+
+    def seen(self) -> Any:
+        """The store as a process has it; answers may be one operation old."""
+        if self.recorded is None:
+            return self.store
+        ticks = itertools.count()
+        return Remembered(self.recorded, 1.5, lambda: next(ticks))
+
+    def arrive(self) -> None:
+        """What was under way is put; a store that keeps a journal has begun again."""
+        self.store.arrive()
+        if self.recorded is not None:
+            Recorded.__init__(self.recorded, self.store)
 
     def process(self, name: str) -> Process:
         return Process(self, name)
