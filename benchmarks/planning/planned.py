@@ -30,7 +30,7 @@ from relaxjax.plan import (
     transformation,
     verify,
 )
-from relaxjax.plan._rank import BY_COMPILER
+from relaxjax.plan._ranking import BY_COMPILER
 from relaxjax.tasks import OPTIMIZERS, TASKS, Task, train_step_of
 
 

@@ -25,7 +25,7 @@ __getattr__, __dir__, __all__ = door(
         "_zero_one_adam": "ZeroOneAdamState zero_one_adam",
     },
     shared={
-        "_acp_sgd": "alternate",
+        "_alternate": "alternate",
         "_bounded_staleness": "staleness_table",
         "_choices": "CHOICES",
         "_codec": "as_codec step_keys",

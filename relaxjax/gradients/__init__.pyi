@@ -4,9 +4,9 @@ from relaxjax.gradients._accumulate import AccumulateState as AccumulateState
 from relaxjax.gradients._accumulate import accumulate as accumulate
 from relaxjax.gradients._acp_sgd import AcpSGDState as AcpSGDState
 from relaxjax.gradients._acp_sgd import acp_sgd as acp_sgd
-from relaxjax.gradients._acp_sgd import alternate as alternate
 from relaxjax.gradients._all_reduce import AllReduceState as AllReduceState
 from relaxjax.gradients._all_reduce import all_reduce as all_reduce
+from relaxjax.gradients._alternate import alternate as alternate
 from relaxjax.gradients._arc_top_k import ArcTopKState as ArcTopKState
 from relaxjax.gradients._arc_top_k import arc_top_k as arc_top_k
 from relaxjax.gradients._bounded_staleness import (

@@ -16,9 +16,9 @@ from relaxjax.plan._network import codecs as codecs
 from relaxjax.plan._predict import Prediction as Prediction
 from relaxjax.plan._quality import Quality as Quality
 from relaxjax.plan._quality import quality_of as quality_of
-from relaxjax.plan._rank import Ranking as Ranking
-from relaxjax.plan._rank import Row as Row
 from relaxjax.plan._rank import rank as rank
+from relaxjax.plan._ranking import Ranking as Ranking
+from relaxjax.plan._ranking import Row as Row
 from relaxjax.plan._sharded import sharded as sharded
 from relaxjax.plan._xla_flags import xla_flags as xla_flags
 

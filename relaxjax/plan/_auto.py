@@ -11,7 +11,8 @@ from relaxjax._core._relaxation import Training
 from relaxjax._names import parse
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
-from relaxjax.plan._rank import Ranking, Row, rank, ranking
+from relaxjax.plan._rank import rank
+from relaxjax.plan._ranking import Ranking, Row, ranking
 
 """Bucket sizes; each relaxation takes its best."""
 

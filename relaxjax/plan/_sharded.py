@@ -29,7 +29,8 @@ from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
 from relaxjax.plan._predict import predict
 from relaxjax.plan._quality import quality_of
-from relaxjax.plan._rank import Ranking, Row, allowed_of, check_asked, ranking
+from relaxjax.plan._rank import allowed_of, check_asked
+from relaxjax.plan._ranking import Ranking, Row, ranking
 from relaxjax.plan._traffic import Traffic
 from relaxjax.workers import emulate
 

@@ -18,6 +18,7 @@ from jax.extend import core
 from relaxjax._core._jaxprs import programs_of
 from relaxjax._core._tree import is_key
 from relaxjax.programs._jaxpr_bytes import COLLECTIVES, rounds_of, shape_of
+from relaxjax.programs._jaxpr_looked import Looks, looked_at, loop_parts, scan_consts
 
 _LARGEST_KNOWN = 4096  # elements; branches depend on counters and small tables
 
@@ -44,18 +45,6 @@ class WalkResult(NamedTuple):
         return sum(self.waves.values())
 
 
-class Looked(NamedTuple):
-    """What of a program somebody looks at: a conditional in it, or who calls it.
-
-    Attributes:
-      inputs: for each input.
-      results: for each equation, for each of its results.
-    """
-
-    inputs: tuple[bool, ...]
-    results: tuple[tuple[bool, ...], ...]
-
-
 class WalkContext(NamedTuple):
     """The mesh of a walk, and what is remembered of programs.
 
@@ -67,7 +56,7 @@ class WalkContext(NamedTuple):
 
     sizes: dict[str, int]
     walks: dict[core.Jaxpr, WalkResult]
-    looks: dict[tuple[core.Jaxpr, tuple[bool, ...]], Looked]
+    looks: Looks
 
     def nothing(self) -> np.ndarray:
         """No bytes on any device."""
@@ -95,7 +84,7 @@ def walk(
         return var.val if isinstance(var, core.Literal) else values.get(var)
 
     outputs = _computable(jaxpr, values, wanted)
-    looked = looked_at(jaxpr, outputs, context)
+    looked = looked_at(jaxpr, outputs, context.looks)
     for eqn, results in zip(jaxpr.eqns, looked.results, strict=True):
         inputs = [read(var) for var in eqn.invars]
         walked = _equation(eqn, inputs, context, results)
@@ -132,52 +121,6 @@ def _computable(
     )
 
 
-def looked_at(
-    jaxpr: core.Jaxpr, wanted: tuple[bool, ...], context: WalkContext
-) -> Looked:
-    """Where the values of a program go that conditionals or wanted outputs look at."""
-    key = jaxpr, wanted
-    if key not in context.looks:
-        pairs = zip(jaxpr.outvars, wanted, strict=True)
-        looked = {v for v, wish in pairs if wish and not isinstance(v, core.Literal)}
-        results = []
-        for eqn in reversed(jaxpr.eqns):
-            results.append(tuple(v in looked for v in eqn.outvars))
-            inputs = zip(eqn.invars, _inputs(eqn, results[-1], context), strict=True)
-            looked |= {v for v, is_looked_at in inputs if is_looked_at}
-        inputs = tuple(v in looked for v in jaxpr.invars)
-        context.looks[key] = Looked(inputs, tuple(results[::-1]))
-    return context.looks[key]
-
-
-def _inputs(
-    eqn: core.JaxprEqn, results: tuple[bool, ...], context: WalkContext
-) -> list[bool]:
-    """The inputs of an equation that its results and conditionals look at."""
-    name, inner = eqn.primitive.name, list(programs_of(eqn.params))
-    if name == "cond":
-        each = [looked_at(j.jaxpr, results, context).inputs for j in inner]
-        looked = [True, *map(any, zip(*each, strict=True))]
-    elif name == "scan":
-        body, consts = inner[0].jaxpr, _scan_consts(eqn, inner[0])
-        nothing = (False,) * len(body.outvars)
-        kept = looked_at(body, nothing, context).inputs[:consts]
-        looked = [*kept, *[False] * (len(eqn.invars) - consts)]
-    elif name == "while":
-        condition, body, of_condition, of_body = _loop_parts(eqn)
-        ends = looked_at(condition.jaxpr, (True,), context).inputs
-        wish = tuple(map(any, zip(results, ends[of_condition:], strict=True)))
-        turn = looked_at(body.jaxpr, wish, context).inputs
-        carry = map(any, zip(wish, turn[of_body:], strict=True))
-        looked = [*ends[:of_condition], *turn[:of_body], *carry]
-    elif len(inner) == 1 and len(inner[0].in_avals) == len(eqn.invars):
-        looked = list(looked_at(inner[0].jaxpr, results, context).inputs)
-    else:
-        looked = [any(results) and not inner] * len(eqn.invars)
-    pairs = zip(eqn.invars, looked, strict=True)
-    return [one and not isinstance(v, core.Literal) for v, one in pairs]
-
-
 def _equation(
     eqn: core.JaxprEqn,
     known: list[Any],
@@ -196,7 +139,7 @@ def _equation(
     if name == "while" and (walked := _at_most_once(eqn, known, context, results)):
         return walked
     if name == "scan":
-        consts = known[: _scan_consts(eqn, inner[0])]
+        consts = known[: scan_consts(eqn, inner[0])]
         turn = [*consts, *[None] * (len(known) - len(consts))]
         once, length = walk(inner[0], turn, context), eqn.params["length"]
         waves = {(0, f"loop {id(eqn)}"): once.rounds * length} if once.waves else {}
@@ -228,29 +171,6 @@ def _whole(known: list[Any], variables: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _scan_consts(eqn: core.JaxprEqn, body: core.ClosedJaxpr) -> int:
-    """Number of a scan's operands that are the same in each turn.
-
-    The operands are constants, carry and slices, the results carry and slices; slices
-    lose an axis in the body.
-    """
-    ins = zip(eqn.invars, body.jaxpr.invars, strict=True)
-    outs = zip(eqn.outvars, body.jaxpr.outvars, strict=True)
-    whole_ins, whole_outs = (
-        sum(len(shape_of(a).shape) == len(shape_of(b).shape) for a, b in pairs)
-        for pairs in (ins, outs)
-    )
-    return whole_ins - whole_outs
-
-
-def _loop_parts(
-    eqn: core.JaxprEqn,
-) -> tuple[core.ClosedJaxpr, core.ClosedJaxpr, int, int]:
-    """Condition and body of a `while`, and how many operands each has for itself."""
-    of = eqn.params
-    return of["cond_jaxpr"], of["body_jaxpr"], of["cond_nconsts"], of["body_nconsts"]
-
-
 def _at_most_once(
     eqn: core.JaxprEqn,
     known: list[Any],
@@ -261,12 +181,12 @@ def _at_most_once(
 
     It counts as the turn that is taken or not; if that is unknown, as taken.
     """
-    condition, body, of_condition, of_body = _loop_parts(eqn)
+    condition, body, of_condition, of_body = loop_parts(eqn)
     carry = known[of_condition + of_body :]
     (due,) = walk(condition, [*known[:of_condition], *carry], context, [True]).known
     if due is not None and not due:
         return WalkResult(context.nothing(), {}, 0, carry)
-    read = looked_at(condition.jaxpr, (True,), context).inputs[of_condition:]
+    read = looked_at(condition.jaxpr, (True,), context.looks).inputs[of_condition:]
     wanted = [a or b for a, b in zip(results, read, strict=True)]
     walked = walk(body, known[of_condition:], context, wanted)
     after = [*known[:of_condition], *walked.known]

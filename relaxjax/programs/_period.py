@@ -19,8 +19,9 @@ from jax.extend import core
 from relaxjax._core._jaxprs import shapes_of
 from relaxjax._core._phases import clocks_of, set_phases
 from relaxjax._core._sharding import as_on_devices
-from relaxjax.programs._jaxpr import WalkContext, looked_at, walk
+from relaxjax.programs._jaxpr import WalkContext, walk
 from relaxjax.programs._jaxpr_bytes import shape_of
+from relaxjax.programs._jaxpr_looked import looked_at
 from relaxjax.workers import WorkerMesh, is_silent
 
 _ALIKE, _MOST = 8, 4096  # steps that show a period of one; that are looked at
@@ -137,7 +138,7 @@ def _wanted(
         for aval in map(shape_of, update.jaxpr.outvars)
     )
     while True:
-        inputs = looked_at(update.jaxpr, wanted, context).inputs
+        inputs = looked_at(update.jaxpr, wanted, context.looks).inputs
         state = inputs[first : first + len(wanted)]
         more = tuple(a or b for a, b in zip(wanted, state, strict=True))
         if more == wanted:

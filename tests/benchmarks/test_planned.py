@@ -7,7 +7,7 @@ import optax
 import pytest
 
 from benchmarks.planning import planned as _planned
-from relaxjax.plan._rank import BY_COMPILER
+from relaxjax.plan._ranking import BY_COMPILER
 from relaxjax.tasks import TASKS
 
 
