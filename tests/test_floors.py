@@ -240,6 +240,8 @@ def test_the_package_stays_small():
         "factors of a dense layer": (1, 180),
         "SDP4Bit, rotations": (3, 260),
         "spare processes of islands, low rank of slices": (2, 280),
+        "islands: answers that are kept, several processes": (2, 420),
+        "long files in two or three": (5, 130),
     }
     assert len(files) <= 270 + sum(files for files, _ in added.values())
     assert lines <= 32_000 + sum(lines for _, lines in added.values())

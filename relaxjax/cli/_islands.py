@@ -24,6 +24,7 @@ SETTINGS = {
     }
 }
 _GOES_WITH = {"--emulated": "replay", "--html": "status", "--watch": "status"}
+_GRACE = 1  # seconds that the other processes of an island get when one has failed
 _CACHE = "JAX_COMPILATION_CACHE_DIR"
 _CACHED_FROM = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 
@@ -53,6 +54,10 @@ def islands(
     html: Annotated[
         Path | None, typer.Option(help="With status: a page to write as well.")
     ] = None,
+    processes: Annotated[
+        int,
+        typer.Option(min=1, help="Processes of each island."),
+    ] = 1,
     spares: Annotated[
         bool,
         typer.Option(
@@ -77,14 +82,38 @@ def islands(
             if given and what != _GOES_WITH[option]:
                 raise ValueError(f"{option} goes with {_GOES_WITH[option]}")
         if what in ("status", "replay"):
-            code = _look(what, rest, emulated, html, watch)
+            code = _look(what, rest, emulated, html, watch, processes)
         else:
-            code = _run(what, rest, count, carrier, spares)
+            _require_alone(processes, carrier, spares)
+            code = _run(what, rest, count, carrier, spares, processes)
     raise typer.Exit(code)
 
 
+def _require_alone(processes: int, carrier: str, spares: bool) -> None:
+    """Islands of several processes have neither spares nor actors."""
+    if processes > 1 and (spares or carrier.startswith("ray:")):
+        other = "--spares" if spares else f"--carrier {carrier}"
+        raise ValueError(
+            f"--processes {processes} does not go with {other}: an island of several "
+            "processes starts as a whole, on the machine where the command runs"
+        )
+
+
+def _python(processes: int) -> list[str]:
+    """The command before a script's name, in one process or in several."""
+    if processes == 1:
+        return [sys.executable, "-u"]
+    run = "run", "-n", str(processes), "--grace", str(_GRACE)
+    return [sys.executable, "-u", "-m", "relaxjax", *run]
+
+
 def _look(
-    what: str, rest: list[str], emulated: bool, html: Path | None, watch: bool
+    what: str,
+    rest: list[str],
+    emulated: bool,
+    html: Path | None,
+    watch: bool,
+    processes: int,
 ) -> int:
     """`status` and `replay`, of which only the second takes a script."""
     one = len(rest) == 1 or (rest and what == "replay")
@@ -97,12 +126,19 @@ def _look(
         raise ValueError(f"islands {what}: {named} is not the folder of a run")
     if what == "status":
         return _watch(store, html) if watch else _status(store, html)
-    again = _emulated if emulated else _rerun
-    return _replay(store) or (again(store, rest[1:]) if rest[1:] or emulated else 0)
+    status, script = _replay(store), rest[1:]
+    if status or not (script or emulated):
+        return status
+    return _emulated(store, script) if emulated else _rerun(store, script, processes)
 
 
 def _run(
-    script: str, arguments: list[str], count: int, carrier: str, spares: bool
+    script: str,
+    arguments: list[str],
+    count: int,
+    carrier: str,
+    spares: bool,
+    processes: int,
 ) -> int:
     if not Path(script).is_file():
         raise ValueError(f"islands: {script} is not a file; name a Python script")
@@ -111,7 +147,7 @@ def _run(
     names = [f"island-{number}" for number in range(count)]
     cache = {_CACHE: str(folder / "cache"), _CACHED_FROM: "0.1"}  # for quick restarts
     cache = {k: v for k, v in cache.items() if k not in os.environ}
-    command = [sys.executable, "-u", script, *arguments]
+    command = [*_python(processes), script, *arguments]
     start = rooms.supervise_on_ray if kind == "ray" else rooms.supervise
     return start(command, names, carrier, cache, spares=spares)
 
@@ -160,10 +196,10 @@ def _replay(store: rooms.Store) -> int:
     return 0
 
 
-def _rerun(store: rooms.Store, arguments: list[str]) -> int:
+def _rerun(store: rooms.Store, arguments: list[str], processes: int) -> int:
     _require_script(arguments)
     done, equal, members, largest = 0, 0, set(), 0.0
-    for found in rooms.rerun(store, [sys.executable, "-u", *arguments]):
+    for found in rooms.rerun(store, [*_python(processes), *arguments]):
         if found.fault:
             typer.echo(
                 f"merge {found.version}, {found.member}: {found.fault}", err=True

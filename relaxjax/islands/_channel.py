@@ -106,3 +106,23 @@ class Channel(Protocol):
     def leave(self) -> None:
         """Says that nobody should wait for this island."""
         ...
+
+
+class Mail(Protocol):
+    """What comes to an island and goes from it: by a `Post`, or as the log has it."""
+
+    def arrived(self) -> News:
+        """What has come since the last call."""
+        ...
+
+    def send(self, offer: Offer) -> None:
+        """Hands over a contribution."""
+        ...
+
+    def wait_for(self, version: int) -> None:
+        """Waits until a version is there."""
+        ...
+
+    def close(self) -> None:
+        """Leaves."""
+        ...

@@ -18,36 +18,17 @@ Cost: a copy of one fragment to the host every H / P steps, and one back to the 
 import hashlib
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from relaxjax.islands._channel import Fragment, Joined, News, Offer
+from relaxjax.islands._channel import Fragment, Joined, Mail, News, Offer
 from relaxjax.islands._codes import Coder, Plain
 from relaxjax.islands._files import Arrays
 from relaxjax.islands._pace import Pace
 from relaxjax.islands._run import Run
-
-
-class Mail(Protocol):
-    """What comes to an island and goes from it: by a `Post`, or as the log has it."""
-
-    def arrived(self) -> News:
-        """What has come since the last call."""
-        ...
-
-    def send(self, offer: Offer) -> None:
-        """Hands over a contribution."""
-        ...
-
-    def wait_for(self, version: int) -> None:
-        """Waits until a version is there."""
-        ...
-
-    def close(self) -> None:
-        """Leaves."""
-        ...
+from relaxjax.islands._together import on_host
 
 
 class Sent(NamedTuple):
@@ -187,7 +168,7 @@ class Island:
     def _send(self, version: int, params: Any) -> None:
         p = self._run.fragment_of(version)
         parts = self._run.split(self._same(params))
-        own = {name: np.array(x) for name, x in parts[p].items()}
+        own = {name: on_host(x) for name, x in parts[p].items()}
         self._mail.send(
             Offer(
                 version=version,
@@ -240,4 +221,6 @@ def _like(anchor: np.ndarray, x: Any) -> Any:
     value = anchor.astype(x.dtype)
     if not isinstance(x, jax.Array):
         return value
-    return jax.device_put(value, x.sharding if x.committed else None)
+    if x.is_fully_addressable:
+        return jax.device_put(value, x.sharding if x.committed else None)
+    return jax.make_array_from_callback(x.shape, x.sharding, lambda part: value[part])

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import numpy as np
 from relaxjax._core._tree import wide
 from relaxjax.islands._again import MEMBER, past
 from relaxjax.islands._bucket import Bucket
+from relaxjax.islands._channel import Joined, Mail
+from relaxjax.islands._files import Arrays
 from relaxjax.islands._island import Island
 from relaxjax.islands._pace import Pace
 from relaxjax.islands._post import Post, Voice
@@ -21,6 +24,7 @@ from relaxjax.islands._run import FILE, Run, Settings
 from relaxjax.islands._spare import require_read_settings
 from relaxjax.islands._store import Folder, Store
 from relaxjax.islands._store_channel import StoreChannel
+from relaxjax.islands._together import enter, on_host
 
 CARRIER, NAME = "RELAXJAX_CARRIER", "RELAXJAX_ISLAND"
 
@@ -65,9 +69,15 @@ def join(
 
     Experimental: this may change in any release.
 
+    An island may be several processes of a JAX runtime of its own (`hosts.join()`, or
+    `jax.distributed.initialize()`, comes first): each of them calls `join` and
+    `exchange` alike, and process 0 talks to the carrier.
+
     Args:
       params: the model, floating-point arrays; every island gives the same shapes. The
-        first one's values begin the run, and all others take them over.
+        first one's values begin the run, and all others take them over. In an island of
+        several processes, arrays of its whole mesh, replicated or in slices, or the
+        same values in each.
       carrier: "folder:DIR", a folder that all islands see; "bucket:URL", as in
         bucket:s3://name/prefix; or "ray:DIR", a folder on a node of a Ray cluster.
         None: the environment variable RELAXJAX_CARRIER, which `relaxjax islands` sets.
@@ -130,19 +140,29 @@ def join(
         raise ValueError(
             f"islands: lost_after={lost_after} and poll={poll} must be seconds above 0"
         )
-    if jax.process_count() > 1:
-        raise ValueError(
-            f"islands: this process is one of {jax.process_count()} of a JAX runtime, "
-            "and an island is one process: join before jax.distributed.initialize, or "
-            "run each process as an island"
-        )
     run = Run.of(settings, params)
+    start = run.split([_wide(x) for x in jax.tree.leaves(params)])
+    how = carrier, name, pace, lost_after, poll
+    keeper = Pace(None if MEMBER in os.environ else pace)  # what is replayed hurries
+    joined, mail = enter(partial(_begin, run, start, *how))
+    return Island(run, joined, params, mail, keeper)
+
+
+def _begin(
+    run: Run,
+    start: list[Arrays],
+    carrier: str | None,
+    name: str | None,
+    pace: float | None,
+    lost_after: float,
+    poll: float,
+) -> tuple[Joined, Mail]:
+    """Joins, as the only process of an island that talks to the carrier."""
     store = open_store(carrier or os.environ.get(CARRIER, ""))
     if member := os.environ.get(MEMBER):
         before = past(store, run, member)
-        return Island(run, before.joined(), params, before, Pace(None))
+        return before.joined(), before
     voice = Voice(name or _name())
-    keeper = Pace(pace)
     channel = StoreChannel(
         store,
         run,
@@ -151,10 +171,10 @@ def join(
         say=voice.say,
         details={"pace": pace},
     )
-    joined = channel.join(run.split([_wide(x) for x in jax.tree.leaves(params)]))
+    joined = channel.join(start)
     post = Post(channel, voice, poll, joined.version)
     post.start()
-    return Island(run, joined, params, post, keeper)
+    return joined, post
 
 
 def open_store(carrier: str) -> Store:
@@ -205,4 +225,4 @@ def _name() -> str:
 
 
 def _wide(x: Any) -> np.ndarray:
-    return np.array(x, wide(x.dtype))
+    return on_host(x).astype(wide(x.dtype))

@@ -11,7 +11,7 @@ An answer is kept only if no change was heard of while it was under way: an olde
 would outlive the change. Answers are at most `fresh_for` seconds old, and never older
 than this process's own last write.
 
-Cost: a call every `fresh_for` seconds at most, and one for each answer that has changed.
+Cost: a call every `fresh_for` seconds at most, and one for each changed answer.
 """
 
 import time
@@ -34,12 +34,12 @@ class Changes(NamedTuple):
 
     Attributes:
       journal: which journal this is: another one begins when a store starts again.
-      count: changes that it has had.
+      number: of changes that it has had.
       names: files that have changed; None if anything may have.
     """
 
     journal: str
-    count: int
+    number: int
     names: list[str] | None
 
 
@@ -77,9 +77,9 @@ class Recorded(ByCalls):
 class _Missing(NamedTuple):
     """The answer that a file is not there: the parts of an error."""
 
-    number: int
-    why: str
-    file: str
+    number: int | None
+    why: str | None
+    file: Any
 
 
 class Journaled(Store, Protocol):
@@ -141,7 +141,7 @@ class Remembered(ByCalls):
                 return
             self._looked = now  # another thread's write may take it back meanwhile
             try:
-                heard = self._store.changes(self._heard.journal, self._heard.count)
+                heard = self._store.changes(self._heard.journal, self._heard.number)
             except OSError:
                 self._looked = float("-inf")
                 raise

@@ -68,7 +68,7 @@ def test_it_is_a_store(store, tmp_path):
     found = store.changes("", 0)
     assert found.names is None
     store.delete("a/b")
-    assert store.changes(found.journal, found.count).names == ["a/b"]
+    assert store.changes(found.journal, found.number).names == ["a/b"]
     with pytest.raises(FileNotFoundError) as error:
         store.read("a/b")
     assert error.value.filename == str(tmp_path / "a" / "b")

@@ -43,7 +43,7 @@ def test_it_is_a_store(store, tmp_path):
     assert store.read("empty") == b""
     found = store.changes("", 0)
     store.delete("a/b")
-    assert store.changes(found.journal, found.count).names == ["a/b"]
+    assert store.changes(found.journal, found.number).names == ["a/b"]
     with pytest.raises(FileNotFoundError) as error:
         store.read("a/b")
     assert error.value.filename == str(tmp_path / "run" / "a" / "b")
