@@ -10,7 +10,7 @@ import optax
 from jax import lax
 
 import relaxjax
-from benchmarks.islands import digits
+from benchmarks.islands import data, digits
 from benchmarks.islands.setting import Setting
 from relaxjax.local_updates import deal
 from relaxjax.local_updates._fragments import join
@@ -26,7 +26,7 @@ def calm(setting: Setting, steps: int, overlap: int, seed: int, folder: Any) -> 
       seed: of the batches.
       folder: where the digits are.
     """
-    train, _ = digits.read(folder)
+    train, _ = data.read(folder)
     n, p = setting.islands, setting.fragments
     tx = relaxjax.decoupled_diloco(
         optax.sgd(setting.rate),
@@ -39,13 +39,13 @@ def calm(setting: Setting, steps: int, overlap: int, seed: int, folder: Any) -> 
     rng = np.random.default_rng(seed)
     drawn = rng.integers(len(train.labels), size=(n, steps, setting.rows))
     keys = jax.random.split(jax.random.key(seed), (n, steps))
-    start = digits.params_of(setting.seed, setting.width)
+    start = data.params_of(setting.seed, setting.width)
     step = functools.partial(digits.train_step, tx=tx)
 
     def one(carry: Any, drawn: Any) -> Any:
         (params, opt_state), (rows, key) = carry, drawn
-        batch = digits.Rows(*(jnp.asarray(x)[rows] for x in train))
-        noise = digits.NOISE * jax.random.normal(key, batch.images.shape)
+        batch = data.Rows(*(jnp.asarray(x)[rows] for x in train))
+        noise = data.NOISE * jax.random.normal(key, batch.images.shape)
         batch = batch._replace(images=batch.images + noise)
         params, opt_state, _ = step(params, opt_state, batch)
         return (params, opt_state), None

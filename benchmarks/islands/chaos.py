@@ -1,9 +1,9 @@
-"""Islands and fail-stop training under one schedule of kills.
+"""Islands, fail-stop training and torchft under one schedule of kills.
 
-`relaxjax islands` and `relaxjax run` train the same perceptron on digits, each process
-paced to a fixed number of steps per second, while processes are killed (SIGKILL),
-among them whoever merges, or frozen (SIGSTOP). Fail-stop begins again from its last
-checkpoint, H steps old at most, as soon as a process has died.
+`relaxjax islands`, `relaxjax run` and torchft's DiLoCo train the same perceptron on
+digits, each process paced to a fixed number of steps per second, while processes are
+killed (SIGKILL), among them whoever merges, or frozen (SIGSTOP). Fail-stop begins again
+from its last checkpoint, H steps old at most, as soon as a process has died.
 """
 
 import shutil
@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import jax
 import typer
 
-from benchmarks.islands import digits, ledger, live
+from benchmarks.islands import beside, data, digits, ledger, live
 from benchmarks.islands.calm import calm
 from benchmarks.islands.faults import schedule
 from benchmarks.islands.setting import Setting
@@ -23,7 +23,8 @@ from benchmarks.report import Result, Run, Table, benchmark
 CALM_SEEDS = 3
 PARTS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "islands": (live.islands, ledger.of_islands),
-    "fail-stop": (live.fail_stop, ledger.of_fail_stop),
+    "fail-stop": (beside.fail_stop, ledger.of_fail_stop),
+    "torchft": (beside.torchft, ledger.of_torchft),
 }
 Seconds = Annotated[float, typer.Option(min=0, help="Seconds between two; 0: never.")]
 
@@ -36,7 +37,10 @@ def chaos(
     kill_every: Seconds = 30.0,
     kill_syncer_every: Seconds = 60.0,
     freeze_every: Seconds = 0.0,
-    freeze_for: Annotated[float, typer.Option(min=0, help="Seconds.")] = 10.0,
+    fill_every: Seconds = 0.0,
+    freeze_for: Annotated[
+        float, typer.Option(min=0, help="Seconds of a freeze, and of a full disk.")
+    ] = 10.0,
     slow: Annotated[
         float,
         typer.Option(min=0.01, max=1, help="Pace of the last island, as a share."),
@@ -60,6 +64,7 @@ def chaos(
     if carrier not in ("folder", "ray"):
         raise typer.BadParameter(f"--carrier {carrier}: it must be folder or ray")
     every = {"kill": kill_every, "syncer": kill_syncer_every, "freeze": freeze_every}
+    every |= {"disk": fill_every}
     if tiny:
         islands, minutes, every = 2, 0.15, {"kill": 4.0, "syncer": 7.0}
     setting = Setting(
@@ -73,7 +78,7 @@ def chaos(
     shutil.rmtree(folder, ignore_errors=True)
     conditions = run.conditions(**setting._asdict(), schedule=[*map(list, faults)])
     result: Result = {"conditions": conditions}
-    for name in PARTS if only is None else [only]:
+    for name in _parts(only):
         start, figures = PARTS[name]
         lived = start(setting, faults, seconds, freeze_for, folder / name)
         result[name] = figures(setting, lived)
@@ -89,13 +94,20 @@ def chaos(
     )
 
 
+def _parts(only: str | None) -> list[str]:
+    """What runs: all that is installed, unless one is asked for."""
+    if only is not None:
+        return [only]
+    return [name for name in PARTS if name != "torchft" or beside.has_torchft()]
+
+
 def _losses(setting: Setting, lived: live.Lived, found: Any) -> dict[str, Any]:
     """Losses of the common model, and of those of runs without kills.
 
     Those have as many tokens, or as many merges: a merge moves the model as far whether
     an island is missing or not.
     """
-    train, held_out = (digits.noisy(rows, 0) for rows in digits.read(lived.folder))
+    train, held_out = (data.noisy(rows, 0) for rows in data.read(lived.folder))
     model, damaged = ledger.common_model(lived)
     overlap = round(found["staleness"]["steps_until_taken_over"] or 0)
     tokens = found["ledger"]["tokens_merged"]

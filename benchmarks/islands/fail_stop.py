@@ -14,7 +14,7 @@ import jax
 import optax
 
 import relaxjax
-from benchmarks.islands import digits
+from benchmarks.islands import data, digits
 from benchmarks.islands.diary import Diary
 from benchmarks.islands.island import EVERY
 from benchmarks.islands.setting import Setting
@@ -29,13 +29,13 @@ def main() -> None:
     diary = Diary(folder, f"island-{number}")
     team = hosts.join()
     mesh = jax.make_mesh((jax.device_count(),), ("data",))
-    train, held_out = digits.read(folder)
+    train, held_out = data.read(folder)
     inner, outer = optax.sgd(setting.rate), setting.outer()
     tx = relaxjax.diloco(inner, "data", sync_every=setting.sync_every, outer=outer)
     step = relaxjax.data_parallel(functools.partial(digits.train_step, tx=tx), mesh)
     pace = Pace(min(setting.pace_of(i) for i in range(setting.islands)))
     with hosts.Watch(team, lost_after=setting.lost_after) as watch:
-        params = digits.params_of(setting.seed, setting.width)
+        params = data.params_of(setting.seed, setting.width)
         state = tuple(relaxjax.init(tx, params, mesh))
         saves = checkpoint.Checkpoints(
             folder / "checkpoints", mesh, every=setting.every, keep=2
@@ -44,7 +44,7 @@ def main() -> None:
         steps = begun
         diary.write("joined", steps=begun)
         seed = setting.seed + 1000 * number + begun
-        batches = digits.batches(train, seed, setting.rows)
+        batches = data.batches(train, seed, setting.rows)
         for steps in count(begun):
             if watch.stops_before(steps):
                 break
@@ -62,7 +62,7 @@ def main() -> None:
         saves.wait()
         mine = jax.tree.map(lambda x: x.addressable_shards[0].data[0], state[0])
         diary.write(
-            "end", steps=steps, loss=float(digits.loss(mine, digits.noisy(held_out, 0)))
+            "end", steps=steps, loss=float(digits.loss(mine, data.noisy(held_out, 0)))
         )
 
 

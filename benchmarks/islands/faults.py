@@ -1,4 +1,4 @@
-"""A schedule of kills and freezes, and the processes that it meets.
+"""A schedule of kills, freezes and other trouble, and the processes that it meets.
 
 The same seed gives the same times and the same victims, whatever is running then. A
 victim that is being started is killed as well; where none is there, the fault misses.
@@ -8,10 +8,11 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Fault(NamedTuple):
@@ -19,7 +20,7 @@ class Fault(NamedTuple):
 
     Attributes:
       at: seconds from the start.
-      kind: "kill", "syncer" or "freeze".
+      kind: "kill", "syncer", "freeze", or a trouble that the run knows.
       number: which process; that of the syncer is known when it happens.
     """
 
@@ -34,7 +35,7 @@ class Met(NamedTuple):
     Attributes:
       at: the monotonic clock.
       kind: as in `Fault`.
-      name: the victim, as in "island-1"; "" if there was none.
+      name: the victim, as in "island-1"; "" if there was none; for a trouble its kind.
       pid: its process; 0 if there was none.
     """
 
@@ -49,12 +50,12 @@ def schedule(
 ) -> list[Fault]:
     """Faults of each kind, `every[kind]` seconds apart; 0: never.
 
-    The kinds are moved against each other by a third of their period, so that two do
-    not come at once.
+    The first three kinds are moved against each other by a third of their period, so
+    that two do not come at once.
     """
     draw, faults = random.Random(seed), []
     for place, (kind, period) in enumerate(every.items()):
-        at = period - place * period / 3
+        at = period - place % 3 * period / 3
         while period and at < seconds:
             faults.append(Fault(at, kind, draw.randrange(islands)))
             at += period
@@ -96,6 +97,10 @@ def _ticks(place: Path) -> int:
     return int((place / "stat").read_text().rpartition(")")[2].split()[19])
 
 
+Trouble = Callable[[], Callable[[], Any]]
+"""Begins, and returns what ends it."""
+
+
 class Chaos:
     """Lets faults happen at their time.
 
@@ -107,29 +112,49 @@ class Chaos:
         self,
         faults: list[Fault],
         find: Callable[[Fault], tuple[str, int]],
-        freeze_for: float,
+        lasts: float,
+        troubles: Mapping[str, Trouble] | None = None,
     ):
-        """Begins now; `find` gives a fault's victim and its process, 0 if none."""
-        self._left, self._find, self._freeze_for = list(faults), find, freeze_for
-        self._start, self._frozen = time.monotonic(), list[tuple[float, int]]()
+        """Begins now.
+
+        Args:
+          faults: what is to happen.
+          find: gives a fault's victim and its process, 0 if there is none.
+          lasts: seconds of a freeze, and of a trouble.
+          troubles: those that are no fault of one process, by kind.
+        """
+        self._left, self._find, self._lasts = list(faults), find, lasts
+        self._troubles, self._start = troubles or {}, time.monotonic()
+        self._ends = list[tuple[float, Callable[[], Any]]]()
         self.met: list[Met] = []
 
     def turn(self) -> None:
         """What is due now."""
         now = time.monotonic()
-        for until, pid in [f for f in self._frozen if f[0] <= now]:
-            self._frozen.remove((until, pid))
-            _send(pid, signal.SIGCONT)
+        due = [end for end in self._ends if end[0] <= now]
+        for at, end in due:
+            self._ends.remove((at, end))
+            end()
         while self._left and self._left[0].at <= now - self._start:
-            fault = self._left.pop(0)
-            name, pid = self._find(fault)
-            freezes = fault.kind == "freeze"
-            sent = bool(pid) and _send(
-                pid, signal.SIGSTOP if freezes else signal.SIGKILL
-            )
-            if freezes and sent:
-                self._frozen.append((now + self._freeze_for, pid))
-            self.met.append(Met(now, fault.kind, name, pid if sent else 0))
+            self.met.append(self._happens(self._left.pop(0), now))
+
+    def end(self) -> None:
+        """Ends what lasts."""
+        for _, end in self._ends:
+            end()
+        self._ends = []
+
+    def _happens(self, fault: Fault, now: float) -> Met:
+        if fault.kind in self._troubles:
+            self._ends.append((now + self._lasts, self._troubles[fault.kind]()))
+            return Met(now, fault.kind, fault.kind, os.getpid())
+        name, pid = self._find(fault)
+        freezes = fault.kind == "freeze"
+        sent = bool(pid) and _send(pid, signal.SIGSTOP if freezes else signal.SIGKILL)
+        if freezes and sent:
+            wakes = partial(_send, pid, signal.SIGCONT)
+            self._ends.append((now + self._lasts, wakes))
+        return Met(now, fault.kind, name, pid if sent else 0)
 
 
 def _send(pid: int, number: int) -> bool:

@@ -8,7 +8,7 @@ from itertools import count
 import jax
 import optax
 
-from benchmarks.islands import digits
+from benchmarks.islands import data, digits
 from benchmarks.islands.diary import Diary
 from benchmarks.islands.setting import Setting
 from relaxjax import islands
@@ -21,12 +21,12 @@ def main() -> None:
     setting, folder = Setting.read()
     name = os.environ["RELAXJAX_ISLAND"]
     diary, number = Diary(folder, name), int(name.rpartition("-")[2])
-    train, _ = digits.read(folder)
-    params = digits.params_of(setting.seed, setting.width)
+    train, _ = data.read(folder)
+    params = data.params_of(setting.seed, setting.width)
     tx = optax.sgd(setting.rate)
     began = time.monotonic()
     step = jax.jit(functools.partial(digits.train_step, tx=tx))
-    first = next(digits.batches(train, 0, setting.rows))
+    first = next(data.batches(train, 0, setting.rows))
     jax.block_until_ready(step(params, tx.init(params), first))
     diary.write("compiled", seconds=time.monotonic() - began)
     with islands.join(
@@ -42,7 +42,7 @@ def main() -> None:
     ) as island:
         diary.write("joined", incarnation=island.incarnation, version=island.version)
         params, opt_state = island.params, tx.init(params)
-        batches = digits.batches(train, island.seed, setting.rows)
+        batches = data.batches(train, island.seed, setting.rows)
         for steps in count(1):
             params, opt_state, _ = step(params, opt_state, next(batches))
             merged = island.merged

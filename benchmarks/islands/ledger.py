@@ -74,6 +74,31 @@ def of_fail_stop(setting: Setting, lived: Lived) -> Figures:
     }
 
 
+def of_torchft(setting: Setting, lived: Lived) -> Figures:
+    """The figures of a run of torchft; tokens of its committed rounds count."""
+    said = [x for x in diary.read(lived.folder) if x["what"] == "round"]
+    here = [x for x in said if lived.start < x["at"] <= lived.stop]
+    done = [x for x in here if x["committed"]]
+    tokens = sum(x["tokens"] for x in done) / setting.fragments
+    seconds = lived.stop - lived.start
+    times = sorted({x["round"]: x["at"] for x in reversed(done)}.values())
+    spans = [b - a for a, b in pairwise([lived.start, *times, lived.stop])]
+    return {
+        "goodput": tokens / (setting.tokens_per_second * seconds),
+        "tokens": tokens,
+        "seconds": seconds,
+        "rounds": len({x["round"] for x in done}),
+        "given_up": len(here) - len(done),
+        "pause": {"usual": median(spans), "longest": max(spans)},
+        "faults": [m._asdict() | {"at": m.at - lived.start} for m in lived.met],
+        "restarts": restarts(lived),
+        "cores": _cores(lived),
+        "held_out_loss": median(x["loss"] for x in done[-setting.islands :]),
+        "stood_still": lived.stood_still,
+        "seconds_to_start": lived.seconds_to_start,
+    }
+
+
 def common_model(lived: Lived) -> tuple[dict[str, np.ndarray], list[str]]:
     """The newest common model by the names of its leaves, and what is wrong with it."""
     store = Folder(lived.folder / "run")
@@ -110,7 +135,7 @@ def restarts(lived: Lived) -> Figures:
     steps = [x for x in lines if x["what"] == "step"]
     back = []
     for met in lived.met:
-        if met.kind == "freeze" or not met.pid:
+        if met.kind not in ("kill", "syncer") or not met.pid:
             continue
         later = [
             x["at"] - met.at

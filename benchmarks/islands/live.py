@@ -1,7 +1,6 @@
-"""Runs processes under faults, and notes when merges are committed.
+"""Runs islands under faults, and notes when merges are committed.
 
-Islands are those of `relaxjax islands`, which starts again who dies. Fail-stop is
-`relaxjax run`, which ends when a process dies, and which is started again here at once.
+They are those of `relaxjax islands`, which starts again who dies.
 """
 
 import os
@@ -9,14 +8,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.islands import diary, digits
-from benchmarks.islands.faults import Chaos, Fault, Met, processes, processes_of
+from benchmarks.islands import data, diary
+from benchmarks.islands.disk import fill, small_disk
+from benchmarks.islands.faults import Chaos, Fault, Met, Trouble, processes_of
 from benchmarks.islands.setting import FOLDER, Setting
 from benchmarks.report import Unavailable
 from relaxjax.islands import DamagedFile, Folder
@@ -56,7 +57,7 @@ class Lived(NamedTuple):
 
 
 class Command:
-    """`relaxjax` in a process of its own, whose output goes to a file."""
+    """A module of Python in a process of its own, whose output goes to a file."""
 
     def __init__(self, folder: Path, arguments: list[str], address: str):
         """Starts it; `address` is that of a Ray cluster, or ""."""
@@ -70,7 +71,7 @@ class Command:
         """Starts it, again perhaps."""
         self.starts += 1
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "relaxjax", *self._arguments],
+            [sys.executable, "-m", *self._arguments],
             env=self._env,
             stdin=subprocess.DEVNULL,
             stdout=self._output,
@@ -110,11 +111,16 @@ def islands(
 ) -> Lived:
     """A run of islands."""
     place = f"{setting.carrier}:{(out / 'run').absolute()}"
-    arguments = ["islands", str(HERE / "island.py"), "-n", str(setting.islands)]
-    arguments += ["--spares"] * setting.spares
-    with _cluster(setting) as address:
-        command = _begin(setting, out, [*arguments, "--carrier", place], address)
-        return _islands(setting, command, faults, seconds, freeze_for, out)
+    arguments = ["relaxjax", "islands", str(HERE / "island.py")]
+    arguments += ["-n", str(setting.islands), *["--spares"] * setting.spares]
+    with ExitStack() as stack:
+        address = stack.enter_context(_cluster(setting))
+        troubles: dict[str, Trouble] = {}
+        if any(fault.kind == "disk" for fault in faults):
+            disk = stack.enter_context(small_disk(out / "run"))
+            troubles["disk"] = partial(fill, disk)
+        command = begin(setting, out, [*arguments, "--carrier", place], address)
+        return _islands(setting, command, faults, seconds, freeze_for, out, troubles)
 
 
 def _islands(
@@ -124,6 +130,7 @@ def _islands(
     seconds: float,
     freeze_for: float,
     out: Path,
+    troubles: dict[str, Trouble],
 ) -> Lived:
     store, commits = Folder(out / "run"), dict[int, float]()
     carrier = f"{setting.carrier}:{store.place}"
@@ -141,36 +148,8 @@ def _islands(
         if command.has_ended():
             raise Unavailable(f"the islands have ended: see {out / 'output.txt'}")
 
-    return _live(
-        setting, command, faults, seconds, freeze_for, out, find, look, commits
-    )
-
-
-def fail_stop(
-    setting: Setting, faults: list[Fault], seconds: float, freeze_for: float, out: Path
-) -> Lived:
-    """A run of one JAX runtime, which begins again when a process dies."""
-    arguments = ["run", "-n", str(setting.islands), "--grace", "0"]
-    command = _begin(setting, out, [*arguments, str(HERE / "fail_stop.py")])
-
-    faults_since = 0
-
-    def find(fault: Fault) -> tuple[str, int]:
-        nonlocal faults_since
-        faults_since += 1
-        number = 0 if fault.kind == "syncer" else fault.number
-        found = processes(command.process.pid, "JAX_PROCESS_ID")
-        return f"island-{number}", found.get(str(number), 0)
-
-    def look() -> None:
-        nonlocal faults_since
-        if command.has_ended():
-            if not faults_since:
-                raise Unavailable(f"ended without a fault: see {out / 'output.txt'}")
-            faults_since = 0
-            command.start()
-
-    return _live(setting, command, faults, seconds, freeze_for, out, find, look, {})
+    how = seconds, freeze_for, out, find, look, commits, troubles
+    return live(setting, command, faults, *how)
 
 
 @contextmanager
@@ -192,20 +171,21 @@ def _cluster(setting: Setting) -> Iterator[str]:
         ray.shutdown()
 
 
-def _begin(
+def begin(
     setting: Setting, out: Path, arguments: list[str], address: str = ""
 ) -> Command:
+    """Starts a command, with the data and the setting in its folder."""
     if not Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").exists():
         raise Unavailable(
             "chaos finds processes by Linux's /proc/PID/task/PID/children"
         )
-    out.mkdir(parents=True)
-    digits.write(out)
+    out.mkdir(parents=True, exist_ok=True)
+    data.write(out)
     setting.write(out)
     return Command(out.absolute(), arguments, address)
 
 
-def _live(
+def live(
     setting: Setting,
     command: Command,
     faults: list[Fault],
@@ -215,7 +195,9 @@ def _live(
     find: Callable[[Fault], tuple[str, int]],
     look: Callable[[], None],
     commits: dict[int, float],
+    troubles: Mapping[str, Trouble] | None = None,
 ) -> Lived:
+    """Waits until all train, lets faults happen, and ends the command."""
     begun = time.monotonic()
     try:
         while not _all_train(setting, out):
@@ -223,14 +205,15 @@ def _live(
             if time.monotonic() - begun > _PATIENCE:
                 raise Unavailable(f"no training within {_PATIENCE:g} s: see {out}")
             time.sleep(_POLL)
-        start, chaos = time.monotonic(), Chaos(faults, find, freeze_for)
-        stop, still = start, 0.0
+        start, stop = time.monotonic(), time.monotonic()
+        chaos, still = Chaos(faults, find, freeze_for, troubles), 0.0
         while stop < start + seconds:
             chaos.turn()
             look()
             time.sleep(_POLL)
             before, stop = stop, time.monotonic()
             still = max(still, stop - before)
+        chaos.end()
     finally:
         command.end()
     spent, starts = start - begun, command.starts

@@ -5,8 +5,6 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import optax
-
 FOLDER = "RELAXJAX_CHAOS"
 """The environment variable that names the folder."""
 
@@ -71,5 +69,7 @@ class Setting(NamedTuple):
         return sum(self.pace_of(i) for i in range(self.islands)) * self.rows
 
     def outer(self) -> Any:
-        """The outer optimizer, the same for islands and for what stands beside them."""
+        """The outer optimizer of JAX's; processes without JAX do not ask for it."""
+        import optax
+
         return optax.sgd(0.7, momentum=0.9, nesterov=True)

@@ -10,7 +10,12 @@ from typing import NamedTuple
 from matplotlib.figure import Figure
 from sphinx.application import Sphinx
 
-COLORS = {"fail-stop": "#d55e00", "islands": "#0072b2", "islands on Ray": "#009e73"}
+COLORS = {
+    "fail-stop": "#d55e00",
+    "torchft": "#cc79a7",
+    "islands": "#0072b2",
+    "islands on Ray": "#009e73",
+}
 MARKS = {3: "o", 5: "s"}
 
 
@@ -29,9 +34,9 @@ def points(folder: Path) -> list[Point]:
     for path in folder.glob("*.json"):
         run = json.loads(path.read_text())
         said = run["conditions"]
-        kills = [what for _, what, *_ in said["schedule"] if what != "freeze"]
+        kills = [x for _, x, *_ in said["schedule"] if x in ("kill", "syncer")]
         rate = len(kills) / said["minutes"]
-        for part in ("islands", "fail-stop"):
+        for part in ("islands", "fail-stop", "torchft"):
             on_ray = part == "islands" and said["carrier"] == "ray"
             if part in run:
                 who = "islands on Ray" if on_ray else part

@@ -1,6 +1,7 @@
 """The chaos benchmark: its schedule, its ledger, and a small run of real processes."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -114,6 +115,30 @@ def test_half_a_line_of_a_diary_is_left_out(lived):
     assert [line["steps"] for line in diary.read(lived.folder)] == [9]
 
 
+def test_rounds_of_torchft_that_were_not_committed_do_not_count(tmp_path):
+    (tmp_path / diary.FOLDER).mkdir()
+    lived = live.Lived(tmp_path, 10.0, 20.0, 1.0, [], {}, 1)
+    tell(lived, what="born", at=9.0, born=8.0)
+    tell(lived, what="compiled", at=9.5, seconds=0.1)
+    tell(lived, at=9.6, steps=1, cpu=1.0)
+    tell(lived, at=14.0, steps=9, cpu=1.5)
+    for at, tokens, number, committed in [
+        (9.9, 800, 1, True),  # before the start
+        (12.0, 16, 2, True),
+        (13.0, 16, 2, False),
+        (18.0, 24, 3, True),
+        (21.0, 800, 4, True),  # after the end
+    ]:
+        said = {"tokens": tokens, "round": number, "committed": committed}
+        tell(lived, what="round", at=at, loss=float(number), **said)
+    figures = ledger.of_torchft(SETTING, lived)
+    assert figures["tokens"] == (16 + 24) / 2
+    assert figures["goodput"] == 20 / ((2 + 2 + 1) * 8 * 10)
+    assert (figures["rounds"], figures["given_up"]) == (2, 1)
+    assert figures["pause"] == {"usual": 2.0, "longest": 6.0}
+    assert figures["held_out_loss"] == 2.5
+
+
 @pytest.mark.slow
 def test_chaos(tmp_path):
     """Real processes: none merged twice, none lost, and both runs go on."""
@@ -129,3 +154,22 @@ def test_chaos(tmp_path):
     assert again["merges_equal"] == again["merges"] > 0
     assert again["contributions_equal"] == again["contributions"]
     assert result["fail-stop"]["starts"] > 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="a disk of its own needs root")
+def test_a_disk_that_fills_up(tmp_path):
+    """Islands say so, train on, and merge again when there is room."""
+    every = {"kill_every": 0.0, "kill_syncer_every": 0.0, "fill_every": 6.0}
+    how = {"islands": 2, "minutes": 0.25, "freeze_for": 3.0, "only": "islands"}
+    result = chaos.chaos(**how, **every, out=tmp_path)
+    first, *_ = result["islands"]["faults"]
+    assert (first["kind"], len(result["islands"]["faults"])) == ("disk", 2)
+    output = (tmp_path / "chaos" / "islands" / "output.txt").read_text()
+    assert "No space left on device; training goes on" in output
+    assert "the carrier works again" in output
+    book = result["islands"]["ledger"]
+    assert (book["merged_twice"], book["acknowledged_and_lost"]) == (0, [])
+    again = result["replay"]
+    assert (again["faults"], again["merges_equal"]) == ([], again["merges"])
+    assert again["contributions_equal"] == again["contributions"] > 0

@@ -51,10 +51,12 @@ def test_marks_are_the_runs_under_kills(tmp_path):
 
     run("a", 2, ["kill", "syncer", "freeze"], islands={"goodput": 0.9})
     run("b", 4, ["kill"], islands={"goodput": 0.8}, **{"fail-stop": {"goodput": 0.7}})
+    run("c", 4, ["kill", "disk"], torchft={"goodput": 0.6})
     found = goodput_picture.points(tmp_path)
     assert [(p.who, p.rate, p.goodput) for p in found] == [
         ("fail-stop", 0.25, 0.7),
         ("islands on Ray", 0.25, 0.8),
+        ("torchft", 0.25, 0.6),
         ("islands", 1.0, 0.9),
     ]
     (axes,) = goodput_picture.drawn(found).axes
