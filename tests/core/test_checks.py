@@ -240,7 +240,8 @@ def test_updates_that_are_each_workers_own():
             _checks.require_own("f", axis, layout, updates(x))
             return x
 
-        mesh = jax.make_mesh((2, model), ("data", "model"))
+        auto = (jax.sharding.AxisType.Auto,) * 2
+        mesh = jax.make_mesh((2, model), ("data", "model"), axis_types=auto)
         run = jax.shard_map(
             body,
             mesh=mesh,
