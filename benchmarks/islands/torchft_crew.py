@@ -1,7 +1,8 @@
 """The processes of torchft, each started again when it dies, and their lighthouse.
 
-The lighthouse says who takes part in a round. It waits for all that send heartbeats,
-which is its default, and takes who has sent none for `lost_after` seconds as gone.
+The lighthouse says who takes part in a round. It waits up to a minute for all that send
+heartbeats, as the program of that name does by default, and takes who has sent none for
+`lost_after` seconds as gone.
 """
 
 import os
@@ -23,6 +24,7 @@ def main() -> None:
     lighthouse = import_module("torchft.coordination").LighthouseServer(
         bind="127.0.0.1:0",
         min_replicas=1,
+        join_timeout_ms=60_000,  # its class has another default than its program
         heartbeat_timeout_ms=round(1000 * setting.lost_after),
     )
     command = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-u", "-m"]
