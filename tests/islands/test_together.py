@@ -80,7 +80,9 @@ def in_processes(monkeypatch):
             except BaseException as error:
                 found[index] = error
 
-        threads = [threading.Thread(target=one, args=(i,)) for i in range(N)]
+        threads = [
+            threading.Thread(target=one, args=(i,), daemon=True) for i in range(N)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
