@@ -119,9 +119,10 @@ class Chaos:
 
         Args:
           faults: what is to happen.
-          find: gives a fault's victim and its process, 0 if there is none.
-          lasts: seconds of a freeze, and of a trouble.
-          troubles: those that are no fault of one process, by kind.
+          find: returns the name of a fault's victim, and the id of its process, which
+            is 0 while it does not run.
+          lasts: seconds that a freeze or a trouble lasts.
+          troubles: what befalls all processes at once, by kind.
         """
         self._left, self._find, self._lasts = list(faults), find, lasts
         self._troubles, self._start = troubles or {}, time.monotonic()

@@ -55,8 +55,7 @@ def islands(
         Path | None, typer.Option(help="With status: a page to write as well.")
     ] = None,
     processes: Annotated[
-        int,
-        typer.Option(min=1, help="Processes of each island."),
+        int, typer.Option(min=1, help="Number of processes in each island.")
     ] = 1,
     spares: Annotated[
         bool,

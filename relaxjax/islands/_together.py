@@ -4,14 +4,14 @@ All processes must take over the same fragments after the same step. Process 0 a
 talks to the carrier; what its mail answers, or how it fails, it tells the others by a
 collective of that runtime:
 
-    head     four int32: what it is, bytes of the letter, two numbers
+    head     five int32: what it is, bytes of the letter in two parts, two numbers
     letter   if there is one: an array file (`relaxjax.islands._files`), padded with
              zeros to a power of two, so that few programs are compiled
 
 The runtime is one unit: if one of its processes is lost, all end, and the island comes
 back as a whole.
 
-Cost: 16 bytes to each process in each step, which waits for the step before it; after a
+Cost: 20 bytes to each process in each step, which waits for the step before it; after a
 merge, the fragment.
 """
 
@@ -28,6 +28,7 @@ from relaxjax.islands._files import pack, unpack
 from relaxjax.islands._members import Member
 
 _T = TypeVar("_T")
+_PART = 1 << 30  # a letter may have more bytes than an int32 can say
 _LETTER = "what process 0 of this island has told"
 
 
@@ -114,13 +115,15 @@ def _telling(call: Callable[[], _T], told_of: Callable[[_T], _Told]) -> _T:
 
 
 def _tell(kind: _Kind, told: _Told) -> None:
-    _broadcast(np.array([kind, len(told.letter), *told.numbers], np.int32))
+    size = divmod(len(told.letter), _PART)
+    _broadcast(np.array([kind, *size, *told.numbers], np.int32))
     if told.letter:
         _broadcast(_padded(told.letter))
 
 
 def _heard() -> _Told:
-    kind, size, *numbers = map(int, _broadcast(np.zeros(4, np.int32)))
+    kind, parts, rest, *numbers = map(int, _broadcast(np.zeros(5, np.int32)))
+    size = parts * _PART + rest
     letter = _broadcast(_padded(bytes(size))).tobytes()[:size] if size else b""
     if kind != _Kind.ANSWER:
         _stop(kind, letter.decode(errors="replace"))

@@ -14,8 +14,6 @@ from relaxjax.plan._network import Network
 from relaxjax.plan._rank import rank
 from relaxjax.plan._ranking import Ranking, Row, ranking
 
-"""Bucket sizes; each relaxation takes its best."""
-
 
 def auto(
     axis_name: AxisName,

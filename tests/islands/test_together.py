@@ -114,7 +114,9 @@ def same(a: Any, b: Any) -> None:
             np.testing.assert_array_equal(x, y)
 
 
-def test_all_hear_what_process_0_is_told(in_processes):
+@pytest.mark.parametrize("part", [1 << 30, 100])
+def test_all_hear_what_process_0_is_told(in_processes, monkeypatch, part):
+    monkeypatch.setattr(together, "_PART", part)  # as if letters were very long
     told = [
         News(4, [], set(), False),
         News(9, fragments(0), {9, 7}, True),
