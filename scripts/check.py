@@ -2,8 +2,8 @@
 
 python3 scripts/check.py            on this Python
 python3 scripts/check.py --ci       with all cases, coverage and the documentation;
-                                    on Python 3.12 where it is found
-python3 scripts/check.py --newest   a quick subset, on the newest Python found
+                                    on the newest Python found, with the newest JAX
+python3 scripts/check.py --oldest   a quick subset, on the oldest Python and JAX
 python3 scripts/check.py --programs what GPUs and TPUs would run, on both
 python3 scripts/check.py --peers    beside PyTorch, on the same numbers; not in CI
 
@@ -28,9 +28,7 @@ DEV = ("-e", ".[dev]")
 PEERS = ("-e", ".[dev,bench]")
 PROGRAMS = ("-e", ".[cli,gpu-compile,tpu-compile]", "pytest>=8.3", "pytest-xdist>=3.6")
 NEWEST = ("python3.14", "python3.13", "python3.12")
-# To count lines costs 3.11 half of the tests' time and 3.12 nothing; the oldest JAX
-# that is supported compiles their programs in half of the newest one's time.
-COUNTING, OLDEST = "python3.12", "jax>=0.10,<0.11"
+OLDEST = "python3.11", "jax>=0.10,<0.11"
 TESTS = ["-m", "pytest", "-q", "-m", "not slow", "-n", "2", "--durations=10"]
 TESTS += ["--dist", "worksteal"]  # keeps a file's tests, which share programs
 QUICK = [
@@ -99,11 +97,11 @@ def check_all() -> None:
 
 def check_ci() -> None:
     """Lint, types, tests of all cases with coverage, and the documentation."""
-    counting = found_python(COUNTING)
-    if counting is None:
-        python, core = environment(sys.executable, ".venv", *DEV), "ctrace"
-    else:
-        python, core = environment(counting, ".venv-ci", *DEV, OLDEST), "sysmon"
+    newest = found_python(*NEWEST)
+    # To count lines costs 3.11 half of the tests' time, and later ones nothing.
+    core = "sysmon" if newest else "ctrace"
+    python = environment(newest or sys.executable, ".venv-newest", *DEV)
+    say_versions(python)
     with linted(python):
         coverage = ["--cov", "--cov-report=term", "--cov-fail-under=95"]
         run(python, *TESTS, *coverage, COVERAGE_CORE=core)
@@ -125,15 +123,22 @@ def found_python(*names: str) -> str | None:
     return None
 
 
-def check_newest() -> None:
-    """Newer JAX releases need a newer Python; where there is none, says so."""
-    found = found_python(*NEWEST)
+def check_oldest() -> None:
+    """The oldest Python and JAX that are supported."""
+    name, jax = OLDEST
+    found = found_python(name)
     if found is None:
-        print(f"skipped: none of {', '.join(NEWEST)} is installed")
+        print(f"skipped: {name} is not installed")
         return
-    python = environment(found, ".venv-newest", *DEV)
+    python = environment(found, ".venv-oldest", *DEV, jax)
+    say_versions(python)
+    with linted(python):
+        run(python, "-m", "pytest", "-q", "-m", "not slow", "-n", "2", *QUICK)
+
+
+def say_versions(python: Path) -> None:
+    """Prints Python's and JAX's."""
     run(python, "-c", "import jax, sys; print(sys.version, 'jax', jax.__version__)")
-    run(python, "-m", "pytest", "-q", "-m", "not slow", "-n", "2", *QUICK)
 
 
 def check_programs() -> None:
@@ -170,12 +175,12 @@ def check_peers() -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--ci", action="store_true", help="with coverage and docs")
-    parser.add_argument("--newest", action="store_true", help="newest Python, subset")
+    parser.add_argument("--oldest", action="store_true", help="oldest Python, subset")
     parser.add_argument("--programs", action="store_true", help="for GPUs and TPUs")
     parser.add_argument("--peers", action="store_true", help="beside PyTorch")
     wishes = parser.parse_args()
-    if wishes.newest:
-        check_newest()
+    if wishes.oldest:
+        check_oldest()
     elif wishes.programs:
         check_programs()
     elif wishes.peers:

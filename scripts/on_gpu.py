@@ -22,6 +22,7 @@ PARTS = {
     "facts": "facts",
     "codecs": "steps",
     "transformations": "steps",
+    "bases": "bases",
     "host_orders": "host_orders",
     "emulated": "steps",
     "text": "text",

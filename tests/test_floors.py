@@ -242,6 +242,7 @@ def test_the_package_stays_small():
         "spare processes of islands, low rank of slices": (2, 280),
         "islands: answers that are kept, several processes": (2, 420),
         "long files in two or three": (5, 130),
+        "steps in which nothing is due, bases written out": (3, 330),
     }
     assert len(files) <= 270 + sum(files for files, _ in added.values())
     assert lines <= 32_000 + sum(lines for _, lines in added.values())

@@ -1,6 +1,7 @@
 """A part's results, row by row: written at once, and not measured twice."""
 
 import json
+import os
 import platform
 import re
 import time
@@ -20,7 +21,9 @@ Row = dict[str, Any]
 def conditions() -> Row:
     """The device, and the versions of what drives it."""
     device = jax.devices()[0]
+    flags = os.environ.get("XLA_FLAGS", "")
     return {
+        **({"flags": flags} if flags else {}),
         "device": device.device_kind,
         "platform": device.platform,
         "driver": " ".join(device.client.platform_version.split()),
@@ -33,7 +36,8 @@ def conditions() -> Row:
 class Record:
     """The rows of a part, in one JSON file for each device: FOLDER/PART-DEVICE.json.
 
-    Of another version of JAX or relaxjax they are measured anew.
+    Of another version of JAX or relaxjax they are measured anew; with XLA_FLAGS they
+    have a file of their own.
 
     Attributes:
       rows: what has been measured, by name.
@@ -51,8 +55,9 @@ class Record:
         only: Collection[str] | None = None,
     ):
         self._conditions = {**conditions(), "part": part, "tiny": tiny}
-        device = re.sub(r"\W+", "-", self._conditions["device"])
-        self._path = folder / f"{part}-{device}.json"
+        where = f"{self._conditions['device']} {self._conditions.get('flags', '')}"
+        name = re.sub(r"\W+", "-", f"{part} {where}").strip("-")
+        self._path = folder / f"{name}.json"
         self._end = time.monotonic() + 60 * minutes
         self.rows: dict[str, Row] = {}
         self.failed: list[str] = []

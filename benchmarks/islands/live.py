@@ -164,7 +164,12 @@ def _cluster(setting: Setting) -> Iterator[str]:
         raise Unavailable('--carrier ray needs pip install "relaxjax[ray]"') from error
     # As processes of the folder carrier are; Ray's own default is 15 less favored.
     os.environ.setdefault("RAY_worker_niceness", "0")
-    ray.init(num_cpus=setting.islands, include_dashboard=False, log_to_driver=False)
+    ray.init(  # a cluster of its own, also where another one was left behind
+        "local",
+        num_cpus=setting.islands,
+        include_dashboard=False,
+        log_to_driver=False,
+    )
     try:
         yield ray.get_runtime_context().gcs_address
     finally:

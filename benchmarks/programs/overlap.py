@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 from jax.sharding import Mesh
+from optax import GradientTransformation
 
 from benchmarks.programs.ahead_of_time import Gigabytes, Microseconds, Tflops, rates
 from benchmarks.programs.gpu_program import gpu_mesh
@@ -22,10 +23,11 @@ from benchmarks.programs.overlap_programs import (
     inside_text,
     jit_text,
     pmean_text,
+    reduced_text,
     relaxjax_text,
 )
 from benchmarks.report import Plot, Result, Run, Table, benchmark
-from relaxjax import combine_then_adapt, gossip
+from relaxjax import all_reduce, combine_then_adapt, compression, gossip, power_sgd
 from relaxjax.schedule import (
     Link,
     Replay,
@@ -150,6 +152,9 @@ def programs(training: Workload, mesh: Mesh, bucket_bytes: int) -> dict[str, Pro
         knobs = {"algorithm": algorithm, "bucket_bytes": size}
         text = partial(delay_text, training, mesh, **knobs)
         compared[f"relaxjax delay(1), {algorithm}"] = text, stock
+    for name, reducer in _in_codes(training, bucket_bytes).items():
+        text = partial(reduced_text, training, mesh, reducer)
+        compared[f"relaxjax {name}"] = text, stock
     for way in training.inside:
         text = partial(inside_text, training, mesh, way, bucket_bytes=bucket_bytes)
         compared[f"relaxjax {way}"] = text, stock
@@ -167,6 +172,20 @@ def _in_orders(training: Workload, mesh: Mesh, bucket_bytes: int) -> dict[str, P
             text = partial(ours, algorithm=algorithm, order=order)
             compared[f"relaxjax {algorithm}, {name} order"] = text, unit
     return compared
+
+
+def _in_codes(
+    training: Workload, bucket_bytes: int
+) -> dict[str, GradientTransformation]:
+    """Reducers that send less, in the true order; their unit is that of floats."""
+    true = backward_order(training.loss, training.params, training.batch)
+    knobs = {"bucket_bytes": bucket_bytes, "order": true}
+    codes = {"8 bits": compression.quantize(8), "signs": compression.sign()}
+    found: dict[str, GradientTransformation] = {
+        name: all_reduce("data", compressor=compression.error_feedback(code), **knobs)
+        for name, code in codes.items()
+    }
+    return found | {"power_sgd": power_sgd("data", rank=4)}
 
 
 def _unit(

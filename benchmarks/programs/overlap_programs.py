@@ -4,6 +4,7 @@
     jit        jax.jit with NamedSharding: the compiler inserts the all-reduce
     flags      pmean, with XLA's own flags against merging everything into one
     relaxjax   all_reduce in buckets, in a given order, after the backward pass
+    reduced    any reducer, as those in codes
     inside     the same reducer in the backward pass, as the model has it
     gossip     combine_then_adapt or gossip on a ring, after each worker's own step
 
@@ -25,8 +26,14 @@ from relaxjax import all_reduce, data_parallel, delay, topology
 
 def relaxjax_text(training: Workload, mesh: Mesh, **knobs: Any) -> str:
     """`relaxjax.all_reduce` with these knobs, in `data_parallel`."""
-    tx = optax.chain(all_reduce("data", **knobs), optax.sgd(0.1))
-    return optax_text(training, mesh, tx)
+    return reduced_text(training, mesh, all_reduce("data", **knobs))
+
+
+def reduced_text(
+    training: Workload, mesh: Mesh, reducer: optax.GradientTransformation
+) -> str:
+    """Any reducer, such as one in codes, after the backward pass."""
+    return optax_text(training, mesh, optax.chain(reducer, optax.sgd(0.1)))
 
 
 def inside_text(training: Workload, mesh: Mesh, way: str, **knobs: Any) -> str:

@@ -19,6 +19,7 @@ def page(folder: Path) -> list[str]:
         part = json.loads(path.read_text())
         known = part["conditions"]
         what = f"**{known['part']}**: {known['device']}, JAX {known['jax']}"
+        what += f", `{known['flags']}`" if "flags" in known else ""
         lines += [what, ""]
         lines += [*table(part["rows"]), ""]
     return lines or [NOTHING]

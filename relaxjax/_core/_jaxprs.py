@@ -8,15 +8,20 @@ from jax.extend import core
 
 from relaxjax._core._checks import require_arrays
 
+CLOSED: Any = vars(core)["ClosedJaxpr"]
+"""A program with its constants; of newer JAX `Jaxpr`, by a name its types leave out."""
+Program = Any
+"""Where it is an argument."""
 
-def programs_of(params: dict[str, Any]) -> Iterator[core.ClosedJaxpr]:
+
+def programs_of(params: dict[str, Any]) -> Iterator[Program]:
     """The programs inside an equation: its branches, its loop, its jit."""
     for value in params.values():
         for item in value if isinstance(value, tuple | list) else (value,):
-            if isinstance(item, core.ClosedJaxpr):
+            if isinstance(item, CLOSED):
                 yield item
             elif isinstance(item, core.Jaxpr):
-                yield core.ClosedJaxpr(item, ())
+                yield CLOSED(item, ())
 
 
 def axis_names_of(eqn: core.JaxprEqn) -> list[str]:

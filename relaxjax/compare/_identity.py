@@ -13,9 +13,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend import core
 
-from relaxjax._core._jaxprs import programs_of
+from relaxjax._core._jaxprs import Program, programs_of
 from relaxjax.tasks import Task, train_step_of
 from relaxjax.workers import data_parallel, emulate, init, to_workers
 
@@ -86,7 +85,7 @@ def _metric_digest(metric: Callable[..., Any], model: tuple[Any, ...]) -> str:
         return name_of(metric)
 
 
-def _arrays(program: core.ClosedJaxpr) -> Iterator[Any]:
+def _arrays(program: Program) -> Iterator[Any]:
     """The arrays in a program and in those inside it."""
     yield from program.consts
     for eqn in program.jaxpr.eqns:

@@ -29,6 +29,7 @@ from relaxjax._core._local import LocalState
 from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import MEAN, RESET
 from relaxjax._core._sharding import on_own_shards
+from relaxjax._core._silence import due
 from relaxjax._core._tree import layout_of, widened
 from relaxjax._core._weights import refuse_weight
 from relaxjax.collectives import (
@@ -113,7 +114,7 @@ class GossipSpec(NamedTuple):
 
     def is_round_due(self, step: jax.Array) -> bool | jax.Array:
         """Whether a round ends this step; a bool of Python where each step is one."""
-        return self.every == 1 or step % self.every == self.every - 1
+        return self.every == 1 or due(step, self.every)
 
     def next_step(self, step: jax.Array) -> jax.Array:
         """The step after, counted modulo a period, so that none is too large."""

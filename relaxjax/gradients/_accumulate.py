@@ -24,6 +24,7 @@ import optax
 from relaxjax._core._checks import require_arrays, require_known, require_same
 from relaxjax._core._cond import when
 from relaxjax._core._merge_rules import EQUAL, MEAN
+from relaxjax._core._silence import due
 from relaxjax._core._tree import Layout, layout_of, wide
 from relaxjax._core._weights import weigh
 
@@ -108,11 +109,12 @@ def accumulate(
             new, inner_state = inner.update(mean, inner_state, params, **extra_args)
             return new, optax.tree.zeros_like(total), inner_state
 
-        last = state.mini_step >= every - 1  # or past it, if `every` was larger
+        step = state.mini_step
+        last = due(step, every, since=step)  # or past it, if `every` was larger
         kind, _, _ = jax.eval_shape(flush, (None, total, state.inner_state))
         waiting = optax.tree.zeros_like(kind), total, state.inner_state
         new, total, inner_state = when(last, flush, waiting)
-        mini_step = jnp.where(last, 0, state.mini_step + 1)
+        mini_step = jnp.where(last, 0, step + 1)
         left = jnp.where(last, 0, total_weight)
         return new, AccumulateState(mini_step, total, left, inner_state, state.layout)
 

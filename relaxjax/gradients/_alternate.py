@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from relaxjax._core._cond import cond
+from relaxjax.gradients._bases import bases
 from relaxjax.gradients._low_rank import Mean, product, with_lost_directions
 from relaxjax.gradients._packing import pack, unpack
 
@@ -53,11 +54,11 @@ def alternate(
     even = jnp.asarray(count) % 2 == 0
 
     def left() -> Any:
-        basis = _bases(q)
+        basis = bases(q)
         return list(map(product, x, basis)), basis
 
     def right() -> Any:
-        basis = _bases(p)
+        basis = bases(p)
         return basis, [product(m.mT, b) for m, b in zip(x, basis, strict=True)]
 
     def sent(flat: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
@@ -95,11 +96,6 @@ def _next(
 
 def _is_finite(x: jax.Array) -> jax.Array:
     return jnp.isfinite(x).all((1, 2), keepdims=True)
-
-
-def _bases(factors: list[jax.Array]) -> list[jax.Array]:
-    # Householder reflections fill a basis up; nothing is divided by a norm.
-    return [jnp.linalg.qr(f)[0] for f in factors]
 
 
 def _flat(arrays: list[jax.Array], size: int) -> jax.Array:

@@ -41,6 +41,7 @@ from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._random import normals
 from relaxjax._core._tree import Layout
 from relaxjax.compression import over
+from relaxjax.gradients._bases import bases
 from relaxjax.gradients._decoupled_momentum import (
     MomentumSpec,
     Part,
@@ -152,8 +153,8 @@ def _one_step(
     tall = [m.mT if flip else m for m, flip in zip(x, wide, strict=True)]
     mean = spec.mean(spec.bits)
     p, _ = mean([product(m, q) for m, q in zip(tall, right, strict=True)])
-    bases = [jnp.linalg.qr(over(m, _largest(m)))[0] for m in p]  # P^
-    own = [product(m.mT, b) for m, b in zip(tall, bases, strict=True)]  # R_i
+    basis = bases([over(m, _largest(m)) for m in p])  # P^
+    own = [product(m.mT, b) for m, b in zip(tall, basis, strict=True)]  # R_i
     r, lost = mean(own)
     key = jax.random.fold_in(jax.random.key(seed), count)
     found = [_unit_columns(m) for m in r]
@@ -161,7 +162,7 @@ def _one_step(
 
     def one(i: int) -> Part:
         def whole(r: jax.Array) -> jax.Array:
-            full = product(bases[i], r.mT)
+            full = product(basis[i], r.mT)
             return full.mT if wide[i] else full
 
         out = by_shape(x[i]) * whole(found[i])

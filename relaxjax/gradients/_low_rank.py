@@ -33,6 +33,7 @@ import jax.numpy as jnp
 from relaxjax._core._cond import when
 from relaxjax._core._random import normals
 from relaxjax._core._tree import leaf_names
+from relaxjax.gradients._bases import bases
 
 NULL = 1e-6
 """Of the longest column of Q: what is shorter has lost its direction."""
@@ -203,18 +204,16 @@ def low_rank_mean(
       The approximations, each like its m; the next q; the means of `plain`, and what
       was lost of them.
     """
-    bases: list[jax.Array] = []
+    basis: list[jax.Array] = []
     means, losts = [], []
     for turn in range(iterations):
         sent = [product(a, b) for a, b in zip(m, q, strict=True)]
         p, lost = mean([*sent, *plain] if turn == 0 else sent)
         if turn == 0:
             means, losts = p[len(m) :], lost[len(m) :]
-        # Householder reflections fill the basis up where columns depend on each other
-        # or are zero; nothing is divided by a norm.
-        bases = [jnp.linalg.qr(x)[0] for x in p[: len(m)]]
-        q, _ = mean([product(a.mT, b) for a, b in zip(m, bases, strict=True)])
-    out = [product(p, b.mT) for p, b in zip(bases, q, strict=True)]
+        basis = bases(p[: len(m)])
+        q, _ = mean([product(a.mT, b) for a, b in zip(m, basis, strict=True)])
+    out = [product(p, b.mT) for p, b in zip(basis, q, strict=True)]
     return out, q, means, losts
 
 

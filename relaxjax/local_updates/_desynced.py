@@ -41,6 +41,7 @@ from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
 from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
+from relaxjax._core._silence import due
 from relaxjax._core._tree import layout_of, wide_copy, widened
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._local_steps import ExchangeSpec
@@ -165,10 +166,10 @@ def desynced(
         named = {_PARAMS: optax.tree.add(x, u), **_fields(own, periods)}
         averaged = []
         for (name, mean), before in zip(means.items(), state.averaged, strict=True):
-            due = here = (state.step + 1) % mean.every == 0
+            last = here = due(state.step, mean.every)
             if weight is not None:  # absent where it is zero
                 here &= jnp.asarray(weight) != 0
-            new, after = mean.update(widened(named[name]), before, due, weight)
+            new, after = mean.update(widened(named[name]), before, last, weight)
             averaged.append(after)
             if name == _PARAMS:
                 u = optax.tree.where(here, optax.tree.sub(new, x), u)
@@ -210,7 +211,7 @@ class _Mean(NamedTuple):
         return anchor, state._replace(anchor=anchor, reducer=reducer)
 
 
-def _where(condition: jax.Array, new: Any, old: Any) -> Any:
+def _where(condition: bool | jax.Array, new: Any, old: Any) -> Any:
     """In the dtypes of `old`."""
     return jax.tree.map(
         lambda x, y: jnp.where(condition, x.astype(y.dtype), y), new, old

@@ -25,6 +25,7 @@ from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
 from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
+from relaxjax._core._silence import due
 from relaxjax._core._tree import layout_of
 from relaxjax._core._weights import refuse_weight
 from relaxjax.compression import Compressor
@@ -97,7 +98,7 @@ def local_steps(
         step, memory, leaves = state
         u, x = (optax.tree.cast_like(tree, memory.anchor) for tree in (updates, params))
 
-        last = step >= sync_every - 1  # or past it, if another period began
+        last = due(step, sync_every, since=step)  # or past it, if another period began
         meet = functools.partial(synchronize, rule, weight, x)
         u, memory = when(last, meet, (u, memory))
         return u, OuterState(jnp.where(last, 0, step + 1), memory, leaves)

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from relaxjax._core._jaxprs import programs_of
+from relaxjax._core._jaxprs import Program, programs_of
 from relaxjax._core._tree import is_key
 from relaxjax.programs._jaxpr_bytes import COLLECTIVES, rounds_of, shape_of
 from relaxjax.programs._jaxpr_looked import Looks, looked_at, loop_parts, scan_consts
@@ -64,7 +64,7 @@ class WalkContext(NamedTuple):
 
 
 def walk(
-    closed: core.ClosedJaxpr,
+    closed: Program,
     known: list[Any],
     context: WalkContext,
     wanted: Sequence[bool] | None = None,
@@ -197,7 +197,7 @@ def _at_most_once(
 
 
 def _conditional(
-    branches: Sequence[core.ClosedJaxpr],
+    branches: Sequence[Program],
     known: list[Any],
     context: WalkContext,
     results: tuple[bool, ...],

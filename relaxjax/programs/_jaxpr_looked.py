@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from jax.extend import core
 
-from relaxjax._core._jaxprs import programs_of
+from relaxjax._core._jaxprs import Program, programs_of
 from relaxjax.programs._jaxpr_bytes import shape_of
 
 
@@ -71,7 +71,7 @@ def _inputs(eqn: core.JaxprEqn, results: tuple[bool, ...], looks: Looks) -> list
     return [one and not isinstance(v, core.Literal) for v, one in pairs]
 
 
-def scan_consts(eqn: core.JaxprEqn, body: core.ClosedJaxpr) -> int:
+def scan_consts(eqn: core.JaxprEqn, body: Program) -> int:
     """Number of a scan's operands that are the same in each turn.
 
     The operands are constants, carry and slices, the results carry and slices; slices
@@ -88,7 +88,7 @@ def scan_consts(eqn: core.JaxprEqn, body: core.ClosedJaxpr) -> int:
 
 def loop_parts(
     eqn: core.JaxprEqn,
-) -> tuple[core.ClosedJaxpr, core.ClosedJaxpr, int, int]:
+) -> tuple[Program, Program, int, int]:
     """Condition and body of a `while`, and how many operands each has for itself."""
     of = eqn.params
     return of["cond_jaxpr"], of["body_jaxpr"], of["cond_nconsts"], of["body_nconsts"]

@@ -14,9 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.extend import core
 
-from relaxjax._core._jaxprs import shapes_of
+from relaxjax._core._jaxprs import Program, shapes_of
 from relaxjax._core._phases import clocks_of, set_phases
 from relaxjax._core._sharding import as_on_devices
 from relaxjax.programs._jaxpr import WalkContext, walk
@@ -101,7 +100,7 @@ def walked_steps(
         return tx.update(updates, state, params)[1]
 
     @functools.cache
-    def program(phases: Any) -> tuple[core.ClosedJaxpr, tuple[bool, ...]]:
+    def program(phases: Any) -> tuple[Program, tuple[bool, ...]]:
         with as_on_devices(workers.mesh.shape, workers.axis_name):
             now = phases.unflatten(jax.tree.leaves(state))
             update = jax.make_jaxpr(next_state, axis_env=axes)(spec, now, spec)
@@ -126,9 +125,7 @@ def walked_steps(
         yield Step(sent, walked.rounds), counters
 
 
-def _wanted(
-    update: core.ClosedJaxpr, first: int, context: WalkContext
-) -> tuple[bool, ...]:
+def _wanted(update: Program, first: int, context: WalkContext) -> tuple[bool, ...]:
     """Counters of the next state, and what later steps' conditionals look at.
 
     The state stands in the inputs from `first` on, as it does in the outputs.

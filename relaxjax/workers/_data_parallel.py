@@ -15,19 +15,13 @@ from jax.sharding import Mesh
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_arrays
-from relaxjax._core._phases import Phases, hosted
+from relaxjax._core._phases import Phases
 from relaxjax._core._tree import dtype_and_shape, leaf_names
 from relaxjax.workers._mesh import Emulation, WorkerMesh
 from relaxjax.workers._startup_agreement import require_equal_processes
-from relaxjax.workers._step_arguments import (
-    checked,
-    mean_over_workers,
-    place_batch,
-    placed,
-    require_worker_axis,
-)
+from relaxjax.workers._step_arguments import mean_over_workers, place_batch, placed
+from relaxjax.workers._step_programs import StepPrograms
 from relaxjax.workers._to_workers import workers_of
-from relaxjax.workers._worker_axis import per_worker
 
 # Steps that may be under way at once on emulated CPU devices. More than about 32
 # programs in flight starve the rendezvous of XLA's CPU collectives (jaxlib 0.10), and
@@ -42,9 +36,8 @@ class DataParallelStep:
     """
 
     def __init__(self, step: Callable[..., Any], workers: WorkerMesh, donate: bool):
-        self._step = step
         self._workers = workers
-        self._mapped = jax.jit(self._all_workers, donate_argnums=(0,) if donate else ())
+        self._programs = StepPrograms(step, workers, donate)
         self._mean = jax.jit(mean_over_workers)
         self._bounded = isinstance(workers.mesh, Mesh) and (
             workers.mesh.devices.flat[0].platform == "cpu" and workers.mesh.size > 1
@@ -61,7 +54,7 @@ class DataParallelStep:
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         """Takes one step: `(*state, batch) -> (*state, metrics)`."""
         state, batch = self._checked(args)
-        state, metrics = self._mapped(self._phases.advanced(state), batch)
+        state, metrics = self._programs(self._phases.advanced(state), batch)
         self._phases.returned(state)
         if self._bounded:
             self._wait(state, metrics)
@@ -73,7 +66,7 @@ class DataParallelStep:
         They may be arrays or `jax.ShapeDtypeStruct`, shaped as for a call.
         """
         state, batch = self._checked(args)
-        return self._mapped.lower(placed(state, self._workers), batch)
+        return self._programs.whole.lower(placed(state, self._workers), batch)
 
     def _checked(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
         if len(args) < 2:
@@ -93,12 +86,6 @@ class DataParallelStep:
             table = {f"batch leaf {k!r}": dtype_and_shape(x) for k, x in leaves}
             require_equal_processes("data_parallel", table)
             self._looked = True
-
-    def _all_workers(self, state: tuple[Any, ...], batch: Any) -> tuple[Any, Any]:
-        require_worker_axis(state, self._workers.n)  # in the trace: no step pays for it
-        one_worker = per_worker(checked(self._step), self._workers, batch=True)
-        state, metrics = one_worker(*hosted(state), batch)  # by `__call__`
-        return hosted(state, by_host=False), metrics
 
     def _wait(self, state: Any, metrics: Any) -> None:
         """Bounds the number of steps under way."""

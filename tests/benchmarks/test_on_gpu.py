@@ -48,3 +48,13 @@ def test_a_row_that_fails_is_named_and_leaves_the_others(tmp_path, capsys):
 def test_without_a_gpu_it_says_what_to_do(capsys):
     assert on_gpu.main([]) == 2
     assert "sees no GPU" in capsys.readouterr().err
+
+
+def test_rows_with_flags_have_a_file_of_their_own(tmp_path, monkeypatch):
+    for flags in ("", "--one=+A,+B"):
+        monkeypatch.setenv("XLA_FLAGS", flags)
+        Record(tmp_path, "part", 1.0, tiny=True).measure("row", lambda: {"x": 1})
+    plain, flagged = sorted(tmp_path.iterdir(), key=lambda path: len(path.name))
+    assert flagged.name == f"{plain.stem}-one-A-B.json"
+    assert "flags" not in json.loads(plain.read_text())["conditions"]
+    assert json.loads(flagged.read_text())["conditions"]["flags"] == "--one=+A,+B"

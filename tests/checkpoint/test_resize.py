@@ -21,6 +21,7 @@ from relaxjax.compression._econtrol import EControlState
 from relaxjax.compression._ef21 import EF21State
 from relaxjax.compression._error_feedback import ErrorFeedbackState
 from relaxjax.compression._loco import LoCoState
+from relaxjax.local_updates._asynchronous_diloco import AsynchronousDilocoState
 from relaxjax.tasks import TASKS, adamw, train_step_of
 from tests import helpers
 from tests.checkpoint import training
@@ -242,6 +243,35 @@ def test_anchors_and_momenta_of_outer_steps_stay():
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(
+    "outer", [relaxjax.heloco(0.7), relaxjax.delayed_nesterov(0.7, every=2)]
+)
+def test_what_was_fetched_stays_on_the_mean_and_arrivals_go_on(outer):
+    """Every worker arrives in its turn, of 8, of 6 and of 8 again."""
+
+    def in_turn(workers: int) -> tuple[Any, Any, Any]:
+        turns = [[i] for i in range(workers)]
+        tx = relaxjax.asynchronous_diloco(optax.adam(0.01), "data", turns, outer)
+        mesh = emulate(workers)
+        return tx, training.fresh(tx, mesh), mesh
+
+    def goes_on(workers: int, state: Any) -> Any:
+        tx, fresh, mesh = in_turn(workers)
+        now = fresh if state is None else resized(state, fresh)[0]
+        if state is not None:
+            before, after = (found(x[1], AsynchronousDilocoState) for x in (state, now))
+            assert_means((state[0], before.fetched), (now[0], after.fetched))
+            assert_means(before.kept, after.kept)
+        return training.trained(tx, now, mesh, helpers.batches(5, rows=24))
+
+    state = None
+    for workers in (8, 6, 8):
+        state = goes_on(workers, state)
+        apart = found(state[1], AsynchronousDilocoState)
+        assert_moved(optax.tree.sub(apart.fetched, apart.kept.anchor))
+        assert all(np.isfinite(x).all() for x in means(state[0]))
+
+
 def test_eager_outer_gradients_are_told_in_full_or_not_at_all():
     (_, s8), (_, s6) = six_of("eager_diloco")
     d8, d6 = (found(s, relaxjax.EagerDilocoState).waiting for s in (s8, s6))

@@ -8,9 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from jax.extend import core
 
-from relaxjax._core._jaxprs import axis_names_of, programs_of, shapes_of
+from relaxjax._core._jaxprs import CLOSED, axis_names_of, programs_of, shapes_of
 
 
 def test_programs_inside_an_equation():
@@ -19,7 +18,7 @@ def test_programs_inside_an_equation():
     params = {"n": 1, "jaxpr": closed.jaxpr, "branches": (other, closed, "text")}
     found = list(programs_of(params))
     assert [part.jaxpr for part in found] == [closed.jaxpr, other.jaxpr, closed.jaxpr]
-    assert all(isinstance(part, core.ClosedJaxpr) for part in found)
+    assert all(isinstance(part, CLOSED) for part in found)
     assert list(found[0].consts) == []
     assert [p.jaxpr for p in programs_of({"calls": [other]})] == [other.jaxpr]
     assert list(programs_of({"n": 3})) == []

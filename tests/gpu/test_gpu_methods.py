@@ -15,6 +15,7 @@ from relaxjax import Clock, diloco, one_bit_adam, power_sgd, wire_bytes
 from relaxjax._core._cond import when
 from relaxjax._core._phases import hosted
 from relaxjax.programs import bytes_sent, parse
+from relaxjax.workers._step_arguments import placed
 from tests.compiled_text import by_condition
 from tests.gpu.programs import collectives, update_text
 
@@ -58,6 +59,31 @@ def test_a_silent_step_of_diloco_sends_and_copies_nothing(mesh, sync_every):
     bodies = parse(text).computations.values()
     copied = [i for body in bodies for i in body if i.opcode.startswith("copy")]
     assert not [i for i in copied if "96,64" in i.shape]
+
+
+def test_a_silent_step_need_not_ask_the_device(mesh):
+    """On GPUs the host takes a program without a loop where nothing is due."""
+    tx: Any = diloco(optax.sgd(0.1), "data", 4)
+
+    def step(params, opt_state, batch):
+        updates, opt_state = tx.update(params, opt_state, params)
+        return optax.apply_updates(params, updates), opt_state, {"x": batch.sum()}
+
+    state = state_shapes(tx, PARAMS, mesh.size)
+    batch = jax.ShapeDtypeStruct((mesh.size,), jnp.float32)
+    run = relaxjax.data_parallel(step, mesh)
+    asks = compiled_text(run, *state, batch)
+    silent = compiled_text(
+        run._programs.silent, placed(tuple(state), run._workers), batch
+    )
+    assert " while(" in asks
+    assert " while(" not in silent
+    assert not by_condition(silent)[0]
+
+
+def test_power_sgd_calls_no_library_for_its_bases(mesh):
+    tx: Any = power_sgd("data", rank=2)
+    assert "cusolver" not in update_text(tx, PARAMS, mesh)
 
 
 def test_what_no_turn_changes_is_not_sent_in_silent_steps(mesh):

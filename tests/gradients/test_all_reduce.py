@@ -16,6 +16,7 @@ import relaxjax
 from relaxjax import all_reduce, collectives
 from relaxjax.gradients._all_reduce import mean_over_workers
 from relaxjax.gradients._exact_mean import ALGORITHMS
+from relaxjax.programs import shape_of
 from relaxjax.schedule import plan_buckets
 from tests import helpers, sharded
 from tests.collectives import references
@@ -131,7 +132,7 @@ def test_small_leaves_of_a_group_are_one_operand_for_each_dtype():
 
     jaxpr = jax.make_jaxpr(run, axis_env=[("data", 4)])(grads)
     sizes = [
-        (v.aval.shape, v.aval.dtype.name)
+        (shape_of(v).shape, shape_of(v).dtype.name)
         for eqn in jaxpr.eqns
         if eqn.primitive.name == "psum"
         for v in eqn.invars

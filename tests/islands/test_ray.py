@@ -91,7 +91,7 @@ HEAD = """
 import sys
 import ray
 from relaxjax.islands._ray_store import RayStore
-ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
 print(ray.get_runtime_context().gcs_address, flush=True)
 store = RayStore(sys.argv[1])
 sys.stdin.readline()

@@ -173,56 +173,105 @@ def cluster() -> Iterator[str]:
         head.communicate("\n")
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not HAS_RAY, reason="Ray is not installed")
-def test_islands_are_actors_that_come_back(cluster, tmp_path):
-    """On two nodes; an actor is killed, then an island, then there is a Ctrl-C."""
-    script, run, tick = tmp_path / "train.py", tmp_path / "run", threading.Event()
-    script.write_text(QUIET)
-    words = ["islands", str(script), "-n", "2", "--carrier", f"ray:{run}"]
-    command = subprocess.Popen(
-        [sys.executable, "-m", "relaxjax", *words],
-        env=os.environ | {"RAY_AUTH_MODE": "disabled", "RAY_ADDRESS": cluster},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+class Command:
+    """`relaxjax islands` on two nodes, and what its run's folder says."""
 
-    def until(holds: Callable[[], Any]) -> None:
+    def __init__(self, folder: Path, cluster: str):
+        self.run, self._tick = folder / "run", threading.Event()
+        script = folder / "train.py"
+        script.write_text(QUIET)
+        words = ["islands", str(script), "-n", "2", "--carrier", f"ray:{self.run}"]
+        self._words = [sys.executable, "-m", "relaxjax", *words]
+        self._env = os.environ | {"RAY_AUTH_MODE": "disabled", "RAY_ADDRESS": cluster}
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            self._words, env=self._env, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+
+    def until(self, holds: Callable[[], Any]) -> None:
         while not holds():
-            tick.wait(0.05)
-            assert command.poll() is None, command.communicate()[0]
+            self._tick.wait(0.05)
+            assert self.process.poll() is None, self.process.communicate()[0]
 
-    def both_after(version: int) -> bool:
-        newest, names = log.newest(Folder(run)), set()
-        for v in range(version + 1, newest + 1):
-            record, _ = log.read(Folder(run), v)
+    def newest(self) -> int:
+        return log.newest(Folder(self.run))
+
+    def both_after(self, version: int) -> bool:
+        names = set()
+        for v in range(version + 1, self.newest() + 1):
+            record, _ = log.read(Folder(self.run), v)
             names |= {c["island"] for c in record["contributions"]}
         return len(names) == 2
 
-    def incarnation(name: str) -> int:
-        return members.newest(Folder(run))[name]
+    def incarnation(self, name: str) -> int:
+        return members.newest(Folder(self.run))[name]
 
+    def islands_end(self) -> None:
+        """Waits for it."""
+        while islands_of(self.run):
+            self._tick.wait(0.05)
+
+    def merges_right(self) -> None:
+        """All merges again are equal, and no contribution is in two of them."""
+        folder = Folder(self.run)
+        merges = list(replay(folder))
+        assert all(merge.is_equal and not merge.fault for merge in merges)
+        records = [log.read(folder, merge.version)[0] for merge in merges]
+        parts = [
+            (c["island"], c["incarnation"], record["fragment"], c["base"])
+            for record in records
+            for c in record["contributions"]
+        ]
+        assert len(parts) == len(set(parts))
+
+
+@pytest.fixture
+def command(cluster, tmp_path) -> Iterator[Command]:
+    found = Command(tmp_path, cluster)
     try:
-        until(lambda: both_after(0))
-        found = islands_of(run)
-        actors = {name: parent(pid) for name, pid in found.items()}
-        assert len({parent(actor) for actor in actors.values()}) == 2  # raylets
-        for name, victim in ("island-0", actors["island-0"]), ("island-1", None):
-            before, version = incarnation(name), log.newest(Folder(run))
-            os.kill(victim or islands_of(run)[name], signal.SIGKILL)
-            until(lambda n=name, b=before: incarnation(n) > b)
-            until(lambda v=version: both_after(v + 4))
-        command.send_signal(signal.SIGINT)
-        said, _ = command.communicate(timeout=60)
+        yield found
     finally:
-        command.kill()
-    assert command.returncode == 130, said
-    while islands_of(run):
-        tick.wait(0.05)
-    merges = list(replay(Folder(run)))
-    assert all(merge.is_equal and not merge.fault for merge in merges)
-    parts = [
-        (c["island"], c["incarnation"], log.read(Folder(run), m.version)[0]["fragment"],
-         c["base"])
-        for m in merges for c in log.read(Folder(run), m.version)[0]["contributions"]
-    ]  # fmt: skip
-    assert len(parts) == len(set(parts))
+        found.process.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_RAY, reason="Ray is not installed")
+def test_islands_are_actors_that_come_back(command):
+    """On two nodes; an actor is killed, then an island, then there is a Ctrl-C."""
+    command.until(lambda: command.both_after(0))
+    found = islands_of(command.run)
+    actors = {name: parent(pid) for name, pid in found.items()}
+    assert len({parent(actor) for actor in actors.values()}) == 2  # raylets
+    for name, victim in ("island-0", actors["island-0"]), ("island-1", None):
+        before, version = command.incarnation(name), command.newest()
+        os.kill(victim or islands_of(command.run)[name], signal.SIGKILL)
+        command.until(lambda n=name, b=before: command.incarnation(n) > b)
+        command.until(lambda v=version: command.both_after(v + 4))
+    command.process.send_signal(signal.SIGINT)
+    said, _ = command.process.communicate(timeout=60)
+    assert command.process.returncode == 130, said
+    command.islands_end()
+    command.merges_right()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_RAY, reason="Ray is not installed")
+def test_islands_end_with_a_command_that_is_killed_and_the_next_one_goes_on(command):
+    command.until(lambda: command.both_after(2))
+    before = {name: command.incarnation(name) for name in islands_of(command.run)}
+    command.process.kill()
+    command.process.communicate()
+    command.islands_end()
+    version = command.newest()
+    assert version > 2
+    command.start()
+    command.until(lambda: command.both_after(version))
+    assert before.keys() == islands_of(command.run).keys()
+    assert all(command.incarnation(name) > i for name, i in before.items())
+    command.process.send_signal(signal.SIGINT)
+    command.process.communicate(timeout=60)
+    command.islands_end()
+    command.merges_right()

@@ -126,6 +126,10 @@ class Nodes:
             self.lose(node)
         for process in self._processes:
             process.wait()
+        # Else `ray.init()` looks for the cluster that is gone.
+        named = Path("/tmp/ray/ray_current_cluster")
+        if named.exists() and named.read_text().strip() == self._env["RAY_ADDRESS"]:
+            named.unlink()
 
     def _pids(self, node: str) -> list[int]:
         listed = ["ip", "netns", "pids", str(self._places[node].namespace)]

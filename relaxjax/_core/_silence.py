@@ -1,0 +1,125 @@
+"""Steps in which nothing is due, by a program that does not ask.
+
+Whether an exchange is due is a value on the device. On a GPU the host fetches it in
+each step, to know whether a loop has a turn (`relaxjax._core._cond.when`), and so
+cannot run ahead of the device: a small step takes almost twice as long (docs/gpu.md).
+But a relaxation with a period can say for how long nothing will be due:
+
+    left = every - 2 - (steps since the last exchange)        (0 where that is less)
+
+`due` announces it where the step is traced; the program returns it, the host fetches it
+once a period, and takes a program without the exchange for as many steps. So nothing
+depends on what the host believes: `left` comes from the counters themselves, and holds
+if a step leaves them as they were (skipped, say): thus 2, and not 1. Where k counters
+announce in a step, or one k times, each may stand for the same steps: left / k.
+
+What announces inside of another trace (a `jax.jit`, `lax.scan` or `lax.cond` in the
+step) has a value that cannot be returned; then the host asks in each step, as before.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend import core
+
+from relaxjax._core._checks import is_traced
+
+_HEARD: ContextVar["Heard | None"] = ContextVar("heard", default=None)
+
+
+class Heard:
+    """What is announced while a step is traced; in a `silent` one nothing is due."""
+
+    def __init__(self, silent: bool) -> None:
+        self.silent = silent
+        self._trace = core.get_opaque_trace_state()
+        self._left: list[jax.Array] = []
+        self._counters: list[jax.Array] = []
+        self._is_lost = False
+
+    def is_here(self) -> bool:
+        """Whether the step itself is traced, and no function inside of it."""
+        return core.get_opaque_trace_state() == self._trace
+
+    def announce(self, counter: jax.Array, left: jax.Array) -> None:
+        """Adds a number of steps; counters are told apart by identity."""
+        self._is_lost |= not self.is_here()
+        self._left.append(left)
+        if not any(counter is other for other in self._counters):
+            self._counters.append(counter)
+
+    def left(self) -> jax.Array | None:
+        """In how many steps to come nothing is due; None if that is not known."""
+        if self._is_lost or not self._left:
+            return None
+        return jnp.min(jnp.stack(self._left)) // len(self._counters)
+
+
+@contextmanager
+def hearing(*, silent: bool) -> Iterator[Heard]:
+    """Collects what is announced in it."""
+    heard = Heard(silent)
+    token = _HEARD.set(heard)
+    try:
+        yield heard
+    finally:
+        _HEARD.reset(token)
+
+
+def due(
+    counter: jax.Array, every: int, *, since: jax.Array | None = None
+) -> bool | jax.Array:
+    """Whether an exchange is due in this step; False of Python in a silent program.
+
+    Args:
+      counter: int32 of the state, by which an update adds at most one.
+      every: the period.
+      since: steps since the last exchange; None is the counter modulo the period.
+    """
+    since, heard = counter % every if since is None else since, _HEARD.get()
+    if heard is not None and every > 2:  # else no silent step is sure
+        if heard.silent and heard.is_here():
+            return False
+        heard.announce(counter, jnp.maximum(every - 2 - since, 0))
+    return since >= every - 1
+
+
+class Silence:
+    """Knows on the host in which steps nothing is due.
+
+    It holds for the very counters that the last step returned, and for no others.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[Any, list[int]] = {}  # of what may be counters, by structure
+        self._returned: list[Any] = []
+        self._left: Any = 0
+
+    def reigns(self, state: Any) -> bool:
+        """Whether nothing is due in a step of this state. May wait for the last one."""
+        if isinstance(self._left, jax.Array):  # equal on all workers
+            self._left = int(self._left.addressable_shards[0].data.ravel()[0])
+        counters = self._counters(state)
+        same = map(lambda a, b: a is b, counters, self._returned)
+        return self._left > 0 and len(counters) == len(self._returned) and all(same)
+
+    def returned(self, state: Any, left: jax.Array | None) -> None:
+        """Remembers what a step returned; without `left` it was a silent one."""
+        traced = is_traced(left)
+        self._left = self._left - 1 if left is None else 0 if traced else left
+        self._returned = self._counters(state)
+
+    def _counters(self, state: Any) -> list[Any]:
+        """The whole numbers, one for each worker."""
+        leaves, structure = jax.tree.flatten(state)
+        if structure not in self._places:
+            self._places[structure] = [
+                i
+                for i, x in enumerate(leaves)
+                if jnp.ndim(x) == 1 and jnp.issubdtype(jnp.result_type(x), jnp.integer)
+            ]
+        return [leaves[i] for i in self._places[structure]]

@@ -1,0 +1,70 @@
+"""The programs of a step over all workers: one that may exchange, and one that cannot.
+
+The second is for steps in which nothing is due, on devices whose host would wait in
+each step to know that (`relaxjax._core._silence`).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+
+from relaxjax._core._phases import hosted
+from relaxjax._core._silence import Silence, hearing
+from relaxjax.workers._mesh import WorkerMesh
+from relaxjax.workers._step_arguments import checked, require_worker_axis
+from relaxjax.workers._worker_axis import per_worker
+
+
+class StepPrograms:
+    """Takes `(state, batch)` with a worker axis to `(state, metrics)`.
+
+    Attributes:
+      whole: the jitted step with all that may be due in it. It returns also in how many
+        steps nothing is, if that is of use.
+      silent: the jitted step where nothing is due.
+    """
+
+    def __init__(self, step: Callable[..., Any], workers: WorkerMesh, donate: bool):
+        self._step, self._workers = step, workers
+        self._silence = Silence() if host_is_asked(workers) else None
+        donated = (0,) if donate else ()
+        self.whole = jax.jit(self._whole, donate_argnums=donated)
+        self.silent = jax.jit(self._nothing_due, donate_argnums=donated)
+
+    def __call__(self, state: tuple[Any, ...], batch: Any) -> tuple[Any, Any]:
+        """Takes a step by one of the two."""
+        if self._silence is None:
+            return self.whole(state, batch)[:2]
+        program = self.silent if self._silence.reigns(state) else self.whole
+        state, metrics, left = program(state, batch)
+        self._silence.returned(state, left)
+        return state, metrics
+
+    def _whole(self, state: tuple[Any, ...], batch: Any) -> tuple[Any, Any, Any]:
+        return self._everywhere(state, batch, silent=False)
+
+    def _nothing_due(self, state: tuple[Any, ...], batch: Any) -> tuple[Any, Any, None]:
+        return *self._everywhere(state, batch, silent=True)[:2], None
+
+    def _everywhere(self, state: tuple[Any, ...], batch: Any, *, silent: bool) -> Any:
+        require_worker_axis(state, self._workers.n)  # in the trace: no step pays for it
+        step = checked(self._step)
+
+        def heard(*args: Any) -> tuple[Any, Any, Any]:
+            with hearing(silent=silent) as announced:
+                out = step(*args)
+            return *out, announced.left() if self._silence else None
+
+        one_worker = per_worker(heard, self._workers, batch=True)
+        # The host sets phases between the steps, in `DataParallelStep.__call__`.
+        state, metrics, left = one_worker(*hosted(state), batch)
+        return hosted(state, by_host=False), metrics, left
+
+
+def host_is_asked(workers: WorkerMesh) -> bool:
+    """Whether the host waits for the device to know if something is due."""
+    mesh = workers.mesh
+    first = mesh.devices.flat[0] if isinstance(mesh, Mesh) else jax.devices()[0]
+    return first.platform != "cpu"
