@@ -89,6 +89,4 @@ def _mirrored(x: jax.Array, v: jax.Array) -> jax.Array:
 
 
 def _over_largest(x: jax.Array) -> jax.Array:
-    """Values of 1 and less; all NaN where one is not finite."""
-    largest = jnp.max(jnp.abs(x), (1, 2), keepdims=True)
-    return over(x, jnp.where(jnp.isfinite(largest), largest, jnp.nan))
+    return over(x, jnp.max(jnp.abs(x), (1, 2), keepdims=True))
