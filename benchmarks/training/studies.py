@@ -126,9 +126,15 @@ RECENT = Table(
             "dion2 fraction=0.0625 bits=8",
             "demo k=8",
             f"heloco sync_every=64 {_SLOW}",
+            "demo k=2",
+            "sparta share=0.0025",
+            "sparse_loco sync_every=12",
+            f"heloco+quantize4+ef14 sync_every=128 {_SLOW}",
+            f"heloco+quantize4+ef14 sync_every=400 {_SLOW}",
+            f"decoupled_diloco+quantize4+ef14 sync_every=54 {_SLOW}",
         ),
     },
-    budgets={8: 0.01, 32: 0.01},
+    budgets={8: 0.01, 32: 0.01, 100: 0.01, 400: 0.02},
 )
 METHODS = Table(
     TASKS,

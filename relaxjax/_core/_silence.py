@@ -24,6 +24,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend import core
 
 from relaxjax._core._checks import is_traced
@@ -101,16 +102,19 @@ class Silence:
 
     def reigns(self, state: Any) -> bool:
         """Whether nothing is due in a step of this state. May wait for the last one."""
-        if isinstance(self._left, jax.Array):  # equal on all workers
-            self._left = int(self._left.addressable_shards[0].data.ravel()[0])
         counters = self._counters(state)
-        same = map(lambda a, b: a is b, counters, self._returned)
-        return self._left > 0 and len(counters) == len(self._returned) and all(same)
+        if len(counters) != len(self._returned):
+            return False
+        if any(a is not b for a, b in zip(counters, self._returned, strict=True)):
+            return False
+        if isinstance(self._left, jax.Array):  # equal on all workers
+            self._left = int(np.ravel(self._left.addressable_shards[0].data)[0])
+        return self._left > 0
 
-    def returned(self, state: Any, left: jax.Array | None) -> None:
-        """Remembers what a step returned; without `left` it was a silent one."""
-        traced = is_traced(left)
-        self._left = self._left - 1 if left is None else 0 if traced else left
+    def returned(self, state: Any, left: jax.Array | None, *, silent: bool) -> None:
+        """Remembers what a step returned; a silent one is one step less."""
+        known = 0 if left is None or is_traced(left) else left
+        self._left = self._left - 1 if silent else known
         self._returned = self._counters(state)
 
     def _counters(self, state: Any) -> list[Any]:

@@ -74,12 +74,13 @@ def reflected(x: jax.Array) -> jax.Array:
         v = jnp.where(rows == k, head - beta, y)
         length = jnp.sqrt(jnp.sum(v**2, 1, keepdims=True))
         v = jnp.where(below == 0, 0 * v, v / length)
-        x = _mirrored(x, v)
+        # Else XLA for GPUs computes columns anew in the kernels of later ones.
+        x, v = lax.optimization_barrier((_mirrored(x, v), v))
         units.append(v)
     columns = lax.broadcasted_iota(jnp.int32, (1, x.shape[2]), 1)
     q = jnp.broadcast_to((rows == columns).astype(x.dtype), x.shape)
     for v in units[::-1]:
-        q = _mirrored(q, v)
+        q = lax.optimization_barrier(_mirrored(q, v))
     return q
 
 

@@ -37,9 +37,9 @@ class StepPrograms:
         """Takes a step by one of the two."""
         if self._silence is None:
             return self.whole(state, batch)[:2]
-        program = self.silent if self._silence.reigns(state) else self.whole
-        state, metrics, left = program(state, batch)
-        self._silence.returned(state, left)
+        silent = self._silence.reigns(state)
+        state, metrics, left = (self.silent if silent else self.whole)(state, batch)
+        self._silence.returned(state, left, silent=silent)
         return state, metrics
 
     def _whole(self, state: tuple[Any, ...], batch: Any) -> tuple[Any, Any, Any]:
