@@ -46,6 +46,7 @@ BENCHMARKS = {
     "host-copies": "programs.host_copies:host_copies",
     "host-params": "programs.host_params:host_params",
     "network": "network.study:network",
+    "products": "network.products:products",
     "testbed": "testbed.study:study",
 }
 ORDERS = {

@@ -54,11 +54,15 @@ def verdict(result: Row, methods: Sequence[Method], rate: float) -> Row | None:
     Returns:
       Both; the ratio of their steps; "time", all steps as long as those that are
       compressed; and "time_in_full", with first steps that travel as they are at the
-      time of a step of plain all-reduce: each the best of its system by that measure.
-      None where one of the systems is missing.
+      time of a step of plain all-reduce, if that was measured: each the best of its
+      system by that measure. None where one of the systems is missing.
     """
     verdicts: dict[str, Any] = {"rate": rate}
+    measured = medians(result["blocks"], rate)
     for key, in_full in (("time", False), ("time_in_full", True)):
+        starts = {PLAIN[m.system] for m in methods if m.label in measured and m.start}
+        if in_full and not starts <= measured.keys():
+            continue
         best = {s: _best(result, methods, rate, s, in_full) for s in (RELAXJAX, DDP)}
         ours, theirs = best[RELAXJAX], best[DDP]
         if ours is None or theirs is None:

@@ -40,12 +40,13 @@ class Block(nnx.Module):
 
     def __call__(self, x: jax.Array) -> jax.Array:  # f32[rows, time, width]
         """The block's output, of the same shape."""
-        projected = self.queries_keys_values(self.norm(x))
+        projected = in_rows(self.queries_keys_values, self.norm(x))
         split = projected.reshape(*x.shape[:2], 3, self.heads, -1)
         q, k, v = (split[:, :, i] for i in range(3))
         attended = jax.nn.dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.mix(attended.reshape(x.shape))
-        return x + self.narrow(nnx.gelu(self.widen(self.second_norm(x))))
+        x = x + in_rows(self.mix, attended.reshape(x.shape))
+        wide = in_rows(self.widen, self.second_norm(x))
+        return x + in_rows(self.narrow, nnx.gelu(wide))
 
 
 class LanguageModel(nnx.Module):
@@ -63,7 +64,16 @@ class LanguageModel(nnx.Module):
         x = self.symbols(symbols) + self.positions(jnp.arange(symbols.shape[1]))
         for block in self.blocks:
             x = block(x)
-        return self.output(self.norm(x))
+        return in_rows(self.output, self.norm(x))
+
+
+def in_rows(layer: nnx.Linear, x: jax.Array) -> jax.Array:
+    """The layer's output for x [..., m], by a product of two matrices.
+
+    Where x has more axes, XLA on CPU copies the output's gradient before the product
+    with which the weights' gradient is made, and multiplies more slowly.
+    """
+    return layer(x.reshape(-1, x.shape[-1])).reshape(*x.shape[:-1], -1)
 
 
 def chars(seed: int, *, width: int = 64, layers: int = 2) -> Task:

@@ -333,6 +333,13 @@ def test_overlap_says_what_is_missing(monkeypatch, tmp_path):
     assert 'pip install "relaxjax[gpu-compile]"' in found.stderr
 
 
+def test_products_say_what_is_missing(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    found = CliRunner().invoke(_main.app, ["products", "--out", str(tmp_path)])
+    assert found.exit_code == 2
+    assert 'pip install "relaxjax[bench]"' in found.stderr
+
+
 @pytest.mark.long
 def test_overlap(monkeypatch, tmp_path):
     """Its arithmetic, on programs for emulated CPU devices."""
