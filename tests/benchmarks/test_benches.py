@@ -346,7 +346,7 @@ def test_overlap(monkeypatch, tmp_path):
     devices = jax.sharding.Mesh(np.asarray(jax.devices()[:8]), ("data",))
     monkeypatch.setattr(_overlap, "gpu_mesh", lambda shape: devices)
     text = PERMUTES.format(8 * 2**20)
-    for name in ("jit_text", "pmean_text", "relaxjax_text"):
+    for name in ("jit_text", "pmean_text", "relaxjax_text", "reduced_text"):
         monkeypatch.setattr(_overlap, name, lambda *_, **__: text)
     small = {"small": lambda: _overlap_models.perceptron(layers=2, width=8, rows=4)}
     monkeypatch.setattr(_overlap, "MODELS", small)
