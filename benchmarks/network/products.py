@@ -102,7 +102,7 @@ def _normal(*shape: int) -> np.ndarray:
 
 
 def _product(torch: Any, a: np.ndarray, b: np.ndarray) -> tuple[Call, Call]:
-    """Of arrays that may be transposed views: so both get them."""
+    """Both get arrays that may be transposed views as they are."""
 
     def turned(x: np.ndarray) -> tuple[Any, bool]:
         back = not x.flags.c_contiguous
@@ -115,7 +115,7 @@ def _product(torch: Any, a: np.ndarray, b: np.ndarray) -> tuple[Call, Call]:
 
 
 def _both_ways(torch: Any, ours: Any, theirs: Any, *arrays: np.ndarray) -> Any:
-    """A function and its gradient, of the sum of squares."""
+    """A function with its gradient, by the sum of its squares."""
     run = jax.jit(
         jax.value_and_grad(lambda *x: jnp.sum(ours(*x) ** 2), range(len(arrays)))
     )
