@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.gpu.record import Record, Row
 from benchmarks.gpu.steps import language
 from benchmarks.measure import interleaved, milliseconds, ratio
-from relaxjax.gradients._bases import together
+from relaxjax.gradients._bases import of_each_shape, together
 from relaxjax.gradients._low_rank import matrices_of, most_square
 
 Factors = list[jax.Array]
@@ -41,7 +41,7 @@ def timed(params: object, rank: int, rounds: int) -> Row:
     ]
     ways: dict[str, Callable[[Factors], Factors]] = {
         "each by QR": lambda p: [jnp.linalg.qr(x)[0] for x in p],
-        "QR of a shape": qr_of_a_shape,
+        "QR of a shape": lambda p: of_each_shape(lambda x: jnp.linalg.qr(x)[0], p),
         "reflections of a shape": together,
     }
     runs = {name: jax.jit(way) for name, way in ways.items()}
@@ -57,16 +57,3 @@ def timed(params: object, rank: int, rounds: int) -> Row:
     pairs = zip(runs[first](p), runs[others[-1]](p), strict=True)
     apart = max(float(jnp.max(jnp.abs(a - b))) for a, b in pairs)
     return {"matrices": len(p), "apart": apart, **found}
-
-
-def qr_of_a_shape(p: Factors) -> Factors:
-    """The QR of all matrices of a shape at once."""
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for i, x in enumerate(p):
-        groups.setdefault(x.shape, []).append(i)
-    out = list(p)
-    for places in groups.values():
-        found = jnp.linalg.qr(jnp.concatenate([p[i] for i in places]))[0]
-        for i, basis in zip(places, jnp.split(found, len(places)), strict=True):
-            out[i] = basis
-    return out

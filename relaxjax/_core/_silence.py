@@ -100,7 +100,7 @@ class Silence:
         self._returned: list[Any] = []
         self._left: Any = 0
 
-    def reigns(self, state: Any) -> bool:
+    def holds(self, state: Any) -> bool:
         """Whether nothing is due in a step of this state. May wait for the last one."""
         counters = self._counters(state)
         if len(counters) != len(self._returned):

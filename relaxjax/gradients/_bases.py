@@ -17,6 +17,8 @@ library for each matrix: on a GPU 43 matrices take cuSOLVER three to nine times 
 matrices of more columns than are written out here.
 """
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -46,19 +48,28 @@ def _by_library(matrices: list[jax.Array]) -> list[jax.Array]:
 
 
 def together(matrices: list[jax.Array]) -> list[jax.Array]:
-    """Those of a shape as one batch."""
+    """Those of a shape as one batch, written out where they have few columns."""
+
+    def basis(x: jax.Array) -> jax.Array:
+        narrow = x.shape[2] <= WRITTEN_OUT
+        return reflected(_over_largest(x)) if narrow else jnp.linalg.qr(x)[0]
+
+    return of_each_shape(basis, matrices)
+
+
+def of_each_shape(
+    fn: Callable[[jax.Array], jax.Array], matrices: list[jax.Array]
+) -> list[jax.Array]:
+    """What `fn` makes of the matrices of a shape as one batch, for each matrix."""
     places: dict[tuple[int, ...], list[int]] = {}
     for i, x in enumerate(matrices):
         places.setdefault(x.shape[1:], []).append(i)
     found: dict[int, jax.Array] = {}
-    for (_, columns), group in places.items():
+    for group in places.values():
         some = [matrices[i] for i in group]
-        if columns > WRITTEN_OUT:
-            found |= dict(zip(group, _by_library(some), strict=True))
-            continue
         ends = [sum(len(x) for x in some[: k + 1]) for k in range(len(some) - 1)]
-        q = jnp.split(reflected(_over_largest(jnp.concatenate(some))), ends)
-        found |= dict(zip(group, q, strict=True))
+        made = jnp.split(fn(jnp.concatenate(some)), ends)
+        found |= dict(zip(group, made, strict=True))
     return [found[i] for i in range(len(matrices))]
 
 

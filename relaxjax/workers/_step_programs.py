@@ -37,7 +37,7 @@ class StepPrograms:
         """Takes a step by one of the two."""
         if self._silence is None:
             return self.whole(state, batch)[:2]
-        silent = self._silence.reigns(state)
+        silent = self._silence.holds(state)
         state, metrics, left = (self.silent if silent else self.whole)(state, batch)
         self._silence.returned(state, left, silent=silent)
         return state, metrics
