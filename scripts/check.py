@@ -6,6 +6,7 @@ python3 scripts/check.py --ci       with all cases, coverage and the documentati
 python3 scripts/check.py --oldest   a quick subset, on the oldest Python and JAX
 python3 scripts/check.py --programs what GPUs and TPUs would run, on both
 python3 scripts/check.py --peers    beside PyTorch, on the same numbers; not in CI
+python3 scripts/check.py --prepare  makes the environments of the first three of these
 
 `--programs` compiles with JAX's CUDA plugin, of some 480 MB, and with libtpu, of 140
 MB; it needs neither GPU nor TPU. They have environments of their own: without a driver
@@ -20,7 +21,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -57,11 +60,46 @@ def run(*command: str | Path, **variables: str) -> None:
 def environment(python: str, folder: str, *packages: str) -> Path:
     """Python of a virtual environment with these packages."""
     made = ROOT / folder / "bin" / "python"
+    holds = ROOT / folder / "holds.txt"
+    wanted = "\n".join([*packages, (ROOT / "pyproject.toml").read_text()])
+    if holds.exists() and holds.read_text() == wanted:
+        return made
     if not made.exists():
         run(python, "-m", "venv", ROOT / folder)
     # What is imported is compiled then; most of what is installed never is.
     run(made, "-m", "pip", "install", "-q", "--no-compile", *packages)
+    holds.write_text(wanted)
     return made
+
+
+def newest() -> Path:
+    """The environment of the newest Python, with the newest JAX."""
+    return environment(found_python(*NEWEST) or sys.executable, ".venv-newest", *DEV)
+
+
+def oldest() -> Path | None:
+    """That of the oldest ones that are supported, if the machine has the former."""
+    name, jax = OLDEST
+    found = found_python(name)
+    return environment(found, ".venv-oldest", *DEV, jax) if found else None
+
+
+def compilers() -> list[tuple[str, str]]:
+    """Pythons and folders of the environments with compilers for GPUs and TPUs."""
+    if not sys.platform.startswith("linux"):
+        return []  # JAX's CUDA plugin and libtpu exist for Linux only
+    new = found_python(*NEWEST)
+    folders = {".venv-programs": sys.executable, ".venv-programs-new": new}
+    return [(python, folder) for folder, python in folders.items() if python]
+
+
+def prepare() -> None:
+    """Two at a time, as one process installs and compiles nothing beside it."""
+    makers = [oldest, newest]
+    makers += [partial(environment, *c, *PROGRAMS) for c in compilers()]
+    with ThreadPoolExecutor(2) as pool:
+        for made in [pool.submit(maker) for maker in makers]:
+            made.result()
 
 
 @contextmanager
@@ -97,10 +135,9 @@ def check_all() -> None:
 
 def check_ci() -> None:
     """Lint, types, tests of all cases with coverage, and the documentation."""
-    newest = found_python(*NEWEST)
+    python = newest()
     # To count lines costs 3.11 half of the tests' time, and later ones nothing.
-    core = "sysmon" if newest else "ctrace"
-    python = environment(newest or sys.executable, ".venv-newest", *DEV)
+    core = "sysmon" if found_python(*NEWEST) else "ctrace"
     say_versions(python)
     with linted(python):
         coverage = ["--cov", "--cov-report=term", "--cov-fail-under=95"]
@@ -125,12 +162,10 @@ def found_python(*names: str) -> str | None:
 
 def check_oldest() -> None:
     """The oldest Python and JAX that are supported."""
-    name, jax = OLDEST
-    found = found_python(name)
-    if found is None:
-        print(f"skipped: {name} is not installed")
+    python = oldest()
+    if python is None:
+        print(f"skipped: {OLDEST[0]} is not installed")
         return
-    python = environment(found, ".venv-oldest", *DEV, jax)
     say_versions(python)
     with linted(python):
         run(python, "-m", "pytest", "-q", "-m", "not slow", "-n", "2", *QUICK)
@@ -146,17 +181,10 @@ def check_programs() -> None:
 
     The newest JAX compiles in twice the oldest one's time, and gets fewer cases.
     """
-    if not sys.platform.startswith("linux"):
-        print("skipped: JAX's CUDA plugin and libtpu exist for Linux only")
-        return
-    found = found_python(*NEWEST)
-    for interpreter, folder, cases in (
-        (sys.executable, ".venv-programs", ()),
-        (found, ".venv-programs-new", ("--brief",)),
-    ):
-        if interpreter is None:
-            print(f"skipped: none of {', '.join(NEWEST)} is installed")
-            continue
+    found = compilers()
+    if len(found) < 2:
+        print(f"skipped: all but {found}; Linux is needed, and one of {NEWEST}")
+    for (interpreter, folder), cases in zip(found, ((), ("--brief",)), strict=False):
         python = environment(interpreter, folder, *PROGRAMS)
         for kind in ("gpu", "tpu"):
             module = f"benchmarks.programs.{kind}_program"
@@ -172,20 +200,19 @@ def check_peers() -> None:
     run(python, "-m", "pytest", "-q", "tests/peers", "tests/golden")
 
 
+WISHES = {
+    "ci": (check_ci, "with all cases, coverage and docs"),
+    "oldest": (check_oldest, "a subset, on the oldest Python and JAX"),
+    "programs": (check_programs, "for GPUs and TPUs"),
+    "peers": (check_peers, "beside PyTorch"),
+    "prepare": (prepare, "environments alone"),
+}
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--ci", action="store_true", help="with coverage and docs")
-    parser.add_argument("--oldest", action="store_true", help="oldest Python, subset")
-    parser.add_argument("--programs", action="store_true", help="for GPUs and TPUs")
-    parser.add_argument("--peers", action="store_true", help="beside PyTorch")
-    wishes = parser.parse_args()
-    if wishes.oldest:
-        check_oldest()
-    elif wishes.programs:
-        check_programs()
-    elif wishes.peers:
-        check_peers()
-    elif wishes.ci:
-        check_ci()
-    else:
-        check_all()
+    for name, (check, words) in WISHES.items():
+        parser.add_argument(
+            f"--{name}", dest="check", action="store_const", const=check, help=words
+        )
+    parser.set_defaults(check=check_all)
+    parser.parse_args().check()

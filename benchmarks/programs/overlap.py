@@ -174,6 +174,11 @@ def _in_orders(training: Workload, mesh: Mesh, bucket_bytes: int) -> dict[str, P
     return compared
 
 
+def in_true_order(training: Workload, mesh: Mesh, bucket_bytes: int) -> Program:
+    """The program of plain `all_reduce` whose buckets leave as they appear."""
+    return _in_orders(training, mesh, bucket_bytes)["relaxjax psum, true order"]
+
+
 def _in_codes(
     training: Workload, bucket_bytes: int
 ) -> dict[str, GradientTransformation]:

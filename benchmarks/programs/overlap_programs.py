@@ -36,10 +36,12 @@ def reduced_text(
     return optax_text(training, mesh, optax.chain(reducer, optax.sgd(0.1)))
 
 
-def inside_text(training: Workload, mesh: Mesh, way: str, **knobs: Any) -> str:
+def inside_text(
+    training: Workload, mesh: Mesh, way: str, options: Any = None, **knobs: Any
+) -> str:
     """The program whose backward pass reduces: `way` is one of `training.inside`."""
     gradient = training.inside[way](all_reduce("data", **knobs))
-    return optax_text(training, mesh, optax.sgd(0.1), gradient)
+    return optax_text(training, mesh, optax.sgd(0.1), gradient, options)
 
 
 def gossip_text(training: Workload, mesh: Mesh, method: Any, **knobs: Any) -> str:
@@ -60,6 +62,7 @@ def optax_text(
     mesh: Mesh,
     tx: optax.GradientTransformation,
     gradient: Gradient | None = None,
+    options: Any = None,
 ) -> str:
     """Any transformation of the model's own gradient, or of another one."""
     gradient = gradient or training.gradient
@@ -71,7 +74,7 @@ def optax_text(
 
     state = state_shapes(tx, training.params, mesh.size)
     batch = _whole(training.batch, mesh.size)
-    return compiled_text(data_parallel(step, mesh), *state, batch)
+    return compiled_text(data_parallel(step, mesh), *state, batch, options=options)
 
 
 def pmean_text(training: Workload, mesh: Mesh, options: Any = None) -> str:

@@ -83,7 +83,9 @@ def stock_text(
     return compiled_text(jitted, params, batch, options=options)
 
 
-def fsdp_text(mesh: Mesh, layers: int, *, ahead: bool, **choices: Any) -> str:
+def fsdp_text(
+    mesh: Mesh, layers: int, *, ahead: bool, options: Any = None, **choices: Any
+) -> str:
     """The same descent on `fsdp` shards, in turns of their own or a layer ahead."""
     layer = fsdp.gathered(
         lambda w, x: jnp.tanh(x @ w), "data", reshard_after_forward=True, **choices
@@ -104,15 +106,18 @@ def fsdp_text(mesh: Mesh, layers: int, *, ahead: bool, **choices: Any) -> str:
     )
     shards: Any = fsdp.Shard(slices, (WIDTH, WIDTH), DEVICES)
     batch = jax.ShapeDtypeStruct((DEVICES * ROWS, WIDTH), jnp.float32)
-    return compiled_text(data_parallel(step, mesh), shards, tx.init(shards), batch)
+    state = tx.init(shards)
+    return compiled_text(
+        data_parallel(step, mesh), shards, state, batch, options=options
+    )
 
 
-def text_of(name: str, mesh: Mesh, layers: int) -> str:
-    """The program of a row of `PROGRAMS`."""
+def text_of(name: str, mesh: Mesh, layers: int, options: Any = None) -> str:
+    """The program of a row of `PROGRAMS`; the options are for ours."""
     way, codes = PROGRAMS[name]
     if way in ("stock", "flags"):
         return stock_text(mesh, layers, FLAGS if way == "flags" else None)
-    return fsdp_text(mesh, layers, ahead=way == "ahead", **codes)
+    return fsdp_text(mesh, layers, ahead=way == "ahead", options=options, **codes)
 
 
 # Without a driver, JAX's CUDA plugin can only compile.

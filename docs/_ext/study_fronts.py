@@ -1,8 +1,9 @@
 """A table and a picture for each study in `docs/studies`: quality against bytes.
 
 A folder there holds `study.json` and `results.jsonl`, as `relaxjax.compare` wrote them;
-of some the whole report is written again as well, for its figures. A relaxation is on
-the front if no other that sends as little ends as well.
+of some the whole report is written again as well, for its figures. Studies of one task
+may share a table and a picture, where each relaxation stands beside the baseline of its
+own. It is on the front if no other that sends as little ends as well.
 """
 
 from pathlib import Path
@@ -18,6 +19,11 @@ from relaxjax.compare._summary import summary
 
 FOLDER = Path(__file__).parents[1] / "studies"
 REPORTED = ("two-sites",)
+TOGETHER = {
+    f"frontier-{task}": (f"frontier-{task}", f"recent-{task}")
+    for task in ("chars", "digits")
+}
+"""Pictures of several studies."""
 ON, OFF = "#d55e00", "#0072b2"
 
 
@@ -43,8 +49,14 @@ class Point(NamedTuple):
     high: float | None = None
 
 
-def points(folder: Path) -> list[Point]:
-    """All relaxations, those that send most first."""
+def points(*folders: Path) -> list[Point]:
+    """All relaxations of some studies, those that send most first."""
+    made = {p.name: p for folder in folders[::-1] for p in _points(folder)}
+    return sorted(made.values(), key=lambda point: point.fewer)
+
+
+def _points(folder: Path) -> list[Point]:
+    """A study's, the baseline first."""
     results = Results(folder)
     found = summary(results.study, results.records())
     sign = -1.0 if found.better == "higher" else 1.0
@@ -65,7 +77,7 @@ def points(folder: Path) -> list[Point]:
         made.append(
             Point(name, _rate(row), row.fewer_bytes or 1.0, metric, worse, *ends)
         )
-    return sorted(made, key=lambda point: point.fewer)
+    return made
 
 
 def _rate(row: object) -> float | None:
@@ -86,11 +98,11 @@ def _cost(point: Point) -> float:
     return float("inf") if point.worse is None else point.worse
 
 
-def table(folder: Path) -> list[str]:
+def table(*folders: Path) -> list[str]:
     """Lines of Markdown; relaxations on the front are bold."""
-    found = points(folder)
+    found = points(*folders)
     best = front(found)
-    metric = Results(folder).study["task"]["metric_name"].replace("_", " ")
+    metric = Results(folders[0]).study["task"]["metric_name"].replace("_", " ")
     lines = [
         f"| relaxation | rate | bytes | {metric} | worse, % |",
         "|---|---|---|---|---|",
@@ -136,13 +148,15 @@ def drawn(found: list[Point]) -> Figure:
 
 
 class StudyTable(SphinxDirective):
-    """The table of the study that is named, as a directive."""
+    """The table of the studies that are named, as a directive."""
 
     required_arguments = 1
+    final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
         """Parses it."""
-        return self.parse_text_to_nodes("\n".join(table(FOLDER / self.arguments[0])))
+        lines = table(*(FOLDER / name for name in self.arguments[0].split()))
+        return self.parse_text_to_nodes("\n".join(lines))
 
 
 def write(app: Sphinx) -> None:
@@ -150,7 +164,9 @@ def write(app: Sphinx) -> None:
     folder = Path(app.srcdir) / "generated"
     folder.mkdir(exist_ok=True)
     for study in sorted((Path(app.srcdir) / "studies").iterdir()):
-        drawn(points(study)).savefig(folder / f"{study.name}.png", dpi=150)
+        alike = TOGETHER.get(study.name, (study.name,))
+        found = points(*(study.parent / name for name in alike))
+        drawn(found).savefig(folder / f"{study.name}.png", dpi=150)
         if study.name in REPORTED:
             results = Results(study)
             _report.write(folder / study.name, results.study, results.records())

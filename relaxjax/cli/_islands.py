@@ -143,12 +143,11 @@ def _run(
         raise ValueError(f"islands: {script} is not a file; name a Python script")
     kind, _, place = carrier.partition(":")
     folder = Path("runs/islands" if kind == "bucket" else place).absolute()
-    names = [f"island-{number}" for number in range(count)]
     cache = {_CACHE: str(folder / "cache"), _CACHED_FROM: "0.1"}  # for quick restarts
     cache = {k: v for k, v in cache.items() if k not in os.environ}
     command = [*_python(processes), script, *arguments]
     start = rooms.supervise_on_ray if kind == "ray" else rooms.supervise
-    return start(command, names, carrier, cache, spares=spares)
+    return start(command, rooms.names(count), carrier, cache, spares=spares)
 
 
 def _status(store: rooms.Store, html: Path | None) -> int:

@@ -14,7 +14,7 @@ __getattr__, __dir__, __all__ = door(
     },
     shared={
         "_emulate": "emulate",
-        "_join": "found open_store",
+        "_join": "found names open_store",
         "_ray_islands": "supervise_on_ray",
         "_replay": "replay",
         "_rerun": "rerun",

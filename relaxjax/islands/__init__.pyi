@@ -11,6 +11,7 @@ from relaxjax.islands._files import DamagedFile as DamagedFile
 from relaxjax.islands._island import Island as Island
 from relaxjax.islands._join import found as found
 from relaxjax.islands._join import join as join
+from relaxjax.islands._join import names as names
 from relaxjax.islands._join import open_store as open_store
 from relaxjax.islands._members import Member as Member
 from relaxjax.islands._members import Superseded as Superseded

@@ -212,16 +212,33 @@ def found(place: str) -> Store | None:
     return store
 
 
+def names(count: int) -> list[str]:
+    """Names of the islands that a command starts, in a task of an array or a pod too.
+
+    Example:
+      >>> from relaxjax.islands._join import names
+      >>> names(2)
+      ['island-0', 'island-1']
+    """
+    own = _numbered()
+    if own and count == 1:
+        return [own]
+    return [f"{own or 'island'}-{number}" for number in range(count)]
+
+
 def _name() -> str:
-    if name := os.environ.get(NAME):
+    if name := os.environ.get(NAME) or _numbered():
         return name
-    for variable in _NUMBERS:
-        if number := os.environ.get(variable):
-            return f"island-{number}"
     raise ValueError(
         "islands: name is missing: give one for each island, the same after a restart, "
         f"or set {NAME}; `relaxjax islands` does"
     )
+
+
+def _numbered() -> str | None:
+    """By the number that SLURM or Kubernetes has given this task or pod."""
+    found = [os.environ[x] for x in _NUMBERS if os.environ.get(x)]
+    return f"island-{found[0]}" if found else None
 
 
 def _wide(x: Any) -> np.ndarray:

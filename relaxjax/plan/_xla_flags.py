@@ -4,12 +4,13 @@ Source: XLA's options of its analytical latency estimator (`sol_gpu_cost_model.h
 `debug_options_flags.cc`), whose speed "gbps" is in GB/s, of one GPU in one direction.
 
     nic_speed_gbps = bandwidth / (1e9 per_host)    the workers of a host share its link
-    rtt_us         = 2e6 latency                   there and back
-    gpus_per_node  = per_host
+    rtt_us + chunk_prep_us = 1e6 latency           what each message of a ring takes
+    gpus_per_node = partition_size = per_host      (JAX 0.12 asks the second as well)
     combine_threshold_bytes = bucket_bytes         for each kind of collective
 
-What a `Network` does not know (launching, preparing and size of NCCL's chunks) is left
-to XLA, which has figures for each card.
+On a single host XLA would go by figures of its own, so there each worker is described
+as a node, and the link inside as its network. How long NCCL takes to begin, and the
+size of its chunks, are left to XLA, which has figures for each card.
 """
 
 from relaxjax.plan._network import Network
@@ -36,18 +37,23 @@ def xla_flags(network: Network, bucket_bytes: int = 8 * 2**20) -> str:
       >>> from relaxjax import plan, schedule
       >>> network = plan.Network(
       ...     workers=32, per_host=8, link=schedule.Link(2e-5, 5e10))
-      >>> for flag in plan.xla_flags(network, bucket_bytes=2**22).split()[2:4]:
-      ...     print(flag)
-      --xla_gpu_analytical_latency_estimator_options=nic_speed_gbps=6.25,rtt_us=40,gpus_per_node=8
+      >>> _, _, options, joined, *_ = plan.xla_flags(network, 2**22).split()
+      >>> print(*options.split("=", 1)[1].split(","))
+      nic_speed_gbps=6.25 rtt_us=19 chunk_prep_us=1 gpus_per_node=8 partition_size=8
+      >>> print(joined)
       --xla_gpu_all_reduce_combine_threshold_bytes=4194304
     """
     if bucket_bytes < 1:
         raise ValueError(f"xla_flags: bucket_bytes={bucket_bytes} must be 1 or more")
     link, per_host = network.link, network.per_host
+    if network.workers == per_host:
+        link, per_host = network.inside, 1
     known = {
         "nic_speed_gbps": f"{link.bandwidth / per_host / 1e9:.6g}",
-        "rtt_us": max(1, round(2e6 * link.latency)),
+        "rtt_us": max(1, round(1e6 * link.latency) - 1),
+        "chunk_prep_us": 1,
         "gpus_per_node": per_host,
+        "partition_size": per_host,
     }
     options = ",".join(f"{name}={value}" for name, value in known.items())
     flags = {

@@ -14,6 +14,11 @@ from benchmarks.programs.ahead_of_time import compiled_text, shapes, state_shape
 from relaxjax.programs import is_collective, parse
 
 LAYERS = 6
+LOOPS: dict[str, str | bool] = {
+    "xla_gpu_enable_latency_hiding_scheduler": True,
+    "xla_gpu_enable_analytical_sol_latency_estimator": False,
+}
+"""For JAX 0.12, whose estimator ends a loop's transfer where it began (4 units)."""
 
 
 def update_text(tx: Any, tree: Any, mesh: jax.sharding.Mesh) -> str:

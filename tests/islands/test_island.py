@@ -174,6 +174,21 @@ def test_bad_arguments(tmp_path, how, message):
         islands.join(how.pop("params", PARAMS), **how).close()
 
 
+@pytest.mark.parametrize("variable", ["SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX"])
+def test_a_task_of_an_array_is_named_by_its_number(tmp_path, monkeypatch, variable):
+    place = f"folder:{tmp_path}"
+    with pytest.raises(ValueError, match="name is missing"):
+        islands.join(PARAMS, place, **RUN, **FAST)
+    monkeypatch.setenv(variable, "7")
+    with islands.join(PARAMS, place, **RUN, **FAST) as island:
+        assert island.name == "island-7"
+    assert islands.names(1) == ["island-7"]
+    assert islands.names(2) == ["island-7-0", "island-7-1"]
+    monkeypatch.setenv("RELAXJAX_ISLAND", "mine")
+    with islands.join(PARAMS, place, **RUN, **FAST) as island:
+        assert island.name == "mine"
+
+
 def test_a_full_disk_is_said_and_training_goes_on(tmp_path, capfd, monkeypatch):
     how: dict[str, Any] = RUN | FAST | {"mode": "decoupled"}
     said: list[str] = []

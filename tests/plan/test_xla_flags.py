@@ -16,21 +16,33 @@ def flags_of(text: str) -> dict[str, str]:
 
 
 def test_units_are_those_of_xla():
-    """A GPU's share in GB/s, a round trip in whole microseconds, bytes."""
+    """A GPU's share in GB/s, a message in whole microseconds, bytes."""
     network = plan.Network(workers=32, per_host=8, link=FAST)
     flags = flags_of(plan.xla_flags(network, bucket_bytes=3 * 2**20))
     options = flags.pop("analytical_latency_estimator_options")
-    assert options == "nic_speed_gbps=6.25,rtt_us=40,gpus_per_node=8"
+    speed, *rest = options.split(",")
+    assert speed == "nic_speed_gbps=6.25"
+    assert rest[:2] == ["rtt_us=19", "chunk_prep_us=1"]
+    assert rest[2:] == ["gpus_per_node=8", "partition_size=8"]
     joined = {k for k, v in flags.items() if k.endswith("_combine_threshold_bytes")}
     assert len(joined) == 4
     assert {flags[name] for name in joined} == {str(3 * 2**20)}
     assert {flags[name] for name in flags if name not in joined} == {"true"}
 
 
-@pytest.mark.parametrize(("latency", "rtt"), [(0.0, 1), (1e-7, 1), (5e-2, 1e5)])
+@pytest.mark.parametrize(("latency", "rtt"), [(0.0, 1), (1e-7, 1), (5e-2, 5e4 - 1)])
 def test_a_round_trip_is_never_zero(latency, rtt):
     network = plan.Network(workers=2, link=schedule.Link(latency, 1e9))
     assert f"rtt_us={rtt:.0f}," in plan.xla_flags(network)
+
+
+def test_on_one_host_each_worker_is_a_node():
+    """XLA has figures of its own for links inside a node, and hears of no others."""
+    network = plan.Network(workers=8, per_host=8, link=FAST)
+    options = flags_of(plan.xla_flags(network))["analytical_latency_estimator_options"]
+    apart = plan.Network(workers=8, link=network.inside)
+    assert options in plan.xla_flags(apart)
+    assert options.startswith("nic_speed_gbps=100,")
 
 
 @pytest.mark.parametrize("size", [0, -1])
