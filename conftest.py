@@ -113,6 +113,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """The README's command is for whoever has never seen the project, and waits."""
     text = "a quarter of the cases marked `few`, and none of what is marked `long`"
     parser.addoption("--brief", action="store_true", help=text)
+    half = "half of the cases marked `few`; CI has minutes"
+    parser.addoption("--half", action="store_true", help=half)
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
@@ -121,6 +123,7 @@ def pytest_collection_modifyitems(
 ) -> None:
     """Of a test marked `few(n)`, n cases are run; the others are slow."""
     brief = config.getoption("--brief")
+    of = 4 if brief else 2 if config.getoption("--half") else 1
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("few") and not item.get_closest_marker("slow"):
@@ -129,7 +132,7 @@ def pytest_collection_modifyitems(
         marker = group[0].get_closest_marker("few")
         assert marker is not None
         (number,) = marker.args
-        run = spread_out(group, -(-number // 4) if brief else number)
+        run = spread_out(group, -(-number // of))
         for item in group:
             if item.nodeid not in run:
                 item.add_marker(pytest.mark.slow)

@@ -59,7 +59,8 @@ __getattr__, __dir__, __all__ = door(
         "asynchronous_average",
         "local_updates._asynchronous_diloco": "AsynchronousDilocoState "
         "arrival_table asynchronous_diloco",
-        "local_updates._decoupled_diloco": "DecoupledDilocoState decoupled_diloco",
+        "local_updates._decoupled_diloco": "decoupled_diloco",
+        "local_updates._decoupled_state": "DecoupledDilocoState",
         "local_updates._delayed_nesterov": "DelayedNesterovState delayed_nesterov",
         "local_updates._desynced": "AveragedState DesyncedState desynced",
         "local_updates._diloco": "diloco",

@@ -1,7 +1,7 @@
 """Sets up an environment and passes the tests: lint, types, tests.
 
 python3 scripts/check.py            on this Python
-python3 scripts/check.py --ci       with all cases, coverage and the documentation;
+python3 scripts/check.py --ci       with long tests, coverage and the documentation;
                                     on the newest Python found, with the newest JAX
 python3 scripts/check.py --oldest   a quick subset, on the oldest Python and JAX
 python3 scripts/check.py --programs what GPUs and TPUs would run, on both
@@ -134,14 +134,14 @@ def check_all() -> None:
 
 
 def check_ci() -> None:
-    """Lint, types, tests of all cases with coverage, and the documentation."""
+    """Lint, types, long tests as well, with coverage, and the documentation."""
     python = newest()
     # To count lines costs 3.11 half of the tests' time, and later ones nothing.
     core = "sysmon" if found_python(*NEWEST) else "ctrace"
     say_versions(python)
     with linted(python):
         coverage = ["--cov", "--cov-report=term", "--cov-fail-under=95"]
-        run(python, *TESTS, *coverage, COVERAGE_CORE=core)
+        run(python, *TESTS, "--half", *coverage, COVERAGE_CORE=core)
     docs = ["-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
     run(python, *docs, "docs", "docs/_build/html")
 
@@ -201,7 +201,7 @@ def check_peers() -> None:
 
 
 WISHES = {
-    "ci": (check_ci, "with all cases, coverage and docs"),
+    "ci": (check_ci, "with long tests, coverage and docs"),
     "oldest": (check_oldest, "a subset, on the oldest Python and JAX"),
     "programs": (check_programs, "for GPUs and TPUs"),
     "peers": (check_peers, "beside PyTorch"),

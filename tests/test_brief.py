@@ -33,27 +33,29 @@ def table(*marks: Any) -> list[Any]:
     ]
 
 
-def run(items: list[Any], *, brief: bool) -> list[str]:
-    """Ids of what is left for an ordinary run."""
-    config: Any = SimpleNamespace(getoption=lambda name: brief)
+def run(items: list[Any], form: str = "") -> list[str]:
+    """Ids of what is left for an ordinary run, or a shorter one."""
+    config: Any = SimpleNamespace(getoption=lambda name: name == form)
     pytest_collection_modifyitems(config, items)
     return [item.nodeid for item in items if not item.get_closest_marker("slow")]
 
 
 @pytest.mark.parametrize(
-    ("number", "brief"), [(1, 1), (4, 1), (5, 2), (8, 2), (48, 12)]
+    ("number", "half", "brief"),
+    [(1, 1, 1), (4, 2, 1), (5, 3, 2), (8, 4, 2), (48, 12, 12)],
 )
-def test_a_quarter_and_at_least_one_is_left_in_brief(number, brief):
+def test_a_part_and_at_least_one_is_left_in_shorter_runs(number, half, brief):
     few = pytest.mark.few(number).mark
-    assert len(run(table(few), brief=False)) == min(number, 12)
-    assert len(run(table(few), brief=True)) == brief
+    assert len(run(table(few))) == min(number, 12)
+    assert len(run(table(few), "--half")) == half
+    assert len(run(table(few), "--brief")) == brief
 
 
 def test_what_is_long_is_left_out_in_brief_alone():
     cases = [*table(), Case("test_y", {}, pytest.mark.long.mark)]
-    assert len(run(cases, brief=False)) == 13
-    assert "test_y" not in run(cases, brief=True)
-    assert len(run(cases, brief=True)) == 12
+    assert len(run(cases)) == len(run(cases, "--half")) == 13
+    assert "test_y" not in run(cases, "--brief")
+    assert len(run(cases, "--brief")) == 12
 
 
 def test_cases_show_every_value_if_the_number_allows():

@@ -8,7 +8,8 @@ __getattr__, __dir__, __all__ = door(
         "_asynchronous_average": "AsynchronousAverageState asynchronous_average",
         "_asynchronous_diloco": "AsynchronousDilocoState arrival_table "
         "asynchronous_diloco",
-        "_decoupled_diloco": "DecoupledDilocoState decoupled_diloco",
+        "_decoupled_diloco": "decoupled_diloco",
+        "_decoupled_state": "DecoupledDilocoState",
         "_delayed_nesterov": "DelayedNesterovState delayed_nesterov",
         "_desynced": "AveragedState DesyncedState desynced",
         "_diloco": "diloco",

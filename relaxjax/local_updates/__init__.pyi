@@ -14,10 +14,10 @@ from relaxjax.local_updates._asynchronous_diloco import (
     asynchronous_diloco as asynchronous_diloco,
 )
 from relaxjax.local_updates._decoupled_diloco import (
-    DecoupledDilocoState as DecoupledDilocoState,
-)
-from relaxjax.local_updates._decoupled_diloco import (
     decoupled_diloco as decoupled_diloco,
+)
+from relaxjax.local_updates._decoupled_state import (
+    DecoupledDilocoState as DecoupledDilocoState,
 )
 from relaxjax.local_updates._delayed_nesterov import (
     DelayedNesterovState as DelayedNesterovState,

@@ -31,9 +31,8 @@ have weights, two float32 more for each merge. State: that of DiLoCo, and D_i.
 
 import functools
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
@@ -41,12 +40,15 @@ from jax import lax
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_whole
 from relaxjax._core._cond import select_tree, when
-from relaxjax._core._local import LocalState
 from relaxjax._core._marks import marked
-from relaxjax._core._merge_rules import EQUAL, MEAN, RESET
 from relaxjax._core._sharding import fitting
 from relaxjax._core._tree import layout_of
 from relaxjax.compression import Compressor
+from relaxjax.local_updates._decoupled_state import (
+    Contribution,
+    DecoupledDilocoState,
+    first_state,
+)
 from relaxjax.local_updates._diloco import AnchorState, outer_step
 from relaxjax.local_updates._fragments import deal, join, split
 from relaxjax.local_updates._local_steps import ExchangeSpec, outer_gradient
@@ -54,46 +56,6 @@ from relaxjax.local_updates._presence import Presence, presence_of
 from relaxjax.local_updates._tokens import Tokens, tokens_of, weight_of
 
 _CALLER = "decoupled_diloco"
-
-
-class Contribution(NamedTuple):
-    """What this worker has read of a fragment, until it is merged.
-
-    Attributes:
-      left: int32, steps until the merge; -1 if nothing is under way.
-      gradient: D_i, float32 where a param is narrower.
-      weight: float32, w_i; 0 if this worker is absent.
-      adopts: bool, whether this worker takes over what is merged.
-    """
-
-    left: Annotated[jax.Array, RESET]
-    gradient: Annotated[Any, RESET]
-    weight: Annotated[jax.Array, RESET]
-    adopts: Annotated[jax.Array, RESET]
-
-
-class DecoupledDilocoState(NamedTuple):
-    """State of the outer half of `decoupled_diloco`; lists have an entry per fragment.
-
-    Attributes:
-      step: int32, the number of steps, modulo H.
-      merge: int32, the number of the next merge, which wraps around.
-      tick: int32, the number of the next step, counted around the table of tokens.
-      kept: the state of each fragment's outer step.
-      contributions: what is under way.
-      tokens: float32[P], tokens since this worker last took each fragment over.
-      steps: float32[P], steps with tokens since then.
-      leaves: the leaves that differ between workers.
-    """
-
-    step: Annotated[jax.Array, EQUAL]
-    merge: Annotated[jax.Array, EQUAL]
-    tick: Annotated[jax.Array, EQUAL]
-    kept: list[AnchorState]
-    contributions: list[Contribution]
-    tokens: Annotated[jax.Array, MEAN]
-    steps: Annotated[jax.Array, MEAN]
-    leaves: Annotated[LocalState, MEAN]
 
 
 def decoupled_diloco(
@@ -184,7 +146,7 @@ def decoupled_diloco(
 
     def init(params: optax.Params) -> Any:
         parts = split(fragments, numbers_of(params), params)
-        return _first_state([step.init(x) for x in parts], layout_of(params))
+        return first_state([step.init(x) for x in parts], layout_of(params))
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
@@ -266,18 +228,6 @@ class _Plan(NamedTuple):
         memory = select_tree(anyone, new, memory)
         moved, taken = optax.tree.sub(memory.anchor, x), anyone & read.adopts
         return optax.tree.where(taken, moved, u), memory, taken
-
-
-def _first_state(memory: list[AnchorState], layout: Any) -> DecoupledDilocoState:
-    def nothing(anchor: Any) -> Contribution:
-        left, weight = jnp.full((), -1, jnp.int32), jnp.zeros((), jnp.float32)
-        return Contribution(left, optax.tree.zeros_like(anchor), weight, weight > 0)
-
-    step, merge, tick = (jnp.zeros((), jnp.int32) for _ in range(3))
-    tokens, steps = (jnp.zeros(len(memory), jnp.float32) for _ in range(2))
-    under_way = [nothing(m.anchor) for m in memory]
-    rest = tokens, steps, LocalState(layout)
-    return DecoupledDilocoState(step, merge, tick, memory, under_way, *rest)
 
 
 def _refuse_weight(weight: Any) -> None:
