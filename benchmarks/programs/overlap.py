@@ -182,14 +182,15 @@ def in_true_order(training: Workload, mesh: Mesh, bucket_bytes: int) -> Program:
 def _in_codes(
     training: Workload, bucket_bytes: int
 ) -> dict[str, GradientTransformation]:
-    """Reducers that send less, in the true order; their unit is that of floats."""
+    """Reducers that send less, in no order and a true one; the unit is of floats."""
     true = backward_order(training.loss, training.params, training.batch)
-    knobs = {"bucket_bytes": bucket_bytes, "order": true}
     codes = {"8 bits": compression.quantize(8), "signs": compression.sign()}
-    found: dict[str, GradientTransformation] = {
-        name: all_reduce("data", compressor=compression.error_feedback(code), **knobs)
-        for name, code in codes.items()
-    }
+    found: dict[str, GradientTransformation] = {}
+    for name, code in codes.items():
+        fed = compression.error_feedback(code)
+        for how, order in {"": None, ", true order": true}.items():
+            knobs = {"bucket_bytes": bucket_bytes, "order": order}
+            found[name + how] = all_reduce("data", compressor=fed, **knobs)
     return found | {"power_sgd": power_sgd("data", rank=4)}
 
 

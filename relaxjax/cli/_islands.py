@@ -43,7 +43,7 @@ def islands(
         int, typer.Option("--islands", "-n", min=1, help="Number of islands.")
     ] = 2,
     carrier: Annotated[
-        str, typer.Option(help="Where they meet: folder:DIR or ray:DIR.")
+        str, typer.Option(help="Where they meet: folder:DIR, bucket:URL or ray:DIR.")
     ] = "folder:runs/islands",
     emulated: Annotated[
         bool,

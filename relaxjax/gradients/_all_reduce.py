@@ -170,7 +170,8 @@ def _reduction(
     if compressor is None:
         total = functools.partial(sum_or_mean, op=op, ordered=ordered, **how)
         return functools.partial(_as_they_are, total)
-    return functools.partial(_in_codes, op=op, compressor=compressor, **how)
+    how |= {"compressor": compressor, "ordered": ordered}
+    return functools.partial(_in_codes, op=op, **how)
 
 
 def _unmasked(specs: Any, updates: Any) -> Any:

@@ -84,12 +84,13 @@ def compressed_mean(
     axis_name: AxisName,
     plan: Callable[[Any], tuple[Bucket, ...]],
     specs: Any = None,
+    ordered: bool = False,
 ) -> tuple[Any, Any]:
     """The mean over the workers, in the dtypes of the updates, and the next state.
 
     `absent`, bool[], tells whether this worker, with zeros for updates, sends nothing;
     None: no worker is absent. `plan` gives the buckets of the tree that travels, in
-    float32.
+    float32, which leave one after the other if `ordered`.
     """
     if not jax.tree.leaves(updates):  # all of them masked
         return updates, state
@@ -107,7 +108,9 @@ def compressed_mean(
     g = widened(updates)
     p = jax.tree.map(before, g, *fields)
     keys, words = step_keys(compressor, state.words, axis_name)
-    exchange = functools.partial(_exchange, compressor, algorithm, axis_name, plan)
+    exchange = functools.partial(
+        _exchange, compressor, algorithm, axis_name, plan, ordered
+    )
     mean, lost = on_own_shards(exchange, p, specs, "all_reduce", keys, results=2)
     results = jax.tree.map(after, g, p, lost, mean, *fields)
     out, fed = jax.tree.transpose(jax.tree.structure(updates), None, results)
@@ -120,6 +123,7 @@ def _exchange(
     algorithm: str,
     axis_name: AxisName,
     plan: Callable[[Any], tuple[Bucket, ...]],
+    ordered: bool,
     p: Any,
     keys: tuple[Keys, ...],
 ) -> tuple[Any, ...]:
@@ -130,5 +134,6 @@ def _exchange(
         leaves,
         plan(p),
         lambda flat, bucket: run(flat, axis_name, as_codec(compressor, keys, bucket)),
+        ordered=ordered,
     )
     return tuple(map(tree.unflatten, both))

@@ -2,9 +2,10 @@
 
 XLA would merge them all into one message after the backward pass. Groups for `psum`
 carry a key each, which keeps them apart: a group leaves as soon as its gradients exist,
-whatever the plan says. With `ordered`, and in every packing algorithm, a bucket also
-waits for the one before it, so that they leave in the order of the plan; where that is
-not the order in which gradients appear, they wait for nothing (docs/benchmarks.md).
+whatever the plan says. With `ordered`, and in packing algorithms, a bucket also waits
+for the one before it, so that they leave in the order of the plan; where that is not
+the order in which gradients appear, they wait for nothing (docs/benchmarks.md). Codes
+without an order wait on CPU alone, where one message is under way at a time.
 
 A group is one message to XLA, and many to a backend that sends operand by operand (gloo
 on CPU, some 600 bytes and the latency of a collective for each). So small leaves of a
@@ -14,6 +15,7 @@ Cost: a group copies its small leaves, there and back. Packing takes two copies 
 bucket at a time: the packed array and its sum.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,7 +25,7 @@ import numpy as np
 from jax import lax
 from jax.experimental.xla_metadata import set_xla_metadata
 
-from relaxjax._core._axis import AxisName, compiler_axes, varying
+from relaxjax._core._axis import AxisName, compiler_axes, like_varying, varying
 from relaxjax._core._buckets import Bucket
 from relaxjax.collectives import all_after
 
@@ -82,21 +84,25 @@ def map_buckets(
     leaves: list[jax.Array],
     buckets: tuple[Bucket, ...],
     exchange: Callable[[jax.Array, jax.Array], tuple[jax.Array, ...]],
+    *,
+    ordered: bool = True,
 ) -> list[list[jax.Array]]:
     """Packs each bucket into one flat array, exchanges it, and unpacks what comes out.
 
     `exchange` takes a flat array and the number of its bucket, uint32[], and returns a
-    tuple of flat arrays of the same size; the next bucket waits for the first of them.
-    The result has a list like `leaves` for each entry of that tuple.
+    tuple of flat arrays of the same size. The next bucket waits for the first of them,
+    if not `ordered` on CPU alone. The result has a list like `leaves` for each entry of
+    that tuple.
     """
     exchange = jax.jit(exchange)  # one program for buckets of one size
+    after = all_after if ordered else _after_on_cpu
     pieces: dict[int, list[tuple[jax.Array, ...]]] = {i: [] for i in range(len(leaves))}
     out: tuple[jax.Array, ...] = ()
     for number, bucket in enumerate(buckets):
         ends = [int(end) for end in np.cumsum([s.size for s in bucket.segments])]
         flat = jnp.zeros(ends[-1], leaves[bucket.segments[0].leaf].dtype)
         parts = [_slice(leaves[s.leaf], s.start, s.stop) for s in bucket.segments]
-        flat, *parts = all_after([flat, *parts], out[0] if out else None)
+        flat, *parts = after([flat, *parts], out[0] if out else None)
         for part, end in zip(parts, ends, strict=True):
             flat = lax.dynamic_update_slice(flat, part, (end - part.size,))
         out = exchange(flat, np.uint32(number))
@@ -110,6 +116,16 @@ def map_buckets(
 
     rows = [whole(i, x) for i, x in enumerate(leaves)]
     return [list(result) for result in zip(*rows, strict=True)]
+
+
+def _after_on_cpu(xs: list[jax.Array], earlier: jax.Array | None) -> list[jax.Array]:
+    """`all_after` on CPU; elsewhere the compiler says what leaves when, and in what."""
+    if earlier is None:
+        return xs
+    *xs, earlier = (
+        functools.reduce(like_varying, [*xs, earlier], x) for x in (*xs, earlier)
+    )
+    return lax.platform_dependent(xs, earlier, cpu=all_after, default=lambda xs, _: xs)
 
 
 def _slice(x: jax.Array, start: int, stop: int) -> jax.Array:

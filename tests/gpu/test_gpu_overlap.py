@@ -19,7 +19,7 @@ from benchmarks.programs.overlap_programs import (
     pmean_text,
     relaxjax_text,
 )
-from relaxjax import all_reduce, skip_nonfinite
+from relaxjax import all_reduce, compression, skip_nonfinite
 from relaxjax.schedule import Device, Link, replay
 from tests.gpu.programs import LOOPS, collectives, train_text
 
@@ -92,6 +92,19 @@ def test_an_order_that_is_given_is_kept(mesh):
     assert wrong.share < 0.5 < true.share
 
 
+def test_codes_without_an_order_wait_for_no_other_bucket(mesh):
+    """Two messages a bucket: the second of one travels beside the first of the next."""
+    eight = compression.error_feedback(compression.quantize(8))
+    knobs = {"compressor": eight, "bucket_bytes": 2 * LAYER}
+    free, chained = (
+        seen(relaxjax_text(perceptron(), mesh, order=order, **knobs))
+        for order in (None, FORWARD[::-1])
+    )
+    assert len(chained.transfers) == 2 * 3 > len(free.transfers)
+    assert free.exposed <= 0.5 * chained.exposed
+    assert free.total < chained.total
+
+
 def test_psum_sends_what_is_ready_in_groups_of_whole_leaves(mesh):
     text = relaxjax_text(perceptron(), mesh, bucket_bytes=2 * LAYER)
     assert [shape for _, shape in collectives(text)] == [f"f32[{2 * 1024**2}]"] * 3
@@ -110,7 +123,7 @@ def test_skipping_nonfinite_steps_keeps_the_overlap(mesh, ours):
 
 def test_the_table_names_every_program(mesh):
     found = programs(perceptron(), mesh, LAYER)
-    assert len(found) == 16
+    assert len(found) == 18
     assert found["relaxjax psum, true order"][1](LINK) == pytest.approx(UNIT)
     ring = found["relaxjax ring, wrong order"][1](LINK)
     assert ring == pytest.approx(UNIT + 13 * LINK.latency)
