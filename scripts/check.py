@@ -62,7 +62,7 @@ def environment(python: str, folder: str, *packages: str) -> Path:
     made = ROOT / folder / "bin" / "python"
     holds = ROOT / folder / "holds.txt"
     wanted = "\n".join([*packages, (ROOT / "pyproject.toml").read_text()])
-    if holds.exists() and holds.read_text() == wanted:
+    if made.exists() and holds.exists() and holds.read_text() == wanted:
         return made
     if not made.exists():
         run(python, "-m", "venv", ROOT / folder)

@@ -73,6 +73,7 @@ print(json.dumps([run.exposed / unit(link), run.share]))
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("mesh")  # skips where nothing compiles for GPUs
 def test_a_scheduler_that_knows_the_network_hides_the_transfers():
     """12 layers in buckets of 8 MiB; without the flags 0.54 of the backward pass."""
     network = plan.Network(workers=8, link=Link(1e-5, 4.5e11))
