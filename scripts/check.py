@@ -4,7 +4,8 @@ python3 scripts/check.py            on this Python
 python3 scripts/check.py --ci       with long tests, coverage and the documentation;
                                     on the newest Python found, with the newest JAX
 python3 scripts/check.py --oldest   a quick subset, on the oldest Python and JAX
-python3 scripts/check.py --programs what GPUs and TPUs would run, on both
+python3 scripts/check.py --programs what GPUs and TPUs would run, by the newest JAX;
+                                    --old-programs on this Python; not in CI
 python3 scripts/check.py --peers    beside PyTorch, on the same numbers; not in CI
 python3 scripts/check.py --prepare  makes the environments of the first three of these
 
@@ -35,8 +36,6 @@ OLDEST = "python3.11", "jax>=0.10,<0.11"
 TESTS = ["-m", "pytest", "-q", "-m", "not slow", "-n", "2", "--durations=10"]
 TESTS += ["--dist", "worksteal"]  # keeps a file's tests, which share programs
 QUICK = [
-    "relaxjax/gradients",
-    "relaxjax/workers",
     "tests/collectives/test_hierarchical.py",
     "tests/core/test_buckets.py",
     "tests/gradients/test_all_reduce.py",
@@ -84,20 +83,19 @@ def oldest() -> Path | None:
     return environment(found, ".venv-oldest", *DEV, jax) if found else None
 
 
-def compilers() -> list[tuple[str, str]]:
-    """Pythons and folders of the environments with compilers for GPUs and TPUs."""
+def compilers(*, new: bool) -> Path | None:
+    """That with compilers for GPUs and TPUs, of the newest Python or of this one."""
     if not sys.platform.startswith("linux"):
-        return []  # JAX's CUDA plugin and libtpu exist for Linux only
-    new = found_python(*NEWEST)
-    folders = {".venv-programs": sys.executable, ".venv-programs-new": new}
-    return [(python, folder) for folder, python in folders.items() if python]
+        return None  # JAX's CUDA plugin and libtpu exist for Linux only
+    found = found_python(*NEWEST) if new else None
+    folder = ".venv-programs-new" if new else ".venv-programs"
+    return environment(found or sys.executable, folder, *PROGRAMS)
 
 
 def prepare() -> None:
     """Two at a time, as one process installs and compiles nothing beside it."""
-    makers = [oldest, newest]
-    makers += [partial(environment, *c, *PROGRAMS) for c in compilers()]
     with ThreadPoolExecutor(2) as pool:
+        makers = oldest, newest, partial(compilers, new=True)
         for made in [pool.submit(maker) for maker in makers]:
             made.result()
 
@@ -176,21 +174,17 @@ def say_versions(python: Path) -> None:
     run(python, "-c", "import jax, sys; print(sys.version, 'jax', jax.__version__)")
 
 
-def check_programs() -> None:
-    """Nothing is run on a GPU or TPU. Skipping here would be a failure.
-
-    The newest JAX compiles in twice the oldest one's time, and gets fewer cases.
-    """
-    found = compilers()
-    if len(found) < 2:
-        print(f"skipped: all but {found}; Linux is needed, and one of {NEWEST}")
-    for (interpreter, folder), cases in zip(found, ((), ("--brief",)), strict=False):
-        python = environment(interpreter, folder, *PROGRAMS)
-        for kind in ("gpu", "tpu"):
-            module = f"benchmarks.programs.{kind}_program"
-            run(python, "-c", f"from {module} import missing; exit(missing())")
-        tests = ["-m", "pytest", "-q", "-m", "not slow", "-n", "2"]
-        run(python, *tests, *cases, "tests/gpu", "tests/tpu")
+def check_programs(*, new: bool = True) -> None:
+    """Nothing is run on a GPU or TPU. Skipping here would be a failure."""
+    python = compilers(new=new)
+    if python is None:
+        print("skipped: JAX's CUDA plugin and libtpu exist for Linux only")
+        return
+    for kind in ("gpu", "tpu"):
+        module = f"benchmarks.programs.{kind}_program"
+        run(python, "-c", f"from {module} import missing; exit(missing())")
+    tests = ["-m", "pytest", "-q", "-m", "not slow", "-n", "2"]
+    run(python, *tests, "tests/gpu", "tests/tpu")
 
 
 def check_peers() -> None:
@@ -203,7 +197,8 @@ def check_peers() -> None:
 WISHES = {
     "ci": (check_ci, "with long tests, coverage and docs"),
     "oldest": (check_oldest, "a subset, on the oldest Python and JAX"),
-    "programs": (check_programs, "for GPUs and TPUs"),
+    "programs": (check_programs, "for GPUs and TPUs, by the newest JAX"),
+    "old-programs": (partial(check_programs, new=False), "for them, on this Python"),
     "peers": (check_peers, "beside PyTorch"),
     "prepare": (prepare, "environments alone"),
 }
