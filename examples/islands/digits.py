@@ -5,8 +5,8 @@ relaxjax islands status runs/digits
 relaxjax islands replay runs/digits examples/islands/digits.py
 relaxjax islands replay runs/digits examples/islands/digits.py --emulated
 
-With STEPS_PER_SECOND each island keeps to a pace, so that a dead one lends its
-processor to nobody.
+Each island keeps to a pace, so that a dead one lends its processor to nobody and all
+meet: 50 steps a second, or STEPS_PER_SECOND (0: as many as it can).
 """
 
 import os
@@ -17,7 +17,7 @@ import optax
 from relaxjax import islands, tasks
 
 STEPS = int(os.environ.get("STEPS", "600"))
-PACE = float(os.environ.get("STEPS_PER_SECOND", "0")) or None
+PACE = float(os.environ.get("STEPS_PER_SECOND", "50")) or None
 BATCH = 64
 
 task = tasks.digits(seed=0)
