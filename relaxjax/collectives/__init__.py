@@ -42,6 +42,6 @@ __getattr__, __dir__, __all__ = door(
         "_one_by_one": "LeafTransfer one_by_one",
         "_straight_through": "straight_through",
         "_transfers": "ExactTransfers Kind in_turn plan_transfers whole",
-        "_wire_dtypes": "all_after from_wire once_arrived to_wire",
+        "_wire_dtypes": "after_on_cpu all_after from_wire once_arrived to_wire",
     },
 )

@@ -101,6 +101,7 @@ from relaxjax.collectives._tree import tree_all_reduce as tree_all_reduce
 from relaxjax.collectives._tree import tree_wire_bytes as tree_wire_bytes
 from relaxjax.collectives._two_shot import two_shot_all_reduce as two_shot_all_reduce
 from relaxjax.collectives._two_shot import two_shot_wire_bytes as two_shot_wire_bytes
+from relaxjax.collectives._wire_dtypes import after_on_cpu as after_on_cpu
 from relaxjax.collectives._wire_dtypes import all_after as all_after
 from relaxjax.collectives._wire_dtypes import from_wire as from_wire
 from relaxjax.collectives._wire_dtypes import once_arrived as once_arrived

@@ -4,14 +4,14 @@ XLA on CPU sends bfloat16 and float16 as float32, and may widen 8-bit floats; in
 of the same width travel as they are, on every backend.
 """
 
-import functools
+from functools import reduce
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax._core._axis import varying
+from relaxjax._core._axis import like_varying, varying
 from relaxjax._core._tree import is_narrow
 
 
@@ -44,7 +44,7 @@ def sum_rounding_once(blocks: jax.Array) -> jax.Array:
     """
     narrow = is_narrow(blocks.dtype)
     first, *others = blocks.astype(jnp.float32) if narrow else blocks
-    return functools.reduce(jnp.add, others, first).astype(blocks.dtype)
+    return reduce(jnp.add, others, first).astype(blocks.dtype)
 
 
 def all_after(xs: list[jax.Array], earlier: jax.Array | None) -> list[jax.Array]:
@@ -64,6 +64,14 @@ def all_after(xs: list[jax.Array], earlier: jax.Array | None) -> list[jax.Array]
     without_sign = pattern & jnp.asarray(2**last - 1, pattern.dtype)
     zero = lax.shift_right_logical(without_sign, jnp.asarray(last, pattern.dtype))
     return [_xor(x, zero) for x in xs]
+
+
+def after_on_cpu(xs: list[jax.Array], earlier: jax.Array | None) -> list[jax.Array]:
+    """`all_after` on CPU; elsewhere the compiler says what leaves when, and in what."""
+    if earlier is None:
+        return xs
+    *xs, earlier = (reduce(like_varying, [*xs, earlier], x) for x in (*xs, earlier))
+    return lax.platform_dependent(xs, earlier, cpu=all_after, default=lambda xs, _: xs)
 
 
 def once_arrived(

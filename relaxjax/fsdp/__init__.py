@@ -6,7 +6,8 @@ __getattr__, __dir__, __all__ = door(
     __name__,
     {
         "_bytes": "SentBytes sent_bytes",
-        "_gathered": "Gathered GatheredState gathered",
+        "_gathered": "Gathered gathered",
+        "_gathered_state": "GatheredState",
         "_init": "init init_state whole",
         "_scan_layers": "scan_layers",
         "_sdp4bit": "sdp4bit",

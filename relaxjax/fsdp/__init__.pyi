@@ -4,8 +4,8 @@ from relaxjax.collectives._shards import Shard as Shard
 from relaxjax.fsdp._bytes import SentBytes as SentBytes
 from relaxjax.fsdp._bytes import sent_bytes as sent_bytes
 from relaxjax.fsdp._gathered import Gathered as Gathered
-from relaxjax.fsdp._gathered import GatheredState as GatheredState
 from relaxjax.fsdp._gathered import gathered as gathered
+from relaxjax.fsdp._gathered_state import GatheredState as GatheredState
 from relaxjax.fsdp._init import init as init
 from relaxjax.fsdp._init import init_state as init_state
 from relaxjax.fsdp._init import whole as whole

@@ -17,7 +17,7 @@ like the whole gradient.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,6 @@ from jax import lax
 
 from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import require_no_compiler_axes
-from relaxjax._core._merge_rules import EQUAL
 from relaxjax.collectives import (
     Kind,
     Shard,
@@ -36,23 +35,9 @@ from relaxjax.collectives import (
 from relaxjax.compression import Compressor
 from relaxjax.fsdp._choices import Choices, choices
 from relaxjax.fsdp._exchange import KEPT, Exchange
+from relaxjax.fsdp._gathered_state import GatheredState, carried, restored
 
 _CALLER = "fsdp.gathered"
-
-
-class GatheredState(NamedTuple):
-    """What a `Gathered` keeps from step to step, in floats, as a gradient carries it.
-
-    Attributes:
-      known: for differences, what was last communicated of each leaf, whole; else ().
-      owed: feedback of each leaf's gradients, like the whole leaf; else ().
-      draw: float32[2], layer and step, for random codes (after 2^24 steps they draw
-        the same again); else ().
-    """
-
-    known: Any
-    owed: Any
-    draw: Annotated[Any, EQUAL]
 
 
 class Gathered:
@@ -255,22 +240,6 @@ def gathered(
         seed=seed,
     )
     return Gathered(fn, chosen)
-
-
-def carried(state: Any) -> Any:
-    """Integers of a feedback's state as floats that hold them exactly."""
-
-    def to_float(x: jax.Array) -> jax.Array:
-        if jnp.issubdtype(x.dtype, jnp.floating):
-            return x
-        return x.astype(jnp.bfloat16 if x.dtype.itemsize == 1 else jnp.float32)
-
-    return jax.tree.map(to_float, state)
-
-
-def restored(state: Any, like: Any) -> Any:
-    """Inverse of `carried`."""
-    return jax.tree.map(lambda x, kind: x.astype(kind.dtype), state, like)
 
 
 def _require_shards(leaves: list[Any], n: int, axes: tuple[str, ...]) -> None:

@@ -10,7 +10,8 @@ from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._checks import require_dtypes
 from relaxjax._core._tree import leaf_name
 from relaxjax.collectives import cut, whole_leaves
-from relaxjax.fsdp._gathered import Gathered, GatheredState
+from relaxjax.fsdp._gathered import Gathered
+from relaxjax.fsdp._gathered_state import GatheredState
 from relaxjax.gradients import require_elementwise
 from relaxjax.workers import (
     WorkerMesh,

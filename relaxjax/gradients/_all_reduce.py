@@ -90,8 +90,9 @@ def all_reduce(
         those of up to 64 KiB alone; Adasum takes leaf by leaf.
       order: leaf names (key paths such as `"layers/0/kernel"`) in the order in which
         gradients appear (`relaxjax.schedule.backward_order`), hence are sent. Default:
-        reversed natural order, as the last layers' gradients appear first; psum then
-        forms its groups so, and sends each as soon as its gradients exist.
+        reversed natural order, as the last layers' gradients appear first; psum and
+        codes then form groups and buckets so, and each is sent as soon as its gradients
+        exist (codes on CPU: one bucket after the other).
       op: `"mean"`, `"sum"`, or `"adasum"` (see `relaxjax.collectives.adasum`; nothing
         is divided by n). The mean of float16 and 8-bit floats is divided before the
         sum, where the sum might overflow; of wider ones, after it.

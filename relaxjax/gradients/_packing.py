@@ -15,7 +15,6 @@ Cost: a group copies its small leaves, there and back. Packing takes two copies 
 bucket at a time: the packed array and its sum.
 """
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,9 +24,9 @@ import numpy as np
 from jax import lax
 from jax.experimental.xla_metadata import set_xla_metadata
 
-from relaxjax._core._axis import AxisName, compiler_axes, like_varying, varying
+from relaxjax._core._axis import AxisName, compiler_axes, varying
 from relaxjax._core._buckets import Bucket
-from relaxjax.collectives import all_after
+from relaxjax.collectives import after_on_cpu, all_after
 
 SMALL = 2**16
 """Bytes of the largest leaf that is copied rather than sent by itself."""
@@ -95,7 +94,7 @@ def map_buckets(
     that tuple.
     """
     exchange = jax.jit(exchange)  # one program for buckets of one size
-    after = all_after if ordered else _after_on_cpu
+    after = all_after if ordered else after_on_cpu
     pieces: dict[int, list[tuple[jax.Array, ...]]] = {i: [] for i in range(len(leaves))}
     out: tuple[jax.Array, ...] = ()
     for number, bucket in enumerate(buckets):
@@ -116,16 +115,6 @@ def map_buckets(
 
     rows = [whole(i, x) for i, x in enumerate(leaves)]
     return [list(result) for result in zip(*rows, strict=True)]
-
-
-def _after_on_cpu(xs: list[jax.Array], earlier: jax.Array | None) -> list[jax.Array]:
-    """`all_after` on CPU; elsewhere the compiler says what leaves when, and in what."""
-    if earlier is None:
-        return xs
-    *xs, earlier = (
-        functools.reduce(like_varying, [*xs, earlier], x) for x in (*xs, earlier)
-    )
-    return lax.platform_dependent(xs, earlier, cpu=all_after, default=lambda xs, _: xs)
 
 
 def _slice(x: jax.Array, start: int, stop: int) -> jax.Array:

@@ -12,9 +12,10 @@ import optax
 from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import SYNC_EVERY, Exchange, Relaxation, Training
 from relaxjax.gradients import ALGORITHMS as EXACT_ALGORITHMS
-from relaxjax.gradients import CHOICES, label_leaves
+from relaxjax.gradients import CHOICES
 from relaxjax.local_updates._asynchronous_average import asynchronous_average
 from relaxjax.local_updates._asynchronous_diloco import asynchronous_diloco
+from relaxjax.local_updates._builds import around, local, nesterov, outer_half
 from relaxjax.local_updates._decoupled_diloco import decoupled_diloco
 from relaxjax.local_updates._delayed_nesterov import delayed_nesterov
 from relaxjax.local_updates._desynced import desynced
@@ -36,53 +37,6 @@ _PERIODS = {
     "trace": 3 * SYNC_EVERY,
 }
 _OUTER = _SYNCS | {"outer_learning_rate", "outer_momentum"}
-
-
-def _local(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Builds a method that comes after the optimizer."""
-
-    def build(
-        axis_name: AxisName, training: Training, compressor: Any = None, **parts: Any
-    ) -> optax.GradientTransformationExtraArgs:
-        """With a compressor, biases and norms travel as they are."""
-        parts = {"sync_every": SYNC_EVERY, **parts}
-        after = method(axis_name, compressor=compressor, **parts)
-        if compressor is not None:
-            vectors = method(axis_name, **parts)
-            after = optax.partition({"matrix": after, "vector": vectors}, label_leaves)
-        return optax.chain(training.optimizer, after)
-
-    return build
-
-
-def _around(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Builds a method that takes the optimizer."""
-
-    def build(axis_name: AxisName, training: Training, **parts: Any) -> Any:
-        parts = {"sync_every": SYNC_EVERY, **parts}
-        return method(training.optimizer, axis_name, **parts)
-
-    return build
-
-
-def _nesterov(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives DiLoCo or its kin two numbers in place of its outer optimizer."""
-
-    def build(
-        *arguments: Any,
-        outer_learning_rate: float = 0.7,
-        outer_momentum: float = 0.9,
-        **parts: Any,
-    ) -> optax.GradientTransformationExtraArgs:
-        outer = optax.sgd(outer_learning_rate, outer_momentum, nesterov=True)
-        return method(*arguments, outer=outer, **parts)
-
-    return build
-
-
-def _outer_half(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Builds the outer half of DiLoCo or its kin, which comes after the optimizer."""
-    return _local(functools.partial(_nesterov(method), optax.identity()))
 
 
 def _in_turn(outer: Callable[..., Any]) -> Callable[..., Any]:
@@ -133,7 +87,7 @@ def _sparta(axis_name: AxisName, training: Training, **parts: Any) -> Any:
 def _post_local_sgd(axis_name: AxisName, training: Training, **parts: Any) -> Any:
     """Averages models from half of training on, by default."""
     parts = {"start_step": training.steps // 2, **parts}
-    return _around(post_local_sgd)(axis_name, training, **parts)
+    return around(post_local_sgd)(axis_name, training, **parts)
 
 
 _syncs = functools.partial(
@@ -148,7 +102,7 @@ ROWS = (
     _syncs(
         name="local_sgd",
         summary="models are averaged every few steps",
-        build=_local(local_sgd),
+        build=local(local_sgd),
         sends=Exchange(
             kind="models",
             line="optax.chain(optimizer, relaxjax.local_sgd({args}))",
@@ -159,7 +113,7 @@ ROWS = (
     _syncs(
         name="diloco",
         summary="local steps, then one of an outer optimizer",
-        build=_outer_half(diloco),
+        build=outer_half(diloco),
         options=_OUTER,
         sends=Exchange(
             kind="models",
@@ -171,14 +125,14 @@ ROWS = (
     _syncs(
         name="muloco",
         summary="DiLoCo around Muon",
-        build=_outer_half(diloco),
+        build=outer_half(diloco),
         options=_OUTER,
         parent="muon",
     ),
     _syncs(
         name="eager_diloco",
         summary="DiLoCo that does not wait for the others' part",
-        build=_outer_half(eager_diloco),
+        build=outer_half(eager_diloco),
         options=_OUTER,
         sends=Exchange(
             kind="models",
@@ -199,7 +153,7 @@ ROWS = (
     Relaxation(
         name="sparse_loco",
         summary="local steps; a few values of each chunk in two bits",
-        build=_around(sparse_loco),
+        build=around(sparse_loco),
         options=_SYNCS
         | {"bits", "chunk_size", "decay", "density", "outer_learning_rate"},
         period=SYNC_EVERY,
@@ -209,14 +163,14 @@ ROWS = (
     _syncs(
         name="streaming_diloco",
         summary="DiLoCo that synchronizes in fragments, by turns",
-        build=_around(_nesterov(streaming_diloco)),
+        build=around(nesterov(streaming_diloco)),
         options=_OUTER | {"fragments", "mixing", "overlap"},
         sends=Exchange(line="relaxjax.streaming_diloco(optimizer, {args})"),
     ),
     _syncs(
         name="decoupled_diloco",
         summary="DiLoCo in fragments that merge by length and direction",
-        build=_around(_nesterov(decoupled_diloco)),
+        build=around(nesterov(decoupled_diloco)),
         options=_OUTER | {"fragments", "overlap", "present"},
         sends=Exchange(line="relaxjax.decoupled_diloco(optimizer, {args})"),
     ),
@@ -258,7 +212,7 @@ ROWS = (
     _syncs(
         name="slow_momentum",
         summary="local steps, with momentum over their rounds (SlowMo)",
-        build=_local(slow_momentum),
+        build=local(slow_momentum),
         options=_SYNCS | {"momentum"},
         sends=Exchange(
             kind="models",
@@ -269,7 +223,7 @@ ROWS = (
     _syncs(
         name="asynchronous_average",
         summary="models are averaged as they were some steps ago",
-        build=_local(asynchronous_average),
+        build=local(asynchronous_average),
         options=_SYNCS | {"delay"},
         sends=Exchange(
             kind="models",
