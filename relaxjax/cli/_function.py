@@ -10,6 +10,8 @@ from typing import Any
 
 import typer
 
+from relaxjax.tasks import spec_of
+
 
 def import_file(path: Path) -> ModuleType:
     """Imports a user's file as if it were run: modules beside it are found.
@@ -17,9 +19,10 @@ def import_file(path: Path) -> ModuleType:
     Raises:
       typer.BadParameter: it is not a Python file, or raises.
     """
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
+    if path.suffix != ".py":
         raise typer.BadParameter(f"{path} is not a Python file")
+    spec = spec_of(path.stem, path)
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     folder = str(path.resolve().parent)
     sys.path.insert(0, folder)

@@ -4,6 +4,7 @@ from relaxjax.tasks._arrays import of_arrays
 from relaxjax.tasks._chars import chars
 from relaxjax.tasks._digits import digits
 from relaxjax.tasks._load import TASKS, load
+from relaxjax.tasks._own_file import spec_of as spec_of
 from relaxjax.tasks._task import (
     OPTIMIZERS,
     Data,

@@ -16,6 +16,7 @@ from typing import Any
 
 from relaxjax.tasks._chars import chars
 from relaxjax.tasks._digits import digits
+from relaxjax.tasks._own_file import spec_of
 from relaxjax.tasks._require import LINE, place, require, require_takes, said
 from relaxjax.tasks._task import Task
 
@@ -105,8 +106,7 @@ def _beside(path: Path) -> Iterator[None]:
 
 
 def _module(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"_task_{path.stem}", path)
-    assert spec is not None
+    spec = spec_of(f"_task_{path.stem}", path)
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module  # dataclasses look their module up by name
