@@ -322,6 +322,15 @@ ROWS: dict[str, Row] = {
         typed=False,  # the anchor may vary; replicated state cannot
         widens=True,
     ),
+    "local_sgd by a reducer that is given, of equal models": Row(
+        lambda opt: optax.chain(
+            all_reduce("data"),
+            opt,
+            local_sgd("data", 2, reducer=all_reduce("data", algorithm="two_shot")),
+        ),
+        typed=False,  # the anchor may vary; replicated state cannot
+        widens=True,
+    ),
     "asynchronous_average, of equal models": Row(
         lambda opt: optax.chain(
             all_reduce("data"), opt, relaxjax.asynchronous_average("data", 2)

@@ -48,8 +48,8 @@ class Method:
 
     @property
     def contends(self) -> bool:
-        """Whether it is a relaxation of every step, or one of DDP's hooks."""
-        return not self.alone and self.period == 1 and self.name != "fp32"
+        """Whether it is a relaxation, or one of DDP's."""
+        return not self.alone and self.name != "fp32"
 
     @property
     def start(self) -> int:
@@ -73,8 +73,8 @@ def _ours(name: str, *, period: int = 1, **options: Any) -> Method:
     return Method(system=RELAXJAX, name=name, options=options, period=period)
 
 
-def _theirs(name: str, **options: Any) -> Method:
-    return Method(system=DDP, name=name, options=options)
+def _theirs(name: str, *, period: int = 1, **options: Any) -> Method:
+    return Method(system=DDP, name=name, options=options, period=period)
 
 
 METHODS = (
@@ -91,6 +91,11 @@ METHODS = (
     *(_theirs("power_sgd", rank=rank) for rank in (1, 2, 4)),
     _theirs("fp16"),
     _theirs("fp32"),
+    *(
+        _ours("local_sgd@two_shot", period=every, rank=rank, bits=8, sync_every=every)
+        for every, rank in ((2, 8), (4, 16), (8, 32), (16, 32))
+    ),
+    _theirs("local_sgd", period=8, sync_every=8),
     _ours("all_reduce+sign+ef14@two_shot"),
     _ours("all_reduce+quantize4+ef14@two_shot"),
     _ours("all_reduce+quantize8@two_shot"),

@@ -8,9 +8,14 @@ every kind of weight w (m x n) and rows x, the three products
 attention forward and backward, the normalizations, GELU, and Adam's update; and the
 whole step. Parts are timed outside of the program that they are in, where XLA fuses
 some of them; so they do not add up to the step.
+
+A page fault is the kernel's work when a page of memory is first touched: of what a call
+takes anew, as XLA does with a program's temporaries (`relaxjax._core._huge_pages`).
+`GLIBC_TUNABLES=glibc.malloc.hugetlb=1` in front of the command takes large pages.
 """
 
 import os
+import resource
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -23,6 +28,7 @@ import optax
 from benchmarks.measure import interleaved, ratio
 from benchmarks.network.problem import HEADS, LAYERS, ROWS, WIDTH
 from benchmarks.report import Result, Rounds, Run, Table, Unavailable, benchmark
+from relaxjax._core._huge_pages import TUNABLES
 from relaxjax.tasks import chars, train_step_of
 from relaxjax.tasks._chars import CONTEXT, SYMBOLS
 
@@ -62,9 +68,12 @@ def products(run: Run, rounds: Rounds = 20) -> Result:
                 "jax ms": 1e3 * times * jax_s,
                 "torch ms": 1e3 * times * torch_s,
                 "ratio": ratio(seconds["jax"], seconds["torch"])._asdict(),
+                "jax faults": times * page_faults(ours),
+                "torch faults": times * page_faults(theirs),
             }
         )
-    conditions = run.conditions(torch=torch.__version__, core=core)
+    settings = {"core": core, "glibc": os.environ.get(TUNABLES)}
+    conditions = run.conditions(torch=torch.__version__, **settings)
     columns = (
         "part",
         "times",
@@ -72,9 +81,19 @@ def products(run: Run, rounds: Rounds = 20) -> Result:
         "jax ms",
         "torch ms",
         ("ratio", lambda row: row["ratio"]["median"]),
+        "jax faults",
+        "torch faults",
     )
-    table = Table.of("Milliseconds in a step", rows, *columns)
+    table = Table.of("Milliseconds and page faults in a step", rows, *columns)
     return run.finish({"conditions": conditions, "rows": rows}, tables=[table])
+
+
+def page_faults(call: Call, calls: int = 5) -> float:
+    """Page faults of a call that no file had to be read for, the mean of some."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(calls):
+        jax.block_until_ready(call())  # leaves what is not JAX's as it is
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / calls
 
 
 def parts(torch: Any) -> dict[str, Part]:

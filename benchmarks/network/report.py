@@ -167,7 +167,7 @@ def steps_needed(
         that all reach it.
     """
     known = [m for m in methods if m.label in lines]
-    ends = [lines[m.label][-1][2] for m in known if m.contends]
+    ends = [lines[m.label][-1][2] for m in known if m.contends and m.period == 1]
     if loss is None and not ends:
         return None, {}
     stated = max(ends) if loss is None else loss

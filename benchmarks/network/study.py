@@ -8,6 +8,7 @@
 Time to a loss = steps to it (`benchmarks.network.curves`) * seconds of a step.
 """
 
+import os
 import random
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -29,6 +30,7 @@ from benchmarks.network.sharded import RATES as SHARDED_RATES
 from benchmarks.network.sharded import sharded
 from benchmarks.network.slow_host import slow_host
 from benchmarks.report import Result, Run, benchmark
+from relaxjax._core._huge_pages import TUNABLES, huge_pages
 from relaxjax.cli._errors import user_errors
 from relaxjax.hosts import Namespaces
 
@@ -116,6 +118,7 @@ def network(
             optimizer=f"Adam, {RATE}",
             threads="1 for compute in each process, both systems",
             links=f"loopback: {why}" if why else "namespaces, reno",
+            glibc={**huge_pages(os.environ), **os.environ}.get(TUNABLES),
             torch=version("torch") if find_spec("torch") else None,
         )
         result = {"conditions": conditions, "stated": stated(methods, shape)}

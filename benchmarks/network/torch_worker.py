@@ -3,9 +3,11 @@
 Run as `python -m benchmarks.network.torch_worker FILE PROCESS PROCESSES ADDRESS`.
 
 DDP's hooks: none (float32), 16 bits, and PowerSGD with error feedback, warm started.
-Gradients travel in one bucket. PyTorch is for this benchmark alone.
+Gradients travel in one bucket. "local_sgd" averages models by `PeriodicModelAverager`.
+PyTorch is for this benchmark alone.
 """
 
+from collections.abc import Callable
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
@@ -22,10 +24,12 @@ _PATIENCE = timedelta(minutes=30)
 
 
 def begin(method: dict[str, Any], problem: Problem) -> worker.Session:
-    """The training of "alone", "fully_shard", or DDP's with a hook or "fp32"."""
+    """The training of "alone", "fully_shard", "local_sgd", or DDP's with a hook."""
     torch = import_module("torch")
     module = twin(problem.params, heads=HEADS)
-    model = module if method["name"] == "alone" else _parallel(module, method)
+    apart = method["name"] in ("alone", "local_sgd")
+    model = module if apart else _parallel(module, method)
+    average = _averager(method)
     adam = torch.optim.Adam(model.parameters(), lr=method["rate"], fused=True)
 
     def advance(rows: np.ndarray) -> float:
@@ -33,6 +37,7 @@ def begin(method: dict[str, Any], problem: Problem) -> worker.Session:
         loss = model(torch.from_numpy(rows))
         loss.backward()
         adam.step()
+        average(list(model.parameters()))
         return loss.item()
 
     def judged(windows: np.ndarray) -> float:
@@ -40,6 +45,17 @@ def begin(method: dict[str, Any], problem: Problem) -> worker.Session:
             return module(torch.from_numpy(windows)).item()
 
     return worker.Session(advance, judged)
+
+
+def _averager(method: dict[str, Any]) -> Callable[..., Any]:
+    """What averages params once in some steps, or nothing."""
+    if method["name"] != "local_sgd":
+        return lambda _: None
+    averagers = import_module("torch.distributed.algorithms.model_averaging.averagers")
+    every = method["options"]["sync_every"]
+    periodic = averagers.PeriodicModelAverager(period=every, warmup_steps=0)
+    periodic.step = 1  # else it averages after the first step, and not after the last
+    return periodic.average_parameters
 
 
 def _parallel(module: Any, method: dict[str, Any]) -> Any:

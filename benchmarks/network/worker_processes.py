@@ -21,6 +21,7 @@ from threading import Timer
 from typing import Any, NamedTuple
 
 from benchmarks.network.methods import DDP, PAIRS, RELAXJAX
+from relaxjax._core._huge_pages import huge_pages
 from relaxjax.hosts import Place
 
 MODULES = {
@@ -141,7 +142,7 @@ class WorkerProcesses:
         with stderr.open("w") as file:
             process = subprocess.Popen(
                 command,
-                env={**os.environ, **_ONE_THREAD, **devices},
+                env={**huge_pages(os.environ), **os.environ, **_ONE_THREAD, **devices},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=file,

@@ -109,7 +109,7 @@ class _Walk:
         """The flows of an equation's results."""
         name, count = eqn.primitive.name, len(eqn.outvars)
         if at := station_of(scope):
-            self.communicates |= _sends(eqn, self.axes)
+            self.communicates |= bool(axes_met([eqn], self.axes))
             return [self.relaxation(at, _join(ins))] * count
         if name in _DECIDES:
             ins = ins[1:]
@@ -158,10 +158,11 @@ def _join(flows: Sequence[Flow]) -> Flow:
     return Flow(*(frozenset().union(*parts) for parts in sets), flag=all(flags[1:]))
 
 
-def _sends(eqn: Any, axes: frozenset[str]) -> bool:
-    """Whether an equation, or one inside of it, is a collective over the axes."""
-    inside = (e for part in programs_of(eqn.params) for e in part.jaxpr.eqns)
-    return bool(_over(eqn, axes)) or any(_sends(e, axes) for e in inside)
+def axes_met(eqns: Sequence[Any], axes: frozenset[str]) -> frozenset[str]:
+    """The axes over which equations, or some inside of them, bring values together."""
+    inside = [e for eqn in eqns for p in programs_of(eqn.params) for e in p.jaxpr.eqns]
+    found = frozenset(axis for eqn in eqns for axis in _over(eqn, axes))
+    return found | axes_met(inside, axes) if inside else found
 
 
 def _over(eqn: Any, axes: frozenset[str]) -> frozenset[str]:

@@ -20,6 +20,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from threading import Thread, current_thread, main_thread
 from typing import IO, Any, NamedTuple
 
+from relaxjax._core._huge_pages import huge_pages
 from relaxjax.hosts._interrupt import heard, installed, keeps, listens
 from relaxjax.hosts._links import Links, Loopback, Place
 
@@ -85,6 +86,7 @@ def launch(
         address = _coordinator(places["process 0"])
         for i in range(processes):
             env = {**os.environ, **(environment or {})}
+            env |= huge_pages(env)
             env["JAX_COORDINATOR_ADDRESS"] = address
             env["JAX_NUM_PROCESSES"] = str(processes)
             env["JAX_PROCESS_ID"] = str(i)

@@ -17,6 +17,7 @@ from threading import Thread
 from typing import Any
 
 from relaxjax import hosts
+from relaxjax._core._huge_pages import huge_pages
 from relaxjax.islands import _members as members
 from relaxjax.islands._join import CARRIER, open_store
 from relaxjax.islands._place import SECONDS_TO_END, Place
@@ -53,6 +54,7 @@ def supervise(
     store = open_store(carrier)
     mortal = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
     env = {**os.environ, **(environment or {}), CARRIER: carrier}
+    env |= huge_pages(env)
     command = [*mortal, *(waiting(command) if spares else command)]
     places = [Place(members.check_name(n), command, env, spares) for n in names]
     given_up = 0

@@ -8,21 +8,42 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import SYNC_EVERY, Training
-from relaxjax.gradients import label_leaves
+from relaxjax.gradients import label_leaves, power_sgd
 
 
 def local(method: Callable[..., Any]) -> Callable[..., Any]:
     """Builds a method that comes after the optimizer."""
 
     def build(
-        axis_name: AxisName, training: Training, compressor: Any = None, **parts: Any
+        axis_name: AxisName,
+        training: Training,
+        *,
+        compressor: Any = None,
+        rank: int | None = None,
+        bits: int = 32,
+        sync_every: int = SYNC_EVERY,
+        **parts: Any,
     ) -> optax.GradientTransformationExtraArgs:
-        """With a compressor, biases and norms travel as they are."""
-        parts = {"sync_every": SYNC_EVERY, **parts}
-        after = method(axis_name, compressor=compressor, **parts)
-        if compressor is not None:
-            vectors = method(axis_name, **parts)
-            after = optax.partition({"matrix": after, "vector": vectors}, label_leaves)
+        """With a compressor, biases and norms travel as they are.
+
+        With a rank, PowerSGD averages the models.
+        """
+        made = functools.partial(method, axis_name, sync_every=sync_every)
+        if rank is not None:
+            algorithm = parts.pop("algorithm", "auto")
+            own = power_sgd(axis_name, rank=rank, bits=bits, algorithm=algorithm)
+            after = made(reducer=own, compressor=compressor, **parts)
+        elif bits != 32:
+            raise ValueError(
+                f"bits={bits} is of PowerSGD, by which models are averaged if there is "
+                "a rank: give a rank, or a compressor, as in local_sgd+quantize8"
+            )
+        elif compressor is None:
+            after = made(**parts)
+        else:
+            coded = made(compressor=compressor, **parts)
+            vectors = made(**parts)
+            after = optax.partition({"matrix": coded, "vector": vectors}, label_leaves)
         return optax.chain(training.optimizer, after)
 
     return build

@@ -100,6 +100,7 @@ def diloco(
     bucket_bytes: int = 8 * 2**20,
     specs: Any = None,
     seed: int = 0,
+    reducer: optax.GradientTransformation | None = None,
 ) -> optax.GradientTransformationExtraArgs:
     """An optimizer whose workers synchronize every `sync_every` steps, with momentum.
 
@@ -118,6 +119,9 @@ def diloco(
       bucket_bytes: see `relaxjax.all_reduce`.
       specs: see `relaxjax.all_reduce`.
       seed: the seed of random compressors.
+      reducer: what averages the outer gradients in place of `relaxjax.all_reduce`: a
+        relaxation that comes before an optimizer, over the same axis, such as
+        `relaxjax.power_sgd`. The arguments from `compressor` on are its own then.
 
     Returns:
       A gradient transformation whose `update` needs `params`: a chain of the inner
@@ -127,7 +131,8 @@ def diloco(
     Raises:
       TypeError: in `init`: an outer optimizer that needs a loss or other arguments.
       ValueError: `sync_every < 1`; an unknown `merge`; what `relaxjax.all_reduce`
-        refuses; in `update` another tree than `init` saw, or no `params`.
+        refuses; an argument of it beside `reducer`; in `update` another tree than
+        `init` saw, or no `params`.
       NameError: `update` outside the axis.
 
     Example:
@@ -144,8 +149,8 @@ def diloco(
       [-3. -3. -3.]
     """
     exchange = ExchangeSpec(
-        "diloco", axis_name, compressor, algorithm, bucket_bytes, specs, seed, merge
-    )
+        "diloco", axis_name, compressor, algorithm, bucket_bytes, specs, seed, reducer
+    )._replace(merge=merge)
     step = outer_step(exchange, outer)
     outer_half = local_steps(exchange, sync_every, step.init, step.update)
     return optax.with_extra_args_support(optax.chain(inner, outer_half))

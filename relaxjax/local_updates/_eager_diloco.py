@@ -84,6 +84,7 @@ def eager_diloco(
     bucket_bytes: int = 8 * 2**20,
     specs: Any = None,
     seed: int = 0,
+    reducer: optax.GradientTransformation | None = None,
 ) -> optax.GradientTransformationExtraArgs:
     """DiLoCo whose workers do not wait for each other's outer gradients.
 
@@ -99,6 +100,7 @@ def eager_diloco(
       bucket_bytes: see `relaxjax.all_reduce`.
       specs: see `relaxjax.all_reduce`.
       seed: the seed of random compressors.
+      reducer: see `relaxjax.diloco`.
 
     Returns:
       A gradient transformation, as in `relaxjax.diloco`, without `weight=`. The models
@@ -125,7 +127,7 @@ def eager_diloco(
        [-3. -7.]]
     """
     exchange = ExchangeSpec(
-        _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed
+        _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed, reducer
     )
     step = outer_step(exchange, outer)
 

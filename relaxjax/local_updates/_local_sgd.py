@@ -23,6 +23,8 @@ from relaxjax.compression import Compressor
 from relaxjax.local_updates._diloco import outer_step
 from relaxjax.local_updates._local_steps import ExchangeSpec, local_steps
 
+_CALLER = "local_sgd"
+
 
 def local_sgd(
     axis_name: AxisName,
@@ -33,6 +35,7 @@ def local_sgd(
     bucket_bytes: int = 8 * 2**20,
     specs: Any = None,
     seed: int = 0,
+    reducer: optax.GradientTransformation | None = None,
 ) -> optax.GradientTransformationExtraArgs:
     """Averages the workers' models every `sync_every` steps; silent in between.
 
@@ -51,6 +54,9 @@ def local_sgd(
       bucket_bytes: see `relaxjax.all_reduce`.
       specs: see `relaxjax.all_reduce`.
       seed: the seed of random compressors.
+      reducer: what averages the changes in place of `relaxjax.all_reduce`: a
+        relaxation that comes before an optimizer, over the same axis, such as
+        `relaxjax.power_sgd`. The arguments from `compressor` on are its own then.
 
     Returns:
       A gradient transformation whose `update` needs `params`. Updates come out in
@@ -59,8 +65,8 @@ def local_sgd(
       with a weight of zero it is absent, and goes on from its own.
 
     Raises:
-      ValueError: `sync_every < 1`; what `relaxjax.all_reduce` refuses; in `update`
-        another tree than `init` saw, or no `params`.
+      ValueError: `sync_every < 1`; what `relaxjax.all_reduce` refuses; an argument of
+        it beside `reducer`; in `update` another tree than `init` saw, or no `params`.
       NameError: `update` outside the axis.
 
     Example:
@@ -77,7 +83,7 @@ def local_sgd(
       [-6. -6. -6.]
     """
     exchange = ExchangeSpec(
-        "local_sgd", axis_name, compressor, algorithm, bucket_bytes, specs, seed
+        _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed, reducer
     )
     step = outer_step(exchange, optax.sgd(1.0))
     return local_steps(exchange, sync_every, step.init, step.update)

@@ -30,7 +30,7 @@ from relaxjax._core._tree import layout_of
 from relaxjax._core._weights import refuse_weight
 from relaxjax.compression import Compressor
 from relaxjax.gradients import all_reduce
-from relaxjax.local_updates._outer_merge import merge_rule
+from relaxjax.local_updates._outer_merge import merge_rule, own_reducer
 
 
 class OuterState(NamedTuple):
@@ -48,7 +48,10 @@ class OuterState(NamedTuple):
 
 
 class ExchangeSpec(NamedTuple):
-    """How a method merges outer gradients: by `all_reduce`'s arguments and a rule."""
+    """How a method merges outer gradients: by `all_reduce`'s arguments and a rule.
+
+    Or by a reducer that the user has given, in place of `all_reduce`.
+    """
 
     caller: str
     axis_name: AxisName
@@ -57,13 +60,17 @@ class ExchangeSpec(NamedTuple):
     bucket_bytes: int = 8 * 2**20
     specs: Any = None
     seed: int = 0
+    given: optax.GradientTransformation | None = None
     merge: str = "mean"
 
     def reducer(self) -> optax.GradientTransformationExtraArgs:
         """What merges over the workers, compressed or not."""
         arguments = self._asdict()
         merge = merge_rule(arguments.pop("caller"), arguments.pop("merge"))
-        return merge(all_reduce(**arguments), self.axis_name)
+        given = arguments.pop("given")
+        if given is not None:
+            given = own_reducer(given, arguments, self)
+        return merge(given or all_reduce(**arguments), self.axis_name)
 
     def require(self, state: Any, updates: Any, params: Any, weight: Any) -> None:
         """Refuses an `update` without params, with a weight, or of another tree."""

@@ -20,7 +20,7 @@ where workers have weights one for those, all in one message. A compressor sees 
 directions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -28,7 +28,8 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from relaxjax._core._axis import AxisName
+from relaxjax._core._axis import AxisName, axes_of, axis_size
+from relaxjax._core._flows import axes_met
 
 _CANCELED = 1e-6  # some rounding errors of a mean of unit vectors in float32
 
@@ -66,6 +67,46 @@ def merge_rule(caller: str, merge: str) -> Callable[..., Any]:
             "number of workers"
         )
     return _RULES[merge]
+
+
+def own_reducer(
+    given: optax.GradientTransformation, arguments: Mapping[str, Any], spec: Any
+) -> optax.GradientTransformationExtraArgs:
+    """The user's reducer, in place of the `all_reduce` of these arguments.
+
+    Raises:
+      ValueError: one of them is not its default in the class of `spec`; in `update`,
+        the reducer brings nothing together over one of the axes, or takes no weight
+        where there is one.
+    """
+    caller, axis_name = spec.caller, spec.axis_name
+    for name, value in arguments.items():
+        if name != "axis_name" and value != spec._field_defaults[name]:
+            raise ValueError(
+                f"{caller}: {name}={value!r} is of the all_reduce that reducer= "
+                "replaces; give it to the reducer, and not here"
+            )
+    reducer, axes = optax.with_extra_args_support(given), frozenset(axes_of(axis_name))
+
+    def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
+        del params, extra_args
+        if weight is not None and reducer is not given:
+            raise ValueError(
+                f"{caller}: the update has weight=, which the reducer of reducer= does "
+                "not take; give it one whose update has extra arguments"
+            )
+        extra = {} if weight is None else {"weight": weight}
+        traced = jax.make_jaxpr(reducer.update)(updates, state, **extra)
+        apart = sorted(axes - axes_met(traced.jaxpr.eqns, axes))
+        if apart and jax.tree.leaves(updates) and axis_size(axis_name, caller) > 1:
+            raise ValueError(
+                f"{caller}: reducer= averages nothing over the axis {apart[0]!r}; it "
+                "must be a relaxation that comes before an optimizer and has the axes "
+                f"of {caller}, such as relaxjax.power_sgd({axis_name!r})"
+            )
+        return reducer.update(updates, state, **extra)
+
+    return optax.GradientTransformationExtraArgs(reducer.init, update)
 
 
 def _length(x: jax.Array) -> jax.Array:

@@ -37,6 +37,7 @@ _PERIODS = {
     "trace": 3 * SYNC_EVERY,
 }
 _OUTER = _SYNCS | {"outer_learning_rate", "outer_momentum"}
+_LOW_RANK = frozenset({"rank", "bits"})  # models averaged by PowerSGD
 
 
 def _in_turn(outer: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,6 +104,7 @@ ROWS = (
         name="local_sgd",
         summary="models are averaged every few steps",
         build=local(local_sgd),
+        options=_SYNCS | _LOW_RANK,
         sends=Exchange(
             kind="models",
             line="optax.chain(optimizer, relaxjax.local_sgd({args}))",
@@ -114,7 +116,7 @@ ROWS = (
         name="diloco",
         summary="local steps, then one of an outer optimizer",
         build=outer_half(diloco),
-        options=_OUTER,
+        options=_OUTER | _LOW_RANK,
         sends=Exchange(
             kind="models",
             line="relaxjax.diloco(optimizer, {args})",
@@ -126,14 +128,14 @@ ROWS = (
         name="muloco",
         summary="DiLoCo around Muon",
         build=outer_half(diloco),
-        options=_OUTER,
+        options=_OUTER | _LOW_RANK,
         parent="muon",
     ),
     _syncs(
         name="eager_diloco",
         summary="DiLoCo that does not wait for the others' part",
         build=outer_half(eager_diloco),
-        options=_OUTER,
+        options=_OUTER | _LOW_RANK,
         sends=Exchange(
             kind="models",
             line="relaxjax.eager_diloco(optimizer, {args})",
@@ -213,7 +215,7 @@ ROWS = (
         name="slow_momentum",
         summary="local steps, with momentum over their rounds (SlowMo)",
         build=local(slow_momentum),
-        options=_SYNCS | {"momentum"},
+        options=_SYNCS | _LOW_RANK | {"momentum"},
         sends=Exchange(
             kind="models",
             line="optax.chain(optimizer, relaxjax.slow_momentum({args}))",

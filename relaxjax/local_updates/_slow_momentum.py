@@ -53,6 +53,7 @@ def slow_momentum(
     bucket_bytes: int = 8 * 2**20,
     specs: Any = None,
     seed: int = 0,
+    reducer: optax.GradientTransformation | None = None,
 ) -> optax.GradientTransformationExtraArgs:
     """Local steps whose synchronizations go on in the direction of those before.
 
@@ -70,6 +71,7 @@ def slow_momentum(
       bucket_bytes: see `relaxjax.all_reduce`.
       specs: see `relaxjax.all_reduce`.
       seed: the seed of random compressors.
+      reducer: see `local_sgd`.
 
     Returns:
       A gradient transformation, as in `local_sgd`.
@@ -107,7 +109,7 @@ def slow_momentum(
         return moved, SlowMomentumState(steps + sync_every, u)
 
     exchange = ExchangeSpec(
-        _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed
+        _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed, reducer
     )
     step = outer_step(exchange, optax.GradientTransformation(init, update))
     return local_steps(exchange, sync_every, step.init, step.update)

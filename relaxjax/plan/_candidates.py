@@ -6,6 +6,7 @@ ranked like those that are there. A row that states nothing is traced, over one 
 if it has one and is made for the usual optimizer: what has phases has no average step.
 """
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,9 +14,21 @@ from typing import Any
 from relaxjax._core._relaxation import SYNC_EVERY, Relaxation
 from relaxjax._names import RELAXATIONS
 from relaxjax.compression import expression
-from relaxjax.plan._candidate import Candidate, compressor_named, graph, line
+from relaxjax.plan._candidate import (
+    BUCKET,
+    Candidate,
+    compressor_named,
+    graph,
+    line,
+)
 from relaxjax.plan._gradient_candidates import averaged, low_ranks
-from relaxjax.plan._messages import delayed, gossiped, reduced
+from relaxjax.plan._messages import (
+    delayed,
+    gossiped,
+    low_rank,
+    makes_smaller,
+    reduced,
+)
 from relaxjax.plan._network import Network
 from relaxjax.plan._traced import builds, can_send, floats_kept, traced
 from relaxjax.plan._traffic import payload
@@ -34,6 +47,7 @@ _DEGREES: Mapping[str, Callable[[int], int]] = {
 _CODED_GOSSIP = ("quantize8", "quantize4", "sign")
 _CODED_MODELS = ("quantize8", "quantize4+ef14", "sign+ef14")
 _PERIODS = (SYNC_EVERY, 50)
+_RANKS_OF_MODELS = (8, 32)
 
 
 def candidates(network: Network, names: Iterable[str] = RELAXATIONS) -> list[Candidate]:
@@ -122,6 +136,26 @@ def _seldom(row: Relaxation, network: Network) -> Iterator[Candidate]:
                 compressor=compressor,
                 why=row.sends.why.format(every=every) + (", in codes" if name else ""),
             )
+        if variants and {"rank", "bits"} <= row.options:
+            yield from _seldom_in_low_rank(row, every)
+
+
+def _seldom_in_low_rank(row: Relaxation, every: int) -> Iterator[Candidate]:
+    """The mean of all models once a period, by PowerSGD in 8 bits."""
+    for rank in _RANKS_OF_MODELS:
+        own = f'relaxjax.power_sgd("data", rank={rank}, bits=8, algorithm="two_shot")'
+        period = {} if every == row.period else {"sync_every": every}
+        yield Candidate(
+            relaxation=f"{row.name}@two_shot",
+            messages=low_rank(rank, "two_shot", 8),
+            fits=functools.partial(makes_smaller, rank),
+            tx=line(row, str(every), reducer=own).replace(BUCKET, ""),
+            every=every,
+            options={"rank": rank, "bits": 8, **period},
+            keeps=1.0,
+            compressor="power_sgd",
+            why=row.sends.why.format(every=every) + f", as products of rank {rank}",
+        )
 
 
 def _traced(row: Relaxation, network: Network) -> Iterator[Candidate]:

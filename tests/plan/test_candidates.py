@@ -25,7 +25,8 @@ MODEL = plan.Model(
     params={k: jax.ShapeDtypeStruct(s, jnp.float32) for k, s in SHAPES.items()},
     compute=1.0,
 )
-
+WIDER = plan.Model(params=[jnp.zeros((128, 96)), jnp.zeros(7)], compute=1.0)
+"""For ranks that make no matrix of `MODEL` smaller."""
 
 TRACED = {row.name for row in RELAXATIONS.values() if row.sends.kind == "traced"}
 STATED = [c for c in candidates(FLAT) if c.relaxation not in TRACED]
@@ -71,7 +72,7 @@ def check_bytes(c: Candidate, network: plan.Network, bucket: int, model: plan.Mo
 @pytest.mark.few(2)
 @pytest.mark.parametrize("c", STATED, ids=lambda c: c.label)
 def test_bytes_are_those_of_the_line(c: Candidate):
-    check_bytes(c, FLAT, 8 * 2**20, MODEL)
+    check_bytes(c, FLAT, 8 * 2**20, MODEL if c.fits(MODEL) else WIDER)
 
 
 @pytest.mark.parametrize(
