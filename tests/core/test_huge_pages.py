@@ -7,6 +7,7 @@ import pytest
 from relaxjax import hosts
 from relaxjax._core import _huge_pages
 from relaxjax._core._huge_pages import TUNABLES, huge_pages
+from relaxjax.islands._supervise import supervise
 
 ASKED = {TUNABLES: "glibc.malloc.hugetlb=1"}
 
@@ -71,3 +72,12 @@ def test_launched_processes_get_it(system):
     hosts.launch(command, 2, say=lambda *line: said.append(line))
     asked = ASKED[TUNABLES]
     assert sorted(said) == [(0, "stdout", asked), (1, "stdout", asked)]
+
+
+def test_islands_get_it(system, tmp_path):
+    system("glibc 2.36", "always [madvise] never\n")
+    path = tmp_path / "seen"
+    program = f"import os; open({str(path)!r}, 'w').write(os.environ[{TUNABLES!r}])"
+    command = [sys.executable, "-c", program]
+    assert supervise(command, ["a"], f"folder:{tmp_path}/run") == 0
+    assert path.read_text() == ASKED[TUNABLES]
