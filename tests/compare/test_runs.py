@@ -180,7 +180,7 @@ def test_own_transformations():
     [
         ([], "name two or more"),
         (["all_reduced"], "there is no relaxation"),
-        (["diloco rank=4"], "has no option 'rank'"),
+        (["gossip rank=4"], "has no option 'rank'"),
         (["diloco sync_every"], "must be OPTION=NUMBER"),
         (["diloco sync_every=often"], "must be OPTION=NUMBER"),
         ({"mine": 3}, "must be the name of a relaxation"),

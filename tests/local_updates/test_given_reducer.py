@@ -22,9 +22,21 @@ from relaxjax import (
 )
 from relaxjax._core._relaxation import Training
 from relaxjax._names import parse
+from relaxjax.checkpoint._resize import resized
+from relaxjax.gradients import PowerSGDState
+from tests import helpers
+from tests.checkpoint import training
 from tests.helpers import assert_close, assert_equal
 
 WORKERS, EVERY, SHAPE = 3, 2, (12, 10)
+
+
+def find_state(tree: Any, kind: type) -> Any:
+    """The first state of a class."""
+    leaves = jax.tree.leaves(tree, is_leaf=lambda x: isinstance(x, kind))
+    return next(x for x in leaves if isinstance(x, kind))
+
+
 METHODS = {
     "local_sgd": lambda **how: local_sgd("data", EVERY, **how),
     "slow_momentum": lambda **how: slow_momentum("data", EVERY, **how),
@@ -177,6 +189,23 @@ def test_a_weight_that_the_reducer_would_not_see_is_refused():
         models(
             local_sgd("data", EVERY, reducer=blind), moves(2), [jnp.ones(WORKERS)] * 2
         )
+
+
+def test_a_resize_keeps_what_is_owed():
+    """4 workers become 2: the mean of the residuals and the factors stay."""
+    tx = optax.chain(
+        optax.sgd(0.1), local_sgd("data", EVERY, reducer=power_sgd("data", rank=1))
+    )
+    mesh = emulate(4)
+    before = training.trained(
+        tx, training.fresh(tx, mesh), mesh, helpers.batches(4, rows=8)
+    )
+    after, _ = resized(before, training.fresh(tx, emulate(2)))
+    was, now = (find_state(tree[1], PowerSGDState) for tree in (before, after))
+    for a, b in zip(*(jax.tree.leaves(x.residual) for x in (was, now)), strict=True):
+        np.testing.assert_allclose(np.mean(a, 0), np.mean(b, 0), atol=1e-6)
+    assert max(np.abs(x).max() for x in jax.tree.leaves(was.residual)) > 1e-3
+    assert_equal(*(jax.tree.map(lambda x: x[0], s.right) for s in (was, now)))
 
 
 def test_one_worker_needs_no_exchange():
