@@ -163,8 +163,8 @@ def steps_needed(
     Args:
       methods: the methods.
       lines: curves by label.
-      loss: the stated loss; None: the highest that a method that contends ends with, so
-        that all reach it.
+      loss: the stated loss; None: the highest that one that contends in every step ends
+        with, so that all of those reach it.
     """
     known = [m for m in methods if m.label in lines]
     ends = [lines[m.label][-1][2] for m in known if m.contends and m.period == 1]

@@ -15,8 +15,9 @@ from relaxjax._core._merge_rules import MEAN, SUM
 from relaxjax.collectives import ring_wire_bytes
 from relaxjax.gradients._choices import TWO_AXES
 from relaxjax.gradients._compressed_mean import EXCHANGES
+from relaxjax.programs import is_collective, parse
 from tests import helpers, sharded
-from tests.compiled_text import collectives
+from tests.compiled_text import collectives, needs
 from tests.helpers import assert_close
 
 WORKERS = 4
@@ -431,3 +432,23 @@ def test_every_exchange_has_a_name_of_all_reduce():
     for name in EXCHANGES:
         axes = ("host", "device") if name in TWO_AXES else "data"
         all_reduce(axes, algorithm=name, compressor=compression.identity())
+
+
+def test_on_cpu_a_bucket_waits_for_the_one_before_it():
+    tx: Any = all_reduce("data", compressor=compression.quantize(8), bucket_bytes=64)
+    mesh, leaves = helpers.mesh_of(2), ("v", "w", "x")
+    params, state = relaxjax.init(tx, {k: jnp.zeros(16) for k in leaves}, mesh)
+
+    def train_step(p, s, batch):
+        updates, s = tx.update({k: batch[k][0] for k in batch}, s)
+        return optax.apply_updates(p, updates), s, ()
+
+    step = relaxjax.data_parallel(train_step, mesh)
+    rows = {k: np.zeros((2, 16), np.float32) for k in leaves}
+    module = parse(helpers.optimized_hlo(step.lower(params, state, rows)))
+    sending = [b for b in module.computations.values() if any(map(is_collective, b))]
+    (body,) = sending
+    first, *later = [i for i in body if is_collective(i)]
+    assert len(later) >= 2
+    for one in later:
+        assert first in needs(body, one)
