@@ -56,6 +56,11 @@ class _Case(NamedTuple):
         return self.size * _TINY**2
 
     @property
+    def in_range(self) -> bool:
+        """Whether no draw is the largest float, which stands for what is beyond it."""
+        return bool(np.abs(self.out).max(initial=0) < np.finfo(np.float32).max)
+
+    @property
     def slack(self) -> float:
         """What chance and rounding may add to the mean squared error."""
         chance = _DEVIATIONS * self.errors.std() / np.sqrt(len(self.out))
@@ -139,6 +144,7 @@ def _finite(compressor: Compressor, cases: Sequence[_Case]) -> Verdict:
 def _unbiased(compressor: Compressor, cases: Sequence[_Case]) -> Verdict:
     """The mean and, where U(omega) is declared, the variance."""
     law, omega = "unbiased", compressor.law.omega
+    cases = [case for case in cases if case.in_range]
     biased = next(filter(None, map(_bias, cases)), None)
     largest = f"no bias seen, omega {_largest_error(cases):.4g} or more"
     if omega is None:

@@ -30,6 +30,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from relaxjax._core._axis import AxisName, axis_size
+from relaxjax._core._extremes import largest
 from relaxjax._core._tree import wide
 from relaxjax.collectives._messages import for_each_axis
 from relaxjax.collectives._tree import one_tree, tree_wire_bytes
@@ -114,10 +115,10 @@ def _scaled(a: jax.Array) -> tuple[jax.Array, jax.Array]:
     An array at the very end of the range counts as zero: s and 1 / s must not vanish,
     which is also why u is not smaller.
     """
-    largest = jnp.max(jnp.abs(a))
-    counts = largest >= 4 * jnp.finfo(a.dtype).tiny
-    mantissa, _ = jnp.frexp(jnp.where(counts, largest, 1))
-    scale = jnp.where(counts, largest / (4 * mantissa), 1)
+    most = largest(a)
+    counts = most >= 4 * jnp.finfo(a.dtype).tiny
+    mantissa, _ = jnp.frexp(jnp.where(counts, most, 1))
+    scale = jnp.where(counts, most / (4 * mantissa), 1)
     return scale, a / scale
 
 

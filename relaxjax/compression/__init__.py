@@ -23,6 +23,7 @@ __getattr__, __dir__, __all__ = door(
         "_quantize": "quantize",
         "_random_k": "random_block random_k",
         "_rotated": "rotated",
+        "_scaling": "over_largest",
         "_sign": "sign",
         "_tern_grad": "tern_grad",
         "_threshold": "threshold",

@@ -40,6 +40,7 @@ from relaxjax.compression._rows import COMPRESSORS as COMPRESSORS
 from relaxjax.compression._rows import FEEDBACKS as FEEDBACKS
 from relaxjax.compression._rows import expression as expression
 from relaxjax.compression._scaling import over as over
+from relaxjax.compression._scaling import over_largest as over_largest
 from relaxjax.compression._sign import sign as sign
 from relaxjax.compression._tern_grad import tern_grad as tern_grad
 from relaxjax.compression._threshold import threshold as threshold
@@ -66,6 +67,7 @@ __all__ = [
     "min_max_uint8",
     "momentum_correction",
     "natural",
+    "over_largest",
     "payload_bytes",
     "qsgd",
     "quantize",

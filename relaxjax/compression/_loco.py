@@ -28,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from relaxjax._core._checks import require_fraction, require_whole
+from relaxjax._core._extremes import largest
 from relaxjax._core._merge_rules import EQUAL, Leaf, Merge, rebuild
 from relaxjax._core._tree import wide
 from relaxjax.compression._protocol import Compressor, Feedback, with_feedback
@@ -129,7 +130,7 @@ def loco(
 
 def _coded(e: jax.Array, age: jax.Array) -> LoCoState:
     """`e` in eight bits."""
-    most = jnp.max(jnp.abs(e), initial=0.0)
+    most = largest(e)
     codes = jnp.rint(over(e, most) * _LEVELS).astype(jnp.int8)
     return LoCoState(codes, most.astype(jnp.float32), age)
 

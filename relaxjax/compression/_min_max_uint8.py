@@ -26,6 +26,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from relaxjax._core._extremes import maximum, minimum
 from relaxjax.compression._blocks import blocks_of, check_block_size, flat_of
 from relaxjax.compression._protocol import Compressor, Law
 from relaxjax.compression._scaling import over
@@ -63,8 +64,8 @@ def min_max_uint8(*, block_size: int | None = None) -> Compressor:
 
     def compress(x, noise):
         blocks = blocks_of(x, block_size, edge=True)
-        low = jnp.min(blocks, axis=-1, keepdims=True)
-        high = jnp.max(blocks, axis=-1, keepdims=True)
+        low = minimum(blocks, -1, keepdims=True)
+        high = maximum(blocks, -1, keepdims=True)
         most, scale, lowest = _grid(low, high)
         q = jnp.rint(over(blocks, most) * scale) - lowest
         codes = jnp.clip(q, 0, 255).astype(jnp.uint8)

@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from relaxjax._core._extremes import largest
 from relaxjax.compression._bits import pack, unpack
 from relaxjax.compression._blocks import (
     BlockPayload,
@@ -90,5 +91,11 @@ def times_over_norm(
 ) -> tuple[jax.Array, jax.Array]:
     """The blocks times factor / norm, and the norms of order `p`."""
     y, most = over_largest(blocks)
-    norm = saturated(jnp.linalg.norm(y, p, axis=-1, keepdims=True) * most, most)
+    norm = saturated(_norm(y, p) * most, most)
     return blocks * over(jnp.full_like(norm, 4), norm) * (factor / 4), norm
+
+
+def _norm(y: jax.Array, p: float) -> jax.Array:
+    if p == math.inf:
+        return largest(y, -1, keepdims=True)
+    return jnp.linalg.norm(y, p, axis=-1, keepdims=True)

@@ -16,15 +16,17 @@ chances sum to k, and the turn spreads them evenly, to k / d each. (Whatever is 
 a remainder of 32 bits, which adds a relative d / 2^32 at most.)
 random_block: k neighbors on that ring, from a uniform start.
 
-Cost: 4 k bytes. The values are NaN if any element, sent or not, is not finite.
+Cost: 4 k bytes. The values are NaN if any element, sent or not, is not finite. Where
+(d / k) x_i is out of float32's range, it is the largest float, and the mean is not x.
 """
 
 import jax
 import jax.numpy as jnp
 
+from relaxjax._core._extremes import largest
 from relaxjax._core._random import bits
 from relaxjax.compression._protocol import Compressor, Law
-from relaxjax.compression._scaling import largest
+from relaxjax.compression._scaling import saturated
 from relaxjax.compression._top_k import check_density, count_of
 
 
@@ -90,7 +92,7 @@ def _sample(name, density, positions):
         (k,) = payload.shape
         if k == 0:
             return payload
-        scaled = payload * jnp.float32(size / k)
+        scaled = saturated(payload * jnp.float32(size / k), payload)
         chosen = positions(size, k, noise.shared)
         return jnp.zeros(size, scaled.dtype).at[chosen].set(scaled, unique_indices=True)
 

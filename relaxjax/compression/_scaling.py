@@ -4,10 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-
-def largest(x: jax.Array) -> jax.Array:
-    """The largest |x| over the last axis, which stays; NaN if there is one."""
-    return jnp.max(jnp.abs(x), axis=-1, keepdims=True, initial=0.0)
+from relaxjax._core._extremes import largest
 
 
 def over(x: jax.Array, scale: jax.Array) -> jax.Array:
@@ -24,13 +21,31 @@ def over(x: jax.Array, scale: jax.Array) -> jax.Array:
 
 
 def over_largest(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The quotient x / M with M the `largest`, and M."""
-    most = largest(x)
+    """The quotient x / M, and M, the largest |x| over the last axis.
+
+    An integer code has no room for what is not finite. M is NaN if any element is NaN
+    or infinite, and so is all that is decoded with it: no receiver sees a finite
+    number, nor an infinity of the wrong sign.
+
+    Args:
+      x: float32[..., d].
+
+    Returns:
+      float32[..., d], from -1 to 1, and float32[..., 1]. Both are 0 where x is.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from relaxjax import compression
+      >>> unit, scale = compression.over_largest(jnp.array([1.0, -4.0]))
+      >>> print(unit, scale)
+      [ 0.25 -1.  ] [4.]
+    """
+    most = largest(x, -1, keepdims=True)
+    most = jnp.where(jnp.isfinite(most), most, jnp.nan)
     return over(x, most), most
 
 
-def saturated(norm: jax.Array, most: jax.Array) -> jax.Array:
-    """A norm that is out of range becomes the largest float, if no element is."""
-    return jnp.where(
-        jnp.isfinite(most), jnp.minimum(norm, np.finfo(np.float32).max), norm
-    )
+def saturated(y: jax.Array, x: jax.Array) -> jax.Array:
+    """What is out of range in y becomes the largest float where x is finite."""
+    top = np.finfo(np.float32).max
+    return jnp.where(jnp.isfinite(x), jnp.clip(y, -top, top), y)

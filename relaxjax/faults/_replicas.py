@@ -22,6 +22,7 @@ from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from relaxjax._core._extremes import largest
 from relaxjax._core._random import fold, hash_words, key_words
 from relaxjax._core._tree import is_key, leaf_names
 
@@ -185,4 +186,4 @@ def _apart(x: jax.Array, worker: jax.Array) -> tuple[jax.Array, jax.Array]:
     if not jnp.issubdtype(x.dtype, jnp.complexfloating):
         x = x.astype(jnp.float32)
     gap = jnp.where(other[worker], jnp.abs(x[worker] - x[0]), 0)
-    return count, jnp.max(gap, initial=0)
+    return count, largest(gap)

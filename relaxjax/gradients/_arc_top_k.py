@@ -45,6 +45,7 @@ from relaxjax._core._checks import (
     require_own,
     require_whole,
 )
+from relaxjax._core._extremes import largest
 from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._random import normals
@@ -230,5 +231,5 @@ def _common_rows(
 
 def _longest(s: jax.Array, k: int) -> jax.Array:
     """int32[batch, k, 1]: the rows of [batch, n, r] with the largest norms."""
-    s = over(s, jnp.max(jnp.abs(s), (1, 2), keepdims=True))  # no square is out of range
+    s = over(s, largest(s, (1, 2), keepdims=True))  # no square is out of range
     return jax.lax.top_k(jnp.sum(s * s, 2), k)[1][:, :, None]

@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from relaxjax._core._extremes import largest
 from relaxjax.compression import over
 
 WRITTEN_OUT = 16  # columns, at most
@@ -101,4 +102,4 @@ def _mirrored(x: jax.Array, v: jax.Array) -> jax.Array:
 
 
 def _over_largest(x: jax.Array) -> jax.Array:
-    return over(x, jnp.max(jnp.abs(x), (1, 2), keepdims=True))
+    return over(x, largest(x, (1, 2), keepdims=True))

@@ -37,6 +37,7 @@ import optax
 
 from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import is_traced, require_dtypes
+from relaxjax._core._extremes import largest
 from relaxjax._core._marks import marked
 from relaxjax._core._phases import Clock, clock, phased
 from relaxjax._core._tree import wide, widened
@@ -149,7 +150,7 @@ def _clipped(updates: Any, most: float) -> Any:
     leaves = [u.astype(wide(u.dtype)) for u in jax.tree.leaves(updates)]
     if not leaves:  # a part of `optax.partition` without any
         return updates
-    top = jnp.max(jnp.stack([jnp.max(jnp.abs(x), initial=0.0) for x in leaves]))
+    top = largest(jnp.stack([largest(x) for x in leaves]))
     # In units of the largest, so that no square is out of range.
     norm = jnp.sqrt(sum(jnp.sum(jnp.square(over(x, top))) for x in leaves))
     short = norm * top <= most

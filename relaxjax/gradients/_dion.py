@@ -37,6 +37,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_fraction, require_known
+from relaxjax._core._extremes import largest
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._random import normals
 from relaxjax._core._tree import Layout
@@ -173,12 +174,12 @@ def _one_step(
 
 
 def _largest(m: jax.Array) -> jax.Array:
-    return jnp.max(jnp.abs(m), (1, 2), keepdims=True)
+    return largest(m, (1, 2), keepdims=True)
 
 
 def _unit_columns(r: jax.Array) -> jax.Array:
     """Columns of length 1, and 0 where they are next to nothing beside the longest."""
     r = over(r, _largest(r))  # no square of it is out of range
     norm = jnp.linalg.norm(r, axis=1, keepdims=True)
-    there = norm > NULL * jnp.max(norm, axis=2, keepdims=True)
+    there = norm > NULL * largest(norm, 2, keepdims=True)
     return jnp.where(there, r / jnp.where(there, norm, 1), 0)

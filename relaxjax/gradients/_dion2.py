@@ -42,6 +42,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_fraction, require_known
+from relaxjax._core._extremes import largest
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import Layout
 from relaxjax.compression import over
@@ -201,8 +202,7 @@ def _alike(
 
 def orthonormal(u: jax.Array) -> jax.Array:
     """U V^T of u = U S V^T [batch, k, n], nearly; 0 where u is 0."""
-    top = jnp.max(jnp.abs(u), (1, 2), keepdims=True)
-    x = over(u, top)  # no square of it is out of range
+    x = over(u, largest(u, (1, 2), keepdims=True))  # no square of it is out of range
     norm = jnp.linalg.norm(x, axis=(1, 2), keepdims=True)
     x = x / (_MARGIN * jnp.where(norm > 0, norm, 1))
     wide = u.shape[1] <= u.shape[2]

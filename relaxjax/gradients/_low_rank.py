@@ -31,6 +31,7 @@ import jax
 import jax.numpy as jnp
 
 from relaxjax._core._cond import when
+from relaxjax._core._extremes import largest
 from relaxjax._core._random import normals
 from relaxjax._core._tree import leaf_names
 from relaxjax.gradients._bases import bases
@@ -222,7 +223,7 @@ def with_lost_directions(q: list[jax.Array], key: jax.Array) -> list[jax.Array]:
     if not q:
         return q
     norms = [jnp.linalg.norm(x, axis=1, keepdims=True) for x in q]  # each [batch, 1, r]
-    longest = [jnp.max(x, axis=2, keepdims=True) for x in norms]
+    longest = [largest(x, 2, keepdims=True) for x in norms]
     null = [x <= NULL * most for x, most in zip(norms, longest, strict=True)]
 
     def redraw(q: list[jax.Array]) -> list[jax.Array]:

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._core._checks import is_traced
+from relaxjax._core._extremes import largest
 from relaxjax._core._merge_rules import EQUAL
 from relaxjax.gradients._one_bit_adam import mask_unseen
 
@@ -102,7 +103,7 @@ def frozen_ratio(
     """
 
     def next_factor(ratios, last):
-        most = jnp.max(ratios, initial=0)
+        most = largest(ratios)  # none is negative
         r = jnp.clip(jnp.where(most == 0, 1, most), *spec.factor_bounds)
         change = spec.factor_change
         return jnp.clip(r, last * (1 - change), last * (1 + change))

@@ -29,8 +29,10 @@ import numpy as np
 import optax
 
 from relaxjax._core._checks import is_traced, require_momentum
+from relaxjax._core._extremes import largest
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import wide
+from relaxjax.compression import over
 
 _CALLER = "heloco"
 
@@ -149,8 +151,8 @@ def _corrected(d: jax.Array, m: jax.Array, knobs: _Turn) -> jax.Array:
 
 def _polar(x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """phi(x), phi(0) = 0, and |x|: what is squared is at most 1."""
-    most = jnp.max(jnp.abs(x), initial=0)
-    scaled = x / jnp.where(most == 0, 1, most)
+    most = largest(x)
+    scaled = over(x, most)
     length = jnp.sqrt(jnp.sum(jnp.square(jnp.abs(scaled))))
     return scaled / jnp.where(length == 0, 1, length), most * length
 

@@ -10,6 +10,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._checks import require_arrays
+from relaxjax._core._extremes import largest, maximum, minimum
 from relaxjax._core._tree import is_key, wide
 
 
@@ -116,12 +117,12 @@ def _spreads(leaves: list[jax.Array]) -> jax.Array:
         if jnp.issubdtype(x.dtype, jnp.complexfloating):
             x = jnp.stack([x.real, x.imag], axis=-1)
         x = x.astype(jnp.uint8) if x.dtype == jnp.bool_ else x
-        high, low = jnp.max(x, axis=0), jnp.min(x, axis=0)
+        high, low = maximum(x, 0), minimum(x, 0)
         apart = high.astype(jnp.float32) - low.astype(jnp.float32)
         if not jnp.issubdtype(x.dtype, jnp.inexact):
             # Large integers may differ by less than float32 resolves.
             apart = jnp.where(high == low, 0, jnp.maximum(apart, 1))
-        return jnp.max(apart)
+        return largest(apart)
 
     return jnp.stack([spread_of(x) for x in leaves])
 

@@ -53,7 +53,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from relaxjax.compression import Compressor, Feedback, Law
+from relaxjax.compression import Compressor, Feedback, Law, over_largest
 
 
 class Waits(NamedTuple):
@@ -62,8 +62,9 @@ class Waits(NamedTuple):
 
 def signs() -> Compressor:
     def compress(x, noise):
+        unit, most = over_largest(x)
         bits = jnp.packbits(x >= 0)
-        return bits, jnp.sum(jnp.abs(x)) / max(1, x.size)
+        return bits, jnp.sum(jnp.abs(unit)) / max(1, x.size) * most[0]
 
     def decompress(payload, size, noise):
         bits, scale = payload
@@ -113,8 +114,14 @@ MUTANTS = {
     ),
     "a hidden infinity": Mutant(
         text_of(compressor),
-        "jnp.max(jnp.abs(x), initial=0.0)",
-        "jnp.max(jnp.nan_to_num(jnp.abs(x), posinf=1.0), initial=0.0)",
+        "over_largest(x)",
+        "over_largest(jnp.nan_to_num(x, posinf=1.0, neginf=-1.0))",
+        "not finite stays visible",
+    ),
+    "a maximum that drops a NaN": Mutant(
+        text_of(compressor),
+        "unit, scale = over_largest(x)",
+        "unit, scale = x, jnp.max(jnp.abs(x), initial=0.0)[None]",
         "not finite stays visible",
     ),
     "understated bytes of two-bit codes": Mutant(

@@ -46,9 +46,7 @@ print(json.dumps({
 ROW = """Relaxation(
         name="signs",
         summary="signs with feedback",
-        build=lambda axis_name, training: optax.chain(
-            signs(axis_name), training.optimizer
-        ),
+        build=before(signs),
     )"""
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from relaxjax.compression import Compressor, Law
+from relaxjax.compression import Compressor, Law, over_largest
 
 _SHIFTS = (0, 2, 4, 6)  # four codes to a byte
 
@@ -30,13 +30,13 @@ def ternary() -> Compressor:
 
     def compress(x, noise):
         del noise  # a random compressor draws from it, and says random=True
-        # A NaN or an infinity in x is one in the scale, and shows on every receiver.
-        scale = jnp.max(jnp.abs(x), initial=0.0)
-        nearest = jnp.round(x / jnp.where(scale > 0, scale, 1.0))
+        # A NaN or an infinity in x makes the scale NaN, and shows on every receiver.
+        unit, scale = over_largest(x)
+        nearest = jnp.round(unit)
         codes = (jnp.clip(nearest, -1, 1) + 1).astype(jnp.uint8)
         rows = jnp.pad(codes, (0, -x.size % 4)).reshape(-1, 4)
         packed = rows << jnp.array(_SHIFTS, jnp.uint8)
-        return Payload(jnp.sum(packed, axis=1, dtype=jnp.uint8), scale)
+        return Payload(jnp.sum(packed, axis=1, dtype=jnp.uint8), scale[0])
 
     def decompress(payload, size, noise):
         del noise

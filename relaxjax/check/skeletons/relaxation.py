@@ -3,8 +3,8 @@
     p_i = e_i + g_i,  c_i = mean |p_i| sign(p_i),  e_i <- p_i - c_i,  out = mean of c_i
 
 Check it with `relaxjax check FILE.py`. In the library it is this file and one row of
-the tables: `Relaxation(name="signs", summary="...", build=lambda axis_name, training:
-optax.chain(signs(axis_name), training.optimizer))` in relaxjax/gradients/_rows.py.
+the tables: `Relaxation(name="signs", summary="...", build=before(signs))` in
+relaxjax/gradients/_rows.py.
 """
 
 from typing import Annotated, Any, NamedTuple

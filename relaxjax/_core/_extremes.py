@@ -1,0 +1,102 @@
+"""The largest and the least element, in which a NaN shows on every back end.
+
+XLA's CPU back end drops a NaN from a float32 maximum or minimum of 4096 elements and
+more (jax 0.10.2 to 0.12.0.1). Read as integers, the bits b of floats are in their
+order: below zero once all bits but the sign are turned. With the NaN that is above
+infinity for every NaN,
+
+    key(x) = b xor ((b >> 31) and 0x7fffffff),  max x = key^-1(max key(x))
+
+is exact, and a NaN wins. `tests/test_bare_maximum.py` forbids the maximum of floats.
+
+Cost: one pass over x. LLVM makes no vectors of an integer maximum along a row; on CPUs
+vectors of 16 are therefore compared with each other first.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+_LANES = 16
+_LONG = 2 * _LANES * _LANES  # elements of a row that takes more than two passes
+
+Axis = int | tuple[int, ...] | None
+
+
+def largest(x: jax.Array, axis: Axis = None, *, keepdims: bool = False) -> jax.Array:
+    """The largest |x| over `axis`: NaN if there is one, and 0 where x is empty."""
+    x = jnp.abs(x)
+    if x.size == 0 or not jnp.issubdtype(x.dtype, jnp.floating):
+        return jnp.max(x, axis, keepdims=keepdims, initial=0)
+    top = _largest(_bits(x), axis, keepdims)  # no sign is set: the bits are the keys
+    return lax.bitcast_convert_type(top, x.dtype)
+
+
+def maximum(x: jax.Array, axis: Axis = None, *, keepdims: bool = False) -> jax.Array:
+    """The largest x over `axis`, NaN if there is one; x is not empty."""
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return jnp.max(x, axis, keepdims=keepdims)
+    keys = _turned(_bits(jnp.where(jnp.isnan(x), jnp.nan, x)))
+    top = _largest(keys, axis, keepdims)
+    return lax.bitcast_convert_type(_turned(top), x.dtype)
+
+
+def minimum(x: jax.Array, axis: Axis = None, *, keepdims: bool = False) -> jax.Array:
+    """The least x over `axis`, NaN if there is one; x is not empty."""
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return jnp.min(x, axis, keepdims=keepdims)
+    return -maximum(-x, axis, keepdims=keepdims)
+
+
+def _bits(x: jax.Array) -> jax.Array:
+    return lax.bitcast_convert_type(x, f"int{8 * x.dtype.itemsize}")
+
+
+def _turned(b: jax.Array) -> jax.Array:
+    """All bits but the sign are turned where it is set; its own inverse."""
+    return b ^ ((b >> (8 * b.dtype.itemsize - 1)) & jnp.iinfo(b.dtype).max)
+
+
+def _largest(keys: jax.Array, axis: Axis, keepdims: bool) -> jax.Array:
+    """The largest integer over `axis`, which becomes the last axis of rows."""
+    if axis is None:
+        axis = tuple(range(keys.ndim))
+    some = (axis,) if isinstance(axis, int) else axis
+    gone = sorted(i % keys.ndim for i in some)
+    stay = [i for i in range(keys.ndim) if i not in gone]
+    rows = keys.transpose(*stay, *gone).reshape(*(keys.shape[i] for i in stay), -1)
+    top = lax.platform_dependent(rows, cpu=_by_lanes, default=_along_rows)
+    return jnp.expand_dims(top, tuple(gone)) if keepdims else top
+
+
+def _along_rows(keys: jax.Array) -> jax.Array:
+    return jnp.max(keys, axis=-1)
+
+
+def _by_lanes(keys: jax.Array) -> jax.Array:
+    """The same, elementwise over short vectors for as long as a row holds many.
+
+    Passes alternate between a maximum and a minimum of complements: XLA would make one
+    maximum along a row of two. What is left of a long row is joined to the vectors,
+    which keeps XLA from fusing one pass into the next.
+    """
+    width = keys.shape[-1]
+    if width < 2 * _LANES:
+        return _along_rows(keys)
+    long = width >= _LONG
+    height, lanes = (_LANES, _LANES) if long else _grid(width)
+    whole = (width - long) // (height * lanes) * (height * lanes)
+    grid = keys[..., :whole].reshape(*keys.shape[:-1], -1, height, lanes)
+    top = jnp.min(~grid, axis=-2).reshape(*keys.shape[:-1], -1)
+    if whole < width:
+        top = jnp.concatenate([top, ~keys[..., whole:]], axis=-1)
+    return _by_lanes(~top)
+
+
+def _grid(width: int) -> tuple[int, int]:
+    """Height and lanes of a short row, without a rest where four lanes or more fit."""
+    lanes = math.gcd(width, _LANES)
+    lanes = lanes if lanes >= 4 else _LANES
+    return width // lanes, lanes
