@@ -9,6 +9,7 @@ __getattr__, __dir__, __all__ = door(
     __name__,
     {
         "_checkpoints": "Checkpoints",
+        "_params": "restore_params",
         "_plan": "plan_of",
         "_resize": "Resized resized",
         "relaxjax._core._merge_rules": "EQUAL Leaf MEAN MergeRule RESET SHARD "

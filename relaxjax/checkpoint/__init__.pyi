@@ -10,6 +10,7 @@ from relaxjax._core._merge_rules import MergeRule as MergeRule
 from relaxjax._core._merge_rules import rebuild as rebuild
 from relaxjax._core._merge_rules import refuse as refuse
 from relaxjax.checkpoint._checkpoints import Checkpoints as Checkpoints
+from relaxjax.checkpoint._params import restore_params as restore_params
 from relaxjax.checkpoint._plan import plan_of as plan_of
 from relaxjax.checkpoint._resize import Resized as Resized
 from relaxjax.checkpoint._resize import resized as resized
@@ -28,4 +29,5 @@ __all__ = [
     "rebuild",
     "refuse",
     "resized",
+    "restore_params",
 ]

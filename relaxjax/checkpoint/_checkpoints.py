@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, SupportsIndex
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_whole
 from relaxjax.checkpoint._files import Saved, require_shared, writable_folder
+from relaxjax.checkpoint._folder import files_of, found, step_of
 from relaxjax.checkpoint._plan import require_same_run, structure_of
 from relaxjax.checkpoint._resize import Resized, restored
 from relaxjax.checkpoint._slices import slices_of
@@ -52,7 +53,7 @@ class Checkpoints:
         if keep is not None:
             require_whole("Checkpoints", "keep", keep)
         self._workers = workers_of(mesh, axis_name, "Checkpoints")
-        self._every, self._plan = every, dict(plan or {})
+        self._every, self._plan = int(every), dict(plan or {})
         self._processes = self._workers.process_indices
         folder = writable_folder(directory)
         require_shared(folder, self._processes)
@@ -62,8 +63,9 @@ class Checkpoints:
             raise ImportError(
                 'Checkpoints: Orbax is needed: pip install "relaxjax[checkpoint]"'
             ) from error
-        self._store = Store(folder, keep, self._processes)
+        self._store = Store(folder, keep and int(keep), self._processes)
         self._report: Resized | None = None
+        self._why_not = ""
 
     @property
     def report(self) -> Resized | None:
@@ -76,31 +78,43 @@ class Checkpoints:
         self.wait()
         return self._store.steps()
 
-    def is_due(self, step: int) -> bool:
-        """Whether `save` would save after this number of steps."""
-        return step % self._every == 0 and not self._store.has(step)
+    @property
+    def why_not(self) -> str:
+        """Why the last `save` returned False; "" if it saved."""
+        return self._why_not
 
-    def save(self, step: int, state: Any, *, now: bool = False) -> bool:
+    def is_due(self, step: SupportsIndex) -> bool:
+        """Whether a save is due after this number of steps, and not made yet."""
+        step = step_of("is_due", step)
+        return step % self._every == 0 and step != self._store.at
+
+    def save(self, step: SupportsIndex, state: Any, *, now: bool = False) -> bool:
         """Saves if a save is due; the files are written while training goes on.
 
         What it needs is copied before it returns: the state may be donated.
 
         Args:
-          step: number of steps taken.
+          step: number of steps taken, of Python, NumPy or JAX.
           state: a tree. Each `jax.Array` belongs to the workers, [n, ...]; what belongs
             to the training loop is a Python number, a text or a NumPy array.
           now: save at any step, for example before a program ends.
 
         Returns:
-          Whether it saved: a save was due, and this step had no checkpoint yet.
+          Whether it saved. It did not, and `why_not` says so, where no save was due, or
+          the run has saved or restored this step last.
 
         Raises:
-          TypeError: a leaf has another type.
-          ValueError: arrays do not have an axis over the workers.
+          TypeError: `step` is not a whole number, or a leaf has another type.
+          ValueError: arrays do not have an axis over the workers; the folder has a
+            checkpoint as new or newer, which a restart would take instead: the run has
+            restored an older one, or none.
           OSError: the save before this one could not be written.
         """
-        if not (self.is_due(step) or (now and not self._store.has(step))):
+        step = step_of("save", step)
+        self._why_not = self._reason_against(step, now)
+        if self._why_not:
             return False
+        self._require_newest(step)
         self._require_workers(state)
         self.wait()
         plan = {**self._plan, **structure_of(state)}
@@ -114,7 +128,13 @@ class Checkpoints:
         self._store.begin(step, snapshot(state, self._processes), metadata)
         return True
 
-    def restore(self, state: Any, *, step: int | None = None) -> tuple[int, Any]:
+    def restore(
+        self,
+        state: Any,
+        *,
+        step: SupportsIndex | None = None,
+        forget_newer: bool = False,
+    ) -> tuple[int, Any]:
         """The newest checkpoint; or 0 and `state` itself, where there is no checkpoint.
 
         A checkpoint of another number of workers, or of axes of other sizes, is
@@ -125,6 +145,9 @@ class Checkpoints:
           state: a tree such as was saved, as the run begins: it says what there is and
             where arrays lie.
           step: step of the checkpoint; None for the newest.
+          forget_newer: go on from this step, and not from newer ones: they are moved to
+            `forgotten/1` (`2`, ..) in the folder. Without it, a run that has restored
+            an older step may look, and save nothing that is not newer than all.
 
         Returns:
           `(step, state)`: the number of steps taken, and the state after them.
@@ -137,15 +160,15 @@ class Checkpoints:
         self._report, steps = None, self.steps
         if step is None and not steps:
             return 0, state
-        if step is not None and step not in steps:
-            raise ValueError(
-                f"restore: there is no checkpoint of step {step} in "
-                f"{self._store.directory}, only of {steps or 'no step'}"
-            )
-        step = steps[-1] if step is None else step
-        saved = Saved(self._store.files_of(step))
+        folder, asked = self._store.directory, step
+        step = None if asked is None else step_of("restore", asked)
+        step = found("restore", folder, steps, step)
+        saved = Saved(files_of(folder, step))
         require_same_run(saved.metadata["plan"], self._plan)
         state, self._report = restored(saved, state, self._axes)
+        if forget_newer:
+            self._store.forget_after(step)
+        self._store.at = step
         return step, state
 
     def wait(self) -> None:
@@ -174,6 +197,29 @@ class Checkpoints:
     def _axes(self) -> dict[str, int]:
         """The data-parallel axes, and their sizes."""
         return dict(zip(self._workers.axis_name, self._workers.sizes, strict=True))
+
+    def _reason_against(self, step: int, now: bool) -> str:
+        if step == self._store.at:
+            return f"save: step {step} is what this run has saved or restored last"
+        if step % self._every and not now:
+            return f"save: step {step} is not due, with every={self._every}"
+        return ""
+
+    def _require_newest(self, step: int) -> None:
+        """Refuses a step that a restart would pass over for another branch."""
+        self.wait()
+        newer = [other for other in self._store.steps() if other >= step]
+        if not newer:
+            return
+        at = self._store.at
+        come = "has restored none" if at is None else f"is at step {at} before it"
+        raise ValueError(
+            f"save: step {step} is not newer than the checkpoints of {newer} in "
+            f"{self._store.directory}, and this run {come}: a restart would go on from "
+            f"{newer[-1]}. To go back, restore(state, step=..., forget_newer=True), "
+            "which moves newer ones aside; to go on, restore(state); for another run "
+            "name another folder"
+        )
 
     def _require_workers(self, state: Any) -> None:
         n = workers_in(state)
