@@ -11,6 +11,7 @@ __getattr__, __dir__, __all__ = door(
         "_checkpoints": "Checkpoints",
         "_params": "restore_params",
         "_plan": "plan_of",
+        "_reader": "latest",
         "_resize": "Resized resized",
         "relaxjax._core._merge_rules": "EQUAL Leaf MEAN MergeRule RESET SHARD "
         "SUM rebuild refuse",

@@ -12,6 +12,7 @@ from relaxjax._core._merge_rules import refuse as refuse
 from relaxjax.checkpoint._checkpoints import Checkpoints as Checkpoints
 from relaxjax.checkpoint._params import restore_params as restore_params
 from relaxjax.checkpoint._plan import plan_of as plan_of
+from relaxjax.checkpoint._reader import latest as latest
 from relaxjax.checkpoint._resize import Resized as Resized
 from relaxjax.checkpoint._resize import resized as resized
 
@@ -25,6 +26,7 @@ __all__ = [
     "Leaf",
     "MergeRule",
     "Resized",
+    "latest",
     "plan_of",
     "rebuild",
     "refuse",

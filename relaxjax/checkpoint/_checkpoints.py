@@ -2,13 +2,16 @@
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, SupportsIndex
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_whole
-from relaxjax.checkpoint._files import Saved, require_shared, writable_folder
-from relaxjax.checkpoint._folder import files_of, found, step_of
+from relaxjax.checkpoint._files import require_shared, writable_folder
+from relaxjax.checkpoint._folder import step_of
+from relaxjax.checkpoint._lock import WriterLock
 from relaxjax.checkpoint._plan import require_same_run, structure_of
+from relaxjax.checkpoint._reader import ReadStore, opened
 from relaxjax.checkpoint._resize import Resized, restored
 from relaxjax.checkpoint._slices import slices_of
 from relaxjax.checkpoint._snapshot import snapshot
@@ -31,6 +34,7 @@ class Checkpoints:
         keep: int | None = 3,
         plan: Mapping[str, str] | None = None,
         axis_name: AxisName | None = None,
+        read_only: bool = False,
     ):
         """Opens a folder, and makes it if it does not exist.
 
@@ -42,12 +46,14 @@ class Checkpoints:
           plan: description of the run, see `plan_of`; with None, only trees are
             compared.
           axis_name: the data-parallel axes; None means all axes of the mesh.
+          read_only: look only, as an evaluator beside the run does: nothing is made,
+            cleaned or saved; `steps` and `restore` show what is there now.
 
         Raises:
-          ImportError: Orbax is not installed.
+          ImportError: Orbax is not installed (it is not needed to read).
           TypeError: `mesh` is not a mesh.
           ValueError: `every` or `keep` is below 1; the folder cannot be written
-            to, or is not the same one for all processes.
+            to, is not the same one for all processes, or another run writes into it.
         """
         require_whole("Checkpoints", "every", every)
         if keep is not None:
@@ -55,15 +61,11 @@ class Checkpoints:
         self._workers = workers_of(mesh, axis_name, "Checkpoints")
         self._every, self._plan = int(every), dict(plan or {})
         self._processes = self._workers.process_indices
-        folder = writable_folder(directory)
-        require_shared(folder, self._processes)
-        try:
-            from relaxjax.checkpoint._manager import Store
-        except ImportError as error:
-            raise ImportError(
-                'Checkpoints: Orbax is needed: pip install "relaxjax[checkpoint]"'
-            ) from error
-        self._store = Store(folder, keep and int(keep), self._processes)
+        self._store: Any
+        if read_only:
+            self._store = ReadStore(Path(directory).absolute(), self._processes)
+        else:
+            self._store = _opened(directory, keep and int(keep), self._processes)
         self._report: Resized | None = None
         self._why_not = ""
 
@@ -157,13 +159,13 @@ class Checkpoints:
             relaxation or model; a state forbids the resize; `step` has no checkpoint.
         """
         self._require_workers(state)
-        self._report, steps = None, self.steps
-        if step is None and not steps:
+        self._report = None
+        if step is None and not self.steps:
             return 0, state
         folder, asked = self._store.directory, step
         step = None if asked is None else step_of("restore", asked)
-        step = found("restore", folder, steps, step)
-        saved = Saved(files_of(folder, step))
+        alone = len(self._processes) == 1
+        step, saved = opened("restore", folder, lambda: self.steps, step, again=alone)
         require_same_run(saved.metadata["plan"], self._plan)
         state, self._report = restored(saved, state, self._axes)
         if forget_newer:
@@ -171,13 +173,30 @@ class Checkpoints:
         self._store.at = step
         return step, state
 
-    def wait(self) -> None:
-        """Returns when the last save is on disk.
+    def wait(
+        self, step: SupportsIndex | None = None, *, timeout: float | None = None
+    ) -> None:
+        """Returns when the last save is on disk; or, opened read_only, a step's.
+
+        Args:
+          step: where another process writes, wait for its checkpoint of this step, or
+            of a newer one.
+          timeout: seconds to wait for it; None: as long as it takes.
 
         Raises:
           OSError: the save could not be written.
+          TimeoutError: the step did not come; a kind of OSError.
+          ValueError: `step` where this process writes.
         """
-        self._store.wait()
+        if step is None:
+            self._store.wait()
+        elif isinstance(self._store, ReadStore):
+            self._store.wait_for(step_of("wait", step), timeout)
+        else:
+            raise ValueError(
+                f"wait: step={step!r} where this run itself writes; open the folder "
+                "read_only=True to wait for the checkpoint of another process"
+            )
 
     def close(self) -> None:
         """Waits, and ends the threads.
@@ -228,3 +247,23 @@ class Checkpoints:
                 f"checkpoint: the state is of {n} workers and the mesh has "
                 f"{self._workers.n}; give Checkpoints the mesh that is trained on"
             )
+
+
+def _opened(
+    directory: str | os.PathLike[str], keep: int | None, processes: tuple[int, ...]
+) -> Any:
+    """The store of a folder that this run alone writes into."""
+    folder = writable_folder(directory)
+    require_shared(folder, processes)
+    try:
+        from relaxjax.checkpoint._manager import Store
+    except ImportError as error:
+        raise ImportError(
+            'Checkpoints: Orbax is needed: pip install "relaxjax[checkpoint]"'
+        ) from error
+    lock = WriterLock(folder, processes)
+    try:
+        return Store(folder, keep, processes, lock)
+    except BaseException:
+        lock.release()
+        raise

@@ -13,7 +13,8 @@ from etils import epath
 from orbax.checkpoint import future
 
 from relaxjax.checkpoint._files import write
-from relaxjax.checkpoint._folder import ITEM, move_aside
+from relaxjax.checkpoint._folder import ITEM, move_aside, steps_in
+from relaxjax.checkpoint._lock import WriterLock
 from relaxjax.checkpoint._snapshot import Snapshot
 
 
@@ -24,10 +25,17 @@ class Store:
       at: the step that this run has saved or restored last, perhaps still under way.
     """
 
-    def __init__(self, directory: Path, keep: int | None, processes: tuple[int, ...]):
+    def __init__(
+        self,
+        directory: Path,
+        keep: int | None,
+        processes: tuple[int, ...],
+        lock: WriterLock,
+    ):
+        self._lock = lock
         self.directory, self._keep, self._processes = directory, keep, processes
         try:
-            self._manager = _manager_of(directory, keep, processes)
+            self._manager = _manager_of(directory, keep, processes, lock.shared)
         except ValueError as error:
             raise ValueError(
                 f"checkpoint: {directory} has metadata of Orbax that cannot be read "
@@ -42,7 +50,9 @@ class Store:
         self._whole: int | None = None  # `at` when nothing was under way last
 
     def steps(self) -> list[int]:
-        """Steps that have a checkpoint, rising."""
+        """Steps that have a checkpoint, rising; nothing may be under way."""
+        if self._thread:  # alone, so that the disk says what all others see
+            return steps_in(self.directory)
         return sorted(self._manager.all_steps())
 
     def forget_after(self, step: int) -> None:
@@ -82,7 +92,8 @@ class Store:
             return
         with suppress(Exception):
             self._manager.close()
-        self._manager = _manager_of(self.directory, self._keep, self._processes)
+        how = self.directory, self._keep, self._processes, self._lock.shared
+        self._manager = _manager_of(*how)
 
     def close(self) -> None:
         """Waits, and ends the threads."""
@@ -92,6 +103,7 @@ class Store:
             if self._thread:
                 self._thread.shutdown()
             self._manager.close()
+            self._lock.release()
 
 
 class Handler(ocp.AsyncCheckpointHandler):
@@ -135,7 +147,7 @@ def _named(error: Exception, what: str) -> OSError:
 
 
 def _manager_of(
-    directory: Path, keep: int | None, processes: tuple[int, ...]
+    directory: Path, keep: int | None, processes: tuple[int, ...], shared: bool
 ) -> ocp.CheckpointManager:
     everyone, first = len(processes) == jax.process_count(), min(processes)
     among = ocp.options.MultiprocessingOptions(
@@ -146,7 +158,7 @@ def _manager_of(
     options = ocp.CheckpointManagerOptions(
         max_to_keep=keep,
         create=False,
-        cleanup_tmp_directories=True,
+        cleanup_tmp_directories=not shared,  # they may be of a save under way
         async_options=ocp.options.AsyncOptions(create_directories_asynchronously=False),
         multiprocessing_options=among,
     )

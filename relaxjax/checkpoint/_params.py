@@ -10,7 +10,8 @@ import numpy as np
 
 from relaxjax._core._tree import leaf_names
 from relaxjax.checkpoint._files import Saved
-from relaxjax.checkpoint._folder import files_of, found, step_of, steps_in
+from relaxjax.checkpoint._folder import step_of, steps_in
+from relaxjax.checkpoint._reader import opened
 from relaxjax.checkpoint._slices import Sliced, around
 from relaxjax.workers import consensus
 
@@ -56,8 +57,7 @@ def restore_params(
     """
     folder = Path(directory).absolute()
     wanted = None if step is None else step_of(_CALLER, step)
-    at = found(_CALLER, folder, steps_in(folder), wanted)
-    saved = Saved(files_of(folder, at))
+    at, saved = opened(_CALLER, folder, lambda: steps_in(folder), wanted, again=True)
     arrays = _models(saved, part)
     if not arrays:
         parts = sorted({name.partition("/")[0] for name in saved})

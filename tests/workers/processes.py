@@ -95,8 +95,17 @@ def checkpointed(folder: Path, mesh: Mesh, copies: Any) -> dict[str, Any]:
         state = {"p": copies, "seen": jnp.zeros(4)}
         error = error_of(lambda: checkpoints.save(1, state))
         checkpoints.save(1, {**state, "seen": np.zeros(4)})
-        step, back = checkpoints.restore({**state, "seen": np.ones(4)})
-    return {"own array": error, "restored": [step, back["seen"].tolist()]}
+        like = {**state, "seen": np.ones(4)}
+        step, back = checkpoints.restore(like)
+        restored = [step, back["seen"].tolist()]
+        checkpoints.save(2, {**state, "seen": np.zeros(4)})
+        checkpoints.restore(like, step=1, forget_newer=True)
+        checkpoints.save(2, {**state, "seen": np.full(4, 7.0)})
+        steps = checkpoints.steps
+    with Checkpoints(folder, mesh, read_only=True) as reader:
+        step, back = reader.restore(like)
+        again = [steps, reader.steps, step, back["seen"].tolist()]
+    return {"own array": error, "restored": restored, "gone back": again}
 
 
 def main(out: Path) -> None:

@@ -46,6 +46,9 @@ def test_every_form_of_rows_trains_as_one_process_does(tmp_path):
         in (results["own array"])
     )
     assert results["restored"] == [1, [0, 0, 0, 0]]
+    assert results["gone back"] == [[1, 2], [1, 2], 2, [7, 7, 7, 7]]
+    aside = tmp_path / "checkpoints" / "forgotten" / "1"
+    assert [x.name for x in aside.iterdir()] == ["2"]
 
 
 def test_rows_of_one_process_are_a_whole_batch():
