@@ -18,6 +18,7 @@ __getattr__, __dir__, __all__ = door(
         "_core._tree": "Layout",
         "_core._unreduced": "unreduced",
         "_core._weights": "worker_weight",
+        "_core._worker_key": "worker_key",
         "decentralized._choco": "ChocoState",
         "decentralized._dcd_psgd": "DcdPsgdState dcd_psgd",
         "decentralized._deep_squeeze": "DeepSqueezeState deep_squeeze",

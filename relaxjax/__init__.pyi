@@ -22,6 +22,7 @@ from relaxjax._core._phases import advance_phases as advance_phases
 from relaxjax._core._tree import Layout as Layout
 from relaxjax._core._unreduced import unreduced as unreduced
 from relaxjax._core._weights import worker_weight as worker_weight
+from relaxjax._core._worker_key import worker_key as worker_key
 from relaxjax.decentralized._choco import ChocoState as ChocoState
 from relaxjax.decentralized._dcd_psgd import DcdPsgdState as DcdPsgdState
 from relaxjax.decentralized._dcd_psgd import dcd_psgd as dcd_psgd
@@ -314,6 +315,7 @@ __all__ = [
     "topology",
     "unreduced",
     "wire_bytes",
+    "worker_key",
     "worker_weight",
     "zero_one_adam",
 ]

@@ -9,8 +9,14 @@ from typing import Any
 
 import jax
 from jax import lax
+from jax._src.core import get_axis_env
 
 AxisName = str | tuple[str, ...]
+
+
+def bound_axes() -> tuple[str, ...]:
+    """The named axes that are bound here, outermost first."""
+    return tuple(name for name in get_axis_env().axis_sizes if isinstance(name, str))
 
 
 def axes_of(axis_name: AxisName) -> tuple[str, ...]:
@@ -18,8 +24,9 @@ def axes_of(axis_name: AxisName) -> tuple[str, ...]:
     names = axis_name if isinstance(axis_name, tuple) else (axis_name,)
     if not names or not all(isinstance(name, str) for name in names):
         raise TypeError(
-            f"axis_name={axis_name!r}: an axis name is a string, or a tuple of strings "
-            "with the outer axis first, such as ('host', 'device')"
+            f"axis_name={axis_name!r:.60}: an axis name is a string, or a tuple of "
+            "strings with the outer axis first, such as ('host', 'device'). Are two "
+            "arguments in the other's place?"
         )
     if len(set(names)) != len(names):
         raise ValueError(f"axis_name={axis_name!r} names an axis twice")
@@ -33,10 +40,12 @@ def axis_size(axis_name: AxisName, caller: str) -> int:
         try:
             size *= lax.axis_size(name)
         except NameError:
+            there = ", ".join(map(repr, bound_axes()))
+            only = f", only {there}: give {caller} the mesh's name" if there else ""
             raise NameError(
-                f"{caller}: no axis named {name!r} here. relaxjax.data_parallel binds "
-                "it (for state from relaxjax.init), and so do jax.shard_map, jax.pmap "
-                f"and jax.vmap(axis_name={name!r}); does the mesh have this axis?"
+                f"{caller}: no axis named {name!r} here{only}. relaxjax.data_parallel "
+                "binds the axes of its mesh (for state from relaxjax.init), and so do "
+                f"jax.shard_map, jax.pmap and jax.vmap(axis_name={name!r})"
             ) from None
     return size
 

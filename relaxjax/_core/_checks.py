@@ -116,6 +116,20 @@ def check_type(name: str, value: Any, kind: type, remedy: str) -> None:
         )
 
 
+def require_transformation(caller: str, name: str, value: Any) -> None:
+    """Refuses what is not a gradient transformation, such as an axis name."""
+    if callable(getattr(value, "init", None)) and callable(
+        getattr(value, "update", None)
+    ):
+        return
+    call = ": call it, as in optax.adam(1e-3)" if callable(value) else ""
+    raise TypeError(
+        f"{caller}: {name}={value!r:.60} must be a gradient transformation, such as "
+        f"optax.adam(1e-3) or optax.chain(...){call}. Are two arguments in the "
+        "other's place?"
+    )
+
+
 def require_arrays(tree: Any, caller: str) -> None:
     """Refuses a tree with other leaves than arrays, such as a layer's activation."""
     for path, leaf in jax.tree.leaves_with_path(tree):

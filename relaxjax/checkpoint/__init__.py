@@ -9,7 +9,9 @@ __getattr__, __dir__, __all__ = door(
     __name__,
     {
         "_checkpoints": "Checkpoints",
+        "_params": "restore_params",
         "_plan": "plan_of",
+        "_reader": "latest",
         "_resize": "Resized resized",
         "relaxjax._core._merge_rules": "EQUAL Leaf MEAN MergeRule RESET SHARD "
         "SUM rebuild refuse",

@@ -10,7 +10,9 @@ from relaxjax._core._merge_rules import MergeRule as MergeRule
 from relaxjax._core._merge_rules import rebuild as rebuild
 from relaxjax._core._merge_rules import refuse as refuse
 from relaxjax.checkpoint._checkpoints import Checkpoints as Checkpoints
+from relaxjax.checkpoint._params import restore_params as restore_params
 from relaxjax.checkpoint._plan import plan_of as plan_of
+from relaxjax.checkpoint._reader import latest as latest
 from relaxjax.checkpoint._resize import Resized as Resized
 from relaxjax.checkpoint._resize import resized as resized
 
@@ -24,8 +26,10 @@ __all__ = [
     "Leaf",
     "MergeRule",
     "Resized",
+    "latest",
     "plan_of",
     "rebuild",
     "refuse",
     "resized",
+    "restore_params",
 ]

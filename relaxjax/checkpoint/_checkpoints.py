@@ -2,12 +2,16 @@
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, SupportsIndex
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_whole
-from relaxjax.checkpoint._files import Saved, require_shared, writable_folder
+from relaxjax.checkpoint._files import require_shared, writable_folder
+from relaxjax.checkpoint._folder import step_of
+from relaxjax.checkpoint._lock import WriterLock
 from relaxjax.checkpoint._plan import require_same_run, structure_of
+from relaxjax.checkpoint._reader import ReadStore, opened
 from relaxjax.checkpoint._resize import Resized, restored
 from relaxjax.checkpoint._slices import slices_of
 from relaxjax.checkpoint._snapshot import snapshot
@@ -30,6 +34,7 @@ class Checkpoints:
         keep: int | None = 3,
         plan: Mapping[str, str] | None = None,
         axis_name: AxisName | None = None,
+        read_only: bool = False,
     ):
         """Opens a folder, and makes it if it does not exist.
 
@@ -41,29 +46,28 @@ class Checkpoints:
           plan: description of the run, see `plan_of`; with None, only trees are
             compared.
           axis_name: the data-parallel axes; None means all axes of the mesh.
+          read_only: look only, as an evaluator beside the run does: nothing is made,
+            cleaned or saved; `steps` and `restore` show what is there now.
 
         Raises:
-          ImportError: Orbax is not installed.
+          ImportError: Orbax is not installed (it is not needed to read).
           TypeError: `mesh` is not a mesh.
           ValueError: `every` or `keep` is below 1; the folder cannot be written
-            to, or is not the same one for all processes.
+            to, is not the same one for all processes, or another run writes into it.
         """
         require_whole("Checkpoints", "every", every)
         if keep is not None:
             require_whole("Checkpoints", "keep", keep)
         self._workers = workers_of(mesh, axis_name, "Checkpoints")
-        self._every, self._plan = every, dict(plan or {})
+        self._every, self._plan = int(every), dict(plan or {})
         self._processes = self._workers.process_indices
-        folder = writable_folder(directory)
-        require_shared(folder, self._processes)
-        try:
-            from relaxjax.checkpoint._manager import Store
-        except ImportError as error:
-            raise ImportError(
-                'Checkpoints: Orbax is needed: pip install "relaxjax[checkpoint]"'
-            ) from error
-        self._store = Store(folder, keep, self._processes)
+        self._store: Any
+        if read_only:
+            self._store = ReadStore(Path(directory).absolute(), self._processes)
+        else:
+            self._store = _opened(directory, keep and int(keep), self._processes)
         self._report: Resized | None = None
+        self._why_not = ""
 
     @property
     def report(self) -> Resized | None:
@@ -76,31 +80,43 @@ class Checkpoints:
         self.wait()
         return self._store.steps()
 
-    def is_due(self, step: int) -> bool:
-        """Whether `save` would save after this number of steps."""
-        return step % self._every == 0 and not self._store.has(step)
+    @property
+    def why_not(self) -> str:
+        """Why the last `save` returned False; "" if it saved."""
+        return self._why_not
 
-    def save(self, step: int, state: Any, *, now: bool = False) -> bool:
+    def is_due(self, step: SupportsIndex) -> bool:
+        """Whether a save is due after this number of steps, and not made yet."""
+        step = step_of("is_due", step)
+        return step % self._every == 0 and step != self._store.at
+
+    def save(self, step: SupportsIndex, state: Any, *, now: bool = False) -> bool:
         """Saves if a save is due; the files are written while training goes on.
 
         What it needs is copied before it returns: the state may be donated.
 
         Args:
-          step: number of steps taken.
+          step: number of steps taken, of Python, NumPy or JAX.
           state: a tree. Each `jax.Array` belongs to the workers, [n, ...]; what belongs
             to the training loop is a Python number, a text or a NumPy array.
           now: save at any step, for example before a program ends.
 
         Returns:
-          Whether it saved: a save was due, and this step had no checkpoint yet.
+          Whether it saved. It did not, and `why_not` says so, where no save was due, or
+          the run has saved or restored this step last.
 
         Raises:
-          TypeError: a leaf has another type.
-          ValueError: arrays do not have an axis over the workers.
+          TypeError: `step` is not a whole number, or a leaf has another type.
+          ValueError: arrays do not have an axis over the workers; the folder has a
+            checkpoint as new or newer, which a restart would take instead: the run has
+            restored an older one, or none.
           OSError: the save before this one could not be written.
         """
-        if not (self.is_due(step) or (now and not self._store.has(step))):
+        step = step_of("save", step)
+        self._why_not = self._reason_against(step, now)
+        if self._why_not:
             return False
+        self._require_newest(step)
         self._require_workers(state)
         self.wait()
         plan = {**self._plan, **structure_of(state)}
@@ -114,7 +130,13 @@ class Checkpoints:
         self._store.begin(step, snapshot(state, self._processes), metadata)
         return True
 
-    def restore(self, state: Any, *, step: int | None = None) -> tuple[int, Any]:
+    def restore(
+        self,
+        state: Any,
+        *,
+        step: SupportsIndex | None = None,
+        forget_newer: bool = False,
+    ) -> tuple[int, Any]:
         """The newest checkpoint; or 0 and `state` itself, where there is no checkpoint.
 
         A checkpoint of another number of workers, or of axes of other sizes, is
@@ -125,6 +147,9 @@ class Checkpoints:
           state: a tree such as was saved, as the run begins: it says what there is and
             where arrays lie.
           step: step of the checkpoint; None for the newest.
+          forget_newer: go on from this step, and not from newer ones: they are moved to
+            `forgotten/1` (`2`, ..) in the folder. Without it, a run that has restored
+            an older step may look, and save nothing that is not newer than all.
 
         Returns:
           `(step, state)`: the number of steps taken, and the state after them.
@@ -134,27 +159,44 @@ class Checkpoints:
             relaxation or model; a state forbids the resize; `step` has no checkpoint.
         """
         self._require_workers(state)
-        self._report, steps = None, self.steps
-        if step is None and not steps:
+        self._report = None
+        if step is None and not self.steps:
             return 0, state
-        if step is not None and step not in steps:
-            raise ValueError(
-                f"restore: there is no checkpoint of step {step} in "
-                f"{self._store.directory}, only of {steps or 'no step'}"
-            )
-        step = steps[-1] if step is None else step
-        saved = Saved(self._store.files_of(step))
+        folder, asked = self._store.directory, step
+        step = None if asked is None else step_of("restore", asked)
+        alone = len(self._processes) == 1
+        step, saved = opened("restore", folder, lambda: self.steps, step, again=alone)
         require_same_run(saved.metadata["plan"], self._plan)
         state, self._report = restored(saved, state, self._axes)
+        if forget_newer:
+            self._store.forget_after(step)
+        self._store.at = step
         return step, state
 
-    def wait(self) -> None:
-        """Returns when the last save is on disk.
+    def wait(
+        self, step: SupportsIndex | None = None, *, timeout: float | None = None
+    ) -> None:
+        """Returns when the last save is on disk; or, opened read_only, a step's.
+
+        Args:
+          step: where another process writes, wait for its checkpoint of this step, or
+            of a newer one.
+          timeout: seconds to wait for it; None: as long as it takes.
 
         Raises:
           OSError: the save could not be written.
+          TimeoutError: the step did not come; a kind of OSError.
+          ValueError: `step` where this process writes.
         """
-        self._store.wait()
+        if step is None:
+            self._store.wait()
+        elif isinstance(self._store, ReadStore):
+            self._store.wait_for(step_of("wait", step), timeout)
+        else:
+            raise ValueError(
+                f"wait: step={step!r} where this run itself writes; open the folder "
+                "read_only=True to wait for the checkpoint of another process"
+            )
 
     def close(self) -> None:
         """Waits, and ends the threads.
@@ -175,6 +217,29 @@ class Checkpoints:
         """The data-parallel axes, and their sizes."""
         return dict(zip(self._workers.axis_name, self._workers.sizes, strict=True))
 
+    def _reason_against(self, step: int, now: bool) -> str:
+        if step == self._store.at:
+            return f"save: step {step} is what this run has saved or restored last"
+        if step % self._every and not now:
+            return f"save: step {step} is not due, with every={self._every}"
+        return ""
+
+    def _require_newest(self, step: int) -> None:
+        """Refuses a step that a restart would pass over for another branch."""
+        self.wait()
+        newer = [other for other in self._store.steps() if other >= step]
+        if not newer:
+            return
+        at = self._store.at
+        come = "has restored none" if at is None else f"is at step {at} before it"
+        raise ValueError(
+            f"save: step {step} is not newer than the checkpoints of {newer} in "
+            f"{self._store.directory}, and this run {come}: a restart would go on from "
+            f"{newer[-1]}. To go back, restore(state, step=..., forget_newer=True), "
+            "which moves newer ones aside; to go on, restore(state); for another run "
+            "name another folder"
+        )
+
     def _require_workers(self, state: Any) -> None:
         n = workers_in(state)
         if n != self._workers.n:
@@ -182,3 +247,23 @@ class Checkpoints:
                 f"checkpoint: the state is of {n} workers and the mesh has "
                 f"{self._workers.n}; give Checkpoints the mesh that is trained on"
             )
+
+
+def _opened(
+    directory: str | os.PathLike[str], keep: int | None, processes: tuple[int, ...]
+) -> Any:
+    """The store of a folder that this run alone writes into."""
+    folder = writable_folder(directory)
+    require_shared(folder, processes)
+    try:
+        from relaxjax.checkpoint._manager import Store
+    except ImportError as error:
+        raise ImportError(
+            'Checkpoints: Orbax is needed: pip install "relaxjax[checkpoint]"'
+        ) from error
+    lock = WriterLock(folder, processes)
+    try:
+        return Store(folder, keep, processes, lock)
+    except BaseException:
+        lock.release()
+        raise

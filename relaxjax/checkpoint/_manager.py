@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,18 +13,29 @@ from etils import epath
 from orbax.checkpoint import future
 
 from relaxjax.checkpoint._files import write
+from relaxjax.checkpoint._folder import ITEM, move_aside, steps_in
+from relaxjax.checkpoint._lock import WriterLock
 from relaxjax.checkpoint._snapshot import Snapshot
-
-_ITEM = "state"
 
 
 class Store:
-    """The checkpoints in a folder that exists; at most one save is under way."""
+    """The checkpoints in a folder that exists; at most one save is under way.
 
-    def __init__(self, directory: Path, keep: int | None, processes: tuple[int, ...]):
-        self.directory = directory
+    Attributes:
+      at: the step that this run has saved or restored last, perhaps still under way.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        keep: int | None,
+        processes: tuple[int, ...],
+        lock: WriterLock,
+    ):
+        self._lock = lock
+        self.directory, self._keep, self._processes = directory, keep, processes
         try:
-            self._manager = _manager_of(directory, keep, processes)
+            self._manager = _manager_of(directory, keep, processes, lock.shared)
         except ValueError as error:
             raise ValueError(
                 f"checkpoint: {directory} has metadata of Orbax that cannot be read "
@@ -34,24 +46,26 @@ class Store:
         # Processes meet in there, so only a process by itself may leave it to a thread.
         self._thread = ThreadPoolExecutor(1) if len(processes) == 1 else None
         self._under_way: Future[bool] | None = None
-        self._newest = max(self._manager.all_steps(), default=-1)
+        self.at: int | None = None
+        self._whole: int | None = None  # `at` when nothing was under way last
 
     def steps(self) -> list[int]:
-        """Steps that have a checkpoint, rising."""
+        """Steps that have a checkpoint, rising; nothing may be under way."""
+        if self._thread:  # alone, so that the disk says what all others see
+            return steps_in(self.directory)
         return sorted(self._manager.all_steps())
 
-    def has(self, step: int) -> bool:
-        """Whether a step has a checkpoint, on disk or under way."""
-        return step == self._newest or step in self._manager.all_steps()
-
-    def files_of(self, step: int) -> Path:
-        """The folder with the files of a checkpoint."""
-        return self.directory / str(step) / _ITEM
+    def forget_after(self, step: int) -> None:
+        """Moves newer checkpoints aside; all processes call it together."""
+        newer = [other for other in self.steps() if other > step]
+        if newer:
+            move_aside(self.directory, newer, self._processes)
+            self._manager.reload()
 
     def begin(self, step: int, snapshot: Snapshot, metadata: Mapping[str, Any]) -> None:
         """Begins to write what is already copied; call `wait` before it."""
-        self._newest = step
-        args = ocp.args.Composite(**{_ITEM: Write(snapshot, metadata)})
+        self.at = step
+        args = ocp.args.Composite(**{ITEM: Write(snapshot, metadata)})
         if self._thread is None:
             self._manager.save(step, args=args, force=True)
         else:
@@ -61,9 +75,25 @@ class Store:
     def wait(self) -> None:
         """Returns when nothing is under way; raises OSError if a write failed."""
         under_way, self._under_way = self._under_way, None
-        if under_way:
-            under_way.result()
-        self._manager.wait_until_finished()
+        try:
+            if under_way:
+                under_way.result()
+            self._manager.wait_until_finished()
+        except Exception as error:
+            failed, self.at = self.at, self._whole
+            self._begin_anew()
+            raise _named(error, f"step {failed} in {self.directory}") from error
+        self._whole = self.at
+
+    def _begin_anew(self) -> None:
+        """Orbax would raise the error of a failed save in the next one too."""
+        if self._thread is None:  # processes would wait for each other
+            self._manager.reload()
+            return
+        with suppress(Exception):
+            self._manager.close()
+        how = self.directory, self._keep, self._processes, self._lock.shared
+        self._manager = _manager_of(*how)
 
     def close(self) -> None:
         """Waits, and ends the threads."""
@@ -73,6 +103,7 @@ class Store:
             if self._thread:
                 self._thread.shutdown()
             self._manager.close()
+            self._lock.release()
 
 
 class Handler(ocp.AsyncCheckpointHandler):
@@ -104,8 +135,19 @@ class Write(ocp.args.CheckpointArgs):
     metadata: Mapping[str, Any]
 
 
+def _named(error: Exception, what: str) -> OSError:
+    """The error of a write, with the checkpoint that it was about."""
+    number = getattr(error, "errno", None)
+    why = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+    said = (
+        f"checkpoint: {what} could not be written ({why}). The checkpoints before it "
+        "are whole; the same step can be saved again"
+    )
+    return OSError(number, said) if number else OSError(said)
+
+
 def _manager_of(
-    directory: Path, keep: int | None, processes: tuple[int, ...]
+    directory: Path, keep: int | None, processes: tuple[int, ...], shared: bool
 ) -> ocp.CheckpointManager:
     everyone, first = len(processes) == jax.process_count(), min(processes)
     among = ocp.options.MultiprocessingOptions(
@@ -116,11 +158,11 @@ def _manager_of(
     options = ocp.CheckpointManagerOptions(
         max_to_keep=keep,
         create=False,
-        cleanup_tmp_directories=True,
+        cleanup_tmp_directories=not shared,  # they may be of a save under way
         async_options=ocp.options.AsyncOptions(create_directories_asynchronously=False),
         multiprocessing_options=among,
     )
-    handlers = {_ITEM: Handler()}
+    handlers = {ITEM: Handler()}
     return ocp.CheckpointManager(
-        directory, item_names=(_ITEM,), item_handlers=handlers, options=options
+        directory, item_names=(ITEM,), item_handlers=handlers, options=options
     )

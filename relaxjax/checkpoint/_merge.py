@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import multihost_utils
 
 from relaxjax._core._merge_rules import (
     EQUAL,
@@ -27,6 +26,7 @@ from relaxjax._core._merge_rules import (
 from relaxjax._core._tree import is_key, key_path
 from relaxjax.checkpoint._slices import Cuts, Slices, around, slices_of
 from relaxjax.checkpoint._tree import data_of, is_array
+from relaxjax.workers import on_host
 
 _OTHER = ": another relaxation, other options or another model"
 
@@ -90,7 +90,7 @@ class _Sides(NamedTuple):
         def now(path: str) -> np.ndarray:
             name = _joined(place.root, path)
             node = around(name, self.held) if whole else None
-            rows = _whole(data_of(self.fresh[name]))
+            rows = on_host(data_of(self.fresh[name]))
             return rows if node is None else self.held[node].joined(rows)
 
         cuts = self.cuts(place.name)
@@ -204,10 +204,3 @@ def _walk(place: LeafPlace, *, covered: bool) -> Iterator[LeafPlace]:
 
 def _joined(root: str, path: str) -> str:
     return f"{root}/{path}" if root else path
-
-
-def _whole(x: jax.Array) -> np.ndarray:
-    """Rows of all workers, wherever they are; all processes ask for the same array."""
-    if x.is_fully_addressable:
-        return np.asarray(x)
-    return np.asarray(multihost_utils.process_allgather(x, tiled=True))

@@ -51,6 +51,7 @@ def snapshot(state: Any, processes: tuple[int, ...]) -> Snapshot:
     values: dict[str, Any] = {}
     for name, leaf in named(state).items():
         if is_array(leaf):
+            _require_everywhere(name, leaf, len(processes))
             leaves[name] = str(leaf.dtype), leaf.shape[1:]
             _copy(name, data_of(leaf), pieces, held)
         else:
@@ -60,6 +61,17 @@ def snapshot(state: Any, processes: tuple[int, ...]) -> Snapshot:
         digests = _gathered({i: digest(x) for i, x in held.items()}, len(pieces))
     process, first = jax.process_index(), min(processes)
     return Snapshot(pieces, held, digests, leaves, values, process, first)
+
+
+def _require_everywhere(name: str, x: jax.Array, processes: int) -> None:
+    """Refuses an array of one process among several: each would write its own."""
+    if processes > 1 and x.is_fully_addressable:
+        raise ValueError(
+            f"checkpoint: {name!r} is a jax.Array that lies on this process alone, and "
+            f"the workers are on {processes} processes. If it belongs to the workers, "
+            "make it by relaxjax.to_workers or let the step return it; what belongs to "
+            "the training loop must be a Python number or a NumPy array"
+        )
 
 
 def digest(x: np.ndarray) -> str:

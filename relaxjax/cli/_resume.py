@@ -92,13 +92,17 @@ def kept_in(folder: Path) -> str:
     return f"the checkpoint of step {max(steps)} is in {folder}: go on with --resume"
 
 
+def _of_a_run(path: Path) -> bool:
+    return path.name != "writer.lock"  # of a run that was killed before it saved
+
+
 def refuse_other_runs(folder: Path, resume: bool) -> None:
     """Refuses to start afresh where there are checkpoints already.
 
     Raises:
       ValueError: there are some.
     """
-    if not resume and folder.is_dir() and any(folder.iterdir()):
+    if not resume and folder.is_dir() and any(map(_of_a_run, folder.iterdir())):
         raise ValueError(
             f"--checkpoint-every: {folder} holds checkpoints of an earlier run. Go on "
             "from them with --resume, name another --out, or remove the folder"

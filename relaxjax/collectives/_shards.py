@@ -79,7 +79,7 @@ def cut(params: Any, workers: WorkerMesh, k: int, stacked: Iterable[str] = ()) -
     prefixes = tuple(stacked)
 
     def slices(path: Any, leaf: Any) -> Shard:
-        host = broadcast_from_first_process(np.asarray(leaf), workers.processes)
+        host = broadcast_from_first_process(leaf, workers.processes)
         name = leaf_name(path)
         layered = any(name == x or name.startswith(f"{x}/") for x in prefixes)
         layers, shape = host.shape[:layered], host.shape[int(layered) :]

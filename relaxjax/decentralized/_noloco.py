@@ -32,7 +32,12 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import is_traced, require_momentum, require_whole
+from relaxjax._core._checks import (
+    is_traced,
+    require_momentum,
+    require_transformation,
+    require_whole,
+)
 from relaxjax._core._cond import when
 from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._tree import wide_copy
@@ -111,6 +116,7 @@ def noloco(
       >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 3.0, 2.0, 6.0])))
       [-1. -1. -2. -2.]
     """
+    require_transformation("noloco", "inner", inner)
     require_whole(_CALLER, "sync_every", sync_every)
     spec = gossip_spec(_CALLER, axis_name, topology, sync_every, bucket_bytes, specs)
     require_momentum(_CALLER, momentum)

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from relaxjax._core._axis import AxisName, axes_of, axis_size
+from relaxjax._core._axis import AxisName, axes_of, axis_size, bound_axes
 from relaxjax._core._buckets import plan_buckets
 from relaxjax._core._checks import (
     require_local,
@@ -157,6 +157,8 @@ def gossip_transformation(
     """
 
     def init(params: optax.Params) -> Any:
+        if spec.outer in bound_axes():  # as in `relaxjax.init`
+            spec.require_size()
         leaves = LocalState(layout_of(params))
         return GossipState(jnp.zeros((), jnp.int32), start(params), leaves)
 

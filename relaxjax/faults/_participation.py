@@ -27,7 +27,7 @@ import optax
 from jax import lax
 
 from relaxjax._core._axis import AxisName, axes_of
-from relaxjax._core._checks import require_whole
+from relaxjax._core._checks import require_transformation, require_whole
 from relaxjax._core._cond import select_tree
 from relaxjax._core._merge_rules import EQUAL
 from relaxjax.faults._fault_schedule import fault_schedule
@@ -92,6 +92,7 @@ def participation(
       >>> print(jax.vmap(update, axis_name="data")(jnp.array([1.0, 3.0, 8.0])))
       [-2. -2. -2.]
     """
+    require_transformation("participation", "tx", tx)
     axes_of(axis_name)
     schedule = fault_schedule(_CALLER, "present", present, (None,), seed)
     if schedule.is_always(False):

@@ -20,6 +20,7 @@ import optax
 from jax import lax
 
 from relaxjax._core._axis import AxisName, axes_of, axis_size
+from relaxjax._core._checks import require_transformation
 from relaxjax._core._cond import select_tree
 from relaxjax._core._merge_rules import EQUAL
 
@@ -67,6 +68,7 @@ def skip_nonfinite(
       >>> print(updates, skipped)
       [0. 0. 0.] [1 1 1]
     """
+    require_transformation("skip_nonfinite", "tx", tx)
     axes_of(axis_name)
     inner = optax.with_extra_args_support(tx)
 

@@ -7,7 +7,7 @@ import jax
 import optax
 
 from relaxjax._core._axis import AxisName, axes_of
-from relaxjax._core._checks import require_dtypes
+from relaxjax._core._checks import require_dtypes, require_transformation
 from relaxjax._core._tree import leaf_name
 from relaxjax.collectives import cut, whole_leaves
 from relaxjax.fsdp._gathered import Gathered
@@ -68,6 +68,7 @@ def init(
       >>> relaxjax.fsdp.whole(shards)["blocks"].shape
       (12, 5)
     """
+    require_transformation("fsdp.init", "tx", tx)
     workers = workers_of(mesh, axis_name, _CALLER)
     k = _slices(workers, over)
     layers = _require_layers(params, layers)

@@ -21,7 +21,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from relaxjax._core._checks import require_arrays, require_known, require_same
+from relaxjax._core._checks import (
+    require_arrays,
+    require_known,
+    require_same,
+    require_transformation,
+)
 from relaxjax._core._cond import when
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._silence import due
@@ -77,6 +82,7 @@ def accumulate(
       -2.0
       0.0
     """
+    require_transformation("accumulate", "tx", tx)
     require_known("accumulate", "every", every)
     if not isinstance(every, int | np.integer) or every < 1:
         raise ValueError(

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import optax
 
-from relaxjax._core._checks import require_params, require_whole
+from relaxjax._core._checks import require_params, require_transformation, require_whole
 from relaxjax._core._phases import Clock, clock, phased
 
 
@@ -55,6 +55,7 @@ def before_step(
       10.0
       1.0
     """
+    require_transformation("before_step", "tx", tx)
     require_whole("before_step", "step", step, 0)
     inner = optax.with_extra_args_support(tx)
 
@@ -94,6 +95,7 @@ def from_step(
       ...     relaxjax.from_step(relaxjax.diloco(optax.identity(), "data", 100), 1000),
       ... )
     """
+    require_transformation("from_step", "tx", tx)
     require_whole("from_step", "step", step, 0)
     inner = optax.with_extra_args_support(tx)
     waiting, starting = range(2)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import jax
 from jax._src.clusters import ClusterEnv
+from jax._src.xla_bridge import backends_are_initialized
 
 from relaxjax.hosts._kv_store import LocalStore, ServiceStore, open_store
 from relaxjax.hosts._rendezvous import Member, rendezvous, this_process
@@ -68,6 +69,7 @@ def join(
     Raises:
       ValueError: an incomplete or wrong description; processes that disagree on their
         number or versions, or two with the same number.
+      RuntimeError: JAX was used before, or this process has joined already.
       OSError: process 0 cannot listen at its address.
       TimeoutError: processes did not come; the message has their numbers, or the
         address.
@@ -80,6 +82,7 @@ def join(
     job = _description(coordinator_address, num_processes, process_id, wait)
     if job is None:
         return Hosts(0, (this_process(0),), LocalStore())
+    _require_first()
     address, count, number, devices = job
     members = rendezvous(address, count, number, versions=versions(), wait=wait)
     jax.config.update("jax_enable_recoverability", True)
@@ -127,6 +130,23 @@ def _description(
             f"{count - 1}"
         )
     return address, count, number, devices
+
+
+def _require_first() -> None:
+    """Refuses to join where JAX knows its devices already: those of one process."""
+    if jax.distributed.is_initialized():
+        raise RuntimeError(
+            "join: this process has joined already, by hosts.join or by "
+            "jax.distributed.initialize: call hosts.join() once, and pass on what it "
+            "returns"
+        )
+    if backends_are_initialized():
+        raise RuntimeError(
+            "join: JAX has been used in this process before hosts.join(), and knows "
+            "only its own devices since: call hosts.join() first, before params are "
+            "made, before jax.devices(), jnp.ones(...) or any other computation, also "
+            "in the modules that the script imports"
+        )
 
 
 def _number(value: int | None, name: str, variable: str) -> int | None:

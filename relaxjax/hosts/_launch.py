@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from threading import Thread, current_thread, main_thread
+from threading import Lock, Thread, current_thread, main_thread
 from typing import IO, Any, NamedTuple
 
 from relaxjax._core._huge_pages import huge_pages
@@ -29,6 +29,8 @@ _POLL = 0.05
 _KILL_AFTER = 5.0  # seconds from SIGTERM to SIGKILL
 
 _WAITS = "the processes have not ended yet; a second Ctrl-C kills them"
+
+_LINES = Lock()  # of a stream's buffer, for which `flush` is no atomic write
 
 LOOPBACK = Loopback()
 
@@ -225,4 +227,8 @@ def _coordinator(place: Place) -> str:
 
 
 def _print(number: int, name: str, line: str) -> None:
-    print(f"[{number}] {line}", file=getattr(sys, name), flush=True)
+    """One write for each line, so that lines of two processes never join."""
+    stream = getattr(sys, name)
+    with _LINES:
+        stream.write(f"[{number}] {line}\n")
+        stream.flush()

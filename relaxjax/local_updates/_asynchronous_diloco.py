@@ -36,7 +36,12 @@ import optax
 from jax import lax
 
 from relaxjax._core._axis import AxisName, axis_size
-from relaxjax._core._checks import is_traced, require_known, require_whole
+from relaxjax._core._checks import (
+    is_traced,
+    require_known,
+    require_transformation,
+    require_whole,
+)
 from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
 from relaxjax._core._marks import marked
@@ -122,6 +127,8 @@ def asynchronous_diloco(
       >>> print(jax.vmap(train, axis_name="data")(jnp.array([2.0, 4.0])))
       [-1. -3.]
     """
+    require_transformation("asynchronous_diloco", "inner", inner)
+    require_transformation("asynchronous_diloco", "outer", outer)
     table = _checked(arrivals)
     first = tokens_of(_CALLER, axis_name, tokens).standing_still(inner)
     exchange = ExchangeSpec(

@@ -38,7 +38,7 @@ import optax
 from jax import lax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import require_whole
+from relaxjax._core._checks import require_transformation, require_whole
 from relaxjax._core._cond import select_tree, when
 from relaxjax._core._marks import marked
 from relaxjax._core._sharding import fitting
@@ -133,6 +133,7 @@ def decoupled_diloco(
       >>> print(jax.vmap(train, axis_name="data")(jnp.array([1.0, 3.0, 8.0])))
       [-2. -2. -8.]
     """
+    require_transformation("decoupled_diloco", "inner", inner)
     every = _steps_between(sync_every, fragments, overlap)
     presence = presence_of(_CALLER, axis_name, present, adopts, seed)
     counted = tokens_of(_CALLER, axis_name, tokens)

@@ -36,7 +36,7 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import require_whole
+from relaxjax._core._checks import require_transformation, require_whole
 from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
 from relaxjax._core._marks import marked
@@ -135,6 +135,7 @@ def desynced(
       >>> print(x, trace)
       [-5. -5.] [1.5 4.5]
     """
+    require_transformation("desynced", "inner", inner)
     _check(periods)
     turn = min(math.lcm(*periods.values()), 2**31 - 1)
     tx = optax.with_extra_args_support(inner)

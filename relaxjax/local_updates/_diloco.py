@@ -27,6 +27,7 @@ import jax
 import optax
 
 from relaxjax._core._axis import AxisName
+from relaxjax._core._checks import require_transformation
 from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._tree import wide_copy
 from relaxjax.compression import Compressor
@@ -148,6 +149,7 @@ def diloco(
       >>> print(jax.vmap(train, axis_name="data")(jnp.array([1.0, 2.0, 6.0])))
       [-3. -3. -3.]
     """
+    require_transformation("diloco", "inner", inner)
     exchange = ExchangeSpec(
         "diloco", axis_name, compressor, algorithm, bucket_bytes, specs, seed, reducer
     )._replace(merge=merge)

@@ -33,6 +33,7 @@ import numpy as np
 import optax
 
 from relaxjax._core._axis import AxisName, axis_size
+from relaxjax._core._checks import require_transformation
 from relaxjax._core._merge_rules import Leaf, Merge, rebuild
 from relaxjax._core._weights import refuse_weight
 from relaxjax.compression import Compressor
@@ -126,6 +127,7 @@ def eager_diloco(
       [[-1. -5.]
        [-3. -7.]]
     """
+    require_transformation("eager_diloco", "inner", inner)
     exchange = ExchangeSpec(
         _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed, reducer
     )

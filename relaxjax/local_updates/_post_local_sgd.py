@@ -18,7 +18,7 @@ from typing import Any
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import require_whole
+from relaxjax._core._checks import require_transformation, require_whole
 from relaxjax.gradients import all_reduce, before_step, from_step
 from relaxjax.local_updates._local_sgd import local_sgd
 
@@ -59,6 +59,7 @@ def post_local_sgd(
       >>> import optax, relaxjax
       >>> tx = relaxjax.post_local_sgd(optax.sgd(0.1, 0.9), "data", 16, 10_000)
     """
+    require_transformation("post_local_sgd", "optimizer", optimizer)
     require_whole("post_local_sgd", "start_step", start_step, 0)
     how: Any = {"algorithm": algorithm, "bucket_bytes": bucket_bytes, "specs": specs}
     first = before_step(all_reduce(axis_name, **how), start_step)

@@ -22,7 +22,7 @@ from typing import Any
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import require_whole
+from relaxjax._core._checks import require_transformation, require_whole
 from relaxjax.compression import error_feedback, quantize, top_k
 from relaxjax.local_updates._diloco import outer_step
 from relaxjax.local_updates._local_steps import ExchangeSpec, local_steps
@@ -77,6 +77,7 @@ def sparse_loco(
       >>> print(f"1/{30 * ring / sent:.0f}")
       1/1078
     """
+    require_transformation("sparse_loco", "inner", inner)
     require_whole("sparse_loco", "chunk_size", chunk_size)
     few = top_k(density, block_size=chunk_size, values=quantize(bits))
     compressor = error_feedback(few, decay=decay)

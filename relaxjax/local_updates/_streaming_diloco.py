@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import is_traced, require_whole
+from relaxjax._core._checks import is_traced, require_transformation, require_whole
 from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
 from relaxjax._core._marks import marked
@@ -119,6 +119,7 @@ def streaming_diloco(
       >>> print(after["a"], after["b"])  # a is common, b will be
       [-2. -2.] [-1. -3.]
     """
+    require_transformation("streaming_diloco", "inner", inner)
     every = _steps_between(sync_every, fragments, overlap, mixing)
     tau, fragment = overlap, functools.partial(_update_fragment, mixing)
     exchange = ExchangeSpec(

@@ -7,6 +7,7 @@ from typing import Any
 import optax
 
 from relaxjax._core._axis import AxisName, axes_of
+from relaxjax._core._checks import require_transformation
 from relaxjax._core._relaxation import Training
 from relaxjax._names import parse
 from relaxjax.plan._model import Model
@@ -61,6 +62,7 @@ def auto(
       >>> relaxjax.wire_bytes(tx, params, relaxjax.emulate(4))  # plain all-reduce pays
       24576
     """
+    require_transformation("plan.auto", "optimizer", optimizer)
     axes = len(axes_of(axis_name))
     ranked = rank(
         Model(params=params, compute=compute),

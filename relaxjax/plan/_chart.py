@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from relaxjax.plan._model import Model
-from relaxjax.plan._network import Network
+from relaxjax.plan._network import Network, require_network
 from relaxjax.plan._rank import rank
 from relaxjax.schedule import Link
 
@@ -34,6 +34,7 @@ def choices(
     Returns:
       Labels: a row for each latency, a column for each bandwidth.
     """
+    require_network("choices", network)
 
     def at(latency: float, bandwidth: float) -> str:
         window = network.link.window

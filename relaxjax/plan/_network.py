@@ -13,10 +13,13 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from relaxjax._core._checks import check_type
 from relaxjax.schedule import Link
 
 INSIDE = Link(latency=5e-6, bandwidth=1e11)
 """Default link between workers of one host: 100 GB/s and 5 microseconds."""
+
+_LINK = "say relaxjax.schedule.Link(latency=1e-4, bandwidth=1.25e8), in s and bytes/s"
 
 CODEC = 2e11
 """Default rate of a codec: bytes of float32 that are encoded or decoded in a second.
@@ -95,6 +98,10 @@ class Network:
 
     def __post_init__(self) -> None:
         """Checks the figures."""
+        for name in ("link", "inside", "psum"):
+            value = getattr(self, name)
+            if value is not None or name != "psum":
+                check_type(name, value, Link, _LINK)
         for name in ("workers", "per_host"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -172,3 +179,15 @@ def _link(path: str | Path, name: str, value: Any) -> Link:
             f'{path}: {name} must be {{"latency": seconds, "bandwidth": bytes per '
             f"second}}, got {value!r}"
         ) from error
+
+
+def require_network(caller: str, network: Any) -> None:
+    """Refuses a rate, a link or anything else in a network's place."""
+    check_type(
+        f"{caller}: network",
+        network,
+        Network,
+        "say plan.Network(workers=8, link=schedule.Link(latency=1e-4, "
+        "bandwidth=1.25e8)), which is 1 Gbit/s in bytes per second, or measure it by "
+        "plan.measure",
+    )

@@ -13,7 +13,7 @@ from relaxjax._core._sending_order import check_bucket_bytes
 from relaxjax.plan._candidate import BUCKET_BYTES, Candidate
 from relaxjax.plan._candidates import candidates
 from relaxjax.plan._model import Model
-from relaxjax.plan._network import Network
+from relaxjax.plan._network import Network, require_network
 from relaxjax.plan._predict import Prediction, predict
 from relaxjax.plan._quality import CLASSES, quality_of
 from relaxjax.plan._ranking import Ranking, Row, ranking
@@ -61,6 +61,7 @@ def rank(
       >>> plan.rank(model, network).choice.label
       'all_reduce'
     """
+    require_network("rank", network)
     check_asked(criterion, quality, memory)
     rows = []
     for candidate in candidates(network):

@@ -26,7 +26,7 @@ from relaxjax.plan._candidate import BUCKET_BYTES, Candidate
 from relaxjax.plan._candidates import candidates
 from relaxjax.plan._messages import PlannedMessage
 from relaxjax.plan._model import Model
-from relaxjax.plan._network import Network
+from relaxjax.plan._network import Network, require_network
 from relaxjax.plan._predict import predict
 from relaxjax.plan._quality import quality_of
 from relaxjax.plan._rank import allowed_of, check_asked
@@ -113,6 +113,7 @@ def sharded(
       >>> plan.sharded(model, network, memory=8e9).choice.label
       'fsdp'
     """
+    require_network("sharded", network)
     check_asked(criterion, quality, memory)
     whole = [c for c in candidates(network, _WHOLE) if c.relaxation in _WHOLE]
     held = {"all_reduce": 4.0, "parameter_server": 2.0 + 2.0 / network.workers}

@@ -13,7 +13,7 @@ as a node, and the link inside as its network. How long NCCL takes to begin, and
 size of its chunks, are left to XLA, which has figures for each card.
 """
 
-from relaxjax.plan._network import Network
+from relaxjax.plan._network import Network, require_network
 
 _JOINED = ("all_reduce", "all_gather", "reduce_scatter", "collective_permute")
 
@@ -43,6 +43,7 @@ def xla_flags(network: Network, bucket_bytes: int = 8 * 2**20) -> str:
       >>> print(joined)
       --xla_gpu_all_reduce_combine_threshold_bytes=4194304
     """
+    require_network("xla_flags", network)
     if bucket_bytes < 1:
         raise ValueError(f"xla_flags: bucket_bytes={bucket_bytes} must be 1 or more")
     link, per_host = network.link, network.per_host

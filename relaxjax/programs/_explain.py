@@ -19,6 +19,7 @@ import numpy as np
 import optax
 
 from relaxjax._core._axis import AxisName
+from relaxjax._core._checks import require_transformation
 from relaxjax._core._phases import clocks_of
 from relaxjax.programs._period import steps_of_a_period
 from relaxjax.workers import (
@@ -117,6 +118,7 @@ def explain(
       of which 6,000 in step 9
       each worker keeps OuterState 0.008 MB
     """
+    require_transformation("explain", "tx", tx)
     workers = workers_of(mesh, axis_name, "explain")
     params = of_one_worker(params, workers.n)
     _, flows, state = traced(tx, params, workers)

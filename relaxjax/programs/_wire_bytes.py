@@ -10,6 +10,7 @@ import numpy as np
 import optax
 
 from relaxjax._core._axis import AxisName
+from relaxjax._core._checks import require_transformation
 from relaxjax.programs._period import steps_of_a_period, walked_steps
 from relaxjax.workers import of_one_worker, workers_of
 
@@ -47,6 +48,7 @@ def wire_bytes(
       >>> relaxjax.wire_bytes(relaxjax.all_reduce("data"), params, relaxjax.emulate(4))
       72
     """
+    require_transformation("wire_bytes", "tx", tx)
     workers = workers_of(mesh, axis_name, "wire_bytes")
     params = of_one_worker(params, workers.n)
     if steps is None and start is None:

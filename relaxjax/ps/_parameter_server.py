@@ -33,6 +33,7 @@ from relaxjax._core._checks import (
     require_no_compiler_axes,
     require_params,
     require_same,
+    require_transformation,
 )
 from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import RESET, Leaf, MergeRule, resliced
@@ -136,6 +137,7 @@ def parameter_server(
       >>> relaxjax.wire_bytes(tx, {"w": jnp.zeros((4, 4))}, relaxjax.emulate(4))
       96
     """
+    require_transformation("parameter_server", "optimizer", optimizer)
     check_servers(_CALLER, servers)
     check_compressor(_CALLER, compressor)
     late = late_pushes(_CALLER, axis_name, staleness, compensation, seed)

@@ -6,7 +6,7 @@ import jax
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import require_dtypes
+from relaxjax._core._checks import require_dtypes, require_transformation
 from relaxjax.collectives import cut, whole_leaves
 from relaxjax.gradients import require_elementwise
 from relaxjax.ps._refusals import check_servers, number_of_servers
@@ -55,6 +55,7 @@ def init(
        [1. 1. 1.]
        [1. 1. 1.]]
     """
+    require_transformation("ps.init", "optimizer", optimizer)
     check_servers(_CALLER, servers)
     workers = workers_of(mesh, axis_name, _CALLER)
     require_agreement(optimizer, params, workers)

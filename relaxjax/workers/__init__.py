@@ -17,9 +17,10 @@ __getattr__, __dir__, __all__ = door(
         "_consensus": "of_one_worker",
         "_init": "init_state",
         "_mesh": "WorkerMesh",
+        "_processes": "broadcast_from_first_process on_host",
         "_synchronized": "is_silent require_synchronized traced",
         "_to_workers": "workers_of",
         "_startup_agreement": "describe require_agreement versions",
-        "_worker_axis": "put broadcast_from_first_process",
+        "_worker_axis": "put",
     },
 )

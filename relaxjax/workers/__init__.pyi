@@ -13,6 +13,10 @@ from relaxjax.workers._init import state_specs as state_specs
 from relaxjax.workers._mesh import Emulation as Emulation
 from relaxjax.workers._mesh import WorkerMesh as WorkerMesh
 from relaxjax.workers._mesh import emulate as emulate
+from relaxjax.workers._processes import (
+    broadcast_from_first_process as broadcast_from_first_process,
+)
+from relaxjax.workers._processes import on_host as on_host
 from relaxjax.workers._scan_layers import scan_layers as scan_layers
 from relaxjax.workers._startup_agreement import describe as describe
 from relaxjax.workers._startup_agreement import require_agreement as require_agreement
@@ -22,9 +26,6 @@ from relaxjax.workers._synchronized import require_synchronized as require_synch
 from relaxjax.workers._synchronized import traced as traced
 from relaxjax.workers._to_workers import to_workers as to_workers
 from relaxjax.workers._to_workers import workers_of as workers_of
-from relaxjax.workers._worker_axis import (
-    broadcast_from_first_process as broadcast_from_first_process,
-)
 from relaxjax.workers._worker_axis import put as put
 
 __all__ = [

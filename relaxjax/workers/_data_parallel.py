@@ -16,10 +16,14 @@ from jax.sharding import Mesh
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_arrays
 from relaxjax._core._phases import Phases
-from relaxjax._core._tree import dtype_and_shape, leaf_names
 from relaxjax.workers._mesh import Emulation, WorkerMesh
 from relaxjax.workers._startup_agreement import require_equal_processes
-from relaxjax.workers._step_arguments import mean_over_workers, place_batch, placed
+from relaxjax.workers._step_arguments import (
+    described,
+    mean_over_workers,
+    place_batch,
+    placed,
+)
 from relaxjax.workers._step_programs import StepPrograms
 from relaxjax.workers._to_workers import workers_of
 
@@ -63,7 +67,8 @@ class DataParallelStep:
     def lower(self, *args: Any) -> jax.stages.Lowered:
         """Lowers the program of one step for these arguments, without running it.
 
-        They may be arrays or `jax.ShapeDtypeStruct`, shaped as for a call.
+        They may be arrays, as for a call, or `jax.ShapeDtypeStruct`, those of a batch
+        with the rows of all processes.
         """
         state, batch = self._checked(args)
         return self._programs.whole.lower(placed(state, self._workers), batch)
@@ -82,9 +87,7 @@ class DataParallelStep:
         """Before the first step: are these arrays, and processes' batches alike?"""
         if not self._looked:
             require_arrays(state, "data_parallel")
-            leaves = zip(leaf_names(batch), jax.tree.leaves(batch), strict=True)
-            table = {f"batch leaf {k!r}": dtype_and_shape(x) for k, x in leaves}
-            require_equal_processes("data_parallel", table)
+            require_equal_processes("data_parallel", described(batch, self._workers))
             self._looked = True
 
     def _wait(self, state: Any, metrics: Any) -> None:
@@ -119,7 +122,9 @@ def data_parallel(
     Returns:
       A jitted function of the same arguments: state as `relaxjax.init` and
       `relaxjax.to_workers` make it, with a leading worker axis, and a batch whose
-      leading axis is divided among the workers (host arrays are this process's rows).
+      leading axis is divided among the workers. With several processes, each gives
+      its own rows: an array of NumPy, or a `jax.Array` that lies on this process alone.
+      A `jax.Array` over all processes is the whole batch.
       It returns the new state, and the mean of the metrics over the workers in float32;
       if the metrics are a mapping with a key `"weight"`, the mean of the others is
       weighted by it (a weight of zero drops that worker, whatever it computed), and

@@ -22,6 +22,7 @@ import optax
 from jax.core import Tracer
 
 from relaxjax._core._axis import like_varying
+from relaxjax._core._checks import require_transformation
 from relaxjax._core._tree import dtype_and_shape, leaf_names
 
 
@@ -67,6 +68,7 @@ def reduce_in_backward(
       >>> print(jax.vmap(jax.grad(loss), (None, 0), axis_name="data")(1.0, x))
       [1.5 1.5 1.5 1.5]
     """
+    require_transformation("reduce_in_backward", "reducer", reducer)
     state = reducer_state("reduce_in_backward", reducer, params, state)
     if accumulated is None:
         accumulated = optax.tree.zeros_like(params)

@@ -7,7 +7,7 @@ import optax
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import require_arrays
+from relaxjax._core._checks import require_arrays, require_transformation
 from relaxjax.workers._mesh import Emulation, WorkerMesh
 from relaxjax.workers._startup_agreement import require_agreement
 from relaxjax.workers._synchronized import require_synchronized
@@ -54,6 +54,7 @@ def init(
       >>> params["w"].shape
       (4, 3)
     """
+    require_transformation("init", "tx", tx)
     workers = workers_of(mesh, axis_name, "init")
     require_arrays(params, "init")
     require_agreement(tx, params, workers)

@@ -11,6 +11,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import axes_of
+from relaxjax.workers._processes import process_indices, workers_here
 
 
 @dataclass(frozen=True)
@@ -87,12 +88,19 @@ class WorkerMesh(NamedTuple):
         """Indices of the processes that the mesh spans, rising."""
         if isinstance(self.mesh, Emulation):
             return (jax.process_index(),)
-        return tuple(sorted({d.process_index for d in self.mesh.devices.flat}))
+        return process_indices(self.mesh)
 
     @property
     def processes(self) -> int:
         """Number of processes that the mesh spans."""
         return 1 if isinstance(self.mesh, Emulation) else len(self.process_indices)
+
+    @property
+    def here(self) -> int:
+        """Number of workers that have a device of this process."""
+        if isinstance(self.mesh, Emulation):
+            return self.n
+        return workers_here(self.mesh, self.axis_name)
 
     def sharding(self, spec: P | None = None) -> NamedSharding:
         """Sharding of an array with a leading worker axis."""

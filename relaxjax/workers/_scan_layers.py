@@ -26,6 +26,7 @@ import optax
 from jax import lax
 
 from relaxjax._core._axis import like_varying
+from relaxjax._core._checks import require_transformation
 from relaxjax.workers._in_backward import extra_args, reducer_state
 
 
@@ -75,6 +76,7 @@ def scan_layers(
       >>> print(jax.vmap(jax.grad(loss), (None, 0), axis_name="data")(w, x)[0])
       [4.5 3. ]
     """
+    require_transformation("scan_layers", "reducer", reducer)
     _require_layers(params)
     state = reducer_state(
         "scan_layers", reducer, params, state, init=lambda r, p: jax.vmap(r.init)(p)

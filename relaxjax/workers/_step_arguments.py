@@ -6,18 +6,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.sharding import Mesh
 
 from relaxjax._core._checks import difference
 from relaxjax._core._phases import clocks_of, ticking
-from relaxjax._core._tree import key_path, layout_of, leaf_names, wide
+from relaxjax._core._tree import dtype_and_shape, key_path, layout_of, leaf_names, wide
 from relaxjax.workers._mesh import WorkerMesh
 
 
 def place_batch(batch: Any, workers: WorkerMesh) -> Any:
     """The batch on the mesh, its rows divided among the workers."""
 
-    def put(name, leaf):
+    def put(name: str, leaf: Any) -> Any:
         shape = jnp.shape(leaf)
         if not shape:
             raise ValueError(
@@ -25,22 +26,72 @@ def place_batch(batch: Any, workers: WorkerMesh) -> Any:
                 f"{workers.n} workers; pass it as state (relaxjax.to_workers), or "
                 "close over it"
             )
-        host = not isinstance(leaf, jax.Array | jax.ShapeDtypeStruct)
-        rows = shape[0] * (workers.processes if host else 1)
-        if rows % workers.n:
-            raise ValueError(
-                f"data_parallel: batch leaf {name!r} has {rows} rows, which do not "
-                f"divide among {workers.n} workers: make it a multiple of {workers.n} "
-                "(drop or repeat rows)"
-            )
-        if host and isinstance(workers.mesh, Mesh):
-            dtype = jax.dtypes.canonicalize_dtype(np.asarray(leaf).dtype)
-            leaf = np.asarray(leaf, dtype)
-            return jax.make_array_from_process_local_data(workers.sharding(), leaf)
-        return placed(leaf, workers)
+        own = is_own_rows(leaf, workers)
+        _require_divisible(name, shape[0], workers, own)
+        if not own or not isinstance(workers.mesh, Mesh):
+            return placed(leaf, workers)
+        rows = shape[0] // (workers.here or workers.n) * workers.n
+        return _spread(leaf, (rows, *shape[1:]), workers)
 
     leaves, structure = jax.tree.flatten(batch)
     return structure.unflatten(map(put, leaf_names(batch), leaves))
+
+
+def described(batch: Any, workers: WorkerMesh) -> dict[str, str]:
+    """The leaves of a batch, as all processes must have them."""
+
+    def text(x: Any) -> str:
+        whole = workers.processes > 1 and not is_own_rows(x, workers)
+        return dtype_and_shape(x) + (" of all processes" if whole else "")
+
+    leaves = zip(leaf_names(batch), jax.tree.leaves(batch), strict=True)
+    return {f"batch leaf {k!r}": text(x) for k, x in leaves}
+
+
+def is_own_rows(leaf: Any, workers: WorkerMesh) -> bool:
+    """Whether a leaf of a batch is this process's rows, and not those of all.
+
+    An array of the host is. So is a `jax.Array` that lies whole on this process, where
+    workers are on several.
+    """
+    if not isinstance(leaf, jax.Array):
+        return not isinstance(leaf, jax.ShapeDtypeStruct)
+    known = not isinstance(leaf, Tracer)
+    return known and workers.processes > 1 and leaf.is_fully_addressable
+
+
+def _require_divisible(name: str, rows: int, workers: WorkerMesh, own: bool) -> None:
+    n = (workers.here or workers.n) if own else workers.n
+    if not rows % n:
+        return
+    if n == workers.n:
+        raise ValueError(
+            f"data_parallel: batch leaf {name!r} has {rows} rows, which do not "
+            f"divide among {n} workers: make it a multiple of {n} (drop or repeat "
+            "rows)"
+        )
+    raise ValueError(
+        f"data_parallel: batch leaf {name!r} has {rows} rows on this process, which "
+        f"do not divide among its {n} of the {workers.n} workers. Every process gives "
+        f"its own rows, and no other process's: make them a multiple of {n} here "
+        "(drop or repeat rows)"
+    )
+
+
+def _spread(leaf: Any, shape: tuple[int, ...], workers: WorkerMesh) -> jax.Array:
+    """This process's rows as its part of an array of all rows, of `shape`."""
+    if not isinstance(leaf, jax.Array):
+        dtype = jax.dtypes.canonicalize_dtype(np.asarray(leaf).dtype)
+        leaf = np.asarray(leaf, dtype)
+        return jax.make_array_from_process_local_data(workers.sharding(), leaf, shape)
+    # Device to device: what a loader has put there does not come back to the host.
+    places = workers.sharding().addressable_devices_indices_map(shape)
+    starts = [index[0].start or 0 for index in places.values() if index]
+    size, rank = shape[0] // workers.n, {x: i for i, x in enumerate(sorted({*starts}))}
+    parts = [leaf[rank[x] * size :][:size] for x in starts]
+    return jax.make_array_from_single_device_arrays(
+        shape, workers.sharding(), jax.device_put(parts, list(places))
+    )
 
 
 def placed(tree: Any, workers: WorkerMesh) -> Any:
@@ -57,6 +108,10 @@ def placed(tree: Any, workers: WorkerMesh) -> Any:
 
 def require_worker_axis(state: tuple[Any, ...], n: int) -> None:
     """Refuses state whose leaves do not have a leading axis of n workers."""
+    last = (
+        ". Only the last argument is the batch: pass several arrays of one as a tuple, "
+        "such as step(params, opt_state, (inputs, labels))"
+    )
     for path, leaf in jax.tree.leaves_with_path(state):
         shape = jnp.shape(leaf)
         if shape[:1] != (n,):
@@ -66,6 +121,8 @@ def require_worker_axis(state: tuple[Any, ...], n: int) -> None:
                 "workers. Params and optimizer state come from "
                 "relaxjax.init(tx, params, mesh), everything else from "
                 "relaxjax.to_workers(tree, mesh), both with this mesh"
+                + last
+                * (path[0].idx == len(state) - 1)
             )
 
 
@@ -81,7 +138,8 @@ def checked(step: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
             raise TypeError(
                 f"data_parallel: the step takes {len(args) - 1} states and a "
                 "batch, so it must return a tuple of the same states and then "
-                f"metrics ({len(args)} values); it returned {got}"
+                f"metrics ({len(args)} values); it returned {got}. A batch of "
+                "several arrays is one argument, a tuple"
             )
         _require_clocks(before, ticked)
         _require_stable(before, out[:-1])

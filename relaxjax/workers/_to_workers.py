@@ -14,7 +14,8 @@ from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._checks import require_arrays
 from relaxjax._core._tree import is_key
 from relaxjax.workers._mesh import Emulation, WorkerMesh
-from relaxjax.workers._worker_axis import broadcast_from_first_process, put
+from relaxjax.workers._processes import broadcast_from_first_process
+from relaxjax.workers._worker_axis import put
 
 
 def workers_of(mesh: Any, axis_name: AxisName | None, caller: str) -> WorkerMesh:

@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import multihost_utils
 from jax.sharding import PartitionSpec as P
 
 from relaxjax.workers._mesh import Emulation, WorkerMesh
@@ -79,12 +78,3 @@ def put(leaf: np.ndarray, workers: WorkerMesh, spec: P) -> jax.Array:
         return jnp.asarray(leaf)
     sharding = workers.sharding(P(workers.axis_name, *spec))
     return jax.make_array_from_callback(leaf.shape, sharding, lambda index: leaf[index])
-
-
-def broadcast_from_first_process(
-    array: jax.Array | np.ndarray, processes: int
-) -> np.ndarray:
-    """The array of process 0, on every process."""
-    if processes == 1:
-        return np.asarray(array)
-    return np.asarray(multihost_utils.broadcast_one_to_all(np.asarray(array)))

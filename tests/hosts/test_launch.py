@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from relaxjax import hosts
 from relaxjax.cli._app import app
 from relaxjax.cli._run import bytes_of
 from relaxjax.hosts import _launch
+
+ROOT = Path(__file__).parents[2]
 
 
 def launched(program: str, processes: int, **how: Any) -> tuple[hosts.Ended, list[Any]]:
@@ -182,3 +185,30 @@ def test_the_command(tmp_path, capfd):
     assert answer.exit_code == 4
     said = capfd.readouterr()
     assert "['a', '--b']" in answer.output + said.out
+
+
+def test_lines_of_two_processes_never_join():
+    """Each goes out by one write, whatever the other process says meanwhile."""
+    count = 3000
+    program = (
+        "import sys\n"
+        f"for i in range({count}):\n"
+        "    print('line', i, 'x' * (i % 7), file=(sys.stdout, sys.stderr)[i % 3 == 0])"
+    )
+    launch = (
+        "import sys; from relaxjax import hosts\n"
+        f"hosts.launch([sys.executable, '-uc', {program!r}], 3)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", launch],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    said = ended.stdout.splitlines()
+    expected = [
+        f"[{n}] line {i} {'x' * (i % 7)}" for n in range(3) for i in range(count)
+    ]
+    assert sorted(said) == sorted(expected)

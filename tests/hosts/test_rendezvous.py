@@ -4,6 +4,7 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import jax
 import pytest
 
 from relaxjax import hosts
@@ -121,6 +122,14 @@ def test_incomplete_descriptions(monkeypatch):
     monkeypatch.setenv("JAX_PROCESS_ID", "one")
     with pytest.raises(ValueError, match="JAX_PROCESS_ID='one'; process_id must be"):
         hosts.join("127.0.0.1:1", 2)
+
+
+def test_join_comes_first():
+    """JAX knows its devices after the first computation: those of one process."""
+    jax.devices()
+    with pytest.raises(RuntimeError, match=r"call hosts.join\(\) first, before params"):
+        hosts.join(free_address(), 2, 1)
+    assert len(hosts.join().members) == 1  # alone there is nobody to join
 
 
 def test_versions_of_what_is_not_there(monkeypatch):

@@ -1,0 +1,83 @@
+"""The folder of a run: which steps it holds, and those that are gone back from.
+
+    20/ 30/ ..              checkpoints; a folder of this name is whole
+    forgotten/1/30/ ..      what was newer when the run first went back; nothing is lost
+
+A branch is moved newest first, so that a process killed in between leaves a beginning
+of the branch, as a shorter run would.
+"""
+
+import operator
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+ITEM = "state"
+_FORGOTTEN = "forgotten"
+
+
+def steps_in(folder: Path) -> list[int]:
+    """Steps that have a checkpoint on disk, rising."""
+    if not folder.is_dir():
+        return []
+    return sorted(int(x.name) for x in folder.iterdir() if x.name.isdecimal())
+
+
+def files_of(folder: Path, step: int) -> Path:
+    """The folder with the files of a checkpoint."""
+    return folder / str(step) / ITEM
+
+
+def step_of(caller: str, step: Any) -> int:
+    """A number of steps, of Python, NumPy or JAX, as Python's."""
+    try:
+        number = -1 if isinstance(step, bool) else operator.index(step)
+    except TypeError:
+        raise TypeError(
+            f"{caller}: step={step!r} must be a whole number of steps; of a count that "
+            "has an axis over the workers give one element, int(count[0])"
+        ) from None
+    if number < 0:
+        raise ValueError(f"{caller}: step={step!r} must be 0 or more steps")
+    return number
+
+
+def found(caller: str, folder: Path, steps: Sequence[int], step: int | None) -> int:
+    """The step asked for, or the newest; refuses one that has no checkpoint."""
+    if step in steps or (step is None and steps):
+        return steps[-1] if step is None else step
+    asked = "" if step is None else f" of step {step}"
+    raise ValueError(
+        f"{caller}: there is no checkpoint{asked} in {folder}, only of "
+        f"{[*steps] or 'no step'}"
+    )
+
+
+def move_aside(folder: Path, steps: Sequence[int], processes: Sequence[int]) -> None:
+    """Moves checkpoints into a folder of their own; all processes call it together."""
+    error = None
+    if jax.process_index() == processes[0]:
+        try:
+            _moved(folder, steps)
+        except OSError as raised:
+            error = raised
+    if len(processes) > 1:
+        failed = np.asarray(multihost_utils.process_allgather(np.bool_(bool(error))))
+        if failed.any() and error is None:
+            raise OSError(f"restore: process {processes[0]} could not move {steps}")
+    if error:
+        raise error
+
+
+def _moved(folder: Path, steps: Sequence[int]) -> None:
+    there = folder / _FORGOTTEN
+    numbers = steps_in(there)
+    aside = there / str(max(numbers, default=0) + 1)
+    aside.mkdir(parents=True)
+    for step in sorted(steps, reverse=True):
+        os.rename(folder / str(step), aside / str(step))

@@ -1,0 +1,114 @@
+"""One writer for a folder: a lock that ends with its process, and names its owner.
+
+The system holds the lock (`flock`), so that none is left behind by a process that was
+killed. Where it has no such locks, nothing is locked.
+"""
+
+import json
+import os
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None
+
+NAME = "writer.lock"
+
+
+class WriterLock:
+    """Held from its making until `release`, by the first of a run's processes.
+
+    Attributes:
+      shared: whether this process writes into the folder already.
+    """
+
+    def __init__(self, folder: Path, processes: Sequence[int]):
+        """Takes the lock; all processes of the run make it together.
+
+        Raises:
+          ValueError: another process has it; the error says which.
+        """
+        self._path, self._file = folder / NAME, None
+        other, self.shared = None, False
+        if jax.process_index() == processes[0]:
+            self._file, other = _taken(self._path)
+            self.shared = other is not None and _is_me(other)
+            other = None if self.shared else other
+        if len(processes) > 1:
+            refused = multihost_utils.process_allgather(np.bool_(other is not None))
+            if np.asarray(refused).any():
+                other = other or _owner(self._path)
+        if other is not None:
+            raise ValueError(
+                f"Checkpoints: {_described(other)} writes checkpoints into {folder}. "
+                "Two runs there would destroy each other's: end that one, or name "
+                "another folder; to look only, for evaluation, open it read_only=True"
+            )
+
+    def release(self) -> None:
+        """Lets others write."""
+        if self._file:
+            self._path.unlink(missing_ok=True)
+            self._file.close()
+            self._file = None
+
+    def __del__(self) -> None:
+        with suppress(Exception):
+            self.release()
+
+
+def _taken(path: Path) -> tuple[IO[str] | None, dict[str, Any] | None]:
+    """The locked file, or who has it; neither where there are no locks."""
+    while fcntl is not None:
+        file = path.open("a+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            other = _owner(path)
+            return None, other
+        except OSError:  # a file system without locks
+            file.close()
+            break
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                file.truncate(0)
+                json.dump({**_me(), "since": time.time()}, file)
+                file.flush()
+                return file, None
+        file.close()  # its owner has just removed it
+    return None, None
+
+
+def _me() -> dict[str, Any]:
+    return {"host": socket.gethostname(), "pid": os.getpid()}
+
+
+def _is_me(owner: dict[str, Any]) -> bool:
+    return owner.items() >= _me().items()
+
+
+def _owner(path: Path) -> dict[str, Any]:
+    try:
+        told = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _described(owner: dict[str, Any]) -> str:
+    host, pid, since = (owner.get(key) for key in ("host", "pid", "since"))
+    if not isinstance(since, int | float):
+        return "another process"
+    minutes = max(0.0, time.time() - since) / 60
+    return f"process {pid} on {host} (for {minutes:.1f} minutes)"

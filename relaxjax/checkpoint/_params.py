@@ -1,0 +1,112 @@
+"""The params of a checkpoint alone: for evaluation and export, without a mesh."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, SupportsIndex
+
+import jax
+import numpy as np
+
+from relaxjax._core._tree import leaf_names
+from relaxjax.checkpoint._files import Saved
+from relaxjax.checkpoint._folder import step_of, steps_in
+from relaxjax.checkpoint._reader import opened
+from relaxjax.checkpoint._slices import Sliced, around
+from relaxjax.workers import consensus
+
+_CALLER = "restore_params"
+
+
+def restore_params(
+    directory: str | os.PathLike[str],
+    *,
+    step: SupportsIndex | None = None,
+    part: str = "params",
+    like: Any = None,
+) -> Any:
+    """One model from a checkpoint, without the transformation, the mesh or Orbax.
+
+    It is the workers' mean, as `relaxjax.consensus` takes it; slices are joined. The
+    folder is only read: a run may write into it meanwhile.
+
+    Args:
+      directory: folder of a run's `Checkpoints`.
+      step: step of the checkpoint; None for the newest.
+      part: name of the params in the state that was saved, such as "params" in
+        `{"params": ..., "opt_state": ...}` or "0" in `(params, opt_state)`.
+      like: params as for one device, arrays or `jax.ShapeDtypeStruct`, whose tree comes
+        back; None: dicts by the names of keys, fields and positions.
+
+    Returns:
+      The params as NumPy arrays, without the worker axis, in their dtypes.
+
+    Raises:
+      ValueError: there is no checkpoint, or no such part; a file is not as it was
+        written; `like` has other leaves.
+
+    Example:
+      >>> import tempfile, jax.numpy as jnp, relaxjax
+      >>> folder, mesh = tempfile.mkdtemp(), relaxjax.emulate(2)
+      >>> params = relaxjax.to_workers({"w": jnp.arange(3.0)}, mesh)
+      >>> with relaxjax.checkpoint.Checkpoints(folder, mesh) as checkpoints:
+      ...     checkpoints.save(10, {"params": params, "batches": 10})
+      True
+      >>> relaxjax.checkpoint.restore_params(folder)
+      {'w': array([0., 1., 2.], dtype=float32)}
+    """
+    folder = Path(directory).absolute()
+    wanted = None if step is None else step_of(_CALLER, step)
+    at, saved = opened(_CALLER, folder, lambda: steps_in(folder), wanted, again=True)
+    arrays = _models(saved, part)
+    if not arrays:
+        parts = sorted({name.partition("/")[0] for name in saved})
+        raise ValueError(
+            f"restore_params: the checkpoint of step {at} in {folder} has no arrays in "
+            f"part={part!r}; its state has {parts}"
+        )
+    return _nested(arrays) if like is None else _as(like, arrays)
+
+
+def _models(saved: Saved, part: str) -> dict[str, np.ndarray]:
+    """The mean of the workers' arrays, by their names in this part of the state."""
+    told = saved.metadata.get("slices") or {}
+    slices = {name: Sliced(k, tuple(shape)) for name, (k, shape) in told.items()}
+    models = {}
+    for name in saved:
+        if f"{name}/".startswith(f"{part}/"):
+            node, rows = around(name, slices), saved[name]
+            if node is not None and slices[node].fits(rows):
+                rows = slices[node].joined(rows)
+                rows = rows.reshape(*rows.shape[:-1], *slices[node].shape)
+            own = (node or name).removeprefix(part).removeprefix("/")
+            models[own] = np.asarray(consensus(rows))
+    return models
+
+
+def _nested(arrays: Mapping[str, np.ndarray]) -> Any:
+    if "" in arrays:
+        return arrays[""]
+    tree: dict[str, Any] = {}
+    for name, array in arrays.items():
+        *path, last = name.split("/")
+        node = tree
+        for key in path:
+            node = node.setdefault(key, {})
+        node[last] = array
+    return tree
+
+
+def _as(like: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    def kind(x: Any) -> str:
+        return "absent" if x is None else f"{x.dtype}{list(np.shape(x))}"
+
+    leaves = dict(zip(leaf_names(like), jax.tree.leaves(like), strict=True))
+    for name in {**arrays, **leaves}:
+        was, wanted = kind(arrays.get(name)), kind(leaves.get(name))
+        if was != wanted:
+            raise ValueError(
+                f"restore_params: {name!r} is {was} in the checkpoint and {wanted} in "
+                "`like`: give the params that were trained, as for one device"
+            )
+    return jax.tree.structure(like).unflatten(arrays[name] for name in leaves)

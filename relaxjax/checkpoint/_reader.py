@@ -1,0 +1,107 @@
+"""A run's folder for those who only look: nothing is written there or cleaned."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from relaxjax.checkpoint._files import Saved
+from relaxjax.checkpoint._folder import files_of, found, steps_in
+from relaxjax.workers import broadcast_from_first_process
+
+_POLL = 0.2  # seconds between two looks
+
+
+def latest(directory: str | os.PathLike[str]) -> int | None:
+    """The newest step that has a checkpoint in a run's folder; None if no step has.
+
+    The folder is only read, without Orbax: a run may write into it meanwhile.
+
+    Args:
+      directory: folder of a run's `Checkpoints`.
+
+    Example:
+      >>> import tempfile, relaxjax
+      >>> relaxjax.checkpoint.latest(tempfile.mkdtemp()) is None
+      True
+    """
+    return max(steps_in(Path(directory)), default=None)
+
+
+def opened(
+    caller: str,
+    folder: Path,
+    listed: Callable[[], list[int]],
+    step: int | None,
+    *,
+    again: bool,
+) -> tuple[int, Saved]:
+    """A checkpoint's step and files; the newest where `step` is None.
+
+    With `again`, one that the run removes before it is open, since it keeps a few, is
+    passed over for what there is then.
+    """
+    while True:
+        at = found(caller, folder, listed(), step)
+        try:
+            return at, Saved(files_of(folder, at))
+        except (OSError, ValueError):
+            if not again or files_of(folder, at).exists():
+                raise
+
+
+class ReadStore:
+    """The checkpoints in a folder, as `Store`, of which another process is the writer.
+
+    Attributes:
+      at: the step that was restored last.
+    """
+
+    def __init__(self, directory: Path, processes: Sequence[int]):
+        self.directory, self._processes = directory, len(processes)
+        self.at: int | None = None
+
+    def steps(self) -> list[int]:
+        """Steps that have a checkpoint now, as process 0 sees them."""
+        here = steps_in(self.directory)
+        if self._processes == 1:
+            return here
+        count = broadcast_from_first_process(np.asarray([len(here)]), self._processes)
+        padded = np.zeros(int(count[0]), np.int32)
+        padded[: len(here)] = here[: len(padded)]
+        return broadcast_from_first_process(padded, self._processes).tolist()
+
+    def wait(self) -> None:
+        """Nothing is under way here."""
+
+    def wait_for(self, step: int, timeout: float | None) -> None:
+        """Returns when there is a checkpoint of this step, or a newer one."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while not (steps := self.steps()) or steps[-1] < step:
+            if until is not None and time.monotonic() >= until:
+                raise TimeoutError(
+                    f"wait: no checkpoint of step {step} came to {self.directory} in "
+                    f"{timeout:g} s, only {steps or 'none'}; is the run that writes "
+                    "there alive?"
+                )
+            time.sleep(_POLL)
+
+    def begin(self, step: int, *_: Any) -> NoReturn:
+        """Refused."""
+        raise ValueError(
+            f"save: step {step} in {self.directory}, which was opened read_only=True; "
+            "only the run's own process writes there"
+        )
+
+    def forget_after(self, step: int) -> NoReturn:
+        """Refused."""
+        raise ValueError(
+            f"restore: forget_newer=True moves what is newer than step {step} in "
+            f"{self.directory}, which was opened read_only=True; leave one of them out"
+        )
+
+    def close(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,42 @@
+"""Workers on several processes: who is where, and arrays that all processes have."""
+
+from functools import lru_cache
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh
+
+
+@lru_cache(maxsize=64)
+def process_indices(mesh: Mesh) -> tuple[int, ...]:
+    """Indices of the processes that a mesh spans, rising."""
+    return tuple(sorted({d.process_index for d in mesh.devices.flat}))
+
+
+@lru_cache(maxsize=64)
+def workers_here(mesh: Mesh, axis_name: tuple[str, ...]) -> int:
+    """Number of workers that have a device of this process."""
+    first, mine = [mesh.axis_names.index(x) for x in axis_name], jax.process_index()
+    devices = np.moveaxis(mesh.devices, first, range(len(first)))
+    workers = devices.reshape(int(np.prod(devices.shape[: len(first)])), -1)
+    return sum(any(d.process_index == mine for d in own) for own in workers)
+
+
+def on_host(array: jax.Array | np.ndarray) -> np.ndarray:
+    """The whole array; all processes that have parts of it must ask for it."""
+    if not isinstance(array, jax.Array) or array.is_fully_addressable:
+        return np.asarray(array)
+    if array.is_fully_replicated:
+        return np.asarray(array.addressable_data(0))
+    return np.asarray(multihost_utils.process_allgather(array, tiled=True))
+
+
+def broadcast_from_first_process(
+    array: jax.Array | np.ndarray, processes: int
+) -> np.ndarray:
+    """The array of process 0, on every process; one over all processes is its own."""
+    host = on_host(array)
+    if processes == 1:
+        return host
+    return np.asarray(multihost_utils.broadcast_one_to_all(host))

@@ -1,0 +1,88 @@
+"""Params alone from a checkpoint: what `consensus` gives, for every relaxation."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import relaxjax
+from relaxjax import emulate, fsdp
+from relaxjax.checkpoint import Checkpoints, restore_params
+from tests import helpers
+from tests.checkpoint import training
+
+MESH = emulate(4)
+
+
+def nested(tree):
+    return jax.tree.map(np.asarray, tree)
+
+
+@pytest.mark.parametrize("name", ["all_reduce", "gossip+sign", "parameter_server"])
+def test_they_are_the_consensus(name, tmp_path, monkeypatch):
+    tx = training.relaxed(name, 4)
+    params, opt_state = training.trained(
+        tx, training.fresh(tx, MESH), MESH, helpers.batches(2, 8)
+    )
+    with Checkpoints(tmp_path, MESH) as saves:
+        saves.save(1, {"params": training.fresh(tx, MESH)[0], "opt_state": opt_state})
+        saves.save(2, {"params": params, "opt_state": opt_state})
+    monkeypatch.setitem(sys.modules, "orbax.checkpoint", None)  # is not needed
+    files = sorted(tmp_path.rglob("*"))
+    found = restore_params(tmp_path)
+    expected = nested(relaxjax.consensus(params))
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    first = restore_params(tmp_path, step=np.int64(1), like=helpers.problem())
+    jax.tree.map(np.testing.assert_array_equal, first, helpers.problem())
+    assert sorted(tmp_path.rglob("*")) == files
+
+
+def test_slices_are_joined(tmp_path):
+    params = {
+        "w": np.arange(15, dtype=np.float32).reshape(3, 5),
+        "blocks": np.arange(24, dtype=np.float32).reshape(4, 2, 3),
+        "scale": np.float32(2),
+    }
+    mesh = emulate({"island": 2, "data": 2})
+    tx = relaxjax.diloco(optax.sgd(0.1), "island", 2)
+    shards, state = fsdp.init(tx, params, mesh, over="data", layers=["blocks"])
+    moved = jax.tree.map(
+        lambda x: x * jnp.asarray([1.0, 1, 3, 3]).reshape(4, *[1] * (x.ndim - 1)),
+        shards,
+    )
+    with Checkpoints(tmp_path, mesh) as saves:
+        saves.save(5, (moved, state))
+    found = restore_params(tmp_path, part="0")
+    jax.tree.map(np.testing.assert_array_equal, found, nested(fsdp.whole(moved)))
+    jax.tree.map(
+        np.testing.assert_allclose, found, {k: 2 * x for k, x in params.items()}
+    )
+
+
+def test_trees_and_dtypes(tmp_path):
+    params = [
+        {"w": jnp.ones((2, 3), jnp.bfloat16), "n": jnp.asarray([3, 3])},
+        jnp.zeros((2, 0)),
+    ]
+    with Checkpoints(tmp_path, emulate(2)) as saves:
+        saves.save(1, {"params": params, "bare": jnp.asarray([1.0, 2.0])})
+    found = restore_params(tmp_path)
+    assert found["0"]["w"].dtype == jnp.bfloat16
+    assert found["0"]["n"] == 3
+    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), params)
+    again = restore_params(tmp_path, like=like)
+    assert jax.tree.structure(again) == jax.tree.structure(params)
+    assert restore_params(tmp_path, part="bare") == 1.5
+    with pytest.raises(ValueError, match=r"no arrays in part='param'.*'params'"):
+        restore_params(tmp_path, part="param")
+    with pytest.raises(ValueError, match=r"'0/n' is int.* absent in `like`"):
+        restore_params(tmp_path, like=[{"v": np.ones(3)}, np.ones(0)])
+    with pytest.raises(ValueError, match=r"no checkpoint of step 2 .*only of \[1\]"):
+        restore_params(tmp_path, step=2)
+    with pytest.raises(ValueError, match=r"no checkpoint in .*only of no step"):
+        restore_params(tmp_path / "none")
+    assert not (tmp_path / "none").exists()

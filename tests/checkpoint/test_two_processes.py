@@ -1,0 +1,145 @@
+"""A run and those who look at it; two runs in one folder."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+
+import relaxjax
+from relaxjax import emulate
+from relaxjax.checkpoint import Checkpoints, _files, _manager, latest, restore_params
+
+MESH = emulate(2)
+ROOT = Path(__file__).parents[2]
+
+
+def state(value: float) -> dict[str, Any]:
+    return {"params": relaxjax.to_workers(jnp.full(3, value), MESH)}
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(x.name for x in folder.iterdir())
+
+
+@pytest.mark.parametrize("how", [{"read_only": True}, {}], ids=["reads", "writes"])
+def test_who_opens_a_folder_destroys_no_save_under_way(how, tmp_path, monkeypatch):
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def slow(*given: Any) -> None:
+        begun.set()
+        assert goes_on.wait(60)
+        _files.write(*given)
+
+    with Checkpoints(tmp_path, MESH, every=10, keep=2) as run:
+        assert run.save(10, state(10))
+        run.wait()
+        monkeypatch.setattr(_manager, "write", slow)
+        assert run.save(20, state(20))
+        assert begun.wait(60)
+        with Checkpoints(tmp_path, MESH, **how) as other:
+            assert other.steps == [10] == [latest(tmp_path)]
+            goes_on.set()
+            run.wait()
+            assert run.save(30, state(30))
+            run.wait()
+            assert other.steps == [20, 30]
+            assert float(other.restore(state(0))[1]["params"][0, 0]) == 30
+        assert restore_params(tmp_path)[0] == 30
+    assert names(tmp_path) == ["20", "30"]
+
+
+def test_a_reader_writes_nothing(tmp_path):
+    with Checkpoints(tmp_path / "none", MESH, read_only=True) as reader:
+        assert reader.steps == []
+        assert reader.restore({"params": jnp.ones((2, 3))})[0] == 0
+    assert latest(tmp_path / "none") is None
+    assert names(tmp_path) == []
+    with Checkpoints(tmp_path, MESH) as run:
+        run.save(1, state(1))
+        run.save(2, state(2))
+    left = tmp_path / "9.orbax-checkpoint-tmp"
+    left.mkdir()
+    with Checkpoints(tmp_path, MESH, read_only=True) as reader:
+        with pytest.raises(ValueError, match="opened read_only=True; only the run's"):
+            reader.save(3, state(3))
+        with pytest.raises(ValueError, match="leave one of them out"):
+            reader.restore(state(0), step=1, forget_newer=True)
+        assert reader.restore(state(0), step=1)[0] == 1
+    assert names(tmp_path) == ["1", "2", left.name]
+
+
+def test_a_reader_waits_for_a_step(tmp_path):
+    with (
+        Checkpoints(tmp_path, MESH) as run,
+        Checkpoints(tmp_path, MESH, read_only=True) as reader,
+    ):
+        with pytest.raises(TimeoutError, match=r"no checkpoint of step 4 came .*alive"):
+            reader.wait(4, timeout=0)
+        later = threading.Timer(0.3, run.save, (5, state(5)))
+        later.start()
+        reader.wait(4)
+        assert reader.restore(state(0))[0] == 5
+        with pytest.raises(ValueError, match="where this run itself writes"):
+            run.wait(5)
+        later.join()
+
+
+def test_what_is_removed_meanwhile_is_passed_over(tmp_path, monkeypatch):
+    """The run keeps one, and removes it before the reader has opened it."""
+    with (
+        Checkpoints(tmp_path, MESH, keep=1) as run,
+        Checkpoints(tmp_path, MESH, read_only=True) as reader,
+    ):
+        run.save(1, state(1))
+        run.wait()
+        whole = reader._store.steps
+        seen = []
+
+        def steps() -> list[int]:
+            seen.append(whole())
+            if len(seen) == 2:
+                run.save(2, state(2))
+                run.wait()
+            return seen[-1]
+
+        monkeypatch.setattr(reader._store, "steps", steps)
+        assert reader.restore(state(0))[0] == 2
+        assert seen == [[1], [1], [2]]
+
+
+WRITER = """
+import sys
+from relaxjax import emulate
+from relaxjax.checkpoint import Checkpoints
+checkpoints = Checkpoints(sys.argv[1], emulate(2))
+print("open", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_second_writer_is_refused_and_told_of_the_first(tmp_path):
+    command = [sys.executable, "-c", WRITER, str(tmp_path)]
+    first = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)},
+    )
+    with first:
+        assert first.stdout
+        assert first.stdout.readline() == "open\n"
+        with pytest.raises(ValueError, match=rf"process {first.pid} on .*read_only"):
+            Checkpoints(tmp_path, MESH)
+        with Checkpoints(tmp_path, MESH, read_only=True) as reader:
+            assert reader.steps == []
+        first.kill()  # and its lock ends with it
+        first.wait()
+        with Checkpoints(tmp_path, MESH) as run:
+            assert run.save(1, state(1))
+    assert names(tmp_path) == ["1"]

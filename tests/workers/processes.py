@@ -1,0 +1,132 @@
+"""Rows of a batch in every form that a process may give; run in several, by a test."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import relaxjax
+from relaxjax import hosts
+from relaxjax.checkpoint import Checkpoints
+from tests import helpers
+
+ROWS, STEPS = 8, 3
+
+
+def on_last_device(x: np.ndarray) -> jax.Array:
+    return jax.device_put(x, jax.local_devices()[-1])
+
+
+def over_own_devices(x: np.ndarray) -> jax.Array:
+    mesh = Mesh(np.asarray(jax.local_devices()), ("own",))
+    return jax.device_put(x, NamedSharding(mesh, P("own")))
+
+
+def mixed(batch: Any) -> Any:
+    return {"x": batch["x"], "y": jnp.asarray(batch["y"])}
+
+
+FORMS: dict[str, Callable[[Any], Any]] = {
+    "numpy": lambda batch: batch,
+    "jnp": lambda batch: jax.tree.map(jnp.asarray, batch),
+    "stacked": lambda batch: jax.tree.map(lambda x: jnp.stack([*x]), batch),
+    "on a device": lambda batch: jax.tree.map(on_last_device, batch),
+    "over own devices": lambda batch: jax.tree.map(over_own_devices, batch),
+    "mixed": mixed,
+}
+
+
+def trained(mesh: Any, part: int, parts: int, form: Callable[[Any], Any]) -> Any:
+    """The model after some steps on this process's rows, as bits."""
+    tx = optax.chain(relaxjax.all_reduce("data", algorithm="ring"), optax.sgd(0.1))
+    step = relaxjax.data_parallel(helpers.train_step_of(tx), mesh)
+    state = relaxjax.init(tx, helpers.problem(), mesh)
+    rows = slice(part * ROWS // parts, (part + 1) * ROWS // parts)
+    for batch in helpers.batches(STEPS, ROWS):
+        *state, _ = step(*state, form({k: x[rows] for k, x in batch.items()}))
+    model = jax.tree.leaves(relaxjax.consensus(state[0]))
+    return [np.asarray(x).tobytes().hex() for x in model]
+
+
+def error_of(call: Callable[[], Any]) -> str:
+    try:
+        call()
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def everywhere(x: np.ndarray, mesh: Mesh, spec: P) -> jax.Array:
+    """An array over all processes."""
+    sharding = NamedSharding(mesh, spec)
+    return jax.make_array_from_callback(x.shape, sharding, lambda part: x[part])
+
+
+def seen(mesh: Mesh, rows: Any, see: Callable[[Any], jax.Array]) -> list[float]:
+    """What each worker sees of its rows."""
+    step = relaxjax.data_parallel(lambda _, rows: (see(rows), {}), mesh)
+    each, _ = step(relaxjax.to_workers(jnp.float32(0), mesh), rows)
+    gathered = jax.jit(lambda x: x, out_shardings=NamedSharding(mesh, P()))
+    return np.asarray(gathered(each)).tolist()
+
+
+def means(mesh: Mesh, rows: Any) -> list[float]:
+    return seen(mesh, rows, jnp.mean)
+
+
+def first_words(mesh: Mesh, process: int) -> list[float]:
+    """Typed keys as rows: a process's own two."""
+    words = jnp.arange(4, dtype=jnp.uint32).reshape(2, 2) + 10 * process
+    keys = jax.random.wrap_key_data(words)
+    return seen(mesh, keys, lambda k: jax.random.key_data(k)[0, 0].astype(jnp.float32))
+
+
+def checkpointed(folder: Path, mesh: Mesh, copies: Any) -> dict[str, Any]:
+    """A state with an array of this process alone, and with one of NumPy's."""
+    with Checkpoints(folder, mesh) as checkpoints:
+        state = {"p": copies, "seen": jnp.zeros(4)}
+        error = error_of(lambda: checkpoints.save(1, state))
+        checkpoints.save(1, {**state, "seen": np.zeros(4)})
+        like = {**state, "seen": np.ones(4)}
+        step, back = checkpoints.restore(like)
+        restored = [step, back["seen"].tolist()]
+        checkpoints.save(2, {**state, "seen": np.zeros(4)})
+        checkpoints.restore(like, step=1, forget_newer=True)
+        checkpoints.save(2, {**state, "seen": np.full(4, 7.0)})
+        steps = checkpoints.steps
+    with Checkpoints(folder, mesh, read_only=True) as reader:
+        step, back = reader.restore(like)
+        again = [steps, reader.steps, step, back["seen"].tolist()]
+    return {"own array": error, "restored": restored, "gone back": again}
+
+
+def main(out: Path) -> None:
+    here = hosts.join()
+    mesh, mine = helpers.mesh_of(4), (here.process_id, len(here.members))
+    results: dict[str, Any] = {
+        name: trained(mesh, *mine, form) for name, form in FORMS.items()
+    }
+    rows = np.arange(8, dtype=np.float32)
+    results["whole"] = means(mesh, everywhere(rows, mesh, P("data")))
+    results["keys"] = first_words(mesh, mine[0])
+    for name, few in (("numpy", np.ones(3)), ("jnp", jnp.ones(3))):
+        results[f"three rows of {name}"] = error_of(lambda few=few: means(mesh, few))
+    pair = rows[:2] if mine[0] else everywhere(rows[:2], mesh, P())
+    results["two kinds"] = error_of(lambda: means(mesh, pair))
+    sharded = everywhere(rows.reshape(4, 2), mesh, P("data"))
+    copies = relaxjax.to_workers({"w": sharded}, mesh)
+    results["copies"] = np.asarray(relaxjax.consensus(copies)["w"]).tolist()
+    results |= checkpointed(out / "checkpoints", mesh, copies)
+    (out / f"{here.process_id}.json").write_text(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

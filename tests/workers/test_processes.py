@@ -1,0 +1,60 @@
+"""What a process calls its rows is its rows, in NumPy's arrays or in JAX's."""
+
+import json
+import sys
+from pathlib import Path
+
+import jax
+
+from relaxjax import hosts
+from tests import helpers
+from tests.workers import processes
+
+ROOT = Path(processes.__file__).parents[2]
+
+
+def test_every_form_of_rows_trains_as_one_process_does(tmp_path):
+    said = []
+    ended = hosts.launch(
+        [sys.executable, "-m", "tests.workers.processes", str(tmp_path)],
+        2,
+        environment={
+            "JAX_PLATFORMS": "cpu",
+            "JAX_NUM_CPU_DEVICES": "2",
+            "NPROC": "8",
+            "PYTHONPATH": str(ROOT),
+        },
+        say=lambda *line: said.append(line),
+    )
+    assert ended.status == 0, "\n".join(line[-1] for line in said)
+    results, other = (
+        json.loads((tmp_path / f"{i}.json").read_text()) for i in range(2)
+    )
+    assert other == results
+    alone = processes.trained(helpers.mesh_of(4), 0, 1, lambda batch: batch)
+    for name in processes.FORMS:
+        assert results[name] == alone, name
+    assert results["whole"] == [0.5, 2.5, 4.5, 6.5]
+    assert results["keys"] == [0, 2, 10, 12]
+    for name in ("numpy", "jnp"):
+        error = results[f"three rows of {name}"]
+        assert "3 rows on this process, which do not divide among its 2 of" in error
+    assert "disagree on batch leaf ''" in results["two kinds"]
+    assert results["copies"] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert (
+        "'seen' is a jax.Array that lies on this process alone"
+        in (results["own array"])
+    )
+    assert results["restored"] == [1, [0, 0, 0, 0]]
+    assert results["gone back"] == [[1, 2], [1, 2], 2, [7, 7, 7, 7]]
+    aside = tmp_path / "checkpoints" / "forgotten" / "1"
+    assert [x.name for x in aside.iterdir()] == ["2"]
+
+
+def test_rows_of_one_process_are_a_whole_batch():
+    """With one process a `jax.Array` needs rows for all workers, as it always has."""
+    mesh = helpers.mesh_of(4)
+    rows = jax.numpy.arange(8.0)
+    assert processes.means(mesh, rows) == [0.5, 2.5, 4.5, 6.5]
+    error = processes.error_of(lambda: processes.means(mesh, rows[:6]))
+    assert "6 rows, which do not divide among 4 workers" in error
