@@ -33,6 +33,7 @@ from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._checks import require_arrays
+from relaxjax._core._sharding import as_typed
 from relaxjax._core._tree import leaf_name
 
 
@@ -98,10 +99,12 @@ def opens_own_mapping(
         if mesh is None:
             return init(params)
 
-        def local(params: Any) -> Any:
-            return jax.tree.map(lambda x: x[None], init(params))
-
         specs = jax.tree.map(_spec_of, params)
+
+        def local(params: Any) -> Any:
+            with as_typed(specs):
+                return jax.tree.map(lambda x: x[None], init(params))
+
         kinds = jax.eval_shape(
             lambda p: _mapped(local, mesh, (specs,), P(names))(p), params
         )
@@ -123,7 +126,8 @@ def opens_own_mapping(
         def local(updates: Any, state: Any, params: Any) -> Any:
             updates = jax.tree.map(lambda u: u * n, updates)
             state = jax.tree.map(lambda x: x[0], state)
-            out, state = update(updates, state, params, **extra)
+            with as_typed(plain):
+                out, state = update(updates, state, params, **extra)
             return out, jax.tree.map(lambda x: x[None], state)
 
         specs = jax.tree.map(_spec_of, (updates, state, params))

@@ -34,12 +34,12 @@ from relaxjax._core._checks import (
 )
 from relaxjax._core._marks import marked
 from relaxjax._core._sending_order import check_bucket_bytes
-from relaxjax._core._sharding import on_own_shards
+from relaxjax._core._sharding import on_own_shards, sharded_over, unmasked
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import factor, weigh_wide
 from relaxjax.collectives import adasum
 from relaxjax.compression import Compressor
-from relaxjax.gradients._choices import checked_algorithm
+from relaxjax.gradients._choices import checked_algorithm, require_whole_tensors
 from relaxjax.gradients._compressed_mean import compressed_mean, init_compressed
 from relaxjax.gradients._exact_mean import sum_or_mean
 
@@ -155,8 +155,9 @@ def all_reduce(
         if specs is None and not grouped:
             require_no_compiler_axes("all_reduce", f"{algorithm=}")
         w = None if weight is None else factor(weight, axis_name, op)
-        shards = None if specs is None else _unmasked(specs, updates)
-        out, compressed = reduce(updates, state.compressed, w, shards)
+        shards = None if specs is None else unmasked(specs, updates)
+        layouts = sharded_over(updates, shards)
+        out, compressed = reduce(updates, state.compressed, w, shards, layouts)
         return out, state._replace(compressed=compressed)
 
     return marked("all_reduce", "gradients", axis_name, init, update)
@@ -166,41 +167,52 @@ def _reduction(
     op: str, compressor: Compressor | None, ordered: bool, **how: Any
 ) -> Callable[..., Any]:
     if op == "adasum":
-        each = functools.partial(adasum, axis_name=how["axis_name"])
-        return functools.partial(_as_they_are, functools.partial(jax.tree.map, each))
+        return functools.partial(_of_whole_tensors, how["axis_name"])
     if compressor is None:
-        total = functools.partial(sum_or_mean, op=op, ordered=ordered, **how)
-        return functools.partial(_as_they_are, total)
+        return functools.partial(_as_they_are, op=op, ordered=ordered, **how)
     how |= {"compressor": compressor, "ordered": ordered}
     return functools.partial(_in_codes, op=op, **how)
 
 
-def _unmasked(specs: Any, updates: Any) -> Any:
-    """The specs of the leaves that are here: `optax.masked` hides the others."""
-
-    def is_masked(x: Any) -> bool:
-        return isinstance(x, optax.MaskedNode)
-
-    if not any(map(is_masked, jax.tree.leaves(updates, is_leaf=is_masked))):
-        return specs
-    return jax.tree.map(
-        lambda u, spec: u if is_masked(u) else spec, updates, specs, is_leaf=is_masked
-    )
+def _of_whole_tensors(
+    axis_name: AxisName, updates: Any, state: Any, w: Any, specs: Any, layouts: Any
+) -> tuple[Any, Any]:
+    del w, specs  # both are refused beside it
+    require_whole_tensors(updates, layouts)
+    return jax.tree.map(functools.partial(adasum, axis_name=axis_name), updates), state
 
 
 def _as_they_are(
-    reduce: Callable[..., Any], updates: Any, state: Any, w: Any, specs: Any
+    updates: Any,
+    state: Any,
+    w: Any,
+    specs: Any,
+    layouts: Any,
+    *,
+    plan: Callable[..., Any],
+    **how: Any,
 ) -> tuple[Any, Any]:
     weights = () if w is None else (w,)
+    plan = functools.partial(plan, layouts=layouts)
+    reduce = functools.partial(sum_or_mean, plan=plan, **how)
     if specs is None:  # psum takes leaves that the compiler shards
         return reduce(updates, *weights), state
     return on_own_shards(reduce, updates, specs, "all_reduce", *weights), state
 
 
 def _in_codes(
-    updates: Any, state: Any, w: Any, specs: Any, *, op: str, **how: Any
+    updates: Any,
+    state: Any,
+    w: Any,
+    specs: Any,
+    layouts: Any,
+    *,
+    op: str,
+    plan: Callable[..., Any],
+    **how: Any,
 ) -> tuple[Any, Any]:
     wide, absent = updates, None
+    how["plan"] = functools.partial(plan, layouts=layouts)
     if w is not None:
         wide, absent = jax.tree.map(lambda u: weigh_wide(u, w), updates), w == 0
     out, state = compressed_mean(wide, state, absent, specs=specs, **how)
