@@ -244,7 +244,7 @@ def test_the_package_stays_small():
         "long files in two or three": (9, 260),
         "steps in which nothing is due, bases written out": (3, 330),
         "large pages, models averaged by any reducer": (1, 160),
-        "layouts beside another axis, copies, whose state it is": (3, 520),
+        "layouts beside another axis, copies, whose state it is": (4, 680),
     }
     assert len(files) <= 270 + sum(files for files, _ in added.values())
     assert lines <= 32_000 + sum(lines for _, lines in added.values())

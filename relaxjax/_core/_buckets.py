@@ -12,10 +12,9 @@ import math
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
-from relaxjax._core._sending_order import check_bucket_bytes, in_order
+from relaxjax._core._sending_order import check_bucket_bytes, in_order, marks_of
 
 
 class Segment(NamedTuple):
@@ -98,7 +97,7 @@ def plan_buckets(
     capacity = check_bucket_bytes(bucket_bytes)
     buckets: list[list[Segment]] = []
     dtypes: list[np.dtype] = []
-    marks = _marks(tree, layouts)
+    marks = marks_of(tree, layouts)
     open_bucket: dict[Any, int] = {}  # the unfilled bucket of each dtype and layout
     for segment, dtype in _pieces(tree, capacity, order):
         kind = dtype, marks[segment.leaf]
@@ -148,7 +147,7 @@ def plan_groups(
     """
     capacity = check_bucket_bytes(bucket_bytes)
     groups: list[list[tuple[Segment, np.dtype]]] = []
-    marks = _marks(tree, layouts)
+    marks = marks_of(tree, layouts)
     filled: dict[Hashable, int] = {}  # bytes of the open group of each layout
     last: dict[Hashable, int] = {}
     for segment, dtype in _pieces(tree, math.inf, order):
@@ -159,16 +158,6 @@ def plan_groups(
         groups[last[mark]].append((segment, dtype))
         filled[mark] += nbytes
     return tuple(map(_group, groups))
-
-
-def _marks(tree: Any, layouts: Sequence[Hashable] | None) -> Sequence[Hashable]:
-    count = len(jax.tree.leaves(tree))
-    if layouts is not None and len(layouts) != count:
-        raise ValueError(
-            f"layouts has {len(layouts)} entries, and the tree {count} leaves: give "
-            "one for each leaf, in the tree's order"
-        )
-    return [None] * count if layouts is None else layouts
 
 
 def _group(members: list[tuple[Segment, np.dtype]]) -> Bucket:

@@ -34,6 +34,7 @@ from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._checks import require_arrays
+from relaxjax._core._counted_once import require_counted_once
 from relaxjax._core._sharding import as_typed
 from relaxjax._core._state_specs import state_specs
 from relaxjax._core._tree import leaf_name
@@ -56,7 +57,8 @@ def unreduced(params: Any, axis_name: AxisName) -> Any:
 
     Raises:
       ValueError: the params lie on no mesh with this axis, the axis is Auto, or a leaf
-        is sharded over it.
+        is sharded over it. Reducers refuse the gradient of a loss with a term of the
+        params alone, unless it is marked by `relaxjax.counted_once`.
 
     Example:
       >>> import jax, jax.numpy as jnp, optax, relaxjax
@@ -118,6 +120,7 @@ def opens_own_mapping(
         if mesh is None:
             return update(updates, state, params, **extra)
         _require_unreduced(name, updates, names)
+        require_counted_once(name, updates, names)
         if extra.get("weight") is not None:
             raise ValueError(
                 f"{name}: weight= with gradients of relaxjax.unreduced: their sum is "

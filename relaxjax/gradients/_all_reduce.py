@@ -136,8 +136,7 @@ def all_reduce(
     plan = functools.partial(
         plan_groups if grouped else plan_buckets, bucket_bytes=bucket_bytes, order=order
     )
-    how = {"axis_name": axis_name, "algorithm": algorithm, "plan": plan}
-    reduce = _reduction(op, compressor, order is not None, **how)
+    how = {"axis_name": axis_name, "algorithm": algorithm, "ordered": order is not None}
 
     def init(params: optax.Params) -> Any:
         require_dtypes(params, "all_reduce", compressor and compressor.name)
@@ -157,65 +156,38 @@ def all_reduce(
         w = None if weight is None else factor(weight, axis_name, op)
         shards = None if specs is None else unmasked(specs, updates)
         layouts = sharded_over(updates, shards)
-        out, compressed = reduce(updates, state.compressed, w, shards, layouts)
+        here = how | {"specs": shards, "plan": functools.partial(plan, layouts=layouts)}
+        compressed = state.compressed
+        if op == "adasum":
+            out = _of_whole_tensors(updates, layouts, axis_name)
+        elif compressor is None:
+            out = _as_they_are(updates, w, op=op, **here)
+        else:
+            here |= {"compressor": compressor}
+            out, compressed = _in_codes(updates, compressed, w, op=op, **here)
         return out, state._replace(compressed=compressed)
 
     return marked("all_reduce", "gradients", axis_name, init, update)
 
 
-def _reduction(
-    op: str, compressor: Compressor | None, ordered: bool, **how: Any
-) -> Callable[..., Any]:
-    if op == "adasum":
-        return functools.partial(_of_whole_tensors, how["axis_name"])
-    if compressor is None:
-        return functools.partial(_as_they_are, op=op, ordered=ordered, **how)
-    how |= {"compressor": compressor, "ordered": ordered}
-    return functools.partial(_in_codes, op=op, **how)
-
-
-def _of_whole_tensors(
-    axis_name: AxisName, updates: Any, state: Any, w: Any, specs: Any, layouts: Any
-) -> tuple[Any, Any]:
-    del w, specs  # both are refused beside it
+def _of_whole_tensors(updates: Any, layouts: Any, axis_name: AxisName) -> Any:
     require_whole_tensors(updates, layouts)
-    return jax.tree.map(functools.partial(adasum, axis_name=axis_name), updates), state
+    return jax.tree.map(functools.partial(adasum, axis_name=axis_name), updates)
 
 
-def _as_they_are(
-    updates: Any,
-    state: Any,
-    w: Any,
-    specs: Any,
-    layouts: Any,
-    *,
-    plan: Callable[..., Any],
-    **how: Any,
-) -> tuple[Any, Any]:
+def _as_they_are(updates: Any, w: Any, *, specs: Any, **how: Any) -> Any:
     weights = () if w is None else (w,)
-    plan = functools.partial(plan, layouts=layouts)
-    reduce = functools.partial(sum_or_mean, plan=plan, **how)
+    reduce = functools.partial(sum_or_mean, **how)
     if specs is None:  # psum takes leaves that the compiler shards
-        return reduce(updates, *weights), state
-    return on_own_shards(reduce, updates, specs, "all_reduce", *weights), state
+        return reduce(updates, *weights)
+    return on_own_shards(reduce, updates, specs, "all_reduce", *weights)
 
 
-def _in_codes(
-    updates: Any,
-    state: Any,
-    w: Any,
-    specs: Any,
-    layouts: Any,
-    *,
-    op: str,
-    plan: Callable[..., Any],
-    **how: Any,
-) -> tuple[Any, Any]:
+def _in_codes(updates: Any, state: Any, w: Any, *, op: str, **how: Any) -> Any:
     wide, absent = updates, None
-    how["plan"] = functools.partial(plan, layouts=layouts)
     if w is not None:
         wide, absent = jax.tree.map(lambda u: weigh_wide(u, w), updates), w == 0
-    out, state = compressed_mean(wide, state, absent, specs=specs, **how)
+    out, state = compressed_mean(wide, state, absent, **how)
     if op == "sum":
         out = optax.tree.scale(axis_size(how["axis_name"], "all_reduce"), out)
     return optax.tree.cast_like(out, updates), state
