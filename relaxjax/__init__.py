@@ -16,6 +16,7 @@ __getattr__, __dir__, __all__ = door(
         "_core._local": "LocalState local",
         "_core._phases": "Clock advance_phases",
         "_core._tree": "Layout",
+        "_core._counted_once": "counted_once",
         "_core._unreduced": "unreduced",
         "_core._weights": "worker_weight",
         "_core._worker_key": "worker_key",

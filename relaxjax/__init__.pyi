@@ -15,6 +15,7 @@ from relaxjax import schedule as schedule
 from relaxjax import tasks as tasks
 from relaxjax import topology as topology
 from relaxjax._core._axis import to_local as to_local
+from relaxjax._core._counted_once import counted_once as counted_once
 from relaxjax._core._local import LocalState as LocalState
 from relaxjax._core._local import local as local
 from relaxjax._core._phases import Clock as Clock
@@ -251,6 +252,7 @@ __all__ = [
     "compression",
     "consensus",
     "consensus_distance",
+    "counted_once",
     "data_parallel",
     "dc_asgd",
     "dcd_psgd",

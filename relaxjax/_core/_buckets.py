@@ -9,12 +9,12 @@ Cost: a plan moves no byte more than its leaves hold.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from relaxjax._core._sending_order import check_bucket_bytes, in_order
+from relaxjax._core._sending_order import check_bucket_bytes, in_order, marks_of
 
 
 class Segment(NamedTuple):
@@ -58,7 +58,11 @@ class Bucket(NamedTuple):
 
 
 def plan_buckets(
-    tree: Any, *, bucket_bytes: int = 8 * 2**20, order: Iterable[str] | None = None
+    tree: Any,
+    *,
+    bucket_bytes: int = 8 * 2**20,
+    order: Iterable[str] | None = None,
+    layouts: Sequence[Hashable] | None = None,
 ) -> tuple[Bucket, ...]:
     """Plans how the leaves of `tree` are packed into messages.
 
@@ -70,13 +74,15 @@ def plan_buckets(
       tree: a pytree of arrays or `jax.ShapeDtypeStruct`.
       bucket_bytes: largest size of a bucket, in bytes.
       order: leaf names in sending order; None is their reversed natural order.
+      layouts: for each leaf, in the tree's order, the axes over which it is sharded, or
+        any mark; leaves of two layouts share no bucket. None: all are alike.
 
     Returns:
       The buckets, in sending order.
 
     Raises:
-      ValueError: `bucket_bytes` is not positive, or `order` is not a permutation of
-        the leaf names.
+      ValueError: `bucket_bytes` is not positive, `order` is not a permutation of the
+        leaf names, or `layouts` not as long as they are.
 
     Example:
       >>> import jax.numpy as jnp
@@ -91,11 +97,13 @@ def plan_buckets(
     capacity = check_bucket_bytes(bucket_bytes)
     buckets: list[list[Segment]] = []
     dtypes: list[np.dtype] = []
-    open_bucket: dict[np.dtype, int] = {}  # the unfilled bucket of each dtype
+    marks = marks_of(tree, layouts)
+    open_bucket: dict[Any, int] = {}  # the unfilled bucket of each dtype and layout
     for segment, dtype in _pieces(tree, capacity, order):
-        i = open_bucket.get(dtype)
+        kind = dtype, marks[segment.leaf]
+        i = open_bucket.get(kind)
         if i is None or _nbytes([*buckets[i], segment], dtype) > capacity:
-            i = open_bucket[dtype] = len(buckets)
+            i = open_bucket[kind] = len(buckets)
             buckets.append([])
             dtypes.append(dtype)
         buckets[i].append(segment)
@@ -106,7 +114,11 @@ def plan_buckets(
 
 
 def plan_groups(
-    tree: Any, *, bucket_bytes: int = 8 * 2**20, order: Iterable[str] | None = None
+    tree: Any,
+    *,
+    bucket_bytes: int = 8 * 2**20,
+    order: Iterable[str] | None = None,
+    layouts: Sequence[Hashable] | None = None,
 ) -> tuple[Bucket, ...]:
     """Plans groups of whole leaves, for transfers that need not pack them together.
 
@@ -116,13 +128,15 @@ def plan_groups(
       tree: a pytree of arrays or `jax.ShapeDtypeStruct`.
       bucket_bytes: size at which a group is closed, in bytes.
       order: leaf names in sending order; None is their reversed natural order.
+      layouts: for each leaf, in the tree's order, the axes over which it is sharded, or
+        any mark; leaves of two layouts share no group. None: all are alike.
 
     Returns:
       The groups, in sending order; empty leaves are in none.
 
     Raises:
-      ValueError: `bucket_bytes` is not positive, or `order` is not a permutation of
-        the leaf names.
+      ValueError: `bucket_bytes` is not positive, `order` is not a permutation of the
+        leaf names, or `layouts` not as long as they are.
 
     Example:
       >>> import jax.numpy as jnp
@@ -133,14 +147,16 @@ def plan_groups(
     """
     capacity = check_bucket_bytes(bucket_bytes)
     groups: list[list[tuple[Segment, np.dtype]]] = []
-    filled = capacity
+    marks = marks_of(tree, layouts)
+    filled: dict[Hashable, int] = {}  # bytes of the open group of each layout
+    last: dict[Hashable, int] = {}
     for segment, dtype in _pieces(tree, math.inf, order):
-        nbytes = _nbytes([segment], dtype)
-        if filled + nbytes > capacity:
+        mark, nbytes = marks[segment.leaf], _nbytes([segment], dtype)
+        if mark not in last or filled[mark] + nbytes > capacity:
+            last[mark], filled[mark] = len(groups), 0
             groups.append([])
-            filled = 0
-        groups[-1].append((segment, dtype))
-        filled += nbytes
+        groups[last[mark]].append((segment, dtype))
+        filled[mark] += nbytes
     return tuple(map(_group, groups))
 
 

@@ -1,9 +1,9 @@
 """The largest and the least element, in which a NaN shows on every back end.
 
 XLA's CPU back end drops a NaN from a float32 maximum or minimum of 4096 elements and
-more (jax 0.10.2 to 0.12.0.1). Read as integers, the bits b of floats are in their
-order: below zero once all bits but the sign are turned. With the NaN that is above
-infinity for every NaN,
+more, and from `lax.pmax` over a mesh at any size (jax 0.10.2 to 0.12.0.1). Read as
+integers, the bits b of floats are in their order: below zero once all bits but the sign
+are turned. With the NaN that is above infinity for every NaN,
 
     key(x) = b xor ((b >> 31) and 0x7fffffff),  max x = key^-1(max key(x))
 
@@ -48,6 +48,12 @@ def minimum(x: jax.Array, axis: Axis = None, *, keepdims: bool = False) -> jax.A
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return jnp.min(x, axis, keepdims=keepdims)
     return -maximum(-x, axis, keepdims=keepdims)
+
+
+def largest_of(x: jax.Array, axes: str | tuple[str, ...]) -> jax.Array:
+    """The largest |x| over named axes of the mesh, elementwise: NaN if there is one."""
+    x = jnp.abs(x)
+    return lax.bitcast_convert_type(lax.pmax(_bits(x), axes), x.dtype)
 
 
 def _bits(x: jax.Array) -> jax.Array:

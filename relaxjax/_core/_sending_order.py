@@ -6,7 +6,7 @@ for compression. Here the choice is one number, the share of the elements that t
 first.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -102,3 +102,14 @@ def sent_before(tree: Any, order: Iterable[str] | None = None) -> list[int]:
         before[i] = sent
         sent += aval.size
     return before
+
+
+def marks_of(tree: Any, layouts: Sequence[Hashable] | None) -> Sequence[Hashable]:
+    """The layout of each leaf, or None of each."""
+    count = len(jax.tree.leaves(tree))
+    if layouts is not None and len(layouts) != count:
+        raise ValueError(
+            f"layouts has {len(layouts)} entries, and the tree {count} leaves: give "
+            "one for each leaf, in the tree's order"
+        )
+    return [None] * count if layouts is None else layouts

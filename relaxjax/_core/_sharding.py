@@ -3,19 +3,33 @@
 A transformation sees whole leaves, not how the compiler shards them over the other axes
 of the mesh: packing them would gather what is sharded. `specs=` says how, and the
 communication runs in a nested mapping in which those axes are manual too.
+
+A leaf that is whole on every device is a copy of which all must stay equal. What is
+computed from it and from a part of another leaf, as a code's scale, differs: so leaves
+that are sharded over other axes share no message (`sharded_over`), and norms over
+leaves are of all their parts (`parts_over`).
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import jax
+import optax
+from jax import lax
 from jax.sharding import AbstractMesh, AxisType
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import axes_of, compiler_axes
+from relaxjax._core._extremes import largest_of
 from relaxjax._core._tree import leaf_names
+
+_TYPED: ContextVar[Mapping[str, frozenset[str]] | None] = ContextVar(
+    "typed", default=None
+)
+"""In a mapping of `relaxjax.unreduced`: the axes over which each leaf is sharded."""
 
 
 def on_own_shards(
@@ -72,6 +86,78 @@ def shard_shapes(tree: Any, specs: Any, caller: str) -> Any:
 def used_axes(spec: P) -> tuple[str, ...]:
     """The axes that a leaf is sharded over."""
     return tuple(axis for entry in spec if entry for axis in axes_of(entry))
+
+
+def sharded_over(tree: Any, specs: Any = None) -> tuple[frozenset[str], ...]:
+    """For each leaf, the axes of more than one device over which it is sharded.
+
+    Types know it in a mapping of `relaxjax.unreduced`; elsewhere `specs`, of the same
+    tree, says so. No leaf is sharded where it is None.
+    """
+    if (typed := _TYPED.get()) is not None:
+        return tuple(typed[name] for name in leaf_names(tree))
+    each = [] if specs is None else jax.tree.leaves(unmasked(specs, tree))
+    layouts = tuple(map(_axes_that_cut, each))
+    return layouts if any(layouts) else (frozenset(),) * len(jax.tree.leaves(tree))
+
+
+def alike(layouts: Sequence[Hashable]) -> list[list[int]]:
+    """The places of each layout, in the order in which layouts come up."""
+    places: dict[Hashable, list[int]] = {}
+    for i, layout in enumerate(layouts):
+        places.setdefault(layout, []).append(i)
+    return list(places.values())
+
+
+def unmasked(specs: Any, tree: Any) -> Any:
+    """The specs of the leaves that are here: `optax.masked` hides the others."""
+
+    def is_masked(x: Any) -> bool:
+        return isinstance(x, optax.MaskedNode)
+
+    if not any(map(is_masked, jax.tree.leaves(tree, is_leaf=is_masked))):
+        return specs
+    return jax.tree.map(
+        lambda u, spec: u if is_masked(u) else spec, tree, specs, is_leaf=is_masked
+    )
+
+
+def parts_over(tree: Any, specs: Any = None) -> tuple[tuple[str, ...], ...]:
+    """For each leaf, the axes over which a sum takes all parts that devices hold.
+
+    They are those of `sharded_over` that are not the compiler's, which adds up itself.
+    """
+    manual = jax.sharding.get_abstract_mesh().manual_axes
+    held = sharded_over(tree, specs)
+    return tuple(tuple(axis for axis in manual if axis in axes) for axes in held)
+
+
+def whole_sum(x: jax.Array, axes: tuple[str, ...]) -> jax.Array:
+    """A leaf's sum, of the sums of its parts along these axes."""
+    return lax.psum(x, axes) if axes else x
+
+
+def whole_max(x: jax.Array, axes: tuple[str, ...]) -> jax.Array:
+    """A leaf's largest magnitude, likewise."""
+    return largest_of(x, axes) if axes else x
+
+
+@contextmanager
+def as_typed(specs: Any) -> Iterator[None]:
+    """In it, leaves are sharded as `specs` says, a tree with the names of theirs."""
+    each = map(_axes_that_cut, jax.tree.leaves(specs))
+    token = _TYPED.set(dict(zip(leaf_names(specs), each, strict=True)))
+    try:
+        yield
+    finally:
+        _TYPED.reset(token)
+
+
+def _axes_that_cut(spec: P) -> frozenset[str]:
+    if not isinstance(spec, P):  # refused by name where it counts
+        return frozenset()
+    sizes = jax.sharding.get_abstract_mesh().shape
+    return frozenset(axis for axis in used_axes(spec) if sizes.get(axis, 1) > 1)
 
 
 def _check(specs: Any, tree: Any, axes: tuple[str, ...], caller: str) -> None:

@@ -7,7 +7,8 @@ over the devices (`jax.shard_map`), with
 
     g_i = n u_i        the gradient of the mean over the worker's own examples
 
-on worker i, and its state with a leading axis [n, ...] that is sharded over "data".
+on worker i, and its state with a leading axis [n, ...] that is sharded over "data"
+(how it lies over other axes: `relaxjax._core._state_specs`).
 What comes out is the same on all workers, and typed so. The axis must be Explicit: over
 Auto axes JAX has no types.
 
@@ -33,6 +34,9 @@ from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._checks import require_arrays
+from relaxjax._core._counted_once import require_counted_once
+from relaxjax._core._sharding import as_typed
+from relaxjax._core._state_specs import state_specs
 from relaxjax._core._tree import leaf_name
 
 
@@ -53,7 +57,8 @@ def unreduced(params: Any, axis_name: AxisName) -> Any:
 
     Raises:
       ValueError: the params lie on no mesh with this axis, the axis is Auto, or a leaf
-        is sharded over it.
+        is sharded over it. Reducers refuse the gradient of a loss with a term of the
+        params alone, unless it is marked by `relaxjax.counted_once`.
 
     Example:
       >>> import jax, jax.numpy as jnp, optax, relaxjax
@@ -98,14 +103,16 @@ def opens_own_mapping(
         if mesh is None:
             return init(params)
 
-        def local(params: Any) -> Any:
-            return jax.tree.map(lambda x: x[None], init(params))
-
         specs = jax.tree.map(_spec_of, params)
+
+        def local(params: Any) -> Any:
+            with as_typed(specs):
+                return jax.tree.map(lambda x: x[None], init(params))
+
         kinds = jax.eval_shape(
             lambda p: _mapped(local, mesh, (specs,), P(names))(p), params
         )
-        out = jax.tree.map(lambda kind: _state_spec(kind, params, names), kinds)
+        out = state_specs(kinds, params, names)
         return jax.jit(_mapped(local, mesh, (specs,), out))(params)
 
     def updated(updates: Any, state: Any, params: Any = None, **extra: Any) -> Any:
@@ -113,6 +120,7 @@ def opens_own_mapping(
         if mesh is None:
             return update(updates, state, params, **extra)
         _require_unreduced(name, updates, names)
+        require_counted_once(name, updates, names)
         if extra.get("weight") is not None:
             raise ValueError(
                 f"{name}: weight= with gradients of relaxjax.unreduced: their sum is "
@@ -123,7 +131,8 @@ def opens_own_mapping(
         def local(updates: Any, state: Any, params: Any) -> Any:
             updates = jax.tree.map(lambda u: u * n, updates)
             state = jax.tree.map(lambda x: x[0], state)
-            out, state = update(updates, state, params, **extra)
+            with as_typed(plain):
+                out, state = update(updates, state, params, **extra)
             return out, jax.tree.map(lambda x: x[None], state)
 
         specs = jax.tree.map(_spec_of, (updates, state, params))
@@ -139,18 +148,6 @@ def _mapped(fn: Callable[..., Any], mesh: Any, specs: Any, out: Any) -> Any:
 
 def _spec_of(x: Any) -> P:
     return jax.typeof(x).sharding.spec
-
-
-def _state_spec(kind: Any, params: Any, names: tuple[str, ...]) -> P:
-    """How a leaf [n, ...] of the state lies: as a leaf of params that it mirrors."""
-    shape = kind.shape[1:]
-    alike = [x for x in jax.tree.leaves(params) if _local_shape(x) == shape]
-    return P(names, *_spec_of(alike[0]).partitions) if alike else P(names)
-
-
-def _local_shape(x: Any) -> tuple[int, ...]:
-    """The shape of a leaf's part on one device."""
-    return jax.typeof(x).sharding.shard_shape(x.shape)
 
 
 def _mesh_of(tree: Any, names: tuple[str, ...]) -> Any:

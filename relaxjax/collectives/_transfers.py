@@ -25,6 +25,7 @@ from jax import lax
 
 from relaxjax._core._buckets import plan_groups
 from relaxjax._core._sending_order import sending_order
+from relaxjax._core._sharding import sharded_over
 from relaxjax._core._tree import is_narrow, leaf_name
 from relaxjax.collectives._one_by_one import LeafTransfer, Slices, one_by_one
 
@@ -44,7 +45,10 @@ def plan_transfers(
     if order is None:
         places = places[::-1]
     ordered = [names[i] for i in places]
-    groups = plan_groups(tree, bucket_bytes=bucket_bytes, order=ordered)
+    layouts = sharded_over(tree)
+    groups = plan_groups(
+        tree, bucket_bytes=bucket_bytes, order=ordered, layouts=layouts
+    )
     dtypes = [jax.typeof(x).dtype for x in jax.tree.leaves(tree)]
     plan = []
     for group in groups:

@@ -28,7 +28,7 @@ from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
 from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import MEAN, RESET
-from relaxjax._core._sharding import on_own_shards
+from relaxjax._core._sharding import on_own_shards, sharded_over
 from relaxjax._core._silence import due
 from relaxjax._core._tree import layout_of, widened
 from relaxjax._core._weights import refuse_weight
@@ -105,11 +105,12 @@ class GossipSpec(NamedTuple):
         return self.in_buckets(x, exchange)[0]
 
     def in_buckets(self, x: Any, exchange: Callable[..., Any], results: int = 1) -> Any:
-        """`map_buckets` over the buckets of a tree: `results` trees like it."""
+        """`map_buckets` over the buckets of a tree like `specs`: `results` of them."""
         leaves, tree = jax.tree.flatten(x)
         if not leaves:
             return (x,) * results
-        buckets = plan_buckets(x, bucket_bytes=self.bucket_bytes)
+        layouts = sharded_over(x, self.specs)
+        buckets = plan_buckets(x, bucket_bytes=self.bucket_bytes, layouts=layouts)
         return tuple(map(tree.unflatten, map_buckets(leaves, buckets, exchange)))
 
     def is_round_due(self, step: jax.Array) -> bool | jax.Array:

@@ -13,6 +13,7 @@ words differ, that leaf itself is compared.
 """
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +23,7 @@ from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from relaxjax._core._copies import all_copies, copied
 from relaxjax._core._extremes import largest
 from relaxjax._core._random import fold, hash_words, key_words
 from relaxjax._core._tree import is_key, leaf_names
@@ -37,6 +39,8 @@ class ReplicaDifference(NamedTuple):
       size: number of elements of the leaf.
       largest: largest difference between the two, in the leaf's unit; 0.0 where only
         signs of zeros differ, NaN where a NaN does, or for keys.
+      copy: which of the worker's copies it is: 0, but where the mesh has further axes
+        that do not shard the leaf, and each device along them holds one.
     """
 
     leaf: str
@@ -44,14 +48,21 @@ class ReplicaDifference(NamedTuple):
     elements: int
     size: int
     largest: float
+    copy: int = 0
 
     def __str__(self) -> str:
         """One sentence, for people."""
         return (
-            f"leaf {self.leaf!r} of worker {self.worker} is not that of worker 0: "
+            f"leaf {self.leaf!r} of worker {self.worker}{self._which} is not that of "
+            "worker 0: "
             f"{self.elements} of {self.size} elements differ in their bits, by "
             f"{self.largest:.3g} at most"
         )
+
+    @property
+    def _which(self) -> str:
+        where = f", copy {self.copy} along the mesh's other axes,"
+        return where if self.copy else ""
 
 
 class ReplicaError(RuntimeError):
@@ -75,6 +86,8 @@ class ReplicaError(RuntimeError):
 def replica_difference(tree: Any) -> ReplicaDifference | None:
     """Where workers differ that should hold the same values; None if they do not.
 
+    Of a leaf that the mesh's other axes do not shard, each device's copy is compared.
+
     All processes must call it together, and all get the same answer.
 
     Args:
@@ -89,7 +102,7 @@ def replica_difference(tree: Any) -> ReplicaDifference | None:
       >>> print(relaxjax.replica_difference({"w": same}))
       None
       >>> relaxjax.replica_difference({"w": same.at[2, 4].add(0.5)})
-      ReplicaDifference(leaf='w', worker=2, elements=1, size=5, largest=0.5)
+      ReplicaDifference(leaf='w', worker=2, elements=1, size=5, largest=0.5, copy=0)
     """
     leaves = [
         x if isinstance(x, jax.Array) else jnp.asarray(x) for x in jax.tree.leaves(tree)
@@ -104,14 +117,18 @@ def replica_difference(tree: Any) -> ReplicaDifference | None:
     if not leaves:
         return None
     everywhere = _everywhere(leaves)
-    words = np.asarray(_jitted(_digests, everywhere)(leaves))
-    for name, leaf, digests in zip(names, leaves, words, strict=True):
+    shardings = tuple(map(copied, leaves))
+    words = np.asarray(_jitted(_digests, everywhere, shardings)(leaves))
+    for name, leaf, lies, digests in zip(names, leaves, shardings, words, strict=True):
         apart = (digests != digests[:1]).any(axis=1)
         if apart.any():
-            worker = int(apart.argmax())
-            count, largest = _jitted(_apart, everywhere)(leaf, worker)
+            row = int(apart.argmax())
+            copy, worker = divmod(row, len(leaf))
+            count, largest = _jitted(_apart, everywhere, lies)(leaf, row)
             size = leaf.size // len(leaf)
-            return ReplicaDifference(name, worker, int(count), size, float(largest))
+            return ReplicaDifference(
+                name, worker, int(count), size, float(largest), copy
+            )
     return None
 
 
@@ -142,8 +159,8 @@ def _everywhere(leaves: list[jax.Array]) -> NamedSharding | None:
 
 
 @functools.cache
-def _jitted(fn: Any, sharding: NamedSharding | None) -> Any:
-    return jax.jit(fn, out_shardings=sharding)
+def _jitted(fn: Any, sharding: NamedSharding | None, lies: Any) -> Any:
+    return jax.jit(functools.partial(fn, lies), out_shardings=sharding)
 
 
 def _bits(x: jax.Array) -> jax.Array:
@@ -158,8 +175,8 @@ def _bits(x: jax.Array) -> jax.Array:
     return lax.bitcast_convert_type(x, kind).astype(jnp.uint32)
 
 
-def _digests(leaves: list[jax.Array]) -> jax.Array:
-    """uint32[leaves, n, 2]."""
+def _digests(lies: tuple[Any, ...], leaves: list[jax.Array]) -> jax.Array:
+    """uint32[leaves, copies n, 2]; those of fewer copies come up again and again."""
 
     def digest(x: jax.Array, seed: int) -> jax.Array:
         b, words = _bits(x), key_words(seed)
@@ -170,20 +187,23 @@ def _digests(leaves: list[jax.Array]) -> jax.Array:
         each = hash_words(b ^ hash_words(place, words), fold(words, 1))
         return jnp.sum(each, axis=tuple(range(1, b.ndim)), dtype=jnp.uint32)
 
-    both = [jnp.stack([digest(x, 0), digest(x, 1)], axis=-1) for x in leaves]
-    return jnp.stack(both)
+    every = list(map(all_copies, leaves, lies))
+    rows = math.lcm(*map(len, every))
+    both = [jnp.stack([digest(x, 0), digest(x, 1)], axis=-1) for x in every]
+    return jnp.stack([jnp.tile(x, (rows // max(1, len(x)), 1)) for x in both])
 
 
-def _apart(x: jax.Array, worker: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Number of elements of a worker that are not worker 0's; largest difference."""
+def _apart(lies: Any, x: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Number of elements of a copy that are not the first's; largest difference."""
+    x = all_copies(x, lies)
     b = _bits(x)
     other = b != b[:1]
     if b.ndim > x.ndim:  # an element of several words
         other = other.any(axis=tuple(range(x.ndim, b.ndim)))
-    count = jnp.sum(other[worker])
+    count = jnp.sum(other[row])
     if is_key(x):
         return count, jnp.float32(jnp.nan)
     if not jnp.issubdtype(x.dtype, jnp.complexfloating):
         x = x.astype(jnp.float32)
-    gap = jnp.where(other[worker], jnp.abs(x[worker] - x[0]), 0)
+    gap = jnp.where(other[row], jnp.abs(x[row] - x[0]), 0)
     return count, largest(gap)

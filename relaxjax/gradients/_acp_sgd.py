@@ -39,6 +39,7 @@ of the gradient's size, and r (n + m) floats per matrix.
 """
 
 import functools
+from collections.abc import Hashable, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -49,6 +50,7 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._phases import Clock
 from relaxjax._core._random import normals
+from relaxjax._core._sharding import alike
 from relaxjax._core._tree import Layout
 from relaxjax.gradients._alternate import alternate
 from relaxjax.gradients._factor_mean import CODES, factor_mean_fn
@@ -155,11 +157,16 @@ def acp_sgd(
 
 
 def _begin(
-    params: Any, matrices: list[Matrices | None], *, seed: int, coded: bool
+    params: Any,
+    matrices: list[Matrices | None],
+    layouts: Sequence[Hashable],
+    *,
+    seed: int,
+    coded: bool,
 ) -> tuple[Any, Any, Any]:
     """The residuals, P and Q before the first step."""
     leaves, tree = jax.tree.flatten(params)
-    pairs = list(zip(leaves, views_of(matrices), strict=True))
+    pairs = list(zip(leaves, views_of(matrices, layouts), strict=True))
     shapes = [
         (x.size // (v.matrices.rows * v.matrices.columns), side, v.matrices.rank)
         for x, v in pairs
@@ -184,6 +191,7 @@ def _one_step(
     *,
     spec: LowRank,
     mean: Mean,
+    layouts: Sequence[Hashable],
     coded: bool,
     seed: int,
 ) -> Any:
@@ -191,26 +199,27 @@ def _one_step(
     del part  # each takes back its own
     tree = jax.tree.structure(trees[0])
     leaves, e, p, q = map(jax.tree.leaves, trees)
-    views = dict(enumerate(views_of(spec.matrices(trees[0]))))
-    low = {i: v for i, v in views.items() if v}
-    plain = [i for i in views if i not in low]
+    views = views_of(spec.matrices(trees[0]), layouts)
     wide = [u.astype(jnp.float32) for u in leaves]
     given = [jnp.where(absent, 0, u + r) for u, r in zip(wide, e, strict=True)]
-    x = [v.of(given[i]) for i, v in low.items()]
-    rest = [given[i] if coded else wide[i] for i in plain]
     key = jax.random.fold_in(jax.random.key(seed), count)
-    out, missed, p_low, q_low, means, losts = alternate(
-        x, [p[i] for i in low], [q[i] for i in low], rest, mean, count, key
-    )
-    for k, (i, v) in enumerate(low.items()):
-        wide[i] = v.back(out[k], e[i].shape)
-        p[i], q[i] = p_low[k], q_low[k]
-        e[i] = _kept(absent, e[i], v.back(missed[k], e[i].shape))
-    for k, i in enumerate(plain):
-        wide[i] = means[k]
-        if coded:
-            lost_here = jnp.where(jnp.isfinite(means[k]), losts[k], jnp.nan)
-            e[i] = _kept(absent, e[i], lost_here)
+    for few in alike(layouts):  # a message each
+        low = {i: v for i in few if (v := views[i])}
+        plain = [i for i in few if i not in low]
+        x = [v.of(given[i]) for i, v in low.items()]
+        rest = [given[i] if coded else wide[i] for i in plain]
+        out, missed, p_low, q_low, means, losts = alternate(
+            x, [p[i] for i in low], [q[i] for i in low], rest, mean, count, key
+        )
+        for k, (i, v) in enumerate(low.items()):
+            wide[i] = v.back(out[k], e[i].shape)
+            p[i], q[i] = p_low[k], q_low[k]
+            e[i] = _kept(absent, e[i], v.back(missed[k], e[i].shape))
+        for k, i in enumerate(plain):
+            wide[i] = means[k]
+            if coded:
+                lost_here = jnp.where(jnp.isfinite(means[k]), losts[k], jnp.nan)
+                e[i] = _kept(absent, e[i], lost_here)
     new = [y.astype(u.dtype) for y, u in zip(wide, leaves, strict=True)]
     return tuple(map(tree.unflatten, (new, e, p, q)))
 

@@ -34,12 +34,12 @@ from relaxjax._core._checks import (
 )
 from relaxjax._core._marks import marked
 from relaxjax._core._sending_order import check_bucket_bytes
-from relaxjax._core._sharding import on_own_shards
+from relaxjax._core._sharding import on_own_shards, sharded_over, unmasked
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import factor, weigh_wide
 from relaxjax.collectives import adasum
 from relaxjax.compression import Compressor
-from relaxjax.gradients._choices import checked_algorithm
+from relaxjax.gradients._choices import checked_algorithm, require_whole_tensors
 from relaxjax.gradients._compressed_mean import compressed_mean, init_compressed
 from relaxjax.gradients._exact_mean import sum_or_mean
 
@@ -136,8 +136,7 @@ def all_reduce(
     plan = functools.partial(
         plan_groups if grouped else plan_buckets, bucket_bytes=bucket_bytes, order=order
     )
-    how = {"axis_name": axis_name, "algorithm": algorithm, "plan": plan}
-    reduce = _reduction(op, compressor, order is not None, **how)
+    how = {"axis_name": axis_name, "algorithm": algorithm, "ordered": order is not None}
 
     def init(params: optax.Params) -> Any:
         require_dtypes(params, "all_reduce", compressor and compressor.name)
@@ -155,55 +154,40 @@ def all_reduce(
         if specs is None and not grouped:
             require_no_compiler_axes("all_reduce", f"{algorithm=}")
         w = None if weight is None else factor(weight, axis_name, op)
-        shards = None if specs is None else _unmasked(specs, updates)
-        out, compressed = reduce(updates, state.compressed, w, shards)
+        shards = None if specs is None else unmasked(specs, updates)
+        layouts = sharded_over(updates, shards)
+        here = how | {"specs": shards, "plan": functools.partial(plan, layouts=layouts)}
+        compressed = state.compressed
+        if op == "adasum":
+            out = _of_whole_tensors(updates, layouts, axis_name)
+        elif compressor is None:
+            out = _as_they_are(updates, w, op=op, **here)
+        else:
+            here |= {"compressor": compressor}
+            out, compressed = _in_codes(updates, compressed, w, op=op, **here)
         return out, state._replace(compressed=compressed)
 
     return marked("all_reduce", "gradients", axis_name, init, update)
 
 
-def _reduction(
-    op: str, compressor: Compressor | None, ordered: bool, **how: Any
-) -> Callable[..., Any]:
-    if op == "adasum":
-        each = functools.partial(adasum, axis_name=how["axis_name"])
-        return functools.partial(_as_they_are, functools.partial(jax.tree.map, each))
-    if compressor is None:
-        total = functools.partial(sum_or_mean, op=op, ordered=ordered, **how)
-        return functools.partial(_as_they_are, total)
-    how |= {"compressor": compressor, "ordered": ordered}
-    return functools.partial(_in_codes, op=op, **how)
+def _of_whole_tensors(updates: Any, layouts: Any, axis_name: AxisName) -> Any:
+    require_whole_tensors(updates, layouts)
+    return jax.tree.map(functools.partial(adasum, axis_name=axis_name), updates)
 
 
-def _unmasked(specs: Any, updates: Any) -> Any:
-    """The specs of the leaves that are here: `optax.masked` hides the others."""
-
-    def is_masked(x: Any) -> bool:
-        return isinstance(x, optax.MaskedNode)
-
-    if not any(map(is_masked, jax.tree.leaves(updates, is_leaf=is_masked))):
-        return specs
-    return jax.tree.map(
-        lambda u, spec: u if is_masked(u) else spec, updates, specs, is_leaf=is_masked
-    )
-
-
-def _as_they_are(
-    reduce: Callable[..., Any], updates: Any, state: Any, w: Any, specs: Any
-) -> tuple[Any, Any]:
+def _as_they_are(updates: Any, w: Any, *, specs: Any, **how: Any) -> Any:
     weights = () if w is None else (w,)
+    reduce = functools.partial(sum_or_mean, **how)
     if specs is None:  # psum takes leaves that the compiler shards
-        return reduce(updates, *weights), state
-    return on_own_shards(reduce, updates, specs, "all_reduce", *weights), state
+        return reduce(updates, *weights)
+    return on_own_shards(reduce, updates, specs, "all_reduce", *weights)
 
 
-def _in_codes(
-    updates: Any, state: Any, w: Any, specs: Any, *, op: str, **how: Any
-) -> tuple[Any, Any]:
+def _in_codes(updates: Any, state: Any, w: Any, *, op: str, **how: Any) -> Any:
     wide, absent = updates, None
     if w is not None:
         wide, absent = jax.tree.map(lambda u: weigh_wide(u, w), updates), w == 0
-    out, state = compressed_mean(wide, state, absent, specs=specs, **how)
+    out, state = compressed_mean(wide, state, absent, **how)
     if op == "sum":
         out = optax.tree.scale(axis_size(how["axis_name"], "all_reduce"), out)
     return optax.tree.cast_like(out, updates), state

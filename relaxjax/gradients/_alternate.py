@@ -51,6 +51,9 @@ def alternate(
       The approximations; what this worker lost, not finite where nothing counts; the
       next p and q; the means of `plain`, and what was lost of them.
     """
+    if not x:
+        means, losts = mean(plain)
+        return [], [], [], [], means, losts
     even = jnp.asarray(count) % 2 == 0
 
     def left() -> Any:

@@ -32,6 +32,7 @@ Cost: r n + k m floats for each matrix in two messages, with 16 or 8 bits for th
 second; 2 r n m flops. State: v, h and G, each of the size of the gradient.
 """
 
+from collections.abc import Hashable, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -49,10 +50,11 @@ from relaxjax._core._extremes import largest
 from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._random import normals
+from relaxjax._core._sharding import sharded_over
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import weigh_tree
 from relaxjax.compression import check_density, over
-from relaxjax.gradients._factor_mean import checked_bits, mean_in_bits
+from relaxjax.gradients._factor_mean import checked_bits, for_each_layout, mean_in_bits
 from relaxjax.gradients._low_rank import AsMatrices, product
 from relaxjax.gradients._row_cuts import RowCut, row_cuts
 
@@ -173,7 +175,8 @@ def arc_top_k(
         p = [jnp.where(absent, 0, a - m.known) for a, m in zip(v, before, strict=True)]
         cuts = cuts_of(updates)
         sketch = _projection(cuts, seed, state.step)
-        sent = _common_rows(p, cuts, sketch, first, second) if g else []
+        layouts = sharded_over(updates)
+        sent = _common_rows(p, cuts, layouts, sketch, first, second) if g else []
         each = zip(before, v, sent, strict=True)
         after = [_moved(m, momentum, s, absent) for m, momentum, s in each]
         out = [
@@ -206,18 +209,24 @@ def _projection(cuts: list[RowCut | None], seed: int, step: jax.Array) -> jax.Ar
 
 
 def _common_rows(
-    p: list[jax.Array], cuts: list[RowCut | None], v: jax.Array, first: Any, second: Any
+    p: list[jax.Array],
+    cuts: list[RowCut | None],
+    layouts: Sequence[Hashable],
+    v: jax.Array,
+    first: Any,
+    second: Any,
 ) -> list[Sent]:
     """What travels of p: the same rows on all workers, and whole leaves."""
     rows = {i: cut for i, cut in enumerate(cuts) if cut}
     whole = [i for i in range(len(p)) if i not in rows]
+    layouts = [layouts[i] for i in [*rows, *whole]]
     x = {i: cut.of(p[i]) for i, cut in rows.items()}
     sketches = [product(x[i], v[: c.columns] / c.columns) for i, c in rows.items()]
-    means, _ = first([*sketches, *(p[i] for i in whole)])
+    means, _ = for_each_layout(first, layouts)([*sketches, *(p[i] for i in whole)])
     s, in_full = means[: len(rows)], means[len(rows) :]
     places = [_longest(a, c.chosen) for a, c in zip(s, rows.values(), strict=True)]
     own = [jnp.take_along_axis(x[i], k, 1) for i, k in zip(rows, places, strict=True)]
-    shared, lost = second(own) if own else ([], [])
+    shared, lost = for_each_layout(second, layouts)(own)
     sent = {}
     for j, (i, cut) in enumerate(rows.items()):
         sound = jnp.isfinite(s[j]).all() & jnp.isfinite(shared[j]).all()

@@ -1,8 +1,10 @@
 """What `all_reduce` refuses, and why."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from relaxjax._core._axis import AxisName, axes_of
+from relaxjax._core._tree import leaf_names
 from relaxjax.collectives import ALGORITHMS, CODED_EXCHANGES, two_axes
 from relaxjax.compression import Compressor
 
@@ -42,6 +44,17 @@ def checked_algorithm(
     if algorithm in TWO_AXES:
         two_axes(axis_name, f"all_reduce with {algorithm=}")
     return algorithm
+
+
+def require_whole_tensors(updates: Any, layouts: Sequence[frozenset[str]]) -> None:
+    """Refuses Adasum of leaves of which a device has a part."""
+    for name, axes in zip(leaf_names(updates), layouts, strict=True):
+        if axes:
+            raise ValueError(
+                f"op='adasum': leaf {name!r} is sharded over {sorted(axes)}, and "
+                "Adasum's coefficients belong to whole tensors, of which a device has "
+                "a part; use op='mean'"
+            )
 
 
 def _check_choice(name: str, value: str, valid: tuple[str, ...]) -> None:

@@ -19,7 +19,7 @@ not finite, `out` shows it on all workers, and M_i stays as it was.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -33,9 +33,10 @@ from relaxjax._core._checks import (
     require_own,
 )
 from relaxjax._core._marks import marked
+from relaxjax._core._sharding import sharded_over
 from relaxjax._core._tree import layout_of
 from relaxjax._core._weights import weigh_tree
-from relaxjax.gradients._factor_mean import checked_bits, mean_in_bits
+from relaxjax.gradients._factor_mean import checked_bits, for_each_layout, mean_in_bits
 from relaxjax.gradients._low_rank import (
     AsMatrices,
     Matrices,
@@ -97,9 +98,10 @@ class MomentumSpec(NamedTuple):
         )
         return [m or Matrices(1, 0, 0, 0) for m in found]  # a leaf without elements
 
-    def mean(self, bits: int) -> Mean:
-        """The mean of arrays over the workers, in one message of these bits."""
-        return mean_in_bits(self.caller, self.axis_name, self.algorithm, bits)
+    def mean(self, bits: int, layouts: Sequence[Hashable]) -> Mean:
+        """The mean of arrays over the workers, in one message of a layout."""
+        mean = mean_in_bits(self.caller, self.axis_name, self.algorithm, bits)
+        return for_each_layout(mean, layouts)
 
 
 def momentum_reducer(
@@ -115,7 +117,8 @@ def momentum_reducer(
       spec: what travels, and how; `checked`.
       begin: from the matrices of all leaves to what the rule keeps of each.
       one_step: from matrices, float32[batch, rows, columns] of each leaf that has any
-        elements, their `Matrices`, what the rule keeps, and the step's number.
+        elements, their `Matrices`, what the rule keeps, the step's number, and the
+        leaves' layouts (`sharded_over`).
       state_of: the class of the state: a counter, M_i, the memory, a layout.
     """
 
@@ -139,10 +142,14 @@ def momentum_reducer(
         absent = False if weight is None else jnp.asarray(weight) == 0
         x = [jnp.where(absent, 0, m.of(now[i])) for i, m in some.items()]
         remembered = [kept[i] for i in some]
-        parts = one_step(x, [*some.values()], remembered, count) if some else []
+        held = sharded_over(updates)
+        layouts = [held[i] for i in some]
+        parts = (
+            one_step(x, [*some.values()], remembered, count, layouts) if some else []
+        )
         for i, part in zip(some, parts, strict=True):
-            held = now[i] - (1 - spec.decay) * part.sent.reshape(now[i].shape)
-            before[i] = jnp.where(part.sound, held, before[i])
+            left = now[i] - (1 - spec.decay) * part.sent.reshape(now[i].shape)
+            before[i] = jnp.where(part.sound, left, before[i])
             kept[i] = jnp.where(part.sound, part.memory, kept[i])
             out = jnp.where(part.sound, part.out, jnp.nan)
             leaves[i] = out.reshape(leaves[i].shape)

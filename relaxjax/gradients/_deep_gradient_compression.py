@@ -28,6 +28,7 @@ matrices' size in float32, and u of the vectors.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -40,6 +41,7 @@ from relaxjax._core._checks import is_traced, require_dtypes
 from relaxjax._core._extremes import largest
 from relaxjax._core._marks import marked
 from relaxjax._core._phases import Clock, clock, phased
+from relaxjax._core._sharding import parts_over, whole_max, whole_sum
 from relaxjax._core._tree import wide, widened
 from relaxjax.compression import momentum_correction, over, top_k
 from relaxjax.gradients._matrices_only import compress_matrices
@@ -137,7 +139,8 @@ def deep_gradient_compression(
         n = axis_size(axis_name, _CALLER)
         require_dtypes(updates, _CALLER, "it")
         if clip is not None:
-            updates = _clipped(updates, clip / math.sqrt(n))
+            held = parts_over(updates, specs)
+            updates = _clipped(updates, clip / math.sqrt(n), held)
         phase = alone if n == 1 else phases[state.clock.phase]
         out, after = phase.update(updates, state.exchange, weight=weight)
         return out, state._replace(clock=state.clock.tick(), exchange=after)
@@ -145,14 +148,23 @@ def deep_gradient_compression(
     return marked(_CALLER, "gradients", axis_name, init, phased(update))
 
 
-def _clipped(updates: Any, most: float) -> Any:
-    """Updates scaled down to a norm of at most `most`; NaN if one is not finite."""
+def _clipped(updates: Any, most: float, held: Sequence[tuple[str, ...]]) -> Any:
+    """Updates scaled down to a norm of at most `most`; NaN if one is not finite.
+
+    Of each leaf, devices along the axes `held` have parts.
+    """
     leaves = [u.astype(wide(u.dtype)) for u in jax.tree.leaves(updates)]
     if not leaves:  # a part of `optax.partition` without any
         return updates
-    top = largest(jnp.stack([largest(x) for x in leaves]))
+    most_of = [largest(x) for x in leaves]
+    top = largest(
+        jnp.stack([whole_max(x, axes) for x, axes in zip(most_of, held, strict=True)])
+    )
     # In units of the largest, so that no square is out of range.
-    norm = jnp.sqrt(sum(jnp.sum(jnp.square(over(x, top))) for x in leaves))
+    squares = [jnp.sum(jnp.square(over(x, top))) for x in leaves]
+    norm = jnp.sqrt(
+        sum(whole_sum(x, axes) for x, axes in zip(squares, held, strict=True))
+    )
     short = norm * top <= most
 
     def clip(u: jax.Array) -> jax.Array:

@@ -29,6 +29,7 @@ QR of P. State: M_i and Q.
 
 import functools
 import math
+from collections.abc import Hashable, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -145,6 +146,7 @@ def _one_step(
     matrices: list[Matrices],
     right: list[jax.Array],
     count: jax.Array,
+    layouts: Sequence[Hashable],
     *,
     spec: MomentumSpec,
     seed: int,
@@ -152,7 +154,7 @@ def _one_step(
     """What comes out, is sent and is kept of M_i, leaf by leaf."""
     wide = [m.rows < m.columns for m in matrices]
     tall = [m.mT if flip else m for m, flip in zip(x, wide, strict=True)]
-    mean = spec.mean(spec.bits)
+    mean = spec.mean(spec.bits, layouts)
     p, _ = mean([product(m, q) for m, q in zip(tall, right, strict=True)])
     basis = bases([over(m, _largest(m)) for m in p])  # P^
     own = [product(m.mT, b) for m, b in zip(tall, basis, strict=True)]  # R_i

@@ -34,6 +34,7 @@ bits for the second. 5 Newton-Schulz steps of alpha of Muon's rows. State: M_i.
 
 import functools
 import math
+from collections.abc import Hashable, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -156,6 +157,7 @@ def _one_step(
     matrices: list[Matrices],
     variance: list[jax.Array],
     count: jax.Array,
+    layouts: Sequence[Hashable],
     *,
     spec: MomentumSpec,
     fraction: float,
@@ -165,14 +167,14 @@ def _one_step(
     del count
     flips = [neuron_decay is not None or m.columns < m.rows for m in matrices]
     lines = [m.mT if flip else m for m, flip in zip(x, flips, strict=True)]
-    norms, _ = spec.mean(32)([jnp.abs(m).sum(2) for m in lines])  # s
+    norms, _ = spec.mean(32, layouts)([jnp.abs(m).sum(2) for m in lines])  # s
     most = [math.ceil(round(fraction * m.shape[1], 6)) for m in lines]
     places = [jax.lax.top_k(s, k)[1] for s, k in zip(norms, most, strict=True)]  # K
     own = [
         jnp.take_along_axis(m, k[:, :, None], 1)
         for m, k in zip(lines, places, strict=True)
     ]
-    mean, lost = spec.mean(spec.bits)(own)  # U
+    mean, lost = spec.mean(spec.bits, layouts)(own)  # U
 
     def one(i: int) -> Part:
         def spread(chosen: jax.Array) -> jax.Array:

@@ -8,6 +8,7 @@ P and Q go column by column, so that a block of codes belongs to one singular ve
 Cost: that of the algorithm that carries them, and a copy each way.
 """
 
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 
 from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import require_known
+from relaxjax._core._sharding import alike
 from relaxjax.collectives import CODED_EXCHANGES, EXACT_EXCHANGES, Lossy
 from relaxjax.compression import Compressor, cast, quantize
 from relaxjax.gradients._choices import checked_algorithm
@@ -83,6 +85,23 @@ def factor_mean_fn(
         return out, lost
 
     return mean
+
+
+def for_each_layout(mean: Mean, layouts: Sequence[Hashable]) -> Mean:
+    """The same mean, in a message for each layout of the arrays, in order of the first.
+
+    `layouts` is of as many arrays or more; those of one layout travel together.
+    """
+
+    def by_layout(arrays: list[jax.Array]) -> Any:
+        out, lost = list(arrays), list(arrays)
+        for few in alike(layouts[: len(arrays)]):
+            both = mean([arrays[i] for i in few])
+            for i, x, missing in zip(few, *both, strict=True):
+                out[i], lost[i] = x, missing
+        return out, lost
+
+    return by_layout
 
 
 def _transposed(x: jax.Array) -> jax.Array:

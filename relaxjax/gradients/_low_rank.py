@@ -24,7 +24,7 @@ Cost: r (n + m) floats in two messages; 6 r n m flops and a QR of P.
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -148,7 +148,8 @@ def approximate(
     part: jax.Array | float = 1.0,
     *,
     matrices: Callable[[Any], list[Matrices | None]],
-    mean: Mean,
+    mean: Callable[[Sequence[Hashable]], Mean],
+    layouts: Sequence[Hashable],
     iterations: int,
     coded: bool = False,
     seed: int = 0,
@@ -156,8 +157,9 @@ def approximate(
     """Updates, residuals and right factors of one device's shards, after a step.
 
     `count`, the number of the step, and `seed` decide on lost directions. An absent
-    worker sends nothing, and keeps its residual; `part` is n / n_present. If `coded`,
-    leaves that are not approximated keep what they lose.
+    worker sends nothing, and keeps its residual; `part` is n / n_present. `mean` is for
+    arrays of these `layouts`, of which each leaf has one. If `coded`, leaves that are
+    not approximated keep what they lose.
     """
     tree = jax.tree.structure(trees[0])
     leaves, e, q = map(jax.tree.leaves, trees)
@@ -168,7 +170,8 @@ def approximate(
     m = [as_matrix.of(wide[i] + e[i]) for i, as_matrix in low.items()]
     m = [jnp.where(absent, 0, x) for x in m]
     rest = [jnp.where(absent, 0, wide[i] + e[i]) if coded else wide[i] for i in plain]
-    out, b, means, losts = low_rank_mean(m, [q[i] for i in low], rest, mean, iterations)
+    send = mean([layouts[i] for i in [*low, *plain]])
+    out, b, means, losts = low_rank_mean(m, [q[i] for i in low], rest, send, iterations)
     b = with_lost_directions(b, jax.random.fold_in(jax.random.key(seed), count))
     for k, i in enumerate(low):
         shape, lost = e[i].shape, m[k] - part * out[k]

@@ -27,7 +27,12 @@ from relaxjax._core._checks import (
 )
 from relaxjax._core._marks import marked
 from relaxjax._core._phases import clock, phased
-from relaxjax._core._sharding import on_own_shards, shard_shapes, used_axes
+from relaxjax._core._sharding import (
+    on_own_shards,
+    shard_shapes,
+    sharded_over,
+    used_axes,
+)
 from relaxjax._core._tree import layout_of
 from relaxjax._core._weights import weigh_tree
 from relaxjax.collectives import EXACT_EXCHANGES, is_shard
@@ -120,10 +125,12 @@ def low_rank_reducer(
     Args:
       spec: what is approximated.
       algorithm: the algorithm that carries the messages.
-      begin: from params and `spec.matrices` of them to the trees of the state: the
-        residual, float32, and factors, float32[shards * batch, side, r].
-      one_step: from (updates, *trees), the number of the step, and where there are
-        weights whether this worker is absent and n / n_present, to the same trees.
+      begin: from params, `spec.matrices` and `layouts=` of them (`sharded_over`) to the
+        trees of the state: the residual, float32, and factors, float32[shards * batch,
+        side, r].
+      one_step: from (updates, *trees), the number of the step, where there are weights
+        whether this worker is absent and n / n_present, and `layouts=`, to the same
+        trees.
       state_of: the class of the state: a clock, the trees, a layout.
     """
     caller, axis_name, specs = spec.caller, spec.axis_name, spec.specs
@@ -135,7 +142,7 @@ def low_rank_reducer(
         shards = spec.matrices(shard_shapes(params, specs, caller))
         if shards and not any(shards):
             raise nothing_to_compress(params, spec.rank, spec.min_compression, caller)
-        trees = begin(params, shards)
+        trees = begin(params, shards, layouts=sharded_over(params, specs))
         return state_of(clock(spec.start_after), *trees, layout_of(params))
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
@@ -150,8 +157,9 @@ def low_rank_reducer(
         trees = _ready(updates, spec, weight), *trees
         specs_of_trees = None if specs is None else _specs_of(specs, trees)
         absence = _absence(spec, weight)
+        step = functools.partial(one_step, layouts=sharded_over(updates, specs))
         out, *trees = on_own_shards(
-            one_step, trees, specs_of_trees, caller, before.count, *absence
+            step, trees, specs_of_trees, caller, before.count, *absence
         )
         out = optax.tree.cast_like(out, updates)
         return out, state_of(now, *trees, layout)

@@ -1,9 +1,11 @@
 """Which side of a matrix is called P: all P are about as many floats as all Q."""
 
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import jax
 
+from relaxjax._core._sharding import alike
 from relaxjax.gradients._low_rank import Matrices
 
 
@@ -33,19 +35,24 @@ class View(NamedTuple):
         return (x.mT if self.flipped else x).reshape(shape)
 
 
-def views_of(matrices: list[Matrices | None]) -> list[View | None]:
+def views_of(
+    matrices: list[Matrices | None], layouts: Sequence[Hashable] | None = None
+) -> list[View | None]:
     """Each leaf with P on a side such that all P are about as many floats as all Q.
 
-    The leaf that is farthest from square comes first, and each makes up for those
-    before it; what is left over is at most what one leaf differs by.
+    Those of one layout are, as only they travel together (None: all do). The leaf that
+    is farthest from square comes first, and each makes up for those before it; what is
+    left over is at most what one leaf differs by.
     """
 
     def excess(i: int) -> int:
         m = matrices[i]
         return m.batch * m.rank * (m.rows - m.columns) if m else 0
 
-    flipped, balance = [False] * len(matrices), 0  # floats of P over those of Q
-    for i in sorted(range(len(matrices)), key=lambda i: -abs(excess(i))):
-        flipped[i] = balance * excess(i) > 0
-        balance += -excess(i) if flipped[i] else excess(i)
+    flipped = [False] * len(matrices)
+    for few in alike(layouts or [None] * len(matrices)):
+        balance = 0  # floats of P over those of Q
+        for i in sorted(few, key=lambda i: -abs(excess(i))):
+            flipped[i] = balance * excess(i) > 0
+            balance += -excess(i) if flipped[i] else excess(i)
     return [m and View(m, flip) for m, flip in zip(matrices, flipped, strict=True)]

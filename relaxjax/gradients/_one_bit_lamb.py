@@ -24,17 +24,20 @@ psum for vectors and scalars. State: m, v, f and the residual, each of the gradi
 size.
 """
 
+import math
 from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+from jax import lax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_dtypes, require_params, require_whole
 from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL
 from relaxjax._core._phases import Clock, clock, phased
+from relaxjax._core._sharding import parts_over
 from relaxjax._core._weights import unless_nobody
 from relaxjax.compression import Compressor
 from relaxjax.gradients._all_reduce import mean_over_workers
@@ -46,6 +49,7 @@ from relaxjax.gradients._trust_ratio import (
     check_trust_ratio,
     first_rates,
     frozen_ratio,
+    norms,
     record_ratio,
 )
 
@@ -159,18 +163,18 @@ def one_bit_lamb(
         g, x = (optax.tree.cast(tree, jnp.float32) for tree in trees)
         time = state.clock.tick()
         if time.phase == 0:
-            state = _warm(mean(g, weight), state, numbers)
+            state = _warm(mean(g, weight), state, numbers, specs)
         else:
             state = _frozen(g, state, numbers, freeze_step, reduce, weight, axis_name)
         m_hat = optax.tree.bias_correction(state.mu, b1, time.count)
         old = denominator(state.nu, b2, jnp.minimum(time.count, freeze_step), eps)
         u, decayed = decay.update(optax.tree.div(m_hat, old), state.decay, x)
         if time.phase == 0:
-            scale, rates = record_ratio(state.rates, x, u, spec)
+            scale, rates = record_ratio(state.rates, x, u, spec, specs)
         else:
             new = denominator(state.fresh, b2, time.count, eps)
             scale, rates = frozen_ratio(
-                state.rates, state.nu, old, new, freeze_step, spec
+                state.rates, state.nu, old, new, freeze_step, spec, specs
             )
         out = optax.tree.cast_like(optax.tree.mul(scale, u), updates)
         return out, state._replace(clock=time, rates=rates, decay=decayed)
@@ -182,14 +186,14 @@ def one_bit_lamb(
 
 
 def _warm(
-    g: Any, state: OneBitLambState, numbers: tuple[float, float, float]
+    g: Any, state: OneBitLambState, numbers: tuple[float, float, float], specs: Any
 ) -> OneBitLambState:
     """m, v, f and s with the mean gradient g, until T."""
     b1, b2, eps = numbers
     m = optax.tree.update_moment(g, state.mu, b1, 1)
     v = optax.tree.update_moment(g, state.nu, b2, 2)
     d = denominator(v, b2, state.clock.count + 1, eps)
-    s = _to_one_size(optax.tree.div(m, d))
+    s = _to_one_size(optax.tree.div(m, d), specs)
     return state._replace(mu=m, nu=v, fresh=v, scale=s)
 
 
@@ -213,8 +217,14 @@ def _frozen(
     return state._replace(mu=m, fresh=f, exchange=exchange)
 
 
-def _to_one_size(m: Any) -> Any:
+def _to_one_size(m: Any, specs: Any) -> Any:
     """The factor that brings each leaf to the mean size of all; 1 where it is zero."""
-    sizes = jax.tree.map(lambda m: optax.safe_norm(m, 0.0) / max(1, m.size) ** 0.5, m)
+    leaves, tree = jax.tree.flatten(norms(m, specs))
+    counts = [
+        x.size * math.prod(map(lax.axis_size, axes))
+        for x, axes in zip(jax.tree.leaves(m), parts_over(m, specs), strict=True)
+    ]
+    each = zip(leaves, counts, strict=True)
+    sizes = tree.unflatten(norm / max(1, count) ** 0.5 for norm, count in each)
     mean = sum(jax.tree.leaves(sizes)) / max(1, len(jax.tree.leaves(sizes)))
     return jax.tree.map(lambda size: jnp.where(size == 0, 1, mean / size), sizes)

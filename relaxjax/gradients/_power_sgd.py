@@ -42,7 +42,11 @@ from relaxjax._core._checks import require_whole
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._phases import Clock
 from relaxjax._core._tree import Layout
-from relaxjax.gradients._factor_mean import factor_codec, factor_mean_fn
+from relaxjax.gradients._factor_mean import (
+    factor_codec,
+    factor_mean_fn,
+    for_each_layout,
+)
 from relaxjax.gradients._low_rank import AsMatrices, approximate, init_factors
 from relaxjax.gradients._low_rank_reducer import LowRank, low_rank_reducer
 
@@ -139,11 +143,16 @@ def power_sgd(
     return low_rank_reducer(
         spec,
         algorithm,
-        begin=functools.partial(init_factors, seed=seed, coded=coded),
+        begin=lambda params, matrices, layouts: init_factors(
+            params, matrices, seed, coded=coded
+        ),
         one_step=functools.partial(
             approximate,
             matrices=spec.matrices,
-            mean=factor_mean_fn(axis_name, algorithm, compressor, width),
+            mean=functools.partial(
+                for_each_layout,
+                factor_mean_fn(axis_name, algorithm, compressor, width),
+            ),
             iterations=iterations,
             coded=coded,
             seed=seed,

@@ -20,6 +20,7 @@ import optax
 from relaxjax._core._checks import is_traced
 from relaxjax._core._extremes import largest
 from relaxjax._core._merge_rules import EQUAL
+from relaxjax._core._sharding import parts_over, whole_max, whole_sum
 from relaxjax.gradients._one_bit_adam import mask_unseen
 
 
@@ -72,6 +73,17 @@ def check_trust_ratio(caller: str, spec: TrustRatioSpec) -> None:
         )
 
 
+def norms(tree: Any, specs: Any = None) -> Any:
+    """|x| of each leaf, of all its parts where devices have parts of it."""
+    leaves, structure = jax.tree.flatten(tree)
+
+    def norm(x: jax.Array, axes: tuple[str, ...]) -> jax.Array:
+        own = optax.safe_norm(x, 0.0)
+        return jnp.sqrt(whole_sum(own**2, axes)) if axes else own
+
+    return structure.unflatten(map(norm, leaves, parts_over(tree, specs)))
+
+
 def first_rates(params: Any) -> LayerRates:
     """c = 0 and r = 1 for each leaf."""
     c = jax.tree.map(lambda _: jnp.zeros((), jnp.float32), params)
@@ -79,15 +91,14 @@ def first_rates(params: Any) -> LayerRates:
 
 
 def record_ratio(
-    rates: LayerRates, x: Any, u: Any, spec: TrustRatioSpec
+    rates: LayerRates, x: Any, u: Any, spec: TrustRatioSpec, specs: Any = None
 ) -> tuple[Any, LayerRates]:
-    """The rates q, and the next c."""
+    """The rates q, and the next c; `specs` as in `relaxjax._core._sharding`."""
 
     def ratio(x, u):
-        x, u = optax.safe_norm(x, 0.0), optax.safe_norm(u, 0.0)
         return jnp.where((x == 0) | (u == 0), 1, x / u)
 
-    q = jax.tree.map(ratio, x, u)
+    q = jax.tree.map(ratio, norms(x, specs), norms(u, specs))
     clipped = jax.tree.map(lambda q: jnp.clip(q, *spec.coefficient_bounds), q)
     d = spec.coefficient_decay
     c = optax.tree.update_moment(clipped, rates.coefficient, d, 1)
@@ -95,20 +106,28 @@ def record_ratio(
 
 
 def frozen_ratio(
-    rates: LayerRates, v: Any, old: Any, new: Any, steps: int, spec: TrustRatioSpec
+    rates: LayerRates,
+    v: Any,
+    old: Any,
+    new: Any,
+    steps: int,
+    spec: TrustRatioSpec,
+    specs: Any = None,
 ) -> tuple[Any, LayerRates]:
     """The rates r c^, and the next r, after `steps` steps in which c was recorded.
 
     `old` is sqrt(v^) + eps, `new` is sqrt(f^) + eps.
     """
 
-    def next_factor(ratios, last):
-        most = largest(ratios)  # none is negative
+    def next_factor(ratios, last, axes):
+        most = whole_max(largest(ratios), axes)
         r = jnp.clip(jnp.where(most == 0, 1, most), *spec.factor_bounds)
         change = spec.factor_change
         return jnp.clip(r, last * (1 - change), last * (1 + change))
 
     ratios = mask_unseen(v, optax.tree.div(old, new))
-    r = jax.tree.map(next_factor, ratios, rates.factor)
+    leaves, tree = jax.tree.flatten(ratios)
+    each = leaves, jax.tree.leaves(rates.factor), parts_over(v, specs)
+    r = tree.unflatten(map(next_factor, *each))
     c = optax.tree.bias_correction(rates.coefficient, spec.coefficient_decay, steps)
     return optax.tree.mul(r, c), rates._replace(factor=r)

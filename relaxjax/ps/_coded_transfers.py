@@ -28,6 +28,7 @@ from jax import lax
 from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import EQUAL, SHARD
 from relaxjax._core._random import key_words
+from relaxjax._core._state_specs import OfLeaves
 from relaxjax._core._tree import wide
 from relaxjax.collectives import (
     Codec,
@@ -59,8 +60,8 @@ class CodedState(NamedTuple):
       words: uint32[2], the key of a random compressor, equal on all workers; else ().
     """
 
-    workers: tuple[Any, ...]
-    servers: Annotated[tuple[Any, ...], SHARD]
+    workers: OfLeaves
+    servers: Annotated[OfLeaves, SHARD]
     words: Annotated[Any, EQUAL]
 
 
@@ -98,8 +99,8 @@ def init_coded(
     """The first state, from whole leaves and this server's slices of them."""
     feedback = compressor.feedback
     return CodedState(
-        tuple(feedback.init(x) for x in leaves),
-        tuple(feedback.init(x) for x in own),
+        OfLeaves(feedback.init(x) for x in leaves),
+        OfLeaves(feedback.init(x) for x in own),
         key_words(seed) if compressor.random else (),
     )
 
@@ -191,10 +192,10 @@ class CodedTransfers(NamedTuple):
         sent: Sequence[jax.Array],
         lost: Sequence[jax.Array],
         owed: Sequence[Any],
-    ) -> tuple[Any, ...]:
+    ) -> OfLeaves:
         feedback = self.compressor.feedback
         each = zip(map(_wide, xs), sent, lost, owed, strict=True)
-        return tuple(fed_back(feedback, x, p, e, p - e, s)[1] for x, p, e, s in each)
+        return OfLeaves(fed_back(feedback, x, p, e, p - e, s)[1] for x, p, e, s in each)
 
 
 def _wide(x: jax.Array) -> jax.Array:

@@ -1,6 +1,7 @@
 """From the workers' models to one model, and how far apart they are."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._checks import require_arrays
+from relaxjax._core._copies import all_copies, copied
 from relaxjax._core._extremes import largest, maximum, minimum
 from relaxjax._core._tree import is_key, wide
 
@@ -47,7 +49,8 @@ def spread(tree: Any) -> float:
     """Largest absolute difference between two workers, over all elements and leaves.
 
     It is 0.0 exactly when all workers hold the same values, and NaN where one holds a
-    NaN. Complex numbers are compared by their real and imaginary parts. Typed PRNG
+    NaN. Of a leaf that the mesh's other axes do not shard, each device's copy counts.
+    Complex numbers are compared by their real and imaginary parts. Typed PRNG
     keys, which differ on purpose, are left out. Of params that lie sharded (`Shard`),
     workers that hold the same slice are compared.
 
@@ -64,7 +67,9 @@ def spread(tree: Any) -> float:
     """
     require_arrays(tree, "spread")
     leaves = [x for x in _models(tree) if not is_key(x) and x.size]
-    return float(np.max(jax.jit(_spreads)(leaves), initial=0.0)) if leaves else 0.0
+    if not leaves:
+        return 0.0
+    return float(np.max(_spreads(leaves, tuple(map(copied, leaves))), initial=0.0))
 
 
 def consensus_distance(tree: Any) -> float:
@@ -112,7 +117,8 @@ def _means(leaves: list[jax.Array]) -> list[jax.Array]:
     return [mean(x) for x in leaves]
 
 
-def _spreads(leaves: list[jax.Array]) -> jax.Array:
+@functools.partial(jax.jit, static_argnums=1)
+def _spreads(leaves: list[jax.Array], shardings: tuple[Any, ...]) -> jax.Array:
     def spread_of(x):
         if jnp.issubdtype(x.dtype, jnp.complexfloating):
             x = jnp.stack([x.real, x.imag], axis=-1)
@@ -124,7 +130,8 @@ def _spreads(leaves: list[jax.Array]) -> jax.Array:
             apart = jnp.where(high == low, 0, jnp.maximum(apart, 1))
         return largest(apart)
 
-    return jnp.stack([spread_of(x) for x in leaves])
+    every = map(all_copies, leaves, shardings)
+    return jnp.stack([spread_of(x) for x in every])
 
 
 def _models(tree: Any) -> list[jax.Array]:

@@ -53,6 +53,19 @@ def test_a_group_is_closed_before_it_overflows():
     assert [[s.name for s in group.segments] for group in groups] == [["c", "b"], ["a"]]
 
 
+@pytest.mark.parametrize("plan", [plan_buckets, plan_groups])
+def test_leaves_of_two_layouts_share_nothing(plan):
+    """Each fills up to its own end, in order, as if the others were not there."""
+    tree = {name: jnp.zeros(4, jnp.float32) for name in "abcdef"}  # 16 bytes each
+    layouts = [frozenset("m"), frozenset(), frozenset("m")] * 2
+    found = plan(tree, bucket_bytes=40, layouts=layouts)
+    names = [[s.name for s in bucket.segments] for bucket in found]
+    assert names == [["f", "d"], ["e", "b"], ["c", "a"]]
+    assert plan(tree, bucket_bytes=40, layouts=["x"] * 6) == plan(tree, bucket_bytes=40)
+    with pytest.raises(ValueError, match=r"layouts has 2 entries, and the tree 6"):
+        plan(tree, layouts=[0, 1])
+
+
 def test_empty_leaves_travel_in_no_bucket():
     assert plan_buckets({"a": jnp.zeros((0, 3))}) == ()
     assert plan_groups({"a": jnp.zeros((0, 3))}) == ()

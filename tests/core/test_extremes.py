@@ -4,8 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import PartitionSpec as P
 
-from relaxjax._core._extremes import largest, maximum, minimum
+from relaxjax._core._extremes import largest, largest_of, maximum, minimum
+from tests.helpers import mesh_of
 
 SIZES = (1, 16, 31, 32, 127, 1000, 4096, 4100, 65_536)
 RULES = {
@@ -71,6 +73,22 @@ def test_any_axes_stay_or_go_also_under_vmap(rule, reference, axis):
     assert rule(x, axis, keepdims=True).shape == shape
     many = jax.vmap(lambda x: rule(x, axis))(np.stack([x, -x]))
     np.testing.assert_array_equal(many, [expected, reference(-x, axis)])
+
+
+@pytest.mark.parametrize("size", [1, 5000])
+def test_over_a_mesh_a_nan_of_any_device_is_the_largest(size):
+    x = -np.random.default_rng(0).uniform(size=(5, 4, size)).astype(np.float32)
+    for device in range(4):
+        x[device, device, 0] = np.nan
+    over = jax.shard_map(
+        lambda x: largest_of(x, "data"),
+        mesh=mesh_of(4),
+        in_specs=P("data"),
+        out_specs=P(),
+    )
+    for each in x:
+        found = jax.jit(over)(each)
+        np.testing.assert_array_equal(found[0], np.max(np.abs(each), 0))
 
 
 def test_the_largest_of_nothing_is_zero():

@@ -154,7 +154,7 @@ def test_nothing_but_digests_is_sent():
     params = {"w": jnp.zeros((64, 64)), "b": jnp.zeros(64)}
     stacked = relaxjax.to_workers(params, mesh_of(N))
     leaves = jax.tree.leaves(stacked)
-    lowered = _jitted(_digests, _everywhere(leaves)).lower(leaves)
+    lowered = _jitted(_digests, _everywhere(leaves), (None,) * 2).lower(leaves)
     text = helpers.optimized_hlo(lowered)
     moved = [line for line in text.splitlines() if "all-gather(" in line]
     moved += [line for line in text.splitlines() if "all-reduce(" in line]
@@ -166,7 +166,7 @@ def test_the_error_says_what_and_where():
     x = jnp.ones((3, 5)).at[2, 4].add(0.5)
     with pytest.raises(relaxjax.ReplicaError, match="the same params: leaf 'w'") as hit:
         require_replicas({"w": x}, "params")
-    assert hit.value.difference == ("w", 2, 1, 5, 0.5)
+    assert hit.value.difference == ("w", 2, 1, 5, 0.5, 0)
 
 
 def test_small_cases():
