@@ -16,7 +16,11 @@ so that a changed line is found by its own digest or by the next one's.
                            sha256, step (its own), adopted ([version, step] since its
                            last contribution that it knew to be merged), joined (at
                            which version), dropped (tokens that were never merged),
-                           file
+                           length (of its move), file
+    left_out               the same for each that was offered in time and is out of
+                           bounds, with cause and why
+    bounds                 what decides that (`relaxjax.islands._bounds`); lines of
+                           older versions of relaxjax have neither it nor lengths
     refused                [file, why] of contributions that were not merged
     absent                 members that were alive and have not contributed
     files                  by fragment: anchor and outer, each [file, sha256]

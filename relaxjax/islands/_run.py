@@ -39,6 +39,8 @@ class Settings(NamedTuple):
     seed: int
     keep: bool
     compressor: str = ""
+    limit: float | None = 10.0
+    cap: float | None = 2.0
 
     @property
     def every(self) -> int:
@@ -70,6 +72,13 @@ class Settings(NamedTuple):
                 f"islands: grace={self.grace} must be seconds, 0 or more, and "
                 f"outer_rate={self.outer_rate} above 0"
             )
+        for name in ("limit", "cap"):
+            value = getattr(self, name)
+            if value is not None and not 1 <= value < float("inf"):
+                raise ValueError(
+                    f"islands: {name}={value} must be 1 or more times the median of "
+                    "the contributions, or None for no bound"
+                )
         require_momentum("islands: outer", self.outer_momentum)
         ExchangeSpec("islands", "islands", merge=self.merge).reducer()
         if self.compressor:
@@ -124,6 +133,8 @@ class Run(NamedTuple):
         if store.create(FILE, seal(mine)):
             return
         theirs = unseal(f"{store.place}/{FILE}", store.read(FILE))
+        bounds = {k: x for k, x in Settings._field_defaults.items() if x}
+        mine, theirs = bounds | mine, bounds | theirs
         every = {**theirs, **mine}
         changed = [key for key in every if theirs.get(key) != mine.get(key)]
         if changed:
@@ -138,8 +149,9 @@ class Run(NamedTuple):
         """What JSON has of it."""
         leaves = [[*leaf[:2], list(leaf.shape), leaf.fragment] for leaf in self.leaves]
         settings = self.settings._asdict()
-        if not self.settings.compressor:
-            del settings["compressor"]
+        for name, default in Settings._field_defaults.items():
+            if settings[name] == default:
+                del settings[name]  # older versions of relaxjax have no such setting
         return {**settings, "leaves": leaves}
 
     @classmethod

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from relaxjax.islands import _log as log
+from relaxjax.islands._bounds import MERGES, Measure, merged_in
 from relaxjax.islands._channel import Fragment
 from relaxjax.islands._files import (
     Arrays,
@@ -49,6 +50,8 @@ class State:
         self.merged: set[int] = set()
         self.member: Member | None = None
         self._outers: dict[int, tuple[int, Arrays]] = {}
+        self._measures: dict[int, list[Measure]] = {}
+        self._cause = ""  # why the last contribution of `member` was left out
 
     def begin(self, start: list[Arrays], own: str) -> None:
         """Commits version 0, unless somebody else has."""
@@ -101,6 +104,16 @@ class State:
             self._say(f"{error}; the outer momentum of fragment {number} begins anew")
             return first, str(error)
         return outer, None
+
+    def before(self, version: int) -> list[Measure]:
+        """What the last merges of a version's fragment had, newest first."""
+        versions = versions_before(self._run, version)
+        for v in [v for v in versions if v not in self._measures]:
+            try:
+                self._measures[v] = merged_in(log.read(self._store, v)[0])
+            except (DamagedFile, FileNotFoundError):
+                self._measures[v] = []
+        return [one for v in versions for one in self._measures[v]]
 
     def write(
         self, version: int, own: str, number: int, anchor: Arrays, outer: Arrays
@@ -170,9 +183,25 @@ class State:
             self._say(f"{error}; merge {version} is passed over")
             self.previous = "damaged"
             return
+        self._measures[version] = merged_in(record)
+        oldest = version - MERGES * self._run.settings.fragments
+        self._measures = {v: m for v, m in self._measures.items() if v >= oldest}
         for part in record["contributions"]:
             if self.member == (part["island"], part["incarnation"]):
                 self.merged.add(version)
+                self._cause = ""
+        for part in record.get("left_out", []):
+            if self.member == (part["island"], part["incarnation"]):
+                self._hear(version, part["cause"], part["why"])
+
+    def _hear(self, version: int, cause: str, why: str) -> None:
+        """Says why a contribution of this island was left out, once for each cause."""
+        if cause != self._cause:
+            self._cause = cause
+            self._say(
+                f"merge {version} has left out what this island contributed: {why}. It "
+                "goes on from the common model"
+            )
 
     def _read_anchors(self, version: int) -> None:
         for number in range(self._run.settings.fragments):
@@ -220,6 +249,12 @@ class State:
         if fingerprint(arrays) != digest:
             raise DamagedFile(full, "it is not what the log names")
         return arrays
+
+
+def versions_before(run: Run, version: int) -> list[int]:
+    """The last merges of a version's fragment, newest first."""
+    every = run.settings.fragments
+    return [v for k in range(1, MERGES + 1) if (v := version - k * every) > 0]
 
 
 def _layout(arrays: Arrays) -> list[Any]:

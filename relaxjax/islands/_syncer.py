@@ -23,9 +23,10 @@ from relaxjax.islands import _log as log
 from relaxjax.islands import _offers as offers
 from relaxjax.islands._channel import Fragment
 from relaxjax.islands._files import DamagedFile, seal, unseal
+from relaxjax.islands._inbox import Inbox
 from relaxjax.islands._members import Member, Watch
-from relaxjax.islands._merge import merge
 from relaxjax.islands._offers import Checked
+from relaxjax.islands._round import decide
 from relaxjax.islands._run import Run
 from relaxjax.islands._state import Say, State
 from relaxjax.islands._store import Store
@@ -55,8 +56,7 @@ class Syncer:
         self._watch, self._member, self._say, self._clock = watch, member, say, clock
         self.lease: int | None = None
         self._quorum_since: tuple[int, float] | None = None
-        self._checked: dict[str, Checked] = {}
-        self._refused: dict[str, str] = {}
+        self._inbox = Inbox(store, run, watch, say)
         self._tries, self._mended = 0, clock()
 
     def turn(self) -> bool:
@@ -101,35 +101,15 @@ class Syncer:
 
     def _ready(self, version: int, base: Fragment) -> list[Checked]:
         """Contributions that may be merged, by name."""
-        listed = self._store.names(offers.folder_of(version))
-        files = [f"{offers.folder_of(version)}/{name}" for name in listed]
-        self._checked = {f: c for f, c in self._checked.items() if f in files}
-        self._refused = {f: why for f, why in self._refused.items() if f in files}
-        for member in filter(None, map(Member.parse, listed)):
-            self._watch.saw(member)
-        for name, file in zip(listed, files, strict=True):
-            if file in self._refused:
-                continue
-            try:
-                if file not in self._checked:
-                    how = self._store, self._run, version, name, base.anchor
-                    self._checked[file] = offers.read(*how)
-                why = offers.why_not(self._checked[file], base.version, self._watch)
-            except DamagedFile as error:
-                why = str(error)
-            if why is not None:
-                self._refused[file] = why
-                self._checked.pop(file, None)
-                self._say(f"{self._store.place}/{file} is refused: {why}")
-        return [self._checked[file] for file in sorted(self._checked)]
+        return self._inbox.ready(version, base)
 
     def _is_time(self, version: int, ready: list[Checked]) -> bool:
-        if len(ready) < self._run.settings.quorum:
+        if self._inbox.present(ready) < self._run.settings.quorum:
             return False
         if self._quorum_since is None or self._quorum_since[0] != version:
             self._quorum_since = version, self._clock()
         waited = self._clock() - self._quorum_since[1]
-        return not self._missing(ready) or waited >= self._run.settings.grace
+        return not self._inbox.missing(ready) or waited >= self._run.settings.grace
 
     def _mend(self) -> None:
         """Now and then, as long as nothing comes: others may have nothing to read."""
@@ -138,28 +118,22 @@ class Syncer:
             self._mended = now
             self._state.mend()
 
-    def _missing(self, ready: list[Checked]) -> list[str]:
-        """Members that are alive and have not contributed in any way."""
-        names = (file.rpartition("/")[2] for file in self._refused)
-        here = {checked.member for checked in ready} | set(map(Member.parse, names))
-        return [str(m) for m in self._watch.alive() if m not in here]
-
     def _merge(self, version: int, fragment: Fragment, ready: list[Checked]) -> bool:
         outer, reset = self._state.outer(fragment.number)
-        parts = [checked.part() for checked in ready]
-        merged = merge(self._run.settings, fragment.anchor, outer, parts)
+        before = self._state.before(version)
+        decided = decide(self._run, fragment, outer, ready, before)
+        merged = decided.merged
         self._tries += 1
         own, number = f"{self.lease:06d}.{self._tries}", fragment.number
         files = self._state.write(version, own, number, merged.anchor, merged.outer)
-        weighed = zip(ready, merged.weights, strict=True)
         record: dict[str, Any] = {
             "version": version,
             "fragment": number,
             "leader": str(self._member),
             "lease": self.lease,
-            "contributions": [checked.record(weight) for checked, weight in weighed],
-            "refused": sorted(map(list, self._refused.items())),
-            "absent": self._missing(ready),
+            **decided.record(),
+            "refused": self._inbox.not_merged(decided),
+            "absent": self._inbox.missing(ready),
             "files": {str(number): files},
             "reset": reset,
             "previous": self._state.previous,
@@ -175,6 +149,7 @@ class Syncer:
             self._state.discard({str(number): files})
             self._say(f"merge {version} was committed by another leader")
             return False
+        self._inbox.merged(decided)
         self._mended = self._clock()
         self._state.install(Fragment(number, version, merged.anchor), merged.outer)
         if not self._run.settings.keep:
