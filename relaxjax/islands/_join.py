@@ -14,6 +14,7 @@ from relaxjax.islands._again import MEMBER, past
 from relaxjax.islands._bucket import Bucket
 from relaxjax.islands._channel import Joined, Mail
 from relaxjax.islands._files import Arrays
+from relaxjax.islands._foreign import LINE, contents
 from relaxjax.islands._island import Island
 from relaxjax.islands._pace import Pace
 from relaxjax.islands._post import Post, Voice
@@ -212,7 +213,7 @@ def found(place: str) -> Store | None:
         return Folder(path) if Path(path, FILE).is_file() else None
     store = _STORES[kind](rest)
     try:
-        store.read(FILE)
+        contents(store, FILE, LINE)
     except FileNotFoundError:
         return None
     return store

@@ -19,13 +19,15 @@ from relaxjax.islands import _log as log
 from relaxjax.islands import _offers as offers
 from relaxjax.islands._bounds import Measure, merged_in
 from relaxjax.islands._channel import Fragment
-from relaxjax.islands._files import Arrays, DamagedFile, fingerprint, unpack
+from relaxjax.islands._files import Arrays, fingerprint
+from relaxjax.islands._foreign import DamagedFile
 from relaxjax.islands._merge import Merged, first_outer, merge
 from relaxjax.islands._offers import Checked
 from relaxjax.islands._round import decide
 from relaxjax.islands._run import Run
 from relaxjax.islands._state import versions_before
 from relaxjax.islands._store import Store
+from relaxjax.islands._versions import anchor_of, named
 
 _ROUNDING = 1e-4  # between lengths of two processors, of which lines have six digits
 
@@ -64,10 +66,9 @@ def replay(store: Store) -> Iterator[Replayed]:
         )
     first, previous = log.read(store, 0)
     known: dict[int, tuple[Fragment, Arrays]] = {}
-    for p, files in first["files"].items():
-        anchor = _published(store, files)
-        outer = first_outer(run.settings, anchor)
-        known[int(p)] = Fragment(int(p), 0, anchor), outer
+    for p in range(run.settings.fragments):
+        anchor = anchor_of(store, run, first, p)
+        known[p] = Fragment(p, 0, anchor), first_outer(run.settings, anchor)
     measures: dict[int, list[Measure]] = {}
     for version in range(1, log.newest(store) + 1):
         try:
@@ -103,10 +104,10 @@ def _again(
     else:  # of a version of relaxjax that merged all that it had
         parts = [checked.part() for checked in ready]
         merged = merge(run.settings, fragment.anchor, outer, parts)
-    files = record["files"][str(number)]
-    published = _published(store, files)
+    published = anchor_of(store, run, record, number)
     far = [np.abs(merged.anchor[k] - x).max(initial=0) for k, x in published.items()]
-    is_equal = fingerprint(merged.anchor) == files["anchor"][1]
+    _, digest = named(store, record, number)["anchor"]
+    is_equal = fingerprint(merged.anchor) == digest
     names = [str(checked.member) for checked in ready[: len(record["contributions"])]]
     again = Replayed(version, names, is_equal, float(max(far)), "")
     return Fragment(number, version, merged.anchor), merged.outer, again
@@ -160,14 +161,6 @@ def _decided(
             f"its bounds are {record['bounds']}, and follow as {decided.bounds}",
         )
     return decided.merged
-
-
-def _published(store: Store, files: Any) -> Arrays:
-    name, digest = files["anchor"]
-    _, arrays = unpack(f"{store.place}/{name}", store.read(name))
-    if fingerprint(arrays) != digest:
-        raise DamagedFile(f"{store.place}/{name}", "it is not what the log names")
-    return arrays
 
 
 def _require(store: Store, record: Any, previous: str) -> None:

@@ -16,19 +16,13 @@ from typing import Any, NoReturn
 from relaxjax.islands import _log as log
 from relaxjax.islands._bounds import MERGES, Measure, merged_in
 from relaxjax.islands._channel import Fragment
-from relaxjax.islands._files import (
-    Arrays,
-    DamagedFile,
-    fingerprint,
-    pack,
-    unpack,
-)
+from relaxjax.islands._files import Arrays, fingerprint, pack
+from relaxjax.islands._foreign import DamagedFile, numbered
 from relaxjax.islands._members import Member
 from relaxjax.islands._merge import first_outer
 from relaxjax.islands._run import Run
 from relaxjax.islands._store import Store
-
-FOLDER = "state"
+from relaxjax.islands._versions import FOLDER, anchor_of, fetched, named
 
 Say = Callable[[str], None]
 
@@ -73,6 +67,11 @@ class State:
         if newest == known:
             self._read_anchors(newest)  # those that could not be read before
             return
+        if known < 0:
+            for name in log.foreign(self._store, newest):
+                self._say(
+                    f"{self._store.place}/{log.FOLDER}/{name} is no file of a run"
+                )
         # Who joins needs the newest records only; who has been here reads them all.
         first = known + 1 if known >= 0 else newest
         for version in range(first, newest + 1):
@@ -96,10 +95,12 @@ class State:
             return outer, None
         first = first_outer(self._run.settings, anchor.anchor)
         try:
-            name, digest = self._files(anchor.version, number)["outer"]
-            outer = self._arrays(name, digest)
+            file = self._files(anchor.version, number)["outer"]
+            outer = self._fetched(number, file)
             if _layout(outer) != _layout(first):
-                raise DamagedFile(name, "it is not the state of this outer optimizer")
+                raise DamagedFile(
+                    file[0], "it is not the state of this outer optimizer"
+                )
         except (DamagedFile, FileNotFoundError) as error:
             self._say(f"{error}; the outer momentum of fragment {number} begins anew")
             return first, str(error)
@@ -160,7 +161,7 @@ class State:
         except DamagedFile:  # the log's own line
             return
         try:
-            self._arrays(name, digest)
+            self._fetched(fragment.number, [name, digest])
         except (DamagedFile, FileNotFoundError) as error:
             meta = {"version": fragment.version, "fragment": fragment.number}
             if fingerprint(arrays) == digest:
@@ -171,8 +172,7 @@ class State:
         """Removes files that two newer versions of each fragment have replaced."""
         oldest = self.version - 2 * self._run.settings.fragments
         for name in self._store.names(FOLDER):
-            version = name.partition(".")[0]
-            if version.isdigit() and int(version) < oldest:
+            if any(version < oldest for version in numbered([name.partition(".")[0]])):
                 self._store.delete(f"{FOLDER}/{name}")
 
     def _note(self, version: int) -> None:
@@ -212,10 +212,8 @@ class State:
         known = self.anchors.get(number)
         while known is None or version > known.version:
             try:
-                name, digest = self._files(version, number)["anchor"]
-                anchor = self._arrays(name, digest)
-                full = f"{self._store.place}/{name}"
-                anchor = self._run.check(full, number, anchor, "anchor")
+                record, _ = log.read(self._store, version)
+                anchor = anchor_of(self._store, self._run, record, number)
                 self.anchors[number] = Fragment(number, version, anchor)
                 return
             except FileNotFoundError as error:
@@ -228,27 +226,11 @@ class State:
                 return
             version = max(0, version - self._run.settings.fragments)
 
-    def _files(self, version: int, number: int) -> dict[str, Any]:
-        record, _ = log.read(self._store, version)
-        try:
-            files = record["files"][str(number)]
-            for kind in ("anchor", "outer"):
-                name, digest = files[kind]
-                if not isinstance(name, str) or not name.startswith(f"{FOLDER}/"):
-                    raise ValueError(f"{kind} is {name!r}")
-                if ".." in name or not isinstance(digest, str):
-                    raise ValueError(f"{kind} is {name!r}")
-        except (KeyError, TypeError, ValueError) as error:
-            full = f"{self._store.place}/{log.file_of(version)}"
-            raise DamagedFile(full, f"files of fragment {number}: {error}") from error
-        return files
+    def _files(self, version: int, number: int) -> dict[str, list[str]]:
+        return named(self._store, log.read(self._store, version)[0], number)
 
-    def _arrays(self, name: str, digest: str) -> Arrays:
-        full = f"{self._store.place}/{name}"
-        _, arrays = unpack(full, self._store.read(name))
-        if fingerprint(arrays) != digest:
-            raise DamagedFile(full, "it is not what the log names")
-        return arrays
+    def _fetched(self, number: int, file: list[str]) -> Arrays:
+        return fetched(self._store, self._run, number, file)
 
 
 def versions_before(run: Run, version: int) -> list[int]:

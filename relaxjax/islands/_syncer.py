@@ -22,7 +22,8 @@ from typing import Any
 from relaxjax.islands import _log as log
 from relaxjax.islands import _offers as offers
 from relaxjax.islands._channel import Fragment
-from relaxjax.islands._files import DamagedFile, seal, unseal
+from relaxjax.islands._files import seal, unseal
+from relaxjax.islands._foreign import SMALL, DamagedFile, contents, numbered
 from relaxjax.islands._inbox import Inbox
 from relaxjax.islands._members import Member, Watch
 from relaxjax.islands._offers import Checked
@@ -80,11 +81,14 @@ class Syncer:
         return len(listed) >= self._run.settings.quorum
 
     def _take(self, number: int) -> None:
+        listed = numbered(self._store.names(LEASES))
+        while number in listed:  # a foreign file
+            number += 1
         record = seal({"holder": str(self._member)})
         if self._store.create(f"{LEASES}/{number:08d}", record):
             self.lease = number
-            for name in self._store.names(LEASES):
-                if name.isdigit() and int(name) < number - 1:
+            for old, name in listed.items():
+                if old < number - 1:
                     self._store.delete(f"{LEASES}/{name}")
 
     def _lead(self) -> bool:
@@ -159,14 +163,19 @@ class Syncer:
 
 
 def newest_lease(store: Store, say: Say) -> tuple[int, Member | None]:
-    """The newest lease and its holder; None if nobody is or nobody can be read."""
-    numbers = [int(name) for name in store.names(LEASES) if name.isdigit()]
-    if not numbers:
-        return 0, None
-    name = f"{LEASES}/{max(numbers):08d}"
-    try:
-        record = unseal(f"{store.place}/{name}", store.read(name))
-    except (DamagedFile, FileNotFoundError) as error:
-        say(f"{error}; the next lease is free")
-        return max(numbers), None
-    return max(numbers), Member.parse(str(record.get("holder")))
+    """The newest lease and its holder; None if nobody is or nobody can be read.
+
+    A damaged file is a lease if the lease before it is there, which its holder keeps.
+    """
+    listed = numbered(store.names(LEASES))
+    for number in sorted(listed, reverse=True):
+        full = f"{store.place}/{LEASES}/{listed[number]}"
+        try:
+            record = unseal(full, contents(store, f"{LEASES}/{listed[number]}", SMALL))
+            return number, Member.parse(str(record.get("holder")))
+        except (DamagedFile, FileNotFoundError) as error:
+            if number == 1 or number - 1 in listed:
+                say(f"{error}; the next lease is free")
+                return number, None
+            say(f"{error}; it is no lease")
+    return 0, None

@@ -61,7 +61,7 @@ class Memory:
         self.files = self.late | self.files
         self.late = {}
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, most: int | None = None) -> bytes:
         self.before("read", name)
         if name not in self.files:
             raise FileNotFoundError(errno.ENOENT, "No such file", name)
