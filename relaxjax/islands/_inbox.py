@@ -29,6 +29,7 @@ class Inbox:
 
     Attributes:
       refused: why files are not merged, by name.
+      ahead: by file, members that have a newer version than this process could read.
     """
 
     def __init__(self, store: Store, run: Run, watch: Watch, say: Say):
@@ -37,6 +38,7 @@ class Inbox:
         self._told: set[tuple[str, str]] = set()
         self._damaged: set[str] = set()
         self.refused: dict[str, str] = {}
+        self.ahead: dict[str, Member] = {}
 
     def ready(self, version: int, base: Fragment) -> list[Checked]:
         """Contributions that may be merged, by name."""
@@ -44,6 +46,7 @@ class Inbox:
         files = [f"{offers.folder_of(version)}/{name}" for name in listed]
         self._checked = {f: c for f, c in self._checked.items() if f in files}
         self.refused = {f: why for f, why in self.refused.items() if f in files}
+        self.ahead = {f: m for f, m in self.ahead.items() if f in files}
         self._damaged &= set(files)
         for member in filter(None, map(Member.parse, listed)):
             self._watch.saw(member)
@@ -86,7 +89,11 @@ class Inbox:
             if file not in self._checked:
                 how = self._store, self._run, version, _base(file), base.anchor
                 self._checked[file] = offers.read(*how)
-            return offers.why_not(self._checked[file], base.version, self._watch)
+            checked = self._checked[file]
+            is_ahead = checked.offer.base > base.version
+            if is_ahead and self._watch.is_alive(checked.member):
+                self.ahead[file] = checked.member
+            return offers.why_not(checked, base.version, self._watch)
         except DamagedFile as error:
             self._damaged.add(file)
             return str(error)

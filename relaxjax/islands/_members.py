@@ -58,7 +58,8 @@ def enter(store: Store, name: str, details: dict[str, Any]) -> Member:
     while True:
         taken = [m.incarnation for m, _ in _listed(store) if m.name == name]
         member = Member(name, max(taken, default=0) + 1)
-        if store.create(f"{FOLDER}/{member}", seal(details)):
+        own = {**details, "member": str(member)}
+        if store.create(f"{FOLDER}/{member}", seal(own)):
             break
     for old, kind in _listed(store):
         if old.name == name and old.incarnation < member.incarnation and kind:
@@ -67,8 +68,16 @@ def enter(store: Store, name: str, details: dict[str, Any]) -> Member:
 
 
 def beat(store: Store, member: Member, number: int) -> None:
-    """Shows that a member is alive: `number` grows from beat to beat."""
-    store.replace(f"{FOLDER}/{member}.beat", b"%d" % number)
+    """Shows that a member is alive: `number` grows from beat to beat.
+
+    Raises:
+      DamagedFile: a folder has the name.
+    """
+    name = f"{FOLDER}/{member}.beat"
+    try:
+        store.replace(name, b"%d" % number)
+    except IsADirectoryError as error:
+        raise DamagedFile(f"{store.place}/{name}", "it is a folder") from error
 
 
 def leave(store: Store, member: Member) -> None:
@@ -191,7 +200,11 @@ class Watch:
 
 def _record(store: Store, member: Member) -> dict[str, Any]:
     name = f"{FOLDER}/{member}"
-    return unseal(f"{store.place}/{name}", contents(store, name, SMALL))
+    full = f"{store.place}/{name}"
+    record = unseal(full, contents(store, name, SMALL))
+    if record.get("member", str(member)) != str(member):
+        raise DamagedFile(full, "it is the file of another member")
+    return record
 
 
 def _listed(store: Store) -> list[tuple[Member, str]]:

@@ -20,7 +20,7 @@ from relaxjax.islands import _members as members
 from relaxjax.islands import _offers as offers
 from relaxjax.islands._channel import Fragment, Joined, News, Offer
 from relaxjax.islands._files import Arrays
-from relaxjax.islands._foreign import plain
+from relaxjax.islands._foreign import DamagedFile, plain
 from relaxjax.islands._run import Run
 from relaxjax.islands._state import Say, State
 from relaxjax.islands._store import Store, probe
@@ -137,7 +137,10 @@ class StoreChannel:
     def _beat(self) -> None:
         now = self._clock()
         if now - self._beaten >= self._every:
-            members.beat(self._store, self._member, self._beats + 1)
+            try:
+                members.beat(self._store, self._member, self._beats + 1)
+            except DamagedFile as error:
+                self._say(f"{error}; the others take this island for lost")
             self._beats, self._beaten = self._beats + 1, now
 
     def _superseded(self) -> str:

@@ -69,7 +69,7 @@ class Syncer:
                 self._say(f"lease {self.lease} is over: {holder} holds {number}")
             self.lease = None
             if holder is None or not self._watch.is_alive(holder):
-                self._take(number + 1)
+                self._take(number + 1, self._member)
             return False
         self.lease = number
         self._state.catch_up()
@@ -80,13 +80,14 @@ class Syncer:
         listed = self._store.names(offers.folder_of(self._state.version + 1))
         return len(listed) >= self._run.settings.quorum
 
-    def _take(self, number: int) -> None:
+    def _take(self, number: int, holder: Member) -> None:
+        """Creates the next lease, for this member or one that is better placed."""
         listed = numbered(self._store.names(LEASES))
         while number in listed:  # a foreign file
             number += 1
-        record = seal({"holder": str(self._member)})
+        record = seal({"holder": str(holder)})
         if self._store.create(f"{LEASES}/{number:08d}", record):
-            self.lease = number
+            self.lease = number if holder == self._member else None
             for old, name in listed.items():
                 if old < number - 1:
                     self._store.delete(f"{LEASES}/{name}")
@@ -98,6 +99,11 @@ class Syncer:
         if fragment is None:
             self._state.refuse(number)
         ready = self._ready(version, fragment)
+        if self.lease is not None and self._inbox.ahead:
+            holder = min(self._inbox.ahead.values())
+            self._say(f"{holder} can read a newer version, and takes the lease")
+            self._take(self.lease + 1, holder)
+            return False
         if not self._is_time(version, ready):
             self._mend()
             return False

@@ -18,6 +18,7 @@ from relaxjax.islands._channel import Fragment, Offer
 from relaxjax.islands._codes import Coder, Plain
 from relaxjax.islands._files import fingerprint
 from relaxjax.islands._members import Member
+from relaxjax.islands._post import Voice
 from relaxjax.islands._remembered import Recorded, Remembered
 from relaxjax.islands._run import Run, Settings
 from relaxjax.islands._store_channel import StoreChannel
@@ -96,7 +97,7 @@ class Process:
             world.run,
             name,
             lost_after=LOST_AFTER,
-            say=self.said.append,
+            say=Voice(name, self.said.append).say,
             clock=lambda: world.now,
         )
         joined = self.channel.join(world.begins())
