@@ -88,6 +88,11 @@ def commit(store: Store, record: Record) -> bool:
     return store.create(file_of(record["version"]), seal(record))
 
 
+def write_again(store: Store, record: Record) -> None:
+    """Writes a line that was committed, and is damaged, as it was."""
+    store.replace(file_of(record["version"]), seal(record))
+
+
 def read(store: Store, version: int) -> tuple[Record, str]:
     """A version's record, and the digest of its line.
 

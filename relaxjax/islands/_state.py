@@ -11,6 +11,7 @@ by a new leader alone.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from relaxjax.islands import _log as log
@@ -45,6 +46,7 @@ class State:
         self.member: Member | None = None
         self._outers: dict[int, tuple[int, Arrays]] = {}
         self._measures: dict[int, list[Measure]] = {}
+        self._lines: dict[int, log.Record] = {}
         self._cause = ""  # why the last contribution of `member` was left out
 
     def begin(self, start: list[Arrays], own: str) -> None:
@@ -154,6 +156,13 @@ class State:
             held |= {"outer": outer} if version == fragment.version else {}
             for kind, arrays in held.items():
                 self._mend(fragment, kind, arrays)
+        for version, record in self._lines.items():
+            try:
+                log.read(self._store, version)
+            except (DamagedFile, FileNotFoundError) as error:
+                with suppress(IsADirectoryError):
+                    log.write_again(self._store, record)
+                    self._say(f"{error}; it is written again")
 
     def _mend(self, fragment: Fragment, kind: str, arrays: Arrays) -> None:
         try:
@@ -183,9 +192,11 @@ class State:
             self._say(f"{error}; merge {version} is passed over")
             self.previous = "damaged"
             return
-        self._measures[version] = merged_in(record)
+        self._measures[version], self._lines[version] = merged_in(record), record
         oldest = version - MERGES * self._run.settings.fragments
-        self._measures = {v: m for v, m in self._measures.items() if v >= oldest}
+        for kept in (self._measures, self._lines):
+            for old in [v for v in kept if v < oldest]:
+                del kept[old]
         for part in record["contributions"]:
             if self.member == (part["island"], part["incarnation"]):
                 self.merged.add(version)
