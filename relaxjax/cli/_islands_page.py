@@ -26,10 +26,10 @@ def last_merge(now: "rooms.Status") -> str:
     if now.last is None:
         return ""
     here = ", ".join(c["island"] for c in now.last["contributions"])
-    return (
-        f"last merge: fragment {now.last['fragment']} of {here}; absent: "
-        f"{', '.join(now.last['absent']) or 'nobody'}; {now.per_second:.4g} tokens/s "
-        "merged since the first"
+    return rooms.plain(
+        f"last merge: fragment {now.last.get('fragment')} of {here or 'nobody'}; "
+        f"absent: {', '.join(now.last['absent']) or 'nobody'}; "
+        f"{now.per_second:.4g} tokens/s merged since the first"
     )
 
 

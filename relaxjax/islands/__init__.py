@@ -7,13 +7,14 @@ __getattr__, __dir__, __all__ = door(
     {
         "_channel": "Channel Fragment Joined News Offer",
         "_emulate": "Program",
-        "_files": "DamagedFile",
+        "_foreign": "DamagedFile",
         "_island": "Island",
         "_join": "join",
         "_members": "Member Superseded",
     },
     shared={
         "_emulate": "emulate",
+        "_foreign": "plain",
         "_join": "found names open_store",
         "_ray_islands": "supervise_on_ray",
         "_replay": "replay",

@@ -7,7 +7,8 @@ from relaxjax.islands._channel import News as News
 from relaxjax.islands._channel import Offer as Offer
 from relaxjax.islands._emulate import Program as Program
 from relaxjax.islands._emulate import emulate as emulate
-from relaxjax.islands._files import DamagedFile as DamagedFile
+from relaxjax.islands._foreign import DamagedFile as DamagedFile
+from relaxjax.islands._foreign import plain as plain
 from relaxjax.islands._island import Island as Island
 from relaxjax.islands._join import found as found
 from relaxjax.islands._join import join as join

@@ -24,10 +24,11 @@ import numpy as np
 from relaxjax.islands import _log as log
 from relaxjax.islands import _offers as offers
 from relaxjax.islands._channel import Fragment, Joined, News, Offer
-from relaxjax.islands._files import DamagedFile, fingerprint, unpack
+from relaxjax.islands._files import fingerprint
 from relaxjax.islands._members import Member
 from relaxjax.islands._run import Run
 from relaxjax.islands._store import Store
+from relaxjax.islands._versions import anchor_of
 
 MEMBER, RESULT = "RELAXJAX_REPLAY", "RELAXJAX_REPLAY_RESULT"
 
@@ -176,12 +177,7 @@ def published(store: Store, run: Run, version: int, number: int) -> Fragment:
       FileNotFoundError: the run has not kept it.
     """
     record, _ = log.read(store, version)
-    name, digest = record["files"][str(number)]["anchor"]
-    full = f"{store.place}/{name}"
-    _, arrays = unpack(full, store.read(name))
-    if fingerprint(arrays) != digest:
-        raise DamagedFile(full, "it is not what the log names")
-    return Fragment(number, version, run.check(full, number, arrays, "anchor"))
+    return Fragment(number, version, anchor_of(store, run, record, number))
 
 
 def past(store: Store, run: Run, member: str) -> Past:

@@ -12,29 +12,20 @@ Cost: SHA-256 of every byte, at each end.
 
 import hashlib
 import json
+import re
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+
+from relaxjax.islands._foreign import DamagedFile, parsed, shown
 
 Arrays = dict[str, np.ndarray]
 
 FORMAT = 1
 _MAGIC = b"relaxjax-islands"
 _LONGEST = 200  # bytes of a first line
-_KINDS = "iufcbV"  # V: bfloat16 and its kin
-
-
-class DamagedFile(ValueError):
-    """A file of a run that is truncated, changed or foreign.
-
-    Attributes:
-      name: the file.
-    """
-
-    def __init__(self, name: str, why: str):
-        super().__init__(f"{name} is damaged or foreign: {why}")
-        self.name = name
+_DTYPE = re.compile(r"bool|(u?int|b?float|complex)[0-9]+(_[a-z0-9]+)*")
 
 
 def sha256(data: bytes) -> str:
@@ -59,10 +50,7 @@ def unseal(name: str, data: bytes) -> dict[str, Any]:
     Raises:
       DamagedFile: it is not a line that `seal` has written.
     """
-    try:
-        body = json.loads(data)
-    except ValueError as error:
-        raise DamagedFile(name, f"it is not JSON ({error})") from error
+    body = parsed(name, data)
     if not isinstance(body, dict) or "digest" not in body:
         raise DamagedFile(name, "it has no digest")
     digest = body.pop("digest")
@@ -101,14 +89,15 @@ def unpack(name: str, data: bytes) -> tuple[dict[str, Any], Arrays]:
     _require_format(name, _whole(words[1]))
     rest, size = data[len(first) + 1 :], _whole(words[3])
     if len(rest) != size:
-        raise DamagedFile(name, f"it has {len(rest)} bytes instead of {size}")
+        said = shown(size)
+        raise DamagedFile(name, f"it has {len(rest)} bytes instead of {said}")
     if sha256(rest).encode() != words[2]:
         raise DamagedFile(name, "its digest is that of other bytes")
     head, _, body = rest.partition(b"\n")
     try:
-        meta = json.loads(head)
+        meta = parsed(name, head)
         return meta, _arrays(meta.pop("arrays"), body)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise DamagedFile(name, f"its list of arrays is not one ({error})") from error
 
 
@@ -116,12 +105,12 @@ def _arrays(listed: Any, body: bytes) -> Arrays:
     arrays: Arrays = {}
     start = 0
     for name, dtype, shape in listed:
+        if not _DTYPE.fullmatch(dtype) or min(shape, default=0) < 0:
+            raise ValueError(f"{shown(name)}: {shown(dtype)}{shown(shape)}")
         kind = jnp.dtype(dtype)
-        if kind.kind not in _KINDS or kind.hasobject or min(shape, default=0) < 0:
-            raise ValueError(f"{name}: {dtype}{shape}")
         stop = start + kind.itemsize * int(np.prod(shape, dtype=np.int64))
         if stop > len(body):
-            raise ValueError(f"{name} goes beyond the end")
+            raise ValueError(f"{shown(name)} goes beyond the end")
         arrays[name] = np.frombuffer(body[start:stop], kind).reshape(shape)
         start = stop
     if start != len(body):
@@ -132,7 +121,7 @@ def _arrays(listed: Any, body: bytes) -> Arrays:
 def _require_format(name: str, number: Any) -> None:
     if number != FORMAT:
         raise DamagedFile(
-            name, f"its format is {number}, and this relaxjax reads {FORMAT}"
+            name, f"its format is {shown(number)}, and this relaxjax reads {FORMAT}"
         )
 
 

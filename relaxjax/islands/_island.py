@@ -26,6 +26,7 @@ import numpy as np
 from relaxjax.islands._channel import Fragment, Joined, Mail, News, Offer
 from relaxjax.islands._codes import Coder, Plain
 from relaxjax.islands._files import Arrays
+from relaxjax.islands._foreign import is_number
 from relaxjax.islands._pace import Pace
 from relaxjax.islands._run import Run
 from relaxjax.islands._together import on_host
@@ -100,17 +101,20 @@ class Island:
 
         Args:
           params: the model after the optimizer's step, on this process's devices.
-          tokens: what the step has taken in, such as examples or tokens; 0 or more.
+          tokens: what the step has taken in, such as examples or tokens; 0 to 2^53.
 
         Returns:
           The params, in which fragments that were merged have been replaced.
 
         Raises:
           Superseded: a newer process of the same name has joined.
-          ValueError: params unlike those that joined, or tokens below 0.
+          ValueError: params unlike those that joined, or tokens out of range.
         """
-        if not 0 <= tokens < float("inf"):
-            raise ValueError(f"islands: tokens={tokens} must be finite, and 0 or more")
+        if not is_number(tokens):
+            raise ValueError(
+                f"islands: tokens={tokens} must be a finite number from 0 to 2^53: "
+                "what this step has taken in"
+            )
         self._step += 1
         if tokens:
             self._tokens = [c + tokens for c in self._tokens]

@@ -14,6 +14,7 @@ from relaxjax.islands._again import MEMBER, past
 from relaxjax.islands._bucket import Bucket
 from relaxjax.islands._channel import Joined, Mail
 from relaxjax.islands._files import Arrays
+from relaxjax.islands._foreign import LINE, contents
 from relaxjax.islands._island import Island
 from relaxjax.islands._pace import Pace
 from relaxjax.islands._post import Post, Voice
@@ -61,6 +62,8 @@ def join(
     seed: int = 0,
     keep: bool = False,
     compressor: str = "",
+    limit: float | None = 10.0,
+    cap: float | None = 2.0,
     lost_after: float = 5.0,
     poll: float = 0.05,
     pace: float | None = None,
@@ -95,6 +98,10 @@ def join(
       keep: keep all contributions and versions, to merge them again.
       compressor: what contributions travel in, and how what that loses comes back, as
         in "quantize8+ef14"; names are those of `relaxjax train --help`. "": floats.
+      limit: a contribution that moves more than so many times as far as the median is
+        left out of its merge, and named; None: however far it moves.
+      cap: an island's tokens count up to so many times those of the median, so that it
+        weighs up to cap^2 times as much; None: all of them.
       lost_after: seconds without a heartbeat after which nobody waits for an island,
         and another takes its lease.
       poll: seconds between two looks at the carrier.
@@ -133,7 +140,7 @@ def join(
     """
     settings = Settings(
         sync_every, fragments, mode, merge, quorum, grace, outer_rate, outer_momentum,
-        seed, keep, compressor,
+        seed, keep, compressor, limit, cap,
     )  # fmt: skip
     require_read_settings()
     if not 0 < lost_after < float("inf") or not 0 < poll < float("inf"):
@@ -206,7 +213,7 @@ def found(place: str) -> Store | None:
         return Folder(path) if Path(path, FILE).is_file() else None
     store = _STORES[kind](rest)
     try:
-        store.read(FILE)
+        contents(store, FILE, LINE)
     except FileNotFoundError:
         return None
     return store

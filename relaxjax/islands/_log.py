@@ -16,7 +16,11 @@ so that a changed line is found by its own digest or by the next one's.
                            sha256, step (its own), adopted ([version, step] since its
                            last contribution that it knew to be merged), joined (at
                            which version), dropped (tokens that were never merged),
-                           file
+                           length (of its move), file
+    left_out               the same for each that was offered in time and is out of
+                           bounds, with cause and why
+    bounds                 what decides that (`relaxjax.islands._bounds`); lines of
+                           older versions of relaxjax have neither it nor lengths
     refused                [file, why] of contributions that were not merged
     absent                 members that were alive and have not contributed
     files                  by fragment: anchor and outer, each [file, sha256]
@@ -27,11 +31,20 @@ so that a changed line is found by its own digest or by the next one's.
 
 from typing import Any
 
-from relaxjax.islands._files import DamagedFile, seal, sha256, unseal
+from relaxjax.islands._files import seal, sha256, unseal
+from relaxjax.islands._foreign import (
+    LINE,
+    DamagedFile,
+    Kind,
+    contents,
+    numbered,
+    require,
+    require_pairs,
+)
 from relaxjax.islands._store import Store
 
 FOLDER = "log"
-_FIELDS: dict[str, type | tuple[type, ...]] = {
+_FIELDS: dict[str, Kind] = {
     "version": int,
     "contributions": list,
     "refused": list,
@@ -41,7 +54,7 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
     "lease": int,
     "previous": str,
 }
-_CONTRIBUTION: dict[str, type | tuple[type, ...]] = {
+_CONTRIBUTION: dict[str, Kind] = {
     "island": str,
     "incarnation": int,
     "base": int,
@@ -51,6 +64,15 @@ _CONTRIBUTION: dict[str, type | tuple[type, ...]] = {
     "sha256": str,
     "step": int,
     "adopted": list,
+    "joined": int,
+}
+_SINCE: dict[str, Kind] = {"left_out": list, "time": float}
+"""Fields that version 0 or an older relaxjax does not write."""
+_LEFT_OUT: dict[str, Kind] = {
+    "island": str,
+    "incarnation": int,
+    "cause": str,
+    "why": str,
 }
 
 Record = dict[str, Any]
@@ -66,6 +88,11 @@ def commit(store: Store, record: Record) -> bool:
     return store.create(file_of(record["version"]), seal(record))
 
 
+def write_again(store: Store, record: Record) -> None:
+    """Writes a line that was committed, and is damaged, as it was."""
+    store.replace(file_of(record["version"]), seal(record))
+
+
 def read(store: Store, version: int) -> tuple[Record, str]:
     """A version's record, and the digest of its line.
 
@@ -74,37 +101,61 @@ def read(store: Store, version: int) -> tuple[Record, str]:
       DamagedFile: the line is not one.
     """
     name = file_of(version)
-    data, full = store.read(name), f"{store.place}/{name}"
+    data, full = contents(store, name, LINE), f"{store.place}/{name}"
     record = unseal(full, data)
-    _require(full, record, _FIELDS)
+    require(full, record, _FIELDS)
+    require_pairs(full, "refused", record["refused"], str, str)
+    require(full, {"left_out": [], "time": 0.0, **record}, _SINCE)
     for contribution in record["contributions"]:
-        if not isinstance(contribution, dict):
-            raise DamagedFile(full, "a contribution is not an object")
-        _require(full, contribution, _CONTRIBUTION)
+        require(full, contribution, _CONTRIBUTION)
+        require_pairs(full, "adopted", contribution["adopted"], int, int)
+        if not isinstance(contribution.get("length"), float | None):
+            raise DamagedFile(full, "a length is no number")
+    for left_out in record.get("left_out", []):
+        require(full, left_out, _LEFT_OUT)
+    for one in record["absent"]:
+        require(full, {"absent": one}, {"absent": str})
     if record["version"] != version:
         raise DamagedFile(full, f"its version is {record['version']}")
     return record, sha256(data)
 
 
 def newest(store: Store, known: int = -1) -> int:
-    """The newest version, from one that is known; -1 if nothing was committed."""
+    """The newest version, from one that is known; -1 if nothing was committed.
+
+    Who knows none takes the newest line that can be read, and those right behind it: a
+    damaged line was a version all the same. Behind a gap there is no version, whatever
+    the name of a foreign file is.
+    """
     if known < 0:
-        listed = [int(name) for name in store.names(FOLDER) if _is_version(name)]
-        return max(listed, default=-1)
+        known, listed = -1, numbered(store.names(FOLDER))
+        for version in sorted(listed, reverse=True):
+            if _is_line(store, version):
+                known = version
+                break
+        while known + 1 in listed:
+            known += 1
+        return known
     while True:
         try:
-            store.read(file_of(known + 1))
+            contents(store, file_of(known + 1), LINE)
         except FileNotFoundError:
             return known
+        except DamagedFile:
+            pass
         known += 1
 
 
-def _is_version(name: str) -> bool:
-    return len(name) >= 8 and name.isdigit()
+def foreign(store: Store, version: int) -> list[str]:
+    """Names in the folder that are of no version up to this one."""
+    names = store.names(FOLDER)
+    ours = {name for v, name in numbered(names).items() if v <= version}
+    return [name for name in names if name not in ours]
 
 
-def _require(name: str, record: Record, fields: Any) -> None:
-    for key, kind in fields.items():
-        value = record.get(key)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise DamagedFile(name, f"{key} is {value!r}")
+def _is_line(store: Store, version: int) -> bool:
+    try:
+        read(store, version)
+    except (DamagedFile, FileNotFoundError):
+        return False
+    return True

@@ -15,11 +15,12 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from relaxjax.islands._files import DamagedFile, seal, unseal
+from relaxjax.islands._files import seal, unseal
+from relaxjax.islands._foreign import SMALL, DamagedFile, contents
 from relaxjax.islands._store import Store
 
 FOLDER = "members"
-_FILE = re.compile(r"([A-Za-z0-9_-]{1,64})\.(\d{6,})(\.beat|\.left|)")
+_FILE = re.compile(r"([A-Za-z0-9_-]{1,64})\.([0-9]{6,15})(\.beat|\.left|)")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -57,7 +58,8 @@ def enter(store: Store, name: str, details: dict[str, Any]) -> Member:
     while True:
         taken = [m.incarnation for m, _ in _listed(store) if m.name == name]
         member = Member(name, max(taken, default=0) + 1)
-        if store.create(f"{FOLDER}/{member}", seal(details)):
+        own = {**details, "member": str(member)}
+        if store.create(f"{FOLDER}/{member}", seal(own)):
             break
     for old, kind in _listed(store):
         if old.name == name and old.incarnation < member.incarnation and kind:
@@ -66,8 +68,16 @@ def enter(store: Store, name: str, details: dict[str, Any]) -> Member:
 
 
 def beat(store: Store, member: Member, number: int) -> None:
-    """Shows that a member is alive: `number` grows from beat to beat."""
-    store.replace(f"{FOLDER}/{member}.beat", b"%d" % number)
+    """Shows that a member is alive: `number` grows from beat to beat.
+
+    Raises:
+      DamagedFile: a folder has the name.
+    """
+    name = f"{FOLDER}/{member}.beat"
+    try:
+        store.replace(name, b"%d" % number)
+    except IsADirectoryError as error:
+        raise DamagedFile(f"{store.place}/{name}", "it is a folder") from error
 
 
 def leave(store: Store, member: Member) -> None:
@@ -78,18 +88,16 @@ def leave(store: Store, member: Member) -> None:
 def details(store: Store, member: Member) -> dict[str, Any]:
     """What a member has said of itself when it joined; empty if unreadable."""
     try:
-        name = f"{FOLDER}/{member}"
-        return unseal(f"{store.place}/{name}", store.read(name))
+        return _record(store, member)
     except (OSError, DamagedFile):
         return {}
 
 
 def newest(store: Store) -> dict[str, int]:
     """The newest incarnation of each name."""
-    found: dict[str, int] = {}
-    for member, _ in _listed(store):
-        found[member.name] = max(member.incarnation, found.get(member.name, 0))
-    return found
+    watch = Watch(store, 0.0)
+    watch.look()
+    return watch.newest()
 
 
 class Watch:
@@ -97,7 +105,7 @@ class Watch:
 
     Attributes:
       lost_after: seconds after which a member whose count stands still is lost.
-      foreign: names in the folder that are not those of members' files.
+      foreign: names in the folder that are not those of members' files, and why.
     """
 
     def __init__(
@@ -111,16 +119,20 @@ class Watch:
         self._alive: set[Member] = set()
         self._left: set[Member] = set()
         self._newest: dict[str, int] = {}
-        self.foreign: set[str] = set()
+        self._known: dict[Member, bool] = {}
+        self._damaged: dict[str, str] = {}
+        self.foreign: dict[str, str] = {}
 
     def look(self) -> None:
         """Reads the folder again."""
         listed = self._store.names(FOLDER)
-        self.foreign = {name for name in listed if not _FILE.fullmatch(name)}
+        strange = (name for name in listed if not _FILE.fullmatch(name))
+        self._damaged = {x: why for x, why in self._damaged.items() if x in listed}
         members = _parsed(listed)
         self._newest = {}
-        for member, _ in members:
-            self.saw(member)
+        for member, kind in members:
+            if not kind:
+                self.saw(member)
         self._left = {member for member, kind in members if kind == ".left"}
         now = self._clock()
         self._alive = {
@@ -129,6 +141,7 @@ class Watch:
             if member not in self._left and self._is_fresh(member, now)
         }
         self._seen = {m: s for m, s in self._seen.items() if self.is_newest(m)}
+        self.foreign = dict.fromkeys(strange, "is no file of a run") | self._damaged
 
     def alive(self) -> list[Member]:
         """Newest incarnations that have not left, and whose count moves."""
@@ -141,7 +154,12 @@ class Watch:
     def saw(self, member: Member) -> None:
         """Another sign of a member, which may be newer than the list."""
         best = self._newest.get(member.name, 0)
-        self._newest[member.name] = max(member.incarnation, best)
+        if member.incarnation > best and self._has_joined(member):
+            self._newest[member.name] = member.incarnation
+
+    def newest(self) -> dict[str, int]:
+        """The newest incarnation of each name."""
+        return dict(self._newest)
 
     def is_newest(self, member: Member) -> bool:
         """Whether there is no newer incarnation of its name."""
@@ -151,16 +169,42 @@ class Watch:
         """The newest incarnation of a name; 0 if nobody has had it."""
         return self._newest.get(name, 0)
 
+    def _has_joined(self, member: Member) -> bool:
+        """Whether its file is a record, which does not change; read once."""
+        if member not in self._known:
+            try:
+                _record(self._store, member)
+            except FileNotFoundError:
+                return False
+            except DamagedFile as error:
+                self._damaged[str(member)] = error.why
+                self._known[member] = False
+                return False
+            self._known[member] = True
+        return self._known[member]
+
     def _is_fresh(self, member: Member, now: float) -> bool:
         try:
-            count = self._store.read(f"{FOLDER}/{member}.beat")
+            count = contents(self._store, f"{FOLDER}/{member}.beat", SMALL)
         except FileNotFoundError:  # it is still joining
             return False
+        except DamagedFile as error:
+            self._damaged[f"{member}.beat"] = error.why
+            count = b""
         before, since = self._seen.get(member, (None, now))
         if count != before:
             self._seen[member] = count, now
             return True
         return now - since <= self.lost_after
+
+
+def _record(store: Store, member: Member) -> dict[str, Any]:
+    name = f"{FOLDER}/{member}"
+    full = f"{store.place}/{name}"
+    record = unseal(full, contents(store, name, SMALL))
+    if record.get("member", str(member)) != str(member):
+        raise DamagedFile(full, "it is the file of another member")
+    return record
 
 
 def _listed(store: Store) -> list[tuple[Member, str]]:

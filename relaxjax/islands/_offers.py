@@ -8,18 +8,25 @@ version: so each (island, incarnation, fragment, base version) is merged once at
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from relaxjax.islands._bounds import length_of
 from relaxjax.islands._channel import Offer
 from relaxjax.islands._codes import decoded
-from relaxjax.islands._files import Arrays, DamagedFile, fingerprint, pack, unpack
+from relaxjax.islands._files import Arrays, fingerprint, pack, unpack
+from relaxjax.islands._foreign import (
+    DamagedFile,
+    Kind,
+    contents,
+    numbered,
+    require,
+    require_pairs,
+)
 from relaxjax.islands._members import Member, Watch
 from relaxjax.islands._merge import Part
 from relaxjax.islands._run import Run
 from relaxjax.islands._store import Store
 
 FOLDER = "offers"
-_META: dict[str, type | tuple[type, ...]] = {
+_META: dict[str, Kind] = {
     "version": int,
     "base": int,
     "tokens": (int, float),
@@ -40,6 +47,7 @@ class Checked(NamedTuple):
       file: where it lies.
       sha256: the digest of what was sent.
       model: the models, out of their codes.
+      length: how far they are from the anchor; infinite if they are not finite.
     """
 
     member: Member
@@ -47,6 +55,7 @@ class Checked(NamedTuple):
     file: str
     sha256: str
     model: Arrays
+    length: float
 
     def part(self) -> Part:
         """What a merge takes of it."""
@@ -61,6 +70,7 @@ class Checked(NamedTuple):
             "island": self.member.name,
             "incarnation": self.member.incarnation,
             "weight": weight,
+            "length": self.length,
             "sha256": self.sha256,
             "file": self.file,
             **said,
@@ -90,16 +100,17 @@ def read(store: Store, run: Run, version: int, name: str, anchor: Arrays) -> Che
     full, member = f"{store.place}/{file}", Member.parse(name)
     if member is None:
         raise DamagedFile(full, "its name is not that of a contribution")
-    meta, model = unpack(full, store.read(file))
-    for key, kind in _META.items():
-        if not isinstance(meta.get(key), kind) or isinstance(meta[key], bool):
-            raise DamagedFile(full, f"{key} is {meta.get(key)!r}")
+    most = run.most(run.fragment_of(version))
+    meta, model = unpack(full, contents(store, file, most))
+    require(full, meta, _META)
+    require_pairs(full, "adopted", meta["adopted"], int, int)
     if meta["version"] != version or meta.get("island") != str(member):
         raise DamagedFile(full, "it was written for another merge or by another island")
     sent = run.check(full, run.fragment_of(version), model, "sent")
     offer = Offer(model=sent, **{key: meta[key] for key in _META})
     model = opened(run, version, anchor, sent)
-    return Checked(member, offer, file, fingerprint(sent), model)
+    length = length_of(anchor, model)
+    return Checked(member, offer, file, fingerprint(sent), model, length)
 
 
 def opened(run: Run, version: int, anchor: Arrays, sent: Arrays) -> Arrays:
@@ -119,18 +130,15 @@ def why_not(checked: Checked, base: int, watch: Watch) -> str | None:
         )
     if offer.base != base:
         return f"its base is version {offer.base} and the newest is {base}"
-    if not (0 < offer.tokens < float("inf") and offer.steps > 0):
+    if not (offer.tokens > 0 and offer.steps > 0):
         return f"it has {offer.tokens} tokens in {offer.steps} steps"
-    for name, x in checked.model.items():
-        if not np.isfinite(x.astype(np.float32)).all():
-            return f"{name} is not finite"
     return None
 
 
 def prune(store: Store, before: int) -> None:
     """Removes contributions to merges before a version."""
-    for folder in store.names(FOLDER):
-        if folder.isdigit() and int(folder) < before:
+    for version, folder in numbered(store.names(FOLDER)).items():
+        if version < before:
             for name in store.names(f"{FOLDER}/{folder}"):
                 store.delete(f"{FOLDER}/{folder}/{name}")
             store.delete(f"{FOLDER}/{folder}")

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 
 from relaxjax.islands._channel import Fragment, News, Offer
-from relaxjax.islands._files import DamagedFile
+from relaxjax.islands._foreign import DamagedFile, plain
 from relaxjax.islands._store_channel import StoreChannel
 
 
@@ -26,15 +26,16 @@ class Voice:
         self.name, self._write = name, write or _to_stderr
         self._said: set[str] = set()
 
-    def say(self, words: str) -> None:
-        """Says what has not been said."""
-        if words not in self._said:
-            self._said.add(words)
-            self._write(f"islands: [{self.name}] {words.removeprefix('islands: ')}")
+    def say(self, words: str, cause: str = "") -> None:
+        """Says what has not been said; `cause` is what makes it the same."""
+        if (cause or words) not in self._said:
+            self._said.add(cause or words)
+            words = plain(words.removeprefix("islands: "))
+            self._write(f"islands: [{self.name}] {words}")
 
-    def forget(self, words: str) -> None:
+    def forget(self, cause: str) -> None:
         """From here on this would be news again."""
-        self._said.discard(words)
+        self._said.discard(cause)
 
 
 class Post:
@@ -47,7 +48,7 @@ class Post:
         self._merged: set[int] = set()
         self._outbox: Offer | None = None
         self._error: Exception | None = None
-        self._failing = ""
+        self._failing: set[str] = set()
         self._changed, self._wake = threading.Condition(), threading.Event()
         self._stop = False
         self._thread = threading.Thread(target=self._run, daemon=True, name="islands")
@@ -124,19 +125,22 @@ class Post:
             self._changed.notify_all()
 
     def _fails(self, error: Exception) -> None:
-        words = str(error)
+        words = cause = str(error)
         if isinstance(error, OSError):
+            file = str(error.filename or "the carrier")
+            cause = f"{error.errno} {file.rpartition('/')[0]}"
             words = (
-                f"{error.filename or 'the carrier'}: {error.strerror}; training goes "
-                "on, and merges wait until this is mended"
+                f"{file}: {error.strerror}; training goes on, and merges wait until "
+                "this is mended"
             )
-        self._voice.say(words)
-        self._failing = words
+        self._voice.say(words, cause)
+        self._failing.add(cause)
 
     def _recovered(self) -> None:
         if self._failing:
-            self._voice.forget(self._failing)
-            self._failing = ""
+            for cause in self._failing:
+                self._voice.forget(cause)
+            self._failing = set()
             self._voice.say("the carrier works again")
             self._voice.forget("the carrier works again")
 

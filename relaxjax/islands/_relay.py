@@ -4,7 +4,8 @@ An island's process on Ray is watched by an actor, which is in the cluster alrea
 island's calls go to it through a Unix socket: a process that starts again neither
 imports Ray nor joins the cluster.
 
-    request     JSON {"verb", "name"}; then the bytes of a file, if one is written
+    request     JSON {"verb", "name"}, of a read also "most"; then the bytes of a file,
+                if one is written
                 JSON {"verb": "changes", "name": journal, "count"}
     answer      JSON {"value"} or {"error": [number, why, file]}; then those of one read
 
@@ -63,8 +64,10 @@ class RelayedStore(ByCalls):
         asked = {"verb": "changes", "name": journal, "count": count}
         return Changes(*self._answer(asked))
 
-    def _call(self, verb: str, name: str, *data: bytes) -> Any:
-        return self._answer({"verb": verb, "name": name}, *data)
+    def _call(self, verb: str, name: str, *rest: Any) -> Any:
+        if verb == "read":
+            return self._answer({"verb": verb, "name": name, "most": rest[0]})
+        return self._answer({"verb": verb, "name": name}, *rest)
 
     def _answer(self, asked: dict[str, Any], *data: bytes) -> Any:
         with self._lock:
@@ -122,6 +125,8 @@ def _answer(connection: Connection, store: Journaled) -> None:
                 arguments.append(connection.recv_bytes())
             if verb == "changes":
                 arguments.append(int(asked["count"]))
+            if verb == "read":
+                arguments.append(asked.get("most"))
             try:
                 value = getattr(store, verb)(*arguments)
             except OSError as error:

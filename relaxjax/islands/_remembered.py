@@ -64,9 +64,9 @@ class Recorded(ByCalls):
                 names = [*self._last][len(self._last) - new :]
             return Changes(self._journal, self._count, names)
 
-    def _call(self, verb: str, name: str, *data: bytes) -> Any:
+    def _call(self, verb: str, name: str, *rest: Any) -> Any:
         try:
-            return getattr(self._store, verb)(name, *data)
+            return getattr(self._store, verb)(name, *rest)
         finally:
             if verb not in _READS:  # a write that fails may have come about
                 with self._lock:
@@ -110,16 +110,16 @@ class Remembered(ByCalls):
         self._heard, self._looked = Changes("", 0, None), float("-inf")
         self._lock = Lock()
 
-    def _call(self, verb: str, name: str, *data: bytes) -> Any:
+    def _call(self, verb: str, name: str, *rest: Any) -> Any:
         if verb not in _READS:
             try:
-                return getattr(self._store, verb)(name, *data)
+                return getattr(self._store, verb)(name, *rest)
             finally:
                 self._looked = float("-inf")
         self._look()
         asked, heard = (verb, name), self._heard
         if (answer := self._kept.get(asked)) is None:
-            answer = self._ask(verb, name)
+            answer = self._ask(verb, name, *rest)
             with self._lock:
                 if heard is self._heard and _is_small(answer):
                     self._kept[asked] = answer
@@ -127,9 +127,9 @@ class Remembered(ByCalls):
             raise FileNotFoundError(answer.number, answer.why, answer.file)
         return answer
 
-    def _ask(self, verb: str, name: str) -> Any:
+    def _ask(self, verb: str, name: str, *rest: Any) -> Any:
         try:
-            return getattr(self._store, verb)(name)
+            return getattr(self._store, verb)(name, *rest)
         except FileNotFoundError as error:
             return _Missing(error.errno, error.strerror, error.filename)
 

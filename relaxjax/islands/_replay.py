@@ -9,6 +9,7 @@ On another processor or version of XLA the last bits may differ: then the larges
 difference is stated.
 """
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -16,10 +17,19 @@ import numpy as np
 
 from relaxjax.islands import _log as log
 from relaxjax.islands import _offers as offers
-from relaxjax.islands._files import Arrays, DamagedFile, fingerprint, unpack
-from relaxjax.islands._merge import first_outer, merge
+from relaxjax.islands._bounds import Measure, merged_in
+from relaxjax.islands._channel import Fragment
+from relaxjax.islands._files import Arrays, fingerprint
+from relaxjax.islands._foreign import DamagedFile
+from relaxjax.islands._merge import Merged, first_outer, merge
+from relaxjax.islands._offers import Checked
+from relaxjax.islands._round import decide
 from relaxjax.islands._run import Run
+from relaxjax.islands._state import versions_before
 from relaxjax.islands._store import Store
+from relaxjax.islands._versions import anchor_of, named
+
+_ROUNDING = 1e-4  # between lengths of two processors, of which lines have six digits
 
 
 class Replayed(NamedTuple):
@@ -55,52 +65,102 @@ def replay(store: Store) -> Iterator[Replayed]:
             "with keep=True"
         )
     first, previous = log.read(store, 0)
-    anchors = {int(p): _published(store, files) for p, files in first["files"].items()}
-    outers = {p: first_outer(run.settings, a) for p, a in anchors.items()}
+    known: dict[int, tuple[Fragment, Arrays]] = {}
+    for p in range(run.settings.fragments):
+        anchor = anchor_of(store, run, first, p)
+        known[p] = Fragment(p, 0, anchor), first_outer(run.settings, anchor)
+    measures: dict[int, list[Measure]] = {}
     for version in range(1, log.newest(store) + 1):
         try:
             record, digest = log.read(store, version)
             _require(store, record, previous)
-            merged, replayed = _again(store, run, record, anchors, outers)
+            before = [m for v in versions_before(run, version) for m in measures[v]]
+            fragment, outer, replayed = _again(store, run, record, known, before)
         except (DamagedFile, FileNotFoundError) as error:
             yield Replayed(version, [], False, float("inf"), str(error))
             return
-        number, previous = run.fragment_of(version), digest
-        anchors[number], outers[number] = merged.anchor, merged.outer
+        previous, measures[version] = digest, merged_in(record)
+        known[fragment.number] = fragment, outer
         yield replayed
 
 
-def _again(store: Store, run: Run, record: Any, anchors: Any, outers: Any) -> Any:
+def _again(
+    store: Store,
+    run: Run,
+    record: Any,
+    known: dict[int, tuple[Fragment, Arrays]],
+    before: list[Measure],
+) -> tuple[Fragment, Arrays, Replayed]:
+    """The fragment after a merge, its outer state, and how both compare."""
     version = record["version"]
     number = run.fragment_of(version)
-    parts, names = [], []
-    for said in record["contributions"]:
-        name = str(said["file"]).rpartition("/")[2]
-        checked = offers.read(store, run, version, name, anchors[number])
-        if checked.record(said["weight"]) != said:
-            raise DamagedFile(
-                f"{store.place}/{log.file_of(version)}",
-                f"{checked.file} is not what the line says of it",
-            )
-        parts.append(checked.part())
-        names.append(str(checked.member))
-    settings, files = run.settings, record["files"][str(number)]
-    outer = outers[number]
+    fragment, outer = known[number]
     if record.get("reset"):
-        outer = first_outer(settings, anchors[number])
-    merged = merge(settings, anchors[number], outer, parts)
-    published = _published(store, record["files"][str(number)])
+        outer = first_outer(run.settings, fragment.anchor)
+    said = [*record["contributions"], *record.get("left_out", [])]
+    ready = [_offered(store, run, version, part, fragment) for part in said]
+    if "bounds" in record:
+        merged = _decided(store, run, record, fragment, outer, ready, before)
+    else:  # of a version of relaxjax that merged all that it had
+        parts = [checked.part() for checked in ready]
+        merged = merge(run.settings, fragment.anchor, outer, parts)
+    published = anchor_of(store, run, record, number)
     far = [np.abs(merged.anchor[k] - x).max(initial=0) for k, x in published.items()]
-    is_equal = fingerprint(merged.anchor) == files["anchor"][1]
-    return merged, Replayed(version, names, is_equal, float(max(far)), "")
+    _, digest = named(store, record, number)["anchor"]
+    is_equal = fingerprint(merged.anchor) == digest
+    names = [str(checked.member) for checked in ready[: len(record["contributions"])]]
+    again = Replayed(version, names, is_equal, float(max(far)), "")
+    return Fragment(number, version, merged.anchor), merged.outer, again
 
 
-def _published(store: Store, files: Any) -> Arrays:
-    name, digest = files["anchor"]
-    _, arrays = unpack(f"{store.place}/{name}", store.read(name))
-    if fingerprint(arrays) != digest:
-        raise DamagedFile(f"{store.place}/{name}", "it is not what the log names")
-    return arrays
+def _offered(
+    store: Store, run: Run, version: int, said: Any, fragment: Fragment
+) -> Checked:
+    """A contribution, if it is what a line says of it, with the length of the line."""
+    name = str(said["file"]).rpartition("/")[2]
+    checked = offers.read(store, run, version, name, fragment.anchor)
+    length = said.get("length", checked.length)
+    length = math.inf if length is None else length
+    if math.isclose(length, checked.length, rel_tol=_ROUNDING):
+        checked = checked._replace(length=length)
+    expected = checked.record(said["weight"])
+    expected["length"] = said.get("length") if math.isinf(length) else checked.length
+    if "length" not in said:  # as in lines of older versions of relaxjax
+        del expected["length"]
+    if expected != {k: x for k, x in said.items() if k not in ("cause", "why")}:
+        raise DamagedFile(
+            f"{store.place}/{log.file_of(version)}",
+            f"{checked.file} is not what the line says of it",
+        )
+    return checked
+
+
+def _decided(
+    store: Store,
+    run: Run,
+    record: Any,
+    fragment: Fragment,
+    outer: Arrays,
+    ready: list[Checked],
+    before: list[Measure],
+) -> Merged:
+    """What the decision comes to, if it is the one of the line."""
+    ready = sorted(ready, key=lambda checked: checked.file)
+    decided = decide(run, fragment, outer, ready, before)
+    for key in ("contributions", "left_out"):
+        here = [said["file"] for said in decided.record()[key]]
+        there = [said["file"] for said in record[key]]
+        if here != there:
+            raise DamagedFile(
+                f"{store.place}/{log.file_of(record['version'])}",
+                f"its {key} are {there}, and follow as {here}",
+            )
+    if decided.bounds._asdict() != record["bounds"]:
+        raise DamagedFile(
+            f"{store.place}/{log.file_of(record['version'])}",
+            f"its bounds are {record['bounds']}, and follow as {decided.bounds}",
+        )
+    return decided.merged
 
 
 def _require(store: Store, record: Any, previous: str) -> None:

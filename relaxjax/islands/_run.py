@@ -6,6 +6,7 @@ v = 1, 2, .. is that of fragment (v - 1) mod P, and version 0 is the start.
 """
 
 import functools
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -17,7 +18,8 @@ import optax
 from relaxjax._core._checks import require_momentum, require_whole
 from relaxjax._core._tree import leaf_name, wide
 from relaxjax.islands._codes import compressor_of, shapes
-from relaxjax.islands._files import Arrays, DamagedFile, seal, unseal
+from relaxjax.islands._files import Arrays, seal, unseal
+from relaxjax.islands._foreign import LINE, MOST, DamagedFile, contents, shown
 from relaxjax.islands._store import Store
 from relaxjax.local_updates import ExchangeSpec, deal
 
@@ -39,6 +41,8 @@ class Settings(NamedTuple):
     seed: int
     keep: bool
     compressor: str = ""
+    limit: float | None = 10.0
+    cap: float | None = 2.0
 
     @property
     def every(self) -> int:
@@ -70,6 +74,13 @@ class Settings(NamedTuple):
                 f"islands: grace={self.grace} must be seconds, 0 or more, and "
                 f"outer_rate={self.outer_rate} above 0"
             )
+        for name in ("limit", "cap"):
+            value = getattr(self, name)
+            if value is not None and not 1 <= value < float("inf"):
+                raise ValueError(
+                    f"islands: {name}={value} must be 1 or more times the median of "
+                    "the contributions, or None for no bound"
+                )
         require_momentum("islands: outer", self.outer_momentum)
         ExchangeSpec("islands", "islands", merge=self.merge).reducer()
         if self.compressor:
@@ -123,7 +134,9 @@ class Run(NamedTuple):
         mine = self.record()
         if store.create(FILE, seal(mine)):
             return
-        theirs = unseal(f"{store.place}/{FILE}", store.read(FILE))
+        theirs = unseal(f"{store.place}/{FILE}", contents(store, FILE, LINE))
+        bounds = {k: x for k, x in Settings._field_defaults.items() if x}
+        mine, theirs = bounds | mine, bounds | theirs
         every = {**theirs, **mine}
         changed = [key for key in every if theirs.get(key) != mine.get(key)]
         if changed:
@@ -138,22 +151,45 @@ class Run(NamedTuple):
         """What JSON has of it."""
         leaves = [[*leaf[:2], list(leaf.shape), leaf.fragment] for leaf in self.leaves]
         settings = self.settings._asdict()
-        if not self.settings.compressor:
-            del settings["compressor"]
+        for name, default in Settings._field_defaults.items():
+            if settings[name] == default:
+                del settings[name]  # older versions of relaxjax have no such setting
         return {**settings, "leaves": leaves}
 
     @classmethod
     def read(cls, store: Store) -> "Run":
         """The run that has begun in a store."""
         name = f"{store.place}/{FILE}"
-        body = unseal(name, store.read(FILE))
+        body = unseal(name, contents(store, FILE, LINE))
         try:
             leaves = tuple(Leaf(n, d, tuple(s), f) for n, d, s, f in body.pop("leaves"))
             run = cls(Settings(**body), leaves)
             run.settings.check()
-        except (TypeError, ValueError, KeyError) as error:
+            run.require_leaves()
+        except (TypeError, ValueError, KeyError, OverflowError) as error:
             raise DamagedFile(name, str(error)) from error
         return run
+
+    def require_leaves(self) -> None:
+        """ValueError or TypeError with the first leaf that is none of a model."""
+        for leaf in self.leaves:
+            numbers = [*leaf.shape, leaf.fragment]
+            are_whole = all(isinstance(n, int) and 0 <= n <= MOST for n in numbers)
+            is_float = jnp.issubdtype(jnp.dtype(leaf.dtype), jnp.floating)
+            is_one = are_whole and is_float and leaf.fragment < self.settings.fragments
+            if not is_one or not isinstance(leaf.name, str):
+                raise ValueError(f"{shown(tuple(leaf))} is no leaf of a model")
+
+    def most(self, fragment: int) -> int:
+        """Bytes that no file of a fragment has more of: its arrays twice, and words."""
+        mine = tuple(leaf for leaf in self.leaves if leaf.fragment == fragment)
+        code = self.settings.compressor
+        sizes = (
+            math.prod(x.shape) * jnp.dtype(x.dtype).itemsize
+            for kind in ("anchor", "sent")
+            for x in _shapes(mine, kind, code).values()
+        )
+        return 2 * sum(sizes) + LINE
 
     def fragment_of(self, version: int) -> int:
         """Which fragment merge `version` is of."""
@@ -211,8 +247,13 @@ def _shapes(leaves: tuple[Leaf, ...], kind: str, compressor: str) -> Any:
 
 def _difference(key: str, mine: Any, theirs: Any) -> str:
     if key != "leaves" or not isinstance(theirs, list):
-        return f"{key} is {mine} here and {theirs} there"
+        return f"{key} is {mine} here and {_said(theirs)} there"
     for one, other in zip(mine, theirs, strict=False):
         if one != other:
-            return f"params have {one} here and {other} there"
+            return f"params have {one} here and {_said(other)} there"
     return f"params have {len(mine)} leaves here and {len(theirs)} there"
+
+
+def _said(value: Any) -> str:
+    """A value of another's `run.json` in a message."""
+    return value if isinstance(value, str) and value.isprintable() else shown(value)

@@ -11,23 +11,19 @@ by a new leader alone.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from relaxjax.islands import _log as log
+from relaxjax.islands._bounds import MERGES, Measure, merged_in
 from relaxjax.islands._channel import Fragment
-from relaxjax.islands._files import (
-    Arrays,
-    DamagedFile,
-    fingerprint,
-    pack,
-    unpack,
-)
+from relaxjax.islands._files import Arrays, fingerprint, pack
+from relaxjax.islands._foreign import DamagedFile, numbered
 from relaxjax.islands._members import Member
 from relaxjax.islands._merge import first_outer
 from relaxjax.islands._run import Run
 from relaxjax.islands._store import Store
-
-FOLDER = "state"
+from relaxjax.islands._versions import FOLDER, anchor_of, fetched, named
 
 Say = Callable[[str], None]
 
@@ -49,6 +45,9 @@ class State:
         self.merged: set[int] = set()
         self.member: Member | None = None
         self._outers: dict[int, tuple[int, Arrays]] = {}
+        self._measures: dict[int, list[Measure]] = {}
+        self._lines: dict[int, log.Record] = {}
+        self._cause = ""  # why the last contribution of `member` was left out
 
     def begin(self, start: list[Arrays], own: str) -> None:
         """Commits version 0, unless somebody else has."""
@@ -70,6 +69,11 @@ class State:
         if newest == known:
             self._read_anchors(newest)  # those that could not be read before
             return
+        if known < 0:
+            for name in log.foreign(self._store, newest):
+                self._say(
+                    f"{self._store.place}/{log.FOLDER}/{name} is no file of a run"
+                )
         # Who joins needs the newest records only; who has been here reads them all.
         first = known + 1 if known >= 0 else newest
         for version in range(first, newest + 1):
@@ -93,14 +97,26 @@ class State:
             return outer, None
         first = first_outer(self._run.settings, anchor.anchor)
         try:
-            name, digest = self._files(anchor.version, number)["outer"]
-            outer = self._arrays(name, digest)
+            file = self._files(anchor.version, number)["outer"]
+            outer = self._fetched(number, file)
             if _layout(outer) != _layout(first):
-                raise DamagedFile(name, "it is not the state of this outer optimizer")
+                raise DamagedFile(
+                    file[0], "it is not the state of this outer optimizer"
+                )
         except (DamagedFile, FileNotFoundError) as error:
             self._say(f"{error}; the outer momentum of fragment {number} begins anew")
             return first, str(error)
         return outer, None
+
+    def before(self, version: int) -> list[Measure]:
+        """What the last merges of a version's fragment had, newest first."""
+        versions = versions_before(self._run, version)
+        for v in [v for v in versions if v not in self._measures]:
+            try:
+                self._measures[v] = merged_in(log.read(self._store, v)[0])
+            except (DamagedFile, FileNotFoundError):
+                self._measures[v] = []
+        return [one for v in versions for one in self._measures[v]]
 
     def write(
         self, version: int, own: str, number: int, anchor: Arrays, outer: Arrays
@@ -140,6 +156,13 @@ class State:
             held |= {"outer": outer} if version == fragment.version else {}
             for kind, arrays in held.items():
                 self._mend(fragment, kind, arrays)
+        for version, record in self._lines.items():
+            try:
+                log.read(self._store, version)
+            except (DamagedFile, FileNotFoundError) as error:
+                with suppress(IsADirectoryError):
+                    log.write_again(self._store, record)
+                    self._say(f"{error}; it is written again")
 
     def _mend(self, fragment: Fragment, kind: str, arrays: Arrays) -> None:
         try:
@@ -147,7 +170,7 @@ class State:
         except DamagedFile:  # the log's own line
             return
         try:
-            self._arrays(name, digest)
+            self._fetched(fragment.number, [name, digest])
         except (DamagedFile, FileNotFoundError) as error:
             meta = {"version": fragment.version, "fragment": fragment.number}
             if fingerprint(arrays) == digest:
@@ -158,8 +181,7 @@ class State:
         """Removes files that two newer versions of each fragment have replaced."""
         oldest = self.version - 2 * self._run.settings.fragments
         for name in self._store.names(FOLDER):
-            version = name.partition(".")[0]
-            if version.isdigit() and int(version) < oldest:
+            if any(version < oldest for version in numbered([name.partition(".")[0]])):
                 self._store.delete(f"{FOLDER}/{name}")
 
     def _note(self, version: int) -> None:
@@ -170,9 +192,27 @@ class State:
             self._say(f"{error}; merge {version} is passed over")
             self.previous = "damaged"
             return
+        self._measures[version], self._lines[version] = merged_in(record), record
+        oldest = version - MERGES * self._run.settings.fragments
+        for kept in (self._measures, self._lines):
+            for old in [v for v in kept if v < oldest]:
+                del kept[old]
         for part in record["contributions"]:
             if self.member == (part["island"], part["incarnation"]):
                 self.merged.add(version)
+                self._cause = ""
+        for part in record.get("left_out", []):
+            if self.member == (part["island"], part["incarnation"]):
+                self._hear(version, part["cause"], part["why"])
+
+    def _hear(self, version: int, cause: str, why: str) -> None:
+        """Says why a contribution of this island was left out, once for each cause."""
+        if cause != self._cause:
+            self._cause = cause
+            self._say(
+                f"merge {version} has left out what this island contributed: {why}. It "
+                "goes on from the common model"
+            )
 
     def _read_anchors(self, version: int) -> None:
         for number in range(self._run.settings.fragments):
@@ -183,10 +223,8 @@ class State:
         known = self.anchors.get(number)
         while known is None or version > known.version:
             try:
-                name, digest = self._files(version, number)["anchor"]
-                anchor = self._arrays(name, digest)
-                full = f"{self._store.place}/{name}"
-                anchor = self._run.check(full, number, anchor, "anchor")
+                record, _ = log.read(self._store, version)
+                anchor = anchor_of(self._store, self._run, record, number)
                 self.anchors[number] = Fragment(number, version, anchor)
                 return
             except FileNotFoundError as error:
@@ -199,27 +237,17 @@ class State:
                 return
             version = max(0, version - self._run.settings.fragments)
 
-    def _files(self, version: int, number: int) -> dict[str, Any]:
-        record, _ = log.read(self._store, version)
-        try:
-            files = record["files"][str(number)]
-            for kind in ("anchor", "outer"):
-                name, digest = files[kind]
-                if not isinstance(name, str) or not name.startswith(f"{FOLDER}/"):
-                    raise ValueError(f"{kind} is {name!r}")
-                if ".." in name or not isinstance(digest, str):
-                    raise ValueError(f"{kind} is {name!r}")
-        except (KeyError, TypeError, ValueError) as error:
-            full = f"{self._store.place}/{log.file_of(version)}"
-            raise DamagedFile(full, f"files of fragment {number}: {error}") from error
-        return files
+    def _files(self, version: int, number: int) -> dict[str, list[str]]:
+        return named(self._store, log.read(self._store, version)[0], number)
 
-    def _arrays(self, name: str, digest: str) -> Arrays:
-        full = f"{self._store.place}/{name}"
-        _, arrays = unpack(full, self._store.read(name))
-        if fingerprint(arrays) != digest:
-            raise DamagedFile(full, "it is not what the log names")
-        return arrays
+    def _fetched(self, number: int, file: list[str]) -> Arrays:
+        return fetched(self._store, self._run, number, file)
+
+
+def versions_before(run: Run, version: int) -> list[int]:
+    """The last merges of a version's fragment, newest first."""
+    every = run.settings.fragments
+    return [v for k in range(1, MERGES + 1) if (v := version - k * every) > 0]
 
 
 def _layout(arrays: Arrays) -> list[Any]:

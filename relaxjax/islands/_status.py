@@ -83,7 +83,8 @@ def status(
         tokens = sum(tokens for _, tokens in own) / run.settings.fragments
         rows.append(Row(name, incarnation, state, behind, len(own), tokens))
     total = sum(row.tokens for row in rows)
-    seconds = lines[-1]["time"] - lines[0]["time"] if len(lines) > 1 else 0
+    times = [line.get("time", 0.0) for line in lines]
+    seconds = times[-1] - times[0] if len(lines) > 1 else 0
     _, holder = newest_lease(store, lambda words: None)
     rate = total / seconds if seconds > 0 else 0.0
     return Status(newest, str(holder), rows, lines[-1] if lines else None, rate)

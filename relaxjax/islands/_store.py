@@ -10,6 +10,7 @@ Cost: two calls of fsync for each file that is created; a heartbeat has none.
 
 import errno
 import os
+import stat
 import threading
 from contextlib import suppress
 from itertools import count
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 _PROBES = 8
+_AS_IT_IS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Store(Protocol):
@@ -38,8 +40,8 @@ class Store(Protocol):
         """Writes a file, whole or not at all; another may be gone for it."""
         ...
 
-    def read(self, name: str) -> bytes:
-        """The bytes of a file."""
+    def read(self, name: str, most: int | None = None) -> bytes:
+        """The bytes of a file; EFBIG if it has more than `most`."""
         ...
 
     def names(self, folder: str) -> list[str]:
@@ -62,9 +64,9 @@ class ByCalls:
         """Writes a file, whole or not at all."""
         self._call("replace", name, data)
 
-    def read(self, name: str) -> bytes:
-        """The bytes of a file."""
-        return self._call("read", name)
+    def read(self, name: str, most: int | None = None) -> bytes:
+        """The bytes of a file; EFBIG if it has more than `most`."""
+        return self._call("read", name, most)
 
     def names(self, folder: str) -> list[str]:
         """Names in a folder, sorted."""
@@ -74,7 +76,7 @@ class ByCalls:
         """Removes a file or an empty folder, if it is there."""
         self._call("delete", name)
 
-    def _call(self, verb: str, name: str, *data: bytes) -> Any:
+    def _call(self, verb: str, name: str, *rest: Any) -> Any:
         raise NotImplementedError
 
 
@@ -134,21 +136,29 @@ class Folder:
         finally:
             mine.unlink(missing_ok=True)
 
-    def read(self, name: str) -> bytes:
-        """The bytes of a file."""
-        return (self._root / name).read_bytes()
+    def read(self, name: str, most: int | None = None) -> bytes:
+        """The bytes of a file, and of no link, folder or pipe under its name."""
+        path = self._root / name
+        with os.fdopen(os.open(path, _AS_IT_IS), "rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                number = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.ENXIO
+                raise OSError(number, "it is no regular file", str(path))
+            if most is not None and found.st_size > most:
+                raise too_large(found.st_size, most, str(path))
+            return file.read()
 
     def names(self, folder: str) -> list[str]:
         """Names in a folder, sorted."""
         try:
             return sorted(os.listdir(self._root / folder))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     def delete(self, name: str) -> None:
         """Removes a file or an empty folder, if it is there."""
         path = self._root / name
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             with suppress(OSError):
                 path.rmdir()
         else:
@@ -163,6 +173,7 @@ class Folder:
         """A file of these bytes under a name that nobody else has."""
         own = f"{os.uname().nodename}.{os.getpid()}.{threading.get_ident()}"
         path = self._root / "tmp" / f"{own}.{id(self):x}.{next(self._numbers)}"
+        path.parent.mkdir(exist_ok=True)  # it may have been removed
         try:
             with path.open("xb") as file:
                 file.write(data)
@@ -174,6 +185,11 @@ class Folder:
                 path.unlink()
             raise
         return path
+
+
+def too_large(size: int, most: int, name: str) -> OSError:
+    """The error of a file that is larger than any of its kind."""
+    return OSError(errno.EFBIG, f"it has {size} bytes, and at most {most} here", name)
 
 
 def probe(store: Store, own: str) -> None:

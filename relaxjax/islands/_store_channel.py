@@ -20,6 +20,7 @@ from relaxjax.islands import _members as members
 from relaxjax.islands import _offers as offers
 from relaxjax.islands._channel import Fragment, Joined, News, Offer
 from relaxjax.islands._files import Arrays
+from relaxjax.islands._foreign import DamagedFile, plain
 from relaxjax.islands._run import Run
 from relaxjax.islands._state import Say, State
 from relaxjax.islands._store import Store, probe
@@ -95,8 +96,8 @@ class StoreChannel:
         """
         self._beat()
         self._watch.look()  # again in each turn of the syncer
-        for name in sorted(self._watch.foreign):
-            self._say(f"{self._store.place}/members/{name} is no file of a run")
+        for name, why in sorted(self._watch.foreign.items()):
+            self._say(f"{self._store.place}/members/{name} {why}")
         if not self._watch.is_newest(self._member):
             raise members.Superseded(self._superseded())
         self._state.catch_up()
@@ -136,13 +137,17 @@ class StoreChannel:
     def _beat(self) -> None:
         now = self._clock()
         if now - self._beaten >= self._every:
-            members.beat(self._store, self._member, self._beats + 1)
+            try:
+                members.beat(self._store, self._member, self._beats + 1)
+            except DamagedFile as error:
+                self._say(f"{error}; the others take this island for lost")
             self._beats, self._beaten = self._beats + 1, now
 
     def _superseded(self) -> str:
         newer = self._watch.newest_of(self._name)
         who = members.details(self._store, members.Member(self._name, newer))
-        where = f" ({who['host']}, process {who['pid']})" if "pid" in who else ""
+        host, pid = (plain(str(who.get(key)))[:99] for key in ("host", "pid"))
+        where = f" ({host}, process {pid})" if "pid" in who else ""
         return (
             f"islands: incarnation {newer} of {self._name!r}{where} has joined, and "
             f"this is incarnation {self._member.incarnation}: two islands of one name "

@@ -19,6 +19,7 @@ from typing import Any
 from relaxjax import hosts
 from relaxjax._core._huge_pages import huge_pages
 from relaxjax.islands import _members as members
+from relaxjax.islands._foreign import plain
 from relaxjax.islands._join import CARRIER, open_store
 from relaxjax.islands._place import SECONDS_TO_END, Place
 from relaxjax.islands._spare import waiting
@@ -128,4 +129,4 @@ def stopping(places: list[Place]) -> Iterator[list[int]]:
 
 def say(words: str) -> None:
     """A line on stderr."""
-    print(f"relaxjax islands: {words}", file=sys.stderr, flush=True)
+    print(f"relaxjax islands: {plain(words)}", file=sys.stderr, flush=True)

@@ -22,10 +22,12 @@ from typing import Any
 from relaxjax.islands import _log as log
 from relaxjax.islands import _offers as offers
 from relaxjax.islands._channel import Fragment
-from relaxjax.islands._files import DamagedFile, seal, unseal
+from relaxjax.islands._files import seal, unseal
+from relaxjax.islands._foreign import SMALL, DamagedFile, contents, numbered
+from relaxjax.islands._inbox import Inbox
 from relaxjax.islands._members import Member, Watch
-from relaxjax.islands._merge import merge
 from relaxjax.islands._offers import Checked
+from relaxjax.islands._round import decide
 from relaxjax.islands._run import Run
 from relaxjax.islands._state import Say, State
 from relaxjax.islands._store import Store
@@ -55,8 +57,7 @@ class Syncer:
         self._watch, self._member, self._say, self._clock = watch, member, say, clock
         self.lease: int | None = None
         self._quorum_since: tuple[int, float] | None = None
-        self._checked: dict[str, Checked] = {}
-        self._refused: dict[str, str] = {}
+        self._inbox = Inbox(store, run, watch, say)
         self._tries, self._mended = 0, clock()
 
     def turn(self) -> bool:
@@ -68,7 +69,7 @@ class Syncer:
                 self._say(f"lease {self.lease} is over: {holder} holds {number}")
             self.lease = None
             if holder is None or not self._watch.is_alive(holder):
-                self._take(number + 1)
+                self._take(number + 1, self._member)
             return False
         self.lease = number
         self._state.catch_up()
@@ -79,12 +80,16 @@ class Syncer:
         listed = self._store.names(offers.folder_of(self._state.version + 1))
         return len(listed) >= self._run.settings.quorum
 
-    def _take(self, number: int) -> None:
-        record = seal({"holder": str(self._member)})
+    def _take(self, number: int, holder: Member) -> None:
+        """Creates the next lease, for this member or one that is better placed."""
+        listed = numbered(self._store.names(LEASES))
+        while number in listed:  # a foreign file
+            number += 1
+        record = seal({"holder": str(holder)})
         if self._store.create(f"{LEASES}/{number:08d}", record):
-            self.lease = number
-            for name in self._store.names(LEASES):
-                if name.isdigit() and int(name) < number - 1:
+            self.lease = number if holder == self._member else None
+            for old, name in listed.items():
+                if old < number - 1:
                     self._store.delete(f"{LEASES}/{name}")
 
     def _lead(self) -> bool:
@@ -94,6 +99,11 @@ class Syncer:
         if fragment is None:
             self._state.refuse(number)
         ready = self._ready(version, fragment)
+        if self.lease is not None and self._inbox.ahead:
+            holder = min(self._inbox.ahead.values())
+            self._say(f"{holder} can read a newer version, and takes the lease")
+            self._take(self.lease + 1, holder)
+            return False
         if not self._is_time(version, ready):
             self._mend()
             return False
@@ -101,35 +111,15 @@ class Syncer:
 
     def _ready(self, version: int, base: Fragment) -> list[Checked]:
         """Contributions that may be merged, by name."""
-        listed = self._store.names(offers.folder_of(version))
-        files = [f"{offers.folder_of(version)}/{name}" for name in listed]
-        self._checked = {f: c for f, c in self._checked.items() if f in files}
-        self._refused = {f: why for f, why in self._refused.items() if f in files}
-        for member in filter(None, map(Member.parse, listed)):
-            self._watch.saw(member)
-        for name, file in zip(listed, files, strict=True):
-            if file in self._refused:
-                continue
-            try:
-                if file not in self._checked:
-                    how = self._store, self._run, version, name, base.anchor
-                    self._checked[file] = offers.read(*how)
-                why = offers.why_not(self._checked[file], base.version, self._watch)
-            except DamagedFile as error:
-                why = str(error)
-            if why is not None:
-                self._refused[file] = why
-                self._checked.pop(file, None)
-                self._say(f"{self._store.place}/{file} is refused: {why}")
-        return [self._checked[file] for file in sorted(self._checked)]
+        return self._inbox.ready(version, base)
 
     def _is_time(self, version: int, ready: list[Checked]) -> bool:
-        if len(ready) < self._run.settings.quorum:
+        if self._inbox.present(ready) < self._run.settings.quorum:
             return False
         if self._quorum_since is None or self._quorum_since[0] != version:
             self._quorum_since = version, self._clock()
         waited = self._clock() - self._quorum_since[1]
-        return not self._missing(ready) or waited >= self._run.settings.grace
+        return not self._inbox.missing(ready) or waited >= self._run.settings.grace
 
     def _mend(self) -> None:
         """Now and then, as long as nothing comes: others may have nothing to read."""
@@ -138,28 +128,22 @@ class Syncer:
             self._mended = now
             self._state.mend()
 
-    def _missing(self, ready: list[Checked]) -> list[str]:
-        """Members that are alive and have not contributed in any way."""
-        names = (file.rpartition("/")[2] for file in self._refused)
-        here = {checked.member for checked in ready} | set(map(Member.parse, names))
-        return [str(m) for m in self._watch.alive() if m not in here]
-
     def _merge(self, version: int, fragment: Fragment, ready: list[Checked]) -> bool:
         outer, reset = self._state.outer(fragment.number)
-        parts = [checked.part() for checked in ready]
-        merged = merge(self._run.settings, fragment.anchor, outer, parts)
+        before = self._state.before(version)
+        decided = decide(self._run, fragment, outer, ready, before)
+        merged = decided.merged
         self._tries += 1
         own, number = f"{self.lease:06d}.{self._tries}", fragment.number
         files = self._state.write(version, own, number, merged.anchor, merged.outer)
-        weighed = zip(ready, merged.weights, strict=True)
         record: dict[str, Any] = {
             "version": version,
             "fragment": number,
             "leader": str(self._member),
             "lease": self.lease,
-            "contributions": [checked.record(weight) for checked, weight in weighed],
-            "refused": sorted(map(list, self._refused.items())),
-            "absent": self._missing(ready),
+            **decided.record(),
+            "refused": self._inbox.not_merged(decided),
+            "absent": self._inbox.missing(ready),
             "files": {str(number): files},
             "reset": reset,
             "previous": self._state.previous,
@@ -175,6 +159,7 @@ class Syncer:
             self._state.discard({str(number): files})
             self._say(f"merge {version} was committed by another leader")
             return False
+        self._inbox.merged(decided)
         self._mended = self._clock()
         self._state.install(Fragment(number, version, merged.anchor), merged.outer)
         if not self._run.settings.keep:
@@ -184,14 +169,19 @@ class Syncer:
 
 
 def newest_lease(store: Store, say: Say) -> tuple[int, Member | None]:
-    """The newest lease and its holder; None if nobody is or nobody can be read."""
-    numbers = [int(name) for name in store.names(LEASES) if name.isdigit()]
-    if not numbers:
-        return 0, None
-    name = f"{LEASES}/{max(numbers):08d}"
-    try:
-        record = unseal(f"{store.place}/{name}", store.read(name))
-    except (DamagedFile, FileNotFoundError) as error:
-        say(f"{error}; the next lease is free")
-        return max(numbers), None
-    return max(numbers), Member.parse(str(record.get("holder")))
+    """The newest lease and its holder; None if nobody is or nobody can be read.
+
+    A damaged file is a lease if the lease before it is there, which its holder keeps.
+    """
+    listed = numbered(store.names(LEASES))
+    for number in sorted(listed, reverse=True):
+        full = f"{store.place}/{LEASES}/{listed[number]}"
+        try:
+            record = unseal(full, contents(store, f"{LEASES}/{listed[number]}", SMALL))
+            return number, Member.parse(str(record.get("holder")))
+        except (DamagedFile, FileNotFoundError) as error:
+            if number == 1 or number - 1 in listed:
+                say(f"{error}; the next lease is free")
+                return number, None
+            say(f"{error}; it is no lease")
+    return 0, None

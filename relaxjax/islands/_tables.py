@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from relaxjax.islands._again import Stay, stays
+from relaxjax.islands._bounds import weight_of
 from relaxjax.islands._run import Run
 from relaxjax.islands._store import Store
 
@@ -64,10 +65,12 @@ def tables(store: Store, merges: int) -> Tables:
 
     Raises:
       DamagedFile: a line of the log.
-      ValueError: what no table can say: tokens that differ from step to step, or what
-        was taken over late because a file could not be read.
+      ValueError: what no table can say: tokens that differ from step to step, or of
+        which the cap has let fewer count; a merge of which all was left out; what was
+        taken over late because a file could not be read.
     """
     run, everyone = Run.read(store), stays(store)
+    _require_plain(everyone, merges)
     courses = [_course(run, stay, merges) for stay in everyone]
     overlap = max(b - s for c in courses for s, b in zip(*c, strict=True))
     before = [[0, *c.taken[:-1]] for c in courses]
@@ -93,6 +96,24 @@ def tables(store: Store, merges: int) -> Tables:
     names = [str(stay.member) for stay in everyone]
     tokens = np.where(steps > 0, rates, 0.0)
     return Tables(names, every, overlap, present, adopts, tokens, steps)
+
+
+def _require_plain(everyone: list[Stay], merges: int) -> None:
+    """Merges have contributions, and these weigh what their tokens say."""
+    weighed = [(v, x) for stay in everyone for v, x in stay.contributed.items()]
+    empty = set(range(1, merges + 1)) - {version for version, _ in weighed}
+    capped = {
+        version
+        for version, said in weighed
+        if said["weight"] < weight_of(said["tokens"], said["steps"]) * (1 - 1e-5)
+    }
+    for found, what in ((empty, "left all out"), (capped, "capped tokens")):
+        if found:
+            raise ValueError(
+                f"islands: merge {min(found)} has {what}, which no table of "
+                "decoupled_diloco says; `relaxjax islands replay DIR SCRIPT` runs the "
+                "islands' own steps again"
+            )
 
 
 def _course(run: Run, stay: Stay, merges: int) -> _Course:

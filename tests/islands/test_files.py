@@ -226,6 +226,32 @@ def test_a_foreign_line_in_the_log_is_named_and_the_run_goes_on():
         assert any("log/00000002 is damaged or foreign" in words for words in p.said)
 
 
+def test_who_cannot_read_the_newest_version_hands_the_lease_over():
+    """A newcomer leads, whose copy of the model is old; the line is written again."""
+    world = World()
+    processes = merged_once(world)
+    for salt in (1, 2):
+        round_of(processes, salt)
+    assert log.newest(world.store) == 3
+    world.check()
+    world.store.files[log.file_of(3)] = b"{}"
+    late = world.process("d")
+    assert late.has[0].version == 1
+    for _ in range(2):
+        late.adopt()
+        world.now += 100
+    late.turn()
+    assert late.channel.syncer.lease == 2
+    for salt in range(3, 9):
+        round_of([*processes, late], salt)
+        world.now += 3
+    assert log.newest(world.store) >= 5
+    world.check()
+    assert any("can read a newer version, and takes the lease" in w for w in late.said)
+    late.adopt()
+    assert late.has[0].version == processes[0].has[0].version >= 5
+
+
 def test_a_frozen_leader_wakes_up_without_a_wrong_merge():
     world = World()
     leader, *others = merged_once(world)

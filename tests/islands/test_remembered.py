@@ -156,8 +156,8 @@ def test_an_answer_under_way_does_not_outlive_a_change(shared):
     shared.create("x", b"1")
     ask = mine._ask
 
-    def meanwhile(verb: str, name: str) -> Any:
-        answer = ask(verb, name)
+    def meanwhile(verb: str, name: str, *rest: Any) -> Any:
+        answer = ask(verb, name, *rest)
         mine._ask = ask
         shared.replace("x", b"2")
         now[0] += 2

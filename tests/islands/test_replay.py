@@ -56,13 +56,13 @@ def test_merges_are_made_again_to_the_bit(kept):
 
 
 def test_the_momentum_matters_to_the_replay(kept, monkeypatch):
-    from relaxjax.islands import _replay
+    from relaxjax.islands import _round
     from relaxjax.islands._merge import first_outer, merge
 
     def forgetful(settings, anchor, outer, parts):
         return merge(settings, anchor, first_outer(settings, anchor), parts)
 
-    monkeypatch.setattr(_replay, "merge", forgetful)
+    monkeypatch.setattr(_round, "merge", forgetful)
     done = list(replay(kept))
     assert [merge.is_equal for merge in done[:3]] == [True, True, False]
     assert done[2].difference > 1e-3

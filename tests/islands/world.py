@@ -18,6 +18,7 @@ from relaxjax.islands._channel import Fragment, Offer
 from relaxjax.islands._codes import Coder, Plain
 from relaxjax.islands._files import fingerprint
 from relaxjax.islands._members import Member
+from relaxjax.islands._post import Voice
 from relaxjax.islands._remembered import Recorded, Remembered
 from relaxjax.islands._run import Run, Settings
 from relaxjax.islands._store_channel import StoreChannel
@@ -61,7 +62,7 @@ class Memory:
         self.files = self.late | self.files
         self.late = {}
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, most: int | None = None) -> bytes:
         self.before("read", name)
         if name not in self.files:
             raise FileNotFoundError(errno.ENOENT, "No such file", name)
@@ -96,11 +97,10 @@ class Process:
             world.run,
             name,
             lost_after=LOST_AFTER,
-            say=self.said.append,
+            say=Voice(name, self.said.append).say,
             clock=lambda: world.now,
         )
-        start = world.run.split([x for _, x in sorted(PARAMS.items())])
-        joined = self.channel.join(start)
+        joined = self.channel.join(world.begins())
         self.member, self.joined = joined.member, joined.version
         code, seed = world.run.settings.compressor, world.run.settings.seed
         self.coder = Coder(code, seed, str(self.member)) if code else Plain()
@@ -114,21 +114,32 @@ class Process:
         self.version = news.version
         self._take(news.fragments)
 
-    def offer(self, tokens: int, steps: int, salt: int, ahead: bool = False) -> bool:
+    def offer(
+        self,
+        tokens: float,
+        steps: int,
+        salt: int,
+        ahead: bool = False,
+        wrong: Callable[[Any], Any] = lambda move: move,
+    ) -> bool:
         """Contributes what a seed says, from what it has taken over.
 
-        An island that is ahead knows of a version whose arrays it has not got yet.
+        An island that is ahead knows of a version whose arrays it has not got yet; one
+        that is wrong makes something else of its move.
         """
         version = (log.newest(self.world.store) if ahead else self.version) + 1
         number = self.world.run.fragment_of(version)
-        rng = np.random.default_rng([salt, tokens, steps, *str(self.member).encode()])
+        words = [salt, int(tokens), steps, *str(self.member).encode()]
+        rng = np.random.default_rng(words)
         base = self.has[number]
         if not ahead and base.version < self.world.run.newest(number, version - 1):
             return False
         model = {
-            k: a - rng.normal(size=a.shape).astype(np.float32)
+            k: a - wrong(rng.normal(size=a.shape).astype(np.float32))
             for k, a in base.anchor.items()
         }
+        with np.errstate(over="ignore"):
+            model = {k: x.astype(self.world.start[k].dtype) for k, x in model.items()}
         model = self.coder.encode(number, version, model)
         self.step += steps
         offer = Offer(
@@ -165,17 +176,22 @@ class World:
     """A store, a clock, and a model of what may be in the log."""
 
     def __init__(
-        self, settings: Settings = SETTINGS, store: Any = None, remembered: bool = False
+        self,
+        settings: Settings = SETTINGS,
+        store: Any = None,
+        remembered: bool = False,
+        params: Any = PARAMS,
     ):
         self.store, self.now = store or Memory(), 0.0
         self.recorded = Recorded(self.store) if remembered else None
-        self.run = Run.of(settings, PARAMS)
+        self.start, self.run = params, Run.of(settings, params)
         self.bits: dict[tuple[int, int], str] = {}
         self.offers: dict[str, tuple[Member, Offer]] = {}
         self.anchors: dict[int, dict[str, np.ndarray]] = {}
         self.velocity: dict[str, np.ndarray] = {}
         self.checked = -1
         self.merged: dict[int, int] = {}  # the newest version of each fragment
+        self.before: dict[int, list[Any]] = {}  # lengths, weights; by fragment
         self.records: dict[int, bytes] = {}
         self.tokens = 0.0
 
@@ -218,7 +234,7 @@ class World:
         self.records[version] = self.store.files[log.file_of(version)]
         self.checked = version
         if version == 0:
-            self.anchors = dict(enumerate(self._start()))
+            self.anchors = dict(enumerate(self.begins()))
             return
         number = self.run.fragment_of(version)
         base = self.merged.get(number, 0)
@@ -227,7 +243,10 @@ class World:
         assert len(set(members)) == len(members), "twice in one merge"
         assert len({m.name for m in members}) == len(members), "two of one name"
         assert members == sorted(members), "contributors stand in order"
-        assert len(parts) >= self.run.settings.quorum
+        left = [self.offers[c["sha256"]] for c in record.get("left_out", [])]
+        assert len(parts) + len(left) >= self.run.settings.quorum
+        out = self._out(number, sorted(parts + left, key=lambda part: part[0]))
+        assert sorted(member for member, _ in left) == out
         for c, (member, offer) in zip(record["contributions"], parts, strict=True):
             assert (c["island"], c["incarnation"]) == member
             assert (c["tokens"], c["steps"]) == (offer.tokens, offer.steps)
@@ -240,17 +259,43 @@ class World:
         assert bits == kinds["anchor"][1]
         self._same_anchor(number, kinds["anchor"][0])
 
-    def _start(self) -> list[dict[str, np.ndarray]]:
-        return self.run.split([x for _, x in sorted(PARAMS.items())])
+    def begins(self) -> list[dict[str, np.ndarray]]:
+        """The model of version 0, by fragment."""
+        leaves = [np.float32(x) for _, x in sorted(self.start.items())]
+        return self.run.split(leaves)
+
+    def _out(self, number: int, parts: list[tuple[Member, Offer]]) -> list[Member]:
+        """Who goes more than ten times as far as the median; notes what may count."""
+        every = [(self._length(number, o), o.tokens**2 / o.steps) for _, o in parts]
+        here = [one for one in every if np.isfinite(one[0])]
+        last = [one for merge in self.before.get(number, [])[-4:] for one in merge]
+        groups = [np.median(g, axis=0) for g in (here, last) if len(g) > 2]
+        few = [min([length for length, _ in here], default=0), np.inf]
+        far, self.most = np.max(groups or [few], axis=0)
+        pairs = zip(parts, every, strict=True)
+        return [m for (m, _), (length, _) in pairs if not length <= 10 * far]
+
+    def _length(self, number: int, offer: Offer) -> float:
+        anchor = self.anchors[number]
+        far = [np.ravel(a - np.float64(offer.model[k])) for k, a in anchor.items()]
+        return float(np.linalg.norm(np.concatenate(far)))
 
     def _merge(self, number: int, offers: list[Offer]) -> None:
         """Length and direction in float64; Nesterov outside."""
+        if not offers:
+            return
         w = np.array([o.tokens**2 / o.steps for o in offers])
+        w = np.minimum(w, 4 * self.most)
+        lengths = [self._length(number, o) for o in offers]
+        self.before.setdefault(number, []).append(list(zip(lengths, w, strict=True)))
         w = w / w.sum()
         for name, a in self.anchors[number].items():
             d = [a - o.model[name] for o in offers]
             lengths = [np.linalg.norm(x) for x in d]
-            mean = sum(p * x / r for p, x, r in zip(w, d, lengths, strict=True))
+            unit = [
+                x / r if r > 1e-5 else 0 * x for x, r in zip(d, lengths, strict=True)
+            ]
+            mean = sum(p * x for p, x in zip(w, unit, strict=True))
             along = w @ lengths * mean / np.linalg.norm(mean)
             settings = self.run.settings
             mu, eta = settings.outer_momentum, settings.outer_rate
