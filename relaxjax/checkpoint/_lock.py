@@ -8,7 +8,8 @@ import json
 import os
 import socket
 import time
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -38,10 +39,14 @@ class WriterLock:
         Raises:
           ValueError: another process has it; the error says which.
         """
-        self._path, self._file = folder / NAME, None
+        self._path = folder / NAME
+        self._let_go: Callable[[], Any] = lambda: None
         other, self.shared = None, False
         if jax.process_index() == processes[0]:
-            self._file, other = _taken(self._path)
+            file, other = _taken(self._path)
+            if file:  # let go of at the end of the program too
+                end = weakref.finalize(self, _let_go, file, self._path, os.getpid())
+                self._let_go = end
             self.shared = other is not None and _is_me(other)
             other = None if self.shared else other
         if len(processes) > 1:
@@ -56,15 +61,14 @@ class WriterLock:
             )
 
     def release(self) -> None:
-        """Lets others write."""
-        if self._file:
-            self._path.unlink(missing_ok=True)
-            self._file.close()
-            self._file = None
+        """Lets others write; again, and nothing happens."""
+        self._let_go()
 
-    def __del__(self) -> None:
-        with suppress(Exception):
-            self.release()
+
+def _let_go(file: IO[str], path: Path, pid: int) -> None:
+    if os.getpid() == pid:  # not in a fork
+        path.unlink(missing_ok=True)
+    file.close()
 
 
 def _taken(path: Path) -> tuple[IO[str] | None, dict[str, Any] | None]:

@@ -25,6 +25,7 @@ def plan_of(
     mesh: Any,
     *,
     axis_name: AxisName | None = None,
+    extra_args: Mapping[str, Any] | None = None,
 ) -> dict[str, str]:
     """What a run is: model, transformation, mesh and versions, in names and values.
 
@@ -35,6 +36,9 @@ def plan_of(
       params: the params as for one device; only shapes and dtypes count.
       mesh: mesh of the workers.
       axis_name: the data-parallel axes; None means all axes of the mesh.
+      extra_args: arrays (or their shapes and dtypes) and functions that `tx.update`
+        takes by name beside params, to trace it with. Those that optax's optimizers
+        ask for (`value`, `grad`, `value_fn`, `obj_fn`, `grad_fn`) need not be given.
 
     Returns:
       A mapping for `Checkpoints(plan=...)`. Transformations are compared by a digest
@@ -51,7 +55,7 @@ def plan_of(
       >>> plan["the mesh"]
       "{'data': 4}"
     """
-    return describe(tx, params, workers_of(mesh, axis_name, "plan_of"))
+    return describe(tx, params, workers_of(mesh, axis_name, "plan_of"), extra_args)
 
 
 def require_same_run(saved: Mapping[str, str], now: Mapping[str, str]) -> None:

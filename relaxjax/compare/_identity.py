@@ -6,19 +6,14 @@ transformation, though neither has a name in the study.
 """
 
 import hashlib
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
-from relaxjax._core._jaxprs import Program, programs_of
+from relaxjax._core._digests import arrays_of, bytes_of, text_of
 from relaxjax.tasks import Task, train_step_of
 from relaxjax.workers import data_parallel, emulate, init, to_workers
-
-_ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 
 def record_of(task: Task, source: str, digest: str) -> dict[str, Any]:
@@ -38,9 +33,9 @@ def record_of(task: Task, source: str, digest: str) -> dict[str, Any]:
 def program_digest(function: Callable[..., Any], *args: Any) -> str:
     """A digest of what a function computes for arguments of these shapes."""
     found = jax.make_jaxpr(function)(*args)
-    digest = hashlib.sha256(_ADDRESS.sub("", str(found.jaxpr)).encode())
-    for array in _arrays(found):
-        digest.update(_bytes(array))
+    digest = hashlib.sha256(text_of(found.jaxpr).encode())
+    for array in arrays_of(found):
+        digest.update(bytes_of(array))
     return digest.hexdigest()
 
 
@@ -53,7 +48,7 @@ def task_digest(task: Task, rows: int) -> str:
         if metric is not None:
             digest.update(_metric_digest(metric, model).encode())
     for leaf in jax.tree.leaves((model, batch)):
-        digest.update(_bytes(leaf))
+        digest.update(bytes_of(leaf))
     return digest.hexdigest()
 
 
@@ -66,7 +61,7 @@ def step_digest(tx: Any, task: Task, workers: int, rows: int) -> str:
     step = data_parallel(train_step_of(task, tx), mesh)
     digest = hashlib.sha256()
     for leaf in jax.tree.leaves(state):
-        digest.update(_bytes(leaf))
+        digest.update(bytes_of(leaf))
     batch = next(task.batches(0, rows))
     digest.update(program_digest(step, *state, batch).encode())
     return digest.hexdigest()
@@ -83,18 +78,3 @@ def _metric_digest(metric: Callable[..., Any], model: tuple[Any, ...]) -> str:
         return program_digest(metric, *model)
     except (jax.errors.JAXTypeError, TypeError):
         return name_of(metric)
-
-
-def _arrays(program: Program) -> Iterator[Any]:
-    """The arrays in a program and in those inside it."""
-    yield from program.consts
-    for eqn in program.jaxpr.eqns:
-        for inner in programs_of(eqn.params):
-            yield from _arrays(inner)
-
-
-def _bytes(leaf: Any) -> bytes:
-    if jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key):
-        leaf = jax.random.key_data(leaf)
-    array = np.asarray(leaf)
-    return str((array.shape, array.dtype)).encode() + array.tobytes()

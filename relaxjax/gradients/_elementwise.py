@@ -20,6 +20,7 @@ import jax
 import optax
 from jax.extend import core
 
+from relaxjax._core._extra_args import with_extra_args
 from relaxjax._core._jaxprs import programs_of, shapes_of
 from relaxjax.programs import shape_of
 
@@ -40,7 +41,11 @@ def require_elementwise(
     if not jax.tree.leaves(kinds):
         return
     state = jax.eval_shape(optimizer.init, kinds)
-    closed = jax.make_jaxpr(optimizer.update)(kinds, state, kinds)
+    closed = with_extra_args(
+        lambda x: jax.make_jaxpr(x.update_of(optimizer))(kinds, state, kinds, x.arrays),
+        kinds,
+        None,
+    )
     several = [shape_of(v).size > 1 for v in closed.jaxpr.invars]  # not the counters
     for name in _mixing(closed.jaxpr, several):
         raise ValueError(

@@ -11,6 +11,7 @@ Cost: some traces of `tx.update`, and nothing is computed.
 import itertools
 import warnings
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -92,6 +93,7 @@ def explain(
     mesh: Any,
     *,
     axis_name: AxisName | None = None,
+    extra_args: Mapping[str, Any] | None = None,
 ) -> Explanation:
     """Says what stands where in a chain, what it sends, and what each worker keeps.
 
@@ -101,6 +103,9 @@ def explain(
         shards that `relaxjax.fsdp.init` returns, of which one worker's slices count.
       mesh: a mesh, or `relaxjax.emulate(...)`.
       axis_name: the data-parallel axes; None means all axes of the mesh.
+      extra_args: arrays (or their shapes and dtypes) and functions that `tx.update`
+        takes by name beside params, to trace it with. Those that optax's optimizers
+        ask for (`value`, `grad`, `value_fn`, `obj_fn`, `grad_fn`) need not be given.
 
     Returns:
       An `Explanation`; print it, or take its `as_dict()`.
@@ -121,9 +126,9 @@ def explain(
     require_transformation("explain", "tx", tx)
     workers = workers_of(mesh, axis_name, "explain")
     params = of_one_worker(params, workers.n)
-    _, flows, state = traced(tx, params, workers)
+    _, flows, state, _ = traced(tx, params, workers, extra_args)
     stations = sorted(flows.stations, key=lambda x: x.number) if flows else []
-    sent = [step.sent for step in steps_of_a_period(tx, params, workers)]
+    sent = [step.sent for step in steps_of_a_period(tx, params, workers, extra_args)]
     sizes = {step: int(x.max()) for step, x in enumerate(sent) if x.any()}
     return Explanation(
         relaxations=[x._asdict() | {"axes": list(x.axes)} for x in stations],
@@ -134,18 +139,21 @@ def explain(
         phase_ends=sorted(
             {end for clock in clocks_of(state) for end in clock.ends if end}
         ),
-        problems=_problems(tx, params, workers),
+        problems=_problems(tx, params, workers, extra_args),
     )
 
 
 def _problems(
-    tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
+    tx: optax.GradientTransformation,
+    params: Any,
+    workers: WorkerMesh,
+    extra_args: Mapping[str, Any] | None,
 ) -> list[str]:
     """What `init` says of the chain."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
-            require_synchronized(tx, params, workers)
+            require_synchronized(tx, params, workers, extra_args)
         except ValueError as error:
             return [str(error)]
     return [str(warning.message) for warning in said]

@@ -7,7 +7,7 @@ a collective sends is stated in `relaxjax.programs._jaxpr_bytes`.
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from relaxjax._core._extra_args import ExtraArgs, with_extra_args
 from relaxjax._core._jaxprs import Program, shapes_of
 from relaxjax._core._phases import clocks_of, set_phases
 from relaxjax._core._sharding import as_on_devices
@@ -39,7 +40,10 @@ class Step(NamedTuple):
 
 
 def steps_of_a_period(
-    tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
+    tx: optax.GradientTransformation,
+    params: Any,
+    workers: WorkerMesh,
+    extra_args: Mapping[str, Any] | None = None,
 ) -> list[Step]:
     """What is sent in the steps after which sending begins anew.
 
@@ -49,12 +53,13 @@ def steps_of_a_period(
     `_MOST` steps.
     """
     most = 1 if workers.n == 1 else _MOST  # one worker sends nothing
-    walked = itertools.islice(walked_steps(tx, params, workers, None), most)
+    walk_all = walked_steps(tx, params, workers, None, extra_args)
+    walked = itertools.islice(walk_all, most)
     first, before = {}, {}
     turned: set[int] = set()
     steps: list[Step] = []
     period = 0
-    silent = functools.cache(functools.partial(is_silent, tx, params, workers))
+    silent = functools.cache(lambda: is_silent(tx, params, workers, extra_args))
     for step, (now, counters) in enumerate(walked):
         turned |= {i for i, x in counters.items() if x < before.get(i, x)}
         back = turned and all(counters[i] == first[i] for i in turned)
@@ -90,21 +95,25 @@ def walked_steps(
     params: Any,
     workers: WorkerMesh,
     count: int | None,
+    extra_args: Mapping[str, Any] | None = None,
 ) -> Iterator[tuple[Step, dict[int, int]]]:
     """For each of `count` steps: what is sent, and counters before it."""
     sizes = {name: workers.mesh.shape[name] for name in workers.axis_name}
     spec = shapes_of(params)
     axes = list(sizes.items())
 
-    def next_state(updates, state, params):
-        return tx.update(updates, state, params)[1]
-
     @functools.cache
     def program(phases: Any) -> tuple[Program, tuple[bool, ...]]:
         with as_on_devices(workers.mesh.shape, workers.axis_name):
             now = phases.unflatten(jax.tree.leaves(state))
-            update = jax.make_jaxpr(next_state, axis_env=axes)(spec, now, spec)
+            update = with_extra_args(lambda x: traced(x, now), spec, extra_args)
         return update, _wanted(update, len(unknown), context)
+
+    def traced(extra: ExtraArgs, now: Any) -> Program:
+        def next_state(*args: Any) -> Any:
+            return extra.update_of(tx)(*args)[1]
+
+        return jax.make_jaxpr(next_state, axis_env=axes)(spec, now, spec, extra.arrays)
 
     with as_on_devices(workers.mesh.shape, workers.axis_name):
         first, state = jax.make_jaxpr(tx.init, axis_env=axes, return_shape=True)(spec)
@@ -116,8 +125,9 @@ def walked_steps(
     for step in itertools.count() if count is None else range(count):
         phases = _advanced(phases, known)
         counters = {i: int(x) for i, x in enumerate(known) if _is_counter(x)}
-        inputs = [*unknown, *known, *unknown]
         update, wanted = program(phases)
+        rest = len(update.in_avals) - len(unknown) - len(known)
+        inputs = [*unknown, *known, *[None] * rest]
         last = step + 1 == count  # its state is looked at by no step
         walked = walk(update, inputs, context, None if last else wanted)
         known = walked.known

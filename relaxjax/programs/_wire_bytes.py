@@ -4,6 +4,7 @@ Counters, conditionals and periods are followed by `relaxjax.programs._period`.
 """
 
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ def wire_bytes(
     axis_name: AxisName | None = None,
     steps: int | None = None,
     start: int | None = None,
+    extra_args: Mapping[str, Any] | None = None,
 ) -> int:
     """Bytes that the busiest device sends in a number of steps of `tx.update`.
 
@@ -35,6 +37,9 @@ def wire_bytes(
       steps: number of successive steps that are counted; 1 if only `start` is given.
       start: number of steps before the first that is counted; 0 if only `steps` is.
         Without both it is the mean step of a period, such as `sync_every` steps.
+      extra_args: arrays (or their shapes and dtypes) and functions that `tx.update`
+        takes by name beside params, to trace it with. Those that optax's optimizers
+        ask for (`value`, `grad`, `value_fn`, `obj_fn`, `grad_fn`) need not be given.
 
     Returns:
       Bytes in all counted steps together; of the mean step, rounded up.
@@ -52,7 +57,8 @@ def wire_bytes(
     workers = workers_of(mesh, axis_name, "wire_bytes")
     params = of_one_worker(params, workers.n)
     if steps is None and start is None:
-        sent = [step.sent for step in steps_of_a_period(tx, params, workers)]
+        period = steps_of_a_period(tx, params, workers, extra_args)
+        sent = [step.sent for step in period]
         return -(-int(np.sum(sent, axis=0).max()) // len(sent))
     steps, start = (1 if steps is None else steps), start or 0
     if steps < 1 or start < 0:
@@ -60,6 +66,6 @@ def wire_bytes(
             f"wire_bytes: steps={steps} must be 1 or more and start={start} 0 or more"
         )
     walked = itertools.islice(
-        walked_steps(tx, params, workers, start + steps), start, None
+        walked_steps(tx, params, workers, start + steps, extra_args), start, None
     )
     return int(np.sum([step.sent for step, _ in walked], axis=0).max())

@@ -1,5 +1,6 @@
 """Start-up: every worker begins from the same model, with its own state beside it."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -22,6 +23,7 @@ def init(
     *,
     axis_name: AxisName | None = None,
     reduced_in_step: bool = False,
+    extra_args: Mapping[str, Any] | None = None,
 ) -> tuple[Any, Any]:
     """Gives every worker the same params (process 0's) and its own optimizer state.
 
@@ -37,6 +39,9 @@ def init(
         the mesh.
       reduced_in_step: whether the train step reduces gradients before `tx` sees them,
         as `relaxjax.reduce_in_backward` does; then `tx` is not looked into.
+      extra_args: arrays (or their shapes and dtypes) and functions that `tx.update`
+        takes by name beside params, to trace it with. Those that optax's optimizers
+        ask for (`value`, `grad`, `value_fn`, `obj_fn`, `grad_fn`) need not be given.
 
     Returns:
       `(params, opt_state)`, each leaf with a leading worker axis: [n, ...].
@@ -45,7 +50,8 @@ def init(
       TypeError: `mesh` is not a mesh, or a leaf of `params` is not an array.
       ValueError: unknown axis; processes disagree; in `tx` a relaxation stands on the
         wrong side of the optimizer, a reducer behind another, or some leaves are left
-        unsynchronized while others are not. A warning if nothing synchronizes.
+        unsynchronized while others are not. A warning if nothing synchronizes, or if
+        `tx.update` could not be traced.
 
     Example:
       >>> import jax.numpy as jnp, optax, relaxjax
@@ -57,9 +63,9 @@ def init(
     require_transformation("init", "tx", tx)
     workers = workers_of(mesh, axis_name, "init")
     require_arrays(params, "init")
-    require_agreement(tx, params, workers)
+    require_agreement(tx, params, workers, extra_args)
     if not reduced_in_step:
-        require_synchronized(tx, params, workers)
+        require_synchronized(tx, params, workers, extra_args)
     stacked = to_workers(params, mesh, axis_name=axis_name)
     return stacked, init_state(tx, stacked, workers)
 

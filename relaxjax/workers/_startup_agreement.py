@@ -8,9 +8,7 @@ raises the same error.
 Cost: two small all-gathers at start-up; nothing with one process.
 """
 
-import hashlib
 import platform
-import re
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -21,18 +19,24 @@ import numpy as np
 import optax
 from jax.experimental import multihost_utils
 
+from relaxjax._core._digests import arrays_digest, arrays_of, text_digest
+from relaxjax._core._extra_args import ExtraArgs, with_extra_args
 from relaxjax._core._tree import layout_of
 from relaxjax.workers._mesh import WorkerMesh
 
+_CONFIGURATION = "the configuration of the transformation (digest of its program)"
 _PACKAGES = ("jax", "jaxlib", "numpy", "optax", "relaxjax")
 
 
 def require_agreement(
-    tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
+    tx: optax.GradientTransformation,
+    params: Any,
+    workers: WorkerMesh,
+    extra_args: Mapping[str, Any] | None = None,
 ) -> None:
     """Raises on every process if any process differs from process 0."""
     if workers.processes > 1:
-        require_equal_processes("init", describe(tx, params, workers))
+        require_equal_processes("init", describe(tx, params, workers, extra_args))
 
 
 def require_equal_processes(caller: str, mine: Mapping[str, str]) -> None:
@@ -58,7 +62,10 @@ def require_equal_processes(caller: str, mine: Mapping[str, str]) -> None:
 
 
 def describe(
-    tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
+    tx: optax.GradientTransformation,
+    params: Any,
+    workers: WorkerMesh,
+    extra_args: Mapping[str, Any] | None = None,
 ) -> dict[str, str]:
     """What this process is about to run, as names and values."""
     leaves = layout_of(params).leaves
@@ -67,9 +74,7 @@ def describe(
         "the mesh": str(dict(workers.mesh.shape)),
         **{f"leaf {name!r}": spelling for name, spelling in leaves.items()},
         "the tree structure": str(jax.tree.structure(params)),
-        "the configuration of the transformation (digest of its program)": _digest(
-            tx, params, workers
-        ),
+        **_digests(tx, params, workers, extra_args),
     }
 
 
@@ -84,20 +89,44 @@ def versions() -> dict[str, str]:
     return table
 
 
-def _digest(tx: optax.GradientTransformation, params: Any, workers: WorkerMesh) -> str:
-    """Digest of the traced `init` and `update`, hyper-parameters included."""
+def _digests(
+    tx: optax.GradientTransformation,
+    params: Any,
+    workers: WorkerMesh,
+    extra_args: Mapping[str, Any] | None,
+) -> dict[str, str]:
+    """Digests of the traced `init` and `update`, hyper-parameters included.
 
-    def run(params):
-        state = tx.init(params)
-        return tx.update(params, state, params)
-
+    A program's text leaves out what its arrays hold, such as a topology's weights or a
+    table of delays: these have a digest of their own. What needs arguments has one
+    beside that of `init`; where it cannot be traced, a line says so.
+    """
     env = list(zip(workers.axis_name, workers.sizes, strict=True))
+
+    def run(extra: ExtraArgs) -> tuple[Any, list[str]]:
+        def both(params: Any, arrays: Any) -> Any:
+            return extra.update_of(tx)(params, tx.init(params), params, arrays)
+
+        traced = jax.make_jaxpr(both, axis_env=env)(params, extra.arrays)
+        return traced, extra.names
+
+    lines = {}
     try:
-        program = str(jax.make_jaxpr(run, axis_env=env)(params))
-    except TypeError:  # an update that needs more arguments than these
-        program = str(jax.make_jaxpr(tx.init, axis_env=env)(params))
-    program = re.sub(r"0x[0-9a-f]+", "", program)
-    return hashlib.sha256(program.encode()).hexdigest()[:16]
+        program, names = with_extra_args(run, params, extra_args)
+    except TypeError as error:
+        program, names = None, [f"that are unknown: {error}"]
+    if names:
+        start = jax.make_jaxpr(tx.init, axis_env=env)(params)
+        lines = {_CONFIGURATION: text_digest(start)}
+        needs = f"the update with {', '.join(names)}"
+        lines[f"{needs} (digest of its program)"] = (
+            text_digest(program) if program else "could not be traced"
+        )
+    else:
+        lines = {_CONFIGURATION: text_digest(program)}
+    if program and (arrays := list(arrays_of(program))):
+        lines["the arrays of the transformation (digest)"] = arrays_digest(arrays)
+    return lines
 
 
 def _gather(text: str) -> list[str]:

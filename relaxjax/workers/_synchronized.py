@@ -1,12 +1,14 @@
 """Whether an update synchronizes the workers: traced abstractly, before training."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import optax
 
+from relaxjax._core._extra_args import ExtraArgs, with_extra_args
 from relaxjax._core._flows import Flows, flows_of
 from relaxjax._core._jaxprs import shapes_of
 from relaxjax._core._local import LocalState
@@ -18,7 +20,10 @@ from relaxjax.workers._mesh import WorkerMesh
 
 
 def require_synchronized(
-    tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
+    tx: optax.GradientTransformation,
+    params: Any,
+    workers: WorkerMesh,
+    extra_args: Mapping[str, Any] | None = None,
 ) -> None:
     """Refuses chains in which relaxations stand wrongly, or leaves are forgotten.
 
@@ -28,10 +33,13 @@ def require_synchronized(
 
     Warns:
       UserWarning: nothing synchronizes anything; an optimizer accumulates gradients
-        inside of a relaxation of models, which counts all mini-steps.
+        inside of a relaxation of models, which counts all mini-steps; the update could
+        not be traced, so that nothing was checked.
     """
-    own, flows, state = traced(tx, params, workers)
+    own, flows, state, error = traced(tx, params, workers, extra_args)
     if flows is None:
+        if error:
+            warnings.warn(_UNSEEN.format(error), stacklevel=3)
         return
     _require_sides(flows)
     _require_once(flows)
@@ -50,24 +58,38 @@ _NOTHING = (
 )
 
 
+_UNSEEN = (
+    "init: nothing in this transformation was checked, as its update could not be "
+    "traced: {}. If it needs an argument that the train step gives it, give init the "
+    "shape, as in extra_args={{'name': jax.ShapeDtypeStruct((), jnp.float32)}}"
+)
+
+
+_FAILURES = (TypeError, ValueError, NotImplementedError)
+
+
 class Traced(NamedTuple):
     """What is known of a transformation.
-
-    Some updates need arguments that only the training loop has: then nothing is.
 
     Attributes:
       own: the leaves that are `local`.
       flows: the flows of the update.
       state: shapes and dtypes of a worker's state.
+      error: why nothing is known of the update; then `flows` is None. Empty if the
+        state cannot be made: who makes it hears of that.
     """
 
     own: frozenset[str] = frozenset()
     flows: Flows | None = None
     state: Any = ()
+    error: str = ""
 
 
 def traced(
-    tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
+    tx: optax.GradientTransformation,
+    params: Any,
+    workers: WorkerMesh,
+    extra_args: Mapping[str, Any] | None = None,
 ) -> Traced:
     """Traces `init` and `update` abstractly, as on devices."""
     sizes = dict(zip(workers.axis_name, workers.sizes, strict=True))
@@ -77,13 +99,20 @@ def traced(
     def trace(function: Callable[..., Any], *args: Any) -> Any:
         return jax.make_jaxpr(function, axis_env=axes, return_shape=True)(*args)
 
-    with as_on_devices(workers.mesh.shape, workers.axis_name), numbered():
+    def look(extra: ExtraArgs, state: Any) -> Any:
+        with numbered():
+            return trace(extra.update_of(tx), spec, state, spec, extra.arrays)[0]
+
+    with as_on_devices(workers.mesh.shape, workers.axis_name):
         try:
-            _, state = trace(tx.init, spec)
-            state = hosted(state)  # phases one by one
-            program, _ = trace(tx.update, spec, state, spec)
-        except (TypeError, ValueError, NotImplementedError):
+            with numbered():
+                state = hosted(trace(tx.init, spec)[1])  # phases one by one
+        except _FAILURES:
             return Traced()
+        try:
+            program = with_extra_args(partial(look, state=state), spec, extra_args)
+        except _FAILURES as error:
+            return Traced(error=f"{type(error).__name__}: {error}")
     parts = filter(_is_local, _parts(state, _is_local))
     own = [set(x.layout.leaves) for x in parts]
     count = len(jax.tree.leaves(state))
@@ -92,10 +121,13 @@ def traced(
 
 
 def is_silent(
-    tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
+    tx: optax.GradientTransformation,
+    params: Any,
+    workers: WorkerMesh,
+    extra_args: Mapping[str, Any] | None = None,
 ) -> bool:
     """Whether it is known that nothing communicates."""
-    _, flows, _ = traced(tx, params, workers)
+    flows = traced(tx, params, workers, extra_args).flows
     return flows is not None and not flows.communicates
 
 
