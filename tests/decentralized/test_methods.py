@@ -425,9 +425,11 @@ def test_refuses_bad_arguments(name, how, error, message):
 def test_refuses_another_number_of_workers(name):
     tx = bare(name)
     x = jnp.zeros((3, 2))
-    state = jax.vmap(tx.init, axis_name="data")(x)
+    state = jax.vmap(tx.init)(x)  # where there is no axis to compare with
     with pytest.raises(ValueError, match="is of 4 workers, and the axis 'data' has 3"):
         jax.vmap(tx.update, axis_name="data")(x, state, x)
+    with pytest.raises(ValueError, match="is of 4 workers, and the axis 'data' has 3"):
+        jax.vmap(tx.init, axis_name="data")(x)
 
 
 @every_method

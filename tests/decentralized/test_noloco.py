@@ -277,6 +277,6 @@ def test_refuses_bad_calls():
     with pytest.raises(NameError, match="noloco: no axis named 'data' here"):
         tx.update(x, state, x)
     three = jnp.zeros((3, 2))
-    states = jax.vmap(tx.init, axis_name="data")(three)
+    states = jax.vmap(tx.init)(three)
     with pytest.raises(ValueError, match="is of 4 workers, and the axis 'data' has 3"):
         jax.vmap(tx.update, axis_name="data")(three, states, three)

@@ -256,6 +256,6 @@ def test_refuses_bad_calls():
     with pytest.raises(NameError, match="lossy_push_sum: no axis named 'data' here"):
         method.update(x, method.init(x), x)
     three = jnp.zeros((3, 2))
-    state = jax.vmap(method.init, axis_name="data")(three)
+    state = jax.vmap(method.init)(three)
     with pytest.raises(ValueError, match="is of 4 workers, and the axis 'data' has 3"):
         jax.vmap(method.update, axis_name="data")(three, state, three)
