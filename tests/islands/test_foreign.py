@@ -83,6 +83,12 @@ def test_json_that_no_run_writes(text):
         unseal("x", text)
 
 
+def test_json_is_of_at_most_a_hundred_levels():
+    assert foreign.parsed("x", b"[" * 100 + b"]" * 100)
+    with pytest.raises(DamagedFile, match="more than 100 levels"):
+        foreign.parsed("x", b"[" * 101 + b"]" * 101)
+
+
 def test_brackets_in_words_have_no_depth():
     text = b'{"a": "%s\\""}' % (b"[" * 200)
     assert foreign.parsed("x", text) == {"a": "[" * 200 + '"'}
