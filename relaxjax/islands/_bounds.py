@@ -26,6 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from relaxjax.islands._files import Arrays
@@ -35,6 +36,14 @@ MERGES = 4
 _ENOUGH = 3  # values that have a median
 _CHUNK = 1 << 20  # elements that are widened at a time
 _MOST = 1e290  # sums of squares of float64 that are larger count as this
+
+
+class Part(NamedTuple):
+    """What an island contributes: its model, and since when it has had it."""
+
+    model: Arrays
+    tokens: float
+    steps: int
 
 
 class Measure(NamedTuple):
@@ -124,6 +133,12 @@ def merged_in(record: Mapping[str, Any]) -> list[Measure]:
 def weight_of(tokens: float, steps: int) -> float:
     """Tokens^2 / steps."""
     return tokens * (tokens / steps)
+
+
+def is_finite(x: np.ndarray, dtype: str) -> bool:
+    """Whether all of it is finite in another dtype."""
+    with np.errstate(over="ignore"):
+        return bool(np.isfinite(x.astype(jnp.dtype(dtype))).all())
 
 
 def length_of(anchor: Arrays, model: Arrays) -> float:

@@ -10,15 +10,14 @@ contribute once to a merge, and everybody would wait for them in vain.
 
 import math
 import re
+from collections.abc import Callable, Iterable
 
 from relaxjax.islands import _offers as offers
 from relaxjax.islands._channel import Fragment
 from relaxjax.islands._files import DamagedFile
 from relaxjax.islands._members import Member, Watch
-from relaxjax.islands._offers import Checked
-from relaxjax.islands._round import Decided, not_finite
+from relaxjax.islands._offers import Checked, LeftOut, not_finite
 from relaxjax.islands._run import Run
-from relaxjax.islands._state import Say
 from relaxjax.islands._store import Store
 
 _NUMBER = re.compile(r"\d[\d.e+-]*")
@@ -32,7 +31,9 @@ class Inbox:
       ahead: by file, members that have a newer version than this process could read.
     """
 
-    def __init__(self, store: Store, run: Run, watch: Watch, say: Say):
+    def __init__(
+        self, store: Store, run: Run, watch: Watch, say: Callable[[str], None]
+    ):
         self._store, self._run, self._watch, self._say = store, run, watch, say
         self._checked: dict[str, Checked] = {}
         self._told: set[tuple[str, str]] = set()
@@ -72,17 +73,17 @@ class Inbox:
         here = {checked.member for checked in ready} | refused
         return [str(m) for m in self._watch.alive() if m not in here]
 
-    def not_merged(self, decided: Decided) -> list[list[str]]:
+    def not_merged(self, left_out: Iterable[LeftOut]) -> list[list[str]]:
         """Each file that a merge does not have, and why."""
-        left = {one.checked.file: one.why for one in decided.left_out}
+        left = {one.checked.file: one.why for one in left_out}
         return sorted(map(list, (self.refused | left).items()))
 
-    def merged(self, decided: Decided) -> None:
+    def merged(self, kept: Iterable[Checked], left_out: Iterable[LeftOut]) -> None:
         """Names what was left out of a merge that is committed."""
-        for one in decided.left_out:
+        for one in left_out:
             self._name_left_out(one.checked.file, one.cause, one.why)
-        kept = {_base(checked.file) for checked in decided.kept}
-        self._told = {(name, cause) for name, cause in self._told if name not in kept}
+        fine = {_base(checked.file) for checked in kept}
+        self._told = {(name, cause) for name, cause in self._told if name not in fine}
 
     def _why_not(self, file: str, version: int, base: Fragment) -> str | None:
         try:

@@ -19,20 +19,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from relaxjax.islands._bounds import Part
 from relaxjax.islands._codes import on_the_cpu
 from relaxjax.islands._files import Arrays
 from relaxjax.islands._run import Settings
 from relaxjax.local_updates import AnchorState, ExchangeSpec, outer_step, weight_of
 
 _AXIS = "islands"
-
-
-class Part(NamedTuple):
-    """What an island contributes: its model, and since when it has had it."""
-
-    model: Arrays
-    tokens: float
-    steps: int
 
 
 class Merged(NamedTuple):

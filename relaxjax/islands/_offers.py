@@ -6,9 +6,10 @@ The file is created if absent, and merged only if its base is the fragment's new
 version: so each (island, incarnation, fragment, base version) is merged once at most.
 """
 
+import math
 from typing import Any, NamedTuple
 
-from relaxjax.islands._bounds import length_of
+from relaxjax.islands._bounds import Part, is_finite, length_of
 from relaxjax.islands._channel import Offer
 from relaxjax.islands._codes import decoded
 from relaxjax.islands._files import Arrays, fingerprint, pack, unpack
@@ -21,7 +22,6 @@ from relaxjax.islands._foreign import (
     require_pairs,
 )
 from relaxjax.islands._members import Member, Watch
-from relaxjax.islands._merge import Part
 from relaxjax.islands._run import Run
 from relaxjax.islands._store import Store
 
@@ -77,6 +77,26 @@ class Checked(NamedTuple):
         }
 
 
+class LeftOut(NamedTuple):
+    """A contribution that a merge does not have.
+
+    Attributes:
+      checked: the contribution.
+      cause: "finite", "length" or "merged": see `relaxjax.islands._round`.
+      why: in words.
+    """
+
+    checked: Checked
+    cause: str
+    why: str
+
+    def record(self) -> dict[str, Any]:
+        """What the log says of it; a length that is infinite is null there."""
+        said = self.checked.record(0.0)
+        length = said["length"] if math.isfinite(said["length"]) else None
+        return {**said, "length": length, "cause": self.cause, "why": self.why}
+
+
 def folder_of(version: int) -> str:
     """Where contributions to a merge are."""
     return f"{FOLDER}/{version:08d}"
@@ -111,6 +131,12 @@ def read(store: Store, run: Run, version: int, name: str, anchor: Arrays) -> Che
     model = opened(run, version, anchor, sent)
     length = length_of(anchor, model)
     return Checked(member, offer, file, fingerprint(sent), model, length)
+
+
+def not_finite(checked: Checked) -> str:
+    """Which leaf of a contribution is not finite, in words."""
+    found = (n for n, x in checked.model.items() if not is_finite(x, str(x.dtype)))
+    return f"{next(found, 'its move')} is not finite"
 
 
 def opened(run: Run, version: int, anchor: Arrays, sent: Arrays) -> Arrays:

@@ -23,34 +23,19 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 
-from relaxjax.islands._bounds import Bounds, Measure, bounds_of, weight_of
+from relaxjax.islands._bounds import (
+    Bounds,
+    Measure,
+    bounds_of,
+    is_finite,
+    weight_of,
+)
 from relaxjax.islands._channel import Fragment
 from relaxjax.islands._files import Arrays
 from relaxjax.islands._merge import Merged, merge
-from relaxjax.islands._offers import Checked
+from relaxjax.islands._offers import Checked, LeftOut, not_finite
 from relaxjax.islands._run import Run
-
-
-class LeftOut(NamedTuple):
-    """A contribution that a merge does not have.
-
-    Attributes:
-      checked: the contribution.
-      cause: "finite", "length" or "merged": the step of the decision.
-      why: in words.
-    """
-
-    checked: Checked
-    cause: str
-    why: str
-
-    def record(self) -> dict[str, Any]:
-        """What the log says of it; a length that is infinite is null there."""
-        said = self.checked.record(0.0)
-        length = said["length"] if math.isfinite(said["length"]) else None
-        return {**said, "length": length, "cause": self.cause, "why": self.why}
 
 
 class Decided(NamedTuple):
@@ -145,15 +130,3 @@ def _broken(run: Run, fragment: Fragment, merged: Merged) -> str | None:
         if jnp.issubdtype(x.dtype, jnp.floating) and not is_finite(x, str(x.dtype)):
             return "the outer optimizer's state"
     return None
-
-
-def is_finite(x: np.ndarray, dtype: str) -> bool:
-    """Whether all of it is finite in another dtype."""
-    with np.errstate(over="ignore"):
-        return bool(np.isfinite(x.astype(jnp.dtype(dtype))).all())
-
-
-def not_finite(checked: Checked) -> str:
-    """Which leaf of a contribution is not finite, in words."""
-    found = (n for n, x in checked.model.items() if not is_finite(x, str(x.dtype)))
-    return f"{next(found, 'its move')} is not finite"

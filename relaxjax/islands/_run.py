@@ -171,7 +171,7 @@ class Run(NamedTuple):
         return run
 
     def require_leaves(self) -> None:
-        """ValueError or TypeError with the first leaf that is none of a model."""
+        """ValueError or TypeError with the first leaf that no model has."""
         for leaf in self.leaves:
             numbers = [*leaf.shape, leaf.fragment]
             are_whole = all(isinstance(n, int) and 0 <= n <= MOST for n in numbers)

@@ -142,7 +142,7 @@ class Syncer:
             "leader": str(self._member),
             "lease": self.lease,
             **decided.record(),
-            "refused": self._inbox.not_merged(decided),
+            "refused": self._inbox.not_merged(decided.left_out),
             "absent": self._inbox.missing(ready),
             "files": {str(number): files},
             "reset": reset,
@@ -159,7 +159,7 @@ class Syncer:
             self._state.discard({str(number): files})
             self._say(f"merge {version} was committed by another leader")
             return False
-        self._inbox.merged(decided)
+        self._inbox.merged(decided.kept, decided.left_out)
         self._mended = self._clock()
         self._state.install(Fragment(number, version, merged.anchor), merged.outer)
         if not self._run.settings.keep:

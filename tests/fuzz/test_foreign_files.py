@@ -24,8 +24,9 @@ from tests.islands.world import LOST_AFTER, Process, World
 
 FEW, MANY = 100, 5_000
 FOREIGN = (
-    *("notes.txt", "20261127", "99999999", "\x1b[2Jx", "٠٠٠٠٠٠٠٩", "²", "\udc80"),
-    *("c.000009", "c.000009.beat", "c.٠٠٠٠٠٩", "c." + "9" * 200, "9" * 200, "-1"),
+    *("notes.txt", "20261127", "99999999", "\x1b[2Jx", "\xb2", "\udc80", "-1"),
+    *("\u0660" * 7 + "\u0669", "c." + "\u0660" * 5 + "\u0669"),  # Arabic digits
+    *("c.000009", "c.000009.beat", "c." + "9" * 200, "9" * 200),
 )
 KINDS: dict[str, Callable[[World], str]] = {
     "offer": lambda world: f"offers/{log.newest(world.store) + 1:08d}/c.000001",
