@@ -67,50 +67,56 @@ from relaxjax.faults._replicas import replica_difference as replica_difference
 from relaxjax.faults._replicas import require_replicas as require_replicas
 from relaxjax.faults._skip_nonfinite import SkipNonfiniteState as SkipNonfiniteState
 from relaxjax.faults._skip_nonfinite import skip_nonfinite as skip_nonfinite
-from relaxjax.gradients._accumulate import AccumulateState as AccumulateState
-from relaxjax.gradients._accumulate import accumulate as accumulate
-from relaxjax.gradients._acp_sgd import AcpSGDState as AcpSGDState
-from relaxjax.gradients._acp_sgd import acp_sgd as acp_sgd
-from relaxjax.gradients._all_reduce import AllReduceState as AllReduceState
-from relaxjax.gradients._all_reduce import all_reduce as all_reduce
-from relaxjax.gradients._arc_top_k import ArcTopKState as ArcTopKState
-from relaxjax.gradients._arc_top_k import arc_top_k as arc_top_k
-from relaxjax.gradients._bounded_staleness import (
+from relaxjax.gradients.adaptive._one_bit_adam import OneBitAdamState as OneBitAdamState
+from relaxjax.gradients.adaptive._one_bit_adam import one_bit_adam as one_bit_adam
+from relaxjax.gradients.adaptive._one_bit_lamb import OneBitLambState as OneBitLambState
+from relaxjax.gradients.adaptive._one_bit_lamb import one_bit_lamb as one_bit_lamb
+from relaxjax.gradients.adaptive._zero_one_adam import (
+    ZeroOneAdamState as ZeroOneAdamState,
+)
+from relaxjax.gradients.adaptive._zero_one_adam import zero_one_adam as zero_one_adam
+from relaxjax.gradients.late._accumulate import AccumulateState as AccumulateState
+from relaxjax.gradients.late._accumulate import accumulate as accumulate
+from relaxjax.gradients.late._bounded_staleness import (
     BoundedStalenessState as BoundedStalenessState,
 )
-from relaxjax.gradients._bounded_staleness import bounded_staleness as bounded_staleness
-from relaxjax.gradients._bounded_staleness import random_delays as random_delays
-from relaxjax.gradients._dc_asgd import DcAsgdState as DcAsgdState
-from relaxjax.gradients._dc_asgd import dc_asgd as dc_asgd
-from relaxjax.gradients._deep_gradient_compression import (
-    DeepGradientCompressionState as DeepGradientCompressionState,
+from relaxjax.gradients.late._bounded_staleness import (
+    bounded_staleness as bounded_staleness,
 )
-from relaxjax.gradients._deep_gradient_compression import (
-    deep_gradient_compression as deep_gradient_compression,
+from relaxjax.gradients.late._bounded_staleness import random_delays as random_delays
+from relaxjax.gradients.late._dc_asgd import DcAsgdState as DcAsgdState
+from relaxjax.gradients.late._dc_asgd import dc_asgd as dc_asgd
+from relaxjax.gradients.late._delay import DelayState as DelayState
+from relaxjax.gradients.late._delay import delay as delay
+from relaxjax.gradients.late._warm_up import PartOfTrainingState as PartOfTrainingState
+from relaxjax.gradients.late._warm_up import before_step as before_step
+from relaxjax.gradients.late._warm_up import from_step as from_step
+from relaxjax.gradients.low_rank._acp_sgd import AcpSGDState as AcpSGDState
+from relaxjax.gradients.low_rank._acp_sgd import acp_sgd as acp_sgd
+from relaxjax.gradients.low_rank._power_sgd import PowerSGDState as PowerSGDState
+from relaxjax.gradients.low_rank._power_sgd import power_sgd as power_sgd
+from relaxjax.gradients.mean._all_reduce import AllReduceState as AllReduceState
+from relaxjax.gradients.mean._all_reduce import all_reduce as all_reduce
+from relaxjax.gradients.mean._factored_product import (
+    factored_product as factored_product,
 )
-from relaxjax.gradients._delay import DelayState as DelayState
-from relaxjax.gradients._delay import delay as delay
-from relaxjax.gradients._demo import DemoState as DemoState
-from relaxjax.gradients._demo import demo as demo
-from relaxjax.gradients._dion import DionState as DionState
-from relaxjax.gradients._dion import dion as dion
-from relaxjax.gradients._dion2 import Dion2State as Dion2State
-from relaxjax.gradients._dion2 import dion2 as dion2
-from relaxjax.gradients._factored_product import factored_product as factored_product
-from relaxjax.gradients._factored_product import (
+from relaxjax.gradients.mean._factored_product import (
     factored_product_wire_bytes as factored_product_wire_bytes,
 )
-from relaxjax.gradients._one_bit_adam import OneBitAdamState as OneBitAdamState
-from relaxjax.gradients._one_bit_adam import one_bit_adam as one_bit_adam
-from relaxjax.gradients._one_bit_lamb import OneBitLambState as OneBitLambState
-from relaxjax.gradients._one_bit_lamb import one_bit_lamb as one_bit_lamb
-from relaxjax.gradients._power_sgd import PowerSGDState as PowerSGDState
-from relaxjax.gradients._power_sgd import power_sgd as power_sgd
-from relaxjax.gradients._warm_up import PartOfTrainingState as PartOfTrainingState
-from relaxjax.gradients._warm_up import before_step as before_step
-from relaxjax.gradients._warm_up import from_step as from_step
-from relaxjax.gradients._zero_one_adam import ZeroOneAdamState as ZeroOneAdamState
-from relaxjax.gradients._zero_one_adam import zero_one_adam as zero_one_adam
+from relaxjax.gradients.momenta._arc_top_k import ArcTopKState as ArcTopKState
+from relaxjax.gradients.momenta._arc_top_k import arc_top_k as arc_top_k
+from relaxjax.gradients.momenta._deep_gradient_compression import (
+    DeepGradientCompressionState as DeepGradientCompressionState,
+)
+from relaxjax.gradients.momenta._deep_gradient_compression import (
+    deep_gradient_compression as deep_gradient_compression,
+)
+from relaxjax.gradients.momenta._demo import DemoState as DemoState
+from relaxjax.gradients.momenta._demo import demo as demo
+from relaxjax.gradients.momenta._dion import DionState as DionState
+from relaxjax.gradients.momenta._dion import dion as dion
+from relaxjax.gradients.momenta._dion2 import Dion2State as Dion2State
+from relaxjax.gradients.momenta._dion2 import dion2 as dion2
 from relaxjax.local_updates._asynchronous_average import (
     AsynchronousAverageState as AsynchronousAverageState,
 )

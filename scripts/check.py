@@ -38,7 +38,7 @@ TESTS += ["--dist", "worksteal"]  # keeps a file's tests, which share programs
 QUICK = [
     "tests/collectives/test_hierarchical.py",
     "tests/core/test_buckets.py",
-    "tests/gradients/test_all_reduce.py",
+    "tests/gradients/mean/test_all_reduce.py",
     "tests/workers/test_data_parallel.py",
     "tests/workers/test_init.py",
     "tests/workers/test_scan_layers.py",

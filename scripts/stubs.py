@@ -22,9 +22,12 @@ def tables(path: Path) -> list[dict[str, str]]:
     """Names by module: the public ones, and those for other rooms."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "door":
-            kept = [word.value for word in node.keywords if word.arg == "shared"]
-            values = [*node.args[1:], *kept]
-            return [ast.literal_eval(value) for value in values]
+            words = {word.arg: ast.literal_eval(word.value) for word in node.keywords}
+            names = ast.literal_eval(node.args[1])
+            for room in words.get("rooms", "").split():
+                inside, *_ = tables(path.parent / room / "__init__.py")
+                names |= {f"{room}.{home}": several for home, several in inside.items()}
+            return [names, words.get("shared", {})]
     raise ValueError(f"{path} has no door")
 
 

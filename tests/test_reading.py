@@ -25,7 +25,7 @@ def core() -> list[Path]:
     """The files of the numbered list, in its order."""
     text = (DOCS / "reading.md").read_text()
     part = text.partition("## The core, in an afternoon")[2].partition("\n## ")[0]
-    return [PACKAGE / name for name in re.findall(r"`(\w+/\w+\.py)`", part)]
+    return [PACKAGE / name for name in re.findall(r"`((?:\w+/)+\w+\.py)`", part)]
 
 
 def lines_of_code(path: Path) -> int:
@@ -65,7 +65,7 @@ def test_pictures_name_every_room_and_files_that_exist():
         str(n) for n in range(1, 11)
     }
     way = (DOCS / "pictures" / "gradient.svg").read_text()
-    named = re.findall(r"\b(\w+/_\w+)\b", way)
+    named = re.findall(r"\b((?:\w+/)+_\w+)\b", way)
     assert len(named) > 10
     for name in named:
         assert (PACKAGE / f"{name}.py").exists(), name

@@ -15,8 +15,8 @@ from benchmarks.gpu.record import Record, Row
 from benchmarks.gpu.steps import language
 from benchmarks.measure import interleaved, milliseconds, ratio
 from relaxjax._core._extremes import largest
-from relaxjax.gradients._bases import of_each_shape, together
-from relaxjax.gradients._low_rank import matrices_of, most_square
+from relaxjax.gradients.low_rank._bases import of_each_shape, together
+from relaxjax.gradients.low_rank._low_rank import matrices_of, most_square
 
 Factors = list[jax.Array]
 

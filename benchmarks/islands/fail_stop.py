@@ -19,7 +19,7 @@ from benchmarks.islands.diary import Diary
 from benchmarks.islands.island import EVERY
 from benchmarks.islands.setting import Setting
 from relaxjax import checkpoint, hosts
-from relaxjax.islands._pace import Pace
+from relaxjax.islands.one._pace import Pace
 
 
 def main() -> None:

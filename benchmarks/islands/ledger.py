@@ -21,9 +21,9 @@ from benchmarks.islands import diary, live
 from benchmarks.islands.live import Lived
 from benchmarks.islands.setting import Setting
 from relaxjax.islands import Folder, replay, rerun
-from relaxjax.islands import _log as log
-from relaxjax.islands._run import Run
-from relaxjax.islands._state import State
+from relaxjax.islands.common import _log as log
+from relaxjax.islands.common._agreed import Agreed
+from relaxjax.islands.common._common_model import CommonModel
 
 Figures = dict[str, Any]
 
@@ -103,7 +103,7 @@ def common_model(lived: Lived) -> tuple[dict[str, np.ndarray], list[str]]:
     """The newest common model by the names of its leaves, and what is wrong with it."""
     store = Folder(lived.folder / "run")
     said: list[str] = []
-    state = State(store, Run.read(store), said.append)
+    state = CommonModel(store, Agreed.read(store), said.append)
     state.catch_up()
     arrays: dict[str, np.ndarray] = {}
     for fragment in state.anchors.values():

@@ -21,9 +21,9 @@ from benchmarks.islands.faults import Chaos, Fault, Met, Trouble, processes_of
 from benchmarks.islands.setting import FOLDER, Setting
 from benchmarks.report import Unavailable
 from relaxjax.islands import DamagedFile, Folder
-from relaxjax.islands import _log as log
-from relaxjax.islands import _members as members
-from relaxjax.islands._syncer import newest_lease
+from relaxjax.islands.common import _log as log
+from relaxjax.islands.common import _members as members
+from relaxjax.islands.common._syncer import newest_lease
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

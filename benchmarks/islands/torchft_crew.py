@@ -12,7 +12,7 @@ import time
 from importlib import import_module
 
 from benchmarks.islands.setting import Setting
-from relaxjax.islands._place import Place
+from relaxjax.islands.started._incarnations import Place
 
 ADDRESS = "TORCHFT_LIGHTHOUSE"
 _POLL = 0.05

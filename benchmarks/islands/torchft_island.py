@@ -20,7 +20,7 @@ from benchmarks.islands import data
 from benchmarks.islands.diary import Diary
 from benchmarks.islands.setting import Setting
 from benchmarks.islands.torchft_crew import ADDRESS
-from relaxjax.islands._pace import Pace
+from relaxjax.islands.one._pace import Pace
 
 EVERY = 10  # steps from one line of the diary to the next
 

@@ -16,7 +16,7 @@ from benchmarks.measure import interleaved, milliseconds, ratio, stepper
 from benchmarks.report import Result, Rounds, Run, Table, benchmark
 from relaxjax import power_sgd
 from relaxjax.gradients import matrices_of, most_square
-from relaxjax.gradients._low_rank import approximate
+from relaxjax.gradients.low_rank._low_rank import approximate
 from relaxjax.tasks import Task, chars, train_step_of
 
 TARGET = 1.10

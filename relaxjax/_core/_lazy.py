@@ -16,6 +16,7 @@ def door(
     package: str,
     names: Mapping[str, str],
     shared: Mapping[str, str] | None = None,
+    rooms: str = "",
     deprecated: Mapping[str, str] | None = None,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """The `__getattr__`, `__dir__` and `__all__` of a package.
@@ -25,6 +26,7 @@ def door(
       names: public names, separated by blanks, by their module inside the package, or
         by its full name elsewhere; a public subpackage stands under `""`.
       shared: likewise names for the other rooms of relaxjax, which are not public.
+      rooms: subpackages, separated by blanks, whose public names are public here too.
       deprecated: new names by old ones, which still work and warn once.
 
     Example:
@@ -33,8 +35,12 @@ def door(
       >>> public, get("emulate").__name__
       (['emulate'], 'emulate')
     """
-    homes = _homes(names) | _homes(shared or {})
-    public = sorted(_homes(names))
+    own = _homes(names)
+    for room in rooms.split():
+        inside = importlib.import_module(f"{package}.{room}").__all__
+        own |= dict.fromkeys(inside, room)
+    homes = own | _homes(shared or {})
+    public = sorted(own)
 
     def __getattr__(name: str) -> Any:
         """The subpackage or what is in a module, by its name."""

@@ -29,7 +29,7 @@ class Training(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exchange:
+class Sends:
     """What a relaxation sends, as plain data, so that `relaxjax.plan` can rank it.
 
     A row that states nothing is ranked by the bytes of its traced program.
@@ -90,4 +90,4 @@ class Relaxation:
     period: int | None = 1
     ordered: bool = False
     apart: bool = False
-    sends: Exchange = Exchange()
+    sends: Sends = Sends()

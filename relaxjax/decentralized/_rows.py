@@ -7,7 +7,7 @@ from typing import Any
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._relaxation import SYNC_EVERY, Exchange, Relaxation, Training
+from relaxjax._core._relaxation import SYNC_EVERY, Relaxation, Sends, Training
 from relaxjax.compression import quantize
 from relaxjax.decentralized._dcd_psgd import dcd_psgd
 from relaxjax.decentralized._deep_squeeze import deep_squeeze
@@ -86,7 +86,7 @@ ROWS = (
         build=_gossip,
         compressors=True,
         options=frozenset({"bucket_bytes", "consensus_step_size", "every"}),
-        sends=Exchange(
+        sends=Sends(
             kind="neighbors",
             line="optax.chain(optimizer, relaxjax.gossip({args}))",
             why="models to {neighbors}, no sum over all",
@@ -98,7 +98,7 @@ ROWS = (
         name="combine_then_adapt",
         summary="as gossip, while the gradient is computed",
         build=_over("one_peer_exponential", combine_then_adapt),
-        sends=Exchange(
+        sends=Sends(
             kind="neighbors",
             line="optax.chain(optimizer, relaxjax.combine_then_adapt({args}))",
             why="models to {neighbors} while the gradient is computed",

@@ -7,12 +7,14 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import Training
-from relaxjax.gradients._bounded_staleness import bounded_staleness, random_delays
-from relaxjax.gradients._deep_gradient_compression import deep_gradient_compression
-from relaxjax.gradients._delay import delay
-from relaxjax.gradients._demo import demo
-from relaxjax.gradients._matrices_only import label_leaves, reducer
-from relaxjax.gradients._power_sgd import power_sgd
+from relaxjax.gradients.late._bounded_staleness import bounded_staleness, random_delays
+from relaxjax.gradients.late._delay import delay
+from relaxjax.gradients.low_rank._power_sgd import power_sgd
+from relaxjax.gradients.mean._matrices_only import label_leaves, reducer
+from relaxjax.gradients.momenta._deep_gradient_compression import (
+    deep_gradient_compression,
+)
+from relaxjax.gradients.momenta._demo import demo
 
 
 def before(method: Callable[..., Any]) -> Callable[..., Any]:

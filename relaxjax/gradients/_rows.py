@@ -2,9 +2,7 @@
 
 import functools
 
-from relaxjax._core._relaxation import Exchange, Relaxation
-from relaxjax.gradients._acp_sgd import acp_sgd
-from relaxjax.gradients._arc_top_k import arc_top_k
+from relaxjax._core._relaxation import Relaxation, Sends
 from relaxjax.gradients._builds import (
     before,
     build_bounded_staleness,
@@ -15,14 +13,16 @@ from relaxjax.gradients._builds import (
     matrices_by,
     optimizer,
 )
-from relaxjax.gradients._choices import CHOICES
-from relaxjax.gradients._dion import dion
-from relaxjax.gradients._dion2 import dion2
-from relaxjax.gradients._exact_mean import ALGORITHMS
-from relaxjax.gradients._matrices_only import reducer
-from relaxjax.gradients._one_bit_adam import one_bit_adam
-from relaxjax.gradients._one_bit_lamb import one_bit_lamb
-from relaxjax.gradients._zero_one_adam import zero_one_adam
+from relaxjax.gradients.adaptive._one_bit_adam import one_bit_adam
+from relaxjax.gradients.adaptive._one_bit_lamb import one_bit_lamb
+from relaxjax.gradients.adaptive._zero_one_adam import zero_one_adam
+from relaxjax.gradients.low_rank._acp_sgd import acp_sgd
+from relaxjax.gradients.mean._choices import CHOICES
+from relaxjax.gradients.mean._exact_mean import ALGORITHMS
+from relaxjax.gradients.mean._matrices_only import reducer
+from relaxjax.gradients.momenta._arc_top_k import arc_top_k
+from relaxjax.gradients.momenta._dion import dion
+from relaxjax.gradients.momenta._dion2 import dion2
 
 _waits = functools.partial(Relaxation, algorithms=CHOICES, compressors=True)
 ROWS = [
@@ -33,7 +33,7 @@ ROWS = [
         algorithms=CHOICES,
         compressors=True,
         options=frozenset({"bucket_bytes", "plain"}),
-        sends=Exchange(
+        sends=Sends(
             kind="gradients",
             line="optax.chain(relaxjax.all_reduce({args}), optimizer)",
             why="everything, every step, by the backend's own all-reduce",
@@ -57,7 +57,7 @@ ROWS = [
             {"bits", "rank", "start_after", "iterations", "min_compression"}
         ),
         period=None,
-        sends=Exchange(
+        sends=Sends(
             kind="low_rank",
             line="optax.chain(relaxjax.power_sgd({args}), optimizer)",
         ),
@@ -69,7 +69,7 @@ ROWS = [
         algorithms=("auto", "psum", *ALGORITHMS),
         options=frozenset({"bits", "rank", "start_after", "min_compression"}),
         period=None,
-        sends=Exchange(
+        sends=Sends(
             kind="low_rank_by_turns",
             line="optax.chain(relaxjax.acp_sgd({args}), optimizer)",
         ),
@@ -140,7 +140,7 @@ ROWS = [
         summary="all_reduce of gradients that have waited some steps",
         build=build_delay,
         options=frozenset({"bucket_bytes", "steps"}),
-        sends=Exchange(
+        sends=Sends(
             kind="gradients",
             line="optax.chain(relaxjax.delay(1), "
             "relaxjax.all_reduce({args}), optimizer)",

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._relaxation import SYNC_EVERY, Exchange, Relaxation, Training
+from relaxjax._core._relaxation import SYNC_EVERY, Relaxation, Sends, Training
 from relaxjax.gradients import ALGORITHMS as EXACT_ALGORITHMS
 from relaxjax.gradients import CHOICES
 from relaxjax.local_updates._asynchronous_average import asynchronous_average
@@ -105,7 +105,7 @@ ROWS = (
         summary="models are averaged every few steps",
         build=local(local_sgd),
         options=_SYNCS | _LOW_RANK,
-        sends=Exchange(
+        sends=Sends(
             kind="models",
             line="optax.chain(optimizer, relaxjax.local_sgd({args}))",
             why="one exchange in {every} steps",
@@ -117,7 +117,7 @@ ROWS = (
         summary="local steps, then one of an outer optimizer",
         build=outer_half(diloco),
         options=_OUTER | _LOW_RANK,
-        sends=Exchange(
+        sends=Sends(
             kind="models",
             line="relaxjax.diloco(optimizer, {args})",
             why="one exchange in {every} steps",
@@ -136,7 +136,7 @@ ROWS = (
         summary="DiLoCo that does not wait for the others' part",
         build=outer_half(eager_diloco),
         options=_OUTER | _LOW_RANK,
-        sends=Exchange(
+        sends=Sends(
             kind="models",
             line="relaxjax.eager_diloco(optimizer, {args})",
             why="one exchange in {every} steps, of the round before",
@@ -160,21 +160,21 @@ ROWS = (
         | {"bits", "chunk_size", "decay", "density", "outer_learning_rate"},
         period=SYNC_EVERY,
         apart=True,
-        sends=Exchange(line="relaxjax.sparse_loco(optimizer, {args})"),
+        sends=Sends(line="relaxjax.sparse_loco(optimizer, {args})"),
     ),
     _syncs(
         name="streaming_diloco",
         summary="DiLoCo that synchronizes in fragments, by turns",
         build=around(nesterov(streaming_diloco)),
         options=_OUTER | {"fragments", "mixing", "overlap"},
-        sends=Exchange(line="relaxjax.streaming_diloco(optimizer, {args})"),
+        sends=Sends(line="relaxjax.streaming_diloco(optimizer, {args})"),
     ),
     _syncs(
         name="decoupled_diloco",
         summary="DiLoCo in fragments that merge by length and direction",
         build=around(nesterov(decoupled_diloco)),
         options=_OUTER | {"fragments", "overlap", "present"},
-        sends=Exchange(line="relaxjax.decoupled_diloco(optimizer, {args})"),
+        sends=Sends(line="relaxjax.decoupled_diloco(optimizer, {args})"),
     ),
     _syncs(
         name="asynchronous_diloco",
@@ -195,7 +195,7 @@ ROWS = (
         algorithms=("auto", "psum", *EXACT_ALGORITHMS),
         options=frozenset({"bucket_bytes", "delay", "share"}),
         apart=True,
-        sends=Exchange(line="optax.chain(optimizer, relaxjax.sparta({args}))"),
+        sends=Sends(line="optax.chain(optimizer, relaxjax.sparta({args}))"),
     ),
     Relaxation(
         name="desynced",
@@ -206,7 +206,7 @@ ROWS = (
         options=frozenset({"bucket_bytes"}),
         period=_PERIODS["nu"],
         apart=True,
-        sends=Exchange(
+        sends=Sends(
             line="relaxjax.desynced(optimizer, {args}, "
             'periods={"params": 8, "mu": 24, "nu": 48})',
         ),
@@ -216,7 +216,7 @@ ROWS = (
         summary="local steps, with momentum over their rounds (SlowMo)",
         build=local(slow_momentum),
         options=_SYNCS | _LOW_RANK | {"momentum"},
-        sends=Exchange(
+        sends=Sends(
             kind="models",
             line="optax.chain(optimizer, relaxjax.slow_momentum({args}))",
             why="one exchange in {every} steps",
@@ -227,7 +227,7 @@ ROWS = (
         summary="models are averaged as they were some steps ago",
         build=local(asynchronous_average),
         options=_SYNCS | {"delay"},
-        sends=Exchange(
+        sends=Sends(
             kind="models",
             line="optax.chain(optimizer, relaxjax.asynchronous_average({args}))",
             why="one exchange in {every} steps, of models of the step before",

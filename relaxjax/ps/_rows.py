@@ -6,7 +6,7 @@ from typing import Any
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._relaxation import Exchange, Relaxation, Training
+from relaxjax._core._relaxation import Relaxation, Sends, Training
 from relaxjax.compression import Compressor
 from relaxjax.gradients import label_leaves
 from relaxjax.ps._parameter_server import parameter_server
@@ -42,7 +42,7 @@ ROWS = [
             {"bucket_bytes", "compensation", "seed", "servers", "staleness"}
         ),
         ordered=True,
-        sends=Exchange(
+        sends=Sends(
             kind="gradients",
             line="relaxjax.parameter_server(optimizer, {args})",
             why="each worker is the server of a slice, "

@@ -28,8 +28,9 @@ def require_synchronized(
     """Refuses chains in which relaxations stand wrongly, or leaves are forgotten.
 
     Raises:
-      ValueError: a relaxation of models has an optimizer behind it; a reducer gets
-        what another has reduced; nothing synchronizes some leaves, or some axes.
+      ValueError: the update refuses its arguments; a relaxation of models has an
+        optimizer behind it; a reducer gets what another has reduced; nothing
+        synchronizes some leaves, or some axes.
 
     Warns:
       UserWarning: nothing synchronizes anything; an optimizer accumulates gradients
@@ -38,8 +39,11 @@ def require_synchronized(
     """
     own, flows, state, error = traced(tx, params, workers, extra_args)
     if flows is None:
+        if isinstance(error, ValueError):  # the first step would say no other
+            raise error
         if error:
-            warnings.warn(_UNSEEN.format(error), stacklevel=3)
+            kind = type(error).__name__
+            warnings.warn(_UNSEEN.format(f"{kind}: {error}"), stacklevel=3)
         return
     _require_sides(flows)
     _require_once(flows)
@@ -75,14 +79,14 @@ class Traced(NamedTuple):
       own: the leaves that are `local`.
       flows: the flows of the update.
       state: shapes and dtypes of a worker's state.
-      error: why nothing is known of the update; then `flows` is None. Empty if the
+      error: why nothing is known of the update; then `flows` is None. None if the
         state cannot be made: who makes it hears of that.
     """
 
     own: frozenset[str] = frozenset()
     flows: Flows | None = None
     state: Any = ()
-    error: str = ""
+    error: Exception | None = None
 
 
 def traced(
@@ -112,7 +116,7 @@ def traced(
         try:
             program = with_extra_args(partial(look, state=state), spec, extra_args)
         except _FAILURES as error:
-            return Traced(error=f"{type(error).__name__}: {error}")
+            return Traced(error=error)
     parts = filter(_is_local, _parts(state, _is_local))
     own = [set(x.layout.leaves) for x in parts]
     count = len(jax.tree.leaves(state))

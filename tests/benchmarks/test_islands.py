@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.islands import chaos, diary, faults, ledger, live
 from benchmarks.islands.setting import Setting
-from relaxjax.islands._store import Folder
+from relaxjax.islands.carriers._store import Folder
 from tests.islands.world import SETTINGS, World
 
 SETTING = Setting(

@@ -18,9 +18,9 @@ from relaxjax._core._random import Keys, fold, key_words
 from relaxjax.compression import Compressor
 from relaxjax.compression._loco import LoCoState
 from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
-from relaxjax.gradients._choices import TWO_AXES
-from relaxjax.gradients._codec import as_codec
-from relaxjax.gradients._compressed_mean import EXCHANGES
+from relaxjax.gradients.mean._choices import TWO_AXES
+from relaxjax.gradients.mean._codec import as_codec
+from relaxjax.gradients.mean._compressed_mean import EXCHANGES
 from tests.compression.references import REFERENCES
 
 SHAPE = (9, 11)

@@ -14,7 +14,7 @@ from relaxjax.collectives import (
     compressed_two_shot_wire_bytes,
 )
 from relaxjax.compression import Compressor
-from relaxjax.gradients._codec import as_codec
+from relaxjax.gradients.mean._codec import as_codec
 from tests.compression import references
 
 SIGN = compression.sign(block_size=8)

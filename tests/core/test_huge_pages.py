@@ -7,7 +7,7 @@ import pytest
 from relaxjax import hosts
 from relaxjax._core import _huge_pages
 from relaxjax._core._huge_pages import TUNABLES, huge_pages
-from relaxjax.islands._supervise import supervise
+from relaxjax.islands.started._supervise import supervise
 
 ASKED = {TUNABLES: "glibc.malloc.hugetlb=1"}
 

@@ -2,7 +2,7 @@
 
 import optax
 
-from relaxjax._core._relaxation import SYNC_EVERY, Exchange, Relaxation, Training
+from relaxjax._core._relaxation import SYNC_EVERY, Relaxation, Sends, Training
 
 
 def test_a_row_that_states_only_what_it_must():
@@ -13,7 +13,7 @@ def test_a_row_that_states_only_what_it_must():
     assert (row.algorithms, row.options, row.parent) == ((), frozenset(), "adamw")
     assert row.period == 1  # every step communicates, and alike
     assert row.compressors is row.ordered is row.apart is False
-    assert row.sends == Exchange(
+    assert row.sends == Sends(
         kind="traced", line="", why="", algorithm="psum", early=False, variants=False
     )
     assert Training(optax.identity(), 0.1, 9, 4).order is None

@@ -99,9 +99,12 @@ def test_a_page_links_to_api_code_and_paper(tmp_path):
 
 
 def test_modules_link_to_each_others_pages():
-    doc = "A: b.\n\nIt is `relaxjax.gradients._delay` with [x] and `y`."
-    text = markdown(doc, {"relaxjax.gradients._delay": "delay.md"})
-    assert text == r"It is [`relaxjax.gradients._delay`](delay.md) with \[x\] and `y`."
+    doc = "A: b.\n\nIt is `relaxjax.gradients.late._delay` with [x] and `y`."
+    text = markdown(doc, {"relaxjax.gradients.late._delay": "delay.md"})
+    assert (
+        text
+        == r"It is [`relaxjax.gradients.late._delay`](delay.md) with \[x\] and `y`."
+    )
 
 
 def test_the_list_has_every_page_once():

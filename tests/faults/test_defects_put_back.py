@@ -35,7 +35,7 @@ class Defect(NamedTuple):
 
 DEFECTS = {
     "a direction that is null stays so": Defect(
-        "gradients/_low_rank.py",
+        "gradients/low_rank/_low_rank.py",
         "b = with_lost_directions(b,",
         "_ = with_lost_directions(b,",
         "power_sgd",
@@ -53,19 +53,19 @@ DEFECTS = {
         "all_reduce+sign+ef14@two_shot",
     ),
     "a factor keeps what is not finite": Defect(
-        "gradients/_low_rank.py",
+        "gradients/low_rank/_low_rank.py",
         "keep = absent | ~(sound & jnp.isfinite(lost))",
         "keep = absent",
         "power_sgd",
     ),
     "an absent worker's NaN enters its momentum between two rounds": Defect(
-        "gradients/_zero_one_adam.py",
+        "gradients/adaptive/_zero_one_adam.py",
         "g = optax.tree.where(jnp.asarray(weight) == 0, m, g)",
         "pass",
         "zero_one_adam",
     ),
     "momentum ends where nobody has an example": Defect(
-        "gradients/_one_bit_adam.py",
+        "gradients/adaptive/_one_bit_adam.py",
         "m = unless_nobody(weight, axis_name, m, alone)",
         "del alone",
         "one_bit_adam",

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from relaxjax.islands import DamagedFile
-from relaxjax.islands import _files as files
-from relaxjax.islands import _log as log
-from relaxjax.islands._store import Folder
+from relaxjax.islands.carriers._store import Folder
+from relaxjax.islands.common import _files as files
+from relaxjax.islands.common import _log as log
 from tests.fuzz.mutate import changed, damaged
 from tests.islands.world import LOST_AFTER, Process, World
 
@@ -134,7 +134,7 @@ def joined(world: World, kind: str) -> list[Process]:
 def test_no_foreign_file_ends_a_run(kind, count, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     monkeypatch.setattr(
-        "relaxjax.islands._store_channel.probe", lambda store, own: None
+        "relaxjax.islands.common._store_channel.probe", lambda store, own: None
     )
     rng, went_on = random.Random(0), 0
     for i in range(count):

@@ -11,8 +11,8 @@ import random
 import pytest
 
 from relaxjax.islands import DamagedFile, Superseded
-from relaxjax.islands import _files as files
-from relaxjax.islands import _log as log
+from relaxjax.islands.common import _files as files
+from relaxjax.islands.common import _log as log
 from tests.fuzz.mutate import changed, damaged, flipped
 from tests.islands.world import LOST_AFTER, Process, World
 

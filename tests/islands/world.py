@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from relaxjax.islands import _log as log
-from relaxjax.islands._channel import Fragment, Offer
-from relaxjax.islands._codes import Coder, Plain
-from relaxjax.islands._files import fingerprint
-from relaxjax.islands._members import Member
-from relaxjax.islands._post import Voice
-from relaxjax.islands._remembered import Recorded, Remembered
-from relaxjax.islands._run import Run, Settings
-from relaxjax.islands._store_channel import StoreChannel
+from relaxjax.islands.carriers._remembered import Recorded, Remembered
+from relaxjax.islands.common import _log as log
+from relaxjax.islands.common._agreed import Agreed, Settings
+from relaxjax.islands.common._channel import Fragment, Offer
+from relaxjax.islands.common._codes import Coder, Plain
+from relaxjax.islands.common._files import fingerprint
+from relaxjax.islands.common._members import Member
+from relaxjax.islands.common._store_channel import StoreChannel
+from relaxjax.islands.one._mail_thread import Voice
 
 SETTINGS = Settings(2, 2, "decoupled", "rda", 2, 1.0, 0.7, 0.9, 0, False)
 PARAMS = {"a": np.zeros((2, 3), np.float32), "b": np.zeros(5, np.float32)}
@@ -184,7 +184,7 @@ class World:
     ):
         self.store, self.now = store or Memory(), 0.0
         self.recorded = Recorded(self.store) if remembered else None
-        self.start, self.run = params, Run.of(settings, params)
+        self.start, self.run = params, Agreed.of(settings, params)
         self.bits: dict[tuple[int, int], str] = {}
         self.offers: dict[str, tuple[Member, Offer]] = {}
         self.anchors: dict[int, dict[str, np.ndarray]] = {}
@@ -304,7 +304,7 @@ class World:
             self.anchors[number][name] = a - eta * (along + mu * v)
 
     def _same_anchor(self, number: int, file: str) -> None:
-        from relaxjax.islands._files import unpack
+        from relaxjax.islands.common._files import unpack
 
         if file in self.store.files:  # else it has been pruned
             _, arrays = unpack(file, self.store.files[file])

@@ -12,7 +12,7 @@ from relaxjax import compression, plan, schedule, topology
 from relaxjax._core._relaxation import Relaxation, Training
 from relaxjax._names import RELAXATIONS, parse
 from relaxjax.compression._rows import COMPRESSORS
-from relaxjax.gradients._exact_mean import ALGORITHMS
+from relaxjax.gradients.mean._exact_mean import ALGORITHMS
 from relaxjax.plan._candidate import Candidate, sized
 from relaxjax.plan._candidates import candidates
 from relaxjax.plan._predict import predict

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 import relaxjax
 from relaxjax import accumulate, all_reduce, compiled_wire_bytes, wire_bytes
-from relaxjax.gradients._exact_mean import ALGORITHMS
+from relaxjax.gradients.mean._exact_mean import ALGORITHMS
 from tests import helpers
 from tests.helpers import mesh_of
 

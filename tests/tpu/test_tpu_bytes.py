@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.programs.tpu_program import tpu_mesh
 from relaxjax import all_reduce, wire_bytes
-from relaxjax.gradients._exact_mean import ALGORITHMS
+from relaxjax.gradients.mean._exact_mean import ALGORITHMS
 from relaxjax.programs import bytes_sent
 from tests.gpu.programs import collectives, update_text
 

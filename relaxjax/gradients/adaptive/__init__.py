@@ -1,0 +1,3 @@
+"""Optimizers that send their own momentum in few bits."""
+
+__all__: list[str] = []

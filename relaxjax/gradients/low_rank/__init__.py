@@ -1,0 +1,3 @@
+"""Means of gradients as products of small factors."""
+
+__all__: list[str] = []

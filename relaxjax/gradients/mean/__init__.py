@@ -1,0 +1,3 @@
+"""Means of gradients, exact or in codes."""
+
+__all__: list[str] = []

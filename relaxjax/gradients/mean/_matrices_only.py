@@ -1,0 +1,101 @@
+"""Matrices travel compressed, vectors and scalars as they are.
+
+Biases, norms and scales are few and matter much; a code of few bits saves nothing on
+them. Leaves of two dimensions and more are compressed, except those that leave so early
+that the backward pass hides them anyway (`plain`, `relaxjax.schedule.sent_first`).
+
+Cost: that of `all_reduce` with the compressor, and of psum for the vectors.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import optax
+
+from relaxjax._core._axis import AxisName
+from relaxjax._core._sending_order import sent_first
+from relaxjax.compression import Compressor, error_feedback, sign
+from relaxjax.gradients.mean._all_reduce import all_reduce
+
+
+def compress_matrices(
+    axis_name: AxisName,
+    compressor: Compressor | None = None,
+    *,
+    specs: Any = None,
+    vectors: optax.GradientTransformation | None = None,
+    plain: float = 0.0,
+    **how: Any,
+) -> optax.GradientTransformationExtraArgs:
+    """`all_reduce`, with the compressor where a leaf has two dimensions or more.
+
+    Args:
+      axis_name: the workers' axes.
+      compressor: one of `relaxjax.compression`; None is `error_feedback(sign())`.
+      specs: as in `all_reduce`.
+      vectors: what follows the mean of the vectors, where the compressor's feedback
+        does more to a matrix than to make up for a loss.
+      plain: share of all elements, the first in sending order, that also travel as they
+        are.
+      **how: further arguments of `all_reduce`, for the matrices.
+    """
+    compressor = error_feedback(sign()) if compressor is None else compressor
+    matrix = all_reduce(axis_name, compressor=compressor, specs=specs, **how)
+    sent_first((), plain)  # checks it
+    rest = {key: how[key] for key in ("bucket_bytes",) if key in how}
+    vector = all_reduce(axis_name, specs=specs, **rest)
+    if vectors is not None:
+        vector = optax.chain(vector, vectors)
+    labels = functools.partial(label_leaves, plain=plain)
+    reduce = optax.partition({"matrix": matrix, "vector": vector}, labels)
+
+    def init(params: optax.Params) -> Any:
+        kinds = jax.tree.leaves(labels(params))
+        if kinds and "matrix" not in kinds:
+            raise _nothing_compressed(compressor.name, plain)
+        return reduce.init(params)
+
+    return optax.GradientTransformationExtraArgs(init, reduce.update)
+
+
+def _nothing_compressed(name: str, plain: float) -> ValueError:
+    if plain:
+        return ValueError(
+            f"plain={plain:g} leaves no matrix for {name}: all are among the first "
+            "elements that travel as they are; make it smaller"
+        )
+    return ValueError(
+        f"{name} would compress nothing: it is for leaves of two dimensions or more, "
+        "and these params are vectors and scalars; use relaxjax.all_reduce, which "
+        "compresses whatever it is given"
+    )
+
+
+def label_leaves(tree: Any, plain: float = 0.0) -> Any:
+    """For each leaf "matrix" or "vector", as `optax.partition` takes it.
+
+    The share `plain` of all elements that is first in sending order is "vector" too.
+    """
+    return jax.tree.map(
+        lambda x, early: "matrix" if x.ndim > 1 and not early else "vector",
+        tree,
+        sent_first(tree, plain),
+    )
+
+
+def reducer(
+    axis_name: AxisName,
+    compressor: Compressor | None = None,
+    plain: float = 0.0,
+    **how: Any,
+) -> optax.GradientTransformationExtraArgs:
+    """`compress_matrices`; without a compressor `all_reduce`, and `plain` must be 0."""
+    if compressor is not None:
+        return compress_matrices(axis_name, compressor, plain=plain, **how)
+    if plain:
+        raise ValueError(
+            f"plain={plain:g} is the share that a compressor leaves as it is, and "
+            "compressor=None: name one, as in all_reduce+quantize8"
+        )
+    return all_reduce(axis_name, **how)

@@ -1,0 +1,140 @@
+"""How the leaves of a bucket travel: grouped for `psum`, packed for everything else.
+
+XLA would merge them all into one message after the backward pass. Groups for `psum`
+carry a key each, which keeps them apart: a group leaves as soon as its gradients exist,
+whatever the plan says. With `ordered`, and in packing algorithms, a bucket also waits
+for the one before it, so that they leave in the order of the plan; where that is not
+the order in which gradients appear, they wait for nothing (docs/benchmarks.md). Codes
+without an order wait on CPU alone, where one message is under way at a time.
+
+A group is one message to XLA, and many to a backend that sends operand by operand (gloo
+on CPU, some 600 bytes and the latency of a collective for each). So small leaves of a
+group are packed as well, unless the compiler shards them.
+
+Cost: a group copies its small leaves, there and back. Packing takes two copies of a
+bucket at a time: the packed array and its sum.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.experimental.xla_metadata import set_xla_metadata
+
+from relaxjax._core._axis import AxisName, compiler_axes, varying
+from relaxjax._core._buckets import Bucket
+from relaxjax.collectives import after_on_cpu, all_after
+
+SMALL = 2**16
+"""Bytes of the largest leaf that is copied rather than sent by itself."""
+
+
+def psum_groups(
+    leaves: list[jax.Array],
+    groups: tuple[Bucket, ...],
+    axis_name: AxisName,
+    *,
+    ordered: bool,
+) -> list[jax.Array]:
+    """One `psum` per group of leaves; if `ordered`, one after the other."""
+    summed = [lax.psum(x, axis_name) if x.size == 0 else x for x in leaves]
+    earlier: list[jax.Array] = []
+    for number, group in enumerate(groups):
+        positions = [segment.leaf for segment in group.segments]
+        members = [_transposed(leaves[i]) for i in positions]
+        if ordered and earlier:
+            members, _ = lax.optimization_barrier((members, earlier))
+        merged = merge_small(members)
+        alike = [[members[k] for k in few] for few in merged]
+        operands = [pack(few) if len(few) > 1 else few[0] for few in alike]
+        with set_xla_metadata(combiner_key=f"group {number}"):
+            earlier = lax.psum(operands, axis_name)
+        for few, like, total in zip(merged, alike, earlier, strict=True):
+            parts = unpack(total, like) if len(few) > 1 else [total]
+            for k, part in zip(few, parts, strict=True):
+                summed[positions[k]] = _transposed(part)
+    return summed
+
+
+def merge_small(members: Sequence[Any]) -> list[list[int]]:
+    """The positions, in a group of arrays or shapes, that share an operand of psum."""
+    kinds: dict[Any, list[int]] = {}
+    for i, x in enumerate(members):
+        nbytes = x.size * x.dtype.itemsize
+        packs = nbytes <= SMALL and not compiler_axes()
+        kinds.setdefault((x.dtype, varying(x)) if packs else i, []).append(i)
+    return list(kinds.values())
+
+
+def _transposed(x: jax.Array) -> jax.Array:
+    """A matrix as JAX made it: the gradient of w in x @ w is a product, transposed.
+
+    A sum of the transposed gradient keeps XLA on CPU from folding the transposition
+    into the product, which costs up to a seventh of a step (docs/benchmarks.md); the
+    GPU program is the same with it and without.
+    """
+    return x.T if x.ndim == 2 else x
+
+
+def map_buckets(
+    leaves: list[jax.Array],
+    buckets: tuple[Bucket, ...],
+    exchange: Callable[[jax.Array, jax.Array], tuple[jax.Array, ...]],
+    *,
+    ordered: bool = True,
+) -> list[list[jax.Array]]:
+    """Packs each bucket into one flat array, exchanges it, and unpacks what comes out.
+
+    `exchange` takes a flat array and the number of its bucket, uint32[], and returns a
+    tuple of flat arrays of the same size. The next bucket waits for the first of them,
+    if not `ordered` on CPU alone. The result has a list like `leaves` for each entry of
+    that tuple.
+    """
+    exchange = jax.jit(exchange)  # one program for buckets of one size
+    after = all_after if ordered else after_on_cpu
+    pieces: dict[int, list[tuple[jax.Array, ...]]] = {i: [] for i in range(len(leaves))}
+    out: tuple[jax.Array, ...] = ()
+    for number, bucket in enumerate(buckets):
+        ends = [int(end) for end in np.cumsum([s.size for s in bucket.segments])]
+        flat = jnp.zeros(ends[-1], leaves[bucket.segments[0].leaf].dtype)
+        parts = [_slice(leaves[s.leaf], s.start, s.stop) for s in bucket.segments]
+        flat, *parts = after([flat, *parts], out[0] if out else None)
+        for part, end in zip(parts, ends, strict=True):
+            flat = lax.dynamic_update_slice(flat, part, (end - part.size,))
+        out = exchange(flat, np.uint32(number))
+        for s, end in zip(bucket.segments, ends, strict=True):
+            pieces[s.leaf].append(tuple(_slice(x, end - s.size, end) for x in out))
+
+    def whole(i: int, x: jax.Array) -> list[jax.Array]:
+        results = pieces[i] or [exchange(x.ravel(), np.uint32(0))]  # x is empty
+        parts = zip(*results, strict=True)
+        return [lax.concatenate(part, 0).reshape(x.shape) for part in parts]
+
+    rows = [whole(i, x) for i, x in enumerate(leaves)]
+    return [list(result) for result in zip(*rows, strict=True)]
+
+
+def _slice(x: jax.Array, start: int, stop: int) -> jax.Array:
+    return lax.slice(lax.reshape(x, (x.size,)), (start,), (stop,))
+
+
+def pack(arrays: list[jax.Array]) -> jax.Array:
+    """The elements of one or more arrays of one dtype, one array after the other."""
+    return lax.concatenate([x.ravel() for x in arrays], 0)
+
+
+def unpack(flat: jax.Array, like: list[jax.Array]) -> list[jax.Array]:
+    """Inverse of `pack`, in the shapes of `like`.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from relaxjax.gradients.mean._packing import pack, unpack
+      >>> arrays = [jnp.ones((2, 3)), jnp.zeros(4)]
+      >>> [x.shape for x in unpack(pack(arrays), arrays)]
+      [(2, 3), (4,)]
+    """
+    parts = lax.split(flat, [x.size for x in like])
+    return [part.reshape(x.shape) for part, x in zip(parts, like, strict=True)]

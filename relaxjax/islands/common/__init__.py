@@ -1,0 +1,3 @@
+"""What all islands of a run agree on, and how it is merged."""
+
+__all__: list[str] = []

@@ -1,0 +1,161 @@
+"""The log of merges: a file with one line of JSON for each version.
+
+    log/00000042    merge 42, created if absent: that is the commit
+
+All that a version names is written before its line, and the line before anybody takes
+the version over. Of two leaders that would commit one version, one wins, and the other
+starts again from what was committed. Each line holds the digest of the line before it,
+so that a changed line is found by its own digest or by the next one's.
+
+`cat DIR/log/*` is a file of JSON lines. A line has:
+
+    version, fragment      which merge it is
+    leader, lease          who has merged
+    contributions          for each: island, incarnation, base (the version of the
+                           fragment that it started from), tokens, steps, weight,
+                           sha256, step (its own), adopted ([version, step] since its
+                           last contribution that it knew to be merged), joined (at
+                           which version), dropped (tokens that were never merged),
+                           length (of its move), file
+    left_out               the same for each that was offered in time and is out of
+                           bounds, with cause and why
+    bounds                 what decides that (`common._bounds`); lines of older versions
+                           of relaxjax have neither it nor lengths
+    refused                [file, why] of contributions that were not merged
+    absent                 members that were alive and have not contributed
+    files                  by fragment: anchor and outer, each [file, sha256]
+    reset                  why the outer momentum began anew; or null
+    previous               digest of the line before
+    time                   by the leader's clock; nothing depends on it
+"""
+
+from typing import Any
+
+from relaxjax.islands.carriers._foreign import (
+    LINE,
+    DamagedFile,
+    Kind,
+    contents,
+    numbered,
+    require,
+    require_pairs,
+)
+from relaxjax.islands.carriers._store import Store
+from relaxjax.islands.common._files import seal, sha256, unseal
+
+FOLDER = "log"
+_FIELDS: dict[str, Kind] = {
+    "version": int,
+    "contributions": list,
+    "refused": list,
+    "absent": list,
+    "files": dict,
+    "leader": str,
+    "lease": int,
+    "previous": str,
+}
+_CONTRIBUTION: dict[str, Kind] = {
+    "island": str,
+    "incarnation": int,
+    "base": int,
+    "tokens": (int, float),
+    "steps": int,
+    "weight": float,
+    "sha256": str,
+    "step": int,
+    "adopted": list,
+    "joined": int,
+}
+_SINCE: dict[str, Kind] = {"left_out": list, "time": float}
+"""Fields that version 0 or an older relaxjax does not write."""
+_LEFT_OUT: dict[str, Kind] = {
+    "island": str,
+    "incarnation": int,
+    "cause": str,
+    "why": str,
+}
+
+Record = dict[str, Any]
+
+
+def file_of(version: int) -> str:
+    """The name of a version's line."""
+    return f"{FOLDER}/{version:08d}"
+
+
+def commit(store: Store, record: Record) -> bool:
+    """Commits a version; False if somebody else has."""
+    return store.create(file_of(record["version"]), seal(record))
+
+
+def write_again(store: Store, record: Record) -> None:
+    """Writes a line that was committed, and is damaged, as it was."""
+    store.replace(file_of(record["version"]), seal(record))
+
+
+def read(store: Store, version: int) -> tuple[Record, str]:
+    """A version's record, and the digest of its line.
+
+    Raises:
+      FileNotFoundError: it was not committed.
+      DamagedFile: the line is not one.
+    """
+    name = file_of(version)
+    data, full = contents(store, name, LINE), f"{store.place}/{name}"
+    record = unseal(full, data)
+    require(full, record, _FIELDS)
+    require_pairs(full, "refused", record["refused"], str, str)
+    require(full, {"left_out": [], "time": 0.0, **record}, _SINCE)
+    for contribution in record["contributions"]:
+        require(full, contribution, _CONTRIBUTION)
+        require_pairs(full, "adopted", contribution["adopted"], int, int)
+        if not isinstance(contribution.get("length"), float | None):
+            raise DamagedFile(full, "a length is no number")
+    for left_out in record.get("left_out", []):
+        require(full, left_out, _LEFT_OUT)
+    for one in record["absent"]:
+        require(full, {"absent": one}, {"absent": str})
+    if record["version"] != version:
+        raise DamagedFile(full, f"its version is {record['version']}")
+    return record, sha256(data)
+
+
+def newest(store: Store, known: int = -1) -> int:
+    """The newest version, from one that is known; -1 if nothing was committed.
+
+    Who knows none takes the newest line that can be read, and those right behind it: a
+    damaged line was a version all the same. Behind a gap there is no version, whatever
+    the name of a foreign file is.
+    """
+    if known < 0:
+        known, listed = -1, numbered(store.names(FOLDER))
+        for version in sorted(listed, reverse=True):
+            if _is_line(store, version):
+                known = version
+                break
+        while known + 1 in listed:
+            known += 1
+        return known
+    while True:
+        try:
+            contents(store, file_of(known + 1), LINE)
+        except FileNotFoundError:
+            return known
+        except DamagedFile:
+            pass
+        known += 1
+
+
+def foreign(store: Store, version: int) -> list[str]:
+    """Names in the folder that are of no version up to this one."""
+    names = store.names(FOLDER)
+    ours = {name for v, name in numbered(names).items() if v <= version}
+    return [name for name in names if name not in ours]
+
+
+def _is_line(store: Store, version: int) -> bool:
+    try:
+        read(store, version)
+    except (DamagedFile, FileNotFoundError):
+        return False
+    return True

@@ -1,0 +1,3 @@
+"""One island: what it trains, sends and takes over."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""A run once more: its merges, its steps, all of it in one program."""
+
+__all__: list[str] = []

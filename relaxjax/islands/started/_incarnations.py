@@ -1,0 +1,138 @@
+"""One island's name, and the processes that have it one after the other."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from threading import Thread
+from typing import IO, NamedTuple
+
+from relaxjax.islands.common._names import NAME
+
+SECONDS_TO_END = 5.0  # from SIGTERM to SIGKILL
+_SOON = 20.0  # seconds from a start to an end that counts as soon
+_TRIES = 5
+_PAUSE = 0.2  # seconds after the first failure; 4 and 9 times as long after the next
+_SPARE_AFTER = 3.0  # seconds from a start to that of the next spare process
+
+
+class Running(NamedTuple):
+    """A process, and the thread that passes its output on."""
+
+    process: subprocess.Popen[str]
+    reader: Thread
+
+
+class Place:
+    """One island's name, and the process that has it now.
+
+    Attributes:
+      name: the island's name.
+      process: the process; None once the island is done or given up.
+      starts: number of processes so far.
+      status: of the last process that has ended.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        spares: bool = False,
+    ):
+        self.name, self._command, self._spares = name, command, spares
+        self._env = {**env, NAME: name}
+        self._due: float | None = None
+        self._spare: Running | None = None
+        self.process: subprocess.Popen[str] | None = None
+        self.starts = self.status = self._failures = 0
+        self.start()
+
+    def start(self) -> None:
+        """Starts a process, or lets the spare one run."""
+        self._due = None
+        if self._spare is None or self._spare.process.poll() is not None:
+            self.dismiss()
+            self._spare = self._started()
+        (self.process, self._reader), self._spare = self._spare, None
+        self.starts, self._since = self.starts + 1, time.monotonic()
+        if self.process.stdin is not None:
+            with suppress(BrokenPipeError), self.process.stdin as waits:
+                waits.write("\n")
+
+    def stand_by(self) -> None:
+        """Starts a spare process, if one is wanted and the island has begun."""
+        begun = self.process and time.monotonic() - self._since > _SPARE_AFTER
+        if self._spares and self._spare is None and begun:
+            self._spare = self._started()
+
+    def dismiss(self) -> None:
+        """Ends the spare process."""
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            spare.process.kill()
+            spare.reader.join(SECONDS_TO_END)
+            if spare.process.stdin is not None:
+                spare.process.stdin.close()
+            spare.process.wait()
+
+    def _started(self) -> Running:
+        process = subprocess.Popen(
+            self._command,
+            env=self._env,
+            stdin=subprocess.PIPE if self._spares else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        arguments = self.name, process.stdout
+        reader = Thread(target=_pass_on, args=arguments, daemon=True)
+        reader.start()
+        return Running(process, reader)
+
+    def ended(self) -> str | None:
+        """How the process has ended, in words; None while it runs."""
+        if self.process is None or self.process.poll() is None:
+            return None
+        self._reader.join(SECONDS_TO_END)
+        self.status = code = self.process.returncode
+        pid, self.process = self.process.pid, None
+        soon = time.monotonic() - self._since < _SOON
+        self._failures = self._failures + 1 if soon and code > 0 else 0
+        how = f"status {code}" if code >= 0 else signal.Signals(-code).name
+        return f"{self.name} (process {pid}) ended by {how}"
+
+    def may_start(self) -> bool:
+        """Whether another process should try."""
+        return self.status != 0 and self._failures < _TRIES
+
+    def start_later(self) -> None:
+        """Lets some seconds pass first, after failures."""
+        self._due = time.monotonic() + self._failures**2 * _PAUSE
+
+    def start_if_due(self) -> None:
+        """Starts a process, if it is time for that."""
+        if self._due is not None and time.monotonic() >= self._due:
+            self.start()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a process runs, or will be started."""
+        return self.process is not None or self._due is not None
+
+    def send(self, number: int) -> None:
+        """Sends a signal to the process, if it runs, and to the spare one."""
+        spare = self._spare and self._spare.process
+        for process in (self.process, spare):
+            if process is not None:
+                with suppress(ProcessLookupError):
+                    process.send_signal(number)
+
+
+def _pass_on(name: str, stream: IO[str]) -> None:
+    with stream:
+        for line in stream:
+            print(f"[{name}] {line.rstrip()}", flush=True)

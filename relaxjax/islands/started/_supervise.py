@@ -1,0 +1,132 @@
+"""Processes of one machine, an island each: started, watched, and started again.
+
+Who ends with status 0 is done. Any other end is a failure: the island is marked as
+left, so that nobody waits for it, and a new process takes its name. One that fails
+several times in a row, soon after its start, is given up. With `spares`, a process that
+has imported JAX stands by for each island (`_spare`).
+"""
+
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from threading import Thread
+from typing import Any
+
+from relaxjax import hosts
+from relaxjax._core._huge_pages import huge_pages
+from relaxjax.islands.carriers._foreign import plain
+from relaxjax.islands.carriers._open import CARRIER, open_store
+from relaxjax.islands.common import _members as members
+from relaxjax.islands.started._incarnations import SECONDS_TO_END, Place
+from relaxjax.islands.started._spare import waiting
+
+_POLL = 0.05
+
+
+def supervise(
+    command: Sequence[str],
+    names: Sequence[str],
+    carrier: str,
+    environment: Mapping[str, str] | None = None,
+    *,
+    spares: bool = False,
+) -> int:
+    """Runs a command in a process for each name, until all are done.
+
+    Args:
+      command: the program and its arguments.
+      names: the islands' names.
+      carrier: as in `relaxjax.islands.join`.
+      environment: variables to set for all of them.
+      spares: whether a process that has imported JAX stands by for each island; the
+        program is Python then, and runs a script.
+
+    Returns:
+      0 if all are done; 1 if an island was given up; 128 + the number of the signal
+      that has ended the run.
+
+    Raises:
+      ValueError: a carrier that is not one, or cannot be written.
+    """
+    store = open_store(carrier)
+    mortal = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+    env = {**os.environ, **(environment or {}), CARRIER: carrier}
+    env |= huge_pages(env)
+    command = [*mortal, *(waiting(command) if spares else command)]
+    places = [Place(members.check_name(n), command, env, spares) for n in names]
+    given_up = 0
+    with stopping(places) as asked:
+        while any(place.is_open for place in places) and not _is_over(asked, places):
+            for place in places:
+                if not asked:
+                    place.start_if_due()
+                    place.stand_by()
+                how = place.ended()
+                if how is None:
+                    continue
+                with suppress(OSError):
+                    mark_left(store, place.name)
+                if asked or place.status == 0:
+                    continue
+                goes_on = place.may_start()
+                say(f"{how}; {'starting it again' if goes_on else 'given up'}")
+                given_up += not goes_on
+                if goes_on:
+                    place.start_later()
+            time.sleep(_POLL)
+    return 128 + asked[0] if asked else int(given_up > 0)
+
+
+def _is_over(asked: list[int], places: list[Place]) -> bool:
+    """Whether all have ended that were asked to."""
+    return bool(asked) and not any(place.process for place in places)
+
+
+def mark_left(store: Any, name: str) -> None:
+    """Nobody waits for the island's newest process any more."""
+    newest = members.newest(store).get(name)
+    if newest is not None:
+        members.leave(store, members.Member(name, newest))
+
+
+@contextmanager
+def stopping(places: list[Place]) -> Iterator[list[int]]:
+    """Passes Ctrl-C and SIGTERM on, and kills what has not ended some seconds later."""
+    asked: list[int] = []
+
+    def kill() -> None:
+        for place in places:
+            place.send(signal.SIGKILL)
+
+    def later() -> None:
+        time.sleep(SECONDS_TO_END)
+        kill()
+
+    def stop(number: int, _: Any) -> None:
+        hosts.heard()
+        asked.append(number)
+        for place in places:
+            place.send(signal.SIGTERM)
+        Thread(target=later, daemon=True).start()
+
+    signals = signal.SIGINT, signal.SIGTERM
+    before = {number: signal.signal(number, stop) for number in signals}
+    hosts.keeps(nothing="the run is in its folder: the same command goes on")
+    try:
+        with hosts.listens("the islands have not ended yet", kill):
+            yield asked
+    finally:
+        kill()
+        for place in places:
+            place.dismiss()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def say(words: str) -> None:
+    """A line on stderr."""
+    print(f"relaxjax islands: {plain(words)}", file=sys.stderr, flush=True)
