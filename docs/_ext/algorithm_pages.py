@@ -42,8 +42,10 @@ NAMELESS = (
 def module_of(name: str) -> ModuleType:
     """The module of a relaxation, in whichever room it is."""
     stem = ELSEWHERE.get(name, f"_{name}")
-    (path,) = Path(relaxjax.__file__).parent.glob(f"*/{stem}.py")
-    return importlib.import_module(f"relaxjax.{path.parent.name}.{stem}")
+    package = Path(relaxjax.__file__).parent
+    (path,) = package.glob(f"*/**/{stem}.py")
+    parts = path.relative_to(package.parent).with_suffix("").parts
+    return importlib.import_module(".".join(parts))
 
 
 def algorithms() -> dict[str, list[str]]:

@@ -21,6 +21,8 @@ import jax.numpy as jnp
 import optax
 
 T = TypeVar("T")
+FAILURES = TypeError, ValueError, LookupError, AttributeError, NotImplementedError
+"""What a trace may end in, where it lacks an argument or more."""
 
 
 class ExtraArgs(NamedTuple):
@@ -62,14 +64,14 @@ def with_extra_args(
     """The trace with what is given, and with what it turns out to need.
 
     Raises:
-      TypeError, ValueError: the last of the trace, where it names no argument that is
-        known.
+      TypeError, ValueError, LookupError, AttributeError, NotImplementedError: the last
+        of the trace, where it names no argument that is known.
     """
     extra = extra_args(given)
     while True:
         try:
             return trace(extra)
-        except (TypeError, ValueError) as error:
+        except FAILURES as error:
             text = str(error)
             more = {
                 name: make(params)

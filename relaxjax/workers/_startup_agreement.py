@@ -113,7 +113,7 @@ def _digests(
     lines = {}
     try:
         program, names = with_extra_args(run, params, extra_args)
-    except TypeError as error:
+    except (TypeError, LookupError, AttributeError) as error:
         program, names = None, [f"that are unknown: {error}"]
     if names:
         start = jax.make_jaxpr(tx.init, axis_env=env)(params)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import optax
 
-from relaxjax._core._extra_args import ExtraArgs, with_extra_args
+from relaxjax._core._extra_args import FAILURES, ExtraArgs, with_extra_args
 from relaxjax._core._flows import Flows, flows_of
 from relaxjax._core._jaxprs import shapes_of
 from relaxjax._core._local import LocalState
@@ -69,9 +69,6 @@ _UNSEEN = (
 )
 
 
-_FAILURES = (TypeError, ValueError, NotImplementedError)
-
-
 class Traced(NamedTuple):
     """What is known of a transformation.
 
@@ -111,11 +108,11 @@ def traced(
         try:
             with numbered():
                 state = hosted(trace(tx.init, spec)[1])  # phases one by one
-        except _FAILURES:
+        except FAILURES:
             return Traced()
         try:
             program = with_extra_args(partial(look, state=state), spec, extra_args)
-        except _FAILURES as error:
+        except FAILURES as error:
             return Traced(error=error)
     parts = filter(_is_local, _parts(state, _is_local))
     own = [set(x.layout.leaves) for x in parts]

@@ -508,9 +508,9 @@ def test_every_state_says_what_it_is():
         for room in (*rooms, "decentralized", "ps")
     ]
     modules = [
-        importlib.import_module(f"{package.__name__}.{info.name}")
+        importlib.import_module(info.name)
         for package in packages
-        for info in pkgutil.iter_modules(package.__path__)
+        for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
         if not info.ispkg
     ]
     states = {

@@ -201,7 +201,11 @@ def test_an_island_keeps_its_state_in_shards():
 def test_specs_that_do_not_fit(specs, message):
     tx: Any = optax.chain(all_reduce("data", specs=specs), optax.sgd(0.1))
     mesh = mesh_of(2, 2)
-    params, state = relaxjax.init(tx, {"w": np.ones((4, 4))}, mesh, axis_name="data")
+    start = {"w": np.ones((4, 4))}
+    with pytest.raises(ValueError, match=message):
+        relaxjax.init(tx, start, mesh, axis_name="data")
+    how = {"axis_name": "data", "reduced_in_step": True}  # `tx` is not looked into
+    params, state = relaxjax.init(tx, start, mesh, **how)
 
     def step(params, state, batch):
         updates, state = tx.update(params, state, params)

@@ -275,7 +275,10 @@ def test_beside_a_compilers_axis():
     mesh = sharded.mesh_of(2, 2)
     tx = parameter_server(SGD, "data")
     start = {"w": jnp.zeros((4, 4))}
-    state = relaxjax.init(tx, start, mesh, axis_name="data")
+    with pytest.raises(ValueError, match="sharding over servers packs leaves"):
+        relaxjax.init(tx, start, mesh, axis_name="data")
+    how = {"axis_name": "data", "reduced_in_step": True}  # `tx` is not looked into
+    state = relaxjax.init(tx, start, mesh, **how)
     step = relaxjax.data_parallel(
         helpers.step_of(lambda p, b: p, tx), mesh, axis_name="data"
     )

@@ -130,7 +130,7 @@ def test_only_the_carrier_that_the_actor_watches_is_relayed(
         asked.append(place)
         return Recorded(Folder(tmp_path / "other"))
 
-    monkeypatch.setattr("relaxjax.islands.one._join.RayStore", on_ray)
+    monkeypatch.setattr("relaxjax.islands.carriers._open.RayStore", on_ray)
     open_store("ray:/other")
     monkeypatch.delenv(RELAY)
     open_store("ray:/run")
