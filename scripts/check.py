@@ -8,6 +8,7 @@ python3 scripts/check.py --programs what GPUs and TPUs would run, by the newest 
                                     --old-programs on this Python; not in CI
 python3 scripts/check.py --peers    beside PyTorch, on the same numbers; not in CI
 python3 scripts/check.py --prepare  makes the environments of the first three of these
+python3 scripts/check.py --file relaxjax/plan/_predict.py   lint and tests of a file
 
 `--programs` compiles with JAX's CUDA plugin, of some 480 MB, and with libtpu, of 140
 MB; it needs neither GPU nor TPU. They have environments of their own: without a driver
@@ -21,6 +22,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -131,6 +133,27 @@ def check_all() -> None:
         run(python, *TESTS, "--brief")
 
 
+def tests_of(file: str) -> list[str]:
+    """The tests of a file: those of the table of mutants, or those that mirror it."""
+    table = tomllib.loads((ROOT / "scripts" / "mutants.toml").read_text())
+    if file in table:
+        return [file, *table[file]["tests"]]
+    room = Path(file).parent.relative_to("relaxjax")
+    folder = ROOT / "tests" / str(room).replace("_core", "core")
+    mirror = folder / f"test{Path(file).stem}.py"
+    found = mirror if mirror.exists() else folder
+    return [file, str(found.relative_to(ROOT))]
+
+
+def check_file(file: str) -> None:
+    """Lint of one file of the package, and its tests."""
+    if not (ROOT / file).is_file() or not file.startswith("relaxjax/"):
+        sys.exit(f"--file: {file} is no file of relaxjax/, as seen from the root")
+    python = environment(sys.executable, ".venv", *DEV)
+    run(python, "-m", "ruff", "check", file)
+    run(python, "-m", "pytest", "-q", "-m", "not slow", *tests_of(file))
+
+
 def check_ci() -> None:
     """Lint, types, long tests as well, with coverage, and the documentation."""
     python = newest()
@@ -209,5 +232,10 @@ if __name__ == "__main__":
         parser.add_argument(
             f"--{name}", dest="check", action="store_const", const=check, help=words
         )
+    parser.add_argument("--file", help="lint and tests of one file of the package")
     parser.set_defaults(check=check_all)
-    parser.parse_args().check()
+    given = parser.parse_args()
+    if given.file:
+        check_file(given.file)
+    else:
+        given.check()
