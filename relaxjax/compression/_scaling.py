@@ -21,7 +21,7 @@ def over(x: jax.Array, scale: jax.Array) -> jax.Array:
 
 
 def over_largest(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The quotient x / M, and M, the largest |x| over the last axis.
+    """The quotient x / M, and M, the largest magnitude over the last axis.
 
     An integer code has no room for what is not finite. M is NaN if any element is NaN
     or infinite, and so is all that is decoded with it: no receiver sees a finite
