@@ -137,7 +137,9 @@ def _spreads(leaves: list[jax.Array], shardings: tuple[Any, ...]) -> jax.Array:
 def _models(tree: Any) -> list[jax.Array]:
     """Leaves [n, ...] of n models; slices [n k, ...] of all workers as [n, k, ...]."""
     return [
-        x.value.reshape(-1, x.servers, *x.value.shape[1:]) if _is_sliced(x) else x
+        x.value.reshape(len(x.value) // x.servers, x.servers, *x.value.shape[1:])
+        if _is_sliced(x)
+        else x
         for x in jax.tree.leaves(tree, is_leaf=_is_sliced)
     ]
 

@@ -130,3 +130,11 @@ def test_low_rank_across_is_of_the_rows_that_a_slice_holds(method):
                 np.testing.assert_allclose(found, x.reshape(3, -1), atol=1e-5)
     sent = relaxjax.wire_bytes(tx, shards, mesh)
     assert sent < relaxjax.wire_bytes(relaxjax.all_reduce("island"), shards, mesh)
+
+
+def test_an_empty_leaf_is_no_farther_apart_than_nothing():
+    params = {"w": jnp.ones((3, 2)), "none": jnp.zeros((0, 3))}
+    shards, _ = fsdp.init(optax.sgd(0.1), params, relaxjax.emulate(2))
+    assert relaxjax.spread(shards) == 0
+    assert relaxjax.consensus_distance(shards) == 0
+    assert relaxjax.consensus(shards)["none"].shape == (0, 3)
