@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, SupportsIndex
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_whole
+from relaxjax._core._folders import local_path
 from relaxjax.checkpoint._files import require_shared, writable_folder
 from relaxjax.checkpoint._folder import step_of
 from relaxjax.checkpoint._lock import WriterLock
@@ -62,10 +62,11 @@ class Checkpoints:
         self._every, self._plan = int(every), dict(plan or {})
         self._processes = self._workers.process_indices
         self._store: Any
+        folder = local_path("Checkpoints", "directory", directory).absolute()
         if read_only:
-            self._store = ReadStore(Path(directory).absolute(), self._processes)
+            self._store = ReadStore(folder, self._processes)
         else:
-            self._store = _opened(directory, keep and int(keep), self._processes)
+            self._store = _opened(folder, keep and int(keep), self._processes)
         self._report: Resized | None = None
         self._why_not = ""
 

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 
+from relaxjax._core._folders import local_path
 from relaxjax.checkpoint._snapshot import Block, Snapshot, digest
 
 _FORMAT = 1
@@ -31,7 +32,7 @@ _INDEX = "index.json"
 
 def writable_folder(directory: str | os.PathLike[str]) -> Path:
     """The absolute path of a folder that can be written to; it is made if missing."""
-    path = Path(directory).absolute()
+    path = local_path("Checkpoints", "directory", directory).absolute()
     try:
         path.mkdir(parents=True, exist_ok=True)
         if not os.access(path, os.W_OK):

@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, SupportsIndex
 
 import jax
 import numpy as np
 
+from relaxjax._core._folders import local_path
 from relaxjax._core._tree import leaf_names
 from relaxjax.checkpoint._files import Saved
 from relaxjax.checkpoint._folder import step_of, steps_in
@@ -55,7 +55,7 @@ def restore_params(
       >>> relaxjax.checkpoint.restore_params(folder)
       {'w': array([0., 1., 2.], dtype=float32)}
     """
-    folder = Path(directory).absolute()
+    folder = local_path(_CALLER, "directory", directory).absolute()
     wanted = None if step is None else step_of(_CALLER, step)
     at, saved = opened(_CALLER, folder, lambda: steps_in(folder), wanted, again=True)
     arrays = _models(saved, part)

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from relaxjax._core._folders import local_path
 from relaxjax.checkpoint._files import Saved
 from relaxjax.checkpoint._folder import files_of, found, steps_in
 from relaxjax.workers import broadcast_from_first_process
@@ -28,7 +29,8 @@ def latest(directory: str | os.PathLike[str]) -> int | None:
       >>> relaxjax.checkpoint.latest(tempfile.mkdtemp()) is None
       True
     """
-    return max(steps_in(Path(directory)), default=None)
+    folder = local_path("latest", "directory", directory)
+    return max(steps_in(folder), default=None)
 
 
 def opened(

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from relaxjax import check as checks
 from relaxjax import hosts
+from relaxjax._core._folders import local_path
 from relaxjax.cli._errors import user_errors
 from relaxjax.cli._function import import_file
 from relaxjax.cli._tables import aligned
@@ -77,6 +78,7 @@ def check(
         raise typer.BadParameter(f"no such file: {file}")
     report = _report(file, steps, draws, codec_mb, quiet=as_json)
     with user_errors():
+        out = local_path("check", "out", out)
         _save(report, out)
     if as_json:
         typer.echo(json.dumps(report))

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from relaxjax import hosts
 from relaxjax import islands as rooms
+from relaxjax._core._folders import own_cache
 from relaxjax.cli._errors import user_errors
 from relaxjax.cli._islands_page import HEADS, cells, last_merge, page
 
@@ -141,9 +142,9 @@ def _run(
 ) -> int:
     if not Path(script).is_file():
         raise ValueError(f"islands: {script} is not a file; name a Python script")
-    kind, _, place = carrier.partition(":")
-    folder = Path("runs/islands" if kind == "bucket" else place).absolute()
-    cache = {_CACHE: str(folder / "cache"), _CACHED_FROM: "0.1"}  # for quick restarts
+    kind = carrier.partition(":")[0]
+    # For quick restarts; not in the shared folder, as programs from there would be run.
+    cache = {_CACHE: str(own_cache() / "islands"), _CACHED_FROM: "0.1"}
     cache = {k: v for k, v in cache.items() if k not in os.environ}
     command = [*_python(processes), script, *arguments]
     start = rooms.supervise_on_ray if kind == "ray" else rooms.supervise

@@ -8,6 +8,7 @@ import optax
 from jax.sharding import Mesh
 
 from relaxjax import hosts
+from relaxjax._core._folders import local_path
 from relaxjax._core._relaxation import Training
 from relaxjax.cli import _devices, _order_report, _resume, _train_options
 from relaxjax.cli._train_options import TrainOptions
@@ -77,7 +78,7 @@ def prepare(options: TrainOptions) -> TrainJob:
     mesh = _devices.set_up(options.workers, len(team.members))
     rows = _train_options.batch_size(options, mesh.size)
     name = f"{_label(options.task)}-{options.relaxation}-{mesh.size}"
-    out = options.out or Path("runs") / name
+    out = local_path("train", "out", options.out or Path("runs") / name)
     if options.checkpoint_every is not None:
         _resume.refuse_other_runs(out / CHECKPOINTS, options.resume)
     task, digest = _task(options)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relaxjax._core._folders import local_path
 from relaxjax.compare import _figures, _map, _svg, _words
 from relaxjax.compare._extra import extra
 from relaxjax.compare._records import write_whole
@@ -42,7 +43,7 @@ def write(
     Raises:
       ImportError: matplotlib, scipy or jinja2 is missing.
     """
-    folder = Path(folder)
+    folder = local_path("report", "folder", folder)
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
     result = summary(study, records)
     pictures = _pictures(result, lines)

@@ -7,6 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from relaxjax._core._folders import local_path
 from relaxjax.compare import _records, _report, _tables
 from relaxjax.compare._schema import wrong_study
 
@@ -24,7 +25,7 @@ class Results:
     """
 
     def __init__(self, folder: str | Path):
-        self.folder = Path(folder)
+        self.folder = local_path("Results", "folder", folder)
         path = self.folder / STUDY
         try:
             self.study: dict[str, Any] = json.loads(path.read_text())

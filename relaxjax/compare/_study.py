@@ -21,6 +21,7 @@ from typing import Any
 
 import jax
 
+from relaxjax._core._folders import local_path
 from relaxjax.compare import _records, _runs
 from relaxjax.compare._asked import NETWORKS, Settings, require_buildable
 from relaxjax.compare._identity import name_of, record_of, step_digest, task_digest
@@ -144,7 +145,7 @@ class Study:
         Raises:
           ValueError: the folder holds another study; a record cannot be read.
         """
-        folder, began = Path(out), time.monotonic()
+        folder, began = local_path("Study.run", "out", out), time.monotonic()
         folder.mkdir(parents=True, exist_ok=True)
         self._write(folder, command)
         whole = shard == (1, 1)

@@ -24,6 +24,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from relaxjax._core._folders import local_path
 from relaxjax.programs import Module, groups_of, is_host_copy, pairs_of
 from relaxjax.schedule._chakra_messages import attribute, data, number, text, varint
 from relaxjax.schedule._events import Event, Recorder
@@ -76,7 +77,8 @@ def chakra(
     module = scheduled(program, "chakra")
     recorder = Recorder(module, device, Link())
     recorder.run()
-    paths = [Path(f"{path}.{place}.et") for place in range(module.devices)]
+    start = local_path("chakra", "path", path)
+    paths = [Path(f"{start}.{place}.et") for place in range(module.devices)]
     for place, file in enumerate(paths):
         nodes = _Nodes(place, module)
         for event in recorder.events:

@@ -7,8 +7,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
-from pathlib import Path
 
+from relaxjax._core._folders import local_path
 from relaxjax.schedule._chrome import chrome_trace
 from relaxjax.schedule._engine import Span
 from relaxjax.schedule._gantt import draw_gantt
@@ -161,7 +161,7 @@ class Timeline:
           beside: further timelines, such as a measured one beside a predicted one.
         """
         trace = chrome_trace([(t.name, t.spans) for t in (self, *beside)])
-        Path(path).write_text(json.dumps(trace))
+        local_path("save", "path", path).write_text(json.dumps(trace))
 
     def save_png(self, path: str | PathLike[str]) -> None:
         """Draws the tracks over time (a Gantt chart).
@@ -175,7 +175,7 @@ class Timeline:
         Raises:
           ImportError: matplotlib is missing; the message names the extra.
         """
-        draw_gantt(path, self.name, self.spans)
+        draw_gantt(local_path("save_png", "path", path), self.name, self.spans)
 
 
 def _covered(spans: Sequence[Span]) -> float:

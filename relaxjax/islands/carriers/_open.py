@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from relaxjax._core._folders import local_path
 from relaxjax.islands.carriers._bucket import Bucket
 from relaxjax.islands.carriers._foreign import LINE, contents
 from relaxjax.islands.carriers._ray_store import RayStore
@@ -40,7 +41,8 @@ def found(place: str) -> Store | None:
     kind, _, rest = place.partition(":")
     if kind not in _STORES or kind == "folder":
         path = rest if kind == "folder" else place
-        return Folder(path) if Path(path, FILE).is_file() else None
+        folder = local_path("islands", "folder", path)
+        return Folder(folder) if Path(folder, FILE).is_file() else None
     store = _STORES[kind](rest)
     try:
         contents(store, FILE, LINE)

@@ -17,6 +17,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
+from relaxjax._core._folders import local_path
+
 _PROBES = 8
 _AS_IT_IS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -97,7 +99,7 @@ class Folder:
         Raises:
           ValueError: it cannot be made or written to.
         """
-        self._root = Path(path).absolute()
+        self._root = local_path("islands", "folder", path).absolute()
         self.place = str(self._root)
         self.carrier = f"folder:{self.place}"
         self._numbers = count()

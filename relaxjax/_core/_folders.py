@@ -1,0 +1,44 @@
+"""Folders and files that a user names: local ones, wherever the name comes from.
+
+`pathlib` takes an address such as gs://bucket/run for a folder `gs:` in the working
+directory, and `~` for a folder of that name.
+"""
+
+import os
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+# Two letters at least: `C:/runs` is a folder. `pathlib` makes one slash of two.
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
+
+
+def local_path(caller: str, name: str, value: str | os.PathLike[str]) -> Path:
+    """The path, with `~` as the home folder and file:///a/b as /a/b.
+
+    Args:
+      caller: whose argument it is.
+      name: the argument's name.
+      value: what the user gave.
+
+    Raises:
+      ValueError: an address of another kind, such as gs://bucket/run.
+    """
+    text = os.fspath(value)
+    if address := _ADDRESS.fullmatch(text):
+        scheme, rest = address.groups()
+        if scheme.lower() != "file":
+            raise ValueError(
+                f"{caller}: {name}={text!r} is an address, and only local folders are "
+                "written: mount the store and name the mounted folder, or write to a "
+                "local one and copy it there"
+            )
+        text = "/" + unquote(rest.removeprefix("localhost/"))
+    return Path(text).expanduser()
+
+
+def own_cache() -> Path:
+    """The folder of this user on this machine for what can be made again."""
+    return (
+        Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "relaxjax"
+    )

@@ -1,0 +1,82 @@
+"""Folders that a user names: home, file://, and addresses that are refused."""
+
+from pathlib import Path
+
+import jax.numpy as jnp
+import pytest
+
+import relaxjax
+from relaxjax import islands
+from relaxjax._core._folders import local_path
+from relaxjax.checkpoint import Checkpoints, latest, restore_params
+from relaxjax.cli import app
+from relaxjax.compare import Results
+from relaxjax.schedule import chakra
+
+HLO = """HloModule sum, is_scheduled=true, num_partitions=2
+ENTRY %main (x: f32[50]) -> f32[50] {
+  %x = f32[50] parameter(0)
+  ROOT %s = f32[50] all-reduce(%x), channel_id=1, replica_groups={{0,1}}
+}"""
+MESH = relaxjax.emulate(2)
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        ("runs/a", "runs/a"),
+        ("~/runs", "HOME/runs"),
+        ("file:///tmp/a%20b", "/tmp/a b"),
+        (Path("file:///tmp/x"), "/tmp/x"),  # with one slash, as pathlib has it
+        ("file://localhost/tmp/x", "/tmp/x"),
+        ("C:/runs", "C:/runs"),
+        ("a:b", "a:b"),
+    ],
+)
+def test_what_is_local(given, path, monkeypatch):
+    monkeypatch.setenv("HOME", "HOME")
+    assert local_path("f", "x", given) == Path(path)
+
+
+WAYS = {
+    "Checkpoints": lambda where: Checkpoints(where, MESH),
+    "a reader": lambda where: Checkpoints(where, MESH, read_only=True),
+    "latest": latest,
+    "restore_params": restore_params,
+    "chakra": lambda where: chakra(HLO, where),
+    "islands": lambda where: islands.join(
+        {"x": jnp.zeros(2)}, f"folder:{where}", "a", sync_every=2, fragments=1
+    ),
+    "a study's results": Results,
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
+@pytest.mark.parametrize("where", ["gs://bucket/run", "s3://b/r", "memory://run"])
+def test_no_folder_is_made_for_an_address(way, where, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        ValueError, match=r"://.* is an address, and only local folders"
+    ):
+        way(where)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkpoint_comes_back_from_home_and_from_a_file_address(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    state = {"params": relaxjax.to_workers({"w": jnp.arange(3.0)}, MESH)}
+    with Checkpoints("~/run", MESH) as checkpoints:
+        assert checkpoints.save(1, state)
+    found = restore_params(f"file://{tmp_path}/run")
+    assert found["w"].tolist() == [0, 1, 2]
+
+
+def test_a_command_says_so_too(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    asked = ["train", "--relaxation", "all_reduce", "--out", "gs://bucket/run"]
+    with pytest.raises(SystemExit):
+        app(asked)
+    assert "is an address" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
