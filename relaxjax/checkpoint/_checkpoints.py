@@ -161,8 +161,8 @@ class Checkpoints:
         """
         self._require_workers(state)
         self._report = None
-        if step is None and not self.steps:
-            return 0, state
+        if step is None and not self.steps and not isinstance(self._store, ReadStore):
+            return 0, state  # the run begins
         folder, asked = self._store.directory, step
         step = None if asked is None else step_of("restore", asked)
         alone = len(self._processes) == 1

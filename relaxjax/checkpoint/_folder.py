@@ -9,6 +9,7 @@ of the branch, as a shorter run would.
 
 import operator
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,23 @@ from jax.experimental import multihost_utils
 
 ITEM = "state"
 _FORGOTTEN = "forgotten"
+_NUMBER = re.compile("0|[1-9][0-9]{0,17}")  # as `str` writes it
 
 
 def steps_in(folder: Path) -> list[int]:
-    """Steps that have a checkpoint on disk, rising."""
+    """Steps that have a checkpoint on disk, rising.
+
+    What else has a number for its name, such as a file or what is left of a copy that
+    was interrupted, is no checkpoint.
+    """
+    return [step for step in _numbers_in(folder) if files_of(folder, step).is_dir()]
+
+
+def _numbers_in(folder: Path) -> list[int]:
     if not folder.is_dir():
         return []
-    return sorted(int(x.name) for x in folder.iterdir() if x.name.isdecimal())
+    names = [path.name for path in folder.iterdir()]
+    return sorted(int(name) for name in names if _NUMBER.fullmatch(name))
 
 
 def files_of(folder: Path, step: int) -> Path:
@@ -76,7 +87,7 @@ def move_aside(folder: Path, steps: Sequence[int], processes: Sequence[int]) -> 
 
 def _moved(folder: Path, steps: Sequence[int]) -> None:
     there = folder / _FORGOTTEN
-    numbers = steps_in(there)
+    numbers = _numbers_in(there)
     aside = there / str(max(numbers, default=0) + 1)
     aside.mkdir(parents=True)
     for step in sorted(steps, reverse=True):

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,10 +13,15 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._phases import clocks_of, set_phases
 from relaxjax.checkpoint._files import Saved
 from relaxjax.checkpoint._tree import is_array, named
-from relaxjax.workers import describe, workers_of
+from relaxjax.workers import UNSEEN, describe, workers_of
 
 _VERSION = "the version of "
 _MESH = "the mesh"
+_UNSEEN = (
+    "restore: the update of the transformation could not be traced, so that nobody can "
+    "tell whether it is that of the checkpoint. Give plan_of what the train step gives "
+    "to update, as in extra_args={'name': jax.ShapeDtypeStruct((), jnp.float32)}"
+)
 _STRUCTURE = "what the states hold beside arrays (digest)"
 
 
@@ -68,6 +74,8 @@ def require_same_run(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
     for line, was in saved.items():
         if line in around or ("digest" in line and not alike):
             continue
+        if was == UNSEEN == now.get(line):
+            warnings.warn(_UNSEEN, stacklevel=3)
         if (is_now := now.get(line, was)) != was:
             raise ValueError(
                 f"restore: the checkpoint is of another run: {line} was {was} and is "

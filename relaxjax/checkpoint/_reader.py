@@ -44,15 +44,17 @@ def opened(
     """A checkpoint's step and files; the newest where `step` is None.
 
     With `again`, one that the run removes before it is open, since it keeps a few, is
-    passed over for what there is then.
+    passed over for what there is then. One that is listed again has not been removed.
     """
+    before = None
     while True:
         at = found(caller, folder, listed(), step)
         try:
             return at, Saved(files_of(folder, at))
         except (OSError, ValueError):
-            if not again or files_of(folder, at).exists():
+            if not again or at == before or files_of(folder, at).exists():
                 raise
+        before = at
 
 
 class ReadStore:

@@ -25,6 +25,8 @@ from relaxjax._core._tree import layout_of
 from relaxjax.workers._mesh import WorkerMesh
 
 _CONFIGURATION = "the configuration of the transformation (digest of its program)"
+_UPDATE = "the update of the transformation (digest of its program)"
+UNSEEN = "could not be traced"
 _PACKAGES = ("jax", "jaxlib", "numpy", "optax", "relaxjax")
 
 
@@ -110,20 +112,16 @@ def _digests(
         traced = jax.make_jaxpr(both, axis_env=env)(params, extra.arrays)
         return traced, extra.names
 
-    lines = {}
     try:
         program, names = with_extra_args(run, params, extra_args)
-    except (TypeError, LookupError, AttributeError) as error:
-        program, names = None, [f"that are unknown: {error}"]
-    if names:
-        start = jax.make_jaxpr(tx.init, axis_env=env)(params)
-        lines = {_CONFIGURATION: text_digest(start)}
-        needs = f"the update with {', '.join(names)}"
-        lines[f"{needs} (digest of its program)"] = (
-            text_digest(program) if program else "could not be traced"
-        )
-    else:
-        lines = {_CONFIGURATION: text_digest(program)}
+    except (TypeError, LookupError, AttributeError):
+        program, names = None, []
+    start = None if program and not names else jax.make_jaxpr(tx.init, axis_env=env)
+    lines = {_CONFIGURATION: text_digest(start(params) if start else program)}
+    if not program:
+        lines[_UPDATE] = UNSEEN
+    elif names:
+        lines[_UPDATE] = f"{text_digest(program)} with {', '.join(names)}"
     if program and (arrays := list(arrays_of(program))):
         lines["the arrays of the transformation (digest)"] = arrays_digest(arrays)
     return lines

@@ -56,7 +56,8 @@ def test_who_opens_a_folder_destroys_no_save_under_way(how, tmp_path, monkeypatc
 def test_a_reader_writes_nothing(tmp_path):
     with Checkpoints(tmp_path / "none", MESH, read_only=True) as reader:
         assert reader.steps == []
-        assert reader.restore({"params": jnp.ones((2, 3))})[0] == 0
+        with pytest.raises(ValueError, match="there is no checkpoint in"):
+            reader.restore({"params": jnp.ones((2, 3))})
     assert latest(tmp_path / "none") is None
     assert names(tmp_path) == []
     with Checkpoints(tmp_path, MESH) as run:
@@ -143,3 +144,40 @@ def test_a_second_writer_is_refused_and_told_of_the_first(tmp_path):
         with Checkpoints(tmp_path, MESH) as run:
             assert run.save(1, state(1))
     assert names(tmp_path) == ["1"]
+
+
+ODD = {
+    "an empty folder": lambda there: (there / "99").mkdir(),
+    "a file": lambda there: (there / "101").write_text(""),
+    "leading zeros": lambda there: (there / "00100").mkdir(),
+    "digits of another script": lambda there: (there / "\u0663\u0663").mkdir(),
+    "a link to nowhere": lambda there: (there / "99").symlink_to(there / "nowhere"),
+}
+
+
+@pytest.mark.parametrize("left", ODD.values(), ids=ODD)
+def test_what_has_a_number_for_its_name_may_be_no_checkpoint(left, tmp_path):
+    with Checkpoints(tmp_path, MESH) as run:
+        run.save(84, state(84))
+    left(tmp_path)
+    assert latest(tmp_path) == 84
+    with Checkpoints(tmp_path, MESH, read_only=True) as reader:
+        assert reader.restore(state(0))[0] == 84
+    assert float(restore_params(tmp_path)[0]) == 84
+
+
+def test_a_checkpoint_without_its_index_is_named_and_not_waited_for(tmp_path):
+    (tmp_path / "99" / "state").mkdir(parents=True)
+    with (
+        Checkpoints(tmp_path, MESH, read_only=True) as reader,
+        pytest.raises(ValueError, match=r"99/state has no index\.json"),
+    ):
+        reader.restore(state(0))
+
+
+def test_who_looks_into_an_empty_folder_does_not_get_a_start_for_a_model(tmp_path):
+    with (
+        Checkpoints(tmp_path / "mistyped", MESH, read_only=True) as reader,
+        pytest.raises(ValueError, match="there is no checkpoint in .*mistyped"),
+    ):
+        reader.restore(state(0))

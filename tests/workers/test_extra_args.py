@@ -16,7 +16,7 @@ import pytest
 
 import relaxjax
 from relaxjax import all_reduce, emulate, local_sgd, parameter_server, topology
-from relaxjax.checkpoint import plan_of
+from relaxjax.checkpoint import Checkpoints, plan_of
 
 MESH = emulate(4)
 PARAMS = {"w": jnp.ones((6, 4)), "b": jnp.ones(4)}
@@ -135,6 +135,48 @@ def test_a_plan_tells_apart_what_differs_in_an_array_alone(one, other):
     plans = [plan_of(tx, PARAMS, MESH) for tx in (one, other, one)]
     assert plans[0] == plans[2]
     assert plans[0] != plans[1]
+
+
+def needing(name: str, rate: float) -> Any:
+    """An optimizer without a state, which needs one argument."""
+
+    def update(updates, state, params=None, **extra):
+        return jax.tree.map(lambda u: -rate * extra[name] * u, updates), state
+
+    return optax.chain(
+        all_reduce("data"),
+        optax.GradientTransformationExtraArgs(lambda params: (), update),
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        (needing("value", 0.1), needing("grad_norm", 0.1), "is of another run"),
+        (needing("value", 0.1), optax.polyak_sgd(0.1), "is of another"),
+        (needing("grad_norm", 0.1), needing("value", 0.1), "is of another run"),
+        (needing("grad_norm", 0.1), needing("grad_norm", 0.2), "could not be traced"),
+    ],
+)
+def test_a_checkpoint_of_an_update_that_needs_another_argument(
+    one, other, said, tmp_path
+):
+    state = {"params": relaxjax.to_workers(PARAMS, MESH)}
+    with Checkpoints(tmp_path, MESH, plan=plan_of(one, PARAMS, MESH)) as checkpoints:
+        checkpoints.save(1, state)
+    with (
+        Checkpoints(tmp_path, MESH, plan=plan_of(other, PARAMS, MESH)) as checkpoints,
+        pytest.raises((ValueError, UserWarning), match=said),
+    ):
+        checkpoints.restore(state)
+
+
+def test_the_words_of_a_failure_are_no_part_of_a_plan():
+    def update(updates, state, params=None, **extra):
+        raise TypeError(f"give loss_fn, got {object()}")
+
+    tx = optax.GradientTransformationExtraArgs(lambda params: (), update)
+    assert plan_of(tx, PARAMS, MESH) == plan_of(tx, PARAMS, MESH)
 
 
 def scaled_by(name: str) -> Any:
