@@ -50,7 +50,7 @@ sys.argv = ["relaxjax", "--help"]
 try:
     main()
 finally:
-    heavy = {"jax", "relaxjax.gradients", "relaxjax.cli._train"}
+    heavy = {"jax", "relaxjax.gradients._rows", "relaxjax.cli._train"}
     print(*heavy & set(sys.modules), file=sys.stderr)
 """
 
