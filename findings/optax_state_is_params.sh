@@ -3,7 +3,7 @@
 #     dowg, prodigy, cocob, madgrad, mechanize. A step that donates its state by
 #     `donate_argnums` raises on its first call. `jax.jit(tx.init)` or a copy of the fresh
 #     state helps.
-# Hurt: whoever donates for memory, on any device, and swaps adam for one of these in one
+# Hurt: whoever donates to save memory, and swaps adam for one of these in one
 #     line. The error counts flattened arguments and names no optimizer.
 # Guess: a state owns its arrays. The states of schedule_free and adam do.
 set -eu
