@@ -14,9 +14,9 @@ TITLES: set[str] = set()
 """Words that stand in the quoted title of a work."""
 FILES = sorted(
     path
-    for folder in ("relaxjax", "benchmarks", "docs", "examples", "scripts")
+    for folder in ("relaxjax", "benchmarks", "docs", "examples", "scripts", "findings")
     for path in (ROOT / folder).rglob("*")
-    if path.suffix in (".py", ".md")
+    if path.suffix in (".py", ".md", ".sh")
     if not {"_build", "algorithms"} & set(path.parts)
 )
 FILES += [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
