@@ -34,11 +34,13 @@ class Dependence:
     Attributes:
       alone: names of relaxations, or of collectives outside of any, that a worker's own
         numbers decide about.
+      seeds: what variables depend on besides, by definition.
     """
 
     def __init__(self, axes: Sequence[str]):
         self.axes = frozenset(axes)
         self.alone: set[str] = set()
+        self.seeds: dict[Any, Own] = {}
 
     def steps(self, program: Any, ins: Sequence[Own], carried: range) -> list[Own]:
         """The results of a step, at `carried` the arguments of the next one."""
@@ -66,7 +68,8 @@ class Dependence:
         for eqn in jaxpr.eqns:
             inside = f"{scope}/{eqn.source_info.name_stack}"
             outs = self._equation(eqn, [read(v) for v in eqn.invars], inside, decided)
-            env.update(zip(eqn.outvars, outs, strict=True))
+            for var, own in zip(eqn.outvars, outs, strict=True):
+                env[var] = own | self.seeds.get(var, NOBODYS)
         return [read(v) for v in jaxpr.outvars]
 
     def _equation(
