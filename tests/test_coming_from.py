@@ -6,12 +6,14 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 from flax import nnx
 
 import relaxjax
 from relaxjax import compression, topology
+from tests.collectives import references
 
 PAGE = (Path(__file__).parent.parent / "docs" / "coming_from.md").read_text()
 LISTS = PAGE.partition("\n## What users")[0]
@@ -51,6 +53,35 @@ def run(line: str) -> object:
     params, opt_state = relaxjax.init(value, PARAMS, mesh)
     step = relaxjax.data_parallel(train_step, mesh)
     return step.lower(params, opt_state, jnp.ones((16, 32)))
+
+
+def line_of(name: str) -> str:
+    """The code after the arrow of a row."""
+    row = re.search(rf"^- `{re.escape(name)}`[^\n]*\n  → `([^`]*)`", PAGE, re.MULTILINE)
+    assert row is not None
+    return row.group(1)
+
+
+def test_adasum_is_horovods():
+    """Each rank steps by itself, with its own momentum, and the steps are combined."""
+    optimizer = optax.sgd(0.1, momentum=0.9)
+    names = {"optax": optax, "relaxjax": relaxjax, "optimizer": optimizer}
+    tx = eval(line_of("op=hvd.Adasum"), names)
+    grads = np.random.default_rng(0).normal(size=(4, 3, 6)).astype(np.float32)
+
+    def run(grads):
+        updates, state = [], tx.init(jnp.zeros(6))
+        for g in grads:
+            u, state = tx.update(g, state, jnp.zeros(6))
+            updates.append(u)
+        return jnp.stack(updates)
+
+    found = jax.jit(jax.vmap(run, axis_name="data"))(grads)
+    momentum = np.zeros((4, 6))
+    for step in range(3):
+        momentum = grads[:, step] + 0.9 * momentum
+        expected = references.adasum(list(-0.1 * momentum))
+        np.testing.assert_allclose(found[0, step], expected, rtol=1e-4, atol=1e-6)
 
 
 def test_lists_have_lines():

@@ -24,6 +24,7 @@ from relaxjax._core._checks import require_arrays, require_dtypes
 from relaxjax._core._unreduced import opens_own_mapping
 
 _NUMBERS: ContextVar[Iterator[int] | None] = ContextVar("numbers", default=None)
+_VALUES: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("values", default=None)
 _SCOPE = re.compile(r"relaxjax\.(\w+)/(\w+)/([\w,]+)/(\d+)")
 
 
@@ -55,12 +56,26 @@ def marked(
     def named(updates, state, params=None, **extra_args) -> Any:
         numbers = _NUMBERS.get()
         number = 0 if numbers is None else next(numbers)
+        heard = _VALUES.get()
+        if heard is not None and extra_args.get("value") is not None:
+            heard.append((extra_args["value"], params))
         with jax.named_scope(f"relaxjax.{name}/{side}/{axes}/{number}"):
             return update(updates, state, params, **extra_args)
 
     if side in ("gradients", "optimizer"):
         checked, named = opens_own_mapping(name, axis_name, checked, named)
     return optax.GradientTransformationExtraArgs(checked, named)
+
+
+@contextmanager
+def heard_values() -> Iterator[list[tuple[Any, Any]]]:
+    """In it, each `value=` that a relaxation's update is given, and its params."""
+    heard: list[tuple[Any, Any]] = []
+    token = _VALUES.set(heard)
+    try:
+        yield heard
+    finally:
+        _VALUES.reset(token)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from jax import lax
 from relaxjax._core._axis import AxisName
 from relaxjax.collectives._bidirectional_ring import (
     bidirectional_ring_all_reduce,
+    bidirectional_ring_mean,
     bidirectional_ring_wire_bytes,
 )
 from relaxjax.collectives._compressed_hierarchical import (
@@ -43,14 +44,23 @@ from relaxjax.collectives._halving_doubling import (
 )
 from relaxjax.collectives._hierarchical import (
     hierarchical_all_reduce,
+    hierarchical_mean,
     hierarchical_wire_bytes,
 )
 from relaxjax.collectives._linear_psum import linear_psum, linear_psum_wire_bytes
-from relaxjax.collectives._one_shot import one_shot_all_reduce, one_shot_wire_bytes
+from relaxjax.collectives._one_shot import (
+    one_shot_all_reduce,
+    one_shot_mean,
+    one_shot_wire_bytes,
+)
 from relaxjax.collectives._payload import Codec, Lossy
-from relaxjax.collectives._ring import ring_all_reduce, ring_wire_bytes
+from relaxjax.collectives._ring import ring_all_reduce, ring_mean, ring_wire_bytes
 from relaxjax.collectives._tree import tree_all_reduce, tree_wire_bytes
-from relaxjax.collectives._two_shot import two_shot_all_reduce, two_shot_wire_bytes
+from relaxjax.collectives._two_shot import (
+    two_shot_all_reduce,
+    two_shot_mean,
+    two_shot_wire_bytes,
+)
 
 
 class ExactExchange(NamedTuple):
@@ -59,10 +69,13 @@ class ExactExchange(NamedTuple):
     Attributes:
       run: `run(x, axis_name)`, the sum over the workers.
       wire_bytes: `wire_bytes(x, workers)`, sent by each worker.
+      mean: `mean(x, axis_name)`, the mean of narrow floats for the same bytes, of which
+        no step leaves the dtype's range (of psum over one axis); None: it has none.
     """
 
     run: Callable[[jax.Array, AxisName], jax.Array]
     wire_bytes: Callable[[jax.ShapeDtypeStruct, Any], int]
+    mean: Callable[[jax.Array, AxisName], jax.Array] | None = None
 
 
 class CodedExchange(NamedTuple):
@@ -96,30 +109,36 @@ class Algorithm(NamedTuple):
 
 ALGORITHMS: Mapping[str, Algorithm] = {
     "psum": Algorithm(  # counted as the backend's best, a ring
-        ExactExchange(lax.psum, ring_wire_bytes),
+        ExactExchange(lax.psum, ring_wire_bytes, two_shot_mean),
         CodedExchange(linear_psum, linear_psum_wire_bytes, "1"),
     ),
     "ring": Algorithm(
-        ExactExchange(ring_all_reduce, ring_wire_bytes),
+        ExactExchange(ring_all_reduce, ring_wire_bytes, ring_mean),
         CodedExchange(compressed_ring, compressed_ring_wire_bytes, "n"),
     ),
     "bidirectional_ring": Algorithm(
-        ExactExchange(bidirectional_ring_all_reduce, bidirectional_ring_wire_bytes)
+        ExactExchange(
+            bidirectional_ring_all_reduce,
+            bidirectional_ring_wire_bytes,
+            bidirectional_ring_mean,
+        )
     ),
     "halving_doubling": Algorithm(
         ExactExchange(halving_doubling_all_reduce, halving_doubling_wire_bytes)
     ),
     "tree": Algorithm(ExactExchange(tree_all_reduce, tree_wire_bytes)),
     "two_shot": Algorithm(
-        ExactExchange(two_shot_all_reduce, two_shot_wire_bytes),
+        ExactExchange(two_shot_all_reduce, two_shot_wire_bytes, two_shot_mean),
         CodedExchange(compressed_two_shot, compressed_two_shot_wire_bytes, "2"),
     ),
     "one_shot": Algorithm(
-        ExactExchange(one_shot_all_reduce, one_shot_wire_bytes),
+        ExactExchange(one_shot_all_reduce, one_shot_wire_bytes, one_shot_mean),
         CodedExchange(compressed_one_shot, compressed_one_shot_wire_bytes, "1"),
     ),
     "hierarchical": Algorithm(
-        ExactExchange(hierarchical_all_reduce, hierarchical_wire_bytes),
+        ExactExchange(
+            hierarchical_all_reduce, hierarchical_wire_bytes, hierarchical_mean
+        ),
         CodedExchange(compressed_hierarchical, compressed_hierarchical_wire_bytes, "2"),
         two_axes=True,
     ),

@@ -15,6 +15,9 @@ Cost: 2 (n - 1) messages and 2 (n - 1) c itemsize bytes per worker; the least po
 number of bytes is 2 (n - 1) d / n itemsize.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import jax
 from jax import lax
 
@@ -25,7 +28,12 @@ from relaxjax.collectives._messages import (
     gather,
     nothing_to_send,
 )
-from relaxjax.collectives._wire_dtypes import add_rounding_once, from_wire, to_wire
+from relaxjax.collectives._wire_dtypes import (
+    add_rounding_once,
+    from_wire,
+    mean_with_one_more,
+    to_wire,
+)
 
 
 def ring_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:
@@ -55,6 +63,11 @@ def ring_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:
     return for_each_axis(x, axis_name, "ring_all_reduce", one_ring)
 
 
+def ring_mean(x: jax.Array, axis_name: AxisName) -> jax.Array:
+    """The mean of narrow floats, by the mean so far at each hop; else as the sum."""
+    return for_each_axis(x, axis_name, "ring_mean", one_ring_of_means)
+
+
 def ring_wire_bytes(x: jax.Array | jax.ShapeDtypeStruct, axis_size: int) -> int:
     """Bytes that each worker sends in one `ring_all_reduce` of an array like `x`.
 
@@ -75,8 +88,21 @@ def ring_wire_bytes(x: jax.Array | jax.ShapeDtypeStruct, axis_size: int) -> int:
     return 2 * (axis_size - 1) * chunk * x.dtype.itemsize
 
 
-def one_ring(x: jax.Array, name: str, step: int = 1) -> jax.Array:
-    """The ring over one axis; `step` -1 goes round it the other way."""
+def _add(total: jax.Array, count: int, x: jax.Array) -> jax.Array:
+    del count
+    return add_rounding_once(total, x)
+
+
+def one_ring(
+    x: jax.Array,
+    name: str,
+    step: int = 1,
+    add: Callable[[jax.Array, int, jax.Array], jax.Array] = _add,
+) -> jax.Array:
+    """The ring over one axis; `step` -1 goes round it the other way.
+
+    `add(so_far, count, x)` brings `x` to what `count` workers have brought together.
+    """
     if x.size == 0:  # half of a single element
         return nothing_to_send(x, name)
     n, i = lax.axis_size(name), lax.axis_index(name)
@@ -89,17 +115,20 @@ def one_ring(x: jax.Array, name: str, step: int = 1) -> jax.Array:
     def chunk(k):
         return lax.dynamic_index_in_dim(chunks, k % n, keepdims=False)
 
-    partial = chunk(i - step)
+    p = chunk(i - step)
     for s in range(n - 1):
-        partial = add_rounding_once(from_behind(partial), chunk(i - step * (s + 2)))
+        p = add(from_behind(p), s + 1, chunk(i - step * (s + 2)))
 
     if tracks_vma(name):  # only this form is known to be equal on all workers
-        summed = gather(partial, name)
+        summed = gather(p, name)
     else:
         # In the memory of the chunks, which are all replaced.
-        summed = lax.dynamic_update_index_in_dim(chunks, partial, i, 0)
+        summed = lax.dynamic_update_index_in_dim(chunks, p, i, 0)
         for s in range(n - 1):
-            partial = from_behind(partial)
+            p = from_behind(p)
             k = (i - step * (s + 1)) % n
-            summed = lax.dynamic_update_index_in_dim(summed, partial, k, 0)
+            summed = lax.dynamic_update_index_in_dim(summed, p, k, 0)
     return summed.ravel()[: x.size].reshape(x.shape)
+
+
+one_ring_of_means = partial(one_ring, add=mean_with_one_more)

@@ -126,7 +126,8 @@ def explain(
     require_transformation("explain", "tx", tx)
     workers = workers_of(mesh, axis_name, "explain")
     params = of_one_worker(params, workers.n)
-    _, flows, state, _ = traced(tx, params, workers, extra_args)
+    seen = traced(tx, params, workers, extra_args)
+    flows, state = seen.flows, seen.state
     stations = sorted(flows.stations, key=lambda x: x.number) if flows else []
     sent = [step.sent for step in steps_of_a_period(tx, params, workers, extra_args)]
     sizes = {step: int(x.max()) for step, x in enumerate(sent) if x.any()}

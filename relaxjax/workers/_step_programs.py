@@ -10,6 +10,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
+from relaxjax._core._marks import heard_values
 from relaxjax._core._phases import hosted
 from relaxjax._core._silence import Silence, hearing
 from relaxjax.workers._mesh import WorkerMesh
@@ -24,11 +25,13 @@ class StepPrograms:
       whole: the jitted step with all that may be due in it. It returns also in how many
         steps nothing is, if that is of use.
       silent: the jitted step where nothing is due.
+      takes_value: whether a relaxation in the step was given `value=`, once traced.
     """
 
     def __init__(self, step: Callable[..., Any], workers: WorkerMesh, donate: bool):
         self._step, self._workers = step, workers
         self._silence = Silence() if host_is_asked(workers) else None
+        self.takes_value = False
         donated = (0,) if donate else ()
         self.whole = jax.jit(self._whole, donate_argnums=donated)
         self.silent = jax.jit(self._nothing_due, donate_argnums=donated)
@@ -53,8 +56,9 @@ class StepPrograms:
         step = checked(self._step)
 
         def heard(*args: Any) -> tuple[Any, Any, Any]:
-            with hearing(silent=silent) as announced:
+            with hearing(silent=silent) as announced, heard_values() as values:
                 out = step(*args)
+            self.takes_value |= bool(values)
             return *out, announced.left() if self._silence else None
 
         one_worker = per_worker(heard, self._workers, batch=True)

@@ -1,7 +1,7 @@
 """Whether an update synchronizes the workers: traced abstractly, before training."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from relaxjax._core._marks import numbered
 from relaxjax._core._phases import hosted
 from relaxjax._core._sharding import as_on_devices
 from relaxjax._core._tree import leaf_names
+from relaxjax.workers._dependence import NOBODYS, Dependence
 from relaxjax.workers._mesh import WorkerMesh
 
 
@@ -29,15 +30,16 @@ def require_synchronized(
 
     Raises:
       ValueError: the update refuses its arguments; a relaxation of models has an
-        optimizer behind it; a reducer gets what another has reduced; nothing
-        synchronizes some leaves, or some axes.
+        optimizer behind it; a reducer gets what another has reduced; a worker's own
+        gradient decides whether it communicates; nothing synchronizes some leaves, or
+        some axes.
 
     Warns:
       UserWarning: nothing synchronizes anything; an optimizer accumulates gradients
         inside of a relaxation of models, which counts all mini-steps; the update could
         not be traced, so that nothing was checked.
     """
-    own, flows, state, error = traced(tx, params, workers, extra_args)
+    own, flows, state, error, alone = traced(tx, params, workers, extra_args)
     if flows is None:
         if isinstance(error, ValueError):  # the first step would say no other
             raise error
@@ -46,6 +48,7 @@ def require_synchronized(
             warnings.warn(_UNSEEN.format(f"{kind}: {error}"), stacklevel=3)
         return
     _require_sides(flows)
+    _require_together(alone, workers)
     _require_once(flows)
     _warn_of_mini_steps(flows, state)
     if not flows.stations and not flows.communicates and not own:
@@ -78,12 +81,14 @@ class Traced(NamedTuple):
       state: shapes and dtypes of a worker's state.
       error: why nothing is known of the update; then `flows` is None. None if the
         state cannot be made: who makes it hears of that.
+      alone: names of what communicates where a worker's own gradient says so.
     """
 
     own: frozenset[str] = frozenset()
     flows: Flows | None = None
     state: Any = ()
     error: Exception | None = None
+    alone: frozenset[str] = frozenset()
 
 
 def traced(
@@ -116,9 +121,22 @@ def traced(
             return Traced(error=error)
     parts = filter(_is_local, _parts(state, _is_local))
     own = [set(x.layout.leaves) for x in parts]
-    count = len(jax.tree.leaves(state))
-    flows = flows_of(program, leaf_names(params), count, workers.axis_name)
-    return Traced(frozenset().union(*own), flows, state)
+    count, names = len(jax.tree.leaves(state)), leaf_names(params)
+    flows = flows_of(program, names, count, workers.axis_name)
+    alone = _alone(program, len(names), count, workers.axis_name)
+    return Traced(frozenset().union(*own), flows, state, alone=alone)
+
+
+def _alone(
+    program: Any, leaves: int, states: int, axes: Sequence[str]
+) -> frozenset[str]:
+    """What communicates, or not, by a worker's own gradient, of this step or others."""
+    own = frozenset(("gradients", axis) for axis in axes)
+    rest = len(program.jaxpr.invars) - leaves
+    walk = Dependence(axes)
+    carried = range(leaves, leaves + states)
+    walk.steps(program, [own] * leaves + [NOBODYS] * rest, carried)
+    return frozenset(walk.alone)
 
 
 def is_silent(
@@ -140,6 +158,21 @@ def _require_sides(flows: Flows) -> None:
             f"`{operation}`), such as an optimizer. Its updates take each model to "
             "where the workers meet, and nothing may be done to them: put it last, as "
             f"in optax.chain(optimizer, relaxjax.{at.name}(...))"
+        )
+
+
+def _require_together(alone: frozenset[str], workers: WorkerMesh) -> None:
+    if alone and workers.n > 1:
+        axes = workers.axis_name
+        axis = axes[0] if len(axes) == 1 else axes
+        raise ValueError(
+            f"init: whether {sorted(alone)[0]} communicates is decided by a worker's "
+            "own gradient, as by optax.apply_if_finite or MultiSteps("
+            "should_skip_update_fn=) around it: workers that decide otherwise would "
+            "wait for each other forever (emulated, their models part or end in NaN). "
+            f"Skip together, by relaxjax.skip_nonfinite(tx, {axis!r}) without that "
+            "wrapper; or decide behind the reducer, by gradients that are equal on all "
+            "workers: optax.chain(reducer, optax.apply_if_finite(optimizer, 5))"
         )
 
 

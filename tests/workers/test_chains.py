@@ -21,7 +21,42 @@ ADAM = optax.adam(1e-3)
 PARTLY = optax.partition(
     {"shared": all_reduce("data"), "own": optax.identity()}, {"w": "shared", "b": "own"}
 )
+REDUCED = optax.chain(all_reduce("data"), ADAM)
 
+
+def too_large(updates: Any, step: Any, params: Any) -> Any:
+    return optax.skip_large_updates(updates, step, params, 30.0)
+
+
+def skipping(when: Any) -> Any:
+    return lambda tx: optax.MultiSteps(
+        tx, 2, should_skip_update_fn=when
+    ).gradient_transformation()
+
+
+def if_finite_before(tx: Any) -> Any:
+    """Takes a step where the gradient of the step before was finite."""
+
+    def update(updates, state, params=None):
+        before, inner = state
+        taken = jax.lax.cond(
+            before,
+            lambda u: tx.update(u, inner, params),
+            lambda u: (u, inner),
+            updates,
+        )
+        return taken[0], (jnp.isfinite(updates["b"]).all(), taken[1])
+
+    return optax.GradientTransformation(
+        lambda params: (jnp.asarray(True), tx.init(params)), update
+    )
+
+
+DECIDES_ALONE: dict[str, Any] = {
+    "apply_if_finite": lambda tx: optax.apply_if_finite(tx, 5),
+    "MultiSteps(skip_not_finite)": skipping(optax.skip_not_finite),
+    "MultiSteps(skip_large_updates)": skipping(too_large),
+}
 WRONG: dict[str, tuple[Any, str]] = {
     "gossip before adam": (
         optax.chain(relaxjax.gossip("data", GRAPH), ADAM),
@@ -77,6 +112,25 @@ WRONG: dict[str, tuple[Any, str]] = {
         optax.chain(PARTLY, relaxjax.delay(1), ADAM),
         r"updates of \['b'\]",
     ),
+    **{
+        f"{name} around {inside}": (wrap(tx), f"whether {inside} communicates")
+        for name, wrap in DECIDES_ALONE.items()
+        for inside, tx in {
+            "all_reduce": optax.chain(all_reduce("data"), ADAM),
+            "local_sgd": optax.chain(ADAM, relaxjax.local_sgd("data", 2)),
+            "psum": optax.chain(
+                optax.stateless(lambda u, _: jax.lax.pmean(u, "data")), ADAM
+            ),
+        }.items()
+    },
+    "apply_if_finite around accumulate": (
+        optax.apply_if_finite(relaxjax.accumulate(REDUCED, 2), 5),
+        "decided by a worker's own gradient",
+    ),
+    "a decision that the state remembers": (
+        if_finite_before(REDUCED),
+        "whether all_reduce communicates",
+    ),
 }
 RIGHT: dict[str, Any] = {
     "all_reduce": optax.chain(all_reduce("data"), ADAM),
@@ -87,6 +141,10 @@ RIGHT: dict[str, Any] = {
         all_reduce("data"), optax.clip_by_global_norm(1.0), ADAM
     ),
     "gossip after": optax.chain(ADAM, relaxjax.gossip("data", GRAPH)),
+    **{
+        f"{name} behind the reducer": optax.chain(all_reduce("data"), wrap(ADAM))
+        for name, wrap in DECIDES_ALONE.items()
+    },
     "skipping": relaxjax.skip_nonfinite(optax.chain(all_reduce("data"), ADAM), "data"),
     "gossip, if finite": optax.chain(
         optax.apply_if_finite(ADAM, 3), relaxjax.gossip("data", GRAPH)

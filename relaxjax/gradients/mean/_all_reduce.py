@@ -94,8 +94,11 @@ def all_reduce(
         codes then form groups and buckets so, and each is sent as soon as its gradients
         exist (codes on CPU: one bucket after the other).
       op: `"mean"`, `"sum"`, or `"adasum"` (see `relaxjax.collectives.adasum`; nothing
-        is divided by n). The mean of float16 and 8-bit floats is divided before the
-        sum, where the sum might overflow; of wider ones, after it.
+        is divided by n). Float16 and 8-bit floats are added and divided in float32,
+        where their sum might overflow or their n-th part vanish: psum over one axis
+        sends their bits in two shots then. Not so with `weight=`, in "tree" and
+        "halving_doubling" and by psum over several axes, or of leaves that the compiler
+        shards: these divide before, and means below 3e-8 n are lost in float16.
       specs: where the mesh has other axes than the workers' (tensor parallelism, FSDP):
         a pytree of `PartitionSpec` over those, like the updates. Each device then
         sends its own shard, and nothing is gathered. Without it, only psum is allowed

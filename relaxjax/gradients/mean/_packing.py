@@ -24,7 +24,7 @@ import numpy as np
 from jax import lax
 from jax.experimental.xla_metadata import set_xla_metadata
 
-from relaxjax._core._axis import AxisName, compiler_axes, varying
+from relaxjax._core._axis import compiler_axes, varying
 from relaxjax._core._buckets import Bucket
 from relaxjax.collectives import after_on_cpu, all_after
 
@@ -35,12 +35,12 @@ SMALL = 2**16
 def psum_groups(
     leaves: list[jax.Array],
     groups: tuple[Bucket, ...],
-    axis_name: AxisName,
+    total: Callable[[list[jax.Array]], list[jax.Array]],
     *,
     ordered: bool,
 ) -> list[jax.Array]:
-    """One `psum` per group of leaves; if `ordered`, one after the other."""
-    summed = [lax.psum(x, axis_name) if x.size == 0 else x for x in leaves]
+    """One `total`, a psum, per group of leaves; if `ordered`, one after the other."""
+    summed = [total([x])[0] if x.size == 0 else x for x in leaves]
     earlier: list[jax.Array] = []
     for number, group in enumerate(groups):
         positions = [segment.leaf for segment in group.segments]
@@ -51,9 +51,9 @@ def psum_groups(
         alike = [[members[k] for k in few] for few in merged]
         operands = [pack(few) if len(few) > 1 else few[0] for few in alike]
         with set_xla_metadata(combiner_key=f"group {number}"):
-            earlier = lax.psum(operands, axis_name)
-        for few, like, total in zip(merged, alike, earlier, strict=True):
-            parts = unpack(total, like) if len(few) > 1 else [total]
+            earlier = total(operands)
+        for few, like, x in zip(merged, alike, earlier, strict=True):
+            parts = unpack(x, like) if len(few) > 1 else [x]
             for k, part in zip(few, parts, strict=True):
                 summed[positions[k]] = _transposed(part)
     return summed

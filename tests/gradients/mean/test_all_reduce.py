@@ -165,6 +165,33 @@ def test_ring_sends_buckets_in_the_order_given():
     assert sizes == [15, 15, 18, 18]
 
 
+WIDE = [(algorithm, 64) for algorithm in ("psum", "two_shot", "one_shot")]
+WIDE += [(algorithm, 5) for algorithm in ("psum", "ring", "bidirectional_ring")]
+
+
+@pytest.mark.few(6)
+@pytest.mark.parametrize("dtype", [np.float16, jnp.float8_e5m2])
+@pytest.mark.parametrize(("algorithm", "n"), WIDE)
+def test_means_of_narrow_floats_over_their_whole_range(algorithm, n, dtype):
+    """Equal to the mean in float64, rounded: neither overflow nor underflow."""
+    rng, kind = np.random.default_rng(0), jnp.finfo(dtype)
+    tiny, largest = float(kind.smallest_subnormal), float(kind.max)
+    rows = [rng.integers(-40, 41, (n, 16)) * tiny]
+    rows += [np.full((n, 2), x * tiny) for x in (1, 2, 17)]
+    rows += [rng.normal(size=(n, 16)), np.full((n, 3), largest)]
+    rows += [largest * rng.uniform(-1, 1, (n, 16))]
+    stacked = np.concatenate(rows, axis=1).astype(dtype)
+    out = np.asarray(reduce_on(stacked, n, "vmap", algorithm=algorithm), np.float64)
+    exact = stacked.astype(np.float64).mean(0)
+    hops = n if "ring" in algorithm else 1
+    rounding = hops * np.maximum(float(kind.eps) / 2 * np.abs(exact), 0.51 * tiny)
+    if hops > 1:  # the mean so far may be larger than the mean
+        rounding = np.maximum(rounding, float(kind.eps) * np.abs(stacked).max(0))
+    assert (np.abs(out[0] - exact) <= rounding).all()
+    equal = slice(16, 22)  # all workers alike, in the bits
+    np.testing.assert_array_equal(out[0, equal], exact[equal])
+
+
 @pytest.mark.few(3)
 @pytest.mark.parametrize("dtype", [np.float16, jnp.float8_e4m3fn])
 @pytest.mark.parametrize("algorithm", ["psum", *EXPLICIT])
@@ -197,6 +224,14 @@ def test_two_axes():
         out = jax.vmap(jax.vmap(update, axis_name="device"), axis_name="host")(stacked)
         out = jax.tree.map(lambda x: np.asarray(x).reshape(6, *x.shape[2:]), out)
         assert_close(out, mean_ref(gradients(6)), 1e-6)
+
+
+def test_tiny_and_large_float16_on_two_levels():
+    values = np.array([2.0**-24, 1e-6, 1.0, 65504.0], np.float16)
+    tx: Any = all_reduce(("host", "device"), algorithm="hierarchical")
+    run = jax.vmap(lambda g: tx.update(g, tx.init(g))[0], axis_name="device")
+    out = jax.vmap(run, axis_name="host")(np.tile(values, (2, 3, 1)))
+    np.testing.assert_array_equal(out, np.tile(values, (2, 3, 1)))
 
 
 def on_two_axes(where: str):

@@ -1,0 +1,163 @@
+"""On whose own numbers each value of a traced program depends, decisions included.
+
+Beside `relaxjax._core._flows`, which follows values and no decisions, this walk follows
+both. A value carries pairs (source, axis), such as ("gradients", "data"), as long as it
+may differ between the workers along the axis because the source does:
+
+    result of an equation      the pairs of all its operands
+    of a branch or a loop      besides, those of what decides
+    collectives, relaxations   without the pairs of their axes
+
+A collective over an axis, in a branch or a loop that is decided by what differs along
+that axis, is one that some workers enter and others do not.
+
+Cost: one pass over the equations, and one more for each round until what loops and
+states carry no longer grows (two, as a rule).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jax.extend.core import Literal
+
+from relaxjax._core._flows import axes_met
+from relaxjax._core._jaxprs import programs_of
+from relaxjax._core._marks import station_of
+
+Own = frozenset[tuple[str, str]]
+NOBODYS: Own = frozenset()
+
+
+class Dependence:
+    """One program, looked at for some axes.
+
+    Attributes:
+      alone: names of relaxations, or of collectives outside of any, that a worker's own
+        numbers decide about.
+      seeds: what variables depend on besides, by definition.
+    """
+
+    def __init__(self, axes: Sequence[str]):
+        self.axes = frozenset(axes)
+        self.alone: set[str] = set()
+        self.seeds: dict[Any, Own] = {}
+
+    def steps(self, program: Any, ins: Sequence[Own], carried: range) -> list[Own]:
+        """The results of a step, at `carried` the arguments of the next one."""
+        ins = list(ins)
+        while True:
+            outs = self.of(program.jaxpr, ins)
+            later = [x | outs[i] if i in carried else x for i, x in enumerate(ins)]
+            if later == ins:
+                return outs
+            ins = later
+
+    def of(
+        self,
+        jaxpr: Any,
+        ins: Sequence[Own],
+        scope: str = "",
+        decided: Own = NOBODYS,
+    ) -> list[Own]:
+        """The results of a program, which runs or not by what `decided` says."""
+        env: dict[Any, Own] = dict(zip(jaxpr.invars, ins, strict=True))
+
+        def read(var: Any) -> Own:
+            return NOBODYS if isinstance(var, Literal) else env.get(var, NOBODYS)
+
+        for eqn in jaxpr.eqns:
+            inside = f"{scope}/{eqn.source_info.name_stack}"
+            outs = self._equation(eqn, [read(v) for v in eqn.invars], inside, decided)
+            for var, own in zip(eqn.outvars, outs, strict=True):
+                env[var] = own | self.seeds.get(var, NOBODYS)
+        return [read(v) for v in jaxpr.outvars]
+
+    def _equation(
+        self, eqn: Any, ins: list[Own], scope: str, decided: Own
+    ) -> list[Own]:
+        name, count = eqn.primitive.name, len(eqn.outvars)
+        if at := station_of(scope):
+            self._meet(at.name, axes_met([eqn], self.axes), decided)
+            return [_without(_join(ins), at.axes)] * count
+
+        def walk(part: Any, ins: Sequence[Own], by: Own = NOBODYS) -> list[Own]:
+            return self.of(part.jaxpr, ins, scope, decided | by)
+
+        if name in _DECIDED:
+            return _DECIDED[name](eqn, ins, walk)
+        if parts := list(programs_of(eqn.params)):
+            return _inside(parts, ins, count, walk)
+        met = axes_met([eqn], self.axes)
+        self._meet(name, met, decided)
+        each = (met or name == "optimization_barrier") and len(ins) == count
+        return [_without(x, met) for x in (ins if each else [_join(ins)] * count)]
+
+    def _meet(self, name: str, met: frozenset[str], decided: Own) -> None:
+        if any(axis in met for _, axis in decided):
+            self.alone.add(name)
+
+
+Walk = Callable[..., list[Own]]
+
+
+def _cond(eqn: Any, ins: list[Own], walk: Walk) -> list[Own]:
+    by, *rest = ins
+    results = [walk(branch, rest, by) for branch in eqn.params["branches"]]
+    return [_join([by, *outs]) for outs in zip(*results, strict=True)]
+
+
+def _while(eqn: Any, ins: list[Own], walk: Walk) -> list[Own]:
+    params = eqn.params
+    first = params["cond_nconsts"]
+    second = first + params["body_nconsts"]
+    asked, read, carry = ins[:first], ins[first:second], ins[second:]
+    while True:
+        (by,) = walk(params["cond_jaxpr"], [*asked, *carry])
+        outs = walk(params["body_jaxpr"], [*read, *carry], by)
+        later = [_join([x, y, by]) for x, y in zip(carry, outs, strict=True)]
+        if later == carry:
+            return carry
+        carry = later
+
+
+def _scan(eqn: Any, ins: list[Own], walk: Walk) -> list[Own]:
+    program = eqn.params["jaxpr"]
+    # What is carried has one shape inside and outside; what is scanned loses an axis.
+    carried = sum(_alike(eqn.outvars, program.jaxpr.outvars))
+    second = sum(_alike(eqn.invars, program.jaxpr.invars))
+    read, along = ins[: second - carried], ins[second:]
+    carry = ins[second - carried : second]
+    while True:
+        outs = walk(program, [*read, *carry, *along])
+        later = [x | y for x, y in zip(carry, outs, strict=False)]
+        if later == carry:
+            return outs
+        carry = later
+
+
+def _alike(outside: Sequence[Any], inside: Sequence[Any]) -> list[bool]:
+    pairs = zip(outside, inside, strict=True)
+    return [x.aval.ndim == y.aval.ndim for x, y in pairs]
+
+
+_DECIDED = {"cond": _cond, "while": _while, "scan": _scan}
+
+
+def _inside(parts: Sequence[Any], ins: Any, count: int, walk: Walk) -> list[Own]:
+    """The results of an equation that runs a program, or programs in its own way."""
+    jaxprs = [part.jaxpr for part in parts]
+    if len(parts) == 1 and len(jaxprs[0].invars) == len(ins):
+        outs = walk(parts[0], ins)
+        if len(outs) == count:
+            return outs
+    all_in = _join(ins)
+    results = [walk(part, [all_in] * len(part.jaxpr.invars)) for part in parts]
+    return [_join([all_in, *(x for outs in results for x in outs)])] * count
+
+
+def _join(owns: Sequence[Own]) -> Own:
+    return NOBODYS.union(*owns)
+
+
+def _without(own: Own, axes: Any) -> Own:
+    return frozenset(x for x in own if x[1] not in axes)
