@@ -12,7 +12,7 @@ costs nothing at run time. `relaxjax._core._flows` finds it again. Sides:
 import itertools
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from relaxjax._core._unreduced import opens_own_mapping
 
 _NUMBERS: ContextVar[Iterator[int] | None] = ContextVar("numbers", default=None)
 _SCOPE = re.compile(r"relaxjax\.(\w+)/(\w+)/([\w,]+)/(\d+)")
+_OPTIMIZER = "relaxjax-optimizer"
 
 
 class Station(NamedTuple):
@@ -71,6 +72,17 @@ def numbered() -> Iterator[None]:
         yield
     finally:
         _NUMBERS.reset(token)
+
+
+def optimizer_in_it() -> AbstractContextManager[Any]:
+    """The scope in which a relaxation calls an optimizer that the user gave it."""
+    return jax.named_scope(_OPTIMIZER)
+
+
+def of_relaxation(scope: str) -> bool:
+    """Whether a relaxation does it, and no optimizer that a relaxation calls."""
+    stations = [found.start() for found in _SCOPE.finditer(scope)]
+    return max(stations, default=-1) > scope.rfind(_OPTIMIZER)
 
 
 def station_of(scope: str) -> Station | None:

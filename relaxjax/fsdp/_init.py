@@ -55,8 +55,9 @@ def init(
 
     Raises:
       TypeError: `mesh` is not a mesh.
-      ValueError: leaves are not floating, the optimizer is not elementwise, `over` is
-        not the last axes, `layers` names no leaf, or processes disagree.
+      ValueError: leaves are not floating, the optimizer (or one that a relaxation over
+        the other axes has inside) is not elementwise, `over` is not the last axes,
+        `layers` names no leaf, or processes disagree.
 
     Example:
       >>> import jax.numpy as jnp, optax, relaxjax
@@ -76,6 +77,8 @@ def init(
     require_dtypes(params, _CALLER, None)
     if over is None or axes_of(over) == workers.axis_name:
         require_elementwise(tx, params, _CALLER)
+    else:  # relaxations over the other axes
+        require_elementwise(tx, params, _CALLER, workers, axes_of(over))
     shards = cut(params, workers, k, layers)
     return shards, state_of_workers(tx, shards, workers)
 
