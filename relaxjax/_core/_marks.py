@@ -24,6 +24,7 @@ from relaxjax._core._checks import require_arrays, require_dtypes
 from relaxjax._core._unreduced import opens_own_mapping
 
 _NUMBERS: ContextVar[Iterator[int] | None] = ContextVar("numbers", default=None)
+_PASSED_OVER: ContextVar[bool] = ContextVar("passed over", default=False)
 _SCOPE = re.compile(r"relaxjax\.(\w+)/(\w+)/([\w,]+)/(\d+)")
 _OPTIMIZER = "relaxjax-optimizer"
 
@@ -43,8 +44,12 @@ def marked(
     axis_name: AxisName,
     init: Callable[..., Any],
     update: Callable[..., Any],
+    inside: optax.GradientTransformation | None = None,
 ) -> optax.GradientTransformationExtraArgs:
-    """The transformation, whose update is traced in a scope that `station_of` reads."""
+    """The transformation, whose update is traced in a scope that `station_of` reads.
+
+    Where it is `passed_over`, the optimizer inside it is left of it, if there is one.
+    """
     axes = ",".join(axes_of(axis_name))
 
     def checked(params: optax.Params) -> Any:
@@ -61,7 +66,26 @@ def marked(
 
     if side in ("gradients", "optimizer"):
         checked, named = opens_own_mapping(name, axis_name, checked, named)
-    return optax.GradientTransformationExtraArgs(checked, named)
+    left = optax.with_extra_args_support(inside or optax.identity())
+
+    def first(params: optax.Params) -> Any:
+        return (left.init if _PASSED_OVER.get() else checked)(params)
+
+    def after(updates, state, params=None, **extra_args) -> Any:
+        step = left.update if _PASSED_OVER.get() else named
+        return step(updates, state, params, **extra_args)
+
+    return optax.GradientTransformationExtraArgs(first, after)
+
+
+@contextmanager
+def passed_over() -> Iterator[None]:
+    """In it, relaxations are left out of what is traced."""
+    token = _PASSED_OVER.set(True)
+    try:
+        yield
+    finally:
+        _PASSED_OVER.reset(token)
 
 
 @contextmanager

@@ -13,8 +13,8 @@ keeps their shape, as products and sorts do.
 Cost: one trace of `init` and `update`.
 """
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -56,7 +56,7 @@ def require_elementwise(
         return
     program = _program(optimizer, kinds, workers)
     several = [shape_of(v).size > 1 for v in program.invars]  # not the counters
-    for name in _mixing(program, several, frozenset(over)):
+    for name in _mixing(program, several, frozenset(over if workers else ())):
         raise ValueError(
             f"{caller}: the optimizer's update of an element depends on others "
             f"(its program has {name!r}), and a worker has only a slice of each leaf. "
@@ -66,17 +66,22 @@ def require_elementwise(
         )
 
 
+@contextmanager
+def tracing(workers: WorkerMesh | None) -> Iterator[Callable[..., Any]]:
+    """`jax.make_jaxpr`, in the axes of the workers if there are any."""
+    if workers is None:
+        yield jax.make_jaxpr
+        return
+    env: Any = list(zip(workers.axis_name, workers.sizes, strict=True))
+    with as_on_devices(workers.mesh.shape, workers.axis_name):
+        yield partial(jax.make_jaxpr, axis_env=env)
+
+
 def _program(
     optimizer: optax.GradientTransformation, kinds: Any, workers: WorkerMesh | None
 ) -> core.Jaxpr:
-    """The program of `update`, in the axes of the workers if there are any."""
-    env: Any = None
-    with ExitStack() as around:
-        if workers:
-            env = list(zip(workers.axis_name, workers.sizes, strict=True))
-            shape = workers.mesh.shape
-            around.enter_context(as_on_devices(shape, workers.axis_name))
-        trace = partial(jax.make_jaxpr, axis_env=env)
+    """The program of `update`."""
+    with tracing(workers) as trace:
         state = trace(optimizer.init, return_shape=True)(kinds)[1]
         return with_extra_args(
             lambda x: trace(x.update_of(optimizer))(kinds, state, kinds, x.arrays),

@@ -181,7 +181,7 @@ def desynced(
         own, step = _with_fields(own, named), (state.step + 1) % turn
         return u, DesyncedState(step, own, tuple(averaged), state.leaves)
 
-    return marked(_CALLER, "models", axis_name, init, update)
+    return marked(_CALLER, "models", axis_name, init, update, inner)
 
 
 class _Mean(NamedTuple):
