@@ -59,7 +59,7 @@ class DataParallelStep:
         """Takes one step: `(*state, batch) -> (*state, metrics)`."""
         state, batch = self._checked(args)
         state, metrics = self._programs(self._phases.advanced(state), batch)
-        self._phases.returned(state)
+        self._phases.returned(state, several=bool(self._programs.looped))
         if self._bounded:
             self._wait(state, metrics)
         return (*state, self._mean(metrics))
