@@ -12,7 +12,7 @@ costs nothing at run time. `relaxjax._core._flows` finds it again. Sides:
 import itertools
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
@@ -25,7 +25,9 @@ from relaxjax._core._unreduced import opens_own_mapping
 
 _NUMBERS: ContextVar[Iterator[int] | None] = ContextVar("numbers", default=None)
 _VALUES: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("values", default=None)
+_PASSED_OVER: ContextVar[bool] = ContextVar("passed over", default=False)
 _SCOPE = re.compile(r"relaxjax\.(\w+)/(\w+)/([\w,]+)/(\d+)")
+_OPTIMIZER = "relaxjax-optimizer"
 
 
 class Station(NamedTuple):
@@ -43,8 +45,12 @@ def marked(
     axis_name: AxisName,
     init: Callable[..., Any],
     update: Callable[..., Any],
+    inside: optax.GradientTransformation | None = None,
 ) -> optax.GradientTransformationExtraArgs:
-    """The transformation, whose update is traced in a scope that `station_of` reads."""
+    """The transformation, whose update is traced in a scope that `station_of` reads.
+
+    Where it is `passed_over`, the optimizer inside it is left of it, if there is one.
+    """
     axes = ",".join(axes_of(axis_name))
 
     def checked(params: optax.Params) -> Any:
@@ -64,7 +70,26 @@ def marked(
 
     if side in ("gradients", "optimizer"):
         checked, named = opens_own_mapping(name, axis_name, checked, named)
-    return optax.GradientTransformationExtraArgs(checked, named)
+    left = optax.with_extra_args_support(inside or optax.identity())
+
+    def first(params: optax.Params) -> Any:
+        return (left.init if _PASSED_OVER.get() else checked)(params)
+
+    def after(updates, state, params=None, **extra_args) -> Any:
+        step = left.update if _PASSED_OVER.get() else named
+        return step(updates, state, params, **extra_args)
+
+    return optax.GradientTransformationExtraArgs(first, after)
+
+
+@contextmanager
+def passed_over() -> Iterator[None]:
+    """In it, relaxations are left out of what is traced."""
+    token = _PASSED_OVER.set(True)
+    try:
+        yield
+    finally:
+        _PASSED_OVER.reset(token)
 
 
 @contextmanager
@@ -86,6 +111,17 @@ def numbered() -> Iterator[None]:
         yield
     finally:
         _NUMBERS.reset(token)
+
+
+def optimizer_in_it() -> AbstractContextManager[Any]:
+    """The scope in which a relaxation calls an optimizer that the user gave it."""
+    return jax.named_scope(_OPTIMIZER)
+
+
+def of_relaxation(scope: str) -> bool:
+    """Whether a relaxation does it, and no optimizer that a relaxation calls."""
+    stations = [found.start() for found in _SCOPE.finditer(scope)]
+    return max(stations, default=-1) > scope.rfind(_OPTIMIZER)
 
 
 def station_of(scope: str) -> Station | None:

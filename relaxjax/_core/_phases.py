@@ -27,7 +27,9 @@ import numpy as np
 import optax
 
 from relaxjax._core._cond import switch
+from relaxjax._core._jaxprs import programs_of
 
+_TICK = "relaxjax-tick"
 _TICKED: ContextVar[list[tuple[int, ...]]] = ContextVar("ticked")
 
 
@@ -53,11 +55,23 @@ class Clock:
         """One step later, in the same phase."""
         if self.hosted:
             _TICKED.get([]).append(self.ends[self.phase :])
-        return dataclasses.replace(self, count=optax.safe_increment(self.count))
+        with jax.named_scope(_TICK):
+            return dataclasses.replace(self, count=optax.safe_increment(self.count))
 
     def at(self, count: int) -> "Clock":
         """The same counter, in the phase that this count belongs to."""
         return dataclasses.replace(self, phase=sum(end <= count for end in self.ends))
+
+
+def ticks_in_a_loop(jaxpr: Any, inside: bool = False) -> bool:
+    """Whether a loop in a traced step takes several steps of a clock."""
+    for eqn in jaxpr.eqns:
+        if inside and _TICK in str(eqn.source_info.name_stack):
+            return True
+        looped = inside or eqn.primitive.name in ("scan", "while")
+        if any(ticks_in_a_loop(p.jaxpr, looped) for p in programs_of(eqn.params)):
+            return True
+    return False
 
 
 @contextmanager
@@ -242,9 +256,11 @@ class Phases:
         self._steps_left = min(ahead, default=math.inf)
         return state
 
-    def returned(self, state: Any) -> None:
-        """Remembers the counts that the step returned."""
+    def returned(self, state: Any, *, several: bool = False) -> None:
+        """Remembers the counts that the step returned; `several` steps may be in it."""
         self._returned = self._counts(state)
+        if several and self._steps_left < math.inf:
+            self._steps_left = 0
 
     def _counts(self, state: Any) -> list[Any]:
         """Counts of the clocks that have several phases."""

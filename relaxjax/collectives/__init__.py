@@ -38,7 +38,7 @@ __getattr__, __dir__, __all__ = door(
         "_coded_slices": "gather_slices open_slices scatter_slices slice_widths",
         "_messages": "distribute gather send",
         "_payload": "message opened places",
-        "_shards": "Shard cut is_shard whole_leaves",
+        "_shards": "Shard cut is_shard of_a_worker whole_leaves",
         "_one_by_one": "LeafTransfer one_by_one",
         "_straight_through": "straight_through",
         "_transfers": "ExactTransfers Kind in_turn plan_transfers whole",

@@ -90,6 +90,7 @@ from relaxjax.collectives._ring import ring_wire_bytes as ring_wire_bytes
 from relaxjax.collectives._shards import Shard as Shard
 from relaxjax.collectives._shards import cut as cut
 from relaxjax.collectives._shards import is_shard as is_shard
+from relaxjax.collectives._shards import of_a_worker as of_a_worker
 from relaxjax.collectives._shards import whole_leaves as whole_leaves
 from relaxjax.collectives._straight_through import straight_through as straight_through
 from relaxjax.collectives._transfers import ExactTransfers as ExactTransfers

@@ -92,6 +92,11 @@ def cut(params: Any, workers: WorkerMesh, k: int, stacked: Iterable[str] = ()) -
     return jax.tree.map_with_path(slices, params)
 
 
+def of_a_worker(shards: Any) -> Any:
+    """Shapes and dtypes of what each worker has of worker state."""
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), shards)
+
+
 def whole_leaves(caller: str, shards: Any) -> Any:
     """The tree of params, joined from the slices of all workers."""
     if not any(map(is_shard, jax.tree.leaves(shards, is_leaf=is_shard))):

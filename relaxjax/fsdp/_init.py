@@ -9,10 +9,10 @@ import optax
 from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._checks import require_dtypes, require_transformation
 from relaxjax._core._tree import leaf_name
-from relaxjax.collectives import cut, whole_leaves
+from relaxjax.collectives import cut, of_a_worker, whole_leaves
 from relaxjax.fsdp._gathered import Gathered
 from relaxjax.fsdp._gathered_state import GatheredState
-from relaxjax.gradients import require_elementwise
+from relaxjax.gradients import require_elementwise, require_same_by_slice
 from relaxjax.workers import (
     WorkerMesh,
     require_agreement,
@@ -55,8 +55,9 @@ def init(
 
     Raises:
       TypeError: `mesh` is not a mesh.
-      ValueError: leaves are not floating, the optimizer is not elementwise, `over` is
-        not the last axes, `layers` names no leaf, or processes disagree.
+      ValueError: leaves are not floating, the optimizer (or one that a relaxation over
+        the other axes has inside) is not elementwise, or looks at the shapes of leaves,
+        `over` is not the last axes, `layers` names no leaf, or processes disagree.
 
     Example:
       >>> import jax.numpy as jnp, optax, relaxjax
@@ -74,9 +75,11 @@ def init(
     layers = _require_layers(params, layers)
     require_agreement(tx, params, workers)
     require_dtypes(params, _CALLER, None)
-    if over is None or axes_of(over) == workers.axis_name:
-        require_elementwise(tx, params, _CALLER)
+    axes = axes_of(over or workers.axis_name)
+    across = None if axes == workers.axis_name else workers  # relaxations over others
+    require_elementwise(tx, params, _CALLER, across, axes)
     shards = cut(params, workers, k, layers)
+    require_same_by_slice(tx, params, of_a_worker(shards), _CALLER, across)
     return shards, state_of_workers(tx, shards, workers)
 
 

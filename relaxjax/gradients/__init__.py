@@ -30,6 +30,7 @@ __getattr__, __dir__, __all__ = door(
         "late._bounded_staleness": "staleness_table",
         "mean._choices": "CHOICES",
         "mean._codec": "as_codec step_keys",
+        "_by_slice": "require_same_by_slice",
         "_elementwise": "require_elementwise",
         "mean._exact_mean": "ALGORITHMS",
         "low_rank._low_rank": "Matrices low_rank_mean matrices_of most_square",

@@ -1,5 +1,6 @@
 # Written by scripts/stubs.py from the table in __init__.py.
 
+from relaxjax.gradients._by_slice import require_same_by_slice as require_same_by_slice
 from relaxjax.gradients._elementwise import require_elementwise as require_elementwise
 from relaxjax.gradients.adaptive._one_bit_adam import OneBitAdamState as OneBitAdamState
 from relaxjax.gradients.adaptive._one_bit_adam import one_bit_adam as one_bit_adam

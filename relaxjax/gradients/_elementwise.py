@@ -13,7 +13,9 @@ keeps their shape, as products and sorts do.
 Cost: one trace of `init` and `update`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import jax
@@ -21,8 +23,11 @@ import optax
 from jax.extend import core
 
 from relaxjax._core._extra_args import with_extra_args
-from relaxjax._core._jaxprs import programs_of, shapes_of
+from relaxjax._core._jaxprs import axis_names_of, programs_of, shapes_of
+from relaxjax._core._marks import of_relaxation
+from relaxjax._core._sharding import as_on_devices
 from relaxjax.programs import shape_of
+from relaxjax.workers import WorkerMesh
 
 _MIXING = {
     "dot_general", "conv_general_dilated", "sort", "rev", "transpose", "fft",
@@ -34,20 +39,24 @@ _DRAWING = {"random_bits", "threefry2x32", "rng_uniform", "rng_bit_generator"}
 
 
 def require_elementwise(
-    optimizer: optax.GradientTransformation, params: Any, caller: str
+    optimizer: optax.GradientTransformation,
+    params: Any,
+    caller: str,
+    workers: WorkerMesh | None = None,
+    over: Sequence[str] = (),
 ) -> None:
-    """Refuses optimizers that reduce, multiply matrices, or draw at random."""
+    """Refuses optimizers that reduce, multiply matrices, or draw at random.
+
+    With `workers`, params are sharded over the axes `over` alone, and the optimizer may
+    hold relaxations across the others, which may mix elements. So may who sums up over
+    the axes of the slices, as for the norm of a whole leaf.
+    """
     kinds = shapes_of(params)
     if not jax.tree.leaves(kinds):
         return
-    state = jax.eval_shape(optimizer.init, kinds)
-    closed = with_extra_args(
-        lambda x: jax.make_jaxpr(x.update_of(optimizer))(kinds, state, kinds, x.arrays),
-        kinds,
-        None,
-    )
-    several = [shape_of(v).size > 1 for v in closed.jaxpr.invars]  # not the counters
-    for name in _mixing(closed.jaxpr, several):
+    program = _program(optimizer, kinds, workers)
+    several = [shape_of(v).size > 1 for v in program.invars]  # not the counters
+    for name in _mixing(program, several, frozenset(over if workers else ())):
         raise ValueError(
             f"{caller}: the optimizer's update of an element depends on others "
             f"(its program has {name!r}), and a worker has only a slice of each leaf. "
@@ -57,26 +66,117 @@ def require_elementwise(
         )
 
 
-def _mixing(jaxpr: core.Jaxpr, of_leaves: list[bool]) -> Iterator[str]:
+@contextmanager
+def tracing(workers: WorkerMesh | None) -> Iterator[Callable[..., Any]]:
+    """`jax.make_jaxpr`, in the axes of the workers if there are any."""
+    if workers is None:
+        yield jax.make_jaxpr
+        return
+    env: Any = list(zip(workers.axis_name, workers.sizes, strict=True))
+    with as_on_devices(workers.mesh.shape, workers.axis_name):
+        yield partial(jax.make_jaxpr, axis_env=env)
+
+
+def _program(
+    optimizer: optax.GradientTransformation, kinds: Any, workers: WorkerMesh | None
+) -> core.Jaxpr:
+    """The program of `update`."""
+    with tracing(workers) as trace:
+        state = trace(optimizer.init, return_shape=True)(kinds)[1]
+        return with_extra_args(
+            lambda x: trace(x.update_of(optimizer))(kinds, state, kinds, x.arrays),
+            kinds,
+            None,
+        ).jaxpr
+
+
+def _mixing(
+    jaxpr: core.Jaxpr, of_leaves: list[bool], over: frozenset[str]
+) -> list[str]:
     """Names of operations that mix elements of leaves, or draw at random."""
-    mixed = {v for v, is_leaf in zip(jaxpr.invars, of_leaves, strict=True) if is_leaf}
-    for eqn in jaxpr.eqns:
-        inputs = [not isinstance(v, core.Literal) and v in mixed for v in eqn.invars]
-        name = eqn.primitive.name
-        if name in _DRAWING:
-            yield name
-        if any(inputs):
-            mixed.update(eqn.outvars)
-        programs = [inner.jaxpr for inner in programs_of(eqn.params)]
-        shapes = {
-            shape_of(v).shape
-            for v, is_leaf in zip(eqn.invars, inputs, strict=True)
-            if is_leaf and shape_of(v).size > 1
-        }
-        unchanged = {shape_of(v).shape for v in eqn.outvars}
-        if not programs and (shapes - unchanged or (shapes and name in _MIXING)):
-            yield name
-        for inner in programs:
-            spare = len(inputs) - len(inner.invars)  # which come first
-            same = [any(inputs)] * len(inner.invars) if spare < 0 else inputs[spare:]
-            yield from _mixing(inner, same)
+    look = _Look(over)
+    out = look(jaxpr, [_WHOLE if of_leaf else None for of_leaf in of_leaves], "")
+    return look.found + [value for value in out if value]
+
+
+_WHOLE = ""
+_Value = str | None
+"""None if it depends on no leaf; `_WHOLE` if each element does on one element; else the
+operation that has mixed the elements of a slice."""
+
+
+class _Look:
+    """One pass over a program and the programs in it.
+
+    Attributes:
+      over: axes of the slices, a collective over which makes whole what was mixed.
+      found: operations whose results have met elements.
+    """
+
+    def __init__(self, over: frozenset[str]):
+        self.over = over
+        self.found: list[str] = []
+
+    def __call__(
+        self, jaxpr: core.Jaxpr, ins: Sequence[_Value], scope: str
+    ) -> list[_Value]:
+        env: dict[Any, _Value] = dict(zip(jaxpr.invars, ins, strict=True))
+
+        def read(var: Any) -> _Value:
+            return None if isinstance(var, core.Literal) else env.get(var)
+
+        for eqn in jaxpr.eqns:
+            inside = f"{scope}/{eqn.source_info.name_stack}"
+            outs = self.equation(eqn, [read(v) for v in eqn.invars], inside)
+            env.update(zip(eqn.outvars, outs, strict=True))
+        return [read(v) for v in jaxpr.outvars]
+
+    def equation(self, eqn: Any, ins: list[_Value], scope: str) -> list[_Value]:
+        """The values of an equation's results."""
+        name, count = eqn.primitive.name, len(eqn.outvars)
+        if parts := [part.jaxpr for part in programs_of(eqn.params)]:
+            return self.nested(parts, ins, scope, count)
+        value = _join(ins)
+        if self.over.intersection(axis_names_of(eqn)) and not of_relaxation(scope):
+            return [value and _WHOLE] * count
+        if not of_relaxation(scope) and _mixes(eqn, ins):
+            value = name
+            if not self.over:
+                self.found.append(name)
+        elif value and _shapes(eqn, [x == _WHOLE for x in ins]):
+            self.found.append(value)
+        return [value] * count
+
+    def nested(
+        self, parts: Any, ins: list[_Value], scope: str, count: int
+    ) -> list[_Value]:
+        """The values of the results of programs inside of an equation."""
+        results = []
+        for part in parts:
+            spare = len(ins) - len(part.invars)  # which come first
+            same = [_join(ins)] * len(part.invars) if spare < 0 else ins[spare:]
+            outs = self(part, same, scope)
+            here = outs if len(outs) == count else [_join(outs)] * count
+            results.append([_join([x, *ins[: max(spare, 0)]]) for x in here])
+        return [_join(values) for values in zip(*results, strict=True)]
+
+
+def _mixes(eqn: Any, ins: list[_Value]) -> bool:
+    """Whether it mixes the elements of a leaf, or draws at random."""
+    name = eqn.primitive.name
+    shapes = _shapes(eqn, [x is not None for x in ins])
+    unchanged = {shape_of(v).shape for v in eqn.outvars}
+    moved = shapes - unchanged or (shapes and name in _MIXING)
+    return name in _DRAWING or bool(moved)
+
+
+def _shapes(eqn: Any, chosen: Sequence[bool]) -> set[tuple[int, ...]]:
+    """Shapes of the chosen inputs that have several elements."""
+    kinds = [shape_of(v) for v, taken in zip(eqn.invars, chosen, strict=True) if taken]
+    return {kind.shape for kind in kinds if kind.size > 1}
+
+
+def _join(values: Sequence[_Value]) -> _Value:
+    """That of what depends on all of them."""
+    known = [value for value in values if value is not None]
+    return next(filter(None, known), _WHOLE) if known else None

@@ -39,7 +39,7 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation, require_whole
 from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
-from relaxjax._core._marks import marked
+from relaxjax._core._marks import marked, optimizer_in_it
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._silence import due
 from relaxjax._core._tree import layout_of, wide_copy, widened
@@ -162,7 +162,8 @@ def desynced(
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         exchange.require(state, updates, params, None)
-        u, own = tx.update(updates, state.inner, params, **extra_args)
+        with optimizer_in_it():
+            u, own = tx.update(updates, state.inner, params, **extra_args)
         x, u = widened(params), widened(u)
         named = {_PARAMS: optax.tree.add(x, u), **_fields(own, periods)}
         averaged = []
@@ -180,7 +181,7 @@ def desynced(
         own, step = _with_fields(own, named), (state.step + 1) % turn
         return u, DesyncedState(step, own, tuple(averaged), state.leaves)
 
-    return marked(_CALLER, "models", axis_name, init, update)
+    return marked(_CALLER, "models", axis_name, init, update, inner)
 
 
 class _Mean(NamedTuple):

@@ -28,6 +28,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation
+from relaxjax._core._marks import optimizer_in_it
 from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._tree import wide_copy
 from relaxjax.compression import Compressor
@@ -76,7 +77,8 @@ class OuterStep(NamedTuple):
 
     def apply_outer(self, mean: Any, state: AnchorState) -> AnchorState:
         """The next state, from an outer gradient that is known; nothing is sent."""
-        step, outer = self.outer.update(mean, state.outer, state.anchor)
+        with optimizer_in_it():
+            step, outer = self.outer.update(mean, state.outer, state.anchor)
         anchor = jax.tree.map(lambda a, s: a + s.astype(a.dtype), state.anchor, step)
         return AnchorState(anchor, outer, state.reducer)
 

@@ -42,7 +42,7 @@ from relaxjax._core._tree import Layout, layout_of, widened
 from relaxjax._core._weights import divide_narrow, weigh_tree
 from relaxjax.collectives import ExactTransfers, Kind, plan_transfers
 from relaxjax.compression import Compressor
-from relaxjax.gradients import require_elementwise
+from relaxjax.gradients import require_elementwise, require_same_by_slice
 from relaxjax.ps._coded_transfers import (
     check_compressor,
     coded_transfers,
@@ -122,9 +122,9 @@ def parameter_server(
       TypeError: `compressor` is neither a `Compressor` nor None.
       ValueError: servers, staleness, compensation, bucket_bytes or order are invalid;
         the compressor cannot do pulls; in `init`: there are more servers than leaves,
-        their number does not divide the workers', the optimizer is not elementwise; in
-        `update`: no params, another tree than `init` saw, leaves that the compiler
-        shards.
+        their number does not divide the workers', the optimizer is not elementwise or
+        looks at the shapes of leaves; in `update`: no params, another tree than `init`
+        saw, leaves that the compiler shards.
       NameError: it is called outside the axis.
 
     Example:
@@ -166,6 +166,7 @@ def parameter_server(
         require_elementwise(optimizer, params, _CALLER)
         plan(params)
         own = jax.tree.map(lambda x: servers_for(params).own(x), params)
+        require_same_by_slice(optimizer, params, own, _CALLER)
         owed = ()
         if compressor is not None:
             leaves, slices = jax.tree.leaves(params), jax.tree.leaves(own)
@@ -202,4 +203,4 @@ def parameter_server(
         state = state._replace(optimizer=inner, late=waiting, owed=owed)
         return tree.unflatten(out), state
 
-    return marked(_CALLER, "optimizer", axis_name, init, update)
+    return marked(_CALLER, "optimizer", axis_name, init, update, optimizer)

@@ -7,8 +7,8 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_dtypes, require_transformation
-from relaxjax.collectives import cut, whole_leaves
-from relaxjax.gradients import require_elementwise
+from relaxjax.collectives import cut, of_a_worker, whole_leaves
+from relaxjax.gradients import require_elementwise, require_same_by_slice
 from relaxjax.ps._refusals import check_servers, number_of_servers
 from relaxjax.workers import init_state, require_agreement, workers_of
 
@@ -40,9 +40,9 @@ def init(
 
     Raises:
       TypeError: `mesh` is not a mesh.
-      ValueError: leaves are not floating, the optimizer is not elementwise, the number
-        of servers does not divide the workers' or exceeds the leaves', or processes
-        disagree.
+      ValueError: leaves are not floating, the optimizer is not elementwise or looks at
+        the shapes of leaves, the number of servers does not divide the workers' or
+        exceeds the leaves', or processes disagree.
 
     Example:
       >>> import jax.numpy as jnp, optax, relaxjax
@@ -66,6 +66,7 @@ def init(
     leaves = len(jax.tree.leaves(params))
     k = number_of_servers(_CALLER, name, servers, across, leaves)
     shards = cut(params, workers, k)
+    require_same_by_slice(optimizer, params, of_a_worker(shards), _CALLER)
     return shards, init_state(optimizer, shards, workers)
 
 

@@ -65,7 +65,7 @@ class DataParallelStep:
         self._stepped = True
         if shapes and self._programs.takes_value:
             warn_of_own_value(self._step, shapes, self._workers)
-        self._phases.returned(state)
+        self._phases.returned(state, several=bool(self._programs.looped))
         if self._bounded:
             self._wait(state, metrics)
         return (*state, self._mean(metrics))

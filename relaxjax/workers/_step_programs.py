@@ -11,7 +11,7 @@ import jax
 from jax.sharding import Mesh
 
 from relaxjax._core._marks import heard_values
-from relaxjax._core._phases import hosted
+from relaxjax._core._phases import clocks_of, hosted, ticks_in_a_loop
 from relaxjax._core._silence import Silence, hearing
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers._step_arguments import checked, require_worker_axis
@@ -26,12 +26,15 @@ class StepPrograms:
         steps nothing is, if that is of use.
       silent: the jitted step where nothing is due.
       takes_value: whether a relaxation in the step was given `value=`, once traced.
+      looped: whether a loop in the step takes several steps of a clock; None until a
+        clock is seen that has phases to come.
     """
 
     def __init__(self, step: Callable[..., Any], workers: WorkerMesh, donate: bool):
         self._step, self._workers = step, workers
         self._silence = Silence() if host_is_asked(workers) else None
         self.takes_value = False
+        self.looped: bool | None = None
         donated = (0,) if donate else ()
         self.whole = jax.jit(self._whole, donate_argnums=donated)
         self.silent = jax.jit(self._nothing_due, donate_argnums=donated)
@@ -62,9 +65,19 @@ class StepPrograms:
             return *out, announced.left() if self._silence else None
 
         one_worker = per_worker(heard, self._workers, batch=True)
-        # The host sets phases between the steps, in `DataParallelStep.__call__`.
-        state, metrics, left = one_worker(*hosted(state), batch)
+        # The host sets phases between the steps, in `DataParallelStep.__call__`; in a
+        # loop inside of the step, the counts choose.
+        by_host = not self._loops(one_worker, state, batch)
+        state, metrics, left = one_worker(*hosted(state, by_host), batch)
         return hosted(state, by_host=False), metrics, left
+
+    def _loops(self, step: Callable[..., Any], state: Any, batch: Any) -> bool:
+        """Whether a loop in the step takes several steps; traced once, to see it."""
+        to_come = any(clock.phase < len(clock.ends) for clock in clocks_of(state))
+        if self.looped is None and to_come:
+            traced = jax.make_jaxpr(step)(*hosted(state), batch)
+            self.looped = ticks_in_a_loop(traced.jaxpr)
+        return bool(self.looped)
 
 
 def host_is_asked(workers: WorkerMesh) -> bool:

@@ -19,6 +19,7 @@ from relaxjax._core._phases import (
     reached,
     set_phases,
     ticking,
+    ticks_in_a_loop,
 )
 
 
@@ -197,3 +198,26 @@ def test_updates_keep_a_dtype_that_all_phases_share():
 
     out, _ = phased(update)(jnp.float16(1), Timed(clock(2), jnp.int32(0)))
     assert out["w"].dtype == jnp.float16
+
+
+def test_a_loop_over_steps_is_told_from_a_loop_inside_of_one():
+    def over_steps(start):
+        return jax.lax.scan(lambda time, _: (time.tick(), 0), start, length=3)[0]
+
+    def inside(start):
+        total = jax.lax.fori_loop(0, 3, lambda i, x: x + i, 0)
+        return jax.jit(lambda time: time.tick())(start), total
+
+    def conditional(start):
+        return jax.lax.cond(start.count > 2, lambda x: x, lambda x: x.tick(), start)
+
+    def nested(start):
+        return jax.lax.while_loop(lambda x: x.count < 3, conditional, start)
+
+    start = hosted(clock(2))
+    looped = [over_steps, nested], [inside, conditional]
+    found = [
+        [ticks_in_a_loop(jax.make_jaxpr(step)(start).jaxpr) for step in steps]
+        for steps in looped
+    ]
+    assert found == [[True, True], [False, False]]

@@ -9,11 +9,13 @@ import optax
 import pytest
 
 import relaxjax
-from relaxjax import emulate, fsdp
+from relaxjax import compression, emulate, fsdp
 from tests import helpers
 from tests.fsdp.forms import step_of
 from tests.fsdp.test_gathered import odd
 from tests.helpers import assert_close, assert_equal
+
+MESH = {"island": 2, "data": 2}
 
 
 @pytest.mark.long
@@ -138,3 +140,66 @@ def test_an_empty_leaf_is_no_farther_apart_than_nothing():
     assert relaxjax.spread(shards) == 0
     assert relaxjax.consensus_distance(shards) == 0
     assert relaxjax.consensus(shards)["none"].shape == (0, 3)
+
+
+CLIP = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(1.0))
+
+
+def global_norm(updates, params=None):
+    """Of slices, by who knows of them."""
+    del params
+    squares = sum(jnp.sum(x**2) for x in jax.tree.leaves(updates))
+    norm = jnp.sqrt(jax.lax.psum(squares, "data"))
+    return jax.tree.map(lambda x: x / norm, updates)
+
+
+BY_SLICE = {
+    "before": lambda: optax.chain(CLIP, relaxjax.local_sgd("island", 10)),
+    "inside": lambda: relaxjax.diloco(CLIP, "island", 10),
+    "inside, by field": lambda: relaxjax.desynced(
+        CLIP, "island", periods={"params": 2}
+    ),
+    "outer": lambda: relaxjax.diloco(
+        optax.sgd(0.1), "island", 10, outer=optax.lamb(0.1)
+    ),
+    "layers": lambda: optax.chain(optax.lars(0.1), relaxjax.local_sgd("island", 10)),
+    "skips": lambda: relaxjax.skip_nonfinite(
+        relaxjax.diloco(optax.sgd(0.1), "island", 10), "island"
+    ),
+    "skips, inside": lambda: relaxjax.skip_nonfinite(
+        relaxjax.diloco(CLIP, "island", 10), ("island", "data")
+    ),
+}
+ISLANDS = {
+    "codes": lambda: optax.chain(
+        optax.adamw(0.1),
+        relaxjax.local_sgd(
+            "island", 10, compressor=compression.error_feedback(compression.sign())
+        ),
+    ),
+    "lengths": lambda: relaxjax.diloco(optax.adam(0.1), "island", 10, merge="rda"),
+    "low rank": lambda: optax.chain(
+        relaxjax.power_sgd("island", rank=1), optax.sgd(0.1)
+    ),
+    "late": lambda: relaxjax.post_local_sgd(optax.adam(0.1), "island", 10, 20),
+    "skips": lambda: relaxjax.skip_nonfinite(
+        optax.chain(relaxjax.all_reduce("island"), optax.adam(0.1)), ("island", "data")
+    ),
+    "whole norm": lambda: relaxjax.diloco(
+        optax.chain(optax.stateless(global_norm), optax.sgd(0.1)), "island", 10
+    ),
+}
+
+
+@pytest.mark.parametrize("make", BY_SLICE.values(), ids=BY_SLICE)
+def test_an_optimizer_of_whole_leaves_is_refused_inside_a_relaxation(make):
+    """Each worker would take the norm of its own slice."""
+    with pytest.raises(ValueError, match=r"depends on others \(its program has"):
+        fsdp.init(make(), {"w": jnp.zeros(2)}, emulate(MESH), over="data")
+
+
+@pytest.mark.parametrize("make", ISLANDS.values(), ids=ISLANDS)
+def test_what_a_relaxation_itself_does_is_not_the_optimizers(make):
+    params = {"w": jnp.zeros((4, 3)), "b": jnp.zeros(3), "scale": jnp.ones(())}
+    shards, _ = fsdp.init(make(), params, emulate(MESH), over="data")
+    assert shards["w"].value.shape == (4, 6)

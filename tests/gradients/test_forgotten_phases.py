@@ -47,6 +47,7 @@ METHODS: dict[str, Callable[[], Any]] = {
     ),
 }
 PARAMS = {"w": jnp.ones((6, 8)), "b": jnp.ones(5)}
+OPTIMIZERS = ("one_bit", "zero_one", "post_local", "in a chain")
 
 
 def gradients() -> Any:
@@ -129,3 +130,46 @@ def test_every_relaxation_with_phases_is_here():
         state = traced(tx, params, workers_of(mesh, None, "test")).state
         if any(clock.ends for clock in clocks_of(state)):
             assert name in METHODS, name
+
+
+def stepped(tx: Any, step: Callable[..., Any], batches: list[Any]) -> tuple[Any, Any]:
+    """Params and state after a call of the step for each batch."""
+    mesh = relaxjax.emulate(WORKERS)
+    x, state = relaxjax.init(tx, PARAMS, mesh, reduced_in_step=True)
+    run = relaxjax.data_parallel(step, mesh)
+    for batch in batches:
+        x, state, _ = run(x, state, batch)
+    return x, state
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("name", METHODS)
+def test_a_scan_inside_a_data_parallel_step_is_as_many_steps(name):
+    """The phase ends within the scan; the next call begins in the phase it reached."""
+    method = METHODS[name]()
+    tx = method if name.startswith(OPTIMIZERS) else optax.chain(method, optax.sgd(0.1))
+
+    def one(x, state, g):
+        own = jax.tree.map(lambda leaf: leaf[0], g)
+        updates, state = tx.update(own, state, x)
+        return optax.apply_updates(x, updates), state, {}
+
+    def several(x, state, gs):
+        def body(carry, g):
+            return one(*carry, g)[:2], None
+
+        first = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 0), gs)
+        (x, state), _ = jax.lax.scan(body, (x, state), first)
+        return x, state, {}
+
+    gs = gradients()
+    single = [jax.tree.map(lambda g, i=i: g[i], gs) for i in range(STEPS)]
+    halves = [
+        jax.tree.map(lambda g, part=part: jnp.stack(g[part], axis=1), gs)
+        for part in (slice(0, 4), slice(4, STEPS))
+    ]
+    alone, _ = stepped(tx, one, single)
+    scanned, after = stepped(tx, several, halves)
+    for found, right in zip(*map(jax.tree.leaves, (scanned, alone)), strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-6)
+    assert max(clock.count[0] for clock in clocks_of(after)) == STEPS
