@@ -15,7 +15,6 @@ from jax import lax
 from relaxjax._core._axis import AxisName
 from relaxjax.collectives._bidirectional_ring import (
     bidirectional_ring_all_reduce,
-    bidirectional_ring_mean,
     bidirectional_ring_wire_bytes,
 )
 from relaxjax.collectives._compressed_hierarchical import (
@@ -44,21 +43,25 @@ from relaxjax.collectives._halving_doubling import (
 )
 from relaxjax.collectives._hierarchical import (
     hierarchical_all_reduce,
-    hierarchical_mean,
     hierarchical_wire_bytes,
 )
 from relaxjax.collectives._linear_psum import linear_psum, linear_psum_wire_bytes
+from relaxjax.collectives._narrow_means import (
+    bidirectional_ring_mean,
+    hierarchical_mean,
+    one_shot_mean,
+    ring_mean,
+    two_shot_mean,
+)
 from relaxjax.collectives._one_shot import (
     one_shot_all_reduce,
-    one_shot_mean,
     one_shot_wire_bytes,
 )
 from relaxjax.collectives._payload import Codec, Lossy
-from relaxjax.collectives._ring import ring_all_reduce, ring_mean, ring_wire_bytes
+from relaxjax.collectives._ring import ring_all_reduce, ring_wire_bytes
 from relaxjax.collectives._tree import tree_all_reduce, tree_wire_bytes
 from relaxjax.collectives._two_shot import (
     two_shot_all_reduce,
-    two_shot_mean,
     two_shot_wire_bytes,
 )
 

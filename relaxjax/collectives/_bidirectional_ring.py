@@ -14,14 +14,13 @@ are those of the ring, up to padding.
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 
 from relaxjax._core._axis import AxisName
 from relaxjax.collectives._messages import for_each_axis
-from relaxjax.collectives._ring import one_ring, one_ring_of_means, ring_wire_bytes
+from relaxjax.collectives._ring import one_ring, ring_wire_bytes
 
 
 def bidirectional_ring_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:
@@ -49,13 +48,7 @@ def bidirectional_ring_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Arra
       >>> print(total[2])
       [18. 22. 26.]
     """
-    return for_each_axis(x, axis_name, "bidirectional_ring_all_reduce", _two_rings)
-
-
-def bidirectional_ring_mean(x: jax.Array, axis_name: AxisName) -> jax.Array:
-    """The mean of narrow floats, by the mean so far at each hop; else as the sum."""
-    rings = partial(_two_rings, ring=one_ring_of_means)
-    return for_each_axis(x, axis_name, "bidirectional_ring_mean", rings)
+    return for_each_axis(x, axis_name, "bidirectional_ring_all_reduce", two_rings)
 
 
 def bidirectional_ring_wire_bytes(
@@ -82,9 +75,10 @@ def bidirectional_ring_wire_bytes(
     return sum(ring_wire_bytes(half, axis_size) for half in halves)
 
 
-def _two_rings(
+def two_rings(
     x: jax.Array, name: str, ring: Callable[..., jax.Array] = one_ring
 ) -> jax.Array:
+    """Half of `x` in one ring, and half in one that goes the other way."""
     first, second = jnp.split(x.ravel(), [-(-x.size // 2)])
     halves = [ring(first, name), ring(second, name, step=-1)]
     return jnp.concatenate(halves).reshape(x.shape)

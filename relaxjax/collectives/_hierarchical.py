@@ -20,10 +20,8 @@ from relaxjax._core._axis import AxisName, axes_of, axis_size
 from relaxjax.collectives._messages import nothing_to_send
 from relaxjax.collectives._two_shot import (
     gather_chunks,
-    scatter_mean,
     scatter_reduce,
     two_shot_all_reduce,
-    two_shot_mean,
     two_shot_wire_bytes,
 )
 
@@ -60,14 +58,6 @@ def hierarchical_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:
         return nothing_to_send(nothing_to_send(x, inner), outer)
     chunk = two_shot_all_reduce(scatter_reduce(x, inner), outer)
     return gather_chunks(chunk, inner, x)
-
-
-def hierarchical_mean(x: jax.Array, axis_name: AxisName) -> jax.Array:
-    """The mean of narrow floats, divided before it is rounded; else as the sum."""
-    outer, inner = two_axes(axis_name, "hierarchical_mean")
-    if x.size == 0:
-        return nothing_to_send(nothing_to_send(x, inner), outer)
-    return gather_chunks(two_shot_mean(scatter_mean(x, inner), outer), inner, x)
 
 
 def hierarchical_wire_bytes(

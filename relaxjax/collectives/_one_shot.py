@@ -17,7 +17,7 @@ import jax
 
 from relaxjax._core._axis import AxisName
 from relaxjax.collectives._messages import for_each_axis, gather
-from relaxjax.collectives._wire_dtypes import mean_rounding_once, sum_rounding_once
+from relaxjax.collectives._wire_dtypes import sum_rounding_once
 
 
 def one_shot_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:
@@ -50,15 +50,6 @@ def one_shot_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:
         return sum_rounding_once(gather(x, name))
 
     return for_each_axis(x, axis_name, "one_shot_all_reduce", one_axis)
-
-
-def one_shot_mean(x: jax.Array, axis_name: AxisName) -> jax.Array:
-    """The mean of narrow floats, divided before it is rounded; else as the sum."""
-
-    def one_axis(x: jax.Array, name: str) -> jax.Array:
-        return mean_rounding_once(gather(x, name))
-
-    return for_each_axis(x, axis_name, "one_shot_mean", one_axis)
 
 
 def one_shot_wire_bytes(x: jax.Array | jax.ShapeDtypeStruct, axis_size: int) -> int:

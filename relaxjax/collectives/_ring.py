@@ -16,7 +16,6 @@ number of bytes is 2 (n - 1) d / n itemsize.
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import jax
 from jax import lax
@@ -31,9 +30,10 @@ from relaxjax.collectives._messages import (
 from relaxjax.collectives._wire_dtypes import (
     add_rounding_once,
     from_wire,
-    mean_with_one_more,
     to_wire,
 )
+
+Add = Callable[[jax.Array, int, jax.Array], jax.Array]
 
 
 def ring_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:
@@ -63,11 +63,6 @@ def ring_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:
     return for_each_axis(x, axis_name, "ring_all_reduce", one_ring)
 
 
-def ring_mean(x: jax.Array, axis_name: AxisName) -> jax.Array:
-    """The mean of narrow floats, by the mean so far at each hop; else as the sum."""
-    return for_each_axis(x, axis_name, "ring_mean", one_ring_of_means)
-
-
 def ring_wire_bytes(x: jax.Array | jax.ShapeDtypeStruct, axis_size: int) -> int:
     """Bytes that each worker sends in one `ring_all_reduce` of an array like `x`.
 
@@ -93,12 +88,7 @@ def _add(total: jax.Array, count: int, x: jax.Array) -> jax.Array:
     return add_rounding_once(total, x)
 
 
-def one_ring(
-    x: jax.Array,
-    name: str,
-    step: int = 1,
-    add: Callable[[jax.Array, int, jax.Array], jax.Array] = _add,
-) -> jax.Array:
+def one_ring(x: jax.Array, name: str, step: int = 1, add: Add = _add) -> jax.Array:
     """The ring over one axis; `step` -1 goes round it the other way.
 
     `add(so_far, count, x)` brings `x` to what `count` workers have brought together.
@@ -129,6 +119,3 @@ def one_ring(
             k = (i - step * (s + 1)) % n
             summed = lax.dynamic_update_index_in_dim(summed, p, k, 0)
     return summed.ravel()[: x.size].reshape(x.shape)
-
-
-one_ring_of_means = partial(one_ring, add=mean_with_one_more)

@@ -20,7 +20,6 @@ from relaxjax._core._axis import AxisName
 from relaxjax.collectives._messages import chunks_of, distribute, for_each_axis, gather
 from relaxjax.collectives._wire_dtypes import (
     from_wire,
-    mean_rounding_once,
     sum_rounding_once,
     to_wire,
 )
@@ -78,26 +77,13 @@ def two_shot_wire_bytes(x: jax.Array | jax.ShapeDtypeStruct, axis_size: int) -> 
     return 2 * (axis_size - 1) * chunk * x.dtype.itemsize
 
 
-def two_shot_mean(x: jax.Array, axis_name: AxisName) -> jax.Array:
-    """The mean of narrow floats, divided before it is rounded; else as the sum."""
-
-    def one_axis(x: jax.Array, name: str) -> jax.Array:
-        return gather_chunks(scatter_mean(x, name), name, x)
-
-    return for_each_axis(x, axis_name, "two_shot_mean", one_axis)
-
-
 def scatter_reduce(x: jax.Array, name: str) -> jax.Array:
     """The first shot: chunk i of the sum, at worker i, rounded once."""
-    return sum_rounding_once(_chunk_of_all(x, name))
+    return sum_rounding_once(chunk_of_all(x, name))
 
 
-def scatter_mean(x: jax.Array, name: str) -> jax.Array:
-    """Chunk i of the mean, at worker i, rounded once."""
-    return mean_rounding_once(_chunk_of_all(x, name))
-
-
-def _chunk_of_all(x: jax.Array, name: str) -> jax.Array:
+def chunk_of_all(x: jax.Array, name: str) -> jax.Array:
+    """Chunk i of every worker, at worker i."""
     chunks = to_wire(chunks_of(x, lax.axis_size(name)))
     return from_wire(distribute(chunks, name), x.dtype)
 

@@ -42,21 +42,11 @@ def sum_rounding_once(blocks: jax.Array) -> jax.Array:
 
     The order is fixed, from first to last: equal blocks give equal bits everywhere.
     """
-    return _wide_sum(blocks).astype(blocks.dtype)
+    return wide_sum(blocks).astype(blocks.dtype)
 
 
-def mean_rounding_once(blocks: jax.Array) -> jax.Array:
-    """The mean of `blocks` over the first axis, in float32 or wider, rounded once."""
-    return (_wide_sum(blocks) / len(blocks)).astype(blocks.dtype)
-
-
-def mean_with_one_more(mean: jax.Array, count: int, x: jax.Array) -> jax.Array:
-    """The mean of `count` values and of `x`, in float32, rounded once."""
-    total = count * mean.astype(jnp.float32) + x.astype(jnp.float32)
-    return (total / (count + 1)).astype(x.dtype)
-
-
-def _wide_sum(blocks: jax.Array) -> jax.Array:
+def wide_sum(blocks: jax.Array) -> jax.Array:
+    """The sum of `blocks` over the first axis, in float32 or wider."""
     narrow = is_narrow(blocks.dtype)
     first, *others = blocks.astype(jnp.float32) if narrow else blocks
     return reduce(jnp.add, others, first)

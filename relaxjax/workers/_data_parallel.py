@@ -17,7 +17,6 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_arrays
 from relaxjax._core._phases import Phases
 from relaxjax.workers._mesh import Emulation, WorkerMesh
-from relaxjax.workers._own_value import shapes_of_one, warn_of_own_value
 from relaxjax.workers._startup_agreement import require_equal_processes
 from relaxjax.workers._step_arguments import (
     described,
@@ -41,7 +40,7 @@ class DataParallelStep:
     """
 
     def __init__(self, step: Callable[..., Any], workers: WorkerMesh, donate: bool):
-        self._step, self._workers = step, workers
+        self._workers = workers
         self._programs = StepPrograms(step, workers, donate)
         self._mean = jax.jit(mean_over_workers)
         self._bounded = isinstance(workers.mesh, Mesh) and (
@@ -49,7 +48,7 @@ class DataParallelStep:
         )
         self._under_way: deque[Any] = deque()
         self._phases = Phases()
-        self._looked = self._stepped = False
+        self._looked = False
 
     @property
     def mesh(self) -> Mesh | Emulation:
@@ -58,13 +57,8 @@ class DataParallelStep:
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         """Takes one step: `(*state, batch) -> (*state, metrics)`."""
-        first = not self._stepped
         state, batch = self._checked(args)
-        shapes = shapes_of_one(state, batch, self._workers) if first else None
         state, metrics = self._programs(self._phases.advanced(state), batch)
-        self._stepped = True
-        if shapes and self._programs.takes_value:
-            warn_of_own_value(self._step, shapes, self._workers)
         self._phases.returned(state, several=bool(self._programs.looped))
         if self._bounded:
             self._wait(state, metrics)

@@ -59,7 +59,7 @@ def warn_of_own_value(
             "here, and no relaxation comes after it: learning rates, and so models, "
             "part, though gradients are reduced. Give all workers the mean, as in "
             f"tx.update(..., value=jax.lax.pmean(loss, {axis!r}))",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

@@ -14,6 +14,7 @@ from relaxjax._core._marks import heard_values
 from relaxjax._core._phases import clocks_of, hosted, ticks_in_a_loop
 from relaxjax._core._silence import Silence, hearing
 from relaxjax.workers._mesh import WorkerMesh
+from relaxjax.workers._own_value import shapes_of_one, warn_of_own_value
 from relaxjax.workers._step_arguments import checked, require_worker_axis
 from relaxjax.workers._worker_axis import per_worker
 
@@ -25,7 +26,6 @@ class StepPrograms:
       whole: the jitted step with all that may be due in it. It returns also in how many
         steps nothing is, if that is of use.
       silent: the jitted step where nothing is due.
-      takes_value: whether a relaxation in the step was given `value=`, once traced.
       looped: whether a loop in the step takes several steps of a clock; None until a
         clock is seen that has phases to come.
     """
@@ -33,14 +33,22 @@ class StepPrograms:
     def __init__(self, step: Callable[..., Any], workers: WorkerMesh, donate: bool):
         self._step, self._workers = step, workers
         self._silence = Silence() if host_is_asked(workers) else None
-        self.takes_value = False
+        self._is_first, self._takes_value = True, False
         self.looped: bool | None = None
         donated = (0,) if donate else ()
         self.whole = jax.jit(self._whole, donate_argnums=donated)
         self.silent = jax.jit(self._nothing_due, donate_argnums=donated)
 
     def __call__(self, state: tuple[Any, ...], batch: Any) -> tuple[Any, Any]:
-        """Takes a step by one of the two."""
+        """Takes a step by one of the two; looks at the first one's `value=`."""
+        first, self._is_first = self._is_first, False
+        shapes = shapes_of_one(state, batch, self._workers) if first else None
+        out = self._step_of(state, batch)
+        if shapes and self._takes_value:
+            warn_of_own_value(self._step, shapes, self._workers)
+        return out
+
+    def _step_of(self, state: tuple[Any, ...], batch: Any) -> tuple[Any, Any]:
         if self._silence is None:
             return self.whole(state, batch)[:2]
         silent = self._silence.holds(state)
@@ -61,7 +69,7 @@ class StepPrograms:
         def heard(*args: Any) -> tuple[Any, Any, Any]:
             with hearing(silent=silent) as announced, heard_values() as values:
                 out = step(*args)
-            self.takes_value |= bool(values)
+            self._takes_value |= bool(values)
             return *out, announced.left() if self._silence else None
 
         one_worker = per_worker(heard, self._workers, batch=True)

@@ -20,21 +20,23 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-from jax import lax
 
-from relaxjax._core._axis import AxisName, axes_of, axis_size, compiler_axes
+from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._buckets import Bucket
 from relaxjax._core._sharding import on_own_shards
-from relaxjax._core._tree import is_narrow
-from relaxjax._core._weights import weigh
 from relaxjax.collectives import EXACT_EXCHANGES
+from relaxjax.gradients.mean._narrow_range import (
+    after,
+    before,
+    mean_of_narrow,
+    mean_or_sum,
+    narrow_range,
+    psum_of_many,
+)
 from relaxjax.gradients.mean._packing import map_buckets, psum_groups
 
 # psum takes many arrays in one message without packing them: it has its own path below.
 ALGORITHMS = {k: exact.run for k, exact in EXACT_EXCHANGES.items() if k != "psum"}
-
-Exchange = Callable[[jax.Array, AxisName], jax.Array]
 
 
 def sum_or_mean(
@@ -59,59 +61,20 @@ def sum_or_mean(
     def reduced(updates: Any, *weights: jax.Array) -> Any:
         mean = None
         if divide > 1 and not weights:
-            mean = _mean_of_narrow(algorithm, axis_name)
+            mean = mean_of_narrow(algorithm, axis_name)
         leaves, tree = jax.tree.flatten(updates)
-        over = [1 if mean and _narrow_range(x) else divide for x in leaves]
-        leaves = [_before(x, n, *weights) for x, n in zip(leaves, over, strict=True)]
+        over = [1 if mean and narrow_range(x) else divide for x in leaves]
+        leaves = [before(x, n, *weights) for x, n in zip(leaves, over, strict=True)]
         if algorithm == "psum":
-            sums = partial(_psum_of_many, axis_name=axis_name, mean=mean)
+            sums = partial(psum_of_many, axis_name=axis_name, mean=mean)
             leaves = psum_groups(leaves, plan(updates), sums, ordered=ordered)
         elif leaves:
-            total = ALGORITHMS[algorithm]
-
-            def exchange(x: jax.Array, _: jax.Array) -> tuple[jax.Array]:
-                run = mean if mean and _narrow_range(x) else total
-                return (run(x, axis_name),)
-
+            exchange = mean_or_sum(ALGORITHMS[algorithm], mean, axis_name)
             (leaves,) = map_buckets(leaves, plan(updates), exchange)
-        after = zip(leaves, over, strict=True)
-        return tree.unflatten([_after(x, bool(weights), n) for x, n in after])
+        pairs = zip(leaves, over, strict=True)
+        return tree.unflatten([after(x, bool(weights), n) for x, n in pairs])
 
     weights = () if weight is None else (weight,)
     if specs is None:
         return reduced(updates, *weights)
     return on_own_shards(reduced, updates, specs, "all_reduce", *weights)
-
-
-def _mean_of_narrow(algorithm: str, axis_name: AxisName) -> Exchange | None:
-    """The algorithm's own mean, where it costs no byte more than the sum."""
-    if algorithm == "psum" and (len(axes_of(axis_name)) > 1 or compiler_axes()):
-        return None
-    return EXACT_EXCHANGES[algorithm].mean
-
-
-def _psum_of_many(
-    xs: list[jax.Array], axis_name: AxisName, mean: Exchange | None
-) -> list[jax.Array]:
-    """Sums in one psum; of floats of a narrow range the `mean`, if there is one."""
-    alone = [mean is not None and _narrow_range(x) for x in xs]
-    summed = [x for x, is_alone in zip(xs, alone, strict=True) if not is_alone]
-    sums = iter(lax.psum(summed, axis_name)) if summed else iter(())
-    pairs = zip(xs, alone, strict=True)
-    return [mean(x, axis_name) if mean and own else next(sums) for x, own in pairs]
-
-
-def _narrow_range(x: jax.Array) -> bool:
-    """Whether a sum over workers may leave the dtype's range: float16, 8-bit floats."""
-    return float(jnp.finfo(x.dtype).max) < 1e6
-
-
-def _before(x: jax.Array, divide: int, weight: jax.Array | None = None) -> jax.Array:
-    if weight is not None:
-        return weigh(x, weight / divide if is_narrow(x.dtype) else weight)
-    return x / divide if divide > 1 and _narrow_range(x) else x
-
-
-def _after(x: jax.Array, weighted: bool, divide: int) -> jax.Array:
-    divided = is_narrow(x.dtype) if weighted else _narrow_range(x)
-    return x / divide if divide > 1 and not divided else x
