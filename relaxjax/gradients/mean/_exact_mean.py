@@ -61,7 +61,8 @@ def sum_or_mean(
     def reduced(updates: Any, *weights: jax.Array) -> Any:
         mean = None
         if divide > 1 and not weights:
-            mean = mean_of_narrow(algorithm, axis_name)
+            mean = EXACT_EXCHANGES[algorithm].mean
+            mean = mean_of_narrow(mean, algorithm, axis_name)
         leaves, tree = jax.tree.flatten(updates)
         over = [1 if mean and narrow_range(x) else divide for x in leaves]
         leaves = [before(x, n, *weights) for x, n in zip(leaves, over, strict=True)]

@@ -9,16 +9,17 @@ from jax import lax
 from relaxjax._core._axis import AxisName, axes_of, compiler_axes
 from relaxjax._core._tree import is_narrow
 from relaxjax._core._weights import weigh
-from relaxjax.collectives import EXACT_EXCHANGES
 
 Exchange = Callable[[jax.Array, AxisName], jax.Array]
 
 
-def mean_of_narrow(algorithm: str, axis_name: AxisName) -> Exchange | None:
+def mean_of_narrow(
+    mean: Exchange | None, algorithm: str, axis_name: AxisName
+) -> Exchange | None:
     """The algorithm's own mean, where it costs no byte more than the sum."""
     if algorithm == "psum" and (len(axes_of(axis_name)) > 1 or compiler_axes()):
         return None
-    return EXACT_EXCHANGES[algorithm].mean
+    return mean
 
 
 def psum_of_many(
