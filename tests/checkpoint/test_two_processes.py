@@ -178,6 +178,6 @@ def test_a_checkpoint_without_its_index_is_named_and_not_waited_for(tmp_path):
 def test_who_looks_into_an_empty_folder_does_not_get_a_start_for_a_model(tmp_path):
     with (
         Checkpoints(tmp_path / "mistyped", MESH, read_only=True) as reader,
-        pytest.raises(ValueError, match="there is no checkpoint in .*mistyped"),
+        pytest.raises(ValueError, match=r"there is no checkpoint in .*mistyped"),
     ):
         reader.restore(state(0))

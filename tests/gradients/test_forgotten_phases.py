@@ -147,7 +147,9 @@ def stepped(tx: Any, step: Callable[..., Any], batches: list[Any]) -> tuple[Any,
 def test_a_scan_inside_a_data_parallel_step_is_as_many_steps(name):
     """The phase ends within the scan; the next call begins in the phase it reached."""
     method = METHODS[name]()
-    tx = method if name.startswith(OPTIMIZERS) else optax.chain(method, optax.sgd(0.1))
+    tx: Any = (
+        method if name.startswith(OPTIMIZERS) else optax.chain(method, optax.sgd(0.1))
+    )
 
     def one(x, state, g):
         own = jax.tree.map(lambda leaf: leaf[0], g)

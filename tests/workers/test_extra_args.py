@@ -94,6 +94,10 @@ def test_a_plan_tells_two_rates_apart(make):
     assert plans[0] != plans[1]
 
 
+def by_table(rates: np.ndarray) -> Any:
+    return lambda step: jnp.asarray(rates)[step % len(rates)]
+
+
 RING = topology.ring(4).matrix()
 TABLES: dict[str, Any] = {
     "op of a reducer before momo": [
@@ -118,10 +122,8 @@ TABLES: dict[str, Any] = {
         for delays in ([0, 1, 0, 1], [1, 0, 0, 1])
     ],
     "a table of rates": [
-        optax.chain(
-            all_reduce("data"), optax.sgd(lambda step, t=t: jnp.asarray(t)[step % 2])
-        )
-        for t in (np.float32([1, 2]), np.float32([1, 3]))
+        optax.chain(all_reduce("data"), optax.sgd(by_table(np.asarray(t, np.float32))))
+        for t in ([1, 2], [1, 3])
     ],
     "a rate that is an array": [
         optax.chain(all_reduce("data"), optax.sgd(rate))
