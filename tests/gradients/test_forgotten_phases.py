@@ -158,7 +158,8 @@ def test_a_scan_inside_a_data_parallel_step_is_as_many_steps(name):
 
     def several(x, state, gs):
         def body(carry, g):
-            return one(*carry, g)[:2], None
+            x, state, _ = one(carry[0], carry[1], g)
+            return (x, state), None
 
         first = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 1, 0), gs)
         (x, state), _ = jax.lax.scan(body, (x, state), first)
