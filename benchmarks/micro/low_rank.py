@@ -84,8 +84,13 @@ def _alone(rank: int) -> optax.GradientTransformation:
     def update(updates, state, params=None) -> Any:
         del params
         trees = updates, state.residual, state.right
+        layouts = (frozenset(),) * len(jax.tree.leaves(updates))
         updates, residual, right = approximate(
-            trees, matrices=matrices, mean=as_mean, iterations=1
+            trees,
+            matrices=matrices,
+            mean=lambda _: as_mean,
+            iterations=1,
+            layouts=layouts,
         )
         return updates, state._replace(residual=residual, right=right)
 

@@ -10,6 +10,7 @@ Cost: a period of each method, and one step before it.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from benchmarks.network.jax_worker import transformation
 from benchmarks.network.lab import Lab
@@ -35,7 +36,7 @@ def stated(methods: Sequence[Method], shape: Shape) -> dict[str, float]:
     for method in methods:
         if method.system != DDP:
             tx = transformation(method.plain(steps=1000), shape.hosts)
-            when = {"steps": method.period, "start": method.start}
+            when: Any = {"steps": method.period, "start": method.start}
             mesh = emulate(shape.hosts)
             count = wire_bytes(tx, params, mesh, axis_name="data", **when)
             counts[method.label] = count / method.period

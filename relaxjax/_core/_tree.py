@@ -5,9 +5,8 @@ since is an error that names the leaf, at trace time and under every mapping. Su
 means are taken in float32 where a dtype is narrower.
 """
 
-import dataclasses
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,12 +38,8 @@ def leaf_names(tree: Any) -> list[str]:
     return [key_path(path) for path, _ in jax.tree.leaves_with_path(tree)]
 
 
-@jax.tree_util.register_static
-@dataclasses.dataclass(frozen=True, eq=False)
-class Layout:
+class Layout(NamedTuple):
     """A line `name dtype[shape]` for each leaf; a pytree node without leaves.
-
-    No tuple: `optax.tree.get` and `set` look into tuples by themselves.
 
     Attributes:
       lines: the lines, joined by newlines, in the tree's own order.
@@ -60,6 +55,9 @@ class Layout:
             return False
         return not self.lines or not other.lines or self.lines == other.lines
 
+    def __ne__(self, other: object) -> bool:  # a tuple brings its own
+        return not self == other
+
     def __hash__(self) -> int:
         return hash(Layout)
 
@@ -68,6 +66,9 @@ class Layout:
         """Dtype and shape of each leaf, as in `float32[3,4]`, by its name."""
         parts = (line.rpartition(" ") for line in self.lines.splitlines())
         return {name: spelling for name, _, spelling in parts}
+
+
+jax.tree_util.register_static(Layout)
 
 
 def dtype_and_shape(leaf: Any) -> str:
