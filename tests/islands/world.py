@@ -132,8 +132,6 @@ class Process:
         words = [salt, int(tokens), steps, *str(self.member).encode()]
         rng = np.random.default_rng(words)
         base = self.has[number]
-        if not ahead and base.version < self.world.run.newest(number, version - 1):
-            return False
         model = {
             k: a - wrong(rng.normal(size=a.shape).astype(np.float32))
             for k, a in base.anchor.items()
@@ -192,6 +190,7 @@ class World:
         self.anchors: dict[int, dict[str, np.ndarray]] = {}
         self.velocity: dict[str, np.ndarray] = {}
         self.checked = -1
+        self.foreign: set[int] = set()  # numbers that are no versions
         self.merged: dict[int, int] = {}  # the newest version of each fragment
         self.before: dict[int, list[Any]] = {}  # lengths, weights; by fragment
         self.last: dict[tuple[int, str], Any] = {}  # and by island
@@ -218,10 +217,13 @@ class World:
         """What must hold of the log at any time."""
         self._checked_log()
         versions = [int(n) for n in self.store.names(log.FOLDER)]
+        newest = log.newest(self.store)
+        versions = [v for v in versions if v <= newest or v not in self.foreign]
         assert versions == list(range(len(versions))), "versions have no gaps"
         for version in versions[self.checked + 1 :]:
-            self._follow(version)
-        for version in versions[-self.run.settings.fragments :]:
+            if version not in self.foreign:
+                self._follow(version)
+        for version in set(versions[-self.run.settings.fragments :]) - self.foreign:
             for kinds in json.loads(self.records[version])["files"].values():
                 names = {name for name, _ in kinds.values()}
                 assert names <= self.store.files.keys(), "a version without its files"
@@ -247,7 +249,9 @@ class World:
         assert len({m.name for m in members}) == len(members), "two of one name"
         assert members == sorted(members), "contributors stand in order"
         left = [self._sent(c) for c in record.get("left_out", [])]
-        assert len(parts) + len(left) >= self.run.settings.quorum
+        behind = [why for _, why in record["refused"] if "its base is" in why]
+        quorum = self.run.settings.quorum
+        assert len(parts) + len(left) + len(behind) >= quorum
         out = self._out(number, sorted(parts + left, key=lambda part: part[0]))
         assert sorted(member for member, _ in left) == out
         for c, (member, offer) in zip(record["contributions"], parts, strict=True):

@@ -3,8 +3,9 @@
     state/00000042.LEASE.TRY.f1.anchor   a of fragment 1 after merge 42
     state/00000042.LEASE.TRY.f1.outer    the outer optimizer's state, for who merges
 
-A record of the log names these files and their digests. Where one cannot be read, that
-fragment stays as it is until its next merge, and the file is named.
+A record of the log names these files and their digests. Where one cannot be read, or
+the line itself, that fragment stays as it is until its next merge, and the file is
+named: islands contribute from the newest version that they can read.
 
 Cost: an anchor is read once by each island and kept in memory; the outer state is read
 by a new leader alone.
@@ -180,6 +181,7 @@ class CommonModel:
     def prune(self) -> None:
         """Removes files that two newer versions of each fragment have replaced."""
         oldest = self.version - 2 * self._run.settings.fragments
+        oldest = min([oldest, *(one.version for one in self.anchors.values())])
         for name in self._store.names(FOLDER):
             if any(version < oldest for version in numbered([name.partition(".")[0]])):
                 self._store.delete(f"{FOLDER}/{name}")
@@ -228,7 +230,8 @@ class CommonModel:
                 self.anchors[number] = Fragment(number, version, anchor)
                 return
             except FileNotFoundError as error:
-                if log.newest(self._store, version) > version:
+                every = self._run.settings.fragments
+                if log.newest(self._store, version) >= version + every:
                     return  # a newer one has replaced it: it comes with the next call
                 self._say(f"{error.filename} is missing")
             except DamagedFile as error:

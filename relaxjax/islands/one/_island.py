@@ -166,10 +166,8 @@ class Island:
         return self._over(params, news.fragments) if news.fragments else params
 
     def _can_offer(self, version: int) -> bool:
-        """Whether its fragment has moved from the newest version that there is."""
-        p = self._run.fragment_of(version)
-        newest = self._run.newest(p, version - 1)
-        return self._steps[p] > 0 and self._base[p] == newest
+        """Whether its fragment has moved, from the newest version that can be read."""
+        return self._steps[self._run.fragment_of(version)] > 0
 
     def _send(self, version: int, params: Any) -> None:
         p = self._run.fragment_of(version)

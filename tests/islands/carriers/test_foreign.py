@@ -22,7 +22,7 @@ from relaxjax.islands.common._syncer import newest_lease
 from relaxjax.islands.one._mail_thread import Voice
 from tests.islands.common.test_files import merged_once, round_of
 from tests.islands.one.test_island import FAST, RUN
-from tests.islands.world import World
+from tests.islands.world import SETTINGS, World
 
 TWO = {"x": jnp.zeros(4), "y": jnp.zeros(4)}
 
@@ -169,6 +169,68 @@ def test_a_foreign_number_in_the_log_is_no_version():
         round_of([*processes, late], salt)
     assert log.newest(world.store) >= 2
     assert log.newest(world.store, 1) == log.newest(world.store)
+
+
+@pytest.mark.parametrize("what", [b"notes", b""])
+@pytest.mark.parametrize("quorum", [1, 3])
+@pytest.mark.parametrize("ahead", [(1,), (2,), (6,), (2, 4), (3, 4, 5, 6)])
+def test_a_foreign_number_ahead_is_passed_over_by_everybody(ahead, quorum, what):
+    """Fragments go on from their newest merge, and so does who joins later."""
+    world = World(SETTINGS._replace(quorum=quorum))
+    processes = merged_once(world)
+    put = log.newest(world.store)
+    world.foreign = {put + k for k in ahead}
+    for version in world.foreign:
+        world.store.files[log.file_of(version)] = what
+    for salt in range(1, 30):
+        round_of(processes, salt)
+        world.now += 1
+        if salt == 12:
+            assert log.newest(world.store) >= put + 10
+            processes.append(world.process("d"))
+    world.check()
+    assert log.newest(world.store) >= put + 20
+    line, _ = log.read(world.store, log.newest(world.store))
+    assert [c["island"] for c in line["contributions"]] == list("abcd")
+    assert processes[3].has[0].version == processes[0].has[0].version > put + 10
+
+
+def test_a_state_that_nobody_has_read_is_passed_over():
+    """Its leader is gone; the others go on from the merge before it."""
+    world = World()
+    leader, *others = processes = merged_once(world)
+    round_of(processes, 1)
+    version = log.newest(world.store) + 1
+    for p in processes:
+        p.adopt()
+        p.offer(8, 2, 2)
+    while not leader.turn():
+        world.now += 1
+    assert log.newest(world.store) == version
+    for name in [x for x in world.store.files if x.startswith(f"state/{version:08d}")]:
+        world.store.files[name] = b"x"
+    world.now += 100
+    for salt in range(3, 20):
+        round_of(others, salt)
+        world.now += 2
+    assert log.newest(world.store) > version + 4
+    line, _ = log.read(world.store, version + 2)
+    assert {c["base"] for c in line["contributions"]} == {version - 2}
+
+
+def test_an_island_goes_on_behind_what_is_no_file(tmp_path):
+    """By itself, with its thread: a file, a link and a folder stand in its way."""
+    how: dict[str, Any] = RUN | FAST
+    where = tmp_path / "r"
+    with islands.join(TWO, f"folder:{where}", "a", **how) as island:
+        for ahead, make in ((2, link), (3, folder), (7, os.mkfifo)):
+            make(where / log.FOLDER / f"{ahead:08d}")
+        params = island.params
+        for _ in range(200):
+            params = island.exchange(params, tokens=8)
+            if island.version >= 9:
+                break
+        assert island.version >= 9
 
 
 def test_a_damaged_newest_line_is_a_version():
