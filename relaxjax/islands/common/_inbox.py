@@ -4,9 +4,9 @@ A contribution is checked, or refused with a reason, which the leader says once 
 member and cause: reasons that differ in their numbers alone are one cause. It is said
 again after a contribution of that member was merged.
 
-Members that are alive and whose contribution is damaged, or starts from an older base,
-count for the quorum: they contribute once to a merge, and everybody would wait for them
-in vain.
+Members that are alive and whose contribution is damaged, has no weight, or starts from
+an older base, count for the quorum: they contribute once to a merge, and everybody
+would wait for them in vain.
 """
 
 import math
@@ -100,6 +100,9 @@ class Inbox:
             if checked.offer.base < base.version:
                 self._in_vain.add(file)
                 self.behind = True
+            if why := offers.too_light(checked.offer):
+                self._in_vain.add(file)
+                return why
             return offers.why_not(checked, base.version, self._watch)
         except DamagedFile as error:
             self._in_vain.add(file)

@@ -62,7 +62,6 @@ _CONTRIBUTION: dict[str, Kind] = {
     "base": int,
     "tokens": (int, float),
     "steps": int,
-    "weight": float,
     "sha256": str,
     "step": int,
     "adopted": list,
@@ -111,7 +110,9 @@ def read(store: Store, version: int) -> tuple[Record, str]:
     for contribution in record["contributions"]:
         require(full, contribution, _CONTRIBUTION)
         require_pairs(full, "adopted", contribution["adopted"], int, int)
-        if not isinstance(contribution.get("length"), float | None):
+        if not _is_measure(contribution.get("weight")):
+            raise DamagedFile(full, "a weight is no number")
+        if not _is_measure(contribution.get("length", 0.0)):
             raise DamagedFile(full, "a length is no number")
     for left_out in record.get("left_out", []):
         require(full, left_out, _LEFT_OUT)
@@ -129,9 +130,14 @@ def _require_bounds(full: str, bounds: Any) -> None:
     require(full, {"rule": 1, "members": {}, **bounds}, {"rule": int, "members": dict})
     for known in bounds.get("members", {}).values():
         is_known = isinstance(known, list) and len(known) == 3
-        if not is_known or not all(type(x) is float for x in known[1:]):
+        if not is_known or not all(map(_is_measure, known[1:])):
             raise DamagedFile(full, "a member's last contribution is no number")
         require(full, {"version": known[0]}, {"version": int})
+
+
+def _is_measure(value: Any) -> bool:
+    """Whether a length or a weight may be this; weights go beyond 2^53."""
+    return isinstance(value, float) and value >= 0
 
 
 def newest(store: Store, known: int = -1) -> int:
