@@ -132,8 +132,6 @@ class Process:
         words = [salt, int(tokens), steps, *str(self.member).encode()]
         rng = np.random.default_rng(words)
         base = self.has[number]
-        if not ahead and base.version < self.world.run.newest(number, version - 1):
-            return False
         model = {
             k: a - wrong(rng.normal(size=a.shape).astype(np.float32))
             for k, a in base.anchor.items()
@@ -154,6 +152,7 @@ class Process:
             dropped=0,
         )
         self.world.offers[fingerprint(model)] = self.member, offer
+        self.world.sent[fingerprint(model), *self.member] = self.member, offer
         return self.channel.offer(offer)
 
     def turn(self) -> bool:
@@ -187,11 +186,14 @@ class World:
         self.start, self.run = params, Agreed.of(settings, params)
         self.bits: dict[tuple[int, int], str] = {}
         self.offers: dict[str, tuple[Member, Offer]] = {}
+        self.sent: dict[tuple[str, str, int], tuple[Member, Offer]] = {}
         self.anchors: dict[int, dict[str, np.ndarray]] = {}
         self.velocity: dict[str, np.ndarray] = {}
         self.checked = -1
+        self.foreign: set[int] = set()  # numbers that are no versions
         self.merged: dict[int, int] = {}  # the newest version of each fragment
         self.before: dict[int, list[Any]] = {}  # lengths, weights; by fragment
+        self.last: dict[tuple[int, str], Any] = {}  # and by island
         self.records: dict[int, bytes] = {}
         self.tokens = 0.0
 
@@ -215,10 +217,13 @@ class World:
         """What must hold of the log at any time."""
         self._checked_log()
         versions = [int(n) for n in self.store.names(log.FOLDER)]
+        newest = log.newest(self.store)
+        versions = [v for v in versions if v <= newest or v not in self.foreign]
         assert versions == list(range(len(versions))), "versions have no gaps"
         for version in versions[self.checked + 1 :]:
-            self._follow(version)
-        for version in versions[-self.run.settings.fragments :]:
+            if version not in self.foreign:
+                self._follow(version)
+        for version in set(versions[-self.run.settings.fragments :]) - self.foreign:
             for kinds in json.loads(self.records[version])["files"].values():
                 names = {name for name, _ in kinds.values()}
                 assert names <= self.store.files.keys(), "a version without its files"
@@ -238,13 +243,15 @@ class World:
             return
         number = self.run.fragment_of(version)
         base = self.merged.get(number, 0)
-        parts = [self.offers[c["sha256"]] for c in record["contributions"]]
+        parts = [self._sent(c) for c in record["contributions"]]
         members = [member for member, _ in parts]
         assert len(set(members)) == len(members), "twice in one merge"
         assert len({m.name for m in members}) == len(members), "two of one name"
         assert members == sorted(members), "contributors stand in order"
-        left = [self.offers[c["sha256"]] for c in record.get("left_out", [])]
-        assert len(parts) + len(left) >= self.run.settings.quorum
+        left = [self._sent(c) for c in record.get("left_out", [])]
+        behind = [why for _, why in record["refused"] if "its base is" in why]
+        quorum = self.run.settings.quorum
+        assert len(parts) + len(left) + len(behind) >= quorum
         out = self._out(number, sorted(parts + left, key=lambda part: part[0]))
         assert sorted(member for member, _ in left) == out
         for c, (member, offer) in zip(record["contributions"], parts, strict=True):
@@ -252,12 +259,17 @@ class World:
             assert (c["tokens"], c["steps"]) == (offer.tokens, offer.steps)
             assert c["base"] == base, "merged twice, or from an old version"
             self.tokens += c["tokens"]
-        self._merge(number, [offer for _, offer in parts])
+        self._merge(number, parts)
+        self._forget(version, number, record)
         self.merged[number] = version
         kinds = record["files"][str(number)]
         bits = self.bits.setdefault((number, version), kinds["anchor"][1])
         assert bits == kinds["anchor"][1]
         self._same_anchor(number, kinds["anchor"][0])
+
+    def _sent(self, said: Any) -> tuple[Member, Offer]:
+        """Two that stand still may send the same."""
+        return self.sent[said["sha256"], said["island"], said["incarnation"]]
 
     def begins(self) -> list[dict[str, np.ndarray]]:
         """The model of version 0, by fragment."""
@@ -269,9 +281,14 @@ class World:
         every = [(self._length(number, o), o.tokens**2 / o.steps) for _, o in parts]
         here = [one for one in every if np.isfinite(one[0])]
         last = [one for merge in self.before.get(number, [])[-4:] for one in merge]
+        members = [one for (p, _), (_, one) in self.last.items() if p == number]
+        last = members if len(members) > 2 else last
         groups = [np.median(g, axis=0) for g in (here, last) if len(g) > 2]
         few = [min([length for length, _ in here], default=0), np.inf]
         far, self.most = np.max(groups or [few], axis=0)
+        if far == 0:
+            whole = np.concatenate([a.ravel() for a in self.anchors[number].values()])
+            far = max(np.linalg.norm(whole), np.sqrt(whole.size)) / 10
         pairs = zip(parts, every, strict=True)
         return [m for (m, _), (length, _) in pairs if not length <= 10 * far]
 
@@ -280,14 +297,30 @@ class World:
         far = [np.ravel(a - np.float64(offer.model[k])) for k, a in anchor.items()]
         return float(np.linalg.norm(np.concatenate(far)))
 
-    def _merge(self, number: int, offers: list[Offer]) -> None:
+    def _forget(self, version: int, number: int, record: Any) -> None:
+        """Keeps what was last merged of islands that are alive, or were lately."""
+        files = [file.rpartition("/")[2] for file, _ in record["refused"]]
+        heard = {name.partition(".")[0] for name in [*record["absent"], *files]}
+        oldest = version - 3 * self.run.settings.fragments
+        for (p, name), (v, one) in list(self.last.items()):
+            v = version if v is None else v
+            self.last[p, name] = v, one
+            if p == number and v < oldest and name not in heard:
+                del self.last[p, name]
+
+    def _merge(self, number: int, parts: list[tuple[Member, Offer]]) -> None:
         """Length and direction in float64; Nesterov outside."""
+        offers = [offer for _, offer in parts]
         if not offers:
+            self.before.setdefault(number, []).append([])
             return
         w = np.array([o.tokens**2 / o.steps for o in offers])
         w = np.minimum(w, 4 * self.most)
         lengths = [self._length(number, o) for o in offers]
-        self.before.setdefault(number, []).append(list(zip(lengths, w, strict=True)))
+        had = list(zip(lengths, w, strict=True))
+        self.before.setdefault(number, []).append(had)
+        for (member, _), one in zip(parts, had, strict=True):
+            self.last[number, member.name] = None, one
         w = w / w.sum()
         for name, a in self.anchors[number].items():
             d = [a - o.model[name] for o in offers]
@@ -296,7 +329,7 @@ class World:
                 x / r if r > 1e-5 else 0 * x for x, r in zip(d, lengths, strict=True)
             ]
             mean = sum(p * x for p, x in zip(w, unit, strict=True))
-            along = w @ lengths * mean / np.linalg.norm(mean)
+            along = w @ lengths * mean / (np.linalg.norm(mean) or 1)
             settings = self.run.settings
             mu, eta = settings.outer_momentum, settings.outer_rate
             v = mu * self.velocity.get(name, 0) + along

@@ -157,9 +157,12 @@ def _refuse(word: str) -> Any:
     raise ValueError(f"{word} is no number")
 
 
-def is_number(value: Any) -> bool:
-    """Whether tokens may be this: a finite number from 0 to 2^53."""
+def is_tokens(value: Any) -> bool:
+    """Whether a step's tokens may be this: 0, or a number from 2^-53 to 2^53.
+
+    The weights of smaller ones, tokens^2 / steps, are 0 in float32.
+    """
     try:
-        return math.isfinite(value) and 0 <= value <= MOST
+        return math.isfinite(value) and (value == 0 or 1 / MOST <= value <= MOST)
     except (OverflowError, TypeError):
         return False

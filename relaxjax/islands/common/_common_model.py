@@ -3,8 +3,9 @@
     state/00000042.LEASE.TRY.f1.anchor   a of fragment 1 after merge 42
     state/00000042.LEASE.TRY.f1.outer    the outer optimizer's state, for who merges
 
-A record of the log names these files and their digests. Where one cannot be read, that
-fragment stays as it is until its next merge, and the file is named.
+A record of the log names these files and their digests. Where one cannot be read, or
+the line itself, that fragment stays as it is until its next merge, and the file is
+named: islands contribute from the newest version that they can read.
 
 Cost: an anchor is read once by each island and kept in memory; the outer state is read
 by a new leader alone.
@@ -18,9 +19,10 @@ from relaxjax.islands.carriers._foreign import DamagedFile, numbered
 from relaxjax.islands.carriers._store import Store
 from relaxjax.islands.common import _log as log
 from relaxjax.islands.common._agreed import Agreed
-from relaxjax.islands.common._bounds import MERGES, Measure, merged_in
+from relaxjax.islands.common._bounds import MERGES, Before
 from relaxjax.islands.common._channel import Fragment
 from relaxjax.islands.common._files import Arrays, fingerprint, pack
+from relaxjax.islands.common._history import Seen, before_of, seen_in
 from relaxjax.islands.common._members import Member
 from relaxjax.islands.common._merge import first_outer
 from relaxjax.islands.common._versions import FOLDER, anchor_of, fetched, named
@@ -45,7 +47,7 @@ class CommonModel:
         self.merged: set[int] = set()
         self.member: Member | None = None
         self._outers: dict[int, tuple[int, Arrays]] = {}
-        self._measures: dict[int, list[Measure]] = {}
+        self._seen: dict[int, Seen] = {}
         self._lines: dict[int, log.Record] = {}
         self._cause = ""  # why the last contribution of `member` was left out
 
@@ -108,15 +110,14 @@ class CommonModel:
             return first, str(error)
         return outer, None
 
-    def before(self, version: int) -> list[Measure]:
-        """What the last merges of a version's fragment had, newest first."""
+    def before(self, version: int) -> Before:
+        """What the last merges of a version's fragment had."""
         versions = versions_before(self._run, version)
-        for v in [v for v in versions if v not in self._measures]:
-            try:
-                self._measures[v] = merged_in(log.read(self._store, v)[0])
-            except (DamagedFile, FileNotFoundError):
-                self._measures[v] = []
-        return [one for v in versions for one in self._measures[v]]
+        for v in [v for v in versions if v not in self._seen]:
+            with suppress(DamagedFile, FileNotFoundError):
+                self._seen[v] = seen_in(log.read(self._store, v)[0])
+        lines = [self._seen[v] for v in versions if v in self._seen]
+        return before_of(lines, self._run.settings.fragments)
 
     def write(
         self, version: int, own: str, number: int, anchor: Arrays, outer: Arrays
@@ -180,6 +181,7 @@ class CommonModel:
     def prune(self) -> None:
         """Removes files that two newer versions of each fragment have replaced."""
         oldest = self.version - 2 * self._run.settings.fragments
+        oldest = min([oldest, *(one.version for one in self.anchors.values())])
         for name in self._store.names(FOLDER):
             if any(version < oldest for version in numbered([name.partition(".")[0]])):
                 self._store.delete(f"{FOLDER}/{name}")
@@ -192,9 +194,9 @@ class CommonModel:
             self._say(f"{error}; merge {version} is passed over")
             self.previous = "damaged"
             return
-        self._measures[version], self._lines[version] = merged_in(record), record
+        self._seen[version], self._lines[version] = seen_in(record), record
         oldest = version - MERGES * self._run.settings.fragments
-        for kept in (self._measures, self._lines):
+        for kept in (self._seen, self._lines):
             for old in [v for v in kept if v < oldest]:
                 del kept[old]
         for part in record["contributions"]:
@@ -228,7 +230,8 @@ class CommonModel:
                 self.anchors[number] = Fragment(number, version, anchor)
                 return
             except FileNotFoundError as error:
-                if log.newest(self._store, version) > version:
+                every = self._run.settings.fragments
+                if log.newest(self._store, version) >= version + every:
                     return  # a newer one has replaced it: it comes with the next call
                 self._say(f"{error.filename} is missing")
             except DamagedFile as error:

@@ -4,8 +4,9 @@ A contribution is checked, or refused with a reason, which the leader says once 
 member and cause: reasons that differ in their numbers alone are one cause. It is said
 again after a contribution of that member was merged.
 
-Members that are alive and whose contribution is damaged count for the quorum: they
-contribute once to a merge, and everybody would wait for them in vain.
+Members that are alive and whose contribution is damaged, has no weight, or starts from
+an older base, count for the quorum: they contribute once to a merge, and everybody
+would wait for them in vain.
 """
 
 import math
@@ -29,6 +30,7 @@ class Inbox:
     Attributes:
       refused: why files are not merged, by name.
       ahead: by file, members that have a newer version than this process could read.
+      behind: whether somebody has an older version, and could not read the newest.
     """
 
     def __init__(
@@ -37,9 +39,10 @@ class Inbox:
         self._store, self._run, self._watch, self._say = store, run, watch, say
         self._checked: dict[str, Checked] = {}
         self._told: set[tuple[str, str]] = set()
-        self._damaged: set[str] = set()
+        self._in_vain: set[str] = set()
         self.refused: dict[str, str] = {}
         self.ahead: dict[str, Member] = {}
+        self.behind = False
 
     def ready(self, version: int, base: Fragment) -> list[Checked]:
         """Contributions that may be merged, by name."""
@@ -48,7 +51,7 @@ class Inbox:
         self._checked = {f: c for f, c in self._checked.items() if f in files}
         self.refused = {f: why for f, why in self.refused.items() if f in files}
         self.ahead = {f: m for f, m in self.ahead.items() if f in files}
-        self._damaged &= set(files)
+        self._in_vain &= set(files)
         for member in filter(None, map(Member.parse, listed)):
             self._watch.saw(member)
         for file in files:
@@ -64,7 +67,7 @@ class Inbox:
 
     def present(self, ready: list[Checked]) -> int:
         """How many have contributed, as far as the quorum goes."""
-        members = filter(None, (Member.parse(_base(file)) for file in self._damaged))
+        members = filter(None, (Member.parse(_base(file)) for file in self._in_vain))
         return len(ready) + sum(map(self._watch.is_alive, members))
 
     def missing(self, ready: list[Checked]) -> list[str]:
@@ -94,9 +97,15 @@ class Inbox:
             is_ahead = checked.offer.base > base.version
             if is_ahead and self._watch.is_alive(checked.member):
                 self.ahead[file] = checked.member
+            if checked.offer.base < base.version:
+                self._in_vain.add(file)
+                self.behind = True
+            if why := offers.too_light(checked.offer):
+                self._in_vain.add(file)
+                return why
             return offers.why_not(checked, base.version, self._watch)
         except DamagedFile as error:
-            self._damaged.add(file)
+            self._in_vain.add(file)
             return str(error)
 
     def _name_left_out(self, file: str, cause: str, why: str) -> None:

@@ -19,8 +19,10 @@ so that a changed line is found by its own digest or by the next one's.
                            length (of its move), file
     left_out               the same for each that was offered in time and is out of
                            bounds, with cause and why
-    bounds                 what decides that (`common._bounds`); lines of older versions
-                           of relaxjax have neither it nor lengths
+    bounds                 what decides that (`common._bounds`): rule, limit, cap, both
+                           references, still, and members: [version, length, weight] of
+                           what was last merged of each. Lines of older versions of
+                           relaxjax have no rule, or neither bounds nor lengths
     refused                [file, why] of contributions that were not merged
     absent                 members that were alive and have not contributed
     files                  by fragment: anchor and outer, each [file, sha256]
@@ -60,7 +62,6 @@ _CONTRIBUTION: dict[str, Kind] = {
     "base": int,
     "tokens": (int, float),
     "steps": int,
-    "weight": float,
     "sha256": str,
     "step": int,
     "adopted": list,
@@ -109,15 +110,34 @@ def read(store: Store, version: int) -> tuple[Record, str]:
     for contribution in record["contributions"]:
         require(full, contribution, _CONTRIBUTION)
         require_pairs(full, "adopted", contribution["adopted"], int, int)
-        if not isinstance(contribution.get("length"), float | None):
+        if not _is_measure(contribution.get("weight")):
+            raise DamagedFile(full, "a weight is no number")
+        if not _is_measure(contribution.get("length", 0.0)):
             raise DamagedFile(full, "a length is no number")
     for left_out in record.get("left_out", []):
         require(full, left_out, _LEFT_OUT)
+    _require_bounds(full, record.get("bounds", {}))
     for one in record["absent"]:
         require(full, {"absent": one}, {"absent": str})
     if record["version"] != version:
         raise DamagedFile(full, f"its version is {record['version']}")
     return record, sha256(data)
+
+
+def _require_bounds(full: str, bounds: Any) -> None:
+    """What later merges and a replay take from bounds has the right types."""
+    require(full, {"bounds": bounds}, {"bounds": dict})
+    require(full, {"rule": 1, "members": {}, **bounds}, {"rule": int, "members": dict})
+    for known in bounds.get("members", {}).values():
+        is_known = isinstance(known, list) and len(known) == 3
+        if not is_known or not all(map(_is_measure, known[1:])):
+            raise DamagedFile(full, "a member's last contribution is no number")
+        require(full, {"version": known[0]}, {"version": int})
+
+
+def _is_measure(value: Any) -> bool:
+    """Whether a length or a weight may be this; weights go beyond 2^53."""
+    return isinstance(value, float) and value >= 0
 
 
 def newest(store: Store, known: int = -1) -> int:

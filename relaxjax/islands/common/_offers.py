@@ -10,6 +10,7 @@ import math
 from typing import Any, NamedTuple
 
 from relaxjax.islands.carriers._foreign import (
+    MOST,
     DamagedFile,
     Kind,
     contents,
@@ -19,7 +20,7 @@ from relaxjax.islands.carriers._foreign import (
 )
 from relaxjax.islands.carriers._store import Store
 from relaxjax.islands.common._agreed import Agreed
-from relaxjax.islands.common._bounds import Part, is_finite, length_of
+from relaxjax.islands.common._bounds import Part, is_finite, length_of, weight_of
 from relaxjax.islands.common._channel import Offer
 from relaxjax.islands.common._codes import decoded
 from relaxjax.islands.common._files import Arrays, fingerprint, pack, unpack
@@ -158,6 +159,16 @@ def why_not(checked: Checked, base: int, watch: Watch) -> str | None:
         return f"its base is version {offer.base} and the newest is {base}"
     if not (offer.tokens > 0 and offer.steps > 0):
         return f"it has {offer.tokens} tokens in {offer.steps} steps"
+    return None
+
+
+def too_light(offer: Offer) -> str | None:
+    """Why a contribution would be merged and move nothing, or None."""
+    if offer.steps and weight_of(offer.tokens, offer.steps) < MOST**-2:
+        return (
+            f"it has {offer.tokens} tokens in {offer.steps} steps, whose weight in "
+            "float32 is 0 or next to it: count in a smaller unit"
+        )
     return None
 
 

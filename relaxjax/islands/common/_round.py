@@ -18,6 +18,7 @@ are merges of all that they name.
 Cost: one more merge for each contribution that 4 leaves out.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -26,10 +27,13 @@ import jax.numpy as jnp
 
 from relaxjax.islands.common._agreed import Agreed
 from relaxjax.islands.common._bounds import (
+    RULE,
+    Before,
     Bounds,
     Measure,
     bounds_of,
     is_finite,
+    scale_of,
     weight_of,
 )
 from relaxjax.islands.common._channel import Fragment
@@ -59,7 +63,7 @@ class Decided(NamedTuple):
         return {
             "contributions": [checked.record(weight) for checked, weight in weighed],
             "left_out": [one.record() for one in self.left_out],
-            "bounds": self.bounds._asdict(),
+            "bounds": self.bounds.record(),
         }
 
 
@@ -68,7 +72,8 @@ def decide(
     fragment: Fragment,
     outer: Arrays,
     ready: Sequence[Checked],
-    before: Sequence[Measure],
+    before: Before,
+    rule: int = RULE,
 ) -> Decided:
     """Merges what is within bounds.
 
@@ -78,6 +83,7 @@ def decide(
       outer: the outer optimizer's state.
       ready: contributions to it, in order.
       before: what its last merges had.
+      rule: that of the line which is replayed.
     """
     limit, cap = run.settings.limit, run.settings.cap
     left: dict[str, LeftOut] = {}
@@ -85,7 +91,9 @@ def decide(
     for checked in ready:
         if not math.isfinite(checked.length):
             left[checked.file] = LeftOut(checked, "finite", not_finite(checked))
-    bounds = bounds_of(limit, cap, [_measure(c) for c in finite], before)
+    measures = [_measure(c) for c in finite]
+    scale = functools.partial(scale_of, fragment.anchor)
+    bounds = bounds_of(limit, cap, measures, before, scale, rule)
     for checked in finite:
         if why := bounds.too_long(checked.length):
             left[checked.file] = LeftOut(checked, "length", why)

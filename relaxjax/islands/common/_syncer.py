@@ -104,6 +104,9 @@ class Syncer:
             self._say(f"{holder} can read a newer version, and takes the lease")
             self._take(self.lease + 1, holder)
             return False
+        if self._inbox.behind:
+            self._inbox.behind = False
+            self._state.mend()
         if not self._is_time(version, ready):
             self._mend()
             return False

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from relaxjax.islands.carriers._foreign import is_number
+from relaxjax.islands.carriers._foreign import is_tokens
 from relaxjax.islands.common._agreed import Agreed
 from relaxjax.islands.common._channel import Fragment, Joined, Mail, News, Offer
 from relaxjax.islands.common._codes import Coder, Plain
@@ -103,7 +103,8 @@ class Island:
 
         Args:
           params: the model after the optimizer's step, on this process's devices.
-          tokens: what the step has taken in, such as examples or tokens; 0 to 2^53.
+          tokens: what the step has taken in, such as examples or tokens; 0, or from
+            2^-53 to 2^53.
 
         Returns:
           The params, in which fragments that were merged have been replaced.
@@ -112,9 +113,9 @@ class Island:
           Superseded: a newer process of the same name has joined.
           ValueError: params unlike those that joined, or tokens out of range.
         """
-        if not is_number(tokens):
+        if not is_tokens(tokens):
             raise ValueError(
-                f"islands: tokens={tokens} must be a finite number from 0 to 2^53: "
+                f"islands: tokens={tokens} must be 0 or from 2^-53 to 2^53: "
                 "what this step has taken in"
             )
         self._step += 1
@@ -166,10 +167,8 @@ class Island:
         return self._over(params, news.fragments) if news.fragments else params
 
     def _can_offer(self, version: int) -> bool:
-        """Whether its fragment has moved from the newest version that there is."""
-        p = self._run.fragment_of(version)
-        newest = self._run.newest(p, version - 1)
-        return self._steps[p] > 0 and self._base[p] == newest
+        """Whether its fragment has moved, from the newest version that can be read."""
+        return self._steps[self._run.fragment_of(version)] > 0
 
     def _send(self, version: int, params: Any) -> None:
         p = self._run.fragment_of(version)

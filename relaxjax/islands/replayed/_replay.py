@@ -20,10 +20,11 @@ from relaxjax.islands.carriers._store import Store
 from relaxjax.islands.common import _log as log
 from relaxjax.islands.common import _offers as offers
 from relaxjax.islands.common._agreed import Agreed
-from relaxjax.islands.common._bounds import Measure, merged_in
+from relaxjax.islands.common._bounds import Before
 from relaxjax.islands.common._channel import Fragment
 from relaxjax.islands.common._common_model import versions_before
 from relaxjax.islands.common._files import Arrays, fingerprint
+from relaxjax.islands.common._history import Seen, before_of, seen_in
 from relaxjax.islands.common._merge import Merged, first_outer, merge
 from relaxjax.islands.common._offers import Checked
 from relaxjax.islands.common._round import decide
@@ -69,17 +70,18 @@ def replay(store: Store) -> Iterator[Replayed]:
     for p in range(run.settings.fragments):
         anchor = anchor_of(store, run, first, p)
         known[p] = Fragment(p, 0, anchor), first_outer(run.settings, anchor)
-    measures: dict[int, list[Measure]] = {}
+    seen: dict[int, Seen] = {}
     for version in range(1, log.newest(store) + 1):
         try:
             record, digest = log.read(store, version)
             _require(store, record, previous)
-            before = [m for v in versions_before(run, version) for m in measures[v]]
+            lines = [seen[v] for v in versions_before(run, version)]
+            before = before_of(lines, run.settings.fragments)
             fragment, outer, replayed = _again(store, run, record, known, before)
         except (DamagedFile, FileNotFoundError) as error:
             yield Replayed(version, [], False, float("inf"), str(error))
             return
-        previous, measures[version] = digest, merged_in(record)
+        previous, seen[version] = digest, seen_in(record)
         known[fragment.number] = fragment, outer
         yield replayed
 
@@ -89,7 +91,7 @@ def _again(
     run: Agreed,
     record: Any,
     known: dict[int, tuple[Fragment, Arrays]],
-    before: list[Measure],
+    before: Before,
 ) -> tuple[Fragment, Arrays, Replayed]:
     """The fragment after a merge, its outer state, and how both compare."""
     version = record["version"]
@@ -142,11 +144,12 @@ def _decided(
     fragment: Fragment,
     outer: Arrays,
     ready: list[Checked],
-    before: list[Measure],
+    before: Before,
 ) -> Merged:
     """What the decision comes to, if it is the one of the line."""
     ready = sorted(ready, key=lambda checked: checked.file)
-    decided = decide(run, fragment, outer, ready, before)
+    rule = record["bounds"].get("rule", 1)
+    decided = decide(run, fragment, outer, ready, before, rule)
     for key in ("contributions", "left_out"):
         here = [said["file"] for said in decided.record()[key]]
         there = [said["file"] for said in record[key]]
@@ -155,12 +158,23 @@ def _decided(
                 f"{store.place}/{log.file_of(record['version'])}",
                 f"its {key} are {there}, and follow as {here}",
             )
-    if decided.bounds._asdict() != record["bounds"]:
+    if not _same(decided.bounds.record(), record["bounds"]):
         raise DamagedFile(
             f"{store.place}/{log.file_of(record['version'])}",
             f"its bounds are {record['bounds']}, and follow as {decided.bounds}",
         )
     return decided.merged
+
+
+def _same(here: dict[str, Any], there: dict[str, Any]) -> bool:
+    """Whether bounds agree; |a| of a fragment may differ between processors."""
+    length = there.get("length")
+    is_close = isinstance(length, float) and math.isclose(
+        here["length"], length, rel_tol=_ROUNDING
+    )
+    if here.get("still") and is_close:
+        here = {**here, "length": length}
+    return here == there
 
 
 def _require(store: Store, record: Any, previous: str) -> None:

@@ -20,9 +20,10 @@ from relaxjax.islands.common._members import Member, Watch
 from relaxjax.islands.common._offers import folder_of
 from relaxjax.islands.common._syncer import newest_lease
 from relaxjax.islands.one._mail_thread import Voice
+from relaxjax.islands.replayed._replay import replay
 from tests.islands.common.test_files import merged_once, round_of
 from tests.islands.one.test_island import FAST, RUN
-from tests.islands.world import World
+from tests.islands.world import SETTINGS, World
 
 TWO = {"x": jnp.zeros(4), "y": jnp.zeros(4)}
 
@@ -145,10 +146,45 @@ def test_a_contribution_with_a_number_that_is_none_is_refused(key, value):
 def test_tokens_are_refused_where_they_are_given(tmp_path):
     how: dict[str, Any] = RUN | FAST
     with islands.join(TWO, f"folder:{tmp_path}", "a", **how) as island:
-        for tokens in (1e20, 10**400, -1, float("nan")):
-            with pytest.raises(ValueError, match="must be a finite number from 0 to 2"):
+        for tokens in (1e20, 10**400, -1, float("nan"), 1e-25, 5e-324, 2.0**-54):
+            with pytest.raises(ValueError, match="must be 0 or from 2"):
                 island.exchange(island.params, tokens=tokens)
-        island.exchange(island.params, tokens=0.5)
+        for tokens in (0.5, 0, 2**-53):
+            island.exchange(island.params, tokens=tokens)
+
+
+@pytest.mark.parametrize("quorum", [2, 3])
+@pytest.mark.parametrize("tokens", [1e-25, 1e-19, 5e-324])
+def test_a_weight_of_zero_is_refused(tokens, quorum):
+    """The leader names it, and the others' merge moves the model."""
+    world = World(SETTINGS._replace(quorum=quorum))
+    processes = merged_once(world)
+    for p in processes:
+        p.adopt()
+        p.offer(tokens if p is processes[2] else 8, 2, 1)
+    for p in processes * 2:
+        world.now += 1
+        p.turn()
+    record, _ = log.read(world.store, 2)
+    assert [c["island"] for c in record["contributions"]] == ["a", "b"]
+    refused = dict(record["refused"])[f"{folder_of(2)}/c.000001"]
+    assert "it has" in refused
+    assert "whose weight in float32 is 0" in refused
+
+
+@pytest.mark.parametrize("tokens", [2.0**-53, 3e-16, 1e9, 2.0**53])
+def test_the_smallest_and_the_largest_tokens_move_the_model(tokens):
+    """With their steps; and the line of the log can be read."""
+    world = World(SETTINGS._replace(quorum=1, keep=True))
+    one = world.process("a")
+    for salt in range(3):
+        one.adopt()
+        one.offer(tokens * 2, 2, salt) if tokens < 2**52 else one.offer(tokens, 2, salt)
+        assert one.turn() or one.turn()
+        world.check()
+    one.adopt()
+    assert all(abs(x).min() > 0 for f in one.has.values() for x in f.anchor.values())
+    assert all(merge.is_equal and not merge.fault for merge in replay(world.store))
 
 
 def test_a_foreign_number_in_the_log_is_no_version():
@@ -169,6 +205,89 @@ def test_a_foreign_number_in_the_log_is_no_version():
         round_of([*processes, late], salt)
     assert log.newest(world.store) >= 2
     assert log.newest(world.store, 1) == log.newest(world.store)
+
+
+@pytest.mark.parametrize("what", [b"notes", b""])
+@pytest.mark.parametrize("quorum", [1, 3])
+@pytest.mark.parametrize("ahead", [(1,), (2,), (6,), (2, 4), (3, 4, 5, 6)])
+def test_a_foreign_number_ahead_is_passed_over_by_everybody(ahead, quorum, what):
+    """Fragments go on from their newest merge, and so does who joins later."""
+    world = World(SETTINGS._replace(quorum=quorum))
+    processes = merged_once(world)
+    put = log.newest(world.store)
+    world.foreign = {put + k for k in ahead}
+    for version in world.foreign:
+        world.store.files[log.file_of(version)] = what
+    for salt in range(1, 30):
+        round_of(processes, salt)
+        world.now += 1
+        if salt == 12:
+            assert log.newest(world.store) >= put + 10
+            processes.append(world.process("d"))
+    world.check()
+    assert log.newest(world.store) >= put + 20
+    line, _ = log.read(world.store, log.newest(world.store))
+    assert [c["island"] for c in line["contributions"]] == list("abcd")
+    assert processes[3].has[0].version == processes[0].has[0].version > put + 10
+
+
+def test_a_state_that_nobody_has_read_is_passed_over():
+    """Its leader is gone; the others go on from the merge before it."""
+    world = World()
+    leader, *others = processes = merged_once(world)
+    round_of(processes, 1)
+    version = log.newest(world.store) + 1
+    for p in processes:
+        p.adopt()
+        p.offer(8, 2, 2)
+    while not leader.turn():
+        world.now += 1
+    assert log.newest(world.store) == version
+    for name in [x for x in world.store.files if x.startswith(f"state/{version:08d}")]:
+        world.store.files[name] = b"x"
+    world.now += 100
+    for salt in range(3, 20):
+        round_of(others, salt)
+        world.now += 2
+    assert log.newest(world.store) > version + 4
+    line, _ = log.read(world.store, version + 2)
+    assert {c["base"] for c in line["contributions"]} == {version - 2}
+
+
+def test_an_island_goes_on_behind_what_is_no_file(tmp_path):
+    """By itself, with its thread: a file, a link and a folder stand in its way."""
+    how: dict[str, Any] = RUN | FAST
+    where = tmp_path / "r"
+    with islands.join(TWO, f"folder:{where}", "a", **how) as island:
+        for ahead, make in ((2, link), (3, folder), (7, os.mkfifo)):
+            make(where / log.FOLDER / f"{ahead:08d}")
+        params = island.params
+        for _ in range(200):
+            params = island.exchange(params, tokens=8)
+            if island.version >= 9:
+                break
+        assert island.version >= 9
+
+
+@pytest.mark.parametrize("value", [-1.0, "8", None, 8])
+@pytest.mark.parametrize("key", ["length", "weight", "members"])
+def test_a_line_whose_measures_are_none_is_damaged(key, value):
+    """A leader that looks back at it goes on without it."""
+    world = World()
+    processes = merged_once(world)
+    record, _ = log.read(world.store, 1)
+    if key == "members":
+        record["bounds"]["members"] = {"a": [1, 1.0, value]}
+    else:
+        record["contributions"][0][key] = value
+    world.store.files[log.file_of(1)] = seal(record)
+    with pytest.raises(DamagedFile, match="is no number"):
+        log.read(world.store, 1)
+    late = world.process("d")
+    for salt in range(1, 6):
+        round_of([*processes, late], salt)
+        world.now += 2
+    assert log.newest(world.store) >= 3
 
 
 def test_a_damaged_newest_line_is_a_version():

@@ -1,5 +1,6 @@
 """A member that is wrong: left out and named, and nobody else's model suffers."""
 
+import functools
 import threading
 from typing import Any
 
@@ -12,9 +13,11 @@ from relaxjax import islands
 from relaxjax.islands.carriers._open import open_store
 from relaxjax.islands.carriers._store import FILE
 from relaxjax.islands.common import _log as log
+from relaxjax.islands.common import _syncer
 from relaxjax.islands.common._agreed import Agreed, Settings
-from relaxjax.islands.common._bounds import Measure, bounds_of, length_of
+from relaxjax.islands.common._bounds import Before, Measure, bounds_of, length_of
 from relaxjax.islands.common._files import seal
+from relaxjax.islands.common._round import decide
 from relaxjax.islands.replayed._replay import replay
 from relaxjax.islands.replayed._tables import tables
 from tests.islands.one.test_island import FAST, PARAMS, RUN, TARGETS, records, train
@@ -151,6 +154,96 @@ def test_two_are_held_against_the_last_merges():
     assert [c["cause"] for c in last["left_out"]] == ["length"]
 
 
+def alone(world: World, one: Process, wrong: Any, salt: int) -> None:
+    """A contribution and a merge; the others beat, and have nothing to say."""
+    one.adopt()
+    one.offer(8, 2, salt, wrong=wrong)
+    assert one.turn() or one.turn()
+    world.check()
+
+
+@pytest.mark.parametrize("quorum", [1, 2, 3])
+def test_where_the_others_stand_still_a_large_move_is_left_out(quorum):
+    """Alone or not; and the first move after it is merged if a majority makes it."""
+    world = World(QUORUM._replace(quorum=quorum, grace=0.0))
+    processes = [world.process(name) for name in "abcd"]
+    for salt in range(6):
+        wrong = [IN["zero"]] * 4
+        if salt in (2, 3):
+            wrong[3] = lambda move: move * 0 + 1e10
+        elif salt > 3:
+            wrong = [same] * 3 + [IN["zero"]]
+        for p in processes:
+            p.adopt()
+        for p, how in zip(processes, wrong, strict=True):
+            p.offer(8, 2, salt, wrong=how)
+        for p in processes * 2:
+            if p.turn():
+                break
+        world.check()
+    found = lines(world)
+    assert [[c["island"] for c in x["left_out"]] for x in found[1:]] == [
+        *([], [], ["d"], ["d"], [], []),
+    ]
+    assert "the others stand still" in found[3]["left_out"][0]["why"]
+    if quorum == 1:
+        alone(world, processes[0], IN["zero"], 6)
+        alone(world, processes[0], lambda move: move * 0 + 1e10, 7)
+    assert all(merge.is_equal and not merge.fault for merge in replay(world.store))
+
+
+def test_a_first_small_move_alone_is_merged_where_all_stood_still():
+    world = World(QUORUM._replace(quorum=1, grace=0.0))
+    processes = [world.process(name) for name in "abc"]
+    for salt in range(2):
+        for p in processes:
+            p.adopt()
+            p.offer(8, 2, salt, wrong=IN["zero"])
+        assert any(p.turn() for p in processes * 2)
+    alone(world, processes[0], lambda move: 0.1 * move, 3)
+    alone(world, processes[0], lambda move: move * 0 + 1e10, 4)
+    found = lines(world)
+    assert [[c["island"] for c in x["left_out"]] for x in found[3:]] == [[], ["a"]]
+    assert all(merge.is_equal and not merge.fault for merge in replay(world.store))
+
+
+def test_who_merges_alone_does_not_raise_its_own_reference():
+    """One of three is fast, and its moves grow; the others are heard, and bound it."""
+    world = World(QUORUM._replace(quorum=1, grace=0.0))
+    processes = [world.process(name) for name in "abc"]
+    for salt in range(2):
+        for p in processes:
+            p.adopt()
+            p.offer(8, 2, salt)
+        assert any(p.turn() for p in processes * 2)
+    for k in range(40):
+        alone(world, processes[0], lambda move, k=k: 1.6**k * move, 2 + k)
+    longest = max(c["length"] for x in lines(world) for c in x["contributions"])
+    assert longest < 10 * 10
+    found = lines(world)
+    assert all(len(x["contributions"]) == 1 for x in found[3:8])
+    assert all(len(x["left_out"]) == 1 for x in found[-20:])
+    assert all(merge.is_equal and not merge.fault for merge in replay(world.store))
+
+
+def test_who_is_left_behind_by_the_others_goes_on():
+    """Members that are gone bound nobody after four merges."""
+    world = World(QUORUM._replace(quorum=1, grace=0.0))
+    processes = [world.process(name) for name in "abc"]
+    for salt in range(2):
+        for p in processes:
+            p.adopt()
+            p.offer(8, 2, salt)
+        assert any(p.turn() for p in processes * 2)
+    for p in processes[1:]:
+        p.channel.leave()
+    for k in range(16):
+        alone(world, processes[0], lambda move, k=k: 1.3**k * move, 2 + k)
+    assert not any(x["left_out"] for x in lines(world)[1:])
+    assert list(lines(world)[-1]["bounds"]["members"]) == ["a"]
+    assert all(merge.is_equal and not merge.fault for merge in replay(world.store))
+
+
 @pytest.mark.parametrize("key", ["left_out", "bounds", "length"])
 def test_a_changed_decision_is_found(key):
     world = World(QUORUM)
@@ -189,6 +282,28 @@ def test_lines_of_older_versions_are_merged_again_as_they_were():
     assert len(done) == 6
     assert all(merge.is_equal and not merge.fault for merge in done)
     assert np.isfinite(done[-1].difference)
+
+
+@pytest.mark.parametrize("attack", ["zero", "x1000"])
+def test_lines_without_a_rule_replay_by_the_first_one(attack, monkeypatch):
+    """A run that goes on in today's relaxjax has lines of both."""
+    monkeypatch.setattr(_syncer, "decide", functools.partial(decide, rule=1))
+    world = World(QUORUM)
+    world.check = lambda: None  # which knows today's rule
+    processes = rounds(world, (IN | OUT)[attack])
+    monkeypatch.undo()
+    for salt in range(6, 10):
+        for p in processes:
+            p.adopt()
+            p.offer(8, 2, salt)
+        for p in processes * 2:
+            p.turn()
+    rules = [x["bounds"].get("rule", 1) for x in lines(world)[1:]]
+    assert rules == [1] * 6 + [2] * 4
+    assert list(lines(world)[3]["bounds"]) == ["cap", "length", "limit", "weight"]
+    done = list(replay(world.store))
+    assert len(done) == 10
+    assert all(merge.is_equal and not merge.fault for merge in done)
 
 
 def float16(count: int) -> World:
@@ -231,17 +346,34 @@ def test_a_merge_that_overflows_float16_is_not_committed():
 def test_medians_count_from_three_on():
     def bounds(present, before=()):
         groups = [[Measure(x, x) for x in group] for group in (present, before)]
-        return bounds_of(10.0, 2.0, *groups)[2:]
+        before = Before(groups[1], {})
+        return bounds_of(10.0, 2.0, groups[0], before, lambda: 20.0)[2:4]
 
     assert bounds([]) == bounds([], [5.0, 5.0]) == (0, 0)
+    assert bounds([0.0, 1.0]) == bounds([1.0], [0.0] * 3) == (2, 0)
     assert bounds([4.0]) == (4, 0)
     assert bounds([4.0, 1.0]) == bounds([4.0, 1.0], [9.0, 9.0]) == (1, 0)
     assert bounds([4.0, 1.0], [9.0, 9.0, 8.0]) == (9, 9)
     assert bounds([4.0, 1.0, 2.0], [1.0, 1.0, 1.0]) == (2, 2)
     assert bounds([4.0, 1.0, 2.0, 8.0]) == (3, 3)
-    nothing = bounds_of(10.0, 2.0, [Measure(0.0, 0.0)] * 3, [])
-    assert nothing.too_long(1e30) is None
-    assert nothing.counted(1e15, 1) == 1e15
+    still = [Measure(0.0, 0.0)] * 3, Before([], {}), lambda: 20.0
+    assert bounds_of(10.0, 2.0, *still).too_long(20.0) is None
+    assert "others stand still" in str(bounds_of(10.0, 2.0, *still).too_long(21.0))
+    assert bounds_of(10.0, 2.0, *still).counted(1e15, 1) == 1e15
+    assert bounds_of(None, 2.0, *still).too_long(1e30) is None
+    assert bounds_of(10.0, 2.0, *still, rule=1).too_long(1e30) is None
+
+
+def test_a_member_has_one_value():
+    """Whoever merges alone is held against the two others, as they were last heard."""
+    known = {
+        x: (v, Measure(y, y))
+        for v, (x, y) in enumerate({"a": 9e9, "b": 1.0, "c": 2.0}.items())
+    }
+    before = Before([Measure(9e9, 9e9)] * 4, known)
+    now = [Measure(1e11, 1e11)], before, lambda: 20.0
+    assert bounds_of(10.0, 2.0, *now)[2:4] == (2, 2)
+    assert bounds_of(10.0, 2.0, *now, rule=1)[2:4] == (9e9, 9e9)
 
 
 def test_a_length_is_of_the_whole_fragment(monkeypatch):
