@@ -70,9 +70,8 @@ def init_compressed(
         jax.tree.map(lambda x, k=k: jax.tree.leaves(init(x))[k], params)
         for k in range(kind.num_leaves)
     ]
-    words = key_words(seed) if compressor.random else ()
-    state = SummedState if op == "sum" else CompressedState
-    return state(kind.unflatten(fields), words)
+    kept = kind.unflatten(fields), key_words(seed) if compressor.random else ()
+    return SummedState(*kept) if op == "sum" else CompressedState(*kept)
 
 
 def compressed_mean(
