@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 NAMES = {"max", "min", "amax", "amin", "ptp", "nanmax", "nanmin"}
 COLLECTIVES = {"pmax", "pmin", "reduce_max", "reduce_min"}
 OF_INTEGERS = {
-    "relaxjax/_core/_extremes.py": 6,
+    "relaxjax/_core/_extremes.py": 7,
     "relaxjax/_core/_silence.py": 1,
     "relaxjax/local_updates/_hierarchical_local_sgd.py": 1,
 }

@@ -19,6 +19,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from relaxjax._core._axis import compiler_axes
+
 _LANES = 16
 _LONG = 2 * _LANES * _LANES  # elements of a row that takes more than two passes
 
@@ -66,15 +68,15 @@ def _turned(b: jax.Array) -> jax.Array:
 
 
 def _largest(keys: jax.Array, axis: Axis, keepdims: bool) -> jax.Array:
-    """The largest integer over `axis`, which becomes the last axis of rows."""
-    if axis is None:
-        axis = tuple(range(keys.ndim))
-    some = (axis,) if isinstance(axis, int) else axis
-    gone = sorted(i % keys.ndim for i in some)
-    stay = [i for i in range(keys.ndim) if i not in gone]
-    rows = keys.transpose(*stay, *gone).reshape(*(keys.shape[i] for i in stay), -1)
-    top = lax.platform_dependent(rows, cpu=_by_lanes, default=_along_rows)
-    return jnp.expand_dims(top, tuple(gone)) if keepdims else top
+    """The largest integer over `axis`; along rows of a device's own, on CPUs by lanes.
+
+    What the compiler shards stays as it is: rows cut into lanes would be gathered.
+    """
+    rows = axis in (-1, keys.ndim - 1) or (axis is None and keys.ndim == 1)
+    if not rows or compiler_axes():
+        return jnp.max(keys, axis, keepdims=keepdims)
+    top = lax.platform_dependent(keys, cpu=_by_lanes, default=_along_rows)
+    return top[..., None] if keepdims else top
 
 
 def _along_rows(keys: jax.Array) -> jax.Array:
