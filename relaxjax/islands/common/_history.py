@@ -36,7 +36,7 @@ class Seen(NamedTuple):
 
 
 def seen_in(record: Mapping[str, Any]) -> Seen:
-    """What a line says; contributions without a length are none."""
+    """What a line says; a contribution without a length does not count."""
     contributed = {
         said["island"]: Measure(said["length"], said["weight"])
         for said in record["contributions"]
