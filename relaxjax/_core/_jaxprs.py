@@ -1,6 +1,6 @@
 """What every walk over a traced program needs of its equations."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
@@ -37,3 +37,25 @@ def shapes_of(tree: Any) -> Any:
     return jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(jax.typeof(x).shape, jax.typeof(x).dtype), tree
     )
+
+
+def scan_parts(eqn: core.JaxprEqn) -> tuple[Program, int, int]:
+    """Body of a `scan`, and how many operands are the same in each turn or carried.
+
+    The operands are constants, carry and slices, the results carry and slices. Slices
+    lose an axis in the body; newer JAX says nothing else of what is which.
+    """
+    (body,) = programs_of(eqn.params)
+
+    def whole(outside: Iterable[Any], inside: Iterable[Any]) -> int:
+        pairs = zip(outside, inside, strict=True)
+        return sum(a.aval.ndim == b.aval.ndim for a, b in pairs)
+
+    carried = whole(eqn.outvars, body.jaxpr.outvars)
+    return body, whole(eqn.invars, body.jaxpr.invars) - carried, carried
+
+
+def loop_parts(eqn: core.JaxprEqn) -> tuple[Program, Program, int, int]:
+    """Condition and body of a `while`, and how many operands each has for itself."""
+    of = eqn.params
+    return of["cond_jaxpr"], of["body_jaxpr"], of["cond_nconsts"], of["body_nconsts"]

@@ -15,10 +15,10 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from relaxjax._core._jaxprs import Program, programs_of
+from relaxjax._core._jaxprs import Program, loop_parts, programs_of, scan_parts
 from relaxjax._core._tree import is_key
 from relaxjax.programs._jaxpr_bytes import COLLECTIVES, rounds_of, shape_of
-from relaxjax.programs._jaxpr_looked import Looks, looked_at, loop_parts, scan_consts
+from relaxjax.programs._jaxpr_looked import Looks, looked_at
 
 _LARGEST_KNOWN = 4096  # elements; branches depend on counters and small tables
 
@@ -139,7 +139,7 @@ def _equation(
     if name == "while" and (walked := _at_most_once(eqn, known, context, results)):
         return walked
     if name == "scan":
-        consts = known[: scan_consts(eqn, inner[0])]
+        consts = known[: scan_parts(eqn)[1]]
         turn = [*consts, *[None] * (len(known) - len(consts))]
         once, length = walk(inner[0], turn, context), eqn.params["length"]
         waves = {(0, f"loop {id(eqn)}"): once.rounds * length} if once.waves else {}

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from jax.extend import core
 
-from relaxjax._core._jaxprs import Program, programs_of
-from relaxjax.programs._jaxpr_bytes import shape_of
+from relaxjax._core._jaxprs import loop_parts, programs_of, scan_parts
 
 
 class Looked(NamedTuple):
@@ -52,7 +51,8 @@ def _inputs(eqn: core.JaxprEqn, results: tuple[bool, ...], looks: Looks) -> list
         each = [looked_at(j.jaxpr, results, looks).inputs for j in inner]
         looked = [True, *map(any, zip(*each, strict=True))]
     elif name == "scan":
-        body, consts = inner[0].jaxpr, scan_consts(eqn, inner[0])
+        program, consts, _ = scan_parts(eqn)
+        body = program.jaxpr
         nothing = (False,) * len(body.outvars)
         kept = looked_at(body, nothing, looks).inputs[:consts]
         looked = [*kept, *[False] * (len(eqn.invars) - consts)]
@@ -69,26 +69,3 @@ def _inputs(eqn: core.JaxprEqn, results: tuple[bool, ...], looks: Looks) -> list
         looked = [any(results) and not inner] * len(eqn.invars)
     pairs = zip(eqn.invars, looked, strict=True)
     return [one and not isinstance(v, core.Literal) for v, one in pairs]
-
-
-def scan_consts(eqn: core.JaxprEqn, body: Program) -> int:
-    """Number of a scan's operands that are the same in each turn.
-
-    The operands are constants, carry and slices, the results carry and slices; slices
-    lose an axis in the body.
-    """
-    ins = zip(eqn.invars, body.jaxpr.invars, strict=True)
-    outs = zip(eqn.outvars, body.jaxpr.outvars, strict=True)
-    whole_ins, whole_outs = (
-        sum(len(shape_of(a).shape) == len(shape_of(b).shape) for a, b in pairs)
-        for pairs in (ins, outs)
-    )
-    return whole_ins - whole_outs
-
-
-def loop_parts(
-    eqn: core.JaxprEqn,
-) -> tuple[Program, Program, int, int]:
-    """Condition and body of a `while`, and how many operands each has for itself."""
-    of = eqn.params
-    return of["cond_jaxpr"], of["body_jaxpr"], of["cond_nconsts"], of["body_nconsts"]

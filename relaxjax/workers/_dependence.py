@@ -21,7 +21,7 @@ from typing import Any
 from jax.extend.core import Literal
 
 from relaxjax._core._flows import axes_met
-from relaxjax._core._jaxprs import programs_of
+from relaxjax._core._jaxprs import loop_parts, programs_of, scan_parts
 from relaxjax._core._marks import station_of
 
 Own = frozenset[tuple[str, str]]
@@ -107,13 +107,12 @@ def _cond(eqn: Any, ins: list[Own], walk: Walk) -> list[Own]:
 
 
 def _while(eqn: Any, ins: list[Own], walk: Walk) -> list[Own]:
-    params = eqn.params
-    first = params["cond_nconsts"]
-    second = first + params["body_nconsts"]
+    condition, body, first, more = loop_parts(eqn)
+    second = first + more
     asked, read, carry = ins[:first], ins[first:second], ins[second:]
     while True:
-        (by,) = walk(params["cond_jaxpr"], [*asked, *carry])
-        outs = walk(params["body_jaxpr"], [*read, *carry], by)
+        (by,) = walk(condition, [*asked, *carry])
+        outs = walk(body, [*read, *carry], by)
         later = [_join([x, y, by]) for x, y in zip(carry, outs, strict=True)]
         if later == carry:
             return carry
@@ -121,23 +120,15 @@ def _while(eqn: Any, ins: list[Own], walk: Walk) -> list[Own]:
 
 
 def _scan(eqn: Any, ins: list[Own], walk: Walk) -> list[Own]:
-    program = eqn.params["jaxpr"]
-    # What is carried has one shape inside and outside; what is scanned loses an axis.
-    carried = sum(_alike(eqn.outvars, program.jaxpr.outvars))
-    second = sum(_alike(eqn.invars, program.jaxpr.invars))
-    read, along = ins[: second - carried], ins[second:]
-    carry = ins[second - carried : second]
+    body, consts, carried = scan_parts(eqn)
+    second = consts + carried
+    read, carry, along = ins[:consts], ins[consts:second], ins[second:]
     while True:
-        outs = walk(program, [*read, *carry, *along])
+        outs = walk(body, [*read, *carry, *along])
         later = [x | y for x, y in zip(carry, outs, strict=False)]
         if later == carry:
             return outs
         carry = later
-
-
-def _alike(outside: Sequence[Any], inside: Sequence[Any]) -> list[bool]:
-    pairs = zip(outside, inside, strict=True)
-    return [x.aval.ndim == y.aval.ndim for x, y in pairs]
 
 
 _DECIDED = {"cond": _cond, "while": _while, "scan": _scan}
