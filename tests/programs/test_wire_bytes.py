@@ -237,3 +237,21 @@ def test_what_never_sends_and_what_changes_has_a_mean_too():
     assert wire_bytes(optax.adam(1e-3), params, mesh) == 0
     late = relaxjax.power_sgd("data", start_after=3, min_compression=0)
     assert wire_bytes(late, params, mesh) == wire_bytes(late, params, mesh, start=3)
+
+
+def test_what_a_scan_carries_is_not_known_from_its_first_turn():
+    """The third of four turns sends; which one it is, is data: the most is counted."""
+
+    def update(updates, state, params=None):
+        def turn(count, _):
+            sent = jax.lax.cond(
+                count == 2, lambda: jax.lax.psum(updates, "data"), lambda: updates
+            )
+            return count + 1, sent
+
+        _, sums = jax.lax.scan(turn, jnp.int32(0), length=4)
+        return sums[0], state
+
+    tx = optax.GradientTransformation(lambda params: (), update)
+    once = relaxjax.wire_bytes(relaxjax.all_reduce("data"), jnp.zeros(6), emulate(2))
+    assert relaxjax.wire_bytes(tx, jnp.zeros(6), emulate(2), steps=1) == 4 * once
