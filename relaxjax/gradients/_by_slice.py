@@ -21,7 +21,7 @@ from relaxjax._core._jaxprs import shapes_of
 from relaxjax._core._marks import passed_over
 from relaxjax._core._tree import leaf_name
 from relaxjax.collectives import is_shard
-from relaxjax.gradients._elementwise import tracing
+from relaxjax.gradients._elementwise import tracing_for
 from relaxjax.gradients._numbering import numbers_of
 from relaxjax.workers import WorkerMesh
 
@@ -72,7 +72,7 @@ def _numbers(
 ) -> dict[tuple[str, str], str]:
     """The numbers of updates, states and first states, by what they are and name."""
     kinds = shapes_of(tree)
-    with passed_over(), tracing(workers) as trace:
+    with passed_over(), tracing_for(workers) as trace:
         # A function of its own: JAX remembers the trace of one that it knows.
         init = partial(optimizer.init)
         first, state = trace(init, return_shape=True)(kinds)

@@ -13,9 +13,8 @@ keeps their shape, as products and sorts do.
 Cost: one trace of `init` and `update`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
@@ -25,9 +24,8 @@ from jax.extend import core
 from relaxjax._core._extra_args import with_extra_args
 from relaxjax._core._jaxprs import axis_names_of, programs_of, shapes_of
 from relaxjax._core._marks import of_relaxation
-from relaxjax._core._sharding import as_on_devices
 from relaxjax.programs import shape_of
-from relaxjax.workers import WorkerMesh
+from relaxjax.workers import WorkerMesh, tracing
 
 _MIXING = {
     "dot_general", "conv_general_dilated", "sort", "rev", "transpose", "fft",
@@ -66,22 +64,16 @@ def require_elementwise(
         )
 
 
-@contextmanager
-def tracing(workers: WorkerMesh | None) -> Iterator[Callable[..., Any]]:
+def tracing_for(workers: WorkerMesh | None) -> AbstractContextManager[Any]:
     """`jax.make_jaxpr`, in the axes of the workers if there are any."""
-    if workers is None:
-        yield jax.make_jaxpr
-        return
-    env: Any = list(zip(workers.axis_name, workers.sizes, strict=True))
-    with as_on_devices(workers.mesh.shape, workers.axis_name):
-        yield partial(jax.make_jaxpr, axis_env=env)
+    return nullcontext(jax.make_jaxpr) if workers is None else tracing(workers)
 
 
 def _program(
     optimizer: optax.GradientTransformation, kinds: Any, workers: WorkerMesh | None
 ) -> core.Jaxpr:
     """The program of `update`."""
-    with tracing(workers) as trace:
+    with tracing_for(workers) as trace:
         state = trace(optimizer.init, return_shape=True)(kinds)[1]
         return with_extra_args(
             lambda x: trace(x.update_of(optimizer))(kinds, state, kinds, x.arrays),

@@ -18,11 +18,10 @@ import optax
 from relaxjax._core._extra_args import ExtraArgs, with_extra_args
 from relaxjax._core._jaxprs import Program, shapes_of
 from relaxjax._core._phases import clocks_of, set_phases
-from relaxjax._core._sharding import as_on_devices
 from relaxjax.programs._jaxpr import WalkContext, walk
 from relaxjax.programs._jaxpr_bytes import shape_of
 from relaxjax.programs._jaxpr_looked import looked_at
-from relaxjax.workers import WorkerMesh, is_silent
+from relaxjax.workers import WorkerMesh, is_silent, tracing
 
 _ALIKE, _MOST = 8, 4096  # steps that show a period of one; that are looked at
 
@@ -100,23 +99,21 @@ def walked_steps(
     """For each of `count` steps: what is sent, and counters before it."""
     sizes = {name: workers.mesh.shape[name] for name in workers.axis_name}
     spec = shapes_of(params)
-    axes = list(sizes.items())
 
     @functools.cache
     def program(phases: Any) -> tuple[Program, tuple[bool, ...]]:
-        with as_on_devices(workers.mesh.shape, workers.axis_name):
+        with tracing(workers) as trace:
             now = phases.unflatten(jax.tree.leaves(state))
-            update = with_extra_args(lambda x: traced(x, now), spec, extra_args)
+            update = with_extra_args(
+                lambda x: next_of(x, trace)(spec, now, spec, x.arrays), spec, extra_args
+            )
         return update, _wanted(update, len(unknown), context)
 
-    def traced(extra: ExtraArgs, now: Any) -> Program:
-        def next_state(*args: Any) -> Any:
-            return extra.update_of(tx)(*args)[1]
+    def next_of(extra: ExtraArgs, trace: Any) -> Any:
+        return trace(lambda *args: extra.update_of(tx)(*args)[1])
 
-        return jax.make_jaxpr(next_state, axis_env=axes)(spec, now, spec, extra.arrays)
-
-    with as_on_devices(workers.mesh.shape, workers.axis_name):
-        first, state = jax.make_jaxpr(tx.init, axis_env=axes, return_shape=True)(spec)
+    with tracing(workers) as trace:
+        first, state = trace(tx.init, return_shape=True)(spec)
     context = WalkContext(sizes, {}, {})
     everything = [True] * len(first.out_avals)
     known = walk(first, [None] * len(first.in_avals), context, everything).known

@@ -27,6 +27,7 @@ from relaxjax.workers._synchronized import require_synchronized as require_synch
 from relaxjax.workers._synchronized import traced as traced
 from relaxjax.workers._to_workers import to_workers as to_workers
 from relaxjax.workers._to_workers import workers_of as workers_of
+from relaxjax.workers._tracing import tracing as tracing
 from relaxjax.workers._worker_axis import put as put
 
 __all__ = [

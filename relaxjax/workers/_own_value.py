@@ -24,9 +24,9 @@ from jax.extend.core import Literal
 from relaxjax._core._extra_args import FAILURES
 from relaxjax._core._marks import heard_values
 from relaxjax._core._phases import hosted
-from relaxjax._core._sharding import as_on_devices
 from relaxjax.workers._dependence import NOBODYS, Dependence
 from relaxjax.workers._mesh import WorkerMesh
+from relaxjax.workers._tracing import tracing
 
 
 def shapes_of_one(state: Any, batch: Any, workers: WorkerMesh) -> tuple[Any, Any]:
@@ -75,9 +75,8 @@ def _is_parted(
         counts[:] = [len(jax.tree.leaves(part)) for part in parts]
         return parts
 
-    axes: Any = list(zip(workers.axis_name, workers.sizes, strict=True))
-    with as_on_devices(workers.mesh.shape, workers.axis_name):
-        program = jax.make_jaxpr(listened, axis_env=axes)(*state, batch)
+    with tracing(workers) as trace:
+        program = trace(listened)(*state, batch)
     states, values, _ = counts
     ins, outs = program.jaxpr.invars, program.jaxpr.outvars
     given, params = outs[states : states + values], outs[states + values :]

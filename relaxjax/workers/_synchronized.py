@@ -14,10 +14,10 @@ from relaxjax._core._jaxprs import shapes_of
 from relaxjax._core._local import LocalState
 from relaxjax._core._marks import numbered
 from relaxjax._core._phases import hosted
-from relaxjax._core._sharding import as_on_devices
 from relaxjax._core._tree import leaf_names
 from relaxjax.workers._dependence import NOBODYS, Dependence
 from relaxjax.workers._mesh import WorkerMesh
+from relaxjax.workers._tracing import tracing
 
 
 def require_synchronized(
@@ -98,21 +98,17 @@ def traced(
     extra_args: Mapping[str, Any] | None = None,
 ) -> Traced:
     """Traces `init` and `update` abstractly, as on devices."""
-    sizes = dict(zip(workers.axis_name, workers.sizes, strict=True))
-    axes: Any = list(sizes.items())
     spec = shapes_of(params)
-
-    def trace(function: Callable[..., Any], *args: Any) -> Any:
-        return jax.make_jaxpr(function, axis_env=axes, return_shape=True)(*args)
 
     def look(extra: ExtraArgs, state: Any) -> Any:
         with numbered():
-            return trace(extra.update_of(tx), spec, state, spec, extra.arrays)[0]
+            return trace(extra.update_of(tx))(spec, state, spec, extra.arrays)
 
-    with as_on_devices(workers.mesh.shape, workers.axis_name):
+    with tracing(workers) as trace:
         try:
             with numbered():
-                state = hosted(trace(tx.init, spec)[1])  # phases one by one
+                # Phases one by one.
+                state = hosted(trace(tx.init, return_shape=True)(spec)[1])
         except FAILURES:
             return Traced()
         try:
