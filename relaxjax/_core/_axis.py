@@ -9,14 +9,8 @@ from typing import Any
 
 import jax
 from jax import lax
-from jax._src.core import get_axis_env
 
 AxisName = str | tuple[str, ...]
-
-
-def bound_axes() -> tuple[str, ...]:
-    """The named axes that are bound here, outermost first."""
-    return tuple(name for name in get_axis_env().axis_sizes if isinstance(name, str))
 
 
 def axes_of(axis_name: AxisName) -> tuple[str, ...]:
@@ -40,7 +34,8 @@ def axis_size(axis_name: AxisName, caller: str) -> int:
         try:
             size *= lax.axis_size(name)
         except NameError:
-            there = ", ".join(map(repr, bound_axes()))
+            # Those of a mesh; what `jax.vmap` binds cannot be asked for.
+            there = ", ".join(map(repr, jax.sharding.get_abstract_mesh().manual_axes))
             only = f", only {there}: give {caller} the mesh's name" if there else ""
             raise NameError(
                 f"{caller}: no axis named {name!r} here{only}. relaxjax.data_parallel "
