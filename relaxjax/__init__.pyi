@@ -15,15 +15,15 @@ from relaxjax import schedule as schedule
 from relaxjax import tasks as tasks
 from relaxjax import topology as topology
 from relaxjax._core._axis import to_local as to_local
-from relaxjax._core._counted_once import counted_once as counted_once
 from relaxjax._core._local import LocalState as LocalState
 from relaxjax._core._local import local as local
 from relaxjax._core._phases import Clock as Clock
 from relaxjax._core._phases import advance_phases as advance_phases
 from relaxjax._core._tree import Layout as Layout
-from relaxjax._core._unreduced import unreduced as unreduced
 from relaxjax._core._weights import worker_weight as worker_weight
 from relaxjax._core._worker_key import worker_key as worker_key
+from relaxjax._core.layouts._counted_once import counted_once as counted_once
+from relaxjax._core.layouts._unreduced import unreduced as unreduced
 from relaxjax.decentralized._choco import ChocoState as ChocoState
 from relaxjax.decentralized._dcd_psgd import DcdPsgdState as DcdPsgdState
 from relaxjax.decentralized._dcd_psgd import dcd_psgd as dcd_psgd

@@ -8,7 +8,7 @@ import numpy as np
 import optax
 
 import relaxjax
-from relaxjax._core._marks import station_of
+from relaxjax._core.traced._marks import station_of
 
 Tree = Any
 

@@ -15,7 +15,6 @@ warm-up without an end.
 """
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -172,7 +171,7 @@ def advance_phases(state: Any) -> Any:
 
 def reached(state: Any) -> Any:
     """The state with each clock in the phase of its count, hosted or not as it is."""
-    return _map_clocks(lambda clock: clock.at(_read(clock.count)), state)
+    return _map_clocks(lambda clock: clock.at(count_of(clock.count)), state)
 
 
 def hosted(state: Any, by_host: bool = True) -> Any:
@@ -213,8 +212,8 @@ def _is_clock(x: Any) -> bool:
     return isinstance(x, Clock)
 
 
-def _read(count: Any) -> int:
-    """The count, which is the same on all workers."""
+def count_of(count: Any) -> int:
+    """A clock's count as a number, the same on all workers."""
     try:
         if isinstance(count, jax.Array):
             count = count.addressable_shards[0].data
@@ -224,54 +223,3 @@ def _read(count: Any) -> int:
             "advance_phases: called inside a jitted function, where counts are not "
             "known yet; call it between the steps"
         ) from None
-
-
-class Phases:
-    """Advances the phases of a state from step to step, rarely reading its counts.
-
-    Reading a count waits for the step before. A count that is the very array which the
-    last step returned has grown by one at most since it was read; so it is read again
-    only when an end may have been reached.
-    """
-
-    def __init__(self) -> None:
-        self._places: dict[Any, list[int]] = {}  # positions of counts, by structure
-        self._returned: list[Any] = []
-        self._steps_left: float = 0
-
-    def advanced(self, state: Any) -> Any:
-        """The state with the phases that its counts say."""
-        counts = self._counts(state)
-        if not counts:
-            return state
-        self._steps_left -= 1
-        if self._steps_left > 0 and _same(counts, self._returned):
-            return state
-        state = reached(state)
-        ahead = [
-            end - _read(clock.count)
-            for clock in clocks_of(state)
-            for end in clock.ends[clock.phase :]
-        ]
-        self._steps_left = min(ahead, default=math.inf)
-        return state
-
-    def returned(self, state: Any, *, several: bool = False) -> None:
-        """Remembers the counts that the step returned; `several` steps may be in it."""
-        self._returned = self._counts(state)
-        if several and self._steps_left < math.inf:
-            self._steps_left = 0
-
-    def _counts(self, state: Any) -> list[Any]:
-        """Counts of the clocks that have several phases."""
-        leaves, structure = jax.tree.flatten(state)
-        if structure not in self._places:
-            numbered = structure.unflatten(range(len(leaves)))
-            clocks = [clock for clock in clocks_of(numbered) if clock.ends]
-            self._places[structure] = [int(clock.count) for clock in clocks]
-        return [leaves[place] for place in self._places[structure]]
-
-
-def _same(some: list[Any], others: list[Any]) -> bool:
-    """Whether two lists hold the very same arrays."""
-    return list(map(id, some)) == list(map(id, others))

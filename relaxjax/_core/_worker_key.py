@@ -42,12 +42,12 @@ def worker_key(key: jax.Array, axis_name: AxisName) -> jax.Array:
     index = 0
     for name in axes_of(axis_name):  # one by one: `jax.vmap` takes no tuple
         index = index * lax.axis_size(name) + lax.axis_index(name)
-    single = jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key)
-    rank = key.ndim if single else key.ndim - 1
+    return fold_all(key, index)
 
-    def fold(one: jax.Array) -> jax.Array:
-        return jax.random.fold_in(one, index)
 
-    for _ in range(rank):
-        fold = jax.vmap(fold)
-    return fold(key)
+def fold_all(keys: jax.Array, index: jax.Array | int) -> jax.Array:
+    """Keys [...], typed or not, with a number folded into each."""
+    typed = jax.numpy.issubdtype(keys.dtype, jax.dtypes.prng_key)
+    flat = keys.ravel() if typed else keys.reshape(-1, keys.shape[-1])
+    folded = jax.vmap(lambda key: jax.random.fold_in(key, index))(flat)
+    return folded.reshape(keys.shape)

@@ -53,17 +53,11 @@ from relaxjax.collectives._narrow_means import (
     ring_mean,
     two_shot_mean,
 )
-from relaxjax.collectives._one_shot import (
-    one_shot_all_reduce,
-    one_shot_wire_bytes,
-)
+from relaxjax.collectives._one_shot import one_shot_all_reduce, one_shot_wire_bytes
 from relaxjax.collectives._payload import Codec, Lossy
 from relaxjax.collectives._ring import ring_all_reduce, ring_wire_bytes
 from relaxjax.collectives._tree import tree_all_reduce, tree_wire_bytes
-from relaxjax.collectives._two_shot import (
-    two_shot_all_reduce,
-    two_shot_wire_bytes,
-)
+from relaxjax.collectives._two_shot import two_shot_all_reduce, two_shot_wire_bytes
 
 
 class ExactExchange(NamedTuple):

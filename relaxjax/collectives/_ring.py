@@ -27,11 +27,7 @@ from relaxjax.collectives._messages import (
     gather,
     nothing_to_send,
 )
-from relaxjax.collectives._wire_dtypes import (
-    add_rounding_once,
-    from_wire,
-    to_wire,
-)
+from relaxjax.collectives._wire_dtypes import add_rounding_once, from_wire, to_wire
 
 Add = Callable[[jax.Array, int, jax.Array], jax.Array]
 

@@ -25,8 +25,8 @@ from jax import lax
 
 from relaxjax._core._buckets import plan_groups
 from relaxjax._core._sending_order import sending_order
-from relaxjax._core._sharding import sharded_over
 from relaxjax._core._tree import is_narrow, leaf_name
+from relaxjax._core.layouts._sharding import sharded_over
 from relaxjax.collectives._one_by_one import LeafTransfer, Slices, one_by_one
 
 Kind = jax.ShapeDtypeStruct

@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from relaxjax._core._digests import arrays_of, bytes_of, text_of
+from relaxjax._core.traced._digests import arrays_of, bytes_of, text_of
 from relaxjax.tasks import Task, train_step_of
 from relaxjax.workers import data_parallel, emulate, init, to_workers
 

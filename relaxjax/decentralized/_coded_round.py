@@ -15,7 +15,7 @@ from relaxjax._core._checks import require_dtypes, require_fraction
 from relaxjax._core._cond import when
 from relaxjax._core._merge_rules import Leaf, Merge
 from relaxjax._core._random import key_words
-from relaxjax._core._sharding import on_own_shards
+from relaxjax._core.layouts._sharding import on_own_shards
 from relaxjax.collectives import neighbor_payloads
 from relaxjax.compression import NO_FEEDBACK, Compressor, contractive
 from relaxjax.decentralized._round import GossipSpec

@@ -37,7 +37,7 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import is_traced
 from relaxjax._core._cond import when
 from relaxjax._core._merge_rules import EQUAL, RESET
-from relaxjax._core._sharding import on_own_shards
+from relaxjax._core.layouts._sharding import on_own_shards
 from relaxjax.decentralized._round import GossipSpec, gossip_transformation
 from relaxjax.decentralized._spec import (
     gossip_spec,

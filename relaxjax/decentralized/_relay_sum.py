@@ -33,8 +33,8 @@ from jax import lax
 from relaxjax._core._axis import AxisName
 from relaxjax._core._cond import when
 from relaxjax._core._merge_rules import RESET
-from relaxjax._core._sharding import on_own_shards
 from relaxjax._core._tree import widened
+from relaxjax._core.layouts._sharding import on_own_shards
 from relaxjax.decentralized._round import GossipSpec, gossip_transformation
 from relaxjax.decentralized._spec import (
     gossip_spec,

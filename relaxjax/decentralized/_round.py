@@ -27,12 +27,12 @@ from relaxjax._core._checks import (
 )
 from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
-from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import MEAN, RESET
-from relaxjax._core._sharding import on_own_shards, sharded_over
-from relaxjax._core._silence import due
 from relaxjax._core._tree import layout_of, widened
 from relaxjax._core._weights import refuse_weight
+from relaxjax._core.layouts._sharding import on_own_shards, sharded_over
+from relaxjax._core.traced._marks import marked
+from relaxjax._core.traced._silence import due
 from relaxjax.collectives import (
     hierarchical_neighbor_change,
     neighbor_change,
@@ -155,7 +155,7 @@ def gossip_transformation(
 
     `start(params)` is the method's first memory; `rule(updates, params, memory, step)`
     gives the updates that come out and the next memory. `side` is as in
-    `relaxjax._core._marks`.
+    `relaxjax._core.traced._marks`.
     """
 
     def init(params: optax.Params) -> Any:

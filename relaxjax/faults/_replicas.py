@@ -23,10 +23,10 @@ from jax import lax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._core._copies import all_copies, copied
 from relaxjax._core._extremes import largest
 from relaxjax._core._random import fold, hash_words, key_words
 from relaxjax._core._tree import is_key, leaf_names
+from relaxjax._core.layouts._copies import all_copies, copied
 
 
 class ReplicaDifference(NamedTuple):

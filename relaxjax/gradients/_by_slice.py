@@ -16,10 +16,10 @@ from typing import Any
 import jax
 import optax
 
-from relaxjax._core._extra_args import FAILURES, with_extra_args
 from relaxjax._core._jaxprs import shapes_of
-from relaxjax._core._marks import passed_over
 from relaxjax._core._tree import leaf_name
+from relaxjax._core.traced._extra_args import FAILURES, with_extra_args
+from relaxjax._core.traced._marks import passed_over
 from relaxjax.collectives import is_shard
 from relaxjax.gradients._elementwise import tracing_for
 from relaxjax.gradients._numbering import numbers_of

@@ -21,9 +21,9 @@ import jax
 import optax
 from jax.extend import core
 
-from relaxjax._core._extra_args import with_extra_args
 from relaxjax._core._jaxprs import axis_names_of, programs_of, shapes_of
-from relaxjax._core._marks import of_relaxation
+from relaxjax._core.traced._extra_args import with_extra_args
+from relaxjax._core.traced._marks import of_relaxation
 from relaxjax.programs import shape_of
 from relaxjax.workers import WorkerMesh, tracing
 

@@ -19,8 +19,8 @@ import numpy as np
 from jax.core import Tracer
 from jax.extend import core
 
-from relaxjax._core._digests import bytes_of
 from relaxjax._core._jaxprs import Program, programs_of
+from relaxjax._core.traced._digests import bytes_of
 
 _SAME = {
     "broadcast_in_dim", "copy", "copy_p", "expand_dims", "pcast", "pvary", "reshape",

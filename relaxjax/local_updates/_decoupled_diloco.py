@@ -40,9 +40,9 @@ from jax import lax
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation, require_whole
 from relaxjax._core._cond import select_tree, when
-from relaxjax._core._marks import marked
-from relaxjax._core._sharding import fitting
 from relaxjax._core._tree import layout_of
+from relaxjax._core.layouts._sharding import fitting
+from relaxjax._core.traced._marks import marked
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._decoupled_state import (
     Contribution,

@@ -39,10 +39,10 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation, require_whole
 from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
-from relaxjax._core._marks import marked, optimizer_in_it
 from relaxjax._core._merge_rules import EQUAL, MEAN
-from relaxjax._core._silence import due
 from relaxjax._core._tree import layout_of, wide_copy, widened
+from relaxjax._core.traced._marks import marked, optimizer_in_it
+from relaxjax._core.traced._silence import due
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._local_steps import ExchangeSpec
 

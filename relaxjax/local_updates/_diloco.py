@@ -28,9 +28,9 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation
-from relaxjax._core._marks import optimizer_in_it
 from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._tree import wide_copy
+from relaxjax._core.traced._marks import optimizer_in_it
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._local_steps import ExchangeSpec, local_steps
 

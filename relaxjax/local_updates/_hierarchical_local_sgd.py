@@ -29,8 +29,8 @@ from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._checks import require_whole
 from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
-from relaxjax._core._marks import marked
 from relaxjax._core._tree import layout_of
+from relaxjax._core.traced._marks import marked
 from relaxjax.compression import Compressor
 from relaxjax.gradients import all_reduce
 from relaxjax.local_updates._diloco import AnchorState, outer_step

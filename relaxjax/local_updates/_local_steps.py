@@ -23,11 +23,11 @@ from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import require_params, require_same, require_whole
 from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
-from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
-from relaxjax._core._silence import due
 from relaxjax._core._tree import layout_of
 from relaxjax._core._weights import refuse_weight
+from relaxjax._core.traced._marks import marked
+from relaxjax._core.traced._silence import due
 from relaxjax.compression import Compressor
 from relaxjax.gradients import all_reduce
 from relaxjax.local_updates._outer_merge import merge_rule, own_reducer

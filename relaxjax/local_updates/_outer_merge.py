@@ -29,7 +29,7 @@ import optax
 from jax import lax
 
 from relaxjax._core._axis import AxisName, axes_of, axis_size
-from relaxjax._core._flows import axes_met
+from relaxjax._core.traced._flows import axes_met
 
 _CANCELED = 1e-6  # some rounding errors of a mean of unit vectors in float32
 

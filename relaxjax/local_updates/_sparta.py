@@ -36,10 +36,10 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_fraction, require_known, require_whole
 from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
-from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._random import bits, fold, key_words
 from relaxjax._core._tree import layout_of, widened
+from relaxjax._core.traced._marks import marked
 from relaxjax.local_updates._local_steps import ExchangeSpec
 
 _CALLER = "sparta"

@@ -30,10 +30,10 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import is_traced, require_transformation, require_whole
 from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
-from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
-from relaxjax._core._sharding import fitting
 from relaxjax._core._tree import layout_of
+from relaxjax._core.layouts._sharding import fitting
+from relaxjax._core.traced._marks import marked
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._diloco import AnchorState, outer_step
 from relaxjax.local_updates._fragments import deal, join, split

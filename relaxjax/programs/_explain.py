@@ -1,9 +1,9 @@
 """What a transformation does to workers, in words: read from its traced program.
 
 The relaxations in it, in the order in which the gradients pass them, on which side of
-the optimizer and over which axes (`relaxjax._core._marks`); what they send, in which
-steps of a period (`relaxjax.programs._wire_bytes`); what each worker keeps; and what
-`relaxjax.init` would refuse or warn of.
+the optimizer and over which axes (`relaxjax._core.traced._marks`); what they send, in
+which steps of a period (`relaxjax.programs._wire_bytes`); what each worker keeps; and
+what `relaxjax.init` would refuse or warn of.
 
 Cost: some traces of `tx.update`, and nothing is computed.
 """

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from relaxjax._core._extra_args import ExtraArgs, with_extra_args
 from relaxjax._core._jaxprs import Program, shapes_of
 from relaxjax._core._phases import clocks_of, set_phases
+from relaxjax._core.traced._extra_args import ExtraArgs, with_extra_args
 from relaxjax.programs._jaxpr import WalkContext, walk
 from relaxjax.programs._jaxpr_bytes import shape_of
 from relaxjax.programs._jaxpr_looked import looked_at

@@ -28,8 +28,8 @@ from jax import lax
 from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import EQUAL, SHARD
 from relaxjax._core._random import key_words
-from relaxjax._core._state_specs import OfLeaves
 from relaxjax._core._tree import wide
+from relaxjax._core.layouts._state_specs import OfLeaves
 from relaxjax.collectives import (
     Codec,
     Kind,

@@ -35,11 +35,11 @@ from relaxjax._core._checks import (
     require_same,
     require_transformation,
 )
-from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import RESET, Leaf, MergeRule, resliced
 from relaxjax._core._sending_order import check_bucket_bytes
 from relaxjax._core._tree import Layout, layout_of, widened
 from relaxjax._core._weights import divide_narrow, weigh_tree
+from relaxjax._core.traced._marks import marked
 from relaxjax.collectives import ExactTransfers, Kind, plan_transfers
 from relaxjax.compression import Compressor
 from relaxjax.gradients import require_elementwise, require_same_by_slice

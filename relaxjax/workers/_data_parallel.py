@@ -15,7 +15,7 @@ from jax.sharding import Mesh
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_arrays
-from relaxjax._core._phases import Phases
+from relaxjax._core._phase_watch import Phases
 from relaxjax.workers._mesh import Emulation, WorkerMesh
 from relaxjax.workers._startup_agreement import require_equal_processes
 from relaxjax.workers._step_arguments import (

@@ -1,8 +1,8 @@
 """On whose own numbers each value of a traced program depends, decisions included.
 
-Beside `relaxjax._core._flows`, which follows values and no decisions, this walk follows
-both. A value carries pairs (source, axis), such as ("gradients", "data"), as long as it
-may differ between the workers along the axis because the source does:
+`relaxjax._core.traced._flows` follows values and no decisions; this walk follows both.
+A value carries pairs (source, axis), such as ("gradients", "data"), as long as it may
+differ between the workers along the axis because the source does:
 
     result of an equation      the pairs of all its operands
     of a branch or a loop      besides, those of what decides
@@ -20,9 +20,9 @@ from typing import Any
 
 from jax.extend.core import Literal
 
-from relaxjax._core._flows import axes_met
 from relaxjax._core._jaxprs import loop_parts, programs_of, scan_parts
-from relaxjax._core._marks import station_of
+from relaxjax._core.traced._flows import axes_met
+from relaxjax._core.traced._marks import station_of
 
 Own = frozenset[tuple[str, str]]
 NOBODYS: Own = frozenset()

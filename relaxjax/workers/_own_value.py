@@ -21,9 +21,9 @@ from typing import Any
 import jax
 from jax.extend.core import Literal
 
-from relaxjax._core._extra_args import FAILURES
-from relaxjax._core._marks import heard_values
 from relaxjax._core._phases import hosted
+from relaxjax._core.traced._extra_args import FAILURES
+from relaxjax._core.traced._marks import heard_values
 from relaxjax.workers._dependence import NOBODYS, Dependence
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers._tracing import tracing

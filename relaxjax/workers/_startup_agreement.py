@@ -19,9 +19,9 @@ import numpy as np
 import optax
 from jax.experimental import multihost_utils
 
-from relaxjax._core._digests import arrays_digest, arrays_of, text_digest
-from relaxjax._core._extra_args import ExtraArgs, with_extra_args
 from relaxjax._core._tree import layout_of
+from relaxjax._core.traced._digests import arrays_digest, arrays_of, text_digest
+from relaxjax._core.traced._extra_args import ExtraArgs, with_extra_args
 from relaxjax.workers._mesh import WorkerMesh
 
 _CONFIGURATION = "the configuration of the transformation (digest of its program)"

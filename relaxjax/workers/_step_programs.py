@@ -1,7 +1,7 @@
 """The programs of a step over all workers: one that may exchange, and one that cannot.
 
 The second is for steps in which nothing is due, on devices whose host would wait in
-each step to know that (`relaxjax._core._silence`).
+each step to know that (`relaxjax._core.traced._silence`).
 """
 
 from collections.abc import Callable
@@ -10,9 +10,9 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from relaxjax._core._marks import heard_values
 from relaxjax._core._phases import clocks_of, hosted, ticks_in_a_loop
-from relaxjax._core._silence import Silence, hearing
+from relaxjax._core.traced._marks import heard_values
+from relaxjax._core.traced._silence import Silence, hearing
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers._own_value import shapes_of_one, warn_of_own_value
 from relaxjax.workers._step_arguments import checked, require_worker_axis

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import jax
 import optax
 
-from relaxjax._core._extra_args import FAILURES, ExtraArgs, with_extra_args
-from relaxjax._core._flows import Flows, flows_of
 from relaxjax._core._jaxprs import shapes_of
 from relaxjax._core._local import LocalState
-from relaxjax._core._marks import numbered
 from relaxjax._core._phases import hosted
 from relaxjax._core._tree import leaf_names
+from relaxjax._core.traced._extra_args import FAILURES, ExtraArgs, with_extra_args
+from relaxjax._core.traced._flows import Flows, flows_of
+from relaxjax._core.traced._marks import numbered
 from relaxjax.workers._dependence import NOBODYS, Dependence
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers._tracing import tracing

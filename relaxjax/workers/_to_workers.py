@@ -6,13 +6,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._checks import require_arrays
 from relaxjax._core._tree import is_key
+from relaxjax._core._worker_key import fold_all
+from relaxjax._core.layouts._sharding import is_masked
 from relaxjax.workers._mesh import Emulation, WorkerMesh
 from relaxjax.workers._processes import broadcast_from_first_process
 from relaxjax.workers._worker_axis import put
@@ -102,12 +103,7 @@ def to_workers(
 
 def _fold_keys(keys: jax.Array, n: int, same: bool) -> jax.Array:
     """`keys[...] -> keys[n, ...]`, folded with each worker's index unless `same`."""
-
-    def fold(i):
-        folded = jax.vmap(lambda key: jax.random.fold_in(key, i))(keys.ravel())
-        return keys if same else folded.reshape(keys.shape)
-
-    return jax.vmap(fold)(jnp.arange(n))
+    return jax.vmap(lambda i: keys if same else fold_all(keys, i))(jnp.arange(n))
 
 
 def _other_spec(leaf: Any, workers: WorkerMesh) -> P:
@@ -128,20 +124,17 @@ def state_shardings(state: Any, params: Any, workers: WorkerMesh) -> Any:
     """
     structure = jax.tree.structure(params)
 
-    def masked(part: Any) -> bool:
-        return isinstance(part, optax.MaskedNode)
-
     def mirrors(part: Any) -> bool:
-        return jax.tree.structure(part, is_leaf=masked) == structure
+        return jax.tree.structure(part, is_leaf=is_masked) == structure
 
     def of_leaf(x: Any, p: Any) -> Any:
-        if masked(x):
+        if is_masked(x):
             return x
         return p.sharding if x.shape == p.shape else workers.sharding()
 
     def of_part(part: Any) -> Any:
         if not mirrors(part):
             return workers.sharding()
-        return jax.tree.map(of_leaf, part, params, is_leaf=masked)
+        return jax.tree.map(of_leaf, part, params, is_leaf=is_masked)
 
     return jax.tree.map(of_part, state, is_leaf=mirrors)

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from relaxjax._core._sharding import as_on_devices
+from relaxjax._core.layouts._sharding import as_on_devices
 from relaxjax.workers._mesh import WorkerMesh
 
 

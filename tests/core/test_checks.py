@@ -10,8 +10,8 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core import _checks
-from relaxjax._core._sharding import as_on_devices
 from relaxjax._core._tree import layout_of
+from relaxjax._core.layouts._sharding import as_on_devices
 from tests.helpers import mesh_of
 
 TRACED = "a traced number"  # stands for one, which only a trace can make

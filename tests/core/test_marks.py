@@ -9,7 +9,7 @@ import pytest
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._core._marks import Station, marked, numbered, station_of
+from relaxjax._core.traced._marks import Station, marked, numbered, station_of
 
 
 def doubled(name: str, side: str, axis_name: Any = "data") -> Any:

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from relaxjax._core import _phases
+from relaxjax._core import _phase_watch, _phases
+from relaxjax._core._phase_watch import Phases
 from relaxjax._core._phases import (
     Clock,
-    Phases,
     advance_phases,
     clock,
     clocks_of,
@@ -105,13 +105,13 @@ def test_copies_at_the_start_of_each_phase():
 def read_at(monkeypatch, ends, steps, again=()):
     """Phases before each step, and the steps at which counts were read."""
     reads, found, number = [], [], 0
-    real = _phases.reached
+    real = _phase_watch.reached
 
     def advance(state):
         reads.append(number)
         return real(state)
 
-    monkeypatch.setattr(_phases, "reached", advance)
+    monkeypatch.setattr(_phase_watch, "reached", advance)
     phases, state = Phases(), state_of(*(clock(*e) for e in ends))
     for number in range(steps):
         if number in again:  # as from a checkpoint: the same counts in other arrays

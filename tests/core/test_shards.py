@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import compiler_axes
-from relaxjax._core._sharding import (
+from relaxjax._core.layouts._sharding import (
     as_on_devices,
     fitting,
     on_own_shards,

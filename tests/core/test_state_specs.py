@@ -9,7 +9,7 @@ import optax
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._core._state_specs import OfLeaves, state_specs
+from relaxjax._core.layouts._state_specs import OfLeaves, state_specs
 
 
 def params() -> dict[str, Any]:

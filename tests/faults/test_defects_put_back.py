@@ -41,7 +41,7 @@ DEFECTS = {
         "power_sgd",
     ),
     "a counter past a smaller period never gets there": Defect(
-        "_core/_silence.py",
+        "_core/traced/_silence.py",
         "return since >= every - 1",
         "return since == every - 1",
         "diloco",

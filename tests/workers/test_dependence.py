@@ -11,7 +11,7 @@ from jax import lax
 
 import relaxjax
 from relaxjax import emulate
-from relaxjax._core._marks import marked
+from relaxjax._core.traced._marks import marked
 from relaxjax.workers._dependence import NOBODYS, Dependence
 from relaxjax.workers._synchronized import traced
 from relaxjax.workers._to_workers import workers_of

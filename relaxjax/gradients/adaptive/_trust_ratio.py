@@ -20,7 +20,7 @@ import optax
 from relaxjax._core._checks import is_traced
 from relaxjax._core._extremes import largest
 from relaxjax._core._merge_rules import EQUAL
-from relaxjax._core._sharding import parts_over, whole_max, whole_sum
+from relaxjax._core.layouts._sharding import parts_over, whole_max, whole_sum
 from relaxjax.gradients.adaptive._one_bit_adam import mask_unseen
 
 
@@ -93,7 +93,7 @@ def first_rates(params: Any) -> LayerRates:
 def record_ratio(
     rates: LayerRates, x: Any, u: Any, spec: TrustRatioSpec, specs: Any = None
 ) -> tuple[Any, LayerRates]:
-    """The rates q, and the next c; `specs` as in `relaxjax._core._sharding`."""
+    """The rates q, and the next c; `specs` as in `relaxjax._core.layouts._sharding`."""
 
     def ratio(x, u):
         return jnp.where((x == 0) | (u == 0), 1, x / u)

@@ -43,10 +43,10 @@ import optax
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_dtypes, require_params, require_whole
 from relaxjax._core._cond import when
-from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._phases import Clock, clock, phased
 from relaxjax._core._weights import unless_nobody
+from relaxjax._core.traced._marks import marked
 from relaxjax.compression import Compressor
 from relaxjax.gradients.adaptive._one_bit_adam import (
     denominator,

@@ -29,9 +29,9 @@ from relaxjax._core._checks import (
 )
 from relaxjax._core._cond import when
 from relaxjax._core._merge_rules import EQUAL, MEAN
-from relaxjax._core._silence import due
 from relaxjax._core._tree import Layout, layout_of, wide
 from relaxjax._core._weights import weigh
+from relaxjax._core.traced._silence import due
 
 
 class AccumulateState(NamedTuple):

@@ -51,8 +51,8 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._phases import Clock
 from relaxjax._core._random import normals
-from relaxjax._core._sharding import alike
 from relaxjax._core._tree import Layout
+from relaxjax._core.layouts._sharding import alike
 from relaxjax.gradients.low_rank._alternate import alternate
 from relaxjax.gradients.low_rank._factor_mean import CODES, factor_mean_fn
 from relaxjax.gradients.low_rank._low_rank import AsMatrices, Matrices, Mean

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import require_known
-from relaxjax._core._sharding import alike
+from relaxjax._core.layouts._sharding import alike
 from relaxjax.collectives import CODED_EXCHANGES, EXACT_EXCHANGES, Lossy
 from relaxjax.compression import Compressor, cast, quantize
 from relaxjax.gradients.low_rank._low_rank import Mean

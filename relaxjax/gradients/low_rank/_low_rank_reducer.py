@@ -25,16 +25,16 @@ from relaxjax._core._checks import (
     require_same,
     require_whole,
 )
-from relaxjax._core._marks import marked
 from relaxjax._core._phases import clock, phased
-from relaxjax._core._sharding import (
+from relaxjax._core._tree import layout_of
+from relaxjax._core._weights import weigh_tree
+from relaxjax._core.layouts._sharding import (
     on_own_shards,
     shard_shapes,
     sharded_over,
     used_axes,
 )
-from relaxjax._core._tree import layout_of
-from relaxjax._core._weights import weigh_tree
+from relaxjax._core.traced._marks import marked
 from relaxjax.collectives import EXACT_EXCHANGES, is_shard
 from relaxjax.compression import Compressor
 from relaxjax.gradients.low_rank._low_rank import (

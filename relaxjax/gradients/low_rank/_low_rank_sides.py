@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import jax
 
-from relaxjax._core._sharding import alike
+from relaxjax._core.layouts._sharding import alike
 from relaxjax.gradients.low_rank._low_rank import Matrices
 
 

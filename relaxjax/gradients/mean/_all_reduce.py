@@ -32,11 +32,11 @@ from relaxjax._core._checks import (
     require_no_compiler_axes,
     require_same,
 )
-from relaxjax._core._marks import marked
 from relaxjax._core._sending_order import check_bucket_bytes
-from relaxjax._core._sharding import sharded_over, unmasked
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import factor
+from relaxjax._core.layouts._sharding import sharded_over, unmasked
+from relaxjax._core.traced._marks import marked
 from relaxjax.collectives import adasum
 from relaxjax.compression import Compressor
 from relaxjax.gradients.mean._choices import checked_algorithm, require_whole_tensors

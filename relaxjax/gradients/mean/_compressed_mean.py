@@ -29,9 +29,9 @@ from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._buckets import Bucket
 from relaxjax._core._merge_rules import EQUAL, SUM
 from relaxjax._core._random import key_words
-from relaxjax._core._sharding import on_own_shards
 from relaxjax._core._tree import widened
 from relaxjax._core._weights import weigh_wide
+from relaxjax._core.layouts._sharding import on_own_shards
 from relaxjax.collectives import CODED_EXCHANGES as EXCHANGES
 from relaxjax.compression import Compressor, fed_back
 from relaxjax.gradients.mean._codec import as_codec, step_keys

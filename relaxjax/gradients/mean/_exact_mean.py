@@ -23,7 +23,7 @@ import jax
 
 from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._buckets import Bucket
-from relaxjax._core._sharding import on_own_shards
+from relaxjax._core.layouts._sharding import on_own_shards
 from relaxjax.collectives import EXACT_EXCHANGES
 from relaxjax.gradients.mean._narrow_range import (
     after,

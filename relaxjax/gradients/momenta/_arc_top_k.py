@@ -47,12 +47,12 @@ from relaxjax._core._checks import (
     require_whole,
 )
 from relaxjax._core._extremes import largest
-from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._random import normals
-from relaxjax._core._sharding import sharded_over
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import weigh_tree
+from relaxjax._core.layouts._sharding import sharded_over
+from relaxjax._core.traced._marks import marked
 from relaxjax.compression import check_density, over
 from relaxjax.gradients.low_rank._factor_mean import (
     checked_bits,

@@ -32,10 +32,10 @@ from relaxjax._core._checks import (
     require_dtypes,
     require_own,
 )
-from relaxjax._core._marks import marked
-from relaxjax._core._sharding import sharded_over
 from relaxjax._core._tree import layout_of
 from relaxjax._core._weights import weigh_tree
+from relaxjax._core.layouts._sharding import sharded_over
+from relaxjax._core.traced._marks import marked
 from relaxjax.gradients.low_rank._factor_mean import (
     checked_bits,
     for_each_layout,

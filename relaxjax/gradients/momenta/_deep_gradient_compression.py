@@ -39,10 +39,10 @@ import optax
 from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import is_traced, require_dtypes
 from relaxjax._core._extremes import largest
-from relaxjax._core._marks import marked
 from relaxjax._core._phases import Clock, clock, phased
-from relaxjax._core._sharding import parts_over, whole_max, whole_sum
 from relaxjax._core._tree import wide, widened
+from relaxjax._core.layouts._sharding import parts_over, whole_max, whole_sum
+from relaxjax._core.traced._marks import marked
 from relaxjax.compression import momentum_correction, over, top_k
 from relaxjax.gradients.mean._matrices_only import compress_matrices
 

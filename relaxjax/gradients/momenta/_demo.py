@@ -40,10 +40,10 @@ from relaxjax._core._checks import (
     require_own,
     require_whole,
 )
-from relaxjax._core._marks import marked
 from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import weigh_tree
+from relaxjax._core.traced._marks import marked
 from relaxjax.collectives import CODED_EXCHANGES
 from relaxjax.compression import Compressor, Law, cosine_transform, top_k
 from relaxjax.gradients.low_rank._low_rank import most_square

@@ -17,10 +17,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._core._sharding import used_axes
+from relaxjax._core.layouts._sharding import is_masked, used_axes
 
 
 @jax.tree_util.register_pytree_with_keys_class
@@ -41,13 +40,13 @@ class OfLeaves(tuple[Any, ...]):
 def state_specs(state: Any, params: Any, workers: tuple[str, ...]) -> Any:
     """The spec of each array of a state, given as a device has it: [1, ...]."""
     # Parts of both may be hidden, by `optax.partition`.
-    slots, structure = jax.tree.flatten(params, is_leaf=_is_masked)
+    slots, structure = jax.tree.flatten(params, is_leaf=is_masked)
     leaves = jax.tree.leaves(params)
 
     def entries_of(part: Any) -> tuple[list[Any], Any]:
         if isinstance(part, OfLeaves):
             return list(part), jax.tree.structure(part, is_leaf=lambda x: x is not part)
-        return jax.tree.flatten(part, is_leaf=_is_masked)
+        return jax.tree.flatten(part, is_leaf=is_masked)
 
     def mirrors(part: Any) -> bool:
         return isinstance(part, OfLeaves) or entries_of(part)[1] == structure
@@ -64,10 +63,6 @@ def state_specs(state: Any, params: Any, workers: tuple[str, ...]) -> Any:
         return jax.tree.unflatten(tree, specs)
 
     return jax.tree.map(of_part, state, is_leaf=mirrors)
-
-
-def _is_masked(x: Any) -> bool:
-    return isinstance(x, optax.MaskedNode)
 
 
 def _spec(kind: Any, x: Any, workers: tuple[str, ...]) -> P:

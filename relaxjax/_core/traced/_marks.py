@@ -1,7 +1,7 @@
 """Marks in a traced update: which relaxation made what, and on which side.
 
 Each relaxation traces its update in a scope of its name, its side and its axes, which
-costs nothing at run time. `relaxjax._core._flows` finds it again. Sides:
+costs nothing at run time. `relaxjax._core.traced._flows` finds it again. Sides:
 
     gradients   a reducer, before the optimizer
     tracking    before the optimizer, beside gossip after it
@@ -21,7 +21,7 @@ import optax
 
 from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._checks import require_arrays, require_dtypes
-from relaxjax._core._unreduced import opens_own_mapping
+from relaxjax._core.layouts._unreduced import opens_own_mapping
 
 _NUMBERS: ContextVar[Iterator[int] | None] = ContextVar("numbers", default=None)
 _VALUES: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("values", default=None)

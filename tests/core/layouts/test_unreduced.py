@@ -10,8 +10,8 @@ from jax import lax
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._core import _unreduced
-from relaxjax._core._unreduced import opens_own_mapping, unreduced
+from relaxjax._core.layouts import _unreduced
+from relaxjax._core.layouts._unreduced import opens_own_mapping, unreduced
 
 EXPLICIT, AUTO = AxisType.Explicit, AxisType.Auto
 

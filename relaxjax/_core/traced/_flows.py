@@ -3,7 +3,7 @@
 A program is walked from the gradients to the updates, and each value carries along
 
     local    the leaves whose own, unreduced gradients it depends on, by axis
-    passed   the relaxations that it has passed (`relaxjax._core._marks`)
+    passed   the relaxations that it has passed (`relaxjax._core.traced._marks`)
     behind   relaxations of models that arithmetic has been done behind
 
 What is in a relaxation's scope is trusted. Outside, whatever brings values of an axis
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from jax.extend.core import Literal
 
 from relaxjax._core._jaxprs import axis_names_of, programs_of
-from relaxjax._core._marks import Station, station_of
+from relaxjax._core.traced._marks import Station, station_of
 
 # Nothing is computed: values are moved, chosen, or brought into another form.
 _MOVES = re.compile(

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._core._flows import Flow, Flows, flows_of
-from relaxjax._core._marks import Station, marked, numbered
+from relaxjax._core.traced._flows import Flow, Flows, flows_of
+from relaxjax._core.traced._marks import Station, marked, numbered
 
 X = jax.ShapeDtypeStruct((2,), jnp.float32)
 AXES = ("host", "data")

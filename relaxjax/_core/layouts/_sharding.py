@@ -109,12 +109,13 @@ def alike(layouts: Sequence[Hashable]) -> list[list[int]]:
     return list(places.values())
 
 
+def is_masked(x: Any) -> bool:
+    """Whether it stands where `optax.masked` hides a leaf."""
+    return isinstance(x, optax.MaskedNode)
+
+
 def unmasked(specs: Any, tree: Any) -> Any:
     """The specs of the leaves that are here: `optax.masked` hides the others."""
-
-    def is_masked(x: Any) -> bool:
-        return isinstance(x, optax.MaskedNode)
-
     if not any(map(is_masked, jax.tree.leaves(tree, is_leaf=is_masked))):
         return specs
     return jax.tree.map(

@@ -8,7 +8,7 @@ over the devices (`jax.shard_map`), with
     g_i = n u_i        the gradient of the mean over the worker's own examples
 
 on worker i, and its state with a leading axis [n, ...] that is sharded over "data"
-(how it lies over other axes: `relaxjax._core._state_specs`).
+(how it lies over other axes: `relaxjax._core.layouts._state_specs`).
 What comes out is the same on all workers, and typed so. The axis must be Explicit: over
 Auto axes JAX has no types.
 
@@ -34,10 +34,10 @@ from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._checks import require_arrays
-from relaxjax._core._counted_once import require_counted_once
-from relaxjax._core._sharding import as_typed
-from relaxjax._core._state_specs import state_specs
 from relaxjax._core._tree import leaf_name
+from relaxjax._core.layouts._counted_once import require_counted_once
+from relaxjax._core.layouts._sharding import as_typed
+from relaxjax._core.layouts._state_specs import state_specs
 
 
 def unreduced(params: Any, axis_name: AxisName) -> Any:

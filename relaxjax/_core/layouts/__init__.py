@@ -1,0 +1,3 @@
+"""How arrays lie on a mesh: sharded, copied, or in parts that add up."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""What is read from traced programs, and what is marked in them."""
+
+__all__: list[str] = []
