@@ -1,13 +1,14 @@
 """What every walk over a traced program needs of its equations."""
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import jax
 from jax.extend import core
 
 from relaxjax._core._checks import require_arrays
 
+T = TypeVar("T")
 CLOSED: Any = vars(core)["ClosedJaxpr"]
 """A program with its constants; of newer JAX `Jaxpr`, by a name its types leave out."""
 Program = Any
@@ -22,6 +23,30 @@ def programs_of(params: dict[str, Any]) -> Iterator[Program]:
                 yield item
             elif isinstance(item, core.Jaxpr):
                 yield CLOSED(item, ())
+
+
+def walked(
+    jaxpr: core.Jaxpr,
+    ins: Sequence[T],
+    nothing: T,
+    visit: Callable[[core.JaxprEqn, list[T], str], Sequence[T]],
+    scope: str = "",
+) -> list[T]:
+    """What is known of a program's results, from what is known of its arguments.
+
+    `visit` says it of an equation's results, by the equation, what is known of its
+    operands, and its scopes from outside in. Of constants `nothing` is known.
+    """
+    env: dict[Any, T] = dict(zip(jaxpr.invars, ins, strict=True))
+
+    def read(var: Any) -> T:
+        return nothing if isinstance(var, core.Literal) else env.get(var, nothing)
+
+    for eqn in jaxpr.eqns:
+        inside = f"{scope}/{eqn.source_info.name_stack}"
+        outs = visit(eqn, [read(v) for v in eqn.invars], inside)
+        env.update(zip(eqn.outvars, outs, strict=True))
+    return [read(v) for v in jaxpr.outvars]
 
 
 def axis_names_of(eqn: core.JaxprEqn) -> list[str]:

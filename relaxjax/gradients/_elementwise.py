@@ -21,7 +21,7 @@ import jax
 import optax
 from jax.extend import core
 
-from relaxjax._core._jaxprs import axis_names_of, programs_of, shapes_of
+from relaxjax._core._jaxprs import axis_names_of, programs_of, shapes_of, walked
 from relaxjax._core.traced._extra_args import with_extra_args
 from relaxjax._core.traced._marks import of_relaxation
 from relaxjax.programs import shape_of
@@ -112,16 +112,7 @@ class _Look:
     def __call__(
         self, jaxpr: core.Jaxpr, ins: Sequence[_Value], scope: str
     ) -> list[_Value]:
-        env: dict[Any, _Value] = dict(zip(jaxpr.invars, ins, strict=True))
-
-        def read(var: Any) -> _Value:
-            return None if isinstance(var, core.Literal) else env.get(var)
-
-        for eqn in jaxpr.eqns:
-            inside = f"{scope}/{eqn.source_info.name_stack}"
-            outs = self.equation(eqn, [read(v) for v in eqn.invars], inside)
-            env.update(zip(eqn.outvars, outs, strict=True))
-        return [read(v) for v in jaxpr.outvars]
+        return walked(jaxpr, ins, None, self.equation, scope)
 
     def equation(self, eqn: Any, ins: list[_Value], scope: str) -> list[_Value]:
         """The values of an equation's results."""

@@ -18,9 +18,7 @@ states carry no longer grows (two, as a rule).
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jax.extend.core import Literal
-
-from relaxjax._core._jaxprs import loop_parts, programs_of, scan_parts
+from relaxjax._core._jaxprs import loop_parts, programs_of, scan_parts, walked
 from relaxjax._core.traced._flows import axes_met
 from relaxjax._core.traced._marks import station_of
 
@@ -60,17 +58,13 @@ class Dependence:
         decided: Own = NOBODYS,
     ) -> list[Own]:
         """The results of a program, which runs or not by what `decided` says."""
-        env: dict[Any, Own] = dict(zip(jaxpr.invars, ins, strict=True))
 
-        def read(var: Any) -> Own:
-            return NOBODYS if isinstance(var, Literal) else env.get(var, NOBODYS)
+        def visit(eqn: Any, ins: list[Own], scope: str) -> list[Own]:
+            outs = self._equation(eqn, ins, scope, decided)
+            pairs = zip(eqn.outvars, outs, strict=True)
+            return [own | self.seeds.get(var, NOBODYS) for var, own in pairs]
 
-        for eqn in jaxpr.eqns:
-            inside = f"{scope}/{eqn.source_info.name_stack}"
-            outs = self._equation(eqn, [read(v) for v in eqn.invars], inside, decided)
-            for var, own in zip(eqn.outvars, outs, strict=True):
-                env[var] = own | self.seeds.get(var, NOBODYS)
-        return [read(v) for v in jaxpr.outvars]
+        return walked(jaxpr, ins, NOBODYS, visit, scope)
 
     def _equation(
         self, eqn: Any, ins: list[Own], scope: str, decided: Own

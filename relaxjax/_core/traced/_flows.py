@@ -18,9 +18,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from jax.extend.core import Literal
-
-from relaxjax._core._jaxprs import axis_names_of, programs_of
+from relaxjax._core._jaxprs import axis_names_of, programs_of, walked
 from relaxjax._core.traced._marks import Station, station_of
 
 # Nothing is computed: values are moved, chosen, or brought into another form.
@@ -94,16 +92,7 @@ class _Walk:
         self.communicates = False
 
     def __call__(self, jaxpr: Any, ins: Sequence[Flow], scope: str) -> list[Flow]:
-        env: dict[Any, Flow] = dict(zip(jaxpr.invars, ins, strict=True))
-
-        def read(var: Any) -> Flow:
-            return Flow() if isinstance(var, Literal) else env.get(var, Flow())
-
-        for eqn in jaxpr.eqns:
-            inside = f"{scope}/{eqn.source_info.name_stack}"
-            outs = self.equation(eqn, [read(v) for v in eqn.invars], inside)
-            env.update(zip(eqn.outvars, outs, strict=True))
-        return [read(v) for v in jaxpr.outvars]
+        return walked(jaxpr, ins, Flow(), self.equation, scope)
 
     def equation(self, eqn: Any, ins: list[Flow], scope: str) -> list[Flow]:
         """The flows of an equation's results."""
