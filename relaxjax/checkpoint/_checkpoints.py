@@ -114,12 +114,14 @@ class Checkpoints:
           OSError: the save before this one could not be written.
         """
         step = step_of("save", step)
+        self._store.require_writer(
+            f"save: step {step}", "only the run's own process writes there"
+        )
         self._why_not = self._reason_against(step, now)
         if self._why_not:
             return False
         self._require_newest(step)
         self._require_workers(state)
-        self.wait()
         plan = {**self._plan, **structure_of(state)}
         metadata = {
             "step": step,
@@ -159,13 +161,16 @@ class Checkpoints:
           ValueError: a file is not as it was written; the checkpoint is of another
             relaxation or model; a state forbids the resize; `step` has no checkpoint.
         """
+        if forget_newer:
+            self._store.require_writer(
+                "restore: forget_newer=True moves what is newer",
+                "leave one of them out",
+            )
         self._require_workers(state)
         self._report = None
-        if step is None and not self.steps and not isinstance(self._store, ReadStore):
-            return 0, state  # the run begins
-        folder, asked = self._store.directory, step
-        step = None if asked is None else step_of("restore", asked)
-        alone = len(self._processes) == 1
+        if step is None and self._store.begins and not self.steps:
+            return 0, state
+        folder, alone = self._store.directory, len(self._processes) == 1
         step, saved = opened("restore", folder, lambda: self.steps, step, again=alone)
         require_same_run(saved.metadata["plan"], self._plan)
         state, self._report = restored(saved, state, self._axes)
@@ -191,13 +196,8 @@ class Checkpoints:
         """
         if step is None:
             self._store.wait()
-        elif isinstance(self._store, ReadStore):
-            self._store.wait_for(step_of("wait", step), timeout)
         else:
-            raise ValueError(
-                f"wait: step={step!r} where this run itself writes; open the folder "
-                "read_only=True to wait for the checkpoint of another process"
-            )
+            self._store.wait_for(step_of("wait", step), timeout)
 
     def close(self) -> None:
         """Waits, and ends the threads.
@@ -227,8 +227,7 @@ class Checkpoints:
 
     def _require_newest(self, step: int) -> None:
         """Refuses a step that a restart would pass over for another branch."""
-        self.wait()
-        newer = [other for other in self._store.steps() if other >= step]
+        newer = [other for other in self.steps if other >= step]
         if not newer:
             return
         at = self._store.at

@@ -23,7 +23,10 @@ class Store:
 
     Attributes:
       at: the step that this run has saved or restored last, perhaps still under way.
+      begins: whether a run may begin here, from the state that it gives.
     """
+
+    begins = True
 
     def __init__(
         self,
@@ -54,6 +57,17 @@ class Store:
         if self._thread:  # alone, so that the disk says what all others see
             return steps_in(self.directory)
         return sorted(self._manager.all_steps())
+
+    def require_writer(self, asked: str, remedy: str) -> None:
+        """Refuses nothing: this run writes here."""
+
+    def wait_for(self, step: int, timeout: float | None) -> None:
+        """Refused: nobody else writes here."""
+        del timeout
+        raise ValueError(
+            f"wait: step={step!r} where this run itself writes; open the folder "
+            "read_only=True to wait for the checkpoint of another process"
+        )
 
     def forget_after(self, step: int) -> None:
         """Moves newer checkpoints aside; all processes call it together."""

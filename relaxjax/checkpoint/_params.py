@@ -10,9 +10,9 @@ import numpy as np
 from relaxjax._core._folders import local_path
 from relaxjax._core._tree import leaf_names
 from relaxjax.checkpoint._files import Saved
-from relaxjax.checkpoint._folder import step_of, steps_in
+from relaxjax.checkpoint._folder import steps_in
 from relaxjax.checkpoint._reader import opened
-from relaxjax.checkpoint._slices import Sliced, around
+from relaxjax.checkpoint._slices import around, slices_told
 from relaxjax.workers import consensus
 
 _CALLER = "restore_params"
@@ -56,8 +56,7 @@ def restore_params(
       {'w': array([0., 1., 2.], dtype=float32)}
     """
     folder = local_path(_CALLER, "directory", directory).absolute()
-    wanted = None if step is None else step_of(_CALLER, step)
-    at, saved = opened(_CALLER, folder, lambda: steps_in(folder), wanted, again=True)
+    at, saved = opened(_CALLER, folder, lambda: steps_in(folder), step, again=True)
     arrays = _models(saved, part)
     if not arrays:
         parts = sorted({name.partition("/")[0] for name in saved})
@@ -70,9 +69,7 @@ def restore_params(
 
 def _models(saved: Saved, part: str) -> dict[str, np.ndarray]:
     """The mean of the workers' arrays, by their names in this part of the state."""
-    told = saved.metadata.get("slices") or {}
-    slices = {name: Sliced(k, tuple(shape)) for name, (k, shape) in told.items()}
-    models = {}
+    slices, models = slices_told(saved.metadata) or {}, {}
     for name in saved:
         if f"{name}/".startswith(f"{part}/"):
             node, rows = around(name, slices), saved[name]

@@ -1,16 +1,17 @@
 """A run's folder for those who only look: nothing is written there or cleaned."""
 
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import SupportsIndex
 
 import numpy as np
 
 from relaxjax._core._folders import local_path
 from relaxjax.checkpoint._files import Saved
-from relaxjax.checkpoint._folder import files_of, found, steps_in
+from relaxjax.checkpoint._folder import files_of, found, step_of, steps_in
 from relaxjax.workers import broadcast_from_first_process
 
 _POLL = 0.2  # seconds between two looks
@@ -37,7 +38,7 @@ def opened(
     caller: str,
     folder: Path,
     listed: Callable[[], list[int]],
-    step: int | None,
+    step: SupportsIndex | None,
     *,
     again: bool,
 ) -> tuple[int, Saved]:
@@ -46,9 +47,9 @@ def opened(
     With `again`, one that the run removes before it is open, since it keeps a few, is
     passed over for what there is then. One that is listed again has not been removed.
     """
-    before = None
+    before, wanted = None, None if step is None else step_of(caller, step)
     while True:
-        at = found(caller, folder, listed(), step)
+        at = found(caller, folder, listed(), wanted)
         try:
             return at, Saved(files_of(folder, at))
         except (OSError, ValueError):
@@ -62,7 +63,10 @@ class ReadStore:
 
     Attributes:
       at: the step that was restored last.
+      begins: whether a run may begin here, from the state that it gives.
     """
+
+    begins = False
 
     def __init__(self, directory: Path, processes: Sequence[int]):
         self.directory, self._processes = directory, len(processes)
@@ -83,9 +87,11 @@ class ReadStore:
 
     def wait_for(self, step: int, timeout: float | None) -> None:
         """Returns when there is a checkpoint of this step, or a newer one."""
-        until = None if timeout is None else time.monotonic() + timeout
+        # Looks are counted, and not seconds: all processes of a reader look together.
+        looks = None if timeout is None else math.ceil(timeout / _POLL) + 1
         while not (steps := self.steps()) or steps[-1] < step:
-            if until is not None and time.monotonic() >= until:
+            looks = None if looks is None else looks - 1
+            if looks == 0:
                 raise TimeoutError(
                     f"wait: no checkpoint of step {step} came to {self.directory} in "
                     f"{timeout:g} s, only {steps or 'none'}; is the run that writes "
@@ -93,18 +99,10 @@ class ReadStore:
                 )
             time.sleep(_POLL)
 
-    def begin(self, step: int, *_: Any) -> NoReturn:
-        """Refused."""
+    def require_writer(self, asked: str, remedy: str) -> None:
+        """Refuses what would change the folder."""
         raise ValueError(
-            f"save: step {step} in {self.directory}, which was opened read_only=True; "
-            "only the run's own process writes there"
-        )
-
-    def forget_after(self, step: int) -> NoReturn:
-        """Refused."""
-        raise ValueError(
-            f"restore: forget_newer=True moves what is newer than step {step} in "
-            f"{self.directory}, which was opened read_only=True; leave one of them out"
+            f"{asked} in {self.directory}, which was opened read_only=True; {remedy}"
         )
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from relaxjax.checkpoint._files import Saved
 from relaxjax.checkpoint._merge import merged
 from relaxjax.checkpoint._plan import require_same_run, require_same_tree, structure_of
-from relaxjax.checkpoint._slices import Sliced, Slices, guessed, slices_of
+from relaxjax.checkpoint._slices import Slices, guessed, slices_of, slices_told
 from relaxjax.checkpoint._tree import data_of, filled, is_array, named, workers_in
 
 
@@ -110,10 +110,10 @@ def restored(
 
 def _slices_in(saved: Saved, like: Any) -> Slices:
     """What the checkpoint says of slices; one of an older version says nothing."""
-    told = saved.metadata.get("slices")
+    told = slices_told(saved.metadata)
     if told is None:
         return guessed(saved, saved.metadata["workers"], slices_of(like))
-    return {name: Sliced(parts, tuple(shape)) for name, (parts, shape) in told.items()}
+    return told
 
 
 def _same_rows(was: Mapping[str, int], now: Mapping[str, int]) -> bool:

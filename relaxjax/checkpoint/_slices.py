@@ -103,6 +103,14 @@ def slices_of(tree: Any) -> dict[str, Sliced]:
     return dict(_found("", tree))
 
 
+def slices_told(metadata: Mapping[str, Any]) -> Slices | None:
+    """The slices that a checkpoint names; None of one that does not say."""
+    told = metadata.get("slices")
+    if told is None:
+        return None
+    return {name: Sliced(parts, tuple(shape)) for name, (parts, shape) in told.items()}
+
+
 def around(name: str, slices: Slices) -> str | None:
     """The name of the node of slices that this leaf is in; None for other leaves."""
     parts = name.split("/")

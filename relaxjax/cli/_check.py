@@ -76,9 +76,10 @@ def check(
         raise typer.BadParameter("name a file to check, or pass --skeleton")
     if not file.is_file():
         raise typer.BadParameter(f"no such file: {file}")
-    report = _report(file, steps, draws, codec_mb, quiet=as_json)
     with user_errors():
         out = local_path("check", "out", out)
+    report = _report(file, steps, draws, codec_mb, quiet=as_json)
+    with user_errors():
         _save(report, out)
     if as_json:
         typer.echo(json.dumps(report))

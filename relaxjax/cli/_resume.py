@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from relaxjax import hosts
-from relaxjax.checkpoint import Checkpoints
+from relaxjax.checkpoint import Checkpoints, latest
 from relaxjax.cli._errors import user_errors
 
 
@@ -86,14 +86,9 @@ class Keeper:
 
 def kept_in(folder: Path) -> str:
     """The last checkpoint that is whole, in words; "" if no checkpoint is."""
-    steps = [int(path.name) for path in folder.iterdir() if path.name.isdigit()]
-    if not steps:
+    if (step := latest(folder)) is None:
         return ""
-    return f"the checkpoint of step {max(steps)} is in {folder}: go on with --resume"
-
-
-def _of_a_run(path: Path) -> bool:
-    return path.name != "writer.lock"  # of a run that was killed before it saved
+    return f"the checkpoint of step {step} is in {folder}: go on with --resume"
 
 
 def refuse_other_runs(folder: Path, resume: bool) -> None:
@@ -102,7 +97,7 @@ def refuse_other_runs(folder: Path, resume: bool) -> None:
     Raises:
       ValueError: there are some.
     """
-    if not resume and folder.is_dir() and any(map(_of_a_run, folder.iterdir())):
+    if not resume and latest(folder) is not None:
         raise ValueError(
             f"--checkpoint-every: {folder} holds checkpoints of an earlier run. Go on "
             "from them with --resume, name another --out, or remove the folder"
