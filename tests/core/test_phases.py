@@ -102,7 +102,7 @@ def test_copies_at_the_start_of_each_phase():
     assert [phases_of(s) for s in phase_starts(clock(1))] == [[0], [1]]
 
 
-def read_at(monkeypatch, ends, steps, again=()):
+def read_at(monkeypatch, ends, steps, again=(), each=1):
     """Phases before each step, and the steps at which counts were read."""
     reads, found, number = [], [], 0
     real = _phase_watch.reached
@@ -118,8 +118,9 @@ def read_at(monkeypatch, ends, steps, again=()):
             state = jax.tree.map(jnp.copy, state)
         state = phases.advanced(state)
         found.append(phases_of(state))
-        state = ticked(state)
-        phases.returned(state)
+        for _ in range(each):
+            state = ticked(state)
+        phases.returned(state, **({"several": True} if each > 1 else {}))
     return found, reads
 
 
@@ -134,6 +135,12 @@ def test_of_several_clocks_the_nearest_end_counts(monkeypatch):
     assert [row[0] for row in found] == [0] * 6 + [1] * 2
     assert [row[1] for row in found] == [0, 0, 1, 1, 2, 2, 2, 2]
     assert reads == [0, 2, 4, 6]
+
+
+def test_of_calls_of_several_steps_all_counts_are_read_up_to_the_last_end(monkeypatch):
+    found, reads = read_at(monkeypatch, [(3, 4)], 6, each=2)
+    assert found == [[0]] * 2 + [[2]] * 4
+    assert reads == [0, 1, 2]
 
 
 def test_counts_in_other_arrays_are_read_again(monkeypatch):
