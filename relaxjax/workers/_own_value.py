@@ -88,7 +88,7 @@ def _is_parted(
     walk.seeds = {
         var: frozenset(("value", axis) for _, axis in by)
         for var, by in zip(given, known, strict=True)
-        if by and not isinstance(var, Literal)
+        if not isinstance(var, Literal)
     }
     after = walk.steps(program, [NOBODYS] * len(ins), range(states))
     places = [i for i, var in enumerate(ins[:states]) if any(var is p for p in params)]

@@ -1,6 +1,7 @@
 """Params alone from a checkpoint: what `consensus` gives, for every relaxation."""
 
 import sys
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,8 @@ import pytest
 
 import relaxjax
 from relaxjax import emulate, fsdp
-from relaxjax.checkpoint import Checkpoints, restore_params
+from relaxjax.checkpoint import Checkpoints, _params, restore_params
+from relaxjax.checkpoint._folder import steps_in
 from tests import helpers
 from tests.checkpoint import training
 
@@ -54,13 +56,46 @@ def test_slices_are_joined(tmp_path):
         lambda x: x * jnp.asarray([1.0, 1, 3, 3]).reshape(4, *[1] * (x.ndim - 1)),
         shards,
     )
+    scales = jax.tree.map(lambda _: jnp.arange(4.0), shards)  # one of each slice
     with Checkpoints(tmp_path, mesh) as saves:
-        saves.save(5, (moved, state))
+        saves.save(5, (moved, state, scales))
+    assert restore_params(tmp_path, part="2") == dict.fromkeys(params, 1.5)
     found = restore_params(tmp_path, part="0")
     jax.tree.map(np.testing.assert_array_equal, found, nested(fsdp.whole(moved)))
     jax.tree.map(
         np.testing.assert_allclose, found, {k: 2 * x for k, x in params.items()}
     )
+
+
+def test_what_is_removed_before_it_is_open_is_passed_over(tmp_path, monkeypatch):
+    with Checkpoints(tmp_path, emulate(2), keep=1) as run:
+        run.save(1, {"params": jnp.ones(2)})
+        run.wait()
+
+        def listed(folder: Any) -> list[int]:
+            steps = steps_in(folder)
+            if steps == [1]:
+                run.save(2, {"params": 2 * jnp.ones(2)})
+                run.wait()
+            return steps
+
+        monkeypatch.setattr(_params, "steps_in", listed)
+        assert restore_params(tmp_path) == 2
+
+
+class Layer(NamedTuple):
+    """Its fields are not in the order of the alphabet, as the keys of dicts are."""
+
+    w: Any
+    b: Any
+
+
+def test_arrays_go_by_their_names_into_another_tree(tmp_path):
+    with Checkpoints(tmp_path, emulate(2)) as saves:
+        saves.save(1, {"params": Layer(jnp.full((2, 3), 1.0), jnp.full((2, 3), 2.0))})
+    like = {"b": jnp.zeros(3), "w": jnp.zeros(3)}
+    found = restore_params(tmp_path, like=like)
+    assert (found["w"][0], found["b"][0]) == (1, 2)
 
 
 def test_trees_and_dtypes(tmp_path):
@@ -81,6 +116,14 @@ def test_trees_and_dtypes(tmp_path):
         restore_params(tmp_path, part="param")
     with pytest.raises(ValueError, match=r"'0/n' is int.* absent in `like`"):
         restore_params(tmp_path, like=[{"v": np.ones(3)}, np.ones(0)])
+    with pytest.raises(ValueError, match=r"'2' is absent in the checkpoint and float"):
+        restore_params(tmp_path, like=[*like, np.ones(3)])
+    for other in (np.ones((2, 3)), np.ones(2)):  # rows of workers; another width
+        wrong = [{**like[0], "w": other.astype(jnp.bfloat16)}, like[1]]
+        with pytest.raises(ValueError, match=r"'0/w' is bfloat16\[3\] in the check"):
+            restore_params(tmp_path, like=wrong)
+    with pytest.raises(TypeError, match=r"restore_params: step=1\.0 must be a whole"):
+        restore_params(tmp_path, step=cast("Any", 1.0))
     with pytest.raises(ValueError, match=r"no checkpoint of step 2 .*only of \[1\]"):
         restore_params(tmp_path, step=2)
     with pytest.raises(ValueError, match=r"no checkpoint in .*only of no step"):

@@ -1,5 +1,8 @@
 """A run and those who look at it; two runs in one folder."""
 
+import errno
+import fcntl
+import json
 import os
 import subprocess
 import sys
@@ -12,7 +15,14 @@ import pytest
 
 import relaxjax
 from relaxjax import emulate
-from relaxjax.checkpoint import Checkpoints, _files, _manager, latest, restore_params
+from relaxjax.checkpoint import (
+    Checkpoints,
+    _files,
+    _lock,
+    _manager,
+    latest,
+    restore_params,
+)
 
 MESH = emulate(2)
 ROOT = Path(__file__).parents[2]
@@ -114,10 +124,13 @@ def test_what_is_removed_meanwhile_is_passed_over(tmp_path, monkeypatch):
 
 
 WRITER = """
-import sys
+import os, sys
 from relaxjax import emulate
 from relaxjax.checkpoint import Checkpoints
 checkpoints = Checkpoints(sys.argv[1], emulate(2))
+if not os.fork():
+    sys.exit()  # the end of a fork is not that of the run
+os.wait()
 print("open", flush=True)
 sys.stdin.readline()
 """
@@ -142,15 +155,55 @@ def test_a_second_writer_is_refused_and_told_of_the_first(tmp_path):
         first.kill()  # and its lock ends with it
         first.wait()
         with Checkpoints(tmp_path, MESH) as run:
+            told = json.loads((tmp_path / _lock.NAME).read_text())
+            assert told["pid"] == os.getpid()
             assert run.save(1, state(1))
     assert names(tmp_path) == ["1"]
+
+
+def test_a_process_of_the_same_number_on_another_host_is_another_one(
+    tmp_path, monkeypatch
+):
+    """In containers many are process 1."""
+    with Checkpoints(tmp_path, MESH):
+        monkeypatch.setattr(_lock.socket, "gethostname", lambda: "elsewhere")
+        with pytest.raises(ValueError, match=rf"process {os.getpid()} on .* writes"):
+            Checkpoints(tmp_path, MESH)
+
+
+def test_a_lock_of_a_file_that_was_removed_meanwhile_is_none(tmp_path, monkeypatch):
+    """Its owner ends just when it is opened, and a third process has made it anew."""
+    path, flock = tmp_path / _lock.NAME, fcntl.flock
+
+    def late(file: int, how: int) -> None:
+        monkeypatch.undo()
+        path.unlink()
+        path.touch()
+        flock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with Checkpoints(tmp_path, MESH):
+        assert json.loads(path.read_text())["pid"] == os.getpid()
+
+
+def test_where_the_file_system_has_no_locks_nothing_is_locked(tmp_path, monkeypatch):
+    def none(file: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    with Checkpoints(tmp_path, MESH) as run:
+        assert run.save(0, state(7))
+        assert run.save(1_000_000, state(8))
+    assert latest(tmp_path) == 1_000_000
+    assert restore_params(tmp_path, step=0)[0] == 7
 
 
 ODD = {
     "an empty folder": lambda there: (there / "99").mkdir(),
     "a file": lambda there: (there / "101").write_text(""),
-    "leading zeros": lambda there: (there / "00100").mkdir(),
-    "digits of another script": lambda there: (there / "\u0663\u0663").mkdir(),
+    "leading zeros": lambda there: (there / "0084").mkdir(),
+    "digits of another script": lambda there: (there / "\u0668\u0664").mkdir(),
+    "too many digits": lambda there: (there / ("9" * 19) / "state").mkdir(parents=True),
     "a link to nowhere": lambda there: (there / "99").symlink_to(there / "nowhere"),
 }
 
@@ -162,6 +215,7 @@ def test_what_has_a_number_for_its_name_may_be_no_checkpoint(left, tmp_path):
     left(tmp_path)
     assert latest(tmp_path) == 84
     with Checkpoints(tmp_path, MESH, read_only=True) as reader:
+        assert reader.steps == [84]
         assert reader.restore(state(0))[0] == 84
     assert float(restore_params(tmp_path)[0]) == 84
 

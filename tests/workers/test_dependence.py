@@ -86,6 +86,11 @@ DECISIONS: dict[str, tuple[Any, Any, set[str]]] = {
         OWN,
         {"psum"},
     ),
+    "how often, with numbers of its own": (
+        lambda a, p: lax.while_loop(lambda x: x[0] < a[0], lambda x: summed(x) + p, p),
+        OWN,
+        {"psum"},
+    ),
     "a number of times": (
         lambda a, p: lax.fori_loop(0, 3, lambda i, x: summed(x), p + a),
         frozenset({("a", "host")}),
