@@ -8,7 +8,7 @@ the line itself, that fragment stays as it is until its next merge, and the file
 named: islands contribute from the newest version that they can read.
 
 Cost: an anchor is read once by each island and kept in memory; the outer state is read
-by a new leader alone.
+by a new leader alone. `mend` reads all that this process has once more.
 """
 
 from collections.abc import Callable
@@ -150,7 +150,7 @@ class CommonModel:
         self.version = fragment.version
 
     def mend(self) -> None:
-        """Writes damaged files again, of which this process has the arrays."""
+        """Reads files of which this process has the arrays; rewrites damaged ones."""
         for number, fragment in self.anchors.items():
             version, outer = self._outers.get(number, (-1, {}))
             held = {"anchor": fragment.anchor}

@@ -11,7 +11,9 @@ lets one commit win, and either is a merge of valid contributions.
 A merge comes about when all members that are alive have contributed, or `grace` seconds
 after the quorum was reached. Contributors stand in sorted order.
 
-Cost of a turn: a list of members, a heartbeat from each, a list of contributions.
+Cost of a turn: a list of members, a heartbeat from each, a list of contributions. A
+leader that waits reads the anchors, the outer states and the last lines again, to mend
+them: after `lost_after` seconds, and then after twice as long each time, until a merge.
 """
 
 import errno
@@ -58,7 +60,8 @@ class Syncer:
         self.lease: int | None = None
         self._quorum_since: tuple[int, float] | None = None
         self._inbox = Inbox(store, run, watch, say)
-        self._tries, self._mended = 0, clock()
+        self._tries = 0
+        self._rest()
 
     def turn(self) -> bool:
         """One look around, which merges if it is time to; whether it has."""
@@ -125,11 +128,14 @@ class Syncer:
         return not self._inbox.missing(ready) or waited >= self._run.settings.grace
 
     def _mend(self) -> None:
-        """Now and then, as long as nothing comes: others may have nothing to read."""
-        now = self._clock()
-        if now - self._mended > self._watch.lost_after:
-            self._mended = now
+        """While nothing comes, ever more rarely: others may not be able to read."""
+        if self._clock() - self._mended > self._patience:
+            self._mended, self._patience = self._clock(), 2 * self._patience
             self._state.mend()
+
+    def _rest(self) -> None:
+        """Nothing needs mending for a while."""
+        self._mended, self._patience = self._clock(), self._watch.lost_after
 
     def _merge(self, version: int, fragment: Fragment, ready: list[Checked]) -> bool:
         outer, reset = self._state.outer(fragment.number)
@@ -163,7 +169,7 @@ class Syncer:
             self._say(f"merge {version} was committed by another leader")
             return False
         self._inbox.merged(decided.kept, decided.left_out)
-        self._mended = self._clock()
+        self._rest()
         self._state.install(Fragment(number, version, merged.anchor), merged.outer)
         if not self._run.settings.keep:
             self._state.prune()
