@@ -63,8 +63,11 @@ def test_names_of_axes():
 def test_the_size_of_several_axes_is_their_product():
     sizes = under_vmap(lambda x: [axis_size(n, "f") for n in (*NAMES, NAMES)])
     assert sizes == [4, 2, 8]
-    with pytest.raises(NameError, match=r"^f: no axis named 'rows' here"):
+    with pytest.raises(NameError, match=r"^f: no axis named 'rows' here\. relaxjax"):
         under_vmap(lambda x: axis_size(("host", "rows"), "f"))
+    names = r"here, only 'host', 'device': give f the mesh's name\. relaxjax"
+    with pytest.raises(NameError, match=names):
+        under_shard_map(lambda x: axis_size("rows", "f"), check=False)
 
 
 def test_which_mappings_track_what_varies():

@@ -9,10 +9,19 @@ import pytest
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._core.traced._marks import Station, marked, numbered, station_of
+from relaxjax._core.traced._marks import (
+    Station,
+    heard_values,
+    marked,
+    numbered,
+    of_relaxation,
+    optimizer_in_it,
+    passed_over,
+    station_of,
+)
 
 
-def doubled(name: str, side: str, axis_name: Any = "data") -> Any:
+def doubled(name: str, side: str, axis_name: Any = "data", inside: Any = None) -> Any:
     def init(params):
         jax.tree.map(jnp.zeros_like, params)
         return optax.EmptyState()
@@ -22,7 +31,7 @@ def doubled(name: str, side: str, axis_name: Any = "data") -> Any:
         factor = extra.get("factor", 2)
         return jax.tree.map(lambda u: jnp.sin(u) * factor, updates), state
 
-    return marked(name, side, axis_name, init, update)
+    return marked(name, side, axis_name, init, update, inside)
 
 
 def scopes(fn, *args) -> list[str]:
@@ -84,3 +93,42 @@ def test_which_sides_map_themselves_over_the_devices(side):
                 jax.eval_shape(updated(tx), w)
         else:
             jax.eval_shape(updated(tx), w)
+
+
+@pytest.mark.parametrize(("inside", "left"), [(None, 1), (optax.scale(5.0), 5)])
+def test_where_it_is_passed_over_the_optimizer_inside_is_left(inside, left):
+    update = updated(doubled("mine", "models", inside=inside))
+    half = jnp.asarray(0.5)
+    with passed_over():
+        assert update(half) == left * 0.5
+        assert doubled("mine", "models", inside=optax.adam(1.0)).init(half)
+    assert update(half) == 2 * jnp.sin(0.5)
+
+
+def test_values_are_heard_with_their_params():
+    tx, x = doubled("mine", "models"), jnp.ones(())
+    state = tx.init(x)
+    with heard_values() as heard:
+        tx.update(x, state, x, value=3)
+        tx.update(x, state, value=0)
+        tx.update(x, state, x, value=None)
+        tx.update(x, state, x, factor=4)
+    tx.update(x, state, x, value=7)
+    tx.update(x, state, x)
+    assert heard == [(3, x), (0, None)]
+
+
+def test_an_optimizer_that_a_relaxation_calls_is_not_the_relaxation():
+    inner = doubled("inner", "gradients")
+
+    def update(u):
+        with jax.named_scope("relaxjax.outer/models/data/0"):
+            mine = jnp.sin(u)
+            with optimizer_in_it():
+                return jnp.sin(mine) + updated(inner)(u)
+
+    found = scopes(lambda u: update(u) + jnp.sin(u), jnp.ones(2))
+    assert [of_relaxation(scope) for scope in found] == [True, False, True, False]
+    with optimizer_in_it():
+        (alone,) = scopes(jnp.sin, jnp.ones(2))
+    assert not of_relaxation(alone)

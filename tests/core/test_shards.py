@@ -5,17 +5,25 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import compiler_axes
 from relaxjax._core.layouts._sharding import (
+    alike,
     as_on_devices,
+    as_typed,
     fitting,
     on_own_shards,
+    parts_over,
     shard_shapes,
+    sharded_over,
+    unmasked,
     used_axes,
+    whole_max,
+    whole_sum,
 )
 from tests.sharded import mesh_of
 
@@ -126,3 +134,51 @@ def test_a_function_gets_all_where_no_axis_is_the_compilers():
         return other, tree
 
     assert on_own_shards(swap, 1, "no specs", "f", 2) == (2, 1)
+
+
+LAYOUTS: dict[str, tuple[Any, list[set[str]]]] = {
+    "no specs": (None, [set(), set()]),
+    "both": (SPECS, [{"model"}, {"model", "stage"}]),
+    "one of them": ({"w": P("data"), "b": P()}, [set(), {"data"}]),
+    "one device, or no axis": ({"w": P("lone"), "b": P("nowhere")}, [set(), set()]),
+    "no spec": ({"w": P("stage"), "b": "model"}, [set(), {"stage"}]),
+}
+
+
+@pytest.mark.parametrize(("specs", "layouts"), LAYOUTS.values(), ids=LAYOUTS)
+def test_axes_that_cut_leaves(specs, layouts):
+    with as_on_devices(SIZES, ["data"]):
+        assert list(sharded_over(TREE, specs)) == layouts
+
+
+def test_specs_of_leaves_that_are_not_masked():
+    assert unmasked(SPECS, TREE) is SPECS
+    hidden = optax.MaskedNode()
+    tree, left = {**TREE, "w": hidden}, {**SPECS, "w": hidden}
+    assert unmasked(SPECS, tree) == left
+    with as_on_devices(SIZES, ["data"]):
+        assert sharded_over(tree, SPECS) == ({"model"},)
+
+
+def test_types_say_it_of_leaves_by_their_names():
+    with as_on_devices(SIZES, ["data"]):
+        with as_typed(SPECS):
+            assert sharded_over(TREE) == ({"model"}, {"model", "stage"})
+            assert sharded_over({"w": TREE["w"]}) == ({"model", "stage"},)
+        assert sharded_over(TREE) == (frozenset(), frozenset())
+
+
+def test_parts_are_added_up_along_axes_that_are_not_the_compilers():
+    assert parts_over(TREE, SPECS) == ((), ())
+    with as_on_devices(SIZES, ["data", "model"]):
+        assert parts_over(TREE, SPECS) == (("model",), ("model",))
+    with as_on_devices(SIZES, list(SIZES)):
+        assert parts_over(TREE, SPECS) == (("model",), ("model", "stage"))
+    for whole, expected in ((whole_sum, [5, 5]), (whole_max, [3, 3])):
+        for axes, found in ((("a",), expected), ((), [2, 3])):
+            of = jax.vmap(lambda x, axes=axes, f=whole: f(x, axes), axis_name="a")
+            assert of(jnp.array([2.0, 3.0])).tolist() == found
+
+
+def test_places_of_each_layout():
+    assert alike(["b", "a", "b", "c", "a"]) == [[0, 2], [1, 4], [3]]
