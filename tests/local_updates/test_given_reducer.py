@@ -208,8 +208,9 @@ def test_a_resize_keeps_what_is_owed():
     assert_equal(*(jax.tree.map(lambda x: x[0], s.right) for s in (was, now)))
 
 
-def test_one_worker_needs_no_exchange():
-    tx = local_sgd("data", 1, reducer=power_sgd("data", rank=1))
+@pytest.mark.parametrize("own", [power_sgd("data", rank=1), optax.identity()])
+def test_one_worker_needs_no_exchange(own):
+    tx = local_sgd("data", 1, reducer=own)
     one = jax.vmap(lambda u: tx.update(u, tx.init(u), u)[0], axis_name="data")
     u = moves(1)[0, :1]
     assert_close(one(u), u, 1e-6)

@@ -90,8 +90,11 @@ def test_servers_that_do_not_divide():
     ],
 )
 def test_invalid_orders(order, message):
+    tx = parameter_server(SGD, "data", order=order)
     with pytest.raises(ValueError, match=message):
-        begin(parameter_server(SGD, "data", order=order))
+        begin(tx)
+    with pytest.raises(ValueError, match=message):  # before any step
+        jax.vmap(lambda _: tx.init(helpers.problem()), axis_name="data")(np.ones(4))
     loss = ps.pulled(helpers.loss_fn, "data", order=order)
     shards, _ = ps.init(SGD, helpers.problem(), emulate(2))
     batch = helpers.batches(1, rows=2)[0]
