@@ -100,4 +100,4 @@ def test_parts_of_loops():
     condition, body, *own = loop_parts(loop)
     assert own == [1, 1]
     assert [eqn.primitive.name for eqn in condition.jaxpr.eqns] == ["lt"]
-    assert [eqn.primitive.name for eqn in body.jaxpr.eqns][0] == "sin"
+    assert body.jaxpr.eqns[0].primitive.name == "sin"
