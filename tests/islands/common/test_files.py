@@ -155,6 +155,8 @@ def test_damaged_contributions_are_named_and_the_others_merge():
     world.store.files[bad] = world.store.files[bad][:-3]
     world.store.files[f"{folder}/notes.txt"] = b"hello"
     world.store.files[f"{folder}/d.000001"] = world.store.files[f"{folder}/a.000001"]
+    twice = f"{folder}/a.0000001"  # the same number, not as a member writes it
+    world.store.files[twice] = world.store.files[f"{folder}/a.000001"]
     world.now += 2
     for _ in range(2):
         for p in processes:
@@ -165,6 +167,7 @@ def test_damaged_contributions_are_named_and_the_others_merge():
     refused = dict(record["refused"])
     assert "bytes instead of" in refused[bad]
     assert "name is not that" in refused[f"{folder}/notes.txt"]
+    assert "name is not that" in refused[twice]
     assert "by another island" in refused[f"{folder}/d.000001"]
     said = [words for p in processes for words in p.said]
     assert sum(f"memory/{bad} is refused" in words for words in said) == 1
@@ -284,6 +287,10 @@ def test_members_files_that_are_not_theirs_are_named():
     assert [w for w in one.said if "members/readme.txt is no file of a run" in w]
     assert Member.parse("a.000001") == ("a", 1)
     assert Member.parse("a.000001.beat") is None
+    for text in ("a.0000001", "a.1", "a.00001"):
+        assert Member.parse(text) is None
+    for member in (Member("a", 999_999), Member("a", 1_000_000)):
+        assert Member.parse(str(member)) == member
 
 
 def test_what_is_not_finite_is_refused_by_name():
