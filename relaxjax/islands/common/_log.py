@@ -63,6 +63,7 @@ _CONTRIBUTION: dict[str, Kind] = {
     "tokens": (int, float),
     "steps": int,
     "sha256": str,
+    "file": str,
     "step": int,
     "adopted": list,
     "joined": int,
@@ -72,6 +73,8 @@ _SINCE: dict[str, Kind] = {"left_out": list, "time": float}
 _LEFT_OUT: dict[str, Kind] = {
     "island": str,
     "incarnation": int,
+    "weight": float,
+    "file": str,
     "cause": str,
     "why": str,
 }

@@ -187,6 +187,38 @@ def test_the_smallest_and_the_largest_tokens_move_the_model(tokens):
     assert all(merge.is_equal and not merge.fault for merge in replay(world.store))
 
 
+def attacked() -> World:
+    """A run of four, the last of whom was left out of the first merge."""
+    world = World()
+    processes = [world.process(name) for name in "abcd"]
+    for p in processes:
+        p.adopt()
+        p.offer(8, 2, 0, wrong=lambda x, far=p is processes[3]: x + 1e6 * far)
+    world.now += 2
+    for p in processes * 2:
+        p.turn()
+    return world
+
+
+TAKEN = {"island", "incarnation", "weight", "file"}
+ALWAYS = {
+    "contributions": TAKEN | {"base", "tokens", "steps", "sha256", "adopted", "joined"},
+    "left_out": TAKEN | {"cause", "why"},
+}
+
+
+@pytest.mark.parametrize(
+    ("part", "key"), [(p, k) for p in ALWAYS for k in sorted(ALWAYS[p])]
+)
+def test_a_line_without_what_readers_take_from_it_is_damaged(part, key):
+    store = attacked().store
+    line, _ = log.read(store, 1)
+    del line[part][0][key]
+    store.files[log.file_of(1)] = seal(line)
+    with pytest.raises(DamagedFile, match=key):
+        log.read(store, 1)
+
+
 def test_a_foreign_number_in_the_log_is_no_version():
     """Who joins does not read backwards from it, and goes on from the newest line."""
     world = World()
