@@ -36,8 +36,8 @@ class Member(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> "Member | None":
         """The member that a text names, as `str` writes it; or None."""
-        match = _FILE.fullmatch(text)
-        return cls(match[1], int(match[2])) if match and not match[3] else None
+        found = _parsed(text)
+        return found[0] if found and not found[1] else None
 
 
 class Superseded(RuntimeError):
@@ -126,9 +126,9 @@ class Watch:
     def look(self) -> None:
         """Reads the folder again."""
         listed = self._store.names(FOLDER)
-        strange = (name for name in listed if not _FILE.fullmatch(name))
+        strange = (name for name in listed if not _parsed(name))
         self._damaged = {x: why for x, why in self._damaged.items() if x in listed}
-        members = _parsed(listed)
+        members = _all_parsed(listed)
         self._newest = {}
         for member, kind in members:
             if not kind:
@@ -208,10 +208,17 @@ def _record(store: Store, member: Member) -> dict[str, Any]:
 
 
 def _listed(store: Store) -> list[tuple[Member, str]]:
-    return _parsed(store.names(FOLDER))
+    return _all_parsed(store.names(FOLDER))
 
 
-def _parsed(names: list[str]) -> list[tuple[Member, str]]:
+def _all_parsed(names: list[str]) -> list[tuple[Member, str]]:
     """Members and the kinds of their files; other names are not theirs."""
-    matches = filter(None, map(_FILE.fullmatch, names))
-    return [(Member(m[1], int(m[2])), m[3]) for m in matches]
+    return [found for name in names if (found := _parsed(name))]
+
+
+def _parsed(name: str) -> tuple[Member, str] | None:
+    """A member and the kind of its file, of which there is one name; or None."""
+    if match := _FILE.fullmatch(name):
+        member, kind = Member(match[1], int(match[2])), match[3]
+        return (member, kind) if f"{member}{kind}" == name else None
+    return None

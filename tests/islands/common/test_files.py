@@ -284,6 +284,29 @@ def test_members_files_that_are_not_theirs_are_named():
     assert [w for w in one.said if "members/readme.txt is no file of a run" in w]
     assert Member.parse("a.000001") == ("a", 1)
     assert Member.parse("a.000001.beat") is None
+    assert Member.parse("a.0000001") is None
+
+
+def test_a_member_has_one_name():
+    """A contribution that is copied to another way to write its number counts once."""
+    world = World()
+    processes = merged_once(world)
+    for p in processes:
+        p.adopt()
+        p.offer(8, 2, 1)
+    files = world.store.files
+    files["offers/00000002/a.0000001"] = files["offers/00000002/a.000001"]
+    files["members/a.0000001"] = files["members/a.000001"]
+    world.now += 2
+    processes[0].turn()
+    world.check()
+    record, _ = log.read(world.store, 2)
+    assert [c["island"] for c in record["contributions"]] == ["a", "b", "c"]
+    refused = dict(record["refused"])
+    assert "name is not that" in refused["offers/00000002/a.0000001"]
+    processes[0].adopt()
+    said = [w for w in processes[0].said if "a.0000001 is no file of a run" in w]
+    assert len(said) == 1
 
 
 def test_what_is_not_finite_is_refused_by_name():
