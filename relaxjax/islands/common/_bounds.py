@@ -83,7 +83,7 @@ class Bounds(NamedTuple):
 
     Attributes:
       limit: most times the reference that a length may be; None for any.
-      cap: most times the reference's tokens that count; None for all.
+      cap: the root of how many times the reference a weight may be; None for any.
       length: R(l).
       weight: R(c^2 / s).
       rule: 1 or 2, see above.

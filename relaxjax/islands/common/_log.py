@@ -27,7 +27,7 @@ so that a changed line is found by its own digest or by the next one's.
     absent                 members that were alive and have not contributed
     files                  by fragment: anchor and outer, each [file, sha256]
     reset                  why the outer momentum began anew; or null
-    previous               digest of the line before
+    previous               digest of the line before; or "damaged"
     time                   by the leader's clock; nothing depends on it
 """
 

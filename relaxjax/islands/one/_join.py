@@ -76,8 +76,8 @@ def join(
         in "quantize8+ef14"; names are those of `relaxjax train --help`. "": floats.
       limit: a contribution that moves more than so many times as far as the median is
         left out of its merge, and named; None: however far it moves.
-      cap: an island's tokens count up to so many times those of the median, so that it
-        weighs up to cap^2 times as much; None: all of them.
+      cap: a contribution weighs up to cap^2 times the median R of tokens^2 / steps: of
+        s steps, up to cap sqrt(R s) tokens count; None: all of them.
       lost_after: seconds without a heartbeat after which nobody waits for an island,
         and another takes its lease.
       poll: seconds between two looks at the carrier.
