@@ -31,7 +31,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DEV = ("-e", ".[dev]")
-PEERS = ("-e", ".[dev,bench]")
+PEERS = ("-e", ".[dev,bench]", "mlc-chakra==1.0.0")
 PROGRAMS = ("-e", ".[cli,gpu-compile,tpu-compile]", "pytest>=8.3", "pytest-xdist>=3.6")
 NEWEST = ("python3.14", "python3.13", "python3.12")
 OLDEST = "python3.11", "jax>=0.10,<0.11"
@@ -211,9 +211,9 @@ def check_programs(*, new: bool = True) -> None:
 
 
 def check_peers() -> None:
-    """Installs PyTorch; nothing may be skipped for want of it."""
+    """Installs PyTorch and Chakra; nothing may be skipped for want of them."""
     python = environment(sys.executable, ".venv-peers", *PEERS)
-    run(python, "-c", "import torch; print('torch', torch.__version__)")
+    run(python, "-c", "import chakra.schema, torch; print('torch', torch.__version__)")
     run(python, "-m", "pytest", "-q", "tests/peers", "tests/golden")
 
 

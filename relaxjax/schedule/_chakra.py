@@ -6,7 +6,14 @@ this file writes the part below; a file is its messages, each behind its length.
 
     GlobalMetadata   version
     Node             id, name, type, data_deps, duration_micros, attr
-    AttributeProto   name, and one value: int64, uint64 or bool
+    AttributeProto   name, and one value: int32, int64, uint64 or bool
+
+Of a value, the feeder of mlcommons/chakra (src/feeder/et_feeder_node.cpp of 2026-05,
+version 1.0.0) takes one type for each name, and 0 if it has another: int32 for the ends
+and the tag of a transfer, int64 for comm_size, comm_type and num_ops, uint64 for
+tensor_size. ASTRA-sim's own (workload/feeder_v3) converts integers. Its roofline takes
+num_ops / tensor_size operations a byte, and what has none takes 0 / 0 seconds: work
+that moves bytes alone is written as one operation.
 
 The instructions are those of `relaxjax.schedule.replay`, in the same order:
 
@@ -42,6 +49,18 @@ _KINDS = {
     "reduce-scatter": 7,
 }
 """Of `CollectiveCommType`."""
+_INT32, _INT64, _UINT64, _BOOL = 7, 9, 13, 27  # of `AttributeProto`
+_FIELDS = {
+    "comm_dst": _INT32,
+    "comm_size": _INT64,
+    "comm_src": _INT32,
+    "comm_tag": _INT32,
+    "comm_type": _INT64,
+    "is_cpu_op": _BOOL,
+    "num_ops": _INT64,
+    "tensor_size": _UINT64,
+}
+"""The types as which a feeder reads attributes."""
 
 
 def chakra(
@@ -123,8 +142,8 @@ class _Nodes:
         nbytes = sum(event.nbytes for event in self._work)
         rest = [
             number(7, round(seconds * 1e6)),
-            attribute("num_ops", 9, round(flops)),
-            attribute("tensor_size", 13, nbytes),
+            _attribute("num_ops", max(1, round(flops))),
+            _attribute("tensor_size", nbytes),
         ]
         self._before = [self._add(self._work[0].name, COMP, rest)]
         self._work.clear()
@@ -135,7 +154,7 @@ class _Nodes:
         head = [number(1, place), text(2, name), number(3, kind)]
         if follows:
             head.append(data(5, follows))
-        on_accelerator = attribute("is_cpu_op", 27, 0)
+        on_accelerator = _attribute("is_cpu_op", 0)
         self.messages.append(b"".join([*head, *rest, on_accelerator]))
         return place
 
@@ -148,7 +167,7 @@ def _sent(
     assert what
     if is_host_copy(what):
         to_host = _HOST in what.shape.split("}")[0]
-        yield STORE if to_host else LOAD, [attribute("tensor_size", 13, event.nbytes)]
+        yield STORE if to_host else LOAD, [_attribute("tensor_size", event.nbytes)]
     elif what.opcode.startswith("collective-permute"):
         for tag, (source, target) in enumerate(pairs_of(what)):
             ends = {"comm_src": source, "comm_dst": target, "comm_tag": tag}
@@ -169,4 +188,8 @@ def _sent(
 
 
 def _attributes(named: Mapping[str, int]) -> list[bytes]:
-    return [attribute(name, 9, value) for name, value in named.items()]
+    return [_attribute(name, value) for name, value in named.items()]
+
+
+def _attribute(name: str, value: int) -> bytes:
+    return attribute(name, _FIELDS[name], value)

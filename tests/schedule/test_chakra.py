@@ -1,6 +1,7 @@
 """Chakra traces, read again by Protocol Buffers' own library.
 
-The schema is stated here a second time, as `et_def.proto` of mlcommons/chakra has it.
+The schema is stated here a second time, as `et_def.proto` of mlcommons/chakra has it,
+and of each attribute the type that its feeder asks for.
 """
 
 from pathlib import Path
@@ -57,6 +58,7 @@ def schema() -> dict[str, Any]:
     message(
         "AttributeProto",
         name=(1, text),
+        int32_val=(7, FIELD.TYPE_INT32),
         int64_val=(9, FIELD.TYPE_INT64),
         uint64_val=(13, wide),
         bool_val=(27, FIELD.TYPE_BOOL),
@@ -100,9 +102,22 @@ def read(path: Path) -> tuple[Any, list[Any]]:
     return metadata, [SCHEMA["Node"].FromString(m) for m in messages[1:]]
 
 
+FEEDER = {
+    "comm_dst": "int32_val",
+    "comm_size": "int64_val",
+    "comm_src": "int32_val",
+    "comm_tag": "int32_val",
+    "comm_type": "int64_val",
+    "is_cpu_op": "bool_val",
+    "num_ops": "int64_val",
+    "tensor_size": "uint64_val",
+}
+"""What the feeder of mlcommons/chakra asks of each; of another type it reads 0."""
+
+
 def attributes(node: Any) -> dict[str, int]:
-    """Values of a node, by name."""
-    return {a.name: max(a.int64_val, a.uint64_val, int(a.bool_val)) for a in node.attr}
+    """Values of a node as Chakra's feeder reads them, by name."""
+    return {a.name: int(getattr(a, FEEDER[a.name])) for a in node.attr}
 
 
 def traces(tmp_path: Path, program: str = PROGRAM) -> list[list[Any]]:
@@ -130,7 +145,7 @@ def test_nodes_follow_what_they_wait_for(tmp_path):
 def test_what_nodes_say(tmp_path):
     first, *_ = traces(tmp_path)
     work, total, under, _, last = map(attributes, first)
-    assert work == {"num_ops": 0, "tensor_size": 2 * 8000, "is_cpu_op": 0}
+    assert work == {"num_ops": 1, "tensor_size": 2 * 8000, "is_cpu_op": 0}
     assert last["tensor_size"] == 12000
     assert total == {"comm_type": 0, "comm_size": 4000, "is_cpu_op": 0}
     assert [n.duration_micros for n in first if n.type == 4] == [16000, 8000, 12000]

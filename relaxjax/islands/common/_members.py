@@ -20,7 +20,9 @@ from relaxjax.islands.carriers._store import Store
 from relaxjax.islands.common._files import seal, unseal
 
 FOLDER = "members"
-_FILE = re.compile(r"([A-Za-z0-9_-]{1,64})\.([0-9]{6}|[1-9][0-9]{6,14})(\.beat|\.left|)")
+_FILE = re.compile(
+    r"([A-Za-z0-9_-]{1,64})\.([0-9]{6}|[1-9][0-9]{6,14})(\.beat|\.left|)"
+)
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
