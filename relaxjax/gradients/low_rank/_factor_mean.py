@@ -70,6 +70,7 @@ def factor_mean_fn(
     Without a compressor, floats of the dtype `width` are added.
     """
 
+    @jax.named_scope("send")
     def send(flat: jax.Array) -> Lossy:
         if compressor is not None:
             codec = as_codec(compressor, (), jnp.uint32(0))

@@ -14,18 +14,27 @@ from relaxjax.compression import Compressor
 def as_codec(
     compressor: Compressor, keys: tuple[Keys, ...], bucket: jax.Array
 ) -> Codec:
-    """The compressor with the keys of this step (`step_keys`) for one bucket."""
+    """The compressor with the keys of this step (`step_keys`) for one bucket.
+
+    Its parts have scopes of their own, by which a profile names them.
+    """
 
     def keys_at(place: jax.Array) -> Keys | None:
         if not keys:
             return None
         return Keys(*(fold(fold(words, bucket), place) for words in keys[0]))
 
+    @jax.named_scope("encode")
+    def encode(x: jax.Array, place: jax.Array) -> Any:
+        return compressor.compress(x, keys_at(place))
+
+    @jax.named_scope("decode")
+    def decode(payload: Any, size: int, place: jax.Array) -> jax.Array:
+        return compressor.decompress(payload, size, keys_at(place))
+
     return Codec(
-        lambda x, place: compressor.compress(x, keys_at(place)),
-        lambda payload, size, place: compressor.decompress(
-            payload, size, keys_at(place)
-        ),
+        encode,
+        decode,
         (lambda: as_codec(compressor, keys[1:], bucket)) if keys[1:] else None,
     )
 

@@ -100,10 +100,12 @@ def compressed_mean(
     fields = kind.flatten_up_to(state.feedback)  # each a tree like the updates
     absent = None if weight is None else weight == 0
 
+    @jax.named_scope("feedback")
     def before(g, *s):
         p = feedback.before(g, kind.unflatten(s)).astype(jnp.float32)
         return p if absent is None else jnp.where(absent, 0, p)
 
+    @jax.named_scope("feedback")
     def after(g, p, lost, mean, *s):
         return fed_back(feedback, g, p, lost, mean, kind.unflatten(s), absent)
 

@@ -50,7 +50,7 @@ def psum_groups(
         merged = merge_small(members)
         alike = [[members[k] for k in few] for few in merged]
         operands = [pack(few) if len(few) > 1 else few[0] for few in alike]
-        with set_xla_metadata(combiner_key=f"group {number}"):
+        with set_xla_metadata(combiner_key=f"group {number}"), jax.named_scope("send"):
             earlier = total(operands)
         for few, like, x in zip(merged, alike, earlier, strict=True):
             parts = unpack(x, like) if len(few) > 1 else [x]
@@ -93,7 +93,7 @@ def map_buckets(
     if not `ordered` on CPU alone. The result has a list like `leaves` for each entry of
     that tuple.
     """
-    exchange = jax.jit(exchange)  # one program for buckets of one size
+    exchange = jax.named_scope("send")(jax.jit(exchange))  # a program for each size
     after = all_after if ordered else after_on_cpu
     pieces: dict[int, list[tuple[jax.Array, ...]]] = {i: [] for i in range(len(leaves))}
     out: tuple[jax.Array, ...] = ()
@@ -102,8 +102,9 @@ def map_buckets(
         flat = jnp.zeros(ends[-1], leaves[bucket.segments[0].leaf].dtype)
         parts = [_slice(leaves[s.leaf], s.start, s.stop) for s in bucket.segments]
         flat, *parts = after([flat, *parts], out[0] if out else None)
-        for part, end in zip(parts, ends, strict=True):
-            flat = lax.dynamic_update_slice(flat, part, (end - part.size,))
+        with jax.named_scope("pack"):
+            for part, end in zip(parts, ends, strict=True):
+                flat = lax.dynamic_update_slice(flat, part, (end - part.size,))
         out = exchange(flat, np.uint32(number))
         for s, end in zip(bucket.segments, ends, strict=True):
             pieces[s.leaf].append(tuple(_slice(x, end - s.size, end) for x in out))
@@ -113,7 +114,8 @@ def map_buckets(
         parts = zip(*results, strict=True)
         return [lax.concatenate(part, 0).reshape(x.shape) for part in parts]
 
-    rows = [whole(i, x) for i, x in enumerate(leaves)]
+    with jax.named_scope("unpack"):
+        rows = [whole(i, x) for i, x in enumerate(leaves)]
     return [list(result) for result in zip(*rows, strict=True)]
 
 
@@ -121,11 +123,13 @@ def _slice(x: jax.Array, start: int, stop: int) -> jax.Array:
     return lax.slice(lax.reshape(x, (x.size,)), (start,), (stop,))
 
 
+@jax.named_scope("pack")
 def pack(arrays: list[jax.Array]) -> jax.Array:
     """The elements of one or more arrays of one dtype, one array after the other."""
     return lax.concatenate([x.ravel() for x in arrays], 0)
 
 
+@jax.named_scope("unpack")
 def unpack(flat: jax.Array, like: list[jax.Array]) -> list[jax.Array]:
     """Inverse of `pack`, in the shapes of `like`.
 
