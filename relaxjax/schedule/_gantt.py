@@ -177,9 +177,10 @@ def _key(spans: Sequence[Span], numbers: dict[str, int]) -> Iterator[str]:
     if not numbers:
         return
     nbytes: dict[tuple[str, str, int, int], float] = {}
-    for span in spans:
+    for span in spans:  # computation may have the name of a transfer, as its scope
         place = _parameter(span), span.track, span.worker, span.step
-        nbytes[place] = nbytes.get(place, 0.0) + span.nbytes
+        if span.nbytes:
+            nbytes[place] = nbytes.get(place, 0.0) + span.nbytes
     sizes = {name: total for (name, *_), total in reversed(nbytes.items())}
     yield "Transfers, in their order:"
     for name, number in list(numbers.items())[:_KEYS]:

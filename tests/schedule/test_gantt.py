@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from relaxjax.schedule import Cluster, Cost, Graph, best, dear, ordered, simulate
 from relaxjax.schedule import _gantt as gantt
+from relaxjax.schedule._timeline import Span
 
 LAYERS = {f"layer{i}/w": 1e-4 * n for i, n in enumerate((2, 2, 2, 2, 9))}
 NEEDS = {
@@ -106,6 +107,15 @@ def test_long_names_end_in_the_key_and_leave_room_for_bars(drawn):
     assert line.split()[1] == f"..{name[-22:]}"
     left, right = axes.get_position().intervalx
     assert right - left > 0.45
+
+
+def test_computation_in_the_scope_of_a_transfer_has_none_of_its_bytes():
+    """What XLA makes of a collective, such as a copy of its result, has its name."""
+    spans = [
+        Span("worker 0 compute", "send/all_to_all", 0, 1, 0, 0, 0),
+        Span("worker 0 network", "send/all_to_all", 1, 2, 4096, 0, 0),
+    ]
+    assert list(gantt._key(spans, {"send/all_to_all": 1}))[1].endswith("4.1 kB")
 
 
 def test_nothing_to_draw(drawn):
