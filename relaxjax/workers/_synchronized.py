@@ -17,6 +17,7 @@ from relaxjax._core.traced._flows import Flows, flows_of
 from relaxjax._core.traced._marks import numbered
 from relaxjax.workers._dependence import NOBODYS, Dependence
 from relaxjax.workers._mesh import WorkerMesh
+from relaxjax.workers._remembered import remembered
 from relaxjax.workers._tracing import tracing
 
 
@@ -36,8 +37,9 @@ def require_synchronized(
 
     Warns:
       UserWarning: nothing synchronizes anything; an optimizer accumulates gradients
-        inside of a relaxation of models, which counts all mini-steps; the update could
-        not be traced, so that nothing was checked.
+        inside of a relaxation of models, which counts all mini-steps; an optimizer
+        remembers params, and undoes each meeting of models; the update could not be
+        traced, so that nothing was checked.
     """
     own, flows, state, error, alone = traced(tx, params, workers, extra_args)
     if flows is None:
@@ -51,6 +53,7 @@ def require_synchronized(
     _require_together(alone, workers)
     _require_once(flows)
     _warn_of_mini_steps(flows, state)
+    _warn_of_memory(tx, params, workers, extra_args, flows)
     if not flows.stations and not flows.communicates and not own:
         if workers.n > 1:
             warnings.warn(_NOTHING, stacklevel=3)
@@ -196,6 +199,31 @@ def _warn_of_mini_steps(flows: Flows, state: Any) -> None:
             f"fewer steps between two exchanges than {name} was told. "
             "Accumulate outermost, as in relaxjax.accumulate(tx, every), with "
             f"{name} in tx",
+            stacklevel=4,
+        )
+
+
+def _warn_of_memory(
+    tx: optax.GradientTransformation,
+    params: Any,
+    workers: WorkerMesh,
+    extra_args: Mapping[str, Any] | None,
+    flows: Flows,
+) -> None:
+    """Warns of an optimizer that leads the workers back to what each remembers."""
+    models = sorted(at for at in flows.stations if at.side == "models")
+    if not models or any(at.name == "desynced" for at in models):
+        return
+    with tracing(workers) as trace:
+        leaves, fields = remembered(trace, tx, shapes_of(params), extra_args)
+    if leaves:
+        at, periods = models[0], ", ".join(f"{name!r}: H" for name in fields)
+        axis = at.axes[0] if len(at.axes) == 1 else at.axes
+        warnings.warn(
+            f"init: the optimizer remembers params in {leaves[0]!r} of its state, and "
+            f"its updates lead there: {at.name} brings models together, and the next "
+            "step parts them again. Let what it remembers meet too: relaxjax.desynced("
+            f"optimizer, {axis!r}, periods={{'params': H, {periods}}}) for H steps",
             stacklevel=4,
         )
 

@@ -1,0 +1,120 @@
+"""Optimizers that undo a meeting of models: who does, who is told, and what helps.
+
+The law: models that have met stay together where no gradient parts them. A probe asks
+each optimizer, and `init` warns of those that break it, and of no others.
+"""
+
+import re
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from optax import contrib
+
+import relaxjax
+from relaxjax import desynced, diloco, emulate, gossip, local_sgd, topology
+
+EVERY = 4
+MESH = emulate(4)
+START = {"w": jnp.ones(3), "b": jnp.asarray(0.5)}
+TARGETS = np.array([[1, 0, 0], [0, 2, 0], [0, 0, 3], [-2, -2, -2]], np.float32)
+
+BACK: dict[str, Any] = {
+    "cocob": contrib.cocob(),
+    "madgrad": contrib.madgrad(0.1),
+    "schedule_free_sgd": contrib.schedule_free_sgd(0.1),
+    "schedule_free_adamw": contrib.schedule_free_adamw(0.1),
+}
+STAY: dict[str, Any] = {
+    "sgd": optax.sgd(0.1),
+    "dog": contrib.dog(),  # remembers params, and takes a distance from them
+    "dowg": contrib.dowg(),
+    "mechanize": contrib.mechanize(optax.sgd(1.0), s_init=0.1),
+    "keep_params_nonnegative": optax.chain(
+        optax.sgd(0.1), optax.keep_params_nonnegative()
+    ),
+}
+
+
+def met(tx: Any) -> tuple[list[float], list[str]]:
+    """Spreads before and at a meeting, and in zero gradients after it; warnings."""
+
+    def step(params, state, batch):
+        target, is_on = batch
+        grads = {
+            "w": is_on[0] * (params["w"] - target[0]),
+            "b": is_on[0] * target[0, 0],
+        }
+        updates, state = tx.update(grads, state, params)
+        return optax.apply_updates(params, updates), state, {}
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        params, state = relaxjax.init(tx, START, MESH)
+    train, spreads = relaxjax.data_parallel(step, MESH), []
+    for number in range(2 * EVERY - 1):
+        is_on = np.full(4, number < EVERY, np.float32)
+        params, state, _ = train(params, state, (TARGETS, is_on))
+        spreads.append(relaxjax.spread(params))
+    said = [str(w.message) for w in caught if "remembers" in str(w.message)]
+    return spreads[EVERY - 2 :], said
+
+
+def forms(optimizer: Any) -> dict[str, Any]:
+    return {
+        "local_sgd": optax.chain(optimizer, local_sgd("data", EVERY)),
+        "diloco": diloco(optimizer, "data", EVERY),
+    }
+
+
+@pytest.mark.parametrize("form", ["local_sgd", "diloco"])
+@pytest.mark.parametrize("name", BACK)
+def test_who_goes_back_is_told_and_so_is_what_helps(name, form):
+    (before, at, *after), said = met(forms(BACK[name])[form])
+    assert at < 1e-3 * before
+    assert max(after) > 0.1 * before
+    (words,) = said
+    assert f": {form} brings models together" in words
+    periods = dict.fromkeys(re.findall(r"'(\w+)': H", words), EVERY)
+    (before, *after), said = met(desynced(BACK[name], "data", periods=periods))
+    assert 0 < before > 1e3 * max(after)
+    assert not said
+
+
+@pytest.mark.parametrize("form", ["local_sgd", "diloco"])
+@pytest.mark.parametrize("name", STAY)
+def test_who_stays_is_not_warned_of(name, form):
+    (before, *after), said = met(forms(STAY[name])[form])
+    assert 0 < before > 1e3 * max(after)
+    assert not said
+
+
+def test_the_warning_names_the_leaf_the_relaxation_and_its_axis():
+    round_of = gossip("data", topology.ring(4))
+    tx = optax.chain(contrib.schedule_free_sgd(0.1), round_of)
+    with pytest.warns(
+        UserWarning,
+        match=r"init: the optimizer remembers params in '0/z/b' .*: gossip brings .*"
+        r"desynced\(optimizer, 'data', periods=\{'params': H, 'max_lr': H, "
+        r"'weight_sum': H, 'z': H\}\)",
+    ):
+        relaxjax.init(tx, START, MESH)
+
+
+def test_behind_a_reducer_all_remember_the_same():
+    tx = optax.chain(relaxjax.all_reduce("data"), contrib.schedule_free_sgd(0.1))
+    relaxjax.init(tx, START, MESH)
+
+
+def test_a_state_without_fields_has_no_remedy_by_name():
+    def update(updates, state, params=None):
+        new = jax.tree.map(lambda z, u: z - 0.1 * u, state[0], updates)
+        return jax.tree.map(jnp.subtract, new, params), (new,)
+
+    tx = optax.GradientTransformation(lambda params: (params,), update)
+    with pytest.warns(UserWarning, match=r"remembers params in '0/0/b'"):
+        relaxjax.init(optax.chain(tx, local_sgd("data", 2)), START, MESH)
