@@ -2,7 +2,8 @@
 
 A value that a walk knows is a sum of params and of leaves that equal them at the start,
 each as it is or times anything. What is between a param and its leaf, and then scaled,
-is their way, and neither of them. Of products, powers, reductions nothing is known.
+is their way, and neither of them. Of products, powers, reductions and loops nothing is
+known.
 """
 
 from collections.abc import Sequence
@@ -56,6 +57,8 @@ class SumWalk:
 
     def __call__(self, eqn: Any, ins: list[Terms], scope: str) -> list[Terms]:
         name, count = eqn.primitive.name, len(eqn.outvars)
+        if name in ("scan", "while"):
+            return [NOTHING] * count
         if parts := [part.jaxpr for part in programs_of(eqn.params)]:
             return self._nested(parts, ins, scope, count)
         if name in _SAME:
