@@ -32,11 +32,8 @@ def as_codec(
     def decode(payload: Any, size: int, place: jax.Array) -> jax.Array:
         return compressor.decompress(payload, size, keys_at(place))
 
-    return Codec(
-        encode,
-        decode,
-        (lambda: as_codec(compressor, keys[1:], bucket)) if keys[1:] else None,
-    )
+    outward = (lambda: as_codec(compressor, keys[1:], bucket)) if keys[1:] else None
+    return Codec(encode, decode, outward)
 
 
 def step_keys(

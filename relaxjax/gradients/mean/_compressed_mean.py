@@ -17,8 +17,8 @@ Cost: what the exchange states for the payload of each bucket, and the feedback'
 buffers, in the shapes of the leaves.
 """
 
-import functools
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -100,12 +100,10 @@ def compressed_mean(
     fields = kind.flatten_up_to(state.feedback)  # each a tree like the updates
     absent = None if weight is None else weight == 0
 
-    @jax.named_scope("feedback")
     def before(g, *s):
         p = feedback.before(g, kind.unflatten(s)).astype(jnp.float32)
         return p if absent is None else jnp.where(absent, 0, p)
 
-    @jax.named_scope("feedback")
     def after(g, p, lost, mean, *s):
         return fed_back(feedback, g, p, lost, mean, kind.unflatten(s), absent)
 
@@ -113,16 +111,17 @@ def compressed_mean(
     if weight is not None:
         weighed = jax.tree.map(lambda u: weigh_wide(u, weight), updates)
     g = widened(weighed)
-    p = jax.tree.map(before, g, *fields)
+    feeding = jax.named_scope("feedback")
+    p = jax.tree.map(feeding(before), g, *fields)
     keys, words = step_keys(compressor, state.words, axis_name)
 
     def send(flat, bucket, keys):
         codec = as_codec(compressor, keys, bucket)
         return EXCHANGES[algorithm].run(flat, axis_name, codec)
 
-    exchange = functools.partial(_exchange, send, plan, ordered)
+    exchange = partial(_exchange, send, plan, ordered)
     mean, lost = on_own_shards(exchange, p, specs, "all_reduce", keys, results=2)
-    results = jax.tree.map(after, g, p, lost, mean, *fields)
+    results = jax.tree.map(feeding(after), g, p, lost, mean, *fields)
     out, fed = jax.tree.transpose(jax.tree.structure(updates), None, results)
     out = optax.tree.cast_like(out, weighed)
     if op == "sum":
@@ -136,6 +135,5 @@ def _exchange(
 ) -> tuple[Any, ...]:
     """The mean over the workers, and what this worker's messages have lost."""
     leaves, tree = jax.tree.flatten(p)
-    each = functools.partial(send, keys=keys)
-    both = map_buckets(leaves, plan(p), each, ordered=ordered)
+    both = map_buckets(leaves, plan(p), partial(send, keys=keys), ordered=ordered)
     return tuple(map(tree.unflatten, both))

@@ -63,8 +63,7 @@ def merge_small(members: Sequence[Any]) -> list[list[int]]:
     """The positions, in a group of arrays or shapes, that share an operand of psum."""
     kinds: dict[Any, list[int]] = {}
     for i, x in enumerate(members):
-        nbytes = x.size * x.dtype.itemsize
-        packs = nbytes <= SMALL and not compiler_axes()
+        packs = x.size * x.dtype.itemsize <= SMALL and not compiler_axes()
         kinds.setdefault((x.dtype, varying(x)) if packs else i, []).append(i)
     return list(kinds.values())
 
@@ -110,8 +109,8 @@ def map_buckets(
             pieces[s.leaf].append(tuple(_slice(x, end - s.size, end) for x in out))
 
     def whole(i: int, x: jax.Array) -> list[jax.Array]:
-        results = pieces[i] or [exchange(x.ravel(), np.uint32(0))]  # x is empty
-        parts = zip(*results, strict=True)
+        # An empty leaf is in no bucket.
+        parts = zip(*(pieces[i] or [exchange(x.ravel(), np.uint32(0))]), strict=True)
         return [lax.concatenate(part, 0).reshape(x.shape) for part in parts]
 
     with jax.named_scope("unpack"):
