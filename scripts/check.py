@@ -102,12 +102,16 @@ def prepare() -> None:
             made.result()
 
 
-@contextmanager
-def linted(python: str | Path) -> Iterator[None]:
-    """Lints, then checks types beside what runs inside, and fails after it."""
+def lint(python: str | Path) -> None:
+    """Rules and format."""
     run(python, "-m", "ruff", "check", ".")
     run(python, "-m", "ruff", "format", "--check", ".")
-    command = [str(python), "-m", "pyright", "--pythonpath", str(python)]
+
+
+@contextmanager
+def typed(python: str | Path, *paths: str) -> Iterator[None]:
+    """Checks types beside what runs inside, and fails after it."""
+    command = [str(python), "-m", "pyright", "--pythonpath", str(python), *paths]
     heap = f"{os.environ.get('NODE_OPTIONS', '')} --max-old-space-size=1700"  # MiB
     pyright = subprocess.Popen(
         command,
@@ -129,7 +133,8 @@ def linted(python: str | Path) -> Iterator[None]:
 def check_all() -> None:
     """Lint, types, and tests of every law."""
     python = environment(sys.executable, ".venv", *DEV)
-    with linted(python):
+    lint(python)
+    with typed(python):
         run(python, *TESTS, "--brief")
 
 
@@ -160,11 +165,12 @@ def check_ci() -> None:
     # To count lines costs 3.11 half of the tests' time, and later ones nothing.
     core = "sysmon" if found_python(*NEWEST) else "ctrace"
     say_versions(python)
-    with linted(python):
-        coverage = ["--cov", "--cov-report=term", "--cov-fail-under=95"]
-        run(python, *TESTS, "--half", *coverage, COVERAGE_CORE=core)
+    lint(python)
+    coverage = ["--cov", "--cov-report=term", "--cov-fail-under=95"]
+    run(python, *TESTS, "--half", *coverage, COVERAGE_CORE=core)
     docs = ["-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
-    run(python, *docs, "docs", "docs/_build/html")
+    with typed(python):  # each of the two takes one core, and tests take two
+        run(python, *docs, "docs", "docs/_build/html")
 
 
 def found_python(*names: str) -> str | None:
@@ -182,13 +188,14 @@ def found_python(*names: str) -> str | None:
 
 
 def check_oldest() -> None:
-    """The oldest Python and JAX that are supported."""
+    """The oldest Python and JAX that are supported: types of the package, tests."""
     python = oldest()
     if python is None:
         print(f"skipped: {OLDEST[0]} is not installed")
         return
     say_versions(python)
-    with linted(python):
+    lint(python)
+    with typed(python, "relaxjax", "examples"):
         run(python, "-m", "pytest", "-q", "-m", "not slow", "-n", "2", *QUICK)
 
 

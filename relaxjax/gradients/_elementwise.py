@@ -23,7 +23,7 @@ from jax.extend import core
 
 from relaxjax._core._jaxprs import axis_names_of, programs_of, shapes_of, walked
 from relaxjax._core.traced._extra_args import with_extra_args
-from relaxjax._core.traced._marks import of_relaxation
+from relaxjax._core.traced._marks import doer_of
 from relaxjax.programs import shape_of
 from relaxjax.workers import WorkerMesh, tracing
 
@@ -120,9 +120,9 @@ class _Look:
         if parts := [part.jaxpr for part in programs_of(eqn.params)]:
             return self.nested(parts, ins, scope, count)
         value = _join(ins)
-        if self.over.intersection(axis_names_of(eqn)) and not of_relaxation(scope):
+        if self.over.intersection(axis_names_of(eqn)) and not doer_of(scope):
             return [value and _WHOLE] * count
-        if not of_relaxation(scope) and _mixes(eqn, ins):
+        if not doer_of(scope) and _mixes(eqn, ins):
             value = name
             if not self.over:
                 self.found.append(name)

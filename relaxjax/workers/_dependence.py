@@ -15,12 +15,13 @@ Cost: one pass over the equations, and one more for each round until what loops 
 states carry no longer grows (two, as a rule).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from relaxjax._core._jaxprs import loop_parts, programs_of, scan_parts, walked
+from relaxjax._core._tree import is_key
 from relaxjax._core.traced._flows import axes_met
-from relaxjax._core.traced._marks import station_of
+from relaxjax._core.traced._marks import doer_of
 
 Own = frozenset[tuple[str, str]]
 NOBODYS: Own = frozenset()
@@ -33,12 +34,17 @@ class Dependence:
       alone: names of relaxations, or of collectives outside of any, that a worker's own
         numbers decide about.
       seeds: what variables depend on besides, by definition.
+      entered: the pairs of numbers that went into a relaxation, or a collective, of
+        their axis; those of keys that went in as keys are not among them.
+      ends: primitives whose results depend on nothing, for what is asked.
     """
 
     def __init__(self, axes: Sequence[str]):
         self.axes = frozenset(axes)
         self.alone: set[str] = set()
         self.seeds: dict[Any, Own] = {}
+        self.entered: Own = NOBODYS
+        self.ends: frozenset[str] = frozenset()
 
     def steps(self, program: Any, ins: Sequence[Own], carried: range) -> list[Own]:
         """The results of a step, at `carried` the arguments of the next one."""
@@ -70,7 +76,10 @@ class Dependence:
         self, eqn: Any, ins: list[Own], scope: str, decided: Own
     ) -> list[Own]:
         name, count = eqn.primitive.name, len(eqn.outvars)
-        if at := station_of(scope):
+        if name in self.ends:
+            return [NOBODYS] * count
+        if at := doer_of(scope):
+            self._enter(eqn, ins, at.axes)
             self._meet(at.name, axes_met([eqn], self.axes), decided)
             return [_without(_join(ins), at.axes)] * count
 
@@ -82,9 +91,15 @@ class Dependence:
         if parts := list(programs_of(eqn.params)):
             return _inside(parts, ins, count, walk)
         met = axes_met([eqn], self.axes)
+        self._enter(eqn, ins, met)
         self._meet(name, met, decided)
         each = (met or name == "optimization_barrier") and len(ins) == count
         return [_without(x, met) for x in (ins if each else [_join(ins)] * count)]
+
+    def _enter(self, eqn: Any, ins: list[Own], axes: Collection[str]) -> None:
+        pairs = zip(eqn.invars, ins, strict=True)
+        numbers = _join([own for var, own in pairs if not is_key(var.aval)])
+        self.entered |= frozenset(x for x in numbers if x[1] in axes)
 
     def _meet(self, name: str, met: frozenset[str], decided: Own) -> None:
         if any(axis in met for _, axis in decided):

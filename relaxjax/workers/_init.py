@@ -9,6 +9,7 @@ from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_arrays, require_transformation
+from relaxjax.workers._drawing_keys import with_own_keys
 from relaxjax.workers._mesh import Emulation, WorkerMesh
 from relaxjax.workers._startup_agreement import require_agreement
 from relaxjax.workers._synchronized import require_synchronized
@@ -29,7 +30,9 @@ def init(
 
     Several processes first compare model, configuration and versions. Then the update
     is traced abstractly, to find relaxations in wrong places, and leaves that no
-    reducer synchronizes.
+    reducer synchronizes. A typed key in the optimizer's state is each worker's own
+    (`worker_key`) if its numbers go into a relaxation, as noise before a reducer does,
+    and the same on all workers otherwise.
 
     Args:
       tx: the transformation that the train step uses.
@@ -50,7 +53,8 @@ def init(
       TypeError: `mesh` is not a mesh, or a leaf of `params` is not an array.
       ValueError: unknown axis; processes disagree; in `tx` a relaxation stands on the
         wrong side of the optimizer, a reducer behind another, or some leaves are left
-        unsynchronized while others are not. A warning if nothing synchronizes, or if
+        unsynchronized while others are not, or a key draws on both sides of a
+        relaxation. A warning if nothing synchronizes, or if
         `tx.update` could not be traced.
 
     Example:
@@ -65,7 +69,7 @@ def init(
     require_arrays(params, "init")
     require_agreement(tx, params, workers, extra_args)
     if not reduced_in_step:
-        require_synchronized(tx, params, workers, extra_args)
+        tx = with_own_keys(tx, require_synchronized(tx, params, workers, extra_args))
     stacked = to_workers(params, mesh, axis_name=axis_name)
     return stacked, init_state(tx, stacked, workers)
 

@@ -11,9 +11,10 @@ import jax
 from jax.sharding import Mesh
 
 from relaxjax._core._phases import clocks_of, hosted, ticks_in_a_loop
-from relaxjax._core.traced._marks import heard_values
+from relaxjax._core.traced._marks import heard_updates
 from relaxjax._core.traced._silence import Silence, hearing
 from relaxjax.workers._mesh import WorkerMesh
+from relaxjax.workers._own_keys import own_keys, warn_of_own_keys
 from relaxjax.workers._own_value import shapes_of_one, warn_of_own_value
 from relaxjax.workers._step_arguments import checked, require_worker_axis
 from relaxjax.workers._worker_axis import per_worker
@@ -33,19 +34,24 @@ class StepPrograms:
     def __init__(self, step: Callable[..., Any], workers: WorkerMesh, donate: bool):
         self._step, self._workers = step, workers
         self._silence = Silence() if host_is_asked(workers) else None
-        self._is_first, self._takes_value = True, False
+        self._is_first, self._relaxes, self._takes_value = True, False, False
         self.looped: bool | None = None
         donated = (0,) if donate else ()
         self.whole = jax.jit(self._whole, donate_argnums=donated)
         self.silent = jax.jit(self._nothing_due, donate_argnums=donated)
 
     def __call__(self, state: tuple[Any, ...], batch: Any) -> tuple[Any, Any]:
-        """Takes a step by one of the two; looks at the first one's `value=`."""
+        """Takes a step by one of the two; looks at the first one's numbers."""
         first, self._is_first = self._is_first, False
-        shapes = shapes_of_one(state, batch, self._workers) if first else None
+        if not first:
+            return self._step_of(state, batch)
+        shapes = shapes_of_one(state, batch, self._workers)
+        keys = own_keys(state, self._workers)
         out = self._step_of(state, batch)
-        if shapes and self._takes_value:
+        if self._takes_value:
             warn_of_own_value(self._step, shapes, self._workers)
+        if keys and self._relaxes:
+            warn_of_own_keys(self._step, shapes, keys, self._workers)
         return out
 
     def _step_of(self, state: tuple[Any, ...], batch: Any) -> tuple[Any, Any]:
@@ -67,9 +73,10 @@ class StepPrograms:
         step = checked(self._step)
 
         def heard(*args: Any) -> tuple[Any, Any, Any]:
-            with hearing(silent=silent) as announced, heard_values() as values:
+            with hearing(silent=silent) as announced, heard_updates() as updates:
                 out = step(*args)
-            self._takes_value |= bool(values)
+            self._relaxes |= bool(updates)
+            self._takes_value |= any(value is not None for value, _ in updates)
             return *out, announced.left() if self._silence else None
 
         one_worker = per_worker(heard, self._workers, batch=True)

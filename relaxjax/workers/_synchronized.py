@@ -16,6 +16,7 @@ from relaxjax._core.traced._extra_args import FAILURES, ExtraArgs, with_extra_ar
 from relaxjax._core.traced._flows import Flows, flows_of
 from relaxjax._core.traced._marks import numbered
 from relaxjax.workers._dependence import NOBODYS, Dependence
+from relaxjax.workers._drawing_keys import Folds, Keys, keys_of
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers._remembered import remembered
 from relaxjax.workers._tracing import tracing
@@ -26,14 +27,17 @@ def require_synchronized(
     params: Any,
     workers: WorkerMesh,
     extra_args: Mapping[str, Any] | None = None,
-) -> None:
+) -> Folds:
     """Refuses chains in which relaxations stand wrongly, or leaves are forgotten.
+
+    Returns:
+      Which keys of the state each worker has of its own; none where nothing is known.
 
     Raises:
       ValueError: the update refuses its arguments; a relaxation of models has an
         optimizer behind it; a reducer gets what another has reduced; a worker's own
         gradient decides whether it communicates; nothing synchronizes some leaves, or
-        some axes.
+        some axes; a key draws on both sides of a relaxation.
 
     Warns:
       UserWarning: nothing synchronizes anything; an optimizer accumulates gradients
@@ -41,24 +45,26 @@ def require_synchronized(
         remembers params, and undoes each meeting of models; the update could not be
         traced, so that nothing was checked.
     """
-    own, flows, state, error, alone = traced(tx, params, workers, extra_args)
+    own, flows, state, error, alone, keys = traced(tx, params, workers, extra_args)
     if flows is None:
         if isinstance(error, ValueError):  # the first step would say no other
             raise error
         if error:
             kind = type(error).__name__
             warnings.warn(_UNSEEN.format(f"{kind}: {error}"), stacklevel=3)
-        return
+        return {}
     _require_sides(flows)
     _require_together(alone, workers)
+    _require_one_side(keys)
     _require_once(flows)
     _warn_of_mini_steps(flows, state)
     _warn_of_memory(tx, params, workers, extra_args, flows)
     if not flows.stations and not flows.communicates and not own:
         if workers.n > 1:
             warnings.warn(_NOTHING, stacklevel=3)
-        return
-    _require_all_leaves(flows, own, workers)
+    else:
+        _require_all_leaves(flows, own, workers)
+    return keys.own
 
 
 _NOTHING = (
@@ -85,6 +91,7 @@ class Traced(NamedTuple):
       error: why nothing is known of the update; then `flows` is None. None if the
         state cannot be made: who makes it hears of that.
       alone: names of what communicates where a worker's own gradient says so.
+      keys: on which side of the relaxations each key of the state draws.
     """
 
     own: frozenset[str] = frozenset()
@@ -92,6 +99,7 @@ class Traced(NamedTuple):
     state: Any = ()
     error: Exception | None = None
     alone: frozenset[str] = frozenset()
+    keys: Keys = Keys({}, [])
 
 
 def traced(
@@ -123,7 +131,8 @@ def traced(
     count, names = len(jax.tree.leaves(state)), leaf_names(params)
     flows = flows_of(program, names, count, workers.axis_name)
     alone = _alone(program, len(names), count, workers.axis_name)
-    return Traced(frozenset().union(*own), flows, state, alone=alone)
+    keys = keys_of(program, state, len(names), workers.axis_name)
+    return Traced(frozenset().union(*own), flows, state, alone=alone, keys=keys)
 
 
 def _alone(
@@ -157,6 +166,16 @@ def _require_sides(flows: Flows) -> None:
             f"`{operation}`), such as an optimizer. Its updates take each model to "
             "where the workers meet, and nothing may be done to them: put it last, as "
             f"in optax.chain(optimizer, relaxjax.{at.name}(...))"
+        )
+
+
+def _require_one_side(keys: Keys) -> None:
+    if keys.torn:
+        raise ValueError(
+            f"init: numbers drawn by the key {keys.torn[0]!r} of the optimizer's state "
+            "go into a relaxation, before which they should differ between workers, "
+            "and into what comes after it, where they must not. Take two keys, one for "
+            "each side"
         )
 
 

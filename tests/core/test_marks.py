@@ -1,6 +1,6 @@
 """Marks: the scope that a relaxation is traced in, and how it is read again."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +11,11 @@ from jax.sharding import PartitionSpec as P
 
 from relaxjax._core.traced._marks import (
     Station,
-    heard_values,
+    differentiated,
+    doer_of,
+    heard_updates,
     marked,
     numbered,
-    of_relaxation,
     optimizer_in_it,
     passed_over,
     station_of,
@@ -105,17 +106,17 @@ def test_where_it_is_passed_over_the_optimizer_inside_is_left(inside, left):
     assert update(half) == 2 * jnp.sin(0.5)
 
 
-def test_values_are_heard_with_their_params():
+def test_updates_are_heard_with_their_values_and_params():
     tx, x = doubled("mine", "models"), jnp.ones(())
     state = tx.init(x)
-    with heard_values() as heard:
+    with heard_updates() as heard:
         tx.update(x, state, x, value=3)
         tx.update(x, state, value=0)
         tx.update(x, state, x, value=None)
         tx.update(x, state, x, factor=4)
     tx.update(x, state, x, value=7)
     tx.update(x, state, x)
-    assert heard == [(3, x), (0, None)]
+    assert heard == [(3, x), (0, None), (None, x), (None, x)]
 
 
 def test_an_optimizer_that_a_relaxation_calls_is_not_the_relaxation():
@@ -128,7 +129,41 @@ def test_an_optimizer_that_a_relaxation_calls_is_not_the_relaxation():
                 return jnp.sin(mine) + inner(u)
 
     found = scopes(lambda u: update(u) + jnp.sin(u), jnp.ones(2))
-    assert [of_relaxation(scope) for scope in found] == [True, False, True, False]
+    doers = [doer_of(scope) for scope in found]
+    assert [doer and doer.name for doer in doers] == ["outer", None, "inner", None]
     with optimizer_in_it():
         (alone,) = scopes(jnp.sin, jnp.ones(2))
-    assert not of_relaxation(alone)
+    assert doer_of(alone) is None
+
+
+def test_gradients_are_taken_of_the_fast_params_of_two():
+    pair = optax.LookaheadParams(fast={"w": 1}, slow={"w": 2})
+    assert differentiated({"a": [pair, 3], "b": None}) == {
+        "a": [{"w": 1}, 3],
+        "b": None,
+    }
+
+
+class Kept(NamedTuple):
+    params: Any
+
+
+def keeping(side: str) -> Any:
+    """Its state is the params that its `init` is given."""
+    return marked("mine", side, "data", lambda params: Kept(params), lambda *_: ())
+
+
+def test_a_reducer_starts_with_what_gradients_are_taken_of():
+    pair = optax.LookaheadParams(fast=jnp.ones(1), slow=jnp.zeros(2))
+    for _ in range(2):
+        assert keeping("gradients").init(pair).params is pair.fast
+    for side in ("tracking", "models", "optimizer"):
+        assert keeping(side).init(pair).params is pair
+
+
+def test_models_that_a_reducer_averages_are_whole():
+    pair = optax.LookaheadParams(fast=jnp.ones(1), slow=jnp.zeros(2))
+    inner = keeping("gradients")
+    outer: Any = marked("outer", "models", "data", inner.init, lambda *_: ())
+    assert outer.init(pair).params is pair
+    assert inner.init(pair).params is pair.fast

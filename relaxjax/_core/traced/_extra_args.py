@@ -20,6 +20,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from relaxjax._core.traced._marks import differentiated
+
 T = TypeVar("T")
 FAILURES = TypeError, ValueError, LookupError, AttributeError, NotImplementedError
 """What a trace may end in, where it lacks an argument or more."""
@@ -42,10 +44,14 @@ class ExtraArgs(NamedTuple):
         return sorted([*self.arrays, *self.functions])
 
     def update_of(self, tx: optax.GradientTransformation) -> Callable[..., Any]:
-        """`tx.update` of (updates, state, params, arrays), with the functions."""
+        """`tx.update` of (updates, state, params, arrays), with the functions.
+
+        Updates are like params here; those of `optax.lookahead` are cut to gradients.
+        """
 
         def update(updates: Any, state: Any, params: Any, arrays: Any) -> Any:
-            return tx.update(updates, state, params, **arrays, **self.functions)
+            grads = differentiated(updates)
+            return tx.update(grads, state, params, **arrays, **self.functions)
 
         return update
 

@@ -24,8 +24,9 @@ from relaxjax._core._checks import require_arrays, require_dtypes
 from relaxjax._core.layouts._unreduced import opens_own_mapping
 
 _NUMBERS: ContextVar[Iterator[int] | None] = ContextVar("numbers", default=None)
-_VALUES: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("values", default=None)
+_HEARD: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("heard", default=None)
 _PASSED_OVER: ContextVar[bool] = ContextVar("passed over", default=False)
+_STARTED: ContextVar[bool] = ContextVar("started", default=False)
 _SCOPE = re.compile(r"relaxjax\.(\w+)/(\w+)/([\w,]+)/(\d+)")
 _OPTIMIZER = "relaxjax-optimizer"
 
@@ -55,16 +56,19 @@ def marked(
 
     def checked(params: optax.Params) -> Any:
         require_arrays(params, name)
-        state = init(params)
+        with _started() as within:
+            if side == "gradients" and not within:
+                params = differentiated(params)
+            state = init(params)
         require_dtypes(params, name, None)
         return state
 
     def named(updates, state, params=None, **extra_args) -> Any:
         numbers = _NUMBERS.get()
         number = 0 if numbers is None else next(numbers)
-        heard = _VALUES.get()
-        if heard is not None and extra_args.get("value") is not None:
-            heard.append((extra_args["value"], params))
+        heard = _HEARD.get()
+        if heard is not None:
+            heard.append((extra_args.get("value"), params))
         with jax.named_scope(f"relaxjax.{name}/{side}/{axes}/{number}"):
             return update(updates, state, params, **extra_args)
 
@@ -83,6 +87,17 @@ def marked(
 
 
 @contextmanager
+def _started() -> Iterator[bool]:
+    """The `init` of a relaxation; yields whether another one calls it, for models."""
+    within = _STARTED.get()
+    token = _STARTED.set(True)
+    try:
+        yield within
+    finally:
+        _STARTED.reset(token)
+
+
+@contextmanager
 def passed_over() -> Iterator[None]:
     """In it, relaxations are left out of what is traced."""
     token = _PASSED_OVER.set(True)
@@ -93,14 +108,14 @@ def passed_over() -> Iterator[None]:
 
 
 @contextmanager
-def heard_values() -> Iterator[list[tuple[Any, Any]]]:
-    """In it, each `value=` that a relaxation's update is given, and its params."""
+def heard_updates() -> Iterator[list[tuple[Any, Any]]]:
+    """In it, the `value=` that each relaxation's update is given, and its params."""
     heard: list[tuple[Any, Any]] = []
-    token = _VALUES.set(heard)
+    token = _HEARD.set(heard)
     try:
         yield heard
     finally:
-        _VALUES.reset(token)
+        _HEARD.reset(token)
 
 
 @contextmanager
@@ -118,10 +133,9 @@ def optimizer_in_it() -> AbstractContextManager[Any]:
     return jax.named_scope(_OPTIMIZER)
 
 
-def of_relaxation(scope: str) -> bool:
-    """Whether a relaxation does it, and no optimizer that a relaxation calls."""
-    stations = [found.start() for found in _SCOPE.finditer(scope)]
-    return max(stations, default=-1) > scope.rfind(_OPTIMIZER)
+def doer_of(scope: str) -> Station | None:
+    """The relaxation that does it; None in an optimizer that a relaxation calls."""
+    return station_of(scope.rpartition(_OPTIMIZER)[2])
 
 
 def station_of(scope: str) -> Station | None:
@@ -130,3 +144,16 @@ def station_of(scope: str) -> Station | None:
         return None
     name, side, axes, number = found.groups()
     return Station(name, side, tuple(axes.split(",")), int(number))
+
+
+def differentiated(params: Any) -> Any:
+    """The part of params that gradients are taken of: `fast` of `LookaheadParams`."""
+
+    def part(x: Any) -> Any:
+        return x.fast if _has_two(x) else x
+
+    return jax.tree.map(part, params, is_leaf=_has_two)
+
+
+def _has_two(x: Any) -> bool:
+    return isinstance(x, optax.LookaheadParams)
