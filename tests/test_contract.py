@@ -988,3 +988,17 @@ def test_chains_with_optax(row, wrapper):
     params, _, _ = helpers.train(tx, mesh_of(WORKERS), data())
     assert relaxjax.spread(params) == 0.0
     assert_close(unstack(params), expected, 1e-5)
+
+
+@pytest.mark.few(8)
+@rows
+def test_optax_finds_and_sets_a_hyperparameter_in_the_state(row):
+    """`optax.tree.set` walks tuples by itself, and rebuilds the state by its tree."""
+    tx = row.make(optax.inject_hyperparams(optax.sgd)(learning_rate=0.1))
+    _, state = relaxjax.init(tx, helpers.problem(), emulate(WORKERS))
+    new = optax.tree.set(state, learning_rate=jnp.full(WORKERS, 0.5))
+    found = [rate for _, rate in optax.tree.get_all_with_path(new, "learning_rate")]
+    assert found
+    for rate in found:
+        np.testing.assert_array_equal(rate, np.full(WORKERS, 0.5))
+    assert jax.tree.structure(new) == jax.tree.structure(state)

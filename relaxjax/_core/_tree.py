@@ -41,11 +41,14 @@ def leaf_names(tree: Any) -> list[str]:
 class Layout(NamedTuple):
     """A line `name dtype[shape]` for each leaf; a pytree node without leaves.
 
+    It has none for those either who walk named tuples by themselves, as `optax.tree.set`
+    and flax's serialization do: its only field is a dict of nothing but None.
+
     Attributes:
-      lines: the lines, joined by newlines, in the tree's own order.
+      lines: the lines, as keys, in the tree's own order.
     """
 
-    lines: str
+    lines: dict[str, None]
 
     # Static data of a pytree node takes part in comparisons of tree structures.
     # `optax.tree.map_params` calls `init` with a placeholder that has no leaves and
@@ -64,7 +67,7 @@ class Layout(NamedTuple):
     @property
     def leaves(self) -> dict[str, str]:
         """Dtype and shape of each leaf, as in `float32[3,4]`, by its name."""
-        parts = (line.rpartition(" ") for line in self.lines.splitlines())
+        parts = (line.rpartition(" ") for line in self.lines)
         return {name: spelling for name, _, spelling in parts}
 
 
@@ -80,7 +83,7 @@ def dtype_and_shape(leaf: Any) -> str:
 def layout_of(tree: Any) -> Layout:
     """The layout of a tree of arrays or `jax.ShapeDtypeStruct`."""
     leaves = zip(leaf_names(tree), jax.tree.leaves(tree), strict=True)
-    return Layout("\n".join(f"{name} {dtype_and_shape(x)}" for name, x in leaves))
+    return Layout({f"{name} {dtype_and_shape(x)}": None for name, x in leaves})
 
 
 def is_narrow(dtype: jnp.dtype) -> bool:
