@@ -29,6 +29,7 @@ BENCHMARKS = {
     "codecs": "micro.codecs:codecs",
     "payloads": "micro.payloads:payloads",
     "low-rank": "micro.low_rank:low_rank",
+    "crossing": "crossing.study:crossing",
     "quality-at-bytes": "training.study:quality",
     "screen": "training.study:screen",
     "frontier": "training.study:frontier",

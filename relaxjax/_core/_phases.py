@@ -11,14 +11,15 @@ The count is an array and advances inside the step. `advance_phases` reads it an
 the phase; `relaxjax.data_parallel` does so by itself, when an end may be due. A clock
 that neither has seen is not `hosted`: its step then holds all phases that are to come,
 and chooses by the count (`phased`). So a forgotten call costs overlap, and is not a
-warm-up without an end.
+warm-up without an end. A state that is made anew inside the step has such clocks, and
+a state that it takes the place of has to be like it (`renewed`).
 """
 
 import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -28,8 +29,10 @@ import optax
 from relaxjax._core._cond import switch
 from relaxjax._core._jaxprs import programs_of
 
+T = TypeVar("T")
 _TICK = "relaxjax-tick"
 _TICKED: ContextVar[list[tuple[int, ...]]] = ContextVar("ticked")
+_MADE: ContextVar[list["Clock"]] = ContextVar("made")
 
 
 @jax.tree_util.register_dataclass
@@ -85,7 +88,22 @@ def ticking() -> Iterator[list[tuple[int, ...]]]:
 
 def clock(*ends: int) -> Clock:
     """A clock at its start; an end at 0 has passed already."""
-    return Clock(jnp.zeros((), jnp.int32), ends).at(0)
+    made = Clock(jnp.zeros((), jnp.int32), ends).at(0)
+    if ends:
+        _MADE.get([]).append(made)
+    return made
+
+
+@contextmanager
+def making() -> Iterator[list[Clock]]:
+    """Collects the clocks of several phases that are made in it."""
+    outer, made = _MADE.get([]), list[Clock]()
+    token = _MADE.set(made)
+    try:
+        yield made
+    finally:
+        _MADE.reset(token)
+        outer.extend(made)
 
 
 def phased(update: Callable[..., Any]) -> Callable[..., Any]:
@@ -176,7 +194,27 @@ def reached(state: Any) -> Any:
 
 def hosted(state: Any, by_host: bool = True) -> Any:
     """The state with clocks whose phases a host sets between the steps, or not."""
-    return _map_clocks(lambda clock: dataclasses.replace(clock, hosted=by_host), state)
+
+    def told(clock: Clock) -> Clock:
+        return dataclasses.replace(clock, hosted=by_host and bool(clock.ends))
+
+    return _map_clocks(told, state)
+
+
+def renewed(state: Any) -> Any:
+    """The state in the structure of a new one; the counts choose the phases."""
+    return hosted(_map_clocks(lambda clock: clock.at(0), state), by_host=False)
+
+
+def timed(look: Callable[[Any], T], state: Any) -> T:
+    """`look` at a state that a host times, or at a renewed one where it makes one."""
+    with making() as made:
+        try:
+            return look(hosted(state))
+        except (TypeError, ValueError):  # a new clock beside one of another structure
+            if not made:
+                raise
+    return look(renewed(state))
 
 
 def clocks_of(state: Any) -> list[Clock]:

@@ -41,8 +41,8 @@ def leaf_names(tree: Any) -> list[str]:
 class Layout(NamedTuple):
     """A line `name dtype[shape]` for each leaf; a pytree node without leaves.
 
-    It has none for those either who walk named tuples by themselves, as `optax.tree.set`
-    and flax's serialization do: its only field is a dict of nothing but None.
+    It has none either for those who walk named tuples by themselves (`optax.tree.set`,
+    flax's serialization): its only field is a dict of nothing but None.
 
     Attributes:
       lines: the lines, as keys, in the tree's own order.

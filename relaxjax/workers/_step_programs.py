@@ -10,7 +10,14 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from relaxjax._core._phases import clocks_of, hosted, ticks_in_a_loop
+from relaxjax._core._phases import (
+    clocks_of,
+    hosted,
+    making,
+    renewed,
+    ticks_in_a_loop,
+    timed,
+)
 from relaxjax._core.traced._marks import heard_updates
 from relaxjax._core.traced._silence import Silence, hearing
 from relaxjax.workers._mesh import WorkerMesh
@@ -28,7 +35,7 @@ class StepPrograms:
         steps nothing is, if that is of use.
       silent: the jitted step where nothing is due.
       looped: whether a loop in the step takes several steps of a clock; None until a
-        clock is seen that has phases to come.
+        clock of several phases is seen.
     """
 
     def __init__(self, step: Callable[..., Any], workers: WorkerMesh, donate: bool):
@@ -36,6 +43,7 @@ class StepPrograms:
         self._silence = Silence() if host_is_asked(workers) else None
         self._is_first, self._relaxes, self._takes_value = True, False, False
         self.looped: bool | None = None
+        self._renews = False  # whether state is made anew in the step
         donated = (0,) if donate else ()
         self.whole = jax.jit(self._whole, donate_argnums=donated)
         self.silent = jax.jit(self._nothing_due, donate_argnums=donated)
@@ -80,19 +88,20 @@ class StepPrograms:
             return *out, announced.left() if self._silence else None
 
         one_worker = per_worker(heard, self._workers, batch=True)
-        # The host sets phases between the steps, in `DataParallelStep.__call__`; in a
-        # loop inside of the step, the counts choose.
-        by_host = not self._loops(one_worker, state, batch)
-        state, metrics, left = one_worker(*hosted(state, by_host), batch)
+        # The host sets phases between the steps, in `DataParallelStep.__call__`. Counts
+        # choose if a loop in the step takes several, or if state is made anew in it.
+        self._look_at(one_worker, state, batch)
+        state = renewed(state) if self._renews else hosted(state, not self.looped)
+        state, metrics, left = one_worker(*state, batch)
         return hosted(state, by_host=False), metrics, left
 
-    def _loops(self, step: Callable[..., Any], state: Any, batch: Any) -> bool:
-        """Whether a loop in the step takes several steps; traced once, to see it."""
-        to_come = any(clock.phase < len(clock.ends) for clock in clocks_of(state))
-        if self.looped is None and to_come:
-            traced = jax.make_jaxpr(step)(*hosted(state), batch)
-            self.looped = ticks_in_a_loop(traced.jaxpr)
-        return bool(self.looped)
+    def _look_at(self, step: Callable[..., Any], state: Any, batch: Any) -> None:
+        """Traces a step with phases once, to see who is to choose them."""
+        if self.looped is not None or not any(c.ends for c in clocks_of(state)):
+            return
+        with making() as made:
+            program = timed(lambda s: jax.make_jaxpr(step)(*s, batch), state)
+        self.looped, self._renews = ticks_in_a_loop(program.jaxpr), bool(made)
 
 
 def host_is_asked(workers: WorkerMesh) -> bool:

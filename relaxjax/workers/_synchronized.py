@@ -10,11 +10,11 @@ import optax
 
 from relaxjax._core._jaxprs import shapes_of
 from relaxjax._core._local import LocalState
-from relaxjax._core._phases import hosted
+from relaxjax._core._phases import timed
 from relaxjax._core._tree import leaf_names
 from relaxjax._core.traced._extra_args import FAILURES, ExtraArgs, with_extra_args
 from relaxjax._core.traced._flows import Flows, flows_of
-from relaxjax._core.traced._marks import numbered
+from relaxjax._core.traced._marks import differentiated, numbered
 from relaxjax.workers._dependence import NOBODYS, Dependence
 from relaxjax.workers._drawing_keys import Folds, Keys, keys_of
 from relaxjax.workers._mesh import WorkerMesh
@@ -63,7 +63,7 @@ def require_synchronized(
         if workers.n > 1:
             warnings.warn(_NOTHING, stacklevel=3)
     else:
-        _require_all_leaves(flows, own, workers)
+        _require_all_leaves(flows, own, workers, _with_gradients(params))
     return keys.own
 
 
@@ -78,6 +78,13 @@ _UNSEEN = (
     "init: nothing in this transformation was checked, as its update could not be "
     "traced: {}. If it needs an argument that the train step gives it, give init the "
     "shape, as in extra_args={{'name': jax.ShapeDtypeStruct((), jnp.float32)}}"
+)
+
+
+_PASSED_BY = (
+    "init: there is a reducer over {0!r}, and yet the updates of all leaves depend on "
+    "a worker's own gradients, which pass it by, so that the models will drift apart. "
+    "Put it before the whole optimizer: optax.chain(reducer, optax.contrib.sam(...))"
 )
 
 
@@ -118,12 +125,16 @@ def traced(
     with tracing(workers) as trace:
         try:
             with numbered():
-                # Phases one by one.
-                state = hosted(trace(tx.init, return_shape=True)(spec)[1])
+                state = trace(tx.init, return_shape=True)(spec)[1]
         except FAILURES:
             return Traced()
         try:
-            program = with_extra_args(partial(look, state=state), spec, extra_args)
+            program = timed(  # phases one by one
+                lambda state: with_extra_args(
+                    partial(look, state=state), spec, extra_args
+                ),
+                state,
+            )
         except FAILURES as error:
             return Traced(error=error)
     parts = filter(_is_local, _parts(state, _is_local))
@@ -264,9 +275,21 @@ def _meets(part: Any) -> bool:
     return isinstance(getattr(part, "leaves", None), LocalState)
 
 
-def _require_all_leaves(flows: Flows, own: frozenset[str], workers: WorkerMesh) -> None:
+def _only_reduces(flows: Flows) -> bool:
+    sides = {station.side for station in flows.stations}
+    return sides == {"gradients"}
+
+
+def _with_gradients(params: Any) -> frozenset[str]:
+    """Names of the leaves that have gradients."""
+    names = jax.tree.unflatten(jax.tree.structure(params), leaf_names(params))
+    return frozenset(jax.tree.leaves(differentiated(names)))
+
+
+def _require_all_leaves(
+    flows: Flows, own: frozenset[str], workers: WorkerMesh, names: frozenset[str]
+) -> None:
     """Refuses leaves whose own gradients reach the updates without a reduction."""
-    names = set(flows.of)
     reach = {
         axis: {
             leaf for flow in flows.of.values() for leaf, at in flow.local if at == axis
@@ -291,3 +314,5 @@ def _require_all_leaves(flows: Flows, own: frozenset[str], workers: WorkerMesh) 
             f"if {apart} are not data-parallel, name those that are: "
             f"axis_name={shared[0]!r}"
         )
+    if apart and not own and _only_reduces(flows):
+        warnings.warn(_PASSED_BY.format(apart[0]), stacklevel=4)

@@ -14,12 +14,15 @@ from relaxjax._core._phases import (
     clock,
     clocks_of,
     hosted,
+    making,
     phase_starts,
     phased,
     reached,
+    renewed,
     set_phases,
     ticking,
     ticks_in_a_loop,
+    timed,
 )
 
 
@@ -66,10 +69,53 @@ def test_ticking_collects_the_ends_to_come():
         clock(3).tick()  # ends its phases by itself
         with ticking() as inner:
             hosted(clock(7)).tick()
-        hosted(clock()).tick()
+        hosted(clock(2)).at(3).tick()
+        hosted(clock()).tick()  # has none
     hosted(clock(9)).tick()
     assert (seen, inner) == ([(2, 5), (5,), ()], [(7,)])
     assert _phases._TICKED.get(None) is None
+
+
+def test_clocks_that_are_made_are_collected_outside_too():
+    with making() as seen:
+        first = clock(3)
+        clock()  # has one phase
+        with making() as inner:
+            second = clock(0, 2)
+    clock(4)
+    assert seen == [first, second]
+    assert inner == [second]
+    assert _phases._MADE.get(None) is None
+
+
+def test_a_renewed_state_has_the_structure_of_a_new_one():
+    late = {"a": hosted(clock(0, 1, 5).at(9)), "b": (hosted(clock(3)), clock())}
+    new = {"a": clock(0, 1, 5), "b": (clock(3), clock())}
+    assert jax.tree.structure(renewed(late)) == jax.tree.structure(new)
+    assert jax.tree.structure(late) != jax.tree.structure(new)
+
+
+def test_who_makes_a_clock_is_shown_a_renewed_state():
+    state = clock(2).at(2)
+
+    def shown(makes: bool) -> Any:
+        def look(state):
+            now = (state.hosted, state.phase)
+            if makes and now != (clock(2).hosted, 0):
+                raise ValueError("another structure")
+            return now
+
+        return timed(look, state)
+
+    assert shown(False) == (True, 1)
+    assert shown(True) == (False, 0)
+
+
+def test_who_makes_none_hears_of_other_errors():
+    shown = []
+    with pytest.raises(ValueError, match="not of a clock"):
+        timed(lambda state: int(shown.append(state) or "not of a clock"), clock(2))
+    assert len(shown) == 1
 
 
 def test_phases_are_set_from_counts_with_worker_axes_or_without():

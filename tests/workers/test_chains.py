@@ -210,6 +210,18 @@ def test_levels_of_a_mesh_may_be_reduced_one_after_the_other():
         relaxjax.init(optax.chain(all_reduce("device"), ADAM), PARAMS, mesh)
 
 
+def test_a_reducer_that_gradients_pass_by_is_warned_of():
+    """Inside of SAM's adversary alone: its outer steps take each worker's own."""
+    reduced = optax.chain(all_reduce("data"), optax.sgd(0.05))
+    by = optax.contrib.sam(optax.sgd(0.05), reduced, sync_period=2)
+    with pytest.warns(UserWarning, match="'data', and yet the updates of all leaves"):
+        relaxjax.init(by, PARAMS, emulate(WORKERS))
+    around = optax.chain(all_reduce("data"), optax.contrib.sam(ADAM, optax.sgd(0.05)))
+    relaxjax.init(around, PARAMS, emulate(WORKERS))
+    for every in (1, 2):
+        relaxjax.init(relaxjax.accumulate(around, every), PARAMS, emulate(WORKERS))
+
+
 def test_a_chain_without_any_reducer_is_warned_of():
     with pytest.warns(UserWarning, match="nothing in this transformation synchronizes"):
         relaxjax.init(ADAM, PARAMS, emulate(WORKERS))

@@ -18,7 +18,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from relaxjax._core._jaxprs import axis_names_of, programs_of, walked
+from relaxjax._core._jaxprs import axis_names_of, loop_parts, programs_of, walked
 from relaxjax._core.traced._marks import Station, station_of
 
 # Nothing is computed: values are moved, chosen, or brought into another form.
@@ -100,6 +100,8 @@ class _Walk:
         if at := station_of(scope):
             self.communicates |= bool(axes_met([eqn], self.axes))
             return [self.relaxation(at, _join(ins))] * count
+        if name == "while":
+            return self.loop(eqn, ins, scope)
         if name in _DECIDES:
             ins = ins[1:]
         if parts := [part.jaxpr for part in programs_of(eqn.params)]:
@@ -130,6 +132,18 @@ class _Walk:
             }
         local = frozenset(x for x in flow.local if x[1] not in at.axes)
         return Flow(local, flow.passed | {at}, flow.behind)
+
+    def loop(self, eqn: Any, ins: list[Flow], scope: str) -> list[Flow]:
+        """The flows of what a loop carries, after none of its turns and after any."""
+        condition, body, first, more = loop_parts(eqn)
+        read, carry = ins[first : first + more], ins[first + more :]
+        self(condition.jaxpr, [*ins[:first], *carry], scope)
+        while True:
+            outs = self(body.jaxpr, [*read, *carry], scope)
+            later = [_join(pair) for pair in zip(carry, outs, strict=True)]
+            if later == carry:
+                return carry
+            carry = later
 
     def nested(self, parts: Any, ins: Any, scope: str, count: int) -> list[Flow]:
         """The flows of programs inside of an equation, joined over its branches."""

@@ -101,7 +101,53 @@ def test_a_loop_joins_what_goes_round_in_it():
     assert (found.of["a"].local, found.of["b"].local) == (of("b"), of("a"))
 
 
-def test_a_loop_of_unknown_length_joins_all():
+def test_a_loop_of_unknown_length_tells_apart_what_it_carries():
+    """What it begins with may come out, as it may take no turn at all."""
+
+    def apart(a, b, p):
+        def turn(x):
+            count, a, b, late = x
+            return count - 1, lax.psum(a, "data"), late, b * lax.psum(p, "data")
+
+        first = p, jnp.zeros_like(a), b, a
+        out = lax.while_loop(lambda x: x[0][0] > 0, turn, first)
+        return out[1], out[2]
+
+    found = flows(apart)
+    assert found.communicates
+    assert found.of["a"].local == frozenset()
+    assert found.of["b"].local == OWN
+    summed = flows(
+        lambda a, b, p: lax.while_loop(
+            lambda x: p[0] > 0, lambda x: (lax.psum(x[0], AXES), x[1] + p), (a, b)
+        )
+    )
+    assert (summed.of["a"].local, summed.of["b"].local) == (of("a"), of("b"))
+
+
+def test_a_condition_that_sums_communicates():
+    def looped(a, b, p):
+        return lax.while_loop(
+            lambda x: lax.psum(p[0], "data") > x[1][0], lambda x: x, (a, b)
+        )
+
+    assert flows(looped).communicates
+
+
+def test_programs_of_other_arguments_join_all():
+    """The programs of a solver have other arguments, and results, than it has."""
+
+    def solved(a, b, p):
+        x = lax.custom_linear_solve(
+            lambda x: a * x, p, lambda matvec, y: y / a, lambda vecmat, y: y / a
+        )
+        return x, b
+
+    found = flows(solved)
+    assert (found.of["a"].local, found.of["b"].local) == (of("a"), of("b"))
+
+
+def test_a_loop_of_unknown_length_joins_what_goes_round_in_it():
     """Its condition decides how often values go round, and has one result."""
 
     def looped(a, b, p):
