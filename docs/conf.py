@@ -23,6 +23,7 @@ extensions = [
     "myst_parser",
     "compressor_table",
     "coverage_check",
+    "crossing_table",
     "goodput_picture",
     "gpu_tables",
     "mark_table",

@@ -22,7 +22,7 @@ import optax
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation
 from relaxjax._core._phases import clocks_of
-from relaxjax.programs._period import steps_of_a_period
+from relaxjax.programs._period import period_of
 from relaxjax.workers import (
     WorkerMesh,
     of_one_worker,
@@ -47,6 +47,7 @@ class Explanation:
     Attributes:
       relaxations: each one's name, side and axes, in the order of the gradient's way.
       period: steps after which sending begins anew.
+      repeats: whether it does; else `period` steps were looked at, which all differ.
       bytes_per_step: bytes of the busiest device, the mean over a period.
       sends: bytes of the first steps of a period that send, by their numbers from 0.
       state_mb: megabytes that each worker keeps, by the kind of state.
@@ -56,6 +57,7 @@ class Explanation:
 
     relaxations: list[dict[str, Any]]
     period: int
+    repeats: bool
     bytes_per_step: int
     sends: dict[int, int]
     state_mb: dict[str, float]
@@ -73,7 +75,10 @@ class Explanation:
             for i, x in enumerate(self.relaxations)
         ] or ["no relaxation"]
         alike = set(self.sends.values()) <= {self.bytes_per_step}
-        every = "every step" if alike else f"a period of {self.period} steps"
+        if not self.repeats:
+            every = f"the mean of the first {self.period} steps, which have no period"
+        else:
+            every = "every step" if alike else f"a period of {self.period} steps"
         lines.append(f"sends {self.bytes_per_step:,} bytes a step; {every}")
         if not alike:
             steps = (f"{size:,} in step {step}" for step, size in self.sends.items())
@@ -129,11 +134,13 @@ def explain(
     seen = traced(tx, params, workers, extra_args)
     flows, state = seen.flows, seen.state
     stations = sorted(flows.stations, key=lambda x: x.number) if flows else []
-    sent = [step.sent for step in steps_of_a_period(tx, params, workers, extra_args)]
+    steps, repeats = period_of(tx, params, workers, extra_args)
+    sent = [step.sent for step in steps]
     sizes = {step: int(x.max()) for step, x in enumerate(sent) if x.any()}
     return Explanation(
         relaxations=[x._asdict() | {"axes": list(x.axes)} for x in stations],
         period=len(sent),
+        repeats=repeats,
         bytes_per_step=-(-int(np.sum(sent, axis=0).max()) // len(sent)),
         sends=dict(itertools.islice(sizes.items(), _SHOWN)),
         state_mb=_sizes(state),

@@ -19,7 +19,9 @@ from relaxjax._core._jaxprs import Program, loop_parts, programs_of, scan_parts
 from relaxjax._core._tree import is_key
 from relaxjax.programs._jaxpr_bytes import COLLECTIVES, rounds_of, shape_of
 from relaxjax.programs._jaxpr_looked import Looks, looked_at
+from relaxjax.programs._questions import Asked, Question, asks
 
+_ASKED = 64  # elements of an array that are noted one by one
 _LARGEST_KNOWN = 4096  # elements; branches depend on counters and small tables
 
 
@@ -52,11 +54,13 @@ class WalkContext(NamedTuple):
       sizes: the sizes of the workers' axes.
       walks: the results of earlier walks, with nothing known or wanted.
       looks: what is looked at, by program and wanted outputs.
+      asked: what the equations of a step have asked of integers; the caller clears it.
     """
 
     sizes: dict[str, int]
     walks: dict[core.Jaxpr, WalkResult]
     looks: Looks
+    asked: Asked
 
     def nothing(self) -> np.ndarray:
         """No bytes on any device."""
@@ -160,6 +164,8 @@ def _equation(
         height = sum(walked.height for walked in walks)
         return WalkResult(sent, waves if height else {}, height, unknown)
     computed = _compute(eqn, known) if any(results) else None
+    if computed and asks(name):
+        _note(eqn, known, context.asked)
     return WalkResult(context.nothing(), {}, 0, computed or unknown)
 
 
@@ -221,6 +227,27 @@ def _compute(eqn: core.JaxprEqn, known: list[Any]) -> list[Any] | None:
         return None
     out = eqn.primitive.bind(*map(_without_mesh, known), **eqn.params)
     return list(out) if eqn.primitive.multiple_results else [out]
+
+
+def _note(eqn: core.JaxprEqn, known: list[Any], asked: Asked) -> None:
+    """Notes the numbers that an equation was given; of large arrays, one for all."""
+    numbers: list[float] = []
+    for x in map(plain, known):
+        if x.size > _ASKED:
+            numbers.append(hash(x.tobytes()))
+        elif x.dtype != bool:
+            numbers += x.ravel().tolist()
+    if eqn.primitive.name == "sign":
+        numbers.append(0)  # it compares with it
+    turn = sum(place[0] == id(eqn) for place in asked)
+    asked[id(eqn), turn] = Question(eqn.primitive.name, tuple(numbers))
+
+
+def plain(value: Any) -> np.ndarray:
+    """A known value on the host, the words of keys."""
+    if isinstance(value, jax.Array) and is_key(value):
+        return np.asarray(jax.random.key_data(value))
+    return np.asarray(value)
 
 
 def _without_mesh(value: Any) -> Any:

@@ -7,7 +7,8 @@ a collective sends is stated in `relaxjax.programs._jaxpr_bytes`.
 
 import functools
 import itertools
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -17,13 +18,16 @@ import optax
 
 from relaxjax._core._jaxprs import Program, shapes_of
 from relaxjax._core._phases import clocks_of, set_phases
+from relaxjax._core._tree import is_key
 from relaxjax._core.traced._extra_args import ExtraArgs, with_extra_args
-from relaxjax.programs._jaxpr import WalkContext, walk
+from relaxjax.programs._jaxpr import WalkContext, plain, walk
 from relaxjax.programs._jaxpr_bytes import shape_of
 from relaxjax.programs._jaxpr_looked import looked_at
-from relaxjax.workers import WorkerMesh, is_silent, tracing
+from relaxjax.programs._questions import Asked, stands, steps_alike
+from relaxjax.workers import WorkerMesh, tracing
 
-_ALIKE, _MOST = 8, 4096  # steps that show a period of one; that are looked at
+_WALKED, _MOST = 4096, 1 << 17  # steps that are walked, and that are looked at
+_FEW = 8  # steps that are not worth being left out, nor a phase
 
 
 class Step(NamedTuple):
@@ -38,55 +42,85 @@ class Step(NamedTuple):
     rounds: int
 
 
+class Period(NamedTuple):
+    """The steps after which sending begins anew.
+
+    Attributes:
+      steps: what is sent in each of them.
+      closed: whether it was seen to begin anew; else `steps` are the first ones of many
+        that differ, as those of methods whose rounds grow.
+    """
+
+    steps: list[Step]
+    closed: bool
+
+
+def period_of(
+    tx: optax.GradientTransformation,
+    params: Any,
+    workers: WorkerMesh,
+    extra_args: Mapping[str, Any] | None = None,
+) -> Period:
+    """The period of an update, in its first phase of more than a few steps.
+
+    It is over with a step that stands as an earlier one did (`_questions.stands`).
+    """
+    steps: list[Step] = []
+    latest: Asked = {}
+    seen: dict[Any, int] = {}
+    walked_all = walked_steps(tx, params, workers, None, extra_args)
+    for walked in itertools.islice(walked_all, _WALKED):
+        now = len(steps)
+        stand = stands(walked.asked, latest)
+        begun = seen.get(stand, now)
+        if begun < now:
+            first = begun + -begun % (now - begun)  # a multiple of the period
+            return Period(steps[first:now] + steps[begun:first], True)
+        latest |= walked.asked
+        if walked.phase >= _FEW:
+            seen[stand] = now
+        steps += [walked.step] * (1 + walked.alike)
+        if len(steps) >= _MOST:
+            break
+    return Period(steps[:_MOST], False)
+
+
 def steps_of_a_period(
     tx: optax.GradientTransformation,
     params: Any,
     workers: WorkerMesh,
     extra_args: Mapping[str, Any] | None = None,
 ) -> list[Step]:
-    """What is sent in the steps after which sending begins anew.
-
-    A period ends where the counters that have turned are back where they began; one
-    more must send the same, as other counters may still be on their way. Where none
-    turns one step is like another, or, for methods whose rounds grow, the mean is over
-    `_MOST` steps.
-    """
-    most = 1 if workers.n == 1 else _MOST  # one worker sends nothing
-    walk_all = walked_steps(tx, params, workers, None, extra_args)
-    walked = itertools.islice(walk_all, most)
-    first, before = {}, {}
-    turned: set[int] = set()
-    steps: list[Step] = []
-    period = 0
-    silent = functools.cache(lambda: is_silent(tx, params, workers, extra_args))
-    for step, (now, counters) in enumerate(walked):
-        turned |= {i for i, x in counters.items() if x < before.get(i, x)}
-        back = turned and all(counters[i] == first[i] for i in turned)
-        if back and not period:
-            period = step
-        if period and step == 2 * period:
-            sent = [one.sent for one in steps]
-            if np.array_equal(sent[:period], sent[period:]):
-                break
-            period = step if back else 0
-        last = [one.sent for one in steps[-_ALIKE:]]
-        alike = step >= _ALIKE and np.ptp(last, axis=0).max() == 0
-        if alike and not turned and (last[-1].any() or silent()):
-            return steps[-1:]
-        if step and not counters:
-            period = 1
-            break
-        first = first or counters
-        before = counters
-        steps.append(now)
-    return steps[: period or len(steps)]
+    """The steps of `period_of`."""
+    return period_of(tx, params, workers, extra_args).steps
 
 
 def first_steps(
     tx: optax.GradientTransformation, params: Any, workers: WorkerMesh, count: int
 ) -> list[Step]:
     """What is sent in each of the first `count` steps."""
-    return [step for step, _ in walked_steps(tx, params, workers, count)]
+    return expanded(walked_steps(tx, params, workers, count))
+
+
+def expanded(walked: Iterable["Walked"]) -> list[Step]:
+    """One for each step, of those alike as well."""
+    return [one.step for one in walked for _ in range(1 + one.alike)]
+
+
+class Walked(NamedTuple):
+    """A step that was walked.
+
+    Attributes:
+      step: what it sends.
+      alike: the number of steps after it that send the same, and are not walked.
+      phase: the number of steps, with it, until a phase ends.
+      asked: what it has asked of its counters.
+    """
+
+    step: Step
+    alike: int
+    phase: float
+    asked: Asked
 
 
 def walked_steps(
@@ -95,8 +129,8 @@ def walked_steps(
     workers: WorkerMesh,
     count: int | None,
     extra_args: Mapping[str, Any] | None = None,
-) -> Iterator[tuple[Step, dict[int, int]]]:
-    """For each of `count` steps: what is sent, and counters before it."""
+) -> Iterator[Walked]:
+    """What `count` steps send; of many that are alike, the first ones are walked."""
     sizes = {name: workers.mesh.shape[name] for name in workers.axis_name}
     spec = shapes_of(params)
 
@@ -114,22 +148,32 @@ def walked_steps(
 
     with tracing(workers) as trace:
         first, state = trace(tx.init, return_shape=True)(spec)
-    context = WalkContext(sizes, {}, {})
+    context = WalkContext(sizes, {}, {}, {})
     everything = [True] * len(first.out_avals)
     known = walk(first, [None] * len(first.in_avals), context, everything).known
     unknown = [None] * len(jax.tree.leaves(spec))
     phases = jax.tree.structure(state)
-    for step in itertools.count() if count is None else range(count):
+    left = math.inf if count is None else count
+    recent: list[tuple[list[Any], Asked]] = []
+    while left > 0:
         phases = _advanced(phases, known)
-        counters = {i: int(x) for i, x in enumerate(known) if _is_counter(x)}
         update, wanted = program(phases)
         rest = len(update.in_avals) - len(unknown) - len(known)
         inputs = [*unknown, *known, *[None] * rest]
-        last = step + 1 == count  # its state is looked at by no step
-        walked = walk(update, inputs, context, None if last else wanted)
+        context.asked.clear()  # the state after the last step is looked at by no step
+        walked = walk(update, inputs, context, None if left == 1 else wanted)
+        recent = [(known, dict(context.asked)), *recent][:3]
         known = walked.known
+        until = _until_a_phase_ends(phases, known)
+        alike = _alike(known, recent, min(left - 1, until))
         sent = np.broadcast_to(walked.sent, tuple(sizes.values()))
-        yield Step(sent, walked.rounds), counters
+        yield Walked(Step(sent, walked.rounds), alike, 1 + until, recent[0][1])
+        left -= 1 + alike
+        if alike:
+            known = [
+                _moved(x, y, alike) for x, y in zip(known, recent[0][0], strict=True)
+            ]
+            recent = []
 
 
 def _wanted(update: Program, first: int, context: WalkContext) -> tuple[bool, ...]:
@@ -150,12 +194,50 @@ def _wanted(update: Program, first: int, context: WalkContext) -> tuple[bool, ..
         wanted = more
 
 
-def _is_counter(x: Any) -> bool:
-    return (
-        x is not None
-        and np.ndim(x) == 0
-        and np.issubdtype(np.asarray(x).dtype, np.integer)
-    )
+def _alike(known: list[Any], recent: list[tuple[list[Any], Asked]], most: float) -> int:
+    """The number of steps to leave out: those alike, if counters move steadily."""
+    if len(recent) < 3:
+        return 0
+    (first, _), (second, _), *_ = recent
+    if not all(map(_is_steady, known, first, second)):
+        return 0
+    alike = min(most, _MOST, steps_alike(*(asked for _, asked in recent)))
+    return int(alike) if alike >= _FEW else 0
+
+
+def _is_steady(last: Any, second: Any, first: Any) -> bool:
+    """Whether a known value moved as far as before, or is not known in any step."""
+    if last is None or second is None or first is None:
+        return last is second is first
+    if not _counts(last):
+        return bool(np.all(plain(last) == plain(second)))
+    third, second, first = (np.asarray(x, np.int64) for x in (last, second, first))
+    return np.array_equal(third - second, second - first)
+
+
+def _moved(last: Any, before: Any, steps: int) -> Any:
+    """A known value after as many more steps."""
+    if last is None or not _counts(last):
+        return last
+    last, before = np.asarray(last), np.asarray(before)
+    return last + (last - before) * last.dtype.type(steps)
+
+
+def _counts(x: Any) -> bool:
+    keyed = isinstance(x, jax.Array) and is_key(x)
+    return not keyed and np.issubdtype(np.asarray(x).dtype, np.integer)
+
+
+def _until_a_phase_ends(phases: Any, known: list[Any]) -> float:
+    """Steps in which each clock stays in its phase."""
+    clocks = clocks_of(phases.unflatten(range(len(known))))
+    ends = [
+        end - int(known[clock.count])
+        for clock in clocks
+        if known[clock.count] is not None  # as of the last step
+        for end in clock.ends[clock.phase :]
+    ]
+    return min(ends, default=math.inf)
 
 
 def _advanced(phases: Any, known: list[Any]) -> Any:

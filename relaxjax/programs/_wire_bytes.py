@@ -3,7 +3,6 @@
 Counters, conditionals and periods are followed by `relaxjax.programs._period`.
 """
 
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +11,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation
-from relaxjax.programs._period import steps_of_a_period, walked_steps
+from relaxjax.programs._period import expanded, steps_of_a_period, walked_steps
 from relaxjax.workers import of_one_worker, workers_of
 
 
@@ -65,7 +64,5 @@ def wire_bytes(
         raise ValueError(
             f"wire_bytes: steps={steps} must be 1 or more and start={start} 0 or more"
         )
-    walked = itertools.islice(
-        walked_steps(tx, params, workers, start + steps, extra_args), start, None
-    )
-    return int(np.sum([step.sent for step, _ in walked], axis=0).max())
+    walked = expanded(walked_steps(tx, params, workers, start + steps, extra_args))
+    return int(np.sum([step.sent for step in walked[start:]], axis=0).max())

@@ -18,7 +18,7 @@ __getattr__, __dir__, __all__ = door(
         "_init": "init_state",
         "_mesh": "WorkerMesh",
         "_processes": "broadcast_from_first_process on_host",
-        "_synchronized": "is_silent require_synchronized traced",
+        "_synchronized": "require_synchronized traced",
         "_to_workers": "workers_of",
         "_tracing": "tracing",
         "_startup_agreement": "UNSEEN describe require_agreement versions",

@@ -22,7 +22,6 @@ from relaxjax.workers._startup_agreement import UNSEEN as UNSEEN
 from relaxjax.workers._startup_agreement import describe as describe
 from relaxjax.workers._startup_agreement import require_agreement as require_agreement
 from relaxjax.workers._startup_agreement import versions as versions
-from relaxjax.workers._synchronized import is_silent as is_silent
 from relaxjax.workers._synchronized import require_synchronized as require_synchronized
 from relaxjax.workers._synchronized import traced as traced
 from relaxjax.workers._to_workers import to_workers as to_workers

@@ -158,17 +158,6 @@ def _alone(
     return frozenset(walk.alone)
 
 
-def is_silent(
-    tx: optax.GradientTransformation,
-    params: Any,
-    workers: WorkerMesh,
-    extra_args: Mapping[str, Any] | None = None,
-) -> bool:
-    """Whether it is known that nothing communicates."""
-    flows = traced(tx, params, workers, extra_args).flows
-    return flows is not None and not flows.communicates
-
-
 def _require_sides(flows: Flows) -> None:
     behind = set().union(*(flow.behind for flow in flows.of.values()))
     for at, operation in sorted(behind):

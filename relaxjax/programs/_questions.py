@@ -1,0 +1,99 @@
+"""What a walked step has asked of its counters, and for how long it will be so.
+
+A step's counters move by steady amounts, and what it does depends on them by few
+questions: which of two numbers is larger, what is left of one by another. So
+
+    a comparison that its numbers move away from    answers for good as now
+    one whose numbers meet in k steps               answers as now for k - 1 steps
+    v mod m, v div m                                likewise, up to the next multiple
+
+Two steps whose questions stand alike are followed by alike steps: a period is over when
+a step stands as an earlier one did. While nothing is about to change, steps are alike,
+and need not be walked.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+_COMPARED = frozenset(["eq", "ne", "lt", "le", "gt", "ge", "max", "min", "sign"])
+_DIVIDED = frozenset(["rem", "div"])
+# Numbers that move steadily come out of them, if such go in.
+_STEADY = frozenset([
+    "add", "sub", "neg", "mul", "convert_element_type", "broadcast_in_dim", "reshape",
+    "squeeze", "copy", "copy_p", "select_n", "stop_gradient",
+])  # fmt: skip
+FAR = 1 << 30
+"""Steps that nobody waits for, such as those until a counter of 32 bits is full."""
+
+
+class Question(NamedTuple):
+    """What one equation has asked.
+
+    Attributes:
+      name: its primitive's.
+      numbers: those that went in.
+    """
+
+    name: str
+    numbers: tuple[float, ...]
+
+
+Asked = dict[tuple[int, int], Question]
+"""By the equation, and the number of its turn in the step."""
+
+
+def asks(name: str) -> bool:
+    """Whether a primitive's result may change otherwise than steadily."""
+    return name not in _STEADY
+
+
+def stands(now: Asked, before: Mapping[tuple[int, int], Question]) -> frozenset:
+    """How the questions stand, of which each equation's `before` is its last one."""
+    return frozenset(
+        (place, *_stand(question, before.get(place))) for place, question in now.items()
+    )
+
+
+def _stand(now: Question, before: Question | None) -> tuple[object, ...]:
+    name, numbers = now
+    if len(numbers) != 2:
+        return now
+    if name in _DIVIDED and numbers[1] >= FAR > numbers[0] >= 0:
+        return name, numbers[1]
+    if name in _DIVIDED and numbers[1] > 0:
+        return name, numbers[0] % numbers[1], numbers[1]
+    if name in _COMPARED:
+        gap = numbers[0] - numbers[1]
+        moved = gap - (before.numbers[0] - before.numbers[1]) if before else 0
+        if gap * moved > 0 or abs(gap) >= FAR:
+            return name, "for good", gap > 0
+        return name, gap
+    return now
+
+
+def steps_alike(third: Asked, second: Asked, first: Asked) -> int:
+    """For how many steps after three in a row, the last one first, all stands so."""
+    if not third.keys() == second.keys() == first.keys():
+        return 0
+    return min((_alike(third[k], second[k], first[k]) for k in third), default=FAR)
+
+
+def _alike(third: Question, second: Question, first: Question) -> int:
+    if not len(third.numbers) == len(second.numbers) == len(first.numbers):
+        return 0
+    moves = [x - y for x, y in zip(third.numbers, second.numbers, strict=True)]
+    if moves != [y - z for y, z in zip(second.numbers, first.numbers, strict=True)]:
+        return 0
+    if not any(moves):
+        return FAR
+    if len(moves) != 2:
+        return 0
+    if third.name in _COMPARED:
+        gap, move = third.numbers[0] - third.numbers[1], moves[0] - moves[1]
+        if move == 0 or gap * move > 0:
+            return FAR
+        return int((abs(gap) - 1) // abs(move)) if gap else 0
+    number, divisor = third.numbers
+    if third.name in _DIVIDED and moves[1] == 0 < moves[0] and number >= 0 < divisor:
+        return int((divisor - 1 - number % divisor) // moves[0])
+    return 0
