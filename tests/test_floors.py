@@ -30,7 +30,7 @@ FLOORS = [
     {"cli"},
 ]
 INNER_FLOORS = {
-    "_core": [{""}, {"layouts"}, {"traced"}],
+    "_core": [{"foreign"}, {""}, {"layouts"}, {"traced"}],
     "gradients": [{"mean", "late"}, {"low_rank", "adaptive"}, {"momenta"}, {""}],
     "islands": [{"carriers"}, {"common"}, {"one"}, {"started", "replayed"}, {""}],
 }

@@ -24,16 +24,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from relaxjax._core.foreign._ranges import BYTES
+from relaxjax.programs._hlo_calls import called_by, loop_parts, max_trip_count
 from relaxjax.programs._hlo_groups import groups_of
-from relaxjax.programs._hlo_text import (
-    Instruction,
-    Module,
-    arrays,
-    called_by,
-    loop_parts,
-    max_trip_count,
-    parse,
-)
+from relaxjax.programs._hlo_module import Instruction, Module, arrays, reading_hlo
+from relaxjax.programs._hlo_text import parse
 
 _ELEMENTS: dict[str, Callable[[int, int], int]] = {
     "all-reduce": lambda n, d: 2 * (n - 1) * -(-d // n),
@@ -96,7 +91,8 @@ def bytes_sent(text: str) -> np.ndarray:
             "the text has no ENTRY computation: pass compiled.as_text() of an "
             "optimized module"
         )
-    return _Counter(module).computation(module.entry)
+    with reading_hlo("bytes_sent"):
+        return _Counter(module).computation(module.entry)
 
 
 def bytes_sent_by(
@@ -175,4 +171,9 @@ class _Counter:
                 "bounds"
             )
         trips = trips or 0
+        if (trips + 1) * (int(body.max()) + int(condition.max())) not in BYTES:
+            raise ValueError(
+                f"the loop %{instruction.name} runs {trips} times: bytes in all must "
+                f"be {BYTES.rule}"
+            )
         return trips * body + (trips + 1) * condition
