@@ -80,7 +80,7 @@ def _run(
         )
     except OSError as error:
         raise ValueError(f"run: {error}") from error
-    if ended.status:
+    if ended.why:
         print(f"relaxjax run: {ended.why}; all have ended", file=sys.stderr)
     return ended.status
 
