@@ -87,6 +87,7 @@ class TrainOptions:
     check_every: int | None = None
     checkpoint_every: int | None = None
     resume: bool = False
+    force: bool = False
     baseline: bool = True
     lost_after: float = 15.0
     stuck_after: float = 300.0
@@ -110,6 +111,8 @@ def check(options: TrainOptions) -> None:
         amount = getattr(options, name)
         if amount is not None and not 0 < amount < math.inf:
             raise _bad_number(name, amount, "more than 0 and finite")
+    if options.force and options.resume:
+        raise ValueError("--force begins anew, and --resume goes on: leave one out")
     steps = sys.maxsize if options.steps is None else options.steps
     workers = options.workers or DEFAULT_WORKERS
     relaxed(options, Training(optax.identity(), 1.0, steps, workers))

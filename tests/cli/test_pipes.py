@@ -89,9 +89,9 @@ def test_the_processes_of_a_command_end_as_well(command, tmp_path):
 
 @pytest.mark.long
 def test_training_ends_at_its_next_line(tmp_path):
-    line = "train --steps 2000 --workers 1 --no-baseline --out run".split()
+    line = ["train", "--steps", "2000", "--workers", "1", "--no-baseline"]
     began = time.monotonic()
-    assert unread(["-m", "relaxjax", *line], 1, tmp_path) == (141, "")
+    assert unread(["-m", "relaxjax", *line, "--out", "run"], 1, tmp_path) == (141, "")
     assert time.monotonic() - began < LONGEST
     assert list((tmp_path / "run").iterdir()) == []
 
