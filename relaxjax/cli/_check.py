@@ -17,6 +17,7 @@ from rich.text import Text
 from relaxjax import check as checks
 from relaxjax import hosts
 from relaxjax._core._folders import local_path
+from relaxjax._core.foreign._ranges import DRAWS, STEPS
 from relaxjax.cli._errors import user_errors
 from relaxjax.cli._function import import_file
 from relaxjax.cli._tables import aligned
@@ -45,10 +46,20 @@ def check(
         Path, typer.Option(help="Folder for check.json, check.png and check.html.")
     ] = Path("runs/check"),
     steps: Annotated[
-        int, typer.Option(min=0, help="Training steps on digits; 0 skips training.")
+        int,
+        typer.Option(
+            min=0,
+            max=int(STEPS.most),
+            help="Training steps on digits; 0 skips training.",
+        ),
     ] = 300,
     draws: Annotated[
-        int, typer.Option(min=100, help="Draws of a random compressor, per input.")
+        int,
+        typer.Option(
+            min=100,
+            max=int(DRAWS.most),
+            help="Draws of a random compressor, per input.",
+        ),
     ] = 1000,
     codec_mb: Annotated[
         float,

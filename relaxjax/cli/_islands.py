@@ -15,6 +15,7 @@ from rich.text import Text
 from relaxjax import hosts
 from relaxjax import islands as rooms
 from relaxjax._core._folders import own_cache
+from relaxjax._core.foreign._ranges import PROCESSES
 from relaxjax.cli._errors import user_errors
 from relaxjax.cli._islands_page import HEADS, cells, last_merge, page
 
@@ -24,6 +25,7 @@ SETTINGS = {
         "ignore_unknown_options": True,
     }
 }
+_MOST = int(PROCESSES.most)
 _GOES_WITH = {"--emulated": "replay", "--html": "status", "--watch": "status"}
 _GRACE = 1  # seconds that the other processes of an island get when one has failed
 _CACHE = "JAX_COMPILATION_CACHE_DIR"
@@ -41,7 +43,8 @@ def islands(
         ),
     ] = None,
     count: Annotated[
-        int, typer.Option("--islands", "-n", min=1, help="Number of islands.")
+        int,
+        typer.Option("--islands", "-n", min=1, max=_MOST, help="Number of islands."),
     ] = 2,
     carrier: Annotated[
         str, typer.Option(help="Where they meet: folder:DIR, bucket:URL or ray:DIR.")
@@ -56,7 +59,8 @@ def islands(
         Path | None, typer.Option(help="With status: a page to write as well.")
     ] = None,
     processes: Annotated[
-        int, typer.Option(min=1, help="Number of processes in each island.")
+        int,
+        typer.Option(min=1, max=_MOST, help="Number of processes in each island."),
     ] = 1,
     spares: Annotated[
         bool,

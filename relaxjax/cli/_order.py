@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from relaxjax import hosts, schedule
+from relaxjax._core.foreign._ranges import DRAWS
 from relaxjax.cli import _order_tables
 from relaxjax.cli._function import load_function
 
@@ -46,7 +47,12 @@ def order(
         float, typer.Option(help="Memory bandwidth of a device in GB/s.")
     ] = 500.0,
     random_orders: Annotated[
-        int, typer.Option(min=1, help="Number of random orders to compare with.")
+        int,
+        typer.Option(
+            min=1,
+            max=int(DRAWS.most),
+            help="Number of random orders to compare with.",
+        ),
     ] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
     trace: Annotated[

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from relaxjax._core._checks import check_type
+from relaxjax._core.foreign._ranges import WORKERS
 from relaxjax.schedule import Link
 
 INSIDE = Link(latency=5e-6, bandwidth=1e11)
@@ -104,8 +105,10 @@ class Network:
                 check_type(name, value, Link, _LINK)
         for name in ("workers", "per_host"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name}={value!r} must be a whole number, 1 or more")
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            if not whole or value not in WORKERS:
+                rule = WORKERS.broken(value) if whole else "1 or more"
+                raise ValueError(f"{name}={value!r} must be a whole number, {rule}")
         if self.workers % self.per_host:
             raise ValueError(
                 f"workers={self.workers} do not fill hosts of per_host={self.per_host}:"

@@ -11,6 +11,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import axes_of
+from relaxjax._core.foreign._ranges import WORKERS
 from relaxjax.workers._processes import process_indices, workers_here
 
 
@@ -51,7 +52,7 @@ def emulate(workers: int | Mapping[str, int]) -> Emulation:
       A mesh-like object, plain data.
 
     Raises:
-      ValueError: no axis, or a size below 1.
+      ValueError: no axis, a size below 1, or more workers than 131072.
 
     Example:
       >>> import relaxjax
@@ -68,7 +69,10 @@ def emulate(workers: int | Mapping[str, int]) -> Emulation:
     if not shape:
         raise ValueError("emulate: no axis given; say emulate(8) or a mapping of sizes")
     axes_of(tuple(shape))
-    return Emulation(tuple((name, int(size)) for name, size in shape.items()))
+    mesh = Emulation(tuple((name, int(size)) for name, size in shape.items()))
+    if rule := WORKERS.broken(mesh.size):
+        raise ValueError(f"emulate: {mesh.size} workers; there must be {rule}")
+    return mesh
 
 
 class WorkerMesh(NamedTuple):

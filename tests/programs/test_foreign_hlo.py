@@ -55,7 +55,7 @@ TEXTS = {
     "digits": (module(header="num_partitions=" + "9" * 5000), "num_partitions=9999"),
     "product": (
         module(header="replica_count=65536, num_partitions=65536"),
-        "replica_count=65536 times num_partitions=65536 must be from 1 to 65536",
+        "replica_count=65536 times num_partitions=65536 must be from 1 to 131072",
     ),
     "iota": (
         module("%r = f32[10] all-reduce(%x), replica_groups=[9]<=[99999,9999999]"),
