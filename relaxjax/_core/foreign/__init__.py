@@ -1,3 +1,3 @@
-"""What comes from outside: bounds of the numbers that users and files give."""
+"""What comes from outside: JSON of others, its types, and bounds of numbers."""
 
 __all__: list[str] = []
