@@ -6,6 +6,7 @@ Parsing and printing only; the work is done in `relaxjax.check`.
 import json
 from enum import StrEnum
 from importlib.resources import files
+from os.path import isfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +20,7 @@ from relaxjax import hosts
 from relaxjax._core._folders import local_path
 from relaxjax._core.foreign._ranges import DRAWS, STEPS
 from relaxjax.cli._errors import user_errors
-from relaxjax.cli._function import import_file
+from relaxjax.cli._function import import_file, write_new
 from relaxjax.cli._tables import aligned
 
 _WORKERS = 4  # devices that programs are compiled for
@@ -85,7 +86,7 @@ def check(
         return
     if file is None:
         raise typer.BadParameter("name a file to check, or pass --skeleton")
-    if not file.is_file():
+    if not isfile(file):
         raise typer.BadParameter(f"no such file: {file}")
     with user_errors():
         out = local_path("check", "out", out)
@@ -122,13 +123,7 @@ def _write_skeleton(skeleton: Skeleton, file: Path | None) -> None:
     text = files("relaxjax.check.skeletons").joinpath(f"{skeleton}.py").read_text()
     path = file or Path(f"my_{skeleton}.py")
     with user_errors():
-        if path.exists():
-            raise ValueError(f"{path} exists already; name another file")
-        try:
-            with hosts.writing(path):
-                path.write_text(text)
-        except OSError as error:
-            raise ValueError(f"cannot write {path}: {error.strerror}") from error
+        write_new(path, text)
     typer.echo(f"wrote {path}; next: relaxjax check {path}")
 
 

@@ -3,8 +3,9 @@
 import os
 import runpy
 import sys
+from os.path import isfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console, Group
@@ -144,7 +145,7 @@ def _run(
     spares: bool,
     processes: int,
 ) -> int:
-    if not Path(script).is_file():
+    if not isfile(script):
         raise ValueError(f"islands: {script} is not a file; name a Python script")
     kind = carrier.partition(":")[0]
     # For quick restarts; not in the shared folder, as programs from there would be run.
@@ -226,14 +227,21 @@ def _rerun(store: rooms.Store, arguments: list[str], processes: int) -> int:
 
 def _emulated(store: rooms.Store, arguments: list[str]) -> int:
     _require_script(arguments)
-    names = runpy.run_path(arguments[0])
-    if not callable(names.get("program")):
+    try:
+        names = runpy.run_path(arguments[0])
+        make: Any = names.get("program")
+        program: Any = make() if callable(make) else None
+    except SystemExit as error:
+        raise ValueError(
+            f"islands replay --emulated: {arguments[0]} ended by sys.exit({error.code})"
+        ) from error
+    if program is None:
         raise ValueError(
             f"islands replay --emulated: {arguments[0]} has no function `program`: let "
             "it return a relaxjax.islands.Program, and train only under "
             '`if __name__ == "__main__"`'
         )
-    found = list(rooms.emulate(store, names["program"]()))
+    found = list(rooms.emulate(store, program))
     worst = max(found, key=lambda merge: merge.difference)
     typer.echo(
         f"{len(found)} merges emulated in one program; the largest difference is "
@@ -244,6 +252,6 @@ def _emulated(store: rooms.Store, arguments: list[str]) -> int:
 
 
 def _require_script(arguments: list[str]) -> None:
-    if not arguments or not Path(arguments[0]).is_file():
+    if not arguments or not isfile(arguments[0]):
         named = arguments[0] if arguments else "nothing"
         raise ValueError(f"islands replay: {named} is not a script; name the run's")

@@ -105,7 +105,10 @@ def _graph(
         build = schedule.Graph.from_loss
     try:
         return build(function, *args, oracle=schedule.analytic(device), link=link)
-    except Exception as error:  # whatever the user's function raises while traced
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # whatever the user raises
         raise typer.BadParameter(
             f"{target} could not be traced with its example arguments: "
             f"{type(error).__name__}: {error}"

@@ -143,8 +143,7 @@ def plan(
             settings["bucket_bytes"] = _bytes(bucket_mb)
             ranking = planner.rank(model, cluster, **settings)
         if chart:
-            with hosts.writing(chart):
-                planner.winners(chart, model, cluster, **settings)
+            _draw(chart, model, cluster, settings)
     if xla_flags:
         bucket = ranking.choice.prediction.bucket_bytes
         typer.echo(planner.xla_flags(cluster, bucket))
@@ -152,6 +151,15 @@ def plan(
         typer.echo(json.dumps(ranking.told()))
     else:
         show(ranking, cluster, top)
+
+
+def _draw(path: Path, *what: Any) -> None:
+    *inputs, settings = what
+    try:
+        with hosts.writing(path):
+            planner.winners(path, *inputs, **settings)
+    except OSError as error:
+        raise ValueError(f"--chart {path}: {error.strerror}; name another") from error
 
 
 def _network(path: Path | None, figures: dict[str, Any]) -> "planner.Network":

@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from pathlib import Path
+from os.path import isfile
 from typing import Annotated
 
 import typer
@@ -106,6 +106,6 @@ def _program(script: str) -> list[str]:
     """Python's arguments: a file, or this command line's own training."""
     if script == "train":
         return ["-m", "relaxjax", "train"]
-    if not Path(script).is_file():
+    if not isfile(script):
         raise ValueError(f"run: {script} is not a file; name a Python script, or train")
     return [script]

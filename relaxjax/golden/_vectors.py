@@ -155,7 +155,10 @@ def _outcome(implementation: Implementation, vector: Vector) -> Outcome:
         arrays = {name: np.asarray(outputs[name], np.float64) for name in known}
     except NotImplementedError:
         return Outcome(vector.name, "not covered", np.nan, "")
-    except Exception as error:  # whatever somebody's implementation raises
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # whatever others raise
         detail = f"{type(error).__name__}: {error}"
         return Outcome(vector.name, "error", np.nan, detail)
     return _judged(vector, arrays)
