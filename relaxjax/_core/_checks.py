@@ -27,6 +27,7 @@ from relaxjax._core._axis import (
     varying,
 )
 from relaxjax._core._tree import Layout, key_path, layout_of, leaf_name
+from relaxjax._core.foreign._ranges import BYTES, RATE, SECONDS, WHOLE, Range
 
 
 def is_traced(number: Any) -> bool:
@@ -45,13 +46,16 @@ def require_known(caller: str, name: str, value: Any) -> None:
         )
 
 
-def require_whole(caller: str, name: str, value: Any, least: int = 1) -> None:
-    """Refuses anything but a whole number, `least` or more."""
+def require_whole(
+    caller: str, name: str, value: Any, least: int = 1, among: Range = WHOLE
+) -> None:
+    """Refuses anything but a whole number of a range, `least` or more."""
     require_known(caller, name, value)
-    if not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(
-            f"{caller}: {name}={value!r} must be a whole number, {least} or more"
-        )
+    among = among._replace(least=least)
+    whole = isinstance(value, int | np.integer)
+    if not whole or value not in among:
+        rule = among.broken(value) if whole else f"{least} or more"
+        raise ValueError(f"{caller}: {name}={value!r} must be a whole number, {rule}")
 
 
 def require_fraction(caller: str, name: str, value: Any, remedy: str = "") -> None:
@@ -69,23 +73,29 @@ def require_momentum(caller: str, momentum: Any) -> None:
         )
 
 
-def check_count(name: str, value: Any, *, least: int = 1, remedy: str = "") -> int:
-    """Returns a whole number, `least` or more; `remedy` says what to give instead."""
+def check_count(
+    name: str, value: Any, *, least: int = 1, remedy: str = "", among: Range = WHOLE
+) -> int:
+    """Returns a whole number of a range; `remedy` says what to give instead."""
     tail = f": {remedy}" if remedy else ""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be a whole number, got {value!r}{tail}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}, got {value}{tail}")
+    if value > among.most:
+        raise ValueError(f"{name} must be at most {among.most}, got {value}{tail}")
     return int(value)
 
 
-def check_seconds(name: str, seconds: float | None) -> float:
+def check_seconds(name: str, seconds: float | None, among: Range = SECONDS) -> float:
     """Returns a time as a float: finite, 0 or more, and not None."""
     if seconds is None:
         raise ValueError(f"{name} has no time: give its seconds (0.0 if it is free)")
     _check_real(name, seconds, "a number of seconds")
     if not math.isfinite(seconds) or seconds < 0:
         raise ValueError(f"{name} must be finite and >= 0 seconds, got {seconds}")
+    if seconds not in among:
+        raise ValueError(f"{name} must be {among.rule} seconds, got {seconds}")
     return float(seconds)
 
 
@@ -94,13 +104,17 @@ def check_rate(name: str, unit: str, rate: float) -> None:
     _check_real(name, rate, f"a number of {unit}")
     if not rate > 0:
         raise ValueError(f"{name} must be > 0 {unit}, got {rate}")
+    if rate not in RATE:
+        raise ValueError(f"{name} must be {RATE.broken(rate)} {unit}, got {rate}")
 
 
 def check_bytes(name: str, value: Any, *, least: float = 0) -> None:
     """Refuses anything but a finite number, `least` or more; it may be fractional."""
     _check_real(name, value, "a number")
-    if not least <= float(value) < math.inf:
+    if not least <= value < math.inf:
         raise ValueError(f"{name} must be at least {least} and finite, got {value}")
+    if value not in BYTES:
+        raise ValueError(f"{name} must be {BYTES.broken(value)}, got {value}")
 
 
 def _check_real(name: str, value: Any, what: str) -> None:

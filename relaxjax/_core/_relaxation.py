@@ -46,6 +46,8 @@ class Sends:
       algorithm: how gradients and models are averaged; for neighbors, the topology.
       early: whether what it sends was there before the step.
       variants: whether plans also try its algorithms, compressors and periods.
+      grows: whether its program has instructions for each worker, so that plans know
+        it up to 64 workers alone.
     """
 
     kind: Literal[
@@ -56,6 +58,7 @@ class Sends:
     algorithm: str = "psum"
     early: bool = False
     variants: bool = False
+    grows: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

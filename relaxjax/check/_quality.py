@@ -87,7 +87,7 @@ def place(
         counted = min(steps, 64)
         sent = wire_bytes(tx, task.params, emulate(WORKERS), steps=counted) / counted
         loss, metric = _trained(tx, task, steps)
-    except Exception as error:  # whatever the user's code raises
+    except (Exception, SystemExit) as error:  # whatever the user's code raises
         return row | {"error": f"{type(error).__name__}: {error}"}
     return row | {"bytes_per_step": sent, "loss": loss, "metric": metric}
 

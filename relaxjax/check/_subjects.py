@@ -133,7 +133,7 @@ def _subject(name: str, function: Any, claims: Any, stated: Any) -> Subject:
     make, whole = _maker(name, function)
     try:
         thing = make(_PROBE, optax.identity())
-    except Exception as error:  # whatever the user's function raises
+    except (Exception, SystemExit) as error:  # whatever the user's function raises
         raise ValueError(
             f"{name}: it raised {type(error).__name__} for {_PROBE} workers: {error}"
         ) from error

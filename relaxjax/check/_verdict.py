@@ -54,7 +54,7 @@ def verdict_of(law: str, check: Callable[[], Verdict]) -> Verdict:
     """The verdict of a check; an error of the user's code, which it calls, refutes."""
     try:
         return check()
-    except Exception as error:  # whatever the user's code raises
+    except (Exception, SystemExit) as error:  # whatever the user's code raises
         lines = str(error).strip().splitlines()
         seen = f"{type(error).__name__}: {lines[0] if lines else ''}"
         return refuted(law, "it raised", Counterexample({}, "a result", seen))

@@ -24,10 +24,12 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from relaxjax._core._folders import local_path
+from relaxjax._core.foreign._json import contents_of, parsed
 from relaxjax.checkpoint._snapshot import Block, Snapshot, digest
 
 _FORMAT = 1
 _INDEX = "index.json"
+_MOST = 2**32  # bytes of an index
 
 
 def writable_folder(directory: str | os.PathLike[str]) -> Path:
@@ -183,7 +185,9 @@ def _write_index(path: Path, body: dict[str, Any]) -> None:
 
 def _read_index(directory: Path) -> dict[str, Any]:
     try:
-        raw = (directory / _INDEX).read_bytes()
+        raw = contents_of(directory / _INDEX, _MOST)
+    except ValueError:
+        raise _broken(directory / _INDEX) from None
     except OSError as error:
         raise ValueError(
             f"checkpoint: {directory} has no {_INDEX} that can be read "
@@ -193,7 +197,7 @@ def _read_index(directory: Path) -> dict[str, Any]:
     first, _, text = raw.partition(b"\n")
     if hashlib.sha256(text).hexdigest().encode() != first:
         raise _broken(directory / _INDEX)
-    body = json.loads(text)
+    body = parsed(text, finite=False)
     if body["format"] != _FORMAT:
         raise ValueError(
             f"checkpoint: {directory} is of format {body['format']}, and this version "

@@ -11,6 +11,7 @@ import operator
 import os
 import re
 from collections.abc import Sequence
+from os.path import isdir
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def steps_in(folder: Path) -> list[int]:
 
 
 def _numbers_in(folder: Path) -> list[int]:
-    if not folder.is_dir():
+    if not isdir(folder):
         return []
     names = [path.name for path in folder.iterdir()]
     return sorted(int(name) for name in names if _NUMBER.fullmatch(name))

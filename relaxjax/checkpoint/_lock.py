@@ -18,6 +18,8 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from relaxjax._core.foreign._json import SMALL, read_json
+
 try:
     import fcntl
 except ImportError:  # not on Windows
@@ -104,7 +106,7 @@ def _is_me(owner: dict[str, Any]) -> bool:
 
 def _owner(path: Path) -> dict[str, Any]:
     try:
-        told = json.loads(path.read_text())
+        told = read_json(path, SMALL)
     except (OSError, ValueError):
         return {}
     return told if isinstance(told, dict) else {}

@@ -6,6 +6,7 @@ Parsing and printing only; the work is done in `relaxjax.check`.
 import json
 from enum import StrEnum
 from importlib.resources import files
+from os.path import isfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,8 +18,9 @@ from rich.text import Text
 from relaxjax import check as checks
 from relaxjax import hosts
 from relaxjax._core._folders import local_path
+from relaxjax._core.foreign._ranges import DRAWS, STEPS
 from relaxjax.cli._errors import user_errors
-from relaxjax.cli._function import import_file
+from relaxjax.cli._function import import_file, write_new
 from relaxjax.cli._tables import aligned
 
 _WORKERS = 4  # devices that programs are compiled for
@@ -45,10 +47,20 @@ def check(
         Path, typer.Option(help="Folder for check.json, check.png and check.html.")
     ] = Path("runs/check"),
     steps: Annotated[
-        int, typer.Option(min=0, help="Training steps on digits; 0 skips training.")
+        int,
+        typer.Option(
+            min=0,
+            max=int(STEPS.most),
+            help="Training steps on digits; 0 skips training.",
+        ),
     ] = 300,
     draws: Annotated[
-        int, typer.Option(min=100, help="Draws of a random compressor, per input.")
+        int,
+        typer.Option(
+            min=100,
+            max=int(DRAWS.most),
+            help="Draws of a random compressor, per input.",
+        ),
     ] = 1000,
     codec_mb: Annotated[
         float,
@@ -74,7 +86,7 @@ def check(
         return
     if file is None:
         raise typer.BadParameter("name a file to check, or pass --skeleton")
-    if not file.is_file():
+    if not isfile(file):
         raise typer.BadParameter(f"no such file: {file}")
     with user_errors():
         out = local_path("check", "out", out)
@@ -111,13 +123,7 @@ def _write_skeleton(skeleton: Skeleton, file: Path | None) -> None:
     text = files("relaxjax.check.skeletons").joinpath(f"{skeleton}.py").read_text()
     path = file or Path(f"my_{skeleton}.py")
     with user_errors():
-        if path.exists():
-            raise ValueError(f"{path} exists already; name another file")
-        try:
-            with hosts.writing(path):
-                path.write_text(text)
-        except OSError as error:
-            raise ValueError(f"cannot write {path}: {error.strerror}") from error
+        write_new(path, text)
     typer.echo(f"wrote {path}; next: relaxjax check {path}")
 
 

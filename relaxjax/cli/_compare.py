@@ -5,6 +5,7 @@ import re
 import shlex
 import sys
 from importlib.resources import files
+from os.path import isdir
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +21,8 @@ from rich.progress import (
 
 from relaxjax import compare as comparing
 from relaxjax import hosts
-from relaxjax.cli._errors import MISTAKE, user_errors
+from relaxjax.cli._errors import user_errors
+from relaxjax.cli._function import write_new
 
 _OUT = Path("runs/study")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -107,7 +109,7 @@ def compare(
         return
     if what is None:
         raise typer.BadParameter("name a task file or a study, or pass --skeleton FILE")
-    if Path(what).is_dir():
+    if isdir(what):
         hosts.keeps(nothing=f"the study is in {what}: the same command reports it")
         with user_errors():
             comparing.Results(what).write()
@@ -166,12 +168,9 @@ def _kept(out: Path) -> str:
 
 
 def _write_skeleton(path: Path) -> None:
-    if path.exists():
-        typer.echo(f"relaxjax: {path} is there already; name another file", err=True)
-        raise typer.Exit(MISTAKE)
     text = files("relaxjax.compare.skeletons").joinpath("task.py").read_text()
-    with hosts.writing(path):
-        path.write_text(text)
+    with user_errors():
+        write_new(path, text)
     typer.echo(
         f"{path} is written; relaxjax compare {path} --relaxation all_reduce ..."
     )

@@ -1,5 +1,7 @@
 """What ends a command early: one message instead of a traceback, and exit codes."""
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -7,7 +9,7 @@ import typer
 
 from relaxjax import faults, hosts
 
-MISTAKE, DIFFERENT, LOST, INTERRUPTED = 2, 3, 70, 130
+MISTAKE, DIFFERENT, LOST, INTERRUPTED, UNREAD = 2, 3, 70, 130, 141
 EXIT_CODES = {
     0: "done, or stopped by SIGTERM",
     1: "a law that check refutes, or a bug with its traceback",
@@ -15,6 +17,7 @@ EXIT_CODES = {
     DIFFERENT: "workers' models differ that must not",
     LOST: "another process was lost or stuck",
     INTERRUPTED: "interrupted by Ctrl-C, at once or before the next step",
+    UNREAD: "nobody reads its output any more, as after `head -1`",
 }
 
 
@@ -53,3 +56,42 @@ def endings() -> Iterator[None]:
         hosts.told()
         typer.echo(f"relaxjax: {error}", err=True)
         raise typer.Exit(codes.get(type(error), stopped)) from error
+
+
+@contextmanager
+def quiet_pipes() -> Iterator[None]:
+    """Ends without a word where the reader of stdout has gone; put around everything.
+
+    Click and Rich make status 1 of it, and Python a warning at its end.
+
+    Raises:
+      SystemExit: with code 141, which is 128 + SIGPIPE, as a shell has it.
+    """
+    try:
+        try:
+            yield
+        finally:
+            for stream in filter(None, (sys.stdout, sys.stderr)):
+                stream.flush()
+    except BaseException as error:
+        if not _is_of_a_pipe(error):
+            raise
+        _drop_output()
+        raise SystemExit(UNREAD) from None
+
+
+def _is_of_a_pipe(error: BaseException | None) -> bool:
+    """Whether it is a broken pipe, or the end that a library has made of one."""
+    if isinstance(error, SystemExit) and error.code == 1:
+        return isinstance(error.__context__, BrokenPipeError)
+    return isinstance(error, BrokenPipeError)
+
+
+def _drop_output() -> None:
+    """What is left in buffers goes nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(nowhere, stream.fileno())

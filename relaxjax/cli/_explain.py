@@ -13,6 +13,7 @@ from rich.console import Console
 from relaxjax import emulate
 from relaxjax import explain as explain_chain
 from relaxjax._core._relaxation import Training
+from relaxjax._core.foreign._ranges import EXPLAINED
 from relaxjax._names import parse
 from relaxjax.cli._devices import AXIS, DEFAULT_WORKERS
 from relaxjax.cli._errors import user_errors
@@ -31,7 +32,8 @@ def explain(
     ],
     *,
     workers: Annotated[
-        int, typer.Option(min=1, help="Number of workers.")
+        int,
+        typer.Option(min=1, max=int(EXPLAINED.most), help="Number of workers."),
     ] = DEFAULT_WORKERS,
     task: Annotated[
         TaskName, typer.Option(help="The task whose model is counted.")

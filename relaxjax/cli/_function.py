@@ -4,12 +4,14 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable
+from os.path import isfile, lexists
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import typer
 
+from relaxjax import hosts
 from relaxjax.tasks import spec_of
 
 
@@ -31,7 +33,7 @@ def import_file(path: Path) -> ModuleType:
     sys.modules[path.stem] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # whatever the user's file raises
+    except (Exception, SystemExit) as error:  # whatever the user's file raises
         if before is None:
             del sys.modules[path.stem]
         else:
@@ -44,6 +46,22 @@ def import_file(path: Path) -> ModuleType:
     return module
 
 
+def write_new(path: Path, text: str) -> None:
+    """Writes a file that is not there yet.
+
+    Raises:
+      ValueError: something is there, or it cannot be written.
+    """
+    if lexists(path):
+        raise ValueError(f"{path} exists already; name another file")
+    try:
+        with hosts.writing(path):
+            path.write_text(text)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ValueError(f"cannot write {path}: {why}") from error
+
+
 def load_function(target: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """The function that FILE.py:FUNCTION names, and its example arguments.
 
@@ -54,7 +72,7 @@ def load_function(target: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     if not colon or not name:
         raise typer.BadParameter(f"expected FILE.py:FUNCTION, got {target!r}")
     path = Path(file)
-    if not path.is_file():
+    if not isfile(path):
         raise typer.BadParameter(f"no such file: {file}")
     module = import_file(path)
     function = getattr(module, name, None)
@@ -79,7 +97,7 @@ def _example_args(
         )
     try:
         args = make()
-    except Exception as error:  # whatever the user's function raises
+    except (Exception, SystemExit) as error:  # whatever the user's function raises
         raise typer.BadParameter(
             f"{make.__name__}() failed: {type(error).__name__}: {error}"
         ) from error

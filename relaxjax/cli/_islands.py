@@ -3,8 +3,9 @@
 import os
 import runpy
 import sys
+from os.path import isfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console, Group
@@ -15,6 +16,7 @@ from rich.text import Text
 from relaxjax import hosts
 from relaxjax import islands as rooms
 from relaxjax._core._folders import own_cache
+from relaxjax._core.foreign._ranges import PROCESSES
 from relaxjax.cli._errors import user_errors
 from relaxjax.cli._islands_page import HEADS, cells, last_merge, page
 
@@ -24,6 +26,7 @@ SETTINGS = {
         "ignore_unknown_options": True,
     }
 }
+_MOST = int(PROCESSES.most)
 _GOES_WITH = {"--emulated": "replay", "--html": "status", "--watch": "status"}
 _GRACE = 1  # seconds that the other processes of an island get when one has failed
 _CACHE = "JAX_COMPILATION_CACHE_DIR"
@@ -41,7 +44,8 @@ def islands(
         ),
     ] = None,
     count: Annotated[
-        int, typer.Option("--islands", "-n", min=1, help="Number of islands.")
+        int,
+        typer.Option("--islands", "-n", min=1, max=_MOST, help="Number of islands."),
     ] = 2,
     carrier: Annotated[
         str, typer.Option(help="Where they meet: folder:DIR, bucket:URL or ray:DIR.")
@@ -56,7 +60,8 @@ def islands(
         Path | None, typer.Option(help="With status: a page to write as well.")
     ] = None,
     processes: Annotated[
-        int, typer.Option(min=1, help="Number of processes in each island.")
+        int,
+        typer.Option(min=1, max=_MOST, help="Number of processes in each island."),
     ] = 1,
     spares: Annotated[
         bool,
@@ -140,7 +145,7 @@ def _run(
     spares: bool,
     processes: int,
 ) -> int:
-    if not Path(script).is_file():
+    if not isfile(script):
         raise ValueError(f"islands: {script} is not a file; name a Python script")
     kind = carrier.partition(":")[0]
     # For quick restarts; not in the shared folder, as programs from there would be run.
@@ -222,14 +227,21 @@ def _rerun(store: rooms.Store, arguments: list[str], processes: int) -> int:
 
 def _emulated(store: rooms.Store, arguments: list[str]) -> int:
     _require_script(arguments)
-    names = runpy.run_path(arguments[0])
-    if not callable(names.get("program")):
+    try:
+        names = runpy.run_path(arguments[0])
+        make: Any = names.get("program")
+        program: Any = make() if callable(make) else None
+    except SystemExit as error:
+        raise ValueError(
+            f"islands replay --emulated: {arguments[0]} ended by sys.exit({error.code})"
+        ) from error
+    if program is None:
         raise ValueError(
             f"islands replay --emulated: {arguments[0]} has no function `program`: let "
             "it return a relaxjax.islands.Program, and train only under "
             '`if __name__ == "__main__"`'
         )
-    found = list(rooms.emulate(store, names["program"]()))
+    found = list(rooms.emulate(store, program))
     worst = max(found, key=lambda merge: merge.difference)
     typer.echo(
         f"{len(found)} merges emulated in one program; the largest difference is "
@@ -240,6 +252,6 @@ def _emulated(store: rooms.Store, arguments: list[str]) -> int:
 
 
 def _require_script(arguments: list[str]) -> None:
-    if not arguments or not Path(arguments[0]).is_file():
+    if not arguments or not isfile(arguments[0]):
         named = arguments[0] if arguments else "nothing"
         raise ValueError(f"islands replay: {named} is not a script; name the run's")

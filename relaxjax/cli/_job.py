@@ -1,5 +1,6 @@
 """One training job, checked: from the options to all that it needs."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +11,14 @@ from jax.sharding import Mesh
 from relaxjax import hosts
 from relaxjax._core._folders import local_path
 from relaxjax._core._relaxation import Training
+from relaxjax.checkpoint import latest
 from relaxjax.cli import _devices, _order_report, _resume, _train_options
 from relaxjax.cli._train_options import TrainOptions
 from relaxjax.tasks import Task, load
 from relaxjax.workers import Emulation
 
 CHECKPOINTS = "checkpoints"  # in the folder of the results
+RESULTS = ("run.json", "one_worker.json", "curves.png", "order.json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,10 +82,12 @@ def prepare(options: TrainOptions) -> TrainJob:
     rows = _train_options.batch_size(options, mesh.size)
     name = f"{_label(options.task)}-{options.relaxation}-{mesh.size}"
     out = local_path("train", "out", options.out or Path("runs") / name)
-    if options.checkpoint_every is not None:
-        _resume.refuse_other_runs(out / CHECKPOINTS, options.resume)
+    goes_on = options.resume and latest(out / CHECKPOINTS) is not None
+    if not goes_on:
+        _refuse_results(out, options.force)
+        _resume.refuse_checkpoints(out / CHECKPOINTS)
     task, digest = _task(options)
-    _make_folder(out)
+    _make_folder(out, goes_on)
     steps = options.steps or task.steps
     rows = rows or _train_options.rounded_up(task.batch_size, mesh.size)
     order = None
@@ -147,9 +152,26 @@ def _team() -> hosts.Hosts:
         raise ValueError(error.strerror or str(error)) from error
 
 
-def _make_folder(out: Path) -> None:
+def _refuse_results(out: Path, force: bool) -> None:
+    """Refuses a folder with results, so that files of two runs never mix.
+
+    Raises:
+      ValueError: there are some, and nothing forces this run into their place.
+    """
+    there = [name for name in RESULTS if os.path.lexists(out / name)]
+    if there and not force:
+        raise ValueError(
+            f"--out {out}: an earlier run has left {', '.join(there)} there. Name "
+            "another folder with --out, or remove these results with --force"
+        )
+
+
+def _make_folder(out: Path, goes_on: bool) -> None:
+    """The folder, without results unless the run goes on that has left them."""
     try:
         out.mkdir(parents=True, exist_ok=True)
+        for name in () if goes_on else RESULTS:
+            (out / name).unlink(missing_ok=True)
     except OSError as error:
         raise ValueError(
             f"--out {out}: cannot make this folder ({error.strerror}); name one that "

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from relaxjax import hosts, schedule
+from relaxjax._core.foreign._ranges import DRAWS
 from relaxjax.cli import _order_tables
 from relaxjax.cli._function import load_function
 
@@ -46,7 +47,12 @@ def order(
         float, typer.Option(help="Memory bandwidth of a device in GB/s.")
     ] = 500.0,
     random_orders: Annotated[
-        int, typer.Option(min=1, help="Number of random orders to compare with.")
+        int,
+        typer.Option(
+            min=1,
+            max=int(DRAWS.most),
+            help="Number of random orders to compare with.",
+        ),
     ] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
     trace: Annotated[
@@ -99,7 +105,10 @@ def _graph(
         build = schedule.Graph.from_loss
     try:
         return build(function, *args, oracle=schedule.analytic(device), link=link)
-    except Exception as error:  # whatever the user's function raises while traced
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # whatever the user raises
         raise typer.BadParameter(
             f"{target} could not be traced with its example arguments: "
             f"{type(error).__name__}: {error}"

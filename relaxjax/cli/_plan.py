@@ -12,6 +12,7 @@ import typer
 
 from relaxjax import hosts, schedule
 from relaxjax import plan as planner
+from relaxjax._core.foreign._ranges import HARDWARE, MEBIBYTES, PARAMS
 from relaxjax.cli._errors import user_errors
 from relaxjax.cli._plan_table import show
 
@@ -142,8 +143,7 @@ def plan(
             settings["bucket_bytes"] = _bytes(bucket_mb)
             ranking = planner.rank(model, cluster, **settings)
         if chart:
-            with hosts.writing(chart):
-                planner.winners(chart, model, cluster, **settings)
+            _draw(chart, model, cluster, settings)
     if xla_flags:
         bucket = ranking.choice.prediction.bucket_bytes
         typer.echo(planner.xla_flags(cluster, bucket))
@@ -151,6 +151,15 @@ def plan(
         typer.echo(json.dumps(ranking.told()))
     else:
         show(ranking, cluster, top)
+
+
+def _draw(path: Path, *what: Any) -> None:
+    *inputs, settings = what
+    try:
+        with hosts.writing(path):
+            planner.winners(path, *inputs, **settings)
+    except OSError as error:
+        raise ValueError(f"--chart {path}: {error.strerror}; name another") from error
 
 
 def _network(path: Path | None, figures: dict[str, Any]) -> "planner.Network":
@@ -195,11 +204,15 @@ def _require_no(option: str, others: dict[str, Any]) -> None:
 def _require_positive(name: str, value: float) -> None:
     if not 0 < value < math.inf:
         raise ValueError(f"{name}={value} must be finite and more than 0")
+    if value not in HARDWARE:
+        raise ValueError(f"{name}={value} must be {HARDWARE.broken(value)}")
 
 
 def _whole(params: float) -> int:
     if not math.isfinite(params) or params != round(params) or params < 1:
         raise ValueError(f"params={params} must be a whole number, 1 or more")
+    if params not in PARAMS:
+        raise ValueError(f"params={params} must be {PARAMS.broken(params)}")
     return round(params)
 
 
@@ -207,6 +220,8 @@ def _bytes(bucket_mb: float | None) -> int | None:
     if bucket_mb is None:
         return None
     _require_positive("bucket-mb", bucket_mb)
+    if bucket_mb not in MEBIBYTES:
+        raise ValueError(f"bucket-mb={bucket_mb} must be {MEBIBYTES.broken(bucket_mb)}")
     return max(4, round(bucket_mb * 2**20))
 
 

@@ -91,14 +91,14 @@ def kept_in(folder: Path) -> str:
     return f"the checkpoint of step {step} is in {folder}: go on with --resume"
 
 
-def refuse_other_runs(folder: Path, resume: bool) -> None:
+def refuse_checkpoints(folder: Path) -> None:
     """Refuses to start afresh where there are checkpoints already.
 
     Raises:
       ValueError: there are some.
     """
-    if not resume and latest(folder) is not None:
+    if latest(folder) is not None:
         raise ValueError(
-            f"--checkpoint-every: {folder} holds checkpoints of an earlier run. Go on "
-            "from them with --resume, name another --out, or remove the folder"
+            f"--out {folder.parent}: {folder} holds checkpoints of an earlier run. "
+            "Go on from them with --resume, name another --out, or remove the folder"
         )

@@ -3,12 +3,13 @@
 import os
 import re
 import sys
-from pathlib import Path
+from os.path import isfile
 from typing import Annotated
 
 import typer
 
 from relaxjax import hosts
+from relaxjax._core.foreign._ranges import LINK, PROCESSES, SECONDS
 from relaxjax.cli._errors import user_errors
 
 SETTINGS = {
@@ -66,10 +67,10 @@ def _run(
     grace: float,
 ) -> int:
     for option, number in {"-n": processes, "--devices": devices}.items():
-        if number < 1:
-            raise ValueError(f"{option} {number}: it must be 1 or more")
-    if not grace >= 0:
-        raise ValueError(f"--grace {grace}: it must be a number of seconds, 0 or more")
+        if rule := PROCESSES.broken(number):
+            raise ValueError(f"{option} {number}: it must be {rule}")
+    if rule := SECONDS.broken(grace):
+        raise ValueError(f"--grace {grace}: it must be a number of seconds, {rule}")
     command = [sys.executable, "-u", *_program(script), *arguments]
     threads = max(2 * devices, os.cpu_count() or 1)
     environment = {"JAX_NUM_CPU_DEVICES": str(devices), "NPROC": str(threads)}
@@ -80,7 +81,7 @@ def _run(
         )
     except OSError as error:
         raise ValueError(f"run: {error}") from error
-    if ended.status:
+    if ended.why:
         print(f"relaxjax run: {ended.why}; all have ended", file=sys.stderr)
     return ended.status
 
@@ -92,18 +93,19 @@ def bytes_of(rate: str) -> float:
       ValueError: it is spelled otherwise.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg]?bit)", rate.lower())
-    if not match or not float(match[1]):
+    bytes_per_second = float(match[1]) * _UNITS[match[2]] / 8 if match else 0.0
+    if bytes_per_second not in LINK:
         raise ValueError(
             f"--rate {rate}: it must be a number and one of {', '.join(_UNITS)} (bits "
             "per second), as in 200mbit"
         )
-    return float(match[1]) * _UNITS[match[2]] / 8
+    return bytes_per_second
 
 
 def _program(script: str) -> list[str]:
     """Python's arguments: a file, or this command line's own training."""
     if script == "train":
         return ["-m", "relaxjax", "train"]
-    if not Path(script).is_file():
+    if not isfile(script):
         raise ValueError(f"run: {script} is not a file; name a Python script, or train")
     return [script]

@@ -121,6 +121,10 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue from the last checkpoint.")
     ] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Remove an earlier run's results from --out."),
+    ] = False,
     no_baseline: Annotated[
         bool, typer.Option("--no-baseline", help="Skip the one-worker run.")
     ] = False,

@@ -10,6 +10,14 @@ from typing import Any
 import optax
 
 from relaxjax._core._relaxation import Training
+from relaxjax._core.foreign._ranges import (
+    MEBIBYTES,
+    RATE,
+    SECONDS,
+    SEED,
+    STEPS,
+    WORKERS,
+)
 from relaxjax._names import RELAXATIONS, parse
 from relaxjax.cli._devices import AXIS, DEFAULT_WORKERS
 from relaxjax.compression import COMPRESSORS, FEEDBACKS
@@ -17,10 +25,14 @@ from relaxjax.faults import skip_nonfinite
 from relaxjax.gradients import accumulate
 from relaxjax.tasks import Task, optimizer_of, schedule
 
-_LEAST = {"check_every": 1, "checkpoint_every": 1, "steps": 1, "workers": 1}
-_LEAST |= {"batch_size": 1, "accumulate": 1, "seed": 0}
-_MOST = {"workers": 2**16, "seed": 2**32 - 1}  # JAX takes 32 bits of a seed
-_POSITIVE = ("learning_rate", "bucket_mb", "lost_after", "stuck_after")
+_STEPS = ("check_every", "checkpoint_every", "steps", "batch_size", "accumulate")
+_COUNTS = dict.fromkeys(_STEPS, STEPS) | {"workers": WORKERS, "seed": SEED}
+_POSITIVE = {
+    "learning_rate": RATE,
+    "bucket_mb": MEBIBYTES,
+    "lost_after": SECONDS,
+    "stuck_after": SECONDS,
+}
 
 
 class TaskName(StrEnum):
@@ -87,6 +99,7 @@ class TrainOptions:
     check_every: int | None = None
     checkpoint_every: int | None = None
     resume: bool = False
+    force: bool = False
     baseline: bool = True
     lost_after: float = 15.0
     stuck_after: float = 300.0
@@ -99,17 +112,18 @@ def check(options: TrainOptions) -> None:
     Raises:
       ValueError: an unknown relaxation, an option it does not have, a bad number.
     """
-    for name, least in _LEAST.items():
+    for name, among in _COUNTS.items():
         number = getattr(options, name)
-        if number is not None and number < least:
-            raise _bad_number(name, number, f"{least} or more")
-    for name, most in _MOST.items():
-        if (getattr(options, name) or 0) > most:
-            raise _bad_number(name, getattr(options, name), f"{most} or less")
-    for name in _POSITIVE:
+        if number is not None and number not in among:
+            raise _bad_number(name, number, among.broken(number))
+    for name, among in _POSITIVE.items():
         amount = getattr(options, name)
         if amount is not None and not 0 < amount < math.inf:
             raise _bad_number(name, amount, "more than 0 and finite")
+        if amount is not None and amount not in among:
+            raise _bad_number(name, amount, among.broken(amount))
+    if options.force and options.resume:
+        raise ValueError("--force begins anew, and --resume goes on: leave one out")
     steps = sys.maxsize if options.steps is None else options.steps
     workers = options.workers or DEFAULT_WORKERS
     relaxed(options, Training(optax.identity(), 1.0, steps, workers))

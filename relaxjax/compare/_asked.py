@@ -5,9 +5,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relaxjax._core._checks import check_count
+from relaxjax._core.foreign._ranges import SECONDS, SEEDS, STEPS, TUNED, WORKERS
 from relaxjax.compare._methods import Method, settings
 
 NETWORKS = ("1gbit,10ms", "25gbit,50us")
+_COUNTS = {
+    "seeds": SEEDS,
+    "tune": TUNED,
+    "workers": WORKERS,
+    "steps": STEPS,
+    "batch_size": STEPS,
+    "seeds_at_once": SEEDS,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,15 +40,13 @@ class Settings:
 
     def __post_init__(self) -> None:
         """Checks what does not depend on the task."""
-        for name in ("seeds", "tune", "workers"):
-            check_count(name, getattr(self, name))
-        for name in ("steps", "seeds_at_once"):
+        for name, among in _COUNTS.items():
             if getattr(self, name) is not None:
-                check_count(name, getattr(self, name))
-        if self.compute is not None and not 0 < self.compute < math.inf:
+                check_count(name, getattr(self, name), among=among)
+        if self.compute is not None and not 0 < self.compute <= SECONDS.most:
             raise ValueError(
                 f"compute={self.compute} must be the seconds of a step, more than 0 "
-                "and finite; leave it out to have them measured"
+                f"and at most {SECONDS.most:g}; leave it out to have them measured"
             )
         if self.target is not None and not math.isfinite(self.target):
             raise ValueError(

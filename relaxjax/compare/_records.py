@@ -15,8 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from relaxjax._core.foreign._json import contents_of, parsed
 from relaxjax.compare._schema import wrong_record
 
+_MOST = 2**30  # bytes of a study's records
 Record = dict[str, Any]
 
 
@@ -53,7 +55,7 @@ def read(folder: Path) -> list[Record]:
       UserWarning: a last line is torn, and left out; it names the file.
 
     Raises:
-      ValueError: a line is not a record.
+      ValueError: a line is not a record, or something under such a name is no file.
     """
     found: dict[str, Record] = {}
     for path in sorted(folder.glob("results*.jsonl")):
@@ -63,15 +65,19 @@ def read(folder: Path) -> list[Record]:
 
 
 def _lines(path: Path) -> list[Record]:
-    whole = path.read_bytes()[: _whole_part(path)]
-    if not _ends_whole(path):
+    try:
+        data = contents_of(path, _MOST)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read as records: {error}") from error
+    whole = data[: data.rfind(b"\n") + 1]
+    if len(whole) < len(data):
         message = f"{path}: its last line is torn, and left out; that run is run again"
         warnings.warn(message, UserWarning, stacklevel=4)
     records = []
-    for number, line in enumerate(whole.decode(errors="replace").splitlines(), 1):
+    for number, line in enumerate(whole.splitlines(), 1):
         record: Any = None
-        with suppress(json.JSONDecodeError):
-            record = json.loads(line)
+        with suppress(ValueError):
+            record = parsed(line)
         if says := wrong_record(record):
             raise ValueError(
                 f"{path}:{number} is not a record of a run ({says}): remove the line, "

@@ -1,6 +1,5 @@
 """What a study found: its records, its tables, its report."""
 
-import json
 import os
 import platform
 from importlib.metadata import version
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from relaxjax._core._folders import local_path
+from relaxjax._core.foreign._json import LARGE, read_json
 from relaxjax.compare import _records, _report, _tables
 from relaxjax.compare._schema import wrong_study
 
@@ -28,8 +28,8 @@ class Results:
         self.folder = local_path("Results", "folder", folder)
         path = self.folder / STUDY
         try:
-            self.study: dict[str, Any] = json.loads(path.read_text())
-        except (OSError, ValueError, RecursionError) as error:
+            self.study: dict[str, Any] = read_json(path, LARGE)
+        except (OSError, ValueError) as error:
             raise ValueError(
                 f"{path} cannot be read as a study ({error}): give the folder that was "
                 "the --out of `relaxjax compare`"

@@ -146,7 +146,13 @@ class Study:
           ValueError: the folder holds another study; a record cannot be read.
         """
         folder, began = local_path("Study.run", "out", out), time.monotonic()
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(
+                f"{folder}: cannot make this folder ({error.strerror}); name one that "
+                "you may write to"
+            ) from error
         self._write(folder, command)
         whole = shard == (1, 1)
         path = folder / (

@@ -4,28 +4,31 @@ More seeds, methods and networks may be added to a study that is there; another 
 other steps, workers or rows, or another baseline make another study.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from relaxjax._core.foreign._json import LARGE, read_json
+from relaxjax._core.foreign._types import Each, wrong
 from relaxjax.compare._asked import Settings
 from relaxjax.compare._methods import Method
 from relaxjax.compare._one_run import Shape
 from relaxjax.compare._results import STUDY
+
+_USED = {"asked": Each(object), "compute_seconds": float, "command": str}
 
 
 def study_there(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     """What stands in the folder; nothing in a new one.
 
     Raises:
-      ValueError: it is another study.
+      ValueError: it is another study, or no study.
     """
     path = folder / STUDY
     if not path.exists():
         return {}
-    found = json.loads(path.read_text())
+    found = _read(path)
     before = found.get("asked", {})
     if found and before != asked:
         odd = [k for k in asked if before.get(k) != asked[k]]
@@ -33,6 +36,21 @@ def study_there(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(
             f"{folder} holds a study of other settings: {said}. Give the same, or "
             "another folder"
+        )
+    return found
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What another start has written, as far as it is used here."""
+    try:
+        found = read_json(path, LARGE)
+        says = wrong({k: v for k, v in _USED.items() if k in found}, found)
+    except (OSError, TypeError, ValueError) as error:
+        found, says = {}, str(error)
+    if says:
+        raise ValueError(
+            f"{path} cannot be read as a study ({says}): remove it, and it is written "
+            "again, or name another folder"
         )
     return found
 

@@ -10,13 +10,15 @@ Inputs are float32 numbers, spelled exactly; arrays are nested lists. A vector w
 meaning changes gets a new name; a change of the layout, another `format`.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from relaxjax._core.foreign._json import LARGE, read_json
+from relaxjax._core.foreign._types import Each, wrong
 
 FORMAT = 1
 _VECTORS = Path(__file__).parent / "vectors.json"
@@ -46,6 +48,9 @@ class Vector(NamedTuple):
     source: str
 
 
+_ROW = dict.fromkeys(("name", "function", "source"), str)
+_ROW |= dict.fromkeys(("config", "inputs", "outputs"), Each(object))
+_ROW |= dict.fromkeys(("rtol", "atol"), float)
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
@@ -67,9 +72,11 @@ def load(path: str | PathLike[str] | None = None) -> list[Vector]:
     """
     path = Path(path or _VECTORS)
     try:
-        file = json.loads(path.read_text())
+        file = read_json(path, LARGE)
     except ValueError as error:
-        raise ValueError(f"golden: {path} is not JSON: {error}") from error
+        raise ValueError(
+            f"golden: {path} is not JSON that can be read: {error}"
+        ) from error
     version = file.get("format") if isinstance(file, dict) else None
     if version != FORMAT:
         raise ValueError(
@@ -82,6 +89,8 @@ def load(path: str | PathLike[str] | None = None) -> list[Vector]:
     found = []
     for number, row in enumerate(rows):
         try:
+            if says := wrong(_ROW, row):
+                raise ValueError(says)
             with np.errstate(over="raise"):
                 found.append(_vector(row))
         except _UNREADABLE as error:
@@ -146,7 +155,10 @@ def _outcome(implementation: Implementation, vector: Vector) -> Outcome:
         arrays = {name: np.asarray(outputs[name], np.float64) for name in known}
     except NotImplementedError:
         return Outcome(vector.name, "not covered", np.nan, "")
-    except Exception as error:  # whatever somebody's implementation raises
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # whatever others raise
         detail = f"{type(error).__name__}: {error}"
         return Outcome(vector.name, "error", np.nan, detail)
     return _judged(vector, arrays)

@@ -3,7 +3,7 @@
 Each process finds `JAX_COORDINATOR_ADDRESS`, `JAX_NUM_PROCESSES` and `JAX_PROCESS_ID`
 in its environment, and all that it prints is passed on with its number in front. When
 one fails, the others get some seconds to end by themselves; a signal to this process is
-passed on to all.
+passed on to all. When nobody reads what is printed any more, all end.
 
 Cost: a thread for each stream of each process.
 """
@@ -27,6 +27,7 @@ from relaxjax.hosts._links import Links, Loopback, Place
 _PORT = 29400  # in a namespace, where nothing else listens
 _POLL = 0.05
 _KILL_AFTER = 5.0  # seconds from SIGTERM to SIGKILL
+_UNREAD = 128 + signal.SIGPIPE  # as in a shell
 
 _WAITS = "the processes have not ended yet; a second Ctrl-C kills them"
 
@@ -44,7 +45,7 @@ class Ended(NamedTuple):
       status: 0 if every process ended well, else the status of the first that did not,
         as in a shell (128 + the signal's number).
       why: how the first process that failed has ended, in words; empty if all ended
-        well.
+        well, or were ended because nobody reads what they print (status 141).
     """
 
     status: int
@@ -101,10 +102,12 @@ class Crew:
 
     Attributes:
       signals: numbers of the signals that were passed on, in order of arrival.
+      unread: whether the reader of what is printed has gone.
     """
 
     def __init__(self, say: Say):
         self._say = say
+        self.unread = False
         self.signals: list[int] = []
         self._processes: list[subprocess.Popen[str]] = []
         self._readers: list[Thread] = []
@@ -141,7 +144,9 @@ class Crew:
         """Waits for all; when one has failed, ends the others after `grace` seconds."""
         ended, until = Ended(0, ""), float("inf")
         while any(process.poll() is None for process in self._processes):
-            if not ended.status and (failed := self._failed()):
+            if not ended.status and self.unread:
+                ended, until = Ended(_UNREAD, ""), 0.0
+            elif not ended.status and (failed := self._failed()):
                 ended, until = failed, time.monotonic() + grace
             if time.monotonic() > until:
                 self.send(signal.SIGTERM)
@@ -150,6 +155,8 @@ class Crew:
             time.sleep(_POLL)
         for reader in self._readers:
             reader.join(_KILL_AFTER)
+        if self.unread:
+            return Ended(_UNREAD, "")
         return ended if ended.status else self._failed() or ended
 
     def kill(self) -> None:
@@ -175,7 +182,12 @@ class Crew:
     def _pass_on(self, number: int, name: str, stream: IO[str]) -> None:
         with stream:
             for line in stream:
-                self._say(number, name, line.rstrip("\n"))
+                if self.unread:
+                    continue
+                try:
+                    self._say(number, name, line.rstrip("\n"))
+                except BrokenPipeError:
+                    self.unread = True
 
 
 @contextmanager

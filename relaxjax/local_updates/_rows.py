@@ -64,11 +64,11 @@ def _in_turn(outer: Callable[..., Any]) -> Callable[..., Any]:
 
 def _turns(workers: int, every: int) -> np.ndarray:
     """[every, slots]: worker i arrives in step (i + 1) H / n of a round of H."""
-    due = [-(-(i + 1) * every // workers) - 1 for i in range(workers)]
-    table = np.full((every, max(map(due.count, due))), -1)
-    for step, row in enumerate(table):
-        here = [i for i in range(workers) if due[i] == step]
-        row[: len(here)] = here
+    due = -(-np.arange(1, workers + 1) * every // workers) - 1
+    here = np.bincount(due, minlength=every)
+    table = np.full((every, here.max()), -1)
+    place = np.arange(workers) - (np.cumsum(here) - here)[due]
+    table[due, place] = np.arange(workers)
     return table
 
 
@@ -181,12 +181,14 @@ ROWS = (
         summary="DiLoCo whose workers arrive by turns, with delayed Nesterov",
         build=_in_turn(lambda eta, mu, n: delayed_nesterov(eta, momentum=mu, every=n)),
         options=_OUTER,
+        sends=Sends(grows=True),
     ),
     _syncs(
         name="heloco",
         summary="DiLoCo by turns, whose outer gradients the momentum turns",
         build=_in_turn(lambda eta, mu, n: heloco(eta, momentum=mu, weights=1 / n)),
         options=_OUTER,
+        sends=Sends(grows=True),
     ),
     Relaxation(
         name="sparta",

@@ -161,7 +161,8 @@ def _seldom_in_low_rank(row: Relaxation, every: int) -> Iterator[Candidate]:
 def _traced(row: Relaxation, network: Network) -> Iterator[Candidate]:
     """A row that states no messages, by the bytes of its program."""
     usual = row.parent == Relaxation.parent
-    if row.period is None or not usual or not builds(row, network.workers):
+    large = row.sends.grows and network.workers > LARGEST
+    if row.period is None or not usual or large or not builds(row, network.workers):
         return
     how = {"sync_every": row.period} if "sync_every" in row.options else {}
     yield Candidate(

@@ -8,6 +8,7 @@ from a model's matrices (PowerSGD), or from both, where vectors travel as they a
 
 import functools
 from collections.abc import Callable
+from operator import mul
 from typing import Any, NamedTuple
 
 import jax
@@ -197,15 +198,21 @@ def _timed(
     Buckets of one size have the same traffic, which is computed once.
     """
     known: dict[tuple[int, int], Traffic] = {}
-    messages, group = [], max(1, -(-len(buckets) // MOST))
-    for start in range(0, len(buckets), group):
-        each, ready = [], 0.0
-        for bucket in buckets[start : start + group]:
-            key = _size(bucket), len(bucket.segments)
-            if native or key not in known:
-                known[key] = traffic(bucket)
+    messages = []
+    for ready, group in model.grouped(buckets, MOST):
+        each, times = [], []
+        for key, alike in group.items():
+            if native:
+                each += map(traffic, alike)
+                times += [1] * len(alike)
+                continue
+            if key not in known:
+                known[key] = traffic(alike[0])
             each.append(known[key])
-            ready = max(ready, *map(model.ready, bucket.segments))
-        whole = jax.tree.map(lambda *x: sum(x), *each)
-        messages.append(PlannedMessage(ready, whole, native))
+            times.append(len(alike))
+        messages.append(PlannedMessage(ready, _added(each, times), native))
     return messages
+
+
+def _added(each: list[Traffic], times: list[int]) -> Traffic:
+    return jax.tree.map(lambda *x: sum(map(mul, x, times)), *each)

@@ -11,7 +11,6 @@ matrices:
 """
 
 import functools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +22,10 @@ from relaxjax._core._buckets import Bucket, Segment
 from relaxjax._core._jaxprs import shapes_of
 from relaxjax._core._sending_order import sent_before
 from relaxjax._core._tree import leaf_names
+from relaxjax._core.foreign._ranges import PARAMS, SECONDS
 from relaxjax.gradients import label_leaves
+
+Groups = list[tuple[float, dict[tuple[int, int], list[Bucket]]]]
 
 FORWARD = 1 / 3
 """Share of a step's computation that comes before the first gradient."""
@@ -52,10 +54,11 @@ class Model:
 
     def __post_init__(self) -> None:
         """Checks the figures."""
-        if not (isinstance(self.compute, int | float) and 0 < self.compute < math.inf):
+        number = isinstance(self.compute, int | float)
+        if not (number and 0 < self.compute <= SECONDS.most):
             raise ValueError(
                 f"compute={self.compute!r} must be the seconds of a step without "
-                "communication: finite, more than 0"
+                f"communication: finite, more than 0, at most {SECONDS.most:g}"
             )
         if isinstance(self.params, int | float):
             raise TypeError(
@@ -74,7 +77,7 @@ class Model:
           compute: seconds of a step without communication.
 
         Raises:
-          ValueError: `elements` is not a whole number, 1 or more.
+          ValueError: `elements` is not a whole number, from 1 to 10^12.
         """
         if isinstance(elements, bool) or not isinstance(elements, int) or elements < 1:
             whole = isinstance(elements, float) and elements.is_integer()
@@ -82,6 +85,10 @@ class Model:
             raise ValueError(
                 f"params={elements!r} must be a whole number of parameters, 1 or more"
                 f"{remedy}"
+            )
+        if rule := PARAMS.broken(elements):
+            raise ValueError(
+                f"params={elements} must be a number of parameters, {rule}"
             )
         side = 2 ** (max(elements // 48, 1).bit_length() - 1 >> 1)
         side = min(max(side, 16), 16384)
@@ -137,6 +144,27 @@ class Model:
         """Elements whose gradients are there before each leaf's."""
         names = [name or "params" for name in leaf_names(self.params)]
         return dict(zip(names, sent_before(self.params), strict=True))
+
+    def grouped(self, buckets: tuple[Bucket, ...], most: int) -> Groups:
+        """Neighboring buckets in at most so many groups, by size and segments, once.
+
+        With each group, when its last gradient is there.
+        """
+        if id(buckets) not in self._groups:
+            groups, size = [], max(1, -(-len(buckets) // most))
+            for start in range(0, len(buckets), size):
+                alike, ready = {}, 0.0
+                for bucket in buckets[start : start + size]:
+                    key = sum(s.size for s in bucket.segments), len(bucket.segments)
+                    alike.setdefault(key, []).append(bucket)
+                    ready = max(ready, *map(self.ready, bucket.segments))
+                groups.append((ready, alike))
+            self._groups[id(buckets)] = buckets, groups
+        return self._groups[id(buckets)][1]
+
+    @functools.cached_property
+    def _groups(self) -> dict[int, tuple[tuple[Bucket, ...], Groups]]:
+        return {}
 
     @functools.cached_property
     def _packed(self) -> dict[tuple[Any, ...], tuple[Bucket, ...]]:

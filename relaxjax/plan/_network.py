@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from relaxjax._core._checks import check_type
+from relaxjax._core.foreign._json import SMALL, read_json
+from relaxjax._core.foreign._ranges import WORKERS
+from relaxjax._core.foreign._types import wrong
 from relaxjax.schedule import Link
 
 INSIDE = Link(latency=5e-6, bandwidth=1e11)
@@ -104,8 +107,10 @@ class Network:
                 check_type(name, value, Link, _LINK)
         for name in ("workers", "per_host"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name}={value!r} must be a whole number, 1 or more")
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            if not whole or value not in WORKERS:
+                rule = WORKERS.broken(value) if whole else "1 or more"
+                raise ValueError(f"{name}={value!r} must be a whole number, {rule}")
         if self.workers % self.per_host:
             raise ValueError(
                 f"workers={self.workers} do not fill hosts of per_host={self.per_host}:"
@@ -143,8 +148,8 @@ class Network:
           ValueError: the file is missing or does not hold a network.
         """
         try:
-            values = json.loads(Path(path).read_text())
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            values = read_json(path, SMALL)
+        except (OSError, ValueError) as error:
             raise ValueError(f"{path} cannot be read as a network: {error}") from error
         try:
             return cls(**_checked(path, values))
@@ -152,6 +157,9 @@ class Network:
             if str(path) in str(error):
                 raise
             raise ValueError(f"{path} is not a network: {error}") from error
+
+
+_TYPES = {"workers": int, "per_host": int, "joined": bool, "overlap": bool}
 
 
 def _checked(path: str | Path, values: Any) -> dict[str, Any]:
@@ -163,6 +171,8 @@ def _checked(path: str | Path, values: Any) -> dict[str, Any]:
         )
     if odd := sorted(set(values) - set(known)):
         raise ValueError(f"{path} has unknown fields {odd}; a network has {known}")
+    if says := wrong({k: v for k, v in _TYPES.items() if k in values}, values):
+        raise ValueError(f"{path} is not a network: {says}")
     links = {
         name: _link(path, name, values[name])
         for name in ("link", "inside", "psum")

@@ -20,6 +20,7 @@ from relaxjax.plan._ranking import Ranking, Row, ranking
 
 CRITERIA = ("fastest", "fewest_bytes")
 _SMALLER, _LARGER = 2**20, (64 * 2**20, 512 * 2**20)  # bytes of a bucket
+_WHOLE = 2**32  # bytes of a single bucket at most: elements are counted in int32
 _GAIN = 0.01  # for less, a bucket size of its own is not worth stating
 
 
@@ -116,9 +117,10 @@ def best_bucket(
 
     if bucket_bytes is not None:
         sizes = [bucket_bytes] if isinstance(bucket_bytes, int) else bucket_bytes
-        return min(tried(*map(check_bucket_bytes, sizes)), key=_seconds)
+        asked = [min(check_bucket_bytes(size), _WHOLE) for size in sizes]
+        return min(tried(*asked), key=_seconds)
     (usual,) = each = tried(BUCKET_BYTES)
-    whole = 4 * model.size
+    whole = min(4 * model.size, _WHOLE)
     if usual.seconds > model.compute * (1 + _GAIN) and whole > BUCKET_BYTES:
         each += tried(whole)
         larger = each[1].seconds < usual.seconds

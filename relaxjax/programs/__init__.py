@@ -13,8 +13,9 @@ __getattr__, __dir__, __all__ = door(
         "_compiled": "compiled_text",
         "_hlo_groups": "group_of groups_of",
         "_hlo_sent": "bytes_sent bytes_sent_by is_collective is_host_copy pairs_of",
-        "_hlo_text": "Instruction Module arrays called_by loop_parts max_trip_count "
-        "parse shape_nbytes trip_count",
+        "_hlo_calls": "called_by loop_parts max_trip_count trip_count",
+        "_hlo_module": "Instruction Module arrays reading_hlo shape_nbytes",
+        "_hlo_text": "parse",
         "_jaxpr_bytes": "shape_of",
         "_period": "first_steps steps_of_a_period",
     },

@@ -18,9 +18,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from relaxjax.programs._hlo_text import Instruction, Module
+from relaxjax._core.foreign._ranges import WORKERS
+from relaxjax.programs._hlo_module import Instruction, Module
 
-_GROUPS = re.compile(r"replica_groups=(\{(?:\{[\d,]*\},?)*\}|\[[^=]*<=\S*|mesh\[.*?\})")
+_GROUPS = re.compile(r"\{(?:\{[\d,]*\},?)*\}|\[[^=]*<=\S*|mesh\[[^}]*\}")
 _IOTA = re.compile(r"(?:<=)?\[([\d,]+)\](?:T\(([\d,]+)\))?$")
 _SUB_AXIS = re.compile(r"'([^']*)'(?::\((\d+)\)(\d+))?")
 _WITH_GLOBAL_IDS = ("all-reduce", "all-gather", "reduce-scatter")
@@ -32,16 +33,29 @@ def groups_of(instruction: Instruction, module: Module) -> list[list[int]]:
     Raises:
       ValueError: the form of its `replica_groups` is not understood.
     """
-    match = _GROUPS.search(instruction.rest)
-    written = match[1].rstrip(",") if match else "{}"
-    if written.startswith("mesh"):
-        groups = _along_axes(written)
-    elif written.startswith("["):
-        sizes, order = written.split("<=")
-        groups = _iota(order).reshape(_numbers(sizes)).tolist()
-    else:
-        groups = [_numbers(row) for row in re.findall(r"\{([\d,]*)\}", written[1:-1])]
+    _, named, text = instruction.rest.partition("replica_groups=")
+    match = _GROUPS.match(text if named else "{}")
+    written = match[0].rstrip(",") if match else text
+    try:
+        groups = _written(written)
+    except (LookupError, ValueError) as error:
+        raise ValueError(
+            f"%{instruction.name}: replica_groups={written:.60} is not understood: "
+            f"{error}"
+        ) from error
     return _as_devices(groups, instruction, module)
+
+
+def _written(text: str) -> list[list[int]]:
+    """Groups in any of the three forms."""
+    if text.startswith("mesh["):
+        return _along_axes(text)
+    if text.startswith("[") and text.count("<=") == 1:
+        sizes, order = text.split("<=")
+        return _iota(order).reshape(_numbers(sizes)).tolist()
+    if not text.startswith("{"):
+        raise ValueError("it has none of the forms that XLA prints")
+    return [_numbers(row) for row in re.findall(r"\{([\d,]*)\}", text[1:-1])]
 
 
 def group_of(instruction: Instruction, module: Module, device: int = 0) -> list[int]:
@@ -86,7 +100,7 @@ def _iota(text: str) -> np.ndarray:
     if not match:
         raise ValueError(f"replica_groups: {text!r} is not understood")
     dims = _numbers(match[1])
-    numbers = np.arange(math.prod(dims)).reshape(dims)
+    numbers = _numbered(math.prod(dims)).reshape(dims)
     return numbers.transpose(_numbers(match[2]) if match[2] else None).ravel()
 
 
@@ -94,7 +108,7 @@ def _along_axes(text: str) -> list[list[int]]:
     """`mesh['a'=2,'b'=4], device_ids=(...) {'b'}`."""
     sizes = {name: int(size) for name, size in re.findall(r"'([^']*)'=(\d+)", text)}
     ids = re.search(r"device_ids=\((.*)\) *\{", text)
-    devices = np.arange(math.prod(sizes.values()))
+    devices = _numbered(math.prod(sizes.values()))
     if ids:
         devices = _iota(ids[1]) if "[" in ids[1] else np.array(_numbers(ids[1]))
     chosen = [
@@ -117,3 +131,10 @@ def _along_axes(text: str) -> list[list[int]]:
 
 def _numbers(text: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", text)]
+
+
+def _numbered(count: int) -> np.ndarray:
+    """0, 1, ..., for as many devices as a program may have."""
+    if count not in WORKERS:
+        raise ValueError(f"{count} devices; it must be {WORKERS.rule}")
+    return np.arange(count)

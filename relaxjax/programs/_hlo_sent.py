@@ -24,16 +24,10 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from relaxjax.programs._hlo_calls import called_by, loop_parts, max_trip_count
 from relaxjax.programs._hlo_groups import groups_of
-from relaxjax.programs._hlo_text import (
-    Instruction,
-    Module,
-    arrays,
-    called_by,
-    loop_parts,
-    max_trip_count,
-    parse,
-)
+from relaxjax.programs._hlo_module import Instruction, Module, arrays, reading_hlo
+from relaxjax.programs._hlo_text import parse
 
 _ELEMENTS: dict[str, Callable[[int, int], int]] = {
     "all-reduce": lambda n, d: 2 * (n - 1) * -(-d // n),
@@ -44,6 +38,7 @@ _ELEMENTS: dict[str, Callable[[int, int], int]] = {
 }
 _KNOWN = (*_ELEMENTS, "collective-permute")
 _UNKNOWN = ("ragged-all-to-all", "send", "recv")
+_MOST = 2**60  # bytes of a loop
 _ENDS = ("-done", "-update")
 _HOST_MEMORY = "S(5)"  # XLA's Layout::kHostMemorySpace
 
@@ -96,7 +91,8 @@ def bytes_sent(text: str) -> np.ndarray:
             "the text has no ENTRY computation: pass compiled.as_text() of an "
             "optimized module"
         )
-    return _Counter(module).computation(module.entry)
+    with reading_hlo("bytes_sent"):
+        return _Counter(module).computation(module.entry)
 
 
 def bytes_sent_by(
@@ -146,8 +142,10 @@ class _Counter:
         if name not in self._done:
             body = self._module.computations.get(name, [])
             siblings = {instruction.name: instruction for instruction in body}
-            sent = [self._instruction(instruction, siblings) for instruction in body]
-            self._done[name] = sum(sent, np.zeros(self._module.devices, np.int64))
+            sent = np.zeros(self._module.devices, np.int64)
+            for instruction in body:
+                sent += self._instruction(instruction, siblings)
+            self._done[name] = sent
         return self._done[name]
 
     def _instruction(
@@ -175,4 +173,9 @@ class _Counter:
                 "bounds"
             )
         trips = trips or 0
+        if (trips + 1) * (int(body.max()) + int(condition.max())) > _MOST:
+            raise ValueError(
+                f"the loop %{instruction.name} runs {trips} times, and sends more than "
+                f"{_MOST} bytes: no program does"
+            )
         return trips * body + (trips + 1) * condition

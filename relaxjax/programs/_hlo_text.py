@@ -6,74 +6,32 @@
     }
 
 Source: XLA's "HLO text syntax", and what jaxlib 0.10 and 0.12 print.
+A text from elsewhere is held to bounds: a line is read once from left to right, no
+computation calls itself, and programs have at most as many devices as there are workers
+(`_core/foreign/_ranges.py`).
+
 Cost: O(length of the text).
 """
 
-import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
+
+from relaxjax._core.foreign._ranges import WORKERS
+from relaxjax.programs._hlo_calls import require_bounded
+from relaxjax.programs._hlo_module import Instruction, Module
 
 _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{$")
-_INSTRUCTION = re.compile(
-    r"^\s+(?P<root>ROOT )?%?(?P<name>[\w.\-]+) = (?P<shape>\(.*?\)|\S+) "
-    r"(?P<opcode>[\w\-]+)\((?P<operands>.*?)\)(?P<rest>(?:, .*)?)$"
-)
-_ARRAY = re.compile(r"([a-z]\w*)\[([\d,]*)\](?:\{[^{}]*?E\((\d+)\)[^{}]*\})?")
-_ATTRIBUTE = re.compile(
-    r"\b(?:calls|to_apply|body|condition|true_computation|false_computation|"
-    r"branch_computations|called_computations)=(\{[^{}]*\}|%?[\w.\-]+)"
-)
-_TRIPS = re.compile(r"known_trip_count\D*(\d+)")
-_BITS = {"pred": 8, "token": 0, "opaque": 0}
-
-
-class Instruction(NamedTuple):
-    """One line of HLO.
-
-    Attributes:
-      name: its name, without the percent sign.
-      shape: the text of the result's shape.
-      opcode: what it does.
-      operands: the names of its operands; a parameter has its number instead.
-      rest: its attributes, as text.
-      root: whether its result is that of the computation.
-    """
-
-    name: str
-    shape: str
-    opcode: str
-    operands: tuple[str, ...]
-    rest: str
-    root: bool = False
-
-
-class Module(NamedTuple):
-    """A parsed module.
-
-    Attributes:
-      computations: the instructions of each computation, in the order of the text,
-        which is that of execution if the module is scheduled.
-      entry: the name of the entry computation, if the text has one.
-      scheduled: whether the compiler settled the order of the instructions.
-      replicas: the number of replicas of the program.
-      partitions: the number of devices of each replica.
-    """
-
-    computations: dict[str, list[Instruction]]
-    entry: str | None
-    scheduled: bool
-    replicas: int
-    partitions: int
-
-    @property
-    def devices(self) -> int:
-        """Number of devices that the program is for."""
-        return self.replicas * self.partitions
+_BEGINS = re.compile(r"\s+(ROOT )?%?([\w.\-]+) = (?=(\()|\S)")
+_OPCODE = re.compile(r" ([\w\-]+)\(")
+_DIGITS = 12  # of a number of devices
 
 
 def parse(text: str) -> Module:
     """Reads a module from the text that `compiled.as_text()` gives.
+
+    Raises:
+      ValueError: a line is no instruction, a computation calls itself, or the numbers
+        of the first line are out of range; the message names it.
 
     Example:
       >>> module = parse('''HloModule add, is_scheduled=true
@@ -87,22 +45,80 @@ def parse(text: str) -> Module:
     computations: dict[str, list[Instruction]] = {}
     current: list[Instruction] = []
     entry, header = None, ""
-    for line in text.splitlines():
+    for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("HloModule "):
             header = line
         elif match := _COMPUTATION.match(line):
             current = computations.setdefault(match[2], [])
             entry = match[2] if match[1] else entry
-        elif match := _INSTRUCTION.match(re.sub(r"/\*.*?\*/", "", line)):
-            root, name, shape, opcode, operands, rest = match.groups()
-            operands = tuple(_operands(operands))
-            current.append(Instruction(name, shape, opcode, operands, rest, bool(root)))
-    replicas, partitions = (
-        int(match[1]) if (match := re.search(rf"\b{key}=(\d+)", header)) else 1
-        for key in ("replica_count", "num_partitions")
-    )
+        elif match := _BEGINS.match(line):
+            current.append(_instruction(number, line))
     scheduled = "is_scheduled=true" in header
-    return Module(computations, entry, scheduled, replicas, partitions)
+    replicas, partitions = _devices(header)
+    module = Module(computations, entry, scheduled, replicas, partitions)
+    require_bounded(module)
+    return module
+
+
+def _devices(header: str) -> tuple[int, int]:
+    """The numbers of replicas and partitions."""
+    found = []
+    for key in ("replica_count", "num_partitions"):
+        match = re.search(rf"\b{key}=(\d+)", header)
+        text = match[1] if match else "1"
+        if len(text) > _DIGITS or int(text) not in WORKERS:
+            raise ValueError(
+                f"HLO, first line: {key}={text:.20} must be {WORKERS.rule}"
+            )
+        found.append(int(text))
+    replicas, partitions = found
+    if replicas * partitions not in WORKERS:
+        raise ValueError(
+            f"HLO, first line: replica_count={replicas} times "
+            f"num_partitions={partitions} must be {WORKERS.rule}"
+        )
+    return replicas, partitions
+
+
+def _instruction(number: int, line: str) -> Instruction:
+    """The instruction of a line that begins like one."""
+    text = _without_comments(line)
+    begins = _BEGINS.match(text)
+    if begins:
+        start = begins.end()
+        end = _closed(text, start) if begins[3] else text.find(" ", start)
+        opcode = _OPCODE.match(text, end) if end > 0 else None
+        last = _closed(text, opcode.end() - 1) if opcode else -1
+        rest = text[last:]
+        if opcode and last > 0 and (not rest or rest.startswith(", ")):
+            operands = tuple(_operands(text[opcode.end() : last - 1]))
+            shape, root = text[start:end], bool(begins[1])
+            return Instruction(begins[2], shape, opcode[1], operands, rest, root)
+    raise ValueError(
+        f"HLO, line {number}: {line.strip():.60} is not NAME = SHAPE OPCODE(OPERANDS), "
+        "ATTRIBUTES: pass the text of compiled.as_text(), whole and unchanged"
+    )
+
+
+def _without_comments(line: str) -> str:
+    """The line without /*index=5*/ and the like."""
+    parts, at = [], 0
+    while (begin := line.find("/*", at)) >= 0 and (
+        end := line.find("*/", begin + 2)
+    ) >= 0:
+        parts.append(line[at:begin])
+        at = end + 2
+    return "".join([*parts, line[at:]])
+
+
+def _closed(text: str, start: int) -> int:
+    """The place behind the parenthesis that closes the one at `start`; -1: none."""
+    depth = 0
+    for bracket in re.compile(r"[()]").finditer(text, start):
+        depth += 1 if bracket[0] == "(" else -1
+        if not depth:
+            return bracket.end()
+    return -1
 
 
 def _operands(text: str) -> Iterator[str]:
@@ -112,93 +128,3 @@ def _operands(text: str) -> Iterator[str]:
         words = part.split()
         if words and (words[-1].startswith("%") or len(words) > 1 or "%" not in text):
             yield words[-1].removeprefix("%")
-
-
-def called_by(instruction: Instruction) -> list[str]:
-    """Names of the computations that an instruction calls, in the order of the text."""
-    values = _ATTRIBUTE.findall(instruction.rest)
-    return [name for value in values for name in re.findall(r"[\w.\-]+", value)]
-
-
-def loop_parts(instruction: Instruction) -> tuple[str, str]:
-    """Names of the condition and the body of a `while`."""
-    parts = dict(re.findall(r"\b(condition|body)=%?([\w.\-]+)", instruction.rest))
-    return parts["condition"], parts["body"]
-
-
-def trip_count(instruction: Instruction) -> int | None:
-    """The number of turns of a `while`, if the compiler knows it."""
-    match = _TRIPS.search(instruction.rest)
-    return int(match[1]) if match else None
-
-
-def max_trip_count(
-    instruction: Instruction, computations: Mapping[str, Sequence[Instruction]]
-) -> int | None:
-    """The largest trip count of a `while`; None if nobody knows it.
-
-    Of a loop whose flag its own body takes down it is 1.
-    """
-    known = trip_count(instruction)
-    return 1 if known is None and _ends_itself(instruction, computations) else known
-
-
-def _ends_itself(
-    instruction: Instruction, computations: Mapping[str, Sequence[Instruction]]
-) -> bool:
-    """Whether the condition is an element that the body makes false."""
-    condition, body = (
-        {i.name: i for i in computations.get(name, ())}
-        for name in loop_parts(instruction)
-    )
-    flag = _behind(condition, _root(condition))
-    index = re.search(r"index=(\d+)", flag.rest if flag else "")
-    result = _root(body)
-    if index is None or result is None or result.opcode != "tuple":
-        return False
-    end = _behind(body, body.get(result.operands[int(index[1])]))
-    return end is not None and end.operands == ("false",)
-
-
-def _root(body: Mapping[str, Instruction]) -> Instruction | None:
-    return next((i for i in body.values() if i.root), None)
-
-
-def _behind(
-    body: Mapping[str, Instruction], instruction: Instruction | None
-) -> Instruction | None:
-    """What an instruction copies, or itself."""
-    while instruction and instruction.opcode in ("copy", "bitcast"):
-        instruction = body.get(instruction.operands[0])
-    return instruction
-
-
-def arrays(shape: str) -> list[tuple[tuple[int, ...], int]]:
-    """Dimensions and bits of an element, for a shape or all shapes in a tuple.
-
-    A layout with E(4) packs elements in 4 bits.
-
-    Example:
-      >>> arrays("(f32[4,2]{1,0}, s4[6]{0:E(4)}, pred[])")
-      [((4, 2), 32), ((6,), 4), ((), 8)]
-    """
-    return [
-        (tuple(int(d) for d in dims.split(",") if d), int(packed or _bits(dtype)))
-        for dtype, dims, packed in _ARRAY.findall(shape)
-    ]
-
-
-def _bits(dtype: str) -> int:
-    """Bits of an element in memory, where nothing packs it."""
-    match = re.search(r"\d+", dtype)
-    return _BITS.get(dtype, max(8, int(match[0])) if match else 0)
-
-
-def shape_nbytes(shape: str) -> int:
-    """Bytes of a shape, or of all shapes in a tuple.
-
-    Example:
-      >>> shape_nbytes("(f32[4,2]{1,0}, bf16[3])")
-      38
-    """
-    return sum(-(-math.prod(dims) * bits // 8) for dims, bits in arrays(shape))

@@ -22,6 +22,7 @@ import operator
 from typing import NamedTuple
 
 from relaxjax._core._checks import check_seconds
+from relaxjax._core.foreign._ranges import PREDICTED
 from relaxjax.schedule._graph import Graph, bits, latest
 
 
@@ -71,7 +72,7 @@ def efficiency(graph: Graph, makespan: float) -> float:
       0.0
     """
     lower, upper = bounds(graph)
-    seconds = check_seconds("makespan", makespan)
+    seconds = check_seconds("makespan", makespan, PREDICTED)
     slack = 1e-9 * upper
     if not lower - slack <= seconds <= upper + slack:
         raise ValueError(
@@ -154,7 +155,7 @@ def gap(graph: Graph, makespan: float) -> float:
       0.25
     """
     least = lower_bound(graph)
-    seconds = check_seconds("makespan", makespan)
+    seconds = check_seconds("makespan", makespan, PREDICTED)
     if seconds < least * (1 - 1e-9):
         raise ValueError(
             f"makespan must be at least the bound {least} s, got {makespan}: does it "

@@ -32,7 +32,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from relaxjax._core._folders import local_path
-from relaxjax.programs import Module, groups_of, is_host_copy, pairs_of
+from relaxjax.programs import Module, groups_of, is_host_copy, pairs_of, reading_hlo
 from relaxjax.schedule._chakra_messages import attribute, data, number, text, varint
 from relaxjax.schedule._events import Event, Recorder
 from relaxjax.schedule._hardware import ACCELERATOR, Device, Link
@@ -95,13 +95,15 @@ def chakra(
     """
     module = scheduled(program, "chakra")
     recorder = Recorder(module, device, Link())
-    recorder.run()
+    with reading_hlo("chakra"):
+        recorder.run()
     start = local_path("chakra", "path", path)
     paths = [Path(f"{start}.{place}.et") for place in range(module.devices)]
     for place, file in enumerate(paths):
         nodes = _Nodes(place, module)
-        for event in recorder.events:
-            nodes.take(event)
+        with reading_hlo("chakra"):
+            for event in recorder.events:
+                nodes.take(event)
         nodes.compute()
         messages = [text(1, VERSION), *nodes.messages]
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from relaxjax._core._checks import check_count, check_seconds, check_type
+from relaxjax._core.foreign._ranges import PREDICTED
 
 Timed = tuple[float, Sequence[str]]
 """Seconds of a task, and the names of what it needs."""
@@ -47,7 +48,7 @@ def _check_times(argument: str, tasks: Mapping[str, Timed]) -> dict[str, Timed]:
             )
         seconds, needs = task
         checked[name] = (
-            check_seconds(f"{argument}[{name!r}]", seconds),
+            check_seconds(f"{argument}[{name!r}]", seconds, PREDICTED),
             _check_needs(f"{argument}[{name!r}]", needs),
         )
     return checked

@@ -24,6 +24,7 @@ from relaxjax.programs import (
     arrays,
     called_by,
     parse,
+    reading_hlo,
     shape_nbytes,
     trip_count,
 )
@@ -134,7 +135,9 @@ def _fused_traffic(
     inner = {i.name: i for i in body}
 
     def origin(name: str) -> str:
-        while inner[name].opcode == "bitcast":
+        for _ in inner:
+            if inner[name].opcode != "bitcast":
+                break
             name = inner[name].operands[0]
         return name
 
@@ -200,7 +203,8 @@ def read_hlo(text: str, nbytes: Mapping[str, int], device: Device) -> dict[str, 
         before = (need for o in instruction.operands for need in needs.get(o, ()))
         needs[name] = tuple(dict.fromkeys(before))
         if instruction.opcode not in FREE:
-            spent = seconds(instruction, instructions, module.computations, device)
+            with reading_hlo("from_hlo"):
+                spent = seconds(instruction, instructions, module.computations, device)
             ops[f"%{name}"] = (spent, needs[name])
             needs[name] = (f"%{name}",)
     return ops

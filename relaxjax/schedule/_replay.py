@@ -33,11 +33,13 @@ from relaxjax.programs import (
     loop_parts,
     max_trip_count,
     parse,
+    reading_hlo,
     shape_nbytes,
 )
 from relaxjax.schedule._hardware import ACCELERATOR, ETHERNET, Device, Link
 from relaxjax.schedule._hlo_cost import FREE, flops, seconds
 
+_MOST = 10_000_000  # instructions that run: a minute
 _BACKWARD = re.compile(r'op_name="[^"]*transpose\(')
 
 
@@ -131,7 +133,8 @@ def replay(text: str, *, device: Device = ACCELERATOR, link: Link = ETHERNET) ->
       (2.0, 1.0, 1.0)
     """
     machine = Machine(scheduled(text, "replay"), device, link)
-    machine.run()
+    with reading_hlo("replay"):
+        machine.run()
     return machine.result()
 
 
@@ -161,6 +164,7 @@ class Machine:
         }
         self.now = self._compute = self._link_free = 0.0
         self._flops = self._under = 0.0
+        self._ran = 0
         self._backward = self._backward_under = 0.0
         self._transfers: list[Transfer] = []
         self._under_way: dict[str, int] = {}  # start or update -> place in transfers
@@ -181,6 +185,12 @@ class Machine:
     def run(self, computation: str | None = None) -> None:
         """Replays a computation; None: the program's entry."""
         siblings = self._siblings[computation or self._module.entry or ""]
+        self._ran += 1 + len(siblings)
+        if self._ran > _MOST:
+            raise ValueError(
+                f"replay: the program runs more than {_MOST} instructions: compile one "
+                "step, or a scan of fewer"
+            )
         for instruction in siblings.values():
             self._step(instruction, siblings)
 

@@ -59,7 +59,7 @@ def load(source: str) -> tuple[Callable[[int], Task], str]:
         try:
             with _beside(path):
                 task = function(seed)
-        except Exception as error:  # whatever the user's function raises
+        except (Exception, SystemExit) as error:  # whatever the user's function raises
             line = f"; write `{LINE}`" if "of_arrays()" in str(error) else ""
             raise ValueError(
                 f"{place(path, error)}: {name}({seed}) raised {said(error)}{line}"

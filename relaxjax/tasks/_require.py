@@ -98,7 +98,7 @@ def said(error: BaseException) -> str:
 def _tried(path: Path, what: str, run: Callable[[], Any]) -> Any:
     try:
         return run()
-    except Exception as error:  # whatever the user's code raises
+    except (Exception, SystemExit) as error:  # whatever the user's code raises
         raise ValueError(
             f"{what} cannot be computed; {place(path, error)} raised {said(error)}"
         ) from error

@@ -29,6 +29,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from relaxjax._core._checks import require_whole
+from relaxjax._core.foreign._ranges import WORKERS
 from relaxjax.topology._checked import checked
 from relaxjax.topology._links import Links, undirected
 from relaxjax.topology._topology import Topology
@@ -52,7 +53,7 @@ def base_graph(n: int, k: int = 1) -> Topology:
       >>> print(graph.period, graph.degree, round(graph.spectral_gap(), 3))
       4 1 1.0
     """
-    require_whole("base_graph", "n", n)
+    require_whole("base_graph", "n", n, among=WORKERS)
     require_whole("base_graph", "k", k)
     rounds = min(_simple(range(n), k + 1), _by_groups(n, k + 1), key=len)
     links = [_links(n, edges) for edges in rounds or [[]]]

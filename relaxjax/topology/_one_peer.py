@@ -13,6 +13,7 @@ import math
 import numpy as np
 
 from relaxjax._core._checks import require_whole
+from relaxjax._core.foreign._ranges import ALL_PAIRS, WORKERS, Range
 from relaxjax.topology._checked import checked
 from relaxjax.topology._links import Links, summed
 from relaxjax.topology._static import by_shifts, log2_of
@@ -32,7 +33,7 @@ def one_peer_exponential(n: int) -> Topology:
       >>> print(graph.period, graph.degree, round(graph.spectral_gap(), 3))
       3 1 1.0
     """
-    require_whole("one_peer_exponential", "n", n)
+    require_whole("one_peer_exponential", "n", n, among=WORKERS)
     rounds = max(1, math.ceil(math.log2(n)))
     return checked(
         "one_peer_exponential", n, [by_shifts(n, [2**k]) for k in range(rounds)]
@@ -73,9 +74,9 @@ def shift_one(n: int) -> Topology:
     """The lower half of the workers walks along the upper half.
 
     Args:
-      n: number of workers, even; else a ValueError.
+      n: number of workers, even, 4096 at most; else a ValueError.
     """
-    _require_even("shift_one", n)
+    _require_even("shift_one", n, ALL_PAIRS)
     half = n // 2
     lower = np.arange(half)
     steps = [_pairs(n, lower, (t + lower) % half + half) for t in range(half)]
@@ -93,8 +94,8 @@ def _halves(n: int, targets: np.ndarray, sources: np.ndarray) -> Links:
     return summed(n, *both, 0.5)
 
 
-def _require_even(name: str, n: int) -> None:
-    require_whole(name, "n", n)
+def _require_even(name: str, n: int, among: Range = WORKERS) -> None:
+    require_whole(name, "n", n, among=among)
     if n % 2:
         raise ValueError(
             f"{name}: n={n} must be even, as all workers are paired; for odd numbers "

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from relaxjax._core._checks import require_whole
+from relaxjax._core.foreign._ranges import ALL_PAIRS, WORKERS
 from relaxjax.topology._checked import checked, checked_matrices
 from relaxjax.topology._links import Links, of_matrix, summed, undirected
 from relaxjax.topology._topology import Topology
@@ -39,7 +40,7 @@ def ring(n: int) -> Topology:
        [0.   0.33 0.33 0.33]
        [0.33 0.   0.33 0.33]]
     """
-    require_whole("ring", "n", n)
+    require_whole("ring", "n", n, among=WORKERS)
     return checked("ring", n, [by_shifts(n, (1, -1))])
 
 
@@ -52,8 +53,9 @@ def torus(sides: tuple[int, int]) -> Topology:
         below 1 a ValueError.
     """
     for side in sides:
-        require_whole("torus", "side", side)
+        require_whole("torus", "side", side, among=WORKERS)
     rows, columns = sides
+    require_whole("torus", "rows times columns", rows * columns, among=WORKERS)
     place = np.arange(rows * columns).reshape(rows, columns)
     next_ones = [np.roll(place, -1, axis).ravel() for axis in (0, 1)]
     ends = np.tile(place.ravel(), 2), np.concatenate(next_ones)
@@ -78,7 +80,7 @@ def exponential(n: int) -> Topology:
     Args:
       n: number of workers, 1 or more; else a ValueError.
     """
-    require_whole("exponential", "n", n)
+    require_whole("exponential", "n", n, among=WORKERS)
     shifts = [2**k for k in range(math.ceil(math.log2(n)))]
     return checked("exponential", n, [by_shifts(n, shifts)])
 
@@ -114,9 +116,9 @@ def complete(n: int) -> Topology:
     """All talk to all: the mean, in one round.
 
     Args:
-      n: number of workers, 1 or more; else a ValueError.
+      n: number of workers, 1 to 4096; else a ValueError.
     """
-    require_whole("complete", "n", n)
+    require_whole("complete", "n", n, among=ALL_PAIRS)
     return checked("complete", n, [of_matrix(np.full((n, n), 1 / n))])
 
 
@@ -203,7 +205,7 @@ def lazy(topology: Topology) -> Topology:
 
 def _tree(name: str, n: int, parent: Callable[[int], int]) -> Topology:
     """Links from each worker but 0 to its parent, with Metropolis weights."""
-    require_whole(name, "n", n)
+    require_whole(name, "n", n, among=WORKERS)
     children = np.arange(1, n)
     return _metropolis(
         name, n, children, np.array([parent(i) for i in range(1, n)], int)
@@ -222,7 +224,7 @@ def _metropolis(name: str, n: int, a: np.ndarray, b: np.ndarray) -> Topology:
 
 def log2_of(name: str, n: int, instead: str) -> int:
     """`log2 n`, for a graph that exists only for powers of 2."""
-    require_whole(name, "n", n)
+    require_whole(name, "n", n, among=WORKERS)
     if n & (n - 1):
         raise ValueError(
             f"{name}: n={n} must be a power of 2; for other numbers use {instead}"

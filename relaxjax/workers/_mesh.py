@@ -11,6 +11,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import axes_of
+from relaxjax._core._checks import require_whole
+from relaxjax._core.foreign._ranges import WORKERS
 from relaxjax.workers._processes import process_indices, workers_here
 
 
@@ -51,7 +53,7 @@ def emulate(workers: int | Mapping[str, int]) -> Emulation:
       A mesh-like object, plain data.
 
     Raises:
-      ValueError: no axis, or a size below 1.
+      ValueError: no axis, a size below 1, or more workers than 131072.
 
     Example:
       >>> import relaxjax
@@ -68,6 +70,7 @@ def emulate(workers: int | Mapping[str, int]) -> Emulation:
     if not shape:
         raise ValueError("emulate: no axis given; say emulate(8) or a mapping of sizes")
     axes_of(tuple(shape))
+    require_whole("emulate", "workers", math.prod(shape.values()), among=WORKERS)
     return Emulation(tuple((name, int(size)) for name, size in shape.items()))
 
 
@@ -98,9 +101,8 @@ class WorkerMesh(NamedTuple):
     @property
     def here(self) -> int:
         """Number of workers that have a device of this process."""
-        if isinstance(self.mesh, Emulation):
-            return self.n
-        return workers_here(self.mesh, self.axis_name)
+        mesh, axes = self.mesh, self.axis_name
+        return self.n if isinstance(mesh, Emulation) else workers_here(mesh, axes)
 
     def sharding(self, spec: P | None = None) -> NamedSharding:
         """Sharding of an array with a leading worker axis."""

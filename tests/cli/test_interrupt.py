@@ -336,7 +336,7 @@ def test_forty_moments(tmp_path, name, capsys):
     whole = time.monotonic() - began
     seen, longest = {0: 0, 130: 0}, 0.0
     for i in range(40):
-        for folder in tmp_path.glob("s*"):
+        for folder in tmp_path.glob("[rs]*"):
             shutil.rmtree(folder)
         process = begun(tmp_path, COMMANDS[name])
         with suppress(subprocess.TimeoutExpired):

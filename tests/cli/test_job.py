@@ -123,7 +123,7 @@ def test_bytes_are_those_of_a_whole_period(short, tmp_path):
         relaxation="local_sgd", workers=4, steps=6, out=tmp_path, baseline=False
     )
     for settings, period in ((), 8), (("sync_every=3",), 3):
-        options = dataclasses.replace(options, settings=settings)
+        options = dataclasses.replace(options, settings=settings, force=True)
         (record,) = _training.run(_job.prepare(options))
         assert record.bytes_per_step == short[0][0].bytes_per_step / period
     assert record.spread < 1e-6

@@ -2,10 +2,12 @@
 
 import json
 
+import jax.numpy as jnp
 import pytest
 from typer.testing import CliRunner
 
-from relaxjax.cli import _loop
+from relaxjax import checkpoint, emulate
+from relaxjax.cli import _loop, _training
 from relaxjax.cli._app import app
 
 SHORT = ["train", "--workers", "2", "--steps", "30", "--no-baseline"]
@@ -72,6 +74,32 @@ def test_a_run_goes_on_with_fewer_workers(tmp_path):
     output = run(*out, "--resume", "--workers", "3", "--steps", "30")
     assert "2 workers became 3" in output
     assert record(tmp_path)["workers"] == 3
+
+
+@pytest.mark.parametrize("left", ["run.json", "one_worker.json", "order.json"])
+def test_files_of_two_runs_do_not_mix(left, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "runs" / "digits-all_reduce-2"
+    out.mkdir(parents=True)
+    (out / left).write_text("{}")
+    for also in ([], ["--resume"], ["--out", str(out)]):
+        said = refused(*also)
+        assert f"an earlier run has left {left} there" in " ".join(said.split())
+        assert "--force" in said
+    assert "leave one out" in refused("--force", "--resume")
+    assert (out / left).read_text() == "{}"
+    monkeypatch.setattr(_training, "run", lambda job: None)
+    run("--force")
+    assert list(out.iterdir()) == []
+
+
+def test_checkpoints_are_not_removed_by_force(tmp_path):
+    step = tmp_path / "checkpoints" / "3"
+    with checkpoint.Checkpoints(step.parent, emulate(1)) as saved:
+        saved.save(3, {"w": jnp.zeros((1, 2))}, now=True)
+    said = refused("--out", str(tmp_path), "--force")
+    assert "holds checkpoints of an earlier run" in " ".join(said.split())
+    assert step.is_dir()
 
 
 def test_resume_without_checkpoints_begins(tmp_path):

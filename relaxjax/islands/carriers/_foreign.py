@@ -15,12 +15,12 @@ A carrier that fails (a full disk, a network) is an `OSError` as ever, and tried
 """
 
 import errno
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from relaxjax._core.foreign._json import parsed as parsed_json
 from relaxjax.islands.carriers._store import Store
 
 MOST = 1 << 53
@@ -41,7 +41,6 @@ _NOT_A_FILE = frozenset(
         errno.EPERM,
     }
 )
-_LEVELS = 100
 _NUMBERED = re.compile(r"[0-9]{8,15}")
 _SHOWN = 400  # characters of a value in a message
 
@@ -106,15 +105,10 @@ def parsed(name: str, data: bytes) -> Any:
     Raises:
       DamagedFile: it is not JSON, or deeper than files of a run are.
     """
-    depth = 0
-    for bracket in re.finditer(rb'"(?:[^"\\]|\\.)*"|[\[{\]}]', data):
-        depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(bracket[0], 0)
-        if depth > _LEVELS:
-            raise DamagedFile(name, f"it is JSON of more than {_LEVELS} levels")
     try:
-        return json.loads(data, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
-        raise DamagedFile(name, f"it is not JSON ({error})") from error
+        return parsed_json(data)
+    except ValueError as error:
+        raise DamagedFile(name, str(error)) from error
 
 
 def require(name: str, body: Any, fields: Mapping[str, Kind]) -> None:
@@ -151,10 +145,6 @@ def numbered(names: Iterable[str]) -> dict[int, str]:
     """Names that are numbers as a run writes them, such as 00000042, by number."""
     found = (name for name in names if _NUMBERED.fullmatch(name))
     return {int(name): name for name in found if f"{int(name):08d}" == name}
-
-
-def _refuse(word: str) -> Any:
-    raise ValueError(f"{word} is no number")
 
 
 def is_tokens(value: Any) -> bool:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from os.path import isfile
 from pathlib import Path
 
 from relaxjax._core._folders import local_path
@@ -42,7 +43,7 @@ def found(place: str) -> Store | None:
     if kind not in _STORES or kind == "folder":
         path = rest if kind == "folder" else place
         folder = local_path("islands", "folder", path)
-        return Folder(folder) if Path(folder, FILE).is_file() else None
+        return Folder(folder) if isfile(Path(folder, FILE)) else None
     store = _STORES[kind](rest)
     try:
         contents(store, FILE, LINE)

@@ -24,6 +24,7 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
 
+from relaxjax._core.foreign._json import parsed
 from relaxjax.islands.carriers._remembered import Changes, Journaled
 from relaxjax.islands.carriers._store import ByCalls
 
@@ -32,6 +33,7 @@ RELAY = "RELAXJAX_RELAY"
 
 _VERBS = frozenset({"create", "replace", "read", "names", "delete", "changes"})
 _WRITES = frozenset({"create", "replace"})
+_MOST = 2**28  # bytes of a call or an answer, without contents
 
 
 class RelayedStore(ByCalls):
@@ -143,4 +145,4 @@ def _send(connection: Connection, said: dict[str, Any]) -> None:
 
 
 def _received(connection: Connection) -> dict[str, Any]:
-    return json.loads(connection.recv_bytes())
+    return parsed(connection.recv_bytes(_MOST))

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from relaxjax._core.foreign._json import parsed
 from relaxjax.islands.carriers._store import Store
 from relaxjax.islands.common import _log as log
 from relaxjax.islands.common import _offers as offers
@@ -199,5 +200,5 @@ def past(store: Store, run: Agreed, member: str) -> Past:
 
 def read(result: Path) -> Iterator[Compared]:
     """What a process has found."""
-    for line in result.read_text().splitlines():
-        yield Compared(*json.loads(line))
+    for line in result.read_bytes().splitlines():
+        yield Compared(*parsed(line, finite=False))

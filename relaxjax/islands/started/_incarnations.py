@@ -32,6 +32,7 @@ class Place:
       process: the process; None once the island is done or given up.
       starts: number of processes so far.
       status: of the last process that has ended.
+      unread: whether the reader of what is printed has gone.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Place:
         self._due: float | None = None
         self._spare: Running | None = None
         self.process: subprocess.Popen[str] | None = None
+        self.unread = False
         self.starts = self.status = self._failures = 0
         self.start()
 
@@ -88,8 +90,7 @@ class Place:
             errors="replace",
             start_new_session=True,
         )
-        arguments = self.name, process.stdout
-        reader = Thread(target=_pass_on, args=arguments, daemon=True)
+        reader = Thread(target=self._pass_on, args=(process.stdout,), daemon=True)
         reader.start()
         return Running(process, reader)
 
@@ -131,8 +132,12 @@ class Place:
                 with suppress(ProcessLookupError):
                     process.send_signal(number)
 
-
-def _pass_on(name: str, stream: IO[str]) -> None:
-    with stream:
-        for line in stream:
-            print(f"[{name}] {line.rstrip()}", flush=True)
+    def _pass_on(self, stream: IO[str]) -> None:
+        with stream:
+            for line in stream:
+                if self.unread:
+                    continue
+                try:
+                    print(f"[{self.name}] {line.rstrip()}", flush=True)
+                except BrokenPipeError:
+                    self.unread = True

@@ -47,7 +47,7 @@ def supervise(
 
     Returns:
       0 if all are done; 1 if an island was given up; 128 + the number of the signal
-      that has ended the run.
+      that has ended the run, or of SIGPIPE if nobody reads what is printed any more.
 
     Raises:
       ValueError: a carrier that is not one, or cannot be written.
@@ -61,6 +61,9 @@ def supervise(
     given_up = 0
     with stopping(places) as asked:
         while any(place.is_open for place in places) and not _is_over(asked, places):
+            unread = any(place.unread for place in places)
+            if unread and not asked:
+                signal.raise_signal(signal.SIGTERM)
             for place in places:
                 if not asked:
                     place.start_if_due()
@@ -78,6 +81,8 @@ def supervise(
                 if goes_on:
                     place.start_later()
             time.sleep(_POLL)
+    if any(place.unread for place in places):
+        return 128 + signal.SIGPIPE
     return 128 + asked[0] if asked else int(given_up > 0)
 
 

@@ -1,0 +1,3 @@
+"""What comes from outside: JSON of others, its types, and bounds of numbers."""
+
+__all__: list[str] = []

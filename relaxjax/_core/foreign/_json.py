@@ -1,0 +1,85 @@
+"""JSON that others have written, bounded before Python's parser sees it.
+
+    file      a regular one of at most so many bytes, compared before one is read
+    levels    at most a hundred, counted from left to right
+    numbers   no NaN and no infinity, unless asked for: JSON has none
+    types     by a specification, with `wrong` (`_types.py`)
+
+Whoever reads a file adds its name to the `ValueError`.
+
+Cost: O(bytes).
+"""
+
+import json
+import os
+import re
+import stat
+from collections.abc import Callable
+from typing import Any
+
+LEVELS = 100
+SMALL = 2**16
+"""Bytes of a file with a few figures."""
+LARGE = 2**26
+"""Bytes of a file with many."""
+# A text that never ends is taken to the end, once.
+_TOKENS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+_DEPTH = {b"[": 1, b"{": 1, b"]": -1, b"}": -1}
+
+
+def contents_of(path: str | os.PathLike[str], most: int) -> bytes:
+    """The bytes of a regular file; pipes, which may never answer, are not waited for.
+
+    Raises:
+      ValueError: it is something else, or longer than `most` bytes.
+      OSError: it cannot be read.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
+    with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("it is no regular file")
+        if (size := found.st_size) > most:
+            raise ValueError(f"it has {size} bytes, and {most} at most are read")
+        return file.read(most)
+
+
+def parsed(data: bytes, *, finite: bool = True) -> Any:
+    """What JSON says.
+
+    Args:
+      data: UTF-8.
+      finite: whether NaN and infinities, as Python writes them, are refused.
+
+    Raises:
+      ValueError: it is not JSON, or deeper than a hundred levels.
+
+    Example:
+      >>> from relaxjax._core.foreign._json import parsed
+      >>> parsed(b'{"workers": 8}')
+      {'workers': 8}
+    """
+    depth = 0
+    for token in _TOKENS.finditer(data):
+        depth += _DEPTH.get(token[0], 0)
+        if depth > LEVELS:
+            raise ValueError(f"it is JSON of more than {LEVELS} levels")
+    constant: Callable[[str], Any] = _refuse if finite else float
+    try:
+        return json.loads(data, parse_constant=constant)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"it is not JSON: {error}") from error
+
+
+def read_json(path: str | os.PathLike[str], most: int) -> Any:
+    """What a file of at most so many bytes says.
+
+    Raises:
+      ValueError: it is not JSON, or not within the bounds.
+      OSError: it cannot be read.
+    """
+    return parsed(contents_of(path, most))
+
+
+def _refuse(word: str) -> Any:
+    raise ValueError(f"{word} is no number")
