@@ -11,7 +11,7 @@ Cost: O(1), or O(leaves).
 
 import math
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,9 @@ from relaxjax._core._axis import (
     varying,
 )
 from relaxjax._core._tree import Layout, key_path, layout_of, leaf_name
-from relaxjax._core.foreign._ranges import BYTES, RATE, SECONDS, WHOLE, Range
+
+if TYPE_CHECKING:
+    from relaxjax._core.foreign._ranges import Range
 
 
 def is_traced(number: Any) -> bool:
@@ -47,14 +49,19 @@ def require_known(caller: str, name: str, value: Any) -> None:
 
 
 def require_whole(
-    caller: str, name: str, value: Any, least: int = 1, among: Range = WHOLE
+    caller: str,
+    name: str,
+    value: Any,
+    least: int = 1,
+    among: "Range | None" = None,
 ) -> None:
-    """Refuses anything but a whole number of a range, `least` or more."""
+    """Refuses anything but a whole number, `least` or more, and of a range."""
     require_known(caller, name, value)
-    among = among._replace(least=least)
-    whole = isinstance(value, int | np.integer)
-    if not whole or value not in among:
-        rule = among.broken(value) if whole else f"{least} or more"
+    if not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(
+            f"{caller}: {name}={value!r} must be a whole number, {least} or more"
+        )
+    if among is not None and (rule := among.broken(value)):
         raise ValueError(f"{caller}: {name}={value!r} must be a whole number, {rule}")
 
 
@@ -74,7 +81,12 @@ def require_momentum(caller: str, momentum: Any) -> None:
 
 
 def check_count(
-    name: str, value: Any, *, least: int = 1, remedy: str = "", among: Range = WHOLE
+    name: str,
+    value: Any,
+    *,
+    least: int = 1,
+    remedy: str = "",
+    among: "Range | None" = None,
 ) -> int:
     """Returns a whole number of a range; `remedy` says what to give instead."""
     tail = f": {remedy}" if remedy else ""
@@ -82,39 +94,49 @@ def check_count(
         raise TypeError(f"{name} must be a whole number, got {value!r}{tail}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}, got {value}{tail}")
-    if value > among.most:
-        raise ValueError(f"{name} must be at most {among.most}, got {value}{tail}")
+    if among is not None and value not in among:
+        raise ValueError(f"{name} must be {among.broken(value)}, got {value}{tail}")
     return int(value)
 
 
-def check_seconds(name: str, seconds: float | None, among: Range = SECONDS) -> float:
-    """Returns a time as a float: finite, 0 or more, and not None."""
+def check_seconds(
+    name: str, seconds: float | None, among: "Range | None" = None
+) -> float:
+    """Returns a time as a float: finite, 0 or more, within a range, and not None."""
+    from relaxjax._core.foreign._ranges import SECONDS
+
     if seconds is None:
         raise ValueError(f"{name} has no time: give its seconds (0.0 if it is free)")
     _check_real(name, seconds, "a number of seconds")
-    if not math.isfinite(seconds) or seconds < 0:
+    if not 0 <= seconds < math.inf:
         raise ValueError(f"{name} must be finite and >= 0 seconds, got {seconds}")
-    if seconds not in among:
-        raise ValueError(f"{name} must be {among.rule} seconds, got {seconds}")
+    _check_among(name, " seconds", seconds, among or SECONDS)
     return float(seconds)
 
 
 def check_rate(name: str, unit: str, rate: float) -> None:
     """Refuses anything but a positive number; it may be infinite."""
+    from relaxjax._core.foreign._ranges import RATE
+
     _check_real(name, rate, f"a number of {unit}")
     if not rate > 0:
         raise ValueError(f"{name} must be > 0 {unit}, got {rate}")
-    if rate not in RATE:
-        raise ValueError(f"{name} must be {RATE.broken(rate)} {unit}, got {rate}")
+    _check_among(name, f" {unit}", rate, RATE)
 
 
 def check_bytes(name: str, value: Any, *, least: float = 0) -> None:
     """Refuses anything but a finite number, `least` or more; it may be fractional."""
+    from relaxjax._core.foreign._ranges import BYTES
+
     _check_real(name, value, "a number")
     if not least <= value < math.inf:
         raise ValueError(f"{name} must be at least {least} and finite, got {value}")
-    if value not in BYTES:
-        raise ValueError(f"{name} must be {BYTES.broken(value)}, got {value}")
+    _check_among(name, "", value, BYTES)
+
+
+def _check_among(name: str, unit: str, value: Any, among: "Range") -> None:
+    if rule := among.broken(value):
+        raise ValueError(f"{name} must be {rule}{unit}, got {value}")
 
 
 def _check_real(name: str, value: Any, what: str) -> None:

@@ -39,7 +39,7 @@ class Store:
         self.directory, self._keep, self._processes = directory, keep, processes
         try:
             self._manager = _manager_of(directory, keep, processes, lock.shared)
-        except ValueError as error:
+        except (ArithmeticError, RecursionError, ValueError) as error:
             raise ValueError(
                 f"checkpoint: {directory} has metadata of Orbax that cannot be read "
                 f"({error}). Bring them back from a copy, or remove the folder of the "

@@ -75,7 +75,7 @@ def period_of(
         begun = seen.get(stand, now)
         if begun < now:
             first = begun + -begun % (now - begun)  # a multiple of the period
-            return Period(steps[first:now] + steps[begun:first], True)
+            return Period(_shortest(steps[first:now] + steps[begun:first]), True)
         latest |= walked.asked
         if walked.phase >= _FEW:
             seen[stand] = now
@@ -83,6 +83,13 @@ def period_of(
         if len(steps) >= _MOST:
             break
     return Period(steps[:_MOST], False)
+
+
+def _shortest(steps: list[Step]) -> list[Step]:
+    """One of the steps if all send the same, whatever else is done in some of them."""
+    sent, rounds = steps[0]
+    alike = all(np.array_equal(x.sent, sent) and x.rounds == rounds for x in steps)
+    return steps[:1] if alike else steps
 
 
 def steps_of_a_period(

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from relaxjax.programs import (
     Instruction,
+    Module,
     arrays,
     called_by,
     parse,
@@ -194,7 +195,14 @@ def read_hlo(text: str, nbytes: Mapping[str, int], device: Device) -> dict[str, 
             "text has no ENTRY computation: pass compiled.as_text() of an optimized "
             "module"
         )
-    instructions = {i.name: i for i in module.computations[module.entry]}
+    with reading_hlo("from_hlo"):
+        return _operations(module, nbytes, device)
+
+
+def _operations(
+    module: Module, nbytes: Mapping[str, int], device: Device
+) -> dict[str, Timed]:
+    instructions = {i.name: i for i in module.computations[module.entry or ""]}
     needs = _bind_parameters(instructions, nbytes)
     ops: dict[str, Timed] = {}
     for name, instruction in instructions.items():
@@ -203,8 +211,7 @@ def read_hlo(text: str, nbytes: Mapping[str, int], device: Device) -> dict[str, 
         before = (need for o in instruction.operands for need in needs.get(o, ()))
         needs[name] = tuple(dict.fromkeys(before))
         if instruction.opcode not in FREE:
-            with reading_hlo("from_hlo"):
-                spent = seconds(instruction, instructions, module.computations, device)
+            spent = seconds(instruction, instructions, module.computations, device)
             ops[f"%{name}"] = (spent, needs[name])
             needs[name] = (f"%{name}",)
     return ops

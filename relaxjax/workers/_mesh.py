@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
-import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import axes_of
-from relaxjax._core._checks import require_whole
-from relaxjax._core.foreign._ranges import WORKERS
-from relaxjax.workers._processes import process_indices, workers_here
+from relaxjax.workers._processes import process_indices, require_sizes, workers_here
 
 
 @dataclass(frozen=True)
@@ -61,16 +58,8 @@ def emulate(workers: int | Mapping[str, int]) -> Emulation:
       8
     """
     shape = workers if isinstance(workers, Mapping) else {"data": workers}
-    for name, size in shape.items():
-        if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
-            raise ValueError(
-                f"emulate: axis {name!r} has size {size!r}; it must be a whole number "
-                "of workers, 1 or more"
-            )
-    if not shape:
-        raise ValueError("emulate: no axis given; say emulate(8) or a mapping of sizes")
+    require_sizes(shape)
     axes_of(tuple(shape))
-    require_whole("emulate", "workers", math.prod(shape.values()), among=WORKERS)
     return Emulation(tuple((name, int(size)) for name, size in shape.items()))
 
 

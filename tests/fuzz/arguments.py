@@ -15,46 +15,53 @@ class Option(NamedTuple):
 NO_NUMBER = ("", "x", "nan", "1e", "\x00", "--", "½", "0x10", "1_0_", "[1]")
 NO_COUNT = (*NO_NUMBER, "0", "-1", "1.5", "1e400", "-9" + "9" * 30)
 NOT_POSITIVE = (*NO_NUMBER, "0", "-1", "inf", "-inf", "-0.0")
+HUGE = ("1" + "0" * 30, "9" * 400)
+LONG = "a" * 300
 NO_NAME = (
     *("", " ", "allreduce", "all_reduce+", "+", "all_reduce@", "@ring", "\x00", "é"),
     *("all_reduce+sign+", "all_reduce+sign+ef99", "gossip@ring@ring", "a" * 5000),
     *("all_reduce+sign@psum", "identity", "diloco++sign", "'; ls"),
 )
 NO_FILE = ("nowhere.py", "nowhere.py:x", "", ":", ".py", "/", ".", "\x00", "a\nb.py")
+NO_FILE += (f"{LONG}.py", f"{LONG}.py:x", "ends.py:x", "/dev/null", "folder.py")
 FLAG = Option()
 NAMES = Option(("all_reduce", "gossip+quantize8", "diloco", "local_sgd"), NO_NAME)
 
 COMMANDS: dict[str, dict[str, Option]] = {
     "train": {
         "--relaxation": NAMES,
-        "--workers": Option(("2", "4"), (*NO_COUNT, "1000000000")),
+        "--workers": Option(("2", "4"), (*NO_COUNT, *HUGE, "1000000000")),
         "--task": Option(("digits",), NO_FILE),
-        "--steps": Option(("3", "40"), NO_COUNT),
+        "--steps": Option(("3", "40"), (*NO_COUNT, *HUGE)),
         "--seed": Option(("0", "7"), (*NO_NUMBER, "-1", "1.5", "1" + "0" * 40)),
-        "--batch-size": Option(("64", "128"), (*NO_COUNT, "1", "63")),
+        "--batch-size": Option(("64", "128"), (*NO_COUNT, *HUGE, "1", "63")),
         "--learning-rate": Option(("0.1", "1e-3"), NOT_POSITIVE),
-        "--bucket-mb": Option(("1", "0.5"), NOT_POSITIVE),
+        "--bucket-mb": Option(("1", "0.5"), (*NOT_POSITIVE, "1e308", "1e9")),
+        "--out": Option(("new",), (LONG, "gs://b/r", "script.py", "used", "\x00")),
+        "--checkpoint-every": Option(("5",), (*NO_COUNT, *HUGE)),
         "--set": Option((), ("", "=", "x", "x=1", "rank=", "=3", "rank=x", "a=b=c")),
         "--order": Option((), ("", "tic-tac", "\x00", "TAC!")),
-        "--accumulate": Option(("2",), NO_COUNT),
-        "--check-every": Option(("5",), NO_COUNT),
-        "--lost-after": Option(("15",), NOT_POSITIVE),
-        "--stuck-after": Option(("300",), NOT_POSITIVE),
+        "--accumulate": Option(("2",), (*NO_COUNT, *HUGE)),
+        "--check-every": Option(("5",), (*NO_COUNT, *HUGE)),
+        "--lost-after": Option(("15",), (*NOT_POSITIVE, "1e308")),
+        "--stuck-after": Option(("300",), (*NOT_POSITIVE, "1e30")),
         "--skip-nonfinite": FLAG,
         "--no-baseline": FLAG,
         "--json": FLAG,
     },
     "plan": {
-        "--params": Option(("1e6", "25000000"), (*NOT_POSITIVE, "1.5"), True),
-        "--compute-ms": Option(("20", "0.5"), (*NO_NUMBER, "-1", "inf"), True),
-        "--workers": Option(("2", "8"), NO_COUNT, True),
-        "--bandwidth-gbps": Option(("1", "25"), NOT_POSITIVE, True),
-        "--latency-ms": Option(("0", "0.05"), (*NO_NUMBER, "-1", "inf")),
-        "--window-mb": Option(("6",), NOT_POSITIVE),
-        "--workers-per-host": Option(("2",), (*NO_COUNT, "3")),
-        "--codec-gbs": Option(("200",), NOT_POSITIVE),
-        "--network": Option((), NO_FILE),
-        "--bucket-mb": Option(("8",), NOT_POSITIVE),
+        "--params": Option(("1e6", "25000000"), (*NOT_POSITIVE, *HUGE, "1.5"), True),
+        "--compute-ms": Option(("20", "0.5"), (*NO_NUMBER, "-1", "inf", "1e30"), True),
+        "--workers": Option(("2", "8"), (*NO_COUNT, *HUGE), True),
+        "--bandwidth-gbps": Option(("1", "25"), (*NOT_POSITIVE, "1e308"), True),
+        "--latency-ms": Option(("0", "0.05"), (*NO_NUMBER, "-1", "inf", "1e308")),
+        "--window-mb": Option(("6",), (*NOT_POSITIVE, "1e308")),
+        "--workers-per-host": Option(("2",), (*NO_COUNT, *HUGE, "3")),
+        "--inside-gbps": Option(("800",), (*NOT_POSITIVE, "1e308")),
+        "--inside-latency-ms": Option(("0.01",), (*NO_NUMBER, "-1", "1e308")),
+        "--codec-gbs": Option(("200",), (*NOT_POSITIVE, "1e308")),
+        "--network": Option((), (*NO_FILE, "deep.json", "pipe.json")),
+        "--bucket-mb": Option(("8",), (*NOT_POSITIVE, "1e308")),
         "--criterion": Option(("fastest",), ("", "cheapest", "\x00")),
         "--quality": Option(("close",), ("", "good", "\x00")),
         "--memory-gb": Option(("80", "inf"), (*NO_NUMBER, "0", "-1")),
@@ -64,46 +71,54 @@ COMMANDS: dict[str, dict[str, Option]] = {
     "compare": {
         "": Option(("digits",), NO_FILE, True),
         "--relaxation": NAMES,
-        "--seeds": Option(("2",), NO_COUNT),
-        "--tune": Option(("2",), ("", "=", "0", "-1", "x", "rank=", "rank=x", "=1")),
-        "--workers": Option(("4",), NO_COUNT),
+        "--seeds": Option(("2",), (*NO_COUNT, *HUGE)),
+        "--tune": Option(("2",), ("", "=", "0", "-1", "x", "rank=", "rank=x", "3000")),
+        "--workers": Option(("4",), (*NO_COUNT, *HUGE)),
         "--network": Option(
             ("1gbit,10ms",), ("", "1gbit", ",", "fast,1ms", "-1gbit,1ms")
         ),
-        "--steps": Option(("5",), NO_COUNT),
-        "--batch-size": Option(("64",), (*NO_COUNT, "63")),
-        "--compute-ms": Option(("20",), NOT_POSITIVE),
+        "--steps": Option(("5",), (*NO_COUNT, *HUGE)),
+        "--batch-size": Option(("64",), (*NO_COUNT, *HUGE, "63")),
+        "--compute-ms": Option(("20",), (*NOT_POSITIVE, "1e30")),
         "--target": Option(("0.9",), (*NO_NUMBER, "inf")),
         "--budget": Option(("30m",), ("", "m", "30", "-1m", "1.2.3s", "1y")),
         "--shard": Option(("1/1",), ("", "0/1", "2/1", "1", "a/b", "1/0", "-1/2")),
     },
     "explain": {
         "": NAMES._replace(needed=True),
-        "--workers": Option(("4",), NO_COUNT),
+        "--workers": Option(("4",), (*NO_COUNT, *HUGE, "129")),
         "--task": Option(("digits",), ("", "words", "\x00")),
         "--json": FLAG,
     },
     "order": {
         "": Option(("loss.py:loss",), NO_FILE, True),
         "--mode": Option(("train",), ("", "backward")),
-        "--gbps": Option(("10", "inf"), (*NO_NUMBER, "0", "-1")),
-        "--latency-us": Option(("50",), (*NO_NUMBER, "-1")),
-        "--random-orders": Option(("3",), NO_COUNT),
+        "--gbps": Option(("10", "inf"), (*NO_NUMBER, "0", "-1", "1e-300")),
+        "--latency-us": Option(("50",), (*NO_NUMBER, "-1", "1e308")),
+        "--tflops": Option(("10",), (*NO_NUMBER, "0", "1e-300")),
+        "--memory-gbs": Option(("500",), (*NO_NUMBER, "0", "1e-300")),
+        "--random-orders": Option(("3",), (*NO_COUNT, *HUGE)),
         "--json": FLAG,
     },
     "check": {
         "": Option(("loss.py",), NO_FILE, True),
         "--skeleton": Option((), ("", "optimizer")),
-        "--steps": Option(("0",), (*NO_NUMBER, "-1", "1.5")),
-        "--draws": Option(("100",), (*NO_NUMBER, "99")),
+        "--steps": Option(("0",), (*NO_NUMBER, *HUGE, "-1", "1.5")),
+        "--draws": Option(("100",), (*NO_NUMBER, *HUGE, "99")),
         "--codec-mb": Option(("1",), (*NO_NUMBER, "0", "1e9")),
     },
     "run": {
-        "-n": Option(("2",), NO_COUNT),
-        "--devices": Option(("1",), NO_COUNT),
-        "--rate": Option((), ("", "fast", "-1mbit", "1", "mbit", "1e3mbit ")),
-        "--grace": Option(("1",), (*NO_NUMBER, "-1")),
-        "": Option(("script.py",), ("nowhere.py", "", "/", ".", "\x00"), True),
+        "-n": Option(("2",), (*NO_COUNT, *HUGE)),
+        "--devices": Option(("1",), (*NO_COUNT, *HUGE)),
+        "--rate": Option((), ("", "fast", "-1mbit", "1", "mbit", "9" * 400 + "gbit")),
+        "--grace": Option(("1",), (*NO_NUMBER, "-1", "1e308", "inf")),
+        "": Option(("script.py",), ("nowhere.py", "", "/", ".", "\x00", LONG), True),
+    },
+    "islands": {
+        "-n": Option(("2",), (*NO_COUNT, *HUGE)),
+        "--processes": Option(("1",), (*NO_COUNT, *HUGE)),
+        "--carrier": Option(("folder:islands",), ("", "x", f"folder:{LONG}")),
+        "": Option(("script.py",), ("nowhere.py", "", "/", "\x00", LONG), True),
     },
 }
 """The options of each command; "" is its argument."""
@@ -111,10 +126,14 @@ COMMANDS: dict[str, dict[str, Option]] = {
 
 FILES = {
     "script.py": "",
+    "ends.py": "raise SystemExit(0)\n",
+    "deep.json": "[" * 100_000,
+    "used/run.json": "{}",
+    "folder.py/file": "",
     "loss.py": "def loss(params, x=2.0):\n    return params['w'] ** 2 * x\n\n\n"
     "def loss_args():\n    return {'w': 1.0}, 2.0\n",
 }
-"""Files that right values name."""
+"""Files that are there; beside them, `pipe.json` is a pipe that nobody writes to."""
 
 
 class Line(NamedTuple):

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 ODD: tuple[Any, ...] = (
-    *(None, True, 0, -1, 2**70, 0.5, 1e308, float("nan"), float("inf")),
+    *(None, True, 0, -1, 2**70, 10**400, 0.5, 1e308, float("nan"), float("inf")),
     *("", "x", "\x00", [], [[]], {}, {"": 0}, [1, "a", None]),
 )
 
@@ -14,7 +14,7 @@ ODD: tuple[Any, ...] = (
 def damaged(raw: bytes, rng: random.Random) -> bytes:
     """A file of JSON, or of lines of it, with one or two wrongs."""
     for _ in range(rng.randint(1, 2)):
-        how = rng.choice((flipped, _cut, _values, _values, _values))
+        how = rng.choice((flipped, _cut, _deep, _values, _values, _values))
         raw = how(raw, rng)
     return raw
 
@@ -33,13 +33,20 @@ def _cut(raw: bytes, rng: random.Random) -> bytes:
     return raw[:at] if rng.random() < 0.7 else raw[:at] + raw[at // 2 :]
 
 
+def _deep(raw: bytes, rng: random.Random) -> bytes:
+    """More levels than a parser that recurses has, or a text without an end."""
+    part = rng.choice((b"[", b'{"a":', b'"\\"', b"[" * 99 + b"]" * 99 + b","))
+    at = rng.randrange(len(raw) + 1)
+    return raw[:at] + part * 20_000 + raw[at:]
+
+
 def _values(raw: bytes, rng: random.Random) -> bytes:
     """Another value somewhere, or none; of a file of lines, in one of them."""
     lines = raw.split(b"\n") if raw.count(b"\n{") else [raw]
     at = rng.randrange(len(lines))
     try:
         value = json.loads(lines[at])
-    except ValueError:
+    except (ValueError, RecursionError):
         return raw
     lines[at] = json.dumps(changed(value, rng)).encode()
     return b"\n".join(lines)

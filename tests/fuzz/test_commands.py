@@ -1,16 +1,18 @@
 """Command lines that nobody meant: a message and status 2, or they are accepted.
 
 The work behind the checks is left out: nothing is trained, ranked or launched.
-`pytest -m slow tests/fuzz/test_commands.py` tries 10 000.
+`pytest -m slow tests/fuzz/test_commands.py` tries 2 000 in one process, under a limit
+of its memory, and 50 in processes of their own. A line takes five seconds at most, and
+no file is made outside of the folder that it names.
 """
 
 import json
 import os
 import random
+import resource
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,14 +20,57 @@ from typer.testing import CliRunner
 
 from relaxjax import compare, hosts
 from relaxjax.cli import _app, _check, _training
+from relaxjax.islands.started import _supervise
 from relaxjax.plan import _rank
 from tests.fuzz.arguments import FILES, line
+from tests.fuzz.bounds import bounded
 
 ROOT = Path(__file__).parents[2]
-FEW, MANY = 150, 10_000
+FEW, MANY = 150, 2_000
+MEMORY = 16 << 30  # of addresses, of which XLA reserves much
+NEW = {"new", "islands", "runs"}  # folders of right lines, or by default
 ENVIRONMENT = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
 CAPTURED: Any = {"capture_output": True, "text": True}
-ENDED = SimpleNamespace(status=0, first=None)
+ENDED = hosts.Ended(0, "")
+
+
+def lay_out(folder: Path) -> None:
+    """The files of `FILES`, and a pipe."""
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    os.mkfifo(folder / "pipe.json")
+
+
+def made_in(folder: Path) -> set[str]:
+    """What is there beside the files of `FILES`."""
+    there = {name.partition("/")[0] for name in FILES} | {"pipe.json"}
+    return set(os.listdir(folder)) - there
+
+
+@pytest.fixture
+def little_memory():
+    """A limit of addresses, so that an array of a wrong size is an error at once."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+class NoPlace:
+    """An island that is done before it begins."""
+
+    is_open = unread = False
+    process = None
+
+    def __init__(self, *args: Any):
+        """No process."""
+
+    def send(self, number: int) -> None:
+        """To nobody."""
+
+    def dismiss(self) -> None:
+        """Nobody."""
 
 
 class Written:
@@ -39,13 +84,13 @@ class Written:
 def checks_only(monkeypatch, tmp_path):
     """Commands as far as their work."""
     monkeypatch.chdir(tmp_path)
-    for name, text in FILES.items():
-        (tmp_path / name).write_text(text)
+    lay_out(tmp_path)
     every = _rank.candidates
     monkeypatch.setattr(_rank, "candidates", lambda net: list(every(net))[:3])
     monkeypatch.setattr(_training, "run", lambda job: None)
     monkeypatch.setattr(compare.Study, "run", lambda *args, **how: Written())
     monkeypatch.setattr(hosts, "launch", lambda *args, **how: ENDED)
+    monkeypatch.setattr(_supervise, "Place", NoPlace)
     monkeypatch.setattr(_check, "_report", lambda *args, **how: {"holds": True})
     monkeypatch.setattr(_check, "_save", lambda *args: None)
     monkeypatch.setattr(_check, "_print", lambda *args: None)
@@ -55,12 +100,18 @@ def checks_only(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     "count", [FEW, pytest.param(MANY, marks=pytest.mark.slow)], ids=["few", "many"]
 )
-def test_a_line_is_accepted_or_refused_in_words(count, checks_only):
+def test_a_line_is_accepted_or_refused_in_words(
+    count, checks_only, little_memory, tmp_path
+):
     rng, runner = random.Random(0), CliRunner()
+    for name in ("explain all_reduce", "order loss.py:loss", "train", "plan"):
+        runner.invoke(_app.app, name.split())  # imports
     accepted = 0
     for _ in range(count):
         arguments, wrong = line(rng)
-        result = runner.invoke(_app.app, arguments)
+        with bounded():
+            result = runner.invoke(_app.app, arguments)
+        assert made_in(tmp_path) <= NEW, arguments
         shown = json.dumps(arguments)[:500], result.exception
         assert isinstance(result.exception, SystemExit | None), shown
         assert result.exit_code in (0, 2), shown
@@ -73,12 +124,13 @@ def test_a_line_is_accepted_or_refused_in_words(count, checks_only):
 @pytest.mark.slow
 def test_fifty_lines_in_processes_of_their_own(tmp_path):
     """Lines that are wrong, as a shell hands them over: no traceback, and no hang."""
-    for name, text in FILES.items():
-        (tmp_path / name).write_text(text)
+    lay_out(tmp_path)
     rng, lines = random.Random(1), list[list[str]]()
     while len(lines) < 50:
         arguments, wrong = line(rng)
-        if wrong is not None and not any("\0" in part for part in arguments):
+        started = arguments[0] in ("train", "compare", "run")
+        null = any("\0" in part for part in arguments)
+        if wrong is not None and not started and not null:
             lines.append(arguments)
     for arguments in lines:
         command = [sys.executable, "-m", "relaxjax", *arguments]
@@ -89,3 +141,4 @@ def test_fifty_lines_in_processes_of_their_own(tmp_path):
         assert done.returncode == 2, shown
         assert len(done.stderr.strip()) > 10, shown
         assert "Traceback" not in done.stderr, shown
+        assert made_in(tmp_path) == set(), shown
