@@ -5,6 +5,7 @@ Cost: a rendezvous, and JAX's own start.
 
 import atexit
 import os
+import time
 from collections.abc import Callable, Sequence
 from threading import Event, Thread
 from typing import NamedTuple
@@ -13,10 +14,14 @@ import jax
 from jax._src.clusters import ClusterEnv
 from jax._src.xla_bridge import backends_are_initialized
 
+from relaxjax.hosts._addresses import endpoint, stands_for_all
 from relaxjax.hosts._kv_store import LocalStore, ServiceStore, open_store
-from relaxjax.hosts._rendezvous import Member, rendezvous, this_process
+from relaxjax.hosts._members import Member, this_process
+from relaxjax.hosts._rendezvous import TOKEN, rendezvous
 from relaxjax.workers import versions
 
+_START = 30.0  # seconds at least for JAX's own start, whose time limit is an abort
+_BIND = "JAX_COORDINATOR_BIND_ADDRESS"  # which JAX reads too
 _LINGER = 20.0  # seconds that process 0 waits at the end for the others to leave
 _LINGER_LOST = 3.0  # likewise, when some of them never will
 WATCH = "watch"  # folder of the store for the processes that watch each other
@@ -84,7 +89,17 @@ def join(
         return Hosts(0, (this_process(0),), LocalStore())
     _require_first()
     address, count, number, devices = job
-    members = rendezvous(address, count, number, versions=versions(), wait=wait)
+    until = time.monotonic() + wait
+    bind = os.environ.get(_BIND) or None
+    members = rendezvous(
+        address,
+        count,
+        number,
+        versions=versions(),
+        wait=wait,
+        token=os.environ.get(TOKEN, ""),
+        bind=bind,
+    )
     jax.config.update("jax_enable_recoverability", True)
     if "JAX_ENABLE_PREEMPTION_SERVICE" not in os.environ:
         jax.config.update("jax_enable_preemption_service", False)
@@ -94,7 +109,8 @@ def join(
         number,
         devices,
         cluster_detection_method="deactivate",
-        initialization_timeout=max(1, int(wait)),
+        initialization_timeout=int(max(_START, until - time.monotonic())),
+        coordinator_bind_address=None if number or bind else _listens_at(address),
     )
     hosts = Hosts(number, members, open_store(), address)
     atexit.register(_at_the_end(hosts))
@@ -130,6 +146,12 @@ def _description(
             f"{count - 1}"
         )
     return address, count, number, devices
+
+
+def _listens_at(address: str) -> str | None:
+    """Where JAX's coordinator listens: at its address alone; None: everywhere."""
+    at = endpoint(address, "coordinator_address")
+    return None if stands_for_all(at) else str(at)
 
 
 def _require_first() -> None:

@@ -1,14 +1,15 @@
 """Starts one program in several processes, and ends them together.
 
-Each process finds `JAX_COORDINATOR_ADDRESS`, `JAX_NUM_PROCESSES` and `JAX_PROCESS_ID`
-in its environment, and all that it prints is passed on with its number in front. When
-one fails, the others get some seconds to end by themselves; a signal to this process is
-passed on to all.
+Each process finds `JAX_COORDINATOR_ADDRESS`, `JAX_NUM_PROCESSES`, `JAX_PROCESS_ID` and
+a secret of this job, `RELAXJAX_JOB_TOKEN`, in its environment, and all that it prints
+is passed on with its number in front. When one fails, the others get some seconds to
+end by themselves; a signal to this process is passed on to all.
 
 Cost: a thread for each stream of each process.
 """
 
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -23,6 +24,7 @@ from typing import IO, Any, NamedTuple
 from relaxjax._core._huge_pages import huge_pages
 from relaxjax.hosts._interrupt import heard, installed, keeps, listens
 from relaxjax.hosts._links import Links, Loopback, Place
+from relaxjax.hosts._rendezvous import TOKEN
 
 _PORT = 29400  # in a namespace, where nothing else listens
 _POLL = 0.05
@@ -85,13 +87,14 @@ def launch(
         places = links.open([f"process {i}" for i in range(processes)])
         for number in crew.signals[:1]:
             return Ended(128 + number, "no process was started")
-        address = _coordinator(places["process 0"])
+        address, token = _coordinator(places["process 0"]), secrets.token_hex(16)
         for i in range(processes):
             env = {**os.environ, **(environment or {})}
             env |= huge_pages(env)
             env["JAX_COORDINATOR_ADDRESS"] = address
             env["JAX_NUM_PROCESSES"] = str(processes)
             env["JAX_PROCESS_ID"] = str(i)
+            env.setdefault(TOKEN, token)
             crew.start(_inside(places[f"process {i}"], command), env)
         return crew.wait(grace)
 
