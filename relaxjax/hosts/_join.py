@@ -84,6 +84,7 @@ def join(
       >>> len(hosts.join().members)
       1
     """
+    _require_once()
     job = _description(coordinator_address, num_processes, process_id, wait)
     if job is None:
         return Hosts(0, (this_process(0),), LocalStore())
@@ -154,14 +155,18 @@ def _listens_at(address: str) -> str | None:
     return None if stands_for_all(at) else str(at)
 
 
-def _require_first() -> None:
-    """Refuses to join where JAX knows its devices already: those of one process."""
+def _require_once() -> None:
+    """Refuses a second join, also where this one would find nobody else."""
     if jax.distributed.is_initialized():
         raise RuntimeError(
             "join: this process has joined already, by hosts.join or by "
             "jax.distributed.initialize: call hosts.join() once, and pass on what it "
             "returns"
         )
+
+
+def _require_first() -> None:
+    """Refuses to join where JAX knows its devices already: those of one process."""
     if backends_are_initialized():
         raise RuntimeError(
             "join: JAX has been used in this process before hosts.join(), and knows "
