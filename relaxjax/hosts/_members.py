@@ -5,6 +5,8 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from relaxjax.hosts._launchers import Layout
+
 
 class Member(NamedTuple):
     """A process of a job.
@@ -14,12 +16,16 @@ class Member(NamedTuple):
       host: the name of its machine.
       address: the IP address from which it reaches process 0.
       pid: its process id on its machine.
+      devices: numbers of the devices that it takes, of those that it sees; None: all.
+      sees: the variable that says which devices it sees, and its value, or "".
     """
 
     process_id: int
     host: str
     address: str
     pid: int
+    devices: tuple[int, ...] | None = None
+    sees: str = ""
 
     def __str__(self) -> str:
         return (
@@ -34,11 +40,13 @@ class Report(NamedTuple):
       member: the process itself.
       processes: how many processes it expects.
       versions: the versions of what it runs, by name.
+      layout: where its launcher has put it; None: no launcher says so.
     """
 
     member: Member
     processes: int
     versions: Mapping[str, str]
+    layout: Layout | None = None
 
 
 def this_process(index: int, address: str = "127.0.0.1") -> Member:

@@ -19,6 +19,7 @@ import socket
 import time
 from typing import Any
 
+from relaxjax.hosts._launchers import Layout
 from relaxjax.hosts._members import Member, Report
 
 HELLO = "relaxjax-meeting-1"
@@ -84,12 +85,12 @@ def report_of(content: Any) -> tuple[Report, str]:
       ValueError: a part has another type or size.
     """
     parts = _dict(content)
-    row, processes, versions = _list(parts.get("report"), 3)
+    row, processes, versions, layout = _list(parts.get("report"), 4)
     number = _word(parts.get("nonce"))
     _require(_NONCE.fullmatch(number) is not None)
     _require(len(_dict(versions)) <= _VERSIONS)
     texts = {_word(name): _word(text) for name, text in versions.items()}
-    return Report(member_of(row), _count(processes), texts), number
+    return Report(member_of(row), _count(processes), texts, _layout(layout)), number
 
 
 def answered(answer: Answer) -> dict[str, Any]:
@@ -122,8 +123,10 @@ def member_of(row: Any) -> Member:
     Raises:
       ValueError: a part has another type or size.
     """
-    number, host, address, pid = _list(row, 4)
-    return Member(_count(number), _word(host), _word(address), _count(pid))
+    number, host, address, pid, ids, sees = _list(row, 6)
+    devices = None if ids is None else tuple(map(_count, _list(ids)))
+    named = _count(number), _word(host), _word(address), _count(pid)
+    return Member(*named, devices, _word(sees))
 
 
 def read_line(connection: socket.socket, until: float, most: int) -> bytes:
@@ -155,8 +158,18 @@ def _dict(value: Any) -> dict[str, Any]:
     return value
 
 
-def _list(value: Any, length: int) -> list[Any]:
-    _require(isinstance(value, list) and len(value) == length)
+def _layout(value: Any) -> Layout | None:
+    if value is None:
+        return None
+    local, here, visible, own = _list(value, 4)
+    _require(isinstance(own, bool) and here != 0)
+    here, visible = (None if one is None else _count(one) for one in (here, visible))
+    return Layout(_count(local), here, visible, own)
+
+
+def _list(value: Any, length: int | None = None) -> list[Any]:
+    _require(isinstance(value, list))
+    _require(len(value) <= _WORD if length is None else len(value) == length)
     return value
 
 

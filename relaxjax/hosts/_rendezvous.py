@@ -9,11 +9,14 @@ Cost: one short connection for each process.
 """
 
 import math
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from relaxjax.hosts import _messages as messages
 from relaxjax.hosts._addresses import Endpoint, connected, endpoint, listeners
+from relaxjax.hosts._devices import assigned, line
+from relaxjax.hosts._launchers import Layout
 from relaxjax.hosts._meeting import Meeting
 from relaxjax.hosts._members import Member, Report, problem, this_process
 
@@ -34,6 +37,9 @@ def rendezvous(
     wait: float,
     token: str = "",
     bind: str | None = None,
+    devices: Sequence[int] | None = None,
+    sees: str = "",
+    layout: Layout | None = None,
 ) -> tuple[Member, ...]:
     """Reports to process 0 or, as process 0, hears all reports; returns all members.
 
@@ -45,6 +51,9 @@ def rendezvous(
       wait: seconds for all to come.
       token: the job's secret; processes with another one are refused.
       bind: "host:port" at which process 0 listens; None: at the coordinator's address.
+      devices: numbers of the devices that this process takes; None: by its layout.
+      sees: which devices this process sees, in words.
+      layout: where the launcher has put this process; None: nobody knows.
 
     Raises:
       ValueError: no address; a wait that is no time; processes that disagree on their
@@ -58,7 +67,9 @@ def rendezvous(
     until = time.monotonic() + wait
 
     def report(address: str) -> Report:
-        return Report(this_process(index, address), processes, versions)
+        ids = None if devices is None else tuple(devices)
+        me = this_process(index, address)._replace(devices=ids, sees=sees)
+        return Report(me, processes, versions, layout)
 
     if index:
         return _settled(_ask_first(at, report, until, wait, token))
@@ -68,8 +79,11 @@ def rendezvous(
         meeting.gather(until)
         answer = _answer(meeting, wait, place)
         meeting.answer(answer)
+        by_hand = all(one.layout is None for one in meeting.reports())
     finally:
         meeting.close()
+    if isinstance(answer, tuple) and (text := line(answer, by_hand=by_hand)):
+        sys.stderr.write(f"relaxjax: {text}\n")
     return _settled(answer)
 
 
@@ -120,14 +134,14 @@ def _asked(at: Endpoint, report: _Make, until: float, token: str) -> messages.An
         said = report(connection.getsockname()[0])
         content = {"report": said, "nonce": mine}
         connection.sendall(messages.sealed(token, f"report {theirs}", content))
-        line = messages.read_line(connection, until + _REPLY, messages.ANSWER)
-        if line == messages.REFUSED.encode():
+        last = messages.read_line(connection, until + _REPLY, messages.ANSWER)
+        if last == messages.REFUSED.encode():
             raise messages.OtherTokenError(
                 f"process 0 at {at} has another {TOKEN} than this process; give all "
                 "processes of the job the same one, or none"
             )
         try:
-            answer = messages.opened(token, f"answer {theirs} {mine}", line)
+            answer = messages.opened(token, f"answer {theirs} {mine}", last)
         except messages.OtherTokenError as error:
             raise ValueError("no answer of process 0") from error
         return messages.answer_of(answer, said.processes)
@@ -141,7 +155,7 @@ def _answer(meeting: Meeting, wait: float, place: Endpoint) -> messages.Answer:
     members = sorted(report.member for report in reports)
     missing = sorted({*range(reports[0].processes)} - {m.process_id for m in members})
     if not missing:
-        return tuple(members)
+        return assigned(reports)
     text = (
         f"join: processes {missing} did not come in {wait:g} s; came: "
         f"{', '.join(map(str, members))}; process 0 listened at {place}"

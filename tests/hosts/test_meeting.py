@@ -132,47 +132,67 @@ def test_strangers_are_sent_away(pool, monkeypatch):
     assert first.result(GUARD) == second.result(GUARD)
 
 
+def reported(*parts: Any) -> dict[str, Any]:
+    return {"report": [*parts], "nonce": NUMBER}
+
+
 BAD: dict[str, Callable[[], Any]] = {
     "no dict": lambda: [1],
     "no report": lambda: {"nonce": NUMBER},
     "a nonce of another form": lambda: {**said(1), "nonce": "1"},
     "a nonce that is no text": lambda: {**said(1), "nonce": [1]},
-    "too few parts": lambda: {"report": [[1, "h", "a", 1], 2], "nonce": NUMBER},
+    "too few parts": lambda: reported(ROW, 2, {}),
 }
-ROW = [1, "h", "a", 1]
+ROW = [1, "h", "a", 1, None, ""]
 for _name, _row in {
-    "a number as text": ["x", "h", "a", 1],
-    "no number": [None, "h", "a", 1],
-    "half a number": [1.5, "h", "a", 1],
-    "a truth as a number": [True, "h", "a", 1],
-    "a list as a number": [[1], "h", "a", 1],
-    "a number below 0": [-1, "h", "a", 1],
-    "a large number": [2**31, "h", "a", 1],
-    "a host that is no text": [1, {"x": 1}, "a", 1],
-    "a long host": [1, "h" * 256, "a", 1],
-    "a host of several lines": [1, "h\nprocess 0", "a", 1],
+    "a number as text": ["x", "h", "a", 1, None, ""],
+    "no number": [None, "h", "a", 1, None, ""],
+    "half a number": [1.5, "h", "a", 1, None, ""],
+    "a truth as a number": [True, "h", "a", 1, None, ""],
+    "a list as a number": [[1], "h", "a", 1, None, ""],
+    "a number below 0": [-1, "h", "a", 1, None, ""],
+    "a large number": [2**31, "h", "a", 1, None, ""],
+    "a host that is no text": [1, {"x": 1}, "a", 1, None, ""],
+    "a long host": [1, "h" * 256, "a", 1, None, ""],
+    "a host of several lines": [1, "h\nprocess 0", "a", 1, None, ""],
     "a row that is short": [1, "h", "a"],
-    "a row that is a text": "1hap",
+    "a row that is a text": "1hapxy",
+    "devices as text": [1, "h", "a", 1, "0", ""],
+    "a device below 0": [1, "h", "a", 1, [-1], ""],
+    "many devices": [1, "h", "a", 1, [*range(256)], ""],
+    "what it sees as a number": [1, "h", "a", 1, None, 0],
 }.items():
-    BAD[_name] = lambda row=_row: {"report": [row, 2, {}], "nonce": NUMBER}
+    BAD[_name] = lambda row=_row: reported(row, 2, {}, None)
 for _name, _versions in {
     "versions in a list": [],
     "no versions": None,
     "a version that is no text": {"a": {"b": 1}},
     "many versions": {str(i): "" for i in range(65)},
 }.items():
-    BAD[_name] = lambda value=_versions: {"report": [ROW, 2, value], "nonce": NUMBER}
-BAD["processes as text"] = lambda: {"report": [ROW, "2", {}], "nonce": NUMBER}
+    BAD[_name] = lambda value=_versions: {
+        "report": [ROW, 2, value, None],
+        "nonce": NUMBER,
+    }
+for _name, _layout in {
+    "a layout that is no list": 0,
+    "a local number as text": ["0", 1, 1, False],
+    "no process on a host": [0, 0, 1, False],
+    "half a device": [0, 1, 1.5, False],
+    "a number as a truth": [0, 1, 1, 0],
+}.items():
+    BAD[_name] = lambda value=_layout: reported(ROW, 2, {}, value)
+BAD["processes as text"] = lambda: reported(ROW, "2", {}, None)
 
 
 @pytest.mark.parametrize("content", BAD.values(), ids=BAD)
 def test_types_and_sizes_of_reports_are_checked(content):
     with pytest.raises(ValueError, match="not what a process reports"):
         messages.report_of(json.loads(json.dumps(content())))
-    report, number = messages.report_of(
-        {"report": [ROW, 2, {"a": "1"}], "nonce": NUMBER}
-    )
-    assert (report.member, report.processes) == ((1, "h", "a", 1), 2)
+    row, layout = [1, "h", "a", 1, [0, 2], "s"], [0, None, 4, True]
+    sound = {"report": [row, 2, {"a": "1"}, layout], "nonce": NUMBER}
+    report, number = messages.report_of(sound)
+    assert (report.member, report.processes) == ((1, "h", "a", 1, (0, 2), "s"), 2)
+    assert report.layout == (0, None, 4, True)
     assert (dict(report.versions), number) == ({"a": "1"}, NUMBER)
 
 
@@ -301,7 +321,10 @@ def test_jax_listens_where_the_meeting_was(monkeypatch):
     calls: list[dict[str, Any]] = []
     monkeypatch.setattr(_join, "_require_first", lambda: None)
     monkeypatch.setattr(_join, "open_store", lambda: None)
-    monkeypatch.setattr(_join, "rendezvous", lambda *_, **how: calls.append(how))
+    both = this_process(0), this_process(1)
+    monkeypatch.setattr(
+        _join, "rendezvous", lambda *_, **how: calls.append(how) or both
+    )
     monkeypatch.setattr(_join.atexit, "register", lambda _: None)
     monkeypatch.setattr(_join.jax.config, "update", lambda *_: None)
     monkeypatch.setattr(
