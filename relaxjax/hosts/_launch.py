@@ -43,10 +43,11 @@ class Ended(NamedTuple):
     """How a job ended.
 
     Attributes:
-      status: 0 if every process ended well, else the status of the first that did not,
-        as in a shell (128 + the signal's number).
-      why: how the first process that failed has ended, in words; empty if all ended
-        well.
+      status: 0 if every process ended well, also after SIGTERM; 130 if so after a
+        Ctrl-C; else the status of the first that did not, as in a shell (128 + the
+        signal's number).
+      why: how the first process that failed has ended, or that there was a Ctrl-C, in
+        words; empty where the status is 0.
     """
 
     status: int
@@ -96,7 +97,7 @@ def launch(
             env["JAX_PROCESS_ID"] = str(i)
             env.setdefault(TOKEN, token)
             crew.start(_inside(places[f"process {i}"], command), env)
-        return crew.wait(grace)
+        return _interrupted(crew.wait(grace), crew.signals)
 
 
 class Crew:
@@ -210,6 +211,13 @@ def _forwarded(crew: Crew, links: Links) -> Iterator[None]:
         keeps(nothing="all processes have ended")
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _interrupted(ended: Ended, signals: Sequence[int]) -> Ended:
+    """After a Ctrl-C the job is not done, however well its processes ended."""
+    if ended.status or signal.SIGINT not in signals:
+        return ended
+    return Ended(128 + signal.SIGINT, "interrupted by Ctrl-C")
 
 
 def _inside(place: Place, command: Sequence[str]) -> list[str]:
