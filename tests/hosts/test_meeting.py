@@ -1,6 +1,7 @@
 """Strangers at the meeting point cost no time, and learn and move nothing."""
 
 import json
+import random
 import socket
 import threading
 import time
@@ -194,6 +195,32 @@ def test_types_and_sizes_of_reports_are_checked(content):
     assert (report.member, report.processes) == ((1, "h", "a", 1, (0, 2), "s"), 2)
     assert report.layout == (0, None, 4, True)
     assert (dict(report.versions), number) == ({"a": "1"}, NUMBER)
+
+
+def test_no_line_is_more_than_a_wrong_value():
+    """Random changes of a sound line: it is read, or it is a ValueError."""
+    rng = random.Random(0)
+    sound = messages.sealed("", "report 1", said(1)).strip()
+    pieces = [b"[", b"]", b"{", b"}", b'"', b",", b":", b"-1", b"1e999", b"NaN"]
+    pieces += [b"null", b"true", b"9" * 5000, b"[" * 12_000, b"\xff", b"\\u0000", b" "]
+    read = 0
+    for _ in range(2000):
+        body = bytearray(sound.partition(b" ")[2])
+        for _ in range(rng.randint(1, 3)):
+            at = rng.randrange(len(body))
+            body[at : at + rng.randint(0, 4)] = rng.choice(pieces)
+        if rng.random() < 0.1:
+            body[:] = rng.choice(pieces)
+        mac = messages._mac("", "report 1", bytes(body))
+        line = rng.choice([mac, mac[1:]]).encode() + b" " + bytes(body)
+        with suppress(ValueError):
+            messages.report_of(messages.opened("", "report 1", line))
+            read += 1
+        with suppress(ValueError):
+            messages.answer_of(messages.opened("", "report 1", line), 2)
+        with suppress(ValueError):
+            messages.greeted(bytes(body))
+    assert 0 < read < 500
 
 
 def test_bad_reports_move_nothing(pool):
