@@ -19,11 +19,10 @@ from relaxjax.hosts._devices import take_alone, told
 from relaxjax.hosts._kv_store import LocalStore, ServiceStore, open_store
 from relaxjax.hosts._launchers import seen
 from relaxjax.hosts._members import Member, this_process
-from relaxjax.hosts._rendezvous import TOKEN, rendezvous
+from relaxjax.hosts._rendezvous import BIND, TOKEN, rendezvous
 from relaxjax.workers import versions
 
 _START = 30.0  # seconds at least for JAX's own start, whose time limit is an abort
-_BIND = "JAX_COORDINATOR_BIND_ADDRESS"  # which JAX reads too
 _SEEN = 200  # characters of the variable that says which devices a process sees
 _LINGER = 20.0  # seconds that process 0 waits at the end for the others to leave
 _LINGER_LOST = 3.0  # likewise, when some of them never will
@@ -105,7 +104,7 @@ def join(
     _require_first()
     address, count, number, layout = job
     until = time.monotonic() + wait
-    bind = env.get(_BIND) or None
+    bind = env.get(BIND) or None
     members = rendezvous(
         address,
         count,

@@ -24,7 +24,7 @@ from typing import IO, Any, NamedTuple
 from relaxjax._core._huge_pages import huge_pages
 from relaxjax.hosts._interrupt import heard, installed, keeps, listens
 from relaxjax.hosts._links import Links, Loopback, Place
-from relaxjax.hosts._rendezvous import TOKEN
+from relaxjax.hosts._rendezvous import BIND, TOKEN
 
 _PORT = 29400  # in a namespace, where nothing else listens
 _POLL = 0.05
@@ -96,6 +96,7 @@ def launch(
             env["JAX_NUM_PROCESSES"] = str(processes)
             env["JAX_PROCESS_ID"] = str(i)
             env.setdefault(TOKEN, token)
+            env.pop(BIND, None)  # that of another job, around this one
             crew.start(_inside(places[f"process {i}"], command), env)
         return _interrupted(crew.wait(grace), crew.signals)
 

@@ -20,6 +20,7 @@ from relaxjax.hosts._launchers import Layout
 from relaxjax.hosts._meeting import Meeting
 from relaxjax.hosts._members import Member, Report, problem, this_process
 
+BIND = "JAX_COORDINATOR_BIND_ADDRESS"  # where process 0 listens; JAX reads it too
 TOKEN = "RELAXJAX_JOB_TOKEN"  # environment variable: the secret of a job
 _RETRY = 0.1
 _REPLY = 5.0  # seconds beyond the wait that process 0's answer may take
@@ -73,7 +74,7 @@ def rendezvous(
 
     if index:
         return _settled(_ask_first(at, report, until, wait, token))
-    place = endpoint(bind, "JAX_COORDINATOR_BIND_ADDRESS") if bind else at
+    place = endpoint(bind, BIND) if bind else at
     meeting = Meeting(listeners(place), report(at.host), token)
     try:
         meeting.gather(until)

@@ -78,7 +78,7 @@ def test_it_listens_at_the_given_address_alone(stands_for):
     assert listening(at) == ["127.0.0.1"]
     assert listening(free()._replace(host="0.0.0.0")) == ["0.0.0.0"]
     assert listening(free()._replace(host="localhost"))[0] in ("127.0.0.1", "::1")
-    stands_for("elsewhere-and-here", ("192.0.2.1", "127.0.0.1"))  # one is not ours
+    stands_for("elsewhere-and-here", ("203.0.113.1", "127.0.0.1"))  # one is not ours
     assert listening(free()._replace(host="elsewhere-and-here")) == ["127.0.0.1"]
 
 
@@ -87,15 +87,15 @@ def test_a_name_that_is_only_known_as_loopback_listens_everywhere(stands_for):
     at = free()._replace(host="node1")
     assert _addresses.stands_for_all(at)
     assert "0.0.0.0" in listening(at)
-    stands_for("node2", ("192.0.2.7",))
-    for host in ("node2", "127.0.0.1", "::1", "localhost", "192.0.2.7"):
+    stands_for("node2", ("203.0.113.7",))
+    for host in ("node2", "127.0.0.1", "::1", "localhost", "203.0.113.7"):
         assert not _addresses.stands_for_all(Endpoint(host, 1))
     assert _addresses.stands_for_all(Endpoint("::", 1))
 
 
 def test_an_address_that_is_not_of_this_machine():
     with pytest.raises(OSError, match=r"BIND_ADDRESS=0\.0\.0\.0:PORT for proc") as info:
-        listeners(free()._replace(host="192.0.2.1"))
+        listeners(free()._replace(host="203.0.113.1"))
     assert info.value.errno == errno.EADDRNOTAVAIL
     with pytest.raises(OSError, match=r"cannot listen at no-such-host\.invalid:1"):
         listeners(Endpoint("no-such-host.invalid", 1))
@@ -103,7 +103,7 @@ def test_an_address_that_is_not_of_this_machine():
 
 def test_one_address_that_is_taken_is_an_error(stands_for):
     """Also where another is not of this machine: no half of a name will do."""
-    stands_for("both", ("127.0.0.1", "192.0.2.1"))
+    stands_for("both", ("127.0.0.1", "203.0.113.1"))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         at = Endpoint("both", taken.getsockname()[1])
         with pytest.raises(OSError, match="Is a process of an earlier run still there"):
@@ -114,7 +114,7 @@ def test_each_address_of_a_name_has_its_turn(stands_for, monkeypatch):
     monkeypatch.setattr(_addresses, "_CONNECT", 0.2)
     at = free()
     with socket.create_server(at) as server:
-        stands_for("name", ("192.0.2.1", "127.0.0.1"))  # the first is nowhere
+        stands_for("name", ("203.0.113.1", "127.0.0.1"))  # the first is nowhere
         line = connected(at._replace(host="name"), _addresses.time.monotonic() + GUARD)
         with line:
             assert line.getpeername() == server.getsockname()

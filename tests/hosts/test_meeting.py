@@ -15,7 +15,7 @@ import pytest
 from relaxjax.hosts import _join, _launch, _meeting
 from relaxjax.hosts import _messages as messages
 from relaxjax.hosts._members import Report, this_process
-from relaxjax.hosts._rendezvous import TOKEN, rendezvous
+from relaxjax.hosts._rendezvous import BIND, TOKEN, rendezvous
 from tests.hosts.test_rendezvous import free_address
 
 GUARD = 60.0  # seconds after which a test that hangs has failed
@@ -341,6 +341,14 @@ def test_launch_draws_a_token(monkeypatch):
     assert all(len(token) == 32 for token in one | other)
     monkeypatch.setenv(TOKEN, "mine")
     assert tokens() == {"mine"}
+
+
+def test_launch_listens_at_its_own_address(monkeypatch):
+    """And not at that of a job around it."""
+    monkeypatch.setenv(BIND, "0.0.0.0:29400")
+    said: list[str] = []
+    _launch.launch(["sh", "-c", f"echo .${BIND}"], 1, say=lambda *x: said.append(x[2]))
+    assert said == ["."]
 
 
 def test_jax_listens_where_the_meeting_was(monkeypatch):
