@@ -11,7 +11,7 @@ __getattr__, __dir__, __all__ = door(
         "_join": "Hosts join",
         "_launch": "Ended launch",
         "_links": "Links Loopback Namespaces Place enter",
-        "_rendezvous": "Member",
+        "_members": "Member",
         "_watch": "LostProcess Watch",
     },
     shared={

@@ -18,7 +18,7 @@ from relaxjax.hosts._links import Loopback as Loopback
 from relaxjax.hosts._links import Namespaces as Namespaces
 from relaxjax.hosts._links import Place as Place
 from relaxjax.hosts._links import enter as enter
-from relaxjax.hosts._rendezvous import Member as Member
+from relaxjax.hosts._members import Member as Member
 from relaxjax.hosts._watch import LostProcess as LostProcess
 from relaxjax.hosts._watch import Watch as Watch
 

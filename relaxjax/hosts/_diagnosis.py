@@ -19,7 +19,8 @@ import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from relaxjax.hosts._rendezvous import Member
+from relaxjax.hosts._addresses import endpoint
+from relaxjax.hosts._members import Member
 
 
 class Heard(NamedTuple):
@@ -145,8 +146,8 @@ class Sentinel:
     """Watches over this process, `mine`, until `dismiss`; `first` is process 0."""
 
     def __init__(self, coordinator: str, mine: Member, first: Member):
-        host, _, port = coordinator.rpartition(":")
-        arguments = [str(mine), str(first), host.strip("[]"), port]
+        host, port = endpoint(coordinator, "coordinator_address")
+        arguments = [str(mine), str(first), host, str(port)]
         self._child = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _PROGRAM, *arguments],
             stdin=subprocess.PIPE,

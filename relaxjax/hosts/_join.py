@@ -5,18 +5,25 @@ Cost: a rendezvous, and JAX's own start.
 
 import atexit
 import os
+import time
 from collections.abc import Callable, Sequence
 from threading import Event, Thread
 from typing import NamedTuple
 
 import jax
-from jax._src.clusters import ClusterEnv
 from jax._src.xla_bridge import backends_are_initialized
 
+from relaxjax.hosts._addresses import endpoint, stands_for_all
+from relaxjax.hosts._description import described
+from relaxjax.hosts._devices import take_alone, told
 from relaxjax.hosts._kv_store import LocalStore, ServiceStore, open_store
-from relaxjax.hosts._rendezvous import Member, rendezvous, this_process
+from relaxjax.hosts._launchers import seen
+from relaxjax.hosts._members import Member, this_process
+from relaxjax.hosts._rendezvous import BIND, TOKEN, rendezvous
 from relaxjax.workers import versions
 
+_START = 30.0  # seconds at least for JAX's own start, whose time limit is an abort
+_SEEN = 200  # characters of the variable that says which devices a process sees
 _LINGER = 20.0  # seconds that process 0 waits at the end for the others to leave
 _LINGER_LOST = 3.0  # likewise, when some of them never will
 WATCH = "watch"  # folder of the store for the processes that watch each other
@@ -43,15 +50,20 @@ def join(
     num_processes: int | None = None,
     process_id: int | None = None,
     *,
+    devices: Sequence[int] | None = None,
     wait: float = 60.0,
 ) -> Hosts:
     """Joins the other processes of this job, if there are any.
 
     Call it once, before JAX is used. Without arguments, it takes what `relaxjax run` or
     the user has put in the environment (`JAX_COORDINATOR_ADDRESS`, `JAX_NUM_PROCESSES`,
-    `JAX_PROCESS_ID`), or what JAX finds out from SLURM, Open MPI and Kubernetes; where
-    there is nothing to find, this process is the only one. Then it calls
+    `JAX_PROCESS_ID`), or what SLURM, Open MPI and Kubernetes say; where there is
+    nothing to find, this process is the only one. Then it calls
     `jax.distributed.initialize`.
+
+    A process takes all devices that it sees where it is alone on its host, or where its
+    launcher shows each process its own. Otherwise those of SLURM and Open MPI share the
+    devices of their host. Process 0 says in a line which devices each has taken.
 
     JAX's preemption service is off, so that SIGTERM ends a process
     (`JAX_ENABLE_PREEMPTION_SERVICE=1` keeps it on), and its recoverability is on, so
@@ -61,14 +73,18 @@ def join(
       coordinator_address: address of process 0 with a free port there, "host:port".
       num_processes: number of processes.
       process_id: number of this process, from 0.
-      wait: seconds within which all must come.
+      devices: numbers of the devices that this process takes, of those that it sees,
+        from 0. None: JAX_LOCAL_DEVICE_IDS ("0,1"), or as above.
+      wait: seconds within which all must come; JAX's own start gets what is left of
+        them, and 30 at least.
 
     Returns:
       The processes.
 
     Raises:
-      ValueError: an incomplete or wrong description; processes that disagree on their
-        number or versions, or two with the same number.
+      ValueError: an incomplete or wrong description, also by SLURM; processes that
+        disagree on their number, versions or token (`RELAXJAX_JOB_TOKEN`), or two with
+        the same number.
       RuntimeError: JAX was used before, or this process has joined already.
       OSError: process 0 cannot listen at its address.
       TimeoutError: processes did not come; the message has their numbers, or the
@@ -79,67 +95,73 @@ def join(
       >>> len(hosts.join().members)
       1
     """
-    job = _description(coordinator_address, num_processes, process_id, wait)
+    _require_once()
+    env = os.environ
+    ids = told(devices, env)
+    job = described(coordinator_address, num_processes, process_id, wait=wait, env=env)
     if job is None:
-        return Hosts(0, (this_process(0),), LocalStore())
+        return _alone(ids)
     _require_first()
-    address, count, number, devices = job
-    members = rendezvous(address, count, number, versions=versions(), wait=wait)
+    address, count, number, layout = job
+    until = time.monotonic() + wait
+    bind = env.get(BIND) or None
+    members = rendezvous(
+        address,
+        count,
+        number,
+        versions=versions(),
+        wait=wait,
+        token=env.get(TOKEN, ""),
+        bind=bind,
+        devices=ids,
+        sees=seen(env)[:_SEEN],
+        layout=layout,
+    )
     jax.config.update("jax_enable_recoverability", True)
-    if "JAX_ENABLE_PREEMPTION_SERVICE" not in os.environ:
+    if "JAX_ENABLE_PREEMPTION_SERVICE" not in env:
         jax.config.update("jax_enable_preemption_service", False)
     jax.distributed.initialize(
         address,
         count,
         number,
-        devices,
+        members[number].devices,
         cluster_detection_method="deactivate",
-        initialization_timeout=max(1, int(wait)),
+        initialization_timeout=int(max(_START, until - time.monotonic())),
+        coordinator_bind_address=None if number or bind else _listens_at(address),
     )
     hosts = Hosts(number, members, open_store(), address)
     atexit.register(_at_the_end(hosts))
     return hosts
 
 
-def _description(
-    address: str | None, count: int | None, number: int | None, wait: float
-) -> tuple[str, int, int, Sequence[int] | None] | None:
-    """Address, number of processes, own number and devices; None where alone."""
-    address = address or os.environ.get("JAX_COORDINATOR_ADDRESS")
-    count = _number(count, "num_processes", "JAX_NUM_PROCESSES")
-    number = _number(number, "process_id", "JAX_PROCESS_ID")
-    address, count, number, devices = ClusterEnv.auto_detect_unset_distributed_params(
-        address, count, number, None, None, max(1, int(wait))
-    )
-    if count == 1 or (address is None and count is None and number is None):
-        return None
-    missing = [
-        f"{name} ({variable})"
-        for name, variable, value in (
-            ("coordinator_address", "JAX_COORDINATOR_ADDRESS", address),
-            ("num_processes", "JAX_NUM_PROCESSES", count),
-            ("process_id", "JAX_PROCESS_ID", number),
-        )
-        if value is None
-    ]
-    if missing or address is None or count is None or number is None:
-        raise ValueError(f"join: {' and '.join(missing)} not given; give all three")
-    if not 0 <= number < count:
-        raise ValueError(
-            f"join: process_id={number} of num_processes={count}; it must be 0 to "
-            f"{count - 1}"
-        )
-    return address, count, number, devices
+def _alone(devices: Sequence[int] | None) -> Hosts:
+    """The only process, with the devices that it was told to take."""
+    me = this_process(0)
+    if devices is not None:
+        _require_first()
+        take_alone(devices)
+        me = me._replace(devices=tuple(devices))
+    return Hosts(0, (me,), LocalStore())
 
 
-def _require_first() -> None:
-    """Refuses to join where JAX knows its devices already: those of one process."""
+def _listens_at(address: str) -> str | None:
+    """Where JAX's coordinator listens: at its address alone; None: everywhere."""
+    at = endpoint(address, "coordinator_address")
+    return None if stands_for_all(at) else str(at)
+
+
+def _require_once() -> None:
+    """Refuses a second join, also where this one would find nobody else."""
     if jax.distributed.is_initialized():
         raise RuntimeError(
             "join: this process has joined already, by hosts.join or by "
             "jax.distributed.initialize: call hosts.join() once, and pass on what it "
             "returns"
         )
+
+
+def _require_first() -> None:
+    """Refuses to join where JAX knows its devices already: those of one process."""
     if backends_are_initialized():
         raise RuntimeError(
             "join: JAX has been used in this process before hosts.join(), and knows "
@@ -147,15 +169,6 @@ def _require_first() -> None:
             "made, before jax.devices(), jnp.ones(...) or any other computation, also "
             "in the modules that the script imports"
         )
-
-
-def _number(value: int | None, name: str, variable: str) -> int | None:
-    text = os.environ.get(variable)
-    if value is not None or text is None:
-        return value
-    if not text.strip().isdigit():
-        raise ValueError(f"join: {variable}={text!r}; {name} must be a whole number")
-    return int(text)
 
 
 def _at_the_end(hosts: Hosts) -> Callable[[], None]:

@@ -1,14 +1,16 @@
 """Starts one program in several processes, and ends them together.
 
-Each process finds `JAX_COORDINATOR_ADDRESS`, `JAX_NUM_PROCESSES` and `JAX_PROCESS_ID`
-in its environment, and all that it prints is passed on with its number in front. When
-one fails, the others get some seconds to end by themselves; a signal to this process is
-passed on to all. When nobody reads what is printed any more, all end.
+Each process finds `JAX_COORDINATOR_ADDRESS`, `JAX_NUM_PROCESSES`, `JAX_PROCESS_ID` and
+a secret of this job, `RELAXJAX_JOB_TOKEN`, in its environment, and all that it prints
+is passed on with its number in front. When one fails, the others get some seconds to
+end by themselves; a signal to this process is passed on to all. When nobody reads what
+is printed any more, all end.
 
 Cost: a thread for each stream of each process.
 """
 
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -23,6 +25,7 @@ from typing import IO, Any, NamedTuple
 from relaxjax._core._huge_pages import huge_pages
 from relaxjax.hosts._interrupt import heard, installed, keeps, listens
 from relaxjax.hosts._links import Links, Loopback, Place
+from relaxjax.hosts._rendezvous import BIND, TOKEN
 
 _PORT = 29400  # in a namespace, where nothing else listens
 _POLL = 0.05
@@ -42,10 +45,12 @@ class Ended(NamedTuple):
     """How a job ended.
 
     Attributes:
-      status: 0 if every process ended well, else the status of the first that did not,
-        as in a shell (128 + the signal's number).
-      why: how the first process that failed has ended, in words; empty if all ended
-        well, or were ended because nobody reads what they print (status 141).
+      status: 0 if every process ended well, also after SIGTERM; 130 if so after a
+        Ctrl-C; else the status of the first that did not, as in a shell (128 + the
+        signal's number).
+      why: how the first process that failed has ended, or that there was a Ctrl-C, in
+        words; empty where the status is 0, or where all were ended because nobody
+        reads what they print (status 141).
     """
 
     status: int
@@ -86,15 +91,17 @@ def launch(
         places = links.open([f"process {i}" for i in range(processes)])
         for number in crew.signals[:1]:
             return Ended(128 + number, "no process was started")
-        address = _coordinator(places["process 0"])
+        address, token = _coordinator(places["process 0"]), secrets.token_hex(16)
         for i in range(processes):
             env = {**os.environ, **(environment or {})}
             env |= huge_pages(env)
             env["JAX_COORDINATOR_ADDRESS"] = address
             env["JAX_NUM_PROCESSES"] = str(processes)
             env["JAX_PROCESS_ID"] = str(i)
+            env.setdefault(TOKEN, token)
+            env.pop(BIND, None)  # that of another job, around this one
             crew.start(_inside(places[f"process {i}"], command), env)
-        return crew.wait(grace)
+        return _interrupted(crew.wait(grace), crew.signals)
 
 
 class Crew:
@@ -219,6 +226,13 @@ def _forwarded(crew: Crew, links: Links) -> Iterator[None]:
         keeps(nothing="all processes have ended")
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _interrupted(ended: Ended, signals: Sequence[int]) -> Ended:
+    """After a Ctrl-C the job is not done, however well its processes ended."""
+    if ended.status or signal.SIGINT not in signals:
+        return ended
+    return Ended(128 + signal.SIGINT, "interrupted by Ctrl-C")
 
 
 def _inside(place: Place, command: Sequence[str]) -> list[str]:

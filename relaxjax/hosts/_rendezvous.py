@@ -3,61 +3,30 @@
 JAX's runtime aborts a process that it cannot connect, without an exception. So every
 process first reports to process 0, at the coordinator's own address, which is left free
 again: who it is, and which versions it runs. All get the table of members, or the same
-error.
+error. One deadline is over everything; strangers at the port cost no time.
 
 Cost: one short connection for each process.
 """
 
-import json
-import os
-import socket
+import math
+import sys
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
 
+from relaxjax.hosts import _messages as messages
+from relaxjax.hosts._addresses import Endpoint, connected, endpoint, listeners
+from relaxjax.hosts._devices import assigned, line
+from relaxjax.hosts._launchers import Layout
+from relaxjax.hosts._meeting import Meeting
+from relaxjax.hosts._members import Member, Report, problem, this_process
+
+BIND = "JAX_COORDINATOR_BIND_ADDRESS"  # where process 0 listens; JAX reads it too
+TOKEN = "RELAXJAX_JOB_TOKEN"  # environment variable: the secret of a job
 _RETRY = 0.1
 _REPLY = 5.0  # seconds beyond the wait that process 0's answer may take
-_ERRORS = {"value": ValueError, "timeout": TimeoutError}
+_GREETING = 5.0  # seconds after which who has not greeted is another program
 
-
-class Member(NamedTuple):
-    """A process of a job.
-
-    Attributes:
-      process_id: its number.
-      host: the name of its machine.
-      address: the IP address from which it reaches process 0.
-      pid: its process id on its machine.
-    """
-
-    process_id: int
-    host: str
-    address: str
-    pid: int
-
-    def __str__(self) -> str:
-        return (
-            f"process {self.process_id} ({self.host}, {self.address}, pid {self.pid})"
-        )
-
-
-class Report(NamedTuple):
-    """What a process reports.
-
-    Attributes:
-      member: the process itself.
-      processes: how many processes it expects.
-      versions: the versions of what it runs, by name.
-    """
-
-    member: Member
-    processes: int
-    versions: Mapping[str, str]
-
-
-def this_process(index: int, address: str = "127.0.0.1") -> Member:
-    """This process as a member."""
-    return Member(index, socket.gethostname(), address, os.getpid())
+_Make = Callable[[str], Report]  # of the address from which process 0 is reached
 
 
 def rendezvous(
@@ -67,6 +36,11 @@ def rendezvous(
     *,
     versions: Mapping[str, str],
     wait: float,
+    token: str = "",
+    bind: str | None = None,
+    devices: Sequence[int] | None = None,
+    sees: str = "",
+    layout: Layout | None = None,
 ) -> tuple[Member, ...]:
     """Reports to process 0 or, as process 0, hears all reports; returns all members.
 
@@ -76,145 +50,121 @@ def rendezvous(
       index: number of this process.
       versions: the versions of what this process runs, by name.
       wait: seconds for all to come.
+      token: the job's secret; processes with another one are refused.
+      bind: "host:port" at which process 0 listens; None: at the coordinator's address.
+      devices: numbers of the devices that this process takes; None: by its layout.
+      sees: which devices this process sees, in words.
+      layout: where the launcher has put this process; None: nobody knows.
 
     Raises:
-      ValueError: no address; processes that disagree on their number, index or
-        versions.
+      ValueError: no address; a wait that is no time; processes that disagree on their
+        number, index, versions or token.
       OSError: the address is taken, or is not one of this machine.
       TimeoutError: process 0 or others did not come.
     """
-    host, _, port = coordinator.rpartition(":")
-    if not (host and port.isdigit()):
-        raise ValueError(
-            f"join: coordinator_address={coordinator!r}; it must be HOST:PORT, the "
-            "address of process 0 and a free port there"
-        )
+    at = endpoint(coordinator, "coordinator_address")
+    if not 0 < wait < math.inf:
+        raise ValueError(f"join: wait={wait}; it must be seconds, more than 0")
     until = time.monotonic() + wait
 
     def report(address: str) -> Report:
-        return Report(this_process(index, address), processes, versions)
+        ids = None if devices is None else tuple(devices)
+        me = this_process(index, address)._replace(devices=ids, sees=sees)
+        return Report(me, processes, versions, layout)
 
     if index:
-        answer = _ask_first(coordinator, report, until, wait)
-    else:
-        answer = _answer_all(coordinator, report(host), until, wait)
-    if "error" in answer:
-        raise _ERRORS[answer["kind"]](answer["error"])
-    return tuple(Member(*row) for row in answer["members"])
+        return _settled(_ask_first(at, report, until, wait, token))
+    place = endpoint(bind, BIND) if bind else at
+    meeting = Meeting(listeners(place), report(at.host), token)
+    try:
+        meeting.gather(until)
+        answer = _answer(meeting, wait, place)
+        meeting.answer(answer)
+        by_hand = all(one.layout is None for one in meeting.reports())
+    finally:
+        meeting.close()
+    if isinstance(answer, tuple) and (text := line(answer, by_hand=by_hand)):
+        sys.stderr.write(f"relaxjax: {text}\n")
+    return _settled(answer)
 
 
-def problem(reports: list[Report]) -> str | None:
-    """Why the job cannot start, in words; process 0's report comes first."""
-    first, *others = reports
-    seen = {0: first.member}
-    for report in others:
-        member = report.member
-        if report.processes != first.processes:
-            return (
-                f"{member} was told of {report.processes} processes, and "
-                f"{first.member} of {first.processes}: give all the same number"
-            )
-        if not 0 <= member.process_id < first.processes:
-            return (
-                f"{member}: the numbers of {first.processes} processes are 0 to "
-                f"{first.processes - 1}"
-            )
-        if other := seen.get(member.process_id):
-            return (
-                f"{other} and {member} have the same number: is a process of an "
-                "earlier run still there?"
-            )
-        seen[member.process_id] = member
-    lines = [
-        f"  {name}: {first.versions.get(name)} on {first.member}, "
-        f"{report.versions.get(name)} on {report.member}"
-        for report in others
-        for name in sorted({*first.versions, *report.versions})
-        if first.versions.get(name) != report.versions.get(name)
-    ]
-    if lines:
-        return "processes run different versions:\n" + "\n".join(lines)
-    return None
+def _settled(answer: messages.Answer) -> tuple[Member, ...]:
+    """The members, or the error that all have."""
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def _ask_first(
-    coordinator: str, report: Callable[[str], Report], until: float, wait: float
-) -> dict[str, Any]:
-    """Reports to process 0, and waits for its answer."""
-    host, _, port = coordinator.rpartition(":")
-    address, failure = (host.strip("[]"), int(port)), "no answer"
+    at: Endpoint, report: _Make, until: float, wait: float, token: str
+) -> messages.Answer:
+    """Reports to process 0 as soon as it is there."""
+    failure = "no answer"
     while (left := until - time.monotonic()) > 0:
         try:
-            with socket.create_connection(address, left) as connection:
-                message = json.dumps(report(connection.getsockname()[0]))
-                connection.sendall(message.encode() + b"\n")
-                connection.settimeout(left + _REPLY)
-                with connection.makefile() as text:
-                    if answer := text.readline():
-                        return json.loads(answer)
-                failure = "the connection was closed"
+            return _asked(at, report, until, token)
+        except messages.OtherTokenError as error:
+            raise ValueError(f"join: {error}") from error
+        except ValueError:
+            failure = "something else listens there, which is not process 0 of this job"
         except OSError as error:
             failure = str(error)
         time.sleep(min(_RETRY, max(0.0, left)))
     raise TimeoutError(
-        f"join: this process has not reached the coordinator, process 0 at "
-        f"{coordinator}, in {wait:g} s ({failure}). Is process 0 running, does this "
-        "machine reach that address, and is the port open?"
+        f"join: this process has not reached the coordinator, process 0 at {at}, in "
+        f"{wait:g} s ({failure}). Is process 0 running, does this machine reach that "
+        "address, and is the port open?"
     )
 
 
-def _answer_all(
-    coordinator: str, first: Report, until: float, wait: float
-) -> dict[str, Any]:
-    """Process 0 hears the others, and gives all the same answer."""
-    try:
-        server = socket.create_server(("", int(coordinator.rpartition(":")[2])))
-    except OSError as error:
-        why = os.strerror(error.errno or 0)
-        raise OSError(
-            error.errno,
-            f"join: process 0 cannot listen at {coordinator}: {why}. Is a process of "
-            "an earlier run still there? Else choose another port",
-        ) from error
-    reports, connections = [first], []
-    with server:
-        while len(reports) < first.processes and problem(reports) is None:
-            server.settimeout(max(0.001, until - time.monotonic()))
-            try:
-                connection, _ = server.accept()
-            except TimeoutError:
-                break
-            report = _report(connection)
-            if report is None:
-                connection.close()
-            else:
-                reports.append(report)
-                connections.append(connection)
-        answer = _answer(reports, wait)
-        for connection in connections:
-            with connection:
-                connection.sendall(json.dumps(answer).encode() + b"\n")
-    return answer
+def _asked(at: Endpoint, report: _Make, until: float, token: str) -> messages.Answer:
+    """What process 0 answers.
+
+    Raises:
+      OtherTokenError: process 0 has another token.
+      ValueError: it is not process 0 who listens there.
+      OSError: nobody does, or the time is over.
+    """
+    with connected(at, until) as connection:
+        soon = min(until, time.monotonic() + _GREETING)
+        try:
+            first = messages.read_line(connection, soon, len(messages.HELLO) + 40)
+        except TimeoutError as error:
+            raise ValueError("no greeting") from error
+        theirs, mine = messages.greeted(first), messages.nonce()
+        said = report(connection.getsockname()[0])
+        content = {"report": said, "nonce": mine}
+        connection.sendall(messages.sealed(token, f"report {theirs}", content))
+        last = messages.read_line(connection, until + _REPLY, messages.ANSWER)
+        if last == messages.REFUSED.encode():
+            raise messages.OtherTokenError(
+                f"process 0 at {at} has another {TOKEN} than this process; give all "
+                "processes of the job the same one, or none"
+            )
+        try:
+            answer = messages.opened(token, f"answer {theirs} {mine}", last)
+        except messages.OtherTokenError as error:
+            raise ValueError("no answer of process 0") from error
+        return messages.answer_of(answer, said.processes)
 
 
-def _answer(reports: list[Report], wait: float) -> dict[str, Any]:
+def _answer(meeting: Meeting, wait: float, place: Endpoint) -> messages.Answer:
+    """What all are told: the members, or why there is no job."""
+    reports = meeting.reports()
     if wrong := problem(reports):
-        return {"kind": "value", "error": f"join: {wrong}"}
+        return ValueError(f"join: {wrong}")
     members = sorted(report.member for report in reports)
     missing = sorted({*range(reports[0].processes)} - {m.process_id for m in members})
-    if missing:
-        came = ", ".join(map(str, members))
-        text = f"join: processes {missing} did not come in {wait:g} s; came: {came}"
-        return {"kind": "timeout", "error": text}
-    return {"members": members}
-
-
-def _report(connection: socket.socket) -> Report | None:
-    """The report that comes over a connection; None if it is a stranger's."""
-    connection.settimeout(_REPLY)
-    try:
-        with connection.makefile() as text:
-            member, processes, versions = json.loads(text.readline())
-        return Report(Member(*member), processes, versions)
-    except (OSError, ValueError, TypeError):
-        return None
+    if not missing:
+        return assigned(reports)
+    text = (
+        f"join: processes {missing} did not come in {wait:g} s; came: "
+        f"{', '.join(map(str, members))}; process 0 listened at {place}"
+    )
+    if meeting.gone:
+        gone = ", ".join(map(str, meeting.gone.values()))
+        text += f"; came and left again: {gone}"
+    if meeting.refused:
+        where = ", ".join(sorted(meeting.refused))
+        text += f"; refused, with another {TOKEN} than process 0: {where}"
+    return TimeoutError(text)

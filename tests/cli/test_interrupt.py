@@ -220,6 +220,27 @@ main()
     assert lines[-1] == "relaxjax: interrupted; nothing was written"
 
 
+STOPS = """
+import signal, time
+asked = []
+signal.signal(signal.SIGINT, lambda *_: asked.append(0))
+print("ready", flush=True)
+while not asked:
+    time.sleep(0.02)
+"""
+
+
+def test_a_job_whose_script_stops_by_itself_was_interrupted(tmp_path):
+    (tmp_path / "stops.py").write_text(STOPS)
+    process = begun(tmp_path, ["run", "-n", "1", "stops.py"])
+    assert process.stdout is not None
+    assert process.stdout.readline() == "[0] ready\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode == 130
+    assert err.endswith("relaxjax run: interrupted by Ctrl-C; all have ended\n")
+
+
 DEAF = """
 import os, signal
 signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -127,6 +127,36 @@ def test_signals_are_passed_on():
     assert signal.getsignal(signal.SIGTERM) == before
 
 
+@pytest.mark.parametrize(
+    ("number", "leaves", "expected"),
+    [
+        (signal.SIGINT, 0, hosts.Ended(130, "interrupted by Ctrl-C")),
+        (signal.SIGTERM, 0, hosts.Ended(0, "")),
+        (signal.SIGINT, 3, None),
+    ],
+)
+def test_after_ctrl_c_a_job_is_not_done(number, leaves, expected):
+    """Also where every process stops by itself, and ends well."""
+    program = (
+        "import signal, sys, time\n"
+        f"signal.signal({int(number)}, lambda *_: sys.exit({leaves}))\n"
+        "print('ready', flush=True)\n"
+        "while True: time.sleep(0.05)"
+    )
+    ready = threading.Semaphore(0)
+
+    def stop() -> None:
+        for _ in range(2):
+            ready.acquire()
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=stop, daemon=True).start()
+    command = [sys.executable, "-c", program]
+    ended = hosts.launch(command, 2, say=lambda *_: ready.release())
+    assert ended == (expected or hosts.Ended(leaves, ended.why))
+    assert bool(ended.why) == bool(ended.status)
+
+
 def test_a_signal_between_two_starts_reaches_both(monkeypatch):
     """It comes when the second process is about to be started."""
     start = subprocess.Popen

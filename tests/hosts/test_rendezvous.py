@@ -8,7 +8,8 @@ import jax
 import pytest
 
 from relaxjax import hosts
-from relaxjax.hosts._rendezvous import Member, Report, problem, rendezvous
+from relaxjax.hosts._members import Member, Report, problem
+from relaxjax.hosts._rendezvous import rendezvous
 from relaxjax.workers import _startup_agreement as _agree
 
 
