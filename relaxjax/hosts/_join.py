@@ -14,12 +14,12 @@ import jax
 from jax._src.xla_bridge import backends_are_initialized
 
 from relaxjax.hosts._addresses import endpoint, stands_for_all
-from relaxjax.hosts._description import described
+from relaxjax.hosts._description import Job, described
 from relaxjax.hosts._devices import take_alone, told
 from relaxjax.hosts._kv_store import LocalStore, ServiceStore, open_store
 from relaxjax.hosts._launchers import seen
 from relaxjax.hosts._members import Member, this_process
-from relaxjax.hosts._rendezvous import BIND, TOKEN, rendezvous
+from relaxjax.hosts._rendezvous import BIND, TOKEN, rendezvous, require_wait
 from relaxjax.workers import versions
 
 _START = 30.0  # seconds at least for JAX's own start, whose time limit is an abort
@@ -96,42 +96,47 @@ def join(
       1
     """
     _require_once()
-    env = os.environ
-    ids = told(devices, env)
-    job = described(coordinator_address, num_processes, process_id, wait=wait, env=env)
+    require_wait(wait)
+    until, ids = time.monotonic() + wait, told(devices, os.environ)
+    given = coordinator_address, num_processes, process_id
+    job = described(*given, wait=wait, env=os.environ)
     if job is None:
         return _alone(ids)
     _require_first()
-    address, count, number, layout = job
-    until = time.monotonic() + wait
-    bind = env.get(BIND) or None
-    members = rendezvous(
-        address,
-        count,
-        number,
-        versions=versions(),
-        wait=wait,
-        token=env.get(TOKEN, ""),
-        bind=bind,
-        devices=ids,
-        sees=seen(env)[:_SEEN],
-        layout=layout,
-    )
-    jax.config.update("jax_enable_recoverability", True)
-    if "JAX_ENABLE_PREEMPTION_SERVICE" not in env:
-        jax.config.update("jax_enable_preemption_service", False)
-    jax.distributed.initialize(
-        address,
-        count,
-        number,
-        members[number].devices,
-        cluster_detection_method="deactivate",
-        initialization_timeout=int(max(_START, until - time.monotonic())),
-        coordinator_bind_address=None if number or bind else _listens_at(address),
-    )
-    hosts = Hosts(number, members, open_store(), address)
+    members = _met(job, ids, wait)
+    _start(job, members, until - time.monotonic())
+    hosts = Hosts(job.process_id, members, open_store(), job.address)
     atexit.register(_at_the_end(hosts))
     return hosts
+
+
+def _met(job: Job, devices: Sequence[int] | None, wait: float) -> tuple[Member, ...]:
+    """All processes, when they have met."""
+    return rendezvous(
+        *job[:3],
+        versions=versions(),
+        wait=wait,
+        token=os.environ.get(TOKEN, ""),
+        bind=os.environ.get(BIND) or None,
+        devices=devices,
+        sees=seen(os.environ)[:_SEEN],
+        layout=job.layout,
+    )
+
+
+def _start(job: Job, members: Sequence[Member], left: float) -> None:
+    """Starts JAX's own runtime, whose coordinator listens where the others came."""
+    jax.config.update("jax_enable_recoverability", True)
+    if "JAX_ENABLE_PREEMPTION_SERVICE" not in os.environ:
+        jax.config.update("jax_enable_preemption_service", False)
+    first = job.process_id == 0 and not os.environ.get(BIND)
+    jax.distributed.initialize(
+        *job[:3],
+        members[job.process_id].devices,
+        cluster_detection_method="deactivate",
+        initialization_timeout=int(max(_START, left)),
+        coordinator_bind_address=_listens_at(job.address) if first else None,
+    )
 
 
 def _alone(devices: Sequence[int] | None) -> Hosts:

@@ -63,8 +63,7 @@ def rendezvous(
       TimeoutError: process 0 or others did not come.
     """
     at = endpoint(coordinator, "coordinator_address")
-    if not 0 < wait < math.inf:
-        raise ValueError(f"join: wait={wait}; it must be seconds, more than 0")
+    require_wait(wait)
     until = time.monotonic() + wait
 
     def report(address: str) -> Report:
@@ -86,6 +85,12 @@ def rendezvous(
     if isinstance(answer, tuple) and (text := line(answer, by_hand=by_hand)):
         sys.stderr.write(f"relaxjax: {text}\n")
     return _settled(answer)
+
+
+def require_wait(wait: float) -> None:
+    """Refuses a wait that never ends, or is over before it begins."""
+    if not 0 < wait < math.inf:
+        raise ValueError(f"join: wait={wait}; it must be seconds, more than 0")
 
 
 def _settled(answer: messages.Answer) -> tuple[Member, ...]:

@@ -112,12 +112,20 @@ def test_one_address_that_is_taken_is_an_error(stands_for):
 
 def test_each_address_of_a_name_has_its_turn(stands_for, monkeypatch):
     monkeypatch.setattr(_addresses, "_CONNECT", 0.2)
-    at = free()
-    with socket.create_server(at) as server:
-        stands_for("name", ("203.0.113.1", "127.0.0.1"))  # the first is nowhere
-        line = connected(at._replace(host="name"), _addresses.time.monotonic() + GUARD)
-        with line:
+    at, soon = free(), _addresses.time.monotonic() + 10
+    stands_for("name", ("127.0.0.2", "127.0.0.1"))
+    crowd = [socket.socket() for _ in range(4)]
+    with (
+        socket.create_server(at) as server,
+        socket.create_server(("127.0.0.2", at.port), backlog=0),
+    ):
+        for one in crowd:  # so many that the first address answers nobody else
+            one.setblocking(False)
+            one.connect_ex(("127.0.0.2", at.port))
+        with connected(at._replace(host="name"), soon) as line:
             assert line.getpeername() == server.getsockname()
+    for one in crowd:
+        one.close()
     with pytest.raises(OSError, match="timed out"):
         connected(at, _addresses.time.monotonic() - 1)
 

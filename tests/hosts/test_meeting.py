@@ -325,6 +325,8 @@ def test_a_wait_is_a_time():
     for wait in (0.0, float("inf"), float("nan"), -1.0):
         with pytest.raises(ValueError, match=f"wait={wait}; it must be seconds, more"):
             rendezvous("127.0.0.1:1", 2, 0, versions={}, wait=wait)
+        with pytest.raises(ValueError, match=f"wait={wait}; it must be seconds, more"):
+            _join.join(wait=wait)
 
 
 def test_launch_draws_a_token(monkeypatch):
