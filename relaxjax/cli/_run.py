@@ -50,8 +50,9 @@ def run(
 ) -> None:
     """Run a script in several processes that find each other.
 
-    Each process finds JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID in
-    its environment, which relaxjax.hosts.join() and `relaxjax train` read.
+    Each process finds JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES, JAX_PROCESS_ID and
+    RELAXJAX_JOB_TOKEN, a secret of this job, in its environment, which
+    relaxjax.hosts.join() and `relaxjax train` read.
     """
     with user_errors():
         status = _run(script, arguments or [], processes, devices, rate, grace)
