@@ -92,7 +92,8 @@ def listeners(at: Endpoint) -> list[socket.socket]:
     """Sockets that listen at all addresses of a host that are this machine's.
 
     Raises:
-      OSError: there is none, or one is taken; the message says what helps.
+      OSError: the name has no address, or an address is taken; the message says what
+        helps.
     """
     sockets: list[socket.socket] = []
     absent: OSError | None = None

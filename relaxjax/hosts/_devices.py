@@ -76,7 +76,7 @@ def _share(layout: Layout | None, one_each: bool) -> tuple[int, ...] | None:
 
 def platforms() -> str | None:
     """The platforms that JAX may use; None: any."""
-    return jax.config.jax_platforms
+    return jax.config.values["jax_platforms"]
 
 
 def line(members: Sequence[Member], *, by_hand: bool) -> str | None:

@@ -53,7 +53,7 @@ class Launched(NamedTuple):
 
 
 def launched(env: Env, *, needed: bool) -> Launched | None:
-    """What the launcher of this process says; None: there is none that is known.
+    """The launcher's layout for this process; None without a launcher that is known.
 
     Args:
       env: the environment.

@@ -46,7 +46,7 @@ def greeted(line: bytes) -> str:
     """The nonce of a greeting.
 
     Raises:
-      ValueError: it is none.
+      ValueError: the line is no greeting.
     """
     hello, _, number = line.decode("ascii", "replace").partition(" ")
     if hello != HELLO or not _NONCE.fullmatch(number):
@@ -105,7 +105,7 @@ def answer_of(content: Any, processes: int) -> Answer:
     """An answer, of what `answered` makes.
 
     Raises:
-      ValueError: it is none, or not for so many processes.
+      ValueError: the content is another message, or for another number of processes.
     """
     parts = _dict(content)
     if kind := parts.get("kind"):

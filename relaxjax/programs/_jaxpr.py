@@ -19,7 +19,7 @@ from relaxjax._core._jaxprs import Program, loop_parts, programs_of, scan_parts
 from relaxjax._core._tree import is_key
 from relaxjax.programs._jaxpr_bytes import COLLECTIVES, rounds_of, shape_of
 from relaxjax.programs._jaxpr_looked import Looks, looked_at
-from relaxjax.programs._questions import Asked, Question, asks
+from relaxjax.programs._questions import Asked, asks, question
 
 _ASKED = 64  # elements of an array that are noted one by one
 _LARGEST_KNOWN = 4096  # elements; branches depend on counters and small tables
@@ -164,7 +164,7 @@ def _equation(
         height = sum(walked.height for walked in walks)
         return WalkResult(sent, waves if height else {}, height, unknown)
     computed = _compute(eqn, known) if any(results) else None
-    if computed and asks(name):
+    if computed and asks(name, shape_of(eqn.outvars[0]).dtype):
         _note(eqn, known, context.asked)
     return WalkResult(context.nothing(), {}, 0, computed or unknown)
 
@@ -237,10 +237,9 @@ def _note(eqn: core.JaxprEqn, known: list[Any], asked: Asked) -> None:
             numbers.append(hash(x.tobytes()))
         elif x.dtype != bool:
             numbers += x.ravel().tolist()
-    if eqn.primitive.name == "sign":
-        numbers.append(0)  # it compares with it
     turn = sum(place[0] == id(eqn) for place in asked)
-    asked[id(eqn), turn] = Question(eqn.primitive.name, tuple(numbers))
+    made = shape_of(eqn.outvars[0]).dtype
+    asked[id(eqn), turn] = question(eqn.primitive.name, tuple(numbers), made)
 
 
 def plain(value: Any) -> np.ndarray:

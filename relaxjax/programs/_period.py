@@ -241,7 +241,7 @@ def _until_a_phase_ends(phases: Any, known: list[Any]) -> float:
     ends = [
         end - int(known[clock.count])
         for clock in clocks
-        if known[clock.count] is not None  # as of the last step
+        if known[clock.count] is not None  # as after the last step
         for end in clock.ends[clock.phase :]
     ]
     return min(ends, default=math.inf)

@@ -15,12 +15,14 @@ and need not be walked.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-_COMPARED = frozenset(["eq", "ne", "lt", "le", "gt", "ge", "max", "min", "sign"])
+import numpy as np
+
+_COMPARED = frozenset(["eq", "ne", "lt", "le", "gt", "ge", "max", "min"])
 _DIVIDED = frozenset(["rem", "div"])
 # Numbers that move steadily come out of them, if such go in.
 _STEADY = frozenset([
-    "add", "sub", "neg", "mul", "convert_element_type", "broadcast_in_dim", "reshape",
-    "squeeze", "copy", "copy_p", "select_n", "stop_gradient",
+    "add", "sub", "neg", "mul", "broadcast_in_dim", "reshape", "squeeze", "copy",
+    "copy_p", "select_n", "stop_gradient",
 ])  # fmt: skip
 FAR = 1 << 30
 """Steps that nobody waits for, such as those until a counter of 32 bits is full."""
@@ -42,9 +44,26 @@ Asked = dict[tuple[int, int], Question]
 """By the equation, and the number of its turn in the step."""
 
 
-def asks(name: str) -> bool:
-    """Whether a primitive's result may change otherwise than steadily."""
+def asks(name: str, made: np.dtype) -> bool:
+    """Whether a primitive's result, of this dtype, may change other than steadily."""
+    if name == "convert_element_type":
+        return made.itemsize < 4
     return name not in _STEADY
+
+
+def question(name: str, numbers: tuple[float, ...], made: np.dtype) -> Question:
+    """What a primitive asks of numbers to make this dtype; each as one of those above.
+
+    A sign, and a conversion to bool, compare with 0; a narrow integer wraps around.
+    """
+    if len(numbers) != 1 or name not in ("sign", "convert_element_type"):
+        return Question(name, numbers)
+    if name == "sign" or made == np.dtype(bool):
+        return Question("ne", (*numbers, 0))
+    if not np.issubdtype(made, np.integer):
+        return Question(name, numbers)
+    span = np.iinfo(made)
+    return Question("rem", (numbers[0] - span.min, span.max - span.min + 1))
 
 
 def stands(now: Asked, before: Mapping[tuple[int, int], Question]) -> frozenset:

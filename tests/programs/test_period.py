@@ -103,6 +103,24 @@ def deciding(condition: Any) -> Any:
     return optax.GradientTransformation(lambda params: jnp.int32(0), update)
 
 
+ASKED_OTHERWISE: dict[str, Any] = {
+    "as a bool": lambda n: (n - 40).astype(bool),
+    "as a byte": lambda n: n.astype(jnp.int8) < 0,
+    "by a table": lambda n: jnp.asarray([1, 0] * 50)[n % 100] > 0,
+    "by a branch": lambda n: jax.lax.switch(
+        n - 38, [lambda: n < 0] * 3 + [lambda: n > 0]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ASKED_OTHERWISE)
+def test_questions_without_a_comparison_are_seen(name, monkeypatch):
+    tx = deciding(ASKED_OTHERWISE[name])
+    expected = each_walked(monkeypatch, tx, 300)
+    assert 0 < sum(size > 0 for size in expected) < 300
+    assert sizes(expanded(walked_steps(tx, PARAMS, workers(), 300))) == expected
+
+
 def test_rounds_that_grow_have_no_period(monkeypatch):
     """A power of two: bits decide, which move by no steady amount."""
     grows = deciding(lambda n: (n & (n - 1)) == 0)
