@@ -19,6 +19,7 @@ import socket
 import time
 from typing import Any
 
+from relaxjax._core.foreign._json import parsed
 from relaxjax.hosts._launchers import Layout
 from relaxjax.hosts._members import Member, Report
 
@@ -72,10 +73,7 @@ def opened(token: str, purpose: str, line: bytes) -> Any:
         raise ValueError("not a line of a meeting")
     if not hmac.compare_digest(_mac(token, purpose, match[2]), match[1].decode()):
         raise OtherTokenError("made under another token")
-    try:
-        return json.loads(match[2])
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+    return parsed(match[2])
 
 
 def report_of(content: Any) -> tuple[Report, str]:

@@ -10,7 +10,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import axes_of
-from relaxjax.workers._processes import process_indices, require_sizes, workers_here
+from relaxjax.workers._axis_sizes import require_sizes
+from relaxjax.workers._processes import process_indices, workers_here
 
 
 @dataclass(frozen=True)

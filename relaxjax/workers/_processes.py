@@ -1,15 +1,11 @@
 """Workers on several processes: who is where, and arrays that all processes have."""
 
-import math
-from collections.abc import Mapping
 from functools import lru_cache
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh
-
-from relaxjax._core.foreign._ranges import WORKERS
 
 
 @lru_cache(maxsize=64)
@@ -44,21 +40,3 @@ def broadcast_from_first_process(
     if processes == 1:
         return host
     return np.asarray(multihost_utils.broadcast_one_to_all(host))
-
-
-def require_sizes(shape: Mapping[str, int]) -> None:
-    """Refuses axes that no emulation can have.
-
-    Raises:
-      ValueError: no axis, a size below 1, or too many workers.
-    """
-    for name, size in shape.items():
-        if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
-            raise ValueError(
-                f"emulate: axis {name!r} has size {size!r}; it must be a whole number "
-                "of workers, 1 or more"
-            )
-    if not shape:
-        raise ValueError("emulate: no axis given; say emulate(8) or a mapping of sizes")
-    if (workers := math.prod(shape.values())) not in WORKERS:
-        raise ValueError(f"emulate: {workers} workers; there must be {WORKERS.rule}")

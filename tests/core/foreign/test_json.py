@@ -26,7 +26,6 @@ ELSEWHERE = {
     "_core/foreign/_json.py": "the reader",
     "plan/_quality.py": "a file of the package",
     "schedule/_record.py": "a profile that JAX has just written",
-    "hosts/_messages.py": "a line of a peer, which has bounds of its own",
 }
 BIG = 1 << 40
 NETWORK = b'{"workers": 8}'
