@@ -124,11 +124,12 @@ def test_what_is_removed_meanwhile_is_passed_over(tmp_path, monkeypatch):
 
 
 WRITER = """
-import os, sys
+import os, signal, sys
 from relaxjax import emulate
 from relaxjax.checkpoint import Checkpoints
 checkpoints = Checkpoints(sys.argv[1], emulate(2))
 if not os.fork():
+    signal.alarm(10)  # a fork of a process with threads may wait for one that it lacks
     sys.exit()  # the end of a fork is not that of the run
 os.wait()
 print("open", flush=True)
