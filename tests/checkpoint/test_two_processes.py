@@ -129,7 +129,7 @@ from relaxjax import emulate
 from relaxjax.checkpoint import Checkpoints
 checkpoints = Checkpoints(sys.argv[1], emulate(2))
 if not os.fork():
-    signal.alarm(10)  # a fork of a process with threads may wait for one that it lacks
+    signal.alarm(3)  # a fork of a process with threads may wait for one that it lacks
     sys.exit()  # the end of a fork is not that of the run
 os.wait()
 print("open", flush=True)
