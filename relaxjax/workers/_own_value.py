@@ -26,7 +26,7 @@ from relaxjax._core.traced._extra_args import FAILURES
 from relaxjax._core.traced._marks import heard_updates
 from relaxjax.workers._dependence import NOBODYS, Dependence
 from relaxjax.workers._mesh import WorkerMesh
-from relaxjax.workers._tracing import tracing
+from relaxjax.workers._traced import tracing
 
 
 def shapes_of_one(state: Any, batch: Any, workers: WorkerMesh) -> tuple[Any, Any]:

@@ -1,25 +1,21 @@
 """Whether an update synchronizes the workers: traced abstractly, before training."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import jax
 import optax
 
 from relaxjax._core._jaxprs import shapes_of
 from relaxjax._core._local import LocalState
-from relaxjax._core._phases import timed
 from relaxjax._core._tree import leaf_names
-from relaxjax._core.traced._extra_args import FAILURES, ExtraArgs, with_extra_args
-from relaxjax._core.traced._flows import Flows, flows_of
-from relaxjax._core.traced._marks import differentiated, numbered
-from relaxjax.workers._dependence import NOBODYS, Dependence
-from relaxjax.workers._drawing_keys import Folds, Keys, keys_of
+from relaxjax._core.traced._flows import Flows
+from relaxjax._core.traced._marks import differentiated
+from relaxjax.workers._drawing_keys import Folds, Keys
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers._remembered import remembered
-from relaxjax.workers._tracing import tracing
+from relaxjax.workers._traced import parts_of, traced, tracing
 
 
 def require_synchronized(
@@ -40,12 +36,16 @@ def require_synchronized(
         some axes; a key draws on both sides of a relaxation.
 
     Warns:
-      UserWarning: nothing synchronizes anything; an optimizer accumulates gradients
+      UserWarning: nothing synchronizes anything; models are brought together that are
+        equal already; a method remarks on how it was put together; an optimizer
+        accumulates gradients
         inside of a relaxation of models, which counts all mini-steps; an optimizer
         remembers params, and undoes each meeting of models; the update could not be
         traced, so that nothing was checked.
     """
-    own, flows, state, error, alone, keys = traced(tx, params, workers, extra_args)
+    own, flows, state, error, alone, keys, said = traced(
+        tx, params, workers, extra_args
+    )
     if flows is None:
         if isinstance(error, ValueError):  # the first step would say no other
             raise error
@@ -57,6 +57,9 @@ def require_synchronized(
     _require_together(alone, workers)
     _require_one_side(keys)
     _require_once(flows)
+    _warn_of_idle(flows)
+    for text in said:
+        warnings.warn(f"init: {text}", stacklevel=3)
     _warn_of_mini_steps(flows, state)
     _warn_of_memory(tx, params, workers, extra_args, flows)
     if not flows.stations and not flows.communicates and not own:
@@ -86,76 +89,6 @@ _PASSED_BY = (
     "a worker's own gradients, which pass it by, so that the models will drift apart. "
     "Put it before the whole optimizer: optax.chain(reducer, optax.contrib.sam(...))"
 )
-
-
-class Traced(NamedTuple):
-    """What is known of a transformation.
-
-    Attributes:
-      own: the leaves that are `local`.
-      flows: the flows of the update.
-      state: shapes and dtypes of a worker's state.
-      error: why nothing is known of the update; then `flows` is None. None if the
-        state cannot be made: who makes it hears of that.
-      alone: names of what communicates where a worker's own gradient says so.
-      keys: on which side of the relaxations each key of the state draws.
-    """
-
-    own: frozenset[str] = frozenset()
-    flows: Flows | None = None
-    state: Any = ()
-    error: Exception | None = None
-    alone: frozenset[str] = frozenset()
-    keys: Keys = Keys({}, [])
-
-
-def traced(
-    tx: optax.GradientTransformation,
-    params: Any,
-    workers: WorkerMesh,
-    extra_args: Mapping[str, Any] | None = None,
-) -> Traced:
-    """Traces `init` and `update` abstractly, as on devices."""
-    spec = shapes_of(params)
-
-    def look(extra: ExtraArgs, state: Any) -> Any:
-        with numbered():
-            return trace(extra.update_of(tx))(spec, state, spec, extra.arrays)
-
-    with tracing(workers) as trace:
-        try:
-            with numbered():
-                state = trace(tx.init, return_shape=True)(spec)[1]
-        except FAILURES:
-            return Traced()
-        try:
-            program = timed(  # phases one by one
-                lambda state: with_extra_args(
-                    partial(look, state=state), spec, extra_args
-                ),
-                state,
-            )
-        except FAILURES as error:
-            return Traced(error=error)
-    parts = filter(_is_local, _parts(state, _is_local))
-    own = [set(x.layout.leaves) for x in parts]
-    count, names = len(jax.tree.leaves(state)), leaf_names(params)
-    flows = flows_of(program, names, count, workers.axis_name)
-    alone = _alone(program, len(names), count, workers.axis_name)
-    keys = keys_of(program, state, len(names), workers.axis_name)
-    return Traced(frozenset().union(*own), flows, state, alone=alone, keys=keys)
-
-
-def _alone(
-    program: Any, leaves: int, states: int, axes: Sequence[str]
-) -> frozenset[str]:
-    """What communicates, or not, by a worker's own gradient, of this step or others."""
-    own = frozenset(("gradients", axis) for axis in axes)
-    rest = len(program.jaxpr.invars) - leaves
-    walk = Dependence(axes)
-    carried = range(leaves, leaves + states)
-    walk.steps(program, [own] * leaves + [NOBODYS] * rest, carried)
-    return frozenset(walk.alone)
 
 
 def _require_sides(flows: Flows) -> None:
@@ -205,9 +138,20 @@ def _require_once(flows: Flows) -> None:
         )
 
 
+def _warn_of_idle(flows: Flows) -> None:
+    for reducer, at in sorted(flows.idle):
+        warnings.warn(
+            f"init: {reducer.name} makes the gradients of all workers equal over "
+            f"{list(at.axes)} in each step, so that the models that {at.name} brings "
+            "together are equal before it: one of the two sends bytes for nothing. "
+            f"Leave {reducer.name} out, or give the two different axes",
+            stacklevel=4,
+        )
+
+
 def _warn_of_mini_steps(flows: Flows, state: Any) -> None:
     """Warns of an accumulator, optax's or ours, outside of which models meet."""
-    outside = _parts(state, lambda part: _accumulates(part) or _meets(part))
+    outside = parts_of(state, lambda part: _accumulates(part) or _meets(part))
     if not (any(map(_accumulates, outside)) and any(map(_meets, outside))):
         return
     names = {at.name for at in flows.stations if at.side == "models"}
@@ -245,14 +189,6 @@ def _warn_of_memory(
             f"optimizer, {axis!r}, periods={{'params': H, {periods}}}) for H steps",
             stacklevel=4,
         )
-
-
-def _parts(tree: Any, stops: Callable[[Any], bool]) -> list[Any]:
-    return jax.tree.leaves(tree, is_leaf=stops)
-
-
-def _is_local(part: Any) -> bool:
-    return isinstance(part, LocalState)
 
 
 def _accumulates(part: Any) -> bool:

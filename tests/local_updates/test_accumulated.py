@@ -103,9 +103,12 @@ def test_around_is_not_whatever_else_has_a_state():
     for tx in (
         optax.chain(relaxjax.delay(1), inner),
         relaxjax.skip_nonfinite(inner, "data"),
-        optax.chain(relaxjax.all_reduce("data"), inner),
     ):
         relaxjax.init(tx, helpers.problem(), relaxjax.emulate(WORKERS))
+    reduced = optax.chain(relaxjax.all_reduce("data"), inner)
+    with pytest.warns(UserWarning, match="equal before it") as said:
+        relaxjax.init(reduced, helpers.problem(), relaxjax.emulate(WORKERS))
+    assert len(said) == 1
 
 
 @pytest.mark.parametrize("name", ["local_sgd", "diloco"])

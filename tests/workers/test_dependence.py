@@ -13,8 +13,8 @@ import relaxjax
 from relaxjax import emulate
 from relaxjax._core.traced._marks import marked
 from relaxjax.workers._dependence import NOBODYS, Dependence
-from relaxjax.workers._synchronized import traced
 from relaxjax.workers._to_workers import workers_of
+from relaxjax.workers._traced import traced
 from tests import helpers
 from tests.test_contract import ROWS
 

@@ -159,6 +159,7 @@ def require_equal_copies(steps: Any, gradients: bool) -> None:
 
 @pytest.mark.few(8)
 @seeds
+@pytest.mark.filterwarnings("ignore:init. all_reduce sends some of the numbers alone")
 @pytest.mark.parametrize("name", ALL)
 def test_with_specs_copies_stay_equal(name, seed):
     tx = ALL[name]({"specs": SPECS})

@@ -3,6 +3,7 @@
 A program is walked from the gradients to the updates, and each value carries along
 
     local    the leaves whose own, unreduced gradients it depends on, by axis
+    apart    the same, where the optimizer in a relaxation of models is looked into too
     passed   the relaxations that it has passed (`relaxjax._core.traced._marks`)
     behind   relaxations of models that arithmetic has been done behind
 
@@ -15,11 +16,11 @@ change (two, as a rule).
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from relaxjax._core._jaxprs import axis_names_of, loop_parts, programs_of, walked
-from relaxjax._core.traced._marks import Station, station_of
+from relaxjax._core.traced._marks import Station, doer_of, station_of
 
 # Nothing is computed: values are moved, chosen, or brought into another form.
 _MOVES = re.compile(
@@ -37,6 +38,7 @@ class Flow(NamedTuple):
     local: frozenset[tuple[str, str]] = frozenset()
     passed: frozenset[Station] = frozenset()
     behind: frozenset[tuple[Station, str]] = frozenset()
+    apart: frozenset[tuple[str, str]] = frozenset()
     flag: bool = False  # 0 or 1, which a product only chooses by
 
 
@@ -47,12 +49,15 @@ class Flows(NamedTuple):
       of: the flow of each of its leaves.
       stations: all relaxations in it.
       twice: pairs of reducers, of which the second gets what the first has reduced.
+      idle: pairs of a reducer and a relaxation of models, which are equal already, as
+        no gradients come to it but what the first has reduced over its axes.
       communicates: whether there is a collective over the axes.
     """
 
     of: dict[str, Flow]
     stations: frozenset[Station]
     twice: frozenset[tuple[Station, Station]]
+    idle: frozenset[tuple[Station, Station]]
     communicates: bool
 
 
@@ -67,19 +72,21 @@ def flows_of(
       states: number of the state's leaves.
       axes: the workers' axes.
     """
-    gradients = [Flow(frozenset((name, axis) for axis in axes)) for name in names]
+    own = [frozenset((name, axis) for axis in axes) for name in names]
+    gradients = [Flow(local=pairs, apart=pairs) for pairs in own]
     rest = len(jaxpr.jaxpr.invars) - len(names) - states
     state = [Flow()] * states
     walk = _Walk(frozenset(axes))
     while True:
         out = walk(jaxpr.jaxpr, [*gradients, *state, *[Flow()] * rest], "")
         pairs = zip(state, out[len(out) - states :], strict=True)
-        later = [Flow(before.local | now.local) for before, now in pairs]
+        later = [Flow(x.local | y.local, apart=x.apart | y.apart) for x, y in pairs]
         if later == state:
             break
         state = later
     of = dict(zip(names, out, strict=False))
-    return Flows(of, frozenset(walk.stations), frozenset(walk.twice), walk.communicates)
+    twice, idle = frozenset(walk.twice), frozenset(walk.idle())
+    return Flows(of, frozenset(walk.stations), twice, idle, walk.communicates)
 
 
 class _Walk:
@@ -89,6 +96,7 @@ class _Walk:
         self.axes = axes
         self.stations: set[Station] = set()
         self.twice: set[tuple[Station, Station]] = set()
+        self.came: dict[Station, frozenset[tuple[str, str]]] = {}
         self.communicates = False
 
     def __call__(self, jaxpr: Any, ins: Sequence[Flow], scope: str) -> list[Flow]:
@@ -99,7 +107,8 @@ class _Walk:
         name, count = eqn.primitive.name, len(eqn.outvars)
         if at := station_of(scope):
             self.communicates |= bool(axes_met([eqn], self.axes))
-            return [self.relaxation(at, _join(ins))] * count
+            flow = self.relaxation(at, _join(ins))
+            return [flow._replace(apart=self.apart(scope, ins))] * count
         if name == "while":
             return self.loop(eqn, ins, scope)
         if name in _DECIDES:
@@ -109,8 +118,8 @@ class _Walk:
         flow = _join(ins)
         if over := _over(eqn, self.axes):
             self.communicates = True
-            local = frozenset(x for x in flow.local if x[1] not in over)
-            return [flow._replace(local=local, flag=False)] * count
+            local, apart = _but(flow.local, over), _but(flow.apart, over)
+            return [flow._replace(local=local, apart=apart, flag=False)] * count
         if name == "convert_element_type" and eqn.invars[0].aval.dtype == bool:
             return [flow._replace(flag=True)]
         chosen = name == "mul" and any(x.flag for x in ins)
@@ -130,8 +139,23 @@ class _Walk:
                 and before.number != at.number
                 and set(before.axes) & set(at.axes)
             }
-        local = frozenset(x for x in flow.local if x[1] not in at.axes)
-        return Flow(local, flow.passed | {at}, flow.behind)
+        return Flow(_but(flow.local, at.axes), flow.passed | {at}, flow.behind)
+
+    def apart(self, scope: str, ins: list[Flow]) -> frozenset[tuple[str, str]]:
+        """What is `apart` in a relaxation, or in the optimizer that it calls."""
+        apart = _join(ins).apart
+        if (doer := doer_of(scope)) is None:
+            return apart
+        self.came[doer] = self.came.get(doer, frozenset()) | apart
+        return _but(apart, doer.axes)
+
+    def idle(self) -> Iterator[tuple[Station, Station]]:
+        """Reducers, and relaxations of models that are equal by them."""
+        reducers = [at for at in self.came if at.side == "gradients"]
+        for at, apart in self.came.items():
+            if at.side != "models" or any(axis in at.axes for _, axis in apart):
+                continue
+            yield from ((x, at) for x in reducers if set(at.axes) <= set(x.axes))
 
     def loop(self, eqn: Any, ins: list[Flow], scope: str) -> list[Flow]:
         """The flows of what a loop carries, after none of its turns and after any."""
@@ -159,6 +183,10 @@ class _Walk:
 def _join(flows: Sequence[Flow]) -> Flow:
     *sets, flags = zip(Flow(), *flows, strict=True)
     return Flow(*(frozenset().union(*parts) for parts in sets), flag=all(flags[1:]))
+
+
+def _but(pairs: frozenset[tuple[str, str]], axes: Any) -> frozenset[tuple[str, str]]:
+    return frozenset(x for x in pairs if x[1] not in axes)
 
 
 def axes_met(eqns: Sequence[Any], axes: frozenset[str]) -> frozenset[str]:

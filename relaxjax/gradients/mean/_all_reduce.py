@@ -38,7 +38,7 @@ from relaxjax._core._weights import factor
 from relaxjax._core.layouts._sharding import sharded_over, unmasked
 from relaxjax._core.traced._marks import marked
 from relaxjax.collectives import adasum
-from relaxjax.compression import Compressor
+from relaxjax.compression import Compressor, remark_on_loss
 from relaxjax.gradients.mean._choices import checked_algorithm, require_whole_tensors
 from relaxjax.gradients.mean._compressed_mean import compressed_mean, init_compressed
 from relaxjax.gradients.mean._exact_mean import sum_or_mean
@@ -144,6 +144,7 @@ def all_reduce(
 
     def init(params: optax.Params) -> Any:
         require_dtypes(params, "all_reduce", compressor and compressor.name)
+        remark_on_loss("all_reduce", compressor)
         if jax.tree.leaves(params):
             plan(params)
         compressed = init_compressed(compressor, params, seed, op)
