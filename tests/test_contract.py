@@ -4,6 +4,7 @@ A row is made by `row(optimizer)`. Gradient-side rows leave every worker with th
 model; model-side rows may not.
 """
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -203,6 +204,8 @@ def eager_outer_steps(opt: Optimizer, workers: int = 4) -> Optimizer:
     return optax.chain(opt, optax.GradientTransformation(init, update))
 
 
+# Rows of equal models have nothing left to bring together.
+pytestmark = pytest.mark.filterwarnings("ignore:init. all_reduce makes the gradients")
 WORKERS = 4
 STEPS = 3
 ROWS: dict[str, Row] = {
@@ -897,6 +900,54 @@ def test_state_keeps_its_types_under_other_gradients(row, params, gradients):
     assert jax.tree.structure(after) == jax.tree.structure(state)
     dtypes = {x.dtype.name for x in jax.tree.leaves(out)}
     assert dtypes <= {gradients, params, "float32" if row.widens else params}
+
+
+STRICT = {
+    "ranks": lambda: jax.numpy_rank_promotion("raise"),
+    "dtypes": lambda: jax.numpy_dtype_promotion("strict"),
+    "x64": lambda: jax.enable_x64(True),
+}
+BY_OPTAX = {  # optax.tree.bias_correction does not pass, and so no Adam does
+    ("dtypes", "one_bit_adam, before its switch"),
+    ("dtypes", "one_bit_lamb, before its switch"),
+    ("dtypes", "zero_one_adam, exact and in lock step"),
+}
+
+
+@pytest.mark.few(5)
+@pytest.mark.parametrize("flag", STRICT)
+@pytest.mark.parametrize("name", ROWS)
+def test_traces_under_strict_flags(name, flag):
+    """And in 64 bits the state keeps its types, and updates those of the params."""
+    dtype = "float64" if flag == "x64" else "float32"
+    with STRICT[flag]():
+        step = functools.partial(
+            helpers.traced_step,
+            ROWS[name].make(optax.identity()),
+            WORKERS,
+            dtype,
+            dtype,
+        )
+        if (flag, name) in BY_OPTAX:
+            with pytest.raises(ValueError, match="no available implicit dtype"):
+                step()
+            return
+        state, after, out = step()
+    assert helpers.kinds(after) == helpers.kinds(state)
+    assert {x.dtype.name for x in jax.tree.leaves(out)} <= {dtype, "float32"}
+
+
+@pytest.mark.few(3)
+@rows
+def test_no_key_draws_twice(row):
+    """As JAX follows keys, also through the loops of `when`."""
+    mesh, tx = emulate(WORKERS), row.make(optax.sgd(0.1))
+    with jax.debug_key_reuse(True):
+        params, state = relaxjax.init(tx, helpers.problem(), mesh)
+        step = relaxjax.data_parallel(helpers.train_step_of(tx), mesh)
+        for batch in data(2):
+            params, state, _ = step(params, state, batch)
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(params))
 
 
 @pytest.mark.few(2)

@@ -168,7 +168,14 @@ def require_transformation(caller: str, name: str, value: Any) -> None:
 
 def require_arrays(tree: Any, caller: str) -> None:
     """Refuses a tree with other leaves than arrays, such as a layer's activation."""
-    for path, leaf in jax.tree.leaves_with_path(tree):
+    for path, leaf in jax.tree.leaves_with_path(tree, is_leaf=_is_sparse):
+        if _is_sparse(leaf):
+            raise TypeError(
+                f"{caller}: leaf {leaf_name(path)!r} is a sparse array "
+                f"({type(leaf).__name__}), which has no leading axis of workers. Train "
+                "its numbers, and put the matrix together in the loss, as in "
+                "sparse.BCOO((params['w'], indices), shape=shape)"
+            )
         try:
             jax.typeof(leaf)
         except TypeError:
@@ -186,6 +193,11 @@ def require_arrays(tree: Any, caller: str) -> None:
             ) from None
 
 
+def _is_sparse(part: Any) -> bool:
+    """Whether it is an array of `jax.experimental.sparse`, which is a tree."""
+    return hasattr(part, "todense")
+
+
 def require_dtypes(tree: Any, caller: str, compressor: str | None) -> None:
     """Refuses leaves without a mean, or that the named compressor does not take."""
     require_arrays(tree, caller)
@@ -200,8 +212,9 @@ def require_dtypes(tree: Any, caller: str, compressor: str | None) -> None:
             )
             raise ValueError(
                 f"{caller}: leaf {key_path(path)!r} is {dtype}, {rule}. Keep it out of "
-                "the params that are trained, or wrap: "
-                f"optax.masked(relaxjax.{caller}(...), mask)"
+                "the params that are trained; or give the optimizer the others alone, "
+                f"relaxjax.{caller} with it: optax.partition({{'trained': optimizer, "
+                "'kept': optax.set_to_zero()}, labels)"
             )
 
 

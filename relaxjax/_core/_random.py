@@ -67,14 +67,19 @@ def normals(key: jax.Array, shapes: Sequence[tuple[int, ...]]) -> list[jax.Array
     """float32 arrays, standard normal, cut from one draw from a key of `jax.random`.
 
     XLA on CPU compiles a draw for a quarter of a second, and a model has hundreds; out
-    of a loop, here of two halves, it does not repeat the draw for each array.
+    of a loop, here of two halves, it does not repeat the draw for each array. The loop
+    takes the keys as numbers: `jax_debug_key_reuse` (jax 0.10.2 to 0.12.0.1) holds the
+    keys of a loop under `jax.vmap` for used before it.
     """
     ends = list(itertools.accumulate(map(math.prod, shapes)))
     half = -(-ends[-1] // 2) if ends else 0
-    halves = jax.lax.map(
-        lambda key: jax.random.normal(key, (half,), jnp.float32),
-        jax.random.split(key, 2),
-    )
+    kind = jax.random.key_impl(key)
+
+    def draw(numbers: jax.Array) -> jax.Array:
+        one = jax.random.wrap_key_data(numbers, impl=kind)
+        return jax.random.normal(one, (half,), jnp.float32)
+
+    halves = jax.lax.map(draw, jax.random.key_data(jax.random.split(key, 2)))
     drawn = halves.reshape(-1)
     return [
         drawn[end - math.prod(shape) : end].reshape(shape)

@@ -37,9 +37,8 @@ def pack(codes: jax.Array, width: int) -> jax.Array:
     if 8 % width:
         return _resized(codes, width, 8)[..., : packed_bytes(codes.shape[-1], width)]
     # One reduction, which XLA vectorizes.
-    shifts = width * jnp.arange(8 // width, dtype=jnp.uint8)
     codes = _groups(codes, 8 // width).astype(jnp.uint8)
-    return jnp.sum(codes << shifts, axis=-1, dtype=jnp.uint8)
+    return jnp.sum(codes << _shifts(width, codes.ndim), axis=-1, dtype=jnp.uint8)
 
 
 def unpack(packed: jax.Array, width: int, count: int) -> jax.Array:
@@ -47,10 +46,16 @@ def unpack(packed: jax.Array, width: int, count: int) -> jax.Array:
     if 8 % width:
         return _resized(packed, 8, width)[..., :count]
     # One expression, which XLA vectorizes.
-    shifts = width * jnp.arange(8 // width, dtype=jnp.uint8)
-    codes = (packed[..., None] >> shifts) & jnp.uint8(2**width - 1)
+    shifted = packed[..., None] >> _shifts(width, packed.ndim + 1)
+    codes = shifted & jnp.uint8(2**width - 1)
     k = packed.shape[-1] * 8 // width
     return codes.reshape(*packed.shape[:-1], k)[..., :count]
+
+
+def _shifts(width: int, ndim: int) -> jax.Array:
+    """Places of the codes in a byte, uint8[1, .., 8 / width] of `ndim` axes."""
+    places = width * jnp.arange(8 // width, dtype=jnp.uint8)
+    return places.reshape((1,) * (ndim - 1) + places.shape)
 
 
 def _groups(x: jax.Array, size: int) -> jax.Array:

@@ -152,7 +152,7 @@ def lossy_push_sum(
         trees = [before, memory.sent, *memory.heard]
         (x, w), sent, *heard = when(due, communicate, trees)
         moved = jax.tree.map(lambda x, z: x / w.astype(x.dtype) - z, x, z)
-        round = (memory.round + due) % draws.period
+        round = (memory.round + jnp.asarray(due, jnp.int32)) % draws.period
         return moved, LossyPushSumState(w, sent, heard, round)
 
     return gossip_transformation(spec, start, rule)
@@ -178,7 +178,9 @@ def _communicate(
         for k, (links, weights) in enumerate(spec.topology.messages()):
             now = optax.tree.where(arrives[k], spec.received(sent, links), heard[k])
             p = r * jnp.asarray(weights, jnp.float32)[place]
-            m = jax.tree.map(lambda m, s, h, p=p: m + p * (s - h), m, now, heard[k])
+            m = jax.tree.map(
+                lambda m, s, h, p=p: m + p * (s - h).astype(p.dtype), m, now, heard[k]
+            )
             heard[k] = now
         return [m, sent, *heard]
 

@@ -127,7 +127,8 @@ def relay_sum(
         h = jax.tree.map(jnp.add, x, u)
         due = spec.is_round_due(step)
         heard = _relayed(spec, relay, [h, *memory.heard], due)
-        rounds = jnp.minimum(memory.rounds + due, len(relay.counts) - 1)
+        rounds = memory.rounds + jnp.asarray(due, jnp.int32)
+        rounds = jnp.minimum(rounds, len(relay.counts) - 1)
         c = jnp.asarray(relay.counts, jnp.float32)[rounds]
         c = c[lax.axis_index(spec.outer)]
 

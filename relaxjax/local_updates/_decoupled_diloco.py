@@ -184,7 +184,7 @@ class _Plan(NamedTuple):
         now = self.tokens.at(state.tick)
         return state._replace(
             tokens=state.tokens + now,
-            steps=state.steps + (now > 0),
+            steps=state.steps + (now > 0).astype(state.steps.dtype),
             tick=(state.tick + 1) % self.tokens.period,
         )
 
@@ -198,9 +198,11 @@ class _Plan(NamedTuple):
         meet = functools.partial(self._merge, rule)
         taken = jnp.bool_(False)
         u, memory, taken = when(read.left == 0, meet, (u, memory, taken), x, read)
-        goes_on = jnp.ones_like(state.steps).at[k].set(~taken)
+        goes_on = (
+            jnp.ones_like(state.steps).at[k].set((~taken).astype(state.steps.dtype))
+        )
         return u, state._replace(
-            merge=(state.merge + due) % self.presence.period,
+            merge=(state.merge + jnp.asarray(due, jnp.int32)) % self.presence.period,
             kept=[*state.kept[:k], memory, *state.kept[k + 1 :]],
             contributions=[
                 *state.contributions[:k],

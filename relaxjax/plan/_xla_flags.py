@@ -3,7 +3,7 @@
 Source: XLA's options of its analytical latency estimator (`sol_gpu_cost_model.h` and
 `debug_options_flags.cc`), whose speed "gbps" is in GB/s, of one GPU in one direction.
 
-    nic_speed_gbps = bandwidth / (1e9 per_host)    the workers of a host share its link
+    nic_speed_gbps = rate / (1e9 per_host)         the workers of a host share its link
     rtt_us + chunk_prep_us = 1e6 latency           what each message of a ring takes
     gpus_per_node = partition_size = per_host      (JAX 0.12 asks the second as well)
     combine_threshold_bytes = bucket_bytes         for each kind of collective
@@ -50,7 +50,7 @@ def xla_flags(network: Network, bucket_bytes: int = 8 * 2**20) -> str:
     if network.workers == per_host:
         link, per_host = network.inside, 1
     known = {
-        "nic_speed_gbps": f"{link.bandwidth / per_host / 1e9:.6g}",
+        "nic_speed_gbps": f"{link.rate / per_host / 1e9:.6g}",
         "rtt_us": max(1, round(1e6 * link.latency) - 1),
         "chunk_prep_us": 1,
         "gpus_per_node": per_host,

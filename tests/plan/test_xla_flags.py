@@ -36,6 +36,13 @@ def test_a_round_trip_is_never_zero(latency, rtt):
     assert f"rtt_us={rtt:.0f}," in plan.xla_flags(network)
 
 
+def test_a_long_link_is_as_fast_as_its_window():
+    """6 MiB for each round trip of 0.1 s, and not 10 GB/s."""
+    link = schedule.Link(latency=5e-2, bandwidth=1e10, window=6 * 2**20)
+    network = plan.Network(workers=2, link=link)
+    assert "nic_speed_gbps=0.0629146," in plan.xla_flags(network)
+
+
 def test_on_one_host_each_worker_is_a_node():
     """XLA has figures of its own for links inside a node, and hears of no others."""
     network = plan.Network(workers=8, per_host=8, link=FAST)

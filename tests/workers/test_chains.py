@@ -197,6 +197,7 @@ def test_right_chains_pass(name):
 
 
 @pytest.mark.few(4)
+@pytest.mark.filterwarnings("ignore:init. all_reduce makes the gradients")
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 def test_every_row_of_the_contract_passes(row):
     relaxjax.init(row.make(optax.adam(1e-2)), helpers.problem(), emulate(WORKERS))

@@ -5,8 +5,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
+from jax.experimental import sparse
 
 import relaxjax
 from relaxjax import schedule
@@ -90,3 +92,34 @@ def test_what_else_is_no_array(leaf, kind):
 def test_what_is_static_or_none_is_no_leaf():
     params, _ = relaxjax.init(TX, model(None), MESH)
     assert params["layers"][0].weight.shape == (4, 4, 3)
+
+
+def test_leaves_without_a_mean_are_kept_as_the_message_says():
+    """Its remedy is what `init` takes, and trains the others."""
+    params = {"w": jnp.ones(3), "steps": jnp.arange(2)}
+    with pytest.raises(ValueError, match=r"'steps' is int32.*optax\.partition\("):
+        relaxjax.init(TX, params, MESH)
+    labels = {"w": "trained", "steps": "kept"}
+    parts = {"trained": TX, "kept": optax.set_to_zero()}
+    tx = optax.partition(parts, labels)
+    params, state = relaxjax.init(tx, params, MESH)
+    step = relaxjax.data_parallel(
+        lambda p, s, batch: (*stepped(tx, p, s, batch), {}), MESH
+    )
+    params, _, _ = step(params, state, np.arange(4.0, dtype=np.float32))
+    np.testing.assert_allclose(params["w"], 1 - 0.1 * 1.5)
+    np.testing.assert_array_equal(params["steps"], [[0, 1]] * 4)
+
+
+def stepped(tx, params, state, batch):
+    grads = {"w": jnp.full(3, batch[0]), "steps": jnp.zeros(2, jnp.int32)}
+    updates, state = tx.update(grads, state, params)
+    return optax.apply_updates(params, updates), state
+
+
+@pytest.mark.parametrize("make", [sparse.BCOO, sparse.BCSR], ids=["BCOO", "BCSR"])
+def test_sparse_arrays_are_refused_by_name(make):
+    params = {"layer": {"w": make.fromdense(jnp.eye(3))}, "b": jnp.ones(2)}
+    message = rf"leaf 'layer/w' is a sparse array \({make.__name__}\)"
+    with pytest.raises(TypeError, match=message):
+        relaxjax.init(TX, params, MESH)

@@ -230,7 +230,8 @@ def with_lost_directions(q: list[jax.Array], key: jax.Array) -> list[jax.Array]:
     null = [x <= NULL * most for x, most in zip(norms, longest, strict=True)]
 
     def redraw(q: list[jax.Array]) -> list[jax.Array]:
-        drawn = normals(key, [x.shape for x in q])
+        once = jax.random.clone(key)  # `when` has a loop, of one turn at most
+        drawn = normals(once, [x.shape for x in q])
         return list(map(_redrawn, q, null, longest, drawn))
 
     any_null = functools.reduce(jnp.logical_or, [x.any() for x in null])

@@ -41,9 +41,13 @@ def station(side: str, *axes: str, name: str = "mine", sends: bool = True) -> An
     return lambda u: tx.update(u, ())[0]
 
 
+def own(pairs, passed=frozenset()):
+    return Flow(pairs, passed, apart=pairs)
+
+
 def test_a_gradient_is_local_on_every_axis():
     found = flows(lambda a, b, p: (a + p, a * b))
-    assert found.of == {"a": Flow(of("a")), "b": Flow(OWN)}
+    assert found.of == {"a": own(of("a")), "b": own(OWN)}
     assert found.stations == found.twice == frozenset()
     assert found.communicates is False
 
@@ -191,8 +195,8 @@ def test_a_relaxation_is_trusted_on_its_axes():
     found = flows(lambda a, b, p: (station("gradients", "data")(a), b))
     mine = Station("mine", "gradients", ("data",), 0)
     assert found.stations == {mine}
-    assert found.of["a"] == Flow(of("a", "host"), frozenset({mine}))
-    assert found.of["b"] == Flow(of("b"))
+    assert found.of["a"] == own(of("a", "host"), frozenset({mine}))
+    assert found.of["b"] == own(of("b"))
     assert found.communicates
     silent = flows(lambda a, b, p: (station("models", "data", sends=False)(a), b))
     assert not silent.stations  # nothing of it is left in the program
