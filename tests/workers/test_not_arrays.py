@@ -100,7 +100,7 @@ def test_leaves_without_a_mean_are_kept_as_the_message_says():
     with pytest.raises(ValueError, match=r"'steps' is int32.*optax\.partition\("):
         relaxjax.init(TX, params, MESH)
     labels = {"w": "trained", "steps": "kept"}
-    parts = {"trained": TX, "kept": optax.set_to_zero()}
+    parts: Any = {"trained": TX, "kept": optax.set_to_zero()}
     tx = optax.partition(parts, labels)
     params, state = relaxjax.init(tx, params, MESH)
     step = relaxjax.data_parallel(
