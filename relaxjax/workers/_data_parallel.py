@@ -24,7 +24,7 @@ from relaxjax.workers._step_arguments import (
     place_batch,
     placed,
 )
-from relaxjax.workers._step_programs import StepPrograms
+from relaxjax.workers._step_programs import StepPrograms, is_any_traced
 from relaxjax.workers._to_workers import workers_of
 
 # Steps that may be under way at once on emulated CPU devices. More than about 32
@@ -58,6 +58,9 @@ class DataParallelStep:
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         """Takes one step: `(*state, batch) -> (*state, metrics)`."""
         state, batch = self._checked(args)
+        if is_any_traced(state):
+            state, metrics = self._programs(state, batch)
+            return (*state, self._mean(metrics))
         state, metrics = self._programs(self._phases.advanced(state), batch)
         self._phases.returned(state, several=bool(self._programs.looped))
         if self._bounded:
@@ -125,6 +128,8 @@ def data_parallel(
       leading axis is divided among the workers. With several processes, each gives
       its own rows: an array of NumPy, or a `jax.Array` that lies on this process alone.
       A `jax.Array` over all processes is the whole batch.
+      Inside a `jax.jit` or `jax.lax.scan` of your own, each step holds all phases, and
+      counts choose.
       It returns the new state, and the mean of the metrics over the workers in float32;
       if the metrics are a mapping with a key `"weight"`, the mean of the others is
       weighted by it (a weight of zero drops that worker, whatever it computed), and

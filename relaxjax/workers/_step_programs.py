@@ -10,6 +10,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
+from relaxjax._core._checks import is_traced
 from relaxjax._core._phases import (
     clocks_of,
     hosted,
@@ -45,11 +46,16 @@ class StepPrograms:
         self.looped: bool | None = None
         self._renews = False  # whether state is made anew in the step
         donated = (0,) if donate else ()
-        self.whole = jax.jit(self._whole, donate_argnums=donated)
+        self.whole = jax.jit(self._whole, static_argnums=2, donate_argnums=donated)
         self.silent = jax.jit(self._nothing_due, donate_argnums=donated)
 
     def __call__(self, state: tuple[Any, ...], batch: Any) -> tuple[Any, Any]:
-        """Takes a step by one of the two; looks at the first one's numbers."""
+        """Takes a step by one of the two; looks at the first one's numbers.
+
+        In a traced function no host does anything between the steps.
+        """
+        if is_any_traced(state):
+            return self.whole(state, batch, False)[:2]
         first, self._is_first = self._is_first, False
         if not first:
             return self._step_of(state, batch)
@@ -70,13 +76,17 @@ class StepPrograms:
         self._silence.returned(state, left, silent=silent)
         return state, metrics
 
-    def _whole(self, state: tuple[Any, ...], batch: Any) -> tuple[Any, Any, Any]:
-        return self._everywhere(state, batch, silent=False)
+    def _whole(
+        self, state: tuple[Any, ...], batch: Any, by_host: bool = True
+    ) -> tuple[Any, Any, Any]:
+        return self._everywhere(state, batch, by_host, silent=False)
 
     def _nothing_due(self, state: tuple[Any, ...], batch: Any) -> tuple[Any, Any, None]:
         return *self._everywhere(state, batch, silent=True)[:2], None
 
-    def _everywhere(self, state: tuple[Any, ...], batch: Any, *, silent: bool) -> Any:
+    def _everywhere(
+        self, state: tuple[Any, ...], batch: Any, by_host: bool = True, *, silent: bool
+    ) -> Any:
         require_worker_axis(state, self._workers.n)  # in the trace: no step pays for it
         step = checked(self._step)
 
@@ -89,9 +99,11 @@ class StepPrograms:
 
         one_worker = per_worker(heard, self._workers, batch=True)
         # The host sets phases between the steps, in `DataParallelStep.__call__`. Counts
-        # choose if a loop in the step takes several, or if state is made anew in it.
+        # choose if a loop in the step takes several, if state is made anew in it, or if
+        # the step is in a traced function.
         self._look_at(one_worker, state, batch)
-        state = renewed(state) if self._renews else hosted(state, not self.looped)
+        by_host = by_host and not self.looped
+        state = renewed(state) if self._renews else hosted(state, by_host)
         state, metrics, left = one_worker(*state, batch)
         return hosted(state, by_host=False), metrics, left
 
@@ -102,6 +114,11 @@ class StepPrograms:
         with making() as made:
             program = timed(lambda s: jax.make_jaxpr(step)(*s, batch), state)
         self.looped, self._renews = ticks_in_a_loop(program.jaxpr), bool(made)
+
+
+def is_any_traced(state: Any) -> bool:
+    """Whether it is of a traced function: a jitted one, or a loop's body."""
+    return any(map(is_traced, jax.tree.leaves(state)))
 
 
 def host_is_asked(workers: WorkerMesh) -> bool:

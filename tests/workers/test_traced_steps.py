@@ -1,0 +1,70 @@
+"""A `data_parallel` step inside a function that is jitted or scanned by the user."""
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+import relaxjax
+from tests import helpers
+from tests.helpers import assert_close, mesh_of
+
+WORKERS, STEPS, END = 4, 4, 2  # a phase ends amid the steps
+SGD = optax.sgd(0.1)
+TX = {
+    "all_reduce": optax.chain(relaxjax.all_reduce("data"), SGD),
+    "power_sgd": optax.chain(
+        relaxjax.power_sgd("data", rank=1, start_after=END, min_compression=0), SGD
+    ),
+    "one_bit_adam": relaxjax.one_bit_adam("data", 0.01, freeze_step=END),
+    "post_local_sgd": relaxjax.post_local_sgd(SGD, "data", 2, END),
+    "local_sgd": optax.chain(SGD, relaxjax.local_sgd("data", 3)),
+}
+MESHES = {"mesh": mesh_of, "emulated": relaxjax.emulate}
+
+
+def stacked():
+    batches = helpers.batches(STEPS, rows=3 * WORKERS)
+    return jax.tree.map(lambda *x: np.stack(x), *batches)
+
+
+def scanned(step, now, batches):
+    """All steps in one program."""
+    return jax.lax.scan(lambda now, b: (step(*now, b)[:2], None), now, batches)[0]
+
+
+def jitted(step, now, batches):
+    """Each step as a part of a larger jitted function."""
+    one = jax.jit(lambda now, b: step(*now, b)[:2])
+    for i in range(STEPS):
+        now = one(now, jax.tree.map(lambda x, i=i: x[i], batches))
+    return now
+
+
+def after_some(step, now, batches):
+    """A loop's state goes into a scan."""
+    first = jax.tree.map(lambda x: x[0], batches)
+    now = step(*now, first)[:2]
+    rest = jax.tree.map(lambda x: x[1:], batches)
+    return jax.jit(scanned, static_argnums=0)(step, now, rest)
+
+
+def looped(step, now, batches):
+    for i in range(STEPS):
+        now = step(*now, jax.tree.map(lambda x, i=i: x[i], batches))[:2]
+    return now
+
+
+@pytest.mark.few(5)
+@pytest.mark.parametrize("place", MESHES)
+@pytest.mark.parametrize("how", [scanned, jitted, after_some])
+@pytest.mark.parametrize("name", TX)
+def test_equals_a_loop_of_steps(name, how, place):
+    tx, mesh = TX[name], MESHES[place](WORKERS)
+
+    def run(through):
+        step = relaxjax.data_parallel(helpers.train_step_of(tx), mesh)
+        now = relaxjax.init(tx, helpers.problem(), mesh)
+        return through(step, now, stacked())[0]
+
+    assert_close(run(how), run(looped), 1e-6)
