@@ -53,9 +53,9 @@ def cell(name: str, place: str, hand: Hand | None = None) -> Cell:
         try:
             models = PLACES[place](row)
         except Exception as error:
-            verdict = "refused" if _is_ours(error) else "broken"
+            verdict = "refused" if is_ours(error) else "broken"
             return Cell(verdict, f"{type(error).__name__}: {error}", None)
-    said = [str(w.message) for w in caught if _is_said(str(w.message))]
+    said = [str(w.message) for w in caught if is_said(str(w.message))]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         apart = distance(models, right(hand or Hand(row), place))
@@ -85,13 +85,13 @@ def distance(models: Models, by_hand: Models) -> float:
     return gap / way if way else gap
 
 
-def _is_ours(error: Exception) -> bool:
+def is_ours(error: Exception) -> bool:
     """Whether a line of relaxjax raised it by itself."""
     frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
     return bool(frames) and frames[-1].startswith(_PACKAGE)
 
 
-def _is_said(words: str) -> bool:
+def is_said(words: str) -> bool:
     """Whether it names a function of relaxjax first."""
     first = words.split(":")[0].split("(")[0]
     return first in {"init", "data_parallel", *relaxjax.__all__} or "relaxjax" in words
