@@ -146,7 +146,8 @@ def train_step_of(tx: Any, row: Row, own: bool, gathered: Any = None) -> Any:
     """A step as users write it; `own`: the optimizer is given the worker's own loss."""
 
     def mean(tree: Any) -> Any:
-        return lax.pmean(tree, "data")
+        of_slices = gathered and isinstance(tree, dict)  # which are reduced already
+        return tree if of_slices else lax.pmean(tree, "data")
 
     def step(params: Any, state: Any, batch: Any) -> Any:
         def loss(model: Any) -> jax.Array:

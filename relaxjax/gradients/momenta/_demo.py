@@ -6,7 +6,7 @@ into blocks of h x w, with the momentum M_i of worker i, which never travels as 
     M_i <- beta M_i + g_i
     c_i = H M_i W^T for each block            (cosine transforms of its two sides)
     t_i = the k largest |c_i| of each block, 0 elsewhere
-    M_i <- M_i - H^T t_i W
+    M_i <- M_i - H^T t_i W                    (0 where nothing but rounding is left)
     y   = at each place the mean of the t_i that are not 0 there
     out = sign(H^T y W)
 
@@ -40,6 +40,7 @@ from relaxjax._core._checks import (
     require_own,
     require_whole,
 )
+from relaxjax._core._extremes import largest
 from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import weigh_tree
@@ -50,6 +51,7 @@ from relaxjax.gradients.low_rank._low_rank import most_square
 from relaxjax.gradients.mean._codec import as_codec
 
 _CALLER = "demo"
+_ROUNDING = 2.0**-20  # of two products of up to some hundred terms in float32
 
 
 class DemoState(NamedTuple):
@@ -144,7 +146,7 @@ def demo(
         after, out = [], []
         for i, cut in enumerate(cuts):
             sound = jnp.isfinite(y[i]).all()
-            left = now[i] - _back(t[i], cut).reshape(now[i].shape)
+            left = _left(now[i], _back(t[i], cut).reshape(now[i].shape), cut)
             after.append(jnp.where(absent | ~sound, before[i], left))
             signs = jnp.sign(_back(y[i], cut)).reshape(now[i].shape)
             out.append(jnp.where(sound, signs, jnp.nan))
@@ -177,6 +179,18 @@ def _back(c: jax.Array, cut: Blocks) -> jax.Array:
     blocks = c.reshape(cut.down, cut.across, cut.h, cut.w)
     sides = cosine_transform(cut.h), cosine_transform(cut.w)
     return _turned("yxab,ah,bw->yhxw", blocks, *sides).reshape(-1)
+
+
+def _left(now: jax.Array, sent: jax.Array, cut: Blocks) -> jax.Array:
+    """M_i without what was sent: of all that it was, what rounding leaves is 0.
+
+    A sign would make a full step of that, once gradients are 0.
+    """
+    whole = now.reshape(cut.down, cut.h, cut.across, cut.w)
+    noise = _ROUNDING * largest(whole, (1, 3), keepdims=True)
+    noise = jnp.broadcast_to(noise, whole.shape).reshape(now.shape)
+    left = now - sent
+    return jnp.where(jnp.abs(left) <= noise, 0, left)
 
 
 def _turned(how: str, *arrays: jax.Array) -> jax.Array:

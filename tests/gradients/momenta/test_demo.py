@@ -213,3 +213,18 @@ def test_a_prime_side_is_cut_into_lines():
 def test_refuses_numbers_that_cannot_be(knobs, message):
     with pytest.raises(ValueError, match=message):
         demo("data", **knobs)
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (4, 5, 3), (5,)])
+def test_a_step_without_gradients_after_all_is_sent_goes_nowhere(shape):
+    """What rounding leaves of a momentum is nothing; what was not sent waits."""
+    rng = np.random.default_rng(0)
+    grads = rng.normal(size=(2, *shape)).astype(np.float32)
+    grads *= 10.0 ** rng.integers(-30, 30, size=(2, *[1] * len(shape)))
+    for k, moves in ((64, False), (1, True)):
+        tx = relaxjax.demo("data", k=k)
+        step = jax.jit(jax.vmap(tx.update, axis_name="data"))
+        state = jax.vmap(tx.init, axis_name="data")(grads)
+        _, state = step(grads, state)
+        out, _ = step(np.zeros_like(grads), state)
+        assert bool(np.any(out)) == moves
