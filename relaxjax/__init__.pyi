@@ -170,6 +170,7 @@ from relaxjax.local_updates._streaming_diloco import (
 from relaxjax.programs._compiled import compiled_wire_bytes as compiled_wire_bytes
 from relaxjax.programs._explain import Explanation as Explanation
 from relaxjax.programs._explain import explain as explain
+from relaxjax.programs._export import register_for_export as register_for_export
 from relaxjax.programs._wire_bytes import wire_bytes as wire_bytes
 from relaxjax.ps._parameter_server import ParameterServerState as ParameterServerState
 from relaxjax.ps._parameter_server import parameter_server as parameter_server
@@ -305,6 +306,7 @@ __all__ = [
     "quasi_global_momentum",
     "random_delays",
     "reduce_in_backward",
+    "register_for_export",
     "relay_sum",
     "replica_difference",
     "require_replicas",

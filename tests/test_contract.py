@@ -902,6 +902,35 @@ def test_state_keeps_its_types_under_other_gradients(row, params, gradients):
     assert dtypes <= {gradients, params, "float32" if row.widens else params}
 
 
+@pytest.mark.few(3)
+@rows
+def test_a_scan_of_steps_inside_equals_single_steps(row):
+    """Phases and rounds go on in it."""
+    tx, mesh, batches = row.make(OPTIMIZERS["adam"]), emulate(WORKERS), data(4)
+    one = helpers.train_step_of(tx)
+
+    def two(params, state, batch):
+        each = jax.tree.map(lambda x: x.reshape(2, -1, *x.shape[1:]), batch)
+        now, _ = jax.lax.scan(
+            lambda now, b: (one(*now, b)[:2], None), (params, state), each
+        )
+        return *now, {}
+
+    def joined(*xs):
+        parts = [x.reshape(WORKERS, -1, *x.shape[1:]) for x in xs]
+        return np.concatenate(parts, 1).reshape(-1, *xs[0].shape[1:])
+
+    single = relaxjax.init(tx, helpers.problem(), mesh)
+    step = relaxjax.data_parallel(one, mesh)
+    for batch in batches:
+        single = step(*single, batch)[:2]
+    scanned = relaxjax.init(tx, helpers.problem(), mesh)
+    step = relaxjax.data_parallel(two, mesh)
+    for pair in (batches[:2], batches[2:]):
+        scanned = step(*scanned, jax.tree.map(joined, *pair))[:2]
+    assert_close(scanned, single, 1e-5)
+
+
 STRICT = {
     "ranks": lambda: jax.numpy_rank_promotion("raise"),
     "dtypes": lambda: jax.numpy_dtype_promotion("strict"),

@@ -82,7 +82,7 @@ def desynced(
     inner: optax.GradientTransformation,
     axis_name: AxisName,
     *,
-    periods: Mapping[str, int],
+    periods: Mapping[str, int] | int,
     compressor: Compressor | None = None,
     nonnegative: Collection[str] = ("nu",),
     algorithm: str = "auto",
@@ -98,7 +98,8 @@ def desynced(
       axis_name: the axis, or a tuple (outer, inner).
       periods: numbers of steps, 1 or more, by name: "params", and fields of the states
         of `inner`, such as "mu" and "nu" of Adam or "trace" of momentum. Fields that
-        are not named stay each worker's own.
+        are not named stay each worker's own. A number is that of params and of every
+        field of floats, for optimizers that remember params.
       compressor: the compressor of changes since the last mean, of
         `relaxjax.compression`, for all of them. Adam divides what a first moment loses
         in codes by the root of the second, and can diverge: name only "params" in
@@ -137,21 +138,27 @@ def desynced(
     """
     require_transformation("desynced", "inner", inner)
     _check(periods)
-    turn = min(math.lcm(*periods.values()), 2**31 - 1)
+    lengths = periods.values() if isinstance(periods, Mapping) else [periods]
+    turn = min(math.lcm(*lengths), 2**31 - 1)
     tx = optax.with_extra_args_support(inner)
     exchange = ExchangeSpec(
         _CALLER, axis_name, compressor, algorithm, bucket_bytes, None, seed
     )
-    means = {
-        name: _Mean(
-            exchange.reducer(), every, compressor is not None, name in nonnegative
-        )
-        for name, every in sorted(periods.items())
-    }
+
+    def means_of(own: Any) -> dict[str, _Mean]:
+        every = periods
+        if not isinstance(every, Mapping):
+            every = dict.fromkeys([_PARAMS, *_fields_of_floats(own)], every)
+        coded = compressor is not None
+        return {
+            name: _Mean(exchange.reducer(), every[name], coded, name in nonnegative)
+            for name in sorted(every)
+        }
 
     def init(params: optax.Params) -> Any:
         own = tx.init(params)
-        fields = _fields(own, periods)
+        means = means_of(own)
+        fields = _fields(own, means)
         if jax.tree.leaves(params):  # else an empty part of `optax.partition`
             for name, leaves in fields.items():
                 _check_field(name, leaves, own)
@@ -164,8 +171,8 @@ def desynced(
         exchange.require(state, updates, params, None)
         with optimizer_in_it():
             u, own = tx.update(updates, state.inner, params, **extra_args)
-        x, u = widened(params), widened(u)
-        named = {_PARAMS: optax.tree.add(x, u), **_fields(own, periods)}
+        x, u, means = widened(params), widened(u), means_of(own)
+        named = {_PARAMS: optax.tree.add(x, u), **_fields(own, means)}
         averaged = []
         for (name, mean), before in zip(means.items(), state.averaged, strict=True):
             last = here = due(state.step, mean.every)
@@ -220,9 +227,21 @@ def _where(condition: bool | jax.Array, new: Any, old: Any) -> Any:
     )
 
 
-def _fields(state: Any, periods: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+def _fields_of_floats(state: Any) -> list[str]:
+    """Names of the innermost fields all of whose arrays are floats."""
+    kinds: dict[str, list[bool]] = {}
+    for path, leaf in jax.tree.leaves_with_path(state):
+        names = [k.name for k in path if isinstance(k, jax.tree_util.GetAttrKey)]
+        names = [name for name in names if name != "value"]  # of flax.nnx
+        if names:
+            is_float = jnp.issubdtype(leaf.dtype, jnp.inexact)
+            kinds.setdefault(names[-1], []).append(is_float)
+    return sorted(name for name, floats in kinds.items() if all(floats))
+
+
+def _fields(state: Any, names: Collection[str]) -> dict[str, dict[str, Any]]:
     """By the name of a field, its arrays in all states that have it, by their paths."""
-    found: dict[str, dict[str, Any]] = {n: {} for n in periods if n != _PARAMS}
+    found: dict[str, dict[str, Any]] = {n: {} for n in names if n != _PARAMS}
     for path, leaf in jax.tree.leaves_with_path(state):
         name = _field_of(path, found)
         if name is not None:
@@ -265,7 +284,10 @@ def _check_field(name: str, leaves: dict[str, Any], state: Any) -> None:
             )
 
 
-def _check(periods: Mapping[str, int]) -> None:
+def _check(periods: Mapping[str, int] | int) -> None:
+    if not isinstance(periods, Mapping):
+        require_whole(_CALLER, "periods", periods)
+        return
     for name, every in periods.items():
         require_whole(_CALLER, f"periods[{name!r}]", every)
     if _PARAMS not in periods:

@@ -7,6 +7,7 @@ __getattr__, __dir__, __all__ = door(
     {
         "_compiled": "compiled_wire_bytes",
         "_explain": "Explanation explain",
+        "_export": "register_for_export",
         "_wire_bytes": "wire_bytes",
     },
     shared={

@@ -4,6 +4,7 @@ from relaxjax.programs._compiled import compiled_text as compiled_text
 from relaxjax.programs._compiled import compiled_wire_bytes as compiled_wire_bytes
 from relaxjax.programs._explain import Explanation as Explanation
 from relaxjax.programs._explain import explain as explain
+from relaxjax.programs._export import register_for_export as register_for_export
 from relaxjax.programs._hlo_calls import called_by as called_by
 from relaxjax.programs._hlo_calls import loop_parts as loop_parts
 from relaxjax.programs._hlo_calls import max_trip_count as max_trip_count
@@ -26,4 +27,10 @@ from relaxjax.programs._period import first_steps as first_steps
 from relaxjax.programs._period import steps_of_a_period as steps_of_a_period
 from relaxjax.programs._wire_bytes import wire_bytes as wire_bytes
 
-__all__ = ["Explanation", "compiled_wire_bytes", "explain", "wire_bytes"]
+__all__ = [
+    "Explanation",
+    "compiled_wire_bytes",
+    "explain",
+    "register_for_export",
+    "wire_bytes",
+]

@@ -186,7 +186,8 @@ def _warn_of_memory(
             f"init: the optimizer remembers params in {leaves[0]!r} of its state, and "
             f"its updates lead there: {at.name} brings models together, and the next "
             "step parts them again. Let what it remembers meet too: relaxjax.desynced("
-            f"optimizer, {axis!r}, periods={{'params': H, {periods}}}) for H steps",
+            f"optimizer, {axis!r}, periods={{'params': H, {periods}}}) for H steps, or "
+            "periods=H for all of its floats",
             stacklevel=4,
         )
 

@@ -257,3 +257,20 @@ def test_refuses_fields_that_are_not_there(name, message):
     tx = desynced(ADAM, "data", periods={"params": 2, name: 2})
     with pytest.raises(ValueError, match=message):
         relaxjax.init(tx, {"w": jnp.zeros(3)}, emulate(2))
+
+
+def test_one_number_is_the_period_of_all_fields_of_floats():
+    """Of counters and keys there is no mean, and they stay as they are."""
+    adam = optax.inject_hyperparams(optax.adam)(learning_rate=0.1)
+    named = dict.fromkeys(("params", "mu", "nu", "hyperparams"), 2)
+    finals = []
+    for periods in (2, np.int64(2), named):
+        tx = relaxjax.desynced(adam, "data", periods=periods)
+        params, state, _ = helpers.train(
+            tx, relaxjax.emulate(4), helpers.batches(4, rows=12)
+        )
+        finals.append((params, optax.tree.get_all_with_path(state, "mu")[0][1]))
+    helpers.assert_equal(finals[0], finals[2])
+    helpers.assert_equal(finals[0], finals[1])
+    with pytest.raises(ValueError, match=r"desynced: periods=0 must be a whole number"):
+        relaxjax.desynced(adam, "data", periods=0)

@@ -80,9 +80,10 @@ def test_who_goes_back_is_told_and_so_is_what_helps(name, form):
     (words,) = said
     assert f": {form} brings models together" in words
     periods = dict.fromkeys(re.findall(r"'(\w+)': H", words), EVERY)
-    (before, *after), said = met(desynced(BACK[name], "data", periods=periods))
-    assert 0 < before > 1e3 * max(after)
-    assert not said
+    for helps in (periods, EVERY):
+        (before, *after), said = met(desynced(BACK[name], "data", periods=helps))
+        assert 0 < before > 1e3 * max(after)
+        assert not said
 
 
 @pytest.mark.parametrize("form", ["local_sgd", "diloco"])
