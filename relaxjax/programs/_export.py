@@ -73,9 +73,7 @@ def _as_named_tuple(kind: type, name: str) -> None:
     export.register_namedtuple_serialization(kind, serialized_name=name)
 
 
-def _node(
-    write: Callable[[Any], Any], read: Callable[[Any, Any], Any]
-) -> Callable[[type, str], None]:
+def _node(write: Callable[[Any], Any], read: Any) -> Callable[[type, str], None]:
     """Registers a node by what it keeps, as JSON, and how it is put together."""
 
     def register(kind: type, name: str) -> None:

@@ -264,7 +264,8 @@ def test_one_number_is_the_period_of_all_fields_of_floats():
     adam = optax.inject_hyperparams(optax.adam)(learning_rate=0.1)
     named = dict.fromkeys(("params", "mu", "nu", "hyperparams"), 2)
     finals = []
-    for periods in (2, np.int64(2), named):
+    several: list[Any] = [2, np.int64(2), named]
+    for periods in several:
         tx = relaxjax.desynced(adam, "data", periods=periods)
         params, state, _ = helpers.train(
             tx, relaxjax.emulate(4), helpers.batches(4, rows=12)
