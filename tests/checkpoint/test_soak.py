@@ -25,6 +25,8 @@ class Books:
         self.logs: dict[int, list[list[int]]] = {0: [[]]}  # by step, possible ones
         self.sure: set[int] = set()
         self.under_way: int | None = None
+        self.next: int | None = None
+        self.branch: list[int] = []  # that a life is about to leave
         self.saved: set[tuple[int, ...]] = {()}  # all that was ever saved
         self.seen = {"failed": 0, "goes back": 0, "killed": 0, "read": 0}
 
@@ -47,15 +49,20 @@ class Books:
         for step in self.sure - {*steps}:  # removed, since enough newer ones came
             assert sum(other > step for other in steps) >= trainer.KEEP
         self.logs = {s: x for s, x in self.logs.items() if s in [0, *steps]}
-        self.sure, self.under_way = {*steps}, None
+        stay = [step in steps for step in self.branch]
+        assert stay == sorted(stay, reverse=True)  # what is left is its beginning
+        self.sure, self.branch = {*steps}, []
+        self.under_way = self.next = None
 
     def restored(self, log: list[int]) -> None:
         assert log in self.logs[len(log)]
         self.logs = {s: x for s, x in self.logs.items() if s < len(log)}
         self.logs[len(log)] = [log]
-        self.sure = {s for s in self.sure if s <= len(log)}
+        self.sure, self.branch = {s for s in self.sure if s <= len(log)}, []
 
     def goes_back(self, step: int) -> None:
+        """What is newer is moved aside, the newest first."""
+        self.branch = sorted(s for s in self.sure if s > step)
         self.sure = {s for s in self.sure if s <= step}
 
     def saves(self, log: list[int]) -> None:
@@ -68,8 +75,6 @@ class Books:
         if self.under_way is not None:
             self.sure = {*sorted({*self.sure, self.under_way})[-trainer.KEEP :]}
         self.under_way, self.next = self.next, None
-
-    next: int | None = None
 
     def failed(self, step: int) -> None:
         assert step == self.under_way
