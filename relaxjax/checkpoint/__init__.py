@@ -16,5 +16,6 @@ __getattr__, __dir__, __all__ = door(
         "relaxjax._core._merge_rules": "EQUAL Leaf MEAN MergeRule RESET SHARD "
         "SUM rebuild refuse",
     },
+    shared={"_plan": "ON_ANY_MESH"},
     deprecated={"Mark": "MergeRule"},
 )

@@ -11,6 +11,7 @@ from relaxjax._core._merge_rules import rebuild as rebuild
 from relaxjax._core._merge_rules import refuse as refuse
 from relaxjax.checkpoint._checkpoints import Checkpoints as Checkpoints
 from relaxjax.checkpoint._params import restore_params as restore_params
+from relaxjax.checkpoint._plan import ON_ANY_MESH as ON_ANY_MESH
 from relaxjax.checkpoint._plan import plan_of as plan_of
 from relaxjax.checkpoint._reader import latest as latest
 from relaxjax.checkpoint._resize import Resized as Resized

@@ -10,6 +10,7 @@ from relaxjax._core._folders import local_path
 from relaxjax.checkpoint._files import require_shared, writable_folder
 from relaxjax.checkpoint._folder import step_of
 from relaxjax.checkpoint._lock import WriterLock
+from relaxjax.checkpoint._manager import Store
 from relaxjax.checkpoint._plan import require_same_run, structure_of
 from relaxjax.checkpoint._reader import ReadStore, opened
 from relaxjax.checkpoint._resize import Resized, restored
@@ -50,7 +51,6 @@ class Checkpoints:
             cleaned or saved; `steps` and `restore` show what is there now.
 
         Raises:
-          ImportError: Orbax is not installed (it is not needed to read).
           TypeError: `mesh` is not a mesh.
           ValueError: `every` or `keep` is below 1; the folder cannot be written
             to, is not the same one for all processes, or another run writes into it.
@@ -111,12 +111,15 @@ class Checkpoints:
           ValueError: arrays do not have an axis over the workers; the folder has a
             checkpoint as new or newer, which a restart would take instead: the run has
             restored an older one, or none.
-          OSError: the save before this one could not be written.
+          OSError: the save before this one could not be written, by one process or
+            several; all of them raise it.
         """
         step = step_of("save", step)
         self._store.require_writer(
             f"save: step {step}", "only the run's own process writes there"
         )
+        if step == self._store.at:
+            self._store.wait()  # for it may have failed
         self._why_not = self._reason_against(step, now)
         if self._why_not:
             return False
@@ -211,7 +214,7 @@ class Checkpoints:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.close()
+        self._store.close(together=error[0] is None)
 
     @property
     def _axes(self) -> dict[str, int]:
@@ -254,16 +257,10 @@ def _opened(
 ) -> Any:
     """The store of a folder that this run alone writes into."""
     folder = writable_folder(directory)
-    require_shared(folder, processes)
-    try:
-        from relaxjax.checkpoint._manager import Store
-    except ImportError as error:
-        raise ImportError(
-            'Checkpoints: Orbax is needed: pip install "relaxjax[checkpoint]"'
-        ) from error
+    name = require_shared(folder, processes)
     lock = WriterLock(folder, processes)
     try:
-        return Store(folder, keep, processes, lock)
+        return Store(folder, keep, processes, lock, name)
     except BaseException:
         lock.release()
         raise

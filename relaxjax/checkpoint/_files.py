@@ -47,16 +47,18 @@ def writable_folder(directory: str | os.PathLike[str]) -> Path:
     return path
 
 
-def require_shared(folder: Path, processes: Sequence[int]) -> None:
+def require_shared(folder: Path, processes: Sequence[int]) -> str:
     """Refuses a folder that is not the same one for all processes, which all call this.
 
-    The first writes a file with a name that it draws, and the others look for it.
+    The first writes a file with a name that it draws, and the others look for it; the
+    name is returned, as one of the run.
     """
+    drawn = np.frombuffer(os.urandom(8), np.uint32)
     if len(processes) == 1:
-        return
+        return drawn.tobytes().hex()
     gather = multihost_utils.process_allgather
-    drawn = np.asarray(gather(np.frombuffer(os.urandom(8), np.uint32)))
-    mark = folder / f".shared-{drawn[processes[0]].tobytes().hex()}"
+    name = np.asarray(gather(drawn))[processes[0]].tobytes().hex()
+    mark = folder / f".shared-{name}"
     if jax.process_index() == processes[0]:
         mark.touch()
     gather(np.int32(0))  # it is there before anybody looks
@@ -68,10 +70,14 @@ def require_shared(folder: Path, processes: Sequence[int]) -> None:
             f"processes {blind} see under their name for it; name one that all hosts "
             "share, by the same path or not"
         )
+    return name
 
 
 def write(directory: Path, state: Snapshot, metadata: Mapping[str, Any]) -> None:
-    """Writes this process's files into a folder, and what JSON takes beside them."""
+    """Writes this process's files into a folder, and what JSON takes beside them.
+
+    The file of its pieces comes last, and at once: where it is, all is written.
+    """
     digests = state.digests or [digest(state.bytes[i]) for i in sorted(state.bytes)]
     numbers: dict[str, int] = {}  # of each different piece, by its digest
     blobs: list[tuple[int, int, int, str]] = []
@@ -86,13 +92,18 @@ def write(directory: Path, state: Snapshot, metadata: Mapping[str, Any]) -> None
         ends[piece.owner] = start + piece.nbytes
         if piece.owner == state.process:
             mine.append(state.bytes[i])
-    with _data(directory, state.process).open("wb") as file:
-        for blob in mine:
-            file.write(blob.view(np.uint8).data)
     if state.process == state.first:
         arrays = _arrays(state, [numbers[text] for text in digests])
         body = {"format": _FORMAT, **metadata, "blobs": blobs, "arrays": arrays}
         _write_index(directory / _INDEX, {**body, "values": state.values})
+    whole = file_of(directory, state.process)
+    part = whole.with_suffix(".part")
+    with part.open("wb") as file:
+        for blob in mine:
+            file.write(blob.view(np.uint8).data)
+        file.flush()
+        os.fsync(file.fileno())  # a disk may say only now that it is full
+    os.rename(part, whole)
 
 
 class Saved(Mapping[str, np.ndarray]):
@@ -146,7 +157,8 @@ def _stored(dtype: str, shape: tuple[int, ...]) -> tuple[np.dtype, tuple[int, ..
     return key.dtype, (*shape, *key.shape)
 
 
-def _data(directory: Path, process: int) -> Path:
+def file_of(directory: Path, process: int) -> Path:
+    """The file of a process's pieces."""
     return directory / f"data-{process}.bin"
 
 
@@ -213,7 +225,7 @@ def _checked_blobs(directory: Path, blobs: list[Any]) -> list[np.ndarray]:
         sizes[process] = max(sizes.get(process, 0), start + nbytes)
     files = {}
     for process, size in sizes.items():
-        path = _data(directory, process)
+        path = file_of(directory, process)
         if not path.is_file() or path.stat().st_size != size:
             raise _broken(path)
         empty = np.empty(0, np.uint8)
@@ -222,7 +234,7 @@ def _checked_blobs(directory: Path, blobs: list[Any]) -> list[np.ndarray]:
     for process, start, nbytes, text in blobs:
         parts.append(files[process][start : start + nbytes])
         if digest(parts[-1]) != text:
-            raise _broken(_data(directory, process))
+            raise _broken(file_of(directory, process))
     return parts
 
 

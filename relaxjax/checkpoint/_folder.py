@@ -19,6 +19,8 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from relaxjax.workers import broadcast_from_first_process
+
 ITEM = "state"
 _FORGOTTEN = "forgotten"
 _NUMBER = re.compile("0|[1-9][0-9]{0,17}")  # as `str` writes it
@@ -31,6 +33,17 @@ def steps_in(folder: Path) -> list[int]:
     was interrupted, is no checkpoint.
     """
     return [step for step in _numbers_in(folder) if files_of(folder, step).is_dir()]
+
+
+def steps_seen(folder: Path, processes: int) -> list[int]:
+    """The same as process 0 sees them, on all processes, which call it together."""
+    here = steps_in(folder)
+    if processes == 1:
+        return here
+    count = broadcast_from_first_process(np.asarray([len(here)]), processes)
+    padded = np.zeros(int(count[0]), np.int32)
+    padded[: len(here)] = here[: len(padded)]
+    return broadcast_from_first_process(padded, processes).tolist()
 
 
 def _numbers_in(folder: Path) -> list[int]:

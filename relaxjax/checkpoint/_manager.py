@@ -1,21 +1,48 @@
-"""Orbax keeps the folders: a save is whole or not there, old ones go, threads write."""
+"""Who writes checkpoints: a save is whole or not there, and a thread writes it.
 
+    20.relaxjax-tmp-5f1e-3/state/..    under way, the third save of this run
+    20/state/..                        whole: the folder above, renamed
+
+Each process writes its own files in a thread. The first one's thread renames the folder
+when it sees all of them. Who could not write is asked at the next call, which all make
+together, so that all of them raise, or none. What a killed process leaves, the next run
+removes.
+"""
+
+import os
+import re
+import shutil
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
-import orbax.checkpoint as ocp
-from etils import epath
-from orbax.checkpoint import future
+import numpy as np
+from jax.experimental import multihost_utils
 
-from relaxjax.checkpoint._files import write
-from relaxjax.checkpoint._folder import ITEM, move_aside, steps_in
+from relaxjax.checkpoint._files import file_of, write
+from relaxjax.checkpoint._folder import ITEM, move_aside, steps_in, steps_seen
 from relaxjax.checkpoint._lock import WriterLock
 from relaxjax.checkpoint._snapshot import Snapshot
+
+_POLL, _PATIENCE = (
+    0.05,
+    30.0,
+)  # seconds between two looks for others' files, of them all
+_LEFT = re.compile(r"\d+\.(relaxjax|orbax-checkpoint)-tmp")  # Orbax wrote them once
+
+
+class _Save(NamedTuple):
+    """A save under way."""
+
+    step: int
+    folder: Path  # until it is whole
+    written: Future[None]  # this process's files
+    agreed: Future[bool]  # whether all have written, as `Store.wait` finds out
+    whole: Future[bool]  # whether the folder was renamed, by the first process
 
 
 class Store:
@@ -34,29 +61,24 @@ class Store:
         keep: int | None,
         processes: tuple[int, ...],
         lock: WriterLock,
+        name: str,
     ):
-        self._lock = lock
+        """Removes what a killed run has left; `name` is this run's on all processes."""
         self.directory, self._keep, self._processes = directory, keep, processes
-        try:
-            self._manager = _manager_of(directory, keep, processes, lock.shared)
-        except (ArithmeticError, RecursionError, ValueError) as error:
-            raise ValueError(
-                f"checkpoint: {directory} has metadata of Orbax that cannot be read "
-                f"({error}). Bring them back from a copy, or remove the folder of the "
-                "checkpoint that is damaged"
-            ) from error
-        # Orbax starts a few threads, one after the other, before its save returns.
-        # Processes meet in there, so only a process by itself may leave it to a thread.
-        self._thread = ThreadPoolExecutor(1) if len(processes) == 1 else None
-        self._under_way: Future[bool] | None = None
+        self._lock, self._name, self._saves = lock, name, 0
+        self._first = jax.process_index() == processes[0]
+        self._thread = ThreadPoolExecutor(1)
+        self._under_way: _Save | None = None
         self.at: int | None = None
         self._whole: int | None = None  # `at` when nothing was under way last
+        if self._first and not lock.shared:  # or they may be of a save under way
+            for path in directory.iterdir():
+                if _LEFT.match(path.name):
+                    shutil.rmtree(path, ignore_errors=True)
 
     def steps(self) -> list[int]:
-        """Steps that have a checkpoint, rising; nothing may be under way."""
-        if self._thread:  # alone, so that the disk says what all others see
-            return steps_in(self.directory)
-        return sorted(self._manager.all_steps())
+        """Steps that have a checkpoint, rising, as the first process sees them."""
+        return steps_seen(self.directory, len(self._processes))
 
     def require_writer(self, asked: str, remedy: str) -> None:
         """Refuses nothing: this run writes here."""
@@ -74,109 +96,110 @@ class Store:
         newer = [other for other in self.steps() if other > step]
         if newer:
             move_aside(self.directory, newer, self._processes)
-            self._manager.reload()
 
     def begin(self, step: int, snapshot: Snapshot, metadata: Mapping[str, Any]) -> None:
         """Begins to write what is already copied; call `wait` before it."""
+        folder, run = self._temporary(step), self._thread.submit
+        written = run(_write, folder / ITEM, snapshot, metadata)
+        agreed: Future[bool] = Future()
+        whole = run(self._commit, step, folder, written, agreed)
+        self._under_way = _Save(step, folder, written, agreed, whole)
         self.at = step
-        args = ocp.args.Composite(**{ITEM: Write(snapshot, metadata)})
-        if self._thread is None:
-            self._manager.save(step, args=args, force=True)
-        else:
-            save = self._manager.save
-            self._under_way = self._thread.submit(save, step, args=args, force=True)
 
     def wait(self) -> None:
-        """Returns when nothing is under way; raises OSError if a write failed."""
-        under_way, self._under_way = self._under_way, None
-        try:
-            if under_way:
-                under_way.result()
-            self._manager.wait_until_finished()
-        except Exception as error:
-            failed, self.at = self.at, self._whole
-            self._begin_anew()
-            raise _named(error, f"step {failed} in {self.directory}") from error
+        """Returns when nothing is under way; all processes call it together.
+
+        Raises:
+          OSError: a process could not write; on all of them.
+        """
+        if (save := self._under_way) is None:
+            return
+        error = save.written.exception()
+        self._under_way = None
+        failed = _failed(error, self._processes)
+        save.agreed.set_result(not failed)
+        moved = save.whole.exception()
+        if not failed:
+            if self._first and not moved and not save.whole.result():
+                moved = self._thread.submit(
+                    self._rename, save.step, save.folder
+                ).exception()
+            error, failed = moved, _failed(moved, self._processes)
+        if failed:
+            self.at = self._whole
+            if self._first:
+                shutil.rmtree(save.folder, ignore_errors=True)
+            what, alone = (
+                f"step {save.step} in {self.directory}",
+                len(self._processes) == 1,
+            )
+            raise _named(error, failed, alone, what) from error
         self._whole = self.at
 
-    def _begin_anew(self) -> None:
-        """Orbax would raise the error of a failed save in the next one too."""
-        if self._thread is None:  # processes would wait for each other
-            self._manager.reload()
-            return
-        with suppress(Exception):
-            self._manager.close()
-        how = self.directory, self._keep, self._processes, self._lock.shared
-        self._manager = _manager_of(*how)
-
-    def close(self) -> None:
-        """Waits, and ends the threads."""
+    def close(self, *, together: bool = True) -> None:
+        """Waits, and ends the thread; not `together`: others may never come to wait."""
         try:
-            self.wait()
+            if together or len(self._processes) == 1:
+                self.wait()
         finally:
-            if self._thread:
-                self._thread.shutdown()
-            self._manager.close()
+            self._thread.shutdown()
             self._lock.release()
 
+    def _temporary(self, step: int) -> Path:
+        self._saves += 1
+        return self.directory / f"{step}.relaxjax-tmp-{self._name}-{self._saves}"
 
-class Handler(ocp.AsyncCheckpointHandler):
-    """Writes the files of a snapshot in one of Orbax's threads."""
+    def _commit(
+        self, step: int, folder: Path, written: Future[None], agreed: Future[bool]
+    ) -> bool:
+        """Renames the folder when all have written, and says whether it did."""
+        if not self._first or written.exception():
+            return False
+        files = [file_of(folder / ITEM, i) for i in self._processes]
+        for _ in range(int(_PATIENCE / _POLL)):
+            if agreed.done() or all(file.exists() for file in files):
+                break
+            wait_for([agreed], _POLL)
+        else:
+            return False
+        if agreed.done() and not agreed.result():
+            return False
+        self._rename(step, folder)
+        return True
 
-    async def async_save(self, directory: epath.Path, args: "Write") -> list[Any]:
-        """Begins to write."""
-
-        async def commit() -> None:
-            self.save(directory, args)
-
-        return [future.CommitFutureAwaitingContractedSignals(commit())]
-
-    def save(self, directory: epath.Path, args: "Write") -> None:
-        """Writes at once."""
-        write(Path(directory), args.snapshot, args.metadata)
-
-    def restore(self, directory: epath.Path, args: Any = None) -> Any:
-        """Not used: files are read without Orbax."""
-        raise NotImplementedError
-
-
-@ocp.args.register_with_handler(Handler, for_save=True, for_restore=True)
-@dataclass
-class Write(ocp.args.CheckpointArgs):
-    """Arguments of a save: the state on the host, and what to put down beside it."""
-
-    snapshot: Snapshot
-    metadata: Mapping[str, Any]
+    def _rename(self, step: int, folder: Path) -> None:
+        os.rename(folder, self.directory / str(step))
+        for old in steps_in(self.directory)[: -self._keep] if self._keep else ():
+            aside = self._temporary(old)  # so that it is whole or not there
+            with suppress(OSError):  # or after the next save
+                os.rename(self.directory / str(old), aside)
+                shutil.rmtree(aside, ignore_errors=True)
 
 
-def _named(error: Exception, what: str) -> OSError:
+def _write(folder: Path, snapshot: Snapshot, metadata: Mapping[str, Any]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    write(folder, snapshot, metadata)
+
+
+def _failed(error: BaseException | None, processes: tuple[int, ...]) -> dict[int, int]:
+    """The error numbers of processes that failed, or -1; the same on all."""
+    number = 0 if error is None else getattr(error, "errno", None) or -1
+    if len(processes) == 1:
+        return {processes[0]: number} if number else {}
+    numbers = np.asarray(multihost_utils.process_allgather(np.int32(number)))
+    return {i: int(numbers[i]) for i in processes if numbers[i]}
+
+
+def _named(
+    error: BaseException | None, failed: dict[int, int], alone: bool, what: str
+) -> OSError:
     """The error of a write, with the checkpoint that it was about."""
-    number = getattr(error, "errno", None)
-    why = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
-    said = (
-        f"checkpoint: {what} could not be written ({why}). The checkpoints before it "
-        "are whole; the same step can be saved again"
+    own = f"{type(error).__name__}: {error}" if error else "its own error says why"
+    whys = {i: os.strerror(n) if n > 0 else own for i, n in failed.items()}
+    said = [why if alone else f"process {i}: {why}" for i, why in whys.items()]
+    text = (
+        f"checkpoint: {what} could not be written ({'; '.join(said)}). The checkpoints "
+        "before it are whole; the same step can be saved again"
     )
-    return OSError(number, said) if number else OSError(said)
-
-
-def _manager_of(
-    directory: Path, keep: int | None, processes: tuple[int, ...], shared: bool
-) -> ocp.CheckpointManager:
-    everyone, first = len(processes) == jax.process_count(), min(processes)
-    among = ocp.options.MultiprocessingOptions(
-        primary_host=first,
-        active_processes=None if everyone else set(processes),
-        barrier_sync_key_prefix=None if everyone else f"from{first}",
-    )
-    options = ocp.CheckpointManagerOptions(
-        max_to_keep=keep,
-        create=False,
-        cleanup_tmp_directories=not shared,  # they may be of a save under way
-        async_options=ocp.options.AsyncOptions(create_directories_asynchronously=False),
-        multiprocessing_options=among,
-    )
-    handlers = {ITEM: Handler()}
-    return ocp.CheckpointManager(
-        directory, item_names=(ITEM,), item_handlers=handlers, options=options
-    )
+    number = max(failed.values())
+    return OSError(number, text) if number > 0 else OSError(text)

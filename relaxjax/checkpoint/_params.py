@@ -25,7 +25,7 @@ def restore_params(
     part: str = "params",
     like: Any = None,
 ) -> Any:
-    """One model from a checkpoint, without the transformation, the mesh or Orbax.
+    """One model from a checkpoint, without the transformation or the mesh.
 
     It is the workers' mean, as `relaxjax.consensus` takes it; slices are joined. The
     folder is only read: a run may write into it meanwhile.

@@ -17,6 +17,7 @@ from relaxjax.workers import UNSEEN, describe, workers_of
 
 _VERSION = "the version of "
 _MESH = "the mesh"
+ON_ANY_MESH = "the task and what it imports (digest on any mesh)"
 _UNSEEN = (
     "restore: the update of the transformation could not be traced, so that nobody can "
     "tell whether it is that of the checkpoint. Give plan_of what the train step gives "
@@ -67,12 +68,14 @@ def plan_of(
 def require_same_run(saved: Mapping[str, str], now: Mapping[str, str]) -> None:
     """Refuses a checkpoint of another run.
 
-    The program is compared where versions and mesh are the same, as it depends on them.
+    The program is compared where versions and mesh are the same, as it depends on them;
+    that of the task, where versions are.
     """
     around = {k for k in {**saved, **now} if k.startswith(_VERSION) or k == _MESH}
-    alike = all(saved.get(k) == now.get(k) for k in around)
+    other = {k for k in around if saved.get(k) != now.get(k)}
     for line, was in saved.items():
-        if line in around or ("digest" in line and not alike):
+        matter = other - {_MESH} if line == ON_ANY_MESH else other
+        if line in around or ("digest" in line and matter):
             continue
         if was == UNSEEN == now.get(line):
             warnings.warn(_UNSEEN, stacklevel=3)

@@ -7,12 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import SupportsIndex
 
-import numpy as np
-
 from relaxjax._core._folders import local_path
 from relaxjax.checkpoint._files import Saved
-from relaxjax.checkpoint._folder import files_of, found, step_of, steps_in
-from relaxjax.workers import broadcast_from_first_process
+from relaxjax.checkpoint._folder import files_of, found, step_of, steps_in, steps_seen
 
 _POLL = 0.2  # seconds between two looks
 
@@ -20,7 +17,7 @@ _POLL = 0.2  # seconds between two looks
 def latest(directory: str | os.PathLike[str]) -> int | None:
     """The newest step that has a checkpoint in a run's folder; None if no step has.
 
-    The folder is only read, without Orbax: a run may write into it meanwhile.
+    The folder is only read: a run may write into it meanwhile.
 
     Args:
       directory: folder of a run's `Checkpoints`.
@@ -74,13 +71,7 @@ class ReadStore:
 
     def steps(self) -> list[int]:
         """Steps that have a checkpoint now, as process 0 sees them."""
-        here = steps_in(self.directory)
-        if self._processes == 1:
-            return here
-        count = broadcast_from_first_process(np.asarray([len(here)]), self._processes)
-        padded = np.zeros(int(count[0]), np.int32)
-        padded[: len(here)] = here[: len(padded)]
-        return broadcast_from_first_process(padded, self._processes).tolist()
+        return steps_seen(self.directory, self._processes)
 
     def wait(self) -> None:
         """Nothing is under way here."""
@@ -105,5 +96,5 @@ class ReadStore:
             f"{asked} in {self.directory}, which was opened read_only=True; {remedy}"
         )
 
-    def close(self) -> None:
+    def close(self, *, together: bool = True) -> None:
         """Nothing is open."""

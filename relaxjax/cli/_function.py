@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from relaxjax import hosts
+from relaxjax._core._folders import local_path
 from relaxjax.tasks import spec_of
 
 
@@ -52,6 +53,7 @@ def write_new(path: Path, text: str) -> None:
     Raises:
       ValueError: something is there, or it cannot be written.
     """
+    path = local_path("the file", "path", path)
     if lexists(path):
         raise ValueError(f"{path} exists already; name another file")
     try:

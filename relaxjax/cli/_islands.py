@@ -15,7 +15,7 @@ from rich.text import Text
 
 from relaxjax import hosts
 from relaxjax import islands as rooms
-from relaxjax._core._folders import own_cache
+from relaxjax._core._folders import local_path, own_cache
 from relaxjax._core.foreign._ranges import PROCESSES
 from relaxjax.cli._errors import user_errors
 from relaxjax.cli._islands_page import HEADS, cells, last_merge, page
@@ -177,7 +177,9 @@ def _shown(store: rooms.Store, html: Path | None) -> Group:
         raise ValueError(f"islands status: {store.place}: {error}") from error
     if html is not None:
         try:
-            html.write_text(page(now, store.place))
+            local_path("islands status", "html", html).write_text(
+                page(now, store.place)
+            )
         except OSError as error:
             raise ValueError(f"--html {html}: {error.strerror}") from error
     table = Table(*HEADS)

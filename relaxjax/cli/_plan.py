@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from relaxjax import hosts, schedule
 from relaxjax import plan as planner
@@ -127,7 +128,8 @@ def plan(
     Relaxations are listed with the measured quality of their training, fastest first.
     """
     asked = {k: v for k, v in locals().items() if k not in _SHOWN}
-    with user_errors():
+    busy = Console(stderr=True).status(f"ranking for {params:g} parameters")
+    with user_errors(), busy:
         cluster = _network(network, {name: asked[name] for name in _FIGURES})
         model = planner.Model.of_size(_whole(params), compute=compute_ms / 1e3)
         settings: dict[str, Any] = {

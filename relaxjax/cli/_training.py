@@ -8,10 +8,11 @@ import jax
 from rich.console import Console
 
 from relaxjax import hosts
-from relaxjax.checkpoint import plan_of
+from relaxjax.checkpoint import ON_ANY_MESH, plan_of
 from relaxjax.cli import _devices, _order_report, _report, _resume
 from relaxjax.cli._job import CHECKPOINTS, Run, TrainJob
 from relaxjax.cli._loop import Bar, fit
+from relaxjax.compare import task_digest
 from relaxjax.programs import wire_bytes
 
 
@@ -108,6 +109,7 @@ def _keeper(job: TrainJob, run: Run) -> _resume.Keeper | None:
         "--steps": str(job.steps),
         "--batch-size": str(job.batch_size),
         **({"the task's file (sha256)": file} if file else {}),
+        ON_ANY_MESH: task_digest(job.task, job.batch_size),
         **plan_of(run.tx, job.task.params, run.mesh),
     }
     return _resume.Keeper(job.out / CHECKPOINTS, run.mesh, every, resume, plan)

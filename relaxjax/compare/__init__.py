@@ -8,4 +8,5 @@ __getattr__, __dir__, __all__ = door(
         "_results": "Results",
         "_study": "Study",
     },
+    shared={"_identity": "task_digest"},
 )

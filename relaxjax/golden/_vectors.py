@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from relaxjax._core._folders import local_path
 from relaxjax._core.foreign._json import LARGE, read_json
 from relaxjax._core.foreign._types import Each, wrong
 
@@ -70,7 +71,7 @@ def load(path: str | PathLike[str] | None = None) -> list[Vector]:
       >>> vector.inputs["x"].tolist(), vector.outputs["decoded"].tolist()
       ([1.0, 0.0, -5.0], [2.0, 2.0, -2.0])
     """
-    path = Path(path or _VECTORS)
+    path = local_path("golden.load", "path", path or _VECTORS)
     try:
         file = read_json(path, LARGE)
     except ValueError as error:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from relaxjax._core._checks import check_type
+from relaxjax._core._folders import local_path
 from relaxjax._core.foreign._json import SMALL, read_json
 from relaxjax._core.foreign._ranges import WORKERS
 from relaxjax._core.foreign._types import wrong
@@ -135,7 +136,9 @@ class Network:
 
     def save(self, path: str | Path) -> None:
         """Writes the network to a JSON file."""
-        Path(path).write_text(json.dumps(asdict(self), indent=1) + "\n")
+        local_path("save", "path", path).write_text(
+            json.dumps(asdict(self), indent=1) + "\n"
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> "Network":
@@ -147,6 +150,7 @@ class Network:
         Raises:
           ValueError: the file is missing or does not hold a network.
         """
+        path = local_path("load", "path", path)
         try:
             values = read_json(path, SMALL)
         except (OSError, ValueError) as error:

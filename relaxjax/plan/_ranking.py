@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from relaxjax._core._folders import local_path
 from relaxjax.plan._candidate import Candidate, sized
 from relaxjax.plan._predict import Prediction
 from relaxjax.plan._quality import Quality
@@ -102,7 +103,9 @@ class Ranking:
 
     def save(self, path: str | Path) -> None:
         """Writes the ranking to a JSON file."""
-        Path(path).write_text(json.dumps(self.told(), indent=1) + "\n")
+        local_path("save", "path", path).write_text(
+            json.dumps(self.told(), indent=1) + "\n"
+        )
 
 
 def ranking(

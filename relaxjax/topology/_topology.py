@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from relaxjax._core._folders import local_path
 from relaxjax.topology._coloring import colored
 from relaxjax.topology._links import Links, are_ones, of_matrix
 
@@ -141,4 +142,4 @@ class Topology:
         """
         from relaxjax.topology._draw import draw_rounds
 
-        draw_rounds(path, self.name, self.matrices)
+        draw_rounds(local_path("draw", "path", path), self.name, self.matrices)

@@ -144,3 +144,48 @@ def test_a_write_that_fails_is_said_once_and_can_be_made_again(tmp_path, monkeyp
         with pytest.raises(OSError, match="step 60"):
             saves.wait()
         assert not saves.save(50, state(50))  # where the run still is
+
+
+def test_the_same_step_again_first_says_that_it_failed(tmp_path, monkeypatch):
+    """The run's last save is that step, and on disk there is none."""
+    fails = [OSError(28, "No space left on device"), ValueError("odd")]
+
+    def write(*given):
+        if fails:
+            raise fails.pop(0)
+        _files.write(*given)
+
+    monkeypatch.setattr(_manager, "write", write)
+    with Checkpoints(tmp_path, MESH) as saves:
+        for why in ("No space left", "ValueError: odd"):
+            assert saves.save(20, state(20))
+            with pytest.raises(OSError, match=f"step 20 .*{why}") as raised:
+                saves.save(20, state(20), now=True)
+            assert raised.value.errno == (28 if "space" in why else None)
+            assert [*tmp_path.glob("20*")] == []
+        assert saves.save(20, state(20))
+        assert not saves.save(20, state(20))
+        assert saves.steps == [20]
+
+
+def test_a_healthy_run_says_nothing(tmp_path, monkeypatch, caplog, capfd):
+    """Saves under way, and who lists meanwhile; any warning is an error here."""
+    caplog.set_level(0)
+    listed = []
+
+    def write(*given):
+        with Checkpoints(tmp_path, MESH, read_only=True) as reader:
+            listed.append(reader.steps)
+        with Checkpoints(tmp_path, MESH) as other:
+            listed.append(other.steps)
+        _files.write(*given)
+
+    monkeypatch.setattr(_manager, "write", write)
+    with Checkpoints(tmp_path, MESH, keep=2) as saves:
+        for step in range(4):
+            assert saves.save(step, state(step))
+            assert saves.is_due(step + 1)
+        assert saves.steps == [2, 3]
+    assert listed == [x for x in ([], [0], [0, 1], [1, 2]) for _ in range(2)]
+    checkpoints = [r for r in caplog.records if not r.name.startswith("jax")]
+    assert (checkpoints, capfd.readouterr().err) == ([], "")

@@ -3,8 +3,10 @@
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import relaxjax
 from relaxjax import emulate, hosts
 from relaxjax.checkpoint import Checkpoints
 from tests import helpers
@@ -74,3 +76,26 @@ def test_processes_save_and_restore_together(tmp_path):
     with Checkpoints(tmp_path / "emulated", mesh) as checkpoints:
         _, resized = checkpoints.restore(like, step=3)
     assert training.bits(real) == training.bits(resized)
+
+
+@pytest.mark.long
+def test_one_process_that_cannot_write_is_said_by_all(tmp_path):
+    said = []
+    ended = hosts.launch(
+        [sys.executable, "-m", "tests.checkpoint.failing", str(tmp_path)],
+        2,
+        environment={
+            "JAX_PLATFORMS": "cpu",
+            "JAX_NUM_CPU_DEVICES": "1",
+            "NPROC": "8",
+            "PYTHONPATH": str(ROOT),
+        },
+        say=lambda *line: said.append(line),
+    )
+    assert ended.status == 0, "\n".join(line[-1] for line in said)
+    with Checkpoints(tmp_path, emulate(2), keep=None) as checkpoints:
+        assert checkpoints.steps == [10, 20, 25, 30, 35, 50, 60]
+        zeros = relaxjax.to_workers(np.zeros(5000, np.float32), emulate(2))
+        step, state = checkpoints.restore({"params": zeros, "step": 0})
+    assert step == state["step"] == 60
+    assert [float(row[0]) for row in state["params"]] == [0, 1]

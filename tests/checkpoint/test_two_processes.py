@@ -73,7 +73,7 @@ def test_a_reader_writes_nothing(tmp_path):
     with Checkpoints(tmp_path, MESH) as run:
         run.save(1, state(1))
         run.save(2, state(2))
-    left = tmp_path / "9.orbax-checkpoint-tmp"
+    left = tmp_path / "9.relaxjax-tmp-5f1e-1"
     left.mkdir()
     with Checkpoints(tmp_path, MESH, read_only=True) as reader:
         with pytest.raises(ValueError, match="opened read_only=True; only the run's"):

@@ -1,6 +1,7 @@
 """`relaxjax train --checkpoint-every N --resume`: the same run.json."""
 
 import json
+import sys
 
 import jax.numpy as jnp
 import pytest
@@ -74,6 +75,45 @@ def test_a_run_goes_on_with_fewer_workers(tmp_path):
     output = run(*out, "--resume", "--workers", "3", "--steps", "30")
     assert "2 workers became 3" in output
     assert record(tmp_path)["workers"] == 3
+
+
+TASK = """
+import jax.numpy as jnp
+import numpy as np
+import {module}
+from relaxjax.tasks import of_arrays
+
+def task(seed):
+    x = np.arange(64 * 3, dtype=np.float32).reshape(64, 3) / 99
+    rows, start = (x, x.sum(1)), {{"w": jnp.zeros(3)}}
+    loss = {module}.loss
+    return of_arrays(params=start, loss=loss, metric=loss, train=rows, test=rows)
+"""
+LOSS = """
+def loss(params, batch):
+    x, y = batch
+    return ((x @ params['w'] - y) ** 2)"""
+
+
+@pytest.mark.parametrize("workers", ["2", "4"])
+def test_a_loss_that_has_changed_in_an_imported_module_is_refused(
+    workers, tmp_path, monkeypatch
+):
+    """The task's own file stays as it was, to the byte."""
+    name = f"losses_for_{workers}"
+    monkeypatch.syspath_prepend(tmp_path)
+    module, task = tmp_path / f"{name}.py", tmp_path / "fit.py"
+    task.write_text(TASK.format(module=name))
+    args = ["--task", str(task), "--out", str(tmp_path / "a"), "--steps", "6"]
+    args += ["--checkpoint-every", "3"]
+    for text, again in ((".mean()", ()), (".mean()  # as before", ["--resume"])):
+        module.write_text(LOSS + text)
+        run(*args, *again)
+        del sys.modules[name]
+    module.write_text(LOSS + ".mean() * 1.01")
+    said = " ".join(refused(*args, "--resume", "--workers", workers).split())
+    assert "the task and what it imports" in said.replace("│ ", "")
+    del sys.modules[name]
 
 
 @pytest.mark.parametrize("left", ["run.json", "one_worker.json", "order.json"])

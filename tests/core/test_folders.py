@@ -1,17 +1,19 @@
 """Folders that a user names: home, file://, and addresses that are refused."""
 
 from pathlib import Path
+from typing import Any, cast
 
 import jax.numpy as jnp
 import pytest
 
 import relaxjax
-from relaxjax import islands
+from relaxjax import golden, islands, plan, topology
 from relaxjax._core._folders import local_path
 from relaxjax.checkpoint import Checkpoints, latest, restore_params
 from relaxjax.cli import app
-from relaxjax.compare import Results
-from relaxjax.schedule import chakra
+from relaxjax.cli._function import write_new
+from relaxjax.compare import Results, Study
+from relaxjax.schedule import Link, chakra
 
 HLO = """HloModule sum, is_scheduled=true, num_partitions=2
 ENTRY %main (x: f32[50]) -> f32[50] {
@@ -48,6 +50,12 @@ WAYS = {
         {"x": jnp.zeros(2)}, f"folder:{where}", "a", sync_every=2, fragments=1
     ),
     "a study's results": Results,
+    "a study": lambda where: Study.run(cast(Any, None), where),
+    "golden vectors": golden.load,
+    "a network": lambda where: plan.Network.load(where),
+    "a network's file": plan.Network(workers=2, link=Link(1e-3, 1e9)).save,
+    "a graph's picture": topology.ring(4).draw,
+    "a skeleton": lambda where: write_new(Path(where), ""),
 }
 
 
@@ -55,9 +63,7 @@ WAYS = {
 @pytest.mark.parametrize("where", ["gs://bucket/run", "s3://b/r", "memory://run"])
 def test_no_folder_is_made_for_an_address(way, where, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        ValueError, match=r"://.* is an address, and only local folders"
-    ):
+    with pytest.raises(ValueError, match=r":/.* is an address, and only local folders"):
         way(where)
     assert list(tmp_path.iterdir()) == []
 
