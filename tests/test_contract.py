@@ -26,6 +26,7 @@ from relaxjax import (
     diloco,
     emulate,
     local_sgd,
+    merges,
     one_bit_adam,
     one_bit_lamb,
     parameter_server,
@@ -234,6 +235,14 @@ ROWS: dict[str, Row] = {
             "one_shot",
         )
     },
+    "all_reduce, trimmed by none": Row(  # the mean, by rows of chunks
+        lambda opt: optax.chain(all_reduce("data", op=merges.trimmed(0)), opt)
+    ),
+    "all_reduce, centered at a radius that never bites": Row(  # the mean, by distances
+        lambda opt: optax.chain(all_reduce("data", op=merges.centered_clip(1e6)), opt),
+        tolerance=1e-4,
+        slow=True,
+    ),
     "all_reduce+identity+ef14@two_shot": Row(
         lambda opt: optax.chain(
             all_reduce(

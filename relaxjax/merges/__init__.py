@@ -15,9 +15,9 @@ __getattr__, __dir__, __all__ = door(
         "_rules": "merged",
     },
     shared={
-        "_presence": "length_of presence",
+        "_presence": "presence squares_of",
         "_rule": "require_rule",
-        "_rules": "factors_of looks_at merge_shards of_length rule_of "
+        "_rules": "factors_of looks_at merge_rows merge_shards of_length rule_of "
         "unless_all_broken",
     },
 )

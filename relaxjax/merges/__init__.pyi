@@ -6,13 +6,14 @@ from relaxjax.merges._centered_clip import centered_clip as centered_clip
 from relaxjax.merges._clipped import clipped as clipped
 from relaxjax.merges._geometric_median import geometric_median as geometric_median
 from relaxjax.merges._nearest import nearest as nearest
-from relaxjax.merges._presence import length_of as length_of
 from relaxjax.merges._presence import presence as presence
+from relaxjax.merges._presence import squares_of as squares_of
 from relaxjax.merges._rda import rda as rda
 from relaxjax.merges._rule import Rule as Rule
 from relaxjax.merges._rule import require_rule as require_rule
 from relaxjax.merges._rules import factors_of as factors_of
 from relaxjax.merges._rules import looks_at as looks_at
+from relaxjax.merges._rules import merge_rows as merge_rows
 from relaxjax.merges._rules import merge_shards as merge_shards
 from relaxjax.merges._rules import merged as merged
 from relaxjax.merges._rules import of_length as of_length

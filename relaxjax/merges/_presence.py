@@ -13,10 +13,10 @@ Source: norms relative to the median, with the lower one, as in Templar
 (one-covenant/templar); a cap of reported weights, as HPE Swarm Learning has.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
+
+from relaxjax._core._tree import wide
 
 LONGEST = 1e18
 """A contribution's length from which it counts as absent: its square is 1e36."""
@@ -47,6 +47,6 @@ def over(x: jax.Array, total: jax.Array) -> jax.Array:
     return x / jnp.where(total == 0, 1, total)
 
 
-def length_of(x: Any) -> jax.Array:
-    """float32[]: |x| of an array; infinite or NaN where a square or an element is."""
-    return jnp.linalg.norm(x.ravel()).astype(jnp.float32)
+def squares_of(x: jax.Array) -> jax.Array:
+    """|x|^2 in float32 or wider; infinite or NaN where a square or an element is."""
+    return jnp.sum(jnp.square(jnp.abs(x.astype(wide(x.dtype)))))

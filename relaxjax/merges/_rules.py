@@ -17,15 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from relaxjax._core._tree import wide
-from relaxjax.merges._by_rank import median, median_of, trimmed, trimmed_mean_of
+from relaxjax.merges._by_rank import median, trimmed, trimmed_mean_of
 from relaxjax.merges._centered_clip import centered_clip, centered_clip_of
 from relaxjax.merges._clipped import clip, clipped
 from relaxjax.merges._geometric_median import geometric_median, geometric_median_of
 from relaxjax.merges._gram import Shards, Total
 from relaxjax.merges._nearest import nearest, neighbors
-from relaxjax.merges._presence import length_of, over, presence
+from relaxjax.merges._presence import over, presence, squares_of
 from relaxjax.merges._rda import radial, rda
 from relaxjax.merges._rule import Rule, require_rule
+from relaxjax.merges._sorted import median_of
 
 CANCELED = 1e-6  # some rounding errors of a mean of unit vectors in float32
 
@@ -88,14 +89,18 @@ def rule_of(record: Any) -> Rule:
         raise ValueError(f"{name} has other arguments: {error!s:.80}") from error
 
 
+def merge_rows(rule: Rule, rows: jax.Array, here: jax.Array) -> jax.Array:
+    """Merges rows by a rule that looks at each coordinate by itself."""
+    return RULES[rule.name].run(rows, here, **rule.numbers)
+
+
 def merge_shards(
     rule: Rule, shards: Shards, here: jax.Array, total: Total
 ) -> list[jax.Array]:
     """Merges rows of finite numbers by coordinates or distances, shard by shard."""
-    kind = RULES[rule.name]
-    if kind.looks_at == "coordinates":
-        return [kind.run(x, here, **rule.numbers) for x in shards]
-    return kind.run(shards, here, total, **rule.numbers)
+    if looks_at(rule) == "coordinates":
+        return [merge_rows(rule, x, here) for x in shards]
+    return RULES[rule.name].run(shards, here, total, **rule.numbers)
 
 
 class Factors(NamedTuple):
@@ -119,12 +124,12 @@ def factors_of(
     return Factors(*RULES[rule.name].run(lengths, weights, here, **rule.numbers))
 
 
-def of_length(direction: jax.Array, length: jax.Array) -> jax.Array:
+def of_length(direction: jax.Array, own: jax.Array, length: jax.Array) -> jax.Array:
     """A vector of this length along the mean direction; 0 if directions cancel.
 
-    NaN where the length is out of range, which takes all directions to 0.
+    `own` is the direction's length. NaN where the length is out of range, which takes
+    all directions to 0.
     """
-    own = jnp.linalg.norm(direction.ravel())
     canceled = own < CANCELED
     scale = jnp.where(canceled, 0 * length, length / jnp.where(canceled, 1, own))
     return scale.astype(direction.dtype) * direction
@@ -175,7 +180,7 @@ def merged(rule: Rule, rows: Any, weights: Any = None) -> Any:
     if w.shape != (n,):
         raise ValueError(f"merged: weights of shape {w.shape} must be one for each row")
     flat = [x.reshape(n, -1).astype(wide(x.dtype)) for x in leaves]
-    lengths = jnp.stack([jax.vmap(length_of)(x) for x in flat], axis=1)
+    lengths = jnp.sqrt(jnp.stack([jax.vmap(squares_of)(x) for x in flat], axis=1))
     here = presence(w, lengths)
     flat = [jnp.where(here[:, None], x, 0) for x in flat]
     if looks_at(rule) == "lengths":
@@ -194,14 +199,13 @@ def _mean_of(flat: Shards, how: Factors) -> list[jax.Array]:
     factors = jnp.where(how.weights[:, None] > 0, how.factors, 0)
     means = []
     for leaf, x in enumerate(flat):
-        each = [
-            w * (s * row)
-            for w, s, row in zip(how.weights, factors[:, leaf], x, strict=True)
-        ]
-        mean = over(reduce(jnp.add, each), how.weights.sum())
-        means.append(
-            mean if how.lengths is None else of_length(mean, how.lengths[leaf])
+        rows = zip(how.weights, factors[:, leaf], x, strict=True)
+        mean = over(
+            reduce(jnp.add, [w * (s * y) for w, s, y in rows]), how.weights.sum()
         )
+        if how.lengths is not None:
+            mean = of_length(mean, jnp.sqrt(squares_of(mean)), how.lengths[leaf])
+        means.append(mean)
     return means
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from relaxjax import merges
 from relaxjax.merges import Rule, merged, rule_of
-from relaxjax.merges._by_rank import comparisons
+from relaxjax.merges._sorted import comparisons
 from tests.merges import oracles
 
 any_merges: Any = merges

@@ -7,6 +7,7 @@ from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._tree import leaf_names
 from relaxjax.collectives import ALGORITHMS, CODED_EXCHANGES, two_axes
 from relaxjax.compression import Compressor
+from relaxjax.merges import Rule
 
 OPS = ("mean", "sum", "adasum")
 CHOICES = ("auto", *ALGORITHMS)
@@ -17,18 +18,23 @@ def checked_algorithm(
     axis_name: AxisName,
     algorithm: str,
     compressor: Compressor | None,
-    op: str,
+    op: str | Rule,
     specs: Any,
 ) -> str:
     """The algorithm, with "auto" resolved, or an error for what cannot be."""
     axes_of(axis_name)
     _check_choice("algorithm", algorithm, CHOICES)
-    _check_choice("op", op, OPS)
     if not isinstance(compressor, Compressor | None):
         raise TypeError(
             f"all_reduce: compressor={compressor!r} is not a Compressor; make one with "
             "relaxjax.compression, such as relaxjax.compression.quantize(8)"
         )
+    if isinstance(op, Rule):
+        from relaxjax.gradients.mean._rule_choices import algorithm_of
+
+        algorithm = algorithm_of(axis_name, algorithm, compressor, op)
+    else:
+        _check_choice("op", op, (*OPS, "a rule of relaxjax.merges"))
     if op == "adasum":
         _check_adasum(algorithm, compressor, specs)
     if algorithm == "auto":
