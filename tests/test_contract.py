@@ -363,6 +363,21 @@ ROWS: dict[str, Row] = {
         typed=False,
         widens=True,
     ),
+    **{
+        f"diloco by {rule!r}, of equal models": Row(
+            lambda opt, rule=rule: diloco(
+                optax.chain(all_reduce("data"), opt),
+                "data",
+                2,
+                outer=optax.sgd(1.0),
+                merge=rule,
+            ),
+            typed=False,
+            widens=True,
+            slow=rule.name != "clipped",
+        )
+        for rule in (merges.clipped(), merges.rda(), merges.geometric_median())
+    },
     "streaming_diloco with outer steps of 1, of equal models": Row(
         lambda opt: streaming_diloco(
             optax.chain(all_reduce("data"), opt), "data", 2, outer=optax.sgd(1.0)

@@ -90,6 +90,14 @@ MODELS = {
     "slow_momentum": after("slow_momentum", 2, compressor=ROUND),
     "diloco": around("diloco", 2, compressor=ROUND),
     "diloco, rda": around("diloco", 2, compressor=ROUND, merge="rda"),
+    "diloco, clipped": around("diloco", 2, compressor=ROUND, merge=merges.clipped()),
+    "diloco, median": around("diloco", 2, merge=merges.median()),
+    "decoupled_diloco, geometric median": around(
+        "decoupled_diloco",
+        sync_every=2,
+        fragments=2,
+        merge=merges.geometric_median(),
+    ),
     "eager_diloco": around("eager_diloco", 2, compressor=ROUND),
     "streaming_diloco": around("streaming_diloco", 2, fragments=2, compressor=ROUND),
     "decoupled_diloco": around(
