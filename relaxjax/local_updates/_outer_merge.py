@@ -34,6 +34,7 @@ from jax import lax
 
 from relaxjax._core._axis import AxisName, axes_of, axis_size
 from relaxjax._core.traced._flows import axes_met
+from relaxjax._core.traced._marks import merging_by
 from relaxjax.gradients import by_lengths
 from relaxjax.merges import Rule, looks_at
 
@@ -135,7 +136,7 @@ def _scaled_by(caller: str, rule: Rule) -> Callable[..., Any]:
 
         def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
             del params, extra_args
-            return merged(updates, state, weight)
+            return merging_by(rule.name)(merged)(updates, state, weight)
 
         return optax.GradientTransformationExtraArgs(reducer.init, update)
 

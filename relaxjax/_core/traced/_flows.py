@@ -15,11 +15,11 @@ change (two, as a rule).
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from relaxjax._core._jaxprs import axis_names_of, loop_parts, programs_of, walked
-from relaxjax._core.traced._marks import Station, station_of
+from relaxjax._core.traced._marks import Station, merge_of, station_of
 
 # Nothing is computed: values are moved, chosen, or brought into another form.
 _MOVES = re.compile(
@@ -48,12 +48,14 @@ class Flows(NamedTuple):
       stations: all relaxations in it.
       twice: pairs of reducers, of which the second gets what the first has reduced.
       communicates: whether there is a collective over the axes.
+      merges: relaxations that merge by a rule, and its name.
     """
 
     of: dict[str, Flow]
     stations: frozenset[Station]
     twice: frozenset[tuple[Station, Station]]
     communicates: bool
+    merges: frozenset[tuple[Station, str]] = frozenset()
 
 
 def flows_of(
@@ -79,7 +81,17 @@ def flows_of(
             break
         state = later
     of = dict(zip(names, out, strict=False))
-    return Flows(of, frozenset(walk.stations), frozenset(walk.twice), walk.communicates)
+    stations, twice = frozenset(walk.stations), frozenset(walk.twice)
+    return Flows(of, stations, twice, walk.communicates, frozenset(walk.merges))
+
+
+def _rules_in(eqn: Any, scope: str) -> Iterator[str]:
+    """The rules by which something is merged in an equation's programs."""
+    if rule := merge_of(scope):
+        yield rule
+    for part in programs_of(eqn.params):
+        for inside in part.jaxpr.eqns:
+            yield from _rules_in(inside, str(inside.source_info.name_stack))
 
 
 class _Walk:
@@ -89,6 +101,7 @@ class _Walk:
         self.axes = axes
         self.stations: set[Station] = set()
         self.twice: set[tuple[Station, Station]] = set()
+        self.merges: set[tuple[Station, str]] = set()
         self.communicates = False
 
     def __call__(self, jaxpr: Any, ins: Sequence[Flow], scope: str) -> list[Flow]:
@@ -98,6 +111,7 @@ class _Walk:
         """The flows of an equation's results."""
         name, count = eqn.primitive.name, len(eqn.outvars)
         if at := station_of(scope):
+            self.merges |= {(at, rule) for rule in _rules_in(eqn, scope)}
             self.communicates |= bool(axes_met([eqn], self.axes))
             return [self.relaxation(at, _join(ins))] * count
         if name == "while":

@@ -29,6 +29,7 @@ _PASSED_OVER: ContextVar[bool] = ContextVar("passed over", default=False)
 _STARTED: ContextVar[bool] = ContextVar("started", default=False)
 _SCOPE = re.compile(r"relaxjax\.(\w+)/(\w+)/([\w,]+)/(\d+)")
 _OPTIMIZER = "relaxjax-optimizer"
+_MERGE = re.compile(r"relaxjax-merge\.(\w+)")
 
 
 class Station(NamedTuple):
@@ -131,6 +132,17 @@ def numbered() -> Iterator[None]:
 def optimizer_in_it() -> AbstractContextManager[Any]:
     """The scope in which a relaxation calls an optimizer that the user gave it."""
     return jax.named_scope(_OPTIMIZER)
+
+
+def merging_by(rule: str) -> Any:
+    """A scope, for a function that merges by a rule, which `merge_of` reads."""
+    return jax.named_scope(f"relaxjax-merge.{rule}")
+
+
+def merge_of(scope: str) -> str | None:
+    """The rule by which contributions are merged in a scope."""
+    found = _MERGE.search(scope)
+    return found and found.group(1)
 
 
 def doer_of(scope: str) -> Station | None:

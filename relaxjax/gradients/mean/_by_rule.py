@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._tree import leaf_names
+from relaxjax._core.traced._marks import merging_by
 from relaxjax.compression import Compressor
 from relaxjax.gradients.mean._by_lengths import Update, by_lengths
 from relaxjax.gradients.mean._merged import merged_over_workers
@@ -31,8 +32,9 @@ def merged_by(
     ordered: bool,
 ) -> Update:
     """The merge of updates; `mean` is the weighted mean of an `all_reduce`."""
+    merging = merging_by(rule.name)
     if looks_at(rule) == "lengths":
-        return by_lengths(rule, axis_name, mean, specs)
+        return merging(by_lengths(rule, axis_name, mean, specs))
 
     def update(updates: Any, state: Any, weight: Any) -> tuple[Any, Any]:
         _require_real(updates, rule)
@@ -48,7 +50,7 @@ def merged_by(
             ordered=ordered,
         )
 
-    return update
+    return merging(update)
 
 
 def _require_real(updates: Any, rule: Rule) -> None:
