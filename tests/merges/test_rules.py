@@ -177,6 +177,13 @@ def test_distances_are_not_lost_by_one_that_is_far(far, place):
     assert np.abs(merged(far_away, x.astype(np.float32)) - centre).max() < 0.2
 
 
+def test_each_is_its_own_nearest():
+    """Also where a distance to another one is lost by rounding."""
+    x = np.array([[0], [0], [0], [1000], [1000.0625]], np.float32)
+    found = merged(merges.nearest(4, merges.trimmed(0)), x)
+    np.testing.assert_array_equal(found, x.sum(axis=0) / np.float32(5))
+
+
 def test_narrow_floats_are_rounded_once():
     x = np.random.default_rng(0).normal(size=(5, 64)).astype(jnp.bfloat16)
     for rule in RULES:

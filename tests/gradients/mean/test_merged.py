@@ -199,6 +199,21 @@ def in_a_row(tree: Any) -> np.ndarray:
     return np.concatenate([np.ravel(x) for x in jax.tree.leaves(tree)])
 
 
+def test_a_code_is_decoded_merged_and_encoded_by_hand():
+    """Two workers, a chunk at each, where its own values are as they are."""
+    code = compression.quantize(4, block_size=8)
+    x = np.random.default_rng(0).normal(size=(2, 16)).astype(np.float32)
+    tx = all_reduce("data", op=merges.median(), compressor=code)
+    update: Any = jax.vmap(lambda g: tx.update(g, tx.init(g))[0], axis_name="data")
+
+    def merged_at(own: Any, other: Any) -> Any:
+        middle = 0.5 * own + 0.5 * compression.roundtrip(code, other)
+        return compression.roundtrip(code, middle)
+
+    chunks = merged_at(x[0, :8], x[1, :8]), merged_at(x[1, 8:], x[0, 8:])
+    helpers.assert_close(update(x)[0], np.concatenate(chunks), 1e-6)
+
+
 def test_bytes_of_codes():
     rule, code = merges.median(), compression.quantize(8, block_size=8)
     params, n = {"w": np.zeros(32, np.float32)}, 2
