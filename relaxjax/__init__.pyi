@@ -9,6 +9,7 @@ from relaxjax import fsdp as fsdp
 from relaxjax import golden as golden
 from relaxjax import hosts as hosts
 from relaxjax import islands as islands
+from relaxjax import merges as merges
 from relaxjax import plan as plan
 from relaxjax import ps as ps
 from relaxjax import schedule as schedule
@@ -292,6 +293,7 @@ __all__ = [
     "local",
     "local_sgd",
     "lossy_push_sum",
+    "merges",
     "moniqua",
     "noloco",
     "one_bit_adam",

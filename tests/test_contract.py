@@ -27,6 +27,7 @@ from relaxjax import (
     diloco,
     emulate,
     local_sgd,
+    merges,
     one_bit_adam,
     one_bit_lamb,
     parameter_server,
@@ -237,6 +238,14 @@ ROWS: dict[str, Row] = {
             "one_shot",
         )
     },
+    "all_reduce, trimmed by none": Row(  # the mean, by rows of chunks
+        lambda opt: optax.chain(all_reduce("data", op=merges.trimmed(0)), opt)
+    ),
+    "all_reduce, centered at a radius that never bites": Row(  # the mean, by distances
+        lambda opt: optax.chain(all_reduce("data", op=merges.centered_clip(1e6)), opt),
+        tolerance=1e-4,
+        slow=True,
+    ),
     "all_reduce+identity+ef14@two_shot": Row(
         lambda opt: optax.chain(
             all_reduce(
@@ -357,6 +366,21 @@ ROWS: dict[str, Row] = {
         typed=False,
         widens=True,
     ),
+    **{
+        f"diloco by {rule!r}, of equal models": Row(
+            lambda opt, rule=rule: diloco(
+                optax.chain(all_reduce("data"), opt),
+                "data",
+                2,
+                outer=optax.sgd(1.0),
+                merge=rule,
+            ),
+            typed=False,
+            widens=True,
+            slow=rule.name != "clipped",
+        )
+        for rule in (merges.clipped(), merges.rda(), merges.geometric_median())
+    },
     "streaming_diloco with outer steps of 1, of equal models": Row(
         lambda opt: streaming_diloco(
             optax.chain(all_reduce("data"), opt), "data", 2, outer=optax.sgd(1.0)

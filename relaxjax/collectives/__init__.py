@@ -36,7 +36,7 @@ __getattr__, __dir__, __all__ = door(
         "_compressed_two_shot": "scattered",
         "_hierarchical": "two_axes",
         "_coded_slices": "gather_slices open_slices scatter_slices slice_widths",
-        "_messages": "distribute gather send",
+        "_messages": "chunks_of distribute gather send",
         "_payload": "message opened places",
         "_shards": "Shard cut is_shard of_a_worker whole_leaves",
         "_one_by_one": "LeafTransfer one_by_one",

@@ -67,6 +67,7 @@ from relaxjax.collectives._linear_psum import linear_psum as linear_psum
 from relaxjax.collectives._linear_psum import (
     linear_psum_wire_bytes as linear_psum_wire_bytes,
 )
+from relaxjax.collectives._messages import chunks_of as chunks_of
 from relaxjax.collectives._messages import distribute as distribute
 from relaxjax.collectives._messages import gather as gather
 from relaxjax.collectives._messages import send as send

@@ -33,7 +33,7 @@ __getattr__, __dir__, __all__ = door(
         "_bits": "pack unpack",
         "_cosines": "cosine_transform",
         "_fed_back": "fed_back",
-        "_protocol": "NO_FEEDBACK contractive remark_on_loss",
+        "_protocol": "NO_FEEDBACK contractive",
         "_rows": "COMPRESSORS FEEDBACKS expression",
         "_scaling": "over",
         "_top_k": "check_density count_of",

@@ -31,7 +31,6 @@ from relaxjax.compression._protocol import Compressor as Compressor
 from relaxjax.compression._protocol import Feedback as Feedback
 from relaxjax.compression._protocol import Law as Law
 from relaxjax.compression._protocol import contractive as contractive
-from relaxjax.compression._protocol import remark_on_loss as remark_on_loss
 from relaxjax.compression._qsgd import qsgd as qsgd
 from relaxjax.compression._quantize import quantize as quantize
 from relaxjax.compression._random_k import random_block as random_block

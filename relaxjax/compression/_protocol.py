@@ -28,7 +28,6 @@ import jax.numpy as jnp
 from relaxjax._core._checks import check_type
 from relaxjax._core._random import Keys
 from relaxjax._core._tree import wide
-from relaxjax._core.traced._remarks import remark
 
 Payload = Any  # a pytree of arrays whose shapes depend on the size of x alone
 
@@ -113,18 +112,6 @@ class Compressor(NamedTuple):
     random: bool = False
     algorithm: str = "two_shot"
     feedback: Feedback = NO_FEEDBACK
-
-
-def remark_on_loss(caller: str, compressor: Compressor | None) -> None:
-    """Remarks on a compressor that drops most numbers, and nothing brings them back."""
-    if compressor is None or compressor.feedback is not NO_FEEDBACK:
-        return
-    if compressor.algorithm == "one_shot" and compressor.law.omega is None:
-        remark(
-            f"{caller} sends some of the numbers alone, by {compressor.name} without "
-            "feedback: what is left out is lost in each step, and small gradients "
-            "never arrive. Wrap it: compressor=compression.error_feedback(...)"
-        )
 
 
 def contractive(compressor: Compressor) -> Compressor:

@@ -28,6 +28,7 @@ __getattr__, __dir__, __all__ = door(
     shared={
         "low_rank._alternate": "alternate",
         "late._bounded_staleness": "staleness_table",
+        "mean._by_lengths": "by_lengths",
         "mean._choices": "CHOICES",
         "mean._codec": "as_codec step_keys",
         "_by_slice": "require_same_by_slice",

@@ -41,6 +41,7 @@ from relaxjax.gradients.low_rank._power_sgd import PowerSGDState as PowerSGDStat
 from relaxjax.gradients.low_rank._power_sgd import power_sgd as power_sgd
 from relaxjax.gradients.mean._all_reduce import AllReduceState as AllReduceState
 from relaxjax.gradients.mean._all_reduce import all_reduce as all_reduce
+from relaxjax.gradients.mean._by_lengths import by_lengths as by_lengths
 from relaxjax.gradients.mean._choices import CHOICES as CHOICES
 from relaxjax.gradients.mean._codec import as_codec as as_codec
 from relaxjax.gradients.mean._codec import step_keys as step_keys

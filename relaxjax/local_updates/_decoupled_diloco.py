@@ -54,6 +54,7 @@ from relaxjax.local_updates._fragments import deal, join, split
 from relaxjax.local_updates._local_steps import ExchangeSpec, outer_gradient
 from relaxjax.local_updates._presence import Presence, presence_of
 from relaxjax.local_updates._tokens import Tokens, tokens_of, weight_of
+from relaxjax.merges import Rule
 
 _CALLER = "decoupled_diloco"
 
@@ -68,7 +69,7 @@ def decoupled_diloco(
     present: Any = 1.0,
     adopts: Any = None,
     tokens: Any = None,
-    merge: str = "rda",
+    merge: str | Rule = "rda",
     fragment_of: Callable[[str], int] | None = None,
     outer: optax.GradientTransformation | None = None,
     compressor: Compressor | None = None,
@@ -95,7 +96,8 @@ def decoupled_diloco(
         worker that came too late is absent and adopts.
       tokens: numbers of 0 or more [period, workers] with a row for each step; None: as
         many for all. A worker without tokens stands still in that step.
-      merge: "rda", the mean length along the mean direction, leaf by leaf; or "mean".
+      merge: "rda", the mean length along the mean direction, leaf by leaf; "mean"; or
+        a rule of `relaxjax.merges`, see `relaxjax.diloco`.
       fragment_of: from a leaf's name to its fragment, 0 to P - 1, such as one for the
         embeddings alone; None deals the leaves out by size.
       outer: see `relaxjax.diloco`; each fragment has its own state.

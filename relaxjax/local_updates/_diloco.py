@@ -33,6 +33,7 @@ from relaxjax._core._tree import wide_copy
 from relaxjax._core.traced._marks import optimizer_in_it
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._local_steps import ExchangeSpec, local_steps
+from relaxjax.merges import Rule
 
 
 class AnchorState(NamedTuple):
@@ -97,7 +98,7 @@ def diloco(
     sync_every: int,
     *,
     outer: optax.GradientTransformation | None = None,
-    merge: str = "mean",
+    merge: str | Rule = "mean",
     compressor: Compressor | None = None,
     algorithm: str = "auto",
     bucket_bytes: int = 8 * 2**20,
@@ -115,8 +116,9 @@ def diloco(
       sync_every: H, the number of steps from one outer step to the next, 1 or more.
       outer: the optimizer of the outer gradients; None is SGD with rate 0.7 and
         Nesterov momentum 0.9. A schedule in it counts outer steps.
-      merge: "mean"; or "rda", the mean length along the mean direction, leaf by leaf
-        (`relaxjax.local_updates._outer_merge`).
+      merge: "mean"; "rda", the mean length along the mean direction, leaf by leaf
+        (`relaxjax.local_updates._outer_merge`); or a rule of `relaxjax.merges`, by
+        which a wrong worker ruins nothing, and one that is not finite is absent.
       compressor: the compressor of the outer gradients, of `relaxjax.compression`.
       algorithm: see `relaxjax.all_reduce`, which averages the outer gradients.
       bucket_bytes: see `relaxjax.all_reduce`.

@@ -22,6 +22,7 @@ from relaxjax._core._axis import AxisName
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._diloco import outer_step
 from relaxjax.local_updates._local_steps import ExchangeSpec, local_steps
+from relaxjax.merges import Rule
 
 _CALLER = "local_sgd"
 
@@ -30,6 +31,7 @@ def local_sgd(
     axis_name: AxisName,
     sync_every: int,
     *,
+    merge: str | Rule = "mean",
     compressor: Compressor | None = None,
     algorithm: str = "auto",
     bucket_bytes: int = 8 * 2**20,
@@ -47,6 +49,7 @@ def local_sgd(
     Args:
       axis_name: the axis, or a tuple (outer, inner).
       sync_every: H, the number of steps from one mean to the next, 1 or more.
+      merge: "mean", or how changes become one otherwise, see `relaxjax.diloco`.
       compressor: the compressor of the change since the last mean, of
         `relaxjax.compression`. With `error_feedback`, what is lost once is sent the
         next time.
@@ -65,8 +68,9 @@ def local_sgd(
       with a weight of zero it is absent, and goes on from its own.
 
     Raises:
-      ValueError: `sync_every < 1`; what `relaxjax.all_reduce` refuses; an argument of
-        it beside `reducer`; in `update` another tree than `init` saw, or no `params`.
+      ValueError: `sync_every < 1`; an unknown `merge`; what `relaxjax.all_reduce`
+        refuses; an argument of it beside `reducer`; in `update` another tree than
+        `init` saw, or no `params`.
       NameError: `update` outside the axis.
 
     Example:
@@ -84,6 +88,6 @@ def local_sgd(
     """
     exchange = ExchangeSpec(
         _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed, reducer
-    )
+    )._replace(merge=merge)
     step = outer_step(exchange, optax.sgd(1.0))
     return local_steps(exchange, sync_every, step.init, step.update)

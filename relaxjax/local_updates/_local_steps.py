@@ -31,6 +31,7 @@ from relaxjax._core.traced._silence import due
 from relaxjax.compression import Compressor
 from relaxjax.gradients import all_reduce
 from relaxjax.local_updates._outer_merge import merge_rule, own_reducer
+from relaxjax.merges import Rule
 
 
 class OuterState(NamedTuple):
@@ -61,16 +62,19 @@ class ExchangeSpec(NamedTuple):
     specs: Any = None
     seed: int = 0
     given: optax.GradientTransformation | None = None
-    merge: str = "mean"
+    merge: str | Rule = "mean"
 
     def reducer(self) -> optax.GradientTransformationExtraArgs:
         """What merges over the workers, compressed or not."""
         arguments = self._asdict()
-        merge = merge_rule(arguments.pop("caller"), arguments.pop("merge"))
+        caller, merge = arguments.pop("caller"), arguments.pop("merge")
         given = arguments.pop("given")
         if given is not None:
             given = own_reducer(given, arguments, self)
-        return merge(given or all_reduce(**arguments), self.axis_name)
+        elif isinstance(merge, Rule):
+            return all_reduce(**arguments, op=merge)
+        merged = merge_rule(caller, merge)
+        return merged(given or all_reduce(**arguments), self.axis_name)
 
     def require(self, state: Any, updates: Any, params: Any, weight: Any) -> None:
         """Refuses an `update` without params, with a weight, or of another tree."""

@@ -15,6 +15,10 @@ or directions that cancel, merge to 0. Those are shorter than 1e-6 here: what is
 float32 is rounding, along which a whole step must not go. (The notes, with 1e-12, take
 the mean there, for which a second exchange would be needed.)
 
+    a rule of `relaxjax.merges`: D = rule(D_i, w_i)    (`all_reduce(op=rule)`)
+
+The outer optimizer comes after it, so that its momentum keeps no wrong worker's step.
+
 Cost: that of `all_reduce` for the params; `rda` also sends a float32 for each leaf, and
 where workers have weights one for those, all in one message. A compressor sees the
 directions.
@@ -30,6 +34,9 @@ from jax import lax
 
 from relaxjax._core._axis import AxisName, axes_of, axis_size
 from relaxjax._core.traced._flows import axes_met
+from relaxjax._core.traced._marks import merging_by
+from relaxjax.gradients import by_lengths
+from relaxjax.merges import Rule, looks_at
 
 _CANCELED = 1e-6  # some rounding errors of a mean of unit vectors in float32
 
@@ -58,13 +65,15 @@ def radial_directional(
     return optax.GradientTransformationExtraArgs(reducer.init, update)
 
 
-def merge_rule(caller: str, merge: str) -> Callable[..., Any]:
+def merge_rule(caller: str, merge: str | Rule) -> Callable[..., Any]:
     """From a reducer and its axis to a reducer that merges by a rule, or ValueError."""
+    if isinstance(merge, Rule):
+        return _scaled_by(caller, merge)
     if merge not in _RULES:
         raise ValueError(
             f"{caller}: merge={merge!r} must be one of {', '.join(_RULES)}: 'mean' is "
             "DiLoCo's, and 'rda' keeps the length of outer gradients whatever the "
-            "number of workers"
+            "number of workers; or a rule of relaxjax.merges, such as merges.clipped()"
         )
     return _RULES[merge]
 
@@ -107,6 +116,31 @@ def own_reducer(
         return reducer.update(updates, state, **extra)
 
     return optax.GradientTransformationExtraArgs(reducer.init, update)
+
+
+def _scaled_by(caller: str, rule: Rule) -> Callable[..., Any]:
+    """The user's reducer, of contributions that a rule has scaled by their lengths."""
+    if looks_at(rule) != "lengths":
+        raise ValueError(
+            f"{caller}: merge={rule!r} with reducer=, which brings contributions "
+            "together before each can be looked at; leave reducer= out, or take "
+            "merges.clipped(), which goes before it"
+        )
+
+    def scaled(
+        reducer: optax.GradientTransformationExtraArgs, axis_name: AxisName
+    ) -> optax.GradientTransformationExtraArgs:
+        merged = by_lengths(
+            rule, axis_name, lambda u, state, w: reducer.update(u, state, weight=w)
+        )
+
+        def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
+            del params, extra_args
+            return merging_by(rule.name)(merged)(updates, state, weight)
+
+        return optax.GradientTransformationExtraArgs(reducer.init, update)
+
+    return scaled
 
 
 def _length(x: jax.Array) -> jax.Array:

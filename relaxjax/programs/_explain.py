@@ -45,7 +45,8 @@ class Explanation:
     """What `explain` found; `str` gives it in lines.
 
     Attributes:
-      relaxations: each one's name, side and axes, in the order of the gradient's way.
+      relaxations: each one's name, side and axes, in the order of the gradient's way,
+        and the rule of `relaxjax.merges` that it merges by, if there is one.
       period: steps after which sending begins anew.
       repeats: whether it does; else `period` steps were looked at, which all differ.
       bytes_per_step: bytes of the busiest device, the mean over a period.
@@ -72,6 +73,7 @@ class Explanation:
         """A line for each fact."""
         lines = [
             f"{i + 1}. {x['name']} over {', '.join(x['axes'])}: {_SIDES[x['side']]}"
+            + (f"; merges by {x['merge']}" if "merge" in x else "")
             for i, x in enumerate(self.relaxations)
         ] or ["no relaxation"]
         alike = set(self.sends.values()) <= {self.bytes_per_step}
@@ -134,11 +136,14 @@ def explain(
     seen = traced(tx, params, workers, extra_args)
     flows, state = seen.flows, seen.state
     stations = sorted(flows.stations, key=lambda x: x.number) if flows else []
+    rules = {x: {"merge": rule} for x, rule in flows.merges} if flows else {}
     steps, repeats = period_of(tx, params, workers, extra_args)
     sent = [step.sent for step in steps]
     sizes = {step: int(x.max()) for step, x in enumerate(sent) if x.any()}
     return Explanation(
-        relaxations=[x._asdict() | {"axes": list(x.axes)} for x in stations],
+        relaxations=[
+            x._asdict() | {"axes": list(x.axes)} | rules.get(x, {}) for x in stations
+        ],
         period=len(sent),
         repeats=repeats,
         bytes_per_step=-(-int(np.sum(sent, axis=0).max()) // len(sent)),

@@ -24,8 +24,7 @@ from relaxjax._core._tree import leaf_names
 from relaxjax._core.layouts._sharding import as_on_devices
 from relaxjax._core.traced._extra_args import FAILURES, ExtraArgs, with_extra_args
 from relaxjax._core.traced._flows import Flows, flows_of
-from relaxjax._core.traced._marks import numbered
-from relaxjax._core.traced._remarks import remarks
+from relaxjax._core.traced._marks import numbered, remarks
 from relaxjax.workers._dependence import NOBODYS, Dependence
 from relaxjax.workers._drawing_keys import Keys, keys_of
 from relaxjax.workers._mesh import WorkerMesh

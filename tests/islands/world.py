@@ -22,6 +22,7 @@ from relaxjax.islands.common._files import fingerprint
 from relaxjax.islands.common._members import Member
 from relaxjax.islands.common._store_channel import StoreChannel
 from relaxjax.islands.one._mail_thread import Voice
+from relaxjax.merges import Rule, merged
 
 SETTINGS = Settings(2, 2, "decoupled", "rda", 2, 1.0, 0.7, 0.9, 0, False)
 PARAMS = {"a": np.zeros((2, 3), np.float32), "b": np.zeros(5, np.float32)}
@@ -290,7 +291,12 @@ class World:
             whole = np.concatenate([a.ravel() for a in self.anchors[number].values()])
             far = max(np.linalg.norm(whole), np.sqrt(whole.size)) / 10
         pairs = zip(parts, every, strict=True)
-        return [m for (m, _), (length, _) in pairs if not length <= 10 * far]
+        most = (self.run.settings.limit or np.inf) * far
+        return [
+            m
+            for (m, _), (length, _) in pairs
+            if not (np.isfinite(length) and length <= most)
+        ]
 
     def _length(self, number: int, offer: Offer) -> float:
         anchor = self.anchors[number]
@@ -315,25 +321,28 @@ class World:
             self.before.setdefault(number, []).append([])
             return
         w = np.array([o.tokens**2 / o.steps for o in offers])
-        w = np.minimum(w, 4 * self.most)
+        w = np.minimum(w, (self.run.settings.cap or np.inf) ** 2 * self.most)
         lengths = [self._length(number, o) for o in offers]
         had = list(zip(lengths, w, strict=True))
         self.before.setdefault(number, []).append(had)
         for (member, _), one in zip(parts, had, strict=True):
             self.last[number, member.name] = None, one
-        w = w / w.sum()
+        moves = {
+            name: np.stack([a - o.model[name] for o in offers])
+            for name, a in self.anchors[number].items()
+        }
+        settings = self.run.settings
+        if isinstance(settings.merge, Rule):
+            # A move of 0 is one of rounding here, which has no direction.
+            moves = {name: np.where(abs(d) < 1e-6, 0, d) for name, d in moves.items()}
+            merge = merged(settings.merge, moves, w)
+        else:
+            merge = {name: _rda(w / w.sum(), d) for name, d in moves.items()}
         for name, a in self.anchors[number].items():
-            d = [a - o.model[name] for o in offers]
-            lengths = [np.linalg.norm(x) for x in d]
-            unit = [
-                x / r if r > 1e-5 else 0 * x for x, r in zip(d, lengths, strict=True)
-            ]
-            mean = sum(p * x for p, x in zip(w, unit, strict=True))
-            along = w @ lengths * mean / (np.linalg.norm(mean) or 1)
-            settings = self.run.settings
+            along = np.asarray(merge[name], np.float64)
             mu, eta = settings.outer_momentum, settings.outer_rate
             v = mu * self.velocity.get(name, 0) + along
-            self.velocity[name] = v
+            self.velocity[name] = np.asarray(v)
             self.anchors[number][name] = a - eta * (along + mu * v)
 
     def _same_anchor(self, number: int, file: str) -> None:
@@ -344,6 +353,13 @@ class World:
             for name, x in arrays.items():
                 ours = self.anchors[number][name]
                 np.testing.assert_allclose(x, ours, rtol=1e-4, atol=1e-4)
+
+
+def _rda(w: np.ndarray, d: np.ndarray) -> np.ndarray:
+    lengths = [np.linalg.norm(x) for x in d]
+    unit = [x / r if r > 1e-5 else 0 * x for x, r in zip(d, lengths, strict=True)]
+    mean = np.stack([p * x for p, x in zip(w, unit, strict=True)]).sum(axis=0)
+    return w @ lengths * mean / (np.linalg.norm(mean) or 1)
 
 
 def folders(world: World) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import optax
 import pytest
 
 import relaxjax
-from relaxjax import all_reduce, compression, emulate, explain, topology
+from relaxjax import all_reduce, compression, emulate, explain, merges, topology
 
 PARAMS = {"w": jnp.zeros((30, 20)), "b": jnp.zeros(20)}
 ADAM = optax.adam(1e-3)
@@ -100,6 +100,29 @@ def test_a_chain_in_words_and_data(name):
     for number, relaxation in enumerate(relaxations, 1):
         assert f"{number}. {relaxation} over data" in text
     assert json.loads(json.dumps(found.as_dict()))["period"] == period
+
+
+RULED = {
+    "all_reduce": lambda rule: optax.chain(all_reduce("data", op=rule), ADAM),
+    "diloco": lambda rule: relaxjax.diloco(ADAM, "data", 3, merge=rule),
+    "local_sgd": lambda rule: optax.chain(
+        ADAM,
+        relaxjax.local_sgd("data", 3, merge=rule, reducer=relaxjax.power_sgd("data")),
+    ),
+}
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("name", RULED)
+def test_a_rule_is_named_where_contributions_are_merged(name):
+    rules = [merges.clipped(), merges.nearest(1, merges.median())]
+    for rule in rules[: 1 if name == "local_sgd" else 2]:
+        found = explain(RULED[name](rule), PARAMS, MESH)
+        assert [x["merge"] for x in found.relaxations] == [rule.name]
+        assert found.problems == []
+        assert f"; merges by {rule.name}\n" in str(found)
+    plain = explain(optax.chain(all_reduce("data"), ADAM), PARAMS, MESH)
+    assert "merge" not in plain.relaxations[0]
 
 
 def test_state_is_counted_by_what_holds_it():

@@ -11,7 +11,7 @@ import pytest
 
 import relaxjax
 from relaxjax import compression as codes
-from relaxjax import topology
+from relaxjax import merges, topology
 from tests import helpers, second_axis, test_contract
 from tests.second_axis import SPECS, WORKERS
 
@@ -65,6 +65,10 @@ GRADIENTS = {
     "all_reduce+quantize4@ring": reducer(
         compressor=codes.quantize(4), algorithm="ring"
     ),
+    "all_reduce, clipped": reducer(op=merges.clipped("all"), compressor=ROUND),
+    "all_reduce, rda": reducer(op=merges.rda()),
+    "all_reduce, median": reducer(op=merges.median(), compressor=codes.quantize(8)),
+    "all_reduce, nearest": reducer(op=merges.nearest(1, merges.geometric_median())),
     "power_sgd": before("power_sgd", rank=1, min_compression=0),
     "power_sgd, 8 bits": before("power_sgd", rank=1, bits=8, min_compression=0),
     "acp_sgd": before("acp_sgd", rank=1, min_compression=0),
@@ -86,6 +90,14 @@ MODELS = {
     "slow_momentum": after("slow_momentum", 2, compressor=ROUND),
     "diloco": around("diloco", 2, compressor=ROUND),
     "diloco, rda": around("diloco", 2, compressor=ROUND, merge="rda"),
+    "diloco, clipped": around("diloco", 2, compressor=ROUND, merge=merges.clipped()),
+    "diloco, median": around("diloco", 2, merge=merges.median()),
+    "decoupled_diloco, geometric median": around(
+        "decoupled_diloco",
+        sync_every=2,
+        fragments=2,
+        merge=merges.geometric_median(),
+    ),
     "eager_diloco": around("eager_diloco", 2, compressor=ROUND),
     "streaming_diloco": around("streaming_diloco", 2, fragments=2, compressor=ROUND),
     "decoupled_diloco": around(

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from relaxjax._core._jaxprs import axis_names_of, loop_parts, programs_of, walked
-from relaxjax._core.traced._marks import Station, doer_of, station_of
+from relaxjax._core.traced._marks import Station, doer_of, merge_of, station_of
 
 # Nothing is computed: values are moved, chosen, or brought into another form.
 _MOVES = re.compile(
@@ -52,6 +52,7 @@ class Flows(NamedTuple):
       idle: pairs of a reducer and a relaxation of models, which are equal already, as
         no gradients come to it but what the first has reduced over its axes.
       communicates: whether there is a collective over the axes.
+      merges: relaxations that merge by a rule, and its name.
     """
 
     of: dict[str, Flow]
@@ -59,6 +60,7 @@ class Flows(NamedTuple):
     twice: frozenset[tuple[Station, Station]]
     idle: frozenset[tuple[Station, Station]]
     communicates: bool
+    merges: frozenset[tuple[Station, str]] = frozenset()
 
 
 def flows_of(
@@ -85,8 +87,23 @@ def flows_of(
             break
         state = later
     of = dict(zip(names, out, strict=False))
-    twice, idle = frozenset(walk.twice), frozenset(walk.idle())
-    return Flows(of, frozenset(walk.stations), twice, idle, walk.communicates)
+    return Flows(
+        of,
+        frozenset(walk.stations),
+        frozenset(walk.twice),
+        frozenset(walk.idle()),
+        walk.communicates,
+        frozenset(walk.merges),
+    )
+
+
+def _rules_in(eqn: Any, scope: str) -> Iterator[str]:
+    """The rules by which something is merged in an equation's programs."""
+    if rule := merge_of(scope):
+        yield rule
+    for part in programs_of(eqn.params):
+        for inside in part.jaxpr.eqns:
+            yield from _rules_in(inside, str(inside.source_info.name_stack))
 
 
 class _Walk:
@@ -97,6 +114,7 @@ class _Walk:
         self.stations: set[Station] = set()
         self.twice: set[tuple[Station, Station]] = set()
         self.came: dict[Station, frozenset[tuple[str, str]]] = {}
+        self.merges: set[tuple[Station, str]] = set()
         self.communicates = False
 
     def __call__(self, jaxpr: Any, ins: Sequence[Flow], scope: str) -> list[Flow]:
@@ -106,6 +124,7 @@ class _Walk:
         """The flows of an equation's results."""
         name, count = eqn.primitive.name, len(eqn.outvars)
         if at := station_of(scope):
+            self.merges |= {(at, rule) for rule in _rules_in(eqn, scope)}
             self.communicates |= bool(axes_met([eqn], self.axes))
             flow = self.relaxation(at, _join(ins))
             return [flow._replace(apart=self.apart(scope, ins))] * count

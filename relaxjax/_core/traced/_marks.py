@@ -27,8 +27,10 @@ _NUMBERS: ContextVar[Iterator[int] | None] = ContextVar("numbers", default=None)
 _HEARD: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("heard", default=None)
 _PASSED_OVER: ContextVar[bool] = ContextVar("passed over", default=False)
 _STARTED: ContextVar[bool] = ContextVar("started", default=False)
+_SAID: ContextVar[list[str] | None] = ContextVar("remarks", default=None)
 _SCOPE = re.compile(r"relaxjax\.(\w+)/(\w+)/([\w,]+)/(\d+)")
 _OPTIMIZER = "relaxjax-optimizer"
+_MERGE = re.compile(r"relaxjax-merge\.(\w+)")
 
 
 class Station(NamedTuple):
@@ -118,6 +120,24 @@ def heard_updates() -> Iterator[list[tuple[Any, Any]]]:
         _HEARD.reset(token)
 
 
+def remark(text: str) -> None:
+    """Says, once, of a choice that is allowed and rarely meant, if somebody asks."""
+    said = _SAID.get()
+    if said is not None and text not in said:
+        said.append(text)
+
+
+@contextmanager
+def remarks() -> Iterator[list[str]]:
+    """In it, `relaxjax.init` or `relaxjax.explain` asks, to warn of it."""
+    said: list[str] = []
+    token = _SAID.set(said)
+    try:
+        yield said
+    finally:
+        _SAID.reset(token)
+
+
 @contextmanager
 def numbered() -> Iterator[None]:
     """In it, every relaxation that is traced has a number of its own."""
@@ -131,6 +151,17 @@ def numbered() -> Iterator[None]:
 def optimizer_in_it() -> AbstractContextManager[Any]:
     """The scope in which a relaxation calls an optimizer that the user gave it."""
     return jax.named_scope(_OPTIMIZER)
+
+
+def merging_by(rule: str) -> Any:
+    """A scope, for a function that merges by a rule, which `merge_of` reads."""
+    return jax.named_scope(f"relaxjax-merge.{rule}")
+
+
+def merge_of(scope: str) -> str | None:
+    """The rule by which contributions are merged in a scope."""
+    found = _MERGE.search(scope)
+    return found and found.group(1)
 
 
 def doer_of(scope: str) -> Station | None:

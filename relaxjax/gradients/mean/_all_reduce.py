@@ -6,6 +6,7 @@ buckets; Li et al. 2020 (PyTorch DDP) for buckets in backward order.
     u_i <- (1/n) sum_j u_j            (op="mean")
     u_i <- sum_j u_j                  (op="sum")
     u_i <- Adasum of u_1 .. u_n       (op="adasum", each leaf by itself)
+    u_i <- rule of u_1 .. u_n         (op=merges.median(), and other `relaxjax.merges`)
 
 With `weight=` passed to `update`, the mean and sum are weighted
 (`relaxjax._core._weights`); with `compressor=`, they are of what the payloads say
@@ -38,10 +39,15 @@ from relaxjax._core._weights import factor
 from relaxjax._core.layouts._sharding import sharded_over, unmasked
 from relaxjax._core.traced._marks import marked
 from relaxjax.collectives import adasum
-from relaxjax.compression import Compressor, remark_on_loss
-from relaxjax.gradients.mean._choices import checked_algorithm, require_whole_tensors
+from relaxjax.compression import Compressor
+from relaxjax.gradients.mean._choices import (
+    checked_algorithm,
+    remark_on_loss,
+    require_whole_tensors,
+)
 from relaxjax.gradients.mean._compressed_mean import compressed_mean, init_compressed
 from relaxjax.gradients.mean._exact_mean import sum_or_mean
+from relaxjax.merges import Rule
 
 
 class AllReduceState(NamedTuple):
@@ -63,7 +69,7 @@ def all_reduce(
     compressor: Compressor | None = None,
     bucket_bytes: int = 8 * 2**20,
     order: Iterable[str] | None = None,
-    op: str = "mean",
+    op: str | Rule = "mean",
     specs: Any = None,
     seed: int = 0,
 ) -> optax.GradientTransformationExtraArgs:
@@ -93,12 +99,15 @@ def all_reduce(
         reversed natural order, as the last layers' gradients appear first; psum and
         codes then form groups and buckets so, and each is sent as soon as its gradients
         exist (codes on CPU: one bucket after the other).
-      op: `"mean"`, `"sum"`, or `"adasum"` (see `relaxjax.collectives.adasum`; nothing
-        is divided by n). Float16 and 8-bit floats are added and divided in float32,
-        where their sum might overflow or their n-th part vanish: psum over one axis
-        sends their bits in two shots then. Not so with `weight=`, in "tree" and
-        "halving_doubling" and by psum over several axes, or of leaves that the compiler
-        shards: these divide before, and means below 3e-8 n are lost in float16.
+      op: `"mean"`, `"sum"`, `"adasum"` (see `relaxjax.collectives.adasum`; nothing is
+        divided by n), or a rule of `relaxjax.merges` that stands wrong workers: by
+        lengths (`clipped`, `rda`) with every algorithm and compressor, by rank or
+        distance in two shots, with dense codes without feedback or none. Float16 and
+        8-bit floats are added and divided in float32, where their sum might overflow or
+        their n-th part vanish: psum over one axis sends their bits in two shots then.
+        Not so with `weight=`, in "tree" and "halving_doubling" and by psum over several
+        axes, or of leaves that the compiler shards: these divide before, and means
+        below 3e-8 n are lost in float16.
       specs: where the mesh has other axes than the workers' (tensor parallelism, FSDP):
         a pytree of `PartitionSpec` over those, like the updates. Each device then
         sends its own shard, and nothing is gathered. Without it, only psum is allowed
@@ -116,11 +125,12 @@ def all_reduce(
       ValueError: unknown `algorithm` or `op`, `bucket_bytes <= 0`, `"hierarchical"`
         or `"two_level"` without two axes, `"two_level"` without a compressor,
         `op="adasum"` with an algorithm or a compressor, a compressor with an algorithm
-        that cannot carry it; in `init` or `update`: an `order` that is not a
-        permutation of the leaf names, a leaf that is not floating, another tree than
-        `init` saw, gradients that are already reduced, a packing algorithm on leaves
-        that the compiler shards, a `weight` that is not a scalar or beside Adasum,
-        `specs` that do not fit the updates.
+        that cannot carry it, a rule by rank or distance with another algorithm, a
+        sparse or linear compressor, or feedback; in `init` or `update`: an `order`
+        that is not a permutation of the leaf names, a leaf that is not floating (or for
+        such a rule not real), another tree than `init` saw, gradients that are already
+        reduced, a packing algorithm on leaves that the compiler shards, a `weight` that
+        is not a scalar or beside Adasum, `specs` that do not fit the updates.
       NameError: `update` outside the axis.
 
     Example:
@@ -139,15 +149,16 @@ def all_reduce(
     plan = functools.partial(
         plan_groups if grouped else plan_buckets, bucket_bytes=bucket_bytes, order=order
     )
-    how = {"axis_name": axis_name, "algorithm": algorithm, "op": op}
-    how["ordered"] = order is not None
+    how = {"axis_name": axis_name, "algorithm": algorithm}
+    how["op"] = "mean" if isinstance(op, Rule) else op
+    ordered = order is not None
 
     def init(params: optax.Params) -> Any:
         require_dtypes(params, "all_reduce", compressor and compressor.name)
         remark_on_loss("all_reduce", compressor)
         if jax.tree.leaves(params):
             plan(params)
-        compressed = init_compressed(compressor, params, seed, op)
+        compressed = init_compressed(compressor, params, seed, how["op"])
         return AllReduceState(layout_of(params), compressed)
 
     def update(updates, state, params=None, *, weight=None, **extra_args):
@@ -158,21 +169,27 @@ def all_reduce(
         require_local(updates, axis_name, "all_reduce")
         if specs is None and not grouped:
             require_no_compiler_axes("all_reduce", f"{algorithm=}")
-        w = None if weight is None else factor(weight, axis_name, op)
         shards = None if specs is None else unmasked(specs, updates)
         layouts = sharded_over(updates, shards)
         here = functools.partial(plan, layouts=layouts)
-        compressed = state.compressed
+        on = {"plan": here, "specs": shards, "ordered": ordered}
         if op == "adasum":
             require_whole_tensors(updates, layouts)
-            out = jax.tree.map(lambda x: adasum(x, axis_name), updates)
-        elif compressor is None:
-            out = sum_or_mean(updates, w, plan=here, specs=shards, **how)
-        else:
-            out, compressed = compressed_mean(
-                updates, compressed, w, compressor, plan=here, specs=shards, **how
-            )
+        mean = functools.partial(reduced, on)
+        if isinstance(op, Rule):
+            from relaxjax.gradients.mean._by_rule import merged_by
+
+            mean = merged_by(op, mean, compressor, axis_name=axis_name, **on)
+        out, compressed = mean(updates, state.compressed, weight)
         return out, state._replace(compressed=compressed)
+
+    def reduced(on: Any, updates: Any, compressed: Any, weight: Any) -> Any:
+        w = None if weight is None else factor(weight, axis_name, how["op"])
+        if op == "adasum":
+            return jax.tree.map(lambda x: adasum(x, axis_name), updates), compressed
+        if compressor is None:
+            return sum_or_mean(updates, w, **on, **how), compressed
+        return compressed_mean(updates, compressed, w, compressor, **on, **how)
 
     return marked("all_reduce", "gradients", axis_name, init, update)
 

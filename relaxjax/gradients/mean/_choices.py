@@ -1,12 +1,14 @@
-"""What `all_reduce` refuses, and why."""
+"""What `all_reduce` refuses or remarks on, and why."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._tree import leaf_names
+from relaxjax._core.traced._marks import remark
 from relaxjax.collectives import ALGORITHMS, CODED_EXCHANGES, two_axes
-from relaxjax.compression import Compressor
+from relaxjax.compression import NO_FEEDBACK, Compressor
+from relaxjax.merges import Rule
 
 OPS = ("mean", "sum", "adasum")
 CHOICES = ("auto", *ALGORITHMS)
@@ -17,18 +19,23 @@ def checked_algorithm(
     axis_name: AxisName,
     algorithm: str,
     compressor: Compressor | None,
-    op: str,
+    op: str | Rule,
     specs: Any,
 ) -> str:
     """The algorithm, with "auto" resolved, or an error for what cannot be."""
     axes_of(axis_name)
     _check_choice("algorithm", algorithm, CHOICES)
-    _check_choice("op", op, OPS)
     if not isinstance(compressor, Compressor | None):
         raise TypeError(
             f"all_reduce: compressor={compressor!r} is not a Compressor; make one with "
             "relaxjax.compression, such as relaxjax.compression.quantize(8)"
         )
+    if isinstance(op, Rule):
+        from relaxjax.gradients.mean._rule_choices import algorithm_of
+
+        algorithm = algorithm_of(axis_name, algorithm, compressor, op)
+    else:
+        _check_choice("op", op, (*OPS, "a rule of relaxjax.merges"))
     if op == "adasum":
         _check_adasum(algorithm, compressor, specs)
     if algorithm == "auto":
@@ -92,4 +99,16 @@ def _check_compressor(algorithm: str, compressor: Compressor) -> None:
             "all_reduce: algorithm='psum' adds payloads, and those of "
             f"{compressor.name} cannot be added before they are decoded; use "
             "'two_shot' or 'one_shot', or a linear compressor such as random_k"
+        )
+
+
+def remark_on_loss(caller: str, compressor: Compressor | None) -> None:
+    """Remarks on a compressor that drops most numbers, and nothing brings them back."""
+    if compressor is None or compressor.feedback is not NO_FEEDBACK:
+        return
+    if compressor.algorithm == "one_shot" and compressor.law.omega is None:
+        remark(
+            f"{caller} sends some of the numbers alone, by {compressor.name} without "
+            "feedback: what is left out is lost in each step, and small gradients "
+            "never arrive. Wrap it: compressor=compression.error_feedback(...)"
         )

@@ -22,6 +22,7 @@ from relaxjax.islands.carriers._store import FILE, Store
 from relaxjax.islands.common._codes import compressor_of, shapes
 from relaxjax.islands.common._files import Arrays, seal, unseal
 from relaxjax.local_updates import ExchangeSpec, deal
+from relaxjax.merges import Rule, rule_of
 
 MODES = ("decoupled", "rounds")
 
@@ -32,7 +33,7 @@ class Settings(NamedTuple):
     sync_every: int
     fragments: int
     mode: str
-    merge: str
+    merge: str | Rule
     quorum: int
     grace: float
     outer_rate: float
@@ -81,9 +82,26 @@ class Settings(NamedTuple):
                     "the contributions, or None for no bound"
                 )
         require_momentum("islands: outer", self.outer_momentum)
-        ExchangeSpec("islands", "islands", merge=self.merge).reducer()
-        if self.compressor:
-            compressor_of(self.compressor)
+        code = compressor_of(self.compressor) if self.compressor else None
+        code = code if isinstance(self.merge, Rule) else None  # sums take any code
+        ExchangeSpec("islands", "islands", code, merge=self.merge).reducer()
+
+    @classmethod
+    def read(cls, body: Mapping[str, Any]) -> "Settings":
+        """What `record` made; TypeError or ValueError for anything else."""
+        merge = body.get("merge")
+        rule = {"merge": rule_of(merge)} if isinstance(merge, Mapping) else {}
+        return cls(**{**body, **rule})
+
+    def record(self) -> dict[str, Any]:
+        """What JSON has of it; older versions of relaxjax lack the last settings."""
+        said = self._asdict()
+        for name, default in self._field_defaults.items():
+            if said[name] == default:
+                del said[name]
+        if isinstance(self.merge, Rule):
+            said["merge"] = self.merge.record()
+        return said
 
 
 class Leaf(NamedTuple):
@@ -149,11 +167,7 @@ class Agreed(NamedTuple):
     def record(self) -> dict[str, Any]:
         """What JSON has of it."""
         leaves = [[*leaf[:2], list(leaf.shape), leaf.fragment] for leaf in self.leaves]
-        settings = self.settings._asdict()
-        for name, default in Settings._field_defaults.items():
-            if settings[name] == default:
-                del settings[name]  # older versions of relaxjax have no such setting
-        return {**settings, "leaves": leaves}
+        return {**self.settings.record(), "leaves": leaves}
 
     @classmethod
     def read(cls, store: Store) -> "Agreed":
@@ -162,7 +176,7 @@ class Agreed(NamedTuple):
         body = unseal(name, contents(store, FILE, LINE))
         try:
             leaves = tuple(Leaf(n, d, tuple(s), f) for n, d, s, f in body.pop("leaves"))
-            run = cls(Settings(**body), leaves)
+            run = cls(Settings.read(body), leaves)
             run.settings.check()
             run.require_leaves()
         except (TypeError, ValueError, KeyError, OverflowError) as error:

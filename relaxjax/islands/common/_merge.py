@@ -2,6 +2,8 @@
 
     D_m = a - x_m,  w_m = c_m^2 / s_m,  a <- a + O(merge of D_m by w_m)
 
+or by a rule of `relaxjax.merges`, which takes those of weight 0 for absent.
+
 Contributors stand in sorted order along an emulated axis, which is filled up to a power
 of two, and to 4 at least, with workers of weight 0: a merge that has to wait for its
 compilation keeps everybody waiting, and one program does for all of them. The same

@@ -62,7 +62,7 @@ def records(folder: Any) -> list[dict[str, Any]]:
     return [log.read(store, v)[0] for v in range(log.newest(store) + 1)]
 
 
-def emulated(steps: int, merge: str, tokens: Any) -> Any:
+def emulated(steps: int, merge: Any, tokens: Any) -> Any:
     """The same by one program, with the table of presence that the log is."""
     tx = relaxjax.decoupled_diloco(
         optax.sgd(RATE), "data", sync_every=H, fragments=2, merge=merge, tokens=[tokens]
