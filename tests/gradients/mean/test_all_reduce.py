@@ -350,7 +350,7 @@ def test_outside_any_axis():
 
 def test_leaves_that_have_no_mean():
     tx: Any = all_reduce("data")
-    with pytest.raises(ValueError, match=r"leaf 'steps/0' is int32.*optax.masked"):
+    with pytest.raises(ValueError, match=r"leaf 'steps/0' is int32.*optax.partition"):
         tx.init({"steps": [jnp.zeros(2, jnp.int32)]})
 
 
