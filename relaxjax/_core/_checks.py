@@ -37,6 +37,11 @@ def is_traced(number: Any) -> bool:
     return isinstance(number, Tracer)
 
 
+def is_any_traced(tree: Any) -> bool:
+    """Whether it is of a traced function: a jitted one, or a loop's body."""
+    return any(map(is_traced, jax.tree.leaves(tree)))
+
+
 def require_known(caller: str, name: str, value: Any) -> None:
     """Refuses a traced number where a shape or a program depends on it."""
     if isinstance(value, jax.Array):

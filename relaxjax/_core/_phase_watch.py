@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 
+from relaxjax._core._checks import is_any_traced
 from relaxjax._core._phases import clocks_of, count_of, reached
 
 
@@ -24,7 +25,7 @@ class Phases:
     def advanced(self, state: Any) -> Any:
         """The state with the phases that its counts say."""
         counts = self._counts(state)
-        if not counts:
+        if not counts or is_any_traced(counts):  # in a traced function counts choose
             return state
         self._steps_left -= 1
         if self._steps_left > 0 and _same(counts, self._returned):
@@ -40,7 +41,8 @@ class Phases:
 
     def returned(self, state: Any, *, several: bool = False) -> None:
         """Remembers the counts that the step returned; `several` steps may be in it."""
-        self._returned = self._counts(state)
+        counts = self._counts(state)
+        self._returned = [] if is_any_traced(counts) else counts
         if several and self._steps_left < math.inf:
             self._steps_left = 0
 

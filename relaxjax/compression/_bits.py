@@ -54,8 +54,7 @@ def unpack(packed: jax.Array, width: int, count: int) -> jax.Array:
 
 def _shifts(width: int, ndim: int) -> jax.Array:
     """Places of the codes in a byte, uint8[1, .., 8 / width] of `ndim` axes."""
-    places = width * jnp.arange(8 // width, dtype=jnp.uint8)
-    return places.reshape((1,) * (ndim - 1) + places.shape)
+    return jnp.arange(0, 8, width, dtype=jnp.uint8).reshape(*[1] * (ndim - 1), -1)
 
 
 def _groups(x: jax.Array, size: int) -> jax.Array:

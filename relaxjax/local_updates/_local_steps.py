@@ -67,14 +67,13 @@ class ExchangeSpec(NamedTuple):
     def reducer(self) -> optax.GradientTransformationExtraArgs:
         """What merges over the workers, compressed or not."""
         arguments = self._asdict()
-        caller, merge = arguments.pop("caller"), arguments.pop("merge")
-        given = arguments.pop("given")
+        caller, given, merge = map(arguments.pop, ("caller", "given", "merge"))
         if given is not None:
             given = own_reducer(given, arguments, self)
         elif isinstance(merge, Rule):
             return all_reduce(**arguments, op=merge)
-        merged = merge_rule(caller, merge)
-        return merged(given or all_reduce(**arguments), self.axis_name)
+        tx = given or all_reduce(**arguments)
+        return merge_rule(caller, merge)(tx, self.axis_name)
 
     def require(self, state: Any, updates: Any, params: Any, weight: Any) -> None:
         """Refuses an `update` without params, with a weight, or of another tree."""

@@ -20,6 +20,7 @@ from jax import export
 
 from relaxjax._core._phases import Clock
 from relaxjax._core._tree import Layout
+from relaxjax._core.foreign._json import parsed
 from relaxjax._core.layouts._state_specs import OfLeaves
 
 
@@ -81,7 +82,7 @@ def _node(write: Callable[[Any], Any], read: Any) -> Callable[[type, str], None]
             kind,
             serialized_name=name,
             serialize_auxdata=lambda kept: json.dumps(write(kept)).encode(),
-            deserialize_auxdata=lambda text: json.loads(bytes(text)),
+            deserialize_auxdata=lambda text: parsed(bytes(text)),
             from_children=read,
         )
 

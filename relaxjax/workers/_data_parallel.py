@@ -14,7 +14,7 @@ import jax
 from jax.sharding import Mesh
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import require_arrays
+from relaxjax._core._checks import is_any_traced, require_arrays
 from relaxjax._core._phase_watch import Phases
 from relaxjax.workers._mesh import Emulation, WorkerMesh
 from relaxjax.workers._startup_agreement import require_equal_processes
@@ -24,7 +24,7 @@ from relaxjax.workers._step_arguments import (
     place_batch,
     placed,
 )
-from relaxjax.workers._step_programs import StepPrograms, is_any_traced
+from relaxjax.workers._step_programs import StepPrograms
 from relaxjax.workers._to_workers import workers_of
 
 # Steps that may be under way at once on emulated CPU devices. More than about 32
@@ -58,12 +58,9 @@ class DataParallelStep:
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         """Takes one step: `(*state, batch) -> (*state, metrics)`."""
         state, batch = self._checked(args)
-        if is_any_traced(state):
-            state, metrics = self._programs(state, batch)
-            return (*state, self._mean(metrics))
         state, metrics = self._programs(self._phases.advanced(state), batch)
         self._phases.returned(state, several=bool(self._programs.looped))
-        if self._bounded:
+        if self._bounded and not is_any_traced((state, metrics)):
             self._wait(state, metrics)
         return (*state, self._mean(metrics))
 

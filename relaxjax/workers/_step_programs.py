@@ -10,7 +10,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from relaxjax._core._checks import is_traced
+from relaxjax._core._checks import is_any_traced
 from relaxjax._core._phases import (
     clocks_of,
     hosted,
@@ -114,11 +114,6 @@ class StepPrograms:
         with making() as made:
             program = timed(lambda s: jax.make_jaxpr(step)(*s, batch), state)
         self.looped, self._renews = ticks_in_a_loop(program.jaxpr), bool(made)
-
-
-def is_any_traced(state: Any) -> bool:
-    """Whether it is of a traced function: a jitted one, or a loop's body."""
-    return any(map(is_traced, jax.tree.leaves(state)))
 
 
 def host_is_asked(workers: WorkerMesh) -> bool:

@@ -151,7 +151,6 @@ def all_reduce(
     )
     how = {"axis_name": axis_name, "algorithm": algorithm}
     how["op"] = "mean" if isinstance(op, Rule) else op
-    ordered = order is not None
 
     def init(params: optax.Params) -> Any:
         require_dtypes(params, "all_reduce", compressor and compressor.name)
@@ -172,7 +171,7 @@ def all_reduce(
         shards = None if specs is None else unmasked(specs, updates)
         layouts = sharded_over(updates, shards)
         here = functools.partial(plan, layouts=layouts)
-        on = {"plan": here, "specs": shards, "ordered": ordered}
+        on = {"plan": here, "specs": shards, "ordered": order is not None}
         if op == "adasum":
             require_whole_tensors(updates, layouts)
         mean = functools.partial(reduced, on)
