@@ -28,6 +28,7 @@ WEIGHTS = {
 }
 
 
+@pytest.mark.few(42)
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("lie", WEIGHTS)
 @pytest.mark.parametrize("rule", [merges.clipped("all"), merges.rda()], ids=repr)

@@ -74,6 +74,7 @@ ORACLES = {
 }
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("rule", ORACLES, ids=text)
 @pytest.mark.parametrize("workers", [1, 2, 5, 8])
 def test_equals_the_oracle_over_those_who_are_present(rule, workers):

@@ -65,6 +65,7 @@ def equal_to_the_bit(out: Any) -> Any:
     return jax.tree.map(lambda x: x[0], out)
 
 
+@pytest.mark.few(6)
 @every_rule
 @pytest.mark.parametrize("names", ["data", ("host", "device")], ids=str)
 def test_is_the_rule_over_rows(rule, names):
@@ -89,6 +90,7 @@ def test_two_shots_are_the_gathered_ones_to_the_bit(rule, dtype):
         np.testing.assert_array_equal(found, rows)
 
 
+@pytest.mark.few(8)
 @every_rule
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, 1e30])
 def test_one_that_is_not_finite_is_absent(rule, wrong):
@@ -181,6 +183,7 @@ def test_bytes_by_lengths(rule):
 CODES = [compression.quantize(8), compression.cast(jnp.bfloat16), compression.qsgd(64)]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("rule", BY_ROWS, ids=repr)
 @pytest.mark.parametrize("code", CODES, ids=lambda code: code.name)
 def test_dense_codes_are_decoded_merged_and_encoded(rule, code):
