@@ -28,10 +28,8 @@ from relaxjax.checkpoint._folder import ITEM, move_aside, steps_in, steps_seen
 from relaxjax.checkpoint._lock import WriterLock
 from relaxjax.checkpoint._snapshot import Snapshot
 
-_POLL, _PATIENCE = (
-    0.05,
-    30.0,
-)  # seconds between two looks for others' files, of them all
+_POLL = 0.05  # seconds between two looks for others' files
+_PATIENCE = 30.0  # of all of them; then `Store.wait` finds out
 _LEFT = re.compile(r"\d+\.(relaxjax|orbax-checkpoint)-tmp")  # Orbax wrote them once
 
 
@@ -121,18 +119,15 @@ class Store:
         moved = save.whole.exception()
         if not failed:
             if self._first and not moved and not save.whole.result():
-                moved = self._thread.submit(
-                    self._rename, save.step, save.folder
-                ).exception()
+                late = self._thread.submit(self._rename, save.step, save.folder)
+                moved = late.exception()
             error, failed = moved, _failed(moved, self._processes)
         if failed:
             self.at = self._whole
             if self._first:
                 shutil.rmtree(save.folder, ignore_errors=True)
-            what, alone = (
-                f"step {save.step} in {self.directory}",
-                len(self._processes) == 1,
-            )
+            what = f"step {save.step} in {self.directory}"
+            alone = len(self._processes) == 1
             raise _named(error, failed, alone, what) from error
         self._whole = self.at
 

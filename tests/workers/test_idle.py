@@ -104,6 +104,7 @@ def test_numbers_that_are_left_out_for_good_are_told_of(name):
     [
         compression.error_feedback(compression.top_k(0.1)),
         compression.random_k(0.1),
+        compression.random_k(0.1)._replace(name="unbiased", algorithm="one_shot"),
         compression.sign(),
     ],
     ids=lambda x: x.name,
