@@ -1,7 +1,7 @@
 """DES-LOC against lists of workers, its degenerate cases, and what it sends."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -275,3 +275,24 @@ def test_one_number_is_the_period_of_all_fields_of_floats():
     helpers.assert_equal(finals[0], finals[1])
     with pytest.raises(ValueError, match=r"desynced: periods=0 must be a whole number"):
         relaxjax.desynced(adam, "data", periods=0)
+
+
+class Mixed(NamedTuple):
+    """A state one of whose fields has floats and a counter."""
+
+    kept: Any
+
+
+def test_one_number_leaves_out_a_field_that_has_a_counter_too():
+    def init(params):
+        return Mixed({"n": jnp.zeros((), jnp.int32), "x": params})
+
+    def update(updates: Any, state: Any, params: Any = None) -> Any:
+        return updates, Mixed(jax.tree.map(lambda x: x + 1, state.kept))
+
+    counting = optax.GradientTransformation(init, update)
+    tx = relaxjax.desynced(
+        optax.chain(optax.sgd(0.1, 0.9), counting), "data", periods=2
+    )
+    state: Any = tx.init(jnp.zeros(3))
+    assert len(state.averaged) == 2  # params and the trace
