@@ -41,7 +41,7 @@ from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import layout_of, wide_copy, widened
-from relaxjax._core.traced._marks import marked, optimizer_in_it
+from relaxjax._core.traced._marks import marked, meets_too, optimizer_in_it
 from relaxjax._core.traced._silence import due
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._local_steps import ExchangeSpec
@@ -158,6 +158,7 @@ def desynced(
     def init(params: optax.Params) -> Any:
         own = tx.init(params)
         means = means_of(own)
+        meets_too({name: mean.every for name, mean in means.items()})
         fields = _fields(own, means)
         if jax.tree.leaves(params):  # else an empty part of `optax.partition`
             for name, leaves in fields.items():

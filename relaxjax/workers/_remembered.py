@@ -11,8 +11,8 @@ remembers. Who only scales the way from there to the params, as Mechanize, does 
 
 Both halves are read from the programs of `init` and `update`, in which relaxations are
 left out: a state leaf that is a param, and an update in which the param stands as it
-is, subtracted, beside that leaf times anything. SAM, which does so between its own
-steps alone, is not seen: there `sync_every` is to be a multiple of its `sync_period`.
+is, subtracted, beside that leaf times anything. SAM does so at some of its steps alone,
+which undoes those meetings that lie between (`relaxjax._core.traced._turns`).
 
 Cost: one more trace of `init` and `update`, and only where models meet.
 """
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from relaxjax._core._jaxprs import walked
@@ -35,18 +36,21 @@ from relaxjax._core.traced._sums import (
     one_term,
     terms_of,
 )
+from relaxjax._core.traced._turns import choices_of, numbers_of, undone
 
 
 class Memory(NamedTuple):
     """What an optimizer remembers of params.
 
     Attributes:
-      leaves: names of its leaves to which updates lead.
+      leaves: names of its leaves to which updates lead, and whether steps change them.
       fields: names of the fields beside them that steps change, of floats alone.
+      by_turns: whether updates lead there at some steps alone.
     """
 
-    leaves: list[str]
+    leaves: dict[str, bool]
     fields: list[str]
+    by_turns: bool = False
 
 
 def remembered(
@@ -61,42 +65,99 @@ def remembered(
     """
     try:
         with passed_over():
-            started, state = trace(tx.init, return_shape=True)(params)
-
-            def look(extra: ExtraArgs) -> Any:
-                return trace(extra.update_of(tx))(params, state, params, extra.arrays)
-
-            program = with_extra_args(look, params, given).jaxpr
+            own = _programs(trace, tx, params, given)
+        mirrors, count = mirrors_of(own.init.jaxpr), len(jax.tree.leaves(params))
+        if len(own.update.out_avals) != count + len(mirrors):
+            return Memory({}, [])  # it leaves out what is masked
+        found, goes_ways = _led_to(own.update.jaxpr, mirrors, count)
+        by_turns = not found and goes_ways
+        if by_turns:
+            all_in_it = _programs(trace, tx, params, given)
+            found = _undone(own, all_in_it, mirrors, count)
     except FAILURES:
-        return Memory([], [])
-    mirrors, count = mirrors_of(started.jaxpr), len(jax.tree.leaves(params))
-    if len(program.outvars) != count + len(mirrors):  # it leaves out what is masked
-        return Memory([], [])
-    found = _led_to(program, mirrors, count)
+        return Memory({}, [])
+    program = own.update.jaxpr
     held = program.invars[count : count + len(mirrors)]
     changed = [a is not b for a, b in zip(held, program.outvars[count:], strict=True)]
-    paths, names = jax.tree.leaves_with_path(params), leaf_names(state)
+    paths, names = jax.tree.leaves_with_path(params), leaf_names(own.state)
     inside = {i: len(paths[j][0]) for i in found if (j := mirrors[i]) is not None}
-    return Memory([names[i] for i in found], _fields(state, inside, changed))
+    fields = _fields(own.state, inside, changed)
+    return Memory({names[i]: changed[i] for i in found}, fields, by_turns)
 
 
-def _led_to(program: Any, mirrors: Sequence[int | None], count: int) -> list[int]:
-    """Mirrors to which the updates of their params lead."""
+class _Programs(NamedTuple):
+    """Closed jaxprs of `init` and `update`, and the shapes of the state."""
+
+    init: Any
+    update: Any
+    state: Any
+
+
+def _programs(
+    trace: Callable[..., Any],
+    tx: optax.GradientTransformation,
+    params: Any,
+    given: Mapping[str, Any] | None,
+) -> _Programs:
+    started, state = trace(tx.init, return_shape=True)(params)
+
+    def look(extra: ExtraArgs) -> Any:
+        return trace(extra.update_of(tx))(params, state, params, extra.arrays)
+
+    return _Programs(started, with_extra_args(look, params, given), state)
+
+
+def _led_to(
+    program: Any,
+    mirrors: Sequence[int | None],
+    count: int,
+    chosen: Mapping[str, float] | None = None,
+) -> tuple[list[int], bool]:
+    """Mirrors to which the updates lead; whether some go a scaled way."""
+    outs = _sums(program, mirrors, count, chosen)
+    own = [(i, j) for i, j in enumerate(mirrors) if j is not None]
+    found = [
+        i
+        for i, j in own
+        if (("param", j), -1) in outs[j].whole
+        and ("leaf", i) in terms_of(outs[j])
+        and ("way", i) not in outs[j].scaled
+    ]
+    return found, any(("way", i) in outs[j].scaled for i, j in own)
+
+
+def _undone(
+    own: _Programs, all_in_it: _Programs, mirrors: Sequence[int | None], count: int
+) -> list[int]:
+    """Mirrors to which updates lead back over a meeting of the models."""
+    turns = choices_of(own.update, numbers_of(own.init), count)
+    meeting = choices_of(all_in_it.update, numbers_of(all_in_it.init), count).meeting
+    back = [_led_to(own.update.jaxpr, mirrors, count, row)[0] for row in turns.rows]
+    sums = [_sums(own.update.jaxpr, mirrors, count, row) for row in turns.rows]
+
+    def is_undone(i: int, j: int) -> bool:
+        now = one_term("param", j)
+        taken = np.array([outs[count + i] == now for outs in sums])
+        returns = np.array([i in leaves for leaves in back])
+        return undone(meeting, taken[turns.at], returns[turns.at])
+
+    return [i for i, j in enumerate(mirrors) if j is not None and is_undone(i, j)]
+
+
+def _sums(
+    program: Any,
+    mirrors: Sequence[int | None],
+    count: int,
+    chosen: Mapping[str, float] | None,
+) -> list[Any]:
+    """What the results of an update are sums of."""
     rest = len(program.invars) - 2 * count - len(mirrors)
     leaves = [
         NOTHING if j is None else one_term("leaf", i) for i, j in enumerate(mirrors)
     ]
     whole = [one_term("param", j) for j in range(count)]
     ins = [*[NOTHING] * count, *leaves, *whole, *[NOTHING] * rest]
-    outs = walked(program, ins, NOTHING, SumWalk(mirrors))
-    return [
-        i
-        for i, j in enumerate(mirrors)
-        if j is not None
-        and (("param", j), -1) in outs[j].whole
-        and ("leaf", i) in terms_of(outs[j])
-        and ("way", i) not in outs[j].scaled
-    ]
+    return walked(program, ins, NOTHING, SumWalk(mirrors, chosen))
 
 
 def _fields(

@@ -1,7 +1,7 @@
 """Whether an update synchronizes the workers: traced abstractly, before training."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,11 +11,11 @@ from relaxjax._core._jaxprs import shapes_of
 from relaxjax._core._local import LocalState
 from relaxjax._core._tree import leaf_names
 from relaxjax._core.traced._flows import Flows
-from relaxjax._core.traced._marks import differentiated
+from relaxjax._core.traced._marks import Station, differentiated
 from relaxjax.workers._drawing_keys import Folds, Keys
 from relaxjax.workers._mesh import WorkerMesh
-from relaxjax.workers._remembered import remembered
-from relaxjax.workers._traced import parts_of, traced, tracing
+from relaxjax.workers._remembered import Memory, remembered
+from relaxjax.workers._traced import Traced, parts_of, traced, tracing
 
 
 def require_synchronized(
@@ -43,9 +43,8 @@ def require_synchronized(
         remembers params, and undoes each meeting of models; the update could not be
         traced, so that nothing was checked.
     """
-    own, flows, state, error, alone, keys, said = traced(
-        tx, params, workers, extra_args
-    )
+    known = traced(tx, params, workers, extra_args)
+    flows, own, error = known.flows, known.own, known.error
     if flows is None:
         if isinstance(error, ValueError):  # the first step would say no other
             raise error
@@ -54,20 +53,20 @@ def require_synchronized(
             warnings.warn(_UNSEEN.format(f"{kind}: {error}"), stacklevel=3)
         return {}
     _require_sides(flows)
-    _require_together(alone, workers)
-    _require_one_side(keys)
+    _require_together(known.alone, workers)
+    _require_one_side(known.keys)
     _require_once(flows)
     _warn_of_idle(flows)
-    for text in said:
+    for text in known.said:
         warnings.warn(f"init: {text}", stacklevel=3)
-    _warn_of_mini_steps(flows, state)
-    _warn_of_memory(tx, params, workers, extra_args, flows)
+    _warn_of_mini_steps(flows, known.state)
+    _warn_of_memory(tx, params, workers, extra_args, known)
     if not flows.stations and not flows.communicates and not own:
         if workers.n > 1:
             warnings.warn(_NOTHING, stacklevel=3)
     else:
         _require_all_leaves(flows, own, workers, _with_gradients(params))
-    return keys.own
+    return known.keys.own
 
 
 _NOTHING = (
@@ -171,25 +170,47 @@ def _warn_of_memory(
     params: Any,
     workers: WorkerMesh,
     extra_args: Mapping[str, Any] | None,
-    flows: Flows,
+    known: Traced,
 ) -> None:
     """Warns of an optimizer that leads the workers back to what each remembers."""
-    models = sorted(at for at in flows.stations if at.side == "models")
-    if not models or any(at.name == "desynced" for at in models):
+    stations = known.flows.stations if known.flows else ()
+    models = sorted(at for at in stations if at.side == "models")
+    if not models:
         return
     with tracing(workers) as trace:
-        leaves, fields = remembered(trace, tx, shapes_of(params), extra_args)
-    if leaves:
-        at, periods = models[0], ", ".join(f"{name!r}: H" for name in fields)
-        axis = at.axes[0] if len(at.axes) == 1 else at.axes
-        warnings.warn(
-            f"init: the optimizer remembers params in {leaves[0]!r} of its state, and "
-            f"its updates lead there: {at.name} brings models together, and the next "
-            "step parts them again. Let what it remembers meet too: relaxjax.desynced("
-            f"optimizer, {axis!r}, periods={{'params': H, {periods}}}) for H steps, or "
-            "periods=H for all of its floats",
-            stacklevel=4,
+        memory = remembered(trace, tx, shapes_of(params), extra_args)
+    for leaf, moves in memory.leaves.items():
+        if not _is_averaged(leaf, moves, memory.fields, known):
+            warnings.warn(_memory_text(leaf, memory, models[0]), stacklevel=4)
+            return
+
+
+def _is_averaged(leaf: str, moves: bool, fields: Sequence[str], known: Traced) -> bool:
+    """Whether where a leaf of the state leads to is averaged wherever params are.
+
+    A leaf that no step changes is equal on all workers: what else it leads by is not.
+    """
+    every, periods = known.meets.get("params", 0), known.meets
+    met = {name for name, period in periods.items() if every % period == 0}
+    return not met.isdisjoint(leaf.split("/")) if moves else met.issuperset(fields)
+
+
+def _memory_text(leaf: str, memory: Memory, at: Station) -> str:
+    periods = ", ".join(f"{name!r}: H" for name in ("params", *memory.fields))
+    axis = at.axes[0] if len(at.axes) == 1 else at.axes
+    when, after, cure = "", "the next step", ""
+    if memory.by_turns:
+        when, after = " at some of its steps, as sam's do", "such a step"
+        cure = (
+            "Let models meet right after such steps, at a multiple of its period. Or l"
         )
+    return (
+        f"init: the optimizer remembers params in {leaf!r} of its state, "
+        f"and its updates lead there{when}: {at.name} brings models together, and "
+        f"{after} parts them again. {cure or 'L'}et what it remembers meet too: "
+        f"relaxjax.desynced(optimizer, {axis!r}, periods={{{periods}}}) for H steps, "
+        "or periods=H for all of its floats"
+    )
 
 
 def _accumulates(part: Any) -> bool:

@@ -12,6 +12,7 @@ Cost: a trace of `init`, one of `update`, and three walks.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -24,7 +25,7 @@ from relaxjax._core._tree import leaf_names
 from relaxjax._core.layouts._sharding import as_on_devices
 from relaxjax._core.traced._extra_args import FAILURES, ExtraArgs, with_extra_args
 from relaxjax._core.traced._flows import Flows, flows_of
-from relaxjax._core.traced._marks import numbered, remarks
+from relaxjax._core.traced._marks import meeting_too, numbered, remarks
 from relaxjax.workers._dependence import NOBODYS, Dependence
 from relaxjax.workers._drawing_keys import Keys, keys_of
 from relaxjax.workers._mesh import WorkerMesh
@@ -42,6 +43,7 @@ class Traced(NamedTuple):
       alone: names of what communicates where a worker's own gradient says so.
       keys: on which side of the relaxations each key of the state draws.
       said: remarks of the methods on how they were put together.
+      meets: periods of params and of fields of the state that `desynced` averages.
     """
 
     own: frozenset[str] = frozenset()
@@ -51,6 +53,7 @@ class Traced(NamedTuple):
     alone: frozenset[str] = frozenset()
     keys: Keys = Keys({}, [])
     said: tuple[str, ...] = ()
+    meets: Mapping[str, int] = MappingProxyType({})
 
 
 @contextmanager
@@ -82,7 +85,7 @@ def traced(
         with numbered():
             return trace(extra.update_of(tx))(spec, state, spec, extra.arrays)
 
-    with tracing(workers) as trace, remarks() as said:
+    with tracing(workers) as trace, remarks() as said, meeting_too() as meets:
         try:
             with numbered():
                 state = trace(tx.init, return_shape=True)(spec)[1]
@@ -104,7 +107,9 @@ def traced(
     alone = _alone(program, len(names), count, workers.axis_name)
     keys = keys_of(program, state, len(names), workers.axis_name)
     local = frozenset().union(*own)
-    return Traced(local, flows, state, alone=alone, keys=keys, said=tuple(said))
+    return Traced(
+        local, flows, state, alone=alone, keys=keys, said=tuple(said), meets=meets
+    )
 
 
 def _alone(

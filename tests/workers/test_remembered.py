@@ -40,7 +40,7 @@ STAY: dict[str, Any] = {
 }
 
 
-def met(tx: Any) -> tuple[list[float], list[str]]:
+def met(tx: Any, every: int = EVERY) -> tuple[list[float], list[str]]:
     """Spreads before and at a meeting, and in zero gradients after it; warnings."""
 
     def step(params, state, batch):
@@ -56,18 +56,18 @@ def met(tx: Any) -> tuple[list[float], list[str]]:
         warnings.simplefilter("always")
         params, state = relaxjax.init(tx, START, MESH)
     train, spreads = relaxjax.data_parallel(step, MESH), []
-    for number in range(2 * EVERY - 1):
-        is_on = np.full(4, number < EVERY, np.float32)
+    for number in range(2 * every - 1):
+        is_on = np.full(4, number < every, np.float32)
         params, state, _ = train(params, state, (TARGETS, is_on))
         spreads.append(relaxjax.spread(params))
     said = [str(w.message) for w in caught if "remembers" in str(w.message)]
-    return spreads[EVERY - 2 :], said
+    return spreads[every - 2 :], said
 
 
-def forms(optimizer: Any) -> dict[str, Any]:
+def forms(optimizer: Any, every: int = EVERY) -> dict[str, Any]:
     return {
-        "local_sgd": optax.chain(optimizer, local_sgd("data", EVERY)),
-        "diloco": diloco(optimizer, "data", EVERY),
+        "local_sgd": optax.chain(optimizer, local_sgd("data", every)),
+        "diloco": diloco(optimizer, "data", every),
     }
 
 
@@ -119,3 +119,65 @@ def test_a_state_without_fields_has_no_remedy_by_name():
     tx = optax.GradientTransformation(lambda params: (params,), update)
     with pytest.warns(UserWarning, match=r"remembers params in '0/0/b'"):
         relaxjax.init(optax.chain(tx, local_sgd("data", 2)), START, MESH)
+
+
+def sam(period: int, optimizer: Any = None) -> Any:
+    inner = optimizer or optax.sgd(0.1)
+    return contrib.sam(inner, optax.sgd(0.1), sync_period=period)
+
+
+@pytest.mark.parametrize("form", ["local_sgd", "diloco"])
+@pytest.mark.parametrize(("period", "every"), [(2, 3), (2, 5), (3, 4), (3, 5), (4, 6)])
+def test_sam_is_told_of_where_models_meet_between_its_steps(form, period, every):
+    (before, at, *after), said = met(forms(sam(period), every)[form], every)
+    assert at < 1e-3 * before
+    assert max(after) > 0.1 * before
+    (words,) = said
+    assert "at some of its steps, as sam's do" in words
+    (before, *after), said = met(desynced(sam(period), "data", periods=every), every)
+    assert 0 < before > 1e3 * max(after)
+    assert not said
+
+
+@pytest.mark.parametrize("form", ["local_sgd", "diloco"])
+@pytest.mark.parametrize(("period", "every"), [(2, 2), (2, 4), (3, 3), (3, 6)])
+def test_sam_is_not_warned_of_where_models_meet_after_its_steps(form, period, every):
+    (before, *after), said = met(forms(sam(period), every)[form], every)
+    assert 0 < before > 1e3 * max(after)
+    assert not said
+    by_adam = sam(period, optax.adam(0.1))  # whose counter never comes back
+    relaxjax.init(forms(by_adam, every)[form], START, MESH)
+
+
+def test_sam_beside_gossip_in_each_step_and_inside_of_a_chain_is_told_of():
+    for tx in (
+        optax.chain(sam(2), gossip("data", topology.ring(4))),
+        optax.chain(optax.clip(1.0), sam(2), local_sgd("data", 3)),
+        optax.chain(sam(2, optax.adam(0.1)), local_sgd("data", 25)),
+    ):
+        with pytest.warns(UserWarning, match="at some of its steps"):
+            relaxjax.init(tx, START, MESH)
+
+
+@pytest.mark.parametrize(
+    ("periods", "is_told"),
+    [
+        ({"params": 4}, True),
+        ({"params": 4, "max_lr": 4, "weight_sum": 4}, True),
+        ({"params": 4, "z": 8}, True),
+        ({"params": 4, "z": 3}, True),
+        ({"params": 4, "z": 4}, False),
+        ({"params": 4, "z": 2}, False),
+        (4, False),
+    ],
+)
+def test_desynced_is_told_of_what_is_remembered_and_does_not_meet(periods, is_told):
+    optimizer = BACK["schedule_free_sgd"]
+    (before, _, *after), said = met(desynced(optimizer, "data", periods=periods))
+    assert (max(after) > 0.1 * before) == is_told
+    assert len(said) == is_told
+
+
+@pytest.mark.parametrize("name", ["cocob", "madgrad"])
+def test_a_place_that_never_changes_meets_by_what_leads_there(name):
+    assert len(met(desynced(BACK[name], "data", periods={"params": EVERY}))[1]) == 1

@@ -11,7 +11,7 @@ costs nothing at run time. `relaxjax._core.traced._flows` finds it again. Sides:
 
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from relaxjax._core.layouts._unreduced import opens_own_mapping
 _NUMBERS: ContextVar[Iterator[int] | None] = ContextVar("numbers", default=None)
 _HEARD: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("heard", default=None)
 _PASSED_OVER: ContextVar[bool] = ContextVar("passed over", default=False)
+_MEETS: ContextVar[dict[str, int] | None] = ContextVar("meets", default=None)
 _STARTED: ContextVar[bool] = ContextVar("started", default=False)
 _SAID: ContextVar[list[str] | None] = ContextVar("remarks", default=None)
 _SCOPE = re.compile(r"relaxjax\.(\w+)/(\w+)/([\w,]+)/(\d+)")
@@ -136,6 +137,27 @@ def remarks() -> Iterator[list[str]]:
         yield said
     finally:
         _SAID.reset(token)
+
+
+def meets_too(periods: Mapping[str, int]) -> None:
+    """Says with what models meet, as fields of an optimizer's state, if somebody asks.
+
+    `periods` are by the fields' names; "params" are the models.
+    """
+    meets = _MEETS.get()
+    if meets is not None:
+        meets.update(periods)
+
+
+@contextmanager
+def meeting_too() -> Iterator[dict[str, int]]:
+    """In it, the periods that relaxations state by `meets_too`."""
+    meets: dict[str, int] = {}
+    token = _MEETS.set(meets)
+    try:
+        yield meets
+    finally:
+        _MEETS.reset(token)
 
 
 @contextmanager

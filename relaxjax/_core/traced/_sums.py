@@ -6,10 +6,10 @@ is their way, and neither of them. Of products, powers, reductions and loops not
 known.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from relaxjax._core._jaxprs import programs_of, walked
+from relaxjax._core._jaxprs import loop_parts, programs_of, walked
 
 _SAME = {"copy", "convert_element_type", "pvary"}
 
@@ -40,27 +40,66 @@ def mirrors_of(program: Any) -> list[int | None]:
 
 
 def _same(eqn: Any, ins: list[int | None], scope: str) -> list[int | None]:
-    parts = list(programs_of(eqn.params))
     if eqn.primitive.name in _SAME:
         return [ins[0]]
-    if len(parts) == 1 and len(parts[0].jaxpr.invars) == len(ins):
-        outs = walked(parts[0].jaxpr, ins, None, _same, scope)
-        return outs if len(outs) == len(eqn.outvars) else [None] * len(eqn.outvars)
+    if is_called(eqn):
+        (part,) = programs_of(eqn.params)
+        return walked(part.jaxpr, ins, None, _same, scope)
     return [None] * len(eqn.outvars)
 
 
-class SumWalk:
-    """The sums of an equation's results; `mirrors` as `mirrors_of` gives them."""
+def is_called(eqn: Any) -> bool:
+    """Whether it only calls a program, such as a `jit`."""
+    if eqn.primitive.name in ("scan", "while", "cond"):
+        return False
+    shape = len(eqn.invars), len(eqn.outvars)
+    inside = [
+        (len(p.jaxpr.invars), len(p.jaxpr.outvars)) for p in programs_of(eqn.params)
+    ]
+    return inside == [shape]
 
-    def __init__(self, mirrors: Sequence[int | None]):
-        self._mirrors = mirrors
+
+def place_of(eqn: Any, scope: str) -> str:
+    """A name of an equation, and a scope for what it calls."""
+    return f"{scope}/{id(eqn)}"
+
+
+def choosers_of(eqn: Any) -> Sequence[int]:
+    """Operands of which a number, if it is one, chooses what comes of the others."""
+    if eqn.primitive.name == "while":
+        *_, tests, turns = loop_parts(eqn)
+        return [tests + turns]  # as the flag of `relaxjax._core._cond.when`
+    return {"mul": [0, 1], "select_n": [0], "cond": [0]}.get(eqn.primitive.name, [])
+
+
+class SumWalk:
+    """The sums of an equation's results.
+
+    `mirrors` is as `mirrors_of` gives it. `chosen` has numbers that choose in this
+    step, by the places of their equations; without it both sides count.
+    """
+
+    def __init__(
+        self,
+        mirrors: Sequence[int | None],
+        chosen: Mapping[str, float] | None = None,
+    ):
+        self._mirrors, self._chosen = mirrors, chosen or {}
 
     def __call__(self, eqn: Any, ins: list[Terms], scope: str) -> list[Terms]:
         name, count = eqn.primitive.name, len(eqn.outvars)
         if name in ("scan", "while"):
             return [NOTHING] * count
-        if parts := [part.jaxpr for part in programs_of(eqn.params)]:
-            return self._nested(parts, ins, scope, count)
+        place, parts = place_of(eqn, scope), [p.jaxpr for p in programs_of(eqn.params)]
+        number = self._chosen.get(place)
+        if number is not None and name == "cond":
+            parts = [parts[int(number)]]
+        if parts:
+            return self._nested(parts, ins, place, count)
+        if number is not None and name == "select_n":
+            return [ins[1 + int(number)]]
+        if number in (0, 1) and name == "mul":
+            return [_both(ins) if number else NOTHING]
         if name in _SAME:
             return [ins[0]]
         if name == "neg":
