@@ -11,7 +11,6 @@ Two multiplications per element, where `jax.random` takes some twenty rounds. No
 cryptography; good enough for rounding and for masks (tests/core/test_random.py).
 """
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -19,6 +18,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from relaxjax._core._pieces import cut
 
 _FIRST = 0x7FEB352D
 _SECOND = 0x846CA68B
@@ -71,8 +72,7 @@ def normals(key: jax.Array, shapes: Sequence[tuple[int, ...]]) -> list[jax.Array
     takes the keys as numbers: `jax_debug_key_reuse` (jax 0.10.2 to 0.12.0.1) holds the
     keys of a loop under `jax.vmap` for used before it.
     """
-    ends = list(itertools.accumulate(map(math.prod, shapes)))
-    half = -(-ends[-1] // 2) if ends else 0
+    half = -(-sum(map(math.prod, shapes)) // 2)
     kind = jax.random.key_impl(key)
 
     def draw(numbers: jax.Array) -> jax.Array:
@@ -80,11 +80,7 @@ def normals(key: jax.Array, shapes: Sequence[tuple[int, ...]]) -> list[jax.Array
         return jax.random.normal(one, (half,), jnp.float32)
 
     halves = jax.lax.map(draw, jax.random.key_data(jax.random.split(key, 2)))
-    drawn = halves.reshape(-1)
-    return [
-        drawn[end - math.prod(shape) : end].reshape(shape)
-        for end, shape in zip(ends, shapes, strict=True)
-    ]
+    return cut(halves.reshape(-1), shapes)
 
 
 def hash_words(x: jax.Array, words: jax.Array) -> jax.Array:

@@ -24,6 +24,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from relaxjax._core._extremes import largest
+from relaxjax._core._pieces import cut
+from relaxjax._core.layouts._sharding import alike
 from relaxjax.compression import over
 
 WRITTEN_OUT = 16  # columns, at most
@@ -62,16 +64,28 @@ def of_each_shape(
     fn: Callable[[jax.Array], jax.Array], matrices: list[jax.Array]
 ) -> list[jax.Array]:
     """What `fn` makes of the matrices of a shape as one batch, for each matrix."""
-    places: dict[tuple[int, ...], list[int]] = {}
-    for i, x in enumerate(matrices):
-        places.setdefault(x.shape[1:], []).append(i)
+    groups = alike([x.shape[1:] for x in matrices])
+    made = [fn(jnp.concatenate([matrices[i] for i in group])) for group in groups]
+    return apart(made, groups, [len(x) for x in matrices])
+
+
+def apart(
+    batches: list[jax.Array], groups: list[list[int]], sizes: list[int]
+) -> list[jax.Array]:
+    """The parts of batches, of these sizes, in the order from which groups took them.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from relaxjax.gradients.low_rank._bases import apart
+      >>> batches = [jnp.arange(3), jnp.arange(4, 6)]
+      >>> [x.tolist() for x in apart(batches, [[0, 2], [1]], [1, 2, 2])]
+      [[0], [4, 5], [1, 2]]
+    """
     found: dict[int, jax.Array] = {}
-    for group in places.values():
-        some = [matrices[i] for i in group]
-        ends = [sum(len(x) for x in some[: k + 1]) for k in range(len(some) - 1)]
-        made = jnp.split(fn(jnp.concatenate(some)), ends)
-        found |= dict(zip(group, made, strict=True))
-    return [found[i] for i in range(len(matrices))]
+    for x, group in zip(batches, groups, strict=True):
+        shapes = [(sizes[i], *x.shape[1:]) for i in group]
+        found |= dict(zip(group, cut(x.ravel(), shapes), strict=True))
+    return [found[i] for i in range(len(sizes))]
 
 
 def reflected(x: jax.Array) -> jax.Array:

@@ -21,7 +21,7 @@ from typing import Any
 
 import jax
 
-from relaxjax._core._axis import AxisName, axis_size
+from relaxjax._core._axis import AxisName, axes_of, axis_size, on_devices
 from relaxjax._core._buckets import Bucket
 from relaxjax._core.layouts._sharding import on_own_shards
 from relaxjax.collectives import EXACT_EXCHANGES
@@ -33,7 +33,7 @@ from relaxjax.gradients.mean._narrow_range import (
     narrow_range,
     psum_of_many,
 )
-from relaxjax.gradients.mean._packing import map_buckets, psum_groups
+from relaxjax.gradients.mean._packing import SMALL, map_buckets, psum_groups
 
 # psum takes many arrays in one message without packing them: it has its own path below.
 ALGORITHMS = {k: exact.run for k, exact in EXACT_EXCHANGES.items() if k != "psum"}
@@ -61,14 +61,14 @@ def sum_or_mean(
     def reduced(updates: Any, *weights: jax.Array) -> Any:
         mean = None
         if divide > 1 and not weights:
-            mean = EXACT_EXCHANGES[algorithm].mean
-            mean = mean_of_narrow(mean, algorithm, axis_name)
+            mean = mean_of_narrow(EXACT_EXCHANGES[algorithm].mean, algorithm, axis_name)
         leaves, tree = jax.tree.flatten(updates)
         over = [1 if mean and narrow_range(x) else divide for x in leaves]
         leaves = [before(x, n, *weights) for x, n in zip(leaves, over, strict=True)]
         if algorithm == "psum":
             sums = partial(psum_of_many, axis_name=axis_name, mean=mean)
-            leaves = psum_groups(leaves, plan(updates), sums, ordered=ordered)
+            small = SMALL if any(map(on_devices, axes_of(axis_name))) else 0
+            leaves = psum_groups(leaves, plan(updates), sums, ordered, small)
         elif leaves:
             exchange = mean_or_sum(ALGORITHMS[algorithm], mean, axis_name)
             (leaves,) = map_buckets(leaves, plan(updates), exchange)

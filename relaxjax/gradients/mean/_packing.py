@@ -7,9 +7,10 @@ for the one before it, so that they leave in the order of the plan; where that i
 the order in which gradients appear, they wait for nothing (docs/benchmarks.md). Codes
 without an order wait on CPU alone, where one message is under way at a time.
 
-A group is one message to XLA, and many to a backend that sends operand by operand (gloo
-on CPU, some 600 bytes and the latency of a collective for each). So small leaves of a
-group are packed as well, unless the compiler shards them.
+A group is one message to XLA, and many to a backend that sends operand by operand, as
+gloo does between processes on CPU (600 bytes and a latency for each). So small leaves
+of a group are packed as well, unless the compiler shards them, or workers are emulated,
+which send nothing.
 
 Cost: a group copies its small leaves, there and back. Packing takes two copies of a
 bucket at a time: the packed array and its sum.
@@ -26,6 +27,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 from relaxjax._core._axis import compiler_axes, varying
 from relaxjax._core._buckets import Bucket
+from relaxjax._core._pieces import cut, starts_of
 from relaxjax.collectives import after_on_cpu, all_after
 
 SMALL = 2**16
@@ -36,10 +38,13 @@ def psum_groups(
     leaves: list[jax.Array],
     groups: tuple[Bucket, ...],
     total: Callable[[list[jax.Array]], list[jax.Array]],
-    *,
     ordered: bool,
+    small: int,
 ) -> list[jax.Array]:
-    """One `total`, a psum, per group of leaves; if `ordered`, one after the other."""
+    """One `total`, a psum, per group of leaves; if `ordered`, one after the other.
+
+    Leaves of so many bytes, if they are `small`, travel in one operand.
+    """
     summed = [total([x])[0] if x.size == 0 else x for x in leaves]
     earlier: list[jax.Array] = []
     for number, group in enumerate(groups):
@@ -47,7 +52,7 @@ def psum_groups(
         members = [_transposed(leaves[i]) for i in positions]
         if ordered and earlier:
             members, _ = lax.optimization_barrier((members, earlier))
-        merged = merge_small(members)
+        merged = merge_small(members, small)
         alike = [[members[k] for k in few] for few in merged]
         operands = [pack(few) if len(few) > 1 else few[0] for few in alike]
         with set_xla_metadata(combiner_key=f"group {number}"), jax.named_scope("send"):
@@ -59,11 +64,11 @@ def psum_groups(
     return summed
 
 
-def merge_small(members: Sequence[Any]) -> list[list[int]]:
+def merge_small(members: Sequence[Any], small: int = SMALL) -> list[list[int]]:
     """The positions, in a group of arrays or shapes, that share an operand of psum."""
     kinds: dict[Any, list[int]] = {}
     for i, x in enumerate(members):
-        packs = x.size * x.dtype.itemsize <= SMALL and not compiler_axes()
+        packs = x.size * x.dtype.itemsize <= small and not compiler_axes()
         kinds.setdefault((x.dtype, varying(x)) if packs else i, []).append(i)
     return list(kinds.values())
 
@@ -97,16 +102,17 @@ def map_buckets(
     pieces: dict[int, list[tuple[jax.Array, ...]]] = {i: [] for i in range(len(leaves))}
     out: tuple[jax.Array, ...] = ()
     for number, bucket in enumerate(buckets):
-        ends = [int(end) for end in np.cumsum([s.size for s in bucket.segments])]
-        flat = jnp.zeros(ends[-1], leaves[bucket.segments[0].leaf].dtype)
+        starts = starts_of([s.size for s in bucket.segments])
         parts = [_slice(leaves[s.leaf], s.start, s.stop) for s in bucket.segments]
+        flat = jnp.zeros(sum(x.size for x in parts), parts[0].dtype)
         flat, *parts = after([flat, *parts], out[0] if out else None)
         with jax.named_scope("pack"):
-            for part, end in zip(parts, ends, strict=True):
-                flat = lax.dynamic_update_slice(flat, part, (end - part.size,))
+            for part, start in zip(parts, starts, strict=True):
+                flat = lax.dynamic_update_slice(flat, part, (start,))
         out = exchange(flat, np.uint32(number))
-        for s, end in zip(bucket.segments, ends, strict=True):
-            pieces[s.leaf].append(tuple(_slice(x, end - s.size, end) for x in out))
+        for s, start in zip(bucket.segments, starts, strict=True):
+            cuts = (lax.dynamic_slice(x, (start,), (s.size,)) for x in out)
+            pieces[s.leaf].append(tuple(cuts))
 
     def whole(i: int, x: jax.Array) -> list[jax.Array]:
         # An empty leaf is in no bucket.
@@ -139,5 +145,4 @@ def unpack(flat: jax.Array, like: list[jax.Array]) -> list[jax.Array]:
       >>> [x.shape for x in unpack(pack(arrays), arrays)]
       [(2, 3), (4,)]
     """
-    parts = lax.split(flat, [x.size for x in like])
-    return [part.reshape(x.shape) for part, x in zip(parts, like, strict=True)]
+    return cut(flat, [x.shape for x in like])

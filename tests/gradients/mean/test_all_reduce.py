@@ -14,6 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 import relaxjax
 from relaxjax import all_reduce, collectives
+from relaxjax._core.layouts._sharding import as_on_devices
 from relaxjax.gradients.mean._all_reduce import mean_over_workers
 from relaxjax.gradients.mean._exact_mean import ALGORITHMS
 from relaxjax.programs import shape_of
@@ -107,14 +108,18 @@ def test_buckets_and_order_change_nothing_but_rounding(algorithm):
 def test_psum_keeps_groups_apart_in_the_program(order):
     tx: Any = all_reduce("data", bucket_bytes=100, order=order)
     grads = helpers.problem()
-    jaxpr = jax.make_jaxpr(
-        lambda g: tx.update(g, tx.init(g))[0], axis_env=[("data", 4)]
-    )(grads)
+    jaxpr = on_four_devices(lambda g: tx.update(g, tx.init(g))[0], grads)
     primitives = [eqn.primitive.name for eqn in jaxpr.eqns]
     assert primitives.count("psum") == 3
     assert helpers.psum_groups_of(jaxpr) == 3
     # Only an explicit order is enforced.
     assert primitives.count("optimization_barrier") == (2 if order else 0)
+
+
+def on_four_devices(function, *args):
+    """Its program on devices, which is another than that of emulated workers."""
+    with as_on_devices({"data": 4}, ["data"]):
+        return jax.make_jaxpr(function, axis_env=[("data", 4)])(*args)
 
 
 def test_small_leaves_of_a_group_are_one_operand_for_each_dtype():
@@ -130,7 +135,7 @@ def test_small_leaves_of_a_group_are_one_operand_for_each_dtype():
     def run(g):
         return tx.update(g, tx.init(g))[0]
 
-    jaxpr = jax.make_jaxpr(run, axis_env=[("data", 4)])(grads)
+    jaxpr = on_four_devices(run, grads)
     sizes = [
         (shape_of(v).shape, shape_of(v).dtype.name)
         for eqn in jaxpr.eqns
@@ -142,6 +147,11 @@ def test_small_leaves_of_a_group_are_one_operand_for_each_dtype():
         ((14,), "float32"),
         ((128, 130), "float32"),
     ]
+    emulated = jax.make_jaxpr(run, axis_env=[("data", 4)])(grads)
+    sums = [eqn for eqn in emulated.eqns if eqn.primitive.name == "psum"]
+    assert sum(len(eqn.invars) for eqn in sums) == len(
+        grads
+    )  # nothing is sent, or copied
     two = jax.tree.map(lambda x: jnp.stack([x, 3 * x]), grads)
     out = jax.vmap(run, axis_name="data")(two)
     assert_equal(out, jax.tree.map(lambda x: jnp.stack([2 * x, 2 * x]), grads))

@@ -9,6 +9,7 @@ import pytest
 
 from relaxjax import all_reduce, gossip, power_sgd, topology
 from relaxjax._core._jaxprs import axis_names_of, programs_of
+from relaxjax._core.layouts._sharding import as_on_devices
 from relaxjax.compression import error_feedback, quantize
 
 PARAMS = {"w": jnp.ones((8, 8)), "b": jnp.ones(8)}
@@ -45,7 +46,8 @@ def test_parts_are_named_and_what_travels_is_in_send(tx, parts):
     def step(params):
         return tx.update(params, tx.init(params), params)[0]
 
-    traced = jax.make_jaxpr(step, axis_env=[("data", 4)])(PARAMS)
+    with as_on_devices({"data": 4}, ["data"]):
+        traced = jax.make_jaxpr(step, axis_env=[("data", 4)])(PARAMS)
     found, sent = set(), 0
     for eqn, scope in equations(traced.jaxpr):
         names = set(scope.replace("(", "/").replace(")", "/").split("/"))
