@@ -1,0 +1,56 @@
+"""Kinds of kernels: a program of more leaves that are alike has no more of them.
+
+XLA for CPU compiles computations once that differ in their operands alone, and most of
+the time before a first step is spent there. A slice at a constant, a leaf's number in a
+key, or one large fusion of all leaves is a kind for each leaf.
+"""
+
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+
+from relaxjax import all_reduce, diloco, gossip, local_sgd, power_sgd, topology
+from relaxjax.compression import error_feedback, quantize, top_k
+
+RING = topology.ring(2)
+ROWS: dict[str, Any] = {
+    "all_reduce": lambda: all_reduce("data"),
+    "ring": lambda: all_reduce("data", algorithm="ring"),
+    "8 bits": lambda: all_reduce("data", compressor=error_feedback(quantize(8))),
+    "top-k": lambda: all_reduce("data", compressor=error_feedback(top_k(0.1))),
+    "power_sgd": lambda: power_sgd("data", rank=2),
+    "power_sgd in 8 bits": lambda: power_sgd("data", rank=2, bits=8),
+    "local_sgd": lambda: optax.chain(optax.sgd(0.1), local_sgd("data", 4)),
+    "diloco": lambda: diloco(optax.adam(0.1), "data", 4),
+    "gossip": lambda: optax.chain(optax.sgd(0.1), gossip("data", RING)),
+}
+
+
+def kinds(tx: Any, layers: int) -> int:
+    """The computations of the compiled step of two workers that are not alike."""
+    params = {
+        f"{i}": {"w": jnp.ones((24, 16)), "b": jnp.ones(16)} for i in range(layers)
+    }
+    two = jax.tree.map(lambda x: jnp.stack([x, 2 * x]), params)
+    state = jax.vmap(tx.init, axis_name="data")(two)
+    step = jax.jit(jax.vmap(tx.update, axis_name="data"))
+    text = str(step.lower(two, state, two).compile().as_text())
+    return len({plain(part) for part in text.split("\n\n") if "{\n" in part})
+
+
+def plain(computation: str) -> str:
+    """Its instructions, with numbers for names and without remarks."""
+    body = computation.split("{\n", 1)[1]
+    body = re.sub(r", (metadata|backend_config)=\{.*?\}(?=,|\n|$)", "", body)
+    names: dict[str, str] = {}
+    return re.sub(r"%[\w.-]+", lambda m: names.setdefault(m[0], str(len(names))), body)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_twice_as_many_layers_are_no_more_kinds_of_kernels(name):
+    few, many = (kinds(ROWS[name](), layers) for layers in (6, 12))
+    assert many <= few + 3
