@@ -50,6 +50,9 @@ def plain(computation: str) -> str:
     return re.sub(r"%[\w.-]+", lambda m: names.setdefault(m[0], str(len(names))), body)
 
 
+@pytest.mark.skipif(
+    jax.__version_info__ < (0, 11), reason="XLA of jax 0.10 compiles some for each leaf"
+)
 @pytest.mark.parametrize("name", ROWS)
 def test_twice_as_many_layers_are_no_more_kinds_of_kernels(name):
     few, many = (kinds(ROWS[name](), layers) for layers in (6, 12))
