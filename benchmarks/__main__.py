@@ -18,6 +18,7 @@ from typer.main import get_command
 
 BENCHMARKS = {
     "startup": "micro.startup:startup",
+    "first-step": "micro.first_step:first_step",
     "growth": "micro.growth:growth",
     "overhead": "micro.overhead:overhead",
     "fusion": "micro.fusion:fusion",
