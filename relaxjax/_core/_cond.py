@@ -54,9 +54,7 @@ def when(
         due, now = carry
         # XLA for GPUs moves what no turn changes out of a loop, collectives too, where
         # it would run in every step. What depends on the flag stays.
-        now, others = jax.tree.map(
-            lambda x: lax.optimization_barrier((due, x))[1], (now, read)
-        )
+        _, now, others = lax.optimization_barrier((due, now, read))
         over = like_varying(jnp.zeros((), bool), due)
         return over, like_varying(act(now, *others), first)
 
