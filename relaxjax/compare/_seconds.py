@@ -84,7 +84,8 @@ class Seconds:
         if method.label not in self._traffic:
             tx = method.build(1.0, {}, self._shape.steps, self._shape.workers)
             workers = workers_of(emulate(self._shape.workers), None, "compare")
-            steps = steps_of_a_period(tx, self._task.params, workers)
+            count = self._shape.steps
+            steps = steps_of_a_period(tx, self._task.params, workers, count)
             sent = float(np.mean([step.sent for step in steps], axis=0).max())
             rounds = float(np.mean([step.rounds for step in steps]))
             self._traffic[method.label] = sent, rounds
@@ -115,7 +116,7 @@ class Seconds:
             return True
 
     def _without(self, method: Method, option: str) -> Method:
-        rest = (f"{k}={v!r}" for k, v in method.fixed.items() if k != option)
+        rest = (f"{k}={v}" for k, v in method.fixed.items() if k != option)
         return named(" ".join([method.name, *rest]), self._task)
 
     def __call__(self, label: str, latency: float, bandwidth: float) -> float:

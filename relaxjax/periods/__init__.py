@@ -14,6 +14,7 @@ __getattr__, __dir__, __all__ = door(
         "_calendar": "Calendar calendar is_scheduled shifted",
         "_laps": "laps",
         "_rounds": "COUNTER Rounds rounds",
+        "_spelled": "EXAMPLE spelled",
         "_together": "Together together",
     },
 )

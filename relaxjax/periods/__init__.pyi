@@ -13,6 +13,8 @@ from relaxjax.periods._qsr import qsr as qsr
 from relaxjax.periods._rounds import COUNTER as COUNTER
 from relaxjax.periods._rounds import Rounds as Rounds
 from relaxjax.periods._rounds import rounds as rounds
+from relaxjax.periods._spelled import EXAMPLE as EXAMPLE
+from relaxjax.periods._spelled import spelled as spelled
 from relaxjax.periods._table import post_local as post_local
 from relaxjax.periods._table import stages as stages
 from relaxjax.periods._table import table as table

@@ -32,7 +32,7 @@ class _Steady(NamedTuple):
         return (now + 1) % min(math.lcm(*self.every.values()), 2**31 - 1)
 
     def alike(self) -> dict[str, int]:
-        """Periods, of which those that divide that of "params" meet whenever it does."""
+        """Periods: those that divide that of "params" meet whenever it does."""
         return self.every
 
 

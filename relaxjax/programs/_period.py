@@ -112,10 +112,11 @@ def steps_of_a_period(
     tx: optax.GradientTransformation,
     params: Any,
     workers: WorkerMesh,
+    scheduled: int = _SCHEDULED,
     extra_args: Mapping[str, Any] | None = None,
 ) -> list[Step]:
     """The steps of `period_of`."""
-    return period_of(tx, params, workers, extra_args).steps
+    return period_of(tx, params, workers, extra_args, scheduled).steps
 
 
 def first_steps(

@@ -14,7 +14,7 @@ from relaxjax._core._checks import require_transformation
 from relaxjax.programs._period import (
     expanded,
     is_by_schedule,
-    steps_of_a_period,
+    period_of,
     walked_steps,
 )
 from relaxjax.workers import of_one_worker, workers_of
@@ -68,7 +68,7 @@ def wire_bytes(
                 "meet, so that there is no period whose mean step would be counted; "
                 "give steps= of the whole run"
             )
-        period = steps_of_a_period(tx, params, workers, extra_args)
+        period = period_of(tx, params, workers, extra_args).steps
         sent = [step.sent for step in period]
         return -(-int(np.sum(sent, axis=0).max()) // len(sent))
     steps, start = (1 if steps is None else steps), start or 0

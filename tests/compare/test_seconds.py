@@ -79,3 +79,14 @@ def test_methods_alike_on_the_wire_are_alike_in_time():
     )
     assert stated == other == local
     assert sources == ["plan"] * 3
+
+
+def test_a_schedule_is_traced_over_the_steps_of_a_run():
+    """Of 8 steps, 4 send: one of them is half a period of two."""
+    (found, other), sources = seconds(
+        "local_sgd periods=table:1,2,2,3", "local_sgd periods=table:0=2"
+    )
+    assert sources == ["traced bytes"] * 2
+    assert found == other > COMPUTE
+    (plain,), _ = seconds("local_sgd periods=2")
+    assert plain == pytest.approx(found, rel=0.01)

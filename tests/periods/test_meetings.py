@@ -190,10 +190,18 @@ def test_slow_momentum_sees_the_rate_of_the_last_local_step():
 
 
 def test_exact_diffusion_divides_by_the_steps_of_the_round():
-    """It finds the optimum of all, at a constant rate, under changing periods."""
-    tx = METHODS["exact_diffusion"](periods.table([2, 3, 1, 4, 2, 1] * 40))
-    last = models(tx, emulate(N), 400)[-1]
-    np.testing.assert_allclose(last, [targets_of(N).mean(axis=0)] * N, atol=1e-4)
+    met, targets = periods.meetings(TABLE, STEPS), targets_of(N)
+    w = topology.lazy(RING).matrix()
+    x, c, expected = np.zeros((N, 5)), np.zeros((N, 5)), []
+    for step in range(1, STEPS + 1):
+        x = x - 0.1 * (x - targets) + c
+        if step in met:
+            begun = max((m for m in met if m < step), default=0)
+            x, before = w @ x, x
+            c = c + (x - before) / (step - begun)
+        expected.append(x)
+    found = models(METHODS["exact_diffusion"](TABLE), emulate(N))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.few(3)

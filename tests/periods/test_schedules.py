@@ -63,9 +63,9 @@ def test_qsr_at_rates_near_nothing(rate):
 
 
 def test_qsr_takes_a_rounding_below_a_whole_number_for_it():
-    """In float32, 0.0175 / 0.0035 is below 5."""
+    """In float32, 0.01 / (0.01 / 3) is below 3."""
     for k in range(2, 60):
-        assert int(periods.qsr(0.0175 / k, 0.0175)(0)) == max(4, k * k)
+        assert int(periods.qsr(0.01 / k, 0.01)(0)) == max(4, k * k)
 
 
 def test_constant_alpha_of_zero_is_the_least():
