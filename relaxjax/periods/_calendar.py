@@ -80,8 +80,10 @@ class Asked(NamedTuple):
 
     def start(self) -> Meetings:
         """Before the first step."""
-        zero = jnp.zeros((), jnp.int32)
-        return Meetings(zero, zero, self.length(zero), zero)
+        taken, begun, met = (
+            jnp.zeros((), jnp.int32) for _ in range(3)
+        )  # donated apart
+        return Meetings(taken, begun, self.length(0), met)
 
     def step(self, now: Meetings, meet: Callable[[Any], Any], same: Any) -> Any:
         """Meets after the step that the state holds, or past it."""

@@ -1,7 +1,7 @@
 """QSR, the quadratic synchronization rule: the smaller the steps, the longer the way.
 
-Source: Gu et al. 2024. With the learning rate eta(t) after t steps, asked after each
-meeting:
+Source: Gu et al. 2024 (arXiv:2310.14423). With the learning rate eta(t) after t steps,
+asked after each meeting:
 
     H(t) = max(least, floor((alpha / eta(t))^power))        power = 2
 

@@ -3,7 +3,7 @@
 A table has rows (t_k, H_k): H_k is the period from step t_k on. So
 
     post-local SGD (Lin et al. 2020)      (0, 1), (s, H)
-    STL-SGD (Shen et al. 2021)            (t_k, H_k), t_{k+1} = t_k + T c^k, H_k = H f^k
+    STL-SGD (arXiv:2006.06377)            (t_k, H_k), t_{k+1} = t_k + T c^k, H_k = H f^k
 
 where the learning rate falls at the t_k (STL-SGD halves it, with c = 2, and f = 2 or
 its root). A list of periods, one after the other, is a table too: that of a run that
