@@ -11,7 +11,7 @@ __getattr__, __dir__, __all__ = door(
     __name__,
     {
         "": "check checkpoint collectives compare compression fsdp golden hosts "
-        "islands merges plan ps schedule tasks topology",
+        "islands merges periods plan ps schedule tasks topology",
         "_core._axis": "to_local",
         "_core._local": "LocalState local",
         "_core._phases": "Clock advance_phases",

@@ -10,6 +10,7 @@ from relaxjax import golden as golden
 from relaxjax import hosts as hosts
 from relaxjax import islands as islands
 from relaxjax import merges as merges
+from relaxjax import periods as periods
 from relaxjax import plan as plan
 from relaxjax import ps as ps
 from relaxjax import schedule as schedule
@@ -300,6 +301,7 @@ __all__ = [
     "one_bit_lamb",
     "parameter_server",
     "participation",
+    "periods",
     "plan",
     "post_local_sgd",
     "power_sgd",

@@ -17,8 +17,10 @@ from relaxjax.compression import COMPRESSORS, FEEDBACKS
 from relaxjax.decentralized import _rows as decentralized
 from relaxjax.gradients import _rows as gradients
 from relaxjax.local_updates import _rows as local_updates
+from relaxjax.periods import spelled
 from relaxjax.ps import _rows as ps
 
+_TIMED = frozenset({"every", "periods", "sync_every"})  # a row has one at most
 GRAMMAR = "NAME[+COMPRESSOR[+FEEDBACK]][@ALGORITHM]"
 _ROOMS = (gradients, ps, local_updates, decentralized)
 RELAXATIONS: Mapping[str, Relaxation] = {
@@ -50,11 +52,21 @@ class Choice:
           axis_name: the data-parallel axes.
           training: the optimizer, and the run that it is for.
           **options: options of the row; None stands for the row's own default.
+            `periods` is a schedule as text, see `relaxjax.periods`, for the option that
+            says when workers meet.
 
         Raises:
           ValueError: the relaxation does not have this option.
         """
         options = {key: value for key, value in options.items() if value is not None}
+        if text := options.pop("periods", None):
+            option = self.timed_by(text)
+            if option in options:
+                raise ValueError(
+                    f"relaxation {self.row.name!r}: periods={text} and {option}="
+                    f"{options[option]} both say when workers meet: leave one out"
+                )
+            options[option] = spelled(text, training.learning_rate, training.steps)
         for option in options:
             if option not in self.row.options:
                 raise ValueError(
@@ -65,9 +77,19 @@ class Choice:
 
     def period(self, **options: Any) -> int | None:
         """Number of steps after which its communication repeats; None: it does not."""
-        if self.row.period is None:
+        if self.row.period is None or options.get("periods"):
             return None
         return options.get("sync_every", self.row.period)
+
+    def timed_by(self, text: str) -> str:
+        """The option that says when workers meet; a ValueError if there is none."""
+        for option in _TIMED & self.row.options:
+            return option
+        able = [name for name, row in RELAXATIONS.items() if _TIMED & row.options]
+        raise ValueError(
+            f"relaxation {self.row.name!r} has no period, and takes no periods={text}; "
+            f"{_listed(able)} do"
+        )
 
 
 def parse(name: str) -> Choice:

@@ -334,6 +334,13 @@ ROWS: dict[str, Row] = {
         typed=False,  # the anchor may vary; replicated state cannot
         widens=True,
     ),
+    "local_sgd under a schedule, of equal models": Row(
+        lambda opt: optax.chain(
+            all_reduce("data"), opt, local_sgd("data", relaxjax.periods.table([1, 2]))
+        ),
+        typed=False,  # the anchor may vary; replicated state cannot
+        widens=True,
+    ),
     "local_sgd by a reducer that is given, of equal models": Row(
         lambda opt: optax.chain(
             all_reduce("data"),
@@ -566,6 +573,11 @@ ROWS: dict[str, Row] = {
     ),
     "gossip, of equal models": of_equal_models(
         relaxjax.gossip, topology.one_peer_exponential
+    ),
+    "gossip under a schedule, of equal models": of_equal_models(
+        relaxjax.gossip,
+        topology.one_peer_exponential,
+        every=relaxjax.periods.table([1, 2]),
     ),
     "gossip in signs, of equal models": of_equal_models(
         relaxjax.gossip, topology.ring, compressor=compression.sign()

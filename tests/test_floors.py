@@ -19,7 +19,7 @@ ROOT = Path(relaxjax.__file__).parent
 # package modules may import each other, without a cycle.
 FLOORS = [
     {"_core", "tasks"},
-    {"compression", "merges", "topology", "workers", "faults"},
+    {"compression", "merges", "periods", "topology", "workers", "faults"},
     {"collectives", "programs", "checkpoint", "hosts"},
     {"gradients", "schedule"},
     {"local_updates", "decentralized", "ps", "fsdp"},

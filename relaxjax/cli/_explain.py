@@ -38,6 +38,10 @@ def explain(
     task: Annotated[
         TaskName, typer.Option(help="The task whose model is counted.")
     ] = TaskName.DIGITS,
+    periods: Annotated[
+        str | None,
+        typer.Option(metavar="SCHEDULE", help="As in `relaxjax train --periods`."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
 ) -> None:
     """Say what a relaxation does, sends and keeps.
@@ -50,8 +54,8 @@ def explain(
         parent = OPTIMIZERS[choice.row.parent]
         rate = schedule(parent.rate * model.learning_rate, model.steps)
         training = Training(parent.make(rate), rate, model.steps, workers)
-        tx = choice.build(AXIS, training)
-        found = explain_chain(tx, model.params, emulate(workers))
+        tx = choice.build(AXIS, training, periods=periods)
+        found = explain_chain(tx, model.params, emulate(workers), steps=model.steps)
     if as_json:
         typer.echo(json.dumps({"relaxation": relaxation, **found.as_dict()}))
         return

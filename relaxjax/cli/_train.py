@@ -96,6 +96,14 @@ def train(
             help="An option of the relaxation, as in rank=4; may be repeated.",
         ),
     ] = None,
+    periods: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SCHEDULE",
+            help="When workers meet: a number of steps, or a schedule, as in "
+            "qsr:peaks=2 or table:0=4,1000=16.",
+        ),
+    ] = None,
     order: Annotated[
         OrderName | None, typer.Option(help="Order of the transfers of parameters.")
     ] = None,

@@ -93,6 +93,7 @@ class TrainOptions:
     learning_rate: float | None = None
     bucket_mb: float | None = None
     settings: tuple[str, ...] = ()
+    periods: str | None = None
     order: str | None = None
     accumulate: int = 1
     skip_nonfinite: bool = False
@@ -190,7 +191,7 @@ def period(options: TrainOptions, steps: int) -> int:
 
 def _settings(options: TrainOptions) -> dict[str, Any]:
     """The relaxation's own options, by name."""
-    return dict(map(_setting, options.settings))
+    return dict(map(_setting, options.settings)) | {"periods": options.periods}
 
 
 def _setting(text: str) -> tuple[str, int | float]:

@@ -12,12 +12,14 @@ import optax
 
 from relaxjax._core._relaxation import Training
 from relaxjax._names import parse
+from relaxjax.periods import spelled
 from relaxjax.tasks import Optimizer, Task, optimizer_of, schedule
 
 AXIS = "data"
+_PERIODS = "periods"  # an option that is text
 APART = 3.0  # a learning rate over the next one
 
-Options = Mapping[str, float]
+Options = Mapping[str, Any]  # numbers, and a schedule of periods as text
 Grid = Mapping[str, Sequence[float]]
 Setting = tuple[float, dict[str, float]]  # learning rate and options
 Own = Callable[[optax.Schedule], optax.GradientTransformation]
@@ -72,11 +74,14 @@ def named(text: str, task: Task) -> Method:
     name, *rest = text.split() or [""]
     choice = parse(name)
     fixed = dict(_option(text, part) for part in rest)
-    if odd := set(fixed) - choice.row.options:
+    if odd := set(fixed) - choice.row.options - {_PERIODS}:
         raise ValueError(
             f"relaxation {text!r}: {name} has no option {sorted(odd)[0]!r}; it has "
             f"{', '.join(sorted(choice.row.options)) or 'none'}"
         )
+    if periods := fixed.get(_PERIODS):
+        choice.timed_by(periods)
+        spelled(periods, 1.0, task.steps)  # refuses what is no schedule
     optimizer: Optimizer = optimizer_of(task, choice.row.parent)
 
     def build(rate: float, options: Options, steps: int, workers: int) -> Any:
@@ -184,8 +189,10 @@ def _whole(options: Options) -> dict[str, float]:
     return {k: int(v) if float(v).is_integer() else v for k, v in options.items()}
 
 
-def _option(text: str, part: str) -> tuple[str, float]:
+def _option(text: str, part: str) -> tuple[str, Any]:
     key, equals, value = part.partition("=")
+    if key == _PERIODS and value:
+        return key, value
     try:
         number = float(value)
     except ValueError:
@@ -193,5 +200,6 @@ def _option(text: str, part: str) -> tuple[str, float]:
     if not equals or number != number:
         raise ValueError(
             f"relaxation {text!r}: {part!r} must be OPTION=NUMBER, as in sync_every=16"
+            "; or a schedule, as in periods=qsr:peaks=2"
         )
     return key, _whole({key: number})[key]

@@ -18,9 +18,16 @@ import numpy as np
 from relaxjax.compare._lane import Lane
 from relaxjax.compare._methods import Planned
 from relaxjax.compare._records import Record
-from relaxjax.programs import wire_bytes
+from relaxjax.programs import is_by_schedule, wire_bytes
 from relaxjax.tasks import Task, train_step_of
-from relaxjax.workers import DataParallelStep, data_parallel, emulate, init, to_workers
+from relaxjax.workers import (
+    DataParallelStep,
+    data_parallel,
+    emulate,
+    init,
+    to_workers,
+    workers_of,
+)
 
 POINTS = 20
 _MOST_IN_FLIGHT = 16
@@ -67,7 +74,14 @@ def program(run: Planned, task: Task, shape: Shape, seeds: int = 1) -> Program:
         parts = 2 if task.state is None else 3
         one = jax.vmap(one, in_axes=(*[0] * parts, 1))
     step = data_parallel(one, mesh, donate=True)
-    return Program(tx, step, float(wire_bytes(tx, task.params, mesh)), seeds)
+    return Program(tx, step, _bytes_of_a_step(tx, task, mesh, shape.steps), seeds)
+
+
+def _bytes_of_a_step(tx: Any, task: Task, mesh: Any, steps: int) -> float:
+    """The mean over a period; or over a run, if a schedule says when workers meet."""
+    if is_by_schedule(tx, task.params, workers_of(mesh, None, "compare")):
+        return wire_bytes(tx, task.params, mesh, steps=steps) / steps
+    return float(wire_bytes(tx, task.params, mesh))
 
 
 def trained(

@@ -10,13 +10,14 @@ messages    `relaxjax.plan`: from links, codecs and what the relaxation sends, w
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from relaxjax import plan
-from relaxjax.compare._methods import Method, named
+from relaxjax._names import parse
+from relaxjax.compare._methods import Method, Options, named
 from relaxjax.compare._one_run import Shape
 from relaxjax.programs import steps_of_a_period
 from relaxjax.schedule import Link
@@ -58,6 +59,12 @@ def compute_seconds(task: Task, shape: Shape) -> float:
     return plan.step_seconds(step, *state, batch)
 
 
+class _Traffic(NamedTuple):
+    sent: float  # bytes of a step
+    rounds: float  # messages of a step that wait for each other
+    every: float  # steps from one that sends to the next
+
+
 class Seconds:
     """Predicted seconds of a step of each method, on any link.
 
@@ -73,21 +80,24 @@ class Seconds:
     ):
         self._methods = {method.label: method for method in found}
         self._shape, self._task = shape, task
-        self._traffic: dict[str, tuple[float, float]] = {}
+        self._traffic: dict[str, _Traffic] = {}
         self._sends: dict[str, dict[str, float]] = {}
         self._model = plan.Model(
             params=jax.eval_shape(lambda: task.params), compute=compute
         )
 
-    def _traced(self, method: Method) -> tuple[float, float]:
-        """Bytes of a step, and messages that wait for each other: means of a period."""
+    def _traced(self, method: Method) -> _Traffic:
+        """The means of a period, or under a schedule those of the run."""
         if method.label not in self._traffic:
             tx = method.build(1.0, {}, self._shape.steps, self._shape.workers)
             workers = workers_of(emulate(self._shape.workers), None, "compare")
-            steps = steps_of_a_period(tx, self._task.params, workers)
+            count = self._shape.steps
+            steps = steps_of_a_period(tx, self._task.params, workers, count)
             sent = float(np.mean([step.sent for step in steps], axis=0).max())
             rounds = float(np.mean([step.rounds for step in steps]))
-            self._traffic[method.label] = sent, rounds
+            sending = sum(step.sent.any() for step in steps)
+            every = len(steps) / max(1, sending)
+            self._traffic[method.label] = _Traffic(sent, rounds, every)
         return self._traffic[method.label]
 
     def _known(self, method: Method, network: plan.Network) -> float | None:
@@ -95,10 +105,19 @@ class Seconds:
         if not method.name:
             return None
         for options in (method.fixed, self._options_that_send(method)):
+            options = self._with_mean_period(method, options)
             known = plan.predicted(method.name, self._model, network, options)
             if known is not None:
                 return known.seconds
         return None
+
+    def _with_mean_period(self, method: Method, options: Options) -> Options:
+        """A schedule as the mean period of the run, if a period is one exchange."""
+        kind = parse(method.name).row.sends.kind
+        if "periods" not in options or kind not in ("models", "neighbors"):
+            return options
+        rest = {k: v for k, v in options.items() if k != "periods"}
+        return rest | {"sync_every": self._traced(method).every}
 
     def _options_that_send(self, method: Method) -> dict[str, float]:
         if method.label not in self._sends:
@@ -115,7 +134,7 @@ class Seconds:
             return True
 
     def _without(self, method: Method, option: str) -> Method:
-        rest = (f"{k}={v!r}" for k, v in method.fixed.items() if k != option)
+        rest = (f"{k}={v}" for k, v in method.fixed.items() if k != option)
         return named(" ".join([method.name, *rest]), self._task)
 
     def __call__(self, label: str, latency: float, bandwidth: float) -> float:
@@ -124,7 +143,7 @@ class Seconds:
         known = self._known(method, self._network(link))
         if known is not None:
             return known
-        sent, rounds = self._traced(method)
+        sent, rounds, _ = self._traced(method)
         return self._model.compute + rounds * link.latency + link.seconds(sent, 0)
 
     def source(self, label: str) -> str:

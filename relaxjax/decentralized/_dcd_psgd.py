@@ -31,6 +31,7 @@ from relaxjax.compression import Compressor
 from relaxjax.decentralized._coded_round import coded_round, merge_copies
 from relaxjax.decentralized._round import gossip_transformation
 from relaxjax.decentralized._spec import gossip_spec
+from relaxjax.periods import Period
 from relaxjax.topology import Topology
 
 _CALLER = "dcd_psgd"
@@ -53,7 +54,7 @@ def dcd_psgd(
     topology: Topology,
     compressor: Compressor,
     *,
-    every: int = 1,
+    every: Period = 1,
     bucket_bytes: int = 8 * 2**20,
     specs: Any = None,
     seed: int = 0,
@@ -67,7 +68,8 @@ def dcd_psgd(
       topology: a topology of one round.
       compressor: C, mild and without feedback, such as
         `relaxjax.compression.min_max_uint8()`.
-      every: the number of steps that a round takes; only the last one sends.
+      every: the number of steps that a round takes; only the last one sends. Or a
+        schedule of `relaxjax.periods`, which is asked after each round.
       bucket_bytes: see `relaxjax.all_reduce`.
       specs: see `relaxjax.all_reduce`.
       seed: the seed of random compressors.

@@ -27,6 +27,7 @@ from relaxjax.compression import Compressor
 from relaxjax.decentralized._coded_round import check_step_size, coded_round
 from relaxjax.decentralized._round import gossip_transformation
 from relaxjax.decentralized._spec import gossip_spec
+from relaxjax.periods import Period
 from relaxjax.topology import Topology
 
 _CALLER = "deep_squeeze"
@@ -50,7 +51,7 @@ def deep_squeeze(
     compressor: Compressor,
     *,
     consensus_step_size: float = 0.4,
-    every: int = 1,
+    every: Period = 1,
     bucket_bytes: int = 8 * 2**20,
     specs: Any = None,
     seed: int = 0,
@@ -64,7 +65,8 @@ def deep_squeeze(
       topology: a topology of one round.
       compressor: C, without feedback: the method has its own.
       consensus_step_size: eta, in (0, 1].
-      every: the number of steps that a round takes; only the last one sends.
+      every: the number of steps that a round takes; only the last one sends. Or a
+        schedule of `relaxjax.periods`, which is asked after each round.
       bucket_bytes: see `relaxjax.all_reduce`.
       specs: see `relaxjax.all_reduce`.
       seed: the seed of random compressors.

@@ -15,7 +15,8 @@ learning rates: when the rate changes, c still fits the old one, and follows.
 Disagreement of a mode with eigenvalue l of W evolves by mu^2 = 2 l mu - l, which
 shrinks for -1/3 < l < 1. A ring of an even number (l = -1/3) and a hypercube do not
 qualify: take relaxjax.topology.lazy of them, (W + I) / 2. With `every` = k, c is added
-k times between two rounds, and so a k-th of it each time, which leaves this unchanged.
+k times between two rounds, and so a k-th of it each time, which leaves this unchanged;
+under a schedule k is the number of steps of the round that ends.
 
 Cost: that of `gossip`. State: c, of the params' size, in float32.
 """
@@ -31,6 +32,7 @@ from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._tree import widened
 from relaxjax.decentralized._round import gossip_transformation
 from relaxjax.decentralized._spec import gossip_spec
+from relaxjax.periods import Period
 from relaxjax.topology import Topology
 
 _CALLER = "exact_diffusion"
@@ -50,7 +52,7 @@ def exact_diffusion(
     axis_name: AxisName,
     topology: Topology,
     *,
-    every: int = 1,
+    every: Period = 1,
     bucket_bytes: int = 8 * 2**20,
     specs: Any = None,
 ) -> optax.GradientTransformationExtraArgs:
@@ -61,7 +63,8 @@ def exact_diffusion(
     Args:
       axis_name: the axis, or a tuple (outer, inner), as in `gossip`.
       topology: a static, symmetric topology with all eigenvalues above -1/3.
-      every: the number of steps that a round takes; only the last one sends.
+      every: the number of steps that a round takes; only the last one sends. Or a
+        schedule of `relaxjax.periods`, which is asked after each round.
       bucket_bytes: see `relaxjax.all_reduce`.
       specs: see `relaxjax.all_reduce`.
 
@@ -96,11 +99,11 @@ def exact_diffusion(
 
     def rule(updates: Any, params: Any, memory: Any, step: jax.Array) -> Any:
         x, u = spec.as_float32(params, updates)
-        c = memory.correction
+        c, k = memory.correction, spec.rounds.length(step)
         h = jax.tree.map(lambda x, u, c: x + u + c, x, u, c)
         change = spec.change(h, step)
         moved = jax.tree.map(lambda u, c, change: u + c + change, u, c, change)
-        c = jax.tree.map(lambda c, change: c + change / every, c, change)
+        c = jax.tree.map(lambda c, change: c + change / k, c, change)
         return moved, ExactDiffusionState(c)
 
     def start(params: optax.Params) -> ExactDiffusionState:

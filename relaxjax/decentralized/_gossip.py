@@ -25,6 +25,7 @@ from relaxjax.compression import Compressor
 from relaxjax.decentralized._choco import choco
 from relaxjax.decentralized._round import gossip_transformation
 from relaxjax.decentralized._spec import gossip_spec
+from relaxjax.periods import Period
 from relaxjax.topology import Topology
 
 
@@ -34,7 +35,7 @@ def gossip(
     *,
     compressor: Compressor | None = None,
     consensus_step_size: float = 0.4,
-    every: int = 1,
+    every: Period = 1,
     bucket_bytes: int = 8 * 2**20,
     specs: Any = None,
     seed: int = 0,
@@ -55,7 +56,8 @@ def gossip(
       consensus_step_size: gamma, in (0, 1]: with a compressor, the share of the
         difference to the neighbors' copies that a round makes up; the more the
         compressor loses, the smaller.
-      every: the number of steps that a round takes; only the last one sends.
+      every: the number of steps that a round takes; only the last one sends. Or a
+        schedule of `relaxjax.periods`, which is asked after each round.
       bucket_bytes: see `relaxjax.all_reduce`.
       specs: see `relaxjax.all_reduce`.
       seed: the seed of random compressors.
@@ -96,7 +98,7 @@ def combine_then_adapt(
     axis_name: AxisName,
     topology: Topology,
     *,
-    every: int = 1,
+    every: Period = 1,
     bucket_bytes: int = 8 * 2**20,
     specs: Any = None,
 ) -> optax.GradientTransformationExtraArgs:

@@ -45,6 +45,7 @@ from relaxjax.decentralized._spec import (
     require_one_round,
 )
 from relaxjax.faults import FaultSchedule, fault_schedule
+from relaxjax.periods import Period
 from relaxjax.topology import Topology
 
 _CALLER = "lossy_push_sum"
@@ -75,7 +76,7 @@ def lossy_push_sum(
     loss: Any,
     *,
     resolution: float = 2.0**-22,
-    every: int = 1,
+    every: Period = 1,
     bucket_bytes: int = 8 * 2**20,
     specs: Any = None,
     seed: int = 0,
@@ -95,7 +96,8 @@ def lossy_push_sum(
         link; or bools or 0 and 1 [period, n, n], where entry (i, j) is whether the
         message from j to i is lost, indexed like `topology.matrix()`.
       resolution: r, in the params' unit.
-      every: the number of steps that a round takes; only the last one sends.
+      every: the number of steps that a round takes; only the last one sends. Or a
+        schedule of `relaxjax.periods`, which is asked after each round.
       bucket_bytes: see `relaxjax.all_reduce`.
       specs: see `relaxjax.all_reduce`.
       seed: the seed of the draws.

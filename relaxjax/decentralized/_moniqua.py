@@ -29,6 +29,7 @@ from relaxjax.compression import Compressor, Law, pack, unpack
 from relaxjax.decentralized._coded_round import coded_round
 from relaxjax.decentralized._round import gossip_transformation
 from relaxjax.decentralized._spec import gossip_spec
+from relaxjax.periods import Period
 from relaxjax.topology import Topology
 
 _CALLER = "moniqua"
@@ -41,7 +42,7 @@ def moniqua(
     theta: float,
     *,
     bits: int = 8,
-    every: int = 1,
+    every: Period = 1,
     bucket_bytes: int = 8 * 2**20,
     specs: Any = None,
 ) -> optax.GradientTransformationExtraArgs:
@@ -57,7 +58,8 @@ def moniqua(
       topology: a topology of one round.
       theta: a bound, above 0, on how far two neighbors' models differ in any element.
       bits: the width of a code: 1, 2, 4 or 8.
-      every: the number of steps that a round takes; only the last one sends.
+      every: the number of steps that a round takes; only the last one sends. Or a
+        schedule of `relaxjax.periods`, which is asked after each round.
       bucket_bytes: see `relaxjax.all_reduce`.
       specs: see `relaxjax.all_reduce`.
 

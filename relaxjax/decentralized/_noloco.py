@@ -36,13 +36,13 @@ from relaxjax._core._checks import (
     is_traced,
     require_momentum,
     require_transformation,
-    require_whole,
 )
 from relaxjax._core._cond import when
 from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._tree import wide_copy
 from relaxjax.decentralized._round import gossip_transformation
 from relaxjax.decentralized._spec import gossip_spec
+from relaxjax.periods import Period
 from relaxjax.topology import Topology
 
 _CALLER = "noloco"
@@ -64,7 +64,7 @@ def noloco(
     inner: optax.GradientTransformation,
     axis_name: AxisName,
     topology: Topology,
-    sync_every: int,
+    sync_every: Period,
     *,
     momentum: float = 0.5,
     outer_learning_rate: float = 0.7,
@@ -84,7 +84,8 @@ def noloco(
       axis_name: the axis, or a tuple (outer, inner), as in `gossip`.
       topology: a topology of `relaxjax.topology`, such as `random_matching(8)`; its
         rounds take turns.
-      sync_every: H, the number of steps from one outer step to the next, 1 or more.
+      sync_every: H, the number of steps from one outer step to the next, 1 or more; or
+        a schedule of `relaxjax.periods`, which is asked after each of them.
       momentum: alpha, in [0, 1).
       outer_learning_rate: beta, the rate of the mean Delta_i.
       pull: gamma, above 0: the share of the way to the neighbors' slow models that an
@@ -117,8 +118,9 @@ def noloco(
       [-1. -1. -2. -2.]
     """
     require_transformation("noloco", "inner", inner)
-    require_whole(_CALLER, "sync_every", sync_every)
-    spec = gossip_spec(_CALLER, axis_name, topology, sync_every, bucket_bytes, specs)
+    spec = gossip_spec(
+        _CALLER, axis_name, topology, sync_every, bucket_bytes, specs, name="sync_every"
+    )
     require_momentum(_CALLER, momentum)
     if not is_traced(pull) and not pull > 0:
         raise ValueError(

@@ -25,6 +25,7 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import MEAN
 from relaxjax.decentralized._round import gossip_transformation
 from relaxjax.decentralized._spec import gossip_spec
+from relaxjax.periods import Period
 from relaxjax.topology import Topology
 
 _CALLER = "push_sum"
@@ -44,7 +45,7 @@ def push_sum(
     axis_name: AxisName,
     topology: Topology,
     *,
-    every: int = 1,
+    every: Period = 1,
     bucket_bytes: int = 8 * 2**20,
     specs: Any = None,
 ) -> optax.GradientTransformationExtraArgs:
@@ -56,7 +57,8 @@ def push_sum(
       axis_name: the axis, or a tuple (outer, inner), as in `gossip`.
       topology: a topology whose columns sum to 1, such as
         `relaxjax.topology.from_column_stochastic(shares)`; its rounds take turns.
-      every: the number of steps that a round takes; only the last one sends.
+      every: the number of steps that a round takes; only the last one sends. Or a
+        schedule of `relaxjax.periods`, which is asked after each round.
       bucket_bytes: see `relaxjax.all_reduce`.
       specs: see `relaxjax.all_reduce`.
 

@@ -27,6 +27,7 @@ from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._tree import widened
 from relaxjax.decentralized._round import gossip_transformation
 from relaxjax.decentralized._spec import gossip_spec
+from relaxjax.periods import Period
 from relaxjax.topology import Topology
 
 _CALLER = "quasi_global_momentum"
@@ -47,7 +48,7 @@ def quasi_global_momentum(
     topology: Topology,
     *,
     momentum: float = 0.9,
-    every: int = 1,
+    every: Period = 1,
     bucket_bytes: int = 8 * 2**20,
     specs: Any = None,
 ) -> optax.GradientTransformationExtraArgs:
@@ -59,7 +60,8 @@ def quasi_global_momentum(
       axis_name: the axis, or a tuple (outer, inner), as in `gossip`.
       topology: a topology of `relaxjax.topology`; its rounds take turns.
       momentum: beta, in [0, 1); with 0 this is `gossip`.
-      every: the number of steps that a round takes; only the last one sends.
+      every: the number of steps that a round takes; only the last one sends. Or a
+        schedule of `relaxjax.periods`, which is asked after each round.
       bucket_bytes: see `relaxjax.all_reduce`.
       specs: see `relaxjax.all_reduce`.
 

@@ -41,6 +41,7 @@ from relaxjax.decentralized._spec import (
     require_one_axis,
     require_one_round,
 )
+from relaxjax.periods import Period
 from relaxjax.topology import Topology
 
 _CALLER = "relay_sum"
@@ -76,7 +77,7 @@ def relay_sum(
     axis_name: AxisName,
     topology: Topology,
     *,
-    every: int = 1,
+    every: Period = 1,
     bucket_bytes: int = 8 * 2**20,
     specs: Any = None,
 ) -> optax.GradientTransformationExtraArgs:
@@ -90,7 +91,8 @@ def relay_sum(
       axis_name: the workers' axis.
       topology: a tree, such as `relaxjax.topology.chain(8)` or `binary_tree(8)`; only
         its links count, not their weights.
-      every: the number of steps that a round takes; only the last one sends.
+      every: the number of steps that a round takes; only the last one sends. Or a
+        schedule of `relaxjax.periods`, which is asked after each round.
       bucket_bytes: see `relaxjax.all_reduce`.
       specs: see `relaxjax.all_reduce`.
 

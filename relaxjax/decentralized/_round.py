@@ -14,7 +14,6 @@ from contextlib import suppress
 from typing import Annotated, Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import optax
 
 from relaxjax._core._axis import AxisName, axes_of, axis_size
@@ -27,18 +26,18 @@ from relaxjax._core._checks import (
 )
 from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
-from relaxjax._core._merge_rules import MEAN, RESET
+from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._tree import layout_of, widened
 from relaxjax._core._weights import refuse_weight
 from relaxjax._core.layouts._sharding import on_own_shards, sharded_over
 from relaxjax._core.traced._marks import marked
-from relaxjax._core.traced._silence import due
 from relaxjax.collectives import (
     hierarchical_neighbor_change,
     neighbor_change,
     neighbor_message,
 )
 from relaxjax.gradients import map_buckets
+from relaxjax.periods import COUNTER, Meetings, Rounds
 from relaxjax.topology import Topology
 
 
@@ -46,12 +45,13 @@ class GossipState(NamedTuple):
     """State of every decentralized method.
 
     Attributes:
-      step: int32, the number of steps, modulo those of a period of the topology.
+      step: int32, the number of steps, modulo those of a period of the topology; or,
+        under a schedule, the counters of `relaxjax.periods.Meetings`.
       kept: the method's memory, a NamedTuple of its own; () for `gossip`.
       leaves: the leaves that differ between workers.
     """
 
-    step: Annotated[jax.Array, RESET]
+    step: Annotated[jax.Array | Meetings, COUNTER]
     kept: Any
     leaves: Annotated[LocalState, MEAN]
 
@@ -62,7 +62,7 @@ class GossipSpec(NamedTuple):
     caller: str
     axis_name: AxisName
     topology: Topology
-    every: int
+    rounds: Rounds
     bucket_bytes: int
     specs: Any
 
@@ -82,7 +82,7 @@ class GossipSpec(NamedTuple):
 
     def communicate(self, x: Any, step: jax.Array) -> Any:
         """W x - x of this worker, after `require`, where `is_round_due`."""
-        mix = functools.partial(self._mix, round=step // self.every)
+        mix = functools.partial(self._mix, round=self.rounds.number(step))
         return on_own_shards(mix, x, self.specs, self.caller)
 
     def _mix(self, x: Any, *, round: jax.Array) -> Any:
@@ -116,11 +116,11 @@ class GossipSpec(NamedTuple):
 
     def is_round_due(self, step: jax.Array) -> bool | jax.Array:
         """Whether a round ends this step; a bool of Python where each step is one."""
-        return self.every == 1 or due(step, self.every)
+        return self.rounds.due(step)
 
     def next_step(self, step: jax.Array) -> jax.Array:
-        """The step after, counted modulo a period, so that none is too large."""
-        return (step + 1) % (self.every * self.topology.period)
+        """The step after."""
+        return self.rounds.after(step)
 
     def as_float32(self, params: Any, updates: Any) -> tuple[Any, Any]:
         """Params, which must be there, and updates, in float32 or wider."""
@@ -162,7 +162,7 @@ def gossip_transformation(
         with suppress(NameError):  # no axis: in `relaxjax.init` there is
             spec.require_size()
         leaves = LocalState(layout_of(params))
-        return GossipState(jnp.zeros((), jnp.int32), start(params), leaves)
+        return GossipState(spec.rounds.start(), start(params), leaves)
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args

@@ -4,9 +4,9 @@ import warnings
 from typing import Any
 
 from relaxjax._core._axis import AxisName, axes_of
-from relaxjax._core._checks import require_whole
 from relaxjax._core._sending_order import check_bucket_bytes
 from relaxjax.decentralized._round import GossipSpec
+from relaxjax.periods import Period, rounds
 from relaxjax.topology import Topology
 from relaxjax.topology import mixes as are_mixed
 
@@ -17,17 +17,18 @@ def gossip_spec(
     caller: str,
     axis_name: AxisName,
     topology: Topology,
-    every: int,
+    every: Period,
     bucket_bytes: int,
     specs: Any,
     *,
     doubly: bool = True,
     mixes: bool = True,
+    name: str = "every",
 ) -> GossipSpec:
     """How a method gossips, checked.
 
     With `doubly` its weights must keep equal models; if it `mixes` by them, and they
-    never lead to one mean, it is warned of.
+    never lead to one mean, it is warned of. Errors call `every` by its `name`.
     """
     if len(axes_of(axis_name)) > 2:
         raise TypeError(
@@ -39,7 +40,7 @@ def gossip_spec(
             f"{caller}: topology={topology!r} must be one of relaxjax.topology, such "
             "as relaxjax.topology.ring(8), or from_matrix(w)"
         )
-    require_whole(caller, "every", every)
+    turns = rounds(caller, name, every, topology.period)
     check_bucket_bytes(bucket_bytes)
     if doubly and not topology.is_doubly_stochastic:
         rows = topology.is_row_stochastic
@@ -56,7 +57,7 @@ def gossip_spec(
             "Add links, or keep a part at each worker: relaxjax.topology.lazy(graph)",
             stacklevel=3,
         )
-    return GossipSpec(caller, axis_name, topology, every, bucket_bytes, specs)
+    return GossipSpec(caller, axis_name, topology, turns, bucket_bytes, specs)
 
 
 def require_one_axis(spec: GossipSpec) -> None:

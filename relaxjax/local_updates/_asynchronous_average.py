@@ -37,6 +37,7 @@ from relaxjax._core.traced._marks import marked
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._diloco import AnchorState, outer_step
 from relaxjax.local_updates._local_steps import ExchangeSpec
+from relaxjax.periods import Meetings, Period, laps
 
 _CALLER = "asynchronous_average"
 
@@ -45,14 +46,15 @@ class AsynchronousAverageState(NamedTuple):
     """State of `asynchronous_average`.
 
     Attributes:
-      step: int32, steps since the last mean arrived.
+      step: int32, steps since the last mean arrived; or, under a schedule, the counters
+        of `relaxjax.periods.Meetings`.
       kept: a, equal on all workers, and the reducer's state.
       read: s_i, as last read; float32 where a param is narrower.
       waiting: bool, whether the mean of `read` is still to arrive.
       leaves: the leaves that differ between workers.
     """
 
-    step: Annotated[jax.Array, EQUAL]
+    step: Annotated[jax.Array | Meetings, EQUAL]
     kept: AnchorState
     read: Annotated[Any, MEAN]
     waiting: Annotated[jax.Array, EQUAL]
@@ -61,7 +63,7 @@ class AsynchronousAverageState(NamedTuple):
 
 def asynchronous_average(
     axis_name: AxisName,
-    sync_every: int,
+    sync_every: Period,
     *,
     delay: int = 1,
     compressor: Compressor | None = None,
@@ -79,7 +81,8 @@ def asynchronous_average(
 
     Args:
       axis_name: the axis, or a tuple (outer, inner).
-      sync_every: H, the number of steps from one mean to the next, 1 or more.
+      sync_every: H, the number of steps from one mean to the next, 1 or more; or a
+        schedule of `relaxjax.periods`, whose periods are tau + 1 steps at least.
       delay: tau, the number of steps from reading the models to their mean, 0 to H - 1.
       compressor: see `local_sgd`.
       algorithm: see `relaxjax.all_reduce`.
@@ -116,23 +119,24 @@ def asynchronous_average(
         _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed
     )
     outer = outer_step(exchange, optax.sgd(1.0))
+    times = laps(_CALLER, "sync_every", sync_every, 1, delay + 1)
 
     def init(params: optax.Params) -> Any:
         memory = outer.init(params)
         read = optax.tree.zeros_like(memory.anchor)
         leaves = LocalState(layout_of(params))
-        step, waiting = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
+        step, waiting = times.start(), jnp.zeros((), bool)
         return AsynchronousAverageState(step, memory, read, waiting, leaves)
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
         exchange.require(state, updates, params, weight)
         step, memory, read, waiting, leaves = state
-        step = step % sync_every + 1  # it may be past it, of a longer period
+        place, h = times.place(step)  # it may be past it, of a longer period
         u, x = (optax.tree.cast_like(tree, memory.anchor) for tree in (updates, params))
-        reads = step == sync_every - delay
+        reads = place == h - delay
         waiting |= reads
-        arrives = waiting & (step == sync_every)
+        arrives = waiting & (place == h)
         read = jax.tree.map(lambda x, u, s: jnp.where(reads, x + u, s), x, u, read)
 
         def arrive(before: tuple[Any, AnchorState], read: Any) -> Any:
@@ -142,15 +146,18 @@ def asynchronous_average(
             return moved, memory
 
         u, memory = when(arrives, arrive, (u, memory), read)
-        left = step % sync_every, memory, read, waiting & ~arrives, leaves
+        step = times.after(step, place)
+        left = step, memory, read, waiting & ~arrives, leaves
         return u, AsynchronousAverageState(*left)
 
     return marked(_CALLER, "models", axis_name, init, update)
 
 
-def _check(sync_every: int, delay: int) -> None:
-    require_whole(_CALLER, "sync_every", sync_every)
+def _check(sync_every: Period, delay: int) -> None:
     require_whole(_CALLER, "delay", delay, 0)
+    if callable(sync_every):
+        return
+    require_whole(_CALLER, "sync_every", sync_every)
     if delay >= sync_every:
         raise ValueError(
             f"{_CALLER}: delay={delay} must be below sync_every={sync_every}: what is "

@@ -55,6 +55,7 @@ from relaxjax.local_updates._local_steps import ExchangeSpec, outer_gradient
 from relaxjax.local_updates._presence import Presence, presence_of
 from relaxjax.local_updates._tokens import Tokens, tokens_of, weight_of
 from relaxjax.merges import Rule
+from relaxjax.periods import Period, laps
 
 _CALLER = "decoupled_diloco"
 
@@ -63,7 +64,7 @@ def decoupled_diloco(
     inner: optax.GradientTransformation,
     axis_name: AxisName,
     *,
-    sync_every: int,
+    sync_every: Period,
     fragments: int = 2,
     overlap: int = 0,
     present: Any = 1.0,
@@ -87,6 +88,8 @@ def decoupled_diloco(
       axis_name: the axis, or a tuple (outer, inner), whose workers are counted host by
         host.
       sync_every: H, the number of steps from one merge of a fragment to its next.
+        Or a schedule of `relaxjax.periods`, which is asked when all fragments were
+        read; its periods are taken up to a multiple of P, above tau.
       fragments: P, the number of fragments; H is a multiple of it.
       overlap: tau, the number of steps from reading to merging, 0 to H - 1. The paper
         has P = H = 24 and tau = 2.
@@ -136,7 +139,9 @@ def decoupled_diloco(
       [-2. -2. -8.]
     """
     require_transformation("decoupled_diloco", "inner", inner)
-    every = _steps_between(sync_every, fragments, overlap)
+    _check(sync_every, fragments, overlap)
+    shortest = overlap // fragments + 1
+    times = laps(_CALLER, "sync_every", sync_every, fragments, shortest)
     presence = presence_of(_CALLER, axis_name, present, adopts, seed)
     counted = tokens_of(_CALLER, axis_name, tokens)
     exchange = ExchangeSpec(
@@ -149,13 +154,14 @@ def decoupled_diloco(
 
     def init(params: optax.Params) -> Any:
         parts = split(fragments, numbers_of(params), params)
-        return first_state([step.init(x) for x in parts], layout_of(params))
+        memory = [step.init(x) for x in parts]
+        return first_state(memory, layout_of(params), times.start())
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
         exchange.require(state, updates, params, None)
         _refuse_weight(weight)
-        numbers, count = numbers_of(updates), state.step % sync_every + 1
+        numbers, (count, every) = numbers_of(updates), times.place(state.step)
         parts_of = functools.partial(split, fragments, numbers)
         fit = fitting(specs, updates, _CALLER)
         specs_of = [None] * fragments if fit is None else parts_of(fit)
@@ -166,7 +172,8 @@ def decoupled_diloco(
             rule = outer_step(exchange._replace(specs=part), outer)
             u, state = plan.turn(rule, k, count == (k + 1) * every, u, x, state)
             moved.append(u)
-        return join(numbers, moved), state._replace(step=count % sync_every)
+        now = times.after(state.step, count)
+        return join(numbers, moved), state._replace(step=now)
 
     outer_half = marked(_CALLER, "models", axis_name, init, update)
     first = counted.standing_still(inner)
@@ -243,11 +250,12 @@ def _refuse_weight(weight: Any) -> None:
         )
 
 
-def _steps_between(sync_every: int, fragments: int, overlap: int) -> int:
-    """Steps from one fragment's merge to the next one's."""
-    require_whole(_CALLER, "sync_every", sync_every)
+def _check(sync_every: Period, fragments: int, overlap: int) -> None:
     require_whole(_CALLER, "fragments", fragments)
     require_whole(_CALLER, "overlap", overlap, 0)
+    if callable(sync_every):
+        return
+    require_whole(_CALLER, "sync_every", sync_every)
     every, left = divmod(sync_every, fragments)
     if left:
         raise ValueError(
@@ -259,4 +267,3 @@ def _steps_between(sync_every: int, fragments: int, overlap: int) -> int:
             f"{_CALLER}: overlap={overlap} must be below sync_every={sync_every}: what "
             "is read of a fragment must be merged before it is read again"
         )
-    return every

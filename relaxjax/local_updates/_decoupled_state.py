@@ -9,6 +9,7 @@ import optax
 from relaxjax._core._local import LocalState
 from relaxjax._core._merge_rules import EQUAL, MEAN, RESET
 from relaxjax.local_updates._diloco import AnchorState
+from relaxjax.periods import Meetings
 
 
 class Contribution(NamedTuple):
@@ -31,7 +32,8 @@ class DecoupledDilocoState(NamedTuple):
     """State of the outer half of `decoupled_diloco`; lists have an entry per fragment.
 
     Attributes:
-      step: int32, the number of steps, modulo H.
+      step: int32, the number of steps, modulo H; or, under a schedule, the counters of
+        `relaxjax.periods.Meetings`.
       merge: int32, the number of the next merge, which wraps around.
       tick: int32, the number of the next step, counted around the table of tokens.
       kept: the state of each fragment's outer step.
@@ -41,7 +43,7 @@ class DecoupledDilocoState(NamedTuple):
       leaves: the leaves that differ between workers.
     """
 
-    step: Annotated[jax.Array, EQUAL]
+    step: Annotated[jax.Array | Meetings, EQUAL]
     merge: Annotated[jax.Array, EQUAL]
     tick: Annotated[jax.Array, EQUAL]
     kept: list[AnchorState]
@@ -51,14 +53,16 @@ class DecoupledDilocoState(NamedTuple):
     leaves: Annotated[LocalState, MEAN]
 
 
-def first_state(memory: list[AnchorState], layout: Any) -> DecoupledDilocoState:
+def first_state(
+    memory: list[AnchorState], layout: Any, step: Any
+) -> DecoupledDilocoState:
     """Nothing under way, nothing counted; `memory` is each fragment's outer step."""
 
     def nothing(anchor: Any) -> Contribution:
         left, weight = jnp.full((), -1, jnp.int32), jnp.zeros((), jnp.float32)
         return Contribution(left, optax.tree.zeros_like(anchor), weight, weight > 0)
 
-    step, merge, tick = (jnp.zeros((), jnp.int32) for _ in range(3))
+    merge, tick = (jnp.zeros((), jnp.int32) for _ in range(2))
     tokens, steps = (jnp.zeros(len(memory), jnp.float32) for _ in range(2))
     under_way = [nothing(m.anchor) for m in memory]
     rest = tokens, steps, LocalState(layout)

@@ -27,7 +27,6 @@ optimizer's; with a compressor the anchors, and the feedback's.
 """
 
 import functools
-import math
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, NamedTuple
 
@@ -36,15 +35,15 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import require_transformation, require_whole
+from relaxjax._core._checks import require_transformation
 from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import layout_of, wide_copy, widened
 from relaxjax._core.traced._marks import marked, meets_too, optimizer_in_it
-from relaxjax._core.traced._silence import due
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._local_steps import ExchangeSpec
+from relaxjax.periods import Meetings, Period, Together, calendar, together
 
 _CALLER = "desynced"
 _PARAMS = "params"
@@ -66,13 +65,15 @@ class DesyncedState(NamedTuple):
     """State of `desynced`.
 
     Attributes:
-      step: int32, the number of steps, modulo all periods; equal on all workers.
+      step: int32, the number of steps, modulo all periods; or, where one of them is a
+        schedule, the counters of `relaxjax.periods.Meetings` of each. Equal on all
+        workers.
       inner: the optimizer's, this worker's own between two means.
       averaged: one for each of `periods`, in alphabetical order of their names.
       leaves: the leaves that differ between workers in between.
     """
 
-    step: Annotated[jax.Array, EQUAL]
+    step: Annotated[jax.Array | dict[str, Meetings], EQUAL]
     inner: Any
     averaged: tuple[AveragedState, ...]
     leaves: Annotated[LocalState, MEAN]
@@ -82,7 +83,7 @@ def desynced(
     inner: optax.GradientTransformation,
     axis_name: AxisName,
     *,
-    periods: Mapping[str, int] | int,
+    periods: Mapping[str, Period] | Period,
     compressor: Compressor | None = None,
     nonnegative: Collection[str] = ("nu",),
     algorithm: str = "auto",
@@ -99,7 +100,8 @@ def desynced(
       periods: numbers of steps, 1 or more, by name: "params", and fields of the states
         of `inner`, such as "mu" and "nu" of Adam or "trace" of momentum. Fields that
         are not named stay each worker's own. A number is that of params and of every
-        field of floats, for optimizers that remember params.
+        field of floats, for optimizers that remember params. Or schedules of
+        `relaxjax.periods` in their place, one or all.
       compressor: the compressor of changes since the last mean, of
         `relaxjax.compression`, for all of them. Adam divides what a first moment loses
         in codes by the root of the second, and can diverge: name only "params" in
@@ -138,35 +140,39 @@ def desynced(
     """
     require_transformation("desynced", "inner", inner)
     _check(periods)
-    lengths = periods.values() if isinstance(periods, Mapping) else [periods]
-    turn = min(math.lcm(*lengths), 2**31 - 1)
     tx = optax.with_extra_args_support(inner)
     exchange = ExchangeSpec(
         _CALLER, axis_name, compressor, algorithm, bucket_bytes, None, seed
     )
 
     def means_of(own: Any) -> dict[str, _Mean]:
-        every = periods
-        if not isinstance(every, Mapping):
-            every = dict.fromkeys([_PARAMS, *_fields_of_floats(own)], every)
-        coded = compressor is not None
+        coded, names = compressor is not None, periods
+        if not isinstance(names, Mapping):
+            names = [_PARAMS, *_fields_of_floats(own)]
         return {
-            name: _Mean(exchange.reducer(), every[name], coded, name in nonnegative)
-            for name in sorted(every)
+            name: _Mean(exchange.reducer(), coded, name in nonnegative)
+            for name in sorted(names)
         }
+
+    def times_of(names: Collection[str]) -> Together:
+        if isinstance(periods, Mapping):
+            return together(_CALLER, periods)
+        return together(_CALLER, dict.fromkeys(names, periods))
 
     def init(params: optax.Params) -> Any:
         own = tx.init(params)
         means = means_of(own)
-        meets_too({name: mean.every for name, mean in means.items()})
         fields = _fields(own, means)
         if jax.tree.leaves(params):  # else an empty part of `optax.partition`
             for name, leaves in fields.items():
                 _check_field(name, leaves, own)
         named = {_PARAMS: params, **fields}
         averaged = tuple(mean.init(named[name]) for name, mean in means.items())
-        start = jnp.zeros((), jnp.int32)
-        return DesyncedState(start, own, averaged, LocalState(layout_of(params)))
+        times = times_of(named)
+        meets_too(times.alike())
+        return DesyncedState(
+            times.start(), own, averaged, LocalState(layout_of(params))
+        )
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         exchange.require(state, updates, params, None)
@@ -174,9 +180,9 @@ def desynced(
             u, own = tx.update(updates, state.inner, params, **extra_args)
         x, u, means = widened(params), widened(u), means_of(own)
         named = {_PARAMS: optax.tree.add(x, u), **_fields(own, means)}
-        averaged = []
+        averaged, times = [], times_of(means)
         for (name, mean), before in zip(means.items(), state.averaged, strict=True):
-            last = here = due(state.step, mean.every)
+            last = here = times.due(state.step, name)
             if weight is not None:  # absent where it is zero
                 here &= jnp.asarray(weight) != 0
             new, after = mean.update(widened(named[name]), before, last, weight)
@@ -186,7 +192,7 @@ def desynced(
             else:
                 named[name] = _where(here, new, named[name])
         named.pop(_PARAMS)
-        own, step = _with_fields(own, named), (state.step + 1) % turn
+        own, step = _with_fields(own, named), times.after(state.step)
         return u, DesyncedState(step, own, tuple(averaged), state.leaves)
 
     return marked(_CALLER, "models", axis_name, init, update, inner)
@@ -196,7 +202,6 @@ class _Mean(NamedTuple):
     """The mean of a field over the workers, once a period; silent in between."""
 
     reducer: optax.GradientTransformationExtraArgs
-    every: int
     coded: bool
     clipped: bool  # at 0, when coded
 
@@ -285,12 +290,11 @@ def _check_field(name: str, leaves: dict[str, Any], state: Any) -> None:
             )
 
 
-def _check(periods: Mapping[str, int] | int) -> None:
+def _check(periods: Mapping[str, Period] | Period) -> None:
     if not isinstance(periods, Mapping):
-        require_whole(_CALLER, "periods", periods)
+        calendar(_CALLER, "periods", periods)
         return
-    for name, every in periods.items():
-        require_whole(_CALLER, f"periods[{name!r}]", every)
+    together(_CALLER, periods)
     if _PARAMS not in periods:
         raise ValueError(
             f"{_CALLER}: periods={dict(periods)!r} has no 'params': models that are "

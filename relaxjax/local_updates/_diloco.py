@@ -34,6 +34,7 @@ from relaxjax._core.traced._marks import optimizer_in_it
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._local_steps import ExchangeSpec, local_steps
 from relaxjax.merges import Rule
+from relaxjax.periods import Period
 
 
 class AnchorState(NamedTuple):
@@ -95,7 +96,7 @@ def outer_step(
 def diloco(
     inner: optax.GradientTransformation,
     axis_name: AxisName,
-    sync_every: int,
+    sync_every: Period,
     *,
     outer: optax.GradientTransformation | None = None,
     merge: str | Rule = "mean",
@@ -113,7 +114,8 @@ def diloco(
     Args:
       inner: each worker's optimizer, which sees its own gradients.
       axis_name: the axis, or a tuple (outer, inner).
-      sync_every: H, the number of steps from one outer step to the next, 1 or more.
+      sync_every: H, the number of steps from one outer step to the next, 1 or more; or
+        a schedule of `relaxjax.periods`, which is asked after each of them.
       outer: the optimizer of the outer gradients; None is SGD with rate 0.7 and
         Nesterov momentum 0.9. A schedule in it counts outer steps.
       merge: "mean"; "rda", the mean length along the mean direction, leaf by leaf

@@ -39,6 +39,7 @@ from relaxjax._core._weights import refuse_weight
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._diloco import AnchorState, outer_step
 from relaxjax.local_updates._local_steps import ExchangeSpec, local_steps
+from relaxjax.periods import Period
 
 _CALLER = "eager_diloco"
 
@@ -77,7 +78,7 @@ class EagerDilocoState(NamedTuple):
 def eager_diloco(
     inner: optax.GradientTransformation,
     axis_name: AxisName,
-    sync_every: int,
+    sync_every: Period,
     *,
     outer: optax.GradientTransformation | None = None,
     compressor: Compressor | None = None,
@@ -94,7 +95,8 @@ def eager_diloco(
     Args:
       inner: each worker's optimizer, which sees its own gradients.
       axis_name: the axis, or a tuple (outer, inner).
-      sync_every: H, the number of steps from one outer step to the next, 1 or more.
+      sync_every: H, the number of steps from one outer step to the next, 1 or more; or
+        a schedule of `relaxjax.periods`, which is asked after each of them.
       outer: see `relaxjax.diloco`.
       compressor: see `relaxjax.diloco`.
       algorithm: see `relaxjax.all_reduce`.

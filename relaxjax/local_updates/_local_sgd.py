@@ -23,13 +23,14 @@ from relaxjax.compression import Compressor
 from relaxjax.local_updates._diloco import outer_step
 from relaxjax.local_updates._local_steps import ExchangeSpec, local_steps
 from relaxjax.merges import Rule
+from relaxjax.periods import Period
 
 _CALLER = "local_sgd"
 
 
 def local_sgd(
     axis_name: AxisName,
-    sync_every: int,
+    sync_every: Period,
     *,
     merge: str | Rule = "mean",
     compressor: Compressor | None = None,
@@ -48,7 +49,8 @@ def local_sgd(
 
     Args:
       axis_name: the axis, or a tuple (outer, inner).
-      sync_every: H, the number of steps from one mean to the next, 1 or more.
+      sync_every: H, the number of steps from one mean to the next, 1 or more; or
+        a schedule of `relaxjax.periods`, which is asked after each of them.
       merge: "mean", or how changes become one otherwise, see `relaxjax.diloco`.
       compressor: the compressor of the change since the last mean, of
         `relaxjax.compression`. With `error_feedback`, what is lost once is sent the

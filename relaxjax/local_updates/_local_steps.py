@@ -20,30 +20,30 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._core._axis import AxisName, axis_size
-from relaxjax._core._checks import require_params, require_same, require_whole
-from relaxjax._core._cond import when
+from relaxjax._core._checks import require_params, require_same
 from relaxjax._core._local import LocalState
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import layout_of
 from relaxjax._core._weights import refuse_weight
 from relaxjax._core.traced._marks import marked
-from relaxjax._core.traced._silence import due
 from relaxjax.compression import Compressor
 from relaxjax.gradients import all_reduce
 from relaxjax.local_updates._outer_merge import merge_rule, own_reducer
 from relaxjax.merges import Rule
+from relaxjax.periods import Meetings, Period, calendar
 
 
 class OuterState(NamedTuple):
     """State of `local_sgd`, its kin, and of the outer half of `diloco`.
 
     Attributes:
-      step: int32, the number of steps, modulo the period; equal on all workers.
+      step: int32, the number of steps, modulo the period; or, under a schedule, the
+        counters of `relaxjax.periods.Meetings`. Equal on all workers.
       kept: the rule's memory: the anchor, the outer optimizer's state, the reducer's.
       leaves: the leaves that differ between workers in between.
     """
 
-    step: Annotated[jax.Array, EQUAL]
+    step: Annotated[jax.Array | Meetings, EQUAL]
     kept: Any
     leaves: Annotated[LocalState, MEAN]
 
@@ -85,7 +85,7 @@ class ExchangeSpec(NamedTuple):
 
 def local_steps(
     exchange: ExchangeSpec,
-    sync_every: int,
+    sync_every: Period,
     start: Callable[[optax.Params], Any],
     rule: Callable[..., Any],
 ) -> optax.GradientTransformationExtraArgs:
@@ -96,11 +96,11 @@ def local_steps(
     weight, or None, is what this worker's model counts for: with zero it is absent, and
     goes on from its own model.
     """
-    require_whole(exchange.caller, "sync_every", sync_every)
+    times = calendar(exchange.caller, "sync_every", sync_every)
 
     def init(params: optax.Params) -> Any:
         leaves = LocalState(layout_of(params))
-        return OuterState(jnp.zeros((), jnp.int32), start(params), leaves)
+        return OuterState(times.start(), start(params), leaves)
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
@@ -108,10 +108,9 @@ def local_steps(
         step, memory, leaves = state
         u, x = (optax.tree.cast_like(tree, memory.anchor) for tree in (updates, params))
 
-        last = due(step, sync_every, since=step)  # or past it, if another period began
         meet = functools.partial(synchronize, rule, weight, x)
-        u, memory = when(last, meet, (u, memory))
-        return u, OuterState(jnp.where(last, 0, step + 1), memory, leaves)
+        (u, memory), step = times.step(step, meet, (u, memory))
+        return u, OuterState(step, memory, leaves)
 
     return marked(exchange.caller, "models", exchange.axis_name, init, update)
 

@@ -21,12 +21,13 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation, require_whole
 from relaxjax.gradients import all_reduce, before_step, from_step
 from relaxjax.local_updates._local_sgd import local_sgd
+from relaxjax.periods import Period, shifted
 
 
 def post_local_sgd(
     optimizer: optax.GradientTransformation,
     axis_name: AxisName,
-    sync_every: int,
+    sync_every: Period,
     start_step: int,
     *,
     algorithm: str = "auto",
@@ -40,7 +41,8 @@ def post_local_sgd(
     Args:
       optimizer: the optimizer, which sees the mean gradient, then each worker's own.
       axis_name: the axis, or a tuple (outer, inner).
-      sync_every: H, the number of steps between two means in the second part.
+      sync_every: H, the number of steps between two means in the second part; or a
+        schedule of `relaxjax.periods` over all steps, with those of the first part.
       start_step: s, the number of steps of the first part, usually up to the first
         decay of the learning rate.
       algorithm: see `relaxjax.all_reduce`; in both parts.
@@ -63,5 +65,6 @@ def post_local_sgd(
     require_whole("post_local_sgd", "start_step", start_step, 0)
     how: Any = {"algorithm": algorithm, "bucket_bytes": bucket_bytes, "specs": specs}
     first = before_step(all_reduce(axis_name, **how), start_step)
-    then = from_step(local_sgd(axis_name, sync_every, **how), start_step)
+    period = shifted(sync_every, start_step)
+    then = from_step(local_sgd(axis_name, period, **how), start_step)
     return optax.with_extra_args_support(optax.chain(first, optimizer, then))

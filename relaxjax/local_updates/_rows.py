@@ -10,6 +10,7 @@ import numpy as np
 import optax
 
 from relaxjax._core._axis import AxisName
+from relaxjax._core._checks import require_whole
 from relaxjax._core._relaxation import SYNC_EVERY, Relaxation, Sends, Training
 from relaxjax.gradients import ALGORITHMS as EXACT_ALGORITHMS
 from relaxjax.gradients import CHOICES
@@ -52,6 +53,7 @@ def _in_turn(outer: Callable[..., Any]) -> Callable[..., Any]:
         outer_momentum: float = 0.9,
         **parts: Any,
     ) -> optax.GradientTransformationExtraArgs:
+        require_whole("arrivals by turns", "sync_every", sync_every)
         n = training.workers
         rule = outer(outer_learning_rate, outer_momentum, n)
         arrivals = _turns(n, sync_every)
@@ -72,9 +74,13 @@ def _turns(workers: int, every: int) -> np.ndarray:
     return table
 
 
-def _desynced(axis_name: AxisName, training: Training, **parts: Any) -> Any:
+def _desynced(
+    axis_name: AxisName, training: Training, periods: Any = None, **parts: Any
+) -> Any:
     """Params and the moments that the optimizer has, at the paper's ratios."""
     inner = training.optimizer
+    if periods is not None:
+        return desynced(inner, axis_name, periods=periods, **parts)
     state = jax.eval_shape(inner.init, {"w": jnp.zeros((2, 2))})
     names = [n for n in _PERIODS if optax.tree.get_all_with_path(state, n)]
     periods = {name: _PERIODS[name] for name in ("params", *names)}
@@ -205,7 +211,7 @@ ROWS = (
         build=_desynced,
         algorithms=CHOICES,
         compressors=True,
-        options=frozenset({"bucket_bytes"}),
+        options=frozenset({"bucket_bytes", "periods"}),
         period=_PERIODS["nu"],
         apart=True,
         sends=Sends(

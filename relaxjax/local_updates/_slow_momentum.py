@@ -25,6 +25,7 @@ from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._diloco import outer_step
 from relaxjax.local_updates._local_steps import ExchangeSpec, local_steps
+from relaxjax.periods import Period, calendar
 
 _CALLER = "slow_momentum"
 
@@ -43,7 +44,7 @@ class SlowMomentumState(NamedTuple):
 
 def slow_momentum(
     axis_name: AxisName,
-    sync_every: int,
+    sync_every: Period,
     *,
     momentum: float = 0.5,
     slow_learning_rate: float = 1.0,
@@ -61,7 +62,8 @@ def slow_momentum(
 
     Args:
       axis_name: the axis, or a tuple (outer, inner).
-      sync_every: H, the number of steps from one outer step to the next, 1 or more.
+      sync_every: H, the number of steps from one outer step to the next, 1 or more; or
+        a schedule of `relaxjax.periods`, which is asked after each of them.
       momentum: beta, in [0, 1).
       slow_learning_rate: alpha.
       learning_rate: g, the local optimizer's schedule over steps, above 0; None where
@@ -94,6 +96,7 @@ def slow_momentum(
     """
     require_momentum(_CALLER, momentum)
     rate = learning_rate or (lambda _: 1.0)
+    times = calendar(_CALLER, "sync_every", sync_every)
 
     def init(params: optax.Params) -> Any:
         return SlowMomentumState(
@@ -103,10 +106,11 @@ def slow_momentum(
     def update(updates, state, params=None) -> Any:
         del params
         steps, u = state
-        g = jnp.asarray(rate(steps + sync_every - 1), jnp.float32)
+        h = times.length(steps)
+        g = jnp.asarray(rate(steps + h - 1), jnp.float32)
         u = jax.tree.map(lambda u, d: momentum * u + d / g, u, updates)
         moved = jax.tree.map(lambda u: -slow_learning_rate * g * u, u)
-        return moved, SlowMomentumState(steps + sync_every, u)
+        return moved, SlowMomentumState(steps + h, u)
 
     exchange = ExchangeSpec(
         _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed, reducer

@@ -26,12 +26,13 @@ from relaxjax._core._checks import require_transformation, require_whole
 from relaxjax.compression import error_feedback, quantize, top_k
 from relaxjax.local_updates._diloco import outer_step
 from relaxjax.local_updates._local_steps import ExchangeSpec, local_steps
+from relaxjax.periods import Period
 
 
 def sparse_loco(
     inner: optax.GradientTransformation,
     axis_name: AxisName,
-    sync_every: int = 30,
+    sync_every: Period = 30,
     *,
     density: float = 64 / 4096,
     chunk_size: int = 4096,
@@ -48,7 +49,8 @@ def sparse_loco(
     Args:
       inner: each worker's optimizer, which sees its own gradients.
       axis_name: the axis, or a tuple (outer, inner).
-      sync_every: H, the number of steps from one outer step to the next, 1 or more.
+      sync_every: H, the number of steps from one outer step to the next, 1 or more; or
+        a schedule of `relaxjax.periods`, which is asked after each of them.
       density: the share of each chunk that is sent, in (0, 1].
       chunk_size: the number of elements of a chunk. Chunks are cut from a bucket of
         leaves that lie end to end: one may hold the end of a leaf and the start of

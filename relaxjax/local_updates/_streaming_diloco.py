@@ -38,6 +38,7 @@ from relaxjax.compression import Compressor
 from relaxjax.local_updates._diloco import AnchorState, outer_step
 from relaxjax.local_updates._fragments import deal, join, split
 from relaxjax.local_updates._local_steps import ExchangeSpec, outer_gradient
+from relaxjax.periods import Meetings, Period, laps
 
 _CALLER = "streaming_diloco"
 
@@ -48,14 +49,15 @@ class StreamingDilocoState(NamedTuple):
     A fragment is a tree like the params, with `optax.MaskedNode` for others' leaves.
 
     Attributes:
-      step: int32, the number of steps, modulo H.
+      step: int32, the number of steps, modulo H; or, under a schedule, the counters of
+        `relaxjax.periods.Meetings`.
       kept: the state of each fragment's outer step.
       sent: D_i of each fragment, as last read; float32 where a param is narrower.
       waiting: bool[P], whether the mean of each D_i is still to arrive.
       leaves: the leaves that differ between workers.
     """
 
-    step: Annotated[jax.Array, EQUAL]
+    step: Annotated[jax.Array | Meetings, EQUAL]
     kept: list[AnchorState]
     sent: Annotated[list[Any], MEAN]
     waiting: Annotated[jax.Array, EQUAL]
@@ -65,7 +67,7 @@ class StreamingDilocoState(NamedTuple):
 def streaming_diloco(
     inner: optax.GradientTransformation,
     axis_name: AxisName,
-    sync_every: int,
+    sync_every: Period,
     *,
     fragments: int = 2,
     overlap: int = 0,
@@ -84,6 +86,8 @@ def streaming_diloco(
       inner: each worker's optimizer, which sees its own gradients.
       axis_name: the axis, or a tuple (outer, inner).
       sync_every: H, the number of steps from one outer step of a fragment to its next.
+        Or a schedule of `relaxjax.periods`, which is asked when all fragments have
+        met; its periods are taken up to a multiple of P, of P (tau + 1) at least.
       fragments: P, the number of fragments; H is a multiple of it.
       overlap: tau, the number of steps from sending to receiving, 0 to H / P - 1.
       mixing: alpha, in [0, 1]: the share of its own model that a worker keeps.
@@ -120,7 +124,8 @@ def streaming_diloco(
       [-2. -2.] [-1. -3.]
     """
     require_transformation("streaming_diloco", "inner", inner)
-    every = _steps_between(sync_every, fragments, overlap, mixing)
+    _check(sync_every, fragments, overlap, mixing)
+    times = laps(_CALLER, "sync_every", sync_every, fragments, overlap + 1)
     tau, fragment = overlap, functools.partial(_update_fragment, mixing)
     exchange = ExchangeSpec(
         _CALLER, axis_name, compressor, algorithm, bucket_bytes, specs, seed
@@ -131,14 +136,14 @@ def streaming_diloco(
     def init(params: optax.Params) -> Any:
         memory = [step.init(x) for x in split(fragments, numbers_of(params), params)]
         sent = [optax.tree.zeros_like(state.anchor) for state in memory]
-        count, waiting = jnp.zeros((), jnp.int32), jnp.zeros(fragments, bool)
+        count, waiting = times.start(), jnp.zeros(fragments, bool)
         leaves = LocalState(layout_of(params))
         return StreamingDilocoState(count, memory, sent, waiting, leaves)
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del extra_args
         exchange.require(state, updates, params, weight)
-        numbers, count = numbers_of(updates), state.step % sync_every + 1
+        numbers, (count, every) = numbers_of(updates), times.place(state.step)
         parts_of = functools.partial(split, fragments, numbers)
         left = every * jnp.arange(1, fragments + 1) - count
         waiting = state.waiting | (left == tau)
@@ -151,7 +156,8 @@ def streaming_diloco(
         trees = steps, parts_of(updates), parts_of(params), state.kept, state.sent
         results = map(fragment, left == tau, meets, *trees)
         u, memory, sent = (list(parts) for parts in zip(*results, strict=True))
-        after = count % sync_every, memory, sent, waiting & ~meets, state.leaves
+        now = times.after(state.step, count)
+        after = now, memory, sent, waiting & ~meets, state.leaves
         return join(numbers, u), StreamingDilocoState(*after)
 
     outer_half = marked(_CALLER, "models", axis_name, init, update)
@@ -178,11 +184,17 @@ def _update_fragment(
     return u, memory, sent
 
 
-def _steps_between(sync_every: int, fragments: int, overlap: int, mixing: float) -> int:
-    """Steps from one fragment's outer step to the next one's."""
-    require_whole(_CALLER, "sync_every", sync_every)
+def _check(sync_every: Period, fragments: int, overlap: int, mixing: float) -> None:
     require_whole(_CALLER, "fragments", fragments)
     require_whole(_CALLER, "overlap", overlap, 0)
+    if not is_traced(mixing) and not 0 <= mixing <= 1:
+        raise ValueError(
+            f"{_CALLER}: mixing={mixing} must be in [0, 1]: 0 takes the common model, "
+            "1 keeps the worker's own"
+        )
+    if callable(sync_every):
+        return
+    require_whole(_CALLER, "sync_every", sync_every)
     every, left = divmod(sync_every, fragments)
     if left:
         raise ValueError(
@@ -194,9 +206,3 @@ def _steps_between(sync_every: int, fragments: int, overlap: int, mixing: float)
             f"{_CALLER}: overlap={overlap} must be below sync_every / fragments = "
             f"{every}: what is sent must be back before the next is sent"
         )
-    if not is_traced(mixing) and not 0 <= mixing <= 1:
-        raise ValueError(
-            f"{_CALLER}: mixing={mixing} must be in [0, 1]: 0 takes the common model, "
-            "1 keeps the worker's own"
-        )
-    return every

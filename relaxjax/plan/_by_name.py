@@ -19,8 +19,8 @@ def predicted(
 ) -> Prediction | None:
     """What is expected of a relaxation; None: plans do not know it with these options.
 
-    Its period may be any. Codes without an algorithm are those over two shots, as
-    plans rank them.
+    Its period may be any, or the mean of several. Codes without an algorithm are those
+    over two shots, as plans rank them.
 
     Args:
       name: its name, such as `all_reduce+quantize8`.
@@ -39,7 +39,7 @@ def predicted(
         if mine != {k: c.options.get(k, usual.get(k)) for k in keys}:
             continue
         if every is not None:
-            c = replace(c, every=round(every))
+            c = replace(c, every=every)
         elif "sync_every" in c.options:
             continue
         return best_bucket(c, model, network, None)

@@ -22,7 +22,7 @@ class Candidate:
       messages: what one exchange sends.
       tx: the line of code that makes it.
       why: what it does about the network, in a phrase.
-      every: steps from one exchange to the next.
+      every: steps from one exchange to the next; a mean, if they are not the same.
       keeps: floats it keeps for each parameter, besides the optimizer.
       compressor: its compressor and feedback, as names spell them, or "".
       options: options beyond the name, for `relaxjax train`.
@@ -35,7 +35,7 @@ class Candidate:
     messages: Messages
     tx: str
     why: str
-    every: int = 1
+    every: float = 1
     keeps: float = 0.0
     compressor: str = ""
     options: Mapping[str, float] = field(default_factory=dict)

@@ -20,8 +20,9 @@ import numpy as np
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import require_transformation
+from relaxjax._core._checks import require_transformation, require_whole
 from relaxjax._core._phases import clocks_of
+from relaxjax.periods import is_scheduled
 from relaxjax.programs._period import period_of
 from relaxjax.workers import (
     WorkerMesh,
@@ -49,6 +50,8 @@ class Explanation:
         and the rule of `relaxjax.merges` that it merges by, if there is one.
       period: steps after which sending begins anew.
       repeats: whether it does; else `period` steps were looked at, which all differ.
+      apart: the least and the most steps from one that sends to the next, where a
+        schedule says when workers meet; else it is empty.
       bytes_per_step: bytes of the busiest device, the mean over a period.
       sends: bytes of the first steps of a period that send, by their numbers from 0.
       state_mb: megabytes that each worker keeps, by the kind of state.
@@ -59,6 +62,7 @@ class Explanation:
     relaxations: list[dict[str, Any]]
     period: int
     repeats: bool
+    apart: list[int]
     bytes_per_step: int
     sends: dict[int, int]
     state_mb: dict[str, float]
@@ -77,7 +81,11 @@ class Explanation:
             for i, x in enumerate(self.relaxations)
         ] or ["no relaxation"]
         alike = set(self.sends.values()) <= {self.bytes_per_step}
-        if not self.repeats:
+        if self.apart:
+            least, most = self.apart
+            every = f"the mean of the first {self.period} steps, by a schedule: "
+            every += f"{least} .. {most} steps from one meeting to the next"
+        elif not self.repeats:
             every = f"the mean of the first {self.period} steps, which have no period"
         else:
             every = "every step" if alike else f"a period of {self.period} steps"
@@ -101,6 +109,7 @@ def explain(
     *,
     axis_name: AxisName | None = None,
     extra_args: Mapping[str, Any] | None = None,
+    steps: int = 1000,
 ) -> Explanation:
     """Says what stands where in a chain, what it sends, and what each worker keeps.
 
@@ -113,13 +122,15 @@ def explain(
       extra_args: arrays (or their shapes and dtypes) and functions that `tx.update`
         takes by name beside params, to trace it with. Those that optax's optimizers
         ask for (`value`, `grad`, `value_fn`, `obj_fn`, `grad_fn`) need not be given.
+      steps: the number of first steps that are looked at where a schedule of
+        `relaxjax.periods` says when workers meet, 1 or more. Else a period is.
 
     Returns:
       An `Explanation`; print it, or take its `as_dict()`.
 
     Raises:
       TypeError: `mesh` is not a mesh.
-      ValueError: unknown axis.
+      ValueError: unknown axis; `steps < 1`.
 
     Example:
       >>> import jax.numpy as jnp, optax, relaxjax
@@ -131,14 +142,15 @@ def explain(
       each worker keeps OuterState 0.008 MB
     """
     require_transformation("explain", "tx", tx)
+    require_whole("explain", "steps", steps)
     workers = workers_of(mesh, axis_name, "explain")
     params = of_one_worker(params, workers.n)
     seen = traced(tx, params, workers, extra_args)
     flows, state = seen.flows, seen.state
     stations = sorted(flows.stations, key=lambda x: x.number) if flows else []
     rules = {x: {"merge": rule} for x, rule in flows.merges} if flows else {}
-    steps, repeats = period_of(tx, params, workers, extra_args)
-    sent = [step.sent for step in steps]
+    seen_steps, repeats = period_of(tx, params, workers, extra_args, steps)
+    sent = [step.sent for step in seen_steps]
     sizes = {step: int(x.max()) for step, x in enumerate(sent) if x.any()}
     return Explanation(
         relaxations=[
@@ -146,6 +158,7 @@ def explain(
         ],
         period=len(sent),
         repeats=repeats,
+        apart=_apart([*sizes]) if is_scheduled(state) else [],
         bytes_per_step=-(-int(np.sum(sent, axis=0).max()) // len(sent)),
         sends=dict(itertools.islice(sizes.items(), _SHOWN)),
         state_mb=_sizes(state),
@@ -154,6 +167,12 @@ def explain(
         ),
         problems=_problems(tx, params, workers, extra_args),
     )
+
+
+def _apart(steps: list[int]) -> list[int]:
+    """The least and the most from one of the steps, or the start, to the next."""
+    gaps = [b - a for a, b in itertools.pairwise([-1, *steps])]
+    return [min(gaps), max(gaps)] if gaps else []
 
 
 def _problems(

@@ -20,6 +20,7 @@ from relaxjax._core._jaxprs import Program, shapes_of
 from relaxjax._core._phases import clocks_of, set_phases
 from relaxjax._core._tree import is_key
 from relaxjax._core.traced._extra_args import ExtraArgs, with_extra_args
+from relaxjax.periods import is_scheduled
 from relaxjax.programs._jaxpr import WalkContext, plain, walk
 from relaxjax.programs._jaxpr_bytes import shape_of
 from relaxjax.programs._jaxpr_looked import looked_at
@@ -27,6 +28,7 @@ from relaxjax.programs._questions import Asked, stands, steps_alike
 from relaxjax.workers import WorkerMesh, tracing
 
 _WALKED, _MOST = 4096, 1 << 17  # steps that are walked, and that are looked at
+_SCHEDULED = 1000  # steps that are looked at where a schedule says when is sent
 _FEW = 8  # steps that are not worth being left out, nor a phase
 
 
@@ -60,11 +62,17 @@ def period_of(
     params: Any,
     workers: WorkerMesh,
     extra_args: Mapping[str, Any] | None = None,
+    scheduled: int = _SCHEDULED,
 ) -> Period:
     """The period of an update, in its first phase of more than a few steps.
 
-    It is over with a step that stands as an earlier one did (`_questions.stands`).
+    It is over with a step that stands as an earlier one did (`_questions.stands`). That
+    says nothing under a schedule, which is asked in meetings alone: there, it is the
+    first steps, as many as are `scheduled`.
     """
+    if is_by_schedule(tx, params, workers):
+        walked_all = walked_steps(tx, params, workers, scheduled, extra_args)
+        return Period(expanded(walked_all), False)
     steps: list[Step] = []
     latest: Asked = {}
     seen: dict[Any, int] = {}
@@ -74,8 +82,8 @@ def period_of(
         stand = stands(walked.asked, latest)
         begun = seen.get(stand, now)
         if begun < now:
-            first = begun + -begun % (now - begun)  # a multiple of the period
-            return Period(_shortest(steps[first:now] + steps[begun:first]), True)
+            turn = begun + -begun % (now - begun)  # a multiple of the period
+            return Period(_shortest(steps[turn:now] + steps[begun:turn]), True)
         latest |= walked.asked
         if walked.phase >= _FEW:
             seen[stand] = now
@@ -83,6 +91,14 @@ def period_of(
         if len(steps) >= _MOST:
             break
     return Period(steps[:_MOST], False)
+
+
+def is_by_schedule(
+    tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
+) -> bool:
+    """Whether a schedule says when something is sent (`relaxjax.periods`)."""
+    with tracing(workers) as trace:
+        return is_scheduled(trace(tx.init, return_shape=True)(shapes_of(params))[1])
 
 
 def _shortest(steps: list[Step]) -> list[Step]:
@@ -96,10 +112,11 @@ def steps_of_a_period(
     tx: optax.GradientTransformation,
     params: Any,
     workers: WorkerMesh,
+    scheduled: int = _SCHEDULED,
     extra_args: Mapping[str, Any] | None = None,
 ) -> list[Step]:
     """The steps of `period_of`."""
-    return period_of(tx, params, workers, extra_args).steps
+    return period_of(tx, params, workers, extra_args, scheduled).steps
 
 
 def first_steps(

@@ -11,7 +11,12 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation
-from relaxjax.programs._period import expanded, steps_of_a_period, walked_steps
+from relaxjax.programs._period import (
+    expanded,
+    is_by_schedule,
+    period_of,
+    walked_steps,
+)
 from relaxjax.workers import of_one_worker, workers_of
 
 
@@ -44,7 +49,8 @@ def wire_bytes(
       Bytes in all counted steps together; of the mean step, rounded up.
 
     Raises:
-      ValueError: `steps < 1` or `start < 0`; a loop of unknown length has a collective.
+      ValueError: `steps < 1` or `start < 0`; neither is given, and a schedule says when
+        workers meet; a loop of unknown length has a collective.
 
     Example:
       >>> import jax, jax.numpy as jnp, relaxjax
@@ -56,7 +62,13 @@ def wire_bytes(
     workers = workers_of(mesh, axis_name, "wire_bytes")
     params = of_one_worker(params, workers.n)
     if steps is None and start is None:
-        period = steps_of_a_period(tx, params, workers, extra_args)
+        if is_by_schedule(tx, params, workers):
+            raise ValueError(
+                "wire_bytes: steps=None must be a number: a schedule says when workers "
+                "meet, so that there is no period whose mean step would be counted; "
+                "give steps= of the whole run"
+            )
+        period = period_of(tx, params, workers, extra_args).steps
         sent = [step.sent for step in period]
         return -(-int(np.sum(sent, axis=0).max()) // len(sent))
     steps, start = (1 if steps is None else steps), start or 0

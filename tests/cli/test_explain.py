@@ -34,3 +34,12 @@ def test_an_unknown_name():
     found = run("nonsense")
     assert found.exit_code == 2
     assert "there is no relaxation 'nonsense'" in found.output
+
+
+def test_a_schedule_of_periods_is_told_from_its_least_to_its_most():
+    found = run("local_sgd", "--workers", "4", "--periods", "table:0=2,100=16")
+    assert "2 .. 16 steps from one meeting to the next" in " ".join(
+        found.stdout.split()
+    )
+    found = run("local_sgd", "--periods", "often")
+    assert (found.exit_code, "no schedule 'often'" in found.output) == (2, True)

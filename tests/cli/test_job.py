@@ -128,6 +128,9 @@ def test_bytes_are_those_of_a_whole_period(short, tmp_path):
         assert record.bytes_per_step == short[0][0].bytes_per_step / period
     assert record.spread < 1e-6
     assert record.metric > 0.3
+    options = dataclasses.replace(options, settings=(), periods="table:1,2,3")
+    (record,) = _training.run(_job.prepare(options))  # 3 meetings in 6 steps
+    assert record.bytes_per_step == short[0][0].bytes_per_step / 2
 
 
 @pytest.mark.long
@@ -193,6 +196,17 @@ def test_results_go_to_a_folder_named_after_the_run(tmp_path, monkeypatch):
                 relaxation="one_bit_adam", steps=9, settings=("freeze_step=9",)
             ),
             r"freeze_step=9 is not before the end of training, after 9 steps",
+        ),
+        (TrainOptions(periods="qsr:peaks=2"), r"'all_reduce' has no period, and takes"),
+        (
+            TrainOptions(relaxation="local_sgd", periods="table:4,0"),
+            r"periods\[1\]=0 must be a whole number",
+        ),
+        (
+            TrainOptions(
+                relaxation="local_sgd", periods="9", settings=("sync_every=8",)
+            ),
+            r"periods=9 and sync_every=8 both say when workers meet: leave one out",
         ),
         (TrainOptions(bucket_mb=-1.0), r"--bucket-mb -1.0: it must be more than 0"),
     ],

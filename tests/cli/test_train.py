@@ -99,7 +99,8 @@ def test_every_option_reaches_the_job(tmp_path, monkeypatch):
     line = (
         "train --relaxation all_reduce@ring --task chars --workers 2 --steps 4 "
         "--seed 3 --batch-size 8 --accumulate 5 --learning-rate 0.1 --bucket-mb 0.5 "
-        "--set rank=4 --set x=0.5 --skip-nonfinite --no-baseline --check-every 7 --out"
+        "--set rank=4 --set x=0.5 --skip-nonfinite --no-baseline --check-every 7 "
+        "--periods qsr:peaks=2 --out"
     )
     result = invoke(*line.split(), str(tmp_path))
     assert result.exit_code == 0, result.output
@@ -114,6 +115,7 @@ def test_every_option_reaches_the_job(tmp_path, monkeypatch):
         learning_rate=0.1,
         bucket_mb=0.5,
         settings=("rank=4", "x=0.5"),
+        periods="qsr:peaks=2",
         accumulate=5,
         skip_nonfinite=True,
         check_every=7,

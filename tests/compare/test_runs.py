@@ -183,6 +183,8 @@ def test_own_transformations():
         (["gossip rank=4"], "has no option 'rank'"),
         (["diloco sync_every"], "must be OPTION=NUMBER"),
         (["diloco sync_every=often"], "must be OPTION=NUMBER"),
+        (["diloco periods=often"], "there is no schedule 'often'"),
+        (["sparta periods=qsr:peaks=2"], "has no period"),
         ({"mine": 3}, "must be the name of a relaxation"),
     ],
 )

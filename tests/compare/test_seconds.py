@@ -79,3 +79,25 @@ def test_methods_alike_on_the_wire_are_alike_in_time():
     )
     assert stated == other == local
     assert sources == ["plan"] * 3
+
+
+def test_a_schedule_is_traced_over_the_steps_of_a_run():
+    """Of 8 steps, 4 send, as with a period of two."""
+    rule = "periods=table:1,2,2,3"
+    (found, other, plain), sources = seconds(
+        f"local_sgd {rule}", "local_sgd periods=table:0=2", "local_sgd sync_every=2"
+    )
+    assert sources == ["plan"] * 3
+    assert found == other == plain > COMPUTE
+    (found, plain), sources = seconds(f"gossip {rule}", "gossip")
+    assert sources == ["plan"] * 2
+    assert 2 * (found - COMPUTE) == pytest.approx(plain - COMPUTE)
+
+
+def test_a_schedule_of_more_than_one_exchange_is_its_traced_bytes():
+    """Fragments, and moments, of which a plan has whole periods."""
+    shape, how = (64, 32), "periods=table:0=4"
+    for name in ("sparse_loco", "desynced"):
+        (found,), sources = seconds(f"{name} {how}", shape=shape)
+        assert sources == ["traced bytes"]
+        assert found > COMPUTE

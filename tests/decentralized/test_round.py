@@ -10,6 +10,7 @@ from jax.sharding import PartitionSpec as P
 
 from relaxjax import topology
 from relaxjax.decentralized._round import GossipSpec, gossip_transformation
+from relaxjax.periods import rounds
 from tests import sharded
 from tests.helpers import assert_equal, mesh_of, stations_of
 
@@ -18,7 +19,8 @@ GRAPH = topology.one_peer_exponential(N)  # of two rounds
 
 
 def spec_of(every: int = 1, axis: Any = "data", graph: Any = GRAPH) -> GossipSpec:
-    return GossipSpec("test", axis, graph, every, bucket_bytes=20, specs=None)
+    turns = rounds("test", "every", every, graph.period)
+    return GossipSpec("test", axis, graph, turns, bucket_bytes=20, specs=None)
 
 
 def models(*workers: int) -> np.ndarray:

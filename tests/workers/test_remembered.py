@@ -16,10 +16,11 @@ import pytest
 from optax import contrib
 
 import relaxjax
-from relaxjax import desynced, diloco, emulate, gossip, local_sgd, topology
+from relaxjax import desynced, diloco, emulate, gossip, local_sgd, periods, topology
 
 EVERY = 4
 MESH = emulate(4)
+FOURS = periods.table([EVERY])
 START = {"w": jnp.ones(3), "b": jnp.asarray(0.5)}
 TARGETS = np.array([[1, 0, 0], [0, 2, 0], [0, 0, 3], [-2, -2, -2]], np.float32)
 
@@ -79,8 +80,8 @@ def test_who_goes_back_is_told_and_so_is_what_helps(name, form):
     assert max(after) > 0.1 * before
     (words,) = said
     assert f": {form} brings models together" in words
-    periods = dict.fromkeys(re.findall(r"'(\w+)': H", words), EVERY)
-    for helps in (periods, EVERY):
+    named = dict.fromkeys(re.findall(r"'(\w+)': H", words), EVERY)
+    for helps in (named, EVERY):
         (before, *after), said = met(desynced(BACK[name], "data", periods=helps))
         assert 0 < before > 1e3 * max(after)
         assert not said
@@ -160,7 +161,7 @@ def test_sam_beside_gossip_in_each_step_and_inside_of_a_chain_is_told_of():
 
 
 @pytest.mark.parametrize(
-    ("periods", "is_told"),
+    ("every", "is_told"),
     [
         ({"params": 4}, True),
         ({"params": 4, "max_lr": 4, "weight_sum": 4}, True),
@@ -169,11 +170,14 @@ def test_sam_beside_gossip_in_each_step_and_inside_of_a_chain_is_told_of():
         ({"params": 4, "z": 4}, False),
         ({"params": 4, "z": 2}, False),
         (4, False),
+        ({"params": FOURS, "z": FOURS}, False),
+        ({"params": FOURS, "z": periods.table([3, 4])}, True),
+        (FOURS, False),
     ],
 )
-def test_desynced_is_told_of_what_is_remembered_and_does_not_meet(periods, is_told):
+def test_desynced_is_told_of_what_is_remembered_and_does_not_meet(every, is_told):
     optimizer = BACK["schedule_free_sgd"]
-    (before, _, *after), said = met(desynced(optimizer, "data", periods=periods))
+    (before, _, *after), said = met(desynced(optimizer, "data", periods=every))
     assert (max(after) > 0.1 * before) == is_told
     assert len(said) == is_told
 

@@ -81,12 +81,32 @@ def due(
       every: the period.
       since: steps since the last exchange; None is the counter modulo the period.
     """
-    since, heard = counter % every if since is None else since, _HEARD.get()
-    if heard is not None and every > 2:  # else no silent step is sure
-        if heard.silent and heard.is_here():
-            return False
-        heard.announce(counter, jnp.maximum(every - 2 - since, 0))
+    since = counter % every if since is None else since
+    if every > 2 and _is_silent(counter, every - 2, since):  # else no step is sure
+        return False
     return since >= every - 1
+
+
+def due_at(counter: jax.Array, at: jax.Array) -> bool | jax.Array:
+    """Whether an exchange is due in this step; False of Python in a silent program.
+
+    Args:
+      counter: int32 of the state, the number of steps before this one; an update adds
+        at most one.
+      at: its value after the step of the next exchange, or less.
+    """
+    return False if _is_silent(counter, at - 2, counter) else counter + 1 >= at
+
+
+def _is_silent(counter: jax.Array, last: int | jax.Array, since: jax.Array) -> bool:
+    """Whether nothing is due; else announces the steps from `since` to the last one."""
+    heard = _HEARD.get()
+    if heard is None:
+        return False
+    if heard.silent and heard.is_here():
+        return True
+    heard.announce(counter, jnp.maximum(last - since, 0))
+    return False
 
 
 class Silence:

@@ -7,7 +7,7 @@ parallelism, and slices of params that lie sharded. The rule of a step is theirs
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -61,11 +61,20 @@ class LowRank(NamedTuple):
     as_matrices: AsMatrices | None
     bits: int
     specs: Any
+    ranks: Mapping[int, int] | None = None  # by the steps from which they hold
 
     def checked(self) -> "LowRank":
         """The same, with numbers that can be."""
         require_whole(self.caller, "rank", self.rank)
         require_whole(self.caller, "start_after", self.start_after, 0)
+        for step in self.ranks or {}:
+            require_whole(self.caller, f"the step of rank[{step!r}]", step, 0)
+            if 0 < step <= self.start_after:
+                raise ValueError(
+                    f"{self.caller}: rank={dict(self.ranks or {})} changes after "
+                    f"{step} steps, and nothing is approximated in the first "
+                    f"{self.start_after}, by start_after; give steps beyond it"
+                )
         require_known(self.caller, "min_compression", self.min_compression)
         require_known(self.caller, "bits", self.bits)
         if not 0 <= self.min_compression < math.inf:
@@ -80,6 +89,16 @@ class LowRank(NamedTuple):
                 "less, take a lower rank"
             )
         return self
+
+    @property
+    def ends(self) -> list[int]:
+        """The steps at which another phase begins."""
+        return [self.start_after, *sorted(step for step in self.ranks or {} if step)]
+
+    def rank_in(self, phase: int) -> int:
+        """The rank of a phase, from 1 on."""
+        step = self.ends[phase - 1] if phase > 1 else 0
+        return self.ranks[step] if self.ranks else self.rank
 
     def algorithm(self, algorithm: str, compressor: Compressor | None) -> str:
         """The algorithm that carries the messages, with "auto" resolved."""
@@ -143,14 +162,14 @@ def low_rank_reducer(
         if shards and not any(shards):
             raise nothing_to_compress(params, spec.rank, spec.min_compression, caller)
         trees = begin(params, shards, layouts=sharded_over(params, specs))
-        return state_of(clock(spec.start_after), *trees, layout_of(params))
+        return state_of(clock(*spec.ends), *trees, layout_of(params))
 
     def update(updates, state, params=None, *, weight=None, **extra_args) -> Any:
         del params, extra_args
         before, *trees, layout = state
         require_same(layout, updates, caller)
         now = before.tick()
-        first = before.phase < len(before.ends)
+        first = before.phase == 0
         empty = not jax.tree.leaves(updates)  # a part of `optax.partition`
         if first or empty or axis_size(axis_name, caller) == 1:
             return exact(updates, weight), state_of(now, *trees, layout)
@@ -158,6 +177,8 @@ def low_rank_reducer(
         specs_of_trees = None if specs is None else _specs_of(specs, trees)
         absence = _absence(spec, weight)
         step = functools.partial(one_step, layouts=sharded_over(updates, specs))
+        if spec.ranks:
+            step = functools.partial(_at_rank, spec.rank_in(before.phase), step)
         out, *trees = on_own_shards(
             step, trees, specs_of_trees, caller, before.count, *absence
         )
@@ -165,6 +186,18 @@ def low_rank_reducer(
         return out, state_of(now, *trees, layout)
 
     return marked(caller, "gradients", axis_name, init, phased(update))
+
+
+def _at_rank(rank: int, step: Callable[..., Any], trees: Any, *rest: Any) -> Any:
+    """A step with the first columns of the factors; the others wait as they are."""
+    updates, residual, *factors = trees
+    few = jax.tree.map(lambda q: q[..., :rank] if q.ndim else q, factors)
+    out, residual, *new = step((updates, residual, *few), *rest)
+
+    def padded(q: jax.Array, new: jax.Array) -> jax.Array:
+        return jnp.concatenate([new, q[..., rank:]], axis=-1) if q.ndim else new
+
+    return out, residual, *jax.tree.map(padded, factors, new)
 
 
 def _ready(updates: Any, spec: LowRank, weight: Any) -> Any:

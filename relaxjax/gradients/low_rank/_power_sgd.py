@@ -23,6 +23,9 @@ bounded.
 
 Leaves that a rank would not make smaller travel as they are, beside the P.
 
+A rank that changes at stated steps takes the first columns of a Q of the highest rank.
+The others wait as they are, so that a rank that rises again begins where it was.
+
 Whatever P and Q lose on their way, all workers subtract the same `out`, and the last
 law holds: so they may travel in 16 bits, or in codes of 8, and then the other leaves
 have residuals as well (`relaxjax.gradients.low_rank._factor_mean`).
@@ -33,6 +36,7 @@ residual, of the gradient's size, and r m floats per matrix.
 """
 
 import functools
+from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
 import jax.numpy as jnp
@@ -60,8 +64,8 @@ class PowerSGDState(NamedTuple):
     Attributes:
       clock: in phase 0 gradients travel as they are.
       residual: e, float32, like the params; a scalar where nothing is lost.
-      right: Q, float32[batch, m, r] (r at most the smaller side), equal on all workers;
-        a scalar where not compressed.
+      right: Q, float32[batch, m, r] (r at most the smaller side; the highest, if it
+        changes), equal on all workers; a scalar where not compressed.
       layout: the tree that `init` saw.
     """
 
@@ -74,7 +78,7 @@ class PowerSGDState(NamedTuple):
 def power_sgd(
     axis_name: AxisName,
     *,
-    rank: int = 2,
+    rank: int | Mapping[int, int] = 2,
     start_after: int = 0,
     iterations: int = 1,
     min_compression: float = 1.0,
@@ -91,7 +95,8 @@ def power_sgd(
 
     Args:
       axis_name: the axis, or a tuple (outer, inner).
-      rank: r, of every approximation; 1 to 4 is usual.
+      rank: r, of every approximation; 1 to 4 is usual. Or ranks by the steps from
+        which they hold, as in {0: 4, 1000: 1}, each a phase with a program of its own.
       start_after: number of first steps in which updates travel as they are; a tenth
         of training, and not less than a learning rate's warm-up, is usual where
         quality suffers. It begins a new phase (`relaxjax.advance_phases`).
@@ -134,9 +139,11 @@ def power_sgd(
       [-2. -4. -6.]
     """
     require_whole(_CALLER, "iterations", iterations)
-    spec = LowRank(
-        _CALLER, axis_name, rank, start_after, min_compression, as_matrices, bits, specs
-    )
+    rest = start_after, min_compression, as_matrices, bits, specs
+    if isinstance(rank, Mapping):
+        spec = LowRank(_CALLER, axis_name, _highest(rank), *rest, rank)
+    else:
+        spec = LowRank(_CALLER, axis_name, rank, *rest)
     compressor = factor_codec(spec.checked().bits)
     algorithm = spec.algorithm(algorithm, compressor)
     width = jnp.bfloat16 if bits == 16 else jnp.float32
@@ -160,3 +167,15 @@ def power_sgd(
         ),
         state_of=PowerSGDState,
     )
+
+
+def _highest(ranks: Mapping[int, int]) -> int:
+    """The rank of the factors in the state."""
+    if 0 not in ranks:
+        raise ValueError(
+            f"{_CALLER}: rank={dict(ranks)} says nothing of the first steps: give the "
+            "rank from step 0 on, as in {0: 4, 1000: 1}"
+        )
+    for step, rank in ranks.items():
+        require_whole(_CALLER, f"rank[{step!r}]", rank)
+    return max(ranks.values())
