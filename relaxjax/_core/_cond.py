@@ -54,7 +54,7 @@ def when(
         due, now = carry
         # XLA for GPUs moves what no turn changes out of a loop, collectives too, where
         # it would run in every step. What depends on the flag stays.
-        # One barrier each: walks hold what comes out of one for made of all that goes in.
+        # One barrier each: walks take its results for made of all that goes in.
         now, others = jax.tree.map(
             lambda x: lax.optimization_barrier((due, x))[1], (now, read)
         )
