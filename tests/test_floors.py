@@ -31,6 +31,7 @@ FLOORS = [
 ]
 INNER_FLOORS = {
     "_core": [{"foreign"}, {""}, {"layouts"}, {"traced"}],
+    "compression": [{""}, {"formats"}],
     "gradients": [{"mean", "late"}, {"low_rank", "adaptive"}, {"momenta"}, {""}],
     "islands": [{"carriers"}, {"common"}, {"one"}, {"started", "replayed"}, {""}],
 }
