@@ -21,7 +21,7 @@ FLOORS = [
     {"_core", "tasks"},
     {"compression", "merges", "periods", "topology", "workers", "faults"},
     {"collectives", "programs", "checkpoint", "hosts"},
-    {"gradients", "schedule"},
+    {"gradients", "schedule", "activations"},
     {"local_updates", "decentralized", "ps", "fsdp"},
     {"_names"},
     {"plan", "golden"},

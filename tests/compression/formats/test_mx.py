@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from relaxjax import compression
+from relaxjax import compression, golden
 from relaxjax.compression.formats._elements import ELEMENTS
 from relaxjax.compression.formats._mx import SCALES
 from tests.golden import references
@@ -54,6 +54,15 @@ def spread(seed: int, size: int) -> np.ndarray:
     return (np.where(rng.random(size) < 0.5, fine, halves) * powers).astype(np.float32)
 
 
+SMALL = [vector for vector in golden.load() if vector.function in ("mx", "nvfp4")]
+
+
+def test_golden_vectors():
+    rows = golden.compare(golden.implementation, SMALL)
+    assert {row.status for row in rows} == {"pass"}, rows
+    assert len(rows) == 28
+
+
 @pytest.mark.parametrize("most", TABLE)
 def test_scales_are_those_of_the_table(most):
     for element, row in zip(
@@ -75,6 +84,16 @@ def test_the_least_scale_is_byte_0(most, element):
         _, byte, decoded = coded(code, jnp.float32([most]))
         assert byte[0] == 0
         assert decoded[0] == (most if most >= 2.0**-126 else 0)
+
+
+@pytest.mark.parametrize("element", DTYPES)
+def test_a_scale_whose_quotient_is_subnormal_is_not_flushed(element):
+    """d = 1.5 x 2^-127 is zero to processors, and 1.5 would saturate at byte 0."""
+    most = ELEMENTS[element].largest * 1.5 * 2.0**-127
+    _, byte, decoded = coded(compression.mx(element), jnp.float32([most, -most / 2]))
+    assert byte[0] == 1
+    off = np.abs(decoded - np.float32([most, -most / 2])) / most
+    assert off.max() <= 2.0 ** -(ELEMENTS[element].mantissa + 1)
 
 
 @elements
