@@ -10,7 +10,7 @@ Random codes draw for each worker, part and row anew; what sender and receiver s
 such as a mask, for each row.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -48,9 +48,13 @@ class Code(NamedTuple):
 
     def decode(self, bits: jax.Array, width: int, first: int = 0) -> jax.Array:
         """float32[p, r, width] of what has arrived."""
-        codec, numbers = self._codec(self.words), places(first, bits.shape[1])
-        row = jax.vmap(lambda b, i: opened(codec, b, width, i))
-        return jax.vmap(lambda rows: row(rows, numbers))(bits)
+        return _opened(self._codec(self.words), bits, width, first)
+
+    def payloads(self, bits: jax.Array, width: int) -> Any:
+        """The payloads in what has arrived, with leaves [p, r, ..]."""
+        codec = self._codec(self.words)
+        as_it_is = codec._replace(decode=lambda payload, size, place: payload)
+        return _opened(as_it_is, bits, width, 0)
 
     def _own(self, name: str, part: jax.Array) -> Words:
         if isinstance(self.words, tuple):
@@ -69,6 +73,12 @@ class Code(NamedTuple):
             lambda x, place: made.compress(x, keys(place)),
             lambda payload, size, place: made.decompress(payload, size, keys(place)),
         )
+
+
+def _opened(codec: Codec, bits: jax.Array, width: int, first: int) -> Any:
+    numbers = places(first, bits.shape[1])
+    row = jax.vmap(lambda b, i: opened(codec, b, width, i))
+    return jax.vmap(lambda rows: row(rows, numbers))(bits)
 
 
 def width_of(x: jax.Array) -> int:

@@ -51,13 +51,13 @@ class Ways(NamedTuple):
 
         @jax.custom_vjp
         def both(x: jax.Array, words: Words) -> jax.Array:
-            return forward(x, _code(self.forward, words, 1))
+            return forward(x, code_of(self.forward, words, 1))
 
         def pass_on(x: jax.Array, words: Words) -> tuple[jax.Array, Words]:
             return both(x, words), words
 
         def pull_back(words: Words, g: jax.Array) -> tuple[jax.Array, None]:
-            return backward(g, _code(self.backward, words, 2)), None
+            return backward(g, code_of(self.backward, words, 2)), None
 
         both.defvjp(pass_on, pull_back)
         return both(x, self.words)
@@ -125,7 +125,8 @@ def _words(caller: str, random: list[str], key: Any, axis_name: str) -> Words:
     return words
 
 
-def _code(compressor: Compressor | None, words: Words, way: int) -> Code | None:
+def code_of(compressor: Compressor | None, words: Words, way: int) -> Code | None:
+    """The code of one way; the two draw apart."""
     if compressor is None:
         return None
     if not compressor.random or isinstance(words, tuple):

@@ -12,7 +12,6 @@ from jax.sharding import PartitionSpec as P
 import relaxjax
 from relaxjax import activations, compression
 from relaxjax.programs import is_collective, parse
-from relaxjax.programs._jaxpr import WalkContext, walk
 from tests.activations.cases import AXIS, CASES, MAPPINGS, inputs, on_mesh, pulled
 from tests.helpers import mesh_of
 
@@ -246,15 +245,10 @@ def test_bytes_are_as_stated_in_the_trace_and_in_the_program(
     )
     program = on_mesh(lambda x: case.ours(x, **both), case, n, typed=False)
     assert relaxjax.compiled_wire_bytes(program, x, g) == stated.total  # on CPU
-    ways = [lambda x: case.ours(x, **both), pulled(lambda x: case.ours(x, **both))]
-    once = traced_bytes(ways[0], n, x[0]), traced_bytes(ways[1], n, x[0], g[0])
-    assert once == (stated.forward, stated.total)
-
-
-def traced_bytes(fn, n, *args):
-    closed = jax.make_jaxpr(fn, axis_env=[(AXIS, n)])(*args)
-    context = WalkContext({AXIS: n}, {}, {}, {})
-    return int(walk(closed, [None] * len(args), context).sent.max())
+    traced = activations.traced_bytes(
+        lambda x: case.ours(x, **both), x[0], axes={AXIS: n, "data": 2}
+    )
+    assert traced == {AXIS: stated, "data": (0, 0)}
 
 
 def layer(x, w):
@@ -346,3 +340,28 @@ def test_numbers_vectors_and_empty_arrays_pass(name, shape):
     y, back = run(x, jnp.ones_like(shaped))
     np.testing.assert_array_equal(y, shaped)
     assert back.shape == x.shape
+
+
+@pytest.mark.parametrize("code", ["mx e4m3", "mx e2m1", "nvfp4", "quantize8"])
+def test_codes_that_are_handed_on_decode_to_what_the_collective_gives(code):
+    made, x = DETERMINISTIC[code], gauss(3, (3, 5, 64), False)
+
+    def decoded(payload):
+        return made.decompress(payload, 64, None)
+
+    def of_worker(x):
+        whole = activations.all_gather_codes(x, AXIS, made)
+        parts = activations.all_to_all_codes(x, AXIS, made)
+        each = jax.vmap(jax.vmap(decoded))
+        return jax.vmap(each)(whole), each(parts)
+
+    gathered, swapped = jax.jit(jax.vmap(of_worker, axis_name=AXIS))(x)
+    expected = jax.vmap(
+        lambda x: (
+            activations.all_gather(x, AXIS, forward=made),
+            activations.all_to_all(x, AXIS, 0, 0, forward=made),
+        ),
+        axis_name=AXIS,
+    )(x)
+    np.testing.assert_allclose(gathered, expected[0], 1e-6)
+    np.testing.assert_allclose(swapped, expected[1], 1e-6)

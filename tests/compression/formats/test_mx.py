@@ -90,9 +90,9 @@ def test_the_least_scale_is_byte_0(most, element):
 def test_a_scale_whose_quotient_is_subnormal_is_not_flushed(element):
     """d = 1.5 x 2^-127 is zero to processors, and 1.5 would saturate at byte 0."""
     most = ELEMENTS[element].largest * 1.5 * 2.0**-127
-    _, byte, decoded = coded(compression.mx(element), jnp.float32([most, -most / 2]))
+    _, byte, decoded = coded(compression.mx(element), jnp.asarray([most, -most / 2]))
     assert byte[0] == 1
-    off = np.abs(decoded - np.float32([most, -most / 2])) / most
+    off = np.abs(decoded - np.asarray([most, -most / 2])) / most
     assert off.max() <= 2.0 ** -(ELEMENTS[element].mantissa + 1)
 
 
