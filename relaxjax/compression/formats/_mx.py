@@ -48,6 +48,7 @@ from relaxjax.compression.formats._elements import (
     ELEMENTS,
     Element,
     exponent_field,
+    once_on_cpu,
     power_of_two,
 )
 from relaxjax.compression.formats._worst_block import worst_ratio
@@ -133,9 +134,10 @@ def mx(element: str, *, scale: str = "rceil") -> Compressor:
         most = largest(blocks, -1)
         finite = jnp.isfinite(most)
         byte = jnp.where(finite, jnp.clip(byte_of(most, kind), 0, _NAN - 1), _NAN)
+        byte = once_on_cpu(byte)
         units = times_power(blocks, BIAS - byte[:, None])
         codes = kind.encode(jnp.where(finite[:, None], units, 0))
-        packed = pack(flat_of(codes, x.size), kind.bits)
+        packed = _packed(flat_of(codes, x.size), kind.bits)
         return BlockPayload(packed, byte.astype(jnp.uint8))
 
     def decompress(payload, size, noise):
@@ -154,6 +156,14 @@ def mx(element: str, *, scale: str = "rceil") -> Compressor:
 def _check(name: str, value: str, known: Iterable[str]) -> None:
     if value not in known:
         raise ValueError(f"mx: {name}={value!r} must be one of {', '.join(known)}")
+
+
+def _packed(codes: jax.Array, bits: int) -> jax.Array:
+    """`pack`; in its sum XLA on CPU would compute codes one by one, without vectors."""
+    if bits != 4:
+        return pack(codes, bits)
+    pairs = jnp.pad(codes, (0, codes.size % 2)).reshape(-1, 2)
+    return pairs[:, 0] | pairs[:, 1] << 4
 
 
 def times_power(x: jax.Array, exponent: jax.Array) -> jax.Array:

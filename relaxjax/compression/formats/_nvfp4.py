@@ -30,7 +30,7 @@ from relaxjax.compression._bits import pack, unpack
 from relaxjax.compression._blocks import blocks_of, flat_of
 from relaxjax.compression._protocol import Compressor, Law
 from relaxjax.compression._scaling import over, over_largest
-from relaxjax.compression.formats._elements import ELEMENTS
+from relaxjax.compression.formats._elements import ELEMENTS, once_on_cpu
 from relaxjax.compression.formats._worst_block import worst_ratio
 
 _BLOCK = 16
@@ -70,7 +70,7 @@ def nvfp4() -> Compressor:
         unit, most = over_largest(x)
         blocks = blocks_of(unit, _BLOCK)
         s = _SCALE.encode(_SCALE.largest * largest(blocks, -1))
-        scales = _SCALE.decode(s)[:, None]
+        scales = once_on_cpu(_SCALE.decode(s)[:, None])
         units = over(_MOST * blocks, scales)  # less than 0.006 where s is 0
         packed = pack(flat_of(_CODE.encode(units), x.size), _CODE.bits)
         return NVFP4Payload(packed, s, most)
