@@ -1,11 +1,13 @@
 """Without a loss: values and gradients are those of jax.lax, to the bit."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import PartitionSpec as P
 
 from relaxjax import compression
-from tests.activations.cases import CASES, MAPPINGS, inputs
+from tests.activations.cases import AXIS, CASES, MAPPINGS, inputs, ints, pulled
 
 CODES = {
     "none": {},
@@ -88,3 +90,34 @@ def test_one_nan_shows_wherever_the_exact_collective_shows_it(name, mapping):
         bad = ~np.isfinite(exact)
         assert bad.any()
         assert not np.isfinite(mine.reshape(exact.shape)[bad]).any()
+
+
+@pytest.mark.few(6)
+@cases
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize("codes", ["none", "identity"])
+def test_on_one_of_two_axes_the_other_is_left_alone(name, typed, codes):
+    case, n = CASES[name], 2
+    pairs = [inputs(case, n), inputs(case, n, lambda *a, seed=0: 3 * ints(*a, seed))]
+    x, g = (np.stack(each) for each in zip(*pairs, strict=True))  # [data, model, ..]
+    equal = {end: typed and case.equal == end for end in ("in", "out")}
+    x = x[:, :1] if equal["in"] else x
+    g = g[:, :1] if equal["out"] else g
+
+    def each(x, g):
+        both = pulled(lambda x: case.ours(x, **CODES[codes]))
+        return jax.tree.map(lambda a: a[None, None], both(x[0, 0], g[0, 0]))
+
+    mesh = jax.sharding.Mesh(
+        np.asarray(jax.devices()[:4]).reshape(2, n), ("data", AXIS)
+    )
+    places = [P("data") if same else P("data", AXIS) for same in equal.values()]
+    out = P("data", AXIS)
+    mapped = jax.shard_map(
+        each, mesh=mesh, in_specs=tuple(places), out_specs=(out, out), check_vma=typed
+    )
+    y, back = jax.jit(mapped)(x, g)
+    for i, (one, cotangent) in enumerate(pairs):
+        np.testing.assert_array_equal(y[i], case.forward(one))
+        owed = case.backward(cotangent)
+        np.testing.assert_array_equal(np.broadcast_to(back[i], owed.shape), owed)
