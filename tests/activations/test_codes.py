@@ -90,7 +90,7 @@ def permuted(case, code, x, move):
     return move(in_rows(code, cut).reshape(x.shape))
 
 
-@pytest.mark.few(20)
+@pytest.mark.few(14)
 @cases
 @codes
 @pytest.mark.parametrize("mapping", MAPPINGS)
@@ -314,6 +314,7 @@ def test_a_gradient_taken_outside_needs_types_that_are_tracked(typed):
     np.testing.assert_allclose(grads, np.full(4, 8.0 if typed else 2.0))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("x64", [False, True])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
 def test_dtypes_come_out_as_they_went_in(dtype, x64):
@@ -329,6 +330,7 @@ def test_dtypes_come_out_as_they_went_in(dtype, x64):
             assert jnp.isfinite(y).all() or (name, dtype) == ("all_reduce", jnp.float16)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", ["all_gather", "all_reduce", "copy", "send"])
 @pytest.mark.parametrize("shape", [(), (7,), (0, 4), (3, 0)])
 def test_numbers_vectors_and_empty_arrays_pass(name, shape):
@@ -365,3 +367,27 @@ def test_codes_that_are_handed_on_decode_to_what_the_collective_gives(code):
     )(x)
     np.testing.assert_allclose(gathered, expected[0], 1e-6)
     np.testing.assert_allclose(swapped, expected[1], 1e-6)
+
+
+STRICT = {
+    "jax_numpy_dtype_promotion": "strict",
+    "jax_numpy_rank_promotion": "raise",
+    "jax_debug_key_reuse": True,
+}
+
+
+@pytest.mark.few(4)
+@cases
+@pytest.mark.parametrize("code", ["mx e4m3", "mx e2m1", "nvfp4", "stochastic4"])
+def test_it_traces_under_strict_promotion_and_checks_of_keys(name, code):
+    case, made = CASES[name], {**DETERMINISTIC, **RANDOM}[code]
+    x, g = inputs(case, 2, gauss)
+    before = {flag: getattr(jax.config, flag) for flag in STRICT}
+    try:
+        for flag, value in STRICT.items():
+            jax.config.update(flag, value)
+        both = {"forward": made, "backward": made, "key": jax.random.key(0)}
+        MAPPINGS["typed mesh"](lambda x: case.ours(x, **both), case, x, g)
+    finally:
+        for flag, value in before.items():
+            jax.config.update(flag, value)

@@ -18,7 +18,7 @@ CODES = {
 cases = pytest.mark.parametrize("name", CASES)
 
 
-@pytest.mark.few(36)
+@pytest.mark.few(20)
 @cases
 @pytest.mark.parametrize("mapping", MAPPINGS)
 @pytest.mark.parametrize("n", [2, 3, 4, 8, 1])
@@ -98,7 +98,11 @@ def test_one_nan_shows_wherever_the_exact_collective_shows_it(name, mapping):
 @pytest.mark.parametrize("codes", ["none", "identity"])
 def test_on_one_of_two_axes_the_other_is_left_alone(name, typed, codes):
     case, n = CASES[name], 2
-    pairs = [inputs(case, n), inputs(case, n, lambda *a, seed=0: 3 * ints(*a, seed))]
+
+    def thrice(n, shape, equal, seed=0):
+        return 3 * ints(n, shape, equal, seed)
+
+    pairs = [inputs(case, n), inputs(case, n, thrice)]
     x, g = (np.stack(each) for each in zip(*pairs, strict=True))  # [data, model, ..]
     equal = {end: typed and case.equal == end for end in ("in", "out")}
     x = x[:, :1] if equal["in"] else x

@@ -58,22 +58,21 @@ SMALL = [vector for vector in golden.load() if vector.function in ("mx", "nvfp4"
 
 
 def test_golden_vectors():
-    rows = golden.compare(golden.implementation, SMALL)
+    some = SMALL[::5] + SMALL[-4:]  # all of them in the slow test of the golden vectors
+    rows = golden.compare(golden.implementation, some)
     assert {row.status for row in rows} == {"pass"}, rows
-    assert len(rows) == 28
+    assert len(SMALL) == 28
 
 
-@pytest.mark.parametrize("most", TABLE)
-def test_scales_are_those_of_the_table(most):
-    for element, row in zip(
-        ("e4m3", "e5m2", "e2m3", "e2m1"), TABLE[most], strict=False
-    ):
-        found = [
-            coded(compression.mx(element, scale=s), jnp.float32([most])) for s in RULES
-        ]
-        assert [int(scale[0]) - 127 for _, scale, _ in found] == [
-            *map(int, row.split())
-        ]
+@pytest.mark.parametrize(
+    ("place", "element"), [*enumerate(("e4m3", "e5m2", "e2m3", "e2m1"))]
+)
+def test_scales_are_those_of_the_table(place, element):
+    rows = [row[place].split() for row in TABLE.values()]
+    x = jnp.asarray([*TABLE], jnp.float32)
+    for rule, expected in zip(RULES, zip(*rows, strict=True), strict=True):
+        found = jax.jit(lambda x, rule=rule: SCALES[rule](x, ELEMENTS[element]))(x)
+        assert (found - 127).tolist() == [*map(int, expected)], rule
 
 
 @pytest.mark.parametrize("most", [0, 2.0**-126, 2.0**-130])
@@ -172,7 +171,8 @@ def test_zeros_stay_and_nothing_finite_becomes_infinite(element, scale):
     assert not codes[:32].any()
     assert not decoded[:32].any()
     assert np.isfinite(decoded).all()
-    assert (decoded[32:64] >= 0.87 * top).all()
+    least = 0.74 if element == "e2m1" else 0.87  # floor saturates a quarter, an eighth
+    assert (decoded[32:64] >= least * top).all()
 
 
 @elements
@@ -255,3 +255,10 @@ def test_bfloat16_goes_in_and_comes_out():
 def test_other_names_are_refused(wrong, message):
     with pytest.raises(ValueError, match=message):
         compression.mx(**wrong)
+
+
+@elements
+def test_formats_trace_under_strict_promotion(element):
+    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
+        for scale in SCALES:
+            compression.roundtrip(compression.mx(element, scale=scale), jnp.ones(70))
