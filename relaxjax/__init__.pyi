@@ -1,5 +1,6 @@
 # Written by scripts/stubs.py from the table in __init__.py.
 
+from relaxjax import activations as activations
 from relaxjax import check as check
 from relaxjax import checkpoint as checkpoint
 from relaxjax import collectives as collectives
@@ -244,6 +245,7 @@ __all__ = [
     "ZeroOneAdamState",
     "accumulate",
     "acp_sgd",
+    "activations",
     "advance_phases",
     "all_reduce",
     "arc_top_k",

@@ -21,7 +21,7 @@ FLOORS = [
     {"_core", "tasks"},
     {"compression", "merges", "periods", "topology", "workers", "faults"},
     {"collectives", "programs", "checkpoint", "hosts"},
-    {"gradients", "schedule"},
+    {"gradients", "schedule", "activations"},
     {"local_updates", "decentralized", "ps", "fsdp"},
     {"_names"},
     {"plan", "golden"},
@@ -31,6 +31,7 @@ FLOORS = [
 ]
 INNER_FLOORS = {
     "_core": [{"foreign"}, {""}, {"layouts"}, {"traced"}],
+    "compression": [{""}, {"formats"}],
     "gradients": [{"mean", "late"}, {"low_rank", "adaptive"}, {"momenta"}, {""}],
     "islands": [{"carriers"}, {"common"}, {"one"}, {"started", "replayed"}, {""}],
 }

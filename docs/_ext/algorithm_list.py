@@ -11,6 +11,7 @@ ROOMS = {
     "local_updates": "Local steps, after the optimizer",
     "decentralized": "Fewer peers, after the optimizer",
     "ps": "Parameter servers",
+    "activations": "Inside a split model",
     "collectives": "Collectives",
     "faults": "Faults",
 }

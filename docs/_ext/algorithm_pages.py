@@ -59,10 +59,11 @@ def algorithms() -> dict[str, list[str]]:
         modules.setdefault(make().compress.__module__, []).append(name)
     for name, wrap in FEEDBACKS.items():
         modules.setdefault(wrap.__module__, []).append(name)
-    package = importlib.import_module("relaxjax.collectives")
-    for info in pkgutil.iter_modules(package.__path__, "relaxjax.collectives."):
-        if source_of(inspect.getdoc(importlib.import_module(info.name)) or ""):
-            modules[info.name] = []
+    for room in ("relaxjax.collectives", "relaxjax.activations"):
+        package = importlib.import_module(room)
+        for info in pkgutil.iter_modules(package.__path__, f"{room}."):
+            if source_of(inspect.getdoc(importlib.import_module(info.name)) or ""):
+                modules[info.name] = []
     return modules
 
 

@@ -21,6 +21,8 @@ __getattr__, __dir__, __all__ = door(
         "_protocol": "Compressor Feedback Law",
         "_qsgd": "qsgd",
         "_quantize": "quantize",
+        "formats._mx": "mx",
+        "formats._nvfp4": "nvfp4",
         "_random_k": "random_block random_k",
         "_rotated": "rotated",
         "_scaling": "over_largest",

@@ -47,6 +47,8 @@ from relaxjax.compression._threshold import threshold as threshold
 from relaxjax.compression._top_k import check_density as check_density
 from relaxjax.compression._top_k import count_of as count_of
 from relaxjax.compression._top_k import top_k as top_k
+from relaxjax.compression.formats._mx import mx as mx
+from relaxjax.compression.formats._nvfp4 import nvfp4 as nvfp4
 
 __all__ = [
     "Compressor",
@@ -66,7 +68,9 @@ __all__ = [
     "loco",
     "min_max_uint8",
     "momentum_correction",
+    "mx",
     "natural",
+    "nvfp4",
     "over_largest",
     "payload_bytes",
     "qsgd",

@@ -10,7 +10,7 @@ from relaxjax._core._checks import require_known
 
 
 class BlockPayload(NamedTuple):
-    """Attributes: codes: uint8 or uint16[], packed; scale: float32[blocks]."""
+    """Attributes: codes: uint8 or uint16[], packed; scale: float32 or uint8[blocks]."""
 
     codes: jax.Array
     scale: jax.Array

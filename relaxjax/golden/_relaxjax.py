@@ -32,6 +32,9 @@ def implementation(name: str, config: Config, inputs: Inputs) -> dict[str, Any]:
     if name in _CODES:
         x = jnp.asarray(inputs["x"])
         return {"decoded": compression.roundtrip(_CODES[name](config, x), x)}
+    if name in _SMALL:
+        code, bits = _SMALL[name](config)
+        return _small(code, bits, jnp.asarray(inputs["x"]))
     if name in _RANDOM:
         return _moments(name, inputs["x"], **config)
     if name not in _RULES:
@@ -54,6 +57,23 @@ _CODES = {
     "sign": lambda c, x: compression.sign(**c),
     "top_k": lambda c, x: compression.top_k(c["k"] / len(x), block_size=None),
 }
+
+_SMALL = {
+    "mx": lambda c: (compression.mx(**c), _BITS[c["element"]]),
+    "nvfp4": lambda c: (compression.nvfp4(), 4),
+}
+_BITS = {"e4m3": 8, "e5m2": 8, "int8": 8, "e3m2": 6, "e2m3": 6, "e2m1": 4}
+
+
+def _small(code: compression.Compressor, bits: int, x: jax.Array) -> dict[str, Any]:
+    """Codes and scales as they travel, and what is decoded from them."""
+    payload = code.compress(x, None)
+    return {
+        "codes": compression.unpack(payload.codes, bits, x.size),
+        "scale": payload.scale,
+        "decoded": code.decompress(payload, x.size, None),
+    }
+
 
 _RANDOM = {
     "stochastic_quantize": lambda x, **c: compression.quantize(

@@ -42,6 +42,8 @@ def _on_all(share: Callable[[int, int], int]) -> Callable[..., np.ndarray]:
 def _permute(eqn: core.JaxprEqn, sizes: dict[str, int]) -> np.ndarray:
     """The bytes of a `ppermute`, on each sender along the axes of the permutation."""
     names, axes = axis_names_of(eqn), list(sizes)
+    if all(sizes[name] == 1 for name in names):
+        return np.zeros(tuple(sizes.values()), np.int64)
     positions = np.indices(tuple(sizes.values()))
     place = np.zeros(tuple(sizes.values()), np.int64)
     for name in names:

@@ -95,6 +95,23 @@ ROWS: dict[str, Row] = {
         for block in ((128,) if bits == 8 else (7, None))
         for stochastic in (False, True)
     },
+    **{
+        f"mx {element}, {scale}": Row(
+            lambda element=element, scale=scale: compression.mx(element, scale=scale),
+            lambda d, bits=bits: -(-bits * d // 8) + -(-d // 32),
+        )
+        for element, bits in (("e4m3", 8), ("e5m2", 8), ("e3m2", 6), ("int8", 8))
+        for scale in ("rceil", "even")
+    },
+    **{
+        f"mx {element}, {scale}": Row(
+            lambda element=element, scale=scale: compression.mx(element, scale=scale),
+            lambda d, bits=bits: -(-bits * d // 8) + -(-d // 32),
+        )
+        for element, bits in (("e2m3", 6), ("e2m1", 4))
+        for scale in ("floor", "ceil")
+    },
+    "nvfp4": Row(compression.nvfp4, lambda d: -(-d // 2) + -(-d // 16) + 4),
     "min_max_uint8": Row(compression.min_max_uint8, lambda d: d + 8),
     "min_max_uint8, blocks of 64": Row(
         lambda: compression.min_max_uint8(block_size=64),

@@ -43,8 +43,13 @@ LARGE |= {
     for feedback in (None, "ef14")
     if not (code == "drive" and feedback)  # refused: nothing bounds what it loses
 }
-# The step is not taken, or only worker 0 is heard.
-UNHEARD = ("skip_nonfinite", "asynchronous_diloco")
+# The step is not taken, only worker 0 is heard, or a rule holds the worker for absent.
+UNHEARD = (
+    "skip_nonfinite",
+    "asynchronous_diloco",
+    "all_reduce, trimmed by none",
+    "all_reduce, centered at a radius that never bites",
+)
 rows = pytest.mark.parametrize("make", LARGE.values(), ids=LARGE.keys())
 codes = pytest.mark.parametrize("code", CODES.values(), ids=CODES.keys())
 

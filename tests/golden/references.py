@@ -79,6 +79,73 @@ def quantize(config: Config, x: list[float]) -> Arrays:
     return {"decoded": decoded, "codes": codes}
 
 
+def element_values(name: str) -> list[float]:
+    """All that an element can say from 0 up, by its code without the sign."""
+    if name == "int8":
+        return [code / 64 for code in range(128)]
+    exponents, mantissa = int(name[1]), int(name[3])
+    found = []
+    for code in range(2 ** (exponents + mantissa)):
+        field, part = divmod(code, 2**mantissa)
+        scale = 2.0 ** (max(field, 1) - 2 ** (exponents - 1) + 1)
+        found.append(scale * ((field > 0) + part / 2**mantissa))
+    tops = {"e4m3": 448, "e5m2": 57344}  # above them are NaN and infinity
+    return [a for a in found if a <= tops.get(name, math.inf)]
+
+
+def element_code(name: str, a: float) -> tuple[int, float]:
+    """The code nearest to a, and what it says."""
+    values = element_values(name)
+    said = nearest(abs(a), values)
+    code, negative = values.index(said), math.copysign(1, a) < 0
+    if name == "int8":
+        return (-code % 256 if negative else code), math.copysign(said, a)
+    sign = 2 ** (int(name[1]) + int(name[3]))
+    return code + sign * negative, math.copysign(said, a)
+
+
+def mx_exponent(scale: str, most: float, values: list[float], mantissa: int) -> int:
+    """The power of two of a block, before it is kept within a byte."""
+    emax = math.floor(math.log2(values[-1]))
+    e = math.frexp(most)[1] - 1
+    if scale == "even":
+        step = 2.0 ** (e - mantissa)  # halves go up
+        e = math.frexp(math.floor(most / step + 0.5) * step)[1] - 1
+    if scale == "ceil":
+        e += most > 2.0**e
+    if scale == "rceil":
+        d = float(np.float32(most) * np.float32(1 / values[-1]))
+        return math.ceil(math.log2(d))
+    return e - emax
+
+
+def mx(config: Config, x: list[float]) -> Arrays:
+    name, codes, scales, decoded = config["element"], [], [], []
+    values = element_values(name)
+    mantissa = 6 if name == "int8" else int(name[3])
+    for block in blocks(x, 32):
+        most = max(map(abs, block))
+        e = mx_exponent(config["scale"], most, values, mantissa) if most else -127
+        scales.append(min(max(e, -127), 127) + 127)
+        for a in block:
+            code, said = element_code(name, a / 2.0 ** (scales[-1] - 127))
+            codes.append(code)
+            decoded.append(said * 2.0 ** (scales[-1] - 127))
+    return {"decoded": decoded, "codes": codes, "scale": scales}
+
+
+def nvfp4(config: Config, x: list[float]) -> Arrays:
+    whole, codes, scales, decoded = max(map(abs, x)) / 2688, [], [], []
+    for block in blocks(x, 16):
+        code, said = element_code("e4m3", max(map(abs, block)) / 6 / whole)
+        scales.append(code)
+        for a in block:
+            code, unit = element_code("e2m1", a / (said * whole) if said else 0.0)
+            codes.append(code)
+            decoded.append(unit * said * whole)
+    return {"decoded": decoded, "codes": codes, "scale": scales}
+
+
 def min_max_uint8(config: Config, x: list[float]) -> Arrays:
     scale = 255 / (max(x) - min(x) + 1e-7)
     upper = round(max(x) * scale)
@@ -538,6 +605,8 @@ HALVES = [2.5, 3.5, -0.5, 7.0]
 EDGES = [0.0, 1.0, -1.0, 1.001, 257.0, 259.0, 3.14159274, -0.1, 1e-5, 6e4]
 SMALL = [0.0, 0.875, -1.0625, 1.1875, 17.0, 19.0, 448.0, -0.001953125, 0.0029296875]
 ROUNDS = "Round to nearest, halves to even: IEEE 754."
+OCP = "OCP Microscaling Formats v1.0, 2023; rceil as in cuBLAS and jax.nn."
+NVIDIA = "NVIDIA's NVFP4 recipe, 2025: e2m1 x e4m3 x largest / 2688."
 DESYNCED = "DES-LOC: Iacob et al. 2025; averages after the step."
 DECOUPLED = "Decoupled DiLoCo: arXiv 2604.21428."
 ARC = (
@@ -615,6 +684,51 @@ ROWS: list[tuple[Any, ...]] = [
         {"bits": 8, "block_size": 2},
         {"x": [0.0, 0.0, 3.0, -1.0]},
         "A block of zeros stays zero.",
+    ),
+    *[
+        (
+            f"mx {element}, {scale}",
+            mx,
+            {"element": element, "scale": scale},
+            {"x": [1.9, -1.0, 0.3, 0.01]},
+            OCP,
+            0,
+            0,
+        )
+        for element in ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "int8")
+        for scale in ("rceil", "floor", "even", "ceil")
+    ],
+    (
+        "mx int8, at its end",
+        mx,
+        {"element": "int8", "scale": "floor"},
+        {"x": [1.999, -1.999, 0.5]},
+        OCP + " -128 is left out.",
+        0,
+        0,
+    ),
+    (
+        "mx e4m3, blocks of zeros, of least and of large floats",
+        mx,
+        {"element": "e4m3", "scale": "rceil"},
+        {"x": [0.0] * 32 + [2.0**-126, -(2.0**-126)] * 16 + [1e38] * 3 + [150.0]},
+        OCP + " Byte 0 is 2^-127; a block of zeros has it.",
+        0,
+        0,
+    ),
+    (
+        "nvfp4, one block",
+        nvfp4,
+        {},
+        {"x": [1.9, -1.0, 0.3, 0.01]},
+        NVIDIA,
+    ),
+    (
+        "nvfp4, beside a large block and a lost one",
+        nvfp4,
+        {},
+        {"x": [1.9, -1.0, 0.3, 0.01] + [0.0] * 12 + [38.0] * 16 + [1e-5] * 16},
+        NVIDIA + " A block scale of 0 is kept as it is.",
     ),
     (
         "min_max_uint8",
