@@ -113,8 +113,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """The README's command is for whoever has never seen the project, and waits."""
     text = "a quarter of the cases marked `few`, and none of what is marked `long`"
     parser.addoption("--brief", action="store_true", help=text)
-    half = "half of the cases marked `few`; CI has minutes"
-    parser.addoption("--half", action="store_true", help=half)
+    quarter = "a quarter of the cases marked `few`; CI has minutes"
+    parser.addoption("--quarter", action="store_true", help=quarter)
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
@@ -123,7 +123,7 @@ def pytest_collection_modifyitems(
 ) -> None:
     """Of a test marked `few(n)`, n cases are run; the others are slow."""
     brief = config.getoption("--brief")
-    of = 4 if brief else 2 if config.getoption("--half") else 1
+    of = 4 if brief or config.getoption("--quarter") else 1
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("few") and not item.get_closest_marker("slow"):

@@ -167,7 +167,7 @@ def check_ci() -> None:
     say_versions(python)
     lint(python)
     coverage = ["--cov", "--cov-report=term", "--cov-fail-under=95"]
-    run(python, *TESTS, "--half", *coverage, COVERAGE_CORE=core)
+    run(python, *TESTS, "--quarter", *coverage, COVERAGE_CORE=core)
     docs = ["-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
     with typed(python):  # each of the two takes one core, and tests take two
         run(python, *docs, "docs", "docs/_build/html")

@@ -41,19 +41,18 @@ def run(items: list[Any], form: str = "") -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("number", "half", "brief"),
-    [(1, 1, 1), (4, 2, 1), (5, 3, 2), (8, 4, 2), (48, 12, 12)],
+    ("number", "quarter"), [(1, 1), (4, 1), (5, 2), (8, 2), (48, 12)]
 )
-def test_a_part_and_at_least_one_is_left_in_shorter_runs(number, half, brief):
+def test_a_part_and_at_least_one_is_left_in_shorter_runs(number, quarter):
     few = pytest.mark.few(number).mark
     assert len(run(table(few))) == min(number, 12)
-    assert len(run(table(few), "--half")) == half
-    assert len(run(table(few), "--brief")) == brief
+    assert len(run(table(few), "--quarter")) == quarter
+    assert len(run(table(few), "--brief")) == quarter
 
 
 def test_what_is_long_is_left_out_in_brief_alone():
     cases = [*table(), Case("test_y", {}, pytest.mark.long.mark)]
-    assert len(run(cases)) == len(run(cases, "--half")) == 13
+    assert len(run(cases)) == len(run(cases, "--quarter")) == 13
     assert "test_y" not in run(cases, "--brief")
     assert len(run(cases, "--brief")) == 12
 

@@ -3,7 +3,8 @@
 It compiles instructions once that differ in their operands alone. Slices at positions
 that it sees are all different, and so is whatever it fuses with them: with 100 leaves a
 program took six times as long to compile as with positions that come out of an
-`optimization_barrier`. Other backends see them as they are.
+`optimization_barrier`. Other backends see them as they are, and so do all where there
+are `FEW`: what it takes to hide them is more than they cost.
 
 Cost: an int32 for each piece; nothing is computed.
 """
@@ -17,15 +18,24 @@ import jax
 import numpy as np
 from jax import lax
 
+FEW = 8
+
 
 def starts_of(sizes: Sequence[int]) -> Sequence[Any]:
-    """Where pieces of these sizes start, one after the other; for `dynamic_slice`."""
+    """Where pieces of these sizes start, one after the other; for `piece`."""
     *starts, end = itertools.accumulate(sizes, initial=0)
-    if not starts or end > np.iinfo(np.int32).max:
+    if len(starts) <= FEW or end > np.iinfo(np.int32).max:
         return starts
     numbers = [np.int32(start) for start in starts]
     hidden = lax.optimization_barrier
     return lax.platform_dependent(numbers, cpu=hidden, default=list)
+
+
+def piece(flat: jax.Array, start: Any, size: int) -> jax.Array:
+    """So many elements of a flat array, from one of `starts_of` on."""
+    if isinstance(start, int):
+        return lax.slice(flat, (start,), (start + size,))
+    return lax.dynamic_slice(flat, (start,), (size,))
 
 
 def cut(flat: jax.Array, shapes: Sequence[tuple[int, ...]]) -> list[jax.Array]:
@@ -39,6 +49,6 @@ def cut(flat: jax.Array, shapes: Sequence[tuple[int, ...]]) -> list[jax.Array]:
     """
     sizes = [math.prod(shape) for shape in shapes]
     return [
-        lax.dynamic_slice(flat, (start,), (size,)).reshape(shape)
+        piece(flat, start, size).reshape(shape)
         for start, size, shape in zip(starts_of(sizes), sizes, shapes, strict=True)
     ]

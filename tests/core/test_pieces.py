@@ -10,7 +10,7 @@ import pytest
 from relaxjax._core._pieces import cut, starts_of
 
 
-@pytest.mark.parametrize("shapes", [[], [()], [(2,), (0,), (3, 1)], [(4, 2)] * 3])
+@pytest.mark.parametrize("shapes", [[], [()], [(2,), (0,), (3, 1)], [(4, 2), (0,)] * 6])
 def test_pieces_are_those_of_numpy(shapes):
     sizes = [int(np.prod(shape)) for shape in shapes]
     flat = np.arange(sum(sizes) + 2, dtype=np.float32)  # more than they need

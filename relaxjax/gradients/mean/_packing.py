@@ -27,7 +27,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 from relaxjax._core._axis import compiler_axes, varying
 from relaxjax._core._buckets import Bucket
-from relaxjax._core._pieces import cut, starts_of
+from relaxjax._core._pieces import cut, piece, starts_of
 from relaxjax.collectives import after_on_cpu, all_after
 
 SMALL = 2**16
@@ -111,8 +111,7 @@ def map_buckets(
                 flat = lax.dynamic_update_slice(flat, part, (start,))
         out = exchange(flat, np.uint32(number))
         for s, start in zip(bucket.segments, starts, strict=True):
-            cuts = (lax.dynamic_slice(x, (start,), (s.size,)) for x in out)
-            pieces[s.leaf].append(tuple(cuts))
+            pieces[s.leaf].append(tuple(piece(x, start, s.size) for x in out))
 
     def whole(i: int, x: jax.Array) -> list[jax.Array]:
         # An empty leaf is in no bucket.
