@@ -34,7 +34,7 @@ def test_the_row_is_what_is_built(label: str):
     (row,) = [row for row in found.rows if row.label == label]
     tx = plan.transformation(row, "data", optax.sgd(0.1), 4)
     mesh, every = relaxjax.emulate(4), row.candidate.every
-    sent = relaxjax.wire_bytes(tx, PARAMS, mesh, steps=every)
+    sent = relaxjax.wire_bytes(tx, PARAMS, mesh, steps=int(every))
     assert sent == pytest.approx(row.prediction.nbytes * every, abs=0.5)
     params, state = relaxjax.init(tx, PARAMS, mesh)
     params, state, _ = step_of(tx, mesh)(params, state, np.ones((4, 64), np.float32))

@@ -65,7 +65,7 @@ def test_lines_of_rows_known_by_their_trace_can_be_pasted(one):
 
 def check_bytes(c: Candidate, network: plan.Network, bucket: int, model: plan.Model):
     predicted = predict(c, model, network, bucket).nbytes * c.every
-    expected = sent(sized(c.tx, bucket), c.axes, network, c.every, model)
+    expected = sent(sized(c.tx, bucket), c.axes, network, int(c.every), model)
     assert predicted == pytest.approx(expected, abs=0.5), c.label
 
 
