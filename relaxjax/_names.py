@@ -82,7 +82,7 @@ class Choice:
         return options.get("sync_every", self.row.period)
 
     def timed_by(self, text: str) -> str:
-        """The option that says when workers meet; a ValueError if there is none."""
+        """The option that sets the period; refuses a relaxation that has no period."""
         for option in _TIMED & self.row.options:
             return option
         able = [name for name, row in RELAXATIONS.items() if _TIMED & row.options]

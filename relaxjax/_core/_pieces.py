@@ -19,6 +19,7 @@ import numpy as np
 from jax import lax
 
 FEW = 8
+"""Pieces, at most, that are cut where all see it."""
 
 
 def starts_of(sizes: Sequence[int]) -> Sequence[Any]:
@@ -31,11 +32,11 @@ def starts_of(sizes: Sequence[int]) -> Sequence[Any]:
     return lax.platform_dependent(numbers, cpu=hidden, default=list)
 
 
-def piece(flat: jax.Array, start: Any, size: int) -> jax.Array:
-    """So many elements of a flat array, from one of `starts_of` on."""
+def piece(x: jax.Array, start: Any, size: int) -> jax.Array:
+    """So many elements along the last axis, from one of `starts_of` on."""
     if isinstance(start, int):
-        return lax.slice(flat, (start,), (start + size,))
-    return lax.dynamic_slice(flat, (start,), (size,))
+        return lax.slice_in_dim(x, start, start + size, axis=-1)
+    return lax.dynamic_slice_in_dim(x, start, size, axis=-1)
 
 
 def cut(flat: jax.Array, shapes: Sequence[tuple[int, ...]]) -> list[jax.Array]:

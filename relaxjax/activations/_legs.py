@@ -51,7 +51,7 @@ def exchanged(x: jax.Array, name: str, code: Code | None) -> jax.Array:
 
 
 def sent(x: jax.Array, name: str, pairs: Pairs, code: Code | None) -> jax.Array:
-    """x [..] of this worker's sender, and zeros where there is none."""
+    """x [..] of this worker's sender, or zeros for a worker without a sender."""
     if code is None:
         y = permuted(x, name, pairs)
     else:

@@ -21,7 +21,7 @@ def traced_bytes(
     Args:
       fn: a loss, or any function that is called where the axes are bound. What
         `jax.checkpoint` sends again counts in the backward pass.
-      *args: its arguments as of one worker: arrays or `jax.ShapeDtypeStruct`. The
+      *args: the arguments of one worker: arrays or `jax.ShapeDtypeStruct`. The
         backward pass is for the gradient with respect to all floats in them.
       axes: numbers of workers by the names of the axes.
 

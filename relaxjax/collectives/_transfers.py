@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from relaxjax._core._buckets import plan_groups
+from relaxjax._core._pieces import piece, starts_of
 from relaxjax._core._sending_order import sending_order
 from relaxjax._core._tree import is_narrow, leaf_name
 from relaxjax._core.layouts._sharding import sharded_over
@@ -128,7 +128,8 @@ def in_turn(
     )
     parts = [(x,) * results for x in rows]
     for transfer, arrived in zip(plan, out, strict=True):
-        ends = np.cumsum([0, *(rows[i].shape[1] for i in transfer.leaves)]).tolist()
-        for i, start, stop in zip(transfer.leaves, ends, ends[1:], strict=False):
-            parts[i] = tuple(lax.slice_in_dim(x, start, stop, axis=1) for x in arrived)
+        sizes = [rows[i].shape[1] for i in transfer.leaves]
+        cuts = zip(transfer.leaves, starts_of(sizes), sizes, strict=True)
+        for i, start, size in cuts:
+            parts[i] = tuple(piece(x, start, size) for x in arrived)
     return parts

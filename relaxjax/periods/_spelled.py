@@ -39,8 +39,8 @@ def spelled(text: str, learning_rate: optax.ScalarOrSchedule, steps: int) -> Per
     """The period that a text names, for a run of this rate over so many steps.
 
     Raises:
-      ValueError: another name, a number that is missing or is none; what the schedule
-        refuses.
+      ValueError: an unknown schedule, a missing argument, a word that is not a number,
+        or a value that the schedule refuses.
     """
     if text.isdigit():
         return int(text)

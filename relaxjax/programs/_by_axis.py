@@ -17,7 +17,7 @@ def sent_by_axis(
 
     Args:
       fn: a function that is called where the axes are bound.
-      args: its arguments as of one device: arrays or `jax.ShapeDtypeStruct`.
+      args: the arguments of one device: arrays or `jax.ShapeDtypeStruct`.
       sizes: numbers of workers by the names of the axes.
     """
     closed = jax.make_jaxpr(fn, axis_env=list(sizes.items()))(*args)

@@ -32,6 +32,7 @@ from relaxjax._core.traced._marks import passed_over
 from relaxjax._core.traced._sums import (
     NOTHING,
     SumWalk,
+    Terms,
     mirrors_of,
     one_term,
     terms_of,
@@ -69,8 +70,9 @@ def remembered(
         mirrors, count = mirrors_of(own.init.jaxpr), len(jax.tree.leaves(params))
         if len(own.update.out_avals) != count + len(mirrors):
             return Memory({}, [])  # it leaves out what is masked
-        found, goes_ways = _led_to(own.update.jaxpr, mirrors, count)
-        by_turns = not found and goes_ways
+        outs = _sums(own.update.jaxpr, mirrors, count)
+        found = _led_to(outs, mirrors)
+        by_turns = not found and _go_ways(outs, mirrors)
         if by_turns:
             all_in_it = _programs(trace, tx, params, given)
             found = _undone(own, all_in_it, mirrors, count)
@@ -107,23 +109,22 @@ def _programs(
     return _Programs(started, with_extra_args(look, params, given), state)
 
 
-def _led_to(
-    program: Any,
-    mirrors: Sequence[int | None],
-    count: int,
-    chosen: Mapping[str, float] | None = None,
-) -> tuple[list[int], bool]:
-    """Mirrors to which the updates lead; whether some go a scaled way."""
-    outs = _sums(program, mirrors, count, chosen)
-    own = [(i, j) for i, j in enumerate(mirrors) if j is not None]
-    found = [
+def _led_to(outs: Sequence[Terms], mirrors: Sequence[int | None]) -> list[int]:
+    """Mirrors to which the updates of their params lead."""
+    return [
         i
-        for i, j in own
-        if (("param", j), -1) in outs[j].whole
+        for i, j in enumerate(mirrors)
+        if j is not None
+        and (("param", j), -1) in outs[j].whole
         and ("leaf", i) in terms_of(outs[j])
         and ("way", i) not in outs[j].scaled
     ]
-    return found, any(("way", i) in outs[j].scaled for i, j in own)
+
+
+def _go_ways(outs: Sequence[Terms], mirrors: Sequence[int | None]) -> bool:
+    """Whether updates go a way to a mirror that something scales, perhaps by 0."""
+    pairs = [(i, j) for i, j in enumerate(mirrors) if j is not None]
+    return any(("way", i) in outs[j].scaled for i, j in pairs)
 
 
 def _undone(
@@ -132,8 +133,8 @@ def _undone(
     """Mirrors to which updates lead back over a meeting of the models."""
     turns = choices_of(own.update, numbers_of(own.init), count)
     meeting = choices_of(all_in_it.update, numbers_of(all_in_it.init), count).meeting
-    back = [_led_to(own.update.jaxpr, mirrors, count, row)[0] for row in turns.rows]
     sums = [_sums(own.update.jaxpr, mirrors, count, row) for row in turns.rows]
+    back = [_led_to(outs, mirrors) for outs in sums]
 
     def is_undone(i: int, j: int) -> bool:
         now = one_term("param", j)
@@ -148,8 +149,8 @@ def _sums(
     program: Any,
     mirrors: Sequence[int | None],
     count: int,
-    chosen: Mapping[str, float] | None,
-) -> list[Any]:
+    chosen: Mapping[str, float] | None = None,
+) -> list[Terms]:
     """What the results of an update are sums of."""
     rest = len(program.invars) - 2 * count - len(mirrors)
     leaves = [

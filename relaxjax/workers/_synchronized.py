@@ -198,18 +198,18 @@ def _is_averaged(leaf: str, moves: bool, fields: Sequence[str], known: Traced) -
 def _memory_text(leaf: str, memory: Memory, at: Station) -> str:
     periods = ", ".join(f"{name!r}: H" for name in ("params", *memory.fields))
     axis = at.axes[0] if len(at.axes) == 1 else at.axes
-    when, after, cure = "", "the next step", ""
+    when, after, other = "", "the next step", ""
     if memory.by_turns:
         when, after = " at some of its steps, as sam's do", "such a step"
-        cure = (
-            "Let models meet right after such steps, at a multiple of its period. Or l"
+        other = (
+            ", or let models meet right after such steps, at a multiple of its period"
         )
     return (
         f"init: the optimizer remembers params in {leaf!r} of its state, "
         f"and its updates lead there{when}: {at.name} brings models together, and "
-        f"{after} parts them again. {cure or 'L'}et what it remembers meet too: "
+        f"{after} parts them again. Let what it remembers meet too: "
         f"relaxjax.desynced(optimizer, {axis!r}, periods={{{periods}}}) for H steps, "
-        "or periods=H for all of its floats"
+        f"or periods=H for all of its floats{other}"
     )
 
 

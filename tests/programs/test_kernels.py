@@ -13,7 +13,15 @@ import jax.numpy as jnp
 import optax
 import pytest
 
-from relaxjax import all_reduce, diloco, gossip, local_sgd, power_sgd, topology
+from relaxjax import (
+    all_reduce,
+    diloco,
+    gossip,
+    local_sgd,
+    parameter_server,
+    power_sgd,
+    topology,
+)
 from relaxjax.compression import error_feedback, quantize, top_k
 
 RING = topology.ring(2)
@@ -26,6 +34,7 @@ ROWS: dict[str, Any] = {
     "power_sgd in 8 bits": lambda: power_sgd("data", rank=2, bits=8),
     "local_sgd": lambda: optax.chain(optax.sgd(0.1), local_sgd("data", 4)),
     "diloco": lambda: diloco(optax.adam(0.1), "data", 4),
+    "parameter_server": lambda: parameter_server(optax.sgd(0.1), "data"),
     "gossip": lambda: optax.chain(optax.sgd(0.1), gossip("data", RING)),
 }
 

@@ -51,13 +51,12 @@ def numbers_of(init: Any) -> list[Any]:
     """Integers of shape () that a program of `init` starts with; None for all else."""
     jaxpr = init.jaxpr
     outs = walked(jaxpr, [None] * len(jaxpr.invars), None, _Numbers())
-    literal = [v.val if isinstance(v, core.Literal) else None for v in jaxpr.outvars]
-    values = [x if y is None else y for x, y in zip(outs, literal, strict=True)]
-    is_whole = [
-        x is not None and jnp.issubdtype(jnp.asarray(x).dtype, jnp.integer)
-        for x in values
+    pairs = zip(jaxpr.outvars, outs, strict=True)
+    values = [v.val if isinstance(v, core.Literal) else x for v, x in pairs]
+    return [
+        x if jnp.issubdtype(kind.dtype, jnp.integer) else None
+        for x, kind in zip(values, init.out_avals, strict=True)
     ]
-    return [x if whole else None for x, whole in zip(values, is_whole, strict=True)]
 
 
 def choices_of(program: Any, start: Sequence[Any], first: int) -> Choices:

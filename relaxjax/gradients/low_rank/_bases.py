@@ -65,8 +65,13 @@ def of_each_shape(
 ) -> list[jax.Array]:
     """What `fn` makes of the matrices of a shape as one batch, for each matrix."""
     groups = alike([x.shape[1:] for x in matrices])
-    made = [fn(jnp.concatenate([matrices[i] for i in group])) for group in groups]
+    made = [fn(batch) for batch in batched(matrices, groups)]
     return apart(made, groups, [len(x) for x in matrices])
+
+
+def batched(arrays: list[jax.Array], groups: list[list[int]]) -> list[jax.Array]:
+    """Those of each group as one batch."""
+    return [jnp.concatenate([arrays[i] for i in group]) for group in groups]
 
 
 def apart(

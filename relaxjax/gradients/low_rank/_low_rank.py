@@ -35,7 +35,7 @@ from relaxjax._core._extremes import largest
 from relaxjax._core._random import normals
 from relaxjax._core._tree import leaf_names
 from relaxjax._core.layouts._sharding import alike
-from relaxjax.gradients.low_rank._bases import apart, bases
+from relaxjax.gradients.low_rank._bases import apart, bases, batched
 
 NULL = 1e-6
 """Of the longest column of Q: what is shorter has lost its direction."""
@@ -227,22 +227,18 @@ def with_lost_directions(q: list[jax.Array], key: jax.Array) -> list[jax.Array]:
     if not q:
         return q
     groups = alike([x.shape[1:] for x in q])  # those of a shape are one batch
-
-    def batches(parts: list[jax.Array]) -> list[jax.Array]:
-        return [jnp.concatenate([parts[i] for i in group]) for group in groups]
-
-    together = batches(q)
-    norms = [jnp.linalg.norm(x, axis=1, keepdims=True) for x in together]
+    batches = batched(q, groups)
+    norms = [jnp.linalg.norm(x, axis=1, keepdims=True) for x in batches]
     longest = [largest(x, 2, keepdims=True) for x in norms]  # each [batch, 1, 1]
     null = [x <= NULL * most for x, most in zip(norms, longest, strict=True)]
 
-    def redraw(q_of_shapes: list[jax.Array]) -> list[jax.Array]:
+    def redraw(batches: list[jax.Array]) -> list[jax.Array]:
         once = jax.random.clone(key)  # `when` has a loop, of one turn at most
-        drawn = batches(normals(once, [x.shape for x in q]))
-        return list(map(_redrawn, q_of_shapes, null, longest, drawn))
+        drawn = batched(normals(once, [x.shape for x in q]), groups)
+        return list(map(_redrawn, batches, null, longest, drawn))
 
     any_null = functools.reduce(jnp.logical_or, [x.any() for x in null])
-    return apart(when(any_null, redraw, together), groups, [len(x) for x in q])
+    return apart(when(any_null, redraw, batches), groups, [len(x) for x in q])
 
 
 def _redrawn(q: jax.Array, null: Any, longest: Any, drawn: jax.Array) -> jax.Array:

@@ -122,7 +122,8 @@ def power_sgd(
       `update` takes `weight=`, this worker's number of examples.
 
     Raises:
-      ValueError: `rank` or `iterations` is below 1, `start_after` or `min_compression`
+      ValueError: `rank` or `iterations` is below 1, ranks say nothing of step 0 or
+        change while updates travel as they are, `start_after` or `min_compression`
         below 0, `bits` not 32, 16 or 8, the algorithm unknown or without codes; in
         `init` or `update`: this rank makes no leaf smaller, `as_matrices` does not fit,
         a leaf is not real and floating, the tree is not the one that `init` saw, the
@@ -139,11 +140,19 @@ def power_sgd(
       [-2. -4. -6.]
     """
     require_whole(_CALLER, "iterations", iterations)
-    rest = start_after, min_compression, as_matrices, bits, specs
-    if isinstance(rank, Mapping):
-        spec = LowRank(_CALLER, axis_name, _highest(rank), *rest, rank)
-    else:
-        spec = LowRank(_CALLER, axis_name, rank, *rest)
+    ranks = rank if isinstance(rank, Mapping) else None
+    highest = _highest(rank) if isinstance(rank, Mapping) else rank
+    spec = LowRank(
+        _CALLER,
+        axis_name,
+        highest,
+        start_after,
+        min_compression,
+        as_matrices,
+        bits,
+        specs,
+        ranks,
+    )
     compressor = factor_codec(spec.checked().bits)
     algorithm = spec.algorithm(algorithm, compressor)
     width = jnp.bfloat16 if bits == 16 else jnp.float32
