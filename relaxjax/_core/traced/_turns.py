@@ -120,7 +120,7 @@ class _Numbers:
         self.values: list[Any] = []
         self.chosen: dict[str, int] = {}
         self.meets: Any = False
-        self._made: dict[Any, tuple[Sequence[Any], Sequence[Any]]] = {}
+        self._made: dict[Any, Sequence[Any]] = {}  # whose ids are keys, so it keeps all
 
     def __call__(self, eqn: Any, ins: list[Any], scope: str) -> Sequence[Any]:
         operands = list(zip(eqn.invars, ins, strict=True))
@@ -151,9 +151,8 @@ class _Numbers:
         key = (eqn.primitive.name, str(eqn.params), *traced)
         if key not in self._made:
             out = eqn.primitive.bind(*ins, **eqn.params)
-            outs = out if eqn.primitive.multiple_results else [out]
-            self._made[key] = ins, outs  # an id stays what it is while its value lives
-        return self._made[key][1]
+            self._made[key] = out if eqn.primitive.multiple_results else [out]
+        return self._made[key]
 
     def _meet(
         self, eqn: Any, parts: Sequence[Any], number: Any, axes: frozenset[str]
