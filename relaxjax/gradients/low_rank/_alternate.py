@@ -23,7 +23,8 @@ import jax.numpy as jnp
 
 from relaxjax._core._cond import cond
 from relaxjax.gradients.low_rank._bases import bases
-from relaxjax.gradients.low_rank._low_rank import Mean, product, with_lost_directions
+from relaxjax.gradients.low_rank._lost_directions import with_lost_directions
+from relaxjax.gradients.low_rank._low_rank import Mean, product
 from relaxjax.gradients.mean._packing import pack, unpack
 
 

@@ -14,15 +14,13 @@ travel, leaves that are not approximated keep what they lose:
 
     x_i = g_i + e_i,  mean_i(x_i) = out + mean_i(e_i)
 
-A column of Q that is 0, or 1e-6 of the longest, has lost its direction: P's would be 0
-as well, and what the basis is then filled up with need not meet the matrix ever again.
-Such columns are drawn anew, alike on all workers, for the step to come. Where P or Q
-are not finite, Q and e stay as they were, and `out` shows it.
+Columns of Q that have lost their direction are drawn anew, alike on all workers
+(`relaxjax.gradients.low_rank._lost_directions`). Where P or Q are not finite, Q and e
+stay as they were, and `out` shows it.
 
 Cost: r (n + m) floats in two messages; 6 r n m flops and a QR of P.
 """
 
-import functools
 import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
@@ -30,15 +28,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from relaxjax._core._cond import when
-from relaxjax._core._extremes import largest
 from relaxjax._core._random import normals
 from relaxjax._core._tree import leaf_names
-from relaxjax._core.layouts._sharding import alike
-from relaxjax.gradients.low_rank._bases import apart, bases, batched
-
-NULL = 1e-6
-"""Of the longest column of Q: what is shorter has lost its direction."""
+from relaxjax.gradients.low_rank._bases import bases
+from relaxjax.gradients.low_rank._lost_directions import with_lost_directions
 
 AsMatrices = Callable[[str, tuple[int, ...]], tuple[int, int, int]]
 """From a leaf's name and shape to (batch, rows, columns)."""
@@ -220,31 +213,6 @@ def low_rank_mean(
         q, _ = mean([product(a.mT, b) for a, b in zip(m, basis, strict=True)])
     out = [product(p, b.mT) for p, b in zip(basis, q, strict=True)]
     return out, q, means, losts
-
-
-def with_lost_directions(q: list[jax.Array], key: jax.Array) -> list[jax.Array]:
-    """The right factors, with columns that are null drawn anew from the key."""
-    if not q:
-        return q
-    groups = alike([x.shape[1:] for x in q])  # those of a shape are one batch
-    batches = batched(q, groups)
-    norms = [jnp.linalg.norm(x, axis=1, keepdims=True) for x in batches]
-    longest = [largest(x, 2, keepdims=True) for x in norms]  # each [batch, 1, 1]
-    null = [x <= NULL * most for x, most in zip(norms, longest, strict=True)]
-
-    def redraw(batches: list[jax.Array]) -> list[jax.Array]:
-        once = jax.random.clone(key)  # `when` has a loop, of one turn at most
-        drawn = batched(normals(once, [x.shape for x in q]), groups)
-        return list(map(_redrawn, batches, null, longest, drawn))
-
-    any_null = functools.reduce(jnp.logical_or, [x.any() for x in null])
-    return apart(when(any_null, redraw, batches), groups, [len(x) for x in q])
-
-
-def _redrawn(q: jax.Array, null: Any, longest: Any, drawn: jax.Array) -> jax.Array:
-    """Random columns where they are null, some as long as the longest, or as 1."""
-    length = jnp.where(longest > 0, longest, 1) / math.sqrt(q.shape[1])
-    return jnp.where(null, length * drawn, q)
 
 
 def product(a: jax.Array, b: jax.Array) -> jax.Array:

@@ -44,13 +44,8 @@ from relaxjax._core._random import normals
 from relaxjax._core._tree import Layout
 from relaxjax.compression import over
 from relaxjax.gradients.low_rank._bases import bases
-from relaxjax.gradients.low_rank._low_rank import (
-    NULL,
-    AsMatrices,
-    Matrices,
-    product,
-    with_lost_directions,
-)
+from relaxjax.gradients.low_rank._lost_directions import NULL, with_lost_directions
+from relaxjax.gradients.low_rank._low_rank import AsMatrices, Matrices, product
 from relaxjax.gradients.momenta._decoupled_momentum import (
     MomentumSpec,
     Part,
