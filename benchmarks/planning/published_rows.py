@@ -9,7 +9,6 @@ on 32 hosts of 8 V100 at 100 Gbit/s RDMA; its own servers run on further hosts.
 
 from dataclasses import dataclass, replace
 
-from relaxjax.compression import min_max_uint8
 from relaxjax.plan import Model, Network
 from relaxjax.plan._messages import Messages, PlannedMessage, gossiped, reduced
 from relaxjax.plan._traffic import Traffic, payload
@@ -67,7 +66,7 @@ def _pushed(model: Model, network: Network, bucket_bytes: int) -> list[PlannedMe
     return [PlannedMessage(1.0, Traffic(nbytes, line=nbytes, hops=2))]
 
 
-_CODE = payload(min_max_uint8())
+_CODE = payload("min_max_uint8")
 DDP = System(name="PyTorch-DDP", messages=reduced("psum"), bucket_bytes=25 * _MIB)
 HOROVOD = System(name="Horovod", messages=reduced("psum"), bucket_bytes=64 * _MIB)
 BAGUA = (

@@ -3,12 +3,10 @@
 `BUCKET` stands in a line where the bucket size is stated, if it is not the default.
 """
 
-import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from relaxjax._core._relaxation import Relaxation
-from relaxjax.compression import COMPRESSORS, Compressor
 from relaxjax.plan._messages import Messages
 from relaxjax.plan._model import Model
 
@@ -52,12 +50,6 @@ class Candidate:
     def fits_axes(self, axes: int | None) -> bool:
         """Whether it runs over this number of axes; None is the number it needs."""
         return axes in (None, self.axes) or (axes == 2 and self.anywhere)
-
-
-@functools.cache
-def compressor_named(name: str) -> Compressor:
-    """A compressor, the same object each time, so that its payload is sized once."""
-    return COMPRESSORS[name]()
 
 
 BUCKET = "{bucket}"

@@ -17,7 +17,6 @@ from relaxjax.compression import expression
 from relaxjax.plan._candidate import (
     BUCKET,
     Candidate,
-    compressor_named,
     graph,
     line,
 )
@@ -84,7 +83,7 @@ def _gossips(row: Relaxation, network: Network) -> Iterator[Candidate]:
     for name in _CODED_GOSSIP if row.sends.variants else ():
         yield Candidate(
             relaxation=f"{row.name}+{name}",
-            messages=gossiped(ring, payload(compressor_named(name))),
+            messages=gossiped(ring, payload(name)),
             tx=line(row, graph("ring", network.workers), compressor=expression(name)),
             keeps=1.0 + ring,
             compressor=name,
@@ -122,7 +121,7 @@ def _seldom(row: Relaxation, network: Network) -> Iterator[Candidate]:
             messages = reduced(row.sends.algorithm)
             how: dict[str, Any] = {}
             if name:
-                messages = reduced("two_shot", payload(compressor_named(name)))
+                messages = reduced("two_shot", payload(name))
                 how = {"compressor": expression(name, feedback)}
                 how["algorithm"] = '"two_shot"'
             yield Candidate(

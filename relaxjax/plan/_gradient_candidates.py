@@ -6,10 +6,11 @@ from typing import Any
 
 from relaxjax._core._relaxation import Relaxation
 from relaxjax.compression import COMPRESSORS, expression
-from relaxjax.plan._candidate import Candidate, compressor_named, line, partly_coded
+from relaxjax.plan._candidate import Candidate, line, partly_coded
 from relaxjax.plan._messages import low_rank, makes_smaller, reduced
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
+from relaxjax.plan._payload_sizes import compressor_named
 from relaxjax.plan._traffic import EXCHANGES, payload
 
 _SIXTEEN = ("bf16", "fp16")
@@ -56,7 +57,7 @@ def _exact(row: Relaxation, algorithm: str) -> Candidate:
 def _coded(row: Relaxation, name: str) -> Iterator[Candidate]:
     """In codes by the compressor's own algorithm, by two shots, and over hosts."""
     compressor, feedback = compressor_named(name), _feedback(name)
-    size = payload(compressor)
+    size = payload(name)
     routes = dict.fromkeys((compressor.algorithm, "two_shot", "hierarchical"))
     if name in _SIXTEEN:
         routes["ring"] = None
@@ -74,7 +75,7 @@ def _coded(row: Relaxation, name: str) -> Iterator[Candidate]:
 
 def _partly_coded(row: Relaxation, name: str) -> Iterator[Candidate]:
     """In codes, but for what the backward pass may hide."""
-    size, feedback = payload(compressor_named(name)), _feedback(name)
+    size, feedback = payload(name), _feedback(name)
     for plain in _SHARES:
         yield Candidate(
             messages=reduced("two_shot", size, plain),

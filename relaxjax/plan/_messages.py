@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import jax
 
 from relaxjax._core._buckets import Bucket, plan_buckets, plan_groups
-from relaxjax.compression import quantize
 from relaxjax.gradients import (
     Matrices,
     matrices_of,
@@ -141,7 +140,7 @@ def low_rank(
     """
     native = algorithm == "psum"
     size = (
-        coded_payload(quantize(bits))
+        coded_payload(f"quantize{bits}")
         if bits < 16
         else PayloadSize(lambda floats: floats * bits // 8, coded=bits != 32)
     )

@@ -79,12 +79,17 @@ def _sent(
     row: Relaxation, workers: int, model: Model, bucket_bytes: int
 ) -> tuple[float, int]:
     """Bytes that the busiest worker sends in a period, and rounds."""
-    if "bucket_bytes" not in row.options:
-        bucket_bytes = BUCKET_BYTES  # one trace does for all sizes
     shapes = Counter(model.leaves)
-    each = [_of_leaf(row, workers, leaf, bucket_bytes) for leaf in shapes]
+    each = [_of_leaf(row, workers, x, _least(row, x, bucket_bytes)) for x in shapes]
     sent = sum(number * x for number, (x, _) in zip(shapes.values(), each, strict=True))
     return sent, max((rounds for _, rounds in each), default=0)
+
+
+def _least(row: Relaxation, leaf: jax.ShapeDtypeStruct, bucket_bytes: int) -> int:
+    """The smallest bucket of the same program: those that hold all leaves are alike."""
+    if "bucket_bytes" not in row.options:
+        return BUCKET_BYTES
+    return min(bucket_bytes, _COPIES * leaf.size * leaf.dtype.itemsize)
 
 
 @functools.cache

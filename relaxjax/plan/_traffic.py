@@ -32,8 +32,8 @@ import jax
 import jax.numpy as jnp
 
 from relaxjax.collectives import ALGORITHMS, CODED_EXCHANGES, EXACT_EXCHANGES, Codec
-from relaxjax.compression import Compressor, payload_bytes
 from relaxjax.plan._network import Network
+from relaxjax.plan._payload_sizes import payload_size
 
 
 class Traffic(NamedTuple):
@@ -102,20 +102,9 @@ EXACT = PayloadSize(lambda elements: 4 * elements, coded=False)
 
 
 @functools.cache
-def payload(compressor: Compressor | None) -> PayloadSize:
-    """The payloads of a compressor.
-
-    Args:
-      compressor: with feedback or without; None: values travel as they are.
-    """
-    if compressor is None:
-        return EXACT
-
-    @functools.cache
-    def of(elements: int) -> int:
-        return payload_bytes(compressor, _flat(elements))
-
-    return PayloadSize(of, coded=True)
+def payload(compressor: str) -> PayloadSize:
+    """The payloads of a compressor by its name, with feedback or without."""
+    return PayloadSize(payload_size(compressor), coded=True)
 
 
 def _flat(elements: int) -> jax.ShapeDtypeStruct:

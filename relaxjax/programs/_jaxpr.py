@@ -11,18 +11,16 @@ Cost: O(equations of all programs that differ).
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from jax.extend import core
 
 from relaxjax._core._jaxprs import Program, loop_parts, programs_of, scan_parts
-from relaxjax._core._tree import is_key
 from relaxjax.programs._jaxpr_bytes import COLLECTIVES, rounds_of, shape_of
+from relaxjax.programs._jaxpr_computed import computed, plain
 from relaxjax.programs._jaxpr_looked import Looks, looked_at
 from relaxjax.programs._questions import Asked, asks, question
 
 _ASKED = 64  # elements of an array that are noted one by one
-_LARGEST_KNOWN = 4096  # elements; branches depend on counters and small tables
 
 
 class WalkResult(NamedTuple):
@@ -163,10 +161,10 @@ def _equation(
         waves = {(0, f"parts {id(eqn)}"): sum(walked.rounds for walked in walks)}
         height = sum(walked.height for walked in walks)
         return WalkResult(sent, waves if height else {}, height, unknown)
-    computed = _compute(eqn, known) if any(results) else None
-    if computed and asks(name, shape_of(eqn.outvars[0]).dtype):
+    known_now = computed(eqn, known) if any(results) else None
+    if known_now and asks(name, shape_of(eqn.outvars[0]).dtype):
         _note(eqn, known, context.asked)
-    return WalkResult(context.nothing(), {}, 0, computed or unknown)
+    return WalkResult(context.nothing(), {}, 0, known_now or unknown)
 
 
 def _whole(known: list[Any], variables: Sequence[Any]) -> list[Any]:
@@ -219,16 +217,6 @@ def _conditional(
     return most._replace(sent=sent, known=[None] * len(most.known))
 
 
-def _compute(eqn: core.JaxprEqn, known: list[Any]) -> list[Any] | None:
-    """The outputs of a primitive all of whose inputs are known, if they are small."""
-    if any(value is None for value in known) or eqn.primitive.name == "axis_index":
-        return None
-    if sum(shape_of(var).size for var in eqn.outvars) > _LARGEST_KNOWN:
-        return None
-    out = eqn.primitive.bind(*map(_without_mesh, known), **eqn.params)
-    return list(out) if eqn.primitive.multiple_results else [out]
-
-
 def _note(eqn: core.JaxprEqn, known: list[Any], asked: Asked) -> None:
     """Notes the numbers that an equation was given; of large arrays, one for all."""
     numbers: list[float] = []
@@ -240,17 +228,3 @@ def _note(eqn: core.JaxprEqn, known: list[Any], asked: Asked) -> None:
     turn = sum(place[0] == id(eqn) for place in asked)
     made = shape_of(eqn.outvars[0]).dtype
     asked[id(eqn), turn] = question(eqn.primitive.name, tuple(numbers), made)
-
-
-def plain(value: Any) -> np.ndarray:
-    """A known value on the host, the words of keys."""
-    if isinstance(value, jax.Array) and is_key(value):
-        return np.asarray(jax.random.key_data(value))
-    return np.asarray(value)
-
-
-def _without_mesh(value: Any) -> Any:
-    """The value outside a mapping: constants remember where they were traced."""
-    if isinstance(value, jax.Array) and not is_key(value):
-        return np.asarray(value)
-    return value

@@ -21,8 +21,9 @@ from relaxjax._core._phases import clocks_of, set_phases
 from relaxjax._core._tree import is_key
 from relaxjax._core.traced._extra_args import ExtraArgs, with_extra_args
 from relaxjax.periods import is_scheduled
-from relaxjax.programs._jaxpr import WalkContext, plain, walk
+from relaxjax.programs._jaxpr import WalkContext, walk
 from relaxjax.programs._jaxpr_bytes import shape_of
+from relaxjax.programs._jaxpr_computed import plain
 from relaxjax.programs._jaxpr_looked import looked_at
 from relaxjax.programs._questions import Asked, stands, steps_alike
 from relaxjax.workers import WorkerMesh, tracing
