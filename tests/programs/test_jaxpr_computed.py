@@ -1,9 +1,12 @@
 """What NumPy computes of counters is what JAX would, to the bit."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.core import Literal
 
 from relaxjax.programs._jaxpr_computed import _BY_NUMPY, computed
 
@@ -16,12 +19,8 @@ def both(name, fn, *args):
     """The primitive of that name alone, by JAX and by the walk."""
     closed = jax.make_jaxpr(fn)(*args)
     (eqn,) = (e for e in closed.jaxpr.eqns if e.primitive.name == name)
-    places = dict(zip(closed.jaxpr.invars, args, strict=True))
-    literal = [getattr(var, "val", None) for var in eqn.invars]
-    inputs = [
-        places[var] if x is None else x
-        for var, x in zip(eqn.invars, literal, strict=True)
-    ]
+    places: dict[Any, Any] = dict(zip(closed.jaxpr.invars, args, strict=True))
+    inputs = [v.val if isinstance(v, Literal) else places[v] for v in eqn.invars]
     found = computed(eqn, inputs)
     assert found is not None
     assert isinstance(found[0], np.ndarray)  # not a program of JAX's
@@ -37,7 +36,7 @@ def of_two(name, dtype):
 
 
 def _lax(name):
-    return {"and": "bitwise_and", "or": "bitwise_or"}.get(name, name)
+    return f"bitwise_{name}" if name in ("and", "or") else name
 
 
 @pytest.mark.parametrize("dtype", [jnp.int32, jnp.uint32])
