@@ -63,7 +63,7 @@ class Explanation:
     period: int
     repeats: bool
     apart: list[int]
-    bytes_per_step: int
+    bytes_per_step: float
     sends: dict[int, int]
     state_mb: dict[str, float]
     phase_ends: list[int]
@@ -89,7 +89,8 @@ class Explanation:
             every = f"the mean of the first {self.period} steps, which have no period"
         else:
             every = "every step" if alike else f"a period of {self.period} steps"
-        lines.append(f"sends {self.bytes_per_step:,} bytes a step; {every}")
+        sent = f"{self.bytes_per_step:,.1f}".removesuffix(".0")
+        lines.append(f"sends {sent} bytes a step; {every}")
         if not alike:
             steps = (f"{size:,} in step {step}" for step, size in self.sends.items())
             lines.append(f"of which {', '.join(steps) or 'none in the first steps'}")
@@ -159,7 +160,7 @@ def explain(
         period=len(sent),
         repeats=repeats,
         apart=_apart([*sizes]) if is_scheduled(state) else [],
-        bytes_per_step=-(-int(np.sum(sent, axis=0).max()) // len(sent)),
+        bytes_per_step=int(np.sum(sent, axis=0).max()) / len(sent),
         sends=dict(itertools.islice(sizes.items(), _SHOWN)),
         state_mb=_sizes(state),
         phase_ends=sorted(
