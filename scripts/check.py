@@ -213,7 +213,7 @@ def check_programs(*, new: bool = True) -> None:
     for kind in ("gpu", "tpu"):
         module = f"benchmarks.programs.{kind}_program"
         run(python, "-c", f"from {module} import missing; exit(missing())")
-    tests = ["-m", "pytest", "-q", "-m", "not slow", "-n", "2"]
+    tests = ["-m", "pytest", "-q", "-m", "not slow", "-n", "2", "--quarter"]
     run(python, *tests, "tests/gpu", "tests/tpu")
 
 

@@ -344,6 +344,7 @@ def test_numbers_vectors_and_empty_arrays_pass(name, shape):
     assert back.shape == x.shape
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("code", ["mx e4m3", "mx e2m1", "nvfp4", "quantize8"])
 def test_codes_that_are_handed_on_decode_to_what_the_collective_gives(code):
     made, x = DETERMINISTIC[code], gauss(3, (3, 5, 64), False)

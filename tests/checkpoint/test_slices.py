@@ -59,6 +59,7 @@ def assert_wholes(tree: Any, other: Any) -> None:
         np.testing.assert_allclose(x, y, rtol=1e-6)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("to", OTHERS, ids=str)
 def test_the_mean_of_islands_is_laid_out_again(to):
     """Params, moments and anchors; of all islands, not of the first."""

@@ -62,6 +62,7 @@ def test_other_dtypes_keep_theirs(rule, reference, dtype):
         )
 
 
+@pytest.mark.few(18)
 @rules
 @pytest.mark.parametrize("axis", [0, 2, (0, 2), (1, 2), (0, 1, 2), None])
 def test_any_axes_stay_or_go_also_under_vmap(rule, reference, axis):

@@ -94,6 +94,7 @@ RULES = [*ORACLES, merges.clipped(), merges.rda("mean")]
 every_rule = pytest.mark.parametrize("rule", RULES, ids=text)
 
 
+@pytest.mark.few(12)
 @every_rule
 def test_a_row_that_is_not_there_changes_no_bit(rule):
     rng = np.random.default_rng(0)

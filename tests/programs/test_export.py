@@ -61,6 +61,7 @@ def step_of(tx):
     return jax.jit(jax.vmap(one, axis_name="data"))
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", TX)
 def test_a_program_that_was_written_and_read_takes_the_same_step(name):
     step = step_of(TX[name])

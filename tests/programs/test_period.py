@@ -64,6 +64,7 @@ def each_walked(monkeypatch: Any, tx: Any, count: int) -> list[int]:
         return sizes(expanded(walked_steps(tx, PARAMS, workers(), count)))
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("name", TXS)
 def test_steps_that_are_left_out_send_what_they_would(name, monkeypatch):
     tx, _ = TXS[name]
@@ -76,6 +77,7 @@ def test_steps_that_are_left_out_send_what_they_would(name, monkeypatch):
         assert sizes(found) == expected[:count]
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("name", TXS)
 def test_a_period_is_what_all_later_steps_repeat(name, monkeypatch):
     tx, period = TXS[name]

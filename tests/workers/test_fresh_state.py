@@ -60,6 +60,7 @@ def trained(tx: Any, *, in_step: bool, mesh: Any = MESH) -> tuple[Any, Any]:
     return params, state
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", PHASED)
 def test_a_restart_in_the_step_is_one_between_steps(name):
     tx = optax.chain(PHASED[name], optax.sgd(0.1))
@@ -89,6 +90,7 @@ AROUND: dict[str, Any] = {
 }
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", sorted({*PHASED} - {"before_step"}))
 @pytest.mark.parametrize("around", AROUND)
 def test_optimizers_that_reset_a_state_within(around, name):

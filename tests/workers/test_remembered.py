@@ -72,6 +72,7 @@ def forms(optimizer: Any, every: int = EVERY) -> dict[str, Any]:
     }
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("form", ["local_sgd", "diloco"])
 @pytest.mark.parametrize("name", BACK)
 def test_who_goes_back_is_told_and_so_is_what_helps(name, form):
@@ -127,6 +128,7 @@ def sam(period: int, optimizer: Any = None) -> Any:
     return contrib.sam(inner, optax.sgd(0.1), sync_period=period)
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("form", ["local_sgd", "diloco"])
 @pytest.mark.parametrize(("period", "every"), [(2, 3), (2, 5), (3, 4), (3, 5), (4, 6)])
 def test_sam_is_told_of_where_models_meet_between_its_steps(form, period, every):
@@ -140,6 +142,7 @@ def test_sam_is_told_of_where_models_meet_between_its_steps(form, period, every)
     assert not said
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("form", ["local_sgd", "diloco"])
 @pytest.mark.parametrize(("period", "every"), [(2, 2), (2, 4), (3, 3), (3, 6)])
 def test_sam_is_not_warned_of_where_models_meet_after_its_steps(form, period, every):

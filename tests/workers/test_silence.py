@@ -77,6 +77,7 @@ def trained(
     return found, len(taken)
 
 
+@pytest.mark.few(20)
 @places
 @pytest.mark.parametrize("name", ROWS)
 def test_the_bits_are_those_of_a_program_that_asks(name, place):

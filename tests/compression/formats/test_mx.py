@@ -75,6 +75,7 @@ def test_scales_are_those_of_the_table(place, element):
         assert (found - 127).tolist() == [*map(int, expected)], rule
 
 
+@pytest.mark.few(15)
 @pytest.mark.parametrize("most", [0, 2.0**-126, 2.0**-130])
 @pytest.mark.parametrize("element", DTYPES)
 def test_the_least_scale_is_byte_0(most, element):
@@ -142,6 +143,7 @@ def test_scales_and_elements_are_those_of_jax(element, dtype):
     np.testing.assert_array_equal(np.asarray(codes).view(np.uint8).ravel(), ours.codes)
 
 
+@pytest.mark.few(18)
 @elements
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_block_that_is_not_finite_is_nan_and_its_neighbors_are_not(element, bad):
@@ -257,6 +259,7 @@ def test_other_names_are_refused(wrong, message):
         compression.mx(**wrong)
 
 
+@pytest.mark.few(6)
 @elements
 def test_formats_trace_under_strict_promotion(element):
     with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):

@@ -60,6 +60,7 @@ def test_lost_columns_are_filled_up(bases, columns):
     assert is_basis(q, x)
 
 
+@pytest.mark.few(4)
 @ways
 @pytest.mark.parametrize("columns", [3, 20])
 def test_what_is_not_finite_has_no_basis_and_spoils_no_other(bases, columns):

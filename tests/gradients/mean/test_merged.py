@@ -76,6 +76,7 @@ def test_is_the_rule_over_rows(rule, names):
     helpers.assert_close(out, merged(rule, grads, weights), 1e-6)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("rule", BY_RANK, ids=repr)
 @pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16, np.float16])
 def test_two_shots_are_the_gathered_ones_to_the_bit(rule, dtype):
@@ -106,6 +107,7 @@ def test_one_that_is_not_finite_is_absent(rule, wrong):
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.few(8)
 @every_rule
 def test_nobody_is_zero_and_nobody_finite_is_nan(rule):
     grads, tx = gradients(3), all_reduce("data", op=rule)
@@ -140,6 +142,7 @@ def test_buckets_and_order_change_no_more_than_rounding(rule):
     helpers.assert_close(on_mesh(other, grads), on_mesh(tx, grads), 1e-6)
 
 
+@pytest.mark.few(8)
 @every_rule
 def test_types_know_that_results_are_equal(rule):
     tx = all_reduce("data", op=rule)
@@ -161,6 +164,7 @@ def matrix_rows(rule: Any, n: int) -> list[int]:
     )
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("rule", BY_ROWS, ids=repr)
 def test_bytes_of_two_shots(rule):
     """A chunk of each worker there and back, who counts, and a matrix."""

@@ -122,6 +122,7 @@ def test_no_name_reaches_a_terminal_as_it_is():
     assert foreign.shown("x" * 1000) == "'" + "x" * 399 + "..."
 
 
+@pytest.mark.few(25)
 @pytest.mark.parametrize("key", ["tokens", "steps", "base", "joined", "dropped"])
 @pytest.mark.parametrize("value", [10**400, -1, 1e300, "8", True])
 def test_a_contribution_with_a_number_that_is_none_is_refused(key, value):
@@ -239,6 +240,7 @@ def test_a_foreign_number_in_the_log_is_no_version():
     assert log.newest(world.store, 1) == log.newest(world.store)
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("what", [b"notes", b""])
 @pytest.mark.parametrize("quorum", [1, 3])
 @pytest.mark.parametrize("ahead", [(1,), (2,), (6,), (2, 4), (3, 4, 5, 6)])

@@ -36,6 +36,7 @@ def moved(anchor: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
     return {k: a - 0.1 * anchor_of(seed)[k] for k, a in anchor.items()}
 
 
+@pytest.mark.few(8)
 @pytest.mark.long
 @pytest.mark.parametrize("name", CODES + RANDOM)
 def test_all_that_was_lost_comes_back(name):

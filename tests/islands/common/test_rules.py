@@ -100,6 +100,7 @@ def test_merges_are_by_the_rule_and_replay_to_the_bit(rule, attack):
     assert all(x.is_equal and not x.fault for x in done)
 
 
+@pytest.mark.few(8)
 @every_rule
 def test_a_member_that_goes_far_moves_the_others_little(rule):
     """Without the limit of islands, against the same run without that member."""
