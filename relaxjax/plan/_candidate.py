@@ -27,6 +27,9 @@ class Candidate:
       axes: number of axes it needs: 2 are hosts and their workers.
       anywhere: whether it needs one axis and also runs over two.
       fits: whether it does anything for a model.
+      buckets: in which directions another size of a bucket may be worth something:
+        "smaller" where messages can hide behind the backward pass, "larger" where there
+        are buckets at all.
     """
 
     relaxation: str
@@ -40,6 +43,7 @@ class Candidate:
     axes: int = 1
     anywhere: bool = False
     fits: Callable[[Model], bool] = lambda _: True
+    buckets: tuple[str, ...] = ("smaller", "larger")
 
     @property
     def label(self) -> str:

@@ -148,6 +148,7 @@ def _seldom_in_low_rank(row: Relaxation, every: int) -> Iterator[Candidate]:
             relaxation=f"{row.name}@two_shot",
             messages=low_rank(rank, "two_shot", 8),
             fits=functools.partial(makes_smaller, rank),
+            buckets=(),
             tx=line(row, str(every), reducer=own).replace(BUCKET, ""),
             every=every,
             options={"rank": rank, "bits": 8, **period},
@@ -170,6 +171,7 @@ def _traced(row: Relaxation, network: Network) -> Iterator[Candidate]:
         tx=line(row, **how),
         every=row.period,
         fits=lambda model: can_send(row, network.workers, model),
+        buckets=("larger",),
         why=row.sends.why,
     )
 

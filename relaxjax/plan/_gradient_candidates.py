@@ -129,6 +129,7 @@ def low_ranks(row: Relaxation, network: Network) -> Iterator[Candidate]:
                 relaxation=row.name if whole else f"{row.name}@{algorithm}",
                 messages=low_rank(rank, algorithm, bits, by_turns=by_turns),
                 fits=functools.partial(makes_smaller, rank),
+                buckets=(),
                 tx=line(row, rank=rank, **how),
                 options={"rank": rank} | ({} if whole else {"bits": bits}),
                 anywhere=whole,

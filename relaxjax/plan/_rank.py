@@ -121,10 +121,13 @@ def best_bucket(
         return min(tried(*asked), key=_seconds)
     (usual,) = each = tried(BUCKET_BYTES)
     whole = min(4 * model.size, _WHOLE)
-    if usual.seconds > model.compute * (1 + _GAIN) and whole > BUCKET_BYTES:
+    slow = usual.seconds > model.compute * (1 + _GAIN) and whole > BUCKET_BYTES
+    if slow and candidate.buckets:
         each += tried(whole)
-        larger = each[1].seconds < usual.seconds
-        each += tried(*(x for x in _LARGER if x < whole)) if larger else tried(_SMALLER)
+        if each[1].seconds < usual.seconds:
+            each += tried(*(x for x in _LARGER if x < whole))
+        elif "smaller" in candidate.buckets:
+            each += tried(_SMALLER)
     best = min(each, key=_seconds)
     return best if best.seconds < usual.seconds * (1 - _GAIN) else usual
 
