@@ -18,8 +18,8 @@ ROOT = Path(relaxjax.__file__).parent
 # From the ground up; a room imports lower floors and never its neighbors. Inside one
 # package modules may import each other, without a cycle.
 FLOORS = [
-    {"_core", "tasks"},
-    {"compression", "merges", "periods", "topology", "workers", "faults"},
+    {"_core"},
+    {"compression", "merges", "periods", "topology", "workers", "faults", "tasks"},
     {"collectives", "programs", "checkpoint", "hosts"},
     {"gradients", "schedule", "activations"},
     {"local_updates", "decentralized", "ps", "fsdp"},

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from relaxjax import emulate
+from relaxjax import emulate, tasks
 from relaxjax import explain as explain_chain
 from relaxjax._core._relaxation import Training
 from relaxjax._core.foreign._ranges import EXPLAINED
@@ -18,7 +18,6 @@ from relaxjax._names import parse
 from relaxjax.cli._devices import AXIS, DEFAULT_WORKERS
 from relaxjax.cli._errors import user_errors
 from relaxjax.cli._train_options import TaskName, relaxations
-from relaxjax.tasks import OPTIMIZERS, TASKS, schedule
 
 
 def explain(
@@ -50,9 +49,9 @@ def explain(
     """
     with user_errors():
         choice = parse(relaxation)
-        model = TASKS[task.value](0)
-        parent = OPTIMIZERS[choice.row.parent]
-        rate = schedule(parent.rate * model.learning_rate, model.steps)
+        model = tasks.TASKS[task.value](0)
+        parent = tasks.OPTIMIZERS[choice.row.parent]
+        rate = tasks.schedule(parent.rate * model.learning_rate, model.steps)
         training = Training(parent.make(rate), rate, model.steps, workers)
         tx = choice.build(AXIS, training, periods=periods)
         found = explain_chain(tx, model.params, emulate(workers), steps=model.steps)
