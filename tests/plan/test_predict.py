@@ -4,13 +4,16 @@ from dataclasses import replace
 
 import jax.numpy as jnp
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from relaxjax import plan
 from relaxjax.plan._candidate import Candidate
 from relaxjax.plan._messages import PlannedMessage
-from relaxjax.plan._predict import exchange_seconds, predict
+from relaxjax.plan._model import FORWARD
+from relaxjax.plan._predict import _step, exchange_seconds, predict
 from relaxjax.plan._traffic import Traffic
-from relaxjax.schedule import Link
+from relaxjax.schedule import Cluster, Cost, Graph, Link, Policy, simulate
 
 MODEL = plan.Model(params={"w": jnp.zeros((4, 4))}, compute=3.0)  # 1 s of it forward
 
@@ -63,6 +66,57 @@ def test_messages_leave_as_they_become_ready():
     messages = [message(0.5, 4.0, 1.0), message(0.25, 1.0, 0.0)]
     # from 1.5 until 2.5; the other's code from 2 until 3, then 4 s
     assert exchange_seconds(messages, MODEL, network()) == pytest.approx(7)
+
+
+def simulated(
+    messages: list[PlannedMessage],
+    seconds: list[float],
+    coding: list[float],
+    compute: float,
+) -> float:
+    """The step by the simulator, with an operation for each part and each code."""
+    ends = sorted({m.ready for m in messages if m.ready} | {1.0})
+    parts, done = {"forward": compute * FORWARD}, 0.0
+    for end in (None, *ends):
+        if end is not None:
+            parts[f"backward {end}"] = compute * (1 - FORWARD) * (end - done)
+            done = end
+        parts |= {
+            f"code {i}": coding[i]
+            for i, m in enumerate(messages)
+            if m.ready == end and coding[i]
+        }
+    before = [[], *([name] for name in parts)]
+    ops = dict(zip(parts, zip(parts.values(), before, strict=False), strict=True))
+    sends = {}
+    for i, message in enumerate(messages):
+        last = f"code {i}" if coding[i] else f"backward {message.ready}"
+        need = [last] if last in parts else []
+        sends[str(i)] = (seconds[i] - coding[i], need)
+    policy = Policy(
+        "plan",
+        collective=lambda nbytes: Cost(1, nbytes),
+        buckets=tuple((name,) for name in sends),
+    )
+    link = Link(latency=0.0, bandwidth=1e12)  # seconds are bytes on it
+    return simulate(Graph({}, ops, sends), policy, Cluster(link=link)).seconds
+
+
+one = st.tuples(
+    st.sampled_from([None, 0.25, 0.5, 0.75, 1.0]), st.integers(1, 9), st.integers(0, 3)
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(one, min_size=1, max_size=7), st.integers(0, 6))
+def test_the_closed_form_is_the_simulator(drawn, compute):
+    messages = [message(ready, 0.0, 0.0) for ready, _, _ in drawn]
+    coding = [float(code) for _, _, code in drawn]
+    seconds = [
+        sending + code for (_, sending, _), code in zip(drawn, coding, strict=True)
+    ]
+    found = _step(messages, seconds, coding, float(compute))
+    assert found == pytest.approx(simulated(messages, seconds, coding, float(compute)))
 
 
 def candidate(every: int = 1, keeps: float = 0.0) -> Candidate:
