@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from relaxjax import hosts, schedule
 from relaxjax import plan as planner
 from relaxjax._core.foreign._ranges import HARDWARE, MEBIBYTES, PARAMS
 from relaxjax.cli._errors import user_errors
-from relaxjax.cli._plan_table import show
+from relaxjax.cli._plan_table import busy, show
 
 _DEFAULTS = {
     "latency_ms": 0.05,
@@ -128,8 +127,7 @@ def plan(
     Relaxations are listed with the measured quality of their training, fastest first.
     """
     asked = {k: v for k, v in locals().items() if k not in _SHOWN}
-    busy = Console(stderr=True).status(f"ranking for {params:g} parameters")
-    with user_errors(), busy:
+    with user_errors(), busy(f"ranking for {params:g} parameters"):
         cluster = _network(network, {name: asked[name] for name in _FIGURES})
         model = planner.Model.of_size(_whole(params), compute=compute_ms / 1e3)
         settings: dict[str, Any] = {
