@@ -147,6 +147,10 @@ def _check_among(name: str, unit: str, value: Any, among: "Range") -> None:
 def _check_real(name: str, value: Any, what: str) -> None:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be {what}, got {value!r}")
+    try:
+        float(value)
+    except OverflowError:
+        raise ValueError(f"{name} must be {what} below 2**1024") from None
 
 
 def check_type(name: str, value: Any, kind: type, remedy: str) -> None:

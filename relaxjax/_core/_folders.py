@@ -28,8 +28,9 @@ def local_path(caller: str, name: str, value: str | os.PathLike[str]) -> Path:
     if address := _ADDRESS.fullmatch(text):
         scheme, rest = address.groups()
         if scheme.lower() != "file":
+            given = f"{scheme}://{rest}"
             raise ValueError(
-                f"{caller}: {name}={text!r} is an address, and only local folders are "
+                f"{caller}: {name}={given!r} is an address, and only local folders are "
                 "written: mount the store and name the mounted folder, or write to a "
                 "local one and copy it there"
             )

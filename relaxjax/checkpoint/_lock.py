@@ -19,6 +19,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from relaxjax._core.foreign._json import SMALL, read_json
+from relaxjax._core.foreign._types import wrong
 
 try:
     import fcntl
@@ -26,6 +27,7 @@ except ImportError:  # not on Windows
     fcntl = None
 
 NAME = "writer.lock"
+_OWNER = {"host": str, "pid": int, "since": float}
 
 
 class WriterLock:
@@ -109,12 +111,11 @@ def _owner(path: Path) -> dict[str, Any]:
         told = read_json(path, SMALL)
     except (OSError, ValueError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return {} if wrong(_OWNER, told) or not told["host"].isprintable() else told
 
 
 def _described(owner: dict[str, Any]) -> str:
-    host, pid, since = (owner.get(key) for key in ("host", "pid", "since"))
-    if not isinstance(since, int | float):
+    if not owner:
         return "another process"
-    minutes = max(0.0, time.time() - since) / 60
-    return f"process {pid} on {host} (for {minutes:.1f} minutes)"
+    minutes = max(0.0, time.time() - owner["since"]) / 60
+    return f"process {owner['pid']} on {owner['host']} (for {minutes:.1f} minutes)"

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from relaxjax import hosts, schedule
 from relaxjax import plan as planner
 from relaxjax._core.foreign._ranges import HARDWARE, MEBIBYTES, PARAMS
 from relaxjax.cli._errors import user_errors
-from relaxjax.cli._plan_table import show
+from relaxjax.cli._plan_table import busy, show
 
 _DEFAULTS = {
     "latency_ms": 0.05,
@@ -128,8 +127,7 @@ def plan(
     Relaxations are listed with the measured quality of their training, fastest first.
     """
     asked = {k: v for k, v in locals().items() if k not in _SHOWN}
-    busy = Console(stderr=True).status(f"ranking for {params:g} parameters")
-    with user_errors(), busy:
+    with user_errors():
         cluster = _network(network, {name: asked[name] for name in _FIGURES})
         model = planner.Model.of_size(_whole(params), compute=compute_ms / 1e3)
         settings: dict[str, Any] = {
@@ -140,12 +138,13 @@ def plan(
         }
         if sharded:
             _require_no("--sharded", {"--bucket-mb": bucket_mb, "--chart": chart})
-            ranking = planner.sharded(model, cluster, **settings)
         else:
             settings["bucket_bytes"] = _bytes(bucket_mb)
-            ranking = planner.rank(model, cluster, **settings)
-        if chart:
-            _draw(chart, model, cluster, settings)
+        with busy(f"ranking for {params:g} parameters"):
+            rank = planner.sharded if sharded else planner.rank
+            ranking = rank(model, cluster, **settings)
+            if chart:
+                _draw(chart, model, cluster, settings)
     if xla_flags:
         bucket = ranking.choice.prediction.bucket_bytes
         typer.echo(planner.xla_flags(cluster, bucket))

@@ -1,7 +1,10 @@
-"""The table of `relaxjax plan`, as wide as the terminal."""
+"""The table of `relaxjax plan`, as wide as the terminal, and a word before it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Timer
 
+import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -16,6 +19,25 @@ _COLUMNS: dict[str, Callable[["planner.Row"], str]] = {
 }
 _LEFT_OUT = ("messages ms", "memory GB")  # where names would not be whole
 _FIGURES_WIDE = 62  # columns of a terminal for all figures beside the name
+_QUICK = 1.0  # seconds without a word, where nobody sees a terminal
+
+
+@contextmanager
+def busy(text: str) -> Iterator[None]:
+    """Says on stderr what is under way: on a terminal, or if it takes seconds."""
+    console = Console(stderr=True)
+    if console.is_terminal:
+        with console.status(text):
+            yield
+        return
+    line = Timer(_QUICK, typer.echo, (f"relaxjax: {text} ...",), {"err": True})
+    line.daemon = True
+    line.start()
+    try:
+        yield
+    finally:
+        line.cancel()
+        line.join()
 
 
 def show(ranking: "planner.Ranking", cluster: "planner.Network", top: int) -> None:

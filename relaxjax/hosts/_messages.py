@@ -162,6 +162,7 @@ def _layout(value: Any) -> Layout | None:
     local, here, visible, own = _list(value, 4)
     _require(isinstance(own, bool) and here != 0)
     here, visible = (None if one is None else _count(one) for one in (here, visible))
+    _require(visible is None or visible <= _WORD)  # a share of them is counted out
     return Layout(_count(local), here, visible, own)
 
 

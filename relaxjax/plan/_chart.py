@@ -82,4 +82,4 @@ def winners(path: str | Path, model: Model, network: Network, **how: Any) -> Non
     chart.set_title(f"{model.size:,} params, {network.workers} workers")
     key = "\n".join(f"{number}  {label}" for number, label in enumerate(labels))
     chart.text(1.02, 0.98, key, transform=chart.transAxes, va="top", fontsize="small")
-    figure.savefig(path, dpi=120, bbox_inches="tight")
+    figure.savefig(path, dpi=120, bbox_inches="tight", format="png")

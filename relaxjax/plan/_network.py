@@ -7,7 +7,7 @@ share; inside a host workers have links of their own. A message takes
 """
 
 import json
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -118,7 +118,7 @@ class Network:
                 " hosts are of equal size; give a multiple, or per_host=1"
             )
         for name, rate in self.codec.items():
-            if not (isinstance(rate, int | float) and 0 < rate < math.inf):
+            if not (isinstance(rate, int | float) and 0 < rate <= sys.float_info.max):
                 raise ValueError(
                     f"codec[{name!r}]={rate!r} must be a finite number of bytes per "
                     "second, more than 0"

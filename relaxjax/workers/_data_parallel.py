@@ -17,13 +17,8 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import is_any_traced, require_arrays
 from relaxjax._core._phase_watch import Phases
 from relaxjax.workers._mesh import Emulation, WorkerMesh
-from relaxjax.workers._startup_agreement import require_equal_processes
-from relaxjax.workers._step_arguments import (
-    described,
-    mean_over_workers,
-    place_batch,
-    placed,
-)
+from relaxjax.workers._startup_agreement import require_like_batches
+from relaxjax.workers._step_arguments import mean_over_workers, place_batch, placed
 from relaxjax.workers._step_programs import StepPrograms
 from relaxjax.workers._to_workers import workers_of
 
@@ -48,7 +43,7 @@ class DataParallelStep:
         )
         self._under_way: deque[Any] = deque()
         self._phases = Phases()
-        self._looked = False
+        self._calls = 0
 
     @property
     def mesh(self) -> Mesh | Emulation:
@@ -80,15 +75,12 @@ class DataParallelStep:
                 f"two arguments; got {len(args)}"
             )
         *state, batch = args
-        self._look_once(state, batch)
-        return tuple(state), place_batch(batch, self._workers)
-
-    def _look_once(self, state: list[Any], batch: Any) -> None:
-        """Before the first step: are these arrays, and processes' batches alike?"""
-        if not self._looked:
+        if not self._calls:
             require_arrays(state, "data_parallel")
-            require_equal_processes("data_parallel", described(batch, self._workers))
-            self._looked = True
+        if not is_any_traced((state, batch)):  # inside a trace nobody could answer
+            self._calls += 1
+            require_like_batches(batch, self._workers, self._calls)
+        return tuple(state), place_batch(batch, self._workers)
 
     def _wait(self, state: Any, metrics: Any) -> None:
         """Bounds the number of steps under way."""

@@ -15,12 +15,17 @@ def process_indices(mesh: Mesh) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=64)
-def workers_here(mesh: Mesh, axis_name: tuple[str, ...]) -> int:
-    """Number of workers that have a device of this process."""
-    first, mine = [mesh.axis_names.index(x) for x in axis_name], jax.process_index()
+def holders_of(mesh: Mesh, axis_name: tuple[str, ...]) -> tuple[frozenset[int], ...]:
+    """The processes that have devices of each worker."""
+    first = [mesh.axis_names.index(x) for x in axis_name]
     devices = np.moveaxis(mesh.devices, first, range(len(first)))
     workers = devices.reshape(int(np.prod(devices.shape[: len(first)])), -1)
-    return sum(any(d.process_index == mine for d in own) for own in workers)
+    return tuple(frozenset(d.process_index for d in own) for own in workers)
+
+
+def workers_here(mesh: Mesh, axis_name: tuple[str, ...]) -> int:
+    """Number of workers that have a device of this process."""
+    return sum(jax.process_index() in own for own in holders_of(mesh, axis_name))
 
 
 def on_host(array: jax.Array | np.ndarray) -> np.ndarray:

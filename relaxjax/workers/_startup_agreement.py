@@ -5,9 +5,17 @@ hang the first collective, or silently train something else. Each process descri
 it has in lines of text; all lines are compared with process 0's, and every process
 raises the same error.
 
-Cost: two small all-gathers at start-up; nothing with one process.
+Where a mesh has other axes, a worker is a group of devices, which may lie on several
+processes. Each of them gives the worker's rows, and JAX takes what they give for copies
+of one array, whatever is in them: the worker would train on unlike rows.
+
+    steps 1, 2, 4, 8, ...: digests of each shared worker's rows, gathered and compared
+
+Cost: two small all-gathers at start-up; nothing with one process. Where a worker is
+shared, in those steps, a hash of the batch on the host and a small all-gather.
 """
 
+import hashlib
 import platform
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -18,11 +26,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.experimental import multihost_utils
+from jax.sharding import Mesh
 
-from relaxjax._core._tree import layout_of
+from relaxjax._core._tree import is_key, layout_of, leaf_names
 from relaxjax._core.traced._digests import arrays_digest, arrays_of, text_digest
 from relaxjax._core.traced._extra_args import ExtraArgs, with_extra_args
 from relaxjax.workers._mesh import WorkerMesh
+from relaxjax.workers._processes import holders_of
+from relaxjax.workers._step_arguments import described, is_own_rows
 
 _CONFIGURATION = "the configuration of the transformation (digest of its program)"
 _UPDATE = "the update of the transformation (digest of its program)"
@@ -46,8 +57,7 @@ def require_equal_processes(caller: str, mine: Mapping[str, str]) -> None:
 
     The error names all differences between process 0 and the first that differs.
     """
-    texts = _gather("\n".join(f"{key}\t{value}" for key, value in mine.items()))
-    tables = [dict(line.split("\t", 1) for line in text.splitlines()) for text in texts]
+    tables = _gathered(mine)
     first = tables[0]
     for process, table in enumerate(tables):
         wrong = [
@@ -61,6 +71,57 @@ def require_equal_processes(caller: str, mine: Mapping[str, str]) -> None:
                 f"{caller}: processes disagree on " + "; on ".join(wrong) + ". Start "
                 "every process with the same script, configuration, data and versions"
             )
+
+
+def require_like_batches(batch: Any, workers: WorkerMesh, call: int) -> None:
+    """Raises on every process if the batches of two do not go together."""
+    if call == 1:
+        require_equal_processes("data_parallel", described(batch, workers))
+    if call & (call - 1) or not isinstance(workers.mesh, Mesh):
+        return
+    holders = holders_of(workers.mesh, workers.axis_name)
+    if max(map(len, holders)) > 1:
+        here = [i for i, own in enumerate(holders) if jax.process_index() in own]
+        _require_same_rows(_row_digests(batch, workers, here), workers)
+
+
+def _require_same_rows(mine: dict[str, str], workers: WorkerMesh) -> None:
+    """Raises on every process if two give unlike rows of one worker."""
+    first: dict[str, tuple[int, str]] = {}
+    for process, table in enumerate(_gathered(mine)):
+        for what, digest in table.items():
+            other, theirs = first.setdefault(what, (process, digest))
+            if digest != theirs:
+                raise ValueError(
+                    f"data_parallel: processes {other} and {process} give unlike rows "
+                    f"as {what}, which has devices of both. Rows go by worker, and not "
+                    "by process: every process gives the rows of all workers that it "
+                    "has devices of, in their order. Or give an array of all rows, as "
+                    "jax.make_array_from_callback(shape, NamedSharding(mesh, "
+                    f"P{workers.axis_name}), lambda index: rows[index]) makes it"
+                )
+
+
+def _row_digests(batch: Any, workers: WorkerMesh, here: list[int]) -> dict[str, str]:
+    """A digest of each leaf's rows of each worker that this process has devices of."""
+    found = {}
+    for name, leaf in zip(leaf_names(batch), jax.tree.leaves(batch), strict=True):
+        if not is_own_rows(leaf, workers) or not jnp.shape(leaf):
+            continue
+        typed = isinstance(leaf, jax.Array) and is_key(leaf)
+        rows = np.asarray(jax.random.key_data(leaf) if typed else leaf)
+        size = len(rows) // (len(here) or 1)
+        for place, worker in enumerate(here):
+            part = rows[place * size :][:size].tobytes()
+            digest = hashlib.sha256(part).hexdigest()[:16]
+            found[f"batch leaf {name!r} of worker {worker}"] = digest
+    return found
+
+
+def _gathered(mine: Mapping[str, str]) -> list[dict[str, str]]:
+    """The tables of all processes, of one-line names and values, in their order."""
+    texts = _gather("\n".join(f"{key}\t{value}" for key, value in mine.items()))
+    return [dict(line.split("\t", 1) for line in text.splitlines()) for text in texts]
 
 
 def describe(

@@ -3,11 +3,14 @@
 import json
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 from typer.testing import CliRunner
 
 from relaxjax import plan
+from relaxjax.cli import _plan_table
 from relaxjax.cli._app import app
 from relaxjax.schedule import Link
 
@@ -16,10 +19,31 @@ SLOW = [*ASKED, "--bandwidth-gbps", "0.5", "--latency-ms", "0.1"]
 FAST = [*ASKED, "--bandwidth-gbps", "400", "--latency-ms", "0.01"]
 
 
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    """However slow this machine is."""
+    monkeypatch.setattr(_plan_table, "_QUICK", 60)
+
+
 def run(*arguments: str):
     result = CliRunner().invoke(app, ["plan", *arguments])
     assert result.exit_code == 0, result.output
     return result.stdout
+
+
+def test_in_a_pipe_a_line_says_what_takes_long(monkeypatch, capsys):
+    monkeypatch.setattr(_plan_table, "_QUICK", 0.01)
+    before, said, until = threading.enumerate(), "", time.monotonic() + 60
+    with _plan_table.busy("ranking"):
+        while not said and time.monotonic() < until:
+            said = capsys.readouterr().err
+    assert said == "relaxjax: ranking ...\n"
+    monkeypatch.setattr(_plan_table, "_QUICK", 60)
+    with _plan_table.busy("ranking"):
+        pass  # it is quick
+    after = [t for t in threading.enumerate() if isinstance(t, threading.Timer)]
+    assert {*after} <= {*before}
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.long

@@ -106,6 +106,8 @@ def test_rates_are_positive_numbers():
     for bad in (0, -1, math.nan):
         with pytest.raises(ValueError, match=r"^n must be > 0 bytes/s"):
             _checks.check_rate("n", "bytes/s", bad)
+    with pytest.raises(ValueError, match=r"^n must be a number of .* 2\*\*1024"):
+        _checks.check_rate("n", "bytes/s", 10**400)
     wrong: Any = "1"
     with pytest.raises(TypeError, match=r"^n must be a number of bytes/s, got '1'"):
         _checks.check_rate("n", "bytes/s", wrong)

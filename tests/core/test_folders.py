@@ -84,5 +84,5 @@ def test_a_command_says_so_too(tmp_path, monkeypatch, capsys):
     asked = ["train", "--relaxation", "all_reduce", "--out", "gs://bucket/run"]
     with pytest.raises(SystemExit):
         app(asked)
-    assert "is an address" in capsys.readouterr().err
+    assert "'gs://bucket/run' is an address" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

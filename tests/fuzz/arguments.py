@@ -24,6 +24,10 @@ NO_NAME = (
 )
 NO_FILE = ("nowhere.py", "nowhere.py:x", "", ":", ".py", "/", ".", "\x00", "a\nb.py")
 NO_FILE += (f"{LONG}.py", f"{LONG}.py:x", "ends.py:x", "/dev/null", "folder.py")
+NO_PLACE = (LONG, "gs://b/r", "\x00", "script.py/x")
+"""No folder or file can be made there."""
+NO_PERIODS = ("", "0", "-1", "x", "qsr:", "table:", "table:0=0", "table:5=4", "\x00")
+NO_PERIODS += ("1.5", "stages:", "qsr:peaks=x", f"table:0={10**30}", "table:0=4,0=5")
 FLAG = Option()
 NAMES = Option(("all_reduce", "gossip+quantize8", "diloco", "local_sgd"), NO_NAME)
 
@@ -45,6 +49,9 @@ COMMANDS: dict[str, dict[str, Option]] = {
         "--check-every": Option(("5",), (*NO_COUNT, *HUGE)),
         "--lost-after": Option(("15",), (*NOT_POSITIVE, "1e308")),
         "--stuck-after": Option(("300",), (*NOT_POSITIVE, "1e30")),
+        "--periods": Option(("4", "table:0=4,100=16"), NO_PERIODS),
+        "--resume": FLAG,
+        "--force": FLAG,
         "--skip-nonfinite": FLAG,
         "--no-baseline": FLAG,
         "--json": FLAG,
@@ -66,6 +73,11 @@ COMMANDS: dict[str, dict[str, Option]] = {
         "--quality": Option(("close",), ("", "good", "\x00")),
         "--memory-gb": Option(("80", "inf"), (*NO_NUMBER, "0", "-1")),
         "--top": Option(("3",), NO_COUNT),
+        "--chart": Option((), (*NO_PLACE, ".", "nowhere/x.png")),
+        "--overlap": FLAG,
+        "--no-overlap": FLAG,
+        "--sharded": FLAG,
+        "--xla-flags": FLAG,
         "--json": FLAG,
     },
     "compare": {
@@ -82,12 +94,16 @@ COMMANDS: dict[str, dict[str, Option]] = {
         "--compute-ms": Option(("20",), (*NOT_POSITIVE, "1e30")),
         "--target": Option(("0.9",), (*NO_NUMBER, "inf")),
         "--budget": Option(("30m",), ("", "m", "30", "-1m", "1.2.3s", "1y")),
+        "--out": Option(("new",)),
+        "--seeds-at-once": Option(("2",), (*NO_COUNT, *HUGE)),
+        "--skeleton": Option((), (*NO_PLACE, "script.py", "nowhere/x.py")),
         "--shard": Option(("1/1",), ("", "0/1", "2/1", "1", "a/b", "1/0", "-1/2")),
     },
     "explain": {
         "": NAMES._replace(needed=True),
         "--workers": Option(("4",), (*NO_COUNT, *HUGE, "129")),
         "--task": Option(("digits",), ("", "words", "\x00")),
+        "--periods": Option(("4", "table:0=4,100=16"), NO_PERIODS),
         "--json": FLAG,
     },
     "order": {
@@ -98,6 +114,8 @@ COMMANDS: dict[str, dict[str, Option]] = {
         "--tflops": Option(("10",), (*NO_NUMBER, "0", "1e-300")),
         "--memory-gbs": Option(("500",), (*NO_NUMBER, "0", "1e-300")),
         "--random-orders": Option(("3",), (*NO_COUNT, *HUGE)),
+        "--trace": Option((), (*NO_PLACE, ".", "nowhere/x.json")),
+        "--png": Option((), (*NO_PLACE, ".", "nowhere/x.png")),
         "--json": FLAG,
     },
     "check": {
@@ -106,6 +124,8 @@ COMMANDS: dict[str, dict[str, Option]] = {
         "--steps": Option(("0",), (*NO_NUMBER, *HUGE, "-1", "1.5")),
         "--draws": Option(("100",), (*NO_NUMBER, *HUGE, "99")),
         "--codec-mb": Option(("1",), (*NO_NUMBER, "0", "1e9")),
+        "--out": Option(("new",), ("gs://b/r",)),
+        "--json": FLAG,
     },
     "run": {
         "-n": Option(("2",), (*NO_COUNT, *HUGE)),
@@ -118,8 +138,14 @@ COMMANDS: dict[str, dict[str, Option]] = {
         "-n": Option(("2",), (*NO_COUNT, *HUGE)),
         "--processes": Option(("1",), (*NO_COUNT, *HUGE)),
         "--carrier": Option(("folder:islands",), ("", "x", f"folder:{LONG}")),
+        "--html": Option((), ("new", *NO_PLACE)),
+        "--watch": FLAG,
+        "--emulated": FLAG,
+        "--spares": FLAG,
         "": Option(("script.py",), ("nowhere.py", "", "/", "\x00", LONG), True),
     },
+    "islands status": {"": Option((), (*NO_PLACE, "used", "script.py", "", "."), True)},
+    "islands replay": {"": Option((), (*NO_PLACE, "used", "script.py", "", "."), True)},
 }
 """The options of each command; "" is its argument."""
 
@@ -154,7 +180,7 @@ def line(rng: random.Random) -> Line:
     chosen |= set(rng.sample(list(options), rng.randint(0, min(5, len(options)))))
     able = [name for name in options if options[name].wrong]
     wrong = rng.choice(able) if rng.random() < 0.5 else None
-    arguments = [command]
+    arguments = command.split()
     chosen |= {wrong} if wrong is not None else set()
     for name in sorted(chosen, reverse=True):
         option = options[name]

@@ -11,11 +11,11 @@ LONGEST = 5  # seconds
 
 
 @contextmanager
-def bounded() -> Iterator[None]:
+def bounded(what: Any = "it") -> Iterator[None]:
     """Within five seconds: a hang is an error of this test."""
 
     def late(number: int, frame: Any) -> None:
-        pytest.fail(f"it takes more than {LONGEST} s")
+        pytest.fail(f"{what} takes more than {LONGEST} s")
 
     before = signal.signal(signal.SIGALRM, late)
     signal.alarm(LONGEST)

@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 from relaxjax import compare, hosts
 from relaxjax.cli import _app, _check, _training
 from relaxjax.islands.started import _supervise
-from relaxjax.plan import _rank
-from tests.fuzz.arguments import FILES, line
+from relaxjax.plan import _rank, _sharded
+from tests.fuzz.arguments import COMMANDS, FILES, line
 from tests.fuzz.bounds import bounded
 
 ROOT = Path(__file__).parents[2]
@@ -85,8 +85,9 @@ def checks_only(monkeypatch, tmp_path):
     """Commands as far as their work."""
     monkeypatch.chdir(tmp_path)
     lay_out(tmp_path)
-    every = _rank.candidates
+    every, ways = _rank.candidates, _sharded._possible
     monkeypatch.setattr(_rank, "candidates", lambda net: list(every(net))[:3])
+    monkeypatch.setattr(_sharded, "_possible", lambda net: list(ways(net))[:3])
     monkeypatch.setattr(_training, "run", lambda job: None)
     monkeypatch.setattr(compare.Study, "run", lambda *args, **how: Written())
     monkeypatch.setattr(hosts, "launch", lambda *args, **how: ENDED)
@@ -94,6 +95,13 @@ def checks_only(monkeypatch, tmp_path):
     monkeypatch.setattr(_check, "_report", lambda *args, **how: {"holds": True})
     monkeypatch.setattr(_check, "_save", lambda *args: None)
     monkeypatch.setattr(_check, "_print", lambda *args: None)
+
+
+@pytest.mark.parametrize("command", _app.COMMANDS)
+def test_every_option_is_tried(command):
+    for param in _app.load(command).params:
+        names = {name for name in param.opts if name.startswith("-")} or {""}
+        assert names & {*COMMANDS[command], "--help"}, param.name
 
 
 @pytest.mark.long
@@ -109,7 +117,7 @@ def test_a_line_is_accepted_or_refused_in_words(
     accepted = 0
     for _ in range(count):
         arguments, wrong = line(rng)
-        with bounded():
+        with bounded(arguments):
             result = runner.invoke(_app.app, arguments)
         assert made_in(tmp_path) <= NEW, arguments
         shown = json.dumps(arguments)[:500], result.exception

@@ -179,6 +179,7 @@ for _name, _layout in {
     "a local number as text": ["0", 1, 1, False],
     "no process on a host": [0, 0, 1, False],
     "half a device": [0, 1, 1.5, False],
+    "many devices on a host": [0, 1, 256, False],
     "a number as a truth": [0, 1, 1, 0],
 }.items():
     BAD[_name] = lambda value=_layout: reported(ROW, 2, {}, value)

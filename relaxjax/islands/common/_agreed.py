@@ -25,6 +25,7 @@ from relaxjax.local_updates import ExchangeSpec, deal
 from relaxjax.merges import Rule, rule_of
 
 MODES = ("decoupled", "rounds")
+LARGEST = float(np.finfo(np.float32).max)
 
 
 class Settings(NamedTuple):
@@ -52,7 +53,7 @@ class Settings(NamedTuple):
     def outer(self) -> optax.GradientTransformation:
         """The outer optimizer."""
         momentum = self.outer_momentum or None
-        return optax.sgd(self.outer_rate, momentum=momentum, nesterov=True)
+        return optax.sgd(float(self.outer_rate), momentum=momentum, nesterov=True)
 
     def check(self) -> None:
         """ValueError with the first setting that is not one."""
@@ -69,14 +70,14 @@ class Settings(NamedTuple):
                 f"islands: mode={self.mode!r} must be one of {', '.join(MODES)}: in "
                 "rounds islands wait for a merge, decoupled they go on"
             )
-        if not 0 <= self.grace < float("inf") or not self.outer_rate > 0:
+        if not 0 <= self.grace <= LARGEST or not 0 < self.outer_rate <= LARGEST:
             raise ValueError(
                 f"islands: grace={self.grace} must be seconds, 0 or more, and "
-                f"outer_rate={self.outer_rate} above 0"
+                f"outer_rate={self.outer_rate} above 0, both of them finite in float32"
             )
         for name in ("limit", "cap"):
             value = getattr(self, name)
-            if value is not None and not 1 <= value < float("inf"):
+            if value is not None and not 1 <= value <= LARGEST:
                 raise ValueError(
                     f"islands: {name}={value} must be 1 or more times the median of "
                     "the contributions, or None for no bound"

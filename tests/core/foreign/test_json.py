@@ -19,7 +19,7 @@ from relaxjax.compare._study_file import study_there
 from relaxjax.islands import DamagedFile
 from relaxjax.islands.carriers import _foreign
 from tests.compare import studies
-from tests.fuzz.test_files import small_golden
+from tests.fuzz.readers import vectors
 
 ROOT = Path(relaxjax.__file__).parent
 ELSEWHERE = {
@@ -73,7 +73,7 @@ def whole(folder: Path) -> None:
     lines = [json.dumps(r) + "\n" for r in studies.records(study)]
     (folder / "study.json").write_text(json.dumps(study))
     (folder / "results.jsonl").write_text("".join(lines))
-    (folder / "vectors.json").write_bytes(small_golden())
+    (folder / "vectors.json").write_bytes(vectors()["vectors.json"])
     (folder / "n.json").write_bytes(NETWORK)
 
 
@@ -115,7 +115,7 @@ class TestReaders:
     ],
 )
 def test_golden_vectors_have_types(change, says, tmp_path):
-    file = json.loads(small_golden())
+    file = json.loads(vectors()["vectors.json"])
     file["vectors"][1] |= change
     (tmp_path / "v.json").write_text(json.dumps(file))
     with pytest.raises(ValueError, match=f"vector 1 cannot be read.*{says}"):

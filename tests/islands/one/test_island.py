@@ -162,6 +162,8 @@ def test_another_run_or_model_is_refused(tmp_path, change, message):
         ({"merge": "sum"}, "one of mean, rda"),
         ({"quorum": 0}, "quorum=0"),
         ({"grace": -1.0}, "grace=-1.0"),
+        ({"outer_rate": 10**400}, "above 0, both of them finite in float32"),
+        ({"limit": 10**400}, "times the median"),
         ({"outer_momentum": 1.0}, "momentum=1.0"),
         ({"poll": 0.0}, "poll=0.0"),
         ({"pace": 0.0}, "pace=0.0"),
