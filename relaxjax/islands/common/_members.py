@@ -20,6 +20,7 @@ from relaxjax.islands.carriers._store import Store
 from relaxjax.islands.common._files import seal, unseal
 
 FOLDER = "members"
+SUPERSEDED = 76  # exit status
 _FILE = re.compile(
     r"([A-Za-z0-9_-]{1,64})\.([0-9]{6}|[1-9][0-9]{6,14})(\.beat|\.left|)"
 )
@@ -42,8 +43,15 @@ class Member(NamedTuple):
         return cls(match[1], int(match[2])) if match and not match[3] else None
 
 
-class Superseded(RuntimeError):
-    """A newer incarnation of this island has joined, and this one must end."""
+class Superseded(RuntimeError, SystemExit):
+    """A newer incarnation of this island has joined, and this one must end.
+
+    Where nobody catches it, the process ends with status 76 and without a traceback.
+    """
+
+    def __init__(self, why: str):
+        super().__init__(why)
+        self.code = SUPERSEDED
 
 
 def check_name(name: str) -> str:

@@ -99,7 +99,9 @@ class StoreChannel:
         for name, why in sorted(self._watch.foreign.items()):
             self._say(f"{self._store.place}/members/{name} {why}")
         if not self._watch.is_newest(self._member):
-            raise members.Superseded(self._superseded())
+            why = self._superseded()
+            self._say(why)
+            raise members.Superseded(why)
         self._state.catch_up()
         fragments = self._new()
         merged, self._state.merged = self._state.merged, set()

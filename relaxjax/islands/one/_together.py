@@ -104,11 +104,11 @@ def _telling(call: Callable[[], _T], told_of: Callable[[_T], _Told]) -> _T:
     """What a call returns, or raises, which the others are told."""
     try:
         answer = call()
-    except SystemExit:
-        _tell(_Kind.ENDED, _Told())
-        raise
     except Exception as error:
         _tell(_Kind.FAILED, _Told(letter=str(error).encode()))
+        raise
+    except SystemExit:
+        _tell(_Kind.ENDED, _Told())
         raise
     _tell(_Kind.ANSWER, told_of(answer))
     return answer
