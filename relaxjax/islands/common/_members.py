@@ -21,6 +21,7 @@ from relaxjax.islands.common._files import seal, unseal
 
 FOLDER = "members"
 SUPERSEDED = 76  # exit status
+KEPT = 16  # records of each name
 _FILE = re.compile(
     r"([A-Za-z0-9_-]{1,64})\.([0-9]{6}|[1-9][0-9]{6,14})(\.beat|\.left|)"
 )
@@ -72,7 +73,8 @@ def enter(store: Store, name: str, details: dict[str, Any]) -> Member:
         if store.create(f"{FOLDER}/{member}", seal(own)):
             break
     for old, kind in _listed(store):
-        if old.name == name and old.incarnation < member.incarnation and kind:
+        age = member.incarnation - old.incarnation if old.name == name else 0
+        if age > 0 and (kind or age >= KEPT):
             store.delete(f"{FOLDER}/{old}{kind}")
     return member
 

@@ -129,7 +129,7 @@ def join(
     start = run.split([_wide(x) for x in jax.tree.leaves(params)])
     how = carrier, name, pace, lost_after, poll
     keeper = Pace(None if MEMBER in os.environ else pace)  # what is replayed hurries
-    joined, mail = enter(partial(_begin, run, start, *how))
+    joined, mail = enter(partial(_begin, run, start, *how), run)
     return Island(run, joined, params, mail, keeper)
 
 

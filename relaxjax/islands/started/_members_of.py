@@ -19,7 +19,6 @@ from relaxjax.islands.common import _members as members
 from relaxjax.islands.common._members import Member
 from relaxjax.islands.common._names import STARTED
 
-_LOOK_BACK = 16  # incarnations; a process that ends has joined lately
 _WATCHED = 1.0  # seconds in which a member that is alive beats, as a rule
 
 
@@ -35,7 +34,7 @@ def mark_left(store: Store, name: str, started: str) -> bool:
       Whether a newer process has joined under its name.
     """
     newest = members.newest(store).get(name, 0)
-    for incarnation in range(newest, max(0, newest - _LOOK_BACK), -1):
+    for incarnation in range(newest, max(0, newest - members.KEPT), -1):
         member = Member(name, incarnation)
         if _word(members.details(store, member)).startswith(started):
             members.leave(store, member)
