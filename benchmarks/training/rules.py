@@ -7,8 +7,9 @@ mean training loss counts, for each alpha and number of workers. Its tax is the
 difference in points of held-out accuracy to the mean, of the same fold and seed; the
 interval of 95 % is Student's t over these pairs.
 
-Beside it, one worker takes 16 steps where the others take 2: what a cap of weights, as
-islands have it, costs where these differ.
+Beside it, the bounds of islands: contributions that are longer than 10 times the median
+are left out; and one worker takes 16 steps where the others take 2, so that a cap of
+weights matters.
 """
 
 import itertools
@@ -24,7 +25,13 @@ import typer
 
 from benchmarks.report import Result, Run, Table, benchmark
 from benchmarks.training.heterogeneity_data import Splits, splits_of
-from benchmarks.training.rules_training import Ended, Knobs, train
+from benchmarks.training.rules_training import (
+    LIMIT,
+    Ended,
+    Knobs,
+    times_the_median,
+    train,
+)
 from benchmarks.training.study import interval
 from relaxjax import merges
 from relaxjax.merges import Rule, merged
@@ -55,7 +62,7 @@ def rules(
     workers: Annotated[str, typer.Option(help="Numbers of workers.")] = "8,16",
 ) -> Result:
     """Rules of merges where nobody is wrong: what they cost in accuracy."""
-    began, rows, fast = time.perf_counter(), list[Row](), list[Row]()
+    began, rows, bounds = time.perf_counter(), list[Row](), list[Row]()
     for n in map(int, workers.split(",")):
         splits = splits_of(
             alphas=list(ALPHAS), seeds=range(seeds), folds=folds, workers=n
@@ -70,16 +77,17 @@ def rules(
             ]
             rows += _rows(name, n, splits, ended, base)
             print(n, name, [round(row["points"][0], 2) for row in rows[-2:]])
-        fast += _fast(n, splits, rounds)
+        bounds += _limited(n, splits, rounds, base)
+        bounds += _fast(n, splits, rounds)
     conditions = run.conditions(
         rates=RATES, momenta=MOMENTA, radii=RADII, every=EVERY, alphas=list(ALPHAS),
         seconds=round(time.perf_counter() - began),
     )  # fmt: skip
     return run.finish(
-        {"conditions": conditions, "rows": rows, "fast": fast},
+        {"conditions": conditions, "rows": rows, "bounds": bounds},
         tables=[
             _table("Nobody is wrong", rows),
-            _table("One worker is eight times as fast", fast),
+            _table("Bounds of islands", bounds),
         ],
     )
 
@@ -95,14 +103,30 @@ def _capped(rows: Any, weights: Any) -> Any:
     return _mean(rows, jnp.minimum(weights, 4 * jnp.median(weights)))
 
 
+def _limited(n: int, splits: Splits, rounds: int, base: Ended) -> list[Row]:
+    """Without contributions that are too long, by the words that islands merge by."""
+    rows = []
+    for name, rule in {
+        "mean": _mean,
+        '"rda"': partial(merged, RULES['"rda"'][0]),
+    }.items():
+
+        def within(moves: Any, weights: jax.Array, rule: Any = rule) -> Any:
+            return rule(moves, weights * (times_the_median(moves) <= LIMIT))
+
+        ended = train(within, _knobs(), splits, rounds, np.full(n, EVERY))
+        rows += _rows(f"{name}, limit {LIMIT:g}", n, splits, [ended], base)
+    return rows
+
+
 def _fast(n: int, splits: Splits, rounds: int) -> list[Row]:
     """One worker takes more steps than the others: weights as they are, and capped."""
     steps = np.array([FAST] + [SLOW] * (n - 1))
     base = train(_mean, _knobs(), splits, 2 * rounds, steps)
     ended = train(_capped, _knobs(), splits, 2 * rounds, steps)
     return [
-        *_rows("mean", n, splits, [base], base),
-        *_rows("mean, cap 2", n, splits, [ended], base),
+        *_rows("mean, one fast", n, splits, [base], base),
+        *_rows("mean, one fast, cap 2", n, splits, [ended], base),
     ]
 
 
@@ -134,6 +158,7 @@ def _rows(
                 "accuracies": accuracies.tolist(),
                 "points": interval(pairs) if pairs.any() else [0.0, 0.0, 0.0],
                 "longest": float(whole.longest[here, best].max()),
+                "beyond": float(whole.beyond[here, best].mean()),
             }
         )
     return rows
@@ -153,4 +178,5 @@ def _table(title: str, rows: list[Row]) -> Table:
         ("points", lambda row: f"{row['points'][0]:+.2f}"),
         ("95 %", lambda row: "[{:+.2f}, {:+.2f}]".format(*row["points"][1:])),
         ("longest over median", lambda row: f"{row['longest']:.2f}"),
+        ("beyond 10", lambda row: f"{row['beyond']:.2%}"),
     )

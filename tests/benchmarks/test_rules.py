@@ -29,6 +29,7 @@ def test_it_learns_and_a_mean_of_all_that_are_present_is_the_mean(splits):
     other = train(same, KNOBS, few, 8, steps)
     np.testing.assert_allclose(other.loss, long.loss, rtol=1e-4)
     assert (long.longest > 1).all()
+    assert (long.beyond == 0).all()
 
 
 def test_weights_are_steps_and_are_capped_as_islands_do():
@@ -44,7 +45,7 @@ def test_the_setting_that_trains_best_counts(splits):
     loss[splits.alphas == 0.1] *= -1
     loss[0, 1] = np.nan
     accuracy = np.tile(np.arange(count) / 10, (4, 1))
-    ended = Ended(loss, accuracy, np.ones((4, count)))
+    ended = Ended(loss, accuracy, *np.ones((2, 4, count)))
     same, own = _rules._rows("mean", 4, splits, [ended], ended)
     assert (same["rate"], same["momentum"]) == (0.1, 0.5)
     assert (own["rate"], own["momentum"]) == (1.0, 0.9)
