@@ -10,6 +10,8 @@ v = 1, 2, .. is that of fragment (v - 1) mod P, and version 0 is the start.
 import functools
 import math
 from collections.abc import Mapping
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
 import jax
@@ -17,7 +19,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-import relaxjax
 from relaxjax._core._checks import require_momentum, require_whole
 from relaxjax._core._tree import leaf_name, wide
 from relaxjax.islands.carriers._foreign import LINE, MOST, DamagedFile, contents, shown
@@ -271,7 +272,10 @@ def _shapes(leaves: tuple[Leaf, ...], kind: str, compressor: str) -> Any:
 
 def packages() -> dict[str, str]:
     """Versions of what merges are made with."""
-    return {"relaxjax": relaxjax.__version__, "jax": jax.__version__}
+    found = {"jax": jax.__version__}
+    with suppress(PackageNotFoundError):  # a clone that is not installed
+        found["relaxjax"] = version("relaxjax")
+    return found
 
 
 def _other_packages(began: Any) -> str:
