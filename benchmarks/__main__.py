@@ -38,6 +38,7 @@ BENCHMARKS = {
     "methods": "training.study:methods",
     "later": "training.study:later",
     "heterogeneity": "training.heterogeneity:heterogeneity",
+    "rules": "training.rules:rules",
     "evidence": "training.study:evidence",
     "published": "planning.published:published",
     "regret": "planning.regret:regret",
@@ -59,6 +60,7 @@ ORDERS = {
 }
 ISLANDS = {
     "chaos": "islands.chaos:chaos",
+    "wrong-member": "islands.wrong_member:wrong_member",
 }
 """Modules below this one, and the functions in them, by the names of their commands."""
 GROUPS = {"orders": ORDERS, "islands": ISLANDS}

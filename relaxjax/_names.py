@@ -17,6 +17,7 @@ from relaxjax.compression import COMPRESSORS, FEEDBACKS
 from relaxjax.decentralized import _rows as decentralized
 from relaxjax.gradients import _rows as gradients
 from relaxjax.local_updates import _rows as local_updates
+from relaxjax.merges import spelled as spelled_rule
 from relaxjax.periods import spelled
 from relaxjax.ps import _rows as ps
 
@@ -53,7 +54,7 @@ class Choice:
           training: the optimizer, and the run that it is for.
           **options: options of the row; None stands for the row's own default.
             `periods` is a schedule as text, see `relaxjax.periods`, for the option that
-            says when workers meet.
+            says when workers meet; `merge` is a rule as text, such as "trimmed:b=1".
 
         Raises:
           ValueError: the relaxation does not have this option.
@@ -67,6 +68,8 @@ class Choice:
                     f"{options[option]} both say when workers meet: leave one out"
                 )
             options[option] = spelled(text, training.learning_rate, training.steps)
+        if isinstance(merge := options.get("merge"), str):
+            options["merge"] = spelled_rule(merge)
         for option in options:
             if option not in self.row.options:
                 raise ValueError(

@@ -11,6 +11,7 @@ import optax
 from benchmarks.islands import data, digits
 from benchmarks.islands.diary import Diary
 from benchmarks.islands.setting import Setting
+from benchmarks.islands.wrong_ways import SECONDS, SOUND, WAYS, Way, way_of
 from relaxjax import islands
 
 EVERY = 10  # steps from one line of the diary to the next
@@ -39,14 +40,26 @@ def main() -> None:
         pace=setting.pace_of(number),
         seed=setting.seed,
         keep=True,
+        merge=setting.rule(),
+        limit=setting.limit,
+        cap=setting.cap,
     ) as island:
+        is_wrong = setting.has_wrong and number == setting.islands - 1
+        way = WAYS[way_of(island.incarnation)] if is_wrong else Way()
+        if way.rate != 1:
+            tx = optax.sgd(way.rate * setting.rate)
+            step = jax.jit(functools.partial(digits.train_step, tx=tx))
         diary.write("joined", incarnation=island.incarnation, version=island.version)
         params, opt_state = island.params, tx.init(params)
         batches = data.batches(train, island.seed, setting.rows)
         for steps in count(1):
             params, opt_state, _ = step(params, opt_state, next(batches))
             merged = island.merged
-            params = island.exchange(params, tokens=setting.rows)
+            if steps > SOUND * setting.pace:
+                params = way.params(params)
+            params = island.exchange(params, tokens=setting.rows * way.tokens)
+            if is_wrong and steps > SECONDS * setting.pace:
+                raise SystemExit(1)
             if island.merged != merged or steps % EVERY == 1:
                 diary.write(
                     "step",

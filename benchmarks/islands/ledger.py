@@ -32,7 +32,7 @@ def of_islands(setting: Setting, lived: Lived) -> Figures:
     """The figures of a run of islands."""
     store = Folder(lived.folder / "run")
     lines = [log.read(store, v)[0] for v in range(1, log.newest(store) + 1)]
-    here = [r for r in lines if _is_within(lived, r["version"])]
+    here = [r for r in lines if is_within(lived, r["version"])]
     seconds = lived.stop - lived.start
     tokens = sum(c["tokens"] for r in here for c in r["contributions"])
     merged = tokens / setting.fragments
@@ -46,7 +46,7 @@ def of_islands(setting: Setting, lived: Lived) -> Figures:
         "ledger": _ledger(setting, lines, diary.read(lived.folder)),
         "faults": [m._asdict() | {"at": m.at - lived.start} for m in lived.met],
         "restarts": restarts(lived),
-        "cores": _cores(lived),
+        "cores": cores(lived),
         "seconds_to_start": lived.seconds_to_start,
         "stood_still": lived.stood_still,
     }
@@ -67,7 +67,7 @@ def of_fail_stop(setting: Setting, lived: Lived) -> Figures:
         "starts": lived.starts,
         "faults": [m._asdict() | {"at": m.at - lived.start} for m in lived.met],
         "restarts": restarts(lived),
-        "cores": _cores(lived),
+        "cores": cores(lived),
         "held_out_loss": fmean(ends) if ends else None,
         "stood_still": lived.stood_still,
         "seconds_to_start": lived.seconds_to_start,
@@ -92,7 +92,7 @@ def of_torchft(setting: Setting, lived: Lived) -> Figures:
         "pause": {"usual": median(spans), "longest": max(spans)},
         "faults": [m._asdict() | {"at": m.at - lived.start} for m in lived.met],
         "restarts": restarts(lived),
-        "cores": _cores(lived),
+        "cores": cores(lived),
         "held_out_loss": median(x["loss"] for x in done[-setting.islands :]),
         "stood_still": lived.stood_still,
         "seconds_to_start": lived.seconds_to_start,
@@ -165,7 +165,8 @@ def _pids(lines: list[Any]) -> list[int]:
     return sorted({x["pid"] for x in lines})
 
 
-def _is_within(lived: Lived, version: int) -> bool:
+def is_within(lived: Lived, version: int) -> bool:
+    """Whether a merge was committed between the start and the stop."""
     return lived.start < lived.commits.get(version, lived.stop + 1) <= lived.stop
 
 
@@ -252,7 +253,7 @@ def _ledger(setting: Setting, lines: list[Any], said: list[Any]) -> Figures:
     }
 
 
-def _cores(lived: Lived) -> float:
+def cores(lived: Lived) -> float:
     """Cores that all processes together use while they train, as the median of each."""
     rates: dict[str, list[float]] = {}
     steps = [x for x in diary.read(lived.folder) if x["what"] == "step"]

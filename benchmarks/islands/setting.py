@@ -27,6 +27,10 @@ class Setting(NamedTuple):
       seed: of the model, the batches and the kills.
       carrier: "folder" or "ray".
       spares: whether processes that have imported JAX stand by.
+      merge: "mean", "rda", or the name of a rule of `relaxjax.merges`.
+      limit: most times the median that a contribution may be long; None for any.
+      cap: the root of most times the median that one may weigh; None for any.
+      has_wrong: whether the last one is wrong (`benchmarks.islands.wrong_ways`).
     """
 
     islands: int
@@ -43,6 +47,10 @@ class Setting(NamedTuple):
     seed: int
     carrier: str = "folder"
     spares: bool = False
+    merge: str = "rda"
+    limit: float | None = 10.0
+    cap: float | None = 2.0
+    has_wrong: bool = False
 
     @classmethod
     def read(cls) -> tuple["Setting", Path]:
@@ -67,6 +75,13 @@ class Setting(NamedTuple):
     def tokens_per_second(self) -> float:
         """What all processes take in together, if nothing ever fails."""
         return sum(self.pace_of(i) for i in range(self.islands)) * self.rows
+
+    def rule(self) -> Any:
+        """The rule of a merge, or its word."""
+        from relaxjax import merges
+
+        words = self.merge in ("mean", "rda")
+        return self.merge if words else getattr(merges, self.merge)()
 
     def outer(self) -> Any:
         """The outer optimizer of JAX's; processes without JAX do not ask for it."""

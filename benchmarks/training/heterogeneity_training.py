@@ -44,9 +44,9 @@ def train(make: Make, rates: np.ndarray, splits: Splits, steps: int) -> Trained:
         models = _models(make, rate, split, steps)
         mean = jax.tree.map(lambda x: x.mean(axis=0), models)
         images = split.images.reshape(-1, split.images.shape[-1])
-        hits = _logits(mean, split.held_images).argmax(axis=-1) == split.held_labels
+        hits = logits_of(mean, split.held_images).argmax(axis=-1) == split.held_labels
         return (
-            _loss(mean, images, split.labels.ravel()),
+            loss_of(mean, images, split.labels.ravel()),
             hits.sum() / (split.held_labels >= 0).sum(),
             distance_of(jax.tree.leaves(models)),
         )
@@ -69,11 +69,11 @@ def _models(make: Make, rate: jax.Array, split: Splits, steps: int) -> Any:
             params, state = carry
             drawn = jax.random.fold_in(worker_key, number)
             picked = jax.random.randint(drawn, (BATCH,), 0, rows)
-            gradient = jax.grad(_loss)(params, images[picked], labels[picked])
+            gradient = jax.grad(loss_of)(params, images[picked], labels[picked])
             updates, state = tx.update(gradient, state, params)
             return (optax.apply_updates(params, updates), state), None
 
-        params = _start(key)
+        params = start(key)
         carry = params, tx.init(params)
         return lax.scan(step, carry, jnp.arange(steps))[0][0]
 
@@ -81,7 +81,7 @@ def _models(make: Make, rate: jax.Array, split: Splits, steps: int) -> Any:
     return jax.vmap(worker, axis_name=AXIS)(split.images, split.labels, places)
 
 
-def _start(key: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
+def start(key: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
     """He's initialization."""
     sizes = (64, WIDTH, LABELS)
     keys = jax.random.split(key, len(sizes) - 1)
@@ -91,11 +91,13 @@ def _start(key: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
     ]
 
 
-def _logits(params: Any, images: Any) -> jax.Array:
+def logits_of(params: Any, images: Any) -> jax.Array:
+    """float32[rows, labels]."""
     (w, b), (v, c) = params
     return jax.nn.relu(images @ w + b) @ v + c
 
 
-def _loss(params: Any, images: Any, labels: Any) -> jax.Array:
-    logits = _logits(params, images)
+def loss_of(params: Any, images: Any, labels: Any) -> jax.Array:
+    """Mean cross-entropy in nats."""
+    logits = logits_of(params, images)
     return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()

@@ -41,6 +41,10 @@ def explain(
         str | None,
         typer.Option(metavar="SCHEDULE", help="As in `relaxjax train --periods`."),
     ] = None,
+    merge: Annotated[
+        str | None,
+        typer.Option(metavar="RULE", help="As in `relaxjax train --merge`."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
 ) -> None:
     """Say what a relaxation does, sends and keeps.
@@ -53,7 +57,7 @@ def explain(
         parent = tasks.OPTIMIZERS[choice.row.parent]
         rate = tasks.schedule(parent.rate * model.learning_rate, model.steps)
         training = Training(parent.make(rate), rate, model.steps, workers)
-        tx = choice.build(AXIS, training, periods=periods)
+        tx = choice.build(AXIS, training, periods=periods, merge=merge)
         found = explain_chain(tx, model.params, emulate(workers), steps=model.steps)
     if as_json:
         typer.echo(json.dumps({"relaxation": relaxation, **found.as_dict()}))

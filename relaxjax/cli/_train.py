@@ -104,6 +104,14 @@ def train(
             "qsr:peaks=2 or table:0=4,1000=16.",
         ),
     ] = None,
+    merge: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RULE",
+            help="How contributions become one: mean, rda, or a rule such as clipped "
+            "or trimmed:b=1.",
+        ),
+    ] = None,
     order: Annotated[
         OrderName | None, typer.Option(help="Order of the transfers of parameters.")
     ] = None,

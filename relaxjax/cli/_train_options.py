@@ -94,6 +94,7 @@ class TrainOptions:
     bucket_mb: float | None = None
     settings: tuple[str, ...] = ()
     periods: str | None = None
+    merge: str | None = None
     order: str | None = None
     accumulate: int = 1
     skip_nonfinite: bool = False
@@ -191,7 +192,8 @@ def period(options: TrainOptions, steps: int) -> int:
 
 def _settings(options: TrainOptions) -> dict[str, Any]:
     """The relaxation's own options, by name."""
-    return dict(map(_setting, options.settings)) | {"periods": options.periods}
+    own = dict(map(_setting, options.settings))
+    return own | {"periods": options.periods, "merge": options.merge}
 
 
 def _setting(text: str) -> tuple[str, int | float]:

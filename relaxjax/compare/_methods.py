@@ -12,14 +12,15 @@ import optax
 
 from relaxjax._core._relaxation import Training
 from relaxjax._names import parse
+from relaxjax.merges import spelled as spelled_rule
 from relaxjax.periods import spelled
 from relaxjax.tasks import Optimizer, Task, optimizer_of, schedule
 
 AXIS = "data"
-_PERIODS = "periods"  # an option that is text
+_PERIODS, _MERGE = "periods", "merge"  # options that are text
 APART = 3.0  # a learning rate over the next one
 
-Options = Mapping[str, Any]  # numbers, and a schedule of periods as text
+Options = Mapping[str, Any]  # numbers; a schedule of periods and a rule as text
 Grid = Mapping[str, Sequence[float]]
 Setting = tuple[float, dict[str, float]]  # learning rate and options
 Own = Callable[[optax.Schedule], optax.GradientTransformation]
@@ -82,6 +83,8 @@ def named(text: str, task: Task) -> Method:
     if periods := fixed.get(_PERIODS):
         choice.timed_by(periods)
         spelled(periods, 1.0, task.steps)  # refuses what is no schedule
+    if merge := fixed.get(_MERGE):
+        spelled_rule(merge)
     optimizer: Optimizer = optimizer_of(task, choice.row.parent)
 
     def build(rate: float, options: Options, steps: int, workers: int) -> Any:
@@ -191,7 +194,7 @@ def _whole(options: Options) -> dict[str, float]:
 
 def _option(text: str, part: str) -> tuple[str, Any]:
     key, equals, value = part.partition("=")
-    if key == _PERIODS and value:
+    if key in (_PERIODS, _MERGE) and value:
         return key, value
     try:
         number = float(value)
@@ -200,6 +203,6 @@ def _option(text: str, part: str) -> tuple[str, Any]:
     if not equals or number != number:
         raise ValueError(
             f"relaxation {text!r}: {part!r} must be OPTION=NUMBER, as in sync_every=16"
-            "; or a schedule, as in periods=qsr:peaks=2"
+            "; a schedule, as in periods=qsr:peaks=2; or a rule, as in merge=clipped"
         )
     return key, _whole({key: number})[key]

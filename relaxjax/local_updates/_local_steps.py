@@ -71,9 +71,17 @@ class ExchangeSpec(NamedTuple):
         if given is not None:
             given = own_reducer(given, arguments, self)
         elif isinstance(merge, Rule):
-            return all_reduce(**arguments, op=merge)
+            return self._by_rule(arguments, merge)
         tx = given or all_reduce(**arguments)
         return merge_rule(caller, merge)(tx, self.axis_name)
+
+    def _by_rule(self, arguments: dict[str, Any], rule: Rule) -> Any:
+        """`all_reduce` by a rule, whose refusals say what the user has written."""
+        try:
+            return all_reduce(**arguments, op=rule)
+        except ValueError as error:
+            said = str(error).replace("all_reduce: op=", f"{self.caller}: merge=")
+            raise ValueError(said) from None
 
     def require(self, state: Any, updates: Any, params: Any, weight: Any) -> None:
         """Refuses an `update` without params, with a weight, or of another tree."""

@@ -110,7 +110,7 @@ ROWS = (
         name="local_sgd",
         summary="models are averaged every few steps",
         build=local(local_sgd),
-        options=_SYNCS | _LOW_RANK,
+        options=_SYNCS | _LOW_RANK | {"merge"},
         sends=Sends(
             kind="models",
             line="optax.chain(optimizer, relaxjax.local_sgd({args}))",
@@ -122,7 +122,7 @@ ROWS = (
         name="diloco",
         summary="local steps, then one of an outer optimizer",
         build=outer_half(diloco),
-        options=_OUTER | _LOW_RANK,
+        options=_OUTER | _LOW_RANK | {"merge"},
         sends=Sends(
             kind="models",
             line="relaxjax.diloco(optimizer, {args})",
@@ -134,7 +134,7 @@ ROWS = (
         name="muloco",
         summary="DiLoCo around Muon",
         build=outer_half(diloco),
-        options=_OUTER | _LOW_RANK,
+        options=_OUTER | _LOW_RANK | {"merge"},
         parent="muon",
     ),
     _syncs(
@@ -179,7 +179,7 @@ ROWS = (
         name="decoupled_diloco",
         summary="DiLoCo in fragments that merge by length and direction",
         build=around(nesterov(decoupled_diloco)),
-        options=_OUTER | {"fragments", "overlap", "present"},
+        options=_OUTER | {"fragments", "merge", "overlap", "present"},
         sends=Sends(line="relaxjax.decoupled_diloco(optimizer, {args})"),
     ),
     _syncs(

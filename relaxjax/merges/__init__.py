@@ -19,5 +19,6 @@ __getattr__, __dir__, __all__ = door(
         "_rule": "require_rule",
         "_rules": "factors_of looks_at merge_rows merge_shards of_length rule_of "
         "unless_all_broken",
+        "_spelled": "spelled",
     },
 )

@@ -19,6 +19,7 @@ from relaxjax.merges._rules import merged as merged
 from relaxjax.merges._rules import of_length as of_length
 from relaxjax.merges._rules import rule_of as rule_of
 from relaxjax.merges._rules import unless_all_broken as unless_all_broken
+from relaxjax.merges._spelled import spelled as spelled
 
 __all__ = [
     "Rule",

@@ -5,10 +5,12 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
-from benchmarks.islands import chaos, diary, faults, ledger, live
+from benchmarks.islands import chaos, diary, faults, ledger, live, wrong_member
 from benchmarks.islands.setting import Setting
+from benchmarks.islands.wrong_ways import WAYS, way_of
 from relaxjax.islands.carriers._store import Folder
 from tests.islands.world import SETTINGS, World
 
@@ -173,3 +175,35 @@ def test_a_disk_that_fills_up(tmp_path):
     again = result["replay"]
     assert (again["faults"], again["merges_equal"]) == ([], again["merges"])
     assert again["contributions_equal"] == again["contributions"] > 0
+
+
+def test_the_last_island_is_wrong_in_turns_and_is_frozen():
+    ways = [way_of(incarnation) for incarnation in range(1, 5)]
+    assert ways == ["diverges", "NaN", "tokens", "diverges"]
+    params = WAYS["NaN"].params({"x": np.ones(3)})
+    assert np.isnan(params["x"]).all()
+    plan = wrong_member._schedule(0, 180.0, 5, 30.0, 120.0)
+    assert {f.number for f in plan if f.kind == "freeze"} == {4}
+    assert len({f.number for f in plan if f.kind == "kill"}) > 1
+    parts = [
+        {"island": "island-4", "incarnation": 3},
+        {"island": "island-0", "incarnation": 1},
+        {"island": "island-4", "incarnation": 6},
+    ]
+    assert wrong_member._by_way("island-4", parts) == {"tokens": 2}
+
+
+@pytest.mark.slow
+def test_a_wrong_member_under_kills(tmp_path):
+    """The others go on beside it; without bounds a mean does not."""
+    how = {"minutes": 0.6, "islands": 4, "kill_every": 15.0, "width": 16}
+    result = wrong_member.wrong_member(**how, bare="mean", out=tmp_path)
+    mine, absent, bare = result["rows"]
+    assert mine["goodput_of_others"] > 0.5 * absent["goodput_of_others"] > 0
+    assert sum(mine["wrong_left_out"].values()) > 0
+    assert mine["others_left_out"] == 0
+    assert mine["largest_param"] < 10 < 1e3 < bare["largest_param"]
+    for row in result["rows"]:
+        again = row["replay"]
+        assert again["faults"] == []
+        assert again["merges_equal"] == again["merges"] > 0

@@ -17,6 +17,7 @@ import pytest
 
 import relaxjax
 from relaxjax import compare, tasks
+from relaxjax.compare._methods import named
 
 TASK = """
 import jax.numpy as jnp, numpy as np
@@ -304,3 +305,14 @@ def test_a_killed_study_goes_on_to_the_same_records(whole, tmp_path):
     lines = (tmp_path / "out/results.jsonl").read_text().splitlines()
     assert len(lines) == len(whole.records())
     assert without_timing(compare.Results(tmp_path / "out")) == without_timing(whole)
+
+
+def test_a_rule_of_a_merge_is_an_option():
+    task = tasks.digits(0)
+    method = named("diloco sync_every=4 merge=trimmed:b=1", task)
+    assert method.fixed["merge"] == "trimmed:b=1"
+    method.build(0.1, {}, 8, 4)
+    with pytest.raises(ValueError, match="there is no rule 'mode'"):
+        named("diloco merge=mode", task)
+    with pytest.raises(ValueError, match="has no option 'merge'"):
+        named("gossip merge=median", task)

@@ -238,10 +238,20 @@ def test_states_are_those_of_the_mean(rule):
         ),
         (
             lambda: diloco(merges.median(), compressor=compression.top_k(0.1)),
-            r"op=median\(\) with compressor=top_k.*stalls",
+            r"merge=median\(\) with compressor=top_k.*stalls",
         ),
     ],
 )
 def test_refusals(make, words):
     with pytest.raises(ValueError, match=words):
         make()
+
+
+def test_refusals_name_what_was_written():
+    code = relaxjax.compression.top_k(0.1)
+    with pytest.raises(ValueError, match=r"^diloco: merge=median\(\) with compressor"):
+        relaxjax.diloco(
+            optax.sgd(0.1), "data", 2, merge=merges.median(), compressor=code
+        )
+    with pytest.raises(ValueError, match=r"^local_sgd: merge=median\(\) with algor"):
+        relaxjax.local_sgd("data", 2, merge=merges.median(), algorithm="ring")

@@ -38,12 +38,13 @@ def compress_matrices(
         does more to a matrix than to make up for a loss.
       plain: share of all elements, the first in sending order, that also travel as they
         are.
-      **how: further arguments of `all_reduce`, for the matrices.
+      **how: further arguments of `all_reduce`, for the matrices; of these `op` and
+        `bucket_bytes` are for the vectors, too.
     """
     compressor = error_feedback(sign()) if compressor is None else compressor
     matrix = all_reduce(axis_name, compressor=compressor, specs=specs, **how)
     sent_first((), plain)  # checks it
-    rest = {key: how[key] for key in ("bucket_bytes",) if key in how}
+    rest = {key: how[key] for key in ("bucket_bytes", "op") if key in how}
     vector = all_reduce(axis_name, specs=specs, **rest)
     if vectors is not None:
         vector = optax.chain(vector, vectors)
@@ -88,9 +89,14 @@ def reducer(
     axis_name: AxisName,
     compressor: Compressor | None = None,
     plain: float = 0.0,
+    merge: Any = None,
     **how: Any,
 ) -> optax.GradientTransformationExtraArgs:
-    """`compress_matrices`; without a compressor `all_reduce`, and `plain` must be 0."""
+    """`compress_matrices`; without a compressor `all_reduce`, and `plain` must be 0.
+
+    `merge` is the `op` of either, as rules of merges of models are called.
+    """
+    how |= {} if merge is None else {"op": merge}
     if compressor is not None:
         return compress_matrices(axis_name, compressor, plain=plain, **how)
     if plain:

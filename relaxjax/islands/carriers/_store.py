@@ -20,6 +20,8 @@ from typing import Any, Protocol
 from relaxjax._core._folders import local_path
 
 _PROBES = 8
+_TMP = "tmp"
+_OLD = 3600  # seconds; a file that is written is there for a few
 _AS_IT_IS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 FILE = "run.json"
@@ -104,7 +106,7 @@ class Folder:
         self.carrier = f"folder:{self.place}"
         self._numbers = count()
         try:
-            (self._root / "tmp").mkdir(parents=True, exist_ok=True)
+            (self._root / _TMP).mkdir(parents=True, exist_ok=True)
             if not os.access(self._root, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         except OSError as error:
@@ -112,6 +114,7 @@ class Folder:
                 f"islands: cannot write to the folder {self.place} ({error.strerror}); "
                 "name another, or change its permissions"
             ) from error
+        self._sweep()
 
     def create(self, name: str, data: bytes) -> bool:
         """Links a whole file to a name, which fails where the name is taken."""
@@ -169,6 +172,19 @@ class Folder:
         else:
             path.unlink(missing_ok=True)
 
+    def _sweep(self) -> None:
+        """Removes what processes that were killed have left half-written.
+
+        The folder's own time says how old a file is, so that no clock is compared.
+        """
+        tmp = self._root / _TMP
+        with suppress(OSError), os.scandir(tmp) as found:
+            now = tmp.stat().st_mtime
+            for entry in found:
+                with suppress(OSError):
+                    if entry.stat(follow_symlinks=False).st_mtime < now - _OLD:
+                        os.unlink(entry.path)
+
     def _target(self, name: str) -> Path:
         target = self._root / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -177,7 +193,7 @@ class Folder:
     def _temporary(self, data: bytes, durable: bool) -> Path:
         """A file of these bytes under a name that nobody else has."""
         own = f"{os.uname().nodename}.{os.getpid()}.{threading.get_ident()}"
-        path = self._root / "tmp" / f"{own}.{id(self):x}.{next(self._numbers)}"
+        path = self._root / _TMP / f"{own}.{id(self):x}.{next(self._numbers)}"
         path.parent.mkdir(exist_ok=True)  # it may have been removed
         try:
             with path.open("xb") as file:

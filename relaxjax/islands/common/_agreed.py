@@ -1,13 +1,17 @@
 """What all islands of a run agree on: settings, and the model's leaves by fragment.
 
 The first island writes `run.json`; the others compare, and an island with another
-model or other settings is refused with the differences. Versions count merges: merge
+model or other settings is refused with the differences. It also says with which
+versions of relaxjax and JAX the run began: an island that has others joins, and is
+told. Versions of the common model count merges: merge
 v = 1, 2, .. is that of fragment (v - 1) mod P, and version 0 is the start.
 """
 
 import functools
 import math
 from collections.abc import Mapping
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
 import jax
@@ -26,6 +30,7 @@ from relaxjax.merges import Rule, rule_of
 
 MODES = ("decoupled", "rounds")
 LARGEST = float(np.finfo(np.float32).max)
+_PACKAGES = "packages"  # a key of `run.json` beside the settings
 
 
 class Settings(NamedTuple):
@@ -143,27 +148,33 @@ class Agreed(NamedTuple):
             leaves.append(Leaf(name, kind, tuple(np.shape(x)), number))
         return cls(settings, tuple(leaves))
 
-    def agree(self, store: Store) -> None:
+    def agree(self, store: Store) -> str:
         """Writes `run.json`, or compares with what is there.
+
+        Returns:
+          How versions of packages differ from those that the run began with, or "".
 
         Raises:
           ValueError: another island has other settings or another model.
         """
-        mine = self.record()
-        if store.create(FILE, seal(mine)):
-            return
+        if store.create(FILE, seal({**self.record(), _PACKAGES: packages()})):
+            return ""
         theirs = unseal(f"{store.place}/{FILE}", contents(store, FILE, LINE))
-        bounds = {k: x for k, x in Settings._field_defaults.items() if x}
-        mine, theirs = bounds | mine, bounds | theirs
-        every = {**theirs, **mine}
-        changed = [key for key in every if theirs.get(key) != mine.get(key)]
-        if changed:
-            pairs = ((key, mine.get(key), theirs.get(key)) for key in changed)
-            said = "; ".join(_difference(*pair) for pair in pairs)
+        began = theirs.pop(_PACKAGES, None)
+        if said := self.differs(theirs):
             raise ValueError(
                 f"islands: the run in {store.place} has begun otherwise: {said}. Give "
                 "what it has, or take a new folder"
             )
+        return _other_packages(began)
+
+    def differs(self, theirs: Mapping[str, Any]) -> str:
+        """How another's record differs, in words; "" if it does not."""
+        bounds = {k: x for k, x in Settings._field_defaults.items() if x}
+        mine, theirs = bounds | self.record(), {**bounds, **theirs}
+        every = {**theirs, **mine}
+        pairs = ((key, mine.get(key), theirs.get(key)) for key in every)
+        return "; ".join(_difference(*pair) for pair in pairs if pair[1] != pair[2])
 
     def record(self) -> dict[str, Any]:
         """What JSON has of it."""
@@ -175,6 +186,7 @@ class Agreed(NamedTuple):
         """The run that has begun in a store."""
         name = f"{store.place}/{FILE}"
         body = unseal(name, contents(store, FILE, LINE))
+        body.pop(_PACKAGES, None)
         try:
             leaves = tuple(Leaf(n, d, tuple(s), f) for n, d, s, f in body.pop("leaves"))
             run = cls(Settings.read(body), leaves)
@@ -257,6 +269,30 @@ def _shapes(leaves: tuple[Leaf, ...], kind: str, compressor: str) -> Any:
     if kind == "anchor":
         return anchor
     return shapes(compressor, anchor) if compressor else own
+
+
+def packages() -> dict[str, str]:
+    """Versions of what merges are made with."""
+    found = {"jax": jax.__version__}
+    with suppress(PackageNotFoundError):  # a clone that is not installed
+        found["relaxjax"] = version("relaxjax")
+    return found
+
+
+def _other_packages(began: Any) -> str:
+    """How they differ from those that a run began with; older runs do not say."""
+    said = began if isinstance(began, Mapping) else {}
+    differ = [
+        f"{name} {_said(said[name])}, and this island has {mine}"
+        for name, mine in packages().items()
+        if said.get(name, mine) != mine
+    ]
+    if not differ:
+        return ""
+    return (
+        f"the run began with {' and with '.join(differ)}: a replay may differ by "
+        "rounding from what was merged"
+    )
 
 
 def _difference(key: str, mine: Any, theirs: Any) -> str:

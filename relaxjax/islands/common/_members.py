@@ -20,6 +20,8 @@ from relaxjax.islands.carriers._store import Store
 from relaxjax.islands.common._files import seal, unseal
 
 FOLDER = "members"
+SUPERSEDED = 76  # exit status
+KEPT = 16  # records of each name
 _FILE = re.compile(
     r"([A-Za-z0-9_-]{1,64})\.([0-9]{6}|[1-9][0-9]{6,14})(\.beat|\.left|)"
 )
@@ -42,8 +44,15 @@ class Member(NamedTuple):
         return cls(match[1], int(match[2])) if match and not match[3] else None
 
 
-class Superseded(RuntimeError):
-    """A newer incarnation of this island has joined, and this one must end."""
+class Superseded(RuntimeError, SystemExit):
+    """A newer incarnation of this island has joined, and this one must end.
+
+    Where nobody catches it, the process ends with status 76 and without a traceback.
+    """
+
+    def __init__(self, why: str):
+        super().__init__(why)
+        self.code = SUPERSEDED
 
 
 def check_name(name: str) -> str:
@@ -64,7 +73,8 @@ def enter(store: Store, name: str, details: dict[str, Any]) -> Member:
         if store.create(f"{FOLDER}/{member}", seal(own)):
             break
     for old, kind in _listed(store):
-        if old.name == name and old.incarnation < member.incarnation and kind:
+        age = member.incarnation - old.incarnation if old.name == name else 0
+        if age > 0 and (kind or age >= KEPT):
             store.delete(f"{FOLDER}/{old}{kind}")
     return member
 

@@ -3,6 +3,7 @@
 import os
 
 NAME = "RELAXJAX_ISLAND"
+STARTED = "RELAXJAX_STARTED"  # a word of the command and one of each process
 _NUMBERS = ("SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX")
 
 

@@ -10,6 +10,7 @@
 No server is needed: any island merges while it holds the lease.
 """
 
+import errno
 import os
 import socket
 import time
@@ -67,17 +68,30 @@ class StoreChannel:
             other settings or another model.
           OSError: the store cannot be written.
         """
-        own = f"{self._name}.{socket.gethostname()}.{os.getpid()}"
-        probe(self._store, own)
-        self._run.agree(self._store)
-        self._member = members.enter(self._store, self._name, self._details)
-        self._state.member = self._member
-        self._state.begin(start, str(self._member))
+        try:
+            self._enter(start)
+        except OSError as error:
+            why = error.strerror or str(error) or type(error).__name__
+            raise OSError(
+                error.errno or errno.EIO,
+                f"islands: {self._name!r} cannot join the run in {self._store.place}: "
+                f"{why}; mend this, and start the island again",
+            ) from error
         how = self._store, self._run, self._state, self._watch, self._member
         self.syncer = Syncer(*how, self._say, self._clock)
         fragments = self.state()
         self._beat()
         return Joined(self._member, self._state.version, fragments)
+
+    def _enter(self, start: list[Arrays]) -> None:
+        """Writes what a member writes before anybody waits for it."""
+        own = f"{self._name}.{socket.gethostname()}.{os.getpid()}"
+        probe(self._store, own)
+        if others := self._run.agree(self._store):
+            self._say(others)
+        self._member = members.enter(self._store, self._name, self._details)
+        self._state.member = self._member
+        self._state.begin(start, str(self._member))
 
     def offer(self, offer: Offer) -> bool:
         """Contributes; False if the merge is over, or has this contribution."""
@@ -99,7 +113,9 @@ class StoreChannel:
         for name, why in sorted(self._watch.foreign.items()):
             self._say(f"{self._store.place}/members/{name} {why}")
         if not self._watch.is_newest(self._member):
-            raise members.Superseded(self._superseded())
+            why = self._superseded()
+            self._say(why)
+            raise members.Superseded(why)
         self._state.catch_up()
         fragments = self._new()
         merged, self._state.merged = self._state.merged, set()

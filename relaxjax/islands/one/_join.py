@@ -12,7 +12,7 @@ from relaxjax.islands.carriers._open import CARRIER, open_store
 from relaxjax.islands.common._agreed import Agreed, Settings
 from relaxjax.islands.common._channel import Joined, Mail
 from relaxjax.islands.common._files import Arrays
-from relaxjax.islands.common._names import own_name
+from relaxjax.islands.common._names import STARTED, own_name
 from relaxjax.islands.common._store_channel import StoreChannel
 from relaxjax.islands.one._island import Island
 from relaxjax.islands.one._mail_thread import Post, Voice
@@ -129,7 +129,7 @@ def join(
     start = run.split([_wide(x) for x in jax.tree.leaves(params)])
     how = carrier, name, pace, lost_after, poll
     keeper = Pace(None if MEMBER in os.environ else pace)  # what is replayed hurries
-    joined, mail = enter(partial(_begin, run, start, *how))
+    joined, mail = enter(partial(_begin, run, start, *how), run)
     return Island(run, joined, params, mail, keeper)
 
 
@@ -154,7 +154,7 @@ def _begin(
         voice.name,
         lost_after=lost_after,
         say=voice.say,
-        details={"pace": pace},
+        details={"pace": pace, "started": os.environ.get(STARTED, "")},
     )
     joined = channel.join(start)
     post = Post(channel, voice, poll, joined.version)

@@ -23,6 +23,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from relaxjax.islands.common._agreed import Agreed
 from relaxjax.islands.common._channel import Fragment, Joined, Mail, News, Offer
 from relaxjax.islands.common._files import pack, unpack
 from relaxjax.islands.common._members import Member
@@ -78,15 +79,24 @@ class Following:
         """Process 0 leaves."""
 
 
-def enter(begin: Callable[[], tuple[Joined, Mail]]) -> tuple[Joined, Mail]:
-    """How an island has joined, and each process's mail; process 0 alone begins."""
+def enter(begin: Callable[[], tuple[Joined, Mail]], run: Agreed) -> tuple[Joined, Mail]:
+    """How an island has joined, and each process's mail; process 0 alone begins.
+
+    Raises:
+      ValueError: this process has other settings or another model than process 0.
+    """
     if jax.process_count() == 1:
         return begin()
     if jax.process_index() == 0:
-        joined, mail = _telling(begin, lambda begun: _of_joined(begun[0]))
+        joined, mail = _telling(begin, lambda begun: _of_joined(begun[0], run))
         return joined, Leading(mail)
     (version, _), letter = _heard()
     said, fragments = _opened(letter)
+    if others := run.differs(said["run"]):
+        raise ValueError(
+            f"islands: process {jax.process_index()} has joined otherwise than process "
+            f"0 of its island: {others}. Give the same in each process"
+        )
     member = Member(said["name"], said["incarnation"])
     return Joined(member, version, fragments), Following()
 
@@ -104,11 +114,11 @@ def _telling(call: Callable[[], _T], told_of: Callable[[_T], _Told]) -> _T:
     """What a call returns, or raises, which the others are told."""
     try:
         answer = call()
-    except SystemExit:
-        _tell(_Kind.ENDED, _Told())
-        raise
     except Exception as error:
         _tell(_Kind.FAILED, _Told(letter=str(error).encode()))
+        raise
+    except SystemExit:
+        _tell(_Kind.ENDED, _Told())
         raise
     _tell(_Kind.ANSWER, told_of(answer))
     return answer
@@ -156,9 +166,10 @@ def _of_news(news: News) -> _Told:
     return _Told((news.version, int(news.wanted)), letter)
 
 
-def _of_joined(joined: Joined) -> _Told:
+def _of_joined(joined: Joined, run: Agreed) -> _Told:
     member, version, fragments = joined
     said = {"name": member.name, "incarnation": member.incarnation}
+    said |= {"run": run.record()}
     return _Told((version, 0), _sealed(said, fragments))
 
 

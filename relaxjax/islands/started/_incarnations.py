@@ -8,7 +8,8 @@ from contextlib import suppress
 from threading import Thread
 from typing import IO, NamedTuple
 
-from relaxjax.islands.common._names import NAME
+from relaxjax.islands.common._names import NAME, STARTED
+from relaxjax.islands.started._members_of import drawn
 
 SECONDS_TO_END = 5.0  # from SIGTERM to SIGKILL
 _SOON = 20.0  # seconds from a start to an end that counts as soon
@@ -18,10 +19,11 @@ _SPARE_AFTER = 3.0  # seconds from a start to that of the next spare process
 
 
 class Running(NamedTuple):
-    """A process, and the thread that passes its output on."""
+    """A process, the thread that passes its output on, and the word that it has."""
 
     process: subprocess.Popen[str]
     reader: Thread
+    word: str
 
 
 class Place:
@@ -32,6 +34,7 @@ class Place:
       process: the process; None once the island is done or given up.
       starts: number of processes so far.
       status: of the last process that has ended.
+      word: that of the process, or of the last one.
       unread: whether the reader of what is printed has gone.
     """
 
@@ -57,7 +60,7 @@ class Place:
         if self._spare is None or self._spare.process.poll() is not None:
             self.dismiss()
             self._spare = self._started()
-        (self.process, self._reader), self._spare = self._spare, None
+        (self.process, self._reader, self.word), self._spare = self._spare, None
         self.starts, self._since = self.starts + 1, time.monotonic()
         if self.process.stdin is not None:
             with suppress(BrokenPipeError), self.process.stdin as waits:
@@ -80,9 +83,10 @@ class Place:
             spare.process.wait()
 
     def _started(self) -> Running:
+        word = drawn(self._env.get(STARTED, ""))
         process = subprocess.Popen(
             self._command,
-            env=self._env,
+            env={**self._env, STARTED: word},
             stdin=subprocess.PIPE if self._spares else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -92,7 +96,7 @@ class Place:
         )
         reader = Thread(target=self._pass_on, args=(process.stdout,), daemon=True)
         reader.start()
-        return Running(process, reader)
+        return Running(process, reader, word)
 
     def ended(self) -> str | None:
         """How the process has ended, in words; None while it runs."""
@@ -108,7 +112,7 @@ class Place:
 
     def may_start(self) -> bool:
         """Whether another process should try."""
-        return self.status != 0 and self._failures < _TRIES
+        return self._failures < _TRIES
 
     def start_later(self) -> None:
         """Lets some seconds pass first, after failures."""

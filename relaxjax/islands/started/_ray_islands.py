@@ -17,7 +17,9 @@ from relaxjax.islands.carriers._open import open_store
 from relaxjax.islands.carriers._ray_store import RayStore, connected
 from relaxjax.islands.carriers._relay import RELAY, relayed
 from relaxjax.islands.common import _members as members
-from relaxjax.islands.started._supervise import mark_left, say, stopping, supervise
+from relaxjax.islands.common._names import STARTED
+from relaxjax.islands.started._members_of import drawn, mark_left, require_free
+from relaxjax.islands.started._supervise import say, stopping, supervise
 
 _POLL = 0.2
 _PASSED_ON = ("JAX_", "XLA_", "RELAXJAX_", "PYTHONPATH")
@@ -77,7 +79,9 @@ def supervise_on_ray(
     options = _options(ray.cluster_resources(), len(names))
     store: Any = open_store(carrier)
     env = {k: v for k, v in os.environ.items() if k.startswith(_PASSED_ON)}
-    env |= {**(environment or {}), "RAY_ADDRESS": _address(ray)}
+    own = drawn()
+    env |= {**(environment or {}), "RAY_ADDRESS": _address(ray), STARTED: own}
+    require_free(store, names, say)
     given_up, actors, calls = 0, list[Any](), dict[Any, str]()
     with stopping([]) as asked:
         try:
@@ -94,7 +98,7 @@ def supervise_on_ray(
                 ray.kill(actor, no_restart=True)
             for name in calls.values():
                 with suppress(OSError):
-                    mark_left(store, name)
+                    mark_left(store, name, own)
     return 128 + asked[0] if asked else int(given_up > 0)
 
 

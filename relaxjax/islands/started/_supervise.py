@@ -1,8 +1,9 @@
 """Processes of one machine, an island each: started, watched, and started again.
 
-Who ends with status 0 is done. Any other end is a failure: the island is marked as
-left, so that nobody waits for it, and a new process takes its name. One that fails
-several times in a row, soon after its start, is given up. With `spares`, a process that
+Who ends with status 0 is done. Any other end is a failure: the process is marked as
+left, so that nobody waits for it, and a new one takes its name. Where another command's
+process has the name by then, that one goes on. An island that fails several times in a
+row, soon after its start, is given up. With `spares`, a process that
 has imported JAX stands by for each island (`_spare`).
 """
 
@@ -21,7 +22,9 @@ from relaxjax._core._huge_pages import huge_pages
 from relaxjax.islands.carriers._foreign import plain
 from relaxjax.islands.carriers._open import CARRIER, open_store
 from relaxjax.islands.common import _members as members
+from relaxjax.islands.common._names import STARTED
 from relaxjax.islands.started._incarnations import SECONDS_TO_END, Place
+from relaxjax.islands.started._members_of import mark_left, require_free
 from relaxjax.islands.started._spare import waiting
 
 _POLL = 0.05
@@ -46,19 +49,23 @@ def supervise(
         program is Python then, and runs a script.
 
     Returns:
-      0 if all are done; 1 if an island was given up; 128 + the number of the signal
-      that has ended the run, or of SIGPIPE if nobody reads what is printed any more.
+      0 if all are done; 1 if an island was given up; 76 if one was superseded by
+      another command's; 128 + the number of the signal that has ended the run, or of
+      SIGPIPE if nobody reads what is printed any more.
 
     Raises:
-      ValueError: a carrier that is not one, or cannot be written.
+      ValueError: a carrier that is not one, or cannot be written; an island that
+        another command runs on this machine.
     """
     store = open_store(carrier)
+    own = {**os.environ, **(environment or {})}.get(STARTED, "")
+    require_free(store, [members.check_name(name) for name in names], say, own)
     mortal = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
     env = {**os.environ, **(environment or {}), CARRIER: carrier}
     env |= huge_pages(env)
     command = [*mortal, *(waiting(command) if spares else command)]
-    places = [Place(members.check_name(n), command, env, spares) for n in names]
-    given_up = 0
+    places = [Place(name, command, env, spares) for name in names]
+    given_up = superseded = 0
     with stopping(places) as asked:
         while any(place.is_open for place in places) and not _is_over(asked, places):
             unread = any(place.unread for place in places)
@@ -71,9 +78,14 @@ def supervise(
                 how = place.ended()
                 if how is None:
                     continue
+                is_old = place.status == members.SUPERSEDED
                 with suppress(OSError):
-                    mark_left(store, place.name)
+                    is_old |= mark_left(store, place.name, place.word)
                 if asked or place.status == 0:
+                    continue
+                if is_old:
+                    say(f"{how}; another command has this island now")
+                    superseded += 1
                     continue
                 goes_on = place.may_start()
                 say(f"{how}; {'starting it again' if goes_on else 'given up'}")
@@ -83,19 +95,13 @@ def supervise(
             time.sleep(_POLL)
     if any(place.unread for place in places):
         return 128 + signal.SIGPIPE
-    return 128 + asked[0] if asked else int(given_up > 0)
+    ended = int(given_up > 0) or members.SUPERSEDED * (superseded > 0)
+    return 128 + asked[0] if asked else ended
 
 
 def _is_over(asked: list[int], places: list[Place]) -> bool:
     """Whether all have ended that were asked to."""
     return bool(asked) and not any(place.process for place in places)
-
-
-def mark_left(store: Any, name: str) -> None:
-    """Nobody waits for the island's newest process any more."""
-    newest = members.newest(store).get(name)
-    if newest is not None:
-        members.leave(store, members.Member(name, newest))
 
 
 @contextmanager

@@ -133,7 +133,7 @@ def test_the_words_have_no_such_bound():
 @pytest.mark.parametrize("code", ["top_k", "random_k", "quantize8+ef14"])
 def test_codes_that_a_median_does_not_survive_are_refused(code):
     settings = SETTINGS._replace(merge=merges.median(), compressor=code)
-    with pytest.raises(ValueError, match=r"op=median\(\) with compressor="):
+    with pytest.raises(ValueError, match=r"islands: merge=median\(\) with comp"):
         settings.check()
     settings._replace(merge=merges.clipped()).check()
     settings._replace(compressor="quantize8").check()

@@ -1,7 +1,9 @@
 """Islands with their threads, over a folder, in one process."""
 
 import errno
+import os
 import threading
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,7 +15,10 @@ import pytest
 import relaxjax
 from relaxjax import islands
 from relaxjax.islands.carriers._open import open_store
+from relaxjax.islands.carriers._store import Folder
 from relaxjax.islands.common import _log as log
+from relaxjax.islands.common import _members as members
+from relaxjax.islands.common._agreed import Agreed
 
 TARGETS = np.random.default_rng(3).normal(size=(3, 12)).astype(np.float32)
 PARAMS = {"a": jnp.zeros(8), "b": jnp.zeros(4)}
@@ -135,6 +140,8 @@ def test_an_older_incarnation_is_refused_by_name(tmp_path):
     ("change", "message"),
     [
         ({"sync_every": 8}, "sync_every is 8 here and 4 there"),
+        ({"seed": 7}, "seed is 7 here and 0 there"),
+        ({"params": jax.tree.map(jnp.bfloat16, PARAMS)}, "params have .*bfloat16.* he"),
         ({"merge": "mean", "quorum": 2}, "merge is mean here and rda there; quorum"),
         ({"params": {"a": jnp.zeros(9)} | PARAMS}, None),
         ({"params": {"a": jnp.zeros(7), "b": jnp.zeros(4)}}, "params have .*7.* here"),
@@ -248,3 +255,54 @@ def test_what_takes_long_is_not_lost_where_nobody_merges(tmp_path):
             after = island.exchange(after)
         np.testing.assert_array_equal(np.float32(after["a"]), np.full(8, 2.0))
         assert island.dropped == 0
+
+
+def test_a_disk_that_is_full_before_the_start_is_named(tmp_path, monkeypatch):
+    """Nothing half-written stays, and the island joins when there is room."""
+    where, write, left = f"folder:{tmp_path}/run", Path.open, [0]
+
+    def full(path: Path, mode: str = "r", **more: Any) -> Any:
+        left[0] -= "x" in mode
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        return write(path, mode, **more)
+
+    for count in (0, 16, 17, 18, 20):  # the probe; run.json, the member, the state
+        left[0] = count
+        monkeypatch.setattr(Path, "open", full)
+        said = r"'late' cannot join .*: No space left"
+        with pytest.raises(OSError, match=said) as found:
+            islands.join(PARAMS, where, "late", **RUN, **FAST)
+        assert found.value.errno == errno.ENOSPC
+        assert not list(tmp_path.glob("run/tmp/*"))
+    monkeypatch.undo()
+    with islands.join(PARAMS, where, "late", **RUN, **FAST) as island:
+        assert island.version == 0
+
+
+def test_other_versions_of_packages_are_told_and_join(tmp_path, capfd, monkeypatch):
+    islands.join(PARAMS, f"folder:{tmp_path}", "a", **RUN, **FAST).close()
+    assert "began with" not in capfd.readouterr().err
+    monkeypatch.setattr(jax, "__version__", "0.9")
+    islands.join(PARAMS, f"folder:{tmp_path}", "b", **RUN, **FAST).close()
+    said = capfd.readouterr().err
+    assert "and this island has 0.9: a replay may differ by rounding" in said
+    assert said.count("began with") == 1
+    assert Agreed.read(open_store(f"folder:{tmp_path}")).settings.fragments == 2
+
+
+def test_members_and_half_written_files_do_not_pile_up(tmp_path):
+    store = Folder(tmp_path)
+    for _ in range(members.KEPT + 9):
+        members.enter(store, "a", {})
+    members.enter(store, "b", {})
+    names = store.names(members.FOLDER)
+    assert len(names) == members.KEPT + 1
+    assert members.newest(store) == {"a": members.KEPT + 9, "b": 1}
+    for name, age in (("old", 7200), ("new", 60)):
+        path = tmp_path / "tmp" / name
+        path.write_bytes(b"half")
+        os.utime(path, (path.stat().st_mtime - age,) * 2)
+    (tmp_path / "tmp" / "folder").mkdir()
+    Folder(tmp_path)
+    assert sorted(os.listdir(tmp_path / "tmp")) == ["folder", "new"]

@@ -167,10 +167,10 @@ def test_of_two_processes_with_one_name_the_older_is_refused(crew):
     crew.until(lambda: crew.merges("twin", 0))
     del crew.processes["twin"]
     newer = crew.start("twin")
-    assert older.popen.wait() != 0
+    assert older.popen.wait() == 76
     older.end()
     refused = re.search(
-        r"Superseded: .* 2 of 'twin' \(.*, process (\d+)\) has joined",
+        r"islands: \[twin\] incarnation 2 of 'twin' \(.*, process (\d+)\) has joined",
         "".join(older.lines),
     )
     assert refused

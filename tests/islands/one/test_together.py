@@ -21,10 +21,12 @@ from relaxjax import islands
 from relaxjax.cli._app import app
 from relaxjax.islands import Folder, Superseded
 from relaxjax.islands.common import _log as log
+from relaxjax.islands.common._agreed import Agreed
 from relaxjax.islands.common._channel import Fragment, Joined, News, Offer
 from relaxjax.islands.common._members import Member, enter
 from relaxjax.islands.one import _together as together
 from relaxjax.islands.replayed._replay import replay
+from tests.islands.world import PARAMS, SETTINGS
 
 N = 3
 
@@ -144,11 +146,53 @@ def test_all_hear_what_process_0_is_told(in_processes, monkeypatch, part):
 
 def test_all_join_as_process_0_has(in_processes):
     begun = Joined(Member("a-b", 12), 9, fragments(1))
+    run = Agreed.of(SETTINGS, PARAMS)
     for joined, _ in in_processes(
-        lambda index: together.enter(lambda: (begun, Mail()))
+        lambda index: together.enter(lambda: (begun, Mail()), run)
     ):
         assert joined[:2] == begun[:2]
         same(joined.fragments, begun.fragments)
+
+
+def test_a_process_that_joins_otherwise_is_named(in_processes):
+    """Each looks at its own arguments: process 0 alone compares them with the run."""
+    begun = Joined(Member("a", 1), 0, fragments(1))
+
+    def join(index: int) -> Any:
+        settings = SETTINGS._replace(sync_every=2 * (index + 1) if index < 2 else 2)
+        params = PARAMS if index < 2 else {"a": PARAMS["a"]}
+        settings = settings._replace(fragments=1 if index == 2 else 2)
+        run = Agreed.of(settings, params)
+        return together.enter(lambda: (begun, Mail()), run)
+
+    first, second, third = in_processes(join)
+    assert first[0] == begun
+    for error, said in (
+        (second, "process 1 has joined otherwise .*: sync_every is 4 here and 2 there"),
+        (third, "process 2 .*fragments is 1 here and 2 there; params have 1 leaves"),
+    ):
+        assert isinstance(error, ValueError)
+        assert re.search(said, str(error))
+
+
+def test_a_process_whose_params_are_wrong_is_its_islands_fault(in_processes, tmp_path):
+    """Slices are gathered, so that the island is left out of the merge, and named."""
+    start = {"a": np.zeros(4, np.float32)}
+
+    def run(index: int) -> Any:
+        how: dict[str, Any] = {"sync_every": 2, "fragments": 1, "mode": "rounds"}
+        with islands.join(start, f"folder:{tmp_path}", "one", **how) as island:
+            params = island.params
+            for _ in range(4):
+                params = {"a": params["a"] + 1}
+                wrong = {"a": params["a"] * np.nan if index != 1 else params["a"]}
+                params = island.exchange(wrong)
+            return params
+
+    in_processes(run)
+    line, _ = log.read(Folder(tmp_path), 1)
+    told = [c["cause"] for c in line["left_out"]]
+    assert (told, line["contributions"]) == (["finite"], [])
 
 
 def test_what_ends_process_0_ends_all(in_processes):
@@ -172,7 +216,9 @@ def test_what_ends_process_0_ends_all(in_processes):
     def join() -> Any:
         raise ValueError("islands: no such carrier")
 
-    for error in in_processes(lambda index: together.enter(join)):
+    for error in in_processes(
+        lambda index: together.enter(join, Agreed.of(SETTINGS, PARAMS))
+    ):
         assert isinstance(error, ValueError | RuntimeError)
         assert "no such carrier" in str(error)
 

@@ -18,6 +18,7 @@ import pytest
 from relaxjax.islands import Folder
 from relaxjax.islands.common import _log as log
 from relaxjax.islands.common import _members as members
+from relaxjax.islands.common._names import STARTED
 from relaxjax.islands.replayed._replay import replay
 from relaxjax.islands.started import _ray_islands as ray_islands
 from tests.islands.carriers.test_ray import QUIET, Errors
@@ -120,10 +121,15 @@ def test_an_actor_that_failed_is_named_and_the_others_go_on(run, capsys):
 
 
 def test_ctrl_c_kills_the_actors_and_marks_their_islands(run, tmp_path):
-    joined = [members.enter(Folder(tmp_path), name, {}) for name in "ab"]
-    for member in joined:
-        members.beat(Folder(tmp_path), member, 1)
-    ray = FakeRay(2, {"b": 0})
+    store, joined = Folder(tmp_path), list[members.Member]()
+
+    class Joining(FakeRay):
+        def call(self, command: Any, name: str, carrier: str, env: Any, spares: Any):
+            joined.append(members.enter(store, name, {"started": env[STARTED]}))
+            members.beat(store, joined[-1], 1)
+            return super().call(command, name, carrier, env, spares)
+
+    ray = Joining(2, {"b": 0})
     assert run(ray) == 130
     assert ray.killed == 2
     seen = members.Watch(Folder(tmp_path), 60.0)
