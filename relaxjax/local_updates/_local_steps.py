@@ -28,7 +28,7 @@ from relaxjax._core._weights import refuse_weight
 from relaxjax._core.traced._marks import marked
 from relaxjax.compression import Compressor
 from relaxjax.gradients import all_reduce
-from relaxjax.local_updates._outer_merge import merge_rule, own_reducer
+from relaxjax.local_updates._outer_merge import as_merge, merge_rule, own_reducer
 from relaxjax.merges import Rule
 from relaxjax.periods import Meetings, Period, calendar
 
@@ -71,17 +71,9 @@ class ExchangeSpec(NamedTuple):
         if given is not None:
             given = own_reducer(given, arguments, self)
         elif isinstance(merge, Rule):
-            return self._by_rule(arguments, merge)
+            return as_merge(caller, all_reduce, op=merge, **arguments)
         tx = given or all_reduce(**arguments)
         return merge_rule(caller, merge)(tx, self.axis_name)
-
-    def _by_rule(self, arguments: dict[str, Any], rule: Rule) -> Any:
-        """`all_reduce` by a rule, whose refusals say what the user has written."""
-        try:
-            return all_reduce(**arguments, op=rule)
-        except ValueError as error:
-            said = str(error).replace("all_reduce: op=", f"{self.caller}: merge=")
-            raise ValueError(said) from None
 
     def require(self, state: Any, updates: Any, params: Any, weight: Any) -> None:
         """Refuses an `update` without params, with a weight, or of another tree."""

@@ -78,6 +78,15 @@ def merge_rule(caller: str, merge: str | Rule) -> Callable[..., Any]:
     return _RULES[merge]
 
 
+def as_merge(caller: str, all_reduce: Callable[..., Any], **arguments: Any) -> Any:
+    """An `all_reduce` by a rule, whose refusals say what the user has written."""
+    try:
+        return all_reduce(**arguments)
+    except ValueError as error:
+        said = str(error).replace("all_reduce: op=", f"{caller}: merge=")
+        raise ValueError(said) from None
+
+
 def own_reducer(
     given: optax.GradientTransformation, arguments: Mapping[str, Any], spec: Any
 ) -> optax.GradientTransformationExtraArgs:

@@ -28,6 +28,8 @@ NO_PLACE = (LONG, "gs://b/r", "\x00", "script.py/x")
 """No folder or file can be made there."""
 NO_PERIODS = ("", "0", "-1", "x", "qsr:", "table:", "table:0=0", "table:5=4", "\x00")
 NO_PERIODS += ("1.5", "stages:", "qsr:peaks=x", f"table:0={10**30}", "table:0=4,0=5")
+NO_MERGE = ("", "x", "rule", "trimmed:b=x", "trimmed:", "clipped:cap=-1", "nearest:f=0")
+NO_MERGE += ("median:b=1", "trimmed:b=" + "9" * 400, "clipped:cap=nan", "\x00")
 FLAG = Option()
 NAMES = Option(("all_reduce", "gossip+quantize8", "diloco", "local_sgd"), NO_NAME)
 
@@ -50,6 +52,7 @@ COMMANDS: dict[str, dict[str, Option]] = {
         "--lost-after": Option(("15",), (*NOT_POSITIVE, "1e308")),
         "--stuck-after": Option(("300",), (*NOT_POSITIVE, "1e30")),
         "--periods": Option(("4", "table:0=4,100=16"), NO_PERIODS),
+        "--merge": Option(("mean", "clipped", "trimmed:b=1"), NO_MERGE),
         "--resume": FLAG,
         "--force": FLAG,
         "--skip-nonfinite": FLAG,
@@ -104,6 +107,7 @@ COMMANDS: dict[str, dict[str, Option]] = {
         "--workers": Option(("4",), (*NO_COUNT, *HUGE, "129")),
         "--task": Option(("digits",), ("", "words", "\x00")),
         "--periods": Option(("4", "table:0=4,100=16"), NO_PERIODS),
+        "--merge": Option(("mean", "clipped", "trimmed:b=1"), NO_MERGE),
         "--json": FLAG,
     },
     "order": {
