@@ -5,7 +5,7 @@ import pytest
 from relaxjax.compression import COMPRESSORS
 from relaxjax.plan._payload_sizes import FORMS, payload_size, traced
 
-SIZES = (1, 33, 1025, 65537)  # below, at and above the blocks of most
+SIZES = (1, 2, 16, 33, 1025, 65537)  # below and above the blocks of most
 
 
 @pytest.mark.parametrize("name", COMPRESSORS)

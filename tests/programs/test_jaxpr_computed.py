@@ -77,3 +77,36 @@ def test_a_remainder_by_zero_is_left_to_jax():
     closed = jax.make_jaxpr(jax.lax.rem)(5, 0)
     (found,) = computed(closed.eqns[0], [np.int32(5), np.int32(0)]) or [None]
     assert found == jax.lax.rem(jnp.int32(5), jnp.int32(0))
+
+
+@pytest.mark.parametrize(
+    ("name", "fn", "args"),
+    [
+        ("convert_element_type", lambda x: x.astype(jnp.int32), [jnp.float32(3e9)]),
+        ("convert_element_type", lambda x: x.astype(jnp.float32), [jnp.int32(7)]),
+        ("add", jax.lax.add, [jnp.float32(1), jnp.float32(2)]),
+        ("rem", jax.lax.rem, [jnp.array([5, 7]), jnp.array([0, 3])]),
+        (
+            "broadcast_in_dim",
+            lambda x: jax.lax.broadcast_in_dim(x, (2, 3), (0,)),
+            [jnp.array([1, 2])],
+        ),
+    ],
+)
+def test_what_numpy_may_see_otherwise_is_left_to_jax(name, fn, args):
+    (eqn,) = jax.make_jaxpr(fn)(*args).jaxpr.eqns
+    assert eqn.primitive.name == name
+    (found,) = computed(eqn, [np.asarray(x) for x in args]) or [None]
+    assert isinstance(found, jax.Array)
+    np.testing.assert_array_equal(found, fn(*args))
+
+
+def test_a_counter_at_its_end_wraps_around_without_a_word():
+    (eqn,) = jax.make_jaxpr(jax.lax.add)(2**31 - 1, 1).jaxpr.eqns
+    assert computed(eqn, [np.int32(2**31 - 1), np.int32(1)]) == [-(2**31)]
+
+
+def test_large_arrays_are_not_known():
+    for size, known in ((4096, True), (4097, False)):
+        (eqn,) = jax.make_jaxpr(lambda n=size: jax.lax.iota(jnp.int32, n))().jaxpr.eqns
+        assert (computed(eqn, []) is not None) == known
