@@ -11,6 +11,7 @@ import numpy as np
 import optax
 
 from relaxjax._core._relaxation import Training
+from relaxjax._core.foreign._words import number_of
 from relaxjax._names import parse
 from relaxjax.merges import spelled as spelled_rule
 from relaxjax.periods import spelled
@@ -196,13 +197,10 @@ def _option(text: str, part: str) -> tuple[str, Any]:
     key, equals, value = part.partition("=")
     if key in (_PERIODS, _MERGE) and value:
         return key, value
-    try:
-        number = float(value)
-    except ValueError:
-        number = float("nan")
-    if not equals or number != number:
+    number = number_of(value) if equals else None
+    if number is None:
         raise ValueError(
             f"relaxation {text!r}: {part!r} must be OPTION=NUMBER, as in sync_every=16"
             "; a schedule, as in periods=qsr:peaks=2; or a rule, as in merge=clipped"
         )
-    return key, _whole({key: number})[key]
+    return key, number

@@ -32,7 +32,7 @@ __getattr__, __dir__, __all__ = door(
         "_top_k": "top_k",
     },
     shared={
-        "_bits": "pack unpack",
+        "_bits": "pack packed_bytes unpack width_below",
         "_cosines": "cosine_transform",
         "_fed_back": "fed_back",
         "_protocol": "NO_FEEDBACK contractive",

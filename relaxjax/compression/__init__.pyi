@@ -1,7 +1,9 @@
 # Written by scripts/stubs.py from the table in __init__.py.
 
 from relaxjax.compression._bits import pack as pack
+from relaxjax.compression._bits import packed_bytes as packed_bytes
 from relaxjax.compression._bits import unpack as unpack
+from relaxjax.compression._bits import width_below as width_below
 from relaxjax.compression._cast import cast as cast
 from relaxjax.compression._cast import identity as identity
 from relaxjax.compression._codebook import codebook as codebook

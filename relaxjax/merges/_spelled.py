@@ -11,6 +11,7 @@ Cost: nothing is sent.
 
 from typing import Any
 
+from relaxjax._core.foreign._words import number_of
 from relaxjax.merges._rule import Rule
 from relaxjax.merges._rules import RULES, rule_of
 
@@ -46,8 +47,5 @@ def _pair(word: str) -> tuple[str, Any]:
         return key, {"merge": value}
     if value == "None":
         return key, None
-    try:
-        number = float(value)
-    except ValueError:
-        return key, value
-    return key, int(number) if number.is_integer() else number
+    number = number_of(value)
+    return key, value if number is None else number

@@ -13,7 +13,6 @@ highest, unless `warm_up` says otherwise.
 """
 
 import inspect
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from relaxjax._core.foreign._words import number_of
 from relaxjax.periods._calendar import LONGEST, Period, Schedule
 from relaxjax.periods._qsr import qsr
 from relaxjax.periods._table import post_local, stages, table
@@ -89,12 +89,9 @@ def _pair(text: str, word: str) -> tuple[str, Any]:
 
 
 def _number(text: str, word: str) -> int | float:
-    try:
-        number = float(word)
-    except ValueError:
-        number = math.nan
-    if math.isnan(number):
+    number = number_of(word)
+    if number is None:
         raise ValueError(
             f"periods {text!r}: {word!r} must be a number, as in {EXAMPLE}"
         )
-    return int(number) if number.is_integer() else number
+    return number

@@ -17,7 +17,14 @@ from functools import cache, partial
 import jax
 import jax.numpy as jnp
 
-from relaxjax.compression import COMPRESSORS, Compressor, count_of, payload_bytes
+from relaxjax.compression import (
+    COMPRESSORS,
+    Compressor,
+    count_of,
+    packed_bytes,
+    payload_bytes,
+    width_below,
+)
 
 _SHARE, _BLOCK, _ROOM = 0.01, 4096, 1024  # of `top_k`, `random_k` and `threshold`
 _ROTATED = 1024
@@ -29,24 +36,20 @@ def _dense(
     return lambda d: math.ceil(bits * d / 8) + block_bytes * -(-d // block) + message
 
 
-def _indices(k: int, below: int) -> int:
-    return math.ceil(k * max(1, (below - 1).bit_length()) / 8)
-
-
 def _top_k(d: int) -> int:
     width = min(_BLOCK, d)
     k = -(-d // width) * count_of(_SHARE, width)
-    return 4 * k + _indices(k, width)
+    return 4 * k + packed_bytes(k, width_below(width))
 
 
 def _threshold(d: int) -> int:
     k = min(_ROOM, d)
-    return 4 * k + _indices(k, d)
+    return 4 * k + packed_bytes(k, width_below(d))
 
 
 def _rotated(d: int) -> int:
     width = min(_ROTATED, 1 << (d - 1).bit_length())
-    return -(-d // width) * (math.ceil(width / 8) + 4)
+    return -(-d // width) * (packed_bytes(width, 1) + 4)
 
 
 def _sampled(d: int) -> int:

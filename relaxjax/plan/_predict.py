@@ -100,16 +100,13 @@ def _ready(
     messages: list[PlannedMessage], coding: list[float], compute: float
 ) -> tuple[list[float], float]:
     """When each message may be sent, and when the device is done."""
-    ready, now, done = [0.0] * len(messages), compute * FORWARD, 0.0
-    ends = sorted({m.ready for m in messages if m.ready} | {1.0})
-    for end in (None, *ends):
-        if end is not None:
-            now += compute * (1 - FORWARD) * (end - done)
-            done = end
-        over = now
-        for i, message in enumerate(messages):
-            if message.ready == end and coding[i]:
-                ready[i] = now = now + coding[i]
-            elif message.ready == end and end is not None:
-                ready[i] = over
-    return ready, now
+    backward = compute * (1 - FORWARD)
+    ready, now = [0.0] * len(messages), compute * FORWARD
+    passed = done = 0.0  # when a part of the backward pass was over, and which
+    for i in sorted(range(len(messages)), key=lambda i: messages[i].ready or 0.0):
+        if (part := messages[i].ready or 0.0) > done:
+            passed = now = now + backward * (part - done)
+            done = part
+        now += coding[i]
+        ready[i] = now if coding[i] else passed
+    return ready, now + backward * (1 - done)
