@@ -69,6 +69,30 @@ def test_help_imports_no_command_and_lists_all():
         assert re.search(rf"\b{name} +{re.escape(summary)}", shown.stdout)
 
 
+WITHOUT_DATA = """
+import sys
+from relaxjax.cli import main
+sys.argv = ["relaxjax", *sys.argv[1:]]
+try:
+    main()
+finally:
+    print("loaded:", *{"sklearn", "flax"} & set(sys.modules), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("line", [["train", "--help"], ["explain", "all_reduc"]])
+def test_help_and_a_wrong_name_load_no_data(line):
+    """scikit-learn and flax take longer to import than the answer."""
+    shown = subprocess.run(
+        [sys.executable, "-c", WITHOUT_DATA, *line],
+        env=os.environ | PLAIN | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert shown.stderr.splitlines()[-1] == "loaded:"
+
+
 def test_where_the_benchmarks_went_is_one_line():
     result = invoke("bench", "codecs")
     assert result.exit_code == 2

@@ -41,6 +41,8 @@ def message(ready: float | None, sending: float, coding: float) -> PlannedMessag
         ([message(0.5, 1.0, 0.0), message(1.0, 2.0, 1.0)], 6.0),
         # of the step before: coded first, hidden behind the rest
         ([message(None, 2.0, 1.0)], 4.0),
+        # the same before one of this step, which the link takes when it is free: at 4
+        ([message(0.5, 1.0, 0.0), message(None, 2.0, 1.0)], 5.0),
     ],
 )
 @pytest.mark.parametrize("scale", [1.0, 1e-9])
