@@ -42,6 +42,7 @@ EVERY = 10  # steps from one merge to the next
 FAST, SLOW = 16, 2  # steps in a round, of one worker and of the others
 RULES: dict[str, tuple[Rule, ...]] = {
     "clipped()": (merges.clipped(),),
+    'clipped("all")': (merges.clipped("all"),),
     '"rda"': (merges.rda("mean", cap=None),),
     "rda()": (merges.rda(),),
     "median()": (merges.median(),),
@@ -98,9 +99,16 @@ def _mean(rows: Any, weights: Any) -> Any:
     return jax.tree.map(lambda x: jnp.tensordot(share, x, 1), rows)
 
 
-def _capped(rows: Any, weights: Any) -> Any:
-    """The mean in the bounds of islands: up to 2^2 times the median weight."""
-    return _mean(rows, jnp.minimum(weights, 4 * jnp.median(weights)))
+def _capped(rows: Any, weights: Any, rule: Any = _mean) -> Any:
+    """A rule in the bounds of islands: up to 2^2 times the median weight."""
+    return rule(rows, jnp.minimum(weights, 4 * jnp.median(weights)))
+
+
+FAST_RULES = {
+    "mean, cap 2": _capped,
+    '"rda", cap 2': partial(_capped, rule=partial(merged, RULES['"rda"'][0])),
+    'clipped("all")': partial(merged, RULES['clipped("all")'][0]),
+}
 
 
 def _limited(n: int, splits: Splits, rounds: int, base: Ended) -> list[Row]:
@@ -120,14 +128,16 @@ def _limited(n: int, splits: Splits, rounds: int, base: Ended) -> list[Row]:
 
 
 def _fast(n: int, splits: Splits, rounds: int) -> list[Row]:
-    """One worker takes more steps than the others: weights as they are, and capped."""
-    steps = np.array([FAST] + [SLOW] * (n - 1))
-    base = train(_mean, _knobs(), splits, 2 * rounds, steps)
-    ended = train(_capped, _knobs(), splits, 2 * rounds, steps)
-    return [
-        *_rows("mean, one fast", n, splits, [base], base),
-        *_rows("mean, one fast, cap 2", n, splits, [ended], base),
-    ]
+    """One worker or half of them take more steps: weights as they are, and capped."""
+    rows = []
+    for name, fast in {"one fast": 1, "half fast": n // 2}.items():
+        steps = np.array([FAST] * fast + [SLOW] * (n - fast))
+        base = train(_mean, _knobs(), splits, 2 * rounds, steps)
+        rows += _rows(f"mean, {name}", n, splits, [base], base)
+        for rule, merge in FAST_RULES.items():
+            ended = train(merge, _knobs(), splits, 2 * rounds, steps)
+            rows += _rows(f"{rule}, {name}", n, splits, [ended], base)
+    return rows
 
 
 def _knobs() -> Knobs:

@@ -18,7 +18,7 @@ from relaxjax import islands as rooms
 from relaxjax._core._folders import local_path, own_cache
 from relaxjax._core.foreign._ranges import PROCESSES
 from relaxjax.cli._errors import user_errors
-from relaxjax.cli._islands_page import HEADS, cells, last_merge, page
+from relaxjax.cli._islands_page import HEADS, cells, counted, last_merge, page
 
 SETTINGS = {
     "context_settings": {
@@ -185,7 +185,7 @@ def _shown(store: rooms.Store, html: Path | None) -> Group:
     table = Table(*HEADS)
     for row in now.rows:
         table.add_row(*cells(row))
-    head = Text(f"{now.version} merges; the lease is held by {now.leader}")
+    head = Text(f"{counted(now)}; the lease is held by {now.leader}")
     return Group(head, table, *([Text(last_merge(now))] if now.last else []))
 
 

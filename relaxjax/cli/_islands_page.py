@@ -21,6 +21,12 @@ def cells(row: "rooms.Row") -> tuple[str, ...]:
     return row.name, *numbers, f"{row.tokens:g}"
 
 
+def counted(now: "rooms.Status") -> str:
+    """How many merges there are, and how many of them the table has."""
+    since = f", counted from merge {now.since} on" if now.since > 1 else ""
+    return f"{now.version} merges{since}"
+
+
 def last_merge(now: "rooms.Status") -> str:
     """The last merge in a sentence; "" before the first."""
     if now.last is None:
@@ -29,13 +35,13 @@ def last_merge(now: "rooms.Status") -> str:
     return rooms.plain(
         f"last merge: fragment {now.last.get('fragment')} of {here or 'nobody'}; "
         f"absent: {', '.join(now.last['absent']) or 'nobody'}; "
-        f"{now.per_second:.4g} tokens/s merged since the first"
+        f"{now.per_second:.4g} tokens/s merged since merge {now.since}"
     )
 
 
 def page(now: "rooms.Status", place: str) -> str:
     """The page; it holds what `relaxjax islands status` prints."""
-    title = f"{escape(place)}: {now.version} merges"
+    title = f"{escape(place)}: {counted(now)}"
     body = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
         f"<title>{title}</title><style>{_STYLE}</style></head><body>",

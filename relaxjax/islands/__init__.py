@@ -11,6 +11,7 @@ __getattr__, __dir__, __all__ = door(
         "one._island": "Island",
         "one._join": "join",
         "common._members": "Member Superseded",
+        "common._still_there": "RunGone",
     },
     shared={
         "replayed._emulate": "emulate",

@@ -17,6 +17,7 @@ from relaxjax.islands.common._names import names as names
 from relaxjax.islands.common._status import Row as Row
 from relaxjax.islands.common._status import Status as Status
 from relaxjax.islands.common._status import status as status
+from relaxjax.islands.common._still_there import RunGone as RunGone
 from relaxjax.islands.one._island import Island as Island
 from relaxjax.islands.one._join import join as join
 from relaxjax.islands.replayed._emulate import Program as Program
@@ -36,6 +37,7 @@ __all__ = [
     "News",
     "Offer",
     "Program",
+    "RunGone",
     "Superseded",
     "join",
 ]

@@ -99,6 +99,17 @@ def contents(store: Store, name: str, most: int) -> bytes:
         raise DamagedFile(f"{store.place}/{name}", str(error.strerror)) from error
 
 
+def is_there(store: Store, name: str) -> bool:
+    """Whether there is anything under the name of a line of JSON."""
+    try:
+        contents(store, name, LINE)
+    except FileNotFoundError:
+        return False
+    except DamagedFile:
+        pass
+    return True
+
+
 def parsed(name: str, data: bytes) -> Any:
     """What JSON says.
 

@@ -25,6 +25,7 @@ from relaxjax.islands.common._files import Arrays, fingerprint, pack
 from relaxjax.islands.common._history import Seen, before_of, seen_in
 from relaxjax.islands.common._members import Member
 from relaxjax.islands.common._merge import first_outer
+from relaxjax.islands.common._still_there import RunGone, require_run
 from relaxjax.islands.common._versions import FOLDER, anchor_of, fetched, named
 
 Say = Callable[[str], None]
@@ -63,6 +64,20 @@ class CommonModel:
         record |= {"files": files, "leader": own, "lease": 0, "previous": ""}
         if not log.commit(self._store, record):
             self.discard(files)
+
+    def require_run(self) -> None:
+        """Raises RunGone if there is none; goes on behind lines that were removed."""
+        try:
+            has_line = require_run(self._store, self._run, self.version)
+        except RunGone as error:
+            self._say(str(error))
+            raise
+        if not has_line:
+            newest = log.newest(self._store)
+            if newest > self.version:
+                self._note(newest)
+                self.version = newest
+                self._read_anchors(newest)
 
     def catch_up(self) -> None:
         """Reads what was committed since the last call."""
@@ -168,7 +183,7 @@ class CommonModel:
     def _mend(self, fragment: Fragment, kind: str, arrays: Arrays) -> None:
         try:
             name, digest = self._files(fragment.version, fragment.number)[kind]
-        except DamagedFile:  # the log's own line
+        except (DamagedFile, FileNotFoundError):  # the log's own line
             return
         try:
             self._fetched(fragment.number, [name, digest])
@@ -179,12 +194,13 @@ class CommonModel:
                 self._say(f"{error}; it is written again")
 
     def prune(self) -> None:
-        """Removes files that two newer versions of each fragment have replaced."""
+        """Removes files that two newer versions have replaced, and old lines."""
         oldest = self.version - 2 * self._run.settings.fragments
         oldest = min([oldest, *(one.version for one in self.anchors.values())])
         for name in self._store.names(FOLDER):
             if any(version < oldest for version in numbered([name.partition(".")[0]])):
                 self._store.delete(f"{FOLDER}/{name}")
+        log.prune(self._store, self.version)
 
     def _note(self, version: int) -> None:
         """Reads a record for its digest, and for whether this island is in it."""
@@ -193,6 +209,8 @@ class CommonModel:
         except DamagedFile as error:
             self._say(f"{error}; merge {version} is passed over")
             self.previous = "damaged"
+            return
+        except FileNotFoundError:  # removed since, while this process slept
             return
         self._seen[version], self._lines[version] = seen_in(record), record
         oldest = version - MERGES * self._run.settings.fragments

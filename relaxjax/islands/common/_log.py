@@ -7,6 +7,10 @@ the version over. Of two leaders that would commit one version, one wins, and th
 starts again from what was committed. Each line holds the digest of the line before it,
 so that a changed line is found by its own digest or by the next one's.
 
+A run that keeps nothing to replay removes its older lines: `KEPT` remain, and up to
+`_SWEEP` more. A number that is free again must not be taken by a leader that has slept
+since: a commit counts only if the line before it is there.
+
 `cat DIR/log/*` is a file of JSON lines. A line has:
 
     version, fragment      which merge it is
@@ -38,6 +42,7 @@ from relaxjax.islands.carriers._foreign import (
     DamagedFile,
     Kind,
     contents,
+    is_there,
     numbered,
     require,
     require_pairs,
@@ -46,6 +51,7 @@ from relaxjax.islands.carriers._store import Store
 from relaxjax.islands.common._files import seal, sha256, unseal
 
 FOLDER = "log"
+KEPT, _SWEEP = 1024, 256
 _FIELDS: dict[str, Kind] = {
     "version": int,
     "contributions": list,
@@ -89,7 +95,21 @@ def file_of(version: int) -> str:
 
 def commit(store: Store, record: Record) -> bool:
     """Commits a version; False if somebody else has."""
-    return store.create(file_of(record["version"]), seal(record))
+    name, version = file_of(record["version"]), record["version"]
+    won = store.create(name, seal(record))
+    if won and version and not is_there(store, file_of(version - 1)):
+        store.delete(name)
+        return False
+    return won
+
+
+def prune(store: Store, version: int) -> None:
+    """Removes lines that are older than the last `KEPT`, now and then."""
+    if version % _SWEEP:
+        return
+    for old, name in numbered(store.names(FOLDER)).items():
+        if old <= version - KEPT:
+            store.delete(f"{FOLDER}/{name}")
 
 
 def write_again(store: Store, record: Record) -> None:
@@ -159,14 +179,15 @@ def newest(store: Store, known: int = -1) -> int:
         while known + 1 in listed:
             known += 1
         return known
-    while True:
-        try:
-            contents(store, file_of(known + 1), LINE)
-        except FileNotFoundError:
-            return known
-        except DamagedFile:
-            pass
+    while is_there(store, file_of(known + 1)):
         known += 1
+    return known
+
+
+def kept(store: Store) -> range:
+    """The merges whose lines are there: the oldest may have been removed."""
+    oldest = min((v for v in numbered(store.names(FOLDER)) if v > 0), default=1)
+    return range(oldest, newest(store) + 1)
 
 
 def foreign(store: Store, version: int) -> list[str]:

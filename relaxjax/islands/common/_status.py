@@ -36,6 +36,7 @@ class Status(NamedTuple):
 
     Attributes:
       version: number of merges.
+      since: the first merge whose line the run has kept, from which all is counted.
       leader: who holds the lease.
       rows: the islands.
       last: the line of the last merge; None before the first.
@@ -43,6 +44,7 @@ class Status(NamedTuple):
     """
 
     version: int
+    since: int
     leader: str
     rows: list[Row]
     last: dict | None
@@ -66,8 +68,9 @@ def status(
     left = {
         n.removesuffix(".left") for n in store.names(members.FOLDER) if ".left" in n
     }
-    newest = log.newest(store)
-    lines = [log.read(store, v)[0] for v in range(1, newest + 1)]
+    versions = log.kept(store)
+    newest = versions.stop - 1
+    lines = [log.read(store, v)[0] for v in versions]
     rows = []
     for name, incarnation in sorted(members.newest(store).items()):
         member = members.Member(name, incarnation)
@@ -87,4 +90,5 @@ def status(
     seconds = times[-1] - times[0] if len(lines) > 1 else 0
     _, holder = newest_lease(store, lambda words: None)
     rate = total / seconds if seconds > 0 else 0.0
-    return Status(newest, str(holder), rows, lines[-1] if lines else None, rate)
+    last = lines[-1] if lines else None
+    return Status(newest, versions.start, str(holder), rows, last, rate)

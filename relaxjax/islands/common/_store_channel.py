@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from relaxjax.islands.carriers._foreign import DamagedFile, plain
-from relaxjax.islands.carriers._store import Store, probe
+from relaxjax.islands.carriers._foreign import DamagedFile, is_there, plain
+from relaxjax.islands.carriers._store import FILE, Store, probe
 from relaxjax.islands.common import _members as members
 from relaxjax.islands.common import _offers as offers
 from relaxjax.islands.common._agreed import Agreed
@@ -95,6 +95,7 @@ class StoreChannel:
 
     def offer(self, offer: Offer) -> bool:
         """Contributes; False if the merge is over, or has this contribution."""
+        self._state.require_run()
         if offer.version <= self._state.version:
             return False
         try:
@@ -107,6 +108,7 @@ class StoreChannel:
 
         Raises:
           Superseded: there is one.
+          RunGone: the folder was removed.
         """
         self._beat()
         self._watch.look()  # again in each turn of the syncer
@@ -137,8 +139,9 @@ class StoreChannel:
         return [anchors[number] for number in sorted(anchors)]
 
     def leave(self) -> None:
-        """Says that this member has left."""
-        members.leave(self._store, self._member)
+        """Says that this member has left, if there is a run to leave."""
+        if is_there(self._store, FILE):
+            members.leave(self._store, self._member)
 
     def _new(self) -> list[Fragment]:
         """Fragments that have not been given out in this version."""
@@ -153,6 +156,7 @@ class StoreChannel:
     def _beat(self) -> None:
         now = self._clock()
         if now - self._beaten >= self._every:
+            self._state.require_run()
             try:
                 members.beat(self._store, self._member, self._beats + 1)
             except DamagedFile as error:

@@ -85,6 +85,7 @@ class Syncer:
 
     def _take(self, number: int, holder: Member) -> None:
         """Creates the next lease, for this member or one that is better placed."""
+        self._state.require_run()
         listed = numbered(self._store.names(LEASES))
         while number in listed:  # a foreign file
             number += 1
@@ -140,6 +141,9 @@ class Syncer:
     def _merge(self, version: int, fragment: Fragment, ready: list[Checked]) -> bool:
         outer, reset = self._state.outer(fragment.number)
         before = self._state.before(version)
+        self._state.require_run()
+        if self._state.version != version - 1:
+            return False
         decided = decide(self._run, fragment, outer, ready, before)
         merged = decided.merged
         self._tries += 1

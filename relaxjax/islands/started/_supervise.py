@@ -23,11 +23,17 @@ from relaxjax.islands.carriers._foreign import plain
 from relaxjax.islands.carriers._open import CARRIER, open_store
 from relaxjax.islands.common import _members as members
 from relaxjax.islands.common._names import STARTED
+from relaxjax.islands.common._still_there import GONE
 from relaxjax.islands.started._incarnations import SECONDS_TO_END, Place
 from relaxjax.islands.started._members_of import mark_left, require_free
 from relaxjax.islands.started._spare import waiting
 
 _POLL = 0.05
+_FINAL = {
+    members.SUPERSEDED: "another command has this island now",
+    GONE: "there is no run to go on with",
+}
+"""Statuses after which no process is started again, and why."""
 
 
 def supervise(
@@ -50,8 +56,9 @@ def supervise(
 
     Returns:
       0 if all are done; 1 if an island was given up; 76 if one was superseded by
-      another command's; 128 + the number of the signal that has ended the run, or of
-      SIGPIPE if nobody reads what is printed any more.
+      another command's; 77 if the folder of the run was removed; 128 + the number of
+      the signal that has ended the run, or of SIGPIPE if nobody reads what is printed
+      any more.
 
     Raises:
       ValueError: a carrier that is not one, or cannot be written; an island that
@@ -65,7 +72,7 @@ def supervise(
     env |= huge_pages(env)
     command = [*mortal, *(waiting(command) if spares else command)]
     places = [Place(name, command, env, spares) for name in names]
-    given_up = superseded = 0
+    given_up = final = 0
     with stopping(places) as asked:
         while any(place.is_open for place in places) and not _is_over(asked, places):
             unread = any(place.unread for place in places)
@@ -78,14 +85,15 @@ def supervise(
                 how = place.ended()
                 if how is None:
                     continue
-                is_old = place.status == members.SUPERSEDED
+                code = place.status if place.status in _FINAL else 0
                 with suppress(OSError):
-                    is_old |= mark_left(store, place.name, place.word)
+                    is_old = mark_left(store, place.name, place.word)
+                    code = members.SUPERSEDED if is_old else code
                 if asked or place.status == 0:
                     continue
-                if is_old:
-                    say(f"{how}; another command has this island now")
-                    superseded += 1
+                if code:
+                    say(f"{how}; {_FINAL[code]}")
+                    final = code
                     continue
                 goes_on = place.may_start()
                 say(f"{how}; {'starting it again' if goes_on else 'given up'}")
@@ -95,7 +103,7 @@ def supervise(
             time.sleep(_POLL)
     if any(place.unread for place in places):
         return 128 + signal.SIGPIPE
-    ended = int(given_up > 0) or members.SUPERSEDED * (superseded > 0)
+    ended = int(given_up > 0) or final
     return 128 + asked[0] if asked else ended
 
 

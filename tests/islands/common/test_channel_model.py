@@ -25,11 +25,13 @@ from relaxjax.islands.common import _log as log
 from relaxjax.islands.common import _offers as offers
 from relaxjax.islands.common import _store_channel
 from relaxjax.islands.common import _syncer as syncer
+from relaxjax.islands.common._bounds import MERGES
 from relaxjax.islands.common._common_model import CommonModel
 from relaxjax.islands.common._members import newest
 from relaxjax.islands.common._merge import first_outer
+from relaxjax.islands.common._status import status
 from relaxjax.islands.common._syncer import Syncer
-from tests.islands.world import Crash, Process, World
+from tests.islands.world import LOST_AFTER, SETTINGS, Crash, Process, World
 
 NAMES = ["a", "b", "c"]
 WHO = st.integers(0, 20)
@@ -45,9 +47,11 @@ def no_race(monkeypatch):
 class Islands(RuleBasedStateMachine):
     """Processes by number; a process of a name that has a newer one may still act."""
 
-    def __init__(self, remembered: bool = False) -> None:
+    sleeps_long = False  # while files that a turn has listed are removed
+
+    def __init__(self, remembered: bool = False, **how: Any) -> None:
         super().__init__()
-        self.world = World(remembered=remembered)
+        self.world = World(remembered=remembered, **how)
         self.processes = list[Process]()
         self.salt = 0
         for name in NAMES:
@@ -180,6 +184,8 @@ class Islands(RuleBasedStateMachine):
             getattr(process, what)()
         except (Crash, Superseded):
             pass
+        except FileNotFoundError:  # the next turn is another try
+            assert store.fault or self.sleeps_long
         except OSError:
             assert store.fault
         finally:
@@ -202,6 +208,32 @@ class Remembering(Islands):
         super().__init__(remembered=True)
 
 
+class Shortened(Islands):
+    """A log that keeps eight lines, and a leader that sleeps while more are written."""
+
+    sleeps_long = True
+
+    def __init__(self) -> None:
+        super().__init__(settings=SETTINGS._replace(quorum=1))
+
+    @precondition(lambda self: len(self.processes) > 1)
+    @rule(who=WHO, at=AT)
+    def sleeps(self, who: int, at: int | str) -> None:
+        process = self.pick(who)
+        self.give()
+
+        def meanwhile() -> None:
+            for _ in range(2 * log.KEPT):
+                self.give(but=process)
+                self.world.now += 2
+                for other in self.processes:
+                    if other is not process:
+                        self.act(other, other.turn)
+                self.world.check()
+
+        self.act(process, lambda: self.interrupted(process, at, "turn", meanwhile))
+
+
 def run(examples: int, steps: int = 40, machine: Any = Islands) -> None:
     how = settings(
         max_examples=examples,
@@ -219,6 +251,43 @@ def run(examples: int, steps: int = 40, machine: Any = Islands) -> None:
 @pytest.mark.parametrize("machine", [Islands, Remembering])
 def test_any_interleaving(machine):
     run(30, machine=machine)
+
+
+@pytest.fixture
+def short_log(monkeypatch):
+    """Lines enough for bounds to look back at, and no more."""
+    monkeypatch.setattr(log, "KEPT", MERGES * SETTINGS.fragments)
+    monkeypatch.setattr(log, "_SWEEP", 1)
+
+
+def test_any_interleaving_where_old_lines_are_removed(short_log):
+    run(15, machine=Shortened)
+
+
+@pytest.mark.slow
+def test_many_interleavings_where_old_lines_are_removed(short_log):
+    run(500, 80, Shortened)
+
+
+def test_a_leader_that_has_slept_commits_nothing_where_a_line_was(short_log):
+    """Right before its commit, and right after it: another's log goes on."""
+    for at in ("log", "state"):
+        machine = Shortened()
+        machine.everybody()
+        leader = next(p for p in machine.processes if p.channel.syncer.lease)
+        machine.sleeps(machine.processes.index(leader), at)
+        world = machine.world
+        assert log.newest(world.store) > log.KEPT + 2
+        machine.world.now += LOST_AFTER
+        leader.adopt()
+        assert leader.version == log.newest(world.store)
+        machine.everybody()
+        machine.holds()
+        lines = [int(name) for name in world.store.names(log.FOLDER)]
+        assert len(lines) == log.KEPT
+        now = status(world.store, 0.0, lambda seconds: None)
+        assert (now.since, now.version) == (min(lines), max(lines))
+        assert max(row.merged for row in now.rows) == log.KEPT
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from relaxjax.islands import Folder, Superseded
+from relaxjax.islands import Folder
 from relaxjax.islands.common import _members as members
 from relaxjax.islands.common._names import STARTED
 from relaxjax.islands.started._members_of import drawn, mark_left, require_free
@@ -95,13 +95,20 @@ def test_only_an_island_that_nobody_else_has_is_started_again(store, others, cap
         assert members.newest(store) == {"a": 5}
 
 
-def test_a_process_that_is_superseded_ends_with_a_status_of_its_own(store, capfd):
-    raised = "raise relaxjax.islands.Superseded('a newer one')"
-    done = subprocess.run([sys.executable, "-c", f"import relaxjax.islands; {raised}"])
-    assert done.returncode == 76
+FINAL = {
+    76: ("Superseded('a newer one')", "another command has this island now"),
+    77: ("RunGone('runs/x', 42)", "there is no run to go on with"),
+}
+
+
+@pytest.mark.parametrize("code", FINAL)
+def test_a_process_that_must_not_come_back_has_a_status_of_its_own(store, code, capfd):
+    raised, why = FINAL[code]
+    words = f"import relaxjax.islands; raise relaxjax.islands.{raised}"
+    done = subprocess.run([sys.executable, "-c", words])
+    assert done.returncode == code
     assert "Traceback" not in capfd.readouterr().err
-    assert issubclass(Superseded, RuntimeError)
-    command = [sys.executable, "-c", "import sys; sys.exit(76)"]
-    assert supervise(command, ["a", "b"], f"folder:{store.place}") == 76
-    assert capfd.readouterr().err.count("another command has this island now") == 2
+    command = [sys.executable, "-c", f"import sys; sys.exit({code})"]
+    assert supervise(command, ["a", "b"], f"folder:{store.place}") == code
+    assert capfd.readouterr().err.count(why) == 2
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
