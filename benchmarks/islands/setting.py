@@ -27,7 +27,7 @@ class Setting(NamedTuple):
       seed: of the model, the batches and the kills.
       carrier: "folder" or "ray".
       spares: whether processes that have imported JAX stand by.
-      merge: "mean", "rda", or the name of a rule of `relaxjax.merges`.
+      merge: "mean", "rda", or a rule of `relaxjax.merges` as text, such as "trimmed:b=1".
       limit: most times the median that a contribution may be long; None for any.
       cap: the root of most times the median that one may weigh; None for any.
       has_wrong: whether the last one is wrong (`benchmarks.islands.wrong_ways`).
@@ -80,8 +80,7 @@ class Setting(NamedTuple):
         """The rule of a merge, or its word."""
         from relaxjax import merges
 
-        words = self.merge in ("mean", "rda")
-        return self.merge if words else getattr(merges, self.merge)()
+        return merges.spelled(self.merge)
 
     def outer(self) -> Any:
         """The outer optimizer of JAX's; processes without JAX do not ask for it."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from relaxjax import hosts, schedule
+from relaxjax import hosts, merges, schedule
 from relaxjax import plan as planner
 from relaxjax._core.foreign._ranges import HARDWARE, MEBIBYTES, PARAMS
 from relaxjax.cli._errors import user_errors
@@ -102,6 +102,13 @@ def plan(
         float | None,
         typer.Option(help="GB for a worker's params, gradient, Adam and residuals."),
     ] = None,
+    merge: Annotated[
+        str | None,
+        typer.Option(
+            help="Rule by which contributions merge, as in clipped or trimmed:b=1: "
+            "ranks what can merge by it, with what it sends besides."
+        ),
+    ] = None,
     sharded: Annotated[
         bool,
         typer.Option(
@@ -137,8 +144,10 @@ def plan(
             "inputs": _inputs(asked, cluster),
         }
         if sharded:
-            _require_no("--sharded", {"--bucket-mb": bucket_mb, "--chart": chart})
+            others = {"--bucket-mb": bucket_mb, "--chart": chart, "--merge": merge}
+            _require_no("--sharded", others)
         else:
+            settings["merge"] = _rule(merge)
             settings["bucket_bytes"] = _bytes(bucket_mb)
         with busy(f"ranking for {params:g} parameters"):
             rank = planner.sharded if sharded else planner.rank
@@ -200,6 +209,16 @@ def _require_no(option: str, others: dict[str, Any]) -> None:
     given = [name for name, value in others.items() if value is not None]
     if given:
         raise ValueError(f"{option} has no {given[0]}: leave one of them out")
+
+
+def _rule(merge: str | None) -> merges.Rule | None:
+    """The rule that a text names; the mean needs none."""
+    rule = None if merge in (None, "mean") else merges.spelled(merge)
+    if isinstance(rule, str):
+        raise ValueError(
+            f"merge={merge} is not planned by: give a rule, such as rda:length=mean"
+        )
+    return rule
 
 
 def _require_positive(name: str, value: float) -> None:

@@ -1,6 +1,7 @@
 """A relaxation that a plan may choose: what it sends and keeps, and the line to paste.
 
-`BUCKET` stands in a line where the bucket size is stated, if it is not the default.
+`BUCKET` stands in a line where the bucket size is stated, if it is not the default, and
+`MERGE` where a rule of `relaxjax.merges` is, in the lines of those that take one.
 """
 
 from collections.abc import Callable, Mapping
@@ -56,7 +57,7 @@ class Candidate:
         return axes in (None, self.axes) or (axes == 2 and self.anywhere)
 
 
-BUCKET = "{bucket}"
+BUCKET, MERGE = "{bucket}", "{merge}"
 BUCKET_BYTES = 8 * 2**20
 
 _AXES = {1: '"data"', 2: '("host", "device")'}
@@ -70,9 +71,10 @@ def line(row: Relaxation, *args: str, axes: int = 1, **keywords: object) -> str:
     if not row.sends.line:
         build = f"relaxjax.plan.transformation(row, {_AXES[axes]}, optimizer, workers)"
         return f"# relaxjax train --relaxation {row.name}; or tx = {build}"
-    bucket = BUCKET if "bucket_bytes" in row.options else ""
+    rest = MERGE if "merge" in row.options else ""
+    rest += BUCKET if "bucket_bytes" in row.options else ""
     return "tx = " + row.sends.line.replace(
-        "{args}", _joined(axes, args, keywords) + bucket
+        "{args}", _joined(axes, args, keywords) + rest
     )
 
 
@@ -101,6 +103,7 @@ def graph(topology: str, peers: int) -> str:
 
 
 def sized(text: str, bucket_bytes: int) -> str:
-    """The line with its bucket size; the default is left out."""
+    """The line with its bucket size; the default is left out, and a rule as well."""
     usual = bucket_bytes == BUCKET_BYTES
+    text = text.replace(MERGE, "")
     return text.replace(BUCKET, "" if usual else f", bucket_bytes={bucket_bytes}")

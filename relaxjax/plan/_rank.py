@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relaxjax._core._sending_order import check_bucket_bytes
+from relaxjax.merges import Rule, require_rule
 from relaxjax.plan._candidate import BUCKET_BYTES, Candidate
 from relaxjax.plan._candidates import candidates
 from relaxjax.plan._model import Model
@@ -17,6 +18,7 @@ from relaxjax.plan._network import Network, require_network
 from relaxjax.plan._predict import Prediction, predict
 from relaxjax.plan._quality import CLASSES, quality_of
 from relaxjax.plan._ranking import Ranking, Row, ranking
+from relaxjax.plan._with_rule import with_rule
 
 CRITERIA = ("fastest", "fewest_bytes")
 _SMALLER, _LARGER = 2**20, (64 * 2**20, 512 * 2**20)  # bytes of a bucket
@@ -33,6 +35,7 @@ def rank(
     memory: float | None = None,
     bucket_bytes: int | Sequence[int] | None = None,
     axes: int | None = None,
+    merge: Rule | None = None,
     inputs: Mapping[str, Any] | None = None,
 ) -> Ranking:
     """Predicts a step of every relaxation, and chooses.
@@ -49,9 +52,12 @@ def rank(
         None: from 1 MiB to a single bucket, where messages are not hidden anyway.
       axes: number of the workers' axes: 1, or 2 for hosts and the workers of each;
         None: the number that each relaxation needs.
+      merge: a rule of `relaxjax.merges`: those are ranked that can merge by it, with
+        what it sends besides. Qualities remain those of the mean.
       inputs: a record of what was asked, kept with the ranking.
 
     Raises:
+      TypeError: `merge` is not such a rule.
       ValueError: the criterion or class is unknown; nothing is allowed (the message
         names what comes closest).
 
@@ -64,8 +70,11 @@ def rank(
     """
     require_network("rank", network)
     check_asked(criterion, quality, memory)
+    if merge is not None:
+        require_rule("rank", "merge", merge)
     rows = []
-    for candidate in candidates(network):
+    found = candidates(network)
+    for candidate in found if merge is None else with_rule(merge, found):
         if not (candidate.fits_axes(axes) and candidate.fits(model)):
             continue
         best = best_bucket(candidate, model, network, bucket_bytes)

@@ -297,7 +297,7 @@ def _other_packages(began: Any) -> str:
 
 def _difference(key: str, mine: Any, theirs: Any) -> str:
     if key != "leaves" or not isinstance(theirs, list):
-        return f"{key} is {mine} here and {_said(theirs)} there"
+        return f"{key} is {_said(mine)} here and {_said(theirs)} there"
     for one, other in zip(mine, theirs, strict=False):
         if one != other:
             return f"params have {one} here and {_said(other)} there"
@@ -305,5 +305,8 @@ def _difference(key: str, mine: Any, theirs: Any) -> str:
 
 
 def _said(value: Any) -> str:
-    """A value of another's `run.json` in a message."""
+    """A value of a `run.json` in a message, a rule as the call that makes it."""
+    if isinstance(value, Mapping):
+        with suppress(ValueError):
+            return repr(rule_of(value))
     return value if isinstance(value, str) and value.isprintable() else shown(value)

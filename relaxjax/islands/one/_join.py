@@ -20,7 +20,9 @@ from relaxjax.islands.one._pace import Pace
 from relaxjax.islands.one._past import MEMBER, past
 from relaxjax.islands.one._read_settings import require_read_settings
 from relaxjax.islands.one._together import enter, on_host
-from relaxjax.merges import Rule
+from relaxjax.merges import Rule, clipped
+
+_MERGE = clipped("all")
 
 
 def join(
@@ -31,7 +33,7 @@ def join(
     sync_every: int = 24,
     fragments: int = 4,
     mode: str = "decoupled",
-    merge: str | Rule = "rda",
+    merge: str | Rule = _MERGE,
     quorum: int = 1,
     grace: float = 1.0,
     outer_rate: float = 0.7,
@@ -66,8 +68,8 @@ def join(
       sync_every: H, the number of steps from one merge of a fragment to its next.
       fragments: P, the number of parts that merge by turns; H is a multiple of it.
       mode: "decoupled", or "rounds": whoever has offered waits for the merge.
-      merge: "rda", "mean", or a rule of `relaxjax.merges`, as in
-        `relaxjax.decoupled_diloco`: for each fragment by itself.
+      merge: a rule of `relaxjax.merges`, for each fragment by itself: by default
+        `merges.clipped("all")`; or "rda" or "mean", as in `relaxjax.decoupled_diloco`.
       quorum: K, the least number of contributions to a merge.
       grace: seconds that a merge with its quorum waits for others that are alive.
       outer_rate: learning rate of the outer SGD.

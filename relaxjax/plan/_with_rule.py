@@ -1,0 +1,86 @@
+"""Candidates that merge contributions by a rule of `relaxjax.merges`.
+
+    by lengths      what the candidate sends, and 4 (n - 1) (l + 1) bytes before it, for
+                    the lengths of l leaves and a weight: no bucket leaves earlier
+    by coordinates  two shots in floats or in a dense code, and 8 (n - 1) bytes
+    by distances    the same, when all gradients are there, with 2 (n - 1) ceil(k^2 / n)
+                    floats of a matrix of k = n rows, or n + 1 about a center
+
+Rows of n workers lie in memory by coordinates and distances: a model in all. Qualities
+remain those of the mean: `docs/merges.md` has what rules cost beside it.
+
+Cost: O(1) for each message.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from relaxjax.merges import Rule, looks_at
+from relaxjax.plan._candidate import MERGE, Candidate
+from relaxjax.plan._messages import Messages, PlannedMessage, reduced
+from relaxjax.plan._model import Model
+from relaxjax.plan._network import Network
+from relaxjax.plan._payload_sizes import compressor_named
+from relaxjax.plan._traffic import EXACT, Traffic, one_shot, two_shot
+
+
+def with_rule(rule: Rule, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+    """Those that can merge by it, as they do."""
+    for c in candidates:
+        if MERGE not in c.tx:
+            continue
+        messages = c.messages
+        if looks_at(rule) != "lengths":
+            if not _in_two_shots(c):
+                continue
+            messages = messages if c.compressor else reduced("two_shot")
+        yield replace(
+            c,
+            messages=_merging(rule, messages),
+            tx=c.tx.replace(MERGE, f", {_keyword(c)}=relaxjax.merges.{rule}"),
+            keeps=c.keeps + (looks_at(rule) != "lengths"),
+            why=f"{c.why}; merged by {rule}, where the quality is that of a mean",
+        )
+
+
+def _keyword(c: Candidate) -> str:
+    return "op" if "relaxjax.all_reduce(" in c.tx else "merge"
+
+
+def _in_two_shots(c: Candidate) -> bool:
+    """Whether each worker's values are seen at one place: floats, or a dense code."""
+    name, _, feedback = c.compressor.partition("+")
+    algorithm = c.relaxation.partition("@")[2]
+    if not name:
+        return not algorithm
+    dense = name != "power_sgd" and compressor_named(name).algorithm == "two_shot"
+    return dense and not feedback and algorithm in ("", "two_shot")
+
+
+def _merging(rule: Rule, messages: Messages) -> Messages:
+    waits = looks_at(rule) != "coordinates"
+
+    def merging(
+        model: Model, network: Network, bucket_bytes: int
+    ) -> list[PlannedMessage]:
+        usual = messages(model, network, bucket_bytes)
+        first = [PlannedMessage(1.0, one) for one in _beside(rule, model, network)]
+        if not waits:
+            return [*usual, *first]
+        after = [m._replace(ready=m.ready if m.ready is None else 1.0) for m in usual]
+        return [*first, *after]
+
+    return merging
+
+
+def _beside(rule: Rule, model: Model, network: Network) -> list[Traffic]:
+    """What tells who counts, how long contributions are, or how far apart."""
+    if looks_at(rule) == "lengths":
+        return [one_shot(len(model.leaves) + 1, network, EXACT)]
+    here = [one_shot(2, network, EXACT)]
+    if looks_at(rule) == "coordinates":
+        return here
+    rows = network.workers + (rule.name == "centered_clip")
+    inner = rule.numbers.get("rule")
+    times = 1 + (inner is not None and looks_at(inner) == "distances")
+    return here + times * [two_shot(rows**2, network, EXACT)]
