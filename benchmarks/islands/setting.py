@@ -27,7 +27,7 @@ class Setting(NamedTuple):
       seed: of the model, the batches and the kills.
       carrier: "folder" or "ray".
       spares: whether processes that have imported JAX stand by.
-      merge: "mean", "rda", or a rule of `relaxjax.merges` as text, such as "trimmed:b=1".
+      merge: "mean", "rda", or a rule of `relaxjax.merges` as text: "trimmed:b=1".
       limit: most times the median that a contribution may be long; None for any.
       cap: the root of most times the median that one may weigh; None for any.
       has_wrong: whether the last one is wrong (`benchmarks.islands.wrong_ways`).

@@ -10,6 +10,7 @@ from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._checks import require_transformation
 from relaxjax._core._relaxation import Training
 from relaxjax._names import parse
+from relaxjax.merges import Rule
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
 from relaxjax.plan._rank import rank
@@ -27,6 +28,7 @@ def auto(
     quality: str = "equal",
     memory: float | None = None,
     bucket_bytes: int | Sequence[int] | None = None,
+    merge: Rule | None = None,
 ) -> optax.GradientTransformationExtraArgs:
     """The relaxation that pays for this model on this network, with the optimizer.
 
@@ -46,6 +48,7 @@ def auto(
       quality: the worst class that may be chosen, see `rank`.
       memory: bytes that a worker has, see `rank`.
       bucket_bytes: bytes of a bucket, or several sizes, see `rank`.
+      merge: a rule of `relaxjax.merges`, see `rank`.
 
     Returns:
       The relaxation and the optimizer, as `relaxjax train` builds them.
@@ -72,6 +75,7 @@ def auto(
         memory=memory,
         bucket_bytes=bucket_bytes,
         axes=axes,
+        merge=merge,
     )
     peers = network.workers if axes == 1 else network.hosts
     return transformation(ranked.choice, axis_name, optimizer, peers)
@@ -92,7 +96,7 @@ def transformation(
       workers: number of workers; of hosts, if the axis name is a tuple.
     """
     choice = parse(row.candidate.relaxation)
-    options: dict[str, Any] = dict(row.candidate.options)
+    options: dict[str, Any] = {**row.candidate.options, "merge": row.candidate.merge}
     if "bucket_bytes" in choice.row.options:
         options["bucket_bytes"] = row.prediction.bucket_bytes
     training = Training(optimizer, 0.0, 1, workers)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from relaxjax._core._relaxation import Relaxation
+from relaxjax.merges import Rule
 from relaxjax.plan._messages import Messages
 from relaxjax.plan._model import Model
 
@@ -31,6 +32,7 @@ class Candidate:
       buckets: in which directions another size of a bucket may be worth something:
         "smaller" where messages can hide behind the backward pass, "larger" where there
         are buckets at all.
+      merge: the rule of `relaxjax.merges` by which contributions merge; None: a mean.
     """
 
     relaxation: str
@@ -45,6 +47,7 @@ class Candidate:
     anywhere: bool = False
     fits: Callable[[Model], bool] = lambda _: True
     buckets: tuple[str, ...] = ("smaller", "larger")
+    merge: Rule | None = None
 
     @property
     def label(self) -> str:

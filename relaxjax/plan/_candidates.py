@@ -16,6 +16,7 @@ from relaxjax._names import RELAXATIONS
 from relaxjax.compression import expression
 from relaxjax.plan._candidate import (
     BUCKET,
+    MERGE,
     Candidate,
     graph,
     line,
@@ -168,7 +169,7 @@ def _traced(row: Relaxation, network: Network) -> Iterator[Candidate]:
     yield Candidate(
         relaxation=row.name,
         messages=traced(row),
-        tx=line(row, **how),
+        tx=line(row, **how).replace(MERGE, ""),
         every=row.period,
         fits=lambda model: can_send(row, network.workers, model),
         buckets=("larger",),

@@ -59,6 +59,7 @@ class Row:
         return {
             "relaxation": self.candidate.relaxation,
             "options": dict(self.candidate.options),
+            "merge": self.candidate.merge and self.candidate.merge.record(),
             "step_ms": 1e3 * p.seconds,
             "measured_ms": None if self.measured is None else 1e3 * self.measured,
             "bytes_per_step": p.nbytes,
@@ -146,7 +147,8 @@ def _plain_is_best(plain: Row, best: Row) -> str:
     rest = "nothing that is allowed is faster"
     if share > 0:
         rest = f"{best.label} would save {share:.1%}, under the margin of {MARGIN:.0%}"
-    return f"Plain all-reduce is best here, or {BY_COMPILER}: {rest}."
+    exact = "" if plain.candidate.merge else f", or {BY_COMPILER}"
+    return f"Plain all-reduce is best here{exact}: {rest}."
 
 
 def _pays(best: Row, plain: Row | None) -> str:

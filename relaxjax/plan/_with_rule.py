@@ -1,8 +1,10 @@
 """Candidates that merge contributions by a rule of `relaxjax.merges`.
 
-    by lengths      what the candidate sends, and 4 (n - 1) (l + 1) bytes before it, for
-                    the lengths of l leaves and a weight: no bucket leaves earlier
-    by coordinates  two shots in floats or in a dense code, and 8 (n - 1) bytes
+    all             4 (n - 1) (l + 1) bytes for the lengths of l leaves and a weight
+    by lengths      these, then what the candidate sends, of which no bucket leaves
+                    earlier; and 8 (n - 1) bytes for the sum of weights, in each factor
+                    of a low rank
+    by coordinates  two shots in floats or in a dense code
     by distances    the same, when all gradients are there, with 2 (n - 1) ceil(k^2 / n)
                     floats of a matrix of k = n rows, or n + 1 about a center
 
@@ -21,7 +23,7 @@ from relaxjax.plan._messages import Messages, PlannedMessage, reduced
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
 from relaxjax.plan._payload_sizes import compressor_named
-from relaxjax.plan._traffic import EXACT, Traffic, one_shot, two_shot
+from relaxjax.plan._traffic import EXACT, Traffic, one_shot, psum, two_shot
 
 
 def with_rule(rule: Rule, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
@@ -36,8 +38,9 @@ def with_rule(rule: Rule, candidates: Iterable[Candidate]) -> Iterator[Candidate
             messages = messages if c.compressor else reduced("two_shot")
         yield replace(
             c,
-            messages=_merging(rule, messages),
-            tx=c.tx.replace(MERGE, f", {_keyword(c)}=relaxjax.merges.{rule}"),
+            merge=rule,
+            messages=_merging(rule, messages, 1 + (c.compressor == "power_sgd")),
+            tx=c.tx.replace(MERGE, f", {_keyword(c)}={_source(rule)}"),
             keeps=c.keeps + (looks_at(rule) != "lengths"),
             why=f"{c.why}; merged by {rule}, where the quality is that of a mean",
         )
@@ -45,6 +48,15 @@ def with_rule(rule: Rule, candidates: Iterable[Candidate]) -> Iterator[Candidate
 
 def _keyword(c: Candidate) -> str:
     return "op" if "relaxjax.all_reduce(" in c.tx else "merge"
+
+
+def _source(rule: Rule) -> str:
+    """The expression that makes it."""
+    knobs = (
+        f"{key}={_source(x) if isinstance(x, Rule) else repr(x)}"
+        for key, x in rule.knobs
+    )
+    return f"relaxjax.merges.{rule.name}({', '.join(knobs)})"
 
 
 def _in_two_shots(c: Candidate) -> bool:
@@ -57,14 +69,17 @@ def _in_two_shots(c: Candidate) -> bool:
     return dense and not feedback and algorithm in ("", "two_shot")
 
 
-def _merging(rule: Rule, messages: Messages) -> Messages:
+def _merging(rule: Rule, messages: Messages, means: int) -> Messages:
+    """The messages, and those beside them; `means` is how many are taken."""
     waits = looks_at(rule) != "coordinates"
 
     def merging(
         model: Model, network: Network, bucket_bytes: int
     ) -> list[PlannedMessage]:
         usual = messages(model, network, bucket_bytes)
-        first = [PlannedMessage(1.0, one) for one in _beside(rule, model, network)]
+        first = [
+            PlannedMessage(1.0, one) for one in _beside(rule, model, network, means)
+        ]
         if not waits:
             return [*usual, *first]
         after = [m._replace(ready=m.ready if m.ready is None else 1.0) for m in usual]
@@ -73,14 +88,14 @@ def _merging(rule: Rule, messages: Messages) -> Messages:
     return merging
 
 
-def _beside(rule: Rule, model: Model, network: Network) -> list[Traffic]:
+def _beside(rule: Rule, model: Model, network: Network, means: int) -> list[Traffic]:
     """What tells who counts, how long contributions are, or how far apart."""
+    lengths = one_shot(len(model.leaves) + 1, network, EXACT)
     if looks_at(rule) == "lengths":
-        return [one_shot(len(model.leaves) + 1, network, EXACT)]
-    here = [one_shot(2, network, EXACT)]
+        return [lengths, *[psum(1, network)] * means]
     if looks_at(rule) == "coordinates":
-        return here
+        return [lengths]
     rows = network.workers + (rule.name == "centered_clip")
     inner = rule.numbers.get("rule")
     times = 1 + (inner is not None and looks_at(inner) == "distances")
-    return here + times * [two_shot(rows**2, network, EXACT)]
+    return [lengths] + times * [two_shot(rows**2, network, EXACT)]

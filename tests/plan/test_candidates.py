@@ -8,7 +8,7 @@ import optax
 import pytest
 
 import relaxjax
-from relaxjax import compression, plan, schedule, topology
+from relaxjax import compression, merges, plan, schedule, topology
 from relaxjax._core._relaxation import Relaxation, Training
 from relaxjax._names import RELAXATIONS, parse
 from relaxjax.compression._rows import COMPRESSORS
@@ -16,6 +16,7 @@ from relaxjax.gradients.mean._exact_mean import ALGORITHMS
 from relaxjax.plan._candidate import Candidate, sized
 from relaxjax.plan._candidates import candidates
 from relaxjax.plan._predict import predict
+from relaxjax.plan._with_rule import with_rule
 from relaxjax.topology._rows import TOPOLOGIES
 
 FLAT = plan.Network(workers=4)
@@ -89,6 +90,67 @@ def test_bytes_over_hosts(c: Candidate):
 def test_bytes_of_small_buckets(label: str):
     (c,) = [c for c in candidates(FLAT) if c.label == label]
     check_bytes(c, FLAT, 6000, MODEL)
+
+
+RULES = {
+    merges.clipped(): 3,
+    merges.trimmed(1): 2,
+    merges.centered_clip(1.0): 1,
+    merges.nearest(1, merges.geometric_median()): 1,
+}
+RULED = [(c, few) for r, few in RULES.items() for c in with_rule(r, candidates(FLAT))]
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize(
+    "c",
+    [c for i, (c, few) in enumerate(RULED) if i % (6 // few) == 0],
+    ids=lambda c: f"{c.merge.name}-{c.label}",
+)
+def test_bytes_by_a_rule_are_those_of_the_line(c: Candidate):
+    check_bytes(c, FLAT, 8 * 2**20, MODEL if c.fits(MODEL) else WIDER)
+
+
+def test_by_a_rule_all_is_ranked_that_can_merge_by_it():
+    """A median has no sparse code, no feedback, and no sum; it waits for no length."""
+    labels = {
+        rule: {c.label for c in with_rule(rule, candidates(FLAT))} for rule in RULES
+    }
+    clipped, trimmed = labels[merges.clipped()], labels[merges.trimmed(1)]
+    assert {"all_reduce", "local_sgd@two_shot rank=8 bits=8", "diloco"} <= clipped
+    assert {"all_reduce", "all_reduce+quantize8@two_shot", "diloco"} <= trimmed
+    assert trimmed < clipped
+    refused = ["rank", "ef14", "top_k", "@ring", "gossip", "plain"]
+    assert not [x for x in trimmed if any(word in x for word in refused)]
+
+
+def test_a_length_is_known_when_all_gradients_are():
+    """By coordinates, buckets leave before the backward pass has ended; else not."""
+    network = plan.Network(workers=4, link=schedule.Link(0.0, 2.0**14))
+    model = plan.Model(params=[jnp.zeros((64, 128))] * 8, compute=3.0)
+
+    def seconds(rule: merges.Rule) -> float:
+        rows = plan.rank(model, network, merge=rule, bucket_bytes=2**15).rows
+        return next(row for row in rows if row.label == "all_reduce").seconds
+
+    usual = plan.rank(model, network, bucket_bytes=2**15, quality="exact").rows
+    plain = next(row for row in usual if row.label == "all_reduce@two_shot").seconds
+    assert seconds(merges.median()) == pytest.approx(plain, rel=0.01)
+    assert seconds(merges.clipped()) > plain + 1
+    assert seconds(merges.geometric_median()) > plain + 1
+
+
+def test_a_row_by_a_rule_becomes_its_transformation():
+    row = plan.rank(MODEL, FLAT, merge=merges.trimmed(1), bucket_bytes=2**20).choice
+    tx = plan.transformation(row, "data", optax.sgd(1.0), 4)
+    sent = relaxjax.wire_bytes(tx, MODEL.params, relaxjax.emulate(4))
+    assert sent == pytest.approx(row.prediction.nbytes, abs=0.5)
+    assert row.told()["merge"] == {"merge": "trimmed", "b": 1}
+    how: dict[str, Any] = {"network": FLAT, "compute": 1.0, "merge": merges.trimmed(1)}
+    auto = plan.auto("data", optax.sgd(1.0), MODEL.params, **how)
+    assert relaxjax.wire_bytes(auto, MODEL.params, relaxjax.emulate(4)) == sent
+    with pytest.raises(TypeError, match="rank: merge"):
+        plan.rank(MODEL, FLAT, merge="median")  # pyright: ignore
 
 
 BLOCKS = plan.Model(params=[jnp.zeros((64, 128))] * 3, compute=1.0)

@@ -14,10 +14,10 @@ the others' rows are not looked at. Everyone receives the same bits.
 By coordinates, each bucket leaves as soon as its gradients exist. Distances are of all
 leaves together, so that no chunk is merged before the last one has come.
 
-Cost: the bytes of an all-reduce, 2 (n - 1) ceil(d / n) elements a bucket, and 8 (n - 1)
-bytes for who counts; by distances also 2 (n - 1) ceil(k^2 / n) floats, for the k = n
-rows of a matrix (`centered_clip`: n + 1), once more where a rule is on top of another.
-A sort of n chunks.
+Cost: the bytes of an all-reduce, 2 (n - 1) ceil(d / n) elements a bucket, and 4 (n - 1)
+bytes for each leaf and a weight, for who counts; by distances also 2 (n - 1)
+ceil(k^2 / n) floats, for the k = n rows of a matrix (`centered_clip`: n + 1), once more
+where a rule is on top of another. A sort of n chunks.
 """
 
 from collections.abc import Callable, Sequence

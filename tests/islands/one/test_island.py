@@ -142,7 +142,10 @@ def test_an_older_incarnation_is_refused_by_name(tmp_path):
         ({"sync_every": 8}, "sync_every is 8 here and 4 there"),
         ({"seed": 7}, "seed is 7 here and 0 there"),
         ({"params": jax.tree.map(jnp.bfloat16, PARAMS)}, "params have .*bfloat16.* he"),
-        ({"merge": "mean", "quorum": 2}, r"merge is mean here and clipped\(by='all', cap=2.0\) there; quorum"),
+        (
+            {"merge": "mean", "quorum": 2},
+            r"merge is mean here and clipped\(by='all', cap=2.0\) there; quorum",
+        ),
         ({"params": {"a": jnp.zeros(9)} | PARAMS}, None),
         ({"params": {"a": jnp.zeros(7), "b": jnp.zeros(4)}}, "params have .*7.* here"),
     ],
