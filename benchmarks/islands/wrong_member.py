@@ -35,7 +35,7 @@ def wrong_member(
     islands: Annotated[int, typer.Option(min=3, help="Processes.")] = 5,
     rules: Annotated[
         str, typer.Option(help="Merges in bounds, such as clipped,rda.")
-    ] = "clipped",
+    ] = "clipped:by=all",
     bare: Annotated[
         str, typer.Option(help="Merges without bounds, such as mean,rda.")
     ] = "",

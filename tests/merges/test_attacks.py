@@ -1,5 +1,7 @@
 """What `clipped` promises under attack: bounds that hold whatever a worker sends."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -50,6 +52,32 @@ def test_one_wrong_worker_is_bounded(attack, lie, rule):
             alone = _honest_part(x, w, cap)
             share = cap / (n // 2 + 1)
             assert np.linalg.norm(found - alone) <= share * honest.max() * (1 + 1e-5)
+
+
+@pytest.mark.few(20)
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("lie", WEIGHTS)
+def test_by_leaf_one_wrong_worker_is_bounded_in_each(attack, lie):
+    """Leaves of lengths that are far apart, of which it attacks one or all."""
+    rng = np.random.default_rng(len(attack) + 37 * len(lie))
+    scales = {"a": 1.0, "b": 1e-3, "c": 1e4}
+    for n, attacked in itertools.product((4, 5, 8), ("abc", "b")):
+        rows = {k: s * (1 + rng.normal(size=(n, 20))) for k, s in scales.items()}
+        with np.errstate(all="ignore"):
+            for name in attacked:
+                rows[name][-1] = ATTACKS[attack](rows[name], rng)
+            rows = {name: x.astype(np.float32) for name, x in rows.items()}
+        w = rng.uniform(0.5, 2.0, n)
+        w[-1] = WEIGHTS[lie](rng)
+        found = merged(merges.clipped(), rows, w)
+        whole = np.linalg.norm(np.concatenate(list(rows.values()), axis=1)[-1])
+        w[-1] = w[-1] if whole < 1e18 else 0  # absent in all leaves, or in none
+        for name, x in rows.items():
+            honest = np.linalg.norm(x[:-1], axis=1).max() * (1 + 1e-5)
+            assert np.linalg.norm(found[name]) <= honest
+            alone = _honest_part(np.where(w[:, None] > 0, x, 0), w, cap=2.0)
+            far = np.linalg.norm(np.float64(found[name]) - alone)
+            assert far <= 2 / (n // 2 + 1) * honest
 
 
 def _honest_part(x, w, cap):

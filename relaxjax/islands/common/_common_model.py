@@ -28,7 +28,8 @@ from relaxjax.islands.common._merge import first_outer
 from relaxjax.islands.common._still_there import RunGone, require_run
 from relaxjax.islands.common._versions import FOLDER, anchor_of, fetched, named
 
-Say = Callable[[str], None]
+Say = Callable[..., None]
+"""Says words, once for each `cause`; without one, once for each words."""
 
 
 class CommonModel:
@@ -207,7 +208,7 @@ class CommonModel:
         try:
             record, self.previous = log.read(self._store, version)
         except DamagedFile as error:
-            self._say(f"{error}; merge {version} is passed over")
+            self._say(f"{error}; merge {version} is passed over", str(error))
             self.previous = "damaged"
             return
         except FileNotFoundError:  # removed since, while this process slept
@@ -253,7 +254,8 @@ class CommonModel:
                     return  # a newer one has replaced it: it comes with the next call
                 self._say(f"{error.filename} is missing")
             except DamagedFile as error:
-                self._say(f"{error}; fragment {number} waits for its next merge")
+                waits = f"fragment {number} waits for its next merge"
+                self._say(f"{error}; {waits}", str(error))
             if version == 0:
                 return
             version = max(0, version - self._run.settings.fragments)

@@ -113,7 +113,8 @@ class StoreChannel:
         self._beat()
         self._watch.look()  # again in each turn of the syncer
         for name, why in sorted(self._watch.foreign.items()):
-            self._say(f"{self._store.place}/members/{name} {why}")
+            if name != f"{self._member}.beat":  # its own says more
+                self._say(f"{self._store.place}/members/{name} {why}")
         if not self._watch.is_newest(self._member):
             why = self._superseded()
             self._say(why)

@@ -186,7 +186,10 @@ def newest_lease(store: Store, say: Say) -> tuple[int, Member | None]:
 
     A damaged file is a lease if the lease before it is there, which its holder keeps.
     """
-    listed = numbered(store.names(LEASES))
+    names = store.names(LEASES)
+    listed = numbered(names)
+    for name in set(names) - set(listed.values()):
+        say(f"{store.place}/{LEASES}/{name} is no file of a run")
     for number in sorted(listed, reverse=True):
         full = f"{store.place}/{LEASES}/{listed[number]}"
         try:
