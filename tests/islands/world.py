@@ -162,7 +162,7 @@ class Process:
     def _take(self, fragments: list[Fragment]) -> None:
         for fragment in fragments:
             before = self.has.get(fragment.number)
-            assert before is None or before.version < fragment.version
+            assert before is None or before.version <= fragment.version
             self.has[fragment.number] = fragment
             self.coder.took(fragment, merged=False)
             bits = fingerprint(fragment.anchor)

@@ -40,6 +40,7 @@ class CommonModel:
       anchors: the newest readable anchor of each fragment.
       previous: digest of the newest line of the log.
       merged: versions that have a contribution of `member`, since it was emptied.
+      left_out: whether one was left out of a merge, since this was reset.
     """
 
     def __init__(self, store: Store, run: Agreed, say: Say):
@@ -47,6 +48,7 @@ class CommonModel:
         self.version, self.previous = -1, ""
         self.anchors: dict[int, Fragment] = {}
         self.merged: set[int] = set()
+        self.left_out = False
         self.member: Member | None = None
         self._outers: dict[int, tuple[int, Arrays]] = {}
         self._seen: dict[int, Seen] = {}
@@ -224,6 +226,7 @@ class CommonModel:
                 self._cause = ""
         for part in record.get("left_out", []):
             if self.member == (part["island"], part["incarnation"]):
+                self.left_out = True
                 self._hear(version, part["cause"], part["why"])
 
     def _hear(self, version: int, cause: str, why: str) -> None:

@@ -145,11 +145,16 @@ class StoreChannel:
             members.leave(self._store, self._member)
 
     def _new(self) -> list[Fragment]:
-        """Fragments that have not been given out in this version."""
+        """Fragments that have not been given out in this version.
+
+        Who was left out of a merge gets all that have been merged: what was wrong with
+        one fragment of its model is wrong with others as well.
+        """
+        again, self._state.left_out = self._state.left_out, False
         new = [
             fragment
             for number, fragment in sorted(self._state.anchors.items())
-            if fragment.version > self._given.get(number, -1)
+            if fragment.version > (0 if again else self._given.get(number, -1))
         ]
         self._given |= {fragment.number: fragment.version for fragment in new}
         return new

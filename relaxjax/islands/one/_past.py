@@ -40,13 +40,14 @@ class Stay(NamedTuple):
     Attributes:
       member: its name and incarnation.
       joined: the version that it found.
-      adopted: by version, the step after which it took it over.
+      adopted: [version, step]: after which steps it took which version over; one of
+        whose contributions was left out took all fragments over again.
       contributed: by version, the line's part of that contribution.
     """
 
     member: Member
     joined: int
-    adopted: dict[int, int]
+    adopted: list[tuple[int, int]]
     contributed: dict[int, dict[str, Any]]
 
     @property
@@ -84,8 +85,9 @@ def stays(store: Store) -> list[Stay]:
         record, _ = log.read(store, version)
         for said in record["contributions"]:
             member = Member(said["island"], said["incarnation"])
-            stay = found.setdefault(member, Stay(member, said["joined"], {}, {}))
-            stay.adopted.update({v: step for v, step in said["adopted"]})
+            stay = found.setdefault(member, Stay(member, said["joined"], [], {}))
+            pairs = map(tuple, said["adopted"])
+            stay.adopted.extend(x for x in pairs if x not in stay.adopted)
             stay.contributed[version] = said
     return [found[member] for member in sorted(found)]
 
@@ -157,7 +159,7 @@ class Past:
 
     def _adopted_now(self) -> list[int]:
         """Versions that the member took over after this step."""
-        return sorted(v for v, step in self._stay.adopted.items() if step == self._step)
+        return sorted(v for v, step in self._stay.adopted if step == self._step)
 
     def _news(self, wanted: int, versions: list[int]) -> News:
         """These versions, and whether to contribute to `wanted` now; 0 for no merge."""

@@ -3,11 +3,13 @@
 import itertools
 import json
 import sys
+from collections import Counter
 from contextlib import suppress
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 from typer.testing import CliRunner
@@ -82,6 +84,35 @@ def test_other_steps_are_found(kept, tmp_path, monkeypatch):
     found = again(kept, tmp_path, monkeypatch)
     assert min(f.difference for f in found) > 1e-5
     assert not any(f.is_equal for f in found)
+
+
+@pytest.mark.long
+def test_a_fault_that_passes_is_mended_and_replayed(tmp_path, monkeypatch):
+    """Who was left out takes the whole common model over, all fragments at once."""
+    taken = Counter[float]()
+
+    def train(params, target):
+        after = first(params, target)
+        who = float(target[0])
+        taken[who] += 1
+        breaks = who == TARGETS[2][0] and taken[who] == 2 * H + 1
+        return jax.tree.map(lambda x: x * jnp.nan, after) if breaks else after
+
+    first, folder = test_island.train, tmp_path / "run"
+    monkeypatch.setattr(test_island, "train", train)
+    how: dict[str, Any] = {**FORMS["decoupled"], "quorum": 3, "keep": True}
+    how |= {"grace": 0.01, "cap": None}
+    found = together(folder, STEPS, TOKENS, **how)
+    lines = [log.read(Folder(folder), v)[0] for v in range(1, 10)]
+    assert [c["island"] for x in lines for c in x["left_out"]][:1] == ["island2"]
+    params, _ = found["island2"]
+    assert all(np.isfinite(x).all() for x in params.values())
+    taken.clear()
+    compared = again((folder, how), tmp_path, monkeypatch)
+    assert len(compared) == contributions(folder)
+    assert all(one.is_equal for one in compared)
+    with pytest.raises(ValueError, match=r"left .*out.*own"):
+        _tables.tables(Folder(folder), log.newest(Folder(folder)))
 
 
 def as_program() -> Program:
