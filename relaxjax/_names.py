@@ -4,15 +4,15 @@ A name follows the grammar `NAME[+COMPRESSOR[+FEEDBACK]][@ALGORITHM]`, as in
 `all_reduce@ring`. The `_rows` of the rooms list the valid parts.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import Relaxation, Training
+from relaxjax._core.foreign._spelling import listed, taken_apart
 from relaxjax.compression import COMPRESSORS, FEEDBACKS
 from relaxjax.decentralized import _rows as decentralized
 from relaxjax.gradients import _rows as gradients
@@ -22,7 +22,6 @@ from relaxjax.periods import spelled
 from relaxjax.ps import _rows as ps
 
 _TIMED = frozenset({"every", "periods", "sync_every"})  # a row has one at most
-GRAMMAR = "NAME[+COMPRESSOR[+FEEDBACK]][@ALGORITHM]"
 _ROOMS = (gradients, ps, local_updates, decentralized)
 RELAXATIONS: Mapping[str, Relaxation] = {
     row.name: row for room in _ROOMS for row in room.ROWS
@@ -74,7 +73,7 @@ class Choice:
             if option not in self.row.options:
                 raise ValueError(
                     f"relaxation {self.row.name!r} has no option {option!r}; it has "
-                    f"{_listed(self.row.options)}. Leave {option} out"
+                    f"{listed(self.row.options)}. Leave {option} out"
                 )
         return self.row.build(axis_name, training, **self.parts, **options)
 
@@ -91,7 +90,7 @@ class Choice:
         able = [name for name, row in RELAXATIONS.items() if _TIMED & row.options]
         raise ValueError(
             f"relaxation {self.row.name!r} has no period, and takes no periods={text}; "
-            f"{_listed(able)} do"
+            f"{listed(able)} do"
         )
 
 
@@ -113,46 +112,12 @@ def parse(name: str) -> Choice:
       >>> choice.row.name, choice.parts
       ('all_reduce', {'algorithm': 'ring'})
     """
-    head, at, algorithm = name.partition("@")
-    base, *codec = head.split("+")
-    if base not in RELAXATIONS:
-        raise _unknown(name, "relaxation", base, RELAXATIONS)
-    row = RELAXATIONS[base]
+    found = taken_apart(name, RELAXATIONS, COMPRESSORS, FEEDBACKS)
     parts: dict[str, Any] = {}
-    if codec:
-        parts["compressor"] = _compressor(name, row, codec)
-    if at:
-        if algorithm not in row.algorithms:
-            raise _unknown(name, f"algorithm of {base}", algorithm, row.algorithms)
-        parts["algorithm"] = algorithm
-    return Choice(row, parts)
-
-
-def _compressor(name: str, row: Relaxation, codec: list[str]) -> Any:
-    compressor, *feedback = codec
-    valid = COMPRESSORS if row.compressors else ()
-    if compressor not in valid:
-        raise _unknown(name, f"compressor of {row.name}", compressor, valid)
-    if len(feedback) > 1:
-        raise ValueError(
-            f"relaxation {name!r} names {len(feedback)} error feedbacks "
-            f"({_listed(feedback)}); name one at most: {GRAMMAR}"
-        )
-    if not feedback:
-        return COMPRESSORS[compressor]()
-    if feedback[0] not in FEEDBACKS:
-        raise _unknown(name, "error feedback", feedback[0], FEEDBACKS)
-    return FEEDBACKS[feedback[0]](COMPRESSORS[compressor]())
-
-
-def _unknown(name: str, kind: str, value: str, valid: Iterable[str]) -> ValueError:
-    near = get_close_matches(value, valid, n=3)
-    meant = f". Did you mean {' or '.join(near)}?" if near else ""
-    return ValueError(
-        f"relaxation {name!r}: there is no {kind} {value!r}; there is "
-        f"{_listed(valid)}. A name is spelled {GRAMMAR}{meant}"
-    )
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names)) or "none"
+    if found.compressor:
+        compressor = COMPRESSORS[found.compressor]()
+        around = FEEDBACKS[found.feedback] if found.feedback else None
+        parts["compressor"] = around(compressor) if around else compressor
+    if found.algorithm:
+        parts["algorithm"] = found.algorithm
+    return Choice(RELAXATIONS[found.base], parts)

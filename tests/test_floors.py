@@ -32,6 +32,7 @@ FLOORS = [
 INNER_FLOORS = {
     "_core": [{"foreign"}, {""}, {"layouts"}, {"traced"}],
     "compression": [{""}, {"formats"}],
+    "cli": [{"printed"}, {""}],
     "gradients": [{"mean", "late"}, {"low_rank", "adaptive"}, {"momenta"}, {""}],
     "islands": [{"carriers"}, {"common"}, {"one"}, {"started", "replayed"}, {""}],
 }

@@ -21,7 +21,7 @@ from relaxjax._core._folders import local_path
 from relaxjax._core.foreign._ranges import DRAWS, STEPS
 from relaxjax.cli._errors import user_errors
 from relaxjax.cli._function import import_file, write_new
-from relaxjax.cli._tables import aligned
+from relaxjax.cli.printed._tables import aligned
 
 _WORKERS = 4  # devices that programs are compiled for
 

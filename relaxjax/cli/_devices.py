@@ -7,9 +7,9 @@ import numpy as np
 import typer
 from jax.sharding import Mesh
 
+from relaxjax.cli._known import DEFAULT_WORKERS
 from relaxjax.workers import Emulation, emulate
 
-DEFAULT_WORKERS = 8
 MOST_CPU_DEVICES = 16  # more workers than that are emulated by vmap on one device
 AXIS = "data"
 

@@ -10,14 +10,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from relaxjax import emulate, tasks
-from relaxjax import explain as explain_chain
-from relaxjax._core._relaxation import Training
 from relaxjax._core.foreign._ranges import EXPLAINED
-from relaxjax._names import parse
-from relaxjax.cli._devices import AXIS, DEFAULT_WORKERS
 from relaxjax.cli._errors import user_errors
-from relaxjax.cli._train_options import TaskName, relaxations
+from relaxjax.cli._known import DEFAULT_WORKERS, TaskName, relaxations, require_name
 
 
 def explain(
@@ -52,13 +47,20 @@ def explain(
     Nothing is trained: the update is traced for the task's model, on its optimizer.
     """
     with user_errors():
+        require_name(relaxation)
+        from relaxjax import tasks  # JAX
+        from relaxjax._core._relaxation import Training
+        from relaxjax._names import parse
+        from relaxjax.programs import explain as explained
+        from relaxjax.workers import emulate
+
         choice = parse(relaxation)
         model = tasks.TASKS[task.value](0)
         parent = tasks.OPTIMIZERS[choice.row.parent]
         rate = tasks.schedule(parent.rate * model.learning_rate, model.steps)
         training = Training(parent.make(rate), rate, model.steps, workers)
-        tx = choice.build(AXIS, training, periods=periods, merge=merge)
-        found = explain_chain(tx, model.params, emulate(workers), steps=model.steps)
+        tx = choice.build("data", training, periods=periods, merge=merge)
+        found = explained(tx, model.params, emulate(workers), steps=model.steps)
     if as_json:
         typer.echo(json.dumps({"relaxation": relaxation, **found.as_dict()}))
         return

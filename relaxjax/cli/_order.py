@@ -14,8 +14,8 @@ import typer
 
 from relaxjax import hosts, schedule
 from relaxjax._core.foreign._ranges import DRAWS
-from relaxjax.cli import _order_tables
 from relaxjax.cli._function import load_function
+from relaxjax.cli.printed import _order_tables
 
 
 class Mode(StrEnum):
@@ -86,7 +86,7 @@ def order(
         _save(run, trace, png)
 
 
-def _save(run: schedule.Timeline, trace: Path | None, png: Path | None) -> None:
+def _save(run: "schedule.Timeline", trace: Path | None, png: Path | None) -> None:
     try:
         for path, save in ((trace, run.save), (png, run.save_png)):
             if path:
@@ -97,8 +97,8 @@ def _save(run: schedule.Timeline, trace: Path | None, png: Path | None) -> None:
 
 
 def _graph(
-    target: str, mode: Mode, link: schedule.Link, device: schedule.Device
-) -> schedule.Graph:
+    target: str, mode: Mode, link: "schedule.Link", device: "schedule.Device"
+) -> "schedule.Graph":
     function, args = load_function(target)
     build = schedule.Graph.from_function
     if mode is Mode.train:
@@ -115,7 +115,7 @@ def _graph(
         ) from error
 
 
-def _report(graph: schedule.Graph, target: str, random_orders: int) -> dict[str, Any]:
+def _report(graph: "schedule.Graph", target: str, random_orders: int) -> dict[str, Any]:
     orders = {
         "best": schedule.best(graph),
         "tac": schedule.tac(graph),
@@ -146,7 +146,7 @@ def _report(graph: schedule.Graph, target: str, random_orders: int) -> dict[str,
     }
 
 
-def _transfers(graph: schedule.Graph, best: list[str]) -> list[dict[str, Any]]:
+def _transfers(graph: "schedule.Graph", best: list[str]) -> list[dict[str, Any]]:
     properties = schedule.properties(graph)
     rows = []
     for name in best:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from relaxjax import hosts, ps, schedule
-from relaxjax.cli._tables import show
+from relaxjax.cli.printed._tables import show
 from relaxjax.schedule import Graph
 from relaxjax.tasks import Task, train_step_of
 from relaxjax.workers import Emulation, data_parallel, init, to_workers

@@ -14,7 +14,7 @@ from relaxjax import hosts, merges, schedule
 from relaxjax import plan as planner
 from relaxjax._core.foreign._ranges import HARDWARE, MEBIBYTES, PARAMS
 from relaxjax.cli._errors import user_errors
-from relaxjax.cli._plan_table import busy, show
+from relaxjax.cli.printed._plan_table import busy, show
 
 _DEFAULTS = {
     "latency_ms": 0.05,
@@ -211,7 +211,7 @@ def _require_no(option: str, others: dict[str, Any]) -> None:
         raise ValueError(f"{option} has no {given[0]}: leave one of them out")
 
 
-def _rule(merge: str | None) -> merges.Rule | None:
+def _rule(merge: str | None) -> "merges.Rule | None":
     """The rule that a text names; the mean needs none."""
     rule = None if merge in (None, "mean") else merges.spelled(merge)
     if isinstance(rule, str):

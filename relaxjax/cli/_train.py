@@ -1,51 +1,15 @@
 """`relaxjax train`: the main job, real data from the first step to the plot."""
 
-from collections.abc import Iterable
 from pathlib import Path
-from textwrap import fill, indent
 from typing import Annotated, Any
 
 import typer
 
-from relaxjax._names import GRAMMAR, RELAXATIONS
 from relaxjax.cli._app import COMMANDS
 from relaxjax.cli._errors import endings, user_errors
-from relaxjax.cli._train_options import OrderName, relaxations, tasks
-from relaxjax.compression import COMPRESSORS, FEEDBACKS
-from relaxjax.topology import TOPOLOGIES
+from relaxjax.cli._known import OrderName, lists, relaxations, require_name, tasks
 
-_WIDTH = 76  # click indents help by two
-
-
-def help_text() -> str:
-    """The command's help, with a line for each relaxation of the table."""
-    wide = 4 + max(map(len, RELAXATIONS))
-    rows = (
-        fill(
-            row.summary,
-            _WIDTH,
-            initial_indent=f"  {row.name}".ljust(wide),
-            subsequent_indent=" " * wide,
-        )
-        for row in RELAXATIONS.values()
-    )
-    sections = {
-        "Relaxations": "\n".join(rows),
-        "A name is spelled": f"  {GRAMMAR}",
-        "Compressors": _listed(COMPRESSORS),
-        "Error feedback": _listed(FEEDBACKS),
-        "Topologies, after @": _listed(TOPOLOGIES),
-    }
-    return COMMANDS["train"] + "".join(
-        f"\n\n\b\n{title}:\n{text}" for title, text in sections.items()
-    )
-
-
-def _listed(names: Iterable[str]) -> str:
-    return indent(fill(", ".join(names), _WIDTH - 2), "  ")
-
-
-SETTINGS = {"help": help_text()}
+SETTINGS = {"help": COMMANDS["train"] + lists()}
 
 
 def train(
@@ -152,7 +116,9 @@ def train(
     asked: dict[str, Any] = {**locals()}
     baseline = not asked.pop("no_baseline")
     asked |= {"settings": tuple(settings or ()), "baseline": baseline}
-    from relaxjax.cli import (  # flax, scikit-learn and matplotlib
+    with user_errors():
+        require_name(relaxation)
+    from relaxjax.cli import (  # JAX, flax, scikit-learn and matplotlib
         _job,
         _train_options,
         _training,

@@ -3,7 +3,6 @@
 import math
 import sys
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,8 @@ from relaxjax._core.foreign._ranges import (
     WORKERS,
 )
 from relaxjax._names import RELAXATIONS, parse
-from relaxjax.cli._devices import AXIS, DEFAULT_WORKERS
-from relaxjax.compression import COMPRESSORS, FEEDBACKS
+from relaxjax.cli._devices import AXIS
+from relaxjax.cli._known import DEFAULT_WORKERS
 from relaxjax.faults import skip_nonfinite
 from relaxjax.gradients import accumulate
 from relaxjax.tasks import Task, optimizer_of, schedule
@@ -33,50 +32,6 @@ _POSITIVE = {
     "lost_after": SECONDS,
     "stuck_after": SECONDS,
 }
-
-
-class TaskName(StrEnum):
-    """Tasks that have real data on every machine."""
-
-    DIGITS = "digits"
-    CHARS = "chars"
-
-
-class OrderName(StrEnum):
-    """Orders in which parameters are pulled."""
-
-    TAC = "tac"
-    TIC = "tic"
-    BEST = "best"
-    RANDOM = "random"
-    LAYER = "layer"
-
-
-def tasks(incomplete: str) -> list[str]:
-    """Completions of what is typed of a task: names, Python files, and folders."""
-    folder, slash, _ = incomplete.rpartition("/")
-    here = Path(folder + slash or ".")
-    found = sorted(here.iterdir()) if here.is_dir() else []
-    near = [f for f in found if f.is_dir() or f.suffix == ".py"]
-    files = [f"{folder}{slash}{f.name}{'/' * f.is_dir()}" for f in near]
-    return [name for name in (*TaskName, *files) if name.startswith(incomplete)]
-
-
-def relaxations(incomplete: str) -> list[tuple[str, str]]:
-    """Completions of what is typed of a relaxation's name, each with its summary."""
-    head, plus, rest = incomplete.partition("+")
-    row = RELAXATIONS.get(head.partition("@")[0])
-    if "@" in incomplete and row:
-        before = incomplete.partition("@")[0]
-        names = [(f"{before}@{name}", row.summary) for name in row.algorithms]
-    elif plus and row and row.compressors:
-        compressor, second, _ = rest.partition("+")
-        pairs = [f"{compressor}+{name}" for name in FEEDBACKS]
-        tails = pairs if second else COMPRESSORS
-        names = [(f"{head}+{tail}", row.summary) for tail in tails]
-    else:
-        names = [(name, row.summary) for name, row in RELAXATIONS.items()]
-    return [(name, summary) for name, summary in names if name.startswith(incomplete)]
 
 
 @dataclass(frozen=True, kw_only=True)

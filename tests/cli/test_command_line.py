@@ -14,7 +14,7 @@ from relaxjax._names import RELAXATIONS, parse
 from relaxjax.cli import _job, app
 from relaxjax.cli._app import COMMANDS, load
 from relaxjax.cli._errors import EXIT_CODES
-from relaxjax.cli._train_options import relaxations
+from relaxjax.cli._known import relaxations
 from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
 
 ROOT = Path(__file__).parent.parent.parent
@@ -67,30 +67,6 @@ def test_help_imports_no_command_and_lists_all():
     assert shown.stderr.split() == []
     for name, summary in COMMANDS.items():
         assert re.search(rf"\b{name} +{re.escape(summary)}", shown.stdout)
-
-
-WITHOUT_DATA = """
-import sys
-from relaxjax.cli import main
-sys.argv = ["relaxjax", *sys.argv[1:]]
-try:
-    main()
-finally:
-    print("loaded:", *{"sklearn", "flax"} & set(sys.modules), file=sys.stderr)
-"""
-
-
-@pytest.mark.parametrize("line", [["train", "--help"], ["explain", "all_reduc"]])
-def test_help_and_a_wrong_name_load_no_data(line):
-    """scikit-learn and flax take longer to import than the answer."""
-    shown = subprocess.run(
-        [sys.executable, "-c", WITHOUT_DATA, *line],
-        env=os.environ | PLAIN | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert shown.stderr.splitlines()[-1] == "loaded:"
 
 
 def test_where_the_benchmarks_went_is_one_line():

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from relaxjax import plan
-from relaxjax.cli import _plan_table
 from relaxjax.cli._app import app
+from relaxjax.cli.printed import _plan_table
 from relaxjax.schedule import Link
 
 ASKED = ["--params", "25e6", "--compute-ms", "300", "--workers", "8"]

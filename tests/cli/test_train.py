@@ -14,9 +14,11 @@ from jax import lax
 from typer.testing import CliRunner
 
 import relaxjax
-from relaxjax._names import GRAMMAR, RELAXATIONS
-from relaxjax.cli import _job, _train_options, _training, app
-from relaxjax.cli._train_options import TaskName, TrainOptions
+from relaxjax._core.foreign._spelling import GRAMMAR
+from relaxjax._names import RELAXATIONS
+from relaxjax.cli import _job, _known, _train_options, _training, app
+from relaxjax.cli._known import TaskName
+from relaxjax.cli._train_options import TrainOptions
 from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
 from relaxjax.tasks import TASKS
 
@@ -131,7 +133,7 @@ def test_files_complete_what_is_typed_of_a_task(tmp_path, monkeypatch):
     (tmp_path / "models").mkdir()
     for name in ("mine.py", "mine.txt", "models/digits.py"):
         (tmp_path / name).write_text("")
-    complete = _train_options.tasks
+    complete = _known.tasks
     assert complete("") == ["digits", "chars", "mine.py", "models/"]
     assert complete("m") == ["mine.py", "models/"]
     assert complete("models/d") == ["models/digits.py"]

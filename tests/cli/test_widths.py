@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from relaxjax.cli._app import COMMANDS, app, load
-from relaxjax.cli._plan_table import show as print_plan
+from relaxjax.cli.printed._plan_table import show as print_plan
 from relaxjax.plan import Model, Network, Ranking, rank
 from relaxjax.schedule import Link
 

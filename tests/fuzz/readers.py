@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 
 from relaxjax import compare, emulate, golden, islands, plan
 from relaxjax.checkpoint import Checkpoints
-from relaxjax.cli import _app, _islands_page
+from relaxjax.cli import _app
+from relaxjax.cli.printed import _islands_page
 from relaxjax.compare import _study_file
 from relaxjax.hosts import _messages as messages
 from relaxjax.hosts._devices import assigned, line

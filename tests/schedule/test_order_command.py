@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from relaxjax.cli._order import order
-from relaxjax.cli._order_tables import SYMBOLS
+from relaxjax.cli.printed._order_tables import SYMBOLS
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from relaxjax.cli import _tables
+from relaxjax.cli.printed import _tables
 
 SYMBOLS = {
     "M": "the transfer's own time",
