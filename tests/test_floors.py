@@ -33,6 +33,7 @@ INNER_FLOORS = {
     "_core": [{"foreign"}, {""}, {"layouts"}, {"traced"}],
     "compression": [{""}, {"formats"}],
     "gradients": [{"mean", "late"}, {"low_rank", "adaptive"}, {"momenta"}, {""}],
+    "plan": [{""}, {"inside"}],
     "islands": [{"carriers"}, {"common"}, {"one"}, {"started", "replayed"}, {""}],
 }
 """Inner rooms of a room, likewise; "" is what lies outside of them."""
