@@ -1,6 +1,7 @@
 """Legs inside a split model: stated, planned and compiled bytes, seconds by hand."""
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,12 +19,18 @@ BF16, ITEM = jnp.bfloat16, 12 * 64 * 2  # bytes of all tokens
 NETWORK = plan.Network(
     workers=16, per_host=4, link=Link(1e-2, 1e6), inside=Link(1e-3, 1e8)
 )
-BOTH = {"forward": compression.mx("e4m3"), "backward": compression.mx("e5m2")}
+BOTH: dict[str, Any] = {
+    "forward": compression.mx("e4m3"),
+    "backward": compression.mx("e5m2"),
+}
 
 
-def legs(network=NETWORK, **asked):
+def legs(network: plan.Network = NETWORK, **asked: Any) -> dict[Any, plan.Leg]:
     found = plan.split(MODEL, network, **{**SIZES, **asked}).legs
     return {(leg.axis, leg.forward, leg.backward): leg for leg in found}
+
+
+SUMS = ("all_reduce", "copy")
 
 
 def f_and_g(x):
@@ -54,7 +61,7 @@ def test_planned_bytes_are_stated_and_compiled_ones(axis):
     """A block of a layer has f and g once, or the way there and back."""
     fn, collectives, shape = PROGRAMS[axis]
     blocks = {"tensor": 2, "expert": 1, "pipeline": 1}[axis]
-    asked = {"expert_params": 0.5} if axis == "expert" else {}
+    asked: dict[str, Any] = {"expert_params": 0.5} if axis == "expert" else {}
     leg = legs(**{axis: 4, "layers": 1}, **asked)[axis, "e4m3", "e5m2"]
     x = jax.ShapeDtypeStruct(shape, BF16)
     stated = [activations.sent_bytes(c, x, 4, **BOTH) for c in collectives]
@@ -105,6 +112,9 @@ def test_seconds_of_an_axis_over_two_hosts():
     part = 8 * 2 * 64 * 2 / 8  # 12 tokens fill seats for 16
     once = 1e-2 + 4 * 4 * part / 1e6 + 1e-3 + 3 * part / 1e8
     assert found["expert", "", ""].seconds == pytest.approx(3 * 2 * 2 * once)
+    of_sums = legs(tensor=8)["tensor", "", ""]
+    once = 2 * 1e-2 + 4 * ITEM / 1e6 + 2 * 1e-3 + 3 * ITEM / 4 / 1e8
+    assert of_sums.seconds == pytest.approx(3 * 2 * 2 * once)
 
 
 def test_a_stage_beside_its_neighbor_on_the_host():
@@ -133,8 +143,8 @@ def test_the_codes_that_are_named_are_those_that_were_counted():
     for leg in legs(tensor=2).values():
         codes = eval(f"dict({leg.codes})", {"relaxjax": relaxjax})
         x = jax.ShapeDtypeStruct((12, 64), BF16)
-        sent = activations.sent_bytes("all_reduce", x, 2, **codes)
-        assert leg.sent.forward == 6 * sent.forward
+        sent = [activations.sent_bytes(c, x, 2, **codes) for c in SUMS]
+        assert leg.sent == (6 * sent[0].forward, 6 * sent[1].backward)
 
 
 @pytest.mark.parametrize(
