@@ -34,3 +34,31 @@ def test_one_spelling_and_plain_sentences(path):
             if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module):
                 doc = ast.get_docstring(node) or ""
                 assert not re.match(r"(Of|As of|As) ", doc), f"{path.name}: {doc[:60]}"
+
+
+PLAIN = (
+    "activations algorithms api checkpoints collectives command_line compare compared "
+    "compression concepts extending faults gallery golden hosts index merges network "
+    "parameter_server periods production recipes testbed tour"
+)
+"""Pages that were read aloud. Others follow; none of these goes back."""
+MOST = 4  # of each, in a thousand words of prose
+FIGURE = re.compile(r"\b\d[\d,.]*(?:e-?\d+)?")
+
+
+def prose(text: str) -> str:
+    """A page without code, tables, links and headings."""
+    text = re.sub(r"```.*?```", "", text, flags=re.S)
+    text = re.sub(r"^(\||#|\{|<!--).*$", "", text, flags=re.M)
+    return re.sub(r"`[^`]*`|\]\([^)]*\)|\$[^$]*\$", "", text)
+
+
+@pytest.mark.parametrize("page", PLAIN.split())
+def test_a_page_that_was_read_aloud_stays_plain(page):
+    """Nouns in place of "what", full stops, and no sentence of six figures."""
+    text = prose((ROOT / "docs" / f"{page}.md").read_text())
+    most = max(1, MOST * len(text.split()) / 1000)
+    assert len(re.findall(r"\bwhat\b", text, re.I)) <= most
+    assert text.count(";") <= most
+    for sentence in re.split(r"(?<=[.!?])\s", text):
+        assert len(FIGURE.findall(sentence)) < 6, sentence

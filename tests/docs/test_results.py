@@ -1,0 +1,40 @@
+"""Tables and pictures of pages are those of docs/results, and the best are the best."""
+
+import pytest
+
+from scripts import results
+
+PAGES = [page for page in results.DOCS.glob("*.md") if "results:" in page.read_text()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_tables_of_a_page_are_made_from_the_results(page):
+    text = page.read_text()
+    assert text.count("<!-- results: ") == len(results.BLOCK.findall(text))
+    assert results.filled(text) == text
+
+
+def test_every_table_stands_on_a_page():
+    pages = "".join(page.read_text() for page in PAGES)
+    assert {name for _, name, _ in results.BLOCK.findall(pages)} == set(results.TABLES)
+
+
+def test_the_picture_is_made_from_the_results():
+    assert results.digest() in results.PICTURE.read_text()
+
+
+def test_the_best_of_a_system_by_hand():
+    blocks = [
+        {"rate": 20.0, "method": name, "seconds": seconds}
+        for name, each in {
+            "a": (1.0, 2.0, 9.0), "b": (3.0, 3.0, 3.0), "DDP c": (1.0, 1.0, 1.0),
+            "alone": (0.1,), "DDP alone": (0.1,), "d": (0.1,),
+        }.items()
+        for seconds in each
+    ]  # fmt: skip
+    steps = {"a": 10.0, "b": 5.0, "DDP c": 30.0, "alone": 1.0, "d": float("inf")}
+    points = results.to_the_loss({"blocks": blocks, "steps_to_loss": steps})[20.0]
+    assert results.best(points, "relaxjax") == (20.0, "b", (15.0, 15.0, 15.0))
+    assert points["a"].seconds == (20.0, 10.0, 90.0)
+    assert results.best(points, "PyTorch").label == "DDP c"
+    assert "d" not in points
