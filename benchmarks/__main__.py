@@ -45,6 +45,7 @@ BENCHMARKS = {
     "planned": "planning.planned:planned",
     "overlap": "programs.overlap:overlap",
     "sharded": "programs.sharded:sharded",
+    "split": "programs.split_model:split",
     "pulls": "programs.pulls:pulls",
     "host-copies": "programs.host_copies:host_copies",
     "host-params": "programs.host_params:host_params",

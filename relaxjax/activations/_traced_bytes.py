@@ -3,11 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
 from relaxjax.activations._sent_bytes import SentBytes
-from relaxjax.programs import sent_by_axis
+from relaxjax.programs import sent_both_ways
 
 
 def traced_bytes(
@@ -40,10 +37,5 @@ def traced_bytes(
       >>> activations.traced_bytes(layer, w, x, axes=axes)
       {'model': SentBytes(forward=792, backward=792)}
     """
-
-    def both(*args: Any) -> Any:
-        y, pull = jax.vjp(fn, *args)
-        return y, pull(jax.tree.map(jnp.ones_like, y))
-
-    forward, total = (sent_by_axis(f, args, axes) for f in (fn, both))
-    return {name: SentBytes(sent, total[name] - sent) for name, sent in forward.items()}
+    sent = sent_both_ways(fn, args, axes)
+    return {name: SentBytes(*both) for name, both in sent.items()}

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from relaxjax.check import _codec_laws
+from relaxjax.check import _codec_laws, _token_laws
 from relaxjax.check._samples import SIZES, decoded, drawer, inputs, noise_of, squared
 from relaxjax.check._verdict import (
     Counterexample,
@@ -121,6 +121,7 @@ def compressor_laws(
         "not finite stays visible": lambda: _codec_laws.visible(compressor),
         "empty arrays": lambda: _codec_laws.empty(compressor),
         "sign of zero": lambda: _codec_laws.sign_of_zero(compressor),
+        _token_laws.LAW: lambda: _token_laws.tokens(compressor),
     }
     return (first, *(verdict_of(name, check) for name, check in laws.items()))
 

@@ -14,7 +14,7 @@ from relaxjax import hosts, merges, schedule
 from relaxjax import plan as planner
 from relaxjax._core.foreign._ranges import HARDWARE, MEBIBYTES, PARAMS
 from relaxjax.cli._errors import user_errors
-from relaxjax.cli.printed._plan_table import busy, show
+from relaxjax.cli.printed._plan_table import busy, show, show_split
 
 _DEFAULTS = {
     "latency_ms": 0.05,
@@ -28,6 +28,10 @@ _DEFAULTS = {
 _FIGURES = ("workers", "bandwidth_gbps", *_DEFAULTS)
 
 
+_INSIDE = (
+    *("tensor", "expert", "pipeline", "layers", "width", "tokens"),
+    *("experts_per_token", "expert_params"),
+)
 _SHOWN = ("as_json", "xla_flags", "chart", "top")  # how it is shown, not what is asked
 
 
@@ -115,6 +119,33 @@ def plan(
             "--sharded", help="Rank ways to shard weights (relaxjax.fsdp) instead."
         ),
     ] = False,
+    tensor: Annotated[
+        int | None,
+        typer.Option(
+            help="Workers that share each product: shows legs inside instead."
+        ),
+    ] = None,
+    expert: Annotated[
+        int | None,
+        typer.Option(help="Workers that hold the experts of a layer, likewise."),
+    ] = None,
+    pipeline: Annotated[
+        int | None, typer.Option(help="Stages of a pipeline, likewise.")
+    ] = None,
+    layers: Annotated[int | None, typer.Option(help="Layers of a split model.")] = None,
+    width: Annotated[
+        int | None, typer.Option(help="Elements of a token between layers.")
+    ] = None,
+    tokens: Annotated[
+        int | None,
+        typer.Option(help="Tokens of a worker in a step, over all microbatches."),
+    ] = None,
+    experts_per_token: Annotated[
+        int | None, typer.Option(help="Experts that a token goes to; default: 1.")
+    ] = None,
+    expert_params: Annotated[
+        float | None, typer.Option(help="Share of the params that are in experts.")
+    ] = None,
     top: Annotated[int, typer.Option(min=1, help="Rows of the table.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
     xla_flags: Annotated[
@@ -134,9 +165,21 @@ def plan(
     Relaxations are listed with the measured quality of their training, fastest first.
     """
     asked = {k: v for k, v in locals().items() if k not in _SHOWN}
+    inside = {k: asked.pop(k) for k in _INSIDE}
     with user_errors():
         cluster = _network(network, {name: asked[name] for name in _FIGURES})
         model = planner.Model.of_size(_whole(params), compute=compute_ms / 1e3)
+        if any(value is not None for value in inside.values()):
+            others = {"--bucket-mb": bucket_mb, "--chart": chart, "--merge": merge}
+            others |= {"--sharded": sharded or None, "--xla-flags": xla_flags or None}
+            _require_no("a split model", others | {"--memory-gb": memory_gb})
+            legs = planner.split(model, cluster, **_sizes(inside))
+            if as_json:
+                inputs = _inputs(asked, cluster) | inside
+                typer.echo(json.dumps({"inputs": inputs, **legs.told()}))
+            else:
+                show_split(legs)
+            return
         settings: dict[str, Any] = {
             "criterion": criterion,
             "quality": quality,
@@ -161,6 +204,14 @@ def plan(
         typer.echo(json.dumps(ranking.told()))
     else:
         show(ranking, cluster, top)
+
+
+def _sizes(inside: dict[str, Any]) -> dict[str, Any]:
+    """The sizes of a split model that were given; three of them must be."""
+    for name in ("layers", "width", "tokens"):
+        if inside[name] is None:
+            raise ValueError(f"--{name} is needed to plan the legs inside a model")
+    return {name: value for name, value in inside.items() if value is not None}
 
 
 def _draw(path: Path, *what: Any) -> None:

@@ -15,6 +15,7 @@ __getattr__, __dir__, __all__ = door(
         "_rank": "rank",
         "_ranking": "Ranking Row",
         "_sharded": "sharded",
+        "inside._split": "Leg Split split",
         "_xla_flags": "xla_flags",
     },
     shared={

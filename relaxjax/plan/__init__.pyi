@@ -21,9 +21,13 @@ from relaxjax.plan._ranking import Ranking as Ranking
 from relaxjax.plan._ranking import Row as Row
 from relaxjax.plan._sharded import sharded as sharded
 from relaxjax.plan._xla_flags import xla_flags as xla_flags
+from relaxjax.plan.inside._split import Leg as Leg
+from relaxjax.plan.inside._split import Split as Split
+from relaxjax.plan.inside._split import split as split
 
 __all__ = [
     "Fit",
+    "Leg",
     "Measurement",
     "Model",
     "Network",
@@ -31,12 +35,14 @@ __all__ = [
     "Quality",
     "Ranking",
     "Row",
+    "Split",
     "auto",
     "choices",
     "measure",
     "quality_of",
     "rank",
     "sharded",
+    "split",
     "step_seconds",
     "transformation",
     "verify",

@@ -11,7 +11,7 @@ __getattr__, __dir__, __all__ = door(
         "_wire_bytes": "wire_bytes",
     },
     shared={
-        "_by_axis": "sent_by_axis",
+        "_by_axis": "sent_both_ways",
         "_compiled": "compiled_text",
         "_hlo_groups": "group_of groups_of",
         "_hlo_sent": "bytes_sent bytes_sent_by is_collective is_host_copy pairs_of",

@@ -1,6 +1,6 @@
 # Written by scripts/stubs.py from the table in __init__.py.
 
-from relaxjax.programs._by_axis import sent_by_axis as sent_by_axis
+from relaxjax.programs._by_axis import sent_both_ways as sent_both_ways
 from relaxjax.programs._compiled import compiled_text as compiled_text
 from relaxjax.programs._compiled import compiled_wire_bytes as compiled_wire_bytes
 from relaxjax.programs._explain import Explanation as Explanation

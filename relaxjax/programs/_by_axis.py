@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from relaxjax.programs._jaxpr import WalkContext, walk
 
 
-def sent_by_axis(
+def _sent_by_axis(
     fn: Callable[..., Any], args: Any, sizes: Mapping[str, int]
 ) -> dict[str, int]:
     """Bytes that the busiest device sends on each axis in one call of `fn`.
@@ -28,3 +29,22 @@ def sent_by_axis(
         return int(walk(closed, known, WalkContext(alone, {}, {}, {})).sent.max())
 
     return {name: on(name) for name in sizes}
+
+
+def sent_both_ways(
+    fn: Callable[..., Any], args: Any, sizes: Mapping[str, int]
+) -> dict[str, tuple[int, int]]:
+    """Bytes in the forward and in the backward pass of `fn`, by axis.
+
+    Args:
+      fn: a function that is called where the axes are bound.
+      args: the arguments of one device; the backward pass is for all floats in them.
+      sizes: numbers of workers by the names of the axes.
+    """
+
+    def both(*args: Any) -> Any:
+        y, pull = jax.vjp(fn, *args)
+        return y, pull(jax.tree.map(jnp.ones_like, y))
+
+    forward, total = (_sent_by_axis(f, args, sizes) for f in (fn, both))
+    return {name: (sent, total[name] - sent) for name, sent in forward.items()}

@@ -11,11 +11,12 @@ Cost: some traces of `tx.update`, and nothing is computed.
 import itertools
 import warnings
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 
@@ -23,6 +24,7 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation, require_whole
 from relaxjax._core._phases import clocks_of
 from relaxjax.periods import is_scheduled
+from relaxjax.programs._by_axis import sent_both_ways
 from relaxjax.programs._period import period_of
 from relaxjax.workers import (
     WorkerMesh,
@@ -57,6 +59,8 @@ class Explanation:
       state_mb: megabytes that each worker keeps, by the kind of state.
       phase_ends: counts of steps at which a phase ends and another program begins.
       problems: what `relaxjax.init` refuses or warns of.
+      loss_sends: bytes that the loss sends in a step, forward and backward, by the
+        axes on which it sends; empty without a loss.
     """
 
     relaxations: list[dict[str, Any]]
@@ -68,6 +72,7 @@ class Explanation:
     state_mb: dict[str, float]
     phase_ends: list[int]
     problems: list[str]
+    loss_sends: dict[str, list[int]] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
@@ -94,6 +99,11 @@ class Explanation:
         if not alike:
             steps = (f"{size:,} in step {step}" for step, size in self.sends.items())
             lines.append(f"of which {', '.join(steps) or 'none in the first steps'}")
+        lines += [
+            f"the loss sends {forward:,} bytes forward and {backward:,} backward over "
+            + axis
+            for axis, (forward, backward) in self.loss_sends.items()
+        ]
         kept = ", ".join(f"{kind} {mb:.3g} MB" for kind, mb in self.state_mb.items())
         lines.append(f"each worker keeps {kept or 'nothing'}")
         if self.phase_ends:
@@ -111,6 +121,8 @@ def explain(
     axis_name: AxisName | None = None,
     extra_args: Mapping[str, Any] | None = None,
     steps: int = 1000,
+    loss: Callable[[Any, Any], Any] | None = None,
+    batch: Any = None,
 ) -> Explanation:
     """Says what stands where in a chain, what it sends, and what each worker keeps.
 
@@ -125,6 +137,10 @@ def explain(
         ask for (`value`, `grad`, `value_fn`, `obj_fn`, `grad_fn`) need not be given.
       steps: the number of first steps that are looked at where a schedule of
         `relaxjax.periods` says when workers meet, 1 or more. Else a period is.
+      loss: `loss(params, batch)` of one worker, a number or a number and more, that
+        sends something itself, as `relaxjax.activations` do. Its bytes are counted on
+        all axes of the mesh.
+      batch: a worker's arrays (or their shapes and dtypes) for the loss.
 
     Returns:
       An `Explanation`; print it, or take its `as_dict()`.
@@ -167,7 +183,21 @@ def explain(
             {end for clock in clocks_of(state) for end in clock.ends if end}
         ),
         problems=_problems(tx, params, workers, extra_args),
+        loss_sends=_loss_sends(loss, params, batch, workers) if loss else {},
     )
+
+
+def _loss_sends(
+    loss: Callable[[Any, Any], Any], params: Any, batch: Any, workers: WorkerMesh
+) -> dict[str, list[int]]:
+    """Bytes forward and backward by axis, where there are some."""
+
+    def value(params: Any) -> jax.Array:
+        like = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), batch)
+        return jax.tree.leaves(loss(params, like))[0]
+
+    sent = sent_both_ways(value, (params,), dict(workers.mesh.shape))
+    return {axis: [*both] for axis, both in sent.items() if any(both)}
 
 
 def _apart(steps: list[int]) -> list[int]:

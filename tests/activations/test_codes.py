@@ -220,7 +220,10 @@ def test_what_travels_is_one_array_of_bytes_for_each_leg(name):
 
 MEASURED = {
     "float8": compression.cast(jnp.float8_e4m3fn),
-    **{f"mx {e}": compression.mx(e) for e in ("e4m3", "e2m3", "e2m1")},
+    **{
+        f"mx {e}": compression.mx(e)
+        for e in ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "int8")
+    },
     "nvfp4": compression.nvfp4(),
     "quantize8": compression.quantize(8),
     "quantize4": compression.quantize(4),

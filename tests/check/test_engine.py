@@ -18,6 +18,7 @@ from relaxjax.check import (
 from relaxjax.check._bytes import bytes_of
 from relaxjax.check._quality import place, runs_of
 from relaxjax.check._subjects import Subject
+from relaxjax.check._token_laws import tokens
 from relaxjax.compression import Compressor, Law
 from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
 from relaxjax.tasks import TASKS
@@ -74,6 +75,41 @@ def test_a_receiver_does_not_know_the_senders_noise():
     compressor = Compressor("peeks", compress, decompress, Law(), random=True)
     laws = by_name(compressor_laws(compressor, draws=100, sizes=(7,)))
     assert laws["decoded from the payload"].holds is False
+
+
+def batched(one, all_at_once):
+    """A function of a row that is another one for many rows."""
+    alone = jax.custom_batching.custom_vmap(one)
+    alone.def_vmap(lambda size, mapped, x: (all_at_once(x), True))
+    return alone
+
+
+def scaled(x, axis):
+    return x / jnp.max(jnp.abs(x), axis=axis, keepdims=True)
+
+
+BY_NEIGHBORS = batched(lambda x: scaled(x, -1), lambda x: scaled(x, None))
+
+
+@pytest.mark.parametrize(
+    ("compress", "decompress", "found"),
+    [
+        (lambda x, n: BY_NEIGHBORS(x), lambda p, d, n: p, "depends on its neighbor"),
+        (lambda x, n: jnp.nan_to_num(x), lambda p, d, n: p, "a NaN is hidden"),
+        (lambda x, n: x, lambda p, d, n: p, ""),
+    ],
+)
+def test_a_code_of_activations_is_of_each_token_alone(compress, decompress, found):
+    verdict = tokens(Compressor("odd", compress, decompress, Law()))
+    assert verdict.holds is not bool(found)
+    assert found in verdict.found
+    assert found or verdict.found == "each alone, 480 bytes for (3, 40)"
+
+
+def test_a_code_of_activations_is_held_without_its_feedback():
+    assert tokens(compression.error_feedback(compression.sign())).holds
+    laws = by_name(compressor_laws(compression.sign(), sizes=(7,)))
+    assert laws["tokens of activations"].holds
 
 
 @pytest.mark.long

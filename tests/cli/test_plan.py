@@ -67,6 +67,37 @@ def test_the_table_and_the_line_to_paste():
     assert "more: --top" in output
 
 
+INSIDE = ["--tensor", "4", "--layers", "2", "--width", "64", "--tokens", "8"]
+
+
+def test_legs_inside_a_split_model():
+    network = plan.Network(workers=8, link=Link(1e-4, 6.25e7, 6.0 * 2**20))
+    model = plan.Model.of_size(25_000_000, compute=0.3)
+    sizes = {"layers": 2, "width": 64, "tokens": 8}
+    legs = plan.split(model, network, tensor=4, **sizes)
+    report = json.loads(run(*SLOW, *INSIDE, "--json"))
+    assert report.pop("inputs")["width"] == 64
+    assert report == legs.told()
+    output = run(*SLOW, *INSIDE)
+    assert "tensor 4" in output
+    assert "e4m3, e5m2" in output
+    assert "0.10 GB of params" in output
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--tensor", "2"], "--layers is needed"),
+        ([*INSIDE, "--sharded"], "a split model has no --sharded"),
+        ([*INSIDE, "--tensor", "3"], "groups of 3 workers, and workers=8"),
+    ],
+)
+def test_legs_that_cannot_be_planned(more, said):
+    result = CliRunner().invoke(app, ["plan", *SLOW, *more])
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
 @pytest.mark.slow
 def test_flags_of_xla_are_all_that_is_printed():
     """For this network, and buckets of the choice."""

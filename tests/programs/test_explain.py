@@ -4,12 +4,22 @@ import json
 import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 
 import relaxjax
-from relaxjax import all_reduce, compression, emulate, explain, merges, topology
+from relaxjax import (
+    activations,
+    all_reduce,
+    compression,
+    emulate,
+    explain,
+    merges,
+    topology,
+)
 
 PARAMS = {"w": jnp.zeros((30, 20)), "b": jnp.zeros(20)}
 ADAM = optax.adam(1e-3)
@@ -150,3 +160,50 @@ def test_phases_are_named():
     found = explain(CHAINS["power_sgd"][0], PARAMS, MESH)
     assert found.phase_ends == [20]
     assert "advance_phases" in str(found)
+
+
+def split_mesh():
+    devices = np.asarray(jax.devices()[:8]).reshape(2, 4)
+    return jax.sharding.Mesh(devices, ("data", "model"))
+
+
+def test_a_loss_that_sends_is_counted_both_ways_on_each_axis():
+    """Codes of a row of 64: 64 bytes and two scales; a sum takes two shots."""
+    forward, backward = compression.mx("e4m3"), compression.mx("e2m1")
+
+    def loss(params, batch):
+        x = activations.copy(batch, "model", backward=backward)
+        y = activations.all_reduce(x @ params, "model", forward=forward)
+        return jnp.mean(y**2)
+
+    mesh, tx = split_mesh(), optax.chain(all_reduce("data"), ADAM)
+    asked = {"loss": loss, "batch": jnp.ones((8, 64))}
+    params = jnp.zeros((64, 64))
+    found = explain(tx, params, mesh, axis_name="data", **asked)
+    sent = {"model": [2 * 3 * 2 * (64 + 2), 0]}  # of the batch no gradient is asked
+    assert found.loss_sends == sent
+    assert json.loads(json.dumps(found.as_dict()))["loss_sends"] == sent
+    assert "the loss sends 792 bytes forward and 0 backward over model\n" in str(found)
+    alone = explain(tx, params, mesh, axis_name="data")
+    assert alone.loss_sends == {}
+    assert "the loss" not in str(alone)
+    assert alone.bytes_per_step == found.bytes_per_step
+
+
+def test_the_backward_pass_of_a_loss_is_for_the_params():
+    """And of its first number, whatever else it returns."""
+
+    def loss(params, batch):
+        x = activations.copy(jnp.tanh(batch @ params[0]), "model", backward=code)
+        return jnp.mean(activations.all_reduce(x @ params[1], "model")), {"tokens": 8}
+
+    code, params = compression.mx("e2m1"), jnp.zeros((2, 64, 64))
+    found = explain(
+        optax.chain(all_reduce("data"), ADAM),
+        params,
+        split_mesh(),
+        axis_name="data",
+        loss=loss,
+        batch=jax.ShapeDtypeStruct((8, 64), jnp.float32),
+    )
+    assert found.loss_sends == {"model": [2 * 3 * 2 * 64 * 4, 2 * 3 * 2 * (32 + 2)]}

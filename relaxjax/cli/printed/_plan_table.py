@@ -74,3 +74,34 @@ def show(ranking: "planner.Ranking", cluster: "planner.Network", top: int) -> No
         console.print(f"{len(ranking.rows) - top} more: --top {len(ranking.rows)}")
     console.print(ranking.verdict, highlight=False)
     console.print(ranking.choice.tx, highlight=False, soft_wrap=True)
+
+
+def show_split(split: "planner.Split") -> None:
+    """Prints each leg without codes, and then in codes."""
+    console = Console()
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+        caption_justify="left",
+        caption="Bytes and times of a worker in a step; codes are of compression.mx.",
+    )
+    table.add_column("leg", no_wrap=True)
+    table.add_column("forward, backward", no_wrap=True)
+    for name in ("MB forward", "MB backward", "ms", "of step"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for leg in split.legs:
+        plain = not leg.forward
+        table.add_row(
+            f"{leg.axis} {leg.workers}" if plain else "",
+            ", ".join(element or "16 bits" for element in (leg.forward, leg.backward)),
+            *(f"{nbytes / 1e6:.3f}" for nbytes in leg.sent),
+            f"{1e3 * leg.seconds:.1f}",
+            f"{leg.seconds / (leg.seconds + split.compute):.0%}",
+        )
+    console.print(table)
+    console.print(
+        f"A worker computes {1e3 * split.compute:g} ms a step, and holds "
+        f"{split.memory / 1e9:.2f} GB of params, gradients and moments.",
+        highlight=False,
+    )

@@ -32,7 +32,7 @@ Cost: bits d / 8 bytes and one for each block of 32: 8.25, 6.25 or 4.25 bits an 
 """
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -155,11 +155,6 @@ def mx(element: str, *, scale: str = "rceil") -> Compressor:
         return 1 - _worst(element, scale, max(1, min(d, BLOCK)))
 
     return Compressor(f"mx_{element}", compress, decompress, Law(delta=delta))
-
-
-def _check(name: str, value: str, known: Iterable[str]) -> None:
-    if value not in known:
-        raise ValueError(f"mx: {name}={value!r} must be one of {', '.join(known)}")
 
 
 def _packed(codes: jax.Array, bits: int) -> jax.Array:

@@ -1,0 +1,3 @@
+"""What travels inside a split model."""
+
+__all__: list[str] = []
