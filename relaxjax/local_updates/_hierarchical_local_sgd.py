@@ -1,14 +1,16 @@
 """Hierarchical local SGD: means over near workers often, over all of them seldom.
 
-Source: Lin et al. 2020; the rule is that of PyTorch's averager. There are periods
-H_1 < ... < H_L, each with its axes, which are among the next one's. The largest period
-that divides the step decides, with a the last model common to all:
+Source: Lin et al. 2020. There are periods H_1 < ... < H_L, each with its axes, which
+are among the next one's. The largest period that divides t + o decides in step t, from
+1, with a the last model common to all:
 
     x_i <- x_i + u_i                                      (each step)
     x_i <- mean over the axes of H_l of x_j               (l < L)
     a <- a + mean over all of C(x_i - a),  x_i <- a       (l = L)
 
 C is a compressor with its feedback, or the identity; the other means are exact.
+PyTorch's `HierarchicalModelAverager` counts from 0: of {2, 4} its calls 1, 5, 9 are of
+all, and 3, 7 near. That is o = H_L - 1.
 
 Cost: what `all_reduce` sends over the axes of a period for the params in float32, in
 the steps that it decides. State: the anchor a, and the feedback's.
@@ -42,6 +44,7 @@ _CALLER = "hierarchical_local_sgd"
 def hierarchical_local_sgd(
     axes: Mapping[int, AxisName],
     *,
+    offset: int = 0,
     compressor: Compressor | None = None,
     algorithm: str = "auto",
     bucket_bytes: int = 8 * 2**20,
@@ -57,6 +60,8 @@ def hierarchical_local_sgd(
     Args:
       axes: from the number of steps between two means, 1 or more, to the axis, or tuple
         of axes, over which they are taken; a larger number has at least one axis more.
+      offset: o, the number of steps by which all means come earlier; one less than the
+        largest period takes a mean of all in the first step, as PyTorch's averager.
       compressor: see `local_sgd`; for the means over all axes.
       algorithm: see `relaxjax.all_reduce`; for the means over all axes.
       bucket_bytes: see `relaxjax.all_reduce`.
@@ -67,8 +72,9 @@ def hierarchical_local_sgd(
       A gradient transformation, as in `local_sgd`, without `weight=`.
 
     Raises:
-      ValueError: no periods, one below 1, axes that are not among those of the next
-        larger period; what `local_sgd` refuses; in `update` a `weight`.
+      ValueError: no periods, one below 1, a negative offset, axes that are not among
+        those of the next larger period; what `local_sgd` refuses; a `weight` in
+        `update`.
       NameError: `update` outside the axes.
 
     Example:
@@ -82,6 +88,7 @@ def hierarchical_local_sgd(
       [0, 384, 0, 448]
     """
     levels = _levels(axes)
+    require_whole(_CALLER, "offset", offset, least=0)
     *near, far = levels.values()
     periods = np.array(list(levels))
     exchange = ExchangeSpec(
@@ -105,7 +112,8 @@ def hierarchical_local_sgd(
             partial(synchronize, outer.update, None, x),
         ]
         count = step + 1
-        widest = jnp.where(count % periods == 0, jnp.arange(len(meetings)), -1).max()
+        due = (count + offset) % periods == 0
+        widest = jnp.where(due, jnp.arange(len(meetings)), -1).max()
         for number, meet in enumerate(meetings):
             u, memory = when(widest == number, meet, (u, memory))
         return u, OuterState(count % math.lcm(*levels), memory, leaves)

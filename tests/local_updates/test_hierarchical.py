@@ -87,6 +87,8 @@ def test_the_longest_period_decides_alone():
     near = bytes_of(relaxjax.all_reduce("device"))
     far = bytes_of(relaxjax.all_reduce(("host", "device")))
     assert [bytes_of(tx, t) for t in range(7)] == [0, near, far, near, 0, far, 0]
+    earlier = hierarchical_local_sgd({2: "device", 4: ("host", "device")}, offset=3)
+    assert [bytes_of(earlier, t) for t in range(6)] == [far, 0, near, 0, far, 0]
 
 
 def test_params_and_state_may_be_donated_together():
@@ -108,3 +110,8 @@ def test_params_and_state_may_be_donated_together():
 def test_refuses(axes, message):
     with pytest.raises(ValueError, match=f"hierarchical_local_sgd: .*{message}"):
         hierarchical_local_sgd(axes)
+
+
+def test_an_offset_is_a_whole_number():
+    with pytest.raises(ValueError, match="offset=-1 must be a whole number, 0 or more"):
+        hierarchical_local_sgd(AXES, offset=-1)
