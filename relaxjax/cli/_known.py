@@ -3,7 +3,6 @@
 `names.json` is made from the package's tables by scripts/names.py.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import cache
@@ -12,6 +11,7 @@ from pathlib import Path
 from textwrap import fill, indent
 from typing import NamedTuple
 
+from relaxjax._core.foreign._json import parsed
 from relaxjax._core.foreign._spelling import GRAMMAR, taken_apart
 
 DEFAULT_WORKERS = 8
@@ -56,7 +56,7 @@ class OrderName(StrEnum):
 def known() -> Names:
     """What the file has."""
     text = resources.files("relaxjax.cli").joinpath("names.json").read_text()
-    found = json.loads(text)
+    found = parsed(text.encode())
     rows = {name: Row(*row) for name, row in found.pop("relaxations").items()}
     return Names(rows, **found)
 
