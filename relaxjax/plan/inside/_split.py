@@ -19,6 +19,7 @@ from typing import Any
 
 from relaxjax import compression
 from relaxjax._core._checks import check_type, require_whole
+from relaxjax._core.foreign._ranges import PARAMS
 from relaxjax.activations import SentBytes, sent_bytes
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network, require_network
@@ -155,7 +156,7 @@ def split(
 
 def _check(work: Work, network: Network, expert_params: float) -> None:
     for name, value in work._asdict().items():
-        require_whole("split", name, value)
+        require_whole("split", name, value, among=PARAMS)
     sizes = {axis: getattr(work, axis) for axis in AXES}
     said = ", ".join(f"{axis}={n}" for axis, n in sizes.items())
     product = math.prod(sizes.values())

@@ -154,6 +154,7 @@ def test_the_codes_that_are_named_are_those_that_were_counted():
         ({"tensor": 3}, "groups of 3 workers, and workers=16 must be a multiple"),
         ({"tensor": 0}, "tensor=0"),
         ({"tensor": 2, "width": 1.5}, "width=1.5"),
+        ({"tensor": 2, "tokens": 10**13}, "tokens=10000000000000 must be .* or less"),
         ({"expert": 2}, "expert=2 with expert_params=0.0"),
         ({"tensor": 2, "expert_params": 0.5}, "expert=1 with expert_params=0.5"),
         ({"expert": 2, "expert_params": 1.5}, "from 0 to 1"),
