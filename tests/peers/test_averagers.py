@@ -8,6 +8,7 @@ import relaxjax
 from relaxjax import periods
 
 torch = pytest.importorskip("torch")
+dist = pytest.importorskip("torch.distributed")
 averagers = pytest.importorskip(
     "torch.distributed.algorithms.model_averaging.averagers"
 )
@@ -20,8 +21,6 @@ CALLS, PERIOD, WARM_UP = 24, 4, 10
 @pytest.fixture
 def theirs(monkeypatch):
     """The calls, from 1, in which the averager of a period means models."""
-    import torch.distributed as dist
-
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "29655")
     dist.init_process_group("gloo", rank=0, world_size=1)
