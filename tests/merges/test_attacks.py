@@ -70,7 +70,9 @@ def test_by_leaf_one_wrong_worker_is_bounded_in_each(attack, lie):
         w = rng.uniform(0.5, 2.0, n)
         w[-1] = WEIGHTS[lie](rng)
         found = merged(merges.clipped(), rows, w)
-        whole = np.linalg.norm(np.concatenate(list(rows.values()), axis=1)[-1])
+        whole = np.linalg.norm(
+            np.concatenate([*rows.values()], axis=1)[-1].astype(float)
+        )
         w[-1] = w[-1] if whole < 1e18 else 0  # absent in all leaves, or in none
         for name, x in rows.items():
             honest = np.linalg.norm(x[:-1], axis=1).max() * (1 + 1e-5)
