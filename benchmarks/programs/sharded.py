@@ -11,7 +11,6 @@ compiled for GPUs that are not there, and its schedule replayed with stated rate
 """
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Annotated, Any
 
 import jax
@@ -28,10 +27,11 @@ from benchmarks.programs.ahead_of_time import (
     compiled_text,
     rates,
 )
+from benchmarks.programs.by_bandwidth import columns_of, row_of
 from benchmarks.programs.gpu_program import gpu_mesh
 from benchmarks.report import Result, Run, Table, benchmark
 from relaxjax import compression, data_parallel, fsdp
-from relaxjax.schedule import Device, Link, replay
+from relaxjax.schedule import Device, Link
 
 DEVICES, WIDTH, ROWS = 8, 1024, 4096
 BANDWIDTHS = (25e9, 100e9, 450e9)  # bytes per second; the last is NVLink's
@@ -132,10 +132,7 @@ def sharded(
     mesh = gpu_mesh((DEVICES,))
     device, link, known = rates(tflops, BANDWIDTHS[-1] / 1e9, microseconds)
     rows = [_row(name, text_of(name, mesh, layers), device, link) for name in PROGRAMS]
-    columns = [
-        (f"ms at {b / 1e9:g} GB/s (exposed)", partial(_milliseconds, b))
-        for b in BANDWIDTHS
-    ]
+    columns = columns_of(BANDWIDTHS)
     return run.finish(
         {
             "conditions": run.conditions(**known, devices=DEVICES, layers=layers),
@@ -150,20 +147,5 @@ def sharded(
 
 def _row(name: str, text: str, device: Device, link: Link) -> dict[str, Any]:
     """A row of JSON: seconds and exposed seconds by bandwidth."""
-    replays = {
-        b: replay(text, device=device, link=Link(link.latency, b)) for b in BANDWIDTHS
-    }
-    one = replays[BANDWIDTHS[-1]]
-    return {
-        "program": name,
-        "transfers": len(one.transfers),
-        "MiB": sum(t.nbytes for t in one.transfers) / 2**20,
-        "compute": one.compute,
-        "seconds": {f"{b:g}": r.total for b, r in replays.items()},
-        "exposed": {f"{b:g}": r.exposed for b, r in replays.items()},
-    }
-
-
-def _milliseconds(bandwidth: float, row: Mapping[str, Any]) -> str:
-    seconds, exposed = (row[key][f"{bandwidth:g}"] for key in ("seconds", "exposed"))
-    return f"{1e3 * seconds:.3f} ({1e3 * exposed:.3f})"
+    row, nbytes = row_of(text, device, link, BANDWIDTHS)
+    return {"program": name, "MiB": nbytes / 2**20, **row}

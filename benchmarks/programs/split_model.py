@@ -23,10 +23,11 @@ from benchmarks.programs.ahead_of_time import (
     compiled_text,
     rates,
 )
+from benchmarks.programs.by_bandwidth import columns_of, row_of
 from benchmarks.programs.gpu_program import gpu_mesh
 from benchmarks.report import Result, Run, Table, benchmark
 from relaxjax import activations, compression
-from relaxjax.schedule import Device, Link, replay
+from relaxjax.schedule import Device, Link
 
 DEVICES, WIDTH, TOKENS = 8, 4096, 8192  # tokens of a device
 BANDWIDTHS = (12.5e9, 50e9, 450e9)  # bytes per second; the last is NVLink's
@@ -121,10 +122,7 @@ def split(run: Run, tflops: Tflops = 400, microseconds: Microseconds = 10) -> Re
         for layer in LAYERS
         for name, codes in CODES.items()
     ]
-    columns = [
-        (f"ms at {b / 1e9:g} GB/s (exposed)", partial(_milliseconds, b))
-        for b in BANDWIDTHS
-    ]
+    columns = columns_of(BANDWIDTHS)
     sizes = {"devices": DEVICES, "width": WIDTH, "tokens": TOKENS}
     return run.finish(
         {
@@ -152,23 +150,6 @@ def _row(
     link: Link,
 ) -> dict[str, Any]:
     """A row of JSON: seconds and exposed seconds by bandwidth."""
-    text = text_of(layer, codes, mesh)
-    replays = {
-        b: replay(text, device=device, link=Link(link.latency, b)) for b in BANDWIDTHS
-    }
-    one = replays[BANDWIDTHS[-1]]
-    return {
-        "layer": layer,
-        "codes": name,
-        "transfers": len(one.transfers),
-        "MB": sum(t.nbytes for t in one.transfers) / 1e6,
-        "MB stated": stated(layer, codes).total / 1e6,
-        "compute": one.compute,
-        "seconds": {f"{b:g}": r.total for b, r in replays.items()},
-        "exposed": {f"{b:g}": r.exposed for b, r in replays.items()},
-    }
-
-
-def _milliseconds(bandwidth: float, row: Mapping[str, Any]) -> str:
-    seconds, exposed = (row[key][f"{bandwidth:g}"] for key in ("seconds", "exposed"))
-    return f"{1e3 * seconds:.3f} ({1e3 * exposed:.3f})"
+    row, nbytes = row_of(text_of(layer, codes, mesh), device, link, BANDWIDTHS)
+    said = {"layer": layer, "codes": name, "MB": nbytes / 1e6}
+    return {**said, "MB stated": stated(layer, codes).total / 1e6, **row}

@@ -5,7 +5,7 @@ Cost: O(1).
 
 
 def number_of(word: str) -> int | float | None:
-    """The number that a word is, an int if it is whole; None if it is none."""
+    """The number that a word spells, an int if it is whole; None for other words."""
     try:
         number = float(word)
     except ValueError:

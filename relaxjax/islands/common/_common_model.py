@@ -69,7 +69,7 @@ class CommonModel:
             self.discard(files)
 
     def require_run(self) -> None:
-        """Raises RunGone if there is none; goes on behind lines that were removed."""
+        """Raises RunGone if the run is gone; goes on from the newest line otherwise."""
         try:
             has_line = require_run(self._store, self._run, self.version)
         except RunGone as error:

@@ -119,8 +119,8 @@ def split(
       layers: number of layers of the whole model.
       width: elements of a token between layers.
       tokens: tokens of a worker in a step, over all microbatches.
-      tensor: workers that share each product; 1: none do.
-      expert: workers that hold the experts of a layer; 1: there are none.
+      tensor: workers that share each product; 1: products are whole.
+      expert: workers that hold the experts of a layer; 1: layers without experts.
       pipeline: stages; 1: the model is in one piece.
       experts_per_token: experts that each token goes to.
       expert_params: share of all params that are in experts, 0 to 1.
