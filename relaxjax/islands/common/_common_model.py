@@ -69,18 +69,19 @@ class CommonModel:
             self.discard(files)
 
     def require_run(self) -> None:
-        """Raises RunGone if the run is gone; goes on from the newest line otherwise."""
+        """Raises RunGone if the run is gone; mends or passes over a missing line."""
         try:
             has_line = require_run(self._store, self._run, self.version)
         except RunGone as error:
             self._say(str(error))
             raise
-        if not has_line:
-            newest = log.newest(self._store)
-            if newest > self.version:
-                self._note(newest)
-                self.version = newest
-                self._read_anchors(newest)
+        newest = self.version if has_line else log.newest(self._store)
+        if newest > self.version:
+            self._note(newest)
+            self.version = newest
+            self._read_anchors(newest)
+        elif not has_line:
+            self.mend()
 
     def catch_up(self) -> None:
         """Reads what was committed since the last call."""

@@ -6,8 +6,8 @@ with each heartbeat, and before it writes what others go by:
 
     neither run.json nor log/  the run is gone: this process ends with status 77
     run.json alone is missing  it is written again, as this process has it
-    its own line is missing    this process has slept while the log was cut short, or
-                               somebody has removed the line
+    only newer lines           it has slept while the log was cut short, and goes on
+    its own line is missing    somebody has removed it: it is written again
 
 Cost: two small files are read with each heartbeat and merge.
 """

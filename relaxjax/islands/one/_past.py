@@ -47,7 +47,7 @@ class Stay(NamedTuple):
 
     member: Member
     joined: int
-    adopted: list[tuple[int, int]]
+    adopted: set[tuple[int, int]]
     contributed: dict[int, dict[str, Any]]
 
     @property
@@ -85,9 +85,8 @@ def stays(store: Store) -> list[Stay]:
         record, _ = log.read(store, version)
         for said in record["contributions"]:
             member = Member(said["island"], said["incarnation"])
-            stay = found.setdefault(member, Stay(member, said["joined"], [], {}))
-            pairs = map(tuple, said["adopted"])
-            stay.adopted.extend(x for x in pairs if x not in stay.adopted)
+            stay = found.setdefault(member, Stay(member, said["joined"], set(), {}))
+            stay.adopted.update((v, step) for v, step in said["adopted"])
             stay.contributed[version] = said
     return [found[member] for member in sorted(found)]
 

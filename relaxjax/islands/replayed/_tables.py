@@ -82,7 +82,7 @@ def tables(store: Store, merges: int) -> Tables:
     steps = np.zeros((every * merges + overlap, len(everyone)), int)
     present, adopts = np.zeros(shape, bool), np.zeros(shape, bool)
     for i, (stay, course) in enumerate(zip(everyone, courses, strict=True)):
-        last = 0
+        last, taken_over = 0, dict(stay.adopted)
         for k, (read, taken) in enumerate(zip(*course, strict=True)):
             for tick, upto in (
                 ((k + 1) * every, read),
@@ -91,7 +91,7 @@ def tables(store: Store, merges: int) -> Tables:
                 steps[tick - (upto - last) : tick, i] = range(last + 1, upto + 1)
                 last = upto
             present[k, i] = k + 1 in stay.contributed
-            adopts[k, i] = k + 1 in dict(stay.adopted) or k + 1 <= stay.joined
+            adopts[k, i] = k + 1 in taken_over or k + 1 <= stay.joined
     rates = np.array([_rate(stay) for stay in everyone])
     names = [str(stay.member) for stay in everyone]
     tokens = np.where(steps > 0, rates, 0.0)
@@ -119,7 +119,8 @@ def _require_plain(everyone: list[Stay], merges: int) -> None:
 def _course(run: Agreed, stay: Stay, merges: int) -> _Course:
     """Lays a process's own steps beside the merges."""
     read, taken, last = [], [], 0
-    if len(dict(stay.adopted)) < len(stay.adopted):
+    after = dict(stay.adopted)
+    if len(after) < len(stay.adopted):
         raise ValueError(
             f"islands: {stay.member} was left out of a merge, and took fragments over "
             "again: no table of decoupled_diloco says that; replay it with its own "
@@ -128,7 +129,7 @@ def _course(run: Agreed, stay: Stay, merges: int) -> _Course:
     for version in range(1, merges + 1):
         said: dict[str, Any] = stay.contributed.get(version, {})
         read.append(said.get("step", last))
-        taken.append(dict(stay.adopted).get(version, read[-1]))
+        taken.append(after.get(version, read[-1]))
         if not last <= read[-1] <= taken[-1]:
             raise ValueError(
                 f"islands: {stay.member} took a merge before {version} over after it "

@@ -65,12 +65,15 @@ def test_settings_that_were_removed_are_written_again(run):
     assert log.newest(run.world.store) == 3
 
 
-def test_a_line_that_was_removed_is_not_taken_for_the_end(run):
-    """The last one, which its leader writes again."""
+@pytest.mark.parametrize("who", ["leader", "other"])
+def test_a_line_that_was_removed_is_written_again_and_merges_go_on(run, who):
+    """The last one, by whoever looks first."""
     name = log.file_of(2)
     was = run.world.store.files.pop(name)
     run.world.now += LOST_AFTER / 4
-    run.other.adopt()
+    getattr(run, who).adopt()
     assert run.other.version == 2
-    run.leader.channel._state.mend()
+    run.leader.turn()
     assert run.world.store.files[name] == was
+    run.world.check()
+    assert log.newest(run.world.store) == 3
