@@ -98,10 +98,25 @@ RULES = {
     merges.centered_clip(1.0): 1,
     merges.nearest(1, merges.geometric_median()): 1,
 }
+BY_NAME = {rule.name: rule for rule in RULES}
 RULED = [(c, few) for r, few in RULES.items() for c in with_rule(r, candidates(FLAT))]
 
 
-@pytest.mark.few(3)
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("clipped", "local_sgd@two_shot rank=8 bits=8"),
+        ("centered_clip", "all_reduce"),
+        ("nearest", "all_reduce+quantize8@two_shot"),
+    ],
+)
+def test_bytes_of_each_kind_of_rule(name: str, label: str):
+    """Weights for each factor, a row for the center, a matrix for each of two rules."""
+    (c,) = [c for c, _ in RULED if (c.merge, c.label) == (BY_NAME[name], label)]
+    check_bytes(c, FLAT, 8 * 2**20, MODEL if c.fits(MODEL) else WIDER)
+
+
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "c",
     [c for i, (c, few) in enumerate(RULED) if i % (6 // few) == 0],
@@ -122,6 +137,12 @@ def test_by_a_rule_all_is_ranked_that_can_merge_by_it():
     assert trimmed < clipped
     refused = ["rank", "ef14", "top_k", "@ring", "gossip", "plain"]
     assert not [x for x in trimmed if any(word in x for word in refused)]
+    usual = {c.label: c for c in candidates(FLAT)}
+    for c in with_rule(merges.trimmed(1), candidates(FLAT)):
+        assert c.keeps == usual[c.label].keeps + 1  # rows of all workers
+        assert not any(m.native for m in c.messages(MODEL, FLAT, 2**20)), c.label
+    for c in with_rule(merges.clipped(), candidates(FLAT)):
+        assert c.keeps == usual[c.label].keeps
 
 
 def test_a_length_is_known_when_all_gradients_are():
