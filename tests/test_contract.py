@@ -552,6 +552,18 @@ ROWS: dict[str, Row] = {
         ),
         slow=True,
     ),
+    "atc_tracking, of equal gradients": Row(
+        lambda opt: optax.chain(
+            all_reduce("data"),
+            relaxjax.atc_tracking("data", topology.ring(WORKERS)),
+            opt,
+        ),
+        typed=False,
+        single=lambda opt: optax.chain(
+            relaxjax.atc_tracking("data", topology.ring(1)), opt
+        ),
+        slow=True,
+    ),
     "relay_sum": of_equal_models(relaxjax.relay_sum, topology.chain)._replace(
         slow=True, apart=True
     ),

@@ -170,7 +170,7 @@ def longest_chain() -> list[str]:
 
 def test_no_cycles_and_no_long_way_down():
     chain = longest_chain()
-    assert len(chain) <= 20, " -> ".join(chain)
+    assert len(chain) <= 18, " -> ".join(chain)
 
 
 def test_other_rooms_private_modules_stay_theirs():
@@ -237,4 +237,4 @@ def test_all_reduce_runs_few_files():
     run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert int(run.stdout) <= 60  # among them the doors of thirteen rooms
+    assert int(run.stdout) <= 62  # among them the doors of thirteen rooms

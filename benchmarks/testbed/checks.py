@@ -13,7 +13,7 @@ import optax
 
 from benchmarks.testbed.graph import placed
 from benchmarks.testbed.model import LayerModel
-from relaxjax._core._checks import check_count
+from relaxjax._core.foreign._fields import check_count
 
 
 def owners(

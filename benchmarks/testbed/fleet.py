@@ -20,7 +20,8 @@ from benchmarks.testbed.model import LayerModel
 from benchmarks.testbed.process import Child
 from benchmarks.testbed.records import Command
 from benchmarks.testbed.step import Step
-from relaxjax._core._checks import check_rate, check_type
+from relaxjax._core._checks import check_type
+from relaxjax._core.foreign._fields import check_rate
 from relaxjax.hosts import Links, Loopback
 from relaxjax.schedule._check_graph import check_order
 

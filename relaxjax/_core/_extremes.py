@@ -58,6 +58,11 @@ def largest_of(x: jax.Array, axes: str | tuple[str, ...]) -> jax.Array:
     return lax.bitcast_convert_type(lax.pmax(_bits(x), axes), x.dtype)
 
 
+def whole_max(x: jax.Array, axes: tuple[str, ...]) -> jax.Array:
+    """A leaf's largest magnitude, of those of its parts along these axes."""
+    return largest_of(x, axes) if axes else x
+
+
 def _bits(x: jax.Array) -> jax.Array:
     return lax.bitcast_convert_type(x, f"int{8 * x.dtype.itemsize}")
 

@@ -3,10 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-import jax
 from jax.extend import core
-
-from relaxjax._core._checks import require_arrays
 
 T = TypeVar("T")
 CLOSED: Any = vars(core)["ClosedJaxpr"]
@@ -54,14 +51,6 @@ def axis_names_of(eqn: core.JaxprEqn) -> list[str]:
     value = eqn.params.get("axes", eqn.params.get("axis_name"))
     names = value if isinstance(value, tuple) else (value,)
     return [name for name in names if isinstance(name, str)]
-
-
-def shapes_of(tree: Any) -> Any:
-    """Shapes and dtypes of a tree of arrays, to trace with."""
-    require_arrays(tree, "params")
-    return jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(jax.typeof(x).shape, jax.typeof(x).dtype), tree
-    )
 
 
 def scan_parts(eqn: core.JaxprEqn) -> tuple[Program, int, int]:

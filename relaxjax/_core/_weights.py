@@ -88,6 +88,19 @@ def divide_narrow(updates: Any, like: Any, n: int) -> Any:
     return jax.tree.map(lambda u, x: u / n if is_narrow(x.dtype) else u, updates, like)
 
 
+def is_absent(weight: Any) -> jax.Array:
+    """bool[]: whether this worker is absent, of weight zero; False without weights."""
+    return jnp.asarray(weight is not None and jnp.asarray(weight) == 0)
+
+
+def unless_absent(weight: Any, new: Any, old: Any) -> Any:
+    """`new`, or `old` on a worker that is absent."""
+    if weight is None:
+        return new
+    absent = is_absent(weight)
+    return jax.tree.map(lambda x, y: jnp.where(absent, y, x), new, old)
+
+
 def unless_nobody(weight: Any, axis_name: AxisName, new: Any, old: Any) -> Any:
     """`new`, or `old` in a step in which every worker's weight is zero."""
     if weight is None:

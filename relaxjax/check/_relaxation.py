@@ -21,7 +21,6 @@ from relaxjax.check._run import WORKERS, flat, gradients, moments, start
 from relaxjax.check._verdict import Counterexample, Verdict, refuted, verdict_of
 from relaxjax.workers import Emulation, emulate, spread
 
-CLAIMS = ("same", "mean", "alone")
 Make = Callable[
     [int, optax.GradientTransformation | None], optax.GradientTransformation
 ]
@@ -39,7 +38,7 @@ def relaxation_laws(
     Args:
       make: `make(workers, optimizer)` returns the whole transformation over the axis
         `"data"`; without an optimizer, what comes before one.
-      claims: some of `CLAIMS`; what is not claimed is only reported.
+      claims: some of `CLAIMS["relaxation"]`; what is not claimed is only reported.
       mesh: 4 devices to compare emulated workers with; None skips that law.
 
     Returns:

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 
 import optax
 
-from relaxjax.check import _relaxation, _topology
 from relaxjax.compression import Compressor
 from relaxjax.topology import Topology
 
@@ -34,10 +33,10 @@ _KINDS = {
     optax.GradientTransformation: "relaxation",
     optax.GradientTransformationExtraArgs: "relaxation",
 }
-_CLAIMS: Mapping[str, tuple[str, ...]] = {
+CLAIMS: Mapping[str, tuple[str, ...]] = {
     "compressor": (),
-    "topology": _topology.CLAIMS,
-    "relaxation": _relaxation.CLAIMS,
+    "topology": ("rows", "columns"),
+    "relaxation": ("same", "mean", "alone"),
 }
 _LOOKED_FOR = (
     "a function with the return annotation Compressor, Topology or "
@@ -143,13 +142,13 @@ def _subject(name: str, function: Any, claims: Any, stated: Any) -> Subject:
             f"{name} returned {type(thing).__name__}, which is not a Compressor, a "
             "Topology or an optax.GradientTransformation"
         )
-    default = () if whole else _CLAIMS[kind]
+    default = () if whole else CLAIMS[kind]
     claims = default if claims is None else tuple(claims)
     for claim in claims:
-        if claim not in _CLAIMS[kind]:
+        if claim not in CLAIMS[kind]:
             raise ValueError(
                 f"CLAIMS[{name!r}] has {claim!r}; a {kind} may claim "
-                f"{', '.join(_CLAIMS[kind]) or 'nothing: its law declares all'}"
+                f"{', '.join(CLAIMS[kind]) or 'nothing: its law declares all'}"
             )
     return Subject(name, kind, make, claims, stated)
 

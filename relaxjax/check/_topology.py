@@ -11,6 +11,7 @@ import numpy as np
 import optax
 
 from relaxjax.check._run import flat, moments
+from relaxjax.check._subjects import CLAIMS
 from relaxjax.check._verdict import (
     Counterexample,
     Verdict,
@@ -22,7 +23,6 @@ from relaxjax.decentralized import gossip
 from relaxjax.topology import Topology
 from relaxjax.workers import emulate
 
-CLAIMS = ("rows", "columns")
 COUNTS = (2, 3, 4, 5, 8)
 WORKERS = 8  # the number of workers that every topology must support
 _TOLERANCE = 1e-6
@@ -31,7 +31,7 @@ _TOLERANCE = 1e-6
 def topology_laws(
     make: Callable[[int], Topology],
     *,
-    claims: Collection[str] = CLAIMS,
+    claims: Collection[str] = CLAIMS["topology"],
     counts: Sequence[int] = COUNTS,
 ) -> tuple[Verdict, ...]:
     """Checks a topology against what it claims, for several numbers of workers.
@@ -39,7 +39,7 @@ def topology_laws(
     Args:
       make: returns the topology for a number of workers. It may refuse some numbers by
         a ValueError, but not 8.
-      claims: some of `CLAIMS`: whose sums are 1.
+      claims: some of `CLAIMS["topology"]`: whose sums are 1.
       counts: numbers of workers, the smallest first, so that counterexamples are small.
 
     Returns:

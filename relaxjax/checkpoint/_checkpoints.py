@@ -6,7 +6,7 @@ from typing import Any, SupportsIndex
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_whole
-from relaxjax._core._folders import local_path
+from relaxjax._core.foreign._folders import local_path
 from relaxjax.checkpoint._files import require_shared, writable_folder
 from relaxjax.checkpoint._folder import step_of
 from relaxjax.checkpoint._lock import WriterLock

@@ -78,20 +78,20 @@ class _Sides(NamedTuple):
     def leaf(self, place: LeafPlace, *, whole: bool) -> Leaf:
         """What a rule sees of a place; `whole`: of slices, all of them joined."""
 
+        def rows_of(name: str, rows: np.ndarray, slices: Slices) -> np.ndarray:
+            node = around(name, slices) if whole else None
+            return rows if node is None else slices[node].joined(rows)
+
         def before(path: str) -> np.ndarray:
             name = _joined(place.root, path)
             if name not in self.saved:
                 text = f"the new workers have {name!r}, the old ones do not{_OTHER}"
                 raise ValueError(f"resize: {text}")
-            node = around(name, self.slices) if whole else None
-            rows = self.saved[name]
-            return rows if node is None else self.slices[node].joined(rows)
+            return rows_of(name, self.saved[name], self.slices)
 
         def now(path: str) -> np.ndarray:
             name = _joined(place.root, path)
-            node = around(name, self.held) if whole else None
-            rows = on_host(data_of(self.fresh[name]))
-            return rows if node is None else self.held[node].joined(rows)
+            return rows_of(name, on_host(data_of(self.fresh[name])), self.held)
 
         cuts = self.cuts(place.name)
         parts = tuple(x.parts if x else 1 for x in (cuts.before, cuts.now))
@@ -110,10 +110,9 @@ def merged(
     sides = _Sides(saved, slices, fresh, slices_of(like))
     for place in places:
         if place.rule is not None and place.rule.reason:
-            kind = type(place.owner).__name__
             raise ValueError(
-                f"resize: {kind} at {place.root!r} cannot go on with {workers} "
-                f"workers: {place.rule.reason}"
+                f"resize: {type(place.owner).__name__} at {place.root!r} cannot go on "
+                f"with {workers} workers: {place.rule.reason}"
             )
         if place.rule not in (None, EQUAL):
             optional.append(f"{place.name}/")

@@ -7,11 +7,11 @@ from typing import Any, SupportsIndex
 import jax
 import numpy as np
 
-from relaxjax._core._folders import local_path
 from relaxjax._core._tree import leaf_names
-from relaxjax.checkpoint._files import Saved
+from relaxjax._core.foreign._folders import local_path
 from relaxjax.checkpoint._folder import steps_in
 from relaxjax.checkpoint._reader import opened
+from relaxjax.checkpoint._saved import Saved
 from relaxjax.checkpoint._slices import around, slices_told
 from relaxjax.workers import consensus
 

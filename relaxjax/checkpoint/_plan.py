@@ -11,7 +11,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._phases import clocks_of, set_phases
-from relaxjax.checkpoint._files import Saved
+from relaxjax.checkpoint._saved import Saved
 from relaxjax.checkpoint._tree import is_array, named
 from relaxjax.workers import UNSEEN, describe, workers_of
 

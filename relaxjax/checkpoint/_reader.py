@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import SupportsIndex
 
-from relaxjax._core._folders import local_path
-from relaxjax.checkpoint._files import Saved
+from relaxjax._core.foreign._folders import local_path
 from relaxjax.checkpoint._folder import files_of, found, step_of, steps_in, steps_seen
+from relaxjax.checkpoint._saved import Saved
 
 _POLL = 0.2  # seconds between two looks
 

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from relaxjax.checkpoint._files import Saved
 from relaxjax.checkpoint._merge import merged
 from relaxjax.checkpoint._plan import require_same_run, require_same_tree, structure_of
+from relaxjax.checkpoint._saved import Saved
 from relaxjax.checkpoint._slices import Slices, guessed, slices_of, slices_told
 from relaxjax.checkpoint._tree import data_of, filled, is_array, named, workers_in
 

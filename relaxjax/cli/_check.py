@@ -17,7 +17,7 @@ from rich.text import Text
 
 from relaxjax import check as checks
 from relaxjax import hosts
-from relaxjax._core._folders import local_path
+from relaxjax._core.foreign._folders import local_path
 from relaxjax._core.foreign._ranges import DRAWS, STEPS
 from relaxjax.cli._errors import user_errors
 from relaxjax.cli._function import import_file, write_new

@@ -90,9 +90,7 @@ def compare(
     shard: Annotated[
         str, typer.Option(help="Do the relaxations of this part only, as in 3/8.")
     ] = "1/1",
-    out: Annotated[Path, typer.Option(help="Folder of the study.")] = Path(
-        "runs/study"
-    ),
+    out: Annotated[Path, typer.Option(help="Folder of the study.")] = _OUT,
     skeleton: Annotated[
         Path | None, typer.Option(help="Write a task file to begin with, and exit.")
     ] = None,

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from relaxjax import hosts
-from relaxjax._core._folders import local_path
+from relaxjax._core.foreign._folders import local_path
 from relaxjax.tasks import spec_of
 
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from relaxjax import hosts
 from relaxjax import islands as rooms
-from relaxjax._core._folders import local_path, own_cache
+from relaxjax._core.foreign._folders import local_path, own_cache
 from relaxjax._core.foreign._ranges import PROCESSES
 from relaxjax.cli._errors import user_errors
 from relaxjax.cli.printed._islands_page import HEADS, cells, counted, last_merge, page

@@ -112,7 +112,7 @@ def train(
         bool, typer.Option("--json", help="Print only JSON: a list of runs.")
     ] = False,
 ) -> None:
-    """Reads the options; `_job` and `_training` do the rest."""
+    """Reads the options; `_prepare` and `_training` do the rest."""
     asked: dict[str, Any] = {**locals()}
     baseline = not asked.pop("no_baseline")
     asked |= {"settings": tuple(settings or ()), "baseline": baseline}
@@ -120,11 +120,11 @@ def train(
         require_name(relaxation)
     from relaxjax.cli import (  # JAX, flax, scikit-learn and matplotlib
         _job,
-        _train_options,
+        _prepare,
         _training,
     )
 
     with user_errors():
-        job = _job.prepare(_train_options.TrainOptions(**asked))
+        job = _prepare.prepare(_job.TrainOptions(**asked))
     with endings():
         _training.run(job)

@@ -2,8 +2,6 @@
 
 import math
 import sys
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import optax
@@ -19,6 +17,7 @@ from relaxjax._core.foreign._ranges import (
 )
 from relaxjax._names import RELAXATIONS, parse
 from relaxjax.cli._devices import AXIS
+from relaxjax.cli._job import TrainOptions
 from relaxjax.cli._known import DEFAULT_WORKERS
 from relaxjax.faults import skip_nonfinite
 from relaxjax.gradients import accumulate
@@ -32,35 +31,6 @@ _POSITIVE = {
     "lost_after": SECONDS,
     "stuck_after": SECONDS,
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainOptions:
-    """The options of `relaxjax train`; None leaves a value to the task."""
-
-    relaxation: str = "all_reduce"
-    workers: int | None = None
-    task: str = "digits"
-    steps: int | None = None
-    seed: int = 0
-    out: Path | None = None
-    batch_size: int | None = None
-    learning_rate: float | None = None
-    bucket_mb: float | None = None
-    settings: tuple[str, ...] = ()
-    periods: str | None = None
-    merge: str | None = None
-    order: str | None = None
-    accumulate: int = 1
-    skip_nonfinite: bool = False
-    check_every: int | None = None
-    checkpoint_every: int | None = None
-    resume: bool = False
-    force: bool = False
-    baseline: bool = True
-    lost_after: float = 15.0
-    stuck_after: float = 300.0
-    as_json: bool = False
 
 
 def check(options: TrainOptions) -> None:

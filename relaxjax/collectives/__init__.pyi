@@ -69,8 +69,10 @@ from relaxjax.collectives._linear_psum import (
 )
 from relaxjax.collectives._messages import chunks_of as chunks_of
 from relaxjax.collectives._messages import distribute as distribute
+from relaxjax.collectives._messages import from_wire as from_wire
 from relaxjax.collectives._messages import gather as gather
 from relaxjax.collectives._messages import send as send
+from relaxjax.collectives._messages import to_wire as to_wire
 from relaxjax.collectives._neighbors import neighbor_change as neighbor_change
 from relaxjax.collectives._neighbors import (
     neighbor_change_wire_bytes as neighbor_change_wire_bytes,
@@ -78,6 +80,9 @@ from relaxjax.collectives._neighbors import (
 from relaxjax.collectives._neighbors import neighbor_message as neighbor_message
 from relaxjax.collectives._neighbors import neighbor_payloads as neighbor_payloads
 from relaxjax.collectives._one_by_one import LeafTransfer as LeafTransfer
+from relaxjax.collectives._one_by_one import after_on_cpu as after_on_cpu
+from relaxjax.collectives._one_by_one import all_after as all_after
+from relaxjax.collectives._one_by_one import once_arrived as once_arrived
 from relaxjax.collectives._one_by_one import one_by_one as one_by_one
 from relaxjax.collectives._one_shot import one_shot_all_reduce as one_shot_all_reduce
 from relaxjax.collectives._one_shot import one_shot_wire_bytes as one_shot_wire_bytes
@@ -103,11 +108,6 @@ from relaxjax.collectives._tree import tree_all_reduce as tree_all_reduce
 from relaxjax.collectives._tree import tree_wire_bytes as tree_wire_bytes
 from relaxjax.collectives._two_shot import two_shot_all_reduce as two_shot_all_reduce
 from relaxjax.collectives._two_shot import two_shot_wire_bytes as two_shot_wire_bytes
-from relaxjax.collectives._wire_dtypes import after_on_cpu as after_on_cpu
-from relaxjax.collectives._wire_dtypes import all_after as all_after
-from relaxjax.collectives._wire_dtypes import from_wire as from_wire
-from relaxjax.collectives._wire_dtypes import once_arrived as once_arrived
-from relaxjax.collectives._wire_dtypes import to_wire as to_wire
 
 __all__ = [
     "Codec",

@@ -31,9 +31,8 @@ import numpy as np
 from jax import lax
 
 from relaxjax._core._tree import wide
-from relaxjax.collectives._messages import distribute, gather
+from relaxjax.collectives._messages import distribute, from_wire, gather, to_wire
 from relaxjax.collectives._payload import Codec, message, opened, places
-from relaxjax.collectives._wire_dtypes import from_wire, to_wire
 
 Kind = jax.ShapeDtypeStruct
 Codecs = Sequence[Codec | None]

@@ -3,6 +3,9 @@
 Under `check_vma=True` a result leaves the mapping as replicated only if its type says
 so, which the results of `ppermute` never do; there a last step of another kind is
 needed, and its bytes are stated with each algorithm.
+
+Narrow floats travel as integers of their own width, on every backend. XLA on CPU sends
+bfloat16 and float16 as float32, and may widen 8-bit floats.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,9 +15,24 @@ import jax.numpy as jnp
 from jax import lax
 
 from relaxjax._core._axis import AxisName, axes_of, axis_size, on_devices, tracks_vma
-from relaxjax.collectives._wire_dtypes import bits_of, from_wire, to_wire
+from relaxjax._core._tree import is_narrow
 
 Pairs = Sequence[tuple[int, int]]
+
+
+def bits_of(x: jax.Array) -> jax.Array:
+    """The bits of `x`, as unsigned integers of the same width."""
+    return lax.bitcast_convert_type(x, f"uint{8 * x.dtype.itemsize}")
+
+
+def to_wire(x: jax.Array) -> jax.Array:
+    """The bits of `x` in a dtype that no backend widens."""
+    return bits_of(x) if is_narrow(x.dtype) else x
+
+
+def from_wire(x: jax.Array, dtype: jnp.dtype) -> jax.Array:
+    """Inverse of `to_wire`."""
+    return x if x.dtype == dtype else lax.bitcast_convert_type(x, dtype)
 
 
 def for_each_axis(

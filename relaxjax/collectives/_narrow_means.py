@@ -18,8 +18,8 @@ from relaxjax.collectives._bidirectional_ring import two_rings
 from relaxjax.collectives._hierarchical import two_axes
 from relaxjax.collectives._messages import for_each_axis, gather, nothing_to_send
 from relaxjax.collectives._ring import one_ring
+from relaxjax.collectives._rounding import wide_sum
 from relaxjax.collectives._two_shot import chunk_of_all, gather_chunks
-from relaxjax.collectives._wire_dtypes import wide_sum
 
 
 def mean_rounding_once(blocks: jax.Array) -> jax.Array:

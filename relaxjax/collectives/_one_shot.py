@@ -17,7 +17,7 @@ import jax
 
 from relaxjax._core._axis import AxisName
 from relaxjax.collectives._messages import for_each_axis, gather
-from relaxjax.collectives._wire_dtypes import sum_rounding_once
+from relaxjax.collectives._rounding import sum_rounding_once
 
 
 def one_shot_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:

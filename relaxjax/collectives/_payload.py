@@ -18,8 +18,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from relaxjax._core._axis import AxisName, axes_of
-from relaxjax.collectives._messages import nothing_to_send
-from relaxjax.collectives._wire_dtypes import from_wire, to_wire
+from relaxjax.collectives._messages import from_wire, nothing_to_send, to_wire
 
 
 class Codec(NamedTuple):

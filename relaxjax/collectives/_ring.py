@@ -24,10 +24,12 @@ from relaxjax._core._axis import AxisName, tracks_vma
 from relaxjax.collectives._messages import (
     chunks_of,
     for_each_axis,
+    from_wire,
     gather,
     nothing_to_send,
+    to_wire,
 )
-from relaxjax.collectives._wire_dtypes import add_rounding_once, from_wire, to_wire
+from relaxjax.collectives._rounding import add_rounding_once
 
 Add = Callable[[jax.Array, int, jax.Array], jax.Array]
 

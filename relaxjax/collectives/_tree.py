@@ -28,7 +28,7 @@ from relaxjax.collectives._messages import (
     is_target,
     send,
 )
-from relaxjax.collectives._wire_dtypes import add_rounding_once
+from relaxjax.collectives._rounding import add_rounding_once
 
 
 def tree_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:

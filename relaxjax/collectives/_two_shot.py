@@ -17,8 +17,15 @@ import jax
 from jax import lax
 
 from relaxjax._core._axis import AxisName
-from relaxjax.collectives._messages import chunks_of, distribute, for_each_axis, gather
-from relaxjax.collectives._wire_dtypes import from_wire, sum_rounding_once, to_wire
+from relaxjax.collectives._messages import (
+    chunks_of,
+    distribute,
+    for_each_axis,
+    from_wire,
+    gather,
+    to_wire,
+)
+from relaxjax.collectives._rounding import sum_rounding_once
 
 
 def two_shot_all_reduce(x: jax.Array, axis_name: AxisName) -> jax.Array:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from relaxjax._core._checks import check_count
+from relaxjax._core.foreign._fields import check_count
 from relaxjax._core.foreign._ranges import SECONDS, SEEDS, STEPS, TUNED, WORKERS
 from relaxjax.compare._methods import Method, settings
 

@@ -6,12 +6,11 @@ sees it.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 
-from relaxjax.compare._methods import Planned
 from relaxjax.compare._records import Record
 from relaxjax.compare._statistics import is_worse
 from relaxjax.tasks import Task
@@ -22,13 +21,13 @@ class Lane:
     """What is known of a run so far.
 
     Attributes:
-      run: what is run.
+      heading: what its record says of the run itself.
       task: the task of its seed.
       ended: whether it diverged or was stopped; what comes after is not looked at.
     """
 
-    def __init__(self, run: Planned, task: Task):
-        self.run, self.task, self.ended = run, task, False
+    def __init__(self, heading: Mapping[str, Any], task: Task):
+        self.heading, self.task, self.ended = heading, task, False
         self._curve: list[list[float | None]] = []
         self._stopped: int | None = None
         self._state: Sequence[Any] = ()
@@ -63,13 +62,9 @@ class Lane:
         """How it went, without its time."""
         whole = self._curve[-1][0] == shape.steps
         validation = self._curve[-1][2] if whole else None
-        tested = self.run.phase == "report" and validation is not None
+        tested = self.heading["phase"] == "report" and validation is not None
         return {
-            "method": self.run.method.label,
-            "phase": self.run.phase,
-            "seed": self.run.seed,
-            "learning_rate": self.run.learning_rate,
-            "options": self.run.options,
+            **self.heading,
             "steps": shape.steps,
             "workers": shape.workers,
             "batch_size": shape.batch_size,

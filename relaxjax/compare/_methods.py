@@ -3,8 +3,8 @@
 A method is made anew for every learning rate, since the rate is what is tuned.
 """
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,6 +63,10 @@ class Planned(NamedTuple):
     seed: int
     learning_rate: float
     options: dict[str, float]
+
+    def heading(self) -> dict[str, Any]:
+        """The fields of its record that are known before it."""
+        return self._asdict() | {"method": self.method.label}
 
 
 def named(text: str, task: Task) -> Method:
@@ -152,9 +156,7 @@ def settings(method: Method, rate: float, tune: int, grid: Grid) -> list[Setting
     mine = {
         k: v for k, v in grid.items() if k in method.known and k not in method.fixed
     }
-    points = [
-        dict(zip(mine, x, strict=True)) for x in itertools.product(*mine.values())
-    ]
+    points = [dict(zip(mine, x, strict=True)) for x in product(*mine.values())]
     most = max(1, int(np.prod([len(v) for v in grid.values()], dtype=int)))
     count = tune * most // len(points)
     middle = rate * (method.usual or 1.0)
@@ -164,10 +166,7 @@ def settings(method: Method, rate: float, tune: int, grid: Grid) -> list[Setting
     return [(_tidy(x), point) for point in points for x in ordered]
 
 
-def one_more(
-    tried: Sequence[tuple[float, dict[str, float]]],
-    best: tuple[float, dict[str, float]],
-) -> Setting:
+def one_more(tried: Sequence[Setting], best: Setting) -> Setting:
     """The setting that every method gets after the others: next to its best rate.
 
     Beyond the edge if the best rate is at it, or else between the best and the next

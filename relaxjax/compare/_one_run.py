@@ -101,9 +101,13 @@ def trained(
       stops: a step, and the validation metric below which a run stops there.
     """
     began, start = time.perf_counter(), datetime.now(UTC).isoformat("T", "seconds")
-    lanes, many = [Lane(run, shape.make(run.seed)) for run in runs], program.seeds > 1
+    many = program.seeds > 1
+    lanes = [Lane(run.heading(), shape.make(run.seed)) for run in runs]
     state = started(program, [lane.task for lane in lanes], shape.workers)
-    batches = [lane.task.batches(lane.run.seed, shape.batch_size) for lane in lanes]
+    batches = [
+        lane.task.batches(run.seed, shape.batch_size)
+        for lane, run in zip(lanes, runs, strict=True)
+    ]
     losses: list[jax.Array] = []
     for done in range(1, shape.steps + 1):
         *state, metrics = program.step(*state, together(list(map(next, batches)), many))

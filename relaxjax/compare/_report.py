@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relaxjax._core._folders import local_path
+from relaxjax._core.foreign._folders import local_path
 from relaxjax.compare import _figures, _map, _svg, _words
 from relaxjax.compare._extra import extra
 from relaxjax.compare._records import write_whole

@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from relaxjax._core._folders import local_path
+from relaxjax._core.foreign._folders import local_path
 from relaxjax._core.foreign._json import LARGE, read_json
 from relaxjax.compare import _records, _report, _tables
 from relaxjax.compare._schema import wrong_study

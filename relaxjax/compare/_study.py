@@ -21,7 +21,7 @@ from typing import Any
 
 import jax
 
-from relaxjax._core._folders import local_path
+from relaxjax._core.foreign._folders import local_path
 from relaxjax.compare import _records, _runs
 from relaxjax.compare._asked import NETWORKS, Settings, require_buildable
 from relaxjax.compare._identity import name_of, record_of, step_digest, task_digest

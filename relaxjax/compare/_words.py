@@ -72,9 +72,8 @@ def steps_to_target(row: Row) -> str:
     runs = len(row.test)
     if not runs:
         return UNKNOWN
-    word = NOT_REACHED
-    if row.steps_to_target is not None:
-        word = f"{row.steps_to_target:,.0f}"
+    steps = row.steps_to_target
+    word = NOT_REACHED if steps is None else f"{steps:,.0f}"
     return word if row.reached in (0, runs) else f"{word} ({row.reached} of {runs})"
 
 

@@ -1,5 +1,7 @@
 # Written by scripts/stubs.py from the table in __init__.py.
 
+from relaxjax.decentralized._atc_tracking import AtcTrackingState as AtcTrackingState
+from relaxjax.decentralized._atc_tracking import atc_tracking as atc_tracking
 from relaxjax.decentralized._choco import ChocoState as ChocoState
 from relaxjax.decentralized._dcd_psgd import DcdPsgdState as DcdPsgdState
 from relaxjax.decentralized._dcd_psgd import dcd_psgd as dcd_psgd
@@ -37,6 +39,7 @@ from relaxjax.decentralized._relay_sum import relay_sum as relay_sum
 from relaxjax.decentralized._round import GossipState as GossipState
 
 __all__ = [
+    "AtcTrackingState",
     "ChocoState",
     "DcdPsgdState",
     "DeepSqueezeState",
@@ -48,6 +51,7 @@ __all__ = [
     "PushSumState",
     "QuasiGlobalMomentumState",
     "RelaySumState",
+    "atc_tracking",
     "combine_then_adapt",
     "dcd_psgd",
     "deep_squeeze",

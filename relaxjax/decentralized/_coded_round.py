@@ -11,7 +11,8 @@ import numpy as np
 import optax
 from jax import lax
 
-from relaxjax._core._checks import require_dtypes, require_fraction
+from relaxjax._core._arrays import require_dtypes
+from relaxjax._core._checks import require_fraction
 from relaxjax._core._cond import when
 from relaxjax._core._merge_rules import Leaf, Merge
 from relaxjax._core._random import key_words

@@ -7,8 +7,8 @@ g_i of this step and g_i' of the one before, and y_i (both 0 at the start):
 
 The mean of y is always the mean of g; each y_i comes near it, however the workers' data
 differ. `gossip` afterwards keeps the models together: x_i <- sum_j W_ij (x_j - lr y_j).
-Aug-DGM (or ATC-DIGing), as decent-bench 0.3.0 has it, begins with y_i = g_i and has the
-same equations from there: ours is one mixing ahead, since its first y is mixed.
+Aug-DGM (or ATC-DIGing), as decent-bench 0.3.0 has it, begins with y_i = g_i: it is one
+step of gossip, and then this. `atc_tracking` mixes y alone, and is one mixing behind.
 
 Cost: that of `gossip`, once more. State: y and g', of the params' size each.
 """

@@ -32,11 +32,7 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import (
-    is_traced,
-    require_momentum,
-    require_transformation,
-)
+from relaxjax._core._checks import is_traced, require_momentum, require_transformation
 from relaxjax._core._cond import when
 from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._tree import wide_copy

@@ -16,14 +16,10 @@ from typing import Annotated, Any, NamedTuple
 import jax
 import optax
 
+from relaxjax._core._arrays import require_local, require_no_compiler_axes, require_same
 from relaxjax._core._axis import AxisName, axes_of, axis_size
 from relaxjax._core._buckets import plan_buckets
-from relaxjax._core._checks import (
-    require_local,
-    require_no_compiler_axes,
-    require_params,
-    require_same,
-)
+from relaxjax._core._checks import require_params
 from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
 from relaxjax._core._merge_rules import MEAN

@@ -9,6 +9,7 @@ import optax
 from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import SYNC_EVERY, Relaxation, Sends, Training
 from relaxjax.compression import quantize
+from relaxjax.decentralized._atc_tracking import atc_tracking
 from relaxjax.decentralized._dcd_psgd import dcd_psgd
 from relaxjax.decentralized._deep_squeeze import deep_squeeze
 from relaxjax.decentralized._exact_diffusion import exact_diffusion
@@ -47,18 +48,23 @@ def _lazy_diffusion(axis_name: AxisName, graph: Topology, **parts: Any) -> Any:
     return exact_diffusion(axis_name, lazy(graph), **parts)
 
 
-def _gradient_tracking(
-    axis_name: AxisName,
-    training: Training,
-    algorithm: str = "one_peer_exponential",
-    **parts: Any,
-) -> optax.GradientTransformationExtraArgs:
-    graph = TOPOLOGIES[algorithm](training.workers)
-    return optax.chain(
-        gradient_tracking(axis_name, graph, **parts),
-        training.optimizer,
-        gossip(axis_name, graph, **parts),
-    )
+def _tracking(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Puts a method before the optimizer, and gossip on the same graph after it."""
+
+    def build(
+        axis_name: AxisName,
+        training: Training,
+        algorithm: str = "one_peer_exponential",
+        **parts: Any,
+    ) -> optax.GradientTransformationExtraArgs:
+        graph = TOPOLOGIES[algorithm](training.workers)
+        return optax.chain(
+            method(axis_name, graph, **parts),
+            training.optimizer,
+            gossip(axis_name, graph, **parts),
+        )
+
+    return build
 
 
 def _quasi_global_momentum(
@@ -121,7 +127,12 @@ ROWS = (
     _row(
         name="gradient_tracking",
         summary="gossip that follows the mean gradient of all",
-        build=_gradient_tracking,
+        build=_tracking(gradient_tracking),
+    ),
+    _row(
+        name="atc_tracking",
+        summary="as gradient_tracking, while the gradient is computed",
+        build=_tracking(atc_tracking),
     ),
     _row(
         name="exact_diffusion",

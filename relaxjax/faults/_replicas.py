@@ -52,17 +52,13 @@ class ReplicaDifference(NamedTuple):
 
     def __str__(self) -> str:
         """One sentence, for people."""
+        which = f", copy {self.copy} along the mesh's other axes," if self.copy else ""
         return (
-            f"leaf {self.leaf!r} of worker {self.worker}{self._which} is not that of "
-            "worker 0: "
+            f"leaf {self.leaf!r} of worker {self.worker}{which} is not that of worker "
+            "0: "
             f"{self.elements} of {self.size} elements differ in their bits, by "
             f"{self.largest:.3g} at most"
         )
-
-    @property
-    def _which(self) -> str:
-        where = f", copy {self.copy} along the mesh's other axes,"
-        return where if self.copy else ""
 
 
 class ReplicaError(RuntimeError):

@@ -23,8 +23,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from relaxjax._core._arrays import require_no_compiler_axes
 from relaxjax._core._axis import AxisName, axis_size
-from relaxjax._core._checks import require_no_compiler_axes
 from relaxjax.collectives import (
     Kind,
     Shard,

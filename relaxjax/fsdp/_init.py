@@ -6,8 +6,9 @@ from typing import Any
 import jax
 import optax
 
+from relaxjax._core._arrays import require_dtypes
 from relaxjax._core._axis import AxisName, axes_of
-from relaxjax._core._checks import require_dtypes, require_transformation
+from relaxjax._core._checks import require_transformation
 from relaxjax._core._tree import leaf_name
 from relaxjax.collectives import cut, of_a_worker, whole_leaves
 from relaxjax.fsdp._gathered import Gathered

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from relaxjax._core._folders import local_path
+from relaxjax._core.foreign._folders import local_path
 from relaxjax._core.foreign._json import LARGE, read_json
 from relaxjax._core.foreign._types import Each, wrong
 

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import optax
 
-from relaxjax._core._jaxprs import shapes_of
+from relaxjax._core._arrays import shapes_of
 from relaxjax._core._tree import leaf_name
 from relaxjax._core.traced._extra_args import FAILURES, with_extra_args
 from relaxjax._core.traced._marks import passed_over

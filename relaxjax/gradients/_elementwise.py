@@ -21,7 +21,8 @@ import jax
 import optax
 from jax.extend import core
 
-from relaxjax._core._jaxprs import axis_names_of, programs_of, shapes_of, walked
+from relaxjax._core._arrays import shapes_of
+from relaxjax._core._jaxprs import axis_names_of, programs_of, walked
 from relaxjax._core.traced._extra_args import with_extra_args
 from relaxjax._core.traced._marks import doer_of
 from relaxjax.programs import shape_of

@@ -5,8 +5,6 @@ a secret of this job, `RELAXJAX_JOB_TOKEN`, in its environment, and all that it 
 is passed on with its number in front. When one fails, the others get some seconds to
 end by themselves; a signal to this process is passed on to all. When nobody reads what
 is printed any more, all end.
-
-Cost: a thread for each stream of each process.
 """
 
 import os
@@ -14,47 +12,23 @@ import secrets
 import shutil
 import signal
 import socket
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from threading import Lock, Thread, current_thread, main_thread
-from typing import IO, Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from threading import Lock, current_thread, main_thread
+from typing import Any
 
 from relaxjax._core._huge_pages import huge_pages
+from relaxjax.hosts._crew import Crew, Ended, Say
 from relaxjax.hosts._interrupt import heard, installed, keeps, listens
 from relaxjax.hosts._links import Links, Loopback, Place
 from relaxjax.hosts._rendezvous import BIND, TOKEN
 
 _PORT = 29400  # in a namespace, where nothing else listens
-_POLL = 0.05
-_KILL_AFTER = 5.0  # seconds from SIGTERM to SIGKILL
-_UNREAD = 128 + signal.SIGPIPE  # as in a shell
-
 _WAITS = "the processes have not ended yet; a second Ctrl-C kills them"
-
 _LINES = Lock()  # of a stream's buffer, for which `flush` is no atomic write
 
 LOOPBACK = Loopback()
-
-Say = Callable[[int, str, str], None]
-
-
-class Ended(NamedTuple):
-    """How a job ended.
-
-    Attributes:
-      status: 0 if every process ended well, also after SIGTERM; 130 if so after a
-        Ctrl-C; else the status of the first that did not, as in a shell (128 + the
-        signal's number).
-      why: how the first process that failed has ended, or that there was a Ctrl-C, in
-        words; empty where the status is 0, or where all were ended because nobody
-        reads what they print (status 141).
-    """
-
-    status: int
-    why: str
 
 
 def launch(
@@ -102,99 +76,6 @@ def launch(
             env.pop(BIND, None)  # that of another job, around this one
             crew.start(_inside(places[f"process {i}"], command), env)
         return _interrupted(crew.wait(grace), crew.signals)
-
-
-class Crew:
-    """The processes of a job.
-
-    Attributes:
-      signals: numbers of the signals that were passed on, in order of arrival.
-      unread: whether the reader of what is printed has gone.
-    """
-
-    def __init__(self, say: Say):
-        self._say = say
-        self.unread = False
-        self.signals: list[int] = []
-        self._processes: list[subprocess.Popen[str]] = []
-        self._readers: list[Thread] = []
-
-    def start(self, command: Sequence[str], env: Mapping[str, str]) -> None:
-        """Starts one more process, with `env` as its whole environment."""
-        number = len(self._processes)
-        process = subprocess.Popen(
-            command,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
-        self._processes.append(process)
-        for arrived in self.signals[:1]:  # while the processes are being started
-            process.send_signal(arrived)
-        for name in ("stdout", "stderr"):
-            args = number, name, getattr(process, name)
-            reader = Thread(target=self._pass_on, args=args, daemon=True)
-            reader.start()
-            self._readers.append(reader)
-
-    def send(self, number: int) -> None:
-        """Sends a signal to every process that still runs."""
-        for process in self._processes:
-            with suppress(ProcessLookupError):
-                process.send_signal(number)
-
-    def wait(self, grace: float) -> Ended:
-        """Waits for all; when one has failed, ends the others after `grace` seconds."""
-        ended, until = Ended(0, ""), float("inf")
-        while any(process.poll() is None for process in self._processes):
-            if not ended.status and self.unread:
-                ended, until = Ended(_UNREAD, ""), 0.0
-            elif not ended.status and (failed := self._failed()):
-                ended, until = failed, time.monotonic() + grace
-            if time.monotonic() > until:
-                self.send(signal.SIGTERM)
-                until = float("inf")
-                Thread(target=self._kill_later, daemon=True).start()
-            time.sleep(_POLL)
-        for reader in self._readers:
-            reader.join(_KILL_AFTER)
-        if self.unread:
-            return Ended(_UNREAD, "")
-        return ended if ended.status else self._failed() or ended
-
-    def kill(self) -> None:
-        """Ends the processes that still run, at once."""
-        self.send(signal.SIGKILL)
-        for process in self._processes:
-            process.wait()
-
-    def _kill_later(self) -> None:
-        time.sleep(_KILL_AFTER)
-        self.send(signal.SIGKILL)
-
-    def _failed(self) -> Ended | None:
-        """The first that failed; one that was killed before those it took along."""
-        ends = [(i, p) for i, p in enumerate(self._processes) if p.poll()]
-        for i, process in sorted(ends, key=lambda pair: pair[1].returncode != -9):
-            code, who = process.returncode, f"process {i} (pid {process.pid})"
-            if code < 0:
-                return Ended(128 - code, f"{who} ended by {signal.Signals(-code).name}")
-            return Ended(code, f"{who} ended with status {code}")
-        return None
-
-    def _pass_on(self, number: int, name: str, stream: IO[str]) -> None:
-        with stream:
-            for line in stream:
-                if self.unread:
-                    continue
-                try:
-                    self._say(number, name, line.rstrip("\n"))
-                except BrokenPipeError:
-                    self.unread = True
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from pathlib import Path
 from socket import gethostname
 from typing import NamedTuple, Protocol
 
-from relaxjax._core._checks import check_rate
+from relaxjax._core.foreign._fields import check_rate
 
 _ETC = Path("/etc/netns")
 _NEW_NET = 0x40000000  # CLONE_NEWNET

@@ -89,8 +89,7 @@ class Watch:
         self._sentinel: Sentinel | None = None
 
     def __enter__(self) -> "Watch":
-        if self._hosts.coordinator_address is not None:
-            at = self._hosts.coordinator_address
+        if (at := self._hosts.coordinator_address) is not None:
             self._sentinel = Sentinel(at, self._mine, self._hosts.members[0])
         if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
@@ -103,8 +102,7 @@ class Watch:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
-        broken = _broken(error)
-        if broken:
+        if broken := _broken(error):
             self._diagnosed.wait(self._patience.lost_after + 4 * self._interval)
         elif error and not (self._stop.stopped or isinstance(error, LostProcess)):
             self._adopt(f"{self._mine} has failed: {kind.__name__}: {error}")

@@ -16,13 +16,14 @@ __getattr__, __dir__, __all__ = door(
     shared={
         "replayed._emulate": "emulate",
         "carriers._foreign": "plain",
+        "carriers._folder": "Folder",
         "carriers._open": "found open_store",
         "common._names": "names",
         "started._ray_islands": "supervise_on_ray",
         "replayed._replay": "replay",
         "replayed._rerun": "rerun",
         "common._status": "Row Status status",
-        "carriers._store": "Folder Store",
+        "carriers._store": "Store",
         "started._supervise": "supervise",
     },
 )

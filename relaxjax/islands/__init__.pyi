@@ -1,10 +1,10 @@
 # Written by scripts/stubs.py from the table in __init__.py.
 
+from relaxjax.islands.carriers._folder import Folder as Folder
 from relaxjax.islands.carriers._foreign import DamagedFile as DamagedFile
 from relaxjax.islands.carriers._foreign import plain as plain
 from relaxjax.islands.carriers._open import found as found
 from relaxjax.islands.carriers._open import open_store as open_store
-from relaxjax.islands.carriers._store import Folder as Folder
 from relaxjax.islands.carriers._store import Store as Store
 from relaxjax.islands.common._channel import Channel as Channel
 from relaxjax.islands.common._channel import Fragment as Fragment

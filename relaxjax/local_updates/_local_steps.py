@@ -16,15 +16,15 @@ from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import optax
 
+from relaxjax._core._arrays import require_same
 from relaxjax._core._axis import AxisName, axis_size
-from relaxjax._core._checks import require_params, require_same
+from relaxjax._core._checks import require_params
 from relaxjax._core._local import LocalState
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import layout_of
-from relaxjax._core._weights import refuse_weight
+from relaxjax._core._weights import refuse_weight, unless_absent
 from relaxjax._core.traced._marks import marked
 from relaxjax.compression import Compressor
 from relaxjax.gradients import all_reduce
@@ -120,9 +120,7 @@ def synchronize(rule: Callable[..., Any], weight: Any, x: Any, now: Any) -> Any:
     u, memory = now
     memory = rule(outer_gradient(memory.anchor, x, u), memory, weight)
     moved = optax.tree.sub(memory.anchor, x)
-    if weight is not None:  # absent where it is zero
-        moved = optax.tree.where(jnp.asarray(weight) == 0, u, moved)
-    return moved, memory
+    return unless_absent(weight, moved, u), memory
 
 
 def outer_gradient(anchor: Any, params: Any, updates: Any) -> Any:

@@ -39,6 +39,7 @@ from relaxjax._core._local import LocalState
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._random import bits, fold, key_words
 from relaxjax._core._tree import layout_of, widened
+from relaxjax._core._weights import unless_absent
 from relaxjax._core.traced._marks import marked
 from relaxjax.local_updates._local_steps import ExchangeSpec
 
@@ -148,8 +149,7 @@ def sparta(
         due = jax.tree.map(lambda q: q[0], queue)
         mean, memory = reducer.update(due, memory, weight=w)
         moves = optax.tree.sub(mean, due)
-        if w is not None:  # absent where it is zero
-            moves = jax.tree.map(lambda m: jnp.where(jnp.asarray(w) == 0, 0, m), moves)
+        moves = unless_absent(w, moves, optax.tree.zeros_like(moves))
         u = jax.tree.map(_add, u, sets(delay), moves)
         return u, jax.tree.map(lambda q: q[1:], queue), memory
 
@@ -157,9 +157,10 @@ def sparta(
         del extra_args
         exchange.require(state, updates, params, None)
         u, x = widened(updates), widened(params)
-        number = state.step // jnp.uint32(every)
         last = True if every == 1 else (state.step + 1) % jnp.uint32(every) == 0
-        act = functools.partial(meet, x=x, number=number, w=weight)
+        act = functools.partial(
+            meet, x=x, number=state.step // jnp.uint32(every), w=weight
+        )
         u, waiting, memory = when(last, act, (u, state.waiting, state.reducer))
         return u, SpartaState(state.step + 1, waiting, memory, state.leaves)
 
@@ -170,17 +171,17 @@ def chosen(
     size: int, rounds: int, selection: str, number: jax.Array, seed: int, leaf: int
 ) -> jax.Array:
     """int32[k]: the index out of each stratum in a round; `size` where it has none."""
-    words = fold(key_words(seed), leaf)
+    every, words = jnp.uint32(rounds), fold(key_words(seed), leaf)
     shift = jnp.zeros((), jnp.uint32)
     if selection == "partition":
-        cycle, place = number // jnp.uint32(rounds), number % jnp.uint32(rounds)
-        words = fold(words, cycle)
-        shift = jnp.argsort(bits(fold(words, 1), rounds))[place].astype(jnp.uint32)
+        words = fold(words, number // every)
+        order = jnp.argsort(bits(fold(words, 1), rounds))
+        shift = order[number % every].astype(jnp.uint32)
     else:
         words = fold(words, number)
     strata = jnp.arange(-(-size // rounds), dtype=jnp.uint32)
-    own = bits(fold(words, 0), strata.size) % jnp.uint32(rounds)
-    at = strata * jnp.uint32(rounds) + (own + shift) % jnp.uint32(rounds)
+    own = bits(fold(words, 0), strata.size) % every
+    at = strata * every + (own + shift) % every
     return jnp.minimum(at, jnp.uint32(size)).astype(jnp.int32)
 
 

@@ -23,8 +23,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from relaxjax.merges._presence import capped, lower_median
+from relaxjax.merges._presence import capped
 from relaxjax.merges._rule import Rule, require_cap
+from relaxjax.merges._sorted import lower_median
 
 BY = ("leaf", "all")
 

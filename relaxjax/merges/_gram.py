@@ -23,8 +23,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from relaxjax.merges._presence import lower_median
-from relaxjax.merges._sorted import median_of
+from relaxjax.merges._sorted import lower_median, median_of
 
 Shards = Sequence[jax.Array]
 """Parts of n vectors, each [n, its elements], in float32 or wider and finite."""

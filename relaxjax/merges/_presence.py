@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from relaxjax._core._tree import wide
+from relaxjax.merges._sorted import lower_median
 
 LONGEST = 1e18
 """A contribution's length from which it counts as absent: its square is 1e36."""
@@ -26,14 +27,6 @@ def presence(weights: jax.Array, lengths: jax.Array) -> jax.Array:
     """bool[n]: who counts, from weights [n] and lengths [n, parts]."""
     weighs = (weights > 0) & jnp.isfinite(weights)
     return weighs & (jnp.linalg.norm(lengths, axis=1) < LONGEST)  # False for a NaN
-
-
-def lower_median(x: jax.Array, here: jax.Array) -> jax.Array:
-    """The lower median over the first axis, of those who are here; 0 without any."""
-    mask = here.reshape(-1, *(1,) * (x.ndim - 1))
-    middle = jnp.maximum(here.sum() - 1, 0) // 2
-    median = jnp.sort(jnp.where(mask, x, jnp.inf), axis=0)[middle]
-    return jnp.where(here.any(), median, 0)
 
 
 def capped(weights: jax.Array, here: jax.Array, cap: float | None) -> jax.Array:

@@ -16,8 +16,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from relaxjax.merges._presence import capped, lower_median, over
+from relaxjax.merges._presence import capped, over
 from relaxjax.merges._rule import Rule, require_cap
+from relaxjax.merges._sorted import lower_median
 
 LENGTHS = ("median", "mean")
 

@@ -20,6 +20,14 @@ def median_of(x: jax.Array, here: jax.Array) -> jax.Array:
     return jnp.where(m > 0, 0.5 * low + 0.5 * high, 0)
 
 
+def lower_median(x: jax.Array, here: jax.Array) -> jax.Array:
+    """The lower median over the first axis, of those who are here; 0 without any."""
+    mask = here.reshape(-1, *(1,) * (x.ndim - 1))
+    middle = jnp.maximum(here.sum() - 1, 0) // 2
+    median = jnp.sort(jnp.where(mask, x, jnp.inf), axis=0)[middle]
+    return jnp.where(here.any(), median, 0)
+
+
 def sorted_rows(x: jax.Array, here: jax.Array) -> list[jax.Array]:
     """Rows in ascending order at each coordinate; inf, at the end, for the absent."""
     rows = [jnp.where(h, row, jnp.inf) for h, row in zip(here, x, strict=True)]

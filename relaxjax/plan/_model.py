@@ -18,8 +18,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from relaxjax._core._arrays import shapes_of
 from relaxjax._core._buckets import Bucket, Segment
-from relaxjax._core._jaxprs import shapes_of
 from relaxjax._core._sending_order import sent_before
 from relaxjax._core._tree import leaf_names
 from relaxjax._core.foreign._ranges import PARAMS, SECONDS

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from relaxjax._core._checks import check_type
-from relaxjax._core._folders import local_path
+from relaxjax._core.foreign._folders import local_path
 from relaxjax._core.foreign._json import SMALL, read_json
 from relaxjax._core.foreign._ranges import WORKERS
 from relaxjax._core.foreign._types import wrong

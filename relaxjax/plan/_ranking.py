@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from relaxjax._core._folders import local_path
+from relaxjax._core.foreign._folders import local_path
 from relaxjax.plan._candidate import Candidate, sized
 from relaxjax.plan._predict import Prediction
 from relaxjax.plan._quality import Quality

@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from relaxjax._core._jaxprs import Program, shapes_of
+from relaxjax._core._arrays import shapes_of
+from relaxjax._core._jaxprs import Program
 from relaxjax._core._phases import clocks_of, set_phases
 from relaxjax._core._tree import is_key
 from relaxjax._core.traced._extra_args import ExtraArgs, with_extra_args

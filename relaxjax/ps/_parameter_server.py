@@ -26,15 +26,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from relaxjax._core._axis import AxisName, axis_size
-from relaxjax._core._checks import (
+from relaxjax._core._arrays import (
     require_dtypes,
     require_local,
     require_no_compiler_axes,
-    require_params,
     require_same,
-    require_transformation,
 )
+from relaxjax._core._axis import AxisName, axis_size
+from relaxjax._core._checks import require_params, require_transformation
 from relaxjax._core._merge_rules import RESET, Leaf, MergeRule, resliced
 from relaxjax._core._sending_order import check_bucket_bytes
 from relaxjax._core._tree import Layout, layout_of, widened

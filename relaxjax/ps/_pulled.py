@@ -20,8 +20,8 @@ from typing import Any
 import jax
 from jax import lax
 
+from relaxjax._core._arrays import require_no_compiler_axes
 from relaxjax._core._axis import AxisName, axes_of
-from relaxjax._core._checks import require_no_compiler_axes
 from relaxjax._core._sending_order import check_bucket_bytes
 from relaxjax.collectives import (
     ExactTransfers,

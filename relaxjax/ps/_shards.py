@@ -5,8 +5,9 @@ from typing import Any
 import jax
 import optax
 
+from relaxjax._core._arrays import require_dtypes
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import require_dtypes, require_transformation
+from relaxjax._core._checks import require_transformation
 from relaxjax.collectives import cut, of_a_worker, whole_leaves
 from relaxjax.gradients import require_elementwise, require_same_by_slice
 from relaxjax.ps._refusals import check_servers, number_of_servers

@@ -15,7 +15,7 @@ Cost: `evaluations` orders at most, O(V) each.
 import itertools
 from collections.abc import Callable, Iterator
 
-from relaxjax._core._checks import check_count
+from relaxjax._core.foreign._fields import check_count
 from relaxjax.schedule._bounds import lower_bound
 from relaxjax.schedule._condense import canonical
 from relaxjax.schedule._graph import Graph

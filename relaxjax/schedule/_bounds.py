@@ -21,7 +21,7 @@ Cost: O(V n).
 import operator
 from typing import NamedTuple
 
-from relaxjax._core._checks import check_seconds
+from relaxjax._core.foreign._fields import check_seconds
 from relaxjax._core.foreign._ranges import PREDICTED
 from relaxjax.schedule._graph import Graph, bits, latest
 

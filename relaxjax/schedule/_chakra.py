@@ -31,7 +31,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from relaxjax._core._folders import local_path
+from relaxjax._core.foreign._folders import local_path
 from relaxjax.programs import Module, groups_of, is_host_copy, pairs_of, reading_hlo
 from relaxjax.schedule._chakra_messages import attribute, data, number, text, varint
 from relaxjax.schedule._events import Event, Recorder

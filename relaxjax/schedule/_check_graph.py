@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from relaxjax._core._checks import check_count, check_seconds, check_type
+from relaxjax._core._checks import check_type
+from relaxjax._core.foreign._fields import check_count, check_seconds
 from relaxjax._core.foreign._ranges import PREDICTED
 
 Timed = tuple[float, Sequence[str]]

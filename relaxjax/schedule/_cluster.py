@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from relaxjax._core._checks import check_count, check_rate, check_seconds, check_type
+from relaxjax._core._checks import check_type
+from relaxjax._core.foreign._fields import check_count, check_rate, check_seconds
 from relaxjax.schedule._hardware import ETHERNET, Link
 
 _NORMAL = NormalDist()

@@ -13,7 +13,7 @@ Cost: O(n).
 import random
 from collections.abc import Callable
 
-from relaxjax._core._checks import check_count
+from relaxjax._core.foreign._fields import check_count
 from relaxjax.schedule._graph import Graph
 
 Ops = dict[str, tuple[float, list[str]]]

@@ -6,7 +6,7 @@ collective, a topology or a compressor enters a prediction only as its `Cost`.
 
 from dataclasses import dataclass
 
-from relaxjax._core._checks import check_bytes, check_rate, check_seconds
+from relaxjax._core.foreign._fields import check_bytes, check_rate, check_seconds
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import JaxprEqn
 
-from relaxjax._core._checks import check_count, check_seconds
+from relaxjax._core.foreign._fields import check_count, check_seconds
 from relaxjax.schedule._flops import flops, memory_traffic
 from relaxjax.schedule._hardware import ACCELERATOR, Device
 

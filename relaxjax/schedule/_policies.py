@@ -20,7 +20,7 @@ Cost: O(V + E).
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from relaxjax._core._checks import check_bytes, check_count
+from relaxjax._core.foreign._fields import check_bytes, check_count
 from relaxjax.schedule._baselines import layer_order
 from relaxjax.schedule._check_graph import check_order
 from relaxjax.schedule._graph import Graph

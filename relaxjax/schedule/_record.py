@@ -19,7 +19,7 @@ from typing import Any
 
 import jax
 
-from relaxjax._core._checks import check_count
+from relaxjax._core.foreign._fields import check_count
 from relaxjax.programs import Instruction, parse, shape_nbytes
 from relaxjax.schedule._engine import Span
 from relaxjax.schedule._timeline import Timeline, TraceClock

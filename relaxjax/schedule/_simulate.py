@@ -6,7 +6,8 @@ job.
 
 import random
 
-from relaxjax._core._checks import check_count, check_type
+from relaxjax._core._checks import check_type
+from relaxjax._core.foreign._fields import check_count
 from relaxjax.schedule._cluster import Cluster
 from relaxjax.schedule._graph import Graph
 from relaxjax.schedule._policies import Policy, check_policy, unordered

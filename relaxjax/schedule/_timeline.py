@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 
-from relaxjax._core._folders import local_path
+from relaxjax._core.foreign._folders import local_path
 from relaxjax.schedule._chrome import chrome_trace
 from relaxjax.schedule._engine import Span
 from relaxjax.schedule._gantt import draw_gantt

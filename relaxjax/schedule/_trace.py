@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from relaxjax._core._jaxprs import shapes_of
+from relaxjax._core._arrays import shapes_of
 from relaxjax._core._tree import leaf_name, natural_key
 from relaxjax.schedule._flops import nbytes
 from relaxjax.schedule._jaxpr import Needs, Tape, walk

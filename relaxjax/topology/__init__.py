@@ -12,8 +12,8 @@ __getattr__, __dir__, __all__ = door(
         "_mixing": "mixes",
         "_one_peer": "one_peer_exponential one_peer_hypercube random_matching "
         "shift_one",
-        "_static": "binary_tree chain complete exponential from_column_stochastic "
-        "from_matrix hypercube lazy metropolis ring star torus",
+        "_of_weights": "from_column_stochastic from_matrix lazy metropolis",
+        "_static": "binary_tree chain complete exponential hypercube ring star torus",
         "_topology": "Message Topology",
     },
     shared={

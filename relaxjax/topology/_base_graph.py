@@ -53,7 +53,7 @@ def base_graph(n: int, k: int = 1) -> Topology:
       >>> print(graph.period, graph.degree, round(graph.spectral_gap(), 3))
       4 1 1.0
     """
-    require_whole("base_graph", "n", n, among=WORKERS)
+    require_whole("base_graph", "n", n, broken=WORKERS.broken)
     require_whole("base_graph", "k", k)
     rounds = min(_simple(range(n), k + 1), _by_groups(n, k + 1), key=len)
     links = [_links(n, edges) for edges in rounds or [[]]]

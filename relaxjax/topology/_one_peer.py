@@ -33,7 +33,7 @@ def one_peer_exponential(n: int) -> Topology:
       >>> print(graph.period, graph.degree, round(graph.spectral_gap(), 3))
       3 1 1.0
     """
-    require_whole("one_peer_exponential", "n", n, among=WORKERS)
+    require_whole("one_peer_exponential", "n", n, broken=WORKERS.broken)
     rounds = max(1, math.ceil(math.log2(n)))
     return checked(
         "one_peer_exponential", n, [by_shifts(n, [2**k]) for k in range(rounds)]
@@ -95,7 +95,7 @@ def _halves(n: int, targets: np.ndarray, sources: np.ndarray) -> Links:
 
 
 def _require_even(name: str, n: int, among: Range = WORKERS) -> None:
-    require_whole(name, "n", n, among=among)
+    require_whole(name, "n", n, broken=among.broken)
     if n % 2:
         raise ValueError(
             f"{name}: n={n} must be even, as all workers are paired; for odd numbers "

@@ -15,14 +15,14 @@ Second largest eigenvalue by magnitude, n workers, L = ceil(log2 n):
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from relaxjax._core._checks import require_whole
 from relaxjax._core.foreign._ranges import ALL_PAIRS, WORKERS
-from relaxjax.topology._checked import checked, checked_matrices
-from relaxjax.topology._links import Links, of_matrix, summed, undirected
+from relaxjax.topology._checked import checked
+from relaxjax.topology._links import Links, of_matrix, summed
+from relaxjax.topology._of_weights import by_metropolis
 from relaxjax.topology._topology import Topology
 
 
@@ -40,7 +40,7 @@ def ring(n: int) -> Topology:
        [0.   0.33 0.33 0.33]
        [0.33 0.   0.33 0.33]]
     """
-    require_whole("ring", "n", n, among=WORKERS)
+    require_whole("ring", "n", n, broken=WORKERS.broken)
     return checked("ring", n, [by_shifts(n, (1, -1))])
 
 
@@ -53,13 +53,13 @@ def torus(sides: tuple[int, int]) -> Topology:
         below 1 a ValueError.
     """
     for side in sides:
-        require_whole("torus", "side", side, among=WORKERS)
+        require_whole("torus", "side", side, broken=WORKERS.broken)
     rows, columns = sides
-    require_whole("torus", "rows times columns", rows * columns, among=WORKERS)
+    require_whole("torus", "rows times columns", rows * columns, broken=WORKERS.broken)
     place = np.arange(rows * columns).reshape(rows, columns)
     next_ones = [np.roll(place, -1, axis).ravel() for axis in (0, 1)]
     ends = np.tile(place.ravel(), 2), np.concatenate(next_ones)
-    return _metropolis(f"torus({rows}, {columns})", place.size, *ends)
+    return by_metropolis(f"torus({rows}, {columns})", place.size, *ends)
 
 
 def hypercube(n: int) -> Topology:
@@ -80,7 +80,7 @@ def exponential(n: int) -> Topology:
     Args:
       n: number of workers, 1 or more; else a ValueError.
     """
-    require_whole("exponential", "n", n, among=WORKERS)
+    require_whole("exponential", "n", n, broken=WORKERS.broken)
     shifts = [2**k for k in range(math.ceil(math.log2(n)))]
     return checked("exponential", n, [by_shifts(n, shifts)])
 
@@ -118,113 +118,22 @@ def complete(n: int) -> Topology:
     Args:
       n: number of workers, 1 to 4096; else a ValueError.
     """
-    require_whole("complete", "n", n, among=ALL_PAIRS)
+    require_whole("complete", "n", n, broken=ALL_PAIRS.broken)
     return checked("complete", n, [of_matrix(np.full((n, n), 1 / n))])
-
-
-def metropolis(links: Any, *, name: str = "metropolis") -> Topology:
-    """Weights for any undirected graph: 1 / (1 + the larger degree of both ends).
-
-    Args:
-      links: bool[n, n], symmetric; the diagonal is ignored.
-      name: name of the topology.
-
-    Raises:
-      ValueError: `links` is not square or not symmetric.
-
-    Example:
-      >>> import relaxjax
-      >>> path = [[0, 1, 0], [1, 0, 1], [0, 1, 0]]
-      >>> print(relaxjax.topology.metropolis(path).matrix().round(2))
-      [[0.67 0.33 0.  ]
-       [0.33 0.33 0.33]
-       [0.   0.33 0.67]]
-    """
-    links = np.array(links, bool)
-    if links.ndim != 2 or links.shape[0] != links.shape[1] or (links != links.T).any():
-        raise ValueError(
-            f"{name}: links of shape {links.shape} must be a symmetric [n, n]: these "
-            "weights are for undirected graphs"
-        )
-    return _metropolis(name, len(links), *np.nonzero(np.triu(links, 1)))
-
-
-def from_matrix(w: Any, *, name: str = "from_matrix") -> Topology:
-    """Your own matrix, or several that take turns.
-
-    Args:
-      w: float[n, n] or [period, n, n], 0 or more; worker i replaces its value by
-        sum_j w[i, j] x_j. Rows and columns sum to 1.
-      name: name of the topology.
-
-    Raises:
-      ValueError: `w` breaks one of these rules; the message says where and by how much.
-    """
-    return checked_matrices(name, _rounds_of(w))
-
-
-def from_column_stochastic(w: Any, *, name: str = "from_column_stochastic") -> Topology:
-    """Your own matrix whose columns sum to 1, for `relaxjax.push_sum`.
-
-    Args:
-      w: float[n, n] or [period, n, n], 0 or more; worker j gives to worker i the share
-        w[i, j] of its value.
-      name: name of the topology.
-
-    Raises:
-      ValueError: a column does not sum to 1.
-    """
-    return checked_matrices(name, _rounds_of(w), rows=False)
-
-
-def lazy(topology: Topology) -> Topology:
-    """`(W + I) / 2` in each round: half of each step, and no negative eigenvalue.
-
-    Args:
-      topology: any topology; all eigenvalues of a symmetric one end up in [0, 1].
-
-    Example:
-      >>> import relaxjax
-      >>> print(relaxjax.topology.lazy(relaxjax.topology.complete(2)).matrix())
-      [[0.75 0.25]
-       [0.25 0.75]]
-    """
-    at = np.arange(topology.n)
-    rounds = [
-        summed(
-            topology.n,
-            np.concatenate([links.targets, at]),
-            np.concatenate([links.sources, at]),
-            np.concatenate([links.weights, np.ones(topology.n)]) / 2,
-        )
-        for links in topology.rounds
-    ]
-    rows = topology.is_doubly_stochastic
-    return checked(f"lazy {topology.name}", topology.n, rounds, rows=rows)
 
 
 def _tree(name: str, n: int, parent: Callable[[int], int]) -> Topology:
     """Links from each worker but 0 to its parent, with Metropolis weights."""
-    require_whole(name, "n", n, among=WORKERS)
+    require_whole(name, "n", n, broken=WORKERS.broken)
     children = np.arange(1, n)
-    return _metropolis(
+    return by_metropolis(
         name, n, children, np.array([parent(i) for i in range(1, n)], int)
     )
 
 
-def _metropolis(name: str, n: int, a: np.ndarray, b: np.ndarray) -> Topology:
-    """Metropolis weights on undirected links a - b; repeated ones and loops are one."""
-    least, most = np.minimum(a, b), np.maximum(a, b)
-    pairs = np.unique((least * n + most)[least < most])
-    a, b = pairs // n, pairs % n
-    degree = np.bincount(a, minlength=n) + np.bincount(b, minlength=n)
-    weights = 1 / (1 + np.maximum(degree[a], degree[b]))
-    return checked(name, n, [undirected(n, a, b, weights)])
-
-
 def log2_of(name: str, n: int, instead: str) -> int:
     """`log2 n`, for a graph that exists only for powers of 2."""
-    require_whole(name, "n", n, among=WORKERS)
+    require_whole(name, "n", n, broken=WORKERS.broken)
     if n & (n - 1):
         raise ValueError(
             f"{name}: n={n} must be a power of 2; for other numbers use {instead}"
@@ -243,8 +152,3 @@ def _equal_weights(n: int, sources: Sequence[np.ndarray]) -> Links:
     targets = np.tile(np.arange(n), len(sources))
     links = summed(n, targets, np.concatenate(sources), 1.0)
     return links._replace(weights=links.weights / len(sources))
-
-
-def _rounds_of(w: Any) -> list[np.ndarray]:
-    w = np.asarray(w, np.float64)
-    return [w] if w.ndim == 2 else list(w)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from relaxjax._core._folders import local_path
+from relaxjax._core.foreign._folders import local_path
 from relaxjax.topology._coloring import colored
 from relaxjax.topology._links import Links, are_ones, of_matrix
 

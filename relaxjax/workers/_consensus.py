@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._core._checks import require_arrays
+from relaxjax._core._arrays import require_arrays
 from relaxjax._core._extremes import largest, maximum, minimum
 from relaxjax._core._tree import is_key, wide
 from relaxjax._core.layouts._copies import all_copies, copied

@@ -13,8 +13,9 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
+from relaxjax._core._arrays import require_arrays
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import is_any_traced, require_arrays
+from relaxjax._core._checks import is_any_traced
 from relaxjax._core._phase_watch import Phases
 from relaxjax.workers._mesh import Emulation, WorkerMesh
 from relaxjax.workers._startup_agreement import require_like_batches

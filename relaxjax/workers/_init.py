@@ -7,8 +7,9 @@ import jax
 import optax
 from jax.sharding import PartitionSpec as P
 
+from relaxjax._core._arrays import require_arrays
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import require_arrays, require_transformation
+from relaxjax._core._checks import require_transformation
 from relaxjax.workers._drawing_keys import with_own_keys
 from relaxjax.workers._mesh import Emulation, WorkerMesh
 from relaxjax.workers._startup_agreement import require_agreement

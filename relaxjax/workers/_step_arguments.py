@@ -9,7 +9,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import Mesh
 
-from relaxjax._core._checks import difference
+from relaxjax._core._arrays import difference
 from relaxjax._core._phases import clocks_of, ticking
 from relaxjax._core._tree import dtype_and_shape, key_path, layout_of, leaf_names, wide
 from relaxjax.workers._mesh import WorkerMesh

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import optax
 
-from relaxjax._core._jaxprs import shapes_of
+from relaxjax._core._arrays import shapes_of
 from relaxjax._core._local import LocalState
 from relaxjax._core._tree import leaf_names
 from relaxjax._core.traced._flows import Flows

@@ -9,8 +9,8 @@ import numpy as np
 from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from relaxjax._core._arrays import require_arrays
 from relaxjax._core._axis import AxisName, axes_of
-from relaxjax._core._checks import require_arrays
 from relaxjax._core._tree import is_key
 from relaxjax._core._worker_key import fold_all
 from relaxjax._core.layouts._sharding import is_masked

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import optax
 
-from relaxjax._core._jaxprs import shapes_of
+from relaxjax._core._arrays import shapes_of
 from relaxjax._core._local import LocalState
 from relaxjax._core._phases import timed
 from relaxjax._core._tree import leaf_names

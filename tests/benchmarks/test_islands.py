@@ -11,7 +11,7 @@ import pytest
 from benchmarks.islands import chaos, diary, faults, ledger, live, wrong_member
 from benchmarks.islands.setting import Setting
 from benchmarks.islands.wrong_ways import WAYS, way_of
-from relaxjax.islands.carriers._store import Folder
+from relaxjax.islands.carriers._folder import Folder
 from tests.islands.world import SETTINGS, World
 
 SETTING = Setting(

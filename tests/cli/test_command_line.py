@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from relaxjax._names import RELAXATIONS, parse
-from relaxjax.cli import _job, app
+from relaxjax.cli import _prepare, app
 from relaxjax.cli._app import COMMANDS, load
 from relaxjax.cli._errors import EXIT_CODES
 from relaxjax.cli._known import relaxations
@@ -166,7 +166,7 @@ def test_an_interrupt_has_its_code(monkeypatch):
     def interrupted(options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_job, "prepare", interrupted)
+    monkeypatch.setattr(_prepare, "prepare", interrupted)
     result = invoke("train")
     assert result.exit_code == 130
     assert "Traceback" not in result.output

@@ -12,9 +12,9 @@ import optax
 import pytest
 from rich.console import Console
 
-from relaxjax.cli import _job, _loop, _train_options, _training
+from relaxjax.cli import _job, _loop, _prepare, _train_options, _training
 from relaxjax.cli._errors import Stopped
-from relaxjax.cli._train_options import TrainOptions
+from relaxjax.cli._job import TrainOptions
 from relaxjax.tasks import TASKS, _chars
 
 KEYS = [
@@ -39,7 +39,7 @@ def short(tmp_path_factory):
     """A short run on four workers, with its baseline: records and folder."""
     out = tmp_path_factory.mktemp("short")
     options = TrainOptions(workers=4, steps=30, seed=2, out=out)
-    return _training.run(_job.prepare(options)), out
+    return _training.run(_prepare.prepare(options)), out
 
 
 @pytest.mark.long
@@ -80,7 +80,7 @@ def test_workers_learn_what_one_worker_learns(short):
 
 def test_the_same_seed_trains_the_same(short, tmp_path):
     options = TrainOptions(workers=4, steps=30, seed=2, out=tmp_path, baseline=False)
-    (again,) = _training.run(_job.prepare(options))
+    (again,) = _training.run(_prepare.prepare(options))
     assert again.curve == short[0][0].curve
     assert not (tmp_path / "one_worker.json").exists()
 
@@ -89,7 +89,7 @@ def test_the_same_seed_trains_the_same(short, tmp_path):
 @pytest.mark.parametrize("workers", [3, 17])
 def test_any_number_of_workers(workers, tmp_path, capsys):
     options = TrainOptions(workers=workers, steps=1, out=tmp_path)
-    job = _job.prepare(options)
+    job = _prepare.prepare(options)
     assert job.batch_size % workers == 0
     assert job.batch_size - 128 < workers
     many, one = _training.run(job)
@@ -111,7 +111,7 @@ def test_accumulation_divides_the_bytes(short, tmp_path):
         bucket_mb=0.01,
         baseline=False,
     )
-    (record,) = _training.run(_job.prepare(options))
+    (record,) = _training.run(_prepare.prepare(options))
     count = 2 * 3 * 1 * 4  # of the skipped steps: one int32 to all-reduce
     assert record.bytes_per_step == (short[0][0].bytes_per_step + count) / 4
     assert record.spread == 0.0
@@ -124,18 +124,20 @@ def test_bytes_are_those_of_a_whole_period(short, tmp_path):
     )
     for settings, period in ((), 8), (("sync_every=3",), 3):
         options = dataclasses.replace(options, settings=settings, force=True)
-        (record,) = _training.run(_job.prepare(options))
+        (record,) = _training.run(_prepare.prepare(options))
         assert record.bytes_per_step == short[0][0].bytes_per_step / period
     assert record.spread < 1e-6
     assert record.metric > 0.3
     options = dataclasses.replace(options, settings=(), periods="table:1,2,3")
-    (record,) = _training.run(_job.prepare(options))  # 3 meetings in 6 steps
+    (record,) = _training.run(_prepare.prepare(options))  # 3 meetings in 6 steps
     assert record.bytes_per_step == short[0][0].bytes_per_step / 2
 
 
 @pytest.mark.long
 def test_digits_are_learned_on_eight_workers_at_the_defaults(tmp_path):
-    (record,) = _training.run(_job.prepare(TrainOptions(out=tmp_path, baseline=False)))
+    (record,) = _training.run(
+        _prepare.prepare(TrainOptions(out=tmp_path, baseline=False))
+    )
     assert record.workers == 8
     assert record.metric >= 0.95
     assert record.spread == 0.0
@@ -148,7 +150,7 @@ def test_characters_are_learned(tmp_path, monkeypatch):
     options = TrainOptions(
         task="chars", workers=2, steps=12, batch_size=8, out=tmp_path, baseline=False
     )
-    (record,) = _training.run(_job.prepare(options))
+    (record,) = _training.run(_prepare.prepare(options))
     assert record.metric_name == "bits_per_character"
     assert record.metric < 6.5  # 7 knows nothing
     assert record.curve[0][2] > record.metric
@@ -156,7 +158,7 @@ def test_characters_are_learned(tmp_path, monkeypatch):
 
 def test_results_go_to_a_folder_named_after_the_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    job = _job.prepare(TrainOptions(relaxation="all_reduce@ring", workers=2))
+    job = _prepare.prepare(TrainOptions(relaxation="all_reduce@ring", workers=2))
     assert str(job.out) == "runs/digits-all_reduce@ring-2"
     assert job.out.is_dir()
     assert job.steps == 400
@@ -217,7 +219,7 @@ def test_results_go_to_a_folder_named_after_the_run(tmp_path, monkeypatch):
 def test_bad_options_are_refused(options, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=message):
-        _job.prepare(options)
+        _prepare.prepare(options)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -225,7 +227,7 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     taken = tmp_path / "taken"
     taken.write_text("")
     with pytest.raises(ValueError, match=r"--out .*taken: cannot make this folder"):
-        _job.prepare(TrainOptions(workers=1, out=taken))
+        _prepare.prepare(TrainOptions(workers=1, out=taken))
 
 
 def test_the_learning_rate_rises_falls_and_counts_the_optimizers_own_steps():
@@ -260,7 +262,9 @@ def test_each_process_feeds_its_own_rows(monkeypatch):
 
 
 def test_a_job_may_train_any_transformation(tmp_path):
-    job = _job.prepare(TrainOptions(workers=2, steps=2, out=tmp_path, baseline=False))
+    job = _prepare.prepare(
+        TrainOptions(workers=2, steps=2, out=tmp_path, baseline=False)
+    )
     local = _job.Run(name="none", tx=optax.sgd(0.1), mesh=job.runs[0].mesh, period=1)
     with pytest.warns(UserWarning, match="nothing in this transformation"):
         record = _training._train(job, local, Console(quiet=True), lambda step: False)
@@ -269,7 +273,7 @@ def test_a_job_may_train_any_transformation(tmp_path):
 
 
 def test_a_job_stops_before_a_step_when_asked_to(tmp_path, monkeypatch):
-    job = _job.prepare(TrainOptions(workers=2, steps=9, out=tmp_path))
+    job = _prepare.prepare(TrainOptions(workers=2, steps=9, out=tmp_path))
     asked: list[int] = []
 
     def stops_before(self: Any, step: int) -> bool:
@@ -286,6 +290,6 @@ def test_processes_that_do_not_come(tmp_path, monkeypatch):
     def alone() -> None:
         raise TimeoutError("join: processes [1] did not come in 60 s")
 
-    monkeypatch.setattr(_job.hosts, "join", alone)
+    monkeypatch.setattr(_prepare.hosts, "join", alone)
     with pytest.raises(ValueError, match=r"processes \[1\] did not come"):
-        _job.prepare(TrainOptions(workers=2, steps=9, out=tmp_path))
+        _prepare.prepare(TrainOptions(workers=2, steps=9, out=tmp_path))

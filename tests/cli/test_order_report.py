@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from relaxjax import schedule
-from relaxjax.cli import _job, _order_report, _train_options, _training
-from relaxjax.cli._train_options import TrainOptions
+from relaxjax.cli import _order_report, _prepare, _train_options, _training
+from relaxjax.cli._job import TrainOptions
 from relaxjax.ps import CompiledOrder
 from relaxjax.tasks import TASKS
 
@@ -47,7 +47,7 @@ def test_a_run_keeps_its_order_and_shows_it(tmp_path, capsys):
         out=tmp_path,
         baseline=False,
     )
-    job = _job.prepare(options)
+    job = _prepare.prepare(options)
     _training.run(job)
     shown = capsys.readouterr().out
     rows = [line.split("│")[2:5] for line in shown.splitlines() if line.count("│") == 5]
@@ -73,7 +73,7 @@ def test_emulated_workers_have_no_compiled_order(tmp_path, capsys):
         out=tmp_path,
         baseline=False,
     )
-    _training.run(_job.prepare(options))
+    _training.run(_prepare.prepare(options))
     assert "for workers on devices of one process" in capsys.readouterr().out
     assert not (tmp_path / "order.json").exists()
 

@@ -35,8 +35,8 @@ def test_in_a_pipe_a_line_says_what_takes_long(monkeypatch, capsys):
     monkeypatch.setattr(_plan_table, "_QUICK", 0.01)
     before, said, until = threading.enumerate(), "", time.monotonic() + 60
     with _plan_table.busy("ranking"):
-        while not said and time.monotonic() < until:
-            said = capsys.readouterr().err
+        while "\n" not in said and time.monotonic() < until:
+            said += capsys.readouterr().err
     assert said == "relaxjax: ranking ...\n"
     monkeypatch.setattr(_plan_table, "_QUICK", 60)
     with _plan_table.busy("ranking"):

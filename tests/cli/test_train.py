@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 import relaxjax
 from relaxjax._core.foreign._spelling import GRAMMAR
 from relaxjax._names import RELAXATIONS
-from relaxjax.cli import _job, _known, _train_options, _training, app
+from relaxjax.cli import _job, _known, _prepare, _train_options, _training, app
+from relaxjax.cli._job import TrainOptions
 from relaxjax.cli._known import TaskName
-from relaxjax.cli._train_options import TrainOptions
 from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
 from relaxjax.tasks import TASKS
 
@@ -96,7 +96,7 @@ def test_mistakes_are_a_message_and_exit_code_2(arguments, message):
 
 def test_every_option_reaches_the_job(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(_job, "prepare", seen.append)
+    monkeypatch.setattr(_prepare, "prepare", seen.append)
     monkeypatch.setattr(_training, "run", lambda job: None)
     line = (
         "train --relaxation all_reduce@ring --task chars --workers 2 --steps 4 "

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from jax import lax
 
+from relaxjax._core._arrays import shapes_of
 from relaxjax._core._jaxprs import (
     CLOSED,
     axis_names_of,
     loop_parts,
     programs_of,
     scan_parts,
-    shapes_of,
     walked,
 )
 

@@ -11,6 +11,7 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import compiler_axes
+from relaxjax._core._extremes import whole_max
 from relaxjax._core.layouts._sharding import (
     alike,
     as_on_devices,
@@ -22,7 +23,6 @@ from relaxjax._core.layouts._sharding import (
     sharded_over,
     unmasked,
     used_axes,
-    whole_max,
     whole_sum,
 )
 from tests.sharded import mesh_of

@@ -84,6 +84,19 @@ def gradient_tracking(targets, rounds: Rounds, rate: float) -> list[list[Array]]
     return seen
 
 
+def atc_tracking(targets, rounds: Rounds, rate: float) -> list[list[Array]]:
+    """y is mixed alone, and the change of the gradient is added to it."""
+    xs, ys = [0 * t for t in targets], [0 * t for t in targets]
+    olds, seen = [0 * t for t in targets], []
+    for w in rounds:
+        gs = [x - t for x, t in zip(xs, targets, strict=True)]
+        ys = [y + g - old for y, g, old in zip(mixed(w, ys), gs, olds, strict=True)]
+        xs = mixed(w, [x - rate * y for x, y in zip(xs, ys, strict=True)])
+        olds = gs
+        seen.append(xs)
+    return seen
+
+
 def push_sum(targets: Array, rounds: Rounds, rate: float) -> list[list[Array]]:
     xs, ws, seen = [0 * t for t in targets], [np.ones(1) for _ in targets], []
     for p in rounds:

@@ -28,6 +28,7 @@ KEPT: dict[str, int] = {
     "combine_then_adapt": 0,
     "exact_diffusion": 1,
     "gradient_tracking": 2,
+    "atc_tracking": 2,
     "push_sum": 0,
     "quasi_global_momentum": 1,
     "relay_sum": 2,

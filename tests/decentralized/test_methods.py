@@ -21,12 +21,12 @@ RATE, BETA, STEPS = 0.1, 0.8, 20
 SGD = optax.sgd(RATE)
 
 
-def tracked(graph: Topology, axis: Any = "data", **how: Any) -> Any:
-    return optax.chain(
-        relaxjax.gradient_tracking(axis, graph, **how),
-        SGD,
-        relaxjax.gossip(axis, graph, **how),
-    )
+def tracked(method: Callable[..., Any]) -> Callable[..., Any]:
+    def made(graph: Topology, axis: Any = "data", **how: Any) -> Any:
+        after = relaxjax.gossip(axis, graph, **how)
+        return optax.chain(method(axis, graph, **how), SGD, after)
+
+    return made
 
 
 def after_sgd(method: Callable[..., Any], **knobs: Any) -> Callable[..., Any]:
@@ -40,7 +40,8 @@ METHODS: dict[str, Callable[..., Any]] = {
     "gossip": after_sgd(relaxjax.gossip),
     "combine_then_adapt": after_sgd(relaxjax.combine_then_adapt),
     "exact_diffusion": after_sgd(relaxjax.exact_diffusion),
-    "gradient_tracking": tracked,
+    "gradient_tracking": tracked(relaxjax.gradient_tracking),
+    "atc_tracking": tracked(relaxjax.atc_tracking),
     "push_sum": after_sgd(relaxjax.push_sum),
     "quasi_global_momentum": after_sgd(relaxjax.quasi_global_momentum, momentum=BETA),
 }
@@ -49,6 +50,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "combine_then_adapt": references.combine_then_adapt,
     "exact_diffusion": references.d_squared,
     "gradient_tracking": references.gradient_tracking,
+    "atc_tracking": references.atc_tracking,
     "push_sum": references.push_sum,
     "quasi_global_momentum": functools.partial(
         references.quasi_global_momentum, beta=BETA
@@ -62,7 +64,8 @@ NEEDED: dict[str, dict[str, Any]] = {
     "moniqua": {"theta": 1.0},
     "relay_sum": {},
 }
-ALONE = {name for name in METHODS if name != "gradient_tracking"}
+TRACKING = {"gradient_tracking", "atc_tracking"}
+ALONE = METHODS.keys() - TRACKING
 methods = pytest.mark.parametrize("name", METHODS)
 every_method = pytest.mark.parametrize("name", NEEDED)
 alone = pytest.mark.parametrize("name", sorted(ALONE))
@@ -181,10 +184,11 @@ def test_the_mean_model_moves_by_the_mean_update(name):
         np.testing.assert_allclose((mass * x).mean(axis=0), before + step, atol=1e-6)
 
 
-def test_tracked_gradients_have_the_mean_of_the_gradients():
+@pytest.mark.parametrize("name", sorted(TRACKING))
+def test_tracked_gradients_have_the_mean_of_the_gradients(name):
     targets = targets_of(8)
     x = np.zeros((8, 5))
-    for params, state in pulled(tracked(topology.ring(8)), targets, emulate(8)):
+    for params, state in pulled(METHODS[name](topology.ring(8)), targets, emulate(8)):
         mean = (x - targets).mean(axis=0)
         np.testing.assert_allclose(state[0].kept.tracked.mean(axis=0), mean, atol=1e-6)
         x = params
@@ -198,7 +202,9 @@ def test_corrections_sum_to_zero():
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize("name", ["exact_diffusion", "gradient_tracking"])
+@pytest.mark.parametrize(
+    "name", ["exact_diffusion", "gradient_tracking", "atc_tracking"]
+)
 @pytest.mark.parametrize("every", [1, 4])
 def test_corrected_methods_find_the_minimum_of_all(name, every):
     targets = targets_of(8)
@@ -343,7 +349,7 @@ def test_bytes_are_those_of_the_neighbors(name):
     for graph, degree in graphs:
         tx = METHODS[name](graph, every=3)
         sent = [relaxjax.wire_bytes(tx, params, emulate(n), start=t) for t in range(6)]
-        twice = 2 if name == "gradient_tracking" else 1
+        twice = 2 if name in TRACKING else 1
         assert sent == [0, 0, twice * degree * 4 * d] * 2
 
 
@@ -444,7 +450,7 @@ def test_refuses_a_weight_and_a_call_outside_the_axis(name):
         method.update({"x": x}, method.init(x), {"x": x})
 
 
-@pytest.mark.parametrize("name", sorted({*NEEDED} - {"gradient_tracking"}))
+@pytest.mark.parametrize("name", sorted({*NEEDED} - TRACKING))
 def test_refuses_an_update_without_params(name):
     method = bare(name)
     x = jnp.zeros(2)

@@ -60,7 +60,7 @@ DEFECTS = {
     ),
     "an absent worker's NaN enters its momentum between two rounds": Defect(
         "gradients/adaptive/_zero_one_adam.py",
-        "g = optax.tree.where(jnp.asarray(weight) == 0, m, g)",
+        "g = unless_absent(weight, g, m)",
         "pass",
         "zero_one_adam",
     ),

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from relaxjax.islands import DamagedFile
+from relaxjax.islands.carriers._folder import Folder
 from relaxjax.islands.carriers._foreign import SMALL, contents, plain
-from relaxjax.islands.carriers._store import Folder
 from relaxjax.islands.common import _files as files
 from relaxjax.islands.common import _log as log
 from tests.fuzz.bounds import bounded

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from relaxjax import hosts
 from relaxjax.cli._app import app
 from relaxjax.cli._run import bytes_of
-from relaxjax.hosts import _launch
+from relaxjax.hosts import _crew
 
 ROOT = Path(__file__).parents[2]
 
@@ -83,7 +83,7 @@ def test_a_kill_is_named_before_what_it_took_along():
         def poll(self) -> int:
             return self.returncode
 
-    crew = _launch.Crew(print)
+    crew = _crew.Crew(print)
     dead: Any = [Dead(0), Dead(-6), Dead(1), Dead(-9)]
     crew._processes = dead
     assert crew._failed() == hosts.Ended(137, "process 3 (pid 7) ended by SIGKILL")
@@ -91,7 +91,7 @@ def test_a_kill_is_named_before_what_it_took_along():
 
 @pytest.mark.long
 def test_those_that_do_not_listen_are_killed(monkeypatch):
-    monkeypatch.setattr("relaxjax.hosts._launch._KILL_AFTER", 0.1)
+    monkeypatch.setattr("relaxjax.hosts._crew._KILL_AFTER", 0.1)
     program = (
         "import os, signal, sys\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"

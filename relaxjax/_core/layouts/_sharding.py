@@ -23,7 +23,6 @@ from jax.sharding import AbstractMesh, AxisType
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import axes_of, compiler_axes
-from relaxjax._core._extremes import largest_of
 from relaxjax._core._tree import leaf_names
 
 _TYPED: ContextVar[Mapping[str, frozenset[str]] | None] = ContextVar(
@@ -136,11 +135,6 @@ def parts_over(tree: Any, specs: Any = None) -> tuple[tuple[str, ...], ...]:
 def whole_sum(x: jax.Array, axes: tuple[str, ...]) -> jax.Array:
     """A leaf's sum, of the sums of its parts along these axes."""
     return lax.psum(x, axes) if axes else x
-
-
-def whole_max(x: jax.Array, axes: tuple[str, ...]) -> jax.Array:
-    """A leaf's largest magnitude, likewise."""
-    return largest_of(x, axes) if axes else x
 
 
 @contextmanager

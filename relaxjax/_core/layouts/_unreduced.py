@@ -32,8 +32,8 @@ from jax import lax
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
+from relaxjax._core._arrays import require_arrays
 from relaxjax._core._axis import AxisName, axes_of
-from relaxjax._core._checks import require_arrays
 from relaxjax._core._tree import leaf_name
 from relaxjax._core.layouts._counted_once import require_counted_once
 from relaxjax._core.layouts._sharding import as_typed
@@ -102,16 +102,13 @@ def opens_own_mapping(
         mesh = _mesh_of(params, names)
         if mesh is None:
             return init(params)
-
         specs = jax.tree.map(_spec_of, params)
 
         def local(params: Any) -> Any:
             with as_typed(specs):
                 return jax.tree.map(lambda x: x[None], init(params))
 
-        kinds = jax.eval_shape(
-            lambda p: _mapped(local, mesh, (specs,), P(names))(p), params
-        )
+        kinds = jax.eval_shape(_mapped(local, mesh, (specs,), P(names)), params)
         out = state_specs(kinds, params, names)
         return jax.jit(_mapped(local, mesh, (specs,), out))(params)
 
@@ -199,8 +196,7 @@ def _explicit_spec(leaf: str, x: Any, names: tuple[str, ...]) -> P:
 
 def _require_unreduced(name: str, updates: Any, axes: tuple[str, ...]) -> None:
     for path, x in jax.tree.leaves_with_path(updates):
-        missing = set(axes) - set(_spec_of(x).unreduced)
-        if missing:
+        if missing := set(axes) - set(_spec_of(x).unreduced):
             raise ValueError(
                 f"{name}: the gradient of leaf {leaf_name(path)!r} ({jax.typeof(x)}) "
                 f"is already summed over {sorted(missing)}, by JAX: differentiate by "

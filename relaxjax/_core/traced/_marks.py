@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import jax
 import optax
 
+from relaxjax._core._arrays import require_arrays, require_dtypes
 from relaxjax._core._axis import AxisName, axes_of
-from relaxjax._core._checks import require_arrays, require_dtypes
 from relaxjax._core.layouts._unreduced import opens_own_mapping
 
 _NUMBERS: ContextVar[Iterator[int] | None] = ContextVar("numbers", default=None)

@@ -32,8 +32,9 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
+from relaxjax._core._arrays import require_dtypes
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import require_dtypes, require_params, require_whole
+from relaxjax._core._checks import require_params, require_whole
 from relaxjax._core._merge_rules import EQUAL
 from relaxjax._core._phases import Clock, clock, phased
 from relaxjax._core._weights import unless_nobody

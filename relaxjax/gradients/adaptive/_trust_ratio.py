@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import optax
 
 from relaxjax._core._checks import is_traced
-from relaxjax._core._extremes import largest
+from relaxjax._core._extremes import largest, whole_max
 from relaxjax._core._merge_rules import EQUAL
-from relaxjax._core.layouts._sharding import parts_over, whole_max, whole_sum
+from relaxjax._core.layouts._sharding import parts_over, whole_sum
 from relaxjax.gradients.adaptive._one_bit_adam import mask_unseen
 
 

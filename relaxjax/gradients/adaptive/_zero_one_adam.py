@@ -40,12 +40,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from relaxjax._core._arrays import require_dtypes
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import require_dtypes, require_params, require_whole
+from relaxjax._core._checks import require_params, require_whole
 from relaxjax._core._cond import when
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._phases import Clock, clock, phased
-from relaxjax._core._weights import unless_nobody
+from relaxjax._core._weights import unless_absent, unless_nobody
 from relaxjax._core.traced._marks import marked
 from relaxjax.compression import Compressor
 from relaxjax.gradients.adaptive._one_bit_adam import (
@@ -172,8 +173,7 @@ def zero_one_adam(
                 variance, lambda: mean(g, weight), b2, variance_doubling
             )
         v = variance.nu
-        if weight is not None:  # without examples it goes on with its momentum
-            g = optax.tree.where(jnp.asarray(weight) == 0, m, g)
+        g = unless_absent(weight, g, m)  # without examples it goes on with its momentum
         m = mask_unseen(v, optax.tree.update_moment(g, m, b1, 1))
         corrected = 1 - b1 ** (time.count + 1)
         now = accumulate_step(now, m, rate(time.count), corrected, weight)

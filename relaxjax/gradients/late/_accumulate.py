@@ -21,12 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from relaxjax._core._checks import (
-    require_arrays,
-    require_known,
-    require_same,
-    require_transformation,
-)
+from relaxjax._core._arrays import require_arrays, require_same
+from relaxjax._core._checks import require_known, require_transformation
 from relaxjax._core._cond import when
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import Layout, layout_of, wide

@@ -23,14 +23,9 @@ import numpy as np
 import optax
 from jax import lax
 
+from relaxjax._core._arrays import require_dtypes, require_same
 from relaxjax._core._axis import AxisName, axis_size
-from relaxjax._core._checks import (
-    is_traced,
-    require_dtypes,
-    require_known,
-    require_same,
-    require_whole,
-)
+from relaxjax._core._checks import is_traced, require_known, require_whole
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import refuse_weight

@@ -18,13 +18,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from relaxjax._core._arrays import require_dtypes, require_same
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import (
-    is_traced,
-    require_dtypes,
-    require_params,
-    require_same,
-)
+from relaxjax._core._checks import is_traced, require_params
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import refuse_weight

@@ -16,7 +16,8 @@ from typing import Annotated, Any, NamedTuple
 
 import optax
 
-from relaxjax._core._checks import require_dtypes, require_same, require_whole
+from relaxjax._core._arrays import require_dtypes, require_same
+from relaxjax._core._checks import require_whole
 from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import refuse_weight

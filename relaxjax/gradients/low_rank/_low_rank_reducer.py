@@ -16,18 +16,17 @@ import optax
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._core._axis import AxisName, axis_size
-from relaxjax._core._checks import (
+from relaxjax._core._arrays import (
     require_dtypes,
-    require_known,
     require_local,
     require_no_compiler_axes,
     require_same,
-    require_whole,
 )
+from relaxjax._core._axis import AxisName, axis_size
+from relaxjax._core._checks import require_known, require_whole
 from relaxjax._core._phases import clock, phased
 from relaxjax._core._tree import layout_of
-from relaxjax._core._weights import weigh_tree
+from relaxjax._core._weights import is_absent, weigh_tree
 from relaxjax._core.layouts._sharding import (
     on_own_shards,
     shard_shapes,
@@ -213,9 +212,9 @@ def _absence(spec: LowRank, weight: Any) -> tuple[jax.Array, ...]:
     """Whether this worker is absent, and n / n_present; () without weights."""
     if weight is None:
         return ()
-    here = jnp.asarray(weight) != 0
-    present = lax.psum(jnp.float32(here), spec.axis_name)
-    return ~here, axis_size(spec.axis_name, spec.caller) / jnp.maximum(present, 1)
+    absent = is_absent(weight)
+    present = lax.psum(jnp.float32(~absent), spec.axis_name)
+    return absent, axis_size(spec.axis_name, spec.caller) / jnp.maximum(present, 1)
 
 
 def _specs_of(specs: Any, trees: tuple[Any, ...]) -> Any:

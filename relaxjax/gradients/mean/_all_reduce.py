@@ -25,14 +25,14 @@ from typing import Any, NamedTuple
 import jax
 import optax
 
-from relaxjax._core._axis import AxisName, axis_size
-from relaxjax._core._buckets import plan_buckets, plan_groups
-from relaxjax._core._checks import (
+from relaxjax._core._arrays import (
     require_dtypes,
     require_local,
     require_no_compiler_axes,
     require_same,
 )
+from relaxjax._core._axis import AxisName, axis_size
+from relaxjax._core._buckets import plan_buckets, plan_groups
 from relaxjax._core._sending_order import check_bucket_bytes
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import factor

@@ -39,18 +39,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from relaxjax._core._arrays import require_dtypes, require_own
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import (
-    require_dtypes,
-    require_fraction,
-    require_own,
-    require_whole,
-)
+from relaxjax._core._checks import require_fraction, require_whole
 from relaxjax._core._extremes import largest
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._random import normals
 from relaxjax._core._tree import Layout, layout_of
-from relaxjax._core._weights import weigh_tree
+from relaxjax._core._weights import is_absent, weigh_tree
 from relaxjax._core.layouts._sharding import sharded_over
 from relaxjax._core.traced._marks import marked
 from relaxjax.compression import check_density, over
@@ -171,7 +167,7 @@ def arc_top_k(
         g, tree = jax.tree.flatten(weigh_tree(updates, weight, axis_name))
         held = map(jax.tree.leaves, state[1:4])
         before = [Memory(*leaf) for leaf in zip(*held, strict=True)]
-        absent = jnp.asarray(False if weight is None else jnp.asarray(weight) == 0)
+        absent = is_absent(weight)
         v = [
             (1 - eta) * m.momentum + eta * x.astype(jnp.float32)
             for m, x in zip(before, g, strict=True)

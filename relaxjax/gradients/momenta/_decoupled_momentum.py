@@ -26,14 +26,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from relaxjax._core._arrays import require_dtypes, require_own
 from relaxjax._core._axis import AxisName
-from relaxjax._core._checks import (
-    is_traced,
-    require_dtypes,
-    require_own,
-)
+from relaxjax._core._checks import is_traced
 from relaxjax._core._tree import layout_of
-from relaxjax._core._weights import weigh_tree
+from relaxjax._core._weights import is_absent, weigh_tree
 from relaxjax._core.layouts._sharding import sharded_over
 from relaxjax._core.traced._marks import marked
 from relaxjax.gradients.low_rank._factor_mean import (
@@ -143,7 +140,7 @@ def momentum_reducer(
         rows = dict(enumerate(spec.matrices(updates)))
         some = {i: m for i, m in rows.items() if m.rank}
         now = [m + g.astype(jnp.float32) for m, g in zip(before, leaves, strict=True)]
-        absent = False if weight is None else jnp.asarray(weight) == 0
+        absent = is_absent(weight)
         x = [jnp.where(absent, 0, m.of(now[i])) for i, m in some.items()]
         remembered = [kept[i] for i in some]
         held = sharded_over(updates)

@@ -36,12 +36,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from relaxjax._core._arrays import require_dtypes
 from relaxjax._core._axis import AxisName, axis_size
-from relaxjax._core._checks import is_traced, require_dtypes
-from relaxjax._core._extremes import largest
+from relaxjax._core._checks import is_traced
+from relaxjax._core._extremes import largest, whole_max
 from relaxjax._core._phases import Clock, clock, phased
 from relaxjax._core._tree import wide, widened
-from relaxjax._core.layouts._sharding import parts_over, whole_max, whole_sum
+from relaxjax._core.layouts._sharding import parts_over, whole_sum
 from relaxjax._core.traced._marks import marked
 from relaxjax.compression import momentum_correction, over, top_k
 from relaxjax.gradients.mean._matrices_only import compress_matrices
@@ -156,15 +157,11 @@ def _clipped(updates: Any, most: float, held: Sequence[tuple[str, ...]]) -> Any:
     leaves = [u.astype(wide(u.dtype)) for u in jax.tree.leaves(updates)]
     if not leaves:  # a part of `optax.partition` without any
         return updates
-    most_of = [largest(x) for x in leaves]
-    top = largest(
-        jnp.stack([whole_max(x, axes) for x, axes in zip(most_of, held, strict=True)])
-    )
+    tops = [whole_max(largest(x), a) for x, a in zip(leaves, held, strict=True)]
+    top = largest(jnp.stack(tops))
     # In units of the largest, so that no square is out of range.
     squares = [jnp.sum(jnp.square(over(x, top))) for x in leaves]
-    norm = jnp.sqrt(
-        sum(whole_sum(x, axes) for x, axes in zip(squares, held, strict=True))
-    )
+    norm = jnp.sqrt(sum(map(whole_sum, squares, held)))
     short = norm * top <= most
 
     def clip(u: jax.Array) -> jax.Array:

@@ -33,17 +33,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from relaxjax._core._arrays import require_dtypes, require_own
 from relaxjax._core._axis import AxisName, axis_size
-from relaxjax._core._checks import (
-    is_traced,
-    require_dtypes,
-    require_own,
-    require_whole,
-)
+from relaxjax._core._checks import is_traced, require_whole
 from relaxjax._core._extremes import largest
 from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._tree import Layout, layout_of
-from relaxjax._core._weights import weigh_tree
+from relaxjax._core._weights import is_absent, weigh_tree
 from relaxjax._core.traced._marks import marked
 from relaxjax.collectives import CODED_EXCHANGES
 from relaxjax.compression import Compressor, Law, cosine_transform, top_k
@@ -135,7 +131,7 @@ def demo(
         require_own(_CALLER, axis_name, state.layout, updates)
         leaves, tree = jax.tree.flatten(weigh_tree(updates, weight, axis_name))
         cuts = [_blocks(x.shape, chunk) for x in leaves]
-        absent = jnp.asarray(False if weight is None else jnp.asarray(weight) == 0)
+        absent = is_absent(weight)
         before = jax.tree.leaves(state.momentum)
         now = [
             decay * m + g.astype(jnp.float32)

@@ -5,13 +5,14 @@ from collections.abc import Callable
 from os.path import isfile
 from pathlib import Path
 
-from relaxjax._core._folders import local_path
+from relaxjax._core.foreign._folders import local_path
 from relaxjax.islands.carriers._bucket import Bucket
+from relaxjax.islands.carriers._folder import Folder
 from relaxjax.islands.carriers._foreign import LINE, contents
 from relaxjax.islands.carriers._ray_store import RayStore
 from relaxjax.islands.carriers._relay import RELAY, RelayedStore
 from relaxjax.islands.carriers._remembered import Remembered
-from relaxjax.islands.carriers._store import FILE, Folder, Store
+from relaxjax.islands.carriers._store import FILE, Store
 
 CARRIER = "RELAXJAX_CARRIER"
 

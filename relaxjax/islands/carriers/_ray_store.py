@@ -19,8 +19,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from relaxjax.islands.carriers._folder import Folder
 from relaxjax.islands.carriers._remembered import Changes, Recorded
-from relaxjax.islands.carriers._store import ByCalls, Folder
+from relaxjax.islands.carriers._store import ByCalls
 
 _NAMESPACE = "relaxjax-islands"
 

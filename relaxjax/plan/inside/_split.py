@@ -156,7 +156,7 @@ def split(
 
 def _check(work: Work, network: Network, expert_params: float) -> None:
     for name, value in work._asdict().items():
-        require_whole("split", name, value, among=PARAMS)
+        require_whole("split", name, value, broken=PARAMS.broken)
     sizes = {axis: getattr(work, axis) for axis in AXES}
     said = ", ".join(f"{axis}={n}" for axis, n in sizes.items())
     product = math.prod(sizes.values())

@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.table import Table
 from typer.testing import CliRunner
 
-from relaxjax.cli import _check, _order_report, _report, app
+from relaxjax.cli import _check, _order_report, app
 from relaxjax.cli._order_report import Order
-from relaxjax.cli.printed import _tables
+from relaxjax.cli.printed import _report, _tables
 from relaxjax.ps import CompiledOrder
 from relaxjax.schedule import Graph
-from tests.cli.test_report import record_of
+from tests.cli.printed.test_report import record_of
 
 WIDTHS = (80, 120)
 FILE = """

@@ -11,8 +11,8 @@ import pytest
 from relaxjax import islands
 from relaxjax.islands import DamagedFile
 from relaxjax.islands.carriers import _foreign as foreign
+from relaxjax.islands.carriers._folder import Folder
 from relaxjax.islands.carriers._remembered import Recorded, Remembered
-from relaxjax.islands.carriers._store import Folder
 from relaxjax.islands.common import _log as log
 from relaxjax.islands.common import _members as members
 from relaxjax.islands.common._files import pack, seal, unpack, unseal

@@ -8,6 +8,7 @@ import pytest
 
 from relaxjax.islands import DamagedFile
 from relaxjax.islands.carriers import _store as stores
+from relaxjax.islands.carriers._folder import Folder
 from relaxjax.islands.common import _files as files
 from relaxjax.islands.common import _log as log
 from relaxjax.islands.common._members import Member
@@ -63,7 +64,7 @@ def test_another_format_is_named():
 
 
 def test_a_folder_creates_once_whoever_is_first(tmp_path):
-    store = stores.Folder(tmp_path)
+    store = Folder(tmp_path)
     won = []
     start = threading.Barrier(8)
 
@@ -85,7 +86,7 @@ def test_a_folder_creates_once_whoever_is_first(tmp_path):
 
 
 def test_a_file_system_where_both_win_is_refused(tmp_path):
-    store = stores.Folder(tmp_path)
+    store = Folder(tmp_path)
     store.create = lambda name, data: store.replace(name, data) or True
     with pytest.raises(ValueError, match="exactly one must win"):
         stores.probe(store, "me")
@@ -94,7 +95,7 @@ def test_a_file_system_where_both_win_is_refused(tmp_path):
 def test_a_lost_answer_of_the_file_system_is_a_win(tmp_path, monkeypatch):
     import os
 
-    store, link = stores.Folder(tmp_path), os.link
+    store, link = Folder(tmp_path), os.link
 
     def lost(source, target):
         link(source, target)
@@ -111,14 +112,14 @@ def test_a_folder_without_links_or_rights_is_refused(tmp_path, monkeypatch):
 
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="cannot write to the folder"):
-        stores.Folder(tmp_path / "file" / "x")
+        Folder(tmp_path / "file" / "x")
 
     def none(source, target):
         raise OSError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", none)
     with pytest.raises(ValueError, match="no hard links"):
-        stores.Folder(tmp_path).create("x", b"")
+        Folder(tmp_path).create("x", b"")
 
 
 def merged_once(world: World) -> list:

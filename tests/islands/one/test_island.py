@@ -14,8 +14,8 @@ import pytest
 
 import relaxjax
 from relaxjax import islands
+from relaxjax.islands.carriers._folder import Folder
 from relaxjax.islands.carriers._open import open_store
-from relaxjax.islands.carriers._store import Folder
 from relaxjax.islands.common import _log as log
 from relaxjax.islands.common import _members as members
 from relaxjax.islands.common._agreed import Agreed

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from relaxjax import islands
 from relaxjax.cli._app import app
-from relaxjax.islands.carriers._store import Folder
+from relaxjax.islands.carriers._folder import Folder
 from relaxjax.islands.common import _log as log
 from relaxjax.islands.common._files import seal
 from relaxjax.islands.common._status import status

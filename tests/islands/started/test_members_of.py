@@ -17,7 +17,7 @@ from relaxjax.islands.started._supervise import supervise
 
 SCRIPT = """
 import os, sys
-from relaxjax.islands.carriers._store import Folder
+from relaxjax.islands.carriers._folder import Folder
 from relaxjax.islands.common import _members as members
 store, name = Folder(sys.argv[1]), os.environ["RELAXJAX_ISLAND"]
 for word in (os.environ["RELAXJAX_STARTED"], *sys.argv[2:]):

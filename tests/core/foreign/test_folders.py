@@ -8,7 +8,7 @@ import pytest
 
 import relaxjax
 from relaxjax import golden, islands, plan, topology
-from relaxjax._core._folders import local_path
+from relaxjax._core.foreign._folders import local_path
 from relaxjax.checkpoint import Checkpoints, latest, restore_params
 from relaxjax.cli import app
 from relaxjax.cli._function import write_new
