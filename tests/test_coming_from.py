@@ -16,7 +16,7 @@ from relaxjax import compression, topology
 from tests.collectives import references
 
 PAGE = (Path(__file__).parent.parent / "docs" / "coming_from.md").read_text()
-LISTS = PAGE.partition("\n## What users")[0]
+LISTS = PAGE.partition("\n## Requests")[0]
 RIGHT = re.findall(r"^  → (.*)", LISTS, flags=re.MULTILINE)
 LINES = sorted({x for cell in RIGHT for x in re.findall(r"`([^`]*\([^`]*)`", cell)})
 PARAMS = {

@@ -84,17 +84,22 @@ def cited(paragraph: str) -> set[float]:
 
 
 PARAGRAPHS = [p for p in re.split(r"\n\n+", PAGE) if p.startswith("**")]
+TABLE, EVIDENCE = (
+    [row for row in part.splitlines() if row.startswith("| ")]
+    for part in PAGE.split("\n## Evidence\n")
+)
 
 
-@pytest.mark.parametrize("paragraph", PARAGRAPHS, ids=lambda p: p[:30])
+@pytest.mark.parametrize("paragraph", PARAGRAPHS + EVIDENCE, ids=lambda p: p[:30])
 def test_figures_stand_on_the_pages_that_are_cited(paragraph):
     assert numbers(paragraph) <= cited(paragraph)
 
 
-def test_figures_of_the_table_stand_in_the_sections():
-    rows = [row for row in PAGE.splitlines() if row.startswith("| ")]
+def test_figures_of_the_table_and_the_sections_are_in_the_evidence():
     assert len(PARAGRAPHS) > 10
-    assert set().union(*map(numbers, rows)) <= set().union(*map(numbers, PARAGRAPHS))
+    assert len(EVIDENCE) > 20
+    evidence = set().union(*map(numbers, EVIDENCE))
+    assert set().union(*map(numbers, TABLE + PARAGRAPHS)) <= evidence
 
 
 def groups_of(picture: str) -> dict[str, list[str]]:

@@ -25,7 +25,7 @@ from relaxjax.gradients.mean._codec import as_codec
 from relaxjax.gradients.mean._packing import pack, unpack
 
 CODED = 8
-"""Bits of a code; 4 cost more quality than half the rank (docs/benchmarks.md)."""
+"""Bits of a code; 4 cost more than half the rank (docs/archive/benchmarks.md)."""
 
 
 CODES = {32: None, 16: cast(jnp.bfloat16), 8: quantize(8)}

@@ -4,7 +4,7 @@ XLA would merge them all into one message after the backward pass. Groups for `p
 carry a key each, which keeps them apart: a group leaves as soon as its gradients exist,
 whatever the plan says. With `ordered`, and in packing algorithms, a bucket also waits
 for the one before it, so that they leave in the order of the plan; where that is not
-the order in which gradients appear, they wait for nothing (docs/benchmarks.md). Codes
+the order in which gradients appear, they wait for nothing (docs/transfers.md). Codes
 without an order wait on CPU alone, where one message is under way at a time.
 
 A group is one message to XLA, and many to a backend that sends operand by operand, as
@@ -77,7 +77,7 @@ def _transposed(x: jax.Array) -> jax.Array:
     """A matrix as JAX made it: the gradient of w in x @ w is a product, transposed.
 
     A sum of the transposed gradient keeps XLA on CPU from folding the transposition
-    into the product, which costs up to a seventh of a step (docs/benchmarks.md); the
+    into the product, which costs up to a seventh of a step (docs/speed.md); the
     GPU program is the same with it and without.
     """
     return x.T if x.ndim == 2 else x
