@@ -6,7 +6,9 @@ python3 scripts/check.py --ci       with long tests, coverage and the documentat
 python3 scripts/check.py --oldest   a quick subset, on the oldest Python and JAX
 python3 scripts/check.py --programs what GPUs and TPUs would run, by the newest JAX;
                                     --old-programs on this Python; not in CI
-python3 scripts/check.py --peers    beside PyTorch, on the same numbers; not in CI
+python3 scripts/check.py --peers    beside other packages, on the same numbers: writes
+                                    docs/results/peers.json; --newest-peers takes their
+                                    newest versions and says what changed; not in CI
 python3 scripts/check.py --prepare  makes the environments of the first three of these
 python3 scripts/check.py --file relaxjax/plan/_predict.py   lint and tests of a file
 
@@ -18,6 +20,7 @@ Needs nothing but Python 3.11 or newer. Exits non-zero at the first failure.
 """
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -28,10 +31,21 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 DEV = ("-e", ".[dev]")
-PEERS = ("-e", ".[dev,bench]", "mlc-chakra==1.0.0")
+PEERS = {
+    "HolisticTraceAnalysis": "0.5.0",
+    "bitsandbytes": "0.50.2",
+    "decent-bench": "0.3.0",
+    "hivemind": "1.1.12",
+    "mlc-chakra": "1.0.0",
+    "torch": "2.14.1",
+    "torchao": "0.18.0",
+}
+POWERSGD = "https://github.com/epfml/powersgd", "f07be92"  # on PyPI it has no modules
+FOUND = ROOT / "docs" / "results" / "peers.json"
 PROGRAMS = ("-e", ".[cli,gpu-compile,tpu-compile]", "pytest>=8.3", "pytest-xdist>=3.6")
 NEWEST = ("python3.14", "python3.13", "python3.12")
 OLDEST = "python3.11", "jax>=0.10,<0.11"
@@ -217,11 +231,35 @@ def check_programs(*, new: bool = True) -> None:
     run(python, *tests, "tests/gpu", "tests/tpu")
 
 
-def check_peers() -> None:
-    """Installs PyTorch and Chakra; nothing may be skipped for want of them."""
-    python = environment(sys.executable, ".venv-peers", *PEERS)
-    run(python, "-c", "import chakra.schema, torch; print('torch', torch.__version__)")
-    run(python, "-m", "pytest", "-q", "tests/peers", "tests/golden")
+def check_peers(*, newest: bool = False) -> None:
+    """Installs all of them, and fails where a test is skipped for want of one."""
+    folder = ".venv-peers-newest" if newest else ".venv-peers"
+    pinned = [x if newest else f"{x}=={version}" for x, version in PEERS.items()]
+    python = environment(sys.executable, folder, "-e", ".[dev,bench]", *pinned)
+    address, commit = POWERSGD
+    code = ROOT / folder / "powersgd"
+    if not code.exists():
+        run("git", "clone", "-q", address, code)
+        run("git", "-C", code, "checkout", "-q", commit)
+    found = ROOT / folder / "found.json" if newest else FOUND
+    tests = ["tests/peers", "tests/golden", "--all-peers", "--found", found]
+    path = str(code)
+    try:
+        run(python, "-m", "pytest", "-q", "-p", "no:xdist", *tests, PYTHONPATH=path)
+    finally:
+        if newest and found.exists():
+            say_what_changed(*(json.loads(x.read_text()) for x in (FOUND, found)))
+
+
+def say_what_changed(before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Prints each package with its versions, and the tests that passed beside it."""
+    known = {peer["test"]: peer for peer in before["peers"]}
+    for peer in now["peers"]:
+        old = known.get(peer["test"], {"packages": {}, "passed": 0})
+        for package, version in peer["packages"].items():
+            was = old["packages"].get(package, "absent")
+            print(f"{package}: {was} -> {version}; {peer['test']}: ", end="")
+            print(f"{old['passed']} -> {peer['passed']} passed")
 
 
 WISHES = {
@@ -229,7 +267,8 @@ WISHES = {
     "oldest": (check_oldest, "a subset, on the oldest Python and JAX"),
     "programs": (check_programs, "for GPUs and TPUs, by the newest JAX"),
     "old-programs": (partial(check_programs, new=False), "for them, on this Python"),
-    "peers": (check_peers, "beside PyTorch"),
+    "peers": (check_peers, "beside other packages"),
+    "newest-peers": (partial(check_peers, newest=True), "beside their newest versions"),
     "prepare": (prepare, "environments alone"),
 }
 

@@ -110,9 +110,50 @@ def _row(first: str, rest: list[str]) -> str:
     return f"| {first} | {' | '.join(rest)} |"
 
 
+def peers() -> list[str]:
+    """Versions, and how many tests passed beside each."""
+    lines = _heads("package", ["version", "tests", "passed"])
+    for peer in result("peers")["peers"]:
+        names, versions = (
+            ", ".join(x) for x in zip(*peer["packages"].items(), strict=True)
+        )
+        test = f"`tests/peers/{peer['test']}.py`"
+        lines.append(_row(names, [versions, test, str(peer["passed"])]))
+    return lines
+
+
+def peer_codes() -> list[str]:
+    """What codes of 8 bits lose, the least of each column in bold."""
+    codes = result("peers")["measured"]["codes"]
+    kinds = list(next(iter(codes.values())))[1:]
+    lines = _heads("code", ["bits", *kinds])
+    least = {kind: min(each[kind] for each in codes.values()) for kind in kinds}
+    for name, each in codes.items():
+        cells = [f"{each[kind]:.2g}" for kind in kinds]
+        bold = [
+            f"**{x}**" if each[k] == least[k] else x
+            for x, k in zip(cells, kinds, strict=True)
+        ]
+        lines.append(_row(name, [f"{each['bits']:.3f}", *bold]))
+    return lines
+
+
+def peer_owed() -> list[str]:
+    """What has not come out, medians of five streams."""
+    owed = result("peers")["measured"]["owed"]
+    lines = _heads("", ["owed after 30 steps", "least and most of five"])
+    for name, each in owed.items():
+        cells = [f"{median(each):.2f}", f"{min(each):.2f} to {max(each):.2f}"]
+        lines.append(_row(f"`{name}`", cells))
+    return lines
+
+
 TABLES: Mapping[str, Callable[[], list[str]]] = {
     "network-steps": network_steps,
     "network-time": network_time,
+    "peer-codes": peer_codes,
+    "peer-owed": peer_owed,
+    "peers": peers,
 }
 
 

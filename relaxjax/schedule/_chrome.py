@@ -3,12 +3,16 @@
 Source: "Trace Event Format", the Chromium project. Each track is a thread of one
 process, named and placed by metadata events (`ph` "M"); each span is a complete event
 (`ph` "X") with microseconds in `ts` and `dur`. Begin and end are rounded to whole
-nanoseconds, as viewers read them, so that spans in a row do not seem to overlap.
+nanoseconds, as viewers read them, so that spans in a row do not seem to overlap. A
+message that has a span at its sender and one at its receiver is a flow of its name, an
+arrow in the viewer (`ph` "s" and "f").
 
 Cost: O(spans log spans).
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from relaxjax._core._tree import natural_key
@@ -44,7 +48,24 @@ def _process_events(
         if span.nbytes:
             details["bytes"] = round(span.nbytes)
         events.append(_complete(span, process, thread[span.track], details))
-    return events
+    return [*events, *_flows(process, spans, thread)]
+
+
+def _flows(
+    process: int, spans: Sequence[Span], thread: dict[str, int]
+) -> Iterator[dict[str, Any]]:
+    """From a message's span at its sender to the one at its receiver, both in order."""
+    sides: dict[tuple[str, int], dict[str, list[Span]]] = {}
+    for span in sorted(spans, key=lambda span: span.start):
+        if span.nbytes:
+            both = sides.setdefault((span.name, span.step), defaultdict(list))
+            both[span.track.rpartition(" ")[2]].append(span)
+    each = (zip(x["out"], x["in"], strict=False) for x in sides.values())
+    for number, pair in enumerate(chain.from_iterable(each), process << 32):
+        for phase, span in zip("sf", pair, strict=True):
+            event = _complete(span, process, thread[span.track], {})
+            del event["dur"], event["args"]
+            yield event | {"ph": phase, "id": number, "bp": "e"}
 
 
 def _metadata(kind: str, process: int, thread: int, **args: Any) -> dict[str, Any]:

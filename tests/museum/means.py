@@ -183,6 +183,32 @@ def our_side() -> float:
     )
 
 
+APART = np.arange(20, dtype=np.float32).reshape(2, 10)  # of two workers
+
+
+def wrong_last_bucket() -> float:
+    """Each bucket's mean is taken, and that of the last one is kept."""
+    kept, pending = APART.copy(), (slice(0), np.zeros(0))
+    for bucket in (slice(0, 5), slice(5, 10)):
+        pending = bucket, APART[:, bucket].mean(0)
+    kept[:, pending[0]] = pending[1]
+    return float((kept[0] == kept[1]).sum())
+
+
+def our_buckets() -> float:
+    outer = {"outer": optax.sgd(1.0), "fragments": 1, "bucket_bytes": 5 * 4}
+    tx = relaxjax.streaming_diloco(optax.sgd(1.0), "data", 1, **outer)
+
+    def run(apart: Any) -> Any:
+        x = {"a": jnp.zeros(5), "b": jnp.zeros(5)}
+        moved = {"a": apart[:5], "b": apart[5:]}
+        updates, _ = tx.update(moved, tx.init(x), x)
+        return optax.apply_updates(x, updates)
+
+    found = on_workers(run, APART)
+    return float(sum((x[0] == x[1]).sum() for x in found.values()))
+
+
 EXHIBITS = [
     Exhibit(
         "The mean of means", lambda: float(OF_ROWS.mean()), our_uneven, near(32 / 8)
@@ -226,4 +252,5 @@ EXHIBITS = [
         below(1e-5),
     ),
     Exhibit("Gossip on the wrong side", wrong_side, our_side, below(0.5)),
+    Exhibit("The last bucket alone", wrong_last_bucket, our_buckets, near(10)),
 ]

@@ -48,7 +48,8 @@ def test_chrome_trace_obeys_the_format(run, tmp_path):
     threads = {e["tid"]: e["args"]["name"] for e in named if e["name"] == "thread_name"}
     assert set(threads.values()) == set(run.tracks)
     events = [e for e in trace["traceEvents"] if e["ph"] == "X"]
-    assert len(events) + len(named) == len(trace["traceEvents"])
+    flows = [e for e in trace["traceEvents"] if e["ph"] in "sf"]
+    assert len(events) + len(named) + len(flows) == len(trace["traceEvents"])
     assert len(events) == len(run.spans)
     for event in events:
         assert event["tid"] in threads
@@ -104,6 +105,29 @@ def test_chrome_trace_carries_bytes_and_order(run, tmp_path):
         assert event["args"]["bytes"] == GRAPH.recvs[event["name"]]
         assert event["cat"] == "transfer"
         assert event["dur"] == pytest.approx(1e6 * GRAPH.recvs[event["name"]])
+
+
+def test_each_message_is_a_flow_from_its_sender_to_its_receiver(run, tmp_path):
+    path = tmp_path / "trace.json"
+    other = simulate(GRAPH, Policy("other"), Cluster(3, link=UNIT))
+    run.save(path, beside=[other])
+    events = json.loads(path.read_text())["traceEvents"]
+    named = [e for e in events if e["name"] == "thread_name"]
+    tracks = {(e["pid"], e["tid"]): e["args"]["name"] for e in named}
+    flows = {}
+    for e in events:
+        if e["ph"] in ("s", "f"):
+            flows.setdefault(e["id"], []).append(e)
+    received = [s for r in (run, other) for s in r.spans if s.track.endswith(" in")]
+    assert len(flows) == len(received) > 0
+    for begin, end in flows.values():
+        assert (begin["ph"], end["ph"], end["bp"]) == ("s", "f", "e")
+        assert begin["name"] == end["name"]
+        assert begin["ts"] <= end["ts"]
+        assert tracks[begin["pid"], begin["tid"]].endswith(" out")
+        assert tracks[end["pid"], end["tid"]].endswith(" in")
+    ends = sorted((e["pid"], e["tid"], e["ts"]) for _, e in flows.values())
+    assert len(set(ends)) == len(ends)
 
 
 def test_png(run, tmp_path):

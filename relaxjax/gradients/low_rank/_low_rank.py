@@ -14,6 +14,9 @@ travel, leaves that are not approximated keep what they lose:
 
     x_i = g_i + e_i,  mean_i(x_i) = out + mean_i(e_i)
 
+Where the next step begins with the rest of M, orthonormal columns Q^ take the place of
+Q in P, and the Q after it is (M - P Q^^T)^T P^ = Q - Q^ P^T P^.
+
 Columns of Q that have lost their direction are drawn anew, alike on all workers
 (`relaxjax.gradients.low_rank._lost_directions`). Where P or Q are not finite, Q and e
 stay as they were, and `out` shows it.
@@ -145,6 +148,7 @@ def approximate(
     mean: Callable[[Sequence[Hashable]], Mean],
     layouts: Sequence[Hashable],
     iterations: int,
+    rest: bool = False,
     coded: bool = False,
     seed: int = 0,
 ) -> Any:
@@ -163,9 +167,10 @@ def approximate(
     wide = [u.astype(jnp.float32) for u in leaves]
     m = [as_matrix.of(wide[i] + e[i]) for i, as_matrix in low.items()]
     m = [jnp.where(absent, 0, x) for x in m]
-    rest = [jnp.where(absent, 0, wide[i] + e[i]) if coded else wide[i] for i in plain]
+    whole = [jnp.where(absent, 0, wide[i] + e[i]) if coded else wide[i] for i in plain]
     send = mean([layouts[i] for i in [*low, *plain]])
-    out, b, means, losts = low_rank_mean(m, [q[i] for i in low], rest, send, iterations)
+    factors = [q[i] for i in low]
+    out, b, means, losts = low_rank_mean(m, factors, whole, send, iterations, rest=rest)
     b = with_lost_directions(b, jax.random.fold_in(jax.random.key(seed), count))
     for k, i in enumerate(low):
         shape, lost = e[i].shape, m[k] - part * out[k]
@@ -188,6 +193,8 @@ def low_rank_mean(
     plain: list[jax.Array],
     mean: Mean,
     iterations: int,
+    *,
+    rest: bool = False,
 ) -> tuple[list[jax.Array], ...]:
     """The mean of the workers' matrices, in low rank.
 
@@ -197,21 +204,27 @@ def low_rank_mean(
       plain: arrays of any shape, which travel in the first message.
       mean: the mean of arrays over the workers, in one message.
       iterations: number of times that P and Q are sent.
+      rest: whether the next q leaves out the directions of the q before.
 
     Returns:
       The approximations, each like its m; the next q; the means of `plain`, and what
       was lost of them.
     """
-    basis: list[jax.Array] = []
+    p, basis, before = q, q, q  # of as many matrices
     means, losts = [], []
     for turn in range(iterations):
-        sent = [product(a, b) for a, b in zip(m, q, strict=True)]
+        before = bases(q) if rest else q
+        sent = [product(a, b) for a, b in zip(m, before, strict=True)]
         p, lost = mean([*sent, *plain] if turn == 0 else sent)
         if turn == 0:
             means, losts = p[len(m) :], lost[len(m) :]
-        basis = bases(p[: len(m)])
+        p = p[: len(m)]
+        basis = bases(p)
         q, _ = mean([product(a.mT, b) for a, b in zip(m, basis, strict=True)])
-    out = [product(p, b.mT) for p, b in zip(basis, q, strict=True)]
+    out = [product(a, b.mT) for a, b in zip(basis, q, strict=True)]
+    if rest:
+        each = zip(q, before, p, basis, strict=True)
+        q = [x - product(b, product(a.mT, c)) for x, b, a, c in each]
     return out, q, means, losts
 
 

@@ -56,6 +56,7 @@ from relaxjax.gradients.low_rank._low_rank import AsMatrices, approximate, init_
 from relaxjax.gradients.low_rank._low_rank_reducer import LowRank, low_rank_reducer
 
 _CALLER = "power_sgd"
+WARM_STARTS = ("matrix", "rest")
 
 
 class PowerSGDState(NamedTuple):
@@ -81,6 +82,7 @@ def power_sgd(
     rank: int | Mapping[int, int] = 2,
     start_after: int = 0,
     iterations: int = 1,
+    warm_start: str = "matrix",
     min_compression: float = 1.0,
     as_matrices: AsMatrices | None = None,
     algorithm: str = "auto",
@@ -101,6 +103,9 @@ def power_sgd(
         of training, and not less than a learning rate's warm-up, is usual where
         quality suffers. It begins a new phase (`relaxjax.advance_phases`).
       iterations: subspace iterations per step; each sends as much again.
+      warm_start: the Q of the next step: of the whole "matrix", as in the paper, or of
+        its "rest", M - P Q^T with an orthonormal Q, as epfml/powersgd has it with two
+        iterations a step.
       min_compression: a leaf is compressed if that makes it more than this many times
         smaller: min_compression * r * (n + m) < n * m; 0 compresses every leaf of two
         dimensions or more. Vectors and scalars are never compressed.
@@ -122,12 +127,12 @@ def power_sgd(
       `update` takes `weight=`, this worker's number of examples.
 
     Raises:
-      ValueError: `rank` or `iterations` is below 1, ranks say nothing of step 0 or
-        change while updates travel as they are, `start_after` or `min_compression`
-        below 0, `bits` not 32, 16 or 8, the algorithm unknown or without codes; in
-        `init` or `update`: this rank makes no leaf smaller, `as_matrices` does not fit,
-        a leaf is not real and floating, the tree is not the one that `init` saw, the
-        compiler shards leaves and `specs` is missing.
+      ValueError: `rank` or `iterations` is below 1, an unknown `warm_start`, ranks say
+        nothing of step 0 or change while updates travel as they are, `start_after` or
+        `min_compression` below 0, `bits` not 32, 16 or 8, the algorithm unknown or
+        without codes; in `init` or `update`: this rank makes no leaf smaller,
+        `as_matrices` does not fit, a leaf is not real and floating, the tree is not the
+        one that `init` saw, the compiler shards leaves and `specs` is missing.
       NameError: `update` outside the axis.
 
     Example:
@@ -140,6 +145,11 @@ def power_sgd(
       [-2. -4. -6.]
     """
     require_whole(_CALLER, "iterations", iterations)
+    if warm_start not in WARM_STARTS:
+        raise ValueError(
+            f"{_CALLER}: warm_start={warm_start!r} is not one of "
+            f"{', '.join(WARM_STARTS)}: the Q that a step begins with"
+        )
     ranks = rank if isinstance(rank, Mapping) else None
     highest = _highest(rank) if isinstance(rank, Mapping) else rank
     spec = LowRank(
@@ -171,6 +181,7 @@ def power_sgd(
                 factor_mean_fn(axis_name, algorithm, compressor, width),
             ),
             iterations=iterations,
+            rest=warm_start == "rest",
             coded=coded,
             seed=seed,
         ),

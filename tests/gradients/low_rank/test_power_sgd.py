@@ -63,7 +63,9 @@ def basis(p: np.ndarray) -> np.ndarray:
     return np.stack(columns, axis=1)
 
 
-def reference(tx: Any, grads: list[Any], workers: int) -> list[dict[str, np.ndarray]]:
+def reference(
+    tx: Any, grads: list[Any], workers: int, *, rest: bool = False
+) -> list[dict[str, np.ndarray]]:
     """What comes out in each step, from the transformation's own first Q."""
     state = tx.init({k: jnp.zeros(s) for k, s in LARGE.items()})
     cut = {"w": (12, 10), "v": (12, 9)}
@@ -74,10 +76,13 @@ def reference(tx: Any, grads: list[Any], workers: int) -> list[dict[str, np.ndar
         out = {"b": g["b"].mean(axis=0)}
         for k in cut:
             m = [g[k][i].reshape(cut[k]) + e[k][i] for i in range(workers)]
+            before = basis(q[k])
             p = basis(np.mean([x @ q[k] for x in m], axis=0))
-            q[k] = np.mean([x.T @ p for x in m], axis=0)
-            e[k] = [x - p @ q[k].T for x in m]
-            out[k] = (p @ q[k].T).reshape(LARGE[k])
+            sent = np.mean([x.T @ p for x in m], axis=0)
+            e[k] = [x - p @ sent.T for x in m]
+            out[k] = (p @ sent.T).reshape(LARGE[k])
+            left = [x - x @ before @ before.T for x in m]
+            q[k] = np.mean([x.T @ p for x in left], axis=0) if rest else sent
         outs.append(out)
     return outs
 
@@ -94,17 +99,20 @@ def test_the_golden_vector():
         np.testing.assert_allclose(out[0], golden, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.few(1)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("workers", [2, 3, 5, 8])
-def test_equals_a_list_of_workers_over_20_steps(workers):
-    tx: Any = power_sgd("data", rank=2)
+@pytest.mark.parametrize("warm_start", ["matrix", "rest"])
+def test_equals_a_list_of_workers_over_20_steps(workers, warm_start):
+    tx: Any = power_sgd("data", rank=2, warm_start=warm_start)
     grads = large(workers, 20)
     state = None
-    for g, expected in zip(grads, reference(tx, grads, workers), strict=True):
+    outs = reference(tx, grads, workers, rest=warm_start == "rest")
+    most = {"matrix": 2e-3, "rest": 1e-2}[warm_start]  # it carries rounding further
+    for g, expected in zip(grads, outs, strict=True):
         out, state = updated(tx, g, state)
         for i in range(workers):
             for k in LARGE:
-                assert_close(out[k][i], expected[k].astype(np.float32), 2e-3)
+                assert_close(out[k][i], expected[k].astype(np.float32), most)
 
 
 def test_is_the_same_as_compressing_the_mean():
@@ -130,6 +138,19 @@ def test_approximation_and_residual_are_the_input():
             before[k] = np.asarray(state.residual[k])
             assert np.abs(before[k]).max() > 0.1
         assert_close(np.asarray(out["b"][0]), grads["b"].mean(0), 1e-6)
+
+
+def test_the_rest_owes_less_where_the_gradient_stays():
+    """Directions that went out are not asked for again: less waits at equal bytes."""
+    left = {}
+    for warm_start in ("matrix", "rest"):
+        tx: Any = power_sgd("data", rank=1, warm_start=warm_start)
+        state: Any = None
+        slow = large(1, 1)[0]["w"]
+        for noise in large(WORKERS, 20, seed=1):
+            _, state = updated(tx, {"w": slow + 0.3 * noise["w"]}, state)
+        left[warm_start] = np.linalg.norm(state.residual["w"].mean(0))
+    assert left["rest"] < 0.95 * left["matrix"]
 
 
 def test_what_16_bits_round_is_in_the_residual():
@@ -361,11 +382,12 @@ DEFICIENT = {
 }
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float16, jnp.bfloat16])
 @pytest.mark.parametrize("kind", DEFICIENT)
-def test_stays_finite_and_recovers(kind, dtype):
-    tx: Any = power_sgd("data", rank=3)
+@pytest.mark.parametrize("warm_start", ["matrix", "rest"])
+def test_stays_finite_and_recovers(kind, dtype, warm_start):
+    tx: Any = power_sgd("data", rank=3, warm_start=warm_start)
     value = np.broadcast_to(DEFICIENT[kind], (2, 12, 10))
     grads = {"w": jnp.asarray(value).astype(dtype)}
     out: Any = None
@@ -453,6 +475,7 @@ def test_beside_tensor_parallelism_each_shard_has_its_own():
         ({"rank": 0}, "rank=0 must be a whole number, 1 or more"),
         ({"rank": 1.5}, "rank=1.5 must be a whole number"),
         ({"iterations": 0}, "iterations=0 must be a whole number, 1 or more"),
+        ({"warm_start": "Q"}, "warm_start='Q' is not one of matrix, rest: the Q"),
         ({"start_after": -1}, "start_after=-1 must be a whole number, 0 or more"),
         ({"min_compression": -1}, "min_compression=-1 must be a finite factor"),
         ({"algorithm": "rings"}, "algorithm='rings' is not one of"),
