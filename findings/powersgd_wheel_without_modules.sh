@@ -10,9 +10,9 @@ set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 "${PYTHON:-python3}" -m venv "$folder/venv"
-export PIP_DISABLE_PIP_VERSION_CHECK=1
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_DEPS=1
 # Without its requirements: it asks for torch 1.10, which today's Pythons do not have.
-"$folder/venv/bin/pip" install -qq --no-deps powersgd==0.0.2
+"$folder/venv/bin/pip" install -qq powersgd==0.0.2
 
 "$folder/venv/bin/python" - <<'END'
 import sys
