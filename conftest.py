@@ -11,6 +11,7 @@ os.environ.setdefault("NPROC", "40")
 
 import platform
 from pathlib import Path
+from zlib import crc32
 
 import jax
 import pytest
@@ -82,6 +83,10 @@ def _resident() -> int:
     return int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+SLOW = 8
+"""How many times as many cases of a test marked `few` the slow suite takes."""
+
+
 def spread_out(items: list[pytest.Item], count: int) -> set[str]:
     """Ids of the cases of one test that are run: they cover what parameters may be.
 
@@ -115,6 +120,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--brief", action="store_true", help=text)
     quarter = "a quarter of the cases marked `few`; CI has minutes"
     parser.addoption("--quarter", action="store_true", help=quarter)
+    every = f"all cases, where `-m slow` takes {SLOW} times the `few` at most"
+    parser.addoption("--every", action="store_true", help=every)
+    parser.addoption("--shard", default="1/1", help="a part of the cases, as in 3/8")
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
@@ -128,14 +136,28 @@ def pytest_collection_modifyitems(
     for item in items:
         if item.get_closest_marker("few") and not item.get_closest_marker("slow"):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left_out = {item.nodeid for item in items if item.get_closest_marker("every")}
     for group in cases.values():
         marker = group[0].get_closest_marker("few")
         assert marker is not None
         (number,) = marker.args
         run = spread_out(group, -(-number // of))
+        slow = spread_out(group, SLOW * number)
         for item in group:
             if item.nodeid not in run:
                 item.add_marker(pytest.mark.slow)
+            if item.nodeid not in run | slow:
+                left_out.add(item.nodeid)
     for item in items:
         if brief and item.get_closest_marker("long"):
             item.add_marker(pytest.mark.slow)
+    part, parts = map(int, config.getoption("--shard").split("/"))
+    if not 1 <= part <= parts:
+        raise pytest.UsageError(f"--shard {part}/{parts} is no part, as 3/8 is")
+    if config.getoption("--every"):
+        left_out.clear()
+    here = part - 1
+    left_out |= {x.nodeid for x in items if crc32(x.nodeid.encode()) % parts != here}
+    gone = [item for item in items if item.nodeid in left_out]
+    config.hook.pytest_deselected(items=gone)
+    items[:] = [item for item in items if item.nodeid not in left_out]

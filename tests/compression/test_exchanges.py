@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -64,7 +65,14 @@ def pairs(row: tuple[Any, ...]) -> set[Any]:
     }
 
 
-def pairwise(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def all_pairs(row: tuple[Any, ...]) -> set[Any]:
+    """Each two of the four."""
+    return {*itertools.combinations(enumerate(row), 2)}
+
+
+def pairwise(
+    rows: list[tuple[Any, ...]], pairs: Callable[..., set[Any]]
+) -> list[tuple[Any, ...]]:
     """Some of the rows, in which every one of `pairs` that can be occurs."""
     missing = set().union(*map(pairs, rows))
     chosen = []
@@ -75,13 +83,19 @@ def pairwise(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return chosen
 
 
-COVER = pairwise(EVERY)
+COVER, SLOW = pairwise(EVERY, pairs), pairwise(EVERY, all_pairs)
+
+
+def marks(row: tuple[Any, ...]) -> list[pytest.MarkDecorator]:
+    """The whole product, of some 4 900, runs by `pytest --every`."""
+    if row in COVER:
+        return []
+    return [pytest.mark.slow if row in SLOW else pytest.mark.every]
+
+
 matrix = pytest.mark.parametrize(
     ("compressor", "feedback", "algorithm", "n"),
-    [
-        pytest.param(*row, marks=[] if row in COVER else [pytest.mark.slow])
-        for row in EVERY
-    ],
+    [pytest.param(*row, marks=marks(row)) for row in EVERY],
 )
 
 
