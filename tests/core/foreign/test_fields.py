@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from relaxjax._core.foreign import _fields
+from relaxjax._core.foreign._ranges import PREDICTED, PROCESSES
 
 
 @pytest.mark.parametrize(
@@ -61,3 +62,16 @@ def test_rates_are_positive_numbers():
     wrong: Any = "1"
     with pytest.raises(TypeError, match=r"^n must be a number of bytes/s, got '1'"):
         _fields.check_rate("n", "bytes/s", wrong)
+
+
+def test_fields_of_a_range():
+    assert _fields.check_count("n", 1024, among=PROCESSES) == 1024
+    with pytest.raises(ValueError, match=r"^n must be .*1024.*, got 1025: start fewer"):
+        _fields.check_count("n", 1025, remedy="start fewer", among=PROCESSES)
+    with pytest.raises(ValueError, match=r"^n must be .* seconds, got 2000000000.0"):
+        _fields.check_seconds("n", 2e9)
+    assert _fields.check_seconds("n", 2e9, PREDICTED) == 2e9
+    with pytest.raises(ValueError, match=r"^n must be .* bytes/s, got 1e-10"):
+        _fields.check_rate("n", "bytes/s", 1e-10)
+    with pytest.raises(ValueError, match=r"^n must be .*, got 2e\+24$"):
+        _fields.check_bytes("n", 2e24)
