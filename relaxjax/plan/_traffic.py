@@ -33,7 +33,7 @@ import jax.numpy as jnp
 
 from relaxjax.collectives import ALGORITHMS, CODED_EXCHANGES, EXACT_EXCHANGES, Codec
 from relaxjax.plan._network import Network
-from relaxjax.plan._payload_sizes import payload_size
+from relaxjax.plan.forms._payload_sizes import payload_size
 
 
 class Traffic(NamedTuple):
