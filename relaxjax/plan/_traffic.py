@@ -55,17 +55,6 @@ class Traffic(NamedTuple):
     steps: int = 0
     coded: float = 0.0
 
-    def times(self, number: float) -> "Traffic":
-        """The traffic of `number` such exchanges, one after the other."""
-        return Traffic(
-            self.sent * number,
-            self.line * number,
-            round(self.hops * number),
-            self.inside * number,
-            round(self.steps * number),
-            self.coded * number,
-        )
-
     def seconds(
         self, network: Network, codec: str = "", *, native: bool = False
     ) -> float:
