@@ -15,7 +15,7 @@ import numpy as np
 from jax.extend import core
 
 from relaxjax._core._jaxprs import Program, loop_parts, programs_of, scan_parts
-from relaxjax.programs._jaxpr_bytes import COLLECTIVES, rounds_of, shape_of
+from relaxjax.programs._jaxpr_bytes import COLLECTIVES, rounds_of
 from relaxjax.programs._jaxpr_computed import computed, plain
 from relaxjax.programs._jaxpr_looked import Looks, looked_at
 from relaxjax.programs._questions import Asked, asks, question
@@ -73,7 +73,9 @@ def walk(
 ) -> WalkResult:
     """Bytes sent by a program, and those wanted outputs that can be computed."""
     jaxpr = closed.jaxpr
-    wanted = wanted or [False] * len(jaxpr.outvars)
+    wanted = tuple(wanted or [False] * len(jaxpr.outvars))
+    used = looked_at(jaxpr, wanted, context.looks).inputs
+    known = [x if use else None for x, use in zip(known, used, strict=True)]
     blind = not any(wanted) and all(x is None for x in [*closed.consts, *known])
     if blind and jaxpr in context.walks:
         return context.walks[jaxpr]
@@ -88,11 +90,14 @@ def walk(
     outputs = _computable(jaxpr, values, wanted)
     looked = looked_at(jaxpr, outputs, context.looks)
     for eqn, results in zip(jaxpr.eqns, looked.results, strict=True):
+        waits = (before[v] for v in eqn.invars if not isinstance(v, core.Literal))
+        begin = max(waits, default=0)
+        if results is None:
+            before |= dict.fromkeys(eqn.outvars, begin)
+            continue
         inputs = [read(var) for var in eqn.invars]
         walked = _equation(eqn, inputs, context, results)
         sent = sent + walked.sent
-        waits = (before[v] for v in eqn.invars if not isinstance(v, core.Literal))
-        begin = max(waits, default=0)
         for (level, kind), rounds in walked.waves.items():
             place = begin + level, kind
             waves[place] = max(waves.get(place, 0), rounds)
@@ -112,6 +117,8 @@ def _computable(
 
     What programs inside an equation need is not looked at.
     """
+    if not any(wanted):
+        return tuple(wanted)
     known = {var for var, value in values.items() if value is not None}
     for eqn in jaxpr.eqns:
         inputs = {v for v in eqn.invars if not isinstance(v, core.Literal)}
@@ -162,7 +169,8 @@ def _equation(
         height = sum(walked.height for walked in walks)
         return WalkResult(sent, waves if height else {}, height, unknown)
     known_now = computed(eqn, known) if any(results) else None
-    if known_now and asks(name, shape_of(eqn.outvars[0]).dtype):
+    made: Any = eqn.outvars[0].aval
+    if known_now and asks(name, made.dtype):
         _note(eqn, known, context.asked)
     return WalkResult(context.nothing(), {}, 0, known_now or unknown)
 
@@ -170,7 +178,7 @@ def _equation(
 def _whole(known: list[Any], variables: Sequence[Any]) -> list[Any]:
     """The values, except those that a mapping cuts or joins on the way."""
     return [
-        value if value is None or np.shape(value) == shape_of(var).shape else None
+        value if value is None or np.shape(value) == var.aval.shape else None
         for value, var in zip(known, variables, strict=True)
     ]
 
@@ -226,5 +234,5 @@ def _note(eqn: core.JaxprEqn, known: list[Any], asked: Asked) -> None:
         elif x.dtype != bool:
             numbers += x.ravel().tolist()
     turn = sum(place[0] == id(eqn) for place in asked)
-    made = shape_of(eqn.outvars[0]).dtype
-    asked[id(eqn), turn] = question(eqn.primitive.name, tuple(numbers), made)
+    made: Any = eqn.outvars[0].aval
+    asked[id(eqn), turn] = question(eqn.primitive.name, tuple(numbers), made.dtype)
