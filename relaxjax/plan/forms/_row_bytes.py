@@ -20,21 +20,19 @@ Cost: O(buckets).
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from math import prod
 
 import jax
 import jax.numpy as jnp
 
 from relaxjax._core._buckets import plan_buckets
-from relaxjax.compression import count_of, packed_bytes, width_below
+from relaxjax.compression import count_of
 from relaxjax.gradients import merge_small, most_square
-from relaxjax.plan.forms._payload_sizes import payload_size
+from relaxjax.plan.forms._payload_sizes import largest, payload_size
 
 Leaf = jax.ShapeDtypeStruct
 Form = Callable[[Leaf, int, int], tuple[int, int]]
 """From a leaf, the workers and the bytes of a bucket to bytes and rounds."""
-
-_MOST = 64  # elements of a side of DeMo's blocks
-_CHUNK = 4096  # of SparseLoCo
 
 
 def _sums(n: int, waits: int, *floats: int) -> tuple[int, int]:
@@ -80,22 +78,16 @@ def _blocks(x: Leaf, n: int, size: int) -> tuple[int, int]:
     """32 values of each block, whose sides divide those of the leaf."""
     del size
     sides = most_square("", x.shape)[1:]
-    h, w = (max(k for k in range(1, _MOST + 1) if side % k == 0) for side in sides)
-    values = x.size // (h * w) * min(32, h * w)
-    return (n - 1) * 2 * (4 * values + packed_bytes(values, width_below(h * w))), n - 1
+    block = prod(max(k for k in range(1, 65) if side % k == 0) for side in sides)
+    each = largest(min(1, 32 / block), block, payload_size("identity"), x.size)
+    return (n - 1) * 2 * each, n - 1
 
 
 def _chunks(x: Leaf, n: int, size: int) -> tuple[int, int]:
     """64 values of 2 bits in each chunk of a bucket."""
-    buckets = [b.nbytes // 4 for b in plan_buckets([x, x], bucket_bytes=size)]
-
-    def payload(d: int) -> int:
-        width = min(_CHUNK, d)
-        values = -(-d // width) * count_of(64 / _CHUNK, width)
-        places = packed_bytes(values, width_below(width))
-        return payload_size("quantize2")(values) + places
-
-    return (n - 1) * sum(map(payload, buckets)), (n - 1) * len(buckets)
+    payload = partial(largest, 64 / 4096, 4096, payload_size("quantize2"))
+    each = [payload(b.nbytes // 4) for b in plan_buckets([x, x], bucket_bytes=size)]
+    return (n - 1) * sum(each), (n - 1) * len(each)
 
 
 FORMS: Mapping[str, Form] = {
