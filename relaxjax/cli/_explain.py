@@ -48,19 +48,25 @@ def explain(
     """
     with user_errors():
         require_name(relaxation)
-        from relaxjax import tasks  # JAX
+        import jax
+
+        from relaxjax import tasks
         from relaxjax._core._relaxation import Training
         from relaxjax._names import parse
         from relaxjax.programs import explain as explained
         from relaxjax.workers import emulate
 
         choice = parse(relaxation)
-        model = tasks.TASKS[task.value](0)
+        made: list[tasks.Task] = []  # whose params are shapes, which nobody has to draw
+        params = jax.eval_shape(
+            lambda: made.append(tasks.TASKS[task.value](0)) or made[0].params
+        )
+        model = made[0]
         parent = tasks.OPTIMIZERS[choice.row.parent]
         rate = tasks.schedule(parent.rate * model.learning_rate, model.steps)
         training = Training(parent.make(rate), rate, model.steps, workers)
         tx = choice.build("data", training, periods=periods, merge=merge)
-        found = explained(tx, model.params, emulate(workers), steps=model.steps)
+        found = explained(tx, params, emulate(workers), steps=model.steps)
     if as_json:
         typer.echo(json.dumps({"relaxation": relaxation, **found.as_dict()}))
         return

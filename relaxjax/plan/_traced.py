@@ -27,7 +27,7 @@ from relaxjax.plan._candidate import BUCKET_BYTES
 from relaxjax.plan._messages import Messages, PlannedMessage
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
-from relaxjax.plan._traffic import Traffic
+from relaxjax.plan._traffic import over_links
 from relaxjax.plan.forms._row_bytes import form_of
 from relaxjax.programs import first_steps
 from relaxjax.workers import emulate, workers_of
@@ -42,10 +42,8 @@ def traced(row: Relaxation) -> Messages:
         model: Model, network: Network, bucket_bytes: int
     ) -> list[PlannedMessage]:
         sent, rounds = _sent(row, network.workers, model, bucket_bytes)
-        if network.hosts == 1:
-            return [PlannedMessage(1.0, Traffic(sent, inside=sent, steps=rounds))]
         line = sent * network.per_host
-        return [PlannedMessage(1.0, Traffic(sent, line=line, hops=rounds))]
+        return [PlannedMessage(1.0, over_links(network, sent, line, rounds, 0))]
 
     return messages
 

@@ -68,10 +68,9 @@ def _sketched(x: Leaf, n: int, size: int) -> tuple[int, int]:
     """Four floats for each row, then a tenth of the rows; or all, if that is less."""
     del size
     rows, columns = most_square("", x.shape)[1:]
-    sketch, few = 4 * rows, count_of(0.1, rows) * columns
-    if sketch + few >= x.size:
-        return _sums(n, 1, 2 * x.size)
-    return _sums(n, 2, 2 * sketch, 2 * few)
+    few = 4 * rows, count_of(0.1, rows) * columns
+    sent = few if sum(few) < x.size else (x.size,)
+    return _sums(n, len(sent), *(2 * d for d in sent))
 
 
 def _blocks(x: Leaf, n: int, size: int) -> tuple[int, int]:
@@ -100,8 +99,7 @@ FORMS: Mapping[str, Form] = {
     "sparta": partial(_pairs, 1, share=200),
     "streaming_diloco": lambda x, n, size: _sums(n, 2, x.size, x.size),
     "decoupled_diloco": lambda x, n, size: _sums(n, 2, x.size, x.size, 1, 1),
-    "asynchronous_diloco": _by_turns,
-    "heloco": _by_turns,
+    **dict.fromkeys(("asynchronous_diloco", "heloco"), _by_turns),
     "sparse_loco": _chunks,
 }
 """By the names of rows; what two leaves send in a period."""
