@@ -217,6 +217,6 @@ def test_an_update_is_traced_once_for_its_order_and_once_for_its_bytes():
         traced.append(1)
         return updates, state
 
-    own = optax.GradientTransformation(lambda _: (), update)
+    own = optax.GradientTransformation(lambda params: (), update)
     explain(optax.chain(own, all_reduce("data"), ADAM), PARAMS, MESH)
     assert len(traced) == 2
