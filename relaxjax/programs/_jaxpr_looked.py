@@ -19,7 +19,7 @@ class Looked(NamedTuple):
     Attributes:
       inputs: for each input.
       results: for each equation, for each of its results; None for an equation that
-        sends nothing, holds no program, and is not looked at.
+        sends nothing and is not looked at.
     """
 
     inputs: tuple[bool, ...]
@@ -39,13 +39,21 @@ def looked_at(jaxpr: core.Jaxpr, wanted: tuple[bool, ...], looks: Looks) -> Look
         results = []
         for eqn in reversed(jaxpr.eqns):
             each = tuple(v in looked for v in eqn.outvars)
-            active = eqn.primitive.name in COLLECTIVES or any(programs_of(eqn.params))
-            results.append(each if active or any(each) else None)
+            results.append(each if any(each) or _sends(eqn, looks) else None)
+            if results[-1] is None:
+                continue
             inputs = zip(eqn.invars, _inputs(eqn, each, looks), strict=True)
             looked |= {v for v, is_looked_at in inputs if is_looked_at}
         inputs = tuple(v in looked for v in jaxpr.invars)
         looks[key] = Looked(inputs, tuple(results[::-1]))
     return looks[key]
+
+
+def _sends(eqn: core.JaxprEqn, looks: Looks) -> bool:
+    """Whether there is a collective in it, on whatever branch."""
+    programs = [p.jaxpr for p in programs_of(eqn.params)]
+    inner = (looked_at(j, (False,) * len(j.outvars), looks).results for j in programs)
+    return eqn.primitive.name in COLLECTIVES or any(map(any, inner))
 
 
 def _inputs(eqn: core.JaxprEqn, results: tuple[bool, ...], looks: Looks) -> list[bool]:

@@ -103,9 +103,17 @@ def test_what_a_later_phase_looks_at_is_known_when_it_begins():
 
 
 def test_a_step_that_no_counter_decides_is_walked_twice():
-    """Whatever its state counts or draws: once more, to see that it stands alike."""
+    """Whatever its state counts, draws or decides, as long as no bytes depend on it."""
+
+    def halved(updates, state, params=None):
+        del params
+        half = jax.tree.map(lambda u: u / 2, updates)
+        due = state % 1000 == 7
+        return jax.lax.cond(due, lambda: half, lambda: updates), state + 1
+
+    halves = optax.GradientTransformation(lambda params: jnp.int32(0), halved)
     tx, _ = TXS["draws that no conditional looks at"]
-    tx = optax.chain(tx, optax.scale_by_schedule(lambda n: 1 / (1 + n)))
+    tx = optax.chain(halves, optax.scale_by_schedule(lambda n: 1 / (1 + n)), tx)
     walked = walked_steps(tx, PARAMS, workers(), None)
     assert [one.asked for one, _ in zip(walked, range(3), strict=False)] == [{}] * 3
     assert len(period_of(tx, PARAMS, workers()).steps) == 1
