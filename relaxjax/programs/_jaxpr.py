@@ -15,7 +15,7 @@ import numpy as np
 from jax.extend import core
 
 from relaxjax._core._jaxprs import Program, loop_parts, programs_of, scan_parts
-from relaxjax.programs._jaxpr_bytes import COLLECTIVES, rounds_of
+from relaxjax.programs._jaxpr_bytes import COLLECTIVES, rounds_of, shape_of
 from relaxjax.programs._jaxpr_computed import computed, plain
 from relaxjax.programs._jaxpr_looked import Looks, looked_at
 from relaxjax.programs._questions import Asked, asks, question
@@ -147,8 +147,7 @@ def _equation(
         height = sum(walked.height for walked in walks)
         return WalkResult(sent, waves if height else {}, height, unknown)
     known_now = computed(eqn, known) if any(results) else None
-    made: Any = eqn.outvars[0].aval
-    if known_now and asks(name, made.dtype):
+    if known_now and asks(name, shape_of(eqn.outvars[0]).dtype):
         _note(eqn, known, context.asked)
     return WalkResult(context.nothing(), {}, 0, known_now or unknown)
 
@@ -156,7 +155,7 @@ def _equation(
 def _whole(known: list[Any], variables: Sequence[Any]) -> list[Any]:
     """The values, except those that a mapping cuts or joins on the way."""
     return [
-        value if value is None or np.shape(value) == var.aval.shape else None
+        value if value is None or np.shape(value) == shape_of(var).shape else None
         for value, var in zip(known, variables, strict=True)
     ]
 
@@ -212,5 +211,5 @@ def _note(eqn: core.JaxprEqn, known: list[Any], asked: Asked) -> None:
         elif x.dtype != bool:
             numbers += x.ravel().tolist()
     turn = sum(place[0] == id(eqn) for place in asked)
-    made: Any = eqn.outvars[0].aval
-    asked[id(eqn), turn] = question(eqn.primitive.name, tuple(numbers), made.dtype)
+    made = shape_of(eqn.outvars[0]).dtype
+    asked[id(eqn), turn] = question(eqn.primitive.name, tuple(numbers), made)

@@ -14,6 +14,7 @@ import numpy as np
 from jax.extend import core
 
 from relaxjax._core._tree import is_key
+from relaxjax.programs._jaxpr_bytes import shape_of
 
 _LARGEST = 4096  # elements; branches depend on counters and small tables
 
@@ -47,8 +48,7 @@ def computed(eqn: core.JaxprEqn, known: list[Any]) -> list[Any] | None:
     """The outputs of a primitive all of whose inputs are known, if they are small."""
     if any(value is None for value in known) or eqn.primitive.name == "axis_index":
         return None
-    made: list[Any] = [var.aval for var in eqn.outvars]
-    if sum(x.size for x in made) > _LARGEST:
+    if sum(shape_of(var).size for var in eqn.outvars) > _LARGEST:
         return None
     if (out := _by_numpy(eqn, known)) is not None:
         return [out]
@@ -65,8 +65,7 @@ def plain(value: Any) -> np.ndarray:
 
 def _by_numpy(eqn: core.JaxprEqn, known: list[Any]) -> np.ndarray | None:
     """The output, where NumPy computes it to the bit; None elsewhere."""
-    to: Any = eqn.outvars[0].aval
-    by = _BY_NUMPY.get(eqn.primitive.name)
+    by, to = _BY_NUMPY.get(eqn.primitive.name), shape_of(eqn.outvars[0])
     if by is None or any(isinstance(x, jax.Array) and is_key(x) for x in known):
         return None
     inputs = [np.asarray(x) for x in known]
