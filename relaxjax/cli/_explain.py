@@ -48,25 +48,19 @@ def explain(
     """
     with user_errors():
         require_name(relaxation)
-        import jax
-
-        from relaxjax import tasks
+        from relaxjax import tasks  # JAX
         from relaxjax._core._relaxation import Training
         from relaxjax._names import parse
         from relaxjax.programs import explain as explained
         from relaxjax.workers import emulate
 
         choice = parse(relaxation)
-        made: list[tasks.Task] = []  # whose params are shapes, which nobody has to draw
-        params = jax.eval_shape(
-            lambda: made.append(tasks.TASKS[task.value](0)) or made[0].params
-        )
-        model = made[0]
+        params, steps, peak = tasks.outline(task.value)
         parent = tasks.OPTIMIZERS[choice.row.parent]
-        rate = tasks.schedule(parent.rate * model.learning_rate, model.steps)
-        training = Training(parent.make(rate), rate, model.steps, workers)
+        rate = tasks.schedule(parent.rate * peak, steps)
+        training = Training(parent.make(rate), rate, steps, workers)
         tx = choice.build("data", training, periods=periods, merge=merge)
-        found = explained(tx, params, emulate(workers), steps=model.steps)
+        found = explained(tx, params, emulate(workers), steps=steps)
     if as_json:
         typer.echo(json.dumps({"relaxation": relaxation, **found.as_dict()}))
         return
