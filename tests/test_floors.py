@@ -34,7 +34,7 @@ INNER_FLOORS = {
     "compression": [{""}, {"formats"}],
     "cli": [{"printed"}, {""}],
     "gradients": [{"mean", "late"}, {"low_rank", "adaptive"}, {"momenta"}, {""}],
-    "plan": [{""}, {"inside"}],
+    "plan": [{"forms"}, {""}, {"inside"}],
     "islands": [{"carriers"}, {"common"}, {"one"}, {"started", "replayed"}, {""}],
 }
 """Inner rooms of a room, likewise; "" is what lies outside of them."""

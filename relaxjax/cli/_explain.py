@@ -55,12 +55,12 @@ def explain(
         from relaxjax.workers import emulate
 
         choice = parse(relaxation)
-        model = tasks.TASKS[task.value](0)
+        params, steps, peak = tasks.outline(task.value)
         parent = tasks.OPTIMIZERS[choice.row.parent]
-        rate = tasks.schedule(parent.rate * model.learning_rate, model.steps)
-        training = Training(parent.make(rate), rate, model.steps, workers)
+        rate = tasks.schedule(parent.rate * peak, steps)
+        training = Training(parent.make(rate), rate, steps, workers)
         tx = choice.build("data", training, periods=periods, merge=merge)
-        found = explained(tx, model.params, emulate(workers), steps=model.steps)
+        found = explained(tx, params, emulate(workers), steps=steps)
     if as_json:
         typer.echo(json.dumps({"relaxation": relaxation, **found.as_dict()}))
         return

@@ -81,7 +81,7 @@ def _desynced(
     inner = training.optimizer
     if periods is not None:
         return desynced(inner, axis_name, periods=periods, **parts)
-    state = jax.eval_shape(inner.init, {"w": jnp.zeros((2, 2))})
+    state = jax.eval_shape(inner.init, jax.ShapeDtypeStruct((2, 2), jnp.float32))
     names = [n for n in _PERIODS if optax.tree.get_all_with_path(state, n)]
     periods = {name: _PERIODS[name] for name in ("params", *names)}
     return desynced(inner, axis_name, periods=periods, **parts)

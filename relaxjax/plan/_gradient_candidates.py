@@ -10,8 +10,8 @@ from relaxjax.plan._candidate import Candidate, line, partly_coded
 from relaxjax.plan._messages import low_rank, makes_smaller, reduced
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
-from relaxjax.plan._payload_sizes import compressor_named
 from relaxjax.plan._traffic import EXCHANGES, payload
+from relaxjax.plan.forms._payload_sizes import compressor_named
 
 _SIXTEEN = ("bf16", "fp16")
 _PARTLY, _SHARES = ("quantize8", "quantize4", "sign"), (0.25, 0.5, 0.75)

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from operator import mul
 from typing import Any, NamedTuple
 
-import jax
-
 from relaxjax._core._buckets import Bucket, plan_buckets, plan_groups
 from relaxjax.gradients import (
     Matrices,
@@ -106,7 +104,7 @@ def _psum(
     members = [leaves[segment.leaf] for segment in bucket.segments]
     sizes = [sum(members[i].size for i in few) for few in merge_small(members)]
     each = [psum(size, network) for size in sizes]
-    total = jax.tree.map(lambda *x: sum(x), *each)
+    total = _added(each, [1] * len(each))
     if not network.joined:
         return total
     return total._replace(hops=each[0].hops, steps=each[0].steps)
@@ -176,9 +174,8 @@ def makes_smaller(rank: int, model: Model) -> bool:
 
 
 def _matrices(rank: int, model: Model) -> list[Matrices | None]:
-    return matrices_of(
-        model.params, rank=rank, min_compression=1.0, as_matrices=most_square
-    )
+    how = {"rank": rank, "min_compression": 1.0, "as_matrices": most_square}
+    return model.once(("matrices", rank), lambda: matrices_of(model.params, **how))
 
 
 def _size(bucket: Bucket) -> int:
@@ -214,4 +211,4 @@ def _timed(
 
 
 def _added(each: list[Traffic], times: list[int]) -> Traffic:
-    return jax.tree.map(lambda *x: sum(map(mul, x, times)), *each)
+    return Traffic(*(sum(map(mul, x, times)) for x in zip(*each, strict=True)))

@@ -11,7 +11,7 @@ matrices:
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,14 +126,18 @@ class Model:
         return [x for x, k in zip(self.leaves, kinds, strict=True) if k == kind]
 
     def _kinds(self, plain: float = 0.0) -> Any:
-        """Each leaf's kind, found out once."""
-        if plain not in self._labels:
-            self._labels[plain] = label_leaves(self.params, plain)
-        return self._labels[plain]
+        """Each leaf's kind."""
+        return self.once(("kinds", plain), lambda: label_leaves(self.params, plain))
 
     @functools.cached_property
-    def _labels(self) -> dict[float, Any]:
+    def _known(self) -> dict[Hashable, Any]:
         return {}
+
+    def once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What `make()` returned when it was first called for this key."""
+        if key not in self._known:
+            self._known[key] = make()
+        return self._known[key]
 
     def ready(self, segment: Segment) -> float:
         """Share of the backward pass after which a segment's gradient is there."""
@@ -150,25 +154,19 @@ class Model:
 
         With each group, when its last gradient is there.
         """
-        if id(buckets) not in self._groups:
-            groups, size = [], max(1, -(-len(buckets) // most))
+
+        def groups() -> tuple[Any, Groups]:
+            found, size = [], max(1, -(-len(buckets) // most))
             for start in range(0, len(buckets), size):
                 alike, ready = {}, 0.0
                 for bucket in buckets[start : start + size]:
                     key = sum(s.size for s in bucket.segments), len(bucket.segments)
                     alike.setdefault(key, []).append(bucket)
                     ready = max(ready, *map(self.ready, bucket.segments))
-                groups.append((ready, alike))
-            self._groups[id(buckets)] = buckets, groups
-        return self._groups[id(buckets)][1]
+                found.append((ready, alike))
+            return buckets, found  # so that nothing else gets the same id
 
-    @functools.cached_property
-    def _groups(self) -> dict[int, tuple[tuple[Bucket, ...], Groups]]:
-        return {}
-
-    @functools.cached_property
-    def _packed(self) -> dict[tuple[Any, ...], tuple[Bucket, ...]]:
-        return {}
+        return self.once(("groups", id(buckets)), groups)[1]
 
     def packed(
         self,
@@ -180,8 +178,9 @@ class Model:
 
         `how` is `relaxjax.schedule.plan_buckets` or `plan_groups`.
         """
-        key = how.__name__, bucket_bytes, *which
-        if key not in self._packed:
+
+        def pack() -> tuple[Bucket, ...]:
             tree = self.part(*which) if which else self.params
-            self._packed[key] = how(tree, bucket_bytes=bucket_bytes)
-        return self._packed[key]
+            return how(tree, bucket_bytes=bucket_bytes)
+
+        return self.once((how.__name__, bucket_bytes, *which), pack)

@@ -46,9 +46,10 @@ def predict(
     candidate: Candidate, model: Model, network: Network, bucket_bytes: int
 ) -> Prediction:
     """Time, bytes and memory of a relaxation, with buckets of this size."""
-    messages, every = [], candidate.every
-    if network.workers > 1:
-        messages = candidate.messages(model, network, bucket_bytes)
+    send, every, messages = candidate.messages, candidate.every, []
+    if network.workers > 1:  # the same, whatever the links are
+        alike = send, network.workers, network.per_host, network.joined, bucket_bytes
+        messages = model.once(alike, lambda: send(model, network, bucket_bytes))
     exchange = exchange_seconds(messages, model, network, candidate.compressor)
     each = _seconds(messages, network, candidate.compressor)
     return Prediction(

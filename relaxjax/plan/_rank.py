@@ -72,11 +72,15 @@ def rank(
     check_asked(criterion, quality, memory)
     if merge is not None:
         require_rule("rank", "merge", merge)
+
+    def fitting() -> list[Candidate]:
+        found = candidates(network)
+        found = found if merge is None else with_rule(merge, found)
+        return [c for c in found if c.fits_axes(axes) and c.fits(model)]
+
     rows = []
-    found = candidates(network)
-    for candidate in found if merge is None else with_rule(merge, found):
-        if not (candidate.fits_axes(axes) and candidate.fits(model)):
-            continue
+    alike = network.workers, network.per_host, axes, merge
+    for candidate in model.once(alike, fitting):
         best = best_bucket(candidate, model, network, bucket_bytes)
         known = quality_of(candidate.label)
         rows.append(Row(candidate=candidate, prediction=best, quality=known))

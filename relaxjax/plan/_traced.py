@@ -9,7 +9,9 @@
 Where an exchange goes is not known: all of it is assumed to leave the host, after the
 backward pass.
 
-Cost: a trace of `init` and `update` for each shape, once.
+Bytes and rounds in closed form (`relaxjax.plan.forms._row_bytes`) take no trace.
+
+Cost: a trace of `init`, and of `update` for each shape without a form, once.
 """
 
 import functools
@@ -25,7 +27,8 @@ from relaxjax.plan._candidate import BUCKET_BYTES
 from relaxjax.plan._messages import Messages, PlannedMessage
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
-from relaxjax.plan._traffic import Traffic
+from relaxjax.plan._traffic import over_links
+from relaxjax.plan.forms._row_bytes import form_of
 from relaxjax.programs import first_steps
 from relaxjax.workers import emulate, workers_of
 
@@ -39,10 +42,8 @@ def traced(row: Relaxation) -> Messages:
         model: Model, network: Network, bucket_bytes: int
     ) -> list[PlannedMessage]:
         sent, rounds = _sent(row, network.workers, model, bucket_bytes)
-        if network.hosts == 1:
-            return [PlannedMessage(1.0, Traffic(sent, inside=sent, steps=rounds))]
         line = sent * network.per_host
-        return [PlannedMessage(1.0, Traffic(sent, line=line, hops=rounds))]
+        return [PlannedMessage(1.0, over_links(network, sent, line, rounds, 0))]
 
     return messages
 
@@ -96,6 +97,16 @@ def _least(row: Relaxation, leaf: jax.ShapeDtypeStruct, bucket_bytes: int) -> in
 def _of_leaf(
     row: Relaxation, workers: int, leaf: jax.ShapeDtypeStruct, bucket_bytes: int
 ) -> tuple[float, int]:
+    if form := form_of(row.name, leaf, workers):
+        sent, rounds = form(leaf, workers, bucket_bytes)
+        return sent / _COPIES, rounds
+    return traced_leaf(row, workers, leaf, bucket_bytes)
+
+
+def traced_leaf(
+    row: Relaxation, workers: int, leaf: jax.ShapeDtypeStruct, bucket_bytes: int
+) -> tuple[float, int]:
+    """Bytes of a leaf in a period and rounds, by the program of `_COPIES` of it."""
     tx, mesh = _built(row, workers, bucket_bytes), emulate(workers)
     where = workers_of(mesh, None, "plan")
     steps = first_steps(tx, _copies(leaf), where, row.period or 1)

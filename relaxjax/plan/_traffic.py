@@ -33,7 +33,7 @@ import jax.numpy as jnp
 
 from relaxjax.collectives import ALGORITHMS, CODED_EXCHANGES, EXACT_EXCHANGES, Codec
 from relaxjax.plan._network import Network
-from relaxjax.plan._payload_sizes import payload_size
+from relaxjax.plan.forms._payload_sizes import payload_size
 
 
 class Traffic(NamedTuple):
@@ -54,17 +54,6 @@ class Traffic(NamedTuple):
     inside: float = 0.0
     steps: int = 0
     coded: float = 0.0
-
-    def times(self, number: float) -> "Traffic":
-        """The traffic of `number` such exchanges, one after the other."""
-        return Traffic(
-            self.sent * number,
-            self.line * number,
-            round(self.hops * number),
-            self.inside * number,
-            round(self.steps * number),
-            self.coded * number,
-        )
 
     def seconds(
         self, network: Network, codec: str = "", *, native: bool = False
@@ -129,7 +118,7 @@ def _sent(algorithm: str, d: int, hosts: int, per_host: int, p: PayloadSize) -> 
     return CODED_EXCHANGES[algorithm].wire_bytes(d, workers, codec)
 
 
-def _over_links(
+def over_links(
     network: Network, sent: float, line: float, hops: int, steps: int
 ) -> Traffic:
     """Bytes on links between hosts, or all within the only host."""
@@ -142,14 +131,14 @@ def psum(d: int, network: Network) -> Traffic:
     """The backend's own all-reduce of one array."""
     sent = _sent("psum", d, network.hosts, network.per_host, EXACT)
     steps = 2 * _levels(network.per_host)
-    return _over_links(network, sent, sent, 2 * _levels(network.hosts), steps)
+    return over_links(network, sent, sent, 2 * _levels(network.hosts), steps)
 
 
 def ring(d: int, network: Network, p: PayloadSize) -> Traffic:
     """Around all workers; encoded anew at each hop."""
     n, h, m = network.workers, network.hosts, network.per_host
     sent = _sent("ring", d, h, m, p)
-    traffic = _over_links(network, sent, sent, 2 * (h - 1), 2 * (n - h))
+    traffic = over_links(network, sent, sent, 2 * (h - 1), 2 * (n - h))
     return traffic._replace(coded=4.0 * 4 * d if p.coded else 0.0)
 
 
@@ -165,7 +154,7 @@ def halving_doubling(d: int, network: Network, p: PayloadSize) -> Traffic:
     n, h, m = network.workers, network.hosts, network.per_host
     sent = _sent("halving_doubling", d, h, m, EXACT)
     line = sent if m == 1 else m * 2 * (h - 1) / h * 4 * d
-    return _over_links(network, sent, line, 2 * _levels(n), 0)
+    return over_links(network, sent, line, 2 * _levels(n), 0)
 
 
 def tree(d: int, network: Network, p: PayloadSize) -> Traffic:
@@ -173,7 +162,7 @@ def tree(d: int, network: Network, p: PayloadSize) -> Traffic:
     del p
     rounds = 2 * _levels(network.workers)
     sent = _sent("tree", d, network.hosts, network.per_host, EXACT)
-    traffic = _over_links(network, sent, rounds * 4 * d, rounds, 0)
+    traffic = over_links(network, sent, rounds * 4 * d, rounds, 0)
     return traffic._replace(inside=rounds * 4 * d) if network.hosts == 1 else traffic
 
 
@@ -182,7 +171,7 @@ def two_shot(d: int, network: Network, p: PayloadSize) -> Traffic:
     n, m = network.workers, network.per_host
     sent = _sent("two_shot", d, network.hosts, m, p)
     line = 2 * m * (n - m) * p.of(-(-d // n))
-    traffic = _over_links(network, sent, line, n, 0)
+    traffic = over_links(network, sent, line, n, 0)
     return traffic._replace(coded=(4 + 1 / n) * 4 * d if p.coded else 0.0)
 
 
@@ -190,7 +179,7 @@ def one_shot(d: int, network: Network, p: PayloadSize) -> Traffic:
     """Everything to each other worker."""
     n, m = network.workers, network.per_host
     sent = _sent("one_shot", d, network.hosts, m, p)
-    traffic = _over_links(network, sent, m * (n - m) * p.of(d), n - 1, 0)
+    traffic = over_links(network, sent, m * (n - m) * p.of(d), n - 1, 0)
     return traffic._replace(coded=2 * 4 * d + n * p.of(d) if p.coded else 0.0)
 
 
@@ -222,7 +211,7 @@ def neighbors(d: int, network: Network, p: PayloadSize, degree: int) -> Traffic:
     m = network.per_host
     if p.coded or m == 1 or network.hosts == 1:
         sent = degree * p.of(d)
-        traffic = _over_links(network, sent, min(m, 2) * sent, degree, 0)
+        traffic = over_links(network, sent, min(m, 2) * sent, degree, 0)
         return traffic._replace(coded=(2 + degree) * 4.0 * d if p.coded else 0.0)
     chunk = -(-d // m)
     inside, across = 2 * (m - 1) * chunk * 4, degree * 4 * chunk

@@ -22,8 +22,8 @@ from relaxjax.plan._candidate import MERGE, Candidate
 from relaxjax.plan._messages import Messages, PlannedMessage, reduced
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
-from relaxjax.plan._payload_sizes import compressor_named
 from relaxjax.plan._traffic import EXACT, Traffic, one_shot, psum, two_shot
+from relaxjax.plan.forms._payload_sizes import compressor_named
 
 
 def with_rule(rule: Rule, candidates: Iterable[Candidate]) -> Iterator[Candidate]:

@@ -182,7 +182,7 @@ def explain(
         phase_ends=sorted(
             {end for clock in clocks_of(state) for end in clock.ends if end}
         ),
-        problems=_problems(tx, params, workers, extra_args),
+        problems=_problems(tx, params, workers, extra_args, seen),
         loss_sends=_loss_sends(loss, params, batch, workers) if loss else {},
     )
 
@@ -206,17 +206,12 @@ def _apart(steps: list[int]) -> list[int]:
     return [min(gaps), max(gaps)] if gaps else []
 
 
-def _problems(
-    tx: optax.GradientTransformation,
-    params: Any,
-    workers: WorkerMesh,
-    extra_args: Mapping[str, Any] | None,
-) -> list[str]:
+def _problems(*what: Any) -> list[str]:
     """What `init` says of the chain."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
-            require_synchronized(tx, params, workers, extra_args)
+            require_synchronized(*what)
         except ValueError as error:
             return [str(error)]
     return [str(warning.message) for warning in said]

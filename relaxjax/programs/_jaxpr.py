@@ -73,7 +73,9 @@ def walk(
 ) -> WalkResult:
     """Bytes sent by a program, and those wanted outputs that can be computed."""
     jaxpr = closed.jaxpr
-    wanted = wanted or [False] * len(jaxpr.outvars)
+    wanted = tuple(wanted or [False] * len(jaxpr.outvars))
+    looked = looked_at(jaxpr, wanted, context.looks)
+    known = [x if use else None for x, use in zip(known, looked.inputs, strict=True)]
     blind = not any(wanted) and all(x is None for x in [*closed.consts, *known])
     if blind and jaxpr in context.walks:
         return context.walks[jaxpr]
@@ -85,14 +87,15 @@ def walk(
     def read(var):
         return var.val if isinstance(var, core.Literal) else values.get(var)
 
-    outputs = _computable(jaxpr, values, wanted)
-    looked = looked_at(jaxpr, outputs, context.looks)
     for eqn, results in zip(jaxpr.eqns, looked.results, strict=True):
+        waits = (before[v] for v in eqn.invars if not isinstance(v, core.Literal))
+        begin = max(waits, default=0)
+        if results is None:
+            before |= dict.fromkeys(eqn.outvars, begin)
+            continue
         inputs = [read(var) for var in eqn.invars]
         walked = _equation(eqn, inputs, context, results)
         sent = sent + walked.sent
-        waits = (before[v] for v in eqn.invars if not isinstance(v, core.Literal))
-        begin = max(waits, default=0)
         for (level, kind), rounds in walked.waves.items():
             place = begin + level, kind
             waves[place] = max(waves.get(place, 0), rounds)
@@ -103,24 +106,6 @@ def walk(
     if blind:
         context.walks[jaxpr] = result
     return result
-
-
-def _computable(
-    jaxpr: core.Jaxpr, values: dict[Any, Any], wanted: Sequence[bool]
-) -> tuple[bool, ...]:
-    """The wanted outputs that depend on nothing unknown, as far as seen.
-
-    What programs inside an equation need is not looked at.
-    """
-    known = {var for var, value in values.items() if value is not None}
-    for eqn in jaxpr.eqns:
-        inputs = {v for v in eqn.invars if not isinstance(v, core.Literal)}
-        if inputs <= known or any(programs_of(eqn.params)):
-            known.update(eqn.outvars)
-    return tuple(
-        wish and not isinstance(v, core.Literal) and v in known
-        for v, wish in zip(jaxpr.outvars, wanted, strict=True)
-    )
 
 
 def _equation(

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from jax.extend import core
 
 from relaxjax._core._jaxprs import loop_parts, programs_of, scan_parts
+from relaxjax.programs._jaxpr_bytes import COLLECTIVES
 
 
 class Looked(NamedTuple):
@@ -17,11 +18,12 @@ class Looked(NamedTuple):
 
     Attributes:
       inputs: for each input.
-      results: for each equation, for each of its results.
+      results: for each equation, for each of its results; None for an equation that
+        sends nothing and is not looked at.
     """
 
     inputs: tuple[bool, ...]
-    results: tuple[tuple[bool, ...], ...]
+    results: tuple[tuple[bool, ...] | None, ...]
 
 
 Looks = dict[tuple[core.Jaxpr, tuple[bool, ...]], Looked]
@@ -36,12 +38,22 @@ def looked_at(jaxpr: core.Jaxpr, wanted: tuple[bool, ...], looks: Looks) -> Look
         looked = {v for v, wish in pairs if wish and not isinstance(v, core.Literal)}
         results = []
         for eqn in reversed(jaxpr.eqns):
-            results.append(tuple(v in looked for v in eqn.outvars))
-            inputs = zip(eqn.invars, _inputs(eqn, results[-1], looks), strict=True)
+            each = tuple(v in looked for v in eqn.outvars)
+            results.append(each if any(each) or _sends(eqn, looks) else None)
+            if results[-1] is None:
+                continue
+            inputs = zip(eqn.invars, _inputs(eqn, each, looks), strict=True)
             looked |= {v for v, is_looked_at in inputs if is_looked_at}
         inputs = tuple(v in looked for v in jaxpr.invars)
         looks[key] = Looked(inputs, tuple(results[::-1]))
     return looks[key]
+
+
+def _sends(eqn: core.JaxprEqn, looks: Looks) -> bool:
+    """Whether there is a collective in it, on whatever branch."""
+    programs = [p.jaxpr for p in programs_of(eqn.params)]
+    inner = (looked_at(j, (False,) * len(j.outvars), looks).results for j in programs)
+    return eqn.primitive.name in COLLECTIVES or any(map(any, inner))
 
 
 def _inputs(eqn: core.JaxprEqn, results: tuple[bool, ...], looks: Looks) -> list[bool]:

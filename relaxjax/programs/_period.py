@@ -167,7 +167,8 @@ def walked_steps(
             update = with_extra_args(
                 lambda x: next_of(x, trace)(spec, now, spec, x.arrays), spec, extra_args
             )
-        return update, _wanted(update, len(unknown), context)
+        clocks = clocks_of(phases.unflatten(range(len(known))))
+        return update, _wanted(update, clocks, len(unknown), context)
 
     def next_of(extra: ExtraArgs, trace: Any) -> Any:
         return trace(lambda *args: extra.update_of(tx)(*args)[1])
@@ -202,15 +203,20 @@ def walked_steps(
             recent = []
 
 
-def _wanted(update: Program, first: int, context: WalkContext) -> tuple[bool, ...]:
-    """Counters of the next state, and what later steps' conditionals look at.
+def _wanted(
+    update: Program, clocks: list[Any], first: int, context: WalkContext
+) -> tuple[bool, ...]:
+    """The clocks' counts in the next state, and what later conditionals look at.
 
-    The state stands in the inputs from `first` on, as it does in the outputs.
+    Those of other phases, which are still to come, may look at any counter. The state
+    stands in the inputs from `first` on, as it does in the outputs.
     """
-    wanted = tuple(
-        aval.shape == () and jnp.issubdtype(aval.dtype, jnp.integer)
-        for aval in map(shape_of, update.jaxpr.outvars)
-    )
+    out = [shape_of(var) for var in update.jaxpr.outvars]
+    wanted = tuple(i in [clock.count for clock in clocks] for i in range(len(out)))
+    if any(clock.phase < len(clock.ends) for clock in clocks):
+        wanted = tuple(
+            x.shape == () and jnp.issubdtype(x.dtype, jnp.integer) for x in out
+        )
     while True:
         inputs = looked_at(update.jaxpr, wanted, context.looks).inputs
         state = inputs[first : first + len(wanted)]

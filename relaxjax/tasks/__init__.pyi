@@ -5,6 +5,7 @@ from relaxjax.tasks._chars import chars as chars
 from relaxjax.tasks._digits import digits as digits
 from relaxjax.tasks._load import TASKS as TASKS
 from relaxjax.tasks._load import load as load
+from relaxjax.tasks._load import outline as outline
 from relaxjax.tasks._own_file import spec_of as spec_of
 from relaxjax.tasks._task import OPTIMIZERS as OPTIMIZERS
 from relaxjax.tasks._task import Data as Data

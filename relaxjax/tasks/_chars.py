@@ -19,6 +19,7 @@ from flax import nnx
 
 from relaxjax.tasks._task import Task, cross_entropy, describe
 
+STEPS, RATE = 1000, 1e-2
 SYMBOLS = 128  # ASCII; all other bytes are the last symbol
 CONTEXT = 64  # characters that the model sees
 _CAP = 4 * 2**20  # largest number of bytes of text
@@ -76,6 +77,13 @@ def in_rows(layer: nnx.Linear, x: jax.Array) -> jax.Array:
     return layer(x.reshape(-1, x.shape[-1])).reshape(*x.shape[:-1], -1)
 
 
+def model(seed: int, width: int = 64, layers: int = 2) -> tuple[Any, Any]:
+    """The model without its params, and these."""
+    whole = LanguageModel(width=width, layers=layers, heads=4, rngs=nnx.Rngs(seed))
+    graph, variables = nnx.split(whole, nnx.Param)
+    return graph, nnx.to_pure_dict(variables)  # no Variable of each leaf in each step
+
+
 def chars(seed: int, *, width: int = 64, layers: int = 2) -> Task:
     """The source text as a task.
 
@@ -86,9 +94,7 @@ def chars(seed: int, *, width: int = 64, layers: int = 2) -> Task:
     """
     train_files, held_out_files = split_files(source_files())
     whole = describe(file.read_bytes() for file in train_files + held_out_files)
-    model = LanguageModel(width=width, layers=layers, heads=4, rngs=nnx.Rngs(seed))
-    graph, variables = nnx.split(model, nnx.Param)
-    params = nnx.to_pure_dict(variables)  # a jitted step makes no Variable of each leaf
+    graph, params = model(seed, width, layers)
 
     def loss(params, batch):  # nats per character
         symbols = batch.astype(jnp.int32)
@@ -115,9 +121,9 @@ def chars(seed: int, *, width: int = 64, layers: int = 2) -> Task:
             loss=loss,
             metric=on(held_out_files),
             batches=batches,
-            steps=1000,
+            steps=STEPS,
             batch_size=32,
-            learning_rate=1e-2,
+            learning_rate=RATE,
             validation=on(validation) if validation else None,
             split=None if validation else lambda: task(*split_files(train_files)),
             split_note="every tenth of the training files",

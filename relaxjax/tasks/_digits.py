@@ -3,18 +3,17 @@
 Source: Alpaydin and Kaynak, "Optical recognition of handwritten digits", UCI, 1998.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 
 from relaxjax.tasks._arrays import of_arrays
 from relaxjax.tasks._task import Task, cross_entropy, describe
 
+STEPS, RATE = 400, 3e-3
 HELD_OUT = 360  # a fifth, the same share of each digit
 _SPLIT_SEED = 0  # one split for all runs, so that their accuracies can be compared
 
@@ -40,11 +39,16 @@ class Classifier(nnx.Module):
         return self.output(nnx.relu(self.second(hidden)))
 
 
+def model(seed: int) -> tuple[Any, Any]:
+    """The model without its params, and these."""
+    graph, variables = nnx.split(Classifier(width=128, rngs=nnx.Rngs(seed)), nnx.Param)
+    return graph, nnx.to_pure_dict(variables)  # no Variable of each leaf in each step
+
+
 def digits(seed: int) -> Task:
     """The digits as a task; `seed` is that of the model's initial parameters."""
     train, held_out, pixels = _load()
-    graph, variables = nnx.split(Classifier(width=128, rngs=nnx.Rngs(seed)), nnx.Param)
-    params = nnx.to_pure_dict(variables)  # a jitted step makes no Variable of each leaf
+    graph, params = model(seed)
 
     def loss(params, batch):
         return cross_entropy(nnx.merge(graph, params)(batch.images), batch.labels)
@@ -61,15 +65,18 @@ def digits(seed: int) -> Task:
         metric=accuracy,
         train=train,
         test=held_out,
-        steps=400,
+        steps=STEPS,
         batch_size=128,
-        learning_rate=3e-3,
+        learning_rate=RATE,
         data=describe(pixels),
     )
 
 
 def _load() -> tuple[Digits, Digits, list[bytes]]:
     """Training digits, held-out digits, and the raw bytes of both together."""
+    from sklearn.datasets import load_digits  # which takes longer than all else
+    from sklearn.model_selection import train_test_split
+
     pixels, labels = load_digits(return_X_y=True)
     images = np.asarray(pixels, np.float32) / 16
     labels = np.asarray(labels, np.int32)

@@ -14,6 +14,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import jax
+
+from relaxjax.tasks import _chars, _digits
 from relaxjax.tasks._chars import chars
 from relaxjax.tasks._digits import digits
 from relaxjax.tasks._own_file import spec_of
@@ -21,6 +24,12 @@ from relaxjax.tasks._require import LINE, place, require, require_takes, said
 from relaxjax.tasks._task import Task
 
 TASKS: Mapping[str, Callable[[int], Task]] = {"digits": digits, "chars": chars}
+
+
+def outline(name: str) -> tuple[Any, int, float]:
+    """Shapes of a task's params, its steps and rate, without drawing or data."""
+    of = {"digits": _digits, "chars": _chars}[name]
+    return jax.eval_shape(lambda: of.model(0)[1]), of.STEPS, of.RATE
 
 
 def load(source: str) -> tuple[Callable[[int], Task], str]:

@@ -23,6 +23,7 @@ def require_synchronized(
     params: Any,
     workers: WorkerMesh,
     extra_args: Mapping[str, Any] | None = None,
+    known: Traced | None = None,
 ) -> Folds:
     """Refuses chains in which relaxations stand wrongly, or leaves are forgotten.
 
@@ -43,7 +44,7 @@ def require_synchronized(
         remembers params, and undoes each meeting of models; the update could not be
         traced, so that nothing was checked.
     """
-    known = traced(tx, params, workers, extra_args)
+    known = known or traced(tx, params, workers, extra_args)
     flows, own, error = known.flows, known.own, known.error
     if flows is None:
         if isinstance(error, ValueError):  # the first step would say no other

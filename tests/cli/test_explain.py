@@ -2,9 +2,12 @@
 
 import json
 
+import jax
 import pytest
 from typer.testing import CliRunner
 
+from relaxjax import programs, tasks
+from relaxjax._core._jaxprs import shapes_of
 from relaxjax.cli import app
 
 
@@ -28,6 +31,23 @@ def test_as_json(name):
     assert found["relaxations"][0]["name"] == name
     assert found["bytes_per_step"] > 0
     assert found["problems"] == []
+
+
+@pytest.mark.parametrize(
+    "task", ["digits", pytest.param("chars", marks=pytest.mark.long)]
+)
+def test_nobody_draws_params_of_which_the_shapes_are_asked(task, monkeypatch):
+    drawn, explained = tasks.TASKS[task](0).params, programs.explain
+
+    def watched(tx, params, mesh, **how):
+        leaves = jax.tree.leaves(params)
+        assert all(isinstance(x, jax.ShapeDtypeStruct) for x in leaves)
+        assert shapes_of(params) == shapes_of(drawn)
+        return explained(tx, params, mesh, **how)
+
+    monkeypatch.setattr(programs, "explain", watched)
+    found = run("all_reduce", "--task", task)
+    assert (found.exit_code, found.exception) == (0, None)
 
 
 def test_an_unknown_name():

@@ -1,5 +1,6 @@
 """What a plan says about a relaxation is what it really sends and keeps."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -201,7 +202,7 @@ def test_a_row_alone_is_ranked(monkeypatch: pytest.MonkeyPatch):
     network = plan.Network(workers=4, link=link, codec={"": 1.0})
     (row,) = [
         row
-        for row in plan.rank(BLOCKS, network, quality="unmeasured").rows
+        for row in plan.rank(replace(BLOCKS), network, quality="unmeasured").rows
         if row.label == "toy"
     ]
     assert row.candidate.why == "toy, in short"
@@ -239,7 +240,7 @@ def test_rows_that_have_no_average_step_are_not_ranked(
         "unfit": row_of("unfit", build),
     }.items():
         monkeypatch.setitem(RELAXATIONS, name, row)
-    rows = plan.rank(BLOCKS, FLAT, quality="unmeasured").rows
+    rows = plan.rank(replace(BLOCKS), FLAT, quality="unmeasured").rows
     assert not {"phases", "lamb", "unbuilt", "unfit"} & {row.label for row in rows}
 
 

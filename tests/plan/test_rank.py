@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from relaxjax import plan
+from relaxjax import merges, plan
 from relaxjax.plan import _quality
+from relaxjax.plan._candidates import candidates
 from relaxjax.plan._predict import predict
 from relaxjax.schedule import Link
 
@@ -207,6 +208,36 @@ def test_classes_of_quality(monkeypatch: pytest.MonkeyPatch):
     assert sent.evidence.startswith("digits +0.2 % (1 seed)")
     assert plan.quality_of("all_reduce+a@two_shot plain=0.5").name == "unmeasured"
     assert plan.quality_of("a@ring").name == "unmeasured"  # another topology
+
+
+def test_a_model_is_ranked_as_if_for_the_first_time():
+    """What it knows from other calls holds for their workers and hosts alone."""
+    known, asked = model(), [{}, {"merge": merges.median()}, {"axes": 2}]
+    (ring,) = [c for c in candidates(network(1.0)) if c.label == "all_reduce@ring"]
+    for there in (
+        network(1.0, per_host=2),
+        network(1.0, per_host=4),
+        network(0.1, per_host=4, joined=False),
+        network(0.1, per_host=4, workers=16),
+        network(0.1, latency=0.05, per_host=4),
+    ):
+        for how in asked:
+            again = plan.rank(known, there, quality="unmeasured", **how)
+            anew = plan.rank(model(), there, quality="unmeasured", **how)
+            assert again.told() == anew.told()
+        assert predict(ring, known, there, 2**20) == predict(
+            ring, model(), there, 2**20
+        )
+
+
+def test_choices_are_those_of_each_link():
+    def at(gbps: float, latency: float) -> str:
+        return plan.rank(model(), network(gbps, latency)).choice.label
+
+    grid: dict[str, Any] = {"gbps": (0.01, 400.0), "latency_ms": (0.05, 50.0)}
+    there = network(1.0, psum=Link(1e-3, 1e7))
+    expected = [[at(0.01, late), at(400.0, late)] for late in (5e-5, 5e-2)]
+    assert plan.choices(model(), there, **grid) == expected
 
 
 @pytest.mark.long

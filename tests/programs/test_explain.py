@@ -207,3 +207,16 @@ def test_the_backward_pass_of_a_loss_is_for_the_params():
         batch=jax.ShapeDtypeStruct((8, 64), jnp.float32),
     )
     assert found.loss_sends == {"model": [2 * 3 * 2 * 64 * 4, 2 * 3 * 2 * (32 + 2)]}
+
+
+def test_an_update_is_traced_once_for_its_order_and_once_for_its_bytes():
+    traced = []
+
+    def update(updates, state, params=None):
+        del params
+        traced.append(1)
+        return updates, state
+
+    own = optax.GradientTransformation(lambda params: (), update)
+    explain(optax.chain(own, all_reduce("data"), ADAM), PARAMS, MESH)
+    assert len(traced) == 2

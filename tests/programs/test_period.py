@@ -47,6 +47,10 @@ TXS: dict[str, tuple[Any, int | None]] = {
         1,
     ),
     "an optimizer alone": (optax.adam(0.1), 1),
+    "draws that no conditional looks at": (
+        optax.chain(SGD, relaxjax.lossy_push_sum("data", topology.ring(4), 0.1)),
+        1,
+    ),
 }
 
 
@@ -64,7 +68,7 @@ def each_walked(monkeypatch: Any, tx: Any, count: int) -> list[int]:
         return sizes(expanded(walked_steps(tx, PARAMS, workers(), count)))
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(11)
 @pytest.mark.parametrize("name", TXS)
 def test_steps_that_are_left_out_send_what_they_would(name, monkeypatch):
     tx, _ = TXS[name]
@@ -77,7 +81,7 @@ def test_steps_that_are_left_out_send_what_they_would(name, monkeypatch):
         assert sizes(found) == expected[:count]
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(11)
 @pytest.mark.parametrize("name", TXS)
 def test_a_period_is_what_all_later_steps_repeat(name, monkeypatch):
     tx, period = TXS[name]
@@ -88,6 +92,31 @@ def test_a_period_is_what_all_later_steps_repeat(name, monkeypatch):
     later = each_walked(monkeypatch, tx, 40 + 3 * len(found))[40:]
     at = [sizes(found)[(40 + i) % len(found)] for i in range(len(later))]
     assert later == at
+
+
+def test_what_a_later_phase_looks_at_is_known_when_it_begins():
+    """The first phase has no conditional, and takes a mean in each of its 20 steps."""
+    tx = relaxjax.post_local_sgd(SGD, "data", 8, 20)
+    walked = walked_steps(tx, PARAMS, workers(), 60)
+    sent = [i for i, size in enumerate(sizes(expanded(walked))) if size]
+    assert sent == [*range(20), 27, 35, 43, 51, 59]
+
+
+def test_a_step_that_no_counter_decides_is_walked_twice():
+    """Whatever its state counts, draws or decides, as long as no bytes depend on it."""
+
+    def halved(updates, state, params=None):
+        del params
+        half = jax.tree.map(lambda u: u / 2, updates)
+        due = state % 1000 == 7
+        return jax.lax.cond(due, lambda: half, lambda: updates), state + 1
+
+    halves = optax.GradientTransformation(lambda params: jnp.int32(0), halved)
+    tx, _ = TXS["draws that no conditional looks at"]
+    tx = optax.chain(halves, optax.scale_by_schedule(lambda n: 1 / (1 + n)), tx)
+    walked = walked_steps(tx, PARAMS, workers(), None)
+    assert [one.asked for one, _ in zip(walked, range(3), strict=False)] == [{}] * 3
+    assert len(period_of(tx, PARAMS, workers()).steps) == 1
 
 
 def deciding(condition: Any) -> Any:

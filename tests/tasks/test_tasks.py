@@ -12,8 +12,10 @@ import pytest
 from flax import nnx
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.datasets import load_digits
 
-from relaxjax.tasks import TASKS, _chars, _digits
+from relaxjax._core._jaxprs import shapes_of
+from relaxjax.tasks import TASKS, _chars, _digits, outline
 from relaxjax.tasks._task import Task, shuffled
 
 
@@ -25,6 +27,11 @@ def load(name: str) -> Task:
 @pytest.fixture(params=sorted(TASKS))
 def task(request) -> Task:
     return load(request.param)
+
+
+def test_the_outline_is_the_tasks_own(task):
+    shapes = shapes_of(task.params)
+    assert outline(task.name) == (shapes, task.steps, task.learning_rate)
 
 
 @pytest.mark.few(2)
@@ -63,7 +70,7 @@ def test_digits_are_held_out_evenly():
     shares = np.bincount(held_out.labels) / np.bincount(train.labels)
     np.testing.assert_allclose(shares, 360 / 1437, rtol=0.05)
     rows = np.concatenate([train.images, held_out.images])
-    everything = _digits.load_digits(return_X_y=True)[0] / 16
+    everything = load_digits(return_X_y=True)[0] / 16
     np.testing.assert_array_equal(
         rows[np.lexsort(rows.T)], everything[np.lexsort(everything.T)]
     )

@@ -36,10 +36,11 @@ def _dense(
     return lambda d: math.ceil(bits * d / 8) + block_bytes * -(-d // block) + message
 
 
-def _top_k(d: int) -> int:
-    width = min(_BLOCK, d)
-    k = -(-d // width) * count_of(_SHARE, width)
-    return 4 * k + packed_bytes(k, width_below(width))
+def largest(share: float, block: int, values: Callable[[int], int], d: int) -> int:
+    """The largest of each block, in so many bytes for all, and where they lie."""
+    width = min(block, d)
+    k = -(-d // width) * count_of(share, width)
+    return values(k) + packed_bytes(k, width_below(width))
 
 
 def _threshold(d: int) -> int:
@@ -73,7 +74,7 @@ FORMS: Mapping[str, Callable[[int], int]] = {
     "dithering": _dense(4, 4),
     "sign": _dense(1, message=4),
     **dict.fromkeys(("drive", "rotated_sign"), _rotated),
-    "top_k": _top_k,
+    "top_k": partial(largest, _SHARE, _BLOCK, _dense(32)),
     **dict.fromkeys(("random_k", "random_block"), _sampled),
     "threshold": _threshold,
 }

@@ -1,0 +1,3 @@
+"""Bytes in closed form, where plans would else trace a program."""
+
+__all__: list[str] = []
