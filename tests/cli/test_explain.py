@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from relaxjax import programs, tasks
-from relaxjax._core._jaxprs import shapes_of
+from relaxjax._core._arrays import shapes_of
 from relaxjax.cli import app
 
 

@@ -240,3 +240,21 @@ def test_a_nan_of_weight_zero_skips_nothing(weight, skipped):
     )
     np.testing.assert_array_equal(count, [skipped] * 2)
     np.testing.assert_array_equal(out, [0.0 if skipped else 4.0] * 2)
+
+
+def test_what_an_absent_worker_keeps():
+    """Absent is a weight of zero, of either sign; a NaN in what is left out is none."""
+    new, old = {"a": jnp.full(2, jnp.nan), "b": 1.0}, {"a": jnp.ones(2), "b": 2.0}
+    for weight in (0, 0.0, -0.0, jnp.float32(0)):
+        assert bool(_weights.is_absent(weight))
+        kept = _weights.unless_absent(weight, new, old)
+        assert kept["a"].tolist() == [1, 1]
+        assert kept["b"] == 2
+    for weight in (1, 0.5, jnp.float32(3)):
+        assert not _weights.is_absent(weight)
+        kept = _weights.unless_absent(weight, old, new)
+        assert kept["a"].tolist() == [1, 1]
+        assert kept["b"] == 2
+    assert _weights.is_absent(None).dtype == bool
+    assert not _weights.is_absent(None)
+    assert _weights.unless_absent(None, new, old) is new
