@@ -112,7 +112,7 @@ def test_a_gpu_reduces_one_row_of_integers_once():
     """CPUs alone are given vectors: elsewhere the compiler has its own."""
     x = jax.ShapeDtypeStruct((8, 65_536), np.float32)
     traced = jax.jit(lambda x: largest(x, 1)).trace(x)
-    for platform, reductions in (("cuda", 1), ("tpu", 1), ("cpu", 4)):
+    for platform, reductions in (("cuda", 1), ("tpu", 1), ("cpu", 5)):
         text = traced.lower(lowering_platforms=(platform,)).as_text()
         found = [line for line in text.splitlines() if "stablehlo.reduce(" in line]
         assert len(found) == reductions, platform
