@@ -10,19 +10,22 @@ import pytest
 
 from tests.shown import require_same
 
-PAGE = Path(__file__).parent.parent / "docs" / "recipes.md"
+DOCS = Path(__file__).parent.parent / "docs"
+PAGES = [(DOCS / f"{name}.md").read_text() for name in ("recipes", "more_recipes")]
 RECIPE = re.compile(
     r"^```\{code-block\} python\n:caption: (\S+)\n\n(.*?)^```\n\n"
     r"^```console\n\$ python \1\n(.*?)^```$",
     flags=re.MULTILINE | re.DOTALL,
 )
 RECIPES = {
-    name: (program, shown) for name, program, shown in RECIPE.findall(PAGE.read_text())
+    name: (program, shown)
+    for page in PAGES
+    for name, program, shown in RECIPE.findall(page)
 }
 
 
-def test_each_block_of_the_page_is_a_recipe_with_its_output():
-    assert len(RECIPES) == PAGE.read_text().count("```") / 4 >= 5
+def test_each_block_of_the_pages_is_a_recipe_with_its_output():
+    assert len(RECIPES) == sum(page.count("```") for page in PAGES) / 4 >= 12
 
 
 @pytest.mark.long
