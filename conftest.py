@@ -151,7 +151,7 @@ def pytest_collection_modifyitems(
     for item in items:
         if brief and item.get_closest_marker("long"):
             item.add_marker(pytest.mark.slow)
-    part, parts = map(int, config.getoption("--shard").split("/"))
+    part, parts = map(int, str(config.getoption("--shard")).split("/"))
     if not 1 <= part <= parts:
         raise pytest.UsageError(f"--shard {part}/{parts} is no part, as 3/8 is")
     if config.getoption("--every"):

@@ -115,6 +115,9 @@ MODELS = {
     "lossy_push_sum": after("lossy_push_sum", RING, loss=0.2),
     "exact_diffusion": after("exact_diffusion", topology.lazy(RING)),
     "quasi_global_momentum": after("quasi_global_momentum", RING),
+    "atc_tracking": lambda specs: optax.chain(
+        relaxjax.atc_tracking("data", RING, **specs), SGD
+    ),
     "gradient_tracking": lambda specs: optax.chain(
         relaxjax.gradient_tracking("data", RING, **specs), SGD
     ),
