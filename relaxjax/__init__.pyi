@@ -27,7 +27,6 @@ from relaxjax._core._weights import worker_weight as worker_weight
 from relaxjax._core._worker_key import worker_key as worker_key
 from relaxjax._core.layouts._counted_once import counted_once as counted_once
 from relaxjax._core.layouts._unreduced import unreduced as unreduced
-from relaxjax.decentralized._atc_tracking import AtcTrackingState as AtcTrackingState
 from relaxjax.decentralized._atc_tracking import atc_tracking as atc_tracking
 from relaxjax.decentralized._choco import ChocoState as ChocoState
 from relaxjax.decentralized._dcd_psgd import DcdPsgdState as DcdPsgdState
@@ -201,7 +200,6 @@ __all__ = [
     "ArcTopKState",
     "AsynchronousAverageState",
     "AsynchronousDilocoState",
-    "AtcTrackingState",
     "AveragedState",
     "BoundedStalenessState",
     "ChocoState",

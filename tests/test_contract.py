@@ -57,6 +57,21 @@ class Row(NamedTuple):
     apart: bool = False  # workers end apart even from equal models: see its own tests
 
 
+def tracked(method: Callable[..., Any]) -> Row:
+    """A row of gradients that are equal on all workers, and tracked by gossip."""
+
+    def after(graph: Any) -> Any:
+        return lambda opt: optax.chain(method("data", graph), opt)
+
+    whole = after(topology.ring(WORKERS))
+    return Row(
+        lambda opt: optax.chain(all_reduce("data"), whole(opt)),
+        typed=False,
+        single=after(topology.ring(1)),
+        slow=True,
+    )
+
+
 def of_equal_models(method: Callable[..., Any], topology_of: Any, **how: Any) -> Row:
     """A decentralized method after an all-reduce, which leaves it nothing to do."""
 
@@ -540,30 +555,8 @@ ROWS: dict[str, Row] = {
         single=compensated(1),
         slow=True,
     ),
-    "gradient_tracking, of equal gradients": Row(
-        lambda opt: optax.chain(
-            all_reduce("data"),
-            relaxjax.gradient_tracking("data", topology.ring(WORKERS)),
-            opt,
-        ),
-        typed=False,
-        single=lambda opt: optax.chain(
-            relaxjax.gradient_tracking("data", topology.ring(1)), opt
-        ),
-        slow=True,
-    ),
-    "atc_tracking, of equal gradients": Row(
-        lambda opt: optax.chain(
-            all_reduce("data"),
-            relaxjax.atc_tracking("data", topology.ring(WORKERS)),
-            opt,
-        ),
-        typed=False,
-        single=lambda opt: optax.chain(
-            relaxjax.atc_tracking("data", topology.ring(1)), opt
-        ),
-        slow=True,
-    ),
+    "gradient_tracking, of equal gradients": tracked(relaxjax.gradient_tracking),
+    "atc_tracking, of equal gradients": tracked(relaxjax.atc_tracking),
     "relay_sum": of_equal_models(relaxjax.relay_sum, topology.chain)._replace(
         slow=True, apart=True
     ),

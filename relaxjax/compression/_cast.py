@@ -22,6 +22,7 @@ and error feedback would see no loss.
 Cost: 4 d; 2 d; d bytes and 4 for each block.
 """
 
+from contextlib import suppress
 from typing import Any
 
 import jax
@@ -81,16 +82,17 @@ def cast(dtype: Any, *, block_size: int | None = 128) -> Compressor:
       >>> print(compression.roundtrip(compression.cast(jnp.bfloat16), x))
       [  1.   1. 256.]
     """
-    target = jnp.dtype(dtype)
+    with suppress(TypeError):  # a name that NumPy does not know is refused below
+        dtype = jnp.dtype(dtype)
     check_block_size(block_size, "cast")
-    if target == jnp.float8_e4m3fn:
+    if dtype == jnp.float8_e4m3fn:
         return _scaled(block_size)
-    if target == jnp.bfloat16:
-        return _plain(target, Law(delta=lambda d: 1 - 2.0**-16))
-    if target == jnp.float16:
-        return _plain(target, Law(delta=lambda d: 0.0))
+    if dtype == jnp.bfloat16:
+        return _plain(dtype, Law(delta=lambda d: 1 - 2.0**-16))
+    if dtype == jnp.float16:
+        return _plain(dtype, Law(delta=lambda d: 0.0))
     raise ValueError(
-        f"cast: dtype={target} must be bfloat16, float16 or float8_e4m3fn; for "
+        f"cast: dtype={dtype} must be bfloat16, float16 or float8_e4m3fn; for "
         "integer codes use quantize"
     )
 

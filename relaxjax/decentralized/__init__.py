@@ -5,7 +5,7 @@ from relaxjax._core._lazy import door
 __getattr__, __dir__, __all__ = door(
     __name__,
     {
-        "_atc_tracking": "AtcTrackingState atc_tracking",
+        "_atc_tracking": "atc_tracking",
         "_choco": "ChocoState",
         "_dcd_psgd": "DcdPsgdState dcd_psgd",
         "_deep_squeeze": "DeepSqueezeState deep_squeeze",

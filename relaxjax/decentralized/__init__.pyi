@@ -1,6 +1,5 @@
 # Written by scripts/stubs.py from the table in __init__.py.
 
-from relaxjax.decentralized._atc_tracking import AtcTrackingState as AtcTrackingState
 from relaxjax.decentralized._atc_tracking import atc_tracking as atc_tracking
 from relaxjax.decentralized._choco import ChocoState as ChocoState
 from relaxjax.decentralized._dcd_psgd import DcdPsgdState as DcdPsgdState
@@ -39,7 +38,6 @@ from relaxjax.decentralized._relay_sum import relay_sum as relay_sum
 from relaxjax.decentralized._round import GossipState as GossipState
 
 __all__ = [
-    "AtcTrackingState",
     "ChocoState",
     "DcdPsgdState",
     "DeepSqueezeState",

@@ -13,32 +13,17 @@ Cost: that of `gossip`, once more, of which half depends on no gradient of this 
 State: y and g', of the params' size each.
 """
 
-from typing import Annotated, Any, NamedTuple
+from typing import Any
 
-import jax
 import optax
 
 from relaxjax._core._axis import AxisName
-from relaxjax._core._merge_rules import MEAN
-from relaxjax._core._tree import widened
-from relaxjax.decentralized._round import gossip_transformation
+from relaxjax.decentralized._gradient_tracking import tracker
 from relaxjax.decentralized._spec import gossip_spec
 from relaxjax.periods import Period
 from relaxjax.topology import Topology
 
 _CALLER = "atc_tracking"
-
-
-class AtcTrackingState(NamedTuple):
-    """State of `atc_tracking`.
-
-    Attributes:
-      tracked: y_i, float32 where a param is narrower, like the params.
-      gradient: g_i of the last step, like y_i.
-    """
-
-    tracked: Annotated[Any, MEAN]
-    gradient: Annotated[Any, MEAN]
 
 
 def atc_tracking(
@@ -82,17 +67,4 @@ def atc_tracking(
       [-0.3 -0.3 -0.3]
     """
     spec = gossip_spec(_CALLER, axis_name, topology, every, bucket_bytes, specs)
-
-    def rule(updates: Any, params: Any, memory: Any, step: jax.Array) -> Any:
-        del params
-        g = widened(updates)
-        y, last = memory
-        mixed = optax.tree.add(y, spec.change(y, step))
-        y = jax.tree.map(lambda y, g, last: y + (g - last), mixed, g, last)
-        return optax.tree.cast_like(y, updates), AtcTrackingState(y, g)
-
-    def start(params: optax.Params) -> Any:
-        zeros = [optax.tree.zeros_like(widened(params)) for _ in range(2)]
-        return AtcTrackingState(*zeros)
-
-    return gossip_transformation(spec, start, rule, "tracking")
+    return tracker(spec, lambda y, moved, mixed: optax.tree.add(mixed(y), moved))

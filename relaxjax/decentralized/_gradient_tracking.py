@@ -13,16 +13,16 @@ step of gossip, and then this. `atc_tracking` mixes y alone, and is one mixing b
 Cost: that of `gossip`, once more. State: y and g', of the params' size each.
 """
 
+from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._tree import widened
-from relaxjax.decentralized._round import gossip_transformation
+from relaxjax.decentralized._round import GossipSpec, gossip_transformation
 from relaxjax.decentralized._spec import gossip_spec
 from relaxjax.periods import Period
 from relaxjax.topology import Topology
@@ -31,7 +31,7 @@ _CALLER = "gradient_tracking"
 
 
 class GradientTrackingState(NamedTuple):
-    """State of `gradient_tracking`.
+    """State of `gradient_tracking` and `atc_tracking`.
 
     Attributes:
       tracked: y_i, float32 where a param is narrower, like the params.
@@ -83,13 +83,27 @@ def gradient_tracking(
       [-0.3 -0.3 -0.3]
     """
     spec = gossip_spec(_CALLER, axis_name, topology, every, bucket_bytes, specs)
+    return tracker(spec, lambda y, moved, mixed: mixed(optax.tree.add(y, moved)))
+
+
+Mixed = Callable[[Any], Any]
+"""From a tree y to sum_j W_ij y_j."""
+
+
+def tracker(
+    spec: GossipSpec, estimate: Callable[[Any, Any, Mixed], Any]
+) -> optax.GradientTransformationExtraArgs:
+    """The transformation whose next y is `estimate(y, g - g', mixed)`."""
 
     def rule(updates: Any, params: Any, memory: Any, step: jax.Array) -> Any:
         del params
         g = widened(updates)
         y, last = memory
-        y = jax.tree.map(lambda y, g, last: y + (g - last), y, g, last)
-        y = jax.tree.map(jnp.add, y, spec.change(y, step))
+        y = estimate(
+            y,
+            optax.tree.sub(g, last),
+            lambda y: optax.tree.add(y, spec.change(y, step)),
+        )
         return optax.tree.cast_like(y, updates), GradientTrackingState(y, g)
 
     def start(params: optax.Params) -> Any:

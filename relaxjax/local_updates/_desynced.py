@@ -40,6 +40,7 @@ from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import layout_of, wide_copy, widened
+from relaxjax._core._weights import is_absent
 from relaxjax._core.traced._marks import marked, meets_too, optimizer_in_it
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._local_steps import ExchangeSpec
@@ -184,7 +185,7 @@ def desynced(
         for (name, mean), before in zip(means.items(), state.averaged, strict=True):
             last = here = times.due(state.step, name)
             if weight is not None:  # absent where it is zero
-                here &= jnp.asarray(weight) != 0
+                here &= ~is_absent(weight)
             new, after = mean.update(widened(named[name]), before, last, weight)
             averaged.append(after)
             if name == _PARAMS:

@@ -158,9 +158,8 @@ def sparta(
         exchange.require(state, updates, params, None)
         u, x = widened(updates), widened(params)
         last = True if every == 1 else (state.step + 1) % jnp.uint32(every) == 0
-        act = functools.partial(
-            meet, x=x, number=state.step // jnp.uint32(every), w=weight
-        )
+        number = state.step // jnp.uint32(every)
+        act = functools.partial(meet, x=x, number=number, w=weight)
         u, waiting, memory = when(last, act, (u, state.waiting, state.reducer))
         return u, SpartaState(state.step + 1, waiting, memory, state.leaves)
 
@@ -171,17 +170,17 @@ def chosen(
     size: int, rounds: int, selection: str, number: jax.Array, seed: int, leaf: int
 ) -> jax.Array:
     """int32[k]: the index out of each stratum in a round; `size` where it has none."""
-    every, words = jnp.uint32(rounds), fold(key_words(seed), leaf)
+    t, words = jnp.uint32(rounds), fold(key_words(seed), leaf)
     shift = jnp.zeros((), jnp.uint32)
     if selection == "partition":
-        words = fold(words, number // every)
+        words = fold(words, number // t)
         order = jnp.argsort(bits(fold(words, 1), rounds))
-        shift = order[number % every].astype(jnp.uint32)
+        shift = order[number % t].astype(jnp.uint32)
     else:
         words = fold(words, number)
     strata = jnp.arange(-(-size // rounds), dtype=jnp.uint32)
-    own = bits(fold(words, 0), strata.size) % every
-    at = strata * every + (own + shift) % every
+    own = bits(fold(words, 0), strata.size) % t
+    at = strata * t + (own + shift) % t
     return jnp.minimum(at, jnp.uint32(size)).astype(jnp.int32)
 
 

@@ -227,6 +227,7 @@ def test_the_seed_matters_and_decides():
         (lambda: compression.quantize(3), r"bits=3 must be 8, 4 or 2; .* use qsgd"),
         (lambda: compression.codebook(5), r"bits=5 must be 8, 4 or 2; .* use qsgd"),
         (lambda: compression.cast(jnp.int8), r"dtype=int8 must be bfloat16.* quantize"),
+        (lambda: compression.cast("e4m3"), r"dtype=e4m3 must be bfloat16.* quantize"),
         (lambda: compression.qsgd(0), r"qsgd: levels=0 must be between 1 and 32767"),
         (lambda: compression.dithering(121), r"levels=121 must be between 1 and 120"),
         (lambda: compression.dithering(3, p=3), r"p=3 must be 1, 2 or math.inf"),
