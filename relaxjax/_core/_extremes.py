@@ -37,20 +37,21 @@ def largest(x: jax.Array, axis: Axis = None, *, keepdims: bool = False) -> jax.A
     return lax.bitcast_convert_type(top, x.dtype)
 
 
-def maximum(x: jax.Array, axis: Axis = None, *, keepdims: bool = False) -> jax.Array:
-    """The largest x over `axis`, NaN if there is one; x is not empty."""
-    if not jnp.issubdtype(x.dtype, jnp.floating):
-        return jnp.max(x, axis, keepdims=keepdims)
-    keys = _turned(_bits(jnp.where(jnp.isnan(x), jnp.nan, x)))
-    top = _largest(keys, axis, keepdims)
-    return lax.bitcast_convert_type(_turned(top), x.dtype)
+def extremes(
+    x: jax.Array, axis: Axis = None, *, keepdims: bool = False
+) -> tuple[jax.Array, jax.Array]:
+    """The least and the largest x over `axis`: NaN both if there is one.
 
-
-def minimum(x: jax.Array, axis: Axis = None, *, keepdims: bool = False) -> jax.Array:
-    """The least x over `axis`, NaN if there is one; x is not empty."""
+    x is not empty. A NaN whose sign is set has the least key.
+    """
     if not jnp.issubdtype(x.dtype, jnp.floating):
-        return jnp.min(x, axis, keepdims=keepdims)
-    return -maximum(-x, axis, keepdims=keepdims)
+        low = jnp.min(x, axis, keepdims=keepdims)
+        return low, jnp.max(x, axis, keepdims=keepdims)
+    keys = _turned(_bits(x))
+    ends = ~_largest(~keys, axis, keepdims), _largest(keys, axis, keepdims)
+    low, high = (lax.bitcast_convert_type(_turned(key), x.dtype) for key in ends)
+    hidden = jnp.isnan(low) | jnp.isnan(high)
+    return jnp.where(hidden, jnp.nan, low), jnp.where(hidden, jnp.nan, high)
 
 
 def largest_of(x: jax.Array, axes: str | tuple[str, ...]) -> jax.Array:

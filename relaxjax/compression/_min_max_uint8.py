@@ -26,7 +26,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from relaxjax._core._extremes import maximum, minimum
+from relaxjax._core._extremes import extremes
 from relaxjax.compression._blocks import blocks_of, check_block_size, flat_of
 from relaxjax.compression._protocol import Compressor, Law
 from relaxjax.compression._scaling import over
@@ -64,11 +64,10 @@ def min_max_uint8(*, block_size: int | None = None) -> Compressor:
 
     def compress(x, noise):
         blocks = blocks_of(x, block_size, edge=True)
-        low = minimum(blocks, -1, keepdims=True)
-        high = maximum(blocks, -1, keepdims=True)
+        low, high = extremes(blocks, -1, keepdims=True)
         most, scale, lowest = _grid(low, high)
         q = jnp.rint(over(blocks, most) * scale) - lowest
-        codes = jnp.clip(q, 0, 255).astype(jnp.uint8)
+        codes = jnp.clip(q, 0, 255).astype(jnp.int32).astype(jnp.uint8)
         return MinMaxUint8Payload(flat_of(codes, x.size), low[:, 0], high[:, 0])
 
     def decompress(payload, size, noise):

@@ -28,7 +28,7 @@ from relaxjax.compression._blocks import (
 )
 from relaxjax.compression._protocol import Compressor, Law
 from relaxjax.compression._quantize import round_at_random
-from relaxjax.compression._scaling import over_largest
+from relaxjax.compression._scaling import once_on_cpu, over_largest
 
 _DIGITS = 5  # in a byte
 
@@ -57,7 +57,8 @@ def tern_grad(*, block_size: int | None = None) -> Compressor:
     def compress(x, noise):
         y, most = over_largest(blocks_of(x, block_size))
         digits = flat_of(round_at_random(y, noise.own) + 1, x.size)
-        return BlockPayload(_pack(digits.astype(jnp.uint8)), most[:, 0])
+        digits = once_on_cpu(digits.astype(jnp.uint8))  # a fused sum is no vector
+        return BlockPayload(_pack(digits), most[:, 0])
 
     def decompress(payload, size, noise):
         return rescaled(_unpack(payload.codes, size) - 1, payload.scale, block_size)

@@ -11,7 +11,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._arrays import require_arrays
-from relaxjax._core._extremes import largest, maximum, minimum
+from relaxjax._core._extremes import extremes, largest
 from relaxjax._core._tree import is_key, wide
 from relaxjax._core.layouts._copies import all_copies, copied
 
@@ -123,7 +123,7 @@ def _spreads(leaves: list[jax.Array], shardings: tuple[Any, ...]) -> jax.Array:
         if jnp.issubdtype(x.dtype, jnp.complexfloating):
             x = jnp.stack([x.real, x.imag], axis=-1)
         x = x.astype(jnp.uint8) if x.dtype == jnp.bool_ else x
-        high, low = maximum(x, 0), minimum(x, 0)
+        low, high = extremes(x, 0)
         apart = high.astype(jnp.float32) - low.astype(jnp.float32)
         if not jnp.issubdtype(x.dtype, jnp.inexact):
             # Large integers may differ by less than float32 resolves.

@@ -66,13 +66,6 @@ def power_of_two(exponent: jax.Array) -> jax.Array:
     return lax.bitcast_convert_type((exponent + BIAS) << 23, jnp.float32)
 
 
-def once_on_cpu(scales: jax.Array) -> jax.Array:
-    """`scales`, which XLA on CPU would else compute anew for each element."""
-    return lax.platform_dependent(
-        scales, cpu=lax.optimization_barrier, default=lambda x: x
-    )
-
-
 def _float(exponents: int, mantissa: int, emax: int, largest: float) -> Element:
     sign_at = exponents + mantissa
     emin = 2 - 2 ** (exponents - 1)  # 1 less the bias

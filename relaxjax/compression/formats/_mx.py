@@ -43,12 +43,12 @@ from relaxjax._core._extremes import largest
 from relaxjax.compression._bits import pack, unpack
 from relaxjax.compression._blocks import BlockPayload, blocks_of, flat_of
 from relaxjax.compression._protocol import Compressor, Law
+from relaxjax.compression._scaling import once_on_cpu
 from relaxjax.compression.formats._elements import (
     BIAS,
     ELEMENTS,
     Element,
     exponent_field,
-    once_on_cpu,
     power_of_two,
 )
 from relaxjax.compression.formats._worst_block import worst_ratio
@@ -141,7 +141,7 @@ def mx(element: str, *, scale: str = "rceil") -> Compressor:
         byte = once_on_cpu(byte)
         units = times_power(blocks, BIAS - byte[:, None])
         codes = kind.encode(jnp.where(finite[:, None], units, 0))
-        packed = _packed(flat_of(codes, x.size), kind.bits)
+        packed = pack(once_on_cpu(flat_of(codes, x.size)), kind.bits)
         return BlockPayload(packed, byte.astype(jnp.uint8))
 
     def decompress(payload, size, noise):
@@ -155,14 +155,6 @@ def mx(element: str, *, scale: str = "rceil") -> Compressor:
         return 1 - _worst(element, scale, max(1, min(d, BLOCK)))
 
     return Compressor(f"mx_{element}", compress, decompress, Law(delta=delta))
-
-
-def _packed(codes: jax.Array, bits: int) -> jax.Array:
-    """`pack`; in its sum XLA on CPU would compute codes one by one, without vectors."""
-    if bits != 4:
-        return pack(codes, bits)
-    pairs = jnp.pad(codes, (0, codes.size % 2)).reshape(-1, 2)
-    return pairs[:, 0] | pairs[:, 1] << 4
 
 
 def times_power(x: jax.Array, exponent: jax.Array) -> jax.Array:
