@@ -10,7 +10,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from benchmarks.network import jax_sharded, worker
+from benchmarks.network import jax_inside, jax_sharded, worker
 from benchmarks.network.methods import ALONE
 from benchmarks.network.problem import Problem, task
 from benchmarks.network.variants import unfused, wait_for_all
@@ -106,6 +106,8 @@ def make(place: worker.WorkerPlace, problem: Problem) -> worker.Begin:
         if method["name"] in jax_sharded.NAMES:
             mesh = jax_sharded.mesh_of(jax.devices(), jax.local_device_count())
             return jax_sharded.begin(method, start, mesh)
+        if method["name"] in jax_inside.NAMES:
+            return jax_inside.begin(method, problem, jax.devices())
         return begin(method, start, mesh_of(method))
 
     return begun

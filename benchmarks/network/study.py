@@ -22,6 +22,8 @@ from benchmarks.network.ablation import RATES as ABLATION_RATES
 from benchmarks.network.ablation import ablation
 from benchmarks.network.audit import audit, stated
 from benchmarks.network.curves import curves
+from benchmarks.network.inside import RATES as INSIDE_RATES
+from benchmarks.network.inside import inside
 from benchmarks.network.lab import BUDGET, STEPS, Lab, Row
 from benchmarks.network.memory import memory
 from benchmarks.network.methods import RATE, Method, available, chosen
@@ -35,7 +37,7 @@ from relaxjax.cli._errors import user_errors
 from relaxjax.hosts import Namespaces
 
 PARTS = ("curves", "steps")
-ALL_PARTS = (*PARTS, "ablation", "bytes", "memory", "sharded", "slow", "none")
+ALL_PARTS = (*PARTS, "ablation", "bytes", "memory", "sharded", "inside", "slow", "none")
 RATES = (20.0, 50.0, 200.0, 1000.0)  # Mbit/s
 
 
@@ -69,8 +71,9 @@ def network(
         list[str] | None,
         typer.Option(
             help="curves, steps, ablation (of overlap, fusion, hierarchy), bytes "
-            "(stated, the kernel's), memory (of a process), sharded (weights), slow "
-            "(a host at half its processor); none: only report of what the folder has. "
+            "(stated, the kernel's), memory (of a process), sharded (weights), inside "
+            "(a split model), slow (a host at half its processor); none: only report "
+            "of what the folder has. "
             "Default: curves and steps."
         ),
     ] = None,
@@ -103,6 +106,10 @@ def network(
                 curve_steps=curve_steps,
                 seed=seed,
             )
+        if "inside" in parts:
+            renamed = run._replace(name=f"network_inside_{shape.hosts}")
+            rates = rate or INSIDE_RATES
+            inside(renamed, shape, rates=rates, rounds=rounds, seed=seed)
         if "slow" in parts:
             renamed = run._replace(name="network_slow")
             slow_host(renamed, methods, shape, rounds=rounds)
