@@ -44,7 +44,10 @@ PEERS = {
     "torch": "2.14.1",
     "torchao": "0.18.0",
 }
-POWERSGD = "https://github.com/epfml/powersgd", "f07be92"  # on PyPI it has no modules
+CLONED = {  # PyPI has no modules of the one, and nothing of the other
+    "epfml/powersgd": "f07be92",
+    "microsoft/microxcaling": "7bc4195",
+}
 FOUND = ROOT / "docs" / "results" / "peers.json"
 PROGRAMS = ("-e", ".[cli,gpu-compile,tpu-compile]", "pytest>=8.3", "pytest-xdist>=3.6")
 NEWEST = ("python3.14", "python3.13", "python3.12")
@@ -236,19 +239,24 @@ def check_peers(*, newest: bool = False) -> None:
     folder = ".venv-peers-newest" if newest else ".venv-peers"
     pinned = [x if newest else f"{x}=={version}" for x, version in PEERS.items()]
     python = environment(sys.executable, folder, "-e", ".[dev,bench]", *pinned)
-    address, commit = POWERSGD
-    code = ROOT / folder / "powersgd"
-    if not code.exists():
-        run("git", "clone", "-q", address, code)
-        run("git", "-C", code, "checkout", "-q", commit)
+    clones = [cloned(name, commit, ROOT / folder) for name, commit in CLONED.items()]
     found = ROOT / folder / "found.json" if newest else FOUND
     tests = ["tests/peers", "tests/golden", "--all-peers", "--found", found]
-    path = str(code)
+    path = os.pathsep.join(map(str, clones))
     try:
         run(python, "-m", "pytest", "-q", "-p", "no:xdist", *tests, PYTHONPATH=path)
     finally:
         if newest and found.exists():
             say_what_changed(*(json.loads(x.read_text()) for x in (FOUND, found)))
+
+
+def cloned(name: str, commit: str, folder: Path) -> Path:
+    """A repository of GitHub at a commit."""
+    code = folder / name.split("/")[1]
+    if not code.exists():
+        run("git", "clone", "-q", f"https://github.com/{name}", code)
+        run("git", "-C", code, "checkout", "-q", commit)
+    return code
 
 
 def say_what_changed(before: dict[str, Any], now: dict[str, Any]) -> None:

@@ -69,7 +69,9 @@ def _emulated(fn: Callable[..., Any], workers: WorkerMesh, batch: bool) -> Calla
         args = *jax.tree.map(unfold, rest), *jax.tree.map(divide, last)
         return jax.tree.map(fold, mapped(*args))
 
-    return stacked
+    return jax.jit(
+        stacked, inline=True
+    )  # traced once, also where it is looked at first
 
 
 def put(leaf: np.ndarray, workers: WorkerMesh, spec: P) -> jax.Array:

@@ -22,11 +22,13 @@ PACKAGES = {
     "test_codes": "hivemind bitsandbytes torchao",
     "test_ddp": "torch",
     "test_decent_bench": "decent-bench",
+    "test_microxcaling": "microxcaling",
     "test_optax": "optax",
     "test_powersgd": "powersgd",
     "test_small_floats": "torchao",
     "test_traces": "HolisticTraceAnalysis",
 }
+COMMITS = {"microxcaling": "7bc4195", "powersgd": "f07be92"}
 PASSED, MEASURED = Counter[str](), defaultdict[str, dict[str, Any]](dict)
 
 
@@ -74,4 +76,4 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def _versioned(name: str) -> tuple[str, str]:
-    return name, "f07be92" if name == "powersgd" else version(name)
+    return name, COMMITS.get(name) or version(name)
