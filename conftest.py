@@ -83,7 +83,7 @@ def _resident() -> int:
     return int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-SLOW = 8
+SLOW = 4
 """How many times as many cases of a test marked `few` the slow suite takes."""
 
 
