@@ -94,8 +94,8 @@ def test_a_key_that_differs_is_refused_where_types_tell():
         key = jax.random.fold_in(jax.random.key(0), jax.lax.axis_index(AXIS))
         return activations.all_gather(x, AXIS, forward=RANDOM, key=key)
 
-    mapped = jax.shard_map(
-        fn, mesh=mesh_of(2, AXIS), in_specs=P(AXIS), out_specs=P(AXIS)
+    mapped = jax.jit(
+        jax.shard_map(fn, mesh=mesh_of(2, AXIS), in_specs=P(AXIS), out_specs=P(AXIS))
     )
     with pytest.raises(ValueError, match="key= differs over 'model', and a receiver"):
         mapped(jnp.ones((2, 8)))

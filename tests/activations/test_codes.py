@@ -40,6 +40,11 @@ def gauss(n, shape, equal, seed=0):
     return x[:1].repeat(n, 0) if equal else x
 
 
+def of_workers(fn):
+    """One program: a compressor's operations would be compiled one by one."""
+    return jax.jit(jax.vmap(fn, axis_name=AXIS))
+
+
 def in_rows(code, x):
     """What arrives of x [.., h]: each row by itself."""
     width = x.shape[-1]
@@ -109,14 +114,10 @@ def test_values_and_gradients_are_those_of_slow_numpy(name, code, mapping):
 def test_the_example_of_two_workers_by_hand():
     a = jnp.float32([[1.9, -1, 0.3, 0.01], [0, 0, 0, 8]])
     b = jnp.float32([[0.1, 1, 0.3, 0.01], [4, 0, 0, -8]])
-    total = jax.vmap(
-        lambda x: activations.all_reduce(x, AXIS, forward=E4M3), axis_name=AXIS
-    )
+    total = of_workers(lambda x: activations.all_reduce(x, AXIS, forward=E4M3))
     expected = [[2, 0, 0.625, 0.01953125], [4, 0, 0, 0]]
     np.testing.assert_array_equal(total(jnp.stack([a, b])), [expected, expected])
-    part = jax.vmap(
-        lambda x: activations.reduce_scatter(x, AXIS, forward=E4M3), axis_name=AXIS
-    )
+    part = of_workers(lambda x: activations.reduce_scatter(x, AXIS, forward=E4M3))
     summed = [2.0015625, 0, 0.6125, 0.01976562]
     np.testing.assert_allclose(part(jnp.stack([a, b]))[0], summed, 1e-6)
 
@@ -325,10 +326,7 @@ def test_dtypes_come_out_as_they_went_in(dtype, x64):
         dtype = jax.dtypes.canonicalize_dtype(dtype)
         x = jnp.asarray([[[65504.0, -1, 0.3, 0.01]]] * 2).astype(dtype)
         for name in ("all_gather", "all_reduce", "send"):
-            run = jax.vmap(
-                lambda x, n=name: CASES[n].ours(x, forward=E4M3), axis_name=AXIS
-            )
-            y = run(x)
+            y = of_workers(lambda x, n=name: CASES[n].ours(x, forward=E4M3))(x)
             assert y.dtype == dtype
             assert jnp.isfinite(y).all() or (name, dtype) == ("all_reduce", jnp.float16)
 
@@ -340,7 +338,7 @@ def test_numbers_vectors_and_empty_arrays_pass(name, shape):
     case, both = CASES[name], {"forward": E4M3, "backward": E4M3}
     ours = case.ours if shape else lambda x, **c: activations.all_reduce(x, AXIS, **c)
     x = jnp.ones((2, *shape))
-    run = jax.vmap(pulled(lambda x: ours(x, **both)), axis_name=AXIS)
+    run = of_workers(pulled(lambda x: ours(x, **both)))
     shaped = jax.vmap(lambda x: ours(x), axis_name=AXIS)(x)
     y, back = run(x, jnp.ones_like(shaped))
     np.testing.assert_array_equal(y, shaped)
@@ -361,13 +359,12 @@ def test_codes_that_are_handed_on_decode_to_what_the_collective_gives(code):
         each = jax.vmap(jax.vmap(decoded))
         return jax.vmap(each)(whole), each(parts)
 
-    gathered, swapped = jax.jit(jax.vmap(of_worker, axis_name=AXIS))(x)
-    expected = jax.vmap(
+    gathered, swapped = of_workers(of_worker)(x)
+    expected = of_workers(
         lambda x: (
             activations.all_gather(x, AXIS, forward=made),
             activations.all_to_all(x, AXIS, 0, 0, forward=made),
-        ),
-        axis_name=AXIS,
+        )
     )(x)
     np.testing.assert_allclose(gathered, expected[0], 1e-6)
     np.testing.assert_allclose(swapped, expected[1], 1e-6)
