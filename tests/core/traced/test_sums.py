@@ -7,13 +7,16 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
+from relaxjax._core._cond import when
 from relaxjax._core._jaxprs import walked
 from relaxjax._core.traced._sums import (
     NOTHING,
     SumWalk,
     Terms,
+    choosers_of,
     mirrors_of,
     one_term,
+    place_of,
     terms_of,
 )
 
@@ -87,6 +90,67 @@ CASES: dict[str, tuple[Any, Terms]] = {
 @pytest.mark.parametrize(("fn", "right"), CASES.values(), ids=CASES)
 def test_what_a_value_is_the_sum_of(fn, right):
     assert found(fn) == right
+
+
+CHOICES: dict[str, tuple[Any, dict[float, Terms]]] = {
+    "of a branch": (
+        lambda m, p, n: lax.cond(n > 0, lambda: p + 0, lambda: -m),
+        {0: sums((LEAF, -1)), 1: sums((PARAM, 1))},
+    ),
+    "of elements": (
+        lambda m, p, n: lax.select_n(n > 0, -m, p),
+        {0: sums((LEAF, -1)), 1: sums((PARAM, 1))},
+    ),
+    "times 0 or 1": (
+        lambda m, p, n: (m - p) * n,
+        {0: NOTHING, 1: sums((LEAF, 1), (PARAM, -1)), 2: sums(scaled=[WAY])},
+    ),
+    "times it, and it first": (
+        lambda m, p, n: n * m,
+        {0: NOTHING, 1: sums((LEAF, 1)), 2: sums(scaled=[LEAF])},
+    ),
+    "plus 0 or 1": (lambda m, p, n: n + m, {0: sums((LEAF, 1)), 1: sums((LEAF, 1))}),
+}
+"""Functions of a leaf, its param and a number, which decides what comes out."""
+
+
+@pytest.mark.parametrize(("fn", "rights"), CHOICES.values(), ids=CHOICES.keys())
+def test_a_number_that_chooses(fn, rights):
+    program = jax.make_jaxpr(fn)(M, P, 1.0).jaxpr
+    ins = [one_term("leaf", 0), one_term("param", 0), NOTHING]
+    for number, right in rights.items():
+        chosen: dict[str, float] = {}
+
+        def noted(eqn: Any, ins: list[Any], scope: str, chosen: Any = chosen) -> Any:
+            if eqn.primitive.name in ("cond", "select_n", "mul", "add"):
+                chosen[place_of(eqn, scope)] = number  # noqa: B023
+            return [None] * len(eqn.outvars)
+
+        walked(program, [None] * 3, None, noted)
+        assert walked(program, ins, NOTHING, SumWalk([0], chosen)) == [right]
+
+
+def test_what_chooses_is_an_operand_of_few_operations():
+    def all_of_them(n, x):
+        x = lax.cond(n > 0, lambda x: x, lambda x: -x, x)
+        return lax.select_n(n > 0, x * n, x) + n
+
+    eqns = jax.make_jaxpr(all_of_them)(1, M).jaxpr.eqns
+    found = {eqn.primitive.name: [*choosers_of(eqn)] for eqn in eqns}
+    assert len({place_of(eqn, "here") for eqn in eqns}) == len(eqns)
+    asked = {name: places for name, places in found.items() if places}
+    assert asked == {"cond": [0], "mul": [0, 1], "select_n": [0]}
+
+
+def test_what_is_done_or_not_is_chosen_by_its_flag():
+    def added(due, x, y):
+        return when(due, lambda x: x + y, x)  # y is a constant of the loop
+
+    program = jax.make_jaxpr(added)(True, M, P)
+    (loop,) = [eqn for eqn in program.eqns if eqn.primitive.name == "while"]
+    (place,) = choosers_of(loop)
+    assert loop.invars[place].aval.dtype == bool
+    assert loop.invars[place].aval.shape == ()
 
 
 def test_terms_of_a_sum():

@@ -34,7 +34,7 @@ def of_all(x: Any, targets: Any, w: Any, *weight: Any) -> Any:
     """Each worker's gradients, of w and of its own x."""
     mapped = (None, *[0] * (2 + len(weight)))
     gradient = jax.vmap(jax.grad(loss, (0, 1)), mapped, axis_name="data")
-    return gradient(w, x, targets, *weight)
+    return jax.jit(gradient)(w, x, targets, *weight)
 
 
 def by_hand(x: Any, targets: Any, w: Any, weights: Any = None) -> np.ndarray:
@@ -78,7 +78,7 @@ def test_the_gradient_of_activations_is_the_workers_own():
     def plain(x, targets):
         return jnp.mean((jnp.tanh(x) @ w - targets) ** 2)
 
-    assert_close(found, jax.vmap(jax.grad(plain))(x, targets), 1e-6)
+    assert_close(found, jax.jit(jax.vmap(jax.grad(plain)))(x, targets), 1e-6)
 
 
 @pytest.mark.parametrize("shape", [FEW, MANY], ids=["factors", "product"])
@@ -131,9 +131,8 @@ def test_in_a_checked_shard_map_on_two_axes():
         return jax.grad(loss)(relaxjax.to_local(w, axes))[None]
 
     specs = (P(), P(axes), P(axes))
-    found = jax.shard_map(gradient, mesh=mesh, in_specs=specs, out_specs=P(axes))(
-        w, x, targets
-    )
+    mapped = jax.shard_map(gradient, mesh=mesh, in_specs=specs, out_specs=P(axes))
+    found = jax.jit(mapped)(w, x, targets)
     for worker in np.asarray(found):
         np.testing.assert_allclose(worker, by_hand(x, targets, w), rtol=1e-4, atol=1e-6)
 
