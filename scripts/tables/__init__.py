@@ -1,0 +1,18 @@
+"""Tables of pages by their names, each made from a file of docs/results."""
+
+from collections.abc import Callable, Mapping
+
+from scripts.tables import network, peers, rules, speed, split
+
+TABLES: Mapping[str, Callable[[], list[str]]] = {
+    "first-step": speed.first_steps,
+    "merges-fast": rules.fast,
+    "merges-lengths": rules.lengths,
+    "merges-tax": rules.tax,
+    "network-steps": network.steps,
+    "network-time": network.times,
+    "peer-codes": peers.codes,
+    "peer-owed": peers.owed,
+    "peers": peers.versions,
+    "split": split.programs,
+}
