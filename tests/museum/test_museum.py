@@ -20,7 +20,9 @@ def titles() -> list[str]:
 
 def rows() -> dict[str, tuple[str, str]]:
     """The figures of the page's tables by their exhibits: the wrong rule's, ours."""
-    return {title: (wrong, ours) for title, wrong, ours in ROW.findall(PAGE.read_text())}
+    return {
+        title: (wrong, ours) for title, wrong, ours in ROW.findall(PAGE.read_text())
+    }
 
 
 def test_the_page_has_every_exhibit_once():
