@@ -143,8 +143,10 @@ def _wrapped(line: str) -> list[str]:
     start = "tx = optax.chain("
     if len(line) <= 84 or not line.startswith(start):
         return [line]
-    parts = ast.parse(line).body[0].value.args
-    inside = [f"    {ast.get_source_segment(line, part)}," for part in parts]
+    made = line.removeprefix("tx = ")
+    call = ast.parse(made, mode="eval").body
+    assert isinstance(call, ast.Call)
+    inside = [f"    {ast.get_source_segment(made, part)}," for part in call.args]
     return [start, *inside, ")"]
 
 
