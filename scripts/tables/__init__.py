@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from scripts.tables import network, peers, rules, speed, split
+from scripts.tables import network, peers, published, rules, speed, split
 
 TABLES: Mapping[str, Callable[[], list[str]]] = {
     "first-step": speed.first_steps,
@@ -14,5 +14,8 @@ TABLES: Mapping[str, Callable[[], list[str]]] = {
     "peer-codes": peers.codes,
     "peer-owed": peers.owed,
     "peers": peers.versions,
+    "published-epochs": published.epochs,
+    "published-errors": published.errors,
+    "published-scaling": published.scaling,
     "split": split.programs,
 }

@@ -33,7 +33,7 @@ NOT_HELD = {
     "parameter_server": 3,
     "periods": 1,
     "plain_jit": 3,
-    "planning": 17,
+    "planning": 4,
     "sharded": 2,
     "speed": 1,
     "testbed": 1,
