@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Mapping
 
-from scripts.tables import network, peers, published, rules, speed, split
+from scripts.tables import islands, network, peers, published, rules, speed, split
 
 TABLES: Mapping[str, Callable[[], list[str]]] = {
     "first-step": speed.first_steps,
+    "islands-wrong": islands.wrong_member,
+    "islands-wrong-merges": islands.other_merges,
     "merges-fast": rules.fast,
     "merges-lengths": rules.lengths,
     "merges-tax": rules.tax,

@@ -52,11 +52,7 @@ def scaling() -> list[str]:
     found = [each for each in result("published")["scaling"] if not each["fitted"]]
     lines = heads("scaling efficiency", ["GPUs", "published", "predicted"])
     for each in found:
-        cells = [f"{each['gpus']}", f"{each['published']:.2f}"]
-        lines.append(
-            row(
-                MODELS.get(each["label"], each["label"]),
-                [*cells, f"{each['predicted']:.2f}"],
-            )
-        )
+        label = str(each["label"])
+        cells = [f"{each[x]:.2f}" for x in ("published", "predicted")]
+        lines.append(row(MODELS.get(label, label), [f"{each['gpus']}", *cells]))
     return lines

@@ -24,7 +24,7 @@ NOT_HELD = {
     "compression": 1,
     "faults": 3,
     "gradients": 5,
-    "hosts": 9,
+    "hosts": 4,
     "islands": 5,
     "local_updates": 8,
     "merges": 2,
