@@ -42,7 +42,7 @@ PLAIN = (
     "decentralized extending faq faults gallery golden gpu gradients hosts index "
     "islands local_updates merges more_recipes museum network orders "
     "parameter_server peers periods plain_jit planning production quality recipes "
-    "sharded speed testbed testing tour transfers what_is_here which_one"
+    "sharded speed step_recipes testbed testing tour transfers what_is_here which_one"
 )
 """Pages that were read aloud. Others follow; none of these goes back."""
 MOST = 4  # of each, in a thousand words of prose

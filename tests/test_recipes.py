@@ -11,7 +11,8 @@ import pytest
 from tests.shown import require_same
 
 DOCS = Path(__file__).parent.parent / "docs"
-PAGES = [(DOCS / f"{name}.md").read_text() for name in ("recipes", "more_recipes")]
+NAMES = ("recipes", "more_recipes", "step_recipes")
+PAGES = [(DOCS / f"{name}.md").read_text() for name in NAMES]
 RECIPE = re.compile(
     r"^```\{code-block\} python\n:caption: (\S+)\n\n(.*?)^```\n\n"
     r"^```console\n\$ python \1\n(.*?)^```$",
@@ -25,7 +26,7 @@ RECIPES = {
 
 
 def test_each_block_of_the_pages_is_a_recipe_with_its_output():
-    assert len(RECIPES) == sum(page.count("```") for page in PAGES) / 4 >= 12
+    assert len(RECIPES) == sum(page.count("```") for page in PAGES) / 4 >= 22
 
 
 @pytest.mark.long

@@ -5,11 +5,13 @@ which it is called. Links lead to the API, the source and the papers; the tables
 names, laws, merge rules, bytes and evidence are those that the package itself uses.
 """
 
+import ast
 import functools
 import importlib
 import inspect
 import pkgutil
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -27,6 +29,7 @@ from relaxjax._names import RELAXATIONS
 from relaxjax.compression import Compressor
 from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
 
+WHEN = Path(__file__).parents[1] / "when.toml"
 ELSEWHERE = {"muloco": "_diloco", "combine_then_adapt": "_gossip"}
 NAMELESS = (
     "participation",
@@ -106,11 +109,45 @@ def page(module: str, names: list[str], folder: Path) -> str:
     does = doc.partition("\n")[0].partition(": ")[2]
     pages = {other: f"{stem_of(other)}.md" for other in algorithms()}
     lines = [f"# {title_of(module)}", "", does[0].upper() + does[1:], ""]
-    lines += [*links(module, doc), "", markdown(doc, pages), ""]
+    lines += [*advice(stem_of(module)), *links(module, doc), ""]
+    lines += ["## Rule", "", markdown(doc, pages), ""]
     lines += commands(names) + laws(names)
     kinds = [kind for kind in states() if kind in vars(importlib.import_module(module))]
     lines += merges(kinds)
-    return "\n".join(lines + ranked(list(planned(names)), folder / stem_of(module)))
+    evidence = ranked(list(planned(names)), folder / stem_of(module))
+    return "\n".join(lines + (["## Evidence", "", *evidence] if evidence else []))
+
+
+@functools.cache
+def _when() -> dict[str, dict[str, str]]:
+    return tomllib.loads(WHEN.read_text())
+
+
+def advice(stem: str) -> list[str]:
+    """The line that makes it, when to take it and when not."""
+    said = _when()[stem]
+    line = f"tx = {said['tx']}" if "tx" in said else f"y = {said['call']}"
+    return [
+        "```python",
+        *_wrapped(line),
+        "```",
+        "",
+        f"- **When.** {said['take']}",
+        f"- **Not when.** {said['not']}",
+        f"- **More.** [](../{said['page']})",
+    ]
+
+
+def _wrapped(line: str) -> list[str]:
+    """A line of code; the parts of a chain that is too long stand below each other."""
+    start = "tx = optax.chain("
+    if len(line) <= 84 or not line.startswith(start):
+        return [line]
+    made = line.removeprefix("tx = ")
+    call = ast.parse(made, mode="eval").body
+    assert isinstance(call, ast.Call)
+    inside = [f"    {ast.get_source_segment(made, part)}," for part in call.args]
+    return [start, *inside, ")"]
 
 
 def links(module: str, doc: str) -> list[str]:

@@ -16,6 +16,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from relaxjax.compare import Results, _report
 from relaxjax.compare._summary import summary
+from relaxjax.compare._tables import speed
 
 FOLDER = Path(__file__).parents[1] / "studies"
 REPORTED = ("two-sites",)
@@ -118,6 +119,19 @@ def table(*folders: Path) -> list[str]:
     return lines
 
 
+def to_target(folder: Path) -> list[str]:
+    """Lines of Markdown: steps to a study's target, and seconds on each network."""
+    results = Results(folder)
+    found = summary(results.study, results.records())
+    columns = [x for x in speed(found) if x.title != "bytes to target"]
+    heads = ["relaxation", *(column.title for column in columns[1:])]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for row in found.rows:
+        name, *cells = (column.cell(row) for column in columns)
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return lines
+
+
 def drawn(found: list[Point]) -> Figure:
     """How much worse over how many times fewer bytes; the front has names."""
     figure = Figure(figsize=(7.5, 4.2), layout="constrained")
@@ -159,6 +173,18 @@ class StudyTable(SphinxDirective):
         return self.parse_text_to_nodes("\n".join(lines))
 
 
+class StudySeconds(SphinxDirective):
+    """The way of a study to its target, as a directive."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Parses it."""
+        return self.parse_text_to_nodes(
+            "\n".join(to_target(FOLDER / self.arguments[0]))
+        )
+
+
 def write(app: Sphinx) -> None:
     """Draws all studies into a folder that is not part of the sources."""
     folder = Path(app.srcdir) / "generated"
@@ -175,5 +201,6 @@ def write(app: Sphinx) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Registers both."""
     app.add_directive("study-table", StudyTable)
+    app.add_directive("study-seconds", StudySeconds)
     app.connect("builder-inited", write)
     return {"parallel_read_safe": True}

@@ -62,6 +62,9 @@ def shapes_of(tree: Any) -> Any:
     )
 
 
+_SPLIT = "Wrap the whole chain: optax.contrib.split_real_and_imaginary(tx)"
+
+
 def require_dtypes(tree: Any, caller: str, compressor: str | None) -> None:
     """Refuses leaves without a mean, or that the named compressor does not take."""
     require_arrays(tree, caller)
@@ -74,11 +77,13 @@ def require_dtypes(tree: Any, caller: str, compressor: str | None) -> None:
                 if compressor is None
                 else f"and {compressor} compresses real floating leaves only"
             )
+            is_complex = jnp.issubdtype(dtype, jnp.complexfloating)
+            keep = f"{_SPLIT}. Or keep" if is_complex else "Keep"
             raise ValueError(
-                f"{caller}: leaf {key_path(path)!r} is {dtype}, {rule}. Keep it out of "
-                "the params that are trained; or give the optimizer the others alone, "
-                f"relaxjax.{caller} with it: optax.partition({{'trained': optimizer, "
-                "'kept': optax.set_to_zero()}, labels)"
+                f"{caller}: leaf {key_path(path)!r} is {dtype}, {rule}. {keep} it out "
+                "of the params that are trained; or give the optimizer the others "
+                f"alone, relaxjax.{caller} with it: optax.partition({{'trained': "
+                "optimizer, 'kept': optax.set_to_zero()}, labels)"
             )
 
 

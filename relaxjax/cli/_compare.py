@@ -110,7 +110,7 @@ def compare(
     if isdir(what):
         hosts.keeps(nothing=f"the study is in {what}: the same command reports it")
         with user_errors():
-            comparing.Results(what).write()
+            _end(comparing.Results(what))
         return
     with user_errors():
         rates, grid = _tuned(tune or [])
@@ -154,7 +154,15 @@ def _run(
 
         command = shlex.join(["relaxjax", *sys.argv[1:]])
         results = study.run(out, progress=show, command=command, **how)
+    _end(results)
+
+
+def _end(results: "comparing.Results") -> None:
+    """Writes the report, and says what it says and where it is."""
     results.write()
+    for sentence in results.conclusion():
+        typer.echo(sentence)
+    typer.echo(f"Report: {results.folder / 'report.html'}")
 
 
 def _kept(out: Path) -> str:

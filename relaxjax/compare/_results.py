@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from relaxjax._core.foreign._folders import local_path
+from relaxjax._core.foreign._html import paragraphs, table
 from relaxjax._core.foreign._json import LARGE, read_json
-from relaxjax.compare import _records, _report, _tables
+from relaxjax.compare import _records, _report, _tables, _words
 from relaxjax.compare._schema import wrong_study
+from relaxjax.compare._summary import summary
 
 STUDY = "study.json"
 
@@ -52,6 +54,18 @@ class Results:
     def table(self) -> str:
         """The table of all relaxations, as text."""
         return _tables.text(self.study, self._records)
+
+    def conclusion(self) -> list[str]:
+        """The verdicts of the study, in a few sentences."""
+        return _words.conclusion(summary(self.study, self._records))
+
+    def _repr_html_(self) -> str:
+        """The verdicts and the table of quality for a notebook."""
+        found = summary(self.study, self._records)
+        columns = _tables.quality(found)
+        rows = [[column.cell(row) for column in columns] for row in found.rows]
+        shown = table([column.title for column in columns], rows)
+        return paragraphs(_words.conclusion(found)) + shown
 
     def write(self) -> None:
         """Writes report.html, report.md, table.tex and `figures/` into the folder."""

@@ -96,7 +96,7 @@ def conclusion(summary: Summary) -> list[str]:
             found.append(f"{_counted(word)}: {', '.join(row.method for row in rows)}.")
     sentences = [
         f"Test {name} against {summary.baseline}, seed by seed ({seeds} "
-        f"seed{'s' * (seeds != 1)}). {' '.join(found)}"
+        f"seed{'s' * (seeds != 1)}). {' '.join(found)}".rstrip()
     ]
     reach = [row for row in summary.rows if row.bytes_to_target]
     if len(reach) > 1:

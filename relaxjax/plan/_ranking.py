@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from relaxjax._core.foreign._folders import local_path
+from relaxjax._core.foreign._html import paragraphs, table
 from relaxjax.plan._candidate import Candidate, sized
 from relaxjax.plan._predict import Prediction
 from relaxjax.plan._quality import Quality
@@ -101,6 +102,22 @@ class Ranking:
             "verdict": self.verdict,
             "ranking": [row.told() for row in self.rows],
         }
+
+    def _repr_html_(self) -> str:
+        """The verdict, its line, and a table for a notebook."""
+        rows = [
+            (
+                row.label,
+                f"{1e3 * row.seconds:.4g}",
+                f"{row.prediction.nbytes:,.0f}",
+                row.quality.name,
+                row.candidate.why,
+            )
+            for row in self.rows
+        ]
+        heads = ("relaxation", "ms a step", "bytes a step", "quality", "what it does")
+        found = table(heads, rows, bold=self.rows.index(self.choice))
+        return paragraphs([self.verdict, self.choice.tx]) + found
 
     def save(self, path: str | Path) -> None:
         """Writes the ranking to a JSON file."""

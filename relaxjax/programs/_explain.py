@@ -23,6 +23,7 @@ import optax
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation, require_whole
 from relaxjax._core._phases import clocks_of
+from relaxjax._core.foreign._html import paragraphs
 from relaxjax.periods import is_scheduled
 from relaxjax.programs._by_axis import sent_both_ways
 from relaxjax.programs._period import period_of
@@ -77,6 +78,10 @@ class Explanation:
     def as_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
         return asdict(self)
+
+    def _repr_html_(self) -> str:
+        """The same lines for a notebook."""
+        return paragraphs(str(self).splitlines())
 
     def __str__(self) -> str:
         """A line for each fact."""

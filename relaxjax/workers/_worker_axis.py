@@ -30,17 +30,18 @@ def per_worker(fn: Callable[..., Any], workers: WorkerMesh, *, batch: bool) -> C
     """Maps `fn`, from one worker's arguments to its outputs, over the workers' axis.
 
     Arguments and outputs of the result have a leading worker axis; with `batch`, the
-    last argument is a batch, whose leading axis is divided among the workers.
+    last argument is a batch, whose leading axis is divided among the workers. A second
+    call with arguments alike does not trace `fn` again.
     """
     mesh, names = workers.mesh, workers.axis_name
     if isinstance(mesh, Emulation):
-        return _emulated(fn, workers, batch)
+        return jax.jit(_emulated(fn, workers, batch), inline=True)
 
     def local(*args):
         args = (*drop_axis(args[:-1]), args[-1]) if batch else drop_axis(args)
         return add_axis(fn(*args))
 
-    return jax.shard_map(
+    mapped = jax.shard_map(
         local,
         mesh=mesh,
         in_specs=P(names),
@@ -48,6 +49,7 @@ def per_worker(fn: Callable[..., Any], workers: WorkerMesh, *, batch: bool) -> C
         axis_names=frozenset(names),
         check_vma=False,
     )
+    return jax.jit(mapped, inline=True)
 
 
 def _emulated(fn: Callable[..., Any], workers: WorkerMesh, batch: bool) -> Callable:
@@ -69,9 +71,7 @@ def _emulated(fn: Callable[..., Any], workers: WorkerMesh, batch: bool) -> Calla
         args = *jax.tree.map(unfold, rest), *jax.tree.map(divide, last)
         return jax.tree.map(fold, mapped(*args))
 
-    return jax.jit(
-        stacked, inline=True
-    )  # traced once, also where it is looked at first
+    return stacked
 
 
 def put(leaf: np.ndarray, workers: WorkerMesh, spec: P) -> jax.Array:

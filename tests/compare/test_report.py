@@ -13,7 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from typer.testing import CliRunner
 
+from relaxjax import compare
+from relaxjax.cli import _app
 from relaxjax.compare import _svg, _words
 from relaxjax.compare._figures import axes_of, curves, shown
 from relaxjax.compare._map import letters, winners_map
@@ -365,3 +368,30 @@ def test_the_conclusion_names_only_what_reaches_the_target():
     assert f"{best} reaches the target with the fewest bytes" in words
     hard = summary(OF | {"target": 2.0}, RUNS)
     assert "reach" not in " ".join(_words.conclusion(hard))
+
+
+def kept(folder, of, runs) -> compare.Results:
+    """A study as it is on disk."""
+    (folder / "study.json").write_text(json.dumps(of))
+    (folder / "results.jsonl").write_text("".join(json.dumps(r) + "\n" for r in runs))
+    return compare.Results(folder)
+
+
+def test_a_notebook_shows_verdicts_and_a_table_escaped(tmp_path):
+    of = study()
+    of["task"]["metric_name"] = "<i>"
+    found = Page(kept(tmp_path, of, RUNS)._repr_html_())
+    assert {tag for tag, _ in found.tags} == {"p", "table", "tr", "th", "td"}
+    assert set(METHODS) <= set(found.cells)
+    assert "".join(found.text).startswith("Test <i> against all_reduce, seed by seed")
+
+
+def test_the_command_ends_with_verdicts_and_the_path(tmp_path):
+    results = kept(tmp_path, OF, RUNS)
+    done = CliRunner().invoke(_app.app, ["compare", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    *verdicts, last = done.stdout.splitlines()
+    assert verdicts == results.conclusion()
+    assert "Worse: " in verdicts[0]
+    assert last == f"Report: {tmp_path / 'report.html'}"
+    assert (tmp_path / "report.html").exists()

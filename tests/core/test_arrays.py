@@ -164,6 +164,14 @@ def test_a_sparse_array_is_no_leaf_of_workers():
         _arrays.require_arrays({"a": np.ones(2), "m": matrix}, "f")
 
 
+def test_a_code_of_a_complex_leaf_says_how_to_split_it():
+    split = r"complex64, .*optax.contrib.split_real_and_imaginary\(tx\). Or keep it out"
+    with pytest.raises(ValueError, match=split):
+        _arrays.require_dtypes({"a": jnp.ones(2, complex)}, "f", "sign")
+    with pytest.raises(ValueError, match=r"leaves only\. Keep it out of the params"):
+        _arrays.require_dtypes({"a": jnp.ones(2, int)}, "f", "sign")
+
+
 def test_shapes_to_trace_with():
     shapes = _arrays.shapes_of({"a": np.ones((2, 3), np.float16), "b": [jnp.ones(())]})
     assert shapes["a"] == jax.ShapeDtypeStruct((2, 3), np.float16)

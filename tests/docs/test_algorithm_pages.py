@@ -6,7 +6,7 @@ import re
 
 import algorithm_pages
 import pytest
-from algorithm_list import ROOMS, lists
+from algorithm_list import ROOMS, inside, lists, room_page
 from bs4 import BeautifulSoup
 from citations import cited, papers, source_of, uncovered
 from markdown_it.renderer import RendererHTML
@@ -108,6 +108,24 @@ def test_modules_link_to_each_others_pages():
 
 
 def test_the_list_has_every_page_once():
-    listed = re.findall(r"^algorithms/(\w+)$", "\n".join(lists()), re.MULTILINE)
-    assert sorted(listed) == sorted(map(algorithm_pages.stem_of, MODULES))
-    assert {m.split(".")[1] for m in MODULES} <= set(ROOMS)
+    listed = re.findall(r"^algorithms/in_(\w+)$", "\n".join(lists()), re.MULTILINE)
+    assert listed == list(ROOMS)
+    pages = [page for room in ROOMS for page in inside(room)]
+    assert sorted(pages) == sorted(map(algorithm_pages.stem_of, MODULES))
+    assert room_page("ps") == (
+        "# Parameter servers\n\n```{toctree}\n:maxdepth: 2\n\nparameter_server\n```\n"
+    )
+
+
+def test_a_page_begins_with_its_line_and_says_when():
+    text = "\n".join(algorithm_pages.advice("power_sgd"))
+    assert text.startswith("```python\ntx = optax.chain(relaxjax.power_sgd(")
+    assert "\n- **When.** Links between hosts are slow" in text
+    assert "\n- **Not when.** The model has many small matrices" in text
+    assert "- **More.** [](../gradients.md#powersgd)" in text
+    long = algorithm_pages.advice("gradient_tracking")
+    assert long[1:3] == [
+        "tx = optax.chain(",
+        '    relaxjax.gradient_tracking("data", relaxjax.topology.ring(8)),',
+    ]
+    assert long[5] == ")"

@@ -98,5 +98,9 @@ def test_a_study_has_a_table_and_a_picture(tmp_path):
     assert gossip.startswith("| **`gossip@ring`** | 0.003 | 1/2 | 0.95")
     mean, low, high = map(float, re.findall(r"-?\d+\.\d", gossip.split("|")[5]))
     assert 0.5 < low < mean < high < 2
+    heads, _, first, *others = study_fronts.to_target(tmp_path)
+    assert heads.startswith("| relaxation | steps to target | step on 1gbit,10ms | to ")
+    assert first.startswith("| `all_reduce` | ")
+    assert len(others) == 3
     (axes,) = study_fronts.drawn(study_fronts.points(tmp_path)).axes
     assert [text.get_text() for text in axes.texts] == ["gossip@ring"]

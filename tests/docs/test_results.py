@@ -3,6 +3,7 @@
 import pytest
 
 from scripts import results
+from scripts.tables import TABLES, network, rows
 
 PAGES = [page for page in results.DOCS.glob("*.md") if "results:" in page.read_text()]
 
@@ -33,8 +34,18 @@ def test_the_best_of_a_system_by_hand():
         for seconds in each
     ]  # fmt: skip
     steps = {"a": 10.0, "b": 5.0, "DDP c": 30.0, "alone": 1.0, "d": float("inf")}
-    points = results.to_the_loss({"blocks": blocks, "steps_to_loss": steps})[20.0]
-    assert results.best(points, "relaxjax") == (20.0, "b", (15.0, 15.0, 15.0))
+    points = network.to_the_loss({"blocks": blocks, "steps_to_loss": steps})[20.0]
+    assert network.best(points, "relaxjax") == (20.0, "b", (15.0, 15.0, 15.0))
     assert points["a"].seconds == (20.0, 10.0, 90.0)
-    assert results.best(points, "PyTorch").label == "DDP c"
+    assert network.best(points, "PyTorch").label == "DDP c"
     assert "d" not in points
+
+
+def test_signs_digits_and_what_was_fitted():
+    assert rows.within([0.25, -0.5, 1.04]) == "+0.2 [-0.5, +1.0]"
+    assert rows.heads("a", ["b"]) == ["| a | b |", "|---|---|"]
+    lines = TABLES["published-scaling"]()
+    assert len(lines) == 6  # seven less three that were fitted, and two heads
+    assert lines[2] == "| VGG-16 | 512 | 0.68 | 0.79 |"
+    assert TABLES["merges-tax"]()[2].startswith('| `"mean"`, accuracy | 95.9 % |')
+    assert TABLES["first-step"]()[3].startswith("| `all_reduce` | 1.3 | 2.19 | 5.89 |")

@@ -76,8 +76,14 @@ class NoPlace:
 class Written:
     """Results of a study that was not run."""
 
+    folder = Path()
+
     def write(self) -> None:
         """No report."""
+
+    def conclusion(self) -> list[str]:
+        """No verdicts."""
+        return []
 
 
 @pytest.fixture

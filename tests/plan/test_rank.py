@@ -248,3 +248,14 @@ def test_winners_over_a_grid(tmp_path):
     assert slow != "all_reduce"
     plan.winners(tmp_path / "winners.png", model(), network(1.0), **grid)
     assert (tmp_path / "winners.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_notebook_shows_the_verdict_and_the_choice_in_bold():
+    found = plan.rank(model(), network(1.0))
+    html = found._repr_html_()
+    assert html.startswith("<p>")
+    assert html.count("<tr>") == len(found.rows) + 1
+    assert f"<th>{found.choice.label}</th>" in html
+    assert "optax.chain" in html
+    bad = replace(found, verdict="<b>")._repr_html_()
+    assert bad.startswith("<p>&lt;b&gt;</p>")

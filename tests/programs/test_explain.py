@@ -220,3 +220,11 @@ def test_an_update_is_traced_once_for_its_order_and_once_for_its_bytes():
     own = optax.GradientTransformation(lambda params: (), update)
     explain(optax.chain(own, all_reduce("data"), ADAM), PARAMS, MESH)
     assert len(traced) == 2
+
+
+def test_a_notebook_shows_its_lines():
+    tx = optax.chain(relaxjax.all_reduce("data"), optax.sgd(0.1))
+    found = relaxjax.explain(tx, jnp.zeros(1000), relaxjax.emulate(4))
+    html = found._repr_html_()
+    assert html.count("<p>") == len(str(found).splitlines()) > 2
+    assert html.startswith("<p>1. all_reduce over data: gradients")
