@@ -910,7 +910,8 @@ def test_jit_equals_no_jit(row):
         return tx.update(g, state, g)
 
     mapped = jax.vmap(two_steps, axis_name="data")
-    assert_close(mapped(grads), jax.jit(mapped)(grads), 1e-6)
+    # A compiled program rounds otherwise, which dion2's orthogonal columns enlarge.
+    assert_close(mapped(grads), jax.jit(mapped)(grads), 1e-5)
 
 
 @pytest.mark.few(2)

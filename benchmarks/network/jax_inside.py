@@ -218,7 +218,7 @@ def _pipeline_start(model: Model, host: int) -> Any:
 
 
 def _pipeline_loss(params: Any, batch: jax.Array, model: Model) -> jax.Array:
-    """Of the last stage's microbatches; the others give 0."""
+    """The loss of the last stage's microbatches; other stages give 0."""
     here, n = lax.axis_index(AXIS), lax.axis_size(AXIS)
     small = batch.reshape(MICROBATCHES, -1, batch.shape[1])
 

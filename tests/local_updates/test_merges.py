@@ -11,9 +11,9 @@ import pytest
 
 import relaxjax
 from relaxjax import compression, merges
-from relaxjax.merges import merged
 from tests import helpers
 from tests.helpers import assert_close, mesh_of
+from tests.merges.compiled import merged
 
 N = 4
 RULES = [

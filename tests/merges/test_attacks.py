@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from relaxjax import merges
-from relaxjax.merges import merged
+from tests.merges.compiled import merged
 
 ATTACKS = {
     "x1000": lambda x, rng: 1000 * x[-1],

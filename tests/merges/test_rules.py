@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from relaxjax import merges
-from relaxjax.merges import Rule, merged, rule_of
+from relaxjax.merges import Rule, rule_of
 from relaxjax.merges._sorted import comparisons
 from tests.merges import oracles
+from tests.merges.compiled import merged
 
 any_merges: Any = merges
 X = np.array([[1.0, 0], [2, 1], [1, 2], [2, 1], [100, -100]])

@@ -11,8 +11,8 @@ from jax.sharding import PartitionSpec as P
 
 import relaxjax
 from relaxjax import all_reduce, compression, merges
-from relaxjax.merges import merged
 from tests import helpers
+from tests.merges.compiled import merged
 
 WORKERS = 4
 RULES = [

@@ -30,10 +30,15 @@ def drawn(workers: int, steps: int, seed: int = 0) -> list[dict[str, np.ndarray]
     ]
 
 
+@jax.jit
+def sketch(key: jax.Array) -> jax.Array:
+    return normals(key, [(WIDEST, RANK)])[0]
+
+
 def chosen(p: np.ndarray, step: int, seed: int = 0) -> np.ndarray:
     """K, of the mean of p."""
     key = jax.random.fold_in(jax.random.key(seed), step)
-    v = np.asarray(normals(key, [(WIDEST, RANK)])[0], "f8")[: p.shape[1]]
+    v = np.asarray(sketch(key), "f8")[: p.shape[1]]
     lengths = np.linalg.norm(p @ v, axis=1)
     return np.argsort(-lengths)[: math.ceil(SHARE * len(p))]
 
@@ -228,7 +233,7 @@ def test_one_value_that_is_not_finite_leaves_the_other_leaves_alone():
 def test_bfloat16_leaves_and_those_without_elements():
     tx: Any = arc_top_k("data", SHARE, rank=1)
     g = {"e": jnp.zeros((2, 0, 3)), "w": jnp.ones((2, 4, 6), jnp.bfloat16)}
-    out, state = jax.vmap(lambda g: tx.update(g, tx.init(g)), axis_name="data")(g)
+    out, state = updated(tx, g)
     assert out["w"].dtype == jnp.bfloat16
     assert state.momentum["w"].dtype == state.known["w"].dtype == jnp.float32
     assert out["e"].shape == (2, 0, 3)
