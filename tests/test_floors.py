@@ -35,7 +35,7 @@ INNER_FLOORS = {
     "compression": [{""}, {"formats"}],
     "cli": [{"printed"}, {""}],
     "gradients": [{"mean", "late"}, {"low_rank", "adaptive"}, {"momenta"}, {""}],
-    "plan": [{"forms"}, {""}, {"inside"}],
+    "plan": [{"forms"}, {""}, {"inside", "running"}],
     "islands": [{"carriers"}, {"common"}, {"one"}, {"started", "replayed"}, {""}],
 }
 """Inner rooms of a room, likewise; "" is what lies outside of them."""

@@ -12,6 +12,7 @@ from relaxjax.controllers._readings import NormsOfSums as NormsOfSums
 from relaxjax.controllers._readings import agreement as agreement
 from relaxjax.controllers._readings import leaf_norms as leaf_norms
 from relaxjax.controllers._readings import norms_of_sums as norms_of_sums
+from relaxjax.controllers._readings import of_first_process as of_first_process
 from relaxjax.controllers._record import Decision as Decision
 from relaxjax.controllers._record import Level as Level
 from relaxjax.controllers._record import Record as Record
@@ -34,6 +35,7 @@ __all__ = [
     "leaf_norms",
     "load",
     "norms_of_sums",
+    "of_first_process",
     "rank_errors",
     "table_of",
     "thresholds",

@@ -117,21 +117,13 @@ def controller(
         remembered, level, why = record.memory, last.level, _odd(told)
         if not why:
             remembered, wanted = rule(record.memory, last.level, told)
-            held = wanted != level and _changed(record) and step < _until(record, dwell)
+            held = wanted != level and record.since > 0 and step < record.since + dwell
             level, why = (level, "dwell") if held else (wanted, "rule")
-        return Record((*record.decisions, Decision(step, level, why, told)), remembered)
+        since = record.since if level == last.level else step
+        decisions = (*record.decisions, Decision(step, level, why, told))
+        return Record(decisions, remembered, since)
 
     return Controller(init, update, tuple(reads))
-
-
-def _changed(record: Record) -> bool:
-    """Whether the level has changed since the start."""
-    return len(record.table) > 1
-
-
-def _until(record: Record, dwell: int) -> int:
-    """The step from which the level may change again."""
-    return record.table[-1][0] + dwell
 
 
 def _floats(

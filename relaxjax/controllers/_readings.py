@@ -11,12 +11,15 @@ and the controller keeps its level.
 Cost: agreement sends one float; the mean is there anyway.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import lax
+from jax.experimental import multihost_utils
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_whole
@@ -47,6 +50,28 @@ def agreement(own: Any, mean: Any, axis_name: AxisName) -> jax.Array:
       [0.5 0.5]
     """
     return _square(mean) / lax.pmean(_square(own), axis_name)
+
+
+def of_first_process(seconds: float | Sequence[float]) -> Any:
+    """Seconds as process 0 measured them, so that all processes decide alike.
+
+    All processes call it.
+
+    Args:
+      seconds: one measurement, or several; as many in all processes.
+
+    Returns:
+      A float, or a list of floats; of several processes, rounded to float32.
+
+    Example:
+      >>> from relaxjax.controllers import of_first_process
+      >>> of_first_process([0.25, 0.5])
+      [0.25, 0.5]
+    """
+    if jax.process_count() == 1:
+        return np.asarray(seconds, np.float64).tolist()
+    given = np.asarray(seconds, np.float32)
+    return np.asarray(multihost_utils.broadcast_one_to_all(given), float).tolist()
 
 
 def leaf_norms(tree: Any) -> dict[str, jax.Array]:

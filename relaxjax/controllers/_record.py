@@ -48,10 +48,12 @@ class Record(NamedTuple):
     Attributes:
       decisions: in the order of their steps; the first is the start.
       memory: the controller's own, a function of the readings.
+      since: the step from which the level in force holds; 0 at the start.
     """
 
     decisions: tuple[Decision, ...]
     memory: Any = None
+    since: int = 0
 
     @property
     def level(self) -> Any:
@@ -72,7 +74,10 @@ class Record(NamedTuple):
         Raises:
           ValueError: the path is an address, not a local file.
         """
-        rows = [list(row._replace(readings=_spelled(row.readings))) for row in self[0]]
+        rows = [
+            list(row._replace(readings=_spelled(row.readings)))
+            for row in self.decisions
+        ]
         text = json.dumps({"table": self.table, "decisions": rows}, indent=1)
         local_path("controllers.Record.save", "path", path).write_text(text + "\n")
 
