@@ -10,6 +10,7 @@ import pytest
 
 import relaxjax
 from relaxjax import controllers, emulate, periods
+from relaxjax.checkpoint import Checkpoints, plan_of
 from tests import helpers
 from tests.helpers import assert_equal, mesh_of
 
@@ -113,11 +114,14 @@ def stepped(tx: Any, mesh: Any) -> Any:
     return relaxjax.data_parallel(step, mesh)
 
 
-def ranked_run(tx: Any, mesh: Any, steps: int, controller: Any = None) -> Any:
+def ranked_run(
+    tx: Any, mesh: Any, steps: int, controller: Any = None, start: Any = None
+) -> Any:
     """Params and state, and the record where a controller sets the ranks."""
-    params, state = relaxjax.init(tx, START, mesh)
-    step, record = stepped(tx, mesh), controller.init() if controller else None
-    for k, g in enumerate(gradients(steps), 1):
+    record = controller.init() if controller else None
+    params, state, record, taken = start or (*relaxjax.init(tx, START, mesh), record, 0)
+    step = stepped(tx, mesh)
+    for k, g in list(enumerate(gradients(steps), 1))[taken:]:
         g = jax.tree.map(lambda x: x.astype(np.float32), g)
         params, state, _ = step(params, state, g)
         if record and k % EVERY == 0:
@@ -144,6 +148,32 @@ def test_a_run_of_accordion_is_that_of_its_table(place):
     again, later, _ = ranked_run(ranked(dict(record.table)), mesh, steps)
     assert_equal(params, again)
     assert_equal(jax.tree.leaves(state), jax.tree.leaves(later))
+
+
+@pytest.mark.parametrize("swap", [2 * EVERY, 2 * EVERY + 1])
+def test_a_run_that_resumes_decides_the_same(swap, tmp_path):
+    """From a checkpoint and the decisions so far, which say how it is built."""
+    mesh, steps, controller = emulate(N), 5 * EVERY, controllers.accordion(1, 3)
+    whole = ranked_run(ranked({0: 3}), mesh, steps, controller)
+
+    def opened(tx: Any) -> Checkpoints:
+        return Checkpoints(tmp_path, mesh, plan=plan_of(tx, START, mesh))
+
+    *half, record = ranked_run(ranked({0: 3}), mesh, swap, controller)
+    with opened(ranked(dict(record.table))) as folder:
+        folder.save(swap, tuple(half))
+    record.save(tmp_path / "ranks.json")
+
+    record = controller.replayed(controllers.load(tmp_path / "ranks.json"))
+    tx = ranked(dict(record.table))
+    with opened(tx) as folder:
+        _, half = folder.restore(relaxjax.init(tx, START, mesh))
+    params, state, record = ranked_run(
+        tx, mesh, steps, controller, (*half, record, swap)
+    )
+    assert record.table == whole[2].table
+    assert_equal(params, whole[0])
+    assert_equal(jax.tree.leaves(state), jax.tree.leaves(whole[1]))
 
 
 def test_what_continues_must_keep_the_same_arrays():
