@@ -176,6 +176,17 @@ def test_a_run_that_resumes_decides_the_same(swap, tmp_path):
     assert_equal(jax.tree.leaves(state), jax.tree.leaves(whole[1]))
 
 
+def test_a_loop_that_sets_phases_itself_goes_on_to_do_so():
+    mesh = emulate(N)
+    one, two = (ranked(ranks) for ranks in ({0: 3}, {0: 3, 2: 1}))
+    _, state, _ = ranked_run(one, mesh, 3)
+    like = relaxjax.init(two, START, mesh)[1]
+    for given, is_hosted in ((relaxjax.advance_phases(state), True), (state, False)):
+        clock = controllers.continued(given, like)[0].clock
+        assert (clock.ends, clock.hosted) == ((0, 2), is_hosted)
+        assert clock.phase == (2 if is_hosted else like[0].clock.phase)
+
+
 def test_what_continues_must_keep_the_same_arrays():
     mesh = emulate(N)
 
