@@ -25,15 +25,20 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_whole
 from relaxjax._core._merge_rules import EQUAL
 from relaxjax._core._tree import leaf_names
+from relaxjax._core._weights import is_absent, worker_weight
 
 
-def agreement(own: Any, mean: Any, axis_name: AxisName) -> jax.Array:
+def agreement(
+    own: Any, mean: Any, axis_name: AxisName, *, weight: Any = None
+) -> jax.Array:
     """How much workers agree: |mean_i D_i|^2 / mean_i |D_i|^2.
 
     Args:
       own: D_i, this worker's gradient, or its way since the last meeting.
       mean: their mean over the workers, a tree alike.
       axis_name: the axis, or a tuple of axes.
+      weight: this worker's weight in the mean, 0 where it is absent; None: all count
+        alike.
 
     Returns:
       float32[], in [0, 1], equal on all workers; NaN where all D_i are 0.
@@ -49,7 +54,11 @@ def agreement(own: Any, mean: Any, axis_name: AxisName) -> jax.Array:
       >>> print(jax.vmap(r, axis_name="data")(jnp.eye(2)))
       [0.5 0.5]
     """
-    return _square(mean) / lax.pmean(_square(own), axis_name)
+    square = _square(own)
+    if weight is not None:
+        share = worker_weight(weight, axis_name)
+        square = jnp.where(is_absent(weight), 0, share * square)
+    return _square(mean) / lax.pmean(square, axis_name)
 
 
 def of_first_process(seconds: float | Sequence[float]) -> Any:

@@ -11,6 +11,7 @@ import pytest
 import relaxjax
 from relaxjax import controllers, emulate, periods
 from relaxjax.checkpoint import Checkpoints, plan_of
+from relaxjax.workers import _step_programs
 from tests import helpers
 from tests.helpers import assert_equal, mesh_of
 
@@ -67,9 +68,12 @@ def test_a_period_is_refused_where_a_number_says_it():
         periods.lasting(state, 0)
 
 
-def test_a_period_that_is_over_ends_with_the_next_step():
+@pytest.mark.parametrize("is_asked", [False, True], ids=["", "silent programs"])
+def test_a_period_that_is_over_ends_with_the_next_step(is_asked, monkeypatch):
+    """Also where steps between meetings run by a program that does not ask."""
+    monkeypatch.setattr(_step_programs, "host_is_asked", lambda workers: is_asked)
     tx = optax.chain(optax.sgd(0.1), relaxjax.local_sgd("data", periods.table([9])))
-    mesh, met = emulate(N), []
+    mesh, met = mesh_of(N), []
     params, state = relaxjax.init(tx, helpers.problem(), mesh)
     step = relaxjax.data_parallel(helpers.train_step_of(tx), mesh)
     for k, batch in enumerate(helpers.batches(12, 2 * N), 1):
@@ -247,6 +251,23 @@ def test_agreement_of_equal_of_orthogonal_and_of_opposite_ways():
     assert r(np.eye(8)) == 1 / 8
     assert r([[1.0, 2.0], [-1.0, -2.0]]) == 0.0
     assert np.isnan(r(np.zeros((4, 2))))
+
+
+def test_an_absent_worker_has_no_say_in_the_agreement():
+    """Whatever it holds; the others count by their weights."""
+    rng = np.random.default_rng(1)
+    ways = rng.normal(size=(N, 9)).astype(np.float32)
+    weights = np.array([1.0, 3.0, 0.0, 2.0], np.float32)
+    mean = np.average(ways, axis=0, weights=weights)
+    squares = np.average((ways**2).sum(1), weights=weights)
+    ways[2] = np.nan
+
+    def r(way: Any, weight: Any) -> Any:
+        return controllers.agreement(way, jnp.asarray(mean), "data", weight=weight)
+
+    found = np.asarray(jax.vmap(r, axis_name="data")(ways, weights))
+    assert len(set(found.tolist())) == 1
+    assert found[0] == pytest.approx((mean**2).sum() / squares, rel=1e-5)
 
 
 def test_norms_are_those_of_whole_periods():
