@@ -31,7 +31,7 @@ from relaxjax._core._weights import is_absent, worker_weight
 def agreement(
     own: Any, mean: Any, axis_name: AxisName, *, weight: Any = None
 ) -> jax.Array:
-    """How much workers agree: |mean_i D_i|^2 / mean_i |D_i|^2.
+    """How far workers agree: 1 if all go the same way, 1/n if ways are orthogonal.
 
     Args:
       own: D_i, this worker's gradient, or its way since the last meeting.
