@@ -10,8 +10,8 @@ __version__ = "0.2.0"
 __getattr__, __dir__, __all__ = door(
     __name__,
     {
-        "": "activations check checkpoint collectives compare compression fsdp golden "
-        "hosts islands merges periods plan ps schedule tasks topology",
+        "": "activations check checkpoint collectives compare compression controllers "
+        "fsdp golden hosts islands merges periods plan ps schedule tasks topology",
         "_core._axis": "to_local",
         "_core._local": "LocalState local",
         "_core._phases": "Clock advance_phases",

@@ -6,6 +6,7 @@ from relaxjax import checkpoint as checkpoint
 from relaxjax import collectives as collectives
 from relaxjax import compare as compare
 from relaxjax import compression as compression
+from relaxjax import controllers as controllers
 from relaxjax import fsdp as fsdp
 from relaxjax import golden as golden
 from relaxjax import hosts as hosts
@@ -265,6 +266,7 @@ __all__ = [
     "compression",
     "consensus",
     "consensus_distance",
+    "controllers",
     "counted_once",
     "data_parallel",
     "dc_asgd",

@@ -39,8 +39,8 @@ def test_one_spelling_and_plain_sentences(path):
 PLAIN = (
     "activations adding algorithms api benchmarks carriers checkpoints "
     "collectives coming_from command_line compare compared compression concepts "
-    "decentralized extending faq faults gallery golden gpu gradients hosts index "
-    "islands local_updates merges more_recipes museum network orders "
+    "controllers decentralized extending faq faults gallery golden gpu gradients "
+    "hosts index islands local_updates merges more_recipes museum network orders "
     "parameter_server peers periods plain_jit planning production quality recipes "
     "sharded speed step_recipes testbed testing tour transfers what_is_here which_one"
 )

@@ -19,7 +19,8 @@ ROOT = Path(relaxjax.__file__).parent
 # package modules may import each other, without a cycle.
 FLOORS = [
     {"_core"},
-    {"compression", "merges", "periods", "topology", "workers", "faults", "tasks"},
+    {"compression", "merges", "periods", "controllers", "topology"}
+    | {"workers", "faults", "tasks"},
     {"collectives", "programs", "checkpoint", "hosts"},
     {"gradients", "schedule", "activations"},
     {"local_updates", "decentralized", "ps", "fsdp"},
@@ -34,7 +35,7 @@ INNER_FLOORS = {
     "compression": [{""}, {"formats"}],
     "cli": [{"printed"}, {""}],
     "gradients": [{"mean", "late"}, {"low_rank", "adaptive"}, {"momenta"}, {""}],
-    "plan": [{"forms"}, {""}, {"inside"}],
+    "plan": [{"forms"}, {""}, {"inside", "running"}],
     "islands": [{"carriers"}, {"common"}, {"one"}, {"started", "replayed"}, {""}],
 }
 """Inner rooms of a room, likewise; "" is what lies outside of them."""

@@ -6,6 +6,7 @@ __getattr__, __dir__, __all__ = door(
     __name__,
     {
         "_calendar": "Meetings Period Schedule",
+        "_lasting": "lasting",
         "_meetings": "meetings",
         "_qsr": "qsr",
         "_table": "post_local stages table",

@@ -8,6 +8,7 @@ from relaxjax.periods._calendar import calendar as calendar
 from relaxjax.periods._calendar import is_scheduled as is_scheduled
 from relaxjax.periods._calendar import shifted as shifted
 from relaxjax.periods._laps import laps as laps
+from relaxjax.periods._lasting import lasting as lasting
 from relaxjax.periods._meetings import meetings as meetings
 from relaxjax.periods._qsr import qsr as qsr
 from relaxjax.periods._rounds import COUNTER as COUNTER
@@ -25,6 +26,7 @@ __all__ = [
     "Meetings",
     "Period",
     "Schedule",
+    "lasting",
     "meetings",
     "post_local",
     "qsr",

@@ -16,6 +16,8 @@ __getattr__, __dir__, __all__ = door(
         "_ranking": "Ranking Row",
         "_sharded": "sharded",
         "inside._split": "Leg Split split",
+        "running._autopilot": "autopilot",
+        "running._taken_over": "taken_over",
         "_xla_flags": "xla_flags",
     },
     shared={

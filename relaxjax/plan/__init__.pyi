@@ -24,6 +24,8 @@ from relaxjax.plan._xla_flags import xla_flags as xla_flags
 from relaxjax.plan.inside._split import Leg as Leg
 from relaxjax.plan.inside._split import Split as Split
 from relaxjax.plan.inside._split import split as split
+from relaxjax.plan.running._autopilot import autopilot as autopilot
+from relaxjax.plan.running._taken_over import taken_over as taken_over
 
 __all__ = [
     "Fit",
@@ -37,6 +39,7 @@ __all__ = [
     "Row",
     "Split",
     "auto",
+    "autopilot",
     "choices",
     "measure",
     "quality_of",
@@ -44,6 +47,7 @@ __all__ = [
     "sharded",
     "split",
     "step_seconds",
+    "taken_over",
     "transformation",
     "verify",
     "winners",

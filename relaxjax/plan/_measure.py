@@ -23,12 +23,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core._axis import AxisName
 from relaxjax.compression import COMPRESSORS, roundtrip
+from relaxjax.controllers import of_first_process
 from relaxjax.plan._network import CODEC, INSIDE, Network
 from relaxjax.plan._traffic import psum
 from relaxjax.schedule import Link
@@ -158,14 +158,7 @@ def step_seconds(
         for _ in range(steps):
             jax.block_until_ready(step(*args))
         seconds.append((time.perf_counter() - start) / steps)
-    return _from_first_process(statistics.median(seconds))
-
-
-def _from_first_process(seconds: float) -> float:
-    """What process 0 measured, so that all choose alike."""
-    if jax.process_count() == 1:
-        return seconds
-    return float(multihost_utils.broadcast_one_to_all(np.float32(seconds)))
+    return of_first_process(statistics.median(seconds))
 
 
 def _points(

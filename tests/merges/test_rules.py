@@ -257,6 +257,6 @@ def test_refusals_name_what_is_wrong(make, words):
 
 
 def test_merging_is_one_program():
-    jitted = jax.jit(merged, static_argnums=0)
+    jitted = jax.jit(merges.merged, static_argnums=0)
     x = X.astype(np.float32)
     np.testing.assert_allclose(jitted(merges.median(), x), [2, 1])

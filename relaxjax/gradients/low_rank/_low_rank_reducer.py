@@ -25,7 +25,7 @@ from relaxjax._core._arrays import (
 from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import require_known, require_whole
 from relaxjax._core._phases import clock, phased
-from relaxjax._core._tree import layout_of
+from relaxjax._core._tree import layout_of, leaf_names
 from relaxjax._core._weights import is_absent, weigh_tree
 from relaxjax._core.layouts._sharding import (
     on_own_shards,
@@ -47,6 +47,8 @@ from relaxjax.gradients.mean._all_reduce import mean_over_workers
 from relaxjax.gradients.mean._choices import checked_algorithm
 
 BITS = (32, 16, 8)
+Rank = int | Mapping[str, int]
+"""Of all leaves, or of each by its name."""
 
 
 class LowRank(NamedTuple):
@@ -60,7 +62,7 @@ class LowRank(NamedTuple):
     as_matrices: AsMatrices | None
     bits: int
     specs: Any
-    ranks: Mapping[int, int] | None = None  # by the steps from which they hold
+    ranks: Mapping[int, Rank] | None = None  # by the steps from which they hold
 
     def checked(self) -> "LowRank":
         """The same, with numbers that can be."""
@@ -94,10 +96,23 @@ class LowRank(NamedTuple):
         """The steps at which another phase begins."""
         return [self.start_after, *sorted(step for step in self.ranks or {} if step)]
 
-    def rank_in(self, phase: int) -> int:
+    def rank_in(self, phase: int) -> Rank:
         """The rank of a phase, from 1 on."""
         step = self.ends[phase - 1] if phase > 1 else 0
         return self.ranks[step] if self.ranks else self.rank
+
+    def require_names(self, params: Any, shards: list[Matrices | None]) -> None:
+        """Refuses ranks by name that are not those of the leaves."""
+        names = leaf_names(params)
+        low = {name for name, m in zip(names, shards, strict=True) if m}
+        for step, rank in (self.ranks or {}).items():
+            given = rank.keys() if isinstance(rank, Mapping) else low
+            if odd := sorted((given - set(names)) | (low - given)):
+                raise ValueError(
+                    f"{self.caller}: rank[{step}] must give one rank to each leaf that "
+                    f"is compressed, {', '.join(sorted(low))}, and to no other name; "
+                    f"{odd[0]!r} is {'missing' if odd[0] in low else 'no leaf'}"
+                )
 
     def algorithm(self, algorithm: str, compressor: Compressor | None) -> str:
         """The algorithm that carries the messages, with "auto" resolved."""
@@ -160,6 +175,7 @@ def low_rank_reducer(
         shards = spec.matrices(shard_shapes(params, specs, caller))
         if shards and not any(shards):
             raise nothing_to_compress(params, spec.rank, spec.min_compression, caller)
+        spec.require_names(params, shards)
         trees = begin(params, shards, layouts=sharded_over(params, specs))
         return state_of(clock(*spec.ends), *trees, layout_of(params))
 
@@ -176,8 +192,8 @@ def low_rank_reducer(
         specs_of_trees = None if specs is None else _specs_of(specs, trees)
         absence = _absence(spec, weight)
         step = functools.partial(one_step, layouts=sharded_over(updates, specs))
-        if spec.ranks:
-            step = functools.partial(_at_rank, spec.rank_in(before.phase), step)
+        if (rank := spec.rank_in(before.phase)) != spec.rank:
+            step = functools.partial(_at_rank, rank, step)
         out, *trees = on_own_shards(
             step, trees, specs_of_trees, caller, before.count, *absence
         )
@@ -187,16 +203,26 @@ def low_rank_reducer(
     return marked(caller, "gradients", axis_name, init, phased(update))
 
 
-def _at_rank(rank: int, step: Callable[..., Any], trees: Any, *rest: Any) -> Any:
+def _at_rank(rank: Rank, step: Callable[..., Any], trees: Any, *rest: Any) -> Any:
     """A step with the first columns of the factors; the others wait as they are."""
     updates, residual, *factors = trees
-    few = jax.tree.map(lambda q: q[..., :rank] if q.ndim else q, factors)
+    names = leaf_names(updates)
+    each = [rank.get(name) if isinstance(rank, Mapping) else rank for name in names]
+    ranks = jax.tree.structure(updates).unflatten(each)
+    few = [jax.tree.map(_first_columns, q, ranks) for q in factors]
     out, residual, *new = step((updates, residual, *few), *rest)
+    pairs = zip(factors, new, strict=True)
+    return out, residual, *(jax.tree.map(_with_the_others, *pair) for pair in pairs)
 
-    def padded(q: jax.Array, new: jax.Array) -> jax.Array:
-        return jnp.concatenate([new, q[..., rank:]], axis=-1) if q.ndim else new
 
-    return out, residual, *jax.tree.map(padded, factors, new)
+def _first_columns(q: jax.Array, rank: int) -> jax.Array:
+    return q[..., :rank] if q.ndim else q
+
+
+def _with_the_others(q: jax.Array, new: jax.Array) -> jax.Array:
+    if not q.ndim:
+        return new
+    return jnp.concatenate([new, q[..., new.shape[-1] :]], axis=-1)
 
 
 def _ready(updates: Any, spec: LowRank, weight: Any) -> Any:

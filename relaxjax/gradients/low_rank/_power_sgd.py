@@ -53,7 +53,11 @@ from relaxjax.gradients.low_rank._factor_mean import (
     for_each_layout,
 )
 from relaxjax.gradients.low_rank._low_rank import AsMatrices, approximate, init_factors
-from relaxjax.gradients.low_rank._low_rank_reducer import LowRank, low_rank_reducer
+from relaxjax.gradients.low_rank._low_rank_reducer import (
+    LowRank,
+    Rank,
+    low_rank_reducer,
+)
 
 _CALLER = "power_sgd"
 WARM_STARTS = ("matrix", "rest")
@@ -79,7 +83,8 @@ class PowerSGDState(NamedTuple):
 def power_sgd(
     axis_name: AxisName,
     *,
-    rank: int | Mapping[int, int] = 2,
+    rank: int | Mapping[int, Rank] = 2,
+    highest: int | None = None,
     start_after: int = 0,
     iterations: int = 1,
     warm_start: str = "matrix",
@@ -98,7 +103,10 @@ def power_sgd(
     Args:
       axis_name: the axis, or a tuple (outer, inner).
       rank: r, of every approximation; 1 to 4 is usual. Or ranks by the steps from
-        which they hold, as in {0: 4, 1000: 1}, each a phase with a program of its own.
+        which they hold, as in {0: 4, 1000: 1}, each a phase with a program of its own;
+        each is one for all leaves, or one for each by its name.
+      highest: the columns of Q that the state holds, for ranks that are decided while
+        training (`relaxjax.controllers`); None: the highest rank that is given.
       start_after: number of first steps in which updates travel as they are; a tenth
         of training, and not less than a learning rate's warm-up, is usual where
         quality suffers. It begins a new phase (`relaxjax.advance_phases`).
@@ -128,11 +136,12 @@ def power_sgd(
 
     Raises:
       ValueError: `rank` or `iterations` is below 1, an unknown `warm_start`, ranks say
-        nothing of step 0 or change while updates travel as they are, `start_after` or
-        `min_compression` below 0, `bits` not 32, 16 or 8, the algorithm unknown or
-        without codes; in `init` or `update`: this rank makes no leaf smaller,
-        `as_matrices` does not fit, a leaf is not real and floating, the tree is not the
-        one that `init` saw, the compiler shards leaves and `specs` is missing.
+        nothing of step 0, exceed `highest`, or change while updates travel as they
+        are, `start_after` or `min_compression` below 0, `bits` not 32, 16 or 8, the
+        algorithm unknown or without codes; in `init` or `update`: this rank makes no
+        leaf smaller, ranks by name are not those of the leaves, `as_matrices` does not
+        fit, a leaf is not real and floating, the tree is not the one that `init` saw,
+        the compiler shards leaves and `specs` is missing.
       NameError: `update` outside the axis.
 
     Example:
@@ -150,18 +159,19 @@ def power_sgd(
             f"{_CALLER}: warm_start={warm_start!r} is not one of "
             f"{', '.join(WARM_STARTS)}: the Q that a step begins with"
         )
-    ranks = rank if isinstance(rank, Mapping) else None
-    highest = _highest(rank) if isinstance(rank, Mapping) else rank
+    if not isinstance(rank, Mapping):
+        require_whole(_CALLER, "rank", rank)
+        rank = {0: rank}
     spec = LowRank(
         _CALLER,
         axis_name,
-        highest,
+        _columns(rank, highest),
         start_after,
         min_compression,
         as_matrices,
         bits,
         specs,
-        ranks,
+        rank,
     )
     compressor = factor_codec(spec.checked().bits)
     algorithm = spec.algorithm(algorithm, compressor)
@@ -189,13 +199,21 @@ def power_sgd(
     )
 
 
-def _highest(ranks: Mapping[int, int]) -> int:
-    """The rank of the factors in the state."""
+def _columns(ranks: Mapping[int, Rank], highest: int | None) -> int:
+    """The columns of Q in the state."""
     if 0 not in ranks:
         raise ValueError(
             f"{_CALLER}: rank={dict(ranks)} says nothing of the first steps: give the "
             "rank from step 0 on, as in {0: 4, 1000: 1}"
         )
+    found = []
     for step, rank in ranks.items():
-        require_whole(_CALLER, f"rank[{step!r}]", rank)
-    return max(ranks.values())
+        each = rank if isinstance(rank, Mapping) else {"": rank}
+        for name, r in each.items():
+            place = f"rank[{step!r}]" + (f"[{name!r}]" if name else "")
+            require_whole(_CALLER, place, r)
+            found.append(r)
+    if highest is None:
+        return max(found)
+    require_whole(_CALLER, "highest", highest, max(found))
+    return highest

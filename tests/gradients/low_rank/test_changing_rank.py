@@ -108,6 +108,72 @@ def test_a_rank_that_rises_again_begins_where_it_was():
     assert_equal(q[:, :, 1:], then[:, :, 1:])
 
 
+@pytest.mark.parametrize("place", [emulate, mesh_of])
+def test_ranks_of_leaves_are_those_of_a_list_of_workers(place):
+    """Each leaf goes its own way, so that its rank may be another's in another run."""
+    grads = large(WORKERS, 8)
+    both = {0: {"w": 3, "v": 1}, 4: {"w": 1, "v": 2, "b": 1}}
+    found, state = trained(chain(both), grads, place(WORKERS))
+    for name, ranks in (("w", {0: 3, 4: 1}), ("v", {0: 1, 4: 2})):
+        one, other = trained(chain(ranks, highest=3), grads, place(WORKERS))
+        for params, expected in zip(found, one, strict=True):
+            assert_close(params[name], expected[name], 1e-5)
+        assert_close(state[0].right[name], other[0].right[name], 1e-5)
+
+
+def test_ranks_of_leaves_send_what_they_do():
+    mesh = emulate(WORKERS)
+    tx = power_sgd("data", rank={0: {"w": 2, "v": 2}, 3: {"w": 1, "v": 2}})
+    sent = [wire_bytes(tx, START, mesh, start=step) for step in (0, 3)]
+    one, two = (wire_bytes(power_sgd("data", rank=r), START, mesh) for r in (1, 2))
+    assert sent[0] == two
+    assert one < sent[1] < two
+    assert wire_bytes(tx, START, mesh, steps=5) == 3 * sent[0] + 2 * sent[1]
+
+
+def test_compiled_programs_of_phases_send_less():
+    """Read from their collectives: the columns that wait do not travel."""
+    mesh, tx = mesh_of(WORKERS), chain({0: {"w": 3, "v": 3}, 2: {"w": 1, "v": 2}})
+    grads, seen = large(WORKERS, 4), []
+    params, state = relaxjax.init(tx, START, mesh)
+
+    def step(params, state, g):
+        updates, state = tx.update(jax.tree.map(lambda x: x[0], g), state, params)
+        return optax.apply_updates(params, updates), state, {}
+
+    train = relaxjax.data_parallel(step, mesh)
+    for g in grads:
+        now = relaxjax.advance_phases(state)
+        seen.append(relaxjax.compiled_wire_bytes(train, params, now, g))
+        params, state, _ = train(params, state, g)
+    assert seen == [wire_bytes(tx, START, mesh, start=step) for step in range(4)]
+    assert seen[1] > seen[2]
+
+
+def test_more_columns_than_the_rank_wait():
+    grads = large(WORKERS, 4)
+    _, state = trained(chain(2, highest=3), grads, emulate(WORKERS))
+    first = chain(2, highest=3).init(START)[0].right["w"]
+    assert first.shape == (1, 10, 3)
+    assert_equal(state[0].right["w"][0, ..., 2], first[..., 2])
+    found, _ = trained(chain({0: 2}, highest=3), grads, emulate(WORKERS))
+    assert_equal(found, trained(chain(2, highest=3), grads, emulate(WORKERS))[0])
+    found, _ = trained(chain(2, highest=2), grads, emulate(WORKERS))
+    assert_equal(found, trained(chain(2), grads, emulate(WORKERS))[0])
+
+
+@pytest.mark.parametrize(
+    ("ranks", "message"),
+    [
+        ({0: {"w": 2}}, r"rank\[0\] must give one rank to each leaf .*'v' is missing"),
+        ({0: 2, 3: {"w": 2, "v": 1, "x": 1}}, r"rank\[3\] must .*'x' is no leaf"),
+    ],
+)
+def test_refuses_ranks_of_other_leaves(ranks, message):
+    with pytest.raises(ValueError, match=message):
+        power_sgd("data", rank=ranks).init(START)
+
+
 def test_a_loop_that_sets_no_phases_takes_the_same_steps():
     grads, tx = large(WORKERS, 8), chain(RANKS)
     seen, _ = trained(tx, grads, emulate(WORKERS))
@@ -122,6 +188,8 @@ def test_a_loop_that_sets_no_phases_takes_the_same_steps():
         ({"rank": {5: 2}}, r"rank=\{5: 2\} says nothing of the first steps"),
         ({"rank": {0: 2, 5: 0}}, r"rank\[5\]=0 must be a whole number, 1 or more"),
         ({"rank": {0: 2, -5: 1}}, r"the step of rank\[-5\]=-5 must be a whole number"),
+        ({"rank": {0: {"w": 0}}}, r"rank\[0\]\['w'\]=0 must be a whole number, 1 or"),
+        ({"rank": 2, "highest": 1}, "highest=1 must be a whole number, 2 or more"),
         (
             {"rank": {0: 2, 5: 1}, "start_after": 5},
             r"changes after 5 steps, and nothing is approximated in the first 5",

@@ -1,0 +1,21 @@
+"""Decisions while training, taken from readings by rules, and kept as data."""
+
+from relaxjax._core._lazy import door
+
+__getattr__, __dir__, __all__ = door(
+    __name__,
+    {
+        "_accordion": "accordion",
+        "_ada_comm": "ada_comm",
+        "_allocation": "allocation rank_errors",
+        "_continued": "continued",
+        "_controller": "Controller controller",
+        "_l_greco": "l_greco",
+        "_readings": "NormsOfSums agreement leaf_norms norms_of_sums of_first_process",
+        "_record": "Decision Record load table_of",
+        "_thresholds": "thresholds",
+    },
+    shared={
+        "_record": "Level",
+    },
+)

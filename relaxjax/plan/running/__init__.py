@@ -1,0 +1,3 @@
+"""Plans beside a run: which relaxation to take from here on, and how to take it."""
+
+__all__: list[str] = []

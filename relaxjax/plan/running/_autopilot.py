@@ -1,0 +1,178 @@
+"""A plan that looks at the run: which relaxation, as links and computation change.
+
+A step that sends takes t seconds, in the median of a few, and one that sends nothing c
+seconds. The link is taken to be f times as fast as it was said to be, where the
+prediction T of the relaxation in force says just that (found by bisection):
+
+    T(now, f, c) = t
+
+and as slow or as fast as t (1 + gain) and t (1 - gain) allow, f- and f+. (A t below
+that of the fastest link counts as that.) Each relaxation costs its mean seconds of a
+step over what a step is worth,
+
+    cost(r, f) = ((H_r - 1) c + T(r, f, c)) / (H_r worth_r)
+
+and another one is taken where it costs less by the gain at f-, f and f+ alike, the one
+that costs least at f. So a link that hides behind computation, of which f+ may be
+anything, never asks for more messages by itself.
+
+While t is within the gain of what is predicted, f stays as it was. A change after which
+the measured cost is higher than before, by the gain, is taken back, and not tried again
+until f has left [f/2, 2 f].
+
+Law: the same readings give the same decisions; where the seconds are those predicted,
+it takes the relaxation of least cost, or stays within the gain of it.
+
+Cost: a few hundred predictions where the link has changed, else a few.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from relaxjax.controllers import Controller, controller
+from relaxjax.plan._model import Model
+from relaxjax.plan._network import Network, require_network
+from relaxjax.plan._ranking import Row
+from relaxjax.plan.running._costs import FASTEST, Costs, factor
+
+_CALLER = "plan.autopilot"
+
+
+class _Memory(NamedTuple):
+    """f-, f and f+; what was in force before a change, and what was taken back."""
+
+    links: tuple[float, float, float]
+    before: tuple[int, int, float] | None = None  # from, to, cost as measured
+    refused: tuple[int, float] | None = None  # level, f
+
+
+def autopilot(
+    rows: Sequence[Row],
+    model: Model,
+    network: Network,
+    *,
+    worth: Mapping[str, float] | None = None,
+    start: int = 0,
+    gain: float = 0.05,
+    dwell: int = 0,
+) -> Controller:
+    """Says in a run which relaxation to take from here on.
+
+    Experimental: this may change in any release.
+
+    It reads `exchange`, the seconds of the last few steps that sent, three or more, and
+    `compute` where that is measured: seconds of steps that sent nothing. All processes
+    give those of the first (`relaxjax.controllers.of_first_process`). Ask where a phase
+    may begin. It only says; the loop takes the relaxation, or stays.
+
+    Args:
+      rows: the relaxations it may take, of a ranking, such as those that are allowed.
+      model: params and computation.
+      network: workers, links and codecs, as they were when the run began.
+      worth: by label, what a step is worth, in steps of plain all-reduce to the same
+        loss, as `relaxjax compare` measures; 1 where nothing is said.
+      start: the place in `rows` of the relaxation that runs at first.
+      gain: what a change must save at least, and what counts as the same seconds.
+      dwell: steps between two changes at least.
+
+    Returns:
+      A controller. Its level is a place in `rows`.
+
+    Raises:
+      TypeError: `network` is not a network.
+      ValueError: no rows, or a place or label that is not there; a `worth` that is not
+        positive; `gain` is not in (0, 1); `dwell < 0`.
+
+    Example:
+      >>> from relaxjax import plan, schedule
+      >>> model = plan.Model.of_size(1_000_000, compute=0.05)
+      >>> network = plan.Network(workers=4, link=schedule.Link(1e-4, 1.25e8))
+      >>> ranked = plan.rank(model, network, quality="unmeasured")
+      >>> names = ["all_reduce", "local_sgd"]
+      >>> rows = [row for name in names for row in ranked.rows if row.label == name]
+      >>> pilot = plan.autopilot(rows, model, network, worth={"local_sgd": 0.7})
+      >>> record = pilot.update(pilot.init(), 3, {"exchange": [5.1, 4.9, 5.0]})
+      >>> names[record.level]  # a hundred times as slow as was said
+      'local_sgd'
+    """
+    require_network(_CALLER, network)
+    costs = Costs(tuple(rows), model, network, dict(worth or {}))
+    _check(costs, start, gain)
+
+    def rule(memory: Any, level: Any, told: Mapping[str, Any]) -> tuple[Any, int]:
+        seconds = _median(told["exchange"])
+        compute = _median(told.get("compute", model.compute))
+        memory = memory or _Memory((1.0, 1.0, 1.0))
+        cost = costs.of_seconds(level, seconds, compute)
+        if memory.before and memory.before[1] != level:  # it was not taken
+            memory = memory._replace(before=None)
+        if memory.before and cost > memory.before[2] * (1 + gain):
+            back = memory.before[0]
+            return memory._replace(refused=(level, memory.links[1])), back
+        memory = _looked(memory, costs, level, seconds, compute, gain)
+        best = _better(costs, level, memory, compute, gain)
+        if best != level:
+            memory = memory._replace(before=(level, best, cost))
+        return memory, best
+
+    return controller(
+        rule, start=start, reads=["exchange"], dwell=dwell, caller=_CALLER
+    )
+
+
+def _looked(
+    memory: _Memory,
+    costs: Costs,
+    level: int,
+    seconds: float,
+    compute: float,
+    gain: float,
+) -> _Memory:
+    """The links that explain the seconds; those from before where they still do."""
+    expected = costs.exchange(level, memory.links[1], compute)
+    if abs(seconds - expected) > gain * expected:
+
+        def of(f: float) -> float:
+            return costs.exchange(level, f, compute)
+
+        seconds = max(seconds, of(FASTEST))
+        slow, now, fast = (factor(of, seconds * x) for x in (1 + gain, 1, 1 - gain))
+        memory = memory._replace(links=(slow, now, fast))
+    if memory.refused and not 0.5 <= memory.links[1] / memory.refused[1] <= 2:
+        memory = memory._replace(refused=None)
+    return memory._replace(before=None)
+
+
+def _better(
+    costs: Costs, level: int, memory: _Memory, compute: float, gain: float
+) -> int:
+    """The relaxation to take."""
+    refused = memory.refused[0] if memory.refused else None
+    limits = [(f, costs(level, f, compute) * (1 - gain)) for f in memory.links]
+    may = [level]
+    for other in range(len(costs.rows)):
+        wins = (costs(other, f, compute) < limit for f, limit in limits)
+        if other not in (level, refused) and all(wins):
+            may.append(other)
+    return min(may, key=lambda other: costs(other, memory.links[1], compute))
+
+
+def _median(seconds: Any) -> float:
+    return statistics.median(seconds if isinstance(seconds, list) else [seconds])
+
+
+def _check(costs: Costs, start: int, gain: float) -> None:
+    labels = [row.label for row in costs.rows]
+    if not 0 <= start < len(labels):
+        raise ValueError(
+            f"{_CALLER}: start={start} must be the place of one of rows={labels}"
+        )
+    if not 0 < gain < 1:
+        raise ValueError(f"{_CALLER}: gain={gain} must be in (0, 1); 0.05 is usual")
+    for name, value in costs.worth.items():
+        if name not in labels or not value > 0:
+            raise ValueError(
+                f"{_CALLER}: worth[{name!r}]={value} must be a positive number for one "
+                f"of rows={labels}"
+            )

@@ -1,0 +1,98 @@
+"""Another relaxation in a run that goes on: the model and the optimizer's memory stay.
+
+    params       the workers' mean, for all
+    optimizer    its moments and counts likewise, in the new transformation's state
+    the rest     as at a start: residuals, anchors, outer momenta, counters
+
+At a meeting models are equal and nothing of them is lost. The mean of the moments is
+what workers of a local method would have had to agree on anyway. Residuals of codes are
+given up, with what they hold of gradients that were not sent yet.
+
+Cost: a mean of params and of the optimizer's state, once.
+"""
+
+from typing import Any
+
+import jax
+import optax
+
+from relaxjax._core._axis import AxisName
+from relaxjax._core._checks import require_transformation
+from relaxjax.workers import consensus, init, to_workers
+
+_CALLER = "plan.taken_over"
+
+
+def taken_over(
+    tx: optax.GradientTransformation,
+    optimizer: optax.GradientTransformation,
+    params: Any,
+    opt_state: Any,
+    mesh: Any,
+    *,
+    axis_name: AxisName | None = None,
+) -> tuple[Any, Any]:
+    """Params and state of a run for another transformation around the same optimizer.
+
+    Experimental: this may change in any release.
+
+    Args:
+      tx: the transformation from here on, such as `plan.transformation(row, ...)`.
+      optimizer: the optimizer in both transformations.
+      params: the params of the run, each leaf [n, ...].
+      opt_state: the state of the transformation until here, likewise.
+      mesh: the mesh, or `relaxjax.emulate(...)`.
+      axis_name: see `relaxjax.init`.
+
+    Returns:
+      `(params, opt_state)` for steps of `tx`, equal on all workers. Typed keys of the
+      optimizer are worker 0's on all.
+
+    Raises:
+      ValueError: one of the transformations keeps no state of this optimizer, or of
+        several like it.
+
+    Example:
+      >>> import jax.numpy as jnp, optax, relaxjax
+      >>> from relaxjax import plan
+      >>> mesh, adam = relaxjax.emulate(2), optax.adam(1e-3)
+      >>> before = optax.chain(relaxjax.all_reduce("data"), adam)
+      >>> run = relaxjax.init(before, {"w": jnp.ones(3)}, mesh)
+      >>> tx = optax.chain(adam, relaxjax.local_sgd("data", 8))
+      >>> params, opt_state = plan.taken_over(tx, adam, *run, mesh)
+    """
+    require_transformation(_CALLER, "tx", tx)
+    require_transformation(_CALLER, "optimizer", optimizer)
+    model = consensus(params)
+    params, fresh = init(tx, model, mesh, axis_name=axis_name)
+    kept = jax.eval_shape(optimizer.init, model)
+    if not jax.tree.leaves(kept):
+        return params, fresh
+    form = jax.tree.structure(kept)
+    own = _only(_parts(opt_state, form), "opt_state", form)
+    own = to_workers(consensus(own), mesh, axis_name=axis_name, same=True)
+    _only(_parts(fresh, form), "tx", form)
+    put = jax.tree.map(
+        lambda x: own if _is(x, form) else x, fresh, is_leaf=lambda x: _is(x, form)
+    )
+    return params, put
+
+
+def _parts(state: Any, form: Any) -> list[Any]:
+    """The parts of a state that have the form of the optimizer's own."""
+    found = jax.tree.leaves(state, is_leaf=lambda x: _is(x, form))
+    return [x for x in found if _is(x, form)]
+
+
+def _is(x: Any, form: Any) -> bool:
+    return jax.tree.structure(x) == form
+
+
+def _only(parts: list[Any], name: str, form: Any) -> Any:
+    if len(parts) != 1:
+        raise ValueError(
+            f"{_CALLER}: {name} has {len(parts)} states of this optimizer, and must "
+            f"have one, of the form {str(form)[:200]}: give the very optimizer that "
+            "both transformations are built around"
+        )
+    return parts[0]
