@@ -51,7 +51,7 @@ class Model(NamedTuple):
 
     @property
     def codes(self) -> dict[str, Any]:
-        """As the functions of `relaxjax.activations` take them."""
+        """Arguments of the functions of `relaxjax.activations`."""
         return {"forward": self.forward, "backward": self.backward}
 
 
