@@ -56,7 +56,7 @@ class Model(NamedTuple):
 
 
 def begin(
-    method: dict[str, Any], problem: Problem, devices: Sequence[jax.Device]
+    method: dict[str, Any], problem: Problem, devices: Sequence[Any]
 ) -> worker.Session:
     """One of `NAMES`, from a start of its own; each host has the same rows.
 

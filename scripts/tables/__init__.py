@@ -20,4 +20,5 @@ TABLES: Mapping[str, Callable[[], list[str]]] = {
     "published-errors": published.errors,
     "published-scaling": published.scaling,
     "split": split.programs,
+    "split-hosts": split.between_hosts,
 }

@@ -1,4 +1,4 @@
-"""Legs of a split model in programs for eight H100s."""
+"""Split models: in programs for eight H100s, and between hosts of the lab."""
 
 from scripts.tables.rows import heads, result, row
 
@@ -17,4 +17,22 @@ def programs() -> list[str]:
         lines.append(
             row(f"{each['layer']}, {each['codes']}", [f"{each['MB']:.1f}", *cells])
         )
+    return lines
+
+
+def between_hosts() -> list[str]:
+    """Milliseconds of a step, over the uncoded step, and over the floor."""
+    files = {hosts: result(f"split-{hosts}-hosts") for hosts in (2, 4)}
+    rates = list(dict.fromkeys(each["rate"] for each in files[2]["rows"]))
+    lines = heads("split, hosts, codes", [f"{rate:g} Mbit/s" for rate in rates])
+    for hosts, found in files.items():
+        by_name: dict[tuple[str, str], list[str]] = {}
+        for each in found["rows"]:
+            cell = f"{1e3 * each['seconds']:.0f} ({each['over'][0]:.2f}, "
+            cell += f"{each['over_floor'][0]:.2f})"
+            by_name.setdefault((each["split"], each["codes"]), []).append(cell)
+        lines += [
+            row(f"{split}, {hosts}, {codes}", cells)
+            for (split, codes), cells in by_name.items()
+        ]
     return lines
