@@ -24,7 +24,7 @@ from jax.experimental import multihost_utils
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_whole
 from relaxjax._core._merge_rules import EQUAL
-from relaxjax._core._tree import leaf_names
+from relaxjax._core._tree import leaf_names, wide_copy, widened
 from relaxjax._core._weights import is_absent, worker_weight
 
 
@@ -90,15 +90,9 @@ def leaf_norms(tree: Any) -> dict[str, jax.Array]:
 
 
 def _square(tree: Any) -> jax.Array:
-    """|x|^2, in float32."""
-    squares = [
-        jnp.sum(jnp.square(jnp.abs(x.astype(jnp.float32)))) for x in _leaves(tree)
-    ]
-    return jnp.sum(jnp.stack(squares)) if squares else jnp.zeros((), jnp.float32)
-
-
-def _leaves(tree: Any) -> list[jax.Array]:
-    return [jnp.asarray(x) for x in jax.tree.leaves(tree)]
+    """|x|^2, in float32 or wider."""
+    arrays = jax.tree.map(jnp.asarray, tree)
+    return jnp.asarray(optax.tree.norm(widened(arrays), squared=True))
 
 
 class NormsOfSums(NamedTuple):
@@ -106,7 +100,7 @@ class NormsOfSums(NamedTuple):
 
     Attributes:
       step: int32[], steps since a period began.
-      total: the updates of this period, added up, float32.
+      total: the updates of this period, added up, float32 or wider.
       norms: norms of the last whole period's sums, float32[] by the names of leaves;
         NaN before there is one.
     """
@@ -144,7 +138,7 @@ def norms_of_sums(every: int) -> optax.GradientTransformation:
     require_whole("controllers.norms_of_sums", "every", every)
 
     def init(params: Any) -> NormsOfSums:
-        total = jax.tree.map(lambda x: jnp.zeros(jnp.shape(x), jnp.float32), params)
+        total = jax.tree.map(jnp.zeros_like, wide_copy(params))
         norms = {name: jnp.full((), jnp.nan, jnp.float32) for name in leaf_names(total)}
         return NormsOfSums(jnp.zeros((), jnp.int32), total, norms)
 

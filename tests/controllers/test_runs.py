@@ -281,3 +281,21 @@ def test_norms_are_those_of_whole_periods():
         seen.append(float(state.norms["w"]) / 2**0.5)
     np.testing.assert_allclose(seen, [np.nan, np.nan, 2, 2, 2, 4.5, 4.5], rtol=1e-6)
     assert float(state.total["w"][0]) == 9.0
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.float16, np.float32])
+def test_norms_are_of_complex_and_of_narrow_leaves(dtype):
+    x = jnp.full(4, 3 + 4j if dtype == np.complex64 else 5, dtype)
+    (norm,) = controllers.leaf_norms(x).values()
+    assert norm == 10
+    assert norm.dtype == jnp.float32
+    tx: Any = controllers.norms_of_sums(2)
+    state = tx.init({"w": x})
+    for _ in range(2):
+        _, state = tx.update({"w": x}, state)
+    assert state.norms["w"] == 20
+    agree = jax.vmap(
+        lambda d: controllers.agreement(d, jax.lax.pmean(d, "data"), "data"),
+        axis_name="data",
+    )
+    np.testing.assert_allclose(agree(jnp.stack([x, x])), [1, 1], rtol=1e-6)

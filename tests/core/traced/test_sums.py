@@ -114,20 +114,26 @@ CHOICES: dict[str, tuple[Any, dict[float, Terms]]] = {
 """Functions of a leaf, its param and a number, which decides what comes out."""
 
 
+def choosing(program: Any, number: float) -> dict[str, float]:
+    """This number at each equation that may choose, and at a sum, which may not."""
+    chosen: dict[str, float] = {}
+
+    def noted(eqn: Any, ins: list[Any], scope: str) -> list[Any]:
+        if eqn.primitive.name in ("cond", "select_n", "mul", "add"):
+            chosen[place_of(eqn, scope)] = number
+        return [None] * len(eqn.outvars)
+
+    walked(program, [None] * len(program.invars), None, noted)
+    return chosen
+
+
 @pytest.mark.parametrize(("fn", "rights"), CHOICES.values(), ids=CHOICES.keys())
 def test_a_number_that_chooses(fn, rights):
     program = jax.make_jaxpr(fn)(M, P, 1.0).jaxpr
     ins = [one_term("leaf", 0), one_term("param", 0), NOTHING]
     for number, right in rights.items():
-        chosen: dict[str, float] = {}
-
-        def noted(eqn: Any, ins: list[Any], scope: str, chosen: Any = chosen) -> Any:
-            if eqn.primitive.name in ("cond", "select_n", "mul", "add"):
-                chosen[place_of(eqn, scope)] = number  # noqa: B023
-            return [None] * len(eqn.outvars)
-
-        walked(program, [None] * 3, None, noted)
-        assert walked(program, ins, NOTHING, SumWalk([0], chosen)) == [right]
+        walk = SumWalk([0], choosing(program, number))
+        assert walked(program, ins, NOTHING, walk) == [right]
 
 
 def test_what_chooses_is_an_operand_of_few_operations():

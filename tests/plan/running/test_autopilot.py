@@ -218,5 +218,6 @@ def test_links_of_the_backends_own_sum_change_as_well():
 def test_refuses_what_cannot_be(how, message):
     with pytest.raises(ValueError, match=message):
         pilot(**how)
+    rate: Any = 1e9
     with pytest.raises(TypeError, match="network must be of type Network"):
-        plan.autopilot(ROWS, MODEL, 1e9)  # pyright: ignore[reportArgumentType]
+        plan.autopilot(ROWS, MODEL, rate)

@@ -32,7 +32,9 @@ def trained(tx: Any, mesh: Any, run: Any, start: int, stop: int) -> Any:
 
 
 def moments(state: Any) -> Any:
-    is_adam = lambda x: isinstance(x, optax.ScaleByAdamState)  # noqa: E731
+    def is_adam(x: Any) -> bool:
+        return isinstance(x, optax.ScaleByAdamState)
+
     found = [x for x in jax.tree.leaves(state, is_leaf=is_adam) if is_adam(x)]
     assert len(found) == 1
     return found[0]
