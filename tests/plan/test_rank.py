@@ -257,5 +257,10 @@ def test_a_notebook_shows_the_verdict_and_the_choice_in_bold():
     assert html.count("<tr>") == len(found.rows) + 1
     assert f"<th>{found.choice.label}</th>" in html
     assert "optax.chain" in html
+    for row in found.rows:
+        figures = f"{1e3 * row.seconds:.4g}", f"{row.prediction.nbytes:,.0f}"
+        tag = "th" if row is found.choice else "td"
+        cells = (row.label, *figures, row.quality.name)
+        assert "".join(f"<{tag}>{cell}</{tag}>" for cell in cells) in html
     bad = replace(found, verdict="<b>")._repr_html_()
     assert bad.startswith("<p>&lt;b&gt;</p>")
