@@ -85,8 +85,8 @@ def _sample(name, density, positions):
         if k == 0:
             return x
         values = x[positions(x.size, k, noise.shared)]
-        # What is not finite makes a NaN of its product with 0, and of the sum.
-        return jnp.where(jnp.sum(x * 0) == 0, values, jnp.nan)
+        # inf - inf and NaN - NaN are NaN, and so is the sum; x * 0 would read zeros.
+        return jnp.where(jnp.sum(x - x) == 0, values, jnp.nan)
 
     def decompress(payload, size, noise):
         (k,) = payload.shape
