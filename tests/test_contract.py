@@ -539,6 +539,7 @@ ROWS: dict[str, Row] = {
     ),
     "before_step, all the time": Row(
         lambda opt: optax.chain(relaxjax.before_step(all_reduce("data"), 100), opt),
+        typed=False,  # what comes after its step varies
         slow=True,
     ),
     "from_step, before its step": Row(
@@ -546,6 +547,7 @@ ROWS: dict[str, Row] = {
             all_reduce("data"), opt, relaxjax.from_step(local_sgd("data", 2), 100)
         ),
         typed=False,
+        widens=True,
         slow=True,
     ),
     "dc_asgd, all alike": Row(

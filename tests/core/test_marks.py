@@ -18,6 +18,8 @@ from relaxjax._core.traced._marks import (
     numbered,
     optimizer_in_it,
     passed_over,
+    remark,
+    remarks,
     station_of,
 )
 
@@ -167,3 +169,12 @@ def test_models_that_a_reducer_averages_are_whole():
     outer: Any = marked("outer", "models", "data", inner.init, lambda *_: ())
     assert outer.init(pair).params is pair
     assert inner.init(pair).params is pair.fast
+
+
+def test_a_remark_is_told_once_and_to_whoever_asks():
+    remark("to nobody")
+    with remarks() as said:
+        for text in ("one", "two", "one"):
+            remark(text)
+    remark("too late")
+    assert said == ["one", "two"]
