@@ -4,7 +4,7 @@ A name follows the grammar `NAME[+COMPRESSOR[+FEEDBACK]][@ALGORITHM]`, as in
 `all_reduce@ring`. The `_rows` of the rooms list the valid parts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,13 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import Relaxation, Training
 from relaxjax._core.foreign._spelling import listed, taken_apart
 from relaxjax.compression import COMPRESSORS, FEEDBACKS
+from relaxjax.controllers import (
+    DECIDED,
+    Conducted,
+    is_controller,
+    norms_of_sums,
+    spelled_controller,
+)
 from relaxjax.decentralized import _rows as decentralized
 from relaxjax.gradients import _rows as gradients
 from relaxjax.local_updates import _rows as local_updates
@@ -52,21 +59,24 @@ class Choice:
           axis_name: the data-parallel axes.
           training: the optimizer, and the run that it is for.
           **options: options of the row; None stands for the row's own default.
-            `periods` is a schedule as text, see `relaxjax.periods`, for the option that
-            says when workers meet; `merge` is a rule as text, such as "trimmed:b=1".
+            `periods` is a schedule, or one as text, see `relaxjax.periods`, for the
+            option that says when workers meet; `merge` is a rule as text, such as
+            "trimmed:b=1".
 
         Raises:
           ValueError: the relaxation does not have this option.
         """
         options = {key: value for key, value in options.items() if value is not None}
-        if text := options.pop("periods", None):
-            option = self.timed_by(text)
+        if periods := options.pop("periods", None):
+            option = self.timed_by(periods)
             if option in options:
                 raise ValueError(
-                    f"relaxation {self.row.name!r}: periods={text} and {option}="
+                    f"relaxation {self.row.name!r}: periods={periods} and {option}="
                     f"{options[option]} both say when workers meet: leave one out"
                 )
-            options[option] = spelled(text, training.learning_rate, training.steps)
+            if isinstance(periods, str):
+                periods = spelled(periods, training.learning_rate, training.steps)
+            options[option] = periods
         if isinstance(merge := options.get("merge"), str):
             options["merge"] = spelled_rule(merge)
         for option in options:
@@ -76,6 +86,55 @@ class Choice:
                     f"{listed(self.row.options)}. Leave {option} out"
                 )
         return self.row.build(axis_name, training, **self.parts, **options)
+
+    def conducted(
+        self, axis_name: AxisName, training: Callable[[Any], Training], **options: Any
+    ) -> Conducted | None:
+        """The method under a controller; None if no option names one.
+
+        Args:
+          axis_name: the data-parallel axes.
+          training: from a learning rate to the run.
+          **options: see `build`; `periods` may name a controller, as in
+            "ada_comm:start=16", and so may `ranks`, which has no other meaning.
+
+        Raises:
+          ValueError: the controller lacks a number, or refuses one; the relaxation has
+            nothing that it could decide.
+        """
+        named = [key for key in DECIDED if is_controller(key, options.get(key))]
+        if not named:
+            return None
+        text = options.pop(option := named[0])
+        self._require_decidable(option, text, options)
+        found = spelled_controller(option, text)
+
+        def build(rate: Any, rows: list[tuple[int, Any]]) -> Any:
+            run = training(rate)
+            if found.every is not None:
+                sums = norms_of_sums(found.every)
+                run = run._replace(optimizer=optax.chain(sums, run.optimizer))
+            return self.build(axis_name, run, **options, **found.options(rows))
+
+        return Conducted(found.controller, build, found.every)
+
+    def _require_decidable(
+        self, option: str, text: str, options: Mapping[str, Any]
+    ) -> None:
+        """Refuses what has no period or no rank, and one that is stated besides."""
+        if option == "periods":
+            self.timed_by(text)
+        elif "highest" not in self.row.options:
+            able = [x for x, row in RELAXATIONS.items() if "highest" in row.options]
+            raise ValueError(
+                f"relaxation {self.row.name!r} has no rank that may change, and takes "
+                f"no ranks={text}; {listed(able)} does"
+            )
+        elif stated := {"rank", "highest"} & options.keys():
+            raise ValueError(
+                f"relaxation {self.row.name!r}: ranks={text} and {min(stated)}= both "
+                "say the rank: leave one out"
+            )
 
     def period(self, **options: Any) -> int | None:
         """Number of steps after which its communication repeats; None: it does not."""

@@ -19,9 +19,8 @@ ROOT = Path(relaxjax.__file__).parent
 # package modules may import each other, without a cycle.
 FLOORS = [
     {"_core"},
-    {"compression", "merges", "periods", "controllers", "topology"}
-    | {"workers", "faults", "tasks"},
-    {"collectives", "programs", "checkpoint", "hosts"},
+    {"compression", "merges", "periods", "topology", "workers", "faults", "tasks"},
+    {"collectives", "controllers", "programs", "checkpoint", "hosts"},
     {"gradients", "schedule", "activations"},
     {"local_updates", "decentralized", "ps", "fsdp"},
     {"_names"},

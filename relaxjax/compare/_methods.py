@@ -13,12 +13,14 @@ import optax
 from relaxjax._core._relaxation import Training
 from relaxjax._core.foreign._words import number_of
 from relaxjax._names import parse
+from relaxjax.controllers import DECIDED, Conducted, is_controller
 from relaxjax.merges import spelled as spelled_rule
 from relaxjax.periods import spelled
 from relaxjax.tasks import Optimizer, Task, optimizer_of, schedule
 
 AXIS = "data"
-_PERIODS, _MERGE = "periods", "merge"  # options that are text
+_PERIODS, _MERGE = "periods", "merge"
+_TEXTS = (*DECIDED, _MERGE)  # options that are text
 APART = 3.0  # a learning rate over the next one
 
 Options = Mapping[str, Any]  # numbers; a schedule of periods and a rule as text
@@ -37,6 +39,8 @@ class Method(NamedTuple):
       build: `build(learning_rate, options, steps, workers)` makes the transformation.
       usual: its usual learning rate, as a multiple of the task's.
       known: names of its options.
+      conducted: `conducted(options, steps, workers)` is the method under a controller;
+        None: nothing decides while it trains.
     """
 
     label: str
@@ -45,6 +49,7 @@ class Method(NamedTuple):
     build: Callable[[float, Options, int, int], Any]
     usual: float = 1.0
     known: frozenset[str] = frozenset()
+    conducted: Callable[[Options, int, int], Conducted] | None = None
 
 
 class Planned(NamedTuple):
@@ -80,40 +85,56 @@ def named(text: str, task: Task) -> Method:
     name, *rest = text.split() or [""]
     choice = parse(name)
     fixed = dict(_option(text, part) for part in rest)
-    if odd := set(fixed) - choice.row.options - {_PERIODS}:
+    if odd := set(fixed) - choice.row.options - {*DECIDED}:
         raise ValueError(
             f"relaxation {text!r}: {name} has no option {sorted(odd)[0]!r}; it has "
             f"{', '.join(sorted(choice.row.options)) or 'none'}"
         )
-    if periods := fixed.get(_PERIODS):
+    decided = any(is_controller(key, fixed.get(key)) for key in DECIDED)
+    if (periods := fixed.get(_PERIODS)) and not decided:
         choice.timed_by(periods)
         spelled(periods, 1.0, task.steps)  # refuses what is no schedule
     if merge := fixed.get(_MERGE):
         spelled_rule(merge)
     optimizer: Optimizer = optimizer_of(task, choice.row.parent)
 
+    def conducted(options: Options, steps: int, workers: int) -> Any:
+        def training(rates: Any) -> Training:
+            return Training(optimizer.make(rates), rates, steps, workers)
+
+        return choice.conducted(AXIS, training, **fixed, **_whole(options))
+
     def build(rate: float, options: Options, steps: int, workers: int) -> Any:
         rates = schedule(rate, steps)
+        if decided:
+            return conducted(options, steps, workers).start(rates)
         training = Training(optimizer.make(rates), rates, steps, workers)
-        return parse(name).build(AXIS, training, **fixed, **_whole(options))
+        return choice.build(AXIS, training, **fixed, **_whole(options))
 
     known = frozenset(choice.row.options)
-    return Method(" ".join(text.split()), name, fixed, build, optimizer.rate, known)
+    label, under = " ".join(text.split()), conducted if decided else None
+    if decided:
+        conducted({}, task.steps, 1)  # refuses what is no controller
+    return Method(label, name, fixed, build, optimizer.rate, known, under)
 
 
-def own(label: str, make: Own | optax.GradientTransformation) -> Method:
+def own(label: str, make: Own | Conducted | optax.GradientTransformation) -> Method:
     """A user's own: a transformation, or a function of the schedule that makes one.
 
+    Or a method under a controller, which gets the schedule.
+
     Raises:
-      TypeError: it is neither.
+      TypeError: it is none of them.
     """
+    if isinstance(make, Conducted):
+        return own(label, make.start)._replace(conducted=lambda *_: make)
     if isinstance(make, optax.GradientTransformation):
         return Method(label, "", {}, lambda *_: make, 0.0)
     if not callable(make):
         raise TypeError(
             f"relaxations[{label!r}]={make!r} must be the name of a relaxation, an "
-            "optax transformation over the axis 'data', or a function that makes one "
-            "from a schedule of the learning rate"
+            "optax transformation over the axis 'data', a function that makes one "
+            "from a schedule of the learning rate, or a controllers.Conducted"
         )
     return Method(label, "", {}, lambda rate, _, steps, __: make(schedule(rate, steps)))
 
@@ -194,12 +215,13 @@ def _whole(options: Options) -> dict[str, float]:
 
 def _option(text: str, part: str) -> tuple[str, Any]:
     key, equals, value = part.partition("=")
-    if key in (_PERIODS, _MERGE) and value:
+    if key in _TEXTS and value:
         return key, value
     number = number_of(value) if equals else None
     if number is None:
         raise ValueError(
             f"relaxation {text!r}: {part!r} must be OPTION=NUMBER, as in sync_every=16"
-            "; a schedule, as in periods=qsr:peaks=2; or a rule, as in merge=clipped"
+            "; a schedule or a controller, as in periods=qsr:peaks=2; or a rule, as in "
+            "merge=clipped"
         )
     return key, number

@@ -9,6 +9,7 @@ import functools
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,8 +19,9 @@ import numpy as np
 from relaxjax.compare._lane import Lane
 from relaxjax.compare._methods import Planned
 from relaxjax.compare._records import Record
+from relaxjax.controllers import Conductor
 from relaxjax.programs import is_by_schedule, wire_bytes
-from relaxjax.tasks import Task, train_step_of
+from relaxjax.tasks import Task, schedule, train_step_of
 from relaxjax.workers import (
     DataParallelStep,
     data_parallel,
@@ -56,13 +58,15 @@ class Program(NamedTuple):
       tx: the transformation.
       step: the step of one seed; of several, with a second axis on all state.
       bytes_per_step: bytes that a worker sends, of one seed.
-      seeds: how many seeds it trains at once.
+      seeds: how many seeds it trains at once; one, under a controller.
+      conductor: begins a run under a controller; None: there is none.
     """
 
     tx: Any
     step: DataParallelStep
     bytes_per_step: float
     seeds: int = 1
+    conductor: Callable[[], Conductor] | None = None
 
 
 def program(run: Planned, task: Task, shape: Shape, seeds: int = 1) -> Program:
@@ -74,7 +78,19 @@ def program(run: Planned, task: Task, shape: Shape, seeds: int = 1) -> Program:
         parts = 2 if task.state is None else 3
         one = jax.vmap(one, in_axes=(*[0] * parts, 1))
     step = data_parallel(one, mesh, donate=True)
-    return Program(tx, step, _bytes_of_a_step(tx, task, mesh, shape.steps), seeds)
+    sent = _bytes_of_a_step(tx, task, mesh, shape.steps)
+    conductor = None
+    if run.method.conducted is not None:
+        method = run.method.conducted(run.options, shape.steps, shape.workers)
+        rates = schedule(run.learning_rate, shape.steps)
+        conductor = partial(Conductor, method, rates, step, partial(_made, task, mesh))
+    return Program(tx, step, sent, seeds, conductor)
+
+
+def _made(task: Task, mesh: Any, tx: Any) -> tuple[DataParallelStep, Any]:
+    """The step of a later level, and the shapes of its optimizer's state."""
+    like = jax.eval_shape(lambda: init(tx, task.params, mesh)[1])
+    return data_parallel(train_step_of(task, tx), mesh, donate=True), like
 
 
 def _bytes_of_a_step(tx: Any, task: Task, mesh: Any, steps: int) -> float:
@@ -109,9 +125,13 @@ def trained(
         for lane, run in zip(lanes, runs, strict=True)
     ]
     losses: list[jax.Array] = []
+    conductor, step = program.conductor and program.conductor(), program.step
     for done in range(1, shape.steps + 1):
-        *state, metrics = program.step(*state, together(list(map(next, batches)), many))
+        *state, metrics = step(*state, together(list(map(next, batches)), many))
         losses.append(metrics["loss"])
+        if conductor:
+            state = conductor.after(done, state, metrics["loss"])
+            step = conductor.step
         if done % _MOST_IN_FLIGHT == 0:
             jax.block_until_ready(metrics)
         if done not in points(shape.steps):
@@ -124,10 +144,13 @@ def trained(
             break
     seconds = (time.perf_counter() - began) / len(lanes)
     timing = {"began": start, "seconds": seconds, "seeds_at_once": len(lanes)}
-    return [
-        {**lane.record(shape, program.bytes_per_step), "timing": timing}
-        for lane in lanes
-    ]
+    more: Record = {"timing": timing}
+    if conductor:
+        mesh, task = emulate(shape.workers), lanes[0].task
+        sent = wire_bytes(conductor.tx, task.params, mesh, steps=shape.steps)
+        more |= {"bytes_per_step": sent / shape.steps}
+        more |= {"table": conductor.record.table}
+    return [lane.record(shape, program.bytes_per_step) | more for lane in lanes]
 
 
 def together(trees: Sequence[Any], many: bool) -> Any:

@@ -23,7 +23,11 @@ RECORD = {
     "stopped_at": Maybe(int),
     "bytes_per_step": float,
 }
-OPTIONAL = {"messages_per_step": Maybe(float), "timing": Each(object)}
+OPTIONAL = {
+    "messages_per_step": Maybe(float),
+    "timing": Each(object),
+    "table": [(int, object)],
+}
 STUDY = {
     "version": str,
     "task": {

@@ -46,7 +46,7 @@ class Programs:
         if setting != self._setting:
             self._setting, self._built, self._fit = setting, {}, self.asked or 0
         one = self._with(1, run, task)
-        if run.phase == "tune":
+        if run.phase == "tune" or one.conductor:
             return one
         self._fit = self._fit or seeds_that_fit(one, task, self.shape)
         return self._with(self._fit, run, task)

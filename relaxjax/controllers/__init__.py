@@ -8,6 +8,7 @@ __getattr__, __dir__, __all__ = door(
         "_accordion": "accordion",
         "_ada_comm": "ada_comm",
         "_allocation": "allocation rank_errors",
+        "_conducted": "Conducted Conductor",
         "_continued": "continued",
         "_controller": "Controller controller",
         "_l_greco": "l_greco",
@@ -17,5 +18,6 @@ __getattr__, __dir__, __all__ = door(
     },
     shared={
         "_record": "Level",
+        "_spelled": "DECIDED Spelled is_controller spelled_controller",
     },
 )

@@ -4,6 +4,8 @@ from relaxjax.controllers._accordion import accordion as accordion
 from relaxjax.controllers._ada_comm import ada_comm as ada_comm
 from relaxjax.controllers._allocation import allocation as allocation
 from relaxjax.controllers._allocation import rank_errors as rank_errors
+from relaxjax.controllers._conducted import Conducted as Conducted
+from relaxjax.controllers._conducted import Conductor as Conductor
 from relaxjax.controllers._continued import continued as continued
 from relaxjax.controllers._controller import Controller as Controller
 from relaxjax.controllers._controller import controller as controller
@@ -18,9 +20,15 @@ from relaxjax.controllers._record import Level as Level
 from relaxjax.controllers._record import Record as Record
 from relaxjax.controllers._record import load as load
 from relaxjax.controllers._record import table_of as table_of
+from relaxjax.controllers._spelled import DECIDED as DECIDED
+from relaxjax.controllers._spelled import Spelled as Spelled
+from relaxjax.controllers._spelled import is_controller as is_controller
+from relaxjax.controllers._spelled import spelled_controller as spelled_controller
 from relaxjax.controllers._thresholds import thresholds as thresholds
 
 __all__ = [
+    "Conducted",
+    "Conductor",
     "Controller",
     "Decision",
     "NormsOfSums",

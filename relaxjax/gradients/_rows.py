@@ -54,7 +54,7 @@ ROWS = [
         build=build_power_sgd,
         algorithms=("auto", "psum", *ALGORITHMS),
         options=frozenset(
-            {"bits", "rank", "start_after", "iterations", "min_compression"}
+            {"bits", "highest", "iterations", "min_compression", "rank", "start_after"}
         ),
         period=None,
         sends=Sends(

@@ -1,0 +1,176 @@
+"""A run that follows a controller: when it is asked, and how its decisions take hold.
+
+    record <- update(record, step, readings)      after some of the steps
+
+    a period     the one that begins here lasts so long (`relaxjax.periods.lasting`)
+    a rank       the state goes over to `build(rate, table)` (`continued`)
+
+The same lines for every loop. A run is asked right after each meeting where the level
+is a period, and else after each `every`-th step.
+
+Law: a run of `build(rate, record.table)`, without a controller, is the same run to the
+bit.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import optax
+
+from relaxjax._core._checks import require_whole
+from relaxjax.controllers._continued import continued
+from relaxjax.controllers._controller import Controller
+from relaxjax.controllers._readings import NormsOfSums
+from relaxjax.controllers._record import Record
+from relaxjax.periods import Meetings, lasting
+
+Build = Callable[[Any, list[tuple[int, Any]]], optax.GradientTransformation]
+"""From a learning rate and a table of levels to the transformation of a run."""
+
+
+class Conducted(NamedTuple):
+    """A method whose period, or whose other level, a controller decides in the run.
+
+    Attributes:
+      controller: what decides.
+      build: from the learning rate (a number or a schedule) and a table, rows (step,
+        level), to the transformation; of a level that is a period, it is
+        `relaxjax.periods.table(table)`.
+      every: steps between two questions; None: the level is the period, and the
+        question comes right after each meeting.
+      readings: from the optimizer's state, with its worker axis, and the mean loss
+        since the last question, a float, to the readings; None: `loss`, and `norms` of
+        `norms_of_sums` where that is in the state.
+
+    Example:
+      >>> import optax, relaxjax
+      >>> from relaxjax import controllers, periods
+      >>> def build(rate, table):
+      ...     tx = relaxjax.local_sgd("data", periods.table(table))
+      ...     return optax.chain(optax.adamw(rate), tx)
+      >>> method = controllers.Conducted(controllers.ada_comm(16), build)
+      >>> method.due(method.controller.init())
+      16
+    """
+
+    controller: Controller
+    build: Build
+    every: int | None = None
+    readings: Callable[[Any, float], Mapping[str, Any]] | None = None
+
+    def start(self, rate: Any) -> optax.GradientTransformation:
+        """The transformation of the first level.
+
+        Args:
+          rate: the learning rate, a number or a schedule.
+        """
+        return self.build(rate, self.controller.init().table)
+
+    def due(self, record: Record) -> int:
+        """The step after which the controller is asked next.
+
+        Args:
+          record: the decisions so far.
+
+        Raises:
+          ValueError: `every < 1`.
+        """
+        if self.every is not None:
+            require_whole("controllers.Conducted", "every", self.every)
+        steps = record.level if self.every is None else self.every
+        return record.decisions[-1].step + steps
+
+
+class Conductor:
+    """One run of a conducted method, between its steps.
+
+    Attributes:
+      record: the decisions so far.
+      losses: of the steps since the last decision.
+      step: the step for the decisions so far.
+    """
+
+    def __init__(
+        self,
+        method: Conducted,
+        rate: Any,
+        step: Any,
+        make: Callable[[optax.GradientTransformation], tuple[Any, Any]],
+    ):
+        """Begins with the first level.
+
+        Args:
+          method: the method.
+          rate: the learning rate, a number or a schedule.
+          step: the step of the run, for the first level.
+          make: from a transformation to the step of the run, and to an optimizer state
+            or its shapes.
+        """
+        self._method, self._rate, self._make = method, rate, make
+        self.record = method.controller.init()
+        self.losses: list[Any] = []
+        self.step = step
+
+    @property
+    def tx(self) -> optax.GradientTransformation:
+        """The transformation of the table so far."""
+        return self._method.build(self._rate, self.record.table)
+
+    def after(self, done: int, state: Sequence[Any], loss: Any) -> list[Any]:
+        """The state to go on with, after so many steps; asks where it is time.
+
+        Args:
+          done: number of steps taken.
+          state: the params, the optimizer's state with its worker axis, and the rest.
+          loss: of this step, a mean over the workers.
+        """
+        self.losses.append(loss)
+        if done != self._method.due(self.record):
+            return list(state)
+        params, opt_state, *rest = state
+        readings = self._readings(opt_state)
+        before = self.record.table
+        self.record = self._method.controller.update(self.record, done, readings)
+        self.losses.clear()
+        if self._method.every is None:
+            _require_met(done, opt_state)
+            opt_state = lasting(opt_state, self.record.level)
+        elif self.record.table != before:
+            self.step, like = self._make(self.tx)
+            opt_state = continued(opt_state, like)
+        return [params, opt_state, *rest]
+
+    def _readings(self, opt_state: Any) -> Mapping[str, Any]:
+        loss = float(np.mean(jax.device_get(self.losses)))
+        if self._method.readings is not None:
+            return self._method.readings(opt_state, loss)
+        found = [x for x in jax.tree.leaves(opt_state, is_leaf=_is_sums) if _is_sums(x)]
+        norms = [jax.tree.map(_own, x.norms) for x in found[:1]]
+        return {"loss": loss, **({"norms": norms[0]} if norms else {})}
+
+
+def _require_met(done: int, opt_state: Any) -> None:
+    """Refuses a run whose periods are not those that the record says."""
+    found = jax.tree.leaves(opt_state, is_leaf=_is_meetings)
+    counters = [x for x in found if _is_meetings(x)]
+    if any(_own(x.taken) != done or _own(x.begun) != done for x in counters):
+        raise ValueError(
+            f"controllers.Conducted: after step {done} no period begins: this method "
+            "meets at other steps than its levels say, as fragments that take turns "
+            "do, or counts other steps, as under accumulate; give it a schedule"
+        )
+
+
+def _is_meetings(x: Any) -> bool:
+    return isinstance(x, Meetings)
+
+
+def _is_sums(x: Any) -> bool:
+    return isinstance(x, NormsOfSums)
+
+
+def _own(x: jax.Array) -> float:
+    """Of an array that is equal on all workers, the number of one that is here."""
+    return float(np.ravel(np.asarray(x.addressable_data(0)))[0])

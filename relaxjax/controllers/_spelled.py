@@ -1,0 +1,126 @@
+"""Controllers as text, for command lines: a name, a colon, its numbers.
+
+    periods=ada_comm:start=16,shrink=0.5
+    ranks=accordion:low=1,high=4,every=200
+
+`every` is how many steps lie between two questions; a period is asked about after each
+meeting.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from relaxjax._core._checks import require_whole
+from relaxjax._core.foreign._words import number_of
+from relaxjax.controllers._accordion import accordion
+from relaxjax.controllers._ada_comm import ada_comm
+from relaxjax.controllers._controller import Controller
+from relaxjax.periods import table
+
+Rows = list[tuple[int, Any]]
+"""A table: from these steps on, these levels."""
+
+
+class Spelled(NamedTuple):
+    """What a text says.
+
+    Attributes:
+      controller: the controller.
+      every: steps between two questions; None: it is asked at each meeting.
+      options: from a table, rows (step, level), to the options of the method.
+    """
+
+    controller: Controller
+    every: int | None
+    options: Callable[[Rows], dict[str, Any]]
+
+
+class _Kind(NamedTuple):
+    """Controllers of one option.
+
+    Attributes:
+      made: what makes them, by name.
+      own: whole numbers of the option itself.
+      options: from the numbers and a table to the options of the method.
+      example: a text.
+      alone: whether the option means nothing else.
+    """
+
+    made: Mapping[str, Callable[..., Controller]]
+    own: tuple[str, ...]
+    options: Callable[[Mapping[str, Any], Rows], dict[str, Any]]
+    example: str
+    alone: bool = False
+
+
+_KINDS = {
+    "periods": _Kind(
+        {"ada_comm": ada_comm},
+        (),
+        lambda numbers, rows: {"periods": table(rows)},
+        "ada_comm:start=16",
+    ),
+    "ranks": _Kind(
+        {"accordion": accordion},
+        ("every",),
+        lambda numbers, rows: {
+            "rank": dict(rows),
+            "highest": max(numbers["low"], numbers["high"]),
+        },
+        "accordion:low=1,high=4,every=200",
+        alone=True,
+    ),
+}
+DECIDED = tuple(_KINDS)
+"""Options that may name a controller."""
+
+
+def is_controller(option: str, text: Any) -> bool:
+    """Whether a text names a controller, or tries to."""
+    kind = _KINDS[option]
+    name = text.partition(":")[0] if isinstance(text, str) else ""
+    return name in kind.made or bool(name and kind.alone)
+
+
+def spelled_controller(option: str, text: str) -> Spelled:
+    """The controller that a text names.
+
+    Args:
+      option: "periods" or "ranks".
+      text: the text.
+
+    Raises:
+      ValueError: an unknown controller, a missing or an unknown argument, a word that
+        is not a number, or a value that the controller refuses.
+    """
+    kind = _KINDS[option]
+    name, _, rest = text.partition(":")
+    wrong = f"{option} {text!r}: "
+    if name not in kind.made:
+        raise ValueError(
+            f"{wrong}there is no controller {name!r}; there is {', '.join(kind.made)}, "
+            f"as in {kind.example}"
+        )
+    numbers = dict(_pair(wrong, kind, word) for word in rest.split(",") if word)
+    parameters = inspect.signature(kind.made[name]).parameters
+    needed = {k for k, p in parameters.items() if p.default is p.empty} | {*kind.own}
+    if odd := numbers.keys() - parameters.keys() - {*kind.own}:
+        known = ", ".join([*parameters, *kind.own])
+        raise ValueError(f"{wrong}{name} has no {min(odd)!r}; it has {known}")
+    if missing := needed - numbers.keys():
+        raise ValueError(f"{wrong}{name} needs {min(missing)}, as in {kind.example}")
+    for k in kind.own:
+        require_whole(wrong + name, k, numbers[k])
+    made = kind.made[name](**{k: numbers[k] for k in numbers if k in parameters})
+    every = numbers.get("every")
+    return Spelled(made, every, functools.partial(kind.options, numbers))
+
+
+def _pair(wrong: str, kind: _Kind, word: str) -> tuple[str, Any]:
+    key, _, value = word.partition("=")
+    number = number_of(value)
+    if number is None:
+        raise ValueError(f"{wrong}{word!r} must be NAME=NUMBER, as in {kind.example}")
+    return key, number
