@@ -20,6 +20,7 @@ from relaxjax.controllers import (
     is_controller,
     norms_of_sums,
     spelled_controller,
+    without_tables,
 )
 from relaxjax.decentralized import _rows as decentralized
 from relaxjax.gradients import _rows as gradients
@@ -60,15 +61,23 @@ class Choice:
           training: the optimizer, and the run that it is for.
           **options: options of the row; None stands for the row's own default.
             `periods` is a schedule, or one as text, see `relaxjax.periods`, for the
-            option that says when workers meet; `merge` is a rule as text, such as
-            "trimmed:b=1".
+            option that says when workers meet, or "recorded:PATH" of a controller's
+            decisions; `ranks` is that, or "table:0=4,1000=1"; `merge` is a rule as
+            text, such as "trimmed:b=1".
 
         Raises:
           ValueError: the relaxation does not have this option.
         """
         options = {key: value for key, value in options.items() if value is not None}
+        options = without_tables(options)
         if periods := options.pop("periods", None):
             option = self.timed_by(periods)
+            if is_controller("periods", periods):
+                raise ValueError(
+                    f"relaxation {self.row.name!r}: periods={periods} decides in a "
+                    "run of relaxjax train or compare; here give a schedule, or "
+                    "recorded:PATH of its decisions"
+                )
             if option in options:
                 raise ValueError(
                     f"relaxation {self.row.name!r}: periods={periods} and {option}="

@@ -2,16 +2,19 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import optax
 from jax.sharding import Mesh
 
 from relaxjax import hosts
 from relaxjax.cli import _order_report
+from relaxjax.controllers import Conducted
 from relaxjax.tasks import Task
 from relaxjax.workers import Emulation
 
 CHECKPOINTS = "checkpoints"  # in the folder of the results
+DECISIONS = "decisions.json"  # there too, of a controller
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +32,7 @@ class TrainOptions:
     bucket_mb: float | None = None
     settings: tuple[str, ...] = ()
     periods: str | None = None
+    ranks: str | None = None
     merge: str | None = None
     order: str | None = None
     accumulate: int = 1
@@ -52,12 +56,15 @@ class Run:
       tx: the whole transformation.
       mesh: where the workers are.
       period: number of steps over which bytes are averaged.
+      conducted: the method under a controller, and its learning rate; None: nothing
+        decides while it trains.
     """
 
     name: str
     tx: optax.GradientTransformation
     mesh: Mesh | Emulation
     period: int
+    conducted: tuple[Conducted, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from rich.progress import Progress as ProgressBar
 
 from relaxjax import hosts
 from relaxjax._core._phases import phase_starts
+from relaxjax.cli import _decisions
 from relaxjax.cli._devices import own_rows
 from relaxjax.cli._errors import Stopped
 from relaxjax.cli._job import Run, TrainJob
@@ -76,19 +77,21 @@ def fit(
     bar: Bar,
     stops_before: Callable[[int], bool],
     keeper: Keeper | None,
-) -> tuple[list[tuple[int, float, float]], float, float]:
+) -> tuple[list[tuple[int, float, float]], float, float, Any]:
     """Trains one of the job's runs from its start, or from the keeper's checkpoint.
 
     Returns:
       The curve, rows of step, training loss since the row before and held-out metric;
-      steps per second without compilation and evaluation; and the largest difference
-      between two workers' parameters at the end.
+      steps per second without compilation and evaluation; the largest difference
+      between two workers' parameters at the end; and, under a controller, the
+      transformation of its table, else None.
 
     Raises:
       ReplicaError: the workers' models are not equal.
       Stopped: `stops_before` asked for it, at a step counted from 0.
     """
     step, now = _start(job, run, keeper)
+    asks = _decisions.conductor(job, run, step, now)
     whole = job.task.batches(job.options.seed, job.batch_size)
     batches = islice(_own_part(whole, run.mesh), now.done, None)
     for _ in range(now.done):
@@ -102,9 +105,11 @@ def fit(
             batch = next(batches)
             if stops_before(now.done):
                 raise Stopped(_save_and_say(now, job.steps, keeper))
-            *now.state, metrics = step(*now.state, batch)
+            *now.state, metrics = (asks.step if asks else step)(*now.state, batch)
             now.done += 1
             now.losses.append(metrics["loss"])
+            if asks:
+                began += _decisions.after(asks, now, metrics, batch, job.out)
             bar.step()
             _after_step(now, job.options.check_every, keeper)
         jax.block_until_ready(now.state)
@@ -113,7 +118,8 @@ def fit(
         now.curve.append((end, float(np.mean(now.losses)), metric))
         now.losses.clear()
         bar.point(*now.curve[-1], _rate(end - first, seconds))
-    return now.curve, _rate(job.steps - first, seconds), spread(now.state[0])
+    rate = _rate(job.steps - first, seconds)
+    return now.curve, rate, spread(now.state[0]), asks.tx if asks else None
 
 
 def _stoppable(points: list[int], keeper: Keeper | None) -> Iterator[int]:
@@ -143,7 +149,9 @@ def _start(job: TrainJob, run: Run, keeper: Keeper | None) -> tuple[Any, Progres
     batch = next(_own_part(batches, run.mesh))
     for copy in phase_starts(state):  # so that no timed step compiles
         jax.block_until_ready(step(*copy, batch))
-    return step, keeper.begin(state) if keeper else Progress(state)
+    heard = None if run.conducted is None else []
+    begun = keeper.begin(state, heard) if keeper else Progress(state, heard=heard)
+    return step, begun
 
 
 def _after_step(now: Progress, check_every: int | None, keeper: Keeper | None) -> None:

@@ -11,11 +11,11 @@ from relaxjax._core._relaxation import Training
 from relaxjax._core.foreign._folders import local_path
 from relaxjax.checkpoint import latest
 from relaxjax.cli import _devices, _order_report, _resume, _train_options
-from relaxjax.cli._job import CHECKPOINTS, Run, TrainJob, TrainOptions
+from relaxjax.cli._job import CHECKPOINTS, DECISIONS, Run, TrainJob, TrainOptions
 from relaxjax.tasks import Task, load
 from relaxjax.workers import Emulation
 
-RESULTS = ("run.json", "one_worker.json", "curves.png", "order.json")
+RESULTS = ("run.json", "one_worker.json", "curves.png", "order.json", DECISIONS)
 
 
 def prepare(options: TrainOptions) -> TrainJob:
@@ -66,11 +66,13 @@ def _runs(
 ) -> Iterator[Run]:
     """The run that was asked for, and what it is compared with."""
     relaxed = _train_options.relaxed(options, training)
+    method = _train_options.conducted(options, training)
     yield Run(
         name=options.relaxation,
         tx=_train_options.wrapped(options, relaxed),
         mesh=mesh,
         period=_train_options.period(options, steps),
+        conducted=(method, training.learning_rate) if method else None,
     )
     if options.baseline:
         yield Run(

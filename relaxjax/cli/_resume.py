@@ -23,12 +23,14 @@ class Progress:
       done: number of steps taken, and of batches seen.
       curve: rows of step, training loss since the row before, held-out metric.
       losses: the losses of the steps since the last point of the curve.
+      heard: those since a controller's last decision; None: there is no controller.
     """
 
     state: Any
     done: int = 0
     curve: list[tuple[int, float, float]] = field(default_factory=list)
     losses: list[Any] = field(default_factory=list)
+    heard: list[Any] | None = None
 
     def tree(self) -> dict[str, Any]:
         """The arrays of a checkpoint."""
@@ -36,8 +38,13 @@ class Progress:
             "state": self.state,
             "batches": self.done,
             "curve": np.asarray(self.curve, np.float64),
-            "losses": np.asarray(jax.device_get(self.losses), np.float32),
+            "losses": _floats(self.losses),
+            **({} if self.heard is None else {"heard": _floats(self.heard)}),
         }
+
+
+def _floats(losses: list[Any]) -> np.ndarray:
+    return np.asarray(jax.device_get(losses), np.float32)
 
 
 class Keeper:
@@ -62,9 +69,9 @@ class Keeper:
             nothing="nothing was written, for no checkpoint was due yet",
         )
 
-    def begin(self, state: Any) -> Progress:
-        """The run's start, or its last checkpoint."""
-        start = Progress(tuple(state))
+    def begin(self, state: Any, heard: list[Any] | None = None) -> Progress:
+        """The run's start, or its last checkpoint; `heard` is [] under a controller."""
+        start = Progress(tuple(state), heard=heard)
         if not self._resume:
             return start
         with user_errors():
@@ -72,7 +79,8 @@ class Keeper:
         if self._checkpoints.report:
             print(self._checkpoints.report, file=sys.stderr)
         curve = [(int(t), loss, metric) for t, loss, metric in tree["curve"].tolist()]
-        return Progress(tree["state"], done, curve, list(tree["losses"]))
+        rest = list(tree["losses"]), None if heard is None else list(tree["heard"])
+        return Progress(tree["state"], done, curve, *rest)
 
     def save(self, progress: Progress, *, now: bool = False) -> None:
         """Saves when a checkpoint is due, or at once."""

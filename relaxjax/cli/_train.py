@@ -64,8 +64,17 @@ def train(
         str | None,
         typer.Option(
             metavar="SCHEDULE",
-            help="When workers meet: a number of steps, or a schedule, as in "
-            "qsr:peaks=2 or table:0=4,1000=16.",
+            help="When workers meet: a number of steps, a schedule, as in "
+            "qsr:peaks=2 or table:0=4,1000=16, or a controller, as in "
+            "ada_comm:start=16.",
+        ),
+    ] = None,
+    ranks: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TABLE",
+            help="Ranks that change, as in table:0=4,1000=1, or a controller, as in "
+            "accordion:low=1,high=4,every=200.",
         ),
     ] = None,
     merge: Annotated[

@@ -19,6 +19,7 @@ from relaxjax._names import RELAXATIONS, parse
 from relaxjax.cli._devices import AXIS
 from relaxjax.cli._job import TrainOptions
 from relaxjax.cli._known import DEFAULT_WORKERS
+from relaxjax.controllers import Conducted
 from relaxjax.faults import skip_nonfinite
 from relaxjax.gradients import accumulate
 from relaxjax.tasks import Task, optimizer_of, schedule
@@ -103,10 +104,36 @@ def relaxed(options: TrainOptions, training: Training) -> optax.GradientTransfor
     Raises:
       ValueError: a setting that is not a number, or that the relaxation does not have.
     """
+    if method := conducted(options, training):
+        return method.start(training.learning_rate)
+    return parse(options.relaxation).build(AXIS, training, **_all_settings(options))
+
+
+def conducted(options: TrainOptions, training: Training) -> Conducted | None:
+    """The relaxation under a controller; None: no option names one.
+
+    Raises:
+      ValueError: see `relaxed`; options beside which steps are counted otherwise.
+    """
+    found = parse(options.relaxation).conducted(
+        AXIS, lambda rate: training, **_all_settings(options)
+    )
+    counts = {
+        f"--accumulate {options.accumulate}": options.accumulate > 1,
+        "--skip-nonfinite": options.skip_nonfinite,
+    }
+    if found and (others := [name for name, asked in counts.items() if asked]):
+        raise ValueError(
+            f"{others[0]} counts other steps than those after which a controller "
+            f"decides ({options.periods or options.ranks}): leave one of the two out"
+        )
+    return found
+
+
+def _all_settings(options: TrainOptions) -> dict[str, Any]:
     mib = options.bucket_mb
     bucket_bytes = None if mib is None else max(1, int(mib * 2**20))
-    choice = parse(options.relaxation)
-    return choice.build(AXIS, training, bucket_bytes=bucket_bytes, **_settings(options))
+    return {"bucket_bytes": bucket_bytes, **_settings(options)}
 
 
 def period(options: TrainOptions, steps: int) -> int:
@@ -118,7 +145,8 @@ def period(options: TrainOptions, steps: int) -> int:
 def _settings(options: TrainOptions) -> dict[str, Any]:
     """The relaxation's own options, by name."""
     own = dict(map(_setting, options.settings))
-    return own | {"periods": options.periods, "merge": options.merge}
+    texts = {k: getattr(options, k) for k in ("periods", "ranks", "merge")}
+    return own | texts
 
 
 def _setting(text: str) -> tuple[str, int | float]:

@@ -10,7 +10,7 @@ from rich.console import Console
 from relaxjax import hosts
 from relaxjax.checkpoint import ON_ANY_MESH, plan_of
 from relaxjax.cli import _devices, _order_report, _resume
-from relaxjax.cli._job import CHECKPOINTS, Run, TrainJob
+from relaxjax.cli._job import CHECKPOINTS, DECISIONS, Run, TrainJob
 from relaxjax.cli._loop import Bar, fit
 from relaxjax.cli.printed import _report
 from relaxjax.compare import task_digest
@@ -40,6 +40,11 @@ def run(job: TrainJob) -> list[_report.Record]:
         width = console.width
         console.print(_report.table(records, caption=caption, width=width))
         console.print(f"run.json and curves.png are in {job.out}", soft_wrap=True)
+        if job.runs[0].conducted:
+            told = (
+                f"{job.out / DECISIONS} is what was decided: recorded:PATH repeats it"
+            )
+            console.print(told, soft_wrap=True)
     if job.order:
         asked = job.runs[0]
         rest = job.batch_size, job.out, console
@@ -76,8 +81,11 @@ def _train(
         closing(keeper) if keeper else nullcontext(),
         Bar(console, title, steps=job.steps, metric_name=task.metric_name) as bar,
     ):
-        curve, steps_per_second, spread = fit(job, run, bar, stops_before, keeper)
-    sent = wire_bytes(run.tx, task.params, run.mesh, steps=run.period)
+        fitted = fit(job, run, bar, stops_before, keeper)
+    curve, steps_per_second, spread, decided = fitted
+    period = run.period if decided is None else job.steps
+    tx = run.tx if decided is None else decided
+    sent = wire_bytes(tx, task.params, run.mesh, steps=period)
     _, loss, metric = curve[-1]
     return _report.Record(
         relaxation=run.name,
@@ -88,7 +96,7 @@ def _train(
         loss=loss,
         metric_name=task.metric_name,
         metric=metric,
-        bytes_per_step=sent / run.period,
+        bytes_per_step=sent / period,
         steps_per_second=steps_per_second,
         spread=spread,
         data=task.data,

@@ -13,7 +13,12 @@ import optax
 from relaxjax._core._relaxation import Training
 from relaxjax._core.foreign._words import number_of
 from relaxjax._names import parse
-from relaxjax.controllers import DECIDED, Conducted, is_controller
+from relaxjax.controllers import (
+    DECIDED,
+    Conducted,
+    is_controller,
+    without_tables,
+)
 from relaxjax.merges import spelled as spelled_rule
 from relaxjax.periods import spelled
 from relaxjax.tasks import Optimizer, Task, optimizer_of, schedule
@@ -91,9 +96,11 @@ def named(text: str, task: Task) -> Method:
             f"{', '.join(sorted(choice.row.options)) or 'none'}"
         )
     decided = any(is_controller(key, fixed.get(key)) for key in DECIDED)
-    if (periods := fixed.get(_PERIODS)) and not decided:
-        choice.timed_by(periods)
-        spelled(periods, 1.0, task.steps)  # refuses what is no schedule
+    periods = without_tables(fixed).get(_PERIODS)  # refuses what is no record
+    if periods and not decided:
+        choice.timed_by(fixed[_PERIODS])
+        if isinstance(periods, str):
+            spelled(periods, 1.0, task.steps)  # refuses what is no schedule
     if merge := fixed.get(_MERGE):
         spelled_rule(merge)
     optimizer: Optimizer = optimizer_of(task, choice.row.parent)

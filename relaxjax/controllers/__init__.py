@@ -18,6 +18,6 @@ __getattr__, __dir__, __all__ = door(
     },
     shared={
         "_record": "Level",
-        "_spelled": "DECIDED Spelled is_controller spelled_controller",
+        "_spelled": "DECIDED is_controller spelled_controller without_tables",
     },
 )

@@ -21,9 +21,9 @@ from relaxjax.controllers._record import Record as Record
 from relaxjax.controllers._record import load as load
 from relaxjax.controllers._record import table_of as table_of
 from relaxjax.controllers._spelled import DECIDED as DECIDED
-from relaxjax.controllers._spelled import Spelled as Spelled
 from relaxjax.controllers._spelled import is_controller as is_controller
 from relaxjax.controllers._spelled import spelled_controller as spelled_controller
+from relaxjax.controllers._spelled import without_tables as without_tables
 from relaxjax.controllers._thresholds import thresholds as thresholds
 
 __all__ = [

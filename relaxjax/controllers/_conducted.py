@@ -12,7 +12,7 @@ Law: a run of `build(rate, record.table)`, without a controller, is the same run
 bit.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -23,7 +23,7 @@ from relaxjax._core._checks import require_whole
 from relaxjax.controllers._continued import continued
 from relaxjax.controllers._controller import Controller
 from relaxjax.controllers._readings import NormsOfSums
-from relaxjax.controllers._record import Record
+from relaxjax.controllers._record import Decision, Record
 from relaxjax.periods import Meetings, lasting
 
 Build = Callable[[Any, list[tuple[int, Any]]], optax.GradientTransformation]
@@ -118,6 +118,30 @@ class Conductor:
         """The transformation of the table so far."""
         return self._method.build(self._rate, self.record.table)
 
+    def go_on(
+        self,
+        decisions: Iterable[Decision],
+        done: int,
+        state: Sequence[Any],
+        losses: Sequence[Any] = (),
+    ) -> list[Any]:
+        """The state to go on with, of a run that was stopped after so many steps.
+
+        Args:
+          decisions: those of `relaxjax.controllers.load`; later ones are dropped.
+          done: number of steps taken.
+          state: that of the checkpoint, as one of the first level.
+          losses: of the steps since the last decision.
+
+        Raises:
+          ValueError: the controller has other numbers than the recorded one.
+        """
+        taken = [row for row in decisions if row.step <= done]
+        self.record = self._method.controller.replayed(taken)
+        self.losses = list(losses)
+        changed = len(self.record.table) > 1 and self._method.every is not None
+        return self._changed(state) if changed else list(state)
+
     def after(self, done: int, state: Sequence[Any], loss: Any) -> list[Any]:
         """The state to go on with, after so many steps; asks where it is time.
 
@@ -130,17 +154,20 @@ class Conductor:
         if done != self._method.due(self.record):
             return list(state)
         params, opt_state, *rest = state
-        readings = self._readings(opt_state)
         before = self.record.table
+        readings = self._readings(opt_state)
         self.record = self._method.controller.update(self.record, done, readings)
         self.losses.clear()
         if self._method.every is None:
             _require_met(done, opt_state)
-            opt_state = lasting(opt_state, self.record.level)
-        elif self.record.table != before:
-            self.step, like = self._make(self.tx)
-            opt_state = continued(opt_state, like)
-        return [params, opt_state, *rest]
+            return [params, lasting(opt_state, self.record.level), *rest]
+        return list(state) if self.record.table == before else self._changed(state)
+
+    def _changed(self, state: Sequence[Any]) -> list[Any]:
+        """The same arrays under the program of the table so far."""
+        params, opt_state, *rest = state
+        self.step, like = self._make(self.tx)
+        return [params, continued(opt_state, like), *rest]
 
     def _readings(self, opt_state: Any) -> Mapping[str, Any]:
         loss = float(np.mean(jax.device_get(self.losses)))

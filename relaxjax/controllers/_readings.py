@@ -100,7 +100,8 @@ class NormsOfSums(NamedTuple):
 
     Attributes:
       step: int32[], steps since a period began.
-      total: the updates of this period, added up, float32 or wider.
+      total: the updates of this period, added up, float32 or wider; of the last one
+        until the next step begins another.
       norms: norms of the last whole period's sums, float32[] by the names of leaves;
         NaN before there is one.
     """
@@ -144,13 +145,14 @@ def norms_of_sums(every: int) -> optax.GradientTransformation:
 
     def update(updates: Any, state: Any, params: Any = None) -> Any:
         del params
-        total = jax.tree.map(lambda t, u: t + u, state.total, updates)
-        whole = state.step + 1 == every
+        begins, whole = state.step == 0, state.step + 1 == every
+        total = jax.tree.map(
+            lambda t, u: jnp.where(begins, 0, t) + u, state.total, updates
+        )
         norms = {
             name: jnp.where(whole, new, state.norms[name])
             for name, new in leaf_norms(total).items()
         }
-        total = jax.tree.map(lambda t: jnp.where(whole, 0, t), total)
         return updates, NormsOfSums((state.step + 1) % every, total, norms)
 
     return optax.GradientTransformation(init, update)

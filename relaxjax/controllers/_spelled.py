@@ -2,12 +2,13 @@
 
     periods=ada_comm:start=16,shrink=0.5
     ranks=accordion:low=1,high=4,every=200
+    ranks=table:0=4,1000=1                      no controller, but levels by steps
+    periods=recorded:run/decisions.json         likewise, those of a record
 
 `every` is how many steps lie between two questions; a period is asked about after each
 meeting.
 """
 
-import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from relaxjax._core.foreign._words import number_of
 from relaxjax.controllers._accordion import accordion
 from relaxjax.controllers._ada_comm import ada_comm
 from relaxjax.controllers._controller import Controller
+from relaxjax.controllers._record import load, table_of
 from relaxjax.periods import table
 
 Rows = list[tuple[int, Any]]
@@ -43,34 +45,32 @@ class _Kind(NamedTuple):
     Attributes:
       made: what makes them, by name.
       own: whole numbers of the option itself.
-      options: from the numbers and a table to the options of the method.
+      options: from a table to the options of the method.
+      beside: from the numbers to further options.
       example: a text.
-      alone: whether the option means nothing else.
     """
 
     made: Mapping[str, Callable[..., Controller]]
     own: tuple[str, ...]
-    options: Callable[[Mapping[str, Any], Rows], dict[str, Any]]
+    options: Callable[[Rows], dict[str, Any]]
+    beside: Callable[[Mapping[str, Any]], dict[str, Any]]
     example: str
-    alone: bool = False
 
 
 _KINDS = {
     "periods": _Kind(
         {"ada_comm": ada_comm},
         (),
-        lambda numbers, rows: {"periods": table(rows)},
+        lambda rows: {"periods": table(rows)},
+        lambda _: {},
         "ada_comm:start=16",
     ),
     "ranks": _Kind(
         {"accordion": accordion},
         ("every",),
-        lambda numbers, rows: {
-            "rank": dict(rows),
-            "highest": max(numbers["low"], numbers["high"]),
-        },
+        lambda rows: {"rank": dict(rows)},
+        lambda numbers: {"highest": max(numbers["low"], numbers["high"])},
         "accordion:low=1,high=4,every=200",
-        alone=True,
     ),
 }
 DECIDED = tuple(_KINDS)
@@ -78,10 +78,29 @@ DECIDED = tuple(_KINDS)
 
 
 def is_controller(option: str, text: Any) -> bool:
-    """Whether a text names a controller, or tries to."""
-    kind = _KINDS[option]
+    """Whether a text names a controller, or tries to: ranks have no other names."""
     name = text.partition(":")[0] if isinstance(text, str) else ""
-    return name in kind.made or bool(name and kind.alone)
+    tries = option == "ranks" and name not in ("", "table", "recorded")
+    return tries or name in _KINDS[option].made
+
+
+def without_tables(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options, with what a record or a text says in place of `recorded:` and `table:`.
+
+    Raises:
+      ValueError: a file that is no record, or a word that is not STEP=RANK.
+    """
+    found = dict(options)
+    for option, kind in _KINDS.items():
+        text = found.get(option)
+        name, _, rest = text.partition(":") if isinstance(text, str) else ("", "", "")
+        if name == "recorded":
+            del found[option]
+            found |= kind.options(table_of(load(rest)))
+        elif option == "ranks" and name == "table":
+            del found[option]
+            found |= kind.options([_row(str(text), word) for word in rest.split(",")])
+    return found
 
 
 def spelled_controller(option: str, text: str) -> Spelled:
@@ -114,8 +133,8 @@ def spelled_controller(option: str, text: str) -> Spelled:
     for k in kind.own:
         require_whole(wrong + name, k, numbers[k])
     made = kind.made[name](**{k: numbers[k] for k in numbers if k in parameters})
-    every = numbers.get("every")
-    return Spelled(made, every, functools.partial(kind.options, numbers))
+    beside = kind.beside(numbers)
+    return Spelled(made, numbers.get("every"), lambda rows: kind.options(rows) | beside)
 
 
 def _pair(wrong: str, kind: _Kind, word: str) -> tuple[str, Any]:
@@ -124,3 +143,12 @@ def _pair(wrong: str, kind: _Kind, word: str) -> tuple[str, Any]:
     if number is None:
         raise ValueError(f"{wrong}{word!r} must be NAME=NUMBER, as in {kind.example}")
     return key, number
+
+
+def _row(text: str, word: str) -> tuple[int, Any]:
+    step, _, rank = (x.strip() for x in word.partition("="))
+    if not (step.isdigit() and rank.isdigit()):
+        raise ValueError(
+            f"ranks {text!r}: {word!r} must be STEP=RANK, as in table:0=4,1000=1"
+        )
+    return int(step), int(rank)

@@ -1,0 +1,69 @@
+"""`relaxjax train` under a controller: written, repeated, and gone on with."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from relaxjax.cli import _loop, app
+from tests.cli.test_resume import SHORT, Stopped, record, refused, run
+
+ADA = ["--relaxation", "local_sgd", "--periods", "ada_comm:start=3"]
+RANKS = ["--relaxation", "power_sgd", "--ranks", "accordion:low=1,high=2,every=5"]
+DECISIONS = "decisions.json"
+
+
+def table(folder) -> list:
+    return json.loads((folder / DECISIONS).read_text())["table"]
+
+
+@pytest.mark.parametrize("options", [ADA, RANKS], ids=["periods", "ranks"])
+def test_a_record_repeats_the_run_and_a_stopped_run_goes_on(
+    options, tmp_path, monkeypatch
+):
+    whole, again, part = (tmp_path / x for x in ("whole", "again", "part"))
+    assert "decisions.json is what was decided" in " ".join(
+        run(*options, "--out", str(whole)).split()
+    )
+    assert len(table(whole)) > 1
+    recorded = [*options[:3], f"recorded:{whole / DECISIONS}"]
+    run(*recorded, "--out", str(again))
+    assert record(again) == record(whole)
+
+    resumable = [*options, "--out", str(part), "--checkpoint-every", "7"]
+    consensus, calls = _loop.consensus, []
+
+    def stop_at_the_tenth_point(tree):
+        calls.append(tree)
+        if len(calls) == 10:  # after step 15; the last checkpoint is of step 14
+            raise Stopped
+        return consensus(tree)
+
+    monkeypatch.setattr(_loop, "consensus", stop_at_the_tenth_point)
+    stopped = CliRunner().invoke(app, [*SHORT, *resumable])
+    assert isinstance(stopped.exception, Stopped)
+    monkeypatch.undo()
+    run(*resumable, "--resume")
+    assert record(part) == record(whole)
+    assert (part / DECISIONS).read_text() == (whole / DECISIONS).read_text()
+
+
+def test_what_counts_other_steps_is_refused(tmp_path):
+    out = ["--out", str(tmp_path)]
+    for other in (["--accumulate", "2"], ["--skip-nonfinite"]):
+        said = refused(*ADA, *out, *other)
+        assert "counts other steps" in said
+        assert other[0] in said
+
+
+def test_what_is_no_record_is_refused(tmp_path):
+    (tmp_path / "a.json").write_text("{}")
+    for name in ("a.json", "b.json"):
+        text = f"recorded:{tmp_path / name}"
+        said = refused("--relaxation", "local_sgd", "--periods", text)
+        assert name in said
+
+
+def test_decisions_of_an_earlier_run_are_not_mixed(tmp_path):
+    (tmp_path / DECISIONS).write_text("{}")
+    assert DECISIONS in refused(*ADA, "--out", str(tmp_path))
