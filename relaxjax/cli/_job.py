@@ -14,7 +14,6 @@ from relaxjax.tasks import Task
 from relaxjax.workers import Emulation
 
 CHECKPOINTS = "checkpoints"  # in the folder of the results
-DECISIONS = "decisions.json"  # there too, of a controller
 
 
 @dataclass(frozen=True, kw_only=True)

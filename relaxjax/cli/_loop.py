@@ -19,12 +19,11 @@ from rich.progress import Progress as ProgressBar
 
 from relaxjax import hosts
 from relaxjax._core._phases import phase_starts
-from relaxjax.cli import _decisions
 from relaxjax.cli._devices import own_rows
 from relaxjax.cli._errors import Stopped
 from relaxjax.cli._job import Run, TrainJob
 from relaxjax.cli._order_report import start
-from relaxjax.cli._resume import Keeper, Progress
+from relaxjax.cli._resume import Keeper, Progress, ask, conductor
 from relaxjax.faults import require_replicas
 from relaxjax.tasks import train_step_of
 from relaxjax.workers import Emulation, consensus, data_parallel, spread
@@ -91,7 +90,9 @@ def fit(
       Stopped: `stops_before` asked for it, at a step counted from 0.
     """
     step, now = _start(job, run, keeper)
-    asks = _decisions.conductor(job, run, step, now)
+    asks = run.conducted and conductor(
+        run.conducted, job.task, run.mesh, step, job.out, now
+    )
     whole = job.task.batches(job.options.seed, job.batch_size)
     batches = islice(_own_part(whole, run.mesh), now.done, None)
     for _ in range(now.done):
@@ -109,7 +110,7 @@ def fit(
             now.done += 1
             now.losses.append(metrics["loss"])
             if asks:
-                began += _decisions.after(asks, now, metrics, batch, job.out)
+                began += ask(asks, now, metrics, batch, job.out)
             bar.step()
             _after_step(now, job.options.check_every, keeper)
         jax.block_until_ready(now.state)

@@ -11,11 +11,11 @@ from relaxjax._core._relaxation import Training
 from relaxjax._core.foreign._folders import local_path
 from relaxjax.checkpoint import latest
 from relaxjax.cli import _devices, _order_report, _resume, _train_options
-from relaxjax.cli._job import CHECKPOINTS, DECISIONS, Run, TrainJob, TrainOptions
+from relaxjax.cli._job import CHECKPOINTS, Run, TrainJob, TrainOptions
 from relaxjax.tasks import Task, load
 from relaxjax.workers import Emulation
 
-RESULTS = ("run.json", "one_worker.json", "curves.png", "order.json", DECISIONS)
+RESULTS = ("run.json", "one_worker.json", "curves.png", "order.json", _resume.DECISIONS)
 
 
 def prepare(options: TrainOptions) -> TrainJob:

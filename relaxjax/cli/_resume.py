@@ -1,17 +1,27 @@
-"""Checkpoints of `relaxjax train`: the progress of a run, and which run it is."""
+"""Checkpoints of `relaxjax train`: the progress of a run, and which run it is.
+
+Under a controller its decisions stand beside them, and go on with the run.
+"""
 
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from relaxjax import hosts
 from relaxjax.checkpoint import Checkpoints, latest
 from relaxjax.cli._errors import user_errors
+from relaxjax.controllers import Conducted, Conductor, load
+from relaxjax.tasks import Task, train_step_of
+from relaxjax.workers import data_parallel, init
+
+DECISIONS = "decisions.json"  # of a controller, in the folder of the results
 
 
 @dataclass
@@ -110,3 +120,53 @@ def refuse_checkpoints(folder: Path) -> None:
             f"--out {folder.parent}: {folder} holds checkpoints of an earlier run. "
             "Go on from them with --resume, name another --out, or remove the folder"
         )
+
+
+def conductor(
+    conducted: tuple[Conducted, Any],
+    task: Task,
+    mesh: Any,
+    step: Any,
+    out: Path,
+    now: Progress,
+) -> Conductor:
+    """What asks a run's controller between its steps.
+
+    A run that goes on has the decisions that were taken until then.
+
+    Raises:
+      ValueError: these are not there, or other numbers than the controller's.
+    """
+
+    def made(tx: Any) -> tuple[Any, Any]:
+        like = jax.eval_shape(lambda: init(tx, task.params, mesh)[1])
+        return data_parallel(train_step_of(task, tx), mesh, donate=True), like
+
+    found = Conductor(*conducted, step, made)
+    if now.done:
+        with user_errors():
+            taken = load(out / DECISIONS)
+            now.state = found.go_on(taken, now.done, now.state, now.heard or ())
+    return found
+
+
+def ask(
+    conductor: Conductor, now: Progress, metrics: Any, batch: Any, out: Path
+) -> float:
+    """One more step was taken: asks where it is time, and writes what was decided.
+
+    Returns:
+      Seconds that a decision took, with compiling what it asks for; 0 if none was due.
+    """
+    record, step, began = conductor.record, conductor.step, time.perf_counter()
+    now.state = conductor.after(now.done, now.state, metrics["loss"])
+    now.heard = conductor.losses
+    if conductor.record is record:
+        return 0.0
+    if jax.process_index() == 0:
+        with hosts.writing(out / DECISIONS):
+            conductor.record.save(out / DECISIONS)
+    if conductor.step is not step:  # so that no timed step compiles
+        copy = jax.tree.map(jnp.copy, now.state)
+        jax.block_until_ready(conductor.step(*copy, batch))
+    return time.perf_counter() - began

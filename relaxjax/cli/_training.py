@@ -10,7 +10,7 @@ from rich.console import Console
 from relaxjax import hosts
 from relaxjax.checkpoint import ON_ANY_MESH, plan_of
 from relaxjax.cli import _devices, _order_report, _resume
-from relaxjax.cli._job import CHECKPOINTS, DECISIONS, Run, TrainJob
+from relaxjax.cli._job import CHECKPOINTS, Run, TrainJob
 from relaxjax.cli._loop import Bar, fit
 from relaxjax.cli.printed import _report
 from relaxjax.compare import task_digest
@@ -41,10 +41,9 @@ def run(job: TrainJob) -> list[_report.Record]:
         console.print(_report.table(records, caption=caption, width=width))
         console.print(f"run.json and curves.png are in {job.out}", soft_wrap=True)
         if job.runs[0].conducted:
-            told = (
-                f"{job.out / DECISIONS} is what was decided: recorded:PATH repeats it"
-            )
-            console.print(told, soft_wrap=True)
+            told = job.out / _resume.DECISIONS
+            text = f"{told} is what was decided: recorded:PATH repeats it"
+            console.print(text, soft_wrap=True)
     if job.order:
         asked = job.runs[0]
         rest = job.batch_size, job.out, console

@@ -131,7 +131,7 @@ def own(label: str, make: Own | Conducted | optax.GradientTransformation) -> Met
     Or a method under a controller, which gets the schedule.
 
     Raises:
-      TypeError: it is none of them.
+      TypeError: it is something else.
     """
     if isinstance(make, Conducted):
         return own(label, make.start)._replace(conducted=lambda *_: make)

@@ -5,7 +5,7 @@ from relaxjax.controllers._ada_comm import ada_comm as ada_comm
 from relaxjax.controllers._allocation import allocation as allocation
 from relaxjax.controllers._allocation import rank_errors as rank_errors
 from relaxjax.controllers._conducted import Conducted as Conducted
-from relaxjax.controllers._conducted import Conductor as Conductor
+from relaxjax.controllers._conductor import Conductor as Conductor
 from relaxjax.controllers._continued import continued as continued
 from relaxjax.controllers._controller import Controller as Controller
 from relaxjax.controllers._controller import controller as controller

@@ -1,30 +1,18 @@
-"""A run that follows a controller: when it is asked, and how its decisions take hold.
+"""A method whose period, or whose other level, a controller decides in the run.
 
-    record <- update(record, step, readings)      after some of the steps
-
-    a period     the one that begins here lasts so long (`relaxjax.periods.lasting`)
-    a rank       the state goes over to `build(rate, table)` (`continued`)
-
-The same lines for every loop. A run is asked right after each meeting where the level
-is a period, and else after each `every`-th step.
-
-Law: a run of `build(rate, record.table)`, without a controller, is the same run to the
-bit.
+A run is asked right after each meeting where the level is a period, and else after each
+`every`-th step. `Conductor` does it between the steps, with the same lines in every
+loop.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import jax
-import numpy as np
 import optax
 
 from relaxjax._core._checks import require_whole
-from relaxjax.controllers._continued import continued
 from relaxjax.controllers._controller import Controller
-from relaxjax.controllers._readings import NormsOfSums
-from relaxjax.controllers._record import Decision, Record
-from relaxjax.periods import Meetings, lasting
+from relaxjax.controllers._record import Record
 
 Build = Callable[[Any, list[tuple[int, Any]]], optax.GradientTransformation]
 """From a learning rate and a table of levels to the transformation of a run."""
@@ -81,123 +69,3 @@ class Conducted(NamedTuple):
             require_whole("controllers.Conducted", "every", self.every)
         steps = record.level if self.every is None else self.every
         return record.decisions[-1].step + steps
-
-
-class Conductor:
-    """One run of a conducted method, between its steps.
-
-    Attributes:
-      record: the decisions so far.
-      losses: of the steps since the last decision.
-      step: the step for the decisions so far.
-    """
-
-    def __init__(
-        self,
-        method: Conducted,
-        rate: Any,
-        step: Any,
-        make: Callable[[optax.GradientTransformation], tuple[Any, Any]],
-    ):
-        """Begins with the first level.
-
-        Args:
-          method: the method.
-          rate: the learning rate, a number or a schedule.
-          step: the step of the run, for the first level.
-          make: from a transformation to the step of the run, and to an optimizer state
-            or its shapes.
-        """
-        self._method, self._rate, self._make = method, rate, make
-        self.record = method.controller.init()
-        self.losses: list[Any] = []
-        self.step = step
-
-    @property
-    def tx(self) -> optax.GradientTransformation:
-        """The transformation of the table so far."""
-        return self._method.build(self._rate, self.record.table)
-
-    def go_on(
-        self,
-        decisions: Iterable[Decision],
-        done: int,
-        state: Sequence[Any],
-        losses: Sequence[Any] = (),
-    ) -> list[Any]:
-        """The state to go on with, of a run that was stopped after so many steps.
-
-        Args:
-          decisions: those of `relaxjax.controllers.load`; later ones are dropped.
-          done: number of steps taken.
-          state: that of the checkpoint, as one of the first level.
-          losses: of the steps since the last decision.
-
-        Raises:
-          ValueError: the controller has other numbers than the recorded one.
-        """
-        taken = [row for row in decisions if row.step <= done]
-        self.record = self._method.controller.replayed(taken)
-        self.losses = list(losses)
-        changed = len(self.record.table) > 1 and self._method.every is not None
-        return self._changed(state) if changed else list(state)
-
-    def after(self, done: int, state: Sequence[Any], loss: Any) -> list[Any]:
-        """The state to go on with, after so many steps; asks where it is time.
-
-        Args:
-          done: number of steps taken.
-          state: the params, the optimizer's state with its worker axis, and the rest.
-          loss: of this step, a mean over the workers.
-        """
-        self.losses.append(loss)
-        if done != self._method.due(self.record):
-            return list(state)
-        params, opt_state, *rest = state
-        before = self.record.table
-        readings = self._readings(opt_state)
-        self.record = self._method.controller.update(self.record, done, readings)
-        self.losses.clear()
-        if self._method.every is None:
-            _require_met(done, opt_state)
-            return [params, lasting(opt_state, self.record.level), *rest]
-        return list(state) if self.record.table == before else self._changed(state)
-
-    def _changed(self, state: Sequence[Any]) -> list[Any]:
-        """The same arrays under the program of the table so far."""
-        params, opt_state, *rest = state
-        self.step, like = self._make(self.tx)
-        return [params, continued(opt_state, like), *rest]
-
-    def _readings(self, opt_state: Any) -> Mapping[str, Any]:
-        loss = float(np.mean(jax.device_get(self.losses)))
-        if self._method.readings is not None:
-            return self._method.readings(opt_state, loss)
-        found = [x for x in jax.tree.leaves(opt_state, is_leaf=_is_sums) if _is_sums(x)]
-        norms = [jax.tree.map(_own, x.norms) for x in found[:1]]
-        return {"loss": loss, **({"norms": norms[0]} if norms else {})}
-
-
-def _require_met(done: int, opt_state: Any) -> None:
-    """Refuses a run whose periods are not those that the record says."""
-    found = jax.tree.leaves(opt_state, is_leaf=_is_meetings)
-    counters = [x for x in found if _is_meetings(x)]
-    if any(_own(x.taken) != done or _own(x.begun) != done for x in counters):
-        raise ValueError(
-            f"controllers.Conducted: after step {done} no period begins: this method "
-            "meets at other steps than its levels say, as fragments that take turns "
-            "do, or counts other steps, as under accumulate; give it a schedule"
-        )
-
-
-def _is_meetings(x: Any) -> bool:
-    return isinstance(x, Meetings)
-
-
-def _is_sums(x: Any) -> bool:
-    return isinstance(x, NormsOfSums)
-
-
-def _own(x: jax.Array) -> float:
-    """Of an array that is equal on all workers, the number of one that is here."""
-    return float(np.ravel(np.asarray(x.addressable_data(0)))[0])

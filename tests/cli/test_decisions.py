@@ -17,6 +17,7 @@ def table(folder) -> list:
     return json.loads((folder / DECISIONS).read_text())["table"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [ADA, RANKS], ids=["periods", "ranks"])
 def test_a_record_repeats_the_run_and_a_stopped_run_goes_on(
     options, tmp_path, monkeypatch
