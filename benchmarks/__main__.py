@@ -39,6 +39,7 @@ BENCHMARKS = {
     "later": "training.study:later",
     "heterogeneity": "training.heterogeneity:heterogeneity",
     "rules": "training.rules:rules",
+    "decided": "training.decided:decided",
     "evidence": "training.study:evidence",
     "published": "planning.published:published",
     "regret": "planning.regret:regret",
