@@ -347,8 +347,9 @@ def test_a_file_that_is_half_written_is_said_to_be(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("moments", [8, pytest.param(40, marks=pytest.mark.every)])
 @pytest.mark.parametrize("name", COMMANDS)
-def test_forty_moments(tmp_path, name, capsys):
+def test_any_moment(tmp_path, name, moments, capsys):
     """From the entry of `main` to the end; prints what was seen."""
     (tmp_path / "loss.py").write_text(LOSS)
     (tmp_path / "my_topology.py").write_text(ONE)
@@ -356,12 +357,12 @@ def test_forty_moments(tmp_path, name, capsys):
     begun(tmp_path, COMMANDS[name]).communicate()
     whole = time.monotonic() - began
     seen, longest = {0: 0, 130: 0}, 0.0
-    for i in range(40):
+    for i in range(moments):
         for folder in tmp_path.glob("[rs]*"):
             shutil.rmtree(folder)
         process = begun(tmp_path, COMMANDS[name])
         with suppress(subprocess.TimeoutExpired):
-            process.wait(whole * i / 40)
+            process.wait(whole * i / moments)
         status, lines, seconds = ended(process)
         check(status, lines)
         seen[status] += 1

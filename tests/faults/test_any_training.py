@@ -310,6 +310,7 @@ def test_a_run_survives_what_befalls_it(name):
 
 
 @pytest.mark.slow
-def test_every_run_survives_what_befalls_it():
-    """Two thousand runs, of which a few hundred find what ordinary runs miss."""
-    run(Everything, 2000)
+@pytest.mark.parametrize("runs", [200, pytest.param(2000, marks=pytest.mark.every)])
+def test_every_run_survives_what_befalls_it(runs):
+    """A few hundred of two thousand find what ordinary runs miss."""
+    run(Everything, runs)

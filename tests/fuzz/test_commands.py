@@ -112,7 +112,13 @@ def test_every_option_is_tried(command):
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "count", [FEW, pytest.param(MANY, marks=pytest.mark.slow)], ids=["few", "many"]
+    "count",
+    [
+        FEW,
+        pytest.param(MANY // 10, marks=pytest.mark.slow),
+        pytest.param(MANY, marks=[pytest.mark.slow, pytest.mark.every]),
+    ],
+    ids=["few", "more", "many"],
 )
 def test_a_line_is_accepted_or_refused_in_words(
     count, checks_only, little_memory, tmp_path

@@ -37,7 +37,13 @@ RESTORES = (resumed, evaluated, exported)
 
 
 @pytest.mark.parametrize(
-    "count", [FEW, pytest.param(MANY, marks=pytest.mark.slow)], ids=["few", "many"]
+    "count",
+    [
+        FEW,
+        pytest.param(MANY // 10, marks=pytest.mark.slow),
+        pytest.param(MANY, marks=[pytest.mark.slow, pytest.mark.every]),
+    ],
+    ids=["few", "more", "many"],
 )
 def test_checkpoints(count, tmp_path):
     """Whatever is changed, nothing else than what was saved is restored."""

@@ -153,7 +153,13 @@ def joined(world: World, kind: str) -> list[Process]:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "count", [FEW, pytest.param(MANY, marks=pytest.mark.slow)], ids=["few", "many"]
+    "count",
+    [
+        FEW,
+        pytest.param(MANY // 10, marks=pytest.mark.slow),
+        pytest.param(MANY, marks=[pytest.mark.slow, pytest.mark.every]),
+    ],
+    ids=["few", "more", "many"],
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_foreign_file_ends_a_run(kind, count, tmp_path, monkeypatch):

@@ -94,7 +94,13 @@ def require_offered(world: World, since: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "count", [FEW, pytest.param(MANY, marks=pytest.mark.slow)], ids=["few", "many"]
+    "count",
+    [
+        FEW,
+        pytest.param(MANY // 10, marks=pytest.mark.slow),
+        pytest.param(MANY, marks=[pytest.mark.slow, pytest.mark.every]),
+    ],
+    ids=["few", "more", "many"],
 )
 def test_a_folder_is_refused_by_name_or_the_run_goes_on(count):
     rng, went_on = random.Random(0), 0

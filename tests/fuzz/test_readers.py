@@ -42,7 +42,13 @@ def place(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    "count", [FEW, pytest.param(MANY, marks=pytest.mark.slow)], ids=["few", "many"]
+    "count",
+    [
+        FEW,
+        pytest.param(MANY // 10, marks=pytest.mark.slow),
+        pytest.param(MANY, marks=[pytest.mark.slow, pytest.mark.every]),
+    ],
+    ids=["few", "more", "many"],
 )
 @pytest.mark.parametrize("name", READERS)
 def test_damage_is_refused_by_name(name, count, place):
