@@ -146,6 +146,24 @@ def own(label: str, make: Own | Conducted | optax.GradientTransformation) -> Met
     return Method(label, "", {}, lambda rate, _, steps, __: make(schedule(rate, steps)))
 
 
+def as_decided(method: Method, records: Sequence[Mapping[str, Any]]) -> Method:
+    """Under a controller: the method of the table of its first run for the report."""
+    tables = [
+        r["table"]
+        for r in records
+        if r["method"] == method.label and r["phase"] == "report" and "table" in r
+    ]
+    decides = method.conducted
+    if decides is None or not tables:
+        return method
+    rows = [(step, level) for step, level in tables[0]]
+
+    def build(rate: float, options: Options, steps: int, workers: int) -> Any:
+        return decides(options, steps, workers).build(schedule(rate, steps), rows)
+
+    return method._replace(build=build)
+
+
 def methods(relaxations: Sequence[Any] | Mapping[str, Any], task: Task) -> list[Method]:
     """All methods of a study of a task; the first is the baseline.
 

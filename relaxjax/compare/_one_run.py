@@ -16,12 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from relaxjax._core._phases import clocks_of
 from relaxjax.compare._lane import Lane
 from relaxjax.compare._methods import Planned
 from relaxjax.compare._records import Record
 from relaxjax.controllers import Conductor
-from relaxjax.programs import is_by_schedule, wire_bytes
+from relaxjax.programs import repeats, wire_bytes
 from relaxjax.tasks import Task, schedule, train_step_of
 from relaxjax.workers import (
     DataParallelStep,
@@ -96,10 +95,7 @@ def _made(task: Task, mesh: Any, tx: Any) -> tuple[DataParallelStep, Any]:
 
 def _bytes_of_a_step(tx: Any, task: Task, mesh: Any, steps: int) -> float:
     """The mean over a period; or over a run, under a schedule, or if it has phases."""
-    state = jax.eval_shape(lambda: init(tx, task.params, mesh)[1])
-    phased = any(clock.ends for clock in clocks_of(state))
-    workers = workers_of(mesh, None, "compare")
-    if phased or is_by_schedule(tx, task.params, workers):
+    if not repeats(tx, task.params, workers_of(mesh, None, "compare")):
         return wire_bytes(tx, task.params, mesh, steps=steps) / steps
     return float(wire_bytes(tx, task.params, mesh))
 

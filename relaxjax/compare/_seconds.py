@@ -19,7 +19,7 @@ from relaxjax import plan
 from relaxjax._names import parse
 from relaxjax.compare._methods import Method, Options, named
 from relaxjax.compare._one_run import Shape
-from relaxjax.programs import steps_of_a_period
+from relaxjax.programs import steps_of_a_run
 from relaxjax.schedule import Link
 from relaxjax.tasks import Task, optimizer_of, train_step_of
 from relaxjax.workers import emulate, workers_of
@@ -87,12 +87,12 @@ class Seconds:
         )
 
     def _traced(self, method: Method) -> _Traffic:
-        """The means of a period, or under a schedule those of the run."""
+        """The means of a period; under a schedule, or with phases, of the run."""
         if method.label not in self._traffic:
             tx = method.build(1.0, {}, self._shape.steps, self._shape.workers)
             workers = workers_of(emulate(self._shape.workers), None, "compare")
             count = self._shape.steps
-            steps = steps_of_a_period(tx, self._task.params, workers, count)
+            steps = steps_of_a_run(tx, self._task.params, workers, count)
             sent = float(np.mean([step.sent for step in steps], axis=0).max())
             rounds = float(np.mean([step.rounds for step in steps]))
             sending = sum(step.sent.any() for step in steps)

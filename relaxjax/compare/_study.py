@@ -25,7 +25,7 @@ from relaxjax._core.foreign._folders import local_path
 from relaxjax.compare import _records, _runs
 from relaxjax.compare._asked import NETWORKS, Settings, require_buildable
 from relaxjax.compare._identity import name_of, record_of, step_digest, task_digest
-from relaxjax.compare._methods import Method, Planned, methods
+from relaxjax.compare._methods import Method, Planned, as_decided, methods
 from relaxjax.compare._one_run import Shape, trained
 from relaxjax.compare._results import STUDY, Results, conditions
 from relaxjax.compare._seconds import MEASURED, Seconds, compute_seconds, link_of
@@ -173,6 +173,8 @@ class Study:
                 if key not in known:
                     known[key] = {"key": key, **record}
                     _records.append(path, known[key])
+        if any(method.conducted for method in self.methods):
+            self._write(folder, command, list(known.values()))
         return Results(folder)
 
     def _next(self, mine: list[Method], known: Known) -> Planned | None:
@@ -249,13 +251,19 @@ class Study:
         found = trained(runs, self.shape, program, stops)
         return dict(zip(map(self._key, runs), found, strict=True))
 
-    def _write(self, folder: Path, command: str) -> None:
-        """Writes `study.json`, whose measured part stays as it is once it is there."""
+    def _write(
+        self, folder: Path, command: str, known: Sequence[_records.Record] = ()
+    ) -> None:
+        """Writes `study.json`, whose measured part stays as it is once it is there.
+
+        Seconds of a method under a controller are those of what it decided.
+        """
         before = study_there(folder, self._asked)
         task, settings = self._task(0), self.settings
         compute = before.get("compute_seconds") or settings.compute
         compute = compute or compute_seconds(task, self.shape)
-        seconds = Seconds(self.methods, task, self.shape, compute)
+        settled = [as_decided(method, known) for method in self.methods]
+        seconds = Seconds(settled, task, self.shape, compute)
         said = {
             "version": version("relaxjax"),
             "asked": self._asked,

@@ -121,6 +121,22 @@ def steps_of_a_period(
     return period_of(tx, params, workers, extra_args, scheduled).steps
 
 
+def steps_of_a_run(
+    tx: optax.GradientTransformation, params: Any, workers: WorkerMesh, steps: int
+) -> list[Step]:
+    """Those of a period where it says all, and else of so many steps."""
+    if repeats(tx, params, workers):
+        return steps_of_a_period(tx, params, workers)
+    return expanded(walked_steps(tx, params, workers, steps))
+
+
+def repeats(tx: optax.GradientTransformation, params: Any, workers: WorkerMesh) -> bool:
+    """Whether a period says all: no schedule asks, and no other program begins."""
+    with tracing(workers) as trace:
+        state = trace(tx.init, return_shape=True)(shapes_of(params))[1]
+    return not is_scheduled(state) and not any(c.ends for c in clocks_of(state))
+
+
 def first_steps(
     tx: optax.GradientTransformation, params: Any, workers: WorkerMesh, count: int
 ) -> list[Step]:

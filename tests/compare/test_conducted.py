@@ -34,6 +34,24 @@ def test_periods_decided_in_the_run_are_its_table(tmp_path):
     assert {k: same[k] for k in NUMBERS} == {k: found[k] for k in NUMBERS}
 
 
+def test_seconds_are_those_of_what_was_decided(tmp_path):
+    """Before the first run for the report they are those of the first level."""
+    run(tmp_path / "a", [ADA, ACCORDION], compute=1e-6)
+    found = compare.Results(tmp_path / "a")
+    rows = {r["method"]: r["table"] for r in found.records() if r["phase"] == "report"}
+    text = ",".join(f"{step}={period}" for step, period in rows[ADA])
+    same = {
+        f"local_sgd periods=table:{text}": ADA,
+        "the same": ACCORDION,
+    }
+    study: dict[str, Any] = {name: name for name in same if " periods" in name}
+    study["the same"] = ranked({s: x for s, x in rows[ACCORDION]})
+    run(tmp_path / "b", study, compute=1e-6)
+    said = compare.Results(tmp_path / "b").study["seconds"]
+    for other, name in same.items():
+        assert found.study["seconds"][name] == said[other], name
+
+
 def ranked(table: dict[int, Any]) -> Any:
     return lambda rate: optax.chain(
         relaxjax.power_sgd("data", rank=table, highest=2, min_compression=0),
