@@ -20,7 +20,7 @@ from rich.progress import Progress as ProgressBar
 from relaxjax import hosts
 from relaxjax._core._phases import phase_starts
 from relaxjax.cli._devices import own_rows
-from relaxjax.cli._errors import Stopped
+from relaxjax.cli._errors import Stopped, user_errors
 from relaxjax.cli._job import Run, TrainJob
 from relaxjax.cli._order_report import start
 from relaxjax.cli._resume import Keeper, Progress, ask, conductor
@@ -145,7 +145,8 @@ def _models(state: Any) -> tuple[Any, ...]:
 def _start(job: TrainJob, run: Run, keeper: Keeper | None) -> tuple[Any, Progress]:
     """The compiled step, and the progress that the run starts from."""
     step = data_parallel(train_step_of(job.task, run.tx), run.mesh, donate=True)
-    state = start(run.tx, job.task, run.mesh)
+    with user_errors():
+        state = start(run.tx, job.task, run.mesh)
     batches = job.task.batches(job.options.seed, job.batch_size)
     batch = next(_own_part(batches, run.mesh))
     for copy in phase_starts(state):  # so that no timed step compiles

@@ -79,8 +79,8 @@ DECIDED = tuple(_KINDS)
 
 def is_controller(option: str, text: Any) -> bool:
     """Whether a text names a controller, or tries to: ranks have no other names."""
-    name = text.partition(":")[0] if isinstance(text, str) else ""
-    tries = option == "ranks" and name not in ("", "table", "recorded")
+    name = text.partition(":")[0] if isinstance(text, str) else None
+    tries = option == "ranks" and name not in (None, "table", "recorded")
     return tries or name in _KINDS[option].made
 
 
@@ -96,6 +96,11 @@ def without_tables(options: Mapping[str, Any]) -> dict[str, Any]:
         name, _, rest = text.partition(":") if isinstance(text, str) else ("", "", "")
         if name == "recorded":
             del found[option]
+            if not rest:
+                raise ValueError(
+                    f"{option} {text!r}: name the file, as in "
+                    "recorded:runs/a/decisions.json"
+                )
             found |= kind.options(table_of(load(rest)))
         elif option == "ranks" and name == "table":
             del found[option]

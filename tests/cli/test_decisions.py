@@ -68,3 +68,9 @@ def test_what_is_no_record_is_refused(tmp_path):
 def test_decisions_of_an_earlier_run_are_not_mixed(tmp_path):
     (tmp_path / DECISIONS).write_text("{}")
     assert DECISIONS in refused(*ADA, "--out", str(tmp_path))
+
+
+@pytest.mark.parametrize("ranks", ["--set rank=1000", "--ranks table:0=1000"])
+def test_what_init_refuses_is_a_message(ranks, tmp_path):
+    options = ["--relaxation", "power_sgd", *ranks.split(), "--out", str(tmp_path)]
+    assert "compresses none of the leaves" in " ".join(refused(*options).split())

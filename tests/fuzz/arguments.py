@@ -26,6 +26,26 @@ NO_FILE = ("nowhere.py", "nowhere.py:x", "", ":", ".py", "/", ".", "\x00", "a\nb
 NO_FILE += (f"{LONG}.py", f"{LONG}.py:x", "ends.py:x", "/dev/null", "folder.py")
 NO_PLACE = (LONG, "gs://b/r", "\x00", "script.py/x")
 """No folder or file can be made there."""
+NO_RANKS = (
+    *("", ":", "table:", "table:0", "table:0=x", "table:0=0", "table:5=1", "4"),
+    *(
+        "accordion",
+        "accordion:",
+        "accordion:low=1,high=2",
+        "accordion:low=1,high=2,every=0",
+    ),
+    *(
+        "accordion:low=1e9,high=1e300,every=3",
+        "recorded:",
+        "recorded:\x00",
+        "recorded:/",
+    ),
+    *(
+        "dion:rank=1",
+        "accordion:low=nan,high=2,every=1",
+        "table:0=99999999999999999999",
+    ),
+)
 NO_PERIODS = ("", "0", "-1", "x", "qsr:", "table:", "table:0=0", "table:5=4", "\x00")
 NO_PERIODS += ("1.5", "stages:", "qsr:peaks=x", f"table:0={10**30}", "table:0=4,0=5")
 NO_MERGE = ("", "x", "rule", "trimmed:b=x", "trimmed:", "clipped:cap=-1", "nearest:f=0")
@@ -51,7 +71,10 @@ COMMANDS: dict[str, dict[str, Option]] = {
         "--check-every": Option(("5",), (*NO_COUNT, *HUGE)),
         "--lost-after": Option(("15",), (*NOT_POSITIVE, "1e308")),
         "--stuck-after": Option(("300",), (*NOT_POSITIVE, "1e30")),
-        "--periods": Option(("4", "table:0=4,100=16"), NO_PERIODS),
+        "--periods": Option(("4", "table:0=4,100=16", "ada_comm:start=4"), NO_PERIODS),
+        "--ranks": Option(
+            ("table:0=2,9=1", "accordion:low=1,high=2,every=5"), NO_RANKS
+        ),
         "--merge": Option(("mean", "clipped", "trimmed:b=1"), NO_MERGE),
         "--resume": FLAG,
         "--force": FLAG,
