@@ -181,8 +181,8 @@ class CommonModel:
                 log.read(self._store, version)
             except (DamagedFile, FileNotFoundError) as error:
                 with suppress(IsADirectoryError):
-                    log.write_again(self._store, record)
-                    self._say(f"{error}; it is written again")
+                    if log.write_again(self._store, record, self._run.settings.keep):
+                        self._say(f"{error}; it is written again")
 
     def _mend(self, fragment: Fragment, kind: str, arrays: Arrays) -> None:
         try:

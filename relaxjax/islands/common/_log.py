@@ -112,9 +112,28 @@ def prune(store: Store, version: int) -> None:
             store.delete(f"{FOLDER}/{name}")
 
 
-def write_again(store: Store, record: Record) -> None:
-    """Writes a line that was committed, and is damaged, as it was."""
-    store.replace(file_of(record["version"]), seal(record))
+def write_again(store: Store, record: Record, keep: bool) -> bool:
+    """Writes a line that was committed, and is damaged, as it was.
+
+    Not one that was removed by others, who went on while this process slept: behind it
+    there would be a number that is free again. So it looks before, and after.
+
+    Args:
+      store: the store.
+      record: the line.
+      keep: whether the run keeps all lines.
+
+    Returns:
+      Whether it was written.
+    """
+    version = record["version"]
+    if not keep and version <= newest(store) - KEPT:
+        return False
+    store.replace(file_of(version), seal(record))
+    if not keep and version <= newest(store) - KEPT:
+        store.delete(file_of(version))
+        return False
+    return True
 
 
 def read(store: Store, version: int) -> tuple[Record, str]:

@@ -290,6 +290,39 @@ def test_a_leader_that_has_slept_commits_nothing_where_a_line_was(short_log):
         assert max(row.merged for row in now.rows) == log.KEPT
 
 
+@pytest.mark.parametrize("damaged", [False, True])
+def test_who_has_slept_writes_no_line_again_that_was_removed(damaged, short_log):
+    """Asleep before any operation of a mend, while others go on far beyond it."""
+    for at in range(60):
+        machine = Shortened()
+        for _ in range(3):
+            machine.everybody()
+        world, asleep = machine.world, machine.processes[-1]
+        before, merged = asleep.version, []
+        if damaged:
+            world.store.files[log.file_of(1)] = b"{"
+
+        def others(machine=machine, asleep=asleep, merged=merged) -> None:
+            merged.append(True)
+            for _ in range(2 * log.KEPT):
+                machine.give(but=asleep)
+                machine.world.now += 2
+                for other in machine.processes:
+                    if other is not asleep:
+                        other.turn()
+
+        asleep.mend = asleep.channel._state.mend
+        machine.interrupted(asleep, at, "mend", others)
+        if not merged:
+            break
+        assert log.newest(world.store) > before + log.KEPT
+        lines = [int(name) for name in world.store.names(log.FOLDER)]
+        assert min(lines) > log.newest(world.store) - log.KEPT, at
+        asleep.adopt()
+        assert asleep.version == log.newest(world.store)
+    assert at > (10 if damaged else 5), "little was looked at"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("machine", [Islands, Remembering])
 def test_many_interleavings(machine):
