@@ -213,8 +213,8 @@ class Shortened(Islands):
 
     sleeps_long = True
 
-    def __init__(self) -> None:
-        super().__init__(settings=SETTINGS._replace(quorum=1))
+    def __init__(self, remembered: bool = False) -> None:
+        super().__init__(remembered, settings=SETTINGS._replace(quorum=1))
 
     @precondition(lambda self: len(self.processes) > 1)
     @rule(who=WHO, at=AT)
@@ -260,13 +260,25 @@ def short_log(monkeypatch):
     monkeypatch.setattr(log, "_SWEEP", 1)
 
 
-def test_any_interleaving_where_old_lines_are_removed(short_log):
-    run(15, machine=Shortened)
+class ShortenedRemembering(Shortened):
+    """The same on Ray."""
+
+    def __init__(self) -> None:
+        super().__init__(remembered=True)
+
+
+SHORTENED = [Shortened, ShortenedRemembering]
+
+
+@pytest.mark.parametrize("machine", SHORTENED)
+def test_any_interleaving_where_old_lines_are_removed(machine, short_log):
+    run(15, machine=machine)
 
 
 @pytest.mark.slow
-def test_many_interleavings_where_old_lines_are_removed(short_log):
-    run(500, 80, Shortened)
+@pytest.mark.parametrize("machine", SHORTENED)
+def test_many_interleavings_where_old_lines_are_removed(machine, short_log):
+    run(500, 80, machine)
 
 
 def test_a_leader_that_has_slept_commits_nothing_where_a_line_was(short_log):
