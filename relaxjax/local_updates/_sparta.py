@@ -14,8 +14,7 @@ S comes from a counter, so that nothing but values travels. A leaf of N elements
 in k = ceil(N / T) neighboring strata of T, the last one shorter, T = 1 / share; S has
 one element out of each, at h_j + o_t modulo T in the j-th:
 
-    partition    h_j is drawn once in T rounds, in which o_t takes each value once:
-                 every element is averaged once
+    partition    h_j is drawn once in T rounds, each of which has an o_t of its own
     random       h_j is drawn anew in each round
 
     mean_i x_i is untouched; without updates, the squares of the workers' distances

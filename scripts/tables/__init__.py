@@ -2,9 +2,19 @@
 
 from collections.abc import Callable, Mapping
 
-from scripts.tables import islands, network, peers, published, rules, speed, split
+from scripts.tables import (
+    decided,
+    islands,
+    network,
+    peers,
+    published,
+    rules,
+    speed,
+    split,
+)
 
 TABLES: Mapping[str, Callable[[], list[str]]] = {
+    "decided": decided.ranks,
     "first-step": speed.first_steps,
     "islands-wrong": islands.wrong_member,
     "islands-wrong-merges": islands.other_merges,
