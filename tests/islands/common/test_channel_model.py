@@ -7,6 +7,7 @@ twice.
 """
 
 import functools
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -305,6 +306,7 @@ def test_a_leader_that_has_slept_commits_nothing_where_a_line_was(short_log):
 @pytest.mark.parametrize("damaged", [False, True])
 def test_who_has_slept_writes_no_line_again_that_was_removed(damaged, short_log):
     """Asleep before any operation of a mend, while others go on far beyond it."""
+    at = 0
     for at in range(60):
         machine = Shortened()
         for _ in range(3):
@@ -323,8 +325,8 @@ def test_who_has_slept_writes_no_line_again_that_was_removed(damaged, short_log)
                     if other is not asleep:
                         other.turn()
 
-        asleep.mend = asleep.channel._state.mend
-        machine.interrupted(asleep, at, "mend", others)
+        mending: Any = SimpleNamespace(mend=asleep.channel._state.mend)
+        machine.interrupted(mending, at, "mend", others)
         if not merged:
             break
         assert log.newest(world.store) > before + log.KEPT
