@@ -72,4 +72,5 @@ def trimmed_mean_of(x: jax.Array, here: jax.Array, *, b: int) -> jax.Array:
     rows, m = sorted_rows(x, here), here.sum()
     few = jnp.minimum(b, jnp.maximum(m - 1, 0) // 2)
     kept = [jnp.where((few <= k) & (k < m - few), row, 0) for k, row in enumerate(rows)]
-    return reduce(jnp.add, kept) / jnp.maximum(m - 2 * few, 1)
+    total = reduce(jnp.add, kept)
+    return total / jnp.maximum(m - 2 * few, 1).astype(total.dtype)

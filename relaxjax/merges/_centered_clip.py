@@ -59,7 +59,8 @@ def centered_clip_of(
     middles, y = centered(shards, here)
     pairs = zip(y, middles, strict=True)
     y = [jnp.concatenate([x, -r[None]]) for x, r in pairs]  # the last row is 0
-    g, m = gram(y, total), jnp.maximum(here.sum(), 1)
+    g = gram(y, total)
+    m = jnp.maximum(here.sum(), 1).astype(g.dtype)
     pulls = jnp.append(here, False)
 
     def pulled(_: int, a: jax.Array) -> jax.Array:

@@ -64,6 +64,6 @@ def clip(
 ) -> tuple[jax.Array, jax.Array, None]:
     """Factors [n, leaves], weights [n], and that the mean stays as long as it is."""
     of = lengths if by == "leaf" else jnp.linalg.norm(lengths, axis=1, keepdims=True)
-    most = lower_median(of, here)
+    most = lower_median(of, here)[None]
     factors = jnp.where(of > most, most / of, 1)
     return jnp.broadcast_to(factors, lengths.shape), capped(weights, here, cap), None

@@ -65,6 +65,6 @@ def geometric_median_of(
         b = jnp.where(here, lax.rsqrt(jnp.maximum(squares_to(g, a), least)), 0)
         return over(b, b.sum())
 
-    first = here / jnp.maximum(here.sum(), 1)
-    a = lax.fori_loop(0, steps, closer, first.astype(g.dtype))
+    first = here.astype(g.dtype) / jnp.maximum(here.sum(), 1).astype(g.dtype)
+    a = lax.fori_loop(0, steps, closer, first)
     return [r + mixed(x, a) for r, x in zip(middles, y, strict=True)]

@@ -38,7 +38,7 @@ def centered(
     middles = [median_of(x, here) for x in shards]
     mask = here[:, None]
     pairs = zip(shards, middles, strict=True)
-    return middles, [jnp.where(mask, x - r, 0) for x, r in pairs]
+    return middles, [jnp.where(mask, x - r[None], 0) for x, r in pairs]
 
 
 def gram(y: Shards, total: Total) -> jax.Array:
@@ -50,7 +50,7 @@ def gram(y: Shards, total: Total) -> jax.Array:
 def pairwise(g: jax.Array) -> jax.Array:
     """[n, n]: squared distances, 0 or more."""
     squares = jnp.diagonal(g)
-    return jnp.maximum(squares[:, None] + squares - 2 * g, 0)
+    return jnp.maximum(squares[:, None] + squares[None] - 2 * g, 0)
 
 
 def to_mixture(g: jax.Array, a: jax.Array) -> jax.Array:

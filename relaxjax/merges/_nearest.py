@@ -68,6 +68,6 @@ def neighbors(shards: Shards, here: jax.Array, total: Total, f: int) -> list[jax
     exact = lax.Precision.HIGHEST
     pairs = zip(middles, y, strict=True)
     return [
-        jnp.where(here[:, None], r + jnp.matmul(mix, x, precision=exact), 0)
+        jnp.where(here[:, None], r[None] + jnp.matmul(mix, x, precision=exact), 0)
         for r, x in pairs
     ]

@@ -27,15 +27,14 @@ def text_of(module) -> str:
 UNBIASED = """
 import jax.numpy as jnp
 from relaxjax._core._random import uniform
-from relaxjax.compression import Compressor, Law
+from relaxjax.compression import Compressor, Law, over_largest
 
 
 def rounded() -> Compressor:
     def compress(x, noise):
-        scale = jnp.max(jnp.abs(x), initial=0.0) / 100
-        y = x / jnp.where(scale > 0, scale, 1.0)
-        drawn = jnp.floor(y + uniform(noise.own, x.size))
-        return drawn.astype(jnp.int8), scale
+        unit, most = over_largest(x)
+        drawn = jnp.floor(100 * unit + uniform(noise.own, x.size))
+        return drawn.astype(jnp.int8), most[0] / 100
 
     def decompress(payload, size, noise):
         codes, scale = payload

@@ -256,7 +256,7 @@ def test_a_run_from_the_shell(tmp_path):
 def test_an_unknown_relaxation_from_the_shell(tmp_path):
     done = command("train", "--relaxation", "allreduce", cwd=tmp_path)
     assert done.returncode == 2
-    assert "there is all_reduce" in done.stderr
+    assert "Did you mean all_reduce?" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
 

@@ -260,3 +260,19 @@ def test_merging_is_one_program():
     jitted = jax.jit(merges.merged, static_argnums=0)
     x = X.astype(np.float32)
     np.testing.assert_allclose(jitted(merges.median(), x), [2, 1])
+
+
+STRICT = {
+    "types": lambda: jax.numpy_dtype_promotion("strict"),
+    "ranks": lambda: jax.numpy_rank_promotion("raise"),
+}
+
+
+@pytest.mark.parametrize("flags", STRICT)
+@pytest.mark.parametrize("rule", {repr(rule): rule for rule, *_ in GOLDEN}.values())
+def test_every_rule_traces_under_strict_flags(rule, flags):
+    shapes = {"a": (5, 3, 2), "b": (5, 7), "s": (5,)}
+    rows = {k: jax.ShapeDtypeStruct(s, jnp.float32) for k, s in shapes.items()}
+    weights = jax.ShapeDtypeStruct((5,), jnp.float32)
+    with STRICT[flags]():
+        jax.eval_shape(lambda x, w: merges.merged(rule, x, w), rows, weights)
