@@ -85,8 +85,7 @@ def _sample(name, density, positions):
         if k == 0:
             return x
         values = x[positions(x.size, k, noise.shared)]
-        # inf - inf and NaN - NaN are NaN, and so is the sum; x * 0 would read zeros.
-        return jnp.where(jnp.sum(x - x) == 0, values, jnp.nan)
+        return jnp.where(jnp.sum(_nothing(x)) == 0, values, jnp.nan)
 
     def decompress(payload, size, noise):
         (k,) = payload.shape
@@ -98,6 +97,11 @@ def _sample(name, density, positions):
 
     law = Law(omega=lambda d: d / count_of(density, d) - 1 if d else 0.0, linear=True)
     return Compressor(name, compress, decompress, law, random=True, algorithm="psum")
+
+
+def _nothing(x: jax.Array) -> jax.Array:
+    """0 for what is finite, else NaN; x * 0 would read an array of zeros on CPU."""
+    return jax.lax.platform_dependent(x, cpu=lambda x: x - x, default=lambda x: x * 0)
 
 
 def _one_of_each_stratum(size: int, k: int, words: jax.Array) -> jax.Array:
