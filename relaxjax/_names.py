@@ -70,7 +70,7 @@ class Choice:
         """
         options = {key: value for key, value in options.items() if value is not None}
         options = without_tables(options)
-        if periods := options.pop("periods", None):
+        if (periods := options.pop("periods", None)) is not None:
             option = self.timed_by(periods)
             if is_controller("periods", periods):
                 raise ValueError(

@@ -35,7 +35,7 @@ print(json.dumps({
     "bytes": [
         wire_bytes(parse(n).build("data", training), params, emulate(8)) for n in names
     ],
-    "help": _train.help_text(),
+    "help": _train.SETTINGS["help"],
     "docs": compressor_table.table() + topology_table.table(),
     "contract": SPELLINGS,
     "plan": {row.label: row.prediction.nbytes for row in ranking.rows},

@@ -13,6 +13,7 @@ def test_a_row_that_states_only_what_it_must():
     assert (row.algorithms, row.options, row.parent) == ((), frozenset(), "adamw")
     assert row.period == 1  # every step communicates, and alike
     assert row.compressors is row.ordered is row.apart is False
+    assert row.sends.grows is False
     assert row.sends == Sends(
         kind="traced", line="", why="", algorithm="psum", early=False, variants=False
     )

@@ -228,7 +228,12 @@ def test_adasum_of_parts_of_leaves_is_refused():
 @pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name",
-    ["all_reduce@ring", "all_reduce+quantize4@ring", "all_reduce+top_k", "acp_sgd"],
+    [
+        "all_reduce@ring",
+        "all_reduce+quantize4@ring",
+        "all_reduce+top_k+ef14, small buckets",
+        "acp_sgd",
+    ],
 )
 def test_bytes_are_those_of_the_compiled_program(name):
     tx = ALL[name]({"specs": SPECS})

@@ -452,3 +452,14 @@ def test_on_cpu_a_bucket_waits_for_the_one_before_it():
     assert len(later) >= 2
     for one in later:
         assert first in needs(body, one)
+
+
+def test_without_an_order_buckets_of_codes_wait_for_each_other_on_cpu_alone():
+    """On a GPU the compiler may send the one while it packs the next."""
+
+    def choices(order: Any) -> int:
+        tx: Any = all_reduce("data", compressor=EF_SIGN, bucket_bytes=64, order=order)
+        update = jax.vmap(lambda g: tx.update(g, tx.init(g))[0], axis_name="data")
+        return str(jax.make_jaxpr(update)(tree(0))).count("platform_index")
+
+    assert choices(None) > choices(["b", "w"])
