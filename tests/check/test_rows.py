@@ -14,6 +14,13 @@ from relaxjax.check.skeletons import compressor, relaxation, topology
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(relaxjax.__file__).parent
+WRITE = """
+import json, sys
+from pathlib import Path
+from scripts.names import names
+Path(sys.argv[1]).write_text(json.dumps(names()))
+"""
+"""As scripts/names.py does, of the package that is imported."""
 ASK = """
 import json, sys
 sys.path.append("docs/_ext")
@@ -75,15 +82,16 @@ def test_a_file_and_a_row_show_in_names_help_docs_plan_and_contract_tests(tmp_pa
     with_row(graphs, "TOPOLOGIES", "_two_hops", "two_hops", '"two_hops": two_hops')
     with_row(copy / "gradients", "ROWS", "_signs", "signs", ROW)
     paths = f"{tmp_path}{os.pathsep}{ROOT}"
-    result = subprocess.run(
-        [sys.executable, "-P", "-c", ASK],
-        cwd=ROOT,
-        env=os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert result.returncode == 0, result.stderr
+    for asked in ([WRITE, str(copy / "cli" / "names.json")], [ASK]):
+        result = subprocess.run(
+            [sys.executable, "-P", "-c", *asked],
+            cwd=ROOT,
+            env=os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": paths},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert result.returncode == 0, result.stderr
     answer = json.loads(result.stdout)
     # Of the digits' 26122 params, three matrices are in codes and vectors are not.
     chunk, vectors = 25856 // 8, 4 * (16 + 16 + 2)
