@@ -105,7 +105,7 @@ class Choice:
           axis_name: the data-parallel axes.
           training: from a learning rate to the run.
           **options: see `build`; `periods` may name a controller, as in
-            "ada_comm:start=16", and so may `ranks`, which has no other meaning.
+            "ada_comm:start=16", and so may `ranks`.
 
         Raises:
           ValueError: the controller lacks a number, or refuses one; the relaxation has

@@ -18,8 +18,7 @@ from relaxjax import hosts
 from relaxjax.checkpoint import Checkpoints, latest
 from relaxjax.cli._errors import user_errors
 from relaxjax.controllers import Conducted, Conductor, load
-from relaxjax.tasks import Task, train_step_of
-from relaxjax.workers import data_parallel, init
+from relaxjax.tasks import Task
 
 DECISIONS = "decisions.json"  # of a controller, in the folder of the results
 
@@ -137,16 +136,13 @@ def conductor(
     Raises:
       ValueError: these are not there, or other numbers than the controller's.
     """
-
-    def made(tx: Any) -> tuple[Any, Any]:
-        like = jax.eval_shape(lambda: init(tx, task.params, mesh)[1])
-        return data_parallel(train_step_of(task, tx), mesh, donate=True), like
-
-    found = Conductor(*conducted, step, made)
-    if now.done:
-        with user_errors():
-            taken = load(out / DECISIONS)
-            now.state = found.go_on(taken, now.done, now.state, now.heard or ())
+    found = Conductor.of_task(*conducted, step, task, mesh)
+    if not now.done:
+        _write(found, out)
+        return found
+    with user_errors():
+        taken = load(out / DECISIONS)
+        now.state = found.go_on(taken, now.done, now.state, now.heard or ())
     return found
 
 
@@ -163,10 +159,15 @@ def ask(
     now.heard = conductor.losses
     if conductor.record is record:
         return 0.0
-    if jax.process_index() == 0:
-        with hosts.writing(out / DECISIONS):
-            conductor.record.save(out / DECISIONS)
+    _write(conductor, out)
     if conductor.step is not step:  # so that no timed step compiles
         copy = jax.tree.map(jnp.copy, now.state)
         jax.block_until_ready(conductor.step(*copy, batch))
     return time.perf_counter() - began
+
+
+def _write(conductor: Conductor, out: Path) -> None:
+    """Writes the decisions so far; with several processes, only the first one does."""
+    if jax.process_index() == 0:
+        with hosts.writing(out / DECISIONS):
+            conductor.record.save(out / DECISIONS)

@@ -58,8 +58,8 @@ class Program(NamedTuple):
       tx: the transformation.
       step: the step of one seed; of several, with a second axis on all state.
       bytes_per_step: bytes that a worker sends, of one seed.
-      seeds: how many seeds it trains at once; one, under a controller.
-      conductor: begins a run under a controller; None: there is none.
+      seeds: how many seeds it trains at once; under a controller, one.
+      conductor: makes the conductor of a new run; None: no controller decides.
     """
 
     tx: Any
@@ -83,14 +83,8 @@ def program(run: Planned, task: Task, shape: Shape, seeds: int = 1) -> Program:
     if run.method.conducted is not None:
         method = run.method.conducted(run.options, shape.steps, shape.workers)
         rates = schedule(run.learning_rate, shape.steps)
-        conductor = partial(Conductor, method, rates, step, partial(_made, task, mesh))
+        conductor = partial(Conductor.of_task, method, rates, step, task, mesh)
     return Program(tx, step, sent, seeds, conductor)
-
-
-def _made(task: Task, mesh: Any, tx: Any) -> tuple[DataParallelStep, Any]:
-    """The step of a later level, and the shapes of its optimizer's state."""
-    like = jax.eval_shape(lambda: init(tx, task.params, mesh)[1])
-    return data_parallel(train_step_of(task, tx), mesh, donate=True), like
 
 
 def _bytes_of_a_step(tx: Any, task: Task, mesh: Any, steps: int) -> float:

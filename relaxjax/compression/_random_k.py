@@ -100,7 +100,10 @@ def _sample(name, density, positions):
 
 
 def _nothing(x: jax.Array) -> jax.Array:
-    """0 for what is finite, else NaN; x * 0 would read an array of zeros on CPU."""
+    """0 for what is finite, else NaN.
+
+    On CPU x * 0 would read the zeros of the decoder's scatter as well.
+    """
     return jax.lax.platform_dependent(x, cpu=lambda x: x - x, default=lambda x: x * 0)
 
 

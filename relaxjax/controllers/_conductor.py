@@ -21,6 +21,8 @@ from relaxjax.controllers._continued import continued
 from relaxjax.controllers._readings import NormsOfSums
 from relaxjax.controllers._record import Decision
 from relaxjax.periods import Meetings, lasting
+from relaxjax.tasks import Task, train_step_of
+from relaxjax.workers import data_parallel, init
 
 
 class Conductor:
@@ -73,6 +75,26 @@ class Conductor:
         self.record = method.controller.init()
         self.losses: list[Any] = []
         self.step = step
+
+    @classmethod
+    def of_task(
+        cls, method: Conducted, rate: Any, step: Any, task: Task, mesh: Any
+    ) -> "Conductor":
+        """The conductor of a run of a task, whose later steps are of that task too.
+
+        Args:
+          method: the method.
+          rate: the learning rate, a number or a schedule.
+          step: the step of the run, for the first level.
+          task: data and model.
+          mesh: where the workers are.
+        """
+
+        def make(tx: optax.GradientTransformation) -> tuple[Any, Any]:
+            like = jax.eval_shape(lambda: init(tx, task.params, mesh)[1])
+            return data_parallel(train_step_of(task, tx), mesh, donate=True), like
+
+        return cls(method, rate, step, make)
 
     @property
     def tx(self) -> optax.GradientTransformation:

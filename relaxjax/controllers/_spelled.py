@@ -88,24 +88,39 @@ def without_tables(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options, with what a record or a text says in place of `recorded:` and `table:`.
 
     Raises:
-      ValueError: a file that is no record, or a word that is not STEP=RANK.
+      ValueError: a file that is no record, a word that is not STEP=RANK, a step that
+        stands twice, or an option that is stated besides.
     """
     found = dict(options)
     for option, kind in _KINDS.items():
-        text = found.get(option)
-        name, _, rest = text.partition(":") if isinstance(text, str) else ("", "", "")
-        if name == "recorded":
-            del found[option]
-            if not rest:
-                raise ValueError(
-                    f"{option} {text!r}: name the file, as in "
-                    "recorded:runs/a/decisions.json"
-                )
-            found |= kind.options(table_of(load(rest)))
-        elif option == "ranks" and name == "table":
-            del found[option]
-            found |= kind.options([_row(str(text), word) for word in rest.split(",")])
+        if (rows := _rows_of(option, found.get(option))) is None:
+            continue
+        text = found.pop(option)
+        said = kind.options(rows)
+        if both := [key for key in said if key in found]:
+            raise ValueError(
+                f"{option} {text!r} and {both[0]}={found[both[0]]} both say it: leave "
+                "one out"
+            )
+        found |= said
     return found
+
+
+def _rows_of(option: str, text: Any) -> Rows | None:
+    """The rows that a text names; None if it names no table."""
+    name, _, rest = text.partition(":") if isinstance(text, str) else ("", "", "")
+    if name == "recorded" and not rest:
+        raise ValueError(
+            f"{option} {text!r}: name the file, as in recorded:runs/a/decisions.json"
+        )
+    if name == "recorded":
+        return table_of(load(rest))
+    if option != "ranks" or name != "table":
+        return None  # tables of periods are schedules
+    rows = [_row(text, word) for word in rest.split(",")]
+    if len(dict(rows)) < len(rows):
+        raise ValueError(f"ranks {text!r}: a step stands twice; leave one out")
+    return rows
 
 
 def spelled_controller(option: str, text: str) -> Spelled:

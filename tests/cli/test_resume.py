@@ -36,6 +36,22 @@ class Stopped(Exception):
     pass
 
 
+def stopped_at_the_tenth_point(monkeypatch, *options: str) -> None:
+    """A run that ends after step 15; with checkpoints every 7 the last is of 14."""
+    consensus, calls = _loop.consensus, []
+
+    def stop(tree):
+        calls.append(tree)
+        if len(calls) == 10:
+            raise Stopped
+        return consensus(tree)
+
+    monkeypatch.setattr(_loop, "consensus", stop)
+    stopped = CliRunner().invoke(app, [*SHORT, *options])
+    assert isinstance(stopped.exception, Stopped)
+    monkeypatch.undo()
+
+
 @pytest.mark.long
 @pytest.mark.few(1)
 @pytest.mark.parametrize("relaxation", ["all_reduce+top_k+ef14", "post_local_sgd"])
@@ -45,18 +61,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(
     options = ["--relaxation", relaxation]
     run(*options, "--out", str(tmp_path / "whole"))
     resumable = [*options, "--out", str(tmp_path / "a"), "--checkpoint-every", "7"]
-    consensus, calls = _loop.consensus, []
-
-    def stop_at_the_tenth_point(tree):
-        calls.append(tree)
-        if len(calls) == 10:  # after step 15; the last checkpoint is of step 14
-            raise Stopped
-        return consensus(tree)
-
-    monkeypatch.setattr(_loop, "consensus", stop_at_the_tenth_point)
-    stopped = CliRunner().invoke(app, [*SHORT, *resumable])
-    assert isinstance(stopped.exception, Stopped)
-    monkeypatch.undo()
+    stopped_at_the_tenth_point(monkeypatch, *resumable)
     assert "--resume" in refused(*resumable)
     run(*resumable, "--resume")
     assert record(tmp_path / "a") == record(tmp_path / "whole")

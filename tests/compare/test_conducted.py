@@ -111,6 +111,8 @@ def test_a_controller_of_ones_own(tmp_path):
         ("power_sgd ranks=accordion:low=1,high=2", "accordion needs every"),
         ("power_sgd ranks=accordion:low=1,high=2,every=0", "every=0 must be a whole"),
         ("local_sgd ranks=accordion:low=1,high=2,every=4", "takes no ranks="),
+        ("power_sgd rank=2 ranks=table:0=4", "and rank=2 both say it"),
+        ("power_sgd ranks=table:0=4,0=5", "a step stands twice"),
         ("power_sgd rank=2 ranks=accordion:low=1,high=2,every=4", "both"),
     ],
 )
