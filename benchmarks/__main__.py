@@ -52,6 +52,7 @@ BENCHMARKS = {
     "host-params": "programs.host_params:host_params",
     "network": "network.study:network",
     "products": "network.products:products",
+    "changing-link": "network.changing:changing",
     "testbed": "testbed.study:study",
 }
 ORDERS = {

@@ -3,6 +3,7 @@
 Run as `python -m benchmarks.network.jax_worker FILE PROCESS PROCESSES ADDRESS`.
 """
 
+import json
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ from benchmarks.network import jax_inside, jax_sharded, worker
 from benchmarks.network.methods import ALONE
 from benchmarks.network.problem import Problem, task
 from benchmarks.network.variants import unfused, wait_for_all
-from relaxjax import data_parallel, init, to_workers
+from relaxjax import data_parallel, init, plan, to_workers
 from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import Training
 from relaxjax._names import parse
@@ -57,22 +58,34 @@ def mesh_of(method: dict[str, Any]) -> Mesh:
     return Mesh(np.asarray(devices).reshape(-1, per_host), TWO_AXES)
 
 
-def begin(method: dict[str, Any], task: Task, mesh: Mesh) -> worker.Session:
+Programs = dict[str, tuple[optax.GradientTransformationExtraArgs, Any]]
+"""Transformations and steps by method, each compiled once in a process."""
+
+
+def begin(
+    method: dict[str, Any], task: Task, mesh: Mesh, programs: Programs | None = None
+) -> worker.Session:
     """The method's training, from the task's start.
 
     Each process reads the loss of its own rows: no system of the bench sends losses.
     """
-    tx = transformation(method, mesh.devices.shape[0], _axes(mesh))
-
-    def train_step(params, opt_state, loss, batch):
-        loss, grads = jax.value_and_grad(task.loss)(params, batch)
-        updates, opt_state = tx.update(grads, opt_state, params)
-        return optax.apply_updates(params, updates), opt_state, loss, ()
-
-    step = data_parallel(train_step, mesh, donate=True)
+    programs = {} if programs is None else programs
+    tx, _ = _program(method, task, mesh, programs)
     alone = method["name"] == "alone"  # on purpose: init is not to warn of it
-    state = init(tx, task.params, mesh, reduced_in_step=alone)
-    state = [*state, to_workers(np.float32(0), mesh)]
+    run = init(tx, task.params, mesh, reduced_in_step=alone)
+    return _training(method, run, task, mesh, programs)
+
+
+def _training(
+    method: dict[str, Any],
+    run: tuple[Any, Any],
+    task: Task,
+    mesh: Mesh,
+    programs: Programs,
+) -> worker.Session:
+    """A training from here on."""
+    _, step = _program(method, task, mesh, programs)
+    state = [*run, to_workers(np.float32(0), mesh)]
 
     def advance(rows: np.ndarray) -> float:
         *state[:], _ = step(*state, rows)
@@ -84,7 +97,29 @@ def begin(method: dict[str, Any], task: Task, mesh: Mesh) -> worker.Session:
     def judged(windows: np.ndarray) -> float:
         return float(judge(jax.tree.map(_own, state[0]), windows))
 
-    return worker.Session(advance, judged)
+    def taken_over(other: dict[str, Any]) -> worker.Session:
+        tx, _ = _program(other, task, mesh, programs)
+        adam, (params, opt_state, _) = optax.adam(other["rate"]), state
+        on = plan.taken_over(tx, adam, params, opt_state, mesh)
+        return _training(other, on, task, mesh, programs)
+
+    return worker.Session(advance, judged, taken_over)
+
+
+def _program(
+    method: dict[str, Any], task: Task, mesh: Mesh, programs: Programs
+) -> tuple[optax.GradientTransformationExtraArgs, Any]:
+    key = json.dumps(method, sort_keys=True)
+    if key not in programs:
+        tx = transformation(method, mesh.devices.shape[0], _axes(mesh))
+
+        def train_step(params, opt_state, loss, batch):
+            loss, grads = jax.value_and_grad(task.loss)(params, batch)
+            updates, opt_state = tx.update(grads, opt_state, params)
+            return optax.apply_updates(params, updates), opt_state, loss, ()
+
+        programs[key] = tx, data_parallel(train_step, mesh, donate=True)
+    return programs[key]
 
 
 def _axes(mesh: Mesh) -> AxisName:
@@ -100,7 +135,7 @@ def make(place: worker.WorkerPlace, problem: Problem) -> worker.Begin:
     """Joins the other processes."""
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(place.address, place.processes, place.process)
-    start = task(*problem.size())
+    start, programs = task(*problem.size()), Programs()
 
     def begun(method: dict[str, Any]) -> worker.Session:
         if method["name"] in jax_sharded.NAMES:
@@ -108,7 +143,7 @@ def make(place: worker.WorkerPlace, problem: Problem) -> worker.Begin:
             return jax_sharded.begin(method, start, mesh)
         if method["name"] in jax_inside.NAMES:
             return jax_inside.begin(method, problem, jax.devices())
-        return begin(method, start, mesh_of(method))
+        return begin(method, start, mesh_of(method), programs)
 
     return begun
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.network.methods import Method
-from benchmarks.network.problem import Shape, problem, task
+from benchmarks.network.problem import ROWS, Shape, problem, task
 from benchmarks.network.worker_processes import WorkerProcesses
 from relaxjax.hosts import Loopback, Namespaces, Place
 
@@ -32,9 +32,19 @@ class Lab:
       methods: the methods that will be run; each is begun.
       shape: model and hosts.
       steps: steps of a training, for methods with phases.
+      rows: rows of each process, in each step.
+      windows: windows that are held out; None: one of each host.
     """
 
-    def __init__(self, methods: Sequence[Method], shape: Shape, *, steps: int):
+    def __init__(
+        self,
+        methods: Sequence[Method],
+        shape: Shape,
+        *,
+        steps: int,
+        rows: int = ROWS,
+        windows: int | None = None,
+    ):
         self._stack = ExitStack()
         self.namespaces = None if Namespaces.missing() else Namespaces(_FAST)
         links = self.namespaces or Loopback()
@@ -47,22 +57,30 @@ class Lab:
             self.places = list(places.values())
             folder = self._stack.enter_context(tempfile.TemporaryDirectory())
             path, n = Path(folder) / "problem.npz", shape.hosts
+            self._problem = path
             start = task(shape.width, shape.layers)
-            problem(start, processes=n, steps=_DRAWN, windows=n).save(path)
+            drawn = problem(
+                start, processes=n, steps=_DRAWN, windows=windows or n, rows=rows
+            )
+            drawn.save(path)
             for method in methods:
-                self._begin(method, path, steps)
+                self._begin(method, steps)
         except BaseException:
             self.close()
             raise
 
-    def _begin(self, method: Method, path: Path, steps: int) -> None:
-        if method.system not in self.crews:
-            crew = WorkerProcesses(method.system, self.places, path)
-            self.crews[method.system] = self._stack.enter_context(crew)
-        crew = self.crews[method.system]
+    def _begin(self, method: Method, steps: int) -> None:
+        crew = self.crew(method.system)
         crew.begin(method.label, method.plain(steps=steps))
         crew.steps(method.label, 3)  # compiles, and DDP makes its bucket anew
         print(f"begun: {method.label}", flush=True)
+
+    def crew(self, system: str) -> WorkerProcesses:
+        """The processes of a system, started where it has none yet."""
+        if system not in self.crews:
+            crew = WorkerProcesses(system, self.places, self._problem)
+            self.crews[system] = self._stack.enter_context(crew)
+        return self.crews[system]
 
     def shape(self, mbit: float) -> None:
         """Sets the rate of every link, in Mbit/s."""

@@ -26,10 +26,13 @@ class Session(NamedTuple):
     Attributes:
       step: takes a step with this process's rows, waits for its end, returns its loss.
       loss: the loss of this process's model, on some windows.
+      taken_over: from another method, as plain data, to its training from here on;
+        None: it cannot be taken over.
     """
 
     step: Callable[[np.ndarray], float]
     loss: Callable[[np.ndarray], float]
+    taken_over: "Callable[[dict[str, Any]], Session] | None" = None
 
 
 class WorkerPlace(NamedTuple):
@@ -60,6 +63,10 @@ def serve(begin: Begin, place: WorkerPlace, problem: Problem, answers: IO[str]) 
         name, answer = order["name"], {}
         if order["do"] == "begin":
             trainings[name], done[name] = begin(order["method"]), 0
+        elif order["do"] == "take over":
+            take_over = trainings[name].taken_over
+            assert take_over is not None
+            trainings[name] = take_over(order["method"])
         elif order["do"] == "end":
             del trainings[name]
         elif order["do"] == "loss":

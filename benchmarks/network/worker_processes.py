@@ -51,11 +51,13 @@ class StepBlock(NamedTuple):
       seconds: seconds of one step, the mean over steps and processes.
       busy: processor seconds of one step and process.
       losses: losses of the steps, each the mean over processes.
+      each: seconds of each step, in the first process.
     """
 
     seconds: float
     busy: float
     losses: list[float]
+    each: list[float]
 
 
 class WorkerProcesses:
@@ -90,6 +92,10 @@ class WorkerProcesses:
         """Sets a method up, at the start, under a name; see `Method.plain`."""
         self._ask({"do": "begin", "name": name, "method": dict(method)})
 
+    def take_over(self, name: str, method: Mapping[str, Any]) -> None:
+        """Goes on with another method; see `relaxjax.plan.taken_over`."""
+        self._ask({"do": "take over", "name": name, "method": dict(method)})
+
     def end(self, name: str) -> None:
         """Forgets a method and its state."""
         self._ask({"do": "end", "name": name})
@@ -106,6 +112,7 @@ class WorkerProcesses:
                 _mean(losses)
                 for losses in zip(*(a["losses"] for a in answers), strict=True)
             ],
+            answers[0]["seconds"],
         )
 
     def loss(self, name: str) -> float:

@@ -12,5 +12,6 @@ __getattr__, __dir__, __all__ = door(
     },
     shared={
         "_fault_schedule": "FaultSchedule fault_schedule",
+        "_replicas": "rows_apart",
     },
 )

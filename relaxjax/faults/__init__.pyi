@@ -8,6 +8,7 @@ from relaxjax.faults._replicas import ReplicaDifference as ReplicaDifference
 from relaxjax.faults._replicas import ReplicaError as ReplicaError
 from relaxjax.faults._replicas import replica_difference as replica_difference
 from relaxjax.faults._replicas import require_replicas as require_replicas
+from relaxjax.faults._replicas import rows_apart as rows_apart
 from relaxjax.faults._skip_nonfinite import SkipNonfiniteState as SkipNonfiniteState
 from relaxjax.faults._skip_nonfinite import skip_nonfinite as skip_nonfinite
 

@@ -110,22 +110,30 @@ def replica_difference(tree: Any) -> ReplicaDifference | None:
                 f"replica_difference: leaf {name!r} has no worker axis; give state "
                 "whose leaves are [n, ...], from relaxjax.init or relaxjax.to_workers"
             )
-    if not leaves:
-        return None
-    everywhere = _everywhere(leaves)
-    shardings = tuple(map(copied, leaves))
-    words = np.asarray(_jitted(_digests, everywhere, shardings)(leaves))
-    for name, leaf, lies, digests in zip(names, leaves, shardings, words, strict=True):
-        apart = (digests != digests[:1]).any(axis=1)
-        if apart.any():
-            row = int(apart.argmax())
+    for name, leaf, row in zip(names, leaves, rows_apart(leaves), strict=True):
+        if row is not None:
             copy, worker = divmod(row, len(leaf))
-            count, largest = _jitted(_apart, everywhere, lies)(leaf, row)
+            apart = _jitted(_apart, _everywhere(leaves), copied(leaf))
+            count, largest = apart(leaf, row)
             size = leaf.size // len(leaf)
             return ReplicaDifference(
                 name, worker, int(count), size, float(largest), copy
             )
     return None
+
+
+def rows_apart(leaves: list[jax.Array]) -> list[int | None]:
+    """For each leaf the first row that is not worker 0's, to the bit; None: none.
+
+    The rows of a leaf [n, ...] are those of its first copy, then of the next. All
+    processes must call it together, and all get the same answer.
+    """
+    if not leaves:
+        return []
+    digests = _jitted(_digests, _everywhere(leaves), tuple(map(copied, leaves)))
+    words = np.asarray(digests(leaves))
+    apart = (words != words[:, :1]).any(axis=2)
+    return [int(row.argmax()) if row.any() else None for row in apart]
 
 
 def require_replicas(tree: Any, what: str = "values") -> None:

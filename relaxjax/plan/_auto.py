@@ -97,6 +97,7 @@ def transformation(
     """
     choice = parse(row.candidate.relaxation)
     options: dict[str, Any] = {**row.candidate.options, "merge": row.candidate.merge}
+    options["periods"] = row.candidate.schedule
     if "bucket_bytes" in choice.row.options:
         options["bucket_bytes"] = row.prediction.bucket_bytes
     training = Training(optimizer, 0.0, 1, workers)

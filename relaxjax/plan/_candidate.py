@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from relaxjax._core._relaxation import Relaxation
 from relaxjax.merges import Rule
+from relaxjax.periods import Schedule
 from relaxjax.plan._messages import Messages
 from relaxjax.plan._model import Model
 
@@ -33,6 +34,7 @@ class Candidate:
         "smaller" where messages can hide behind the backward pass, "larger" where there
         are buckets at all.
       merge: the rule of `relaxjax.merges` by which contributions merge; None: a mean.
+      schedule: when models meet, where that is not every so many steps.
     """
 
     relaxation: str
@@ -48,12 +50,13 @@ class Candidate:
     fits: Callable[[Model], bool] = lambda _: True
     buckets: tuple[str, ...] = ("smaller", "larger")
     merge: Rule | None = None
+    schedule: Schedule | None = None
 
     @property
     def label(self) -> str:
         """The name and the options."""
         options = "".join(f" {k}={v:g}" for k, v in self.options.items())
-        return self.relaxation + options
+        return self.relaxation + options + " on a schedule" * bool(self.schedule)
 
     def fits_axes(self, axes: int | None) -> bool:
         """Whether it runs over this number of axes; None is the number it needs."""

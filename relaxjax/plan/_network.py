@@ -131,14 +131,12 @@ class Network:
 
     def codec_rate(self, compressor: str) -> float:
         """Bytes of float32 per second of a compressor, with feedback or without."""
-        bare = compressor.partition("+")[0]
-        return self.codec.get(bare, self.codec.get("", CODEC))
+        return self.codec.get(compressor.partition("+")[0], self.codec.get("", CODEC))
 
     def save(self, path: str | Path) -> None:
         """Writes the network to a JSON file."""
-        local_path("save", "path", path).write_text(
-            json.dumps(asdict(self), indent=1) + "\n"
-        )
+        text = json.dumps(asdict(self), indent=1) + "\n"
+        local_path("save", "path", path).write_text(text)
 
     @classmethod
     def load(cls, path: str | Path) -> "Network":

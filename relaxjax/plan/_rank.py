@@ -11,10 +11,12 @@ from typing import Any
 
 from relaxjax._core._sending_order import check_bucket_bytes
 from relaxjax.merges import Rule, require_rule
+from relaxjax.periods import Period
 from relaxjax.plan._candidate import BUCKET_BYTES, Candidate
 from relaxjax.plan._candidates import candidates
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network, require_network
+from relaxjax.plan._on_schedule import mean_period, on_schedule
 from relaxjax.plan._predict import Prediction, predict
 from relaxjax.plan._quality import CLASSES, quality_of
 from relaxjax.plan._ranking import Ranking, Row, ranking
@@ -36,6 +38,8 @@ def rank(
     bucket_bytes: int | Sequence[int] | None = None,
     axes: int | None = None,
     merge: Rule | None = None,
+    sync_every: Period | None = None,
+    steps: int | None = None,
     inputs: Mapping[str, Any] | None = None,
 ) -> Ranking:
     """Predicts a step of every relaxation, and chooses.
@@ -54,12 +58,15 @@ def rank(
         None: the number that each relaxation needs.
       merge: a rule of `relaxjax.merges`: those are ranked that can merge by it, with
         what it sends besides. Qualities remain those of the mean.
+      sync_every: when models meet, in relaxations that have it: a number of steps, or
+        a schedule of `relaxjax.periods`. None: every 8 and every 50 steps are ranked.
+      steps: the length of the run, of which a schedule's costs are means.
       inputs: a record of what was asked, kept with the ranking.
 
     Raises:
       TypeError: `merge` is not such a rule.
       ValueError: the criterion or class is unknown; nothing is allowed (the message
-        names what comes closest).
+        names what comes closest); a schedule without `steps`, or that never meets.
 
     Example:
       >>> from relaxjax import plan, schedule
@@ -73,13 +80,17 @@ def rank(
     if merge is not None:
         require_rule("rank", "merge", merge)
 
+    mean = None if sync_every is None else mean_period("rank", sync_every, steps)
+
     def fitting() -> list[Candidate]:
         found = candidates(network)
+        if sync_every is not None and mean is not None:
+            found = on_schedule(sync_every, mean, found)
         found = found if merge is None else with_rule(merge, found)
         return [c for c in found if c.fits_axes(axes) and c.fits(model)]
 
     rows = []
-    alike = network.workers, network.per_host, axes, merge
+    alike = network.workers, network.per_host, axes, merge, sync_every, mean
     for candidate in model.once(alike, fitting):
         best = best_bucket(candidate, model, network, bucket_bytes)
         known = quality_of(candidate.label)

@@ -14,8 +14,8 @@ __getattr__, __dir__, __all__ = door(
         "_to_workers": "to_workers",
     },
     shared={
-        "_consensus": "of_one_worker",
-        "_init": "init_state",
+        "_consensus": "at_mean of_one_worker",
+        "_init": "checked init_state",
         "_mesh": "WorkerMesh",
         "_processes": "broadcast_from_first_process on_host",
         "_synchronized": "require_synchronized",

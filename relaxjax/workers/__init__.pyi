@@ -1,5 +1,6 @@
 # Written by scripts/stubs.py from the table in __init__.py.
 
+from relaxjax.workers._consensus import at_mean as at_mean
 from relaxjax.workers._consensus import consensus as consensus
 from relaxjax.workers._consensus import consensus_distance as consensus_distance
 from relaxjax.workers._consensus import of_one_worker as of_one_worker
@@ -7,6 +8,7 @@ from relaxjax.workers._consensus import spread as spread
 from relaxjax.workers._data_parallel import DataParallelStep as DataParallelStep
 from relaxjax.workers._data_parallel import data_parallel as data_parallel
 from relaxjax.workers._in_backward import reduce_in_backward as reduce_in_backward
+from relaxjax.workers._init import checked as checked
 from relaxjax.workers._init import init as init
 from relaxjax.workers._init import init_state as init_state
 from relaxjax.workers._init import state_specs as state_specs

@@ -68,11 +68,30 @@ def init(
     require_transformation("init", "tx", tx)
     workers = workers_of(mesh, axis_name, "init")
     require_arrays(params, "init")
-    require_agreement(tx, params, workers, extra_args)
-    if not reduced_in_step:
-        tx = with_own_keys(tx, require_synchronized(tx, params, workers, extra_args))
+    if reduced_in_step:
+        require_agreement(tx, params, workers, extra_args)
+    else:
+        tx = checked(tx, params, workers, extra_args)
     stacked = to_workers(params, mesh, axis_name=axis_name)
     return stacked, init_state(tx, stacked, workers)
+
+
+def checked(
+    tx: optax.GradientTransformation,
+    params: Any,
+    workers: WorkerMesh,
+    extra_args: Mapping[str, Any] | None = None,
+) -> optax.GradientTransformation:
+    """The transformation, whose keys are each worker's own; refused as by `init`.
+
+    Args:
+      tx: the transformation.
+      params: params of one worker, or their shapes.
+      workers: the workers.
+      extra_args: see `init`.
+    """
+    require_agreement(tx, params, workers, extra_args)
+    return with_own_keys(tx, require_synchronized(tx, params, workers, extra_args))
 
 
 def init_state(

@@ -46,6 +46,49 @@ def test_obeys_line_by_line(monkeypatch):
         np.testing.assert_array_equal(rows, MADE.own_rows(i, 1, 2))
 
 
+def test_a_training_goes_on_with_another_method(monkeypatch):
+    answers = io.StringIO()
+
+    def session(name):
+        def on(method):
+            return session(f"{name} {method['name']}")
+
+        return Session(lambda rows: 0.0, lambda w: float(len(name)), on)
+
+    orders = [
+        {"do": "begin", "name": "a", "method": {"name": "one"}},
+        {"do": "steps", "name": "a", "count": 2, "warm": 0},
+        {"do": "take over", "name": "a", "method": {"name": "two"}},
+        {"do": "loss", "name": "a"},
+    ]
+    monkeypatch.setattr(sys, "stdin", [json.dumps(order) for order in orders])
+
+    def begin(method):
+        return session(method["name"])
+
+    serve(begin, WorkerPlace(0, 2, ""), MADE, answers)
+    last = json.loads(answers.getvalue().splitlines()[-1])
+    assert last == {"loss": float(len("one two")), "steps": 2}
+
+
+@pytest.mark.slow
+def test_what_is_taken_over_trains_on():
+    mesh, programs = Mesh(jax.devices()[:2], "data"), _network_jax.Programs()
+    method = {"name": "all_reduce", "options": {}, "rate": RATE, "steps": 3}
+    codes = {**method, "name": "all_reduce+quantize8@two_shot"}
+    training = _network_jax.begin(method, OWN, mesh, programs)
+    for told in (method, codes, method):  # its program is made once
+        training.step(MADE.batches[0])
+        assert training.taken_over is not None
+        training = training.taken_over(told)
+    assert len(programs) == 2
+    whole = _network_jax.begin(method, OWN, mesh)
+    for _ in range(3):
+        whole.step(MADE.batches[0])
+    found, right = training.loss(MADE.windows), whole.loss(MADE.windows)
+    assert found == pytest.approx(right, abs=1e-3)
+
+
 def plain(steps):
     """Losses of Adam on one device, on whole batches."""
     adam, params = optax.adam(RATE), OWN.params

@@ -25,6 +25,7 @@ from relaxjax.islands.carriers._foreign import LINE, MOST, DamagedFile, contents
 from relaxjax.islands.carriers._store import FILE, Store
 from relaxjax.islands.common._codes import compressor_of, shapes
 from relaxjax.islands.common._files import Arrays, seal, unseal
+from relaxjax.islands.common._when_due import Rows, check_period, period_of, step_of
 from relaxjax.local_updates import ExchangeSpec, deal
 from relaxjax.merges import Rule, rule_of
 
@@ -36,7 +37,7 @@ _PACKAGES = "packages"  # a key of `run.json` beside the settings
 class Settings(NamedTuple):
     """How islands merge; see `relaxjax.islands.join`."""
 
-    sync_every: int
+    sync_every: int | Rows
     fragments: int
     mode: str
     merge: str | Rule
@@ -50,10 +51,9 @@ class Settings(NamedTuple):
     limit: float | None = 10.0
     cap: float | None = 2.0
 
-    @property
-    def every(self) -> int:
-        """Steps from one contribution of an island to its next."""
-        return self.sync_every // self.fragments
+    def step_of(self, version: int) -> int:
+        """The step of the run at which a merge is contributed to."""
+        return step_of(self.sync_every, self.fragments, version)
 
     def outer(self) -> optax.GradientTransformation:
         """The outer optimizer."""
@@ -62,14 +62,9 @@ class Settings(NamedTuple):
 
     def check(self) -> None:
         """ValueError with the first setting that is not one."""
-        for name in ("sync_every", "fragments", "quorum"):
+        for name in ("fragments", "quorum"):
             require_whole("islands", name, getattr(self, name))
-        if self.sync_every % self.fragments:
-            raise ValueError(
-                f"islands: sync_every={self.sync_every} must be a multiple of "
-                f"fragments={self.fragments}, such as "
-                f"{self.fragments * (self.every + 1)}"
-            )
+        check_period(self.sync_every, self.fragments)
         if self.mode not in MODES:
             raise ValueError(
                 f"islands: mode={self.mode!r} must be one of {', '.join(MODES)}: in "
@@ -97,7 +92,9 @@ class Settings(NamedTuple):
         """What `record` made; TypeError or ValueError for anything else."""
         merge = body.get("merge")
         rule = {"merge": rule_of(merge)} if isinstance(merge, Mapping) else {}
-        return cls(**{**body, **rule})
+        return cls(**{**body, **rule})._replace(
+            sync_every=period_of(body.get("sync_every"))
+        )
 
     def record(self) -> dict[str, Any]:
         """What JSON has of it; older versions of relaxjax lack the last settings."""
@@ -107,6 +104,8 @@ class Settings(NamedTuple):
                 del said[name]
         if isinstance(self.merge, Rule):
             said["merge"] = self.merge.record()
+        if isinstance(self.sync_every, tuple):
+            said["sync_every"] = [[*row] for row in self.sync_every]
         return said
 
 

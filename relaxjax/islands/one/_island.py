@@ -88,8 +88,11 @@ class Island:
 
     @property
     def first_step(self) -> int:
-        """Where the run stood when this island joined: its version times H / P."""
-        return self._joined * self._run.settings.every
+        """Where the run stood when this island joined: its version times H / P.
+
+        Under a table of periods, the step at which that version was contributed to.
+        """
+        return self._run.settings.step_of(self._joined)
 
     def steps(self, count: int) -> Iterator[int]:
         """Numbers of steps from `first_step` to `count` - 1.
@@ -125,7 +128,8 @@ class Island:
         news = self._mail.arrived()
         params = self._take(params, news)
         version, settings = news.version + 1, self._run.settings
-        is_due = self._step - self._last >= settings.every or news.wanted
+        apart = settings.step_of(version) - settings.step_of(news.version)
+        is_due = self._step - self._last >= apart or news.wanted
         if version > self._offered and is_due and self._can_offer(version):
             self._send(version, params)
             if settings.mode == "rounds":

@@ -1,6 +1,7 @@
 """Joins a run of islands: what a script gives, or its environment says."""
 
 import os
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from relaxjax.islands.common._channel import Joined, Mail
 from relaxjax.islands.common._files import Arrays
 from relaxjax.islands.common._names import STARTED, own_name
 from relaxjax.islands.common._store_channel import StoreChannel
+from relaxjax.islands.common._when_due import period_of
 from relaxjax.islands.one._island import Island
 from relaxjax.islands.one._mail_thread import Post, Voice
 from relaxjax.islands.one._pace import Pace
@@ -30,7 +32,7 @@ def join(
     carrier: str | None = None,
     name: str | None = None,
     *,
-    sync_every: int = 24,
+    sync_every: int | Sequence[tuple[int, int]] = 24,
     fragments: int = 4,
     mode: str = "decoupled",
     merge: str | Rule = _MERGE,
@@ -65,7 +67,8 @@ def join(
         None: the environment variable RELAXJAX_CARRIER, which `relaxjax islands` sets.
       name: 1 to 64 letters, digits, _ or -; one for each island, the same after a
         restart. None: RELAXJAX_ISLAND, or a number of SLURM's or Kubernetes's.
-      sync_every: H, the number of steps from one merge of a fragment to its next.
+      sync_every: H, the number of steps from one merge of a fragment to its next; or
+        rows (step, H), from step 0 on: the period from that step of the run on.
       fragments: P, the number of parts that merge by turns; H is a multiple of it.
       mode: "decoupled", or "rounds": whoever has offered waits for the merge.
       merge: a rule of `relaxjax.merges`, for each fragment by itself: by default
@@ -92,6 +95,7 @@ def join(
       The island; its `params` are the common model.
 
     Raises:
+      TypeError: `sync_every` is a function, on which islands cannot agree.
       ValueError: an argument that is not one; a run that has begun with other settings
         or another model; a folder where commits are not safe; a variable of JAX's that
         the script sets in a spare process.
@@ -119,8 +123,8 @@ def join(
       >>> folder.cleanup()
     """
     settings = Settings(
-        sync_every, fragments, mode, merge, quorum, grace, outer_rate, outer_momentum,
-        seed, keep, compressor, limit, cap,
+        period_of(sync_every), fragments, mode, merge, quorum, grace, outer_rate,
+        outer_momentum, seed, keep, compressor, limit, cap,
     )  # fmt: skip
     require_read_settings()
     if not 0 < lost_after < float("inf") or not 0 < poll < float("inf"):

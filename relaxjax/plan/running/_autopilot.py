@@ -4,21 +4,21 @@ A step that sends takes t seconds, in the median of a few, and one that sends no
 seconds. The link is taken to be f times as fast as it was said to be, where the
 prediction T of the relaxation in force says just that (found by bisection):
 
-    T(now, f, c) = t
+    T(now, f, c) + e = t
 
 and as slow or as fast as t (1 + gain) and t (1 - gain) allow, f- and f+. (A t below
 that of the fastest link counts as that.) Each relaxation costs its mean seconds of a
 step over what a step is worth,
 
-    cost(r, f) = ((H_r - 1) c + T(r, f, c)) / (H_r worth_r)
+    cost(r, f) = ((H_r - 1) c + T(r, f, c) + e_r) / (H_r worth_r)
 
 and another one is taken where it costs less by the gain at f-, f and f+ alike, the one
 that costs least at f. So a link that hides behind computation, of which f+ may be
 anything, never asks for more messages by itself.
 
-While t is within the gain of what is predicted, f stays as it was. A change after which
-the measured cost is higher than before, by the gain, is taken back, and not tried again
-until f has left [f/2, 2 f].
+No prediction is right: e_r is by how much this one is wrong, as the run has shown
+(`relaxjax.plan.running._links`). So what turned out slower than it was said to be is
+left again, and not come back to until the link has changed, or something else has.
 
 Law: the same readings give the same decisions; where the seconds are those predicted,
 it takes the relaxation of least cost, or stays within the gain of it.
@@ -28,23 +28,16 @@ Cost: a few hundred predictions where the link has changed, else a few.
 
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from relaxjax.controllers import Controller, controller
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network, require_network
 from relaxjax.plan._ranking import Row
-from relaxjax.plan.running._costs import FASTEST, Costs, factor
+from relaxjax.plan.running._costs import Costs
+from relaxjax.plan.running._links import Memory, looked
 
 _CALLER = "plan.autopilot"
-
-
-class _Memory(NamedTuple):
-    """f-, f and f+; what was in force before a change, and what was taken back."""
-
-    links: tuple[float, float, float]
-    before: tuple[int, int, float] | None = None  # from, to, cost as measured
-    refused: tuple[int, float] | None = None  # level, f
 
 
 def autopilot(
@@ -102,60 +95,31 @@ def autopilot(
 
     def rule(memory: Any, level: Any, told: Mapping[str, Any]) -> tuple[Any, int]:
         seconds = _median(told["exchange"])
-        compute = _median(told.get("compute", model.compute))
-        memory = memory or _Memory((1.0, 1.0, 1.0))
-        cost = costs.of_seconds(level, seconds, compute)
-        if memory.before and memory.before[1] != level:  # it was not taken
-            memory = memory._replace(before=None)
-        if memory.before and cost > memory.before[2] * (1 + gain):
-            back = memory.before[0]
-            return memory._replace(refused=(level, memory.links[1])), back
-        memory = _looked(memory, costs, level, seconds, compute, gain)
-        best = _better(costs, level, memory, compute, gain)
-        if best != level:
-            memory = memory._replace(before=(level, best, cost))
-        return memory, best
+        memory = memory or Memory((1.0, 1.0, 1.0), model.compute)
+        if "compute" in told:
+            memory = memory._replace(compute=_median(told["compute"]))
+        memory = looked(memory, costs, level, seconds, gain)
+        return memory, _better(costs, level, memory, gain)
 
     return controller(
         rule, start=start, reads=["exchange"], dwell=dwell, caller=_CALLER
     )
 
 
-def _looked(
-    memory: _Memory,
-    costs: Costs,
-    level: int,
-    seconds: float,
-    compute: float,
-    gain: float,
-) -> _Memory:
-    """The links that explain the seconds; those from before where they still do."""
-    expected = costs.exchange(level, memory.links[1], compute)
-    if abs(seconds - expected) > gain * expected:
-
-        def of(f: float) -> float:
-            return costs.exchange(level, f, compute)
-
-        seconds = max(seconds, of(FASTEST))
-        slow, now, fast = (factor(of, seconds * x) for x in (1 + gain, 1, 1 - gain))
-        memory = memory._replace(links=(slow, now, fast))
-    if memory.refused and not 0.5 <= memory.links[1] / memory.refused[1] <= 2:
-        memory = memory._replace(refused=None)
-    return memory._replace(before=None)
-
-
-def _better(
-    costs: Costs, level: int, memory: _Memory, compute: float, gain: float
-) -> int:
+def _better(costs: Costs, level: int, memory: Memory, gain: float) -> int:
     """The relaxation to take."""
-    refused = memory.refused[0] if memory.refused else None
-    limits = [(f, costs(level, f, compute) * (1 - gain)) for f in memory.links]
+    same = memory.error(level) or 0.0
+
+    def cost(other: int, f: float) -> float:
+        e = memory.error(other)
+        return costs(other, f, memory.compute, same if e is None else e)
+
+    limits = [(f, cost(level, f) * (1 - gain)) for f in memory.links]
     may = [level]
     for other in range(len(costs.rows)):
-        wins = (costs(other, f, compute) < limit for f, limit in limits)
-        if other not in (level, refused) and all(wins):
+        if other != level and all(cost(other, f) < limit for f, limit in limits):
             may.append(other)
-    return min(may, key=lambda other: costs(other, memory.links[1], compute))
+    return min(may, key=lambda other: cost(other, memory.links[1]))
 
 
 def _median(seconds: Any) -> float:

@@ -1,9 +1,10 @@
 """What relaxations cost over a link that is some times as fast as was said.
 
-    cost(r, f) = ((H_r - 1) c + T(r, f, c)) / (H_r worth_r)
+    cost(r, f) = ((H_r - 1) c + T(r, f, c) + e) / (H_r worth_r)
 
-T is the predicted seconds of a step that sends (`relaxjax.plan._predict`), c those of
-one that does not, H the period, and a worth is in steps of plain all-reduce.
+T is the predicted seconds of a step that sends (`relaxjax.plan._predict`), e by how
+much it is wrong, c the seconds of a step that does not send, H the period, and a worth
+is in steps of plain all-reduce. A step that sends is not shorter than c.
 
 Cost: one prediction.
 """
@@ -37,13 +38,12 @@ class Costs:
         model = self.model if compute == own else replace(self.model, compute=compute)
         return predict(each, model, network, row.prediction.bucket_bytes).seconds
 
-    def of_seconds(self, level: int, seconds: float, compute: float) -> float:
-        """The cost, of the seconds of a step that sends."""
+    def __call__(
+        self, level: int, f: float, compute: float, error: float = 0.0
+    ) -> float:
+        seconds = max(self.exchange(level, f, compute) + error, compute)
         every, label = self.rows[level].candidate.every, self.rows[level].label
         return ((every - 1) * compute + seconds) / every / self.worth.get(label, 1.0)
-
-    def __call__(self, level: int, f: float, compute: float) -> float:
-        return self.of_seconds(level, self.exchange(level, f, compute), compute)
 
 
 def factor(seconds_of: Callable[[float], float], seconds: float) -> float:

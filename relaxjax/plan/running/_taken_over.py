@@ -8,7 +8,8 @@ At a meeting models are equal and nothing of them is lost. The mean of the momen
 what workers of a local method would have had to agree on anyway. Residuals of codes are
 given up, with what they hold of gradients that were not sent yet.
 
-Cost: a mean of params and of the optimizer's state, once.
+Cost: a digest of 8 bytes for each leaf, and a mean of those that differ between
+workers. So nothing more is sent where gradients were reduced.
 """
 
 from typing import Any
@@ -16,9 +17,12 @@ from typing import Any
 import jax
 import optax
 
+from relaxjax._core._arrays import require_arrays
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation
-from relaxjax.workers import consensus, init, to_workers
+from relaxjax.collectives import is_shard
+from relaxjax.faults import rows_apart
+from relaxjax.workers import at_mean, checked, init_state, workers_of
 
 _CALLER = "plan.taken_over"
 
@@ -46,11 +50,13 @@ def taken_over(
 
     Returns:
       `(params, opt_state)` for steps of `tx`, equal on all workers. Typed keys of the
-      optimizer are worker 0's on all.
+      optimizer are worker 0's on all. Arrays that are equal on all workers are handed
+      on and not copied.
 
     Raises:
       ValueError: one of the transformations keeps no state of this optimizer, or of
-        several like it.
+        several like it; a leaf has another number of workers, or lies sharded; and as
+        `relaxjax.init` raises.
 
     Example:
       >>> import jax.numpy as jnp, optax, relaxjax
@@ -63,19 +69,47 @@ def taken_over(
     """
     require_transformation(_CALLER, "tx", tx)
     require_transformation(_CALLER, "optimizer", optimizer)
-    model = consensus(params)
-    params, fresh = init(tx, model, mesh, axis_name=axis_name)
+    workers = workers_of(mesh, axis_name, _CALLER)
+    _check_rows(params, "params", workers.n)
+    _check_rows(opt_state, "opt_state", workers.n)
+    model = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), params)
+    params = _agreed(params)
+    fresh = init_state(checked(tx, model, workers), params, workers)
     kept = jax.eval_shape(optimizer.init, model)
     if not jax.tree.leaves(kept):
         return params, fresh
     form = jax.tree.structure(kept)
-    own = _only(_parts(opt_state, form), "opt_state", form)
-    own = to_workers(consensus(own), mesh, axis_name=axis_name, same=True)
+    own = _agreed(_only(_parts(opt_state, form), "opt_state", form))
     _only(_parts(fresh, form), "tx", form)
     put = jax.tree.map(
         lambda x: own if _is(x, form) else x, fresh, is_leaf=lambda x: _is(x, form)
     )
     return params, put
+
+
+def _agreed(tree: Any) -> Any:
+    """The workers' mean, for all; leaves that are equal already are not sent."""
+    leaves, form = jax.tree.flatten(tree)
+    apart = [i for i, row in enumerate(rows_apart(leaves)) if row is not None]
+    for i, mean in zip(apart, at_mean([leaves[i] for i in apart]), strict=True):
+        leaves[i] = mean
+    return jax.tree.unflatten(form, leaves)
+
+
+def _check_rows(tree: Any, name: str, n: int) -> None:
+    require_arrays(tree, _CALLER)
+    for leaf in jax.tree.leaves(tree, is_leaf=is_shard):
+        if is_shard(leaf):
+            raise ValueError(
+                f"{_CALLER}: {name} has slices of params that lie sharded, and each "
+                "worker must have them whole: begin anew from relaxjax.fsdp.whole"
+            )
+        if leaf.ndim < 1 or len(leaf) != n:
+            raise ValueError(
+                f"{_CALLER}: a leaf of {name} has shape {leaf.shape}, and each must be "
+                f"[{n}, ...], for the {n} workers of the mesh: give what their step "
+                "returned (relaxjax.resized is for another number)"
+            )
 
 
 def _parts(state: Any, form: Any) -> list[Any]:

@@ -34,6 +34,7 @@ FORMS = {
     "rounds": {"mode": "rounds"},
     "decoupled": {"mode": "decoupled"},
     "codes": {"mode": "decoupled", "compressor": "quantize8+ef14"},
+    "table": {"mode": "rounds", "sync_every": [(0, H), (2 * H, 2 * H)]},
 }
 
 

@@ -39,6 +39,7 @@ class World(NamedTuple):
     compute: float = COMPUTE
     noise: float = 0.1
     changes: bool = True
+    over: tuple[float, float, float] = (0.0, 0.0, 0.0)  # seconds that no plan foresees
 
     def link(self, progress: float) -> float:
         slow = self.changes and SLOW_FROM <= progress < SLOW_TO
@@ -60,6 +61,7 @@ class World(NamedTuple):
             took = self.compute
             if sends:
                 took = costs.exchange(level, self.link(progress), self.compute)
+                took += self.over[level]
             took *= float(np.exp(self.noise * rng.normal()))
             recent += [took] if sends else []
             seconds += took
@@ -77,7 +79,7 @@ class World(NamedTuple):
         costs, now = self.costs(), []
         for progress in range(TOTAL):
             f = self.link(progress)
-            each = [costs(k, f, self.compute) for k in range(len(ROWS))]
+            each = [costs(k, f, self.compute, self.over[k]) for k in range(len(ROWS))]
             now.append((min(each), int(np.argmin(each))))
         changes = sum(a[1] != b[1] for a, b in zip(now[1:], now, strict=False))
         return sum(cost for cost, _ in now) + CHANGE * changes
@@ -97,6 +99,16 @@ def test_ahead_of_both_nulls_where_the_link_changes_and_near_the_best_in_hindsig
     fixed = [world.run(level=k)[0] for k in range(len(ROWS))]
     assert min(fixed) / best >= 1.3
     assert seconds < min(stays, first, *fixed)
+
+
+@pytest.mark.parametrize("over", [0.01, 0.02, 0.04, 0.08])
+def test_rows_that_cost_more_than_said_are_tried_once_over_a_link(over):
+    """As codes do where processes share cores; in the lab it flew in circles."""
+    world = World(over=(0.0, over, over))
+    seconds, record = world.run(pilot())
+    tables = [NAMES[level] for _, level in record.table]
+    assert seconds / world.in_hindsight() <= 1.10
+    assert len(tables) <= 4
 
 
 def test_its_readings_repeat_its_decisions(tmp_path):
@@ -171,10 +183,10 @@ def test_a_change_waits_for_its_dwell_and_is_then_taken():
     assert whys == ["rule", "rule", "dwell", "dwell", "rule", "rule"]
 
 
-def test_a_link_that_breaks_right_after_a_change_costs_one_change_more():
-    """It looks like a change for the worse, is taken back, and then seen as a link."""
+def test_a_link_that_breaks_right_after_a_change_is_seen_as_a_link():
+    """No prediction is as wrong as that."""
     table, _ = told(pilot(dwell=0), {10: FAST, 20: SLOW, 30: SLOW, 40: SLOW})
-    assert table == [(0, PLAIN), (10, CODED), (20, PLAIN), (30, SELDOM)]
+    assert table == [(0, PLAIN), (10, CODED), (20, SELDOM)]
 
 
 def test_computation_that_became_slower_is_no_slower_link():

@@ -8,7 +8,9 @@ import optax
 import pytest
 
 import relaxjax
-from relaxjax import compression, emulate, plan
+from relaxjax import compression, emulate, fsdp, plan
+from relaxjax.plan.running import _taken_over
+from relaxjax.workers import at_mean
 from tests import helpers
 from tests.helpers import assert_close, assert_equal, mesh_of
 
@@ -111,3 +113,50 @@ def test_a_row_of_a_ranking_is_taken_over():
         run = plan.taken_over(tx, ADAM, *run, mesh=mesh)
         run = trained(tx, mesh, run, 2 * k, 2 * k + 2)
     assert int(moments(run[1]).count[0]) == 2 * len(txs)
+
+
+@pytest.mark.parametrize("place", [emulate, mesh_of])
+@pytest.mark.parametrize(
+    ("before", "steps", "sent"),
+    [
+        ("all_reduce", 4, []),
+        ("local_sgd", 4, ["params", "mu", "nu"]),
+    ],
+)
+def test_only_what_differs_is_sent(before, steps, sent, place, monkeypatch):
+    """A change comes when the link is slow; see the cost on top of the module."""
+    mesh, tx, means = place(N), TXS[before], []
+    run = trained(tx, mesh, relaxjax.init(tx, helpers.problem(), mesh), 0, steps)
+    own = moments(run[1])
+    named = {"params": run[0], "mu": own.mu, "nu": own.nu, "count": own.count}
+    known = {id(x): name for name, t in named.items() for x in jax.tree.leaves(t)}
+
+    def seen(leaves: Any) -> Any:
+        means.extend(known[id(x)] for x in leaves)
+        return at_mean(leaves)
+
+    monkeypatch.setattr(_taken_over, "at_mean", seen)
+    params, _ = plan.taken_over(TXS["signs"], ADAM, *run, mesh=mesh)
+    assert [*dict.fromkeys(means)] == sent
+    assert relaxjax.spread(params) == 0
+
+
+def test_what_is_not_of_these_workers_is_refused():
+    mesh, tx = emulate(N), TXS["all_reduce"]
+    fewer = relaxjax.init(tx, helpers.problem(), emulate(2))
+    with pytest.raises(ValueError, match=r"of params has shape \(2, .*must be \[4,"):
+        plan.taken_over(tx, ADAM, *fewer, mesh=mesh)
+    run = relaxjax.init(tx, helpers.problem(), mesh)
+    with pytest.raises(ValueError, match=r"of opt_state has shape \(2,"):
+        plan.taken_over(tx, ADAM, run[0], fewer[1], mesh=mesh)
+    shards, state = fsdp.init(ADAM, helpers.problem(), mesh)
+    with pytest.raises(ValueError, match="lie sharded"):
+        plan.taken_over(tx, ADAM, shards, state, mesh=mesh)
+
+
+def test_a_transformation_in_the_wrong_place_is_refused_as_at_a_start():
+    mesh, tx = emulate(N), TXS["all_reduce"]
+    run = relaxjax.init(tx, helpers.problem(), mesh)
+    wrong = optax.chain(relaxjax.local_sgd("data", 3), ADAM)
+    with pytest.raises(ValueError, match="local_sgd"):
+        plan.taken_over(wrong, ADAM, *run, mesh=mesh)
