@@ -89,6 +89,8 @@ from relaxjax.gradients.late._bounded_staleness import (
     bounded_staleness as bounded_staleness,
 )
 from relaxjax.gradients.late._bounded_staleness import random_delays as random_delays
+from relaxjax.gradients.late._by_step import ByStepState as ByStepState
+from relaxjax.gradients.late._by_step import by_step as by_step
 from relaxjax.gradients.late._dc_asgd import DcAsgdState as DcAsgdState
 from relaxjax.gradients.late._dc_asgd import dc_asgd as dc_asgd
 from relaxjax.gradients.late._delay import DelayState as DelayState
@@ -203,6 +205,7 @@ __all__ = [
     "AsynchronousDilocoState",
     "AveragedState",
     "BoundedStalenessState",
+    "ByStepState",
     "ChocoState",
     "Clock",
     "DataParallelStep",
@@ -257,6 +260,7 @@ __all__ = [
     "atc_tracking",
     "before_step",
     "bounded_staleness",
+    "by_step",
     "check",
     "checkpoint",
     "collectives",

@@ -542,6 +542,11 @@ ROWS: dict[str, Row] = {
         typed=False,  # what comes after its step varies
         slow=True,
     ),
+    "by_step, of one and the same": Row(
+        lambda opt: optax.chain(
+            relaxjax.by_step({0: all_reduce("data"), 2: all_reduce("data")}), opt
+        ),
+    ),
     "from_step, before its step": Row(
         lambda opt: optax.chain(
             all_reduce("data"), opt, relaxjax.from_step(local_sgd("data", 2), 100)

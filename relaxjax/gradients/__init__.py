@@ -7,6 +7,7 @@ __getattr__, __dir__, __all__ = door(
     {
         "late._accumulate": "AccumulateState accumulate",
         "low_rank._acp_sgd": "AcpSGDState acp_sgd",
+        "late._by_step": "ByStepState by_step",
         "mean._all_reduce": "AllReduceState all_reduce",
         "momenta._arc_top_k": "ArcTopKState arc_top_k",
         "late._bounded_staleness": "BoundedStalenessState bounded_staleness "

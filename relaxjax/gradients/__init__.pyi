@@ -22,6 +22,8 @@ from relaxjax.gradients.late._bounded_staleness import random_delays as random_d
 from relaxjax.gradients.late._bounded_staleness import (
     staleness_table as staleness_table,
 )
+from relaxjax.gradients.late._by_step import ByStepState as ByStepState
+from relaxjax.gradients.late._by_step import by_step as by_step
 from relaxjax.gradients.late._dc_asgd import DcAsgdState as DcAsgdState
 from relaxjax.gradients.late._dc_asgd import dc_asgd as dc_asgd
 from relaxjax.gradients.late._delay import DelayState as DelayState
@@ -77,6 +79,7 @@ __all__ = [
     "AllReduceState",
     "ArcTopKState",
     "BoundedStalenessState",
+    "ByStepState",
     "DcAsgdState",
     "DeepGradientCompressionState",
     "DelayState",
@@ -94,6 +97,7 @@ __all__ = [
     "arc_top_k",
     "before_step",
     "bounded_staleness",
+    "by_step",
     "dc_asgd",
     "deep_gradient_compression",
     "delay",

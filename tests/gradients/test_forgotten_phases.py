@@ -41,6 +41,7 @@ METHODS: dict[str, Callable[[], Any]] = {
     "post_local_sgd": lambda: relaxjax.post_local_sgd(optax.sgd(0.1), "data", 2, 2),
     "before_step": lambda: relaxjax.before_step(REDUCER(), 3),
     "from_step": lambda: relaxjax.from_step(REDUCER(), 3),
+    "by_step": lambda: relaxjax.by_step({0: REDUCER(), 3: REDUCER(algorithm="ring")}),
     "in a chain": lambda: optax.chain(
         relaxjax.before_step(relaxjax.power_sgd("data", rank=1, start_after=1), 4),
         optax.adam(0.1),

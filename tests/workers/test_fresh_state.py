@@ -23,6 +23,9 @@ PHASED: dict[str, Any] = {
     "power_sgd": relaxjax.power_sgd("data", rank=2, start_after=2, min_compression=0),
     "acp_sgd": relaxjax.acp_sgd("data", rank=2, start_after=3, min_compression=0),
     "before_step": relaxjax.before_step(all_reduce("data"), 2),
+    "by_step": relaxjax.by_step(
+        {0: all_reduce("data"), 2: all_reduce("data", algorithm="ring")}
+    ),
     "deep_gradient_compression": relaxjax.deep_gradient_compression(
         "data", density=0.25
     ),
