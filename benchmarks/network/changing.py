@@ -59,7 +59,7 @@ LATENCY, CODEC = 1e-3, 2e9  # what the plan is told of the links, and of codecs
 MOST = 1.10
 """The autopilot's seconds over those of hindsight, at most."""
 _LONG = 3  # times the steps of plain all-reduce, before a training is given up
-_DWELL = 20
+_DWELL, _GAIN = 20, 0.15  # medians of three steps scatter by a tenth here
 _WINDOWS = 256
 
 
@@ -105,7 +105,8 @@ def changing(
         order = random.Random(seed)
         for number in range(rounds):
             for name in order.sample([*policies], len(policies)):
-                policy, ways = policies[name](), {"rate": learning_rate, "goal": goal}
+                policy = policies[name]()
+                ways: dict[str, Any] = {"rate": learning_rate, "goal": goal}
                 ways |= {"most": _LONG * steps, "told": steps}
                 way = travel(lab, METHODS, policy, phases, **ways)
                 row = {"round": number, "name": name, **way._asdict()}
@@ -202,7 +203,8 @@ def pilot_of(found: Mapping[str, Any], shape: Shape, mbit: float) -> Controller:
     )
     ranked = plan.rank(model, network, quality="unmeasured").rows
     rows = [row for m in METHODS for row in ranked if row.label == m.label]
-    return plan.autopilot(rows, model, network, worth=found["worth"], dwell=_DWELL)
+    how = {"worth": found["worth"], "dwell": _DWELL, "gain": _GAIN}
+    return plan.autopilot(rows, model, network, **how)
 
 
 def policies_of(

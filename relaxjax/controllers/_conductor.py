@@ -22,7 +22,7 @@ from relaxjax.controllers._readings import NormsOfSums
 from relaxjax.controllers._record import Decision
 from relaxjax.periods import Meetings, lasting
 from relaxjax.tasks import Task, train_step_of
-from relaxjax.workers import data_parallel, init
+from relaxjax.workers import data_parallel, state_shapes, workers_of
 
 
 class Conductor:
@@ -91,7 +91,7 @@ class Conductor:
         """
 
         def make(tx: optax.GradientTransformation) -> tuple[Any, Any]:
-            like = jax.eval_shape(lambda: init(tx, task.params, mesh)[1])
+            like = state_shapes(tx, task.params, workers_of(mesh, None, "controllers"))
             return data_parallel(train_step_of(task, tx), mesh, donate=True), like
 
         return cls(method, rate, step, make)

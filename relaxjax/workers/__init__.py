@@ -15,7 +15,7 @@ __getattr__, __dir__, __all__ = door(
     },
     shared={
         "_consensus": "at_mean of_one_worker",
-        "_init": "checked init_state",
+        "_init": "checked init_state state_shapes",
         "_mesh": "WorkerMesh",
         "_processes": "broadcast_from_first_process on_host",
         "_synchronized": "require_synchronized",

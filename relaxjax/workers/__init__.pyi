@@ -11,6 +11,7 @@ from relaxjax.workers._in_backward import reduce_in_backward as reduce_in_backwa
 from relaxjax.workers._init import checked as checked
 from relaxjax.workers._init import init as init
 from relaxjax.workers._init import init_state as init_state
+from relaxjax.workers._init import state_shapes as state_shapes
 from relaxjax.workers._init import state_specs as state_specs
 from relaxjax.workers._mesh import Emulation as Emulation
 from relaxjax.workers._mesh import WorkerMesh as WorkerMesh

@@ -105,6 +105,16 @@ def init_state(
     return jax.jit(make_state, out_shardings=shardings)(params)
 
 
+def state_shapes(
+    tx: optax.GradientTransformation, params: Any, workers: WorkerMesh
+) -> Any:
+    """Shapes and dtypes of every worker's state, for params of one; nothing is sent."""
+    stacked = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct((workers.n, *x.shape), x.dtype), params
+    )
+    return jax.eval_shape(per_worker(tx.init, workers, batch=False), stacked)
+
+
 def state_specs(opt_state: Any, axis_name: AxisName) -> Any:
     """Partition specs of worker state, for your own `jax.shard_map`.
 

@@ -1,10 +1,19 @@
 """`relaxjax train` under a controller: written, repeated, and gone on with."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
-from tests.cli.test_resume import record, refused, run, stopped_at_the_tenth_point
+from tests.cli.test_resume import (
+    SHORT,
+    record,
+    refused,
+    run,
+    stopped_at_the_tenth_point,
+)
 
 ADA = ["--relaxation", "local_sgd", "--periods", "ada_comm:start=3"]
 SELDOM = ["--relaxation", "local_sgd", "--periods", "ada_comm:start=16"]
@@ -66,3 +75,23 @@ def test_decisions_of_an_earlier_run_are_not_mixed(tmp_path):
 def test_what_init_refuses_is_a_message(ranks, tmp_path):
     options = ["--relaxation", "power_sgd", *ranks.split(), "--out", str(tmp_path)]
     assert "compresses none of the leaves" in " ".join(refused(*options).split())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("options", [ADA, RANKS], ids=["periods", "ranks"])
+def test_several_processes_decide_as_one(options, tmp_path):
+    """Each from the same means; the first one writes."""
+    one, several = tmp_path / "one", tmp_path / "several"
+    run(*options, "--out", str(one))
+    command = [sys.executable, "-m", "relaxjax", "run", "-n", "2", *SHORT]
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
+    ended = subprocess.run(
+        [*command, *options, "--out", str(several)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=180,
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    assert table(several) == table(one)
+    assert record(several)["loss"] == pytest.approx(record(one)["loss"], rel=1e-4)
