@@ -59,7 +59,7 @@ LATENCY, CODEC = 1e-3, 2e9  # what the plan is told of the links, and of codecs
 MOST = 1.10
 """The autopilot's seconds over those of hindsight, at most."""
 _LONG = 3  # times the steps of plain all-reduce, before a training is given up
-_DWELL, _GAIN = 20, 0.15  # medians of three steps scatter by a tenth here
+_DWELL, _GAIN = 20, 0.1
 _WINDOWS = 256
 
 
@@ -79,7 +79,7 @@ def changing(
     steps: Annotated[
         int, typer.Option(min=2, help="Of plain all-reduce, to the loss.")
     ] = 3000,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of all.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of all.")] = 2,
     rows: Annotated[int, typer.Option(min=1, help="Rows of a host in a step.")] = 2,
     learning_rate: Annotated[float, typer.Option(min=0.0, help="Of Adam.")] = 2e-3,
     width: Annotated[int, typer.Option(min=8, help="Width of the model.")] = 64,

@@ -12,8 +12,8 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
-from statistics import mean
-from typing import Any, NamedTuple
+from statistics import mean, median
+from typing import NamedTuple
 
 from benchmarks.network.lab import Lab
 from benchmarks.network.methods import RELAXJAX, Method
@@ -24,6 +24,7 @@ LOOK = 50
 """Steps between two looks at the held-out loss, at least."""
 LOOKS = 10
 """Looks whose mean is the loss."""
+_FEW, _SECOND = 3, 1.0  # steps, and seconds of them, before a pilot is asked
 _BLOCK = 0.5  # seconds of steps between two questions
 
 
@@ -40,8 +41,8 @@ class Place(NamedTuple):
     Attributes:
       step: steps taken.
       sent: whether the last of them sent.
-      exchange: seconds of the last three steps that sent, since the last change.
-      compute: seconds of the last three that did not.
+      exchange: seconds of steps that sent, since the last change or question.
+      compute: seconds of those that did not.
     """
 
     step: int
@@ -94,19 +95,36 @@ def by_phase(levels: Sequence[int], phases: Sequence[Phase]) -> Policy:
 
 
 def piloted(pilot: Controller) -> Policy:
-    """What a pilot says of the seconds of real steps."""
+    """What a pilot says of the seconds of real steps.
+
+    It is asked once a second, or as soon as two of three steps are twice as long, or
+    half as long, as the others.
+    """
     record = pilot.init()
 
     def level_of(place: Place) -> int:
         nonlocal record
-        if place.sent and len(place.exchange) == 3:
-            told: dict[str, Any] = {"exchange": place.exchange}
-            if len(place.compute) == 3:
-                told["compute"] = place.compute
-            record = pilot.update(record, place.step, told)
+        told = _told(place.exchange)
+        if place.sent and told:
+            readings = {"exchange": told}
+            if len(place.compute) >= _FEW:
+                readings["compute"] = [*place.compute]
+            record = pilot.update(record, place.step, readings)
+            place.exchange.clear()
+            place.compute.clear()
         return record.level
 
     return level_of
+
+
+def _told(seconds: Sequence[float]) -> list[float]:
+    """The steps that a pilot is told of; none: not yet."""
+    if len(seconds) < _FEW:
+        return []
+    last = [*seconds[-_FEW:]]
+    if not 0.5 <= median(last) / median(seconds) <= 2:
+        return last
+    return [*seconds] if sum(seconds) >= _SECOND else []
 
 
 def phase_at(phases: Sequence[Phase], step: int) -> int:
@@ -183,4 +201,4 @@ def _after(place: Place, each: Sequence[float], period: int, since: int) -> Plac
         else:
             compute += [seconds] * (done > 1)
     step = place.step + len(each)
-    return Place(step, (step - since) % period == 0, exchange[-3:], compute[-3:])
+    return Place(step, (step - since) % period == 0, exchange, compute)

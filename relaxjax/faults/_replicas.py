@@ -130,8 +130,8 @@ def rows_apart(leaves: list[jax.Array]) -> list[int | None]:
     """
     if not leaves:
         return []
-    digests = _jitted(_digests, _everywhere(leaves), tuple(map(copied, leaves)))
-    words = np.asarray(digests(leaves))
+    each = [_digest(x, copied(x)) for x in leaves]
+    words = np.asarray(_jitted(_together, _everywhere(leaves), None)(each))
     apart = (words != words[:, :1]).any(axis=2)
     return [int(row.argmax()) if row.any() else None for row in apart]
 
@@ -179,22 +179,35 @@ def _bits(x: jax.Array) -> jax.Array:
     return lax.bitcast_convert_type(x, kind).astype(jnp.uint32)
 
 
-def _digests(lies: tuple[Any, ...], leaves: list[jax.Array]) -> jax.Array:
-    """uint32[leaves, copies n, 2]; those of fewer copies come up again and again."""
+@functools.partial(jax.jit, static_argnums=1)
+def _digest(x: jax.Array, lies: Any) -> jax.Array:
+    """uint32[copies n, 2] of a leaf; one program for all leaves of one form."""
+    b = _bits(all_copies(x, lies))
+    place = jnp.zeros((1, *b.shape[1:]), jnp.uint32)
+    for axis, size in enumerate(b.shape[1:], 1):
+        iota = lax.broadcasted_iota(jnp.uint32, place.shape, axis)
+        place = place * jnp.uint32(size) + iota
 
-    def digest(x: jax.Array, seed: int) -> jax.Array:
-        b, words = _bits(x), key_words(seed)
-        place = jnp.zeros((1, *b.shape[1:]), jnp.uint32)
-        for axis, size in enumerate(b.shape[1:], 1):
-            iota = lax.broadcasted_iota(jnp.uint32, place.shape, axis)
-            place = place * jnp.uint32(size) + iota
-        each = hash_words(b ^ hash_words(place, words), fold(words, 1))
+    def word(seed: int) -> jax.Array:
+        own, others = _keys(seed)
+        each = hash_words(b ^ hash_words(place, own), others)
         return jnp.sum(each, axis=tuple(range(1, b.ndim)), dtype=jnp.uint32)
 
-    every = list(map(all_copies, leaves, lies))
-    rows = math.lcm(*map(len, every))
-    both = [jnp.stack([digest(x, 0), digest(x, 1)], axis=-1) for x in every]
-    return jnp.stack([jnp.tile(x, (rows // max(1, len(x)), 1)) for x in both])
+    return jnp.stack([word(0), word(1)], axis=-1)
+
+
+@functools.cache
+def _keys(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """For places and for elements: numbers, which a program has not to compute."""
+    with jax.ensure_compile_time_eval():
+        words = key_words(seed)
+        return np.asarray(words), np.asarray(fold(words, 1))
+
+
+def _together(_: Any, words: list[jax.Array]) -> jax.Array:
+    """uint32[leaves, copies n, 2]; those of fewer copies come up again and again."""
+    rows = math.lcm(*map(len, words))
+    return jnp.stack([jnp.tile(x, (rows // max(1, len(x)), 1)) for x in words])
 
 
 def _apart(lies: Any, x: jax.Array, row: jax.Array) -> tuple[jax.Array, jax.Array]:

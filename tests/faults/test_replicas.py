@@ -1,5 +1,6 @@
 """replica_difference: which leaf of which worker is not what it should be, by bits."""
 
+import re
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 import relaxjax
 from relaxjax import emulate, replica_difference, require_replicas
 from relaxjax._core._tree import leaf_names
-from relaxjax.faults._replicas import _digests, _everywhere, _jitted
+from relaxjax.faults._replicas import _digest, _everywhere, _jitted, _together
 from tests import helpers
 from tests.helpers import mesh_of
 
@@ -154,12 +155,24 @@ def test_nothing_but_digests_is_sent():
     params = {"w": jnp.zeros((64, 64)), "b": jnp.zeros(64)}
     stacked = relaxjax.to_workers(params, mesh_of(N))
     leaves = jax.tree.leaves(stacked)
-    lowered = _jitted(_digests, _everywhere(leaves), (None,) * 2).lower(leaves)
+    for leaf in leaves:
+        text = helpers.optimized_hlo(_digest.lower(leaf, None))
+        assert not any(kind in text for kind in ("all-gather", "all-reduce", "permute"))
+    words = [_digest(leaf, None) for leaf in leaves]
+    lowered = _jitted(_together, _everywhere(leaves), None).lower(words)
     text = helpers.optimized_hlo(lowered)
-    moved = [line for line in text.splitlines() if "all-gather(" in line]
-    moved += [line for line in text.splitlines() if "all-reduce(" in line]
+    moved = [
+        line for line in text.splitlines() if re.search("all-(gather|reduce)", line)
+    ]
     assert moved
-    assert not any("64,64" in line.partition("=")[2] for line in moved)
+    assert not any("64" in line.partition("=")[2].partition("(")[0] for line in moved)
+
+
+def test_leaves_of_one_form_are_one_program():
+    tree = {str(k): jnp.zeros((N, 7, 11)) for k in range(20)}
+    before = _digest._cache_size()
+    require_replicas(tree)
+    assert _digest._cache_size() - before <= 1
 
 
 def test_the_error_says_what_and_where():

@@ -133,7 +133,7 @@ def test_a_nan_shows_in_each_phase():
 
 
 def test_optimizers_may_follow_one_another_too():
-    tx: Any = by_step({0: optax.sgd(1.0, 0.5), 2: optax.sgd(10.0, 0.5)})
+    tx: Any = by_step({2: optax.sgd(10.0, 0.5), 0: optax.sgd(1.0, 0.5)})
     state, seen = tx.init(jnp.zeros(())), []
     for _ in range(3):
         state = relaxjax.advance_phases(state)

@@ -11,6 +11,7 @@ import pytest
 
 from relaxjax import controllers, plan
 from relaxjax.plan.running._costs import Costs
+from relaxjax.plan.running._links import Memory, looked
 from relaxjax.schedule import Link
 
 COMPUTE, CHANGE = 0.05, 2.0  # seconds of a step; of a change, which is compiled
@@ -187,6 +188,19 @@ def test_a_link_that_breaks_right_after_a_change_is_seen_as_a_link():
     """No prediction is as wrong as that."""
     table, _ = told(pilot(dwell=0), {10: FAST, 20: SLOW, 30: SLOW, 40: SLOW})
     assert table == [(0, PLAIN), (10, CODED), (20, SELDOM)]
+
+
+def test_an_error_holds_near_the_link_at_which_it_was_found():
+    costs = Costs(tuple(ROWS), MODEL, NETWORK, WORTH)
+    seconds = costs.exchange(1, FAST, COMPUTE)
+    before = Memory((SLOW, SLOW, SLOW), COMPUTE, 1, {1: ((SLOW, -0.5 * seconds),)})
+    after = looked(before, costs, 1, seconds, 0.05)
+    assert after.links[1] == pytest.approx(FAST, rel=1e-3)
+    assert after.error(1) == 0.0
+    slow = costs.exchange(1, SLOW, COMPUTE) - 0.5 * seconds
+    again = looked(after, costs, 1, slow, 0.05)
+    assert again.links[1] == pytest.approx(SLOW, rel=1e-3)
+    assert again.error(1) == -0.5 * seconds
 
 
 def test_computation_that_became_slower_is_no_slower_link():
