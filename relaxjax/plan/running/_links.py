@@ -8,6 +8,8 @@ tells one of the two:
 
     what ran first        e = 0
     r was come to         f as before;  e_r = t - T    if T / 3 <= t <= 3 T
+    f was seen before,    that f;       e_r = t - T    likewise
+    but not with r
     else                  e_r as it was found;  f by bisection
 
 e holds for links within a factor of two of the f at which it was found, and is kept for
@@ -52,6 +54,12 @@ class Memory(NamedTuple):
         kept = [p for p in self._of(level) if abs(math.log(p[0] / f)) > _NEAR]
         return self._replace(errors={**self.errors, level: (*kept, (f, e))})
 
+    def others(self, level: int) -> list[float]:
+        """Links that were seen before, over which this relaxation has not run."""
+        own = [f for f, _ in self._of(level)]
+        seen = (f for pairs in self.errors.values() for f, _ in pairs)
+        return [f for f in seen if all(abs(math.log(f / x)) > _NEAR for x in own)]
+
     def _of(self, level: int) -> tuple[tuple[float, float], ...]:
         return self.errors.get(level, ())
 
@@ -90,4 +98,8 @@ def _linked(
         near = memory._replace(links=links(e))
         if abs(math.log(near.links[1] / f)) <= _NEAR:
             return near
+    back = [(abs(math.log(seconds / of(f))), f) for f in memory.others(level)]
+    apart, f = min(back, default=(math.inf, 1.0))
+    if apart <= math.log(_WRONG):
+        return memory._replace(links=(f, f, f)).found(level, seconds - of(f))
     return memory._replace(links=links(0.0)).found(level, 0.0)

@@ -190,6 +190,19 @@ def test_a_link_that_breaks_right_after_a_change_is_seen_as_a_link():
     assert table == [(0, PLAIN), (10, CODED), (20, SELDOM)]
 
 
+def test_a_link_that_is_back_is_known_by_what_ran_over_it():
+    """Codes that were never seen over it say little of the link themselves."""
+    over = 0.6 * COMPUTE  # of codes, over any link
+    costs = Costs(tuple(ROWS), MODEL, NETWORK, {})
+    controller = plan.autopilot(ROWS[:2], MODEL, NETWORK, worth={PLAIN: 2.0})
+    record, names = controller.init(), []
+    for step, f in enumerate((FAST, FAST, SLOW, SLOW, FAST, FAST, FAST), 1):
+        seconds = costs.exchange(record.level, f, COMPUTE) + over * record.level
+        record = controller.update(record, step, {"exchange": [seconds] * 3})
+        names.append(NAMES[record.level])
+    assert names == [PLAIN, PLAIN, CODED, CODED, PLAIN, PLAIN, PLAIN]
+
+
 def test_an_error_holds_near_the_link_at_which_it_was_found():
     costs = Costs(tuple(ROWS), MODEL, NETWORK, WORTH)
     seconds = costs.exchange(1, FAST, COMPUTE)
