@@ -197,11 +197,11 @@ def _digest(x: jax.Array, lies: Any) -> jax.Array:
 
 
 @functools.cache
-def _keys(seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _keys(seed: int) -> tuple[jax.Array, jax.Array]:
     """For places and for elements: numbers, which a program has not to compute."""
     with jax.ensure_compile_time_eval():
         words = key_words(seed)
-        return np.asarray(words), np.asarray(fold(words, 1))
+        return words, fold(words, 1)
 
 
 def _together(_: Any, words: list[jax.Array]) -> jax.Array:

@@ -523,6 +523,7 @@ def test_every_state_says_what_it_is():
     unmarked = {name for name, kind in states.items() if not marks_of(kind)}
     assert unmarked == {
         "AllReduceState",
+        "ByStepState",
         "DeepGradientCompressionState",
         "PartOfTrainingState",
     }

@@ -145,9 +145,8 @@ def test_optimizers_may_follow_one_another_too():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "must be a dictionary .* from step 0 on"),
-        ({3: optax.identity()}, "must be a dictionary .* from step 0 on"),
-        ([optax.identity()], "must be a dictionary"),
+        ({}, "must have one from step 0 on, as in"),
+        ({3: optax.identity()}, "must have one from step 0 on, as in"),
         ({0: optax.identity(), -1: optax.identity()}, "a step=-1 must be a whole"),
         ({0: optax.identity(), 1.5: optax.identity()}, "a step=1.5 must be a whole"),
     ],
@@ -161,6 +160,9 @@ def test_refuses_what_is_no_transformation():
     odd: Any = {0: optax.identity(), 4: 3}
     with pytest.raises(TypeError, match=r"transformations\[4\]"):
         by_step(odd)
+    listed: Any = [optax.identity()]
+    with pytest.raises(TypeError, match="must be a gradient transformation from each"):
+        by_step(listed)
 
 
 def test_refuses_states_that_cannot_go_on():

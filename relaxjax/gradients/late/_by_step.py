@@ -18,10 +18,12 @@ from typing import Any, NamedTuple
 import jax
 import optax
 
+from relaxjax._core._arrays import require_arrays
 from relaxjax._core._checks import require_transformation, require_whole
 from relaxjax._core._phases import Clock, clock, phased
 
 _CALLER = "by_step"
+_AS_IN = "as in {0: all_reduce(..), 1000: all_reduce(..)}"
 
 
 class ByStepState(NamedTuple):
@@ -52,7 +54,8 @@ def by_step(
       A gradient transformation. It begins new phases (`relaxjax.advance_phases`).
 
     Raises:
-      TypeError: one of them is not a transformation.
+      TypeError: one of them is not a transformation, or they are no dictionary; in
+        `init`, a leaf is not an array.
       ValueError: there are none, or none from step 0 on; a step is not a whole number
         of 0 or more; in `init`, states that are not alike.
 
@@ -70,6 +73,7 @@ def by_step(
     inner = [optax.with_extra_args_support(tx) for _, tx in rows]
 
     def init(params: optax.Params) -> Any:
+        require_arrays(params, _CALLER)
         _require_alike(params, rows)
         ends = [step for step, _ in rows[1:]]
         return ByStepState(clock(*ends), inner[0].init(params))
@@ -85,11 +89,15 @@ def by_step(
 
 def _checked(given: Any) -> list[tuple[int, optax.GradientTransformation]]:
     """The rows in the order of their steps."""
-    if not isinstance(given, Mapping) or 0 not in given:
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f"{_CALLER}: transformations={given!r} must be a gradient transformation "
+            f"from each step on, in a dictionary, {_AS_IN}"
+        )
+    if 0 not in given:
         raise ValueError(
-            f"{_CALLER}: transformations={given!r} must be a dictionary of "
-            "transformations by step, one of them from step 0 on, as in {0: "
-            "all_reduce(..), 1000: all_reduce(..)}"
+            f"{_CALLER}: transformations={given!r} must have one from step 0 on, "
+            f"{_AS_IN}"
         )
     for step, tx in given.items():
         require_whole(_CALLER, "a step", step, 0)

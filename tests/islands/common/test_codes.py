@@ -191,13 +191,13 @@ def test_what_no_merge_has_leaves_no_residual(is_merged):
     joined = Joined(Member("a", 1), 0, [anchor])
     island = Island(run, joined, start, mail, Pace(None))
     params = {"a": np.array([0.1, 0.2, 0.35, 0.5, 0.75, 1.0], np.float32)}
-    for _ in range(settings.sync_every):
+    for _ in range(settings.step_of(1)):
         island.exchange(params)
     after = Fragment(0, 1, start)
     mail.news = News(1, [after], {1} if is_merged else set(), False)
     params = island.exchange(start)
     mail.news = News(1, [], set(), False)
-    for _ in range(settings.sync_every):
+    for _ in range(settings.step_of(1)):
         island.exchange(start)
     assert [offer.version for offer in mail.sent] == [1, 2]
     code = settings.compressor
