@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from scripts.tables import (
+    changing,
     decided,
     islands,
     network,
@@ -14,6 +15,7 @@ from scripts.tables import (
 )
 
 TABLES: Mapping[str, Callable[[], list[str]]] = {
+    "changing-link": changing.choices,
     "decided": decided.ranks,
     "first-step": speed.first_steps,
     "islands-wrong": islands.wrong_member,

@@ -6,10 +6,10 @@ from scripts.tables.rows import heads, result, row
 
 NAMES = {
     "autopilot": "`plan.autopilot`",
-    "all_reduce": "always `all_reduce`, which ran first",
+    "all_reduce": "always `all_reduce`, which ran first and is the first plan",
     "all_reduce+quantize8@two_shot": "always `all_reduce+quantize8`",
     "all_reduce+quantize4+ef14@two_shot": "always `all_reduce+quantize4+ef14`, the "
-    "first plan",
+    "best fixed one",
 }
 TITLES = ["time over the best in hindsight", "seconds", "changes"]
 
