@@ -209,7 +209,7 @@ def pilot_of(found: Mapping[str, Any], shape: Shape, mbit: float) -> Controller:
 
 def policies_of(
     found: Mapping[str, Any], phases: Sequence[Phase], pilot: Controller
-) -> "dict[str, Any]":
+) -> dict[str, Any]:
     """What is compared, by name: each makes a policy anew."""
 
     def always(k: int) -> Any:
@@ -242,6 +242,13 @@ def compared(journeys: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["seconds"])
 
 
+def verdict(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Whether the autopilot was near enough to hindsight in each round."""
+    (own,) = (row for row in rows if row["name"] == AUTOPILOT)
+    met = "met" if max(own["over"]) <= MOST else "missed"
+    return f"{AUTOPILOT} over {HINDSIGHT}: at most {MOST} in each round is {met}"
+
+
 def _report(run: Run, result: dict[str, Any]) -> Result:
     rows = compared(result["journeys"])
     table = Table.of(
@@ -262,6 +269,6 @@ def _report(run: Run, result: dict[str, Any]) -> Result:
     return run.finish(
         result | {"rows": rows},
         tables=[table],
-        notes=[json.dumps({"worth": result["worth"]})],
+        notes=[json.dumps({"worth": result["worth"]}), verdict(rows)],
         plots=[Plot("A link that changes", axes, lines)],
     )

@@ -131,7 +131,7 @@ def rows_apart(leaves: list[jax.Array]) -> list[int | None]:
     if not leaves:
         return []
     each = [_digest(x, copied(x)) for x in leaves]
-    words = np.asarray(_jitted(_together, _everywhere(leaves), None)(each))
+    words = np.asarray(_jitted(_together, _everywhere(leaves))(each))
     apart = (words != words[:, :1]).any(axis=2)
     return [int(row.argmax()) if row.any() else None for row in apart]
 
@@ -163,8 +163,8 @@ def _everywhere(leaves: list[jax.Array]) -> NamedSharding | None:
 
 
 @functools.cache
-def _jitted(fn: Any, sharding: NamedSharding | None, lies: Any) -> Any:
-    return jax.jit(functools.partial(fn, lies), out_shardings=sharding)
+def _jitted(fn: Any, sharding: NamedSharding | None, *first: Any) -> Any:
+    return jax.jit(functools.partial(fn, *first), out_shardings=sharding)
 
 
 def _bits(x: jax.Array) -> jax.Array:
@@ -204,7 +204,7 @@ def _keys(seed: int) -> tuple[jax.Array, jax.Array]:
         return words, fold(words, 1)
 
 
-def _together(_: Any, words: list[jax.Array]) -> jax.Array:
+def _together(words: list[jax.Array]) -> jax.Array:
     """uint32[leaves, copies n, 2]; those of fewer copies come up again and again."""
     rows = math.lcm(*map(len, words))
     return jnp.stack([jnp.tile(x, (rows // max(1, len(x)), 1)) for x in words])

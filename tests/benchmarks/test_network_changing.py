@@ -171,6 +171,14 @@ def test_seconds_are_compared_within_a_round():
     assert rows[1]["over"] == [1.5, 1.25]
 
 
+def test_the_target_holds_in_each_round():
+    def rows(*over: float) -> Any:
+        return [{"name": "a", "over": [9.0]}, {"name": "autopilot", "over": over}]
+
+    assert changing.verdict(rows(1.0, 1.1)).endswith("is met")
+    assert changing.verdict(rows(1.0, 1.11)).endswith("is missed")
+
+
 def test_phases_have_an_end_each_but_the_last():
     assert changing.phases_of([1.0, 2.0], [7]) == [Phase(1.0, 7), Phase(2.0, math.inf)]
     for until in ([], [3, 2], [2, 2]):

@@ -159,7 +159,7 @@ def test_nothing_but_digests_is_sent():
         text = helpers.optimized_hlo(_digest.lower(leaf, None))
         assert not any(kind in text for kind in ("all-gather", "all-reduce", "permute"))
     words = [_digest(leaf, None) for leaf in leaves]
-    lowered = _jitted(_together, _everywhere(leaves), None).lower(words)
+    lowered = _jitted(_together, _everywhere(leaves)).lower(words)
     text = helpers.optimized_hlo(lowered)
     moved = [
         line for line in text.splitlines() if re.search("all-(gather|reduce)", line)

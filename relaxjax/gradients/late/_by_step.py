@@ -54,8 +54,8 @@ def by_step(
       A gradient transformation. It begins new phases (`relaxjax.advance_phases`).
 
     Raises:
-      TypeError: one of them is not a transformation, or they are no dictionary; in
-        `init`, a leaf is not an array.
+      TypeError: the argument is not a dictionary, or a value is not a transformation;
+        in `init`, a leaf is not an array.
       ValueError: there are none, or none from step 0 on; a step is not a whole number
         of 0 or more; in `init`, states that are not alike.
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from relaxjax._core._checks import require_whole
+from relaxjax._core.foreign._ranges import STEPS
 
 Rows = tuple[tuple[int, int], ...]
-_END = 2**62  # a step that none is
 
 
 def period_of(sync_every: Any) -> Any:
@@ -45,8 +45,9 @@ def check_period(period: Any, fragments: int) -> None:
     if not all(isinstance(row, tuple) and len(row) == 2 for row in rows):
         raise ValueError(f"islands: sync_every={period} must be rows (step, period)")
     for step, each in rows:
-        require_whole("islands", "a step of sync_every", step, 0)
-        require_whole("islands", "sync_every", each)
+        for name, number, least in (("a step of ", step, 0), ("", each, 1)):
+            whole = STEPS._replace(least=least)
+            require_whole("islands", f"{name}sync_every", number, least, whole.broken)
         if each % fragments:
             raise ValueError(
                 f"islands: sync_every={each} must be a multiple of "
@@ -63,8 +64,8 @@ def step_of(period: int | Rows, fragments: int, version: int) -> int:
     """t_v, the step of the run at which a merge is contributed to."""
     rows = period if isinstance(period, tuple) else ((0, period),)
     at = 0
-    for (_, each), (end, _) in itertools.pairwise((*rows, (_END, 0))):
+    for (_, each), (end, _) in itertools.pairwise(rows):
         each //= fragments
         count = min(version, max(0, -(-(end - at) // each)))
         at, version = at + count * each, version - count
-    return at
+    return at + version * (rows[-1][1] // fragments)

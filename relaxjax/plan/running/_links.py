@@ -67,7 +67,7 @@ class Memory(NamedTuple):
 def looked(
     memory: Memory, costs: Costs, level: int, seconds: float, gain: float
 ) -> Memory:
-    """The links and the error that explain the seconds; as before if those do."""
+    """What explains the seconds: the link as it was, another error, or another link."""
     came, memory = level != memory.level, memory._replace(level=level)
     known, said = memory.error(level), costs.exchange(level, *memory.link())
     if came and known is None and memory.errors:
@@ -81,9 +81,10 @@ def looked(
 def _linked(
     memory: Memory, costs: Costs, level: int, seconds: float, gain: float
 ) -> Memory:
-    """The links that explain the seconds, with an error that was found at one of them.
+    """Links that explain the seconds, by an error that was found at one of them.
 
-    Where there is none, the prediction is taken to be right.
+    Next comes a link that was seen with other relaxations. Failing both, the prediction
+    is taken to be right.
     """
 
     def of(f: float) -> float:

@@ -47,6 +47,11 @@ def test_a_table_of_one_row_is_the_number():
         assert step_of(((0, 6),), 3, version) == step_of(6, 3, version) == 2 * version
 
 
+def test_the_last_row_has_no_end():
+    assert step_of(3, 1, 2**40) == 3 * 2**40
+    assert step_of(((0, 1), (5, 2)), 1, 5 + 2**40) == 5 + 2**41
+
+
 def test_an_island_merges_at_these_steps(tmp_path):
     with join(tmp_path) as island:
         assert merges_of(island, 30) == [2, 4, 6, 10, 14, 22, 30]
@@ -103,6 +108,8 @@ def test_a_schedule_is_given_as_its_rows(tmp_path):
         (((0, 2, 3),), r"must be rows \(step, period\)"),
         (((0, 2.5),), "sync_every=2.5 must be a whole number"),
         ("24", "sync_every='24' must be a whole number"),
+        (10**400, "must be a whole number, 2147483647 or less"),
+        (((0, 2), (2**40, 4)), "a step of sync_every=.* 2147483647 or less"),
     ],
 )
 def test_refuses_what_is_no_period(period, message):
