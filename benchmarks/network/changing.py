@@ -32,6 +32,7 @@ from benchmarks.network.journeys import (
     by_phase,
     fixed,
     piloted,
+    told_of,
     travel,
 )
 from benchmarks.network.lab import Lab
@@ -162,12 +163,12 @@ def measured(
 def step_seconds(lab: Lab, method: Method, steps: int, rate: float) -> float:
     """Mean seconds of a step, over periods, and all programs of a change compiled."""
     crew, warm = lab.crew(RELAXJAX), method.period + 1
-    crew.begin(NAME, method.plain(steps=steps, rate=rate))
+    crew.begin(NAME, told_of(method, steps=steps, rate=rate))
     count = method.period * max(1, 10 // method.period)
     crew.steps(NAME, warm - warm % method.period + method.period)
     seconds = crew.steps(NAME, count).seconds
     if not method.alone:
-        crew.take_over(NAME, METHODS[0].plain(steps=steps, rate=rate))
+        crew.take_over(NAME, told_of(METHODS[0], steps=steps, rate=rate))
     crew.end(NAME)
     return seconds
 

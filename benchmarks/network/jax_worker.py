@@ -112,6 +112,8 @@ def _program(
     key = json.dumps(method, sort_keys=True)
     if key not in programs:
         tx = transformation(method, mesh.devices.shape[0], _axes(mesh))
+        if method.get("arrears"):
+            tx = plan.with_arrears(tx)
 
         def train_step(params, opt_state, loss, batch):
             loss, grads = jax.value_and_grad(task.loss)(params, batch)

@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from statistics import mean, median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.network.lab import Lab
 from benchmarks.network.methods import RELAXJAX, Method
@@ -127,6 +127,11 @@ def _told(seconds: Sequence[float]) -> list[float]:
     return [*seconds] if sum(seconds) >= _SECOND else []
 
 
+def told_of(method: Method, *, steps: int, rate: float) -> dict[str, Any]:
+    """Plain data of a method that takes over what another one owes, and hands it on."""
+    return method.plain(steps=steps, rate=rate) | {"arrears": True}
+
+
 def phase_at(phases: Sequence[Phase], step: int) -> int:
     """The place of the phase in which a step is, of which so many went before."""
     return next(i for i, phase in enumerate(phases) if step < phase.until)
@@ -158,7 +163,7 @@ def travel(
     crew, whole = lab.crew(RELAXJAX), most if told is None else told
     place = Place(0, False, [], [])
     level, since, seconds = policy(place), 0, 0.0
-    crew.begin(NAME, methods[level].plain(steps=whole, rate=rate))
+    crew.begin(NAME, told_of(methods[level], steps=whole, rate=rate))
     journey = Journey([(0, 0.0, crew.loss(NAME))], [(0, level, 0.0)])
     phase, block, step_seconds = -1, 1, math.inf
     while place.step < most and journey.losses()[-1] > goal:
@@ -179,7 +184,7 @@ def travel(
             journey.curve.append((place.step, seconds, crew.loss(NAME)))
         if (new := policy(place)) != level:
             before = time.perf_counter()
-            crew.take_over(NAME, methods[new].plain(steps=whole, rate=rate))
+            crew.take_over(NAME, told_of(methods[new], steps=whole, rate=rate))
             first = crew.steps(NAME, 1).each
             changed = time.perf_counter() - before
             seconds += changed

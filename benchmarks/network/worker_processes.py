@@ -21,7 +21,7 @@ from threading import Timer
 from typing import Any, NamedTuple
 
 from benchmarks.network.methods import DDP, PAIRS, RELAXJAX
-from relaxjax._core._huge_pages import huge_pages
+from relaxjax._core.foreign._huge_pages import huge_pages
 from relaxjax.hosts import Place
 
 MODULES = {

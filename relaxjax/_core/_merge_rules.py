@@ -198,15 +198,15 @@ def refuse(reason: str) -> MergeRule:
     return MergeRule("refuse", reason=reason)
 
 
-def marks_of(kind: type) -> dict[str, MergeRule]:
-    """The rules of a state's class by field: a NamedTuple, a dataclass or any other."""
+def marks_of(kind: type, mark: type = MergeRule) -> dict[str, Any]:
+    """The marks of a state's class by field: a NamedTuple, a dataclass or any other."""
     hints = getattr(kind, "__annotations__", {})
     # Texts are evaluated only where they must be: those of others' classes may fail.
     texts = [repr(x) for x in hints.values() if isinstance(x, str | ForwardRef)]
     if any("Annotated" in text for text in texts):
         hints = get_type_hints(kind, include_extras=True)
-    rules = {
-        field: [x for x in getattr(hint, "__metadata__", ()) if type(x) is MergeRule]
+    marks = {
+        field: [x for x in getattr(hint, "__metadata__", ()) if type(x) is mark]
         for field, hint in hints.items()
     }
-    return {field: several[0] for field, several in rules.items() if several}
+    return {field: several[0] for field, several in marks.items() if several}

@@ -26,6 +26,7 @@ import jax
 
 from relaxjax._core._checks import require_fraction
 from relaxjax._core._merge_rules import MEAN
+from relaxjax._core._owed import OWED
 from relaxjax.compression._protocol import (
     Compressor,
     Feedback,
@@ -47,7 +48,7 @@ class EControlState(NamedTuple):
       mean: H, the mean of `known` over the workers.
     """
 
-    residual: Annotated[jax.Array, MEAN]
+    residual: Annotated[jax.Array, MEAN, OWED]
     known: Annotated[jax.Array, MEAN]
     mean: Annotated[jax.Array, MEAN]
 

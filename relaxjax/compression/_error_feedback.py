@@ -23,13 +23,14 @@ import jax
 
 from relaxjax._core._checks import require_fraction
 from relaxjax._core._merge_rules import MEAN
+from relaxjax._core._owed import OWED
 from relaxjax.compression._protocol import Compressor, Feedback, with_feedback, zeros_in
 
 
 class ErrorFeedbackState(NamedTuple):
     """Attributes: residual: what this worker has lost so far."""
 
-    residual: Annotated[jax.Array, MEAN]
+    residual: Annotated[jax.Array, MEAN, OWED]
 
 
 def error_feedback(compressor: Compressor, *, decay: float = 1.0) -> Compressor:

@@ -26,13 +26,14 @@ import jax
 import jax.numpy as jnp
 
 from relaxjax._core._merge_rules import MEAN
+from relaxjax._core._owed import OWED
 from relaxjax.compression._protocol import Compressor, Feedback, with_feedback, zeros_in
 
 
 class IntersectionFeedbackState(NamedTuple):
     """Attributes: residual: what of this worker has not come out of a sum so far."""
 
-    residual: Annotated[jax.Array, MEAN]
+    residual: Annotated[jax.Array, MEAN, OWED]
 
 
 def intersection_feedback(compressor: Compressor) -> Compressor:

@@ -34,6 +34,7 @@ import jax.numpy as jnp
 
 from relaxjax._core._checks import require_momentum
 from relaxjax._core._merge_rules import MEAN
+from relaxjax._core._owed import OWED
 from relaxjax.compression._protocol import Compressor, Feedback, with_feedback, zeros_in
 
 
@@ -41,7 +42,7 @@ class MomentumCorrectionState(NamedTuple):
     """Attributes: velocity: u, of this worker; accumulated: v, what waits."""
 
     velocity: Annotated[jax.Array, MEAN]
-    accumulated: Annotated[jax.Array, MEAN]
+    accumulated: Annotated[jax.Array, MEAN, OWED]
 
 
 def momentum_correction(

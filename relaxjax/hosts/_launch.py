@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from threading import Lock, current_thread, main_thread
 from typing import Any
 
-from relaxjax._core._huge_pages import huge_pages
+from relaxjax._core.foreign._huge_pages import huge_pages
 from relaxjax.hosts._crew import Crew, Ended, Say
 from relaxjax.hosts._interrupt import heard, installed, keeps, listens
 from relaxjax.hosts._links import Links, Loopback, Place

@@ -29,6 +29,7 @@ import optax
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation
 from relaxjax._core._merge_rules import MEAN
+from relaxjax._core._owed import OWED_BY_MODELS
 from relaxjax._core._tree import wide_copy
 from relaxjax._core.traced._marks import optimizer_in_it
 from relaxjax.compression import Compressor
@@ -48,7 +49,7 @@ class AnchorState(NamedTuple):
 
     anchor: Annotated[Any, MEAN]
     outer: Any
-    reducer: Any
+    reducer: Annotated[Any, OWED_BY_MODELS]
 
 
 class OuterStep(NamedTuple):

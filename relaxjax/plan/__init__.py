@@ -17,6 +17,7 @@ __getattr__, __dir__, __all__ = door(
         "_sharded": "sharded",
         "inside._split": "Leg Split split",
         "running._autopilot": "autopilot",
+        "running._arrears": "with_arrears",
         "running._taken_over": "taken_over",
         "_xla_flags": "xla_flags",
     },

@@ -24,6 +24,7 @@ from relaxjax.plan._xla_flags import xla_flags as xla_flags
 from relaxjax.plan.inside._split import Leg as Leg
 from relaxjax.plan.inside._split import Split as Split
 from relaxjax.plan.inside._split import split as split
+from relaxjax.plan.running._arrears import with_arrears as with_arrears
 from relaxjax.plan.running._autopilot import autopilot as autopilot
 from relaxjax.plan.running._taken_over import taken_over as taken_over
 
@@ -51,5 +52,6 @@ __all__ = [
     "transformation",
     "verify",
     "winners",
+    "with_arrears",
     "xla_flags",
 ]

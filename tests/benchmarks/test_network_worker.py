@@ -75,7 +75,8 @@ def test_a_training_goes_on_with_another_method(monkeypatch):
 def test_what_is_taken_over_trains_on():
     mesh, programs = Mesh(jax.devices()[:2], "data"), _network_jax.Programs()
     method = {"name": "all_reduce", "options": {}, "rate": RATE, "steps": 3}
-    codes = {**method, "name": "all_reduce+quantize8@two_shot"}
+    method["arrears"] = True
+    codes = {**method, "name": "all_reduce+quantize8+ef14@two_shot"}
     training = _network_jax.begin(method, OWN, mesh, programs)
     for told in (method, codes, method):  # its program is made once
         training.step(MADE.batches[0])

@@ -14,6 +14,7 @@ import pytest
 import relaxjax
 from relaxjax import compression, emulate, fsdp
 from relaxjax._core._merge_rules import marks_of
+from relaxjax._core._owed import Owed
 from relaxjax._core._relaxation import Training
 from relaxjax._names import parse
 from relaxjax.checkpoint import MEAN, RESET, SUM, rebuild, refuse, resized
@@ -520,6 +521,14 @@ def test_every_state_says_what_it_is():
         if inspect.isclass(kind) and name.endswith("State") and name[0] != "_"
     }
     assert len(states) > 35
+    owed = {
+        (name, field): mark
+        for name, kind in states.items()
+        for field, mark in marks_of(kind, Owed).items()
+    }
+    assert len(owed) == 9
+    for (name, field), mark in owed.items():  # what is owed merges as an amount
+        assert mark.by_models or marks_of(states[name])[field] is MEAN
     unmarked = {name for name, kind in states.items() if not marks_of(kind)}
     assert unmarked == {
         "AllReduceState",

@@ -27,6 +27,7 @@ from relaxjax._core._arrays import require_dtypes, require_same
 from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import is_traced, require_known, require_whole
 from relaxjax._core._merge_rules import EQUAL, MEAN
+from relaxjax._core._owed import OWED_IN_TURN
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import refuse_weight
 
@@ -137,7 +138,7 @@ class BoundedStalenessState(NamedTuple):
     """
 
     step: Annotated[jax.Array, EQUAL]
-    arriving: Annotated[tuple[Any, ...], MEAN]
+    arriving: Annotated[tuple[Any, ...], MEAN, OWED_IN_TURN]
     layout: Layout
 
 

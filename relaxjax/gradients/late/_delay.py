@@ -19,6 +19,7 @@ import optax
 from relaxjax._core._arrays import require_dtypes, require_same
 from relaxjax._core._checks import require_whole
 from relaxjax._core._merge_rules import MEAN
+from relaxjax._core._owed import OWED_IN_TURN
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import refuse_weight
 
@@ -33,7 +34,7 @@ class DelayState(NamedTuple):
       layout: the tree that `init` saw.
     """
 
-    waiting: Annotated[tuple[Any, ...], MEAN]
+    waiting: Annotated[tuple[Any, ...], MEAN, OWED_IN_TURN]
     layout: Layout
 
 

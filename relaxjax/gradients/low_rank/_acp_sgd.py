@@ -49,6 +49,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._merge_rules import EQUAL, MEAN
+from relaxjax._core._owed import OWED
 from relaxjax._core._phases import Clock
 from relaxjax._core._random import normals
 from relaxjax._core._tree import Layout
@@ -75,7 +76,7 @@ class AcpSGDState(NamedTuple):
     """
 
     clock: Clock
-    residual: Annotated[Any, MEAN]
+    residual: Annotated[Any, MEAN, OWED]
     left: Annotated[Any, EQUAL]
     right: Annotated[Any, EQUAL]
     layout: Layout

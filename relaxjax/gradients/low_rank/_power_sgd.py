@@ -45,6 +45,7 @@ import optax
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_whole
 from relaxjax._core._merge_rules import EQUAL, MEAN
+from relaxjax._core._owed import OWED
 from relaxjax._core._phases import Clock
 from relaxjax._core._tree import Layout
 from relaxjax.gradients.low_rank._factor_mean import (
@@ -75,7 +76,7 @@ class PowerSGDState(NamedTuple):
     """
 
     clock: Clock
-    residual: Annotated[Any, MEAN]
+    residual: Annotated[Any, MEAN, OWED]
     right: Annotated[Any, EQUAL]
     layout: Layout
 

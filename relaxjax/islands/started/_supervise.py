@@ -18,7 +18,7 @@ from threading import Thread
 from typing import Any
 
 from relaxjax import hosts
-from relaxjax._core._huge_pages import huge_pages
+from relaxjax._core.foreign._huge_pages import huge_pages
 from relaxjax.islands.carriers._foreign import plain
 from relaxjax.islands.carriers._open import CARRIER, open_store
 from relaxjax.islands.common import _members as members

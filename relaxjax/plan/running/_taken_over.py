@@ -1,12 +1,15 @@
-"""Another relaxation in a run that goes on: the model and the optimizer's memory stay.
+"""Another relaxation in a run that goes on: nothing that was learned is lost.
 
     params       the workers' mean, for all
     optimizer    its moments and counts likewise, in the new transformation's state
-    the rest     as at a start: residuals, anchors, outer momenta, counters
+    residuals    before the optimizer: in a residual of the new transformation
+                 behind it: in the params, as they are of updates or of models
+    the rest     as at a start: anchors, outer momenta, copies of others, counters
 
 At a meeting models are equal and nothing of them is lost. The mean of the moments is
-what workers of a local method would have had to agree on anyway. Residuals of codes are
-given up, with what they hold of gradients that were not sent yet.
+what workers of a local method would have had to agree on anyway. With SGD,
+
+    mean of params - rate x mean of what is owed    is the same before and after
 
 Cost: a digest of 8 bytes for each leaf, and a mean of those that differ between
 workers. So nothing more is sent where gradients were reduced.
@@ -22,6 +25,7 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation
 from relaxjax.collectives import is_shard
 from relaxjax.faults import rows_apart
+from relaxjax.plan.running._residuals import held, moved, put
 from relaxjax.workers import at_mean, checked, init_state, workers_of
 
 _CALLER = "plan.taken_over"
@@ -49,14 +53,15 @@ def taken_over(
       axis_name: see `relaxjax.init`.
 
     Returns:
-      `(params, opt_state)` for steps of `tx`, equal on all workers. Typed keys of the
-      optimizer are worker 0's on all. Arrays that are equal on all workers are handed
-      on and not copied.
+      `(params, opt_state)` for steps of `tx`, equal on all workers but for what each of
+      them owes. Typed keys of the optimizer are worker 0's on all. Arrays that are
+      equal on all workers are handed on and not copied.
 
     Raises:
       ValueError: one of the transformations keeps no state of this optimizer, or of
-        several like it; a leaf has another number of workers, or lies sharded; and as
-        `relaxjax.init` raises.
+        several like it; residuals hold gradients and `tx` has no residual, for which
+        there is `plan.with_arrears`; a leaf has another number of workers, or lies
+        sharded; and as `relaxjax.init` raises.
 
     Example:
       >>> import jax.numpy as jnp, optax, relaxjax
@@ -73,18 +78,21 @@ def taken_over(
     _check_rows(params, "params", workers.n)
     _check_rows(opt_state, "opt_state", workers.n)
     model = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), params)
-    params = _agreed(params)
-    fresh = init_state(checked(tx, model, workers), params, workers)
     kept = jax.eval_shape(optimizer.init, model)
+    form = jax.tree.structure(kept)
+    owed = held(_CALLER, params, opt_state, form)
+    agreed = _agreed(moved(params, owed.moves))
+    params = optax.tree.cast_like(agreed, params)
+    fresh = init_state(checked(tx, model, workers), params, workers)
+    fresh = put(_CALLER, fresh, owed.gradients, form)
     if not jax.tree.leaves(kept):
         return params, fresh
-    form = jax.tree.structure(kept)
     own = _agreed(_only(_parts(opt_state, form), "opt_state", form))
     _only(_parts(fresh, form), "tx", form)
-    put = jax.tree.map(
+    state = jax.tree.map(
         lambda x: own if _is(x, form) else x, fresh, is_leaf=lambda x: _is(x, form)
     )
-    return params, put
+    return params, state
 
 
 def _agreed(tree: Any) -> Any:

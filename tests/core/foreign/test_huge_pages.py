@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from relaxjax import hosts
-from relaxjax._core import _huge_pages
-from relaxjax._core._huge_pages import TUNABLES, huge_pages
+from relaxjax._core.foreign import _huge_pages
+from relaxjax._core.foreign._huge_pages import TUNABLES, huge_pages
 from relaxjax.islands.started._supervise import supervise
 
 ASKED = {TUNABLES: "glibc.malloc.hugetlb=1"}

@@ -1,0 +1,112 @@
+"""What the residuals of a state hold, and where it goes under another relaxation.
+
+    before the optimizer     gradients g_i        into a residual of the new state
+    behind it                updates u_i          x_i + e_i
+    where models meet        a - x_i              x_i - e_i
+
+Cost: additions; nothing is sent here.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+
+from relaxjax._core._owed import Debt, debts
+from relaxjax._core._tree import leaf_names, widened
+
+Sums = Mapping[str, Any]
+"""Amounts [n, ...] by the name of the param that they are owed to."""
+
+
+class Held(NamedTuple):
+    """What a state owes: of gradients, and of how params are to move."""
+
+    gradients: Sums
+    moves: Sums
+
+
+def held(caller: str, params: Any, opt_state: Any, optimizer: Any) -> Held:
+    """The sums of what a state owes.
+
+    `optimizer` is the structure of the optimizer's state; ValueError where it does not
+    say on which side of it a residual is.
+    """
+    found = [x for x in debts(opt_state, optimizer) if _is_whole(x, params)]
+    sides = [x for x in found if not x.by_models]
+    if optimizer.num_leaves == 0:
+        _require_sides(caller, opt_state, optimizer, sides)
+    gradients = [(x.leaf, x.array) for x in sides if not x.behind]
+    moves = [(x.leaf, x.array) for x in sides if x.behind]
+    moves += [(x.leaf, -x.array) for x in found if x.by_models]
+    return Held(_sums(gradients), _sums(moves))
+
+
+def moved(params: Any, moves: Sums) -> Any:
+    """The params, those that move as wide as float32 at least."""
+    leaves, form = jax.tree.flatten(params)
+    at = [i for i, name in enumerate(leaf_names(params)) if name in moves]
+    wide, names = widened([leaves[i] for i in at]), leaf_names(params)
+    new = _added(wide, [moves[names[i]] for i in at])
+    for i, leaf in zip(at, new, strict=True):
+        leaves[i] = leaf
+    return jax.tree.unflatten(form, leaves)
+
+
+def put(caller: str, state: Any, gradients: Sums, optimizer: Any) -> Any:
+    """A new state that owes these too; ValueError where it has no place for one."""
+    places: dict[str, str] = {}
+    for x in debts(state, optimizer):
+        fits = x.leaf in gradients and x.array.shape == gradients[x.leaf].shape
+        if fits and not x.by_models and not x.behind:
+            places.setdefault(x.leaf, x.place)
+    for name in gradients:
+        if name not in places:
+            raise ValueError(
+                f"{caller}: residuals of the transformation until here hold gradients "
+                f"of {name!r} that were not delivered, and tx has no place for them: "
+                "give plan.with_arrears(tx), which adds them to the next gradient"
+            )
+    names, leaves = leaf_names(state), jax.tree.leaves(state)
+    at = [names.index(place) for place in places.values()]
+    new = _added([leaves[i] for i in at], [gradients[leaf] for leaf in places])
+    for i, leaf in zip(at, new, strict=True):
+        leaves[i] = leaf
+    return jax.tree.unflatten(jax.tree.structure(state), leaves)
+
+
+def _is_whole(debt: Debt, params: Any) -> bool:
+    """Whether it is an amount; where nothing is lost some keep a scalar."""
+    shapes = dict(zip(leaf_names(params), jax.tree.leaves(params), strict=True))
+    return debt.leaf in shapes and debt.array.shape == shapes[debt.leaf].shape
+
+
+def _require_sides(caller: str, state: Any, optimizer: Any, found: list[Debt]) -> None:
+    """ValueError where a residual is between two that may be the optimizer's state."""
+    nodes = jax.tree.leaves(state, is_leaf=lambda x: jax.tree.structure(x) == optimizer)
+    count = sum(jax.tree.structure(x) == optimizer for x in nodes)
+    for debt in found:
+        if 0 < debt.behind < count:
+            raise ValueError(
+                f"{caller}: the optimizer keeps no state, and {count} parts of "
+                f"opt_state look like it, so that {debt.place!r} may hold gradients or "
+                "updates: take an optimizer with a state, such as optax.sgd with a "
+                "momentum"
+            )
+
+
+def _sums(pairs: list[tuple[str, Any]]) -> Sums:
+    sums: dict[str, Any] = {}
+    for name, x in pairs:
+        sums[name] = x if name not in sums else _added([sums[name]], [x])[0]
+    return sums
+
+
+def _added(xs: list[Any], ys: list[Any]) -> list[Any]:
+    """`x + y` in the dtype of `x`, lying as it does."""
+    lie = [getattr(x, "sharding", None) for x in xs]
+    return jax.jit(_sum, out_shardings=lie)(xs, ys)
+
+
+def _sum(xs: list[Any], ys: list[Any]) -> list[Any]:
+    return [(x + y).astype(x.dtype) for x, y in zip(xs, ys, strict=True)]
