@@ -10,7 +10,8 @@ whole step. Parts are timed outside of the program that they are in, where XLA f
 some of them; so they do not add up to the step.
 
 A page fault is the kernel's work when a page of memory is first touched: of what a call
-takes anew, as XLA does with a program's temporaries (`relaxjax._core.foreign._huge_pages`).
+takes anew, as XLA does with a program's temporaries
+(`relaxjax._core.foreign._huge_pages`).
 `GLIBC_TUNABLES=glibc.malloc.hugetlb=1` in front of the command takes large pages.
 """
 
