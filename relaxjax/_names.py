@@ -13,17 +13,20 @@ import optax
 from relaxjax._core._axis import AxisName
 from relaxjax._core._relaxation import Relaxation, Training
 from relaxjax._core.foreign._spelling import listed, taken_apart
-from relaxjax.compression import COMPRESSORS, FEEDBACKS
+from relaxjax.compression import COMPRESSORS, FEEDBACKS, error_feedback, quantize
 from relaxjax.controllers import (
     DECIDED,
     Conducted,
     is_controller,
     norms_of_sums,
+    refuse_controllers,
+    require_decidable,
     spelled_controller,
     without_tables,
 )
 from relaxjax.decentralized import _rows as decentralized
 from relaxjax.gradients import _rows as gradients
+from relaxjax.gradients import by_step
 from relaxjax.local_updates import _rows as local_updates
 from relaxjax.merges import spelled as spelled_rule
 from relaxjax.periods import spelled
@@ -62,22 +65,19 @@ class Choice:
           **options: options of the row; None stands for the row's own default.
             `periods` is a schedule, or one as text, see `relaxjax.periods`, for the
             option that says when workers meet, or "recorded:PATH" of a controller's
-            decisions; `ranks` is that, or "table:0=4,1000=1"; `merge` is a rule as
-            text, such as "trimmed:b=1".
+            decisions; `ranks` and `codes` (bits of all leaves) are that, or
+            "table:0=4,1000=1"; `merge` is a rule as text, such as "trimmed:b=1".
 
         Raises:
           ValueError: the relaxation does not have this option.
         """
         options = {key: value for key, value in options.items() if value is not None}
+        refuse_controllers(self.row.name, options)
         options = without_tables(options)
+        if (codes := options.pop("codes", None)) is not None:
+            return self._by_codes(axis_name, training, codes, options)
         if (periods := options.pop("periods", None)) is not None:
             option = self.timed_by(periods)
-            if is_controller("periods", periods):
-                raise ValueError(
-                    f"relaxation {self.row.name!r}: periods={periods} decides in a "
-                    "run of relaxjax train or compare; here give a schedule, or "
-                    "recorded:PATH of its decisions"
-                )
             if option in options:
                 raise ValueError(
                     f"relaxation {self.row.name!r}: periods={periods} and {option}="
@@ -96,6 +96,23 @@ class Choice:
                 )
         return self.row.build(axis_name, training, **self.parts, **options)
 
+    def _by_codes(
+        self,
+        axis_name: AxisName,
+        training: Training,
+        codes: Mapping[int, int],
+        options: Mapping[str, Any],
+    ) -> optax.GradientTransformationExtraArgs:
+        """Rounding to so many bits from each step on, with error feedback."""
+        self._require_decidable("codes", str(dict(codes)), options)
+
+        def of(bits: int) -> optax.GradientTransformationExtraArgs:
+            code = error_feedback(quantize(bits))
+            choice = Choice(self.row, {**self.parts, "compressor": code})
+            return choice.build(axis_name, training, **options)
+
+        return by_step({step: of(bits) for step, bits in codes.items()})
+
     def conducted(
         self, axis_name: AxisName, training: Callable[[Any], Training], **options: Any
     ) -> Conducted | None:
@@ -105,7 +122,7 @@ class Choice:
           axis_name: the data-parallel axes.
           training: from a learning rate to the run.
           **options: see `build`; `periods` may name a controller, as in
-            "ada_comm:start=16", and so may `ranks`.
+            "ada_comm:start=16", and so may `ranks` and `codes`.
 
         Raises:
           ValueError: the controller lacks a number, or refuses one; the relaxation has
@@ -125,29 +142,23 @@ class Choice:
                 run = run._replace(optimizer=optax.chain(sums, run.optimizer))
             return self.build(axis_name, run, **options, **found.options(rows))
 
-        return Conducted(found.controller, build, found.every)
+        how = found.every, found.readings, found.beside
+        return Conducted(found.controller, build, *how)
 
     def _require_decidable(
         self, option: str, text: str, options: Mapping[str, Any]
     ) -> None:
-        """Refuses what has no period or no rank, and one that is stated besides."""
+        """Refuses what has nothing to decide, and a level that is stated besides."""
         if option == "periods":
             self.timed_by(text)
-        elif "highest" not in self.row.options:
-            able = [x for x, row in RELAXATIONS.items() if "highest" in row.options]
-            raise ValueError(
-                f"relaxation {self.row.name!r} has no rank that may change, and takes "
-                f"no ranks={text}; {listed(able)} does"
-            )
-        elif stated := {"rank", "highest"} & options.keys():
-            raise ValueError(
-                f"relaxation {self.row.name!r}: ranks={text} and {min(stated)}= both "
-                "say the rank: leave one out"
-            )
+        else:
+            given = {**self.parts, **options}
+            require_decidable(self.row, RELAXATIONS.values(), option, text, given)
 
     def period(self, **options: Any) -> int | None:
         """Number of steps after which its communication repeats; None: it does not."""
-        if self.row.period is None or options.get("periods"):
+        phases = options.get("periods") or options.get("codes")
+        if self.row.period is None or phases:
             return None
         return options.get("sync_every", self.row.period)
 

@@ -74,7 +74,7 @@ def changing(
     until: Annotated[
         list[int] | None,
         typer.Option(
-            min=1, help="Steps before which a phase ends; default: 1500, 1600."
+            min=1, help="Steps before which a phase ends; default: 1500, 1550."
         ),
     ] = None,
     steps: Annotated[
@@ -90,7 +90,7 @@ def changing(
 ) -> Result:
     """The autopilot over a link that changes, beside fixed choices and hindsight."""
     with user_errors():
-        phases = phases_of(rate or (1000.0, 5.0, 1000.0), until or (1500, 1600))
+        phases = phases_of(rate or (1000.0, 5.0, 1000.0), until or (1500, 1550))
     why = Namespaces.missing()
     links = f"loopback: {why}" if why else "namespaces, reno"
     given = {"rate": [p.rate for p in phases], "until": [p.until for p in phases[:-1]]}

@@ -58,6 +58,11 @@ class Layout(NamedTuple):
             return False
         return not self.lines or not other.lines or self.lines == other.lines
 
+    def __repr__(self) -> str:
+        """The text of 0.2.0, of which checkpoints hold digests."""
+        text = "\n".join(self.lines)
+        return f"Layout(lines={text!r})"
+
     def __ne__(self, other: object) -> bool:  # a tuple brings its own
         return not self == other
 

@@ -36,6 +36,14 @@ def explain(
         str | None,
         typer.Option(metavar="SCHEDULE", help="As in `relaxjax train --periods`."),
     ] = None,
+    ranks: Annotated[
+        str | None,
+        typer.Option(metavar="TABLE", help="As in `relaxjax train --ranks`."),
+    ] = None,
+    codes: Annotated[
+        str | None,
+        typer.Option(metavar="TABLE", help="As in `relaxjax train --codes`."),
+    ] = None,
     merge: Annotated[
         str | None,
         typer.Option(metavar="RULE", help="As in `relaxjax train --merge`."),
@@ -59,7 +67,8 @@ def explain(
         parent = tasks.OPTIMIZERS[choice.row.parent]
         rate = tasks.schedule(parent.rate * peak, steps)
         training = Training(parent.make(rate), rate, steps, workers)
-        tx = choice.build("data", training, periods=periods, merge=merge)
+        texts = {"periods": periods, "ranks": ranks, "codes": codes, "merge": merge}
+        tx = choice.build("data", training, **texts)
         found = explained(tx, params, emulate(workers), steps=steps)
     if as_json:
         typer.echo(json.dumps({"relaxation": relaxation, **found.as_dict()}))

@@ -32,6 +32,7 @@ class TrainOptions:
     settings: tuple[str, ...] = ()
     periods: str | None = None
     ranks: str | None = None
+    codes: str | None = None
     merge: str | None = None
     order: str | None = None
     accumulate: int = 1

@@ -170,4 +170,4 @@ def _write(conductor: Conductor, out: Path) -> None:
     """Writes the decisions so far; with several processes, only the first one does."""
     if jax.process_index() == 0:
         with hosts.writing(out / DECISIONS):
-            conductor.record.save(out / DECISIONS)
+            conductor.save(out / DECISIONS)

@@ -74,7 +74,15 @@ def train(
         typer.Option(
             metavar="TABLE",
             help="Ranks that change, as in table:0=4,1000=1, or a controller, as in "
-            "accordion:low=1,high=4,every=200.",
+            "accordion:low=1,high=4,every=200, or l_greco:rank=2,every=200.",
+        ),
+    ] = None,
+    codes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TABLE",
+            help="Bits that change, as in table:0=8,1000=4, or a controller, as in "
+            "accordion:low=4,high=8,every=200; with error feedback.",
         ),
     ] = None,
     merge: Annotated[

@@ -125,7 +125,8 @@ def conducted(options: TrainOptions, training: Training) -> Conducted | None:
     if found and (others := [name for name, asked in counts.items() if asked]):
         raise ValueError(
             f"{others[0]} counts other steps than those after which a controller "
-            f"decides ({options.periods or options.ranks}): leave one of the two out"
+            f"decides ({options.periods or options.ranks or options.codes}): leave one "
+            "of the two out"
         )
     return found
 
@@ -145,7 +146,7 @@ def period(options: TrainOptions, steps: int) -> int:
 def _settings(options: TrainOptions) -> dict[str, Any]:
     """The relaxation's own options, by name."""
     own = dict(map(_setting, options.settings))
-    texts = {k: getattr(options, k) for k in ("periods", "ranks", "merge")}
+    texts = {k: getattr(options, k) for k in ("periods", "ranks", "codes", "merge")}
     return own | texts
 
 

@@ -33,10 +33,15 @@ def study_there(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     if found and before != asked:
         odd = [k for k in asked if before.get(k) != asked[k]]
         said = ", ".join(f"{k}={before.get(k)!r} there, {asked[k]!r} here" for k in odd)
-        raise ValueError(
-            f"{folder} holds a study of other settings: {said}. Give the same, or "
-            "another folder"
-        )
+        hint = "Give the same, or another folder"
+        if odd == ["program"]:
+            hint = (
+                "What the task computes is traced otherwise, by another version of "
+                "relaxjax or JAX, or in another task: go on with the version that "
+                f"began it ({found.get('version')}), or take another folder; "
+                "compare.Results reads what is there"
+            )
+        raise ValueError(f"{folder} holds a study of other settings: {said}. {hint}")
     return found
 
 

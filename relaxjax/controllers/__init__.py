@@ -19,6 +19,8 @@ __getattr__, __dir__, __all__ = door(
     },
     shared={
         "_record": "Level",
-        "_spelled": "DECIDED is_controller spelled_controller without_tables",
+        "_decidable": "refuse_controllers require_decidable",
+        "_spelled": "DECIDED is_controller spelled_controller",
+        "_tables": "without_tables",
     },
 )

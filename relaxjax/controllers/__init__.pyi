@@ -9,6 +9,8 @@ from relaxjax.controllers._conductor import Conductor as Conductor
 from relaxjax.controllers._continued import continued as continued
 from relaxjax.controllers._controller import Controller as Controller
 from relaxjax.controllers._controller import controller as controller
+from relaxjax.controllers._decidable import refuse_controllers as refuse_controllers
+from relaxjax.controllers._decidable import require_decidable as require_decidable
 from relaxjax.controllers._l_greco import l_greco as l_greco
 from relaxjax.controllers._readings import NormsOfSums as NormsOfSums
 from relaxjax.controllers._readings import agreement as agreement
@@ -23,7 +25,7 @@ from relaxjax.controllers._record import table_of as table_of
 from relaxjax.controllers._spelled import DECIDED as DECIDED
 from relaxjax.controllers._spelled import is_controller as is_controller
 from relaxjax.controllers._spelled import spelled_controller as spelled_controller
-from relaxjax.controllers._spelled import without_tables as without_tables
+from relaxjax.controllers._tables import without_tables as without_tables
 from relaxjax.controllers._thresholds import thresholds as thresholds
 
 __all__ = [

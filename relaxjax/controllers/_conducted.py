@@ -31,6 +31,7 @@ class Conducted(NamedTuple):
       readings: from the optimizer's state, with its worker axis, and the mean loss
         since the last question, a float, to the readings; None: `loss`, and `norms` of
         `norms_of_sums` where that is in the state.
+      options: of the method, which hold beside the table and are kept with it.
 
     Example:
       >>> import optax, relaxjax
@@ -47,6 +48,7 @@ class Conducted(NamedTuple):
     build: Build
     every: int | None = None
     readings: Callable[[Any, float], Mapping[str, Any]] | None = None
+    options: Mapping[str, int] = {}
 
     def start(self, rate: Any) -> optax.GradientTransformation:
         """The transformation of the first level.

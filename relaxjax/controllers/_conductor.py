@@ -10,6 +10,7 @@ bit.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,7 +19,7 @@ import optax
 
 from relaxjax.controllers._conducted import Conducted
 from relaxjax.controllers._continued import continued
-from relaxjax.controllers._readings import NormsOfSums
+from relaxjax.controllers._from_state import norms_in
 from relaxjax.controllers._record import Decision
 from relaxjax.periods import Meetings, lasting
 from relaxjax.tasks import Task, train_step_of
@@ -101,6 +102,14 @@ class Conductor:
         """The transformation of the table so far."""
         return self._method.build(self._rate, self.record.table)
 
+    def save(self, path: str | Path) -> None:
+        """Writes the decisions so far, and the options that hold beside them.
+
+        Args:
+          path: the file, for `relaxjax.controllers.load`.
+        """
+        self.record.save(path, options=self._method.options)
+
     def go_on(
         self,
         decisions: Iterable[Decision],
@@ -156,9 +165,8 @@ class Conductor:
         loss = float(np.mean(jax.device_get(self.losses)))
         if self._method.readings is not None:
             return self._method.readings(opt_state, loss)
-        found = [x for x in jax.tree.leaves(opt_state, is_leaf=_is_sums) if _is_sums(x)]
-        norms = [jax.tree.map(_own, x.norms) for x in found[:1]]
-        return {"loss": loss, **({"norms": norms[0]} if norms else {})}
+        norms = norms_in(opt_state)
+        return {"loss": loss, **({"norms": norms} if norms else {})}
 
 
 def _require_met(done: int, opt_state: Any) -> None:
@@ -175,10 +183,6 @@ def _require_met(done: int, opt_state: Any) -> None:
 
 def _is_meetings(x: Any) -> bool:
     return isinstance(x, Meetings)
-
-
-def _is_sums(x: Any) -> bool:
-    return isinstance(x, NormsOfSums)
 
 
 def _own(x: jax.Array) -> float:

@@ -21,7 +21,7 @@ Cost: that of `allocation`, and a singular value decomposition of each layer.
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from relaxjax._core._checks import require_whole
@@ -65,23 +65,44 @@ def l_greco(
       >>> ranks.update(ranks.init(), 100, read).level
       {'w': 3, 'v': 1}
     """
+    if not layers:
+        raise ValueError(f"{_CALLER}: layers={dict(layers)} must name one or more")
+    stacked = {name: (1, *shape) for name, shape in layers.items()}
+    return _allocating(lambda told: stacked, ["errors"], rank, alpha, dwell)
+
+
+def l_greco_of_state(rank: int, *, alpha: float = 1.0, dwell: int = 0) -> Controller:
+    """The same for the layers that readings name, as (matrices, rows, columns).
+
+    See `relaxjax.controllers._from_state.errors_of_ranks`.
+    """
+    return _allocating(
+        lambda told: told["layers"], ["errors", "layers"], rank, alpha, dwell
+    )
+
+
+def _allocating(
+    layers_of: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+    reads: list[str],
+    rank: int,
+    alpha: float,
+    dwell: int,
+) -> Controller:
     require_whole(_CALLER, "rank", rank)
-    if not layers or not alpha > 0:
-        raise ValueError(
-            f"{_CALLER}: layers={dict(layers)} must name one or more, and "
-            f"alpha={alpha} must be more than 0"
-        )
-    ranks = {name: ranks_of(rank, min(shape)) for name, shape in layers.items()}
-    sizes = [[r * sum(layers[name]) for r in ranks[name]] for name in layers]
-    default = [ranks[name].index(min(rank, *layers[name])) for name in layers]
+    if not alpha > 0:
+        raise ValueError(f"{_CALLER}: alpha={alpha} must be more than 0")
 
     def rule(memory: Any, level: Level, told: Mapping[str, Any]) -> tuple[Any, Level]:
         del level
+        layers = layers_of(told)
+        ranks = {k: ranks_of(rank, int(min(n, m))) for k, (_, n, m) in layers.items()}
+        sizes = [[r * b * (n + m) for r in ranks[k]] for k, (b, n, m) in layers.items()]
+        default = [ranks[k].index(min(rank, n, m)) for k, (_, n, m) in layers.items()]
         errors = [_of(told["errors"], name, ranks[name]) for name in layers]
         found = _best(sizes, errors, default, alpha)
         return memory, {k: ranks[k][c] for k, c in zip(layers, found, strict=True)}
 
-    return controller(rule, start=rank, reads=["errors"], dwell=dwell, caller=_CALLER)
+    return controller(rule, start=rank, reads=reads, dwell=dwell, caller=_CALLER)
 
 
 def ranks_of(rank: int, most: int) -> list[int]:

@@ -65,11 +65,14 @@ class Record(NamedTuple):
         """Rows (step, level), one for each change of the level."""
         return table_of(self.decisions)
 
-    def save(self, path: str | Path) -> None:
+    def save(
+        self, path: str | Path, *, options: Mapping[str, int] | None = None
+    ) -> None:
         """Writes the decisions, a JSON file; `load` reads them.
 
         Args:
           path: the file.
+          options: of the method, which hold beside the table, such as `highest`.
 
         Raises:
           ValueError: the path is an address, not a local file.
@@ -78,7 +81,8 @@ class Record(NamedTuple):
             list(row._replace(readings=_spelled(row.readings)))
             for row in self.decisions
         ]
-        text = json.dumps({"table": self.table, "decisions": rows}, indent=1)
+        found = {"table": self.table, "decisions": rows}
+        text = json.dumps(found | ({"options": options} if options else {}), indent=1)
         local_path("controllers.Record.save", "path", path).write_text(text + "\n")
 
 
@@ -115,6 +119,18 @@ def load(path: str | Path) -> tuple[Decision, ...]:
     Raises:
       ValueError: the file is missing, or does not hold decisions.
     """
+    return tuple(
+        Decision(step, level, why, jax.tree.map(float, readings))
+        for step, level, why, readings in _read(path)["decisions"]
+    )
+
+
+def options_in(path: str | Path) -> dict[str, int]:
+    """The options that stand beside the decisions; see `load`."""
+    return _read(path).get("options", {})
+
+
+def _read(path: str | Path) -> dict[str, Any]:
     path = local_path("controllers.load", "path", path)
     try:
         found = read_json(path, LARGE)
@@ -126,10 +142,11 @@ def load(path: str | Path) -> tuple[Decision, ...]:
         levels = list(level.values()) if isinstance(level, dict) else [level]
         if says := wrong([int], levels, "the levels"):
             raise ValueError(f"{path} holds no decisions: {says}")
-    return tuple(
-        Decision(step, level, why, jax.tree.map(float, readings))
-        for step, level, why, readings in found["decisions"]
-    )
+    options = found.get("options", {})
+    given = [*options.values()] if isinstance(options, dict) else [options]
+    if says := wrong([int], given, "the options"):
+        raise ValueError(f"{path} holds no decisions: {says}")
+    return found
 
 
 def _spelled(readings: Any) -> Any:

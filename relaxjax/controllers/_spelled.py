@@ -2,6 +2,8 @@
 
     periods=ada_comm:start=16,shrink=0.5
     ranks=accordion:low=1,high=4,every=200
+    ranks=l_greco:rank=2,every=200
+    codes=accordion:low=4,high=8,every=200      bits of all leaves
     ranks=table:0=4,1000=1                      no controller, but levels by steps
     periods=recorded:run/decisions.json         likewise, those of a record
 
@@ -11,6 +13,7 @@ meeting.
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from relaxjax._core._checks import require_whole
@@ -18,7 +21,8 @@ from relaxjax._core.foreign._words import number_of
 from relaxjax.controllers._accordion import accordion
 from relaxjax.controllers._ada_comm import ada_comm
 from relaxjax.controllers._controller import Controller
-from relaxjax.controllers._record import load, table_of
+from relaxjax.controllers._from_state import errors_of_ranks, whole_norm
+from relaxjax.controllers._l_greco import l_greco_of_state
 from relaxjax.periods import table
 
 Rows = list[tuple[int, Any]]
@@ -32,11 +36,15 @@ class Spelled(NamedTuple):
       controller: the controller.
       every: steps between two questions; None: it is asked at each meeting.
       options: from a table, rows (step, level), to the options of the method.
+      beside: further options, which the table does not say.
+      readings: as in `relaxjax.controllers.Conducted`.
     """
 
     controller: Controller
     every: int | None
     options: Callable[[Rows], dict[str, Any]]
+    beside: Mapping[str, int]
+    readings: Callable[[Any, float], Mapping[str, Any]] | None = None
 
 
 class _Kind(NamedTuple):
@@ -48,6 +56,8 @@ class _Kind(NamedTuple):
       options: from a table to the options of the method.
       beside: from the numbers to further options.
       example: a text.
+      readings: by a controller's name, from its numbers to what it reads; those that
+        are not there read the mean loss and the norms of leaves.
     """
 
     made: Mapping[str, Callable[..., Controller]]
@@ -55,9 +65,23 @@ class _Kind(NamedTuple):
     options: Callable[[Rows], dict[str, Any]]
     beside: Callable[[Mapping[str, Any]], dict[str, Any]]
     example: str
+    readings: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {}
 
 
-_KINDS = {
+def _highest(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of Q that the ranks of a controller need."""
+    if "rank" in numbers:
+        return {"highest": 2 * numbers["rank"]}
+    return {"highest": max(numbers["low"], numbers["high"])}
+
+
+def _bits(rows: Rows) -> dict[str, Any]:
+    """One number of bits for all leaves; a level by name has the name ""."""
+    of_all = ((step, x[""] if isinstance(x, Mapping) else x) for step, x in rows)
+    return {"codes": dict(of_all)}
+
+
+KINDS = {
     "periods": _Kind(
         {"ada_comm": ada_comm},
         (),
@@ -66,75 +90,45 @@ _KINDS = {
         "ada_comm:start=16",
     ),
     "ranks": _Kind(
-        {"accordion": accordion},
+        {"accordion": accordion, "l_greco": l_greco_of_state},
         ("every",),
         lambda rows: {"rank": dict(rows)},
-        lambda numbers: {"highest": max(numbers["low"], numbers["high"])},
+        _highest,
         "accordion:low=1,high=4,every=200",
+        {"l_greco": lambda numbers: partial(errors_of_ranks, numbers["rank"])},
+    ),
+    "codes": _Kind(
+        {"accordion": accordion},
+        ("every",),
+        _bits,
+        lambda _: {},
+        "accordion:low=4,high=8,every=200",
+        {"accordion": lambda _: whole_norm},
     ),
 }
-DECIDED = tuple(_KINDS)
+DECIDED = tuple(KINDS)
 """Options that may name a controller."""
 
 
 def is_controller(option: str, text: Any) -> bool:
-    """Whether a text names a controller, or tries to: ranks have no other names."""
+    """Whether a text names one, or tries to: ranks and codes have no other names."""
     name = text.partition(":")[0] if isinstance(text, str) else None
-    tries = option == "ranks" and name not in (None, "table", "recorded")
-    return tries or name in _KINDS[option].made
-
-
-def without_tables(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options, with what a record or a text says in place of `recorded:` and `table:`.
-
-    Raises:
-      ValueError: a file that is no record, a word that is not STEP=RANK, a step that
-        stands twice, or an option that is stated besides.
-    """
-    found = dict(options)
-    for option, kind in _KINDS.items():
-        if (rows := _rows_of(option, found.get(option))) is None:
-            continue
-        text = found.pop(option)
-        said = kind.options(rows)
-        if both := [key for key in said if key in found]:
-            raise ValueError(
-                f"{option} {text!r} and {both[0]}={found[both[0]]} both say it: leave "
-                "one out"
-            )
-        found |= said
-    return found
-
-
-def _rows_of(option: str, text: Any) -> Rows | None:
-    """The rows that a text names; None if it names no table."""
-    name, _, rest = text.partition(":") if isinstance(text, str) else ("", "", "")
-    if name == "recorded" and not rest:
-        raise ValueError(
-            f"{option} {text!r}: name the file, as in recorded:runs/a/decisions.json"
-        )
-    if name == "recorded":
-        return table_of(load(rest))
-    if option != "ranks" or name != "table":
-        return None  # tables of periods are schedules
-    rows = [_row(text, word) for word in rest.split(",")]
-    if len(dict(rows)) < len(rows):
-        raise ValueError(f"ranks {text!r}: a step stands twice; leave one out")
-    return rows
+    tries = option != "periods" and name not in (None, "table", "recorded")
+    return tries or name in KINDS[option].made
 
 
 def spelled_controller(option: str, text: str) -> Spelled:
     """The controller that a text names.
 
     Args:
-      option: "periods" or "ranks".
+      option: "periods", "ranks" or "codes".
       text: the text.
 
     Raises:
       ValueError: an unknown controller, a missing or an unknown argument, a word that
         is not a number, or a value that the controller refuses.
     """
-    kind = _KINDS[option]
+    kind = KINDS[option]
     name, _, rest = text.partition(":")
     wrong = f"{option} {text!r}: "
     if name not in kind.made:
@@ -153,8 +147,14 @@ def spelled_controller(option: str, text: str) -> Spelled:
     for k in kind.own:
         require_whole(wrong + name, k, numbers[k])
     made = kind.made[name](**{k: numbers[k] for k in numbers if k in parameters})
-    beside = kind.beside(numbers)
-    return Spelled(made, numbers.get("every"), lambda rows: kind.options(rows) | beside)
+    beside, readings = kind.beside(numbers), kind.readings.get(name)
+    return Spelled(
+        made,
+        numbers.get("every"),
+        lambda rows: kind.options(rows) | beside,
+        beside,
+        readings and readings(numbers),
+    )
 
 
 def _pair(wrong: str, kind: _Kind, word: str) -> tuple[str, Any]:
@@ -163,12 +163,3 @@ def _pair(wrong: str, kind: _Kind, word: str) -> tuple[str, Any]:
     if number is None:
         raise ValueError(f"{wrong}{word!r} must be NAME=NUMBER, as in {kind.example}")
     return key, number
-
-
-def _row(text: str, word: str) -> tuple[int, Any]:
-    step, _, rank = (x.strip() for x in word.partition("="))
-    if not (step.isdigit() and rank.isdigit()):
-        raise ValueError(
-            f"ranks {text!r}: {word!r} must be STEP=RANK, as in table:0=4,1000=1"
-        )
-    return int(step), int(rank)

@@ -11,7 +11,7 @@ Cost: some traces of `tx.update`, and nothing is computed.
 import itertools
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -26,7 +26,7 @@ from relaxjax._core._phases import clocks_of
 from relaxjax._core.foreign._html import paragraphs
 from relaxjax.periods import is_scheduled
 from relaxjax.programs._by_axis import sent_both_ways
-from relaxjax.programs._period import period_of
+from relaxjax.programs._period import Step, expanded, period_of, walked_steps
 from relaxjax.workers import (
     WorkerMesh,
     of_one_worker,
@@ -59,6 +59,8 @@ class Explanation:
       sends: bytes of the first steps of a period that send, by their numbers from 0.
       state_mb: megabytes that each worker keeps, by the kind of state.
       phase_ends: counts of steps at which a phase ends and another program begins.
+      phases: bytes of a step in each phase, by the steps that are taken before it: a
+        mean, in the last one over the steps that are looked at; empty if there is one.
       problems: what `relaxjax.init` refuses or warns of.
       loss_sends: bytes that the loss sends in a step, forward and backward, by the
         axes on which it sends; empty without a loss.
@@ -73,6 +75,7 @@ class Explanation:
     state_mb: dict[str, float]
     phase_ends: list[int]
     problems: list[str]
+    phases: dict[int, float] = field(default_factory=dict)
     loss_sends: dict[str, list[int]] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
@@ -99,8 +102,7 @@ class Explanation:
             every = f"the mean of the first {self.period} steps, which have no period"
         else:
             every = "every step" if alike else f"a period of {self.period} steps"
-        sent = f"{self.bytes_per_step:,.1f}".removesuffix(".0")
-        lines.append(f"sends {sent} bytes a step; {every}")
+        lines.append(f"sends {_shown(self.bytes_per_step)} bytes a step; {every}")
         if not alike:
             steps = (f"{size:,} in step {step}" for step, size in self.sends.items())
             lines.append(f"of which {', '.join(steps) or 'none in the first steps'}")
@@ -112,6 +114,8 @@ class Explanation:
         kept = ", ".join(f"{kind} {mb:.3g} MB" for kind, mb in self.state_mb.items())
         lines.append(f"each worker keeps {kept or 'nothing'}")
         if self.phase_ends:
+            told = [f"{_shown(x)} from step {k} on" for k, x in self.phases.items()]
+            lines.append(f"phase by phase, bytes a step: {', '.join(told)}")
             ends = f"phases end after {self.phase_ends} steps"
             lines.append(f"{ends}: in a loop of your own call advance_phases, or each")
             lines.append("step holds all phases, and nothing overlaps on a GPU")
@@ -140,8 +144,9 @@ def explain(
       extra_args: arrays (or their shapes and dtypes) and functions that `tx.update`
         takes by name beside params, to trace it with. Those that optax's optimizers
         ask for (`value`, `grad`, `value_fn`, `obj_fn`, `grad_fn`) need not be given.
-      steps: the number of first steps that are looked at where a schedule of
-        `relaxjax.periods` says when workers meet, 1 or more. Else a period is.
+      steps: the number of first steps that are looked at where there are phases, or a
+        schedule of `relaxjax.periods` says when workers meet, 1 or more. Else a period
+        is.
       loss: `loss(params, batch)` of one worker, a number or a number and more, that
         sends something itself, as `relaxjax.activations` do. Its bytes are counted on
         all axes of the mesh.
@@ -174,6 +179,11 @@ def explain(
     seen_steps, repeats = period_of(tx, params, workers, extra_args, steps)
     sent = [step.sent for step in seen_steps]
     sizes = {step: int(x.max()) for step, x in enumerate(sent) if x.any()}
+
+    def looked(count: int) -> list[Step]:
+        return expanded(walked_steps(tx, params, workers, count, extra_args))
+
+    ends = sorted({end for clock in clocks_of(state) for end in clock.ends if end})
     return Explanation(
         relaxations=[
             x._asdict() | {"axes": list(x.axes)} | rules.get(x, {}) for x in stations
@@ -184,12 +194,24 @@ def explain(
         bytes_per_step=int(np.sum(sent, axis=0).max()) / len(sent),
         sends=dict(itertools.islice(sizes.items(), _SHOWN)),
         state_mb=_sizes(state),
-        phase_ends=sorted(
-            {end for clock in clocks_of(state) for end in clock.ends if end}
-        ),
+        phase_ends=ends,
         problems=_problems(tx, params, workers, extra_args, seen),
+        phases=_phases(ends, looked(max([steps, *ends]) + 1)) if ends else {},
         loss_sends=_loss_sends(loss, params, batch, workers) if loss else {},
     )
+
+
+def _phases(ends: list[int], steps: Sequence[Step]) -> dict[int, float]:
+    """Bytes of the busiest device in a step of each phase, a mean."""
+    return {
+        start: int(np.sum([x.sent for x in steps[start:stop]], axis=0).max())
+        / len(steps[start:stop])
+        for start, stop in itertools.pairwise([0, *ends, len(steps)])
+    }
+
+
+def _shown(size: float) -> str:
+    return f"{size:,.1f}".removesuffix(".0")
 
 
 def _loss_sends(

@@ -1,7 +1,5 @@
 """A link that changes in a run: the autopilot beside fixed choices and hindsight."""
 
-from typing import Any
-
 from scripts.tables.rows import heads, result, row
 
 NAMES = {
@@ -11,19 +9,18 @@ NAMES = {
     "all_reduce+quantize4+ef14@two_shot": "always `all_reduce+quantize4+ef14`, the "
     "best fixed one",
 }
-TITLES = ["time over the best in hindsight", "seconds", "changes"]
+RUNS = {"changing-link": "50 slow steps", "changing-link-longer": "100 slow steps"}
+TITLES = ["changes", *(f"{x}, over hindsight" for x in RUNS.values()), "seconds"]
 
 
 def choices() -> list[str]:
     """Seconds to the loss over those in hindsight, in each round."""
-    found: dict[str, dict[str, Any]] = {
-        each["name"]: each for each in result("changing-link")["rows"]
-    }
+    runs = [{each["name"]: each for each in result(name)["rows"]} for name in RUNS]
     lines = heads("choice", TITLES)
     for name, shown in NAMES.items():
-        one = found[name]
-        over = ", ".join(f"{x:.2f}" for x in one["over"])
-        changes = sorted({len(table) - 1 for table in one["tables"]})
-        ends = " to ".join(map(str, dict.fromkeys([changes[0], changes[-1]])))
-        lines.append(row(shown, [over, f"{one['seconds']:.0f}", ends]))
+        found = [run[name] for run in runs]
+        over = [", ".join(f"{x:.2f}" for x in one["over"]) for one in found]
+        counts = sorted({len(table) - 1 for one in found for table in one["tables"]})
+        changes = " to ".join(map(str, dict.fromkeys([counts[0], counts[-1]])))
+        lines.append(row(shown, [changes, *over, f"{found[0]['seconds']:.0f}"]))
     return lines

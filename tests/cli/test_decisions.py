@@ -18,6 +18,11 @@ from tests.cli.test_resume import (
 ADA = ["--relaxation", "local_sgd", "--periods", "ada_comm:start=3"]
 SELDOM = ["--relaxation", "local_sgd", "--periods", "ada_comm:start=16"]
 RANKS = ["--relaxation", "power_sgd", "--ranks", "accordion:low=1,high=2,every=5"]
+ERRORS = ["--relaxation", "power_sgd", "--ranks", "l_greco:rank=1,every=5"]
+CODES = [
+    *("--relaxation", "all_reduce@two_shot"),
+    *("--codes", "accordion:low=2,high=8,every=5"),
+]
 DECISIONS = "decisions.json"
 
 
@@ -28,8 +33,8 @@ def table(folder) -> list:
 @pytest.mark.long
 @pytest.mark.parametrize(
     "options",
-    [ADA, SELDOM, RANKS],
-    ids=["periods", "stopped before a decision", "ranks"],
+    [ADA, SELDOM, RANKS, ERRORS, CODES],
+    ids=["periods", "stopped before a decision", "ranks", "errors", "codes"],
 )
 def test_a_record_repeats_the_run_and_a_stopped_run_goes_on(
     options, tmp_path, monkeypatch
@@ -78,7 +83,9 @@ def test_what_init_refuses_is_a_message(ranks, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("options", [ADA, RANKS], ids=["periods", "ranks"])
+@pytest.mark.parametrize(
+    "options", [ADA, RANKS, ERRORS], ids=["periods", "ranks", "errors"]
+)
 def test_several_processes_decide_as_one(options, tmp_path):
     """Each from the same means; the first one writes."""
     one, several = tmp_path / "one", tmp_path / "several"

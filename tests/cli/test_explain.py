@@ -63,3 +63,24 @@ def test_a_schedule_of_periods_is_told_from_its_least_to_its_most():
     )
     found = run("local_sgd", "--periods", "often")
     assert (found.exit_code, "no schedule 'often'" in found.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "levels"),
+    [("power_sgd", "ranks", (4, 1)), ("all_reduce", "codes", (8, 4))],
+)
+def test_levels_that_change_are_told_phase_by_phase(name, option, levels):
+    """Each with the bytes of a run at its level."""
+
+    def told(table: str) -> dict:
+        found = run(name, f"--{option}", f"table:{table}", "--workers", "4", "--json")
+        return json.loads(found.stdout)
+
+    high, low = levels
+    phases = told(f"0={high},100={low}")["phases"]
+    of_each = [told(f"0={level}")["bytes_per_step"] for level in levels]
+    assert phases == {"0": of_each[0], "100": of_each[1]}
+    assert of_each[0] > of_each[1]
+    refused = run(name, f"--{option}", "accordion:low=1,high=4,every=100")
+    assert refused.exit_code == 2
+    assert "here give a table, or recorded:PATH" in " ".join(refused.output.split())

@@ -1,0 +1,59 @@
+"""Which relaxation has a level that a controller may decide, by its row of the table.
+
+    periods     an option that says when workers meet
+    ranks       `highest`, the columns that a state holds
+    codes       a compressor
+
+Cost: none.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from relaxjax._core._relaxation import Relaxation
+from relaxjax._core.foreign._spelling import listed
+from relaxjax.controllers._spelled import DECIDED, is_controller
+
+
+def refuse_controllers(name: str, options: Mapping[str, Any]) -> None:
+    """ValueError for a controller where nothing is asked while training."""
+    for option in DECIDED:
+        if is_controller(option, text := options.get(option)):
+            form = "schedule" if option == "periods" else "table"
+            raise ValueError(
+                f"relaxation {name!r}: {option}={text} decides in a run of relaxjax "
+                f"train or compare; here give a {form}, or recorded:PATH of its "
+                "decisions"
+            )
+
+
+def require_decidable(
+    row: Relaxation,
+    rows: Iterable[Relaxation],
+    option: str,
+    text: str,
+    given: Mapping[str, Any],
+) -> None:
+    """ValueError where a row has no such level, or `given` states it besides.
+
+    `rows` are all of the table; `option` is "ranks" or "codes".
+    """
+    what, noun = {
+        "ranks": ("highest", "rank that may change"),
+        "codes": ("compressor", "code"),
+    }[option]
+
+    def has(row: Relaxation) -> bool:
+        return what in row.options or (what == "compressor" and row.compressors)
+
+    if not has(row):
+        able = [x.name for x in rows if has(x)]
+        raise ValueError(
+            f"relaxation {row.name!r} has no {noun}, and takes no {option}={text}; "
+            f"{listed(able)} {'do' if len(able) > 1 else 'does'}"
+        )
+    if stated := {"rank", what} & given.keys():
+        raise ValueError(
+            f"relaxation {row.name!r}: {option}={text} and {min(stated)}= both say the "
+            f"{noun.split()[0]}: leave one out"
+        )
