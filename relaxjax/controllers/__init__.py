@@ -13,7 +13,9 @@ __getattr__, __dir__, __all__ = door(
         "_continued": "continued",
         "_controller": "Controller controller",
         "_l_greco": "l_greco",
-        "_readings": "NormsOfSums agreement leaf_norms norms_of_sums of_first_process",
+        "_noise_scale": "noise_scale",
+        "_readings": "NormsOfSums agreement code_error leaf_norms norms_of_sums "
+        "of_first_process",
         "_record": "Decision Record load table_of",
         "_thresholds": "thresholds",
     },

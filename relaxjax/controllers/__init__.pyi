@@ -12,8 +12,10 @@ from relaxjax.controllers._controller import controller as controller
 from relaxjax.controllers._decidable import refuse_controllers as refuse_controllers
 from relaxjax.controllers._decidable import require_decidable as require_decidable
 from relaxjax.controllers._l_greco import l_greco as l_greco
+from relaxjax.controllers._noise_scale import noise_scale as noise_scale
 from relaxjax.controllers._readings import NormsOfSums as NormsOfSums
 from relaxjax.controllers._readings import agreement as agreement
+from relaxjax.controllers._readings import code_error as code_error
 from relaxjax.controllers._readings import leaf_norms as leaf_norms
 from relaxjax.controllers._readings import norms_of_sums as norms_of_sums
 from relaxjax.controllers._readings import of_first_process as of_first_process
@@ -39,11 +41,13 @@ __all__ = [
     "ada_comm",
     "agreement",
     "allocation",
+    "code_error",
     "continued",
     "controller",
     "l_greco",
     "leaf_norms",
     "load",
+    "noise_scale",
     "norms_of_sums",
     "of_first_process",
     "rank_errors",

@@ -2,13 +2,14 @@
 
     agreement    r = |mean_i D_i|^2 / mean_i |D_i|^2     1 if all are equal, 1/n if
                                                          orthogonal, 0 if they cancel
+    code error   (mean_i |p_i - c_i|^2 / mean_i |p_i|^2)^(1/2)
     leaf norms   |g_l|, of each leaf by name
 
 A reading that is taken from updates before they meet is a mean over the workers here;
 one of updates that are common is common already. A NaN anywhere is a NaN everywhere,
 and the controller keeps its level.
 
-Cost: agreement sends one float; the mean is there anyway.
+Cost: agreement sends one float, the error of codes two; the mean is there anyway.
 """
 
 from collections.abc import Sequence
@@ -54,11 +55,39 @@ def agreement(
       >>> print(jax.vmap(r, axis_name="data")(jnp.eye(2)))
       [0.5 0.5]
     """
-    square = _square(own)
+    of_own = square(own)
     if weight is not None:
         share = worker_weight(weight, axis_name)
-        square = jnp.where(is_absent(weight), 0, share * square)
-    return _square(mean) / lax.pmean(square, axis_name)
+        of_own = jnp.where(is_absent(weight), 0, share * of_own)
+    return square(mean) / lax.pmean(of_own, axis_name)
+
+
+def code_error(lost: Any, whole: Any, axis_name: AxisName) -> jax.Array:
+    """How much codes lose: 0 if nothing, 1 if as much as there was.
+
+    Args:
+      lost: p_i - c_i, such as the residual of `compression.error_feedback` after a
+        step.
+      whole: p_i, which was to be sent: the gradient and the residual before the step.
+      axis_name: the axis, or a tuple of axes.
+
+    Returns:
+      float32[], 0 or more, equal on all workers; NaN where all p_i are 0.
+
+    Raises:
+      NameError: outside the axis.
+
+    Example:
+      >>> import jax, jax.numpy as jnp
+      >>> from relaxjax.controllers import code_error
+      >>> def read(p):
+      ...     return code_error(jnp.where(p < 1, p, 0), p, "data")
+      >>> error = jax.vmap(read, axis_name="data")(jnp.array([[3.0, 4.0, 0.5, 0.1]]))
+      >>> print(f"{error[0]:.4f}")
+      0.1015
+    """
+    lost, whole = (lax.pmean(square(x), axis_name) for x in (lost, whole))
+    return jnp.sqrt(lost / whole)
 
 
 def of_first_process(seconds: float | Sequence[float]) -> Any:
@@ -86,11 +115,11 @@ def of_first_process(seconds: float | Sequence[float]) -> Any:
 def leaf_norms(tree: Any) -> dict[str, jax.Array]:
     """The norm of each leaf, float32[], by its name; "" for a bare array."""
     leaves = zip(leaf_names(tree), jax.tree.leaves(tree), strict=True)
-    return {name: jnp.sqrt(_square(x)) for name, x in leaves}
+    return {name: jnp.sqrt(square(x)) for name, x in leaves}
 
 
-def _square(tree: Any) -> jax.Array:
-    """|x|^2, in float32 or wider."""
+def square(tree: Any) -> jax.Array:
+    """|x|^2 over all leaves, in float32 or wider."""
     arrays = jax.tree.map(jnp.asarray, tree)
     return jnp.asarray(optax.tree.norm(widened(arrays), squared=True))
 

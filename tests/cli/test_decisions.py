@@ -83,9 +83,7 @@ def test_what_init_refuses_is_a_message(ranks, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "options", [ADA, RANKS, ERRORS], ids=["periods", "ranks", "errors"]
-)
+@pytest.mark.parametrize("options", [ADA, ERRORS], ids=["periods", "errors"])
 def test_several_processes_decide_as_one(options, tmp_path):
     """Each from the same means; the first one writes."""
     one, several = tmp_path / "one", tmp_path / "several"

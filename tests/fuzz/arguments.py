@@ -46,6 +46,7 @@ NO_RANKS = (
         "table:0=99999999999999999999",
     ),
 )
+NO_CODES = (*NO_RANKS, "l_greco:rank=1,every=5", "table:0=99", "table:0=1.5")
 NO_PERIODS = ("", "0", "-1", "x", "qsr:", "table:", "table:0=0", "table:5=4", "\x00")
 NO_PERIODS += ("1.5", "stages:", "qsr:peaks=x", f"table:0={10**30}", "table:0=4,0=5")
 NO_MERGE = ("", "x", "rule", "trimmed:b=x", "trimmed:", "clipped:cap=-1", "nearest:f=0")
@@ -73,7 +74,15 @@ COMMANDS: dict[str, dict[str, Option]] = {
         "--stuck-after": Option(("300",), (*NOT_POSITIVE, "1e30")),
         "--periods": Option(("4", "table:0=4,100=16", "ada_comm:start=4"), NO_PERIODS),
         "--ranks": Option(
-            ("table:0=2,9=1", "accordion:low=1,high=2,every=5"), NO_RANKS
+            (
+                "table:0=2,9=1",
+                "accordion:low=1,high=2,every=5",
+                "l_greco:rank=1,every=5",
+            ),
+            NO_RANKS,
+        ),
+        "--codes": Option(
+            ("table:0=8,9=4", "accordion:low=4,high=8,every=5"), NO_CODES
         ),
         "--merge": Option(("mean", "clipped", "trimmed:b=1"), NO_MERGE),
         "--resume": FLAG,
@@ -139,6 +148,8 @@ COMMANDS: dict[str, dict[str, Option]] = {
         "--workers": Option(("4",), (*NO_COUNT, *HUGE, "129")),
         "--task": Option(("digits",), ("", "words", "\x00")),
         "--periods": Option(("4", "table:0=4,100=16"), NO_PERIODS),
+        "--ranks": Option(("table:0=2,9=1",), (*NO_RANKS, "l_greco:rank=1,every=5")),
+        "--codes": Option(("table:0=8,9=4",), NO_CODES),
         "--merge": Option(("mean", "clipped", "trimmed:b=1"), NO_MERGE),
         "--json": FLAG,
     },

@@ -34,6 +34,7 @@ REDUCERS = {
     "top_k": coded(compression.error_feedback(TOP)),
     "intersection": coded(compression.intersection_feedback(TOP)),
     "econtrol": coded(compression.econtrol(compression.top_k(0.5), eta=0.3)),
+    "correction": coded(compression.momentum_correction(TOP, momentum=0.0)),
     "power_sgd": relaxjax.power_sgd("data", rank=1),
     "power_sgd8": relaxjax.power_sgd("data", rank=1, bits=8),
     "acp_sgd": relaxjax.acp_sgd("data", rank=1),
