@@ -37,8 +37,8 @@ def noise_scale(
       rows: b, the rows of a worker, as many on each.
 
     Returns:
-      `(|G|^2, S)`, two float32[], equal on all workers. Average each over steps; their
-      ratio S / |G|^2 is the noise scale.
+      Signal and noise, two float32[], equal on all workers. Average each over steps;
+      noise over signal is the noise scale, in rows.
 
     Raises:
       ValueError: `rows < 1`, or a single worker.

@@ -30,9 +30,9 @@ def held(caller: str, params: Any, opt_state: Any, optimizer: Any) -> Held:
     """The sums of what a state owes.
 
     `optimizer` is the structure of the optimizer's state; ValueError where it does not
-    say on which side of it a residual is.
+    say on which side of it a residual is, or a residual is of no param.
     """
-    found = [x for x in debts(opt_state, optimizer) if _is_whole(x, params)]
+    found = _whole(caller, debts(opt_state, optimizer), params)
     sides = [x for x in found if not x.by_models]
     if optimizer.num_leaves == 0:
         _require_sides(caller, opt_state, optimizer, sides)
@@ -75,10 +75,20 @@ def put(caller: str, state: Any, gradients: Sums, optimizer: Any) -> Any:
     return jax.tree.unflatten(jax.tree.structure(state), leaves)
 
 
-def _is_whole(debt: Debt, params: Any) -> bool:
-    """Whether it is an amount; where nothing is lost some keep a scalar."""
-    shapes = dict(zip(leaf_names(params), jax.tree.leaves(params), strict=True))
-    return debt.leaf in shapes and debt.array.shape == shapes[debt.leaf].shape
+def _whole(caller: str, found: list[Debt], params: Any) -> list[Debt]:
+    """Those that are amounts: where nothing is lost, some states keep a scalar."""
+    shapes = dict(
+        zip(leaf_names(params), (x.shape for x in jax.tree.leaves(params)), strict=True)
+    )
+    for x in found:
+        if x.array.ndim > 1 and x.array.shape != shapes.get(x.leaf):
+            raise ValueError(
+                f"{caller}: {x.place!r} of opt_state holds a residual of shape "
+                f"{list(x.array.shape)}, of no param by its name and shape, so that it "
+                "would be lost: take over from a transformation that sees the params "
+                "as they are"
+            )
+    return [x for x in found if x.array.shape == shapes.get(x.leaf)]
 
 
 def _require_sides(caller: str, state: Any, optimizer: Any, found: list[Debt]) -> None:

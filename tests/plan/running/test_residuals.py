@@ -211,6 +211,17 @@ def test_an_optimizer_that_cannot_be_found_is_refused():
         plan.taken_over(PLAIN, step, *run, mesh=mesh)
 
 
+def test_a_residual_of_other_leaves_is_refused():
+    """Here the codes see real and imaginary parts, and not the params."""
+    mesh, params = emulate(N), {"w": jnp.ones((3, 2), jnp.complex64)}
+    tx = optax.contrib.split_real_and_imaginary(BEFORE["signs"])
+    run = relaxjax.init(tx, params, mesh)
+    with pytest.raises(
+        ValueError, match=r"residual of shape .* of no param by its name"
+    ):
+        plan.taken_over(PLAIN, SGD, *run, mesh=mesh)
+
+
 def test_a_weight_is_refused():
     tx = plan.with_arrears(SGD)
     with pytest.raises(ValueError, match="weight"):
