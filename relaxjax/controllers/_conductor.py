@@ -19,7 +19,7 @@ import optax
 
 from relaxjax.controllers._conducted import Conducted
 from relaxjax.controllers._continued import continued
-from relaxjax.controllers._from_state import norms_in
+from relaxjax.controllers._from_state import nodes, norms_in, own_row
 from relaxjax.controllers._record import Decision
 from relaxjax.periods import Meetings, lasting
 from relaxjax.tasks import Task, train_step_of
@@ -171,20 +171,13 @@ class Conductor:
 
 def _require_met(done: int, opt_state: Any) -> None:
     """Refuses a run whose periods are not those that the record says."""
-    found = jax.tree.leaves(opt_state, is_leaf=_is_meetings)
-    counters = [x for x in found if _is_meetings(x)]
-    if any(_own(x.taken) != done or _own(x.begun) != done for x in counters):
+
+    def met(x: Any) -> bool:
+        return all(own_row(at).item() == done for at in (x.taken, x.begun))
+
+    if not all(map(met, nodes(opt_state, lambda x: isinstance(x, Meetings)))):
         raise ValueError(
             f"controllers.Conducted: after step {done} no period begins: this method "
             "meets at other steps than its levels say, as fragments that take turns "
             "do, or counts other steps, as under accumulate; give it a schedule"
         )
-
-
-def _is_meetings(x: Any) -> bool:
-    return isinstance(x, Meetings)
-
-
-def _own(x: jax.Array) -> float:
-    """One worker's number, where all have the same."""
-    return float(np.ravel(np.asarray(x.addressable_data(0)))[0])

@@ -25,8 +25,8 @@ from relaxjax.controllers._readings import NormsOfSums, of_first_process
 
 def norms_in(opt_state: Any) -> dict[str, float]:
     """The norms of the last period by the names of leaves; empty: nobody adds up."""
-    norms = [x.norms for x in _all(opt_state, _is_sums)][:1]
-    return {name: _own(x).item() for found in norms for name, x in found.items()}
+    norms = [x.norms for x in nodes(opt_state, _is_sums)][:1]
+    return {name: own_row(x).item() for found in norms for name, x in found.items()}
 
 
 def whole_norm(opt_state: Any, loss: float) -> dict[str, Any]:
@@ -47,10 +47,10 @@ def errors_of_ranks(rank: int, opt_state: Any, loss: float) -> dict[str, Any]:
 
 def _matrices(opt_state: Any) -> dict[str, np.ndarray]:
     """The sums of leaves that have a factor Q, [batch, n, m]."""
-    sums = _all(opt_state, _is_sums)[0].total
-    sums = dict(zip(leaf_names(sums), map(_own, jax.tree.leaves(sums)), strict=True))
-    right = _all(opt_state, _has_factors)[0].right
-    factors = zip(leaf_names(right), map(_own, jax.tree.leaves(right)), strict=True)
+    sums = nodes(opt_state, _is_sums)[0].total
+    sums = dict(zip(leaf_names(sums), map(own_row, jax.tree.leaves(sums)), strict=True))
+    right = nodes(opt_state, _has_factors)[0].right
+    factors = zip(leaf_names(right), map(own_row, jax.tree.leaves(right)), strict=True)
     return {
         name: sums[name].reshape(len(q), -1, q.shape[1])
         for name, q in factors
@@ -70,10 +70,11 @@ def _has_factors(x: Any) -> bool:
     return hasattr(x, "right") and hasattr(x, "residual")
 
 
-def _all(opt_state: Any, wanted: Callable[[Any], bool]) -> list[Any]:
+def nodes(opt_state: Any, wanted: Callable[[Any], bool]) -> list[Any]:
+    """The states in a state that are wanted."""
     return [x for x in jax.tree.leaves(opt_state, is_leaf=wanted) if wanted(x)]
 
 
-def _own(x: jax.Array) -> np.ndarray:
+def own_row(x: jax.Array) -> np.ndarray:
     """One worker's row, where all have the same."""
     return np.asarray(x.addressable_data(0))[0]

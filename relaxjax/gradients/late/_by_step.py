@@ -56,8 +56,8 @@ def by_step(
     Raises:
       TypeError: the argument is not a dictionary, or a value is not a transformation;
         in `init`, a leaf is not an array.
-      ValueError: there are none, or none from step 0 on; a step is not a whole number
-        of 0 or more; in `init`, states that are not alike.
+      ValueError: no transformation begins at step 0; a step is not a whole number of 0
+        or more; in `init`, the states have different structures, shapes or dtypes.
 
     Example:
       >>> import optax, relaxjax

@@ -44,13 +44,10 @@ def held(caller: str, params: Any, opt_state: Any, optimizer: Any) -> Held:
 
 def moved(params: Any, moves: Sums) -> Any:
     """The params, those that move as wide as float32 at least."""
-    leaves, form = jax.tree.flatten(params)
-    at = [i for i, name in enumerate(leaf_names(params)) if name in moves]
-    wide, names = widened([leaves[i] for i in at]), leaf_names(params)
-    new = _added(wide, [moves[names[i]] for i in at])
-    for i, leaf in zip(at, new, strict=True):
-        leaves[i] = leaf
-    return jax.tree.unflatten(form, leaves)
+    names, (leaves, form) = leaf_names(params), jax.tree.flatten(params)
+    pairs = zip(names, leaves, strict=True)
+    wide = [widened(x) if name in moves else x for name, x in pairs]
+    return _plus(form.unflatten(wide), moves)
 
 
 def put(caller: str, state: Any, gradients: Sums, optimizer: Any) -> Any:
@@ -67,12 +64,16 @@ def put(caller: str, state: Any, gradients: Sums, optimizer: Any) -> Any:
                 f"of {name!r} that were not delivered, and tx has no place for them: "
                 "give plan.with_arrears(tx), which adds them to the next gradient"
             )
-    names, leaves = leaf_names(state), jax.tree.leaves(state)
-    at = [names.index(place) for place in places.values()]
-    new = _added([leaves[i] for i in at], [gradients[leaf] for leaf in places])
-    for i, leaf in zip(at, new, strict=True):
-        leaves[i] = leaf
-    return jax.tree.unflatten(jax.tree.structure(state), leaves)
+    return _plus(state, {place: gradients[leaf] for leaf, place in places.items()})
+
+
+def parts(state: Any, form: Any) -> list[Any]:
+    """The parts of a state that have the form of the optimizer's own."""
+
+    def alike(x: Any) -> bool:
+        return jax.tree.structure(x) == form
+
+    return [x for x in jax.tree.leaves(state, is_leaf=alike) if alike(x)]
 
 
 def _whole(caller: str, found: list[Debt], params: Any) -> list[Debt]:
@@ -93,8 +94,7 @@ def _whole(caller: str, found: list[Debt], params: Any) -> list[Debt]:
 
 def _require_sides(caller: str, state: Any, optimizer: Any, found: list[Debt]) -> None:
     """ValueError where a residual is between two that may be the optimizer's state."""
-    nodes = jax.tree.leaves(state, is_leaf=lambda x: jax.tree.structure(x) == optimizer)
-    count = sum(jax.tree.structure(x) == optimizer for x in nodes)
+    count = len(parts(state, optimizer))
     for debt in found:
         if 0 < debt.behind < count:
             raise ValueError(
@@ -110,6 +110,16 @@ def _sums(pairs: list[tuple[str, Any]]) -> Sums:
     for name, x in pairs:
         sums[name] = x if name not in sums else _added([sums[name]], [x])[0]
     return sums
+
+
+def _plus(tree: Any, amounts: Sums) -> Any:
+    """The tree with amounts added to the leaves of these names."""
+    names, (leaves, form) = leaf_names(tree), jax.tree.flatten(tree)
+    at = [names.index(name) for name in amounts]
+    new = _added([leaves[i] for i in at], [*amounts.values()])
+    for i, leaf in zip(at, new, strict=True):
+        leaves[i] = leaf
+    return form.unflatten(leaves)
 
 
 def _added(xs: list[Any], ys: list[Any]) -> list[Any]:

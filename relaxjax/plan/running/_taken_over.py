@@ -25,7 +25,7 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation
 from relaxjax.collectives import is_shard
 from relaxjax.faults import rows_apart
-from relaxjax.plan.running._residuals import held, moved, put
+from relaxjax.plan.running._residuals import held, moved, parts, put
 from relaxjax.workers import at_mean, checked, init_state, workers_of
 
 _CALLER = "plan.taken_over"
@@ -87,8 +87,8 @@ def taken_over(
     fresh = put(_CALLER, fresh, owed.gradients, form)
     if not jax.tree.leaves(kept):
         return params, fresh
-    own = _agreed(_only(_parts(opt_state, form), "opt_state", form))
-    _only(_parts(fresh, form), "tx", form)
+    own = _agreed(_only(parts(opt_state, form), "opt_state", form))
+    _only(parts(fresh, form), "tx", form)
     state = jax.tree.map(
         lambda x: own if _is(x, form) else x, fresh, is_leaf=lambda x: _is(x, form)
     )
@@ -120,21 +120,15 @@ def _check_rows(tree: Any, name: str, n: int) -> None:
             )
 
 
-def _parts(state: Any, form: Any) -> list[Any]:
-    """The parts of a state that have the form of the optimizer's own."""
-    found = jax.tree.leaves(state, is_leaf=lambda x: _is(x, form))
-    return [x for x in found if _is(x, form)]
-
-
 def _is(x: Any, form: Any) -> bool:
     return jax.tree.structure(x) == form
 
 
-def _only(parts: list[Any], name: str, form: Any) -> Any:
-    if len(parts) != 1:
+def _only(found: list[Any], name: str, form: Any) -> Any:
+    if len(found) != 1:
         raise ValueError(
-            f"{_CALLER}: {name} has {len(parts)} states of this optimizer, and must "
+            f"{_CALLER}: {name} has {len(found)} states of this optimizer, and must "
             f"have one, of the form {str(form)[:200]}: give the very optimizer that "
             "both transformations are built around"
         )
-    return parts[0]
+    return found[0]
