@@ -26,8 +26,8 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from relaxjax.cli._devices import emulate_devices
-from relaxjax.cli._known import TaskName
+from relaxjax.cli.common._devices import emulate_devices
+from relaxjax.cli.common._known import TaskName
 
 Result = dict[str, Any]
 Out = Annotated[Path, typer.Option(help="Folder of the JSON and the plots.")]

@@ -32,7 +32,7 @@ FLOORS = [
 INNER_FLOORS = {
     "_core": [{"foreign"}, {""}, {"layouts"}, {"traced"}],
     "compression": [{""}, {"formats"}],
-    "cli": [{"printed"}, {""}],
+    "cli": [{"common", "printed"}, {"options"}, {"training"}, {""}],
     "gradients": [{"mean", "late"}, {"low_rank", "adaptive"}, {"momenta"}, {""}],
     "plan": [{"forms"}, {""}, {"inside", "running"}],
     "islands": [{"carriers"}, {"common"}, {"one"}, {"started", "replayed"}, {""}],

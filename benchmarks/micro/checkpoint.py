@@ -31,7 +31,7 @@ from relaxjax import data_parallel, init
 from relaxjax._core._relaxation import Training
 from relaxjax._names import parse
 from relaxjax.checkpoint import Checkpoints
-from relaxjax.cli._known import TaskName
+from relaxjax.cli.common._known import TaskName
 from relaxjax.tasks import OPTIMIZERS, TASKS, Task, train_step_of
 
 NAMES = ("all_reduce", "all_reduce+top_k+ef14")

@@ -30,7 +30,7 @@ from benchmarks.report import (
     benchmark,
 )
 from relaxjax import all_reduce, data_parallel, init
-from relaxjax.cli._known import TaskName
+from relaxjax.cli.common._known import TaskName
 from relaxjax.tasks import TASKS, Task, train_step_of
 
 Program = tuple[Callable[..., Any], list[Any]]  # a step, and its state

@@ -40,7 +40,7 @@ from benchmarks.network.methods import ALONE, RELAXJAX, Method
 from benchmarks.network.problem import Shape, task
 from benchmarks.report import Plot, Result, Run, Table, benchmark
 from relaxjax import plan
-from relaxjax.cli._errors import user_errors
+from relaxjax.cli.common._errors import user_errors
 from relaxjax.controllers import Controller
 from relaxjax.hosts import Namespaces
 from relaxjax.plan._network import codecs

@@ -33,7 +33,7 @@ from benchmarks.network.sharded import sharded
 from benchmarks.network.slow_host import slow_host
 from benchmarks.report import Result, Run, benchmark
 from relaxjax._core.foreign._huge_pages import TUNABLES, huge_pages
-from relaxjax.cli._errors import user_errors
+from relaxjax.cli.common._errors import user_errors
 from relaxjax.hosts import Namespaces
 
 PARTS = ("curves", "steps")

@@ -20,8 +20,8 @@ from jax.sharding import PartitionSpec as P
 
 from benchmarks.report import OneTask, Result, Run, Table, Workers, benchmark
 from relaxjax import data_parallel, init
-from relaxjax.cli._errors import user_errors
-from relaxjax.cli._known import TaskName
+from relaxjax.cli.common._errors import user_errors
+from relaxjax.cli.common._known import TaskName
 from relaxjax.plan import (
     Model,
     measure,

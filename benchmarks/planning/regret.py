@@ -29,7 +29,7 @@ from scipy.optimize import nnls
 
 from benchmarks.planning.regret_cells import Cell, cells, split
 from benchmarks.report import Result, Run, Table, benchmark
-from relaxjax.cli._errors import user_errors
+from relaxjax.cli.common._errors import user_errors
 from relaxjax.plan import Network
 from relaxjax.plan._candidate import Candidate
 from relaxjax.plan._candidates import candidates

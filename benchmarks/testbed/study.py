@@ -21,7 +21,7 @@ from benchmarks.report import Result, Run, Table, benchmark
 from benchmarks.testbed import Namespaces
 from benchmarks.testbed.cell import LINKS, Cell, Options, run_cell
 from benchmarks.testbed.cell_model import COMPUTE, towers
-from relaxjax.cli._errors import user_errors
+from relaxjax.cli.common._errors import user_errors
 
 ORDERED = ("layer", "tic", "tac", "best")
 MODES = ("inference", "training")

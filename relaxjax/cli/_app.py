@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from relaxjax.cli._errors import EXIT_CODES, quiet_pipes, user_errors
+from relaxjax.cli.common._errors import EXIT_CODES, quiet_pipes, user_errors
 
 COMMANDS = {
     "train": "Train on real data: many workers and one, on the same batches.",

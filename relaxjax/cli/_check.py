@@ -4,11 +4,12 @@ Parsing and printing only; the work is done in `relaxjax.check`.
 """
 
 import json
+from dataclasses import dataclass
 from enum import StrEnum
 from importlib.resources import files
 from os.path import isfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -19,8 +20,9 @@ from relaxjax import check as checks
 from relaxjax import hosts
 from relaxjax._core.foreign._folders import local_path
 from relaxjax._core.foreign._ranges import DRAWS, STEPS
-from relaxjax.cli._errors import user_errors
-from relaxjax.cli._function import import_file, write_new
+from relaxjax.cli.common._errors import user_errors
+from relaxjax.cli.common._function import import_file, write_new
+from relaxjax.cli.common._takes import argument, option, takes
 from relaxjax.cli.printed._tables import aligned
 
 _WORKERS = 4  # devices that programs are compiled for
@@ -34,42 +36,37 @@ class Skeleton(StrEnum):
     relaxation = "relaxation"
 
 
-def check(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="FILE.py", help="The file to check.")
-    ] = None,
-    *,
-    skeleton: Annotated[
-        Skeleton | None,
-        typer.Option(help="Write a working example to start from, here or to FILE.py."),
-    ] = None,
-    out: Annotated[
-        Path, typer.Option(help="Folder for check.json, check.png and check.html.")
-    ] = Path("runs/check"),
-    steps: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=int(STEPS.most),
-            help="Training steps on digits; 0 skips training.",
-        ),
-    ] = 300,
-    draws: Annotated[
-        int,
-        typer.Option(
-            min=100,
-            max=int(DRAWS.most),
-            help="Draws of a random compressor, per input.",
-        ),
-    ] = 1000,
-    codec_mb: Annotated[
-        float,
-        typer.Option(
-            min=0.01, max=1024, help="Size in MiB of the array that is timed."
-        ),
-    ] = 16.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions:
+    """The options of `relaxjax check`."""
+
+    file: Path | None = argument("The file to check.", metavar="FILE.py")
+    skeleton: Skeleton | None = option(
+        "Write a working example to start from, here or to FILE.py."
+    )
+    out: Path = option(
+        "Folder for check.json, check.png and check.html.", default=Path("runs/check")
+    )
+    steps: int = option(
+        "Training steps on digits; 0 skips training.",
+        default=300,
+        min=0,
+        max=int(STEPS.most),
+    )
+    draws: int = option(
+        "Draws of a random compressor, per input.",
+        default=1000,
+        min=100,
+        max=int(DRAWS.most),
+    )
+    codec_mb: float = option(
+        "Size in MiB of the array that is timed.", default=16.0, min=0.01, max=1024
+    )
+    as_json: bool = option("Print only JSON.", "--json", default=False)
+
+
+@takes(CheckOptions)
+def check(options: CheckOptions) -> None:
     """Check your own compressor, topology or relaxation.
 
     It is held to the laws it declares, its bytes are counted in the program, its codec
@@ -81,19 +78,20 @@ def check(
     Exit code 0: all laws hold; 1: one is refuted, with its counterexample; 2: the file
     cannot be checked.
     """
-    if skeleton is not None:
-        _write_skeleton(skeleton, file)
+    file = options.file
+    if options.skeleton is not None:
+        _write_skeleton(options.skeleton, file)
         return
     if file is None:
         raise typer.BadParameter("name a file to check, or pass --skeleton")
     if not isfile(file):
         raise typer.BadParameter(f"no such file: {file}")
     with user_errors():
-        out = local_path("check", "out", out)
-    report = _report(file, steps, draws, codec_mb, quiet=as_json)
+        out = local_path("check", "out", options.out)
+    report = _report(file, options)
     with user_errors():
         _save(report, out)
-    if as_json:
+    if options.as_json:
         typer.echo(json.dumps(report))
     else:
         _print(report, out)
@@ -101,17 +99,17 @@ def check(
         raise typer.Exit(1)
 
 
-def _report(
-    file: Path, steps: int, draws: int, codec_mb: float, *, quiet: bool
-) -> dict[str, Any]:
-    from relaxjax.cli._devices import set_up  # JAX
+def _report(file: Path, options: CheckOptions) -> dict[str, Any]:
+    from relaxjax.cli.common._devices import set_up  # JAX
 
     mesh = set_up(_WORKERS)
     module = import_file(file)
     with user_errors():
         subjects = checks.subjects_of(module)
-    effort = checks.Effort(steps=steps, draws=draws, codec_mb=codec_mb)
-    if quiet:
+    effort = checks.Effort(
+        steps=options.steps, draws=options.draws, codec_mb=options.codec_mb
+    )
+    if options.as_json:
         return checks.report_of(file.name, subjects, mesh, effort)
     with Console(stderr=True).status("") as status:
         return checks.report_of(

@@ -7,7 +7,7 @@ import sys
 from importlib.resources import files
 from os.path import isdir
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -21,120 +21,58 @@ from rich.progress import (
 
 from relaxjax import compare as comparing
 from relaxjax import hosts
-from relaxjax.cli._errors import user_errors
-from relaxjax.cli._function import write_new
+from relaxjax.cli.common._errors import user_errors
+from relaxjax.cli.common._function import write_new
+from relaxjax.cli.common._takes import takes
+from relaxjax.cli.options._compare import CompareOptions
 
-_OUT = Path("runs/study")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def compare(
-    what: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TASK",
-            help="A task file, FILE.py or FILE.py:NAME; digits or chars; or the folder "
-            "of a study, whose report is written again.",
-        ),
-    ] = None,
-    relaxation: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Relaxation, with options after blanks, as in 'diloco sync_every=16'; "
-            "repeat it. The first is the baseline."
-        ),
-    ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each to report.")] = 3,
-    tune: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="K | OPTION=A,B,C",
-            help="Learning rates to try, a factor of 3 apart (default: 3; 1 tunes "
-            "nothing); or values of an option. May be repeated.",
-        ),
-    ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Emulated workers.")] = 8,
-    network: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Bandwidth and latency of a worker's link, as in 1gbit,10ms; may be "
-            "repeated."
-        ),
-    ] = None,
-    steps: Annotated[int | None, typer.Option(help="Steps of a run.")] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Rows of a step, over all workers.")
-    ] = None,
-    compute_ms: Annotated[
-        float | None,
-        typer.Option(
-            help="Time of a step without communication in ms; measured here by default."
-        ),
-    ] = None,
-    target: Annotated[
-        float | None,
-        typer.Option(help="Validation metric to reach; default: the baseline's, -2 %."),
-    ] = None,
-    seeds_at_once: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Seeds that are trained in one program; default: on a GPU as many as "
-            "fit, else 1.",
-        ),
-    ] = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(help="Begin no run after this time, as in 30m, and report."),
-    ] = None,
-    shard: Annotated[
-        str, typer.Option(help="Do the relaxations of this part only, as in 3/8.")
-    ] = "1/1",
-    out: Annotated[Path, typer.Option(help="Folder of the study.")] = _OUT,
-    skeleton: Annotated[
-        Path | None, typer.Option(help="Write a task file to begin with, and exit.")
-    ] = None,
-) -> None:
+@takes(CompareOptions)
+def compare(options: CompareOptions) -> None:
     """Compare relaxations on your own model and data, tuned alike.
 
     Every relaxation gets the same number of runs to find its learning rate, by
     validation data; the report shows test data, of other seeds. A study can be stopped
     at any time: the same command goes on.
     """
-    console = Console(stderr=True)
-    if skeleton is not None:
-        _write_skeleton(skeleton)
-        return
-    if what is None:
+    if options.skeleton is not None:
+        _write_skeleton(options.skeleton)
+    elif options.what is None:
         raise typer.BadParameter("name a task file or a study, or pass --skeleton FILE")
-    if isdir(what):
+    elif isdir(what := options.what):
         hosts.keeps(nothing=f"the study is in {what}: the same command reports it")
         with user_errors():
             _end(comparing.Results(what))
-        return
-    with user_errors():
-        rates, grid = _tuned(tune or [])
-        study = comparing.Study(
-            what,
-            relaxation or ["all_reduce"],
-            seeds=seeds,
-            tune=rates,
-            grid=grid,
-            workers=workers,
-            steps=steps,
-            batch_size=batch_size,
-            networks=network or comparing.Study.NETWORKS,
-            compute=None if compute_ms is None else compute_ms / 1e3,
-            target=target,
-            seeds_at_once=seeds_at_once,
-        )
-        how: dict[str, Any] = {"shard": _shard(shard), "budget": _seconds(budget)}
-    _run(study, out, console, how)
+    else:
+        with user_errors():
+            study = _study(what, options)
+            shard, budget = _shard(options.shard), _seconds(options.budget)
+        _run(study, options.out, {"shard": shard, "budget": budget})
 
 
-def _run(
-    study: "comparing.Study", out: Path, console: Console, how: dict[str, Any]
-) -> None:
+def _study(what: str, options: CompareOptions) -> "comparing.Study":
+    rates, grid = _tuned(options.tune or [])
+    compute = options.compute_ms
+    return comparing.Study(
+        what,
+        options.relaxation or ["all_reduce"],
+        seeds=options.seeds,
+        tune=rates,
+        grid=grid,
+        workers=options.workers,
+        steps=options.steps,
+        batch_size=options.batch_size,
+        networks=options.network or comparing.Study.NETWORKS,
+        compute=None if compute is None else compute / 1e3,
+        target=options.target,
+        seeds_at_once=options.seeds_at_once,
+    )
+
+
+def _run(study: "comparing.Study", out: Path, how: dict[str, Any]) -> None:
+    console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),

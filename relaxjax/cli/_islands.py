@@ -5,7 +5,7 @@ import runpy
 import sys
 from os.path import isfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console, Group
@@ -16,8 +16,9 @@ from rich.text import Text
 from relaxjax import hosts
 from relaxjax import islands as rooms
 from relaxjax._core.foreign._folders import local_path, own_cache
-from relaxjax._core.foreign._ranges import PROCESSES
-from relaxjax.cli._errors import user_errors
+from relaxjax.cli.common._errors import user_errors
+from relaxjax.cli.common._takes import takes
+from relaxjax.cli.options._islands import IslandsOptions
 from relaxjax.cli.printed._islands_page import HEADS, cells, counted, last_merge, page
 
 SETTINGS = {
@@ -26,53 +27,14 @@ SETTINGS = {
         "ignore_unknown_options": True,
     }
 }
-_MOST = int(PROCESSES.most)
-_GOES_WITH = {"--emulated": "replay", "--html": "status", "--watch": "status"}
+_GOES_WITH = {"emulated": "replay", "html": "status", "watch": "status"}
 _GRACE = 1  # seconds that the other processes of an island get when one has failed
 _CACHE = "JAX_COMPILATION_CACHE_DIR"
 _CACHED_FROM = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 
 
-def islands(
-    what: Annotated[
-        str, typer.Argument(metavar="SCRIPT", help="A Python script; status or replay.")
-    ],
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="...", help="The script's arguments; the folder of the run."
-        ),
-    ] = None,
-    count: Annotated[
-        int,
-        typer.Option("--islands", "-n", min=1, max=_MOST, help="Number of islands."),
-    ] = 2,
-    carrier: Annotated[
-        str, typer.Option(help="Where they meet: folder:DIR, bucket:URL or ray:DIR.")
-    ] = "folder:runs/islands",
-    emulated: Annotated[
-        bool,
-        typer.Option(
-            "--emulated", help="With replay: all islands in one program, SCRIPT's."
-        ),
-    ] = False,
-    html: Annotated[
-        Path | None, typer.Option(help="With status: a page to write as well.")
-    ] = None,
-    processes: Annotated[
-        int,
-        typer.Option(min=1, max=_MOST, help="Number of processes in each island."),
-    ] = 1,
-    spares: Annotated[
-        bool,
-        typer.Option(
-            "--spares", help="A process for each island that has imported JAX waits."
-        ),
-    ] = False,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="With status: look again until Ctrl-C.")
-    ] = False,
-) -> None:
+@takes(IslandsOptions)
+def islands(options: IslandsOptions) -> None:
     """Run a script in several islands, and start again those that end.
 
     `relaxjax islands status DIR` shows how a run stands. `relaxjax islands replay DIR`
@@ -80,24 +42,23 @@ def islands(
     replay DIR SCRIPT ...` also runs the steps of each island once more, one island
     after the other, or `--emulated` all in one program, which SCRIPT's `program()` is.
     """
-    rest = arguments or []
-    options = {"--emulated": emulated, "--html": html, "--watch": watch}
     with user_errors():
-        for option, given in options.items():
-            if given and what != _GOES_WITH[option]:
-                raise ValueError(f"{option} goes with {_GOES_WITH[option]}")
-        if what in ("status", "replay"):
-            code = _look(what, rest, emulated, html, watch, processes)
+        for option, command in _GOES_WITH.items():
+            if getattr(options, option) and options.what != command:
+                raise ValueError(f"--{option} goes with {command}")
+        if options.what in ("status", "replay"):
+            code = _look(options)
         else:
-            _require_alone(processes, carrier, spares)
-            code = _run(what, rest, count, carrier, spares, processes)
+            _require_alone(options)
+            code = _run(options)
     raise typer.Exit(code)
 
 
-def _require_alone(processes: int, carrier: str, spares: bool) -> None:
+def _require_alone(options: IslandsOptions) -> None:
     """Islands of several processes have neither spares nor actors."""
-    if processes > 1 and (spares or carrier.startswith("ray:")):
-        other = "--spares" if spares else f"--carrier {carrier}"
+    processes, carrier = options.processes, options.carrier
+    if processes > 1 and (options.spares or carrier.startswith("ray:")):
+        other = "--spares" if options.spares else f"--carrier {carrier}"
         raise ValueError(
             f"--processes {processes} does not go with {other}: an island of several "
             "processes starts as a whole, on the machine where the command runs"
@@ -112,15 +73,9 @@ def _python(processes: int) -> list[str]:
     return [sys.executable, "-u", "-m", "relaxjax", *run]
 
 
-def _look(
-    what: str,
-    rest: list[str],
-    emulated: bool,
-    html: Path | None,
-    watch: bool,
-    processes: int,
-) -> int:
+def _look(options: IslandsOptions) -> int:
     """`status` and `replay`, of which only the second takes a script."""
+    what, rest = options.what, options.arguments or []
     one = len(rest) == 1 or (rest and what == "replay")
     try:
         store = rooms.found(rest[0]) if one else None
@@ -130,30 +85,28 @@ def _look(
         named = " ".join(rest) or "no folder"
         raise ValueError(f"islands {what}: {named} is not the folder of a run")
     if what == "status":
-        return _watch(store, html) if watch else _status(store, html)
+        look = _watch if options.watch else _status
+        return look(store, options.html)
     status, script = _replay(store), rest[1:]
-    if status or not (script or emulated):
+    if status or not (script or options.emulated):
         return status
-    return _emulated(store, script) if emulated else _rerun(store, script, processes)
+    if options.emulated:
+        return _emulated(store, script)
+    return _rerun(store, script, options.processes)
 
 
-def _run(
-    script: str,
-    arguments: list[str],
-    count: int,
-    carrier: str,
-    spares: bool,
-    processes: int,
-) -> int:
+def _run(options: IslandsOptions) -> int:
+    script, carrier = options.what, options.carrier
     if not isfile(script):
         raise ValueError(f"islands: {script} is not a file; name a Python script")
     kind = carrier.partition(":")[0]
     # For quick restarts; not in the shared folder, as programs from there would be run.
     cache = {_CACHE: str(own_cache() / "islands"), _CACHED_FROM: "0.1"}
     cache = {k: v for k, v in cache.items() if k not in os.environ}
-    command = [*_python(processes), script, *arguments]
+    command = [*_python(options.processes), script, *(options.arguments or [])]
     start = rooms.supervise_on_ray if kind == "ray" else rooms.supervise
-    return start(command, rooms.names(count), carrier, cache, spares=spares)
+    names = rooms.names(options.count)
+    return start(command, names, carrier, cache, spares=options.spares)
 
 
 def _status(store: rooms.Store, html: Path | None) -> int:

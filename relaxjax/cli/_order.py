@@ -5,16 +5,18 @@ Parsing and printing only; the work is done in `relaxjax.schedule`.
 
 import json
 import math
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from statistics import mean
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from relaxjax import hosts, schedule
 from relaxjax._core.foreign._ranges import DRAWS
-from relaxjax.cli._function import load_function
+from relaxjax.cli.common._function import load_function
+from relaxjax.cli.common._takes import argument, option, takes
 from relaxjax.cli.printed import _order_tables
 
 
@@ -25,43 +27,35 @@ class Mode(StrEnum):
     train = "train"
 
 
-def order(
-    target: Annotated[
-        str,
-        typer.Argument(metavar="FILE.py:FUNCTION", help="A function of a Python file."),
-    ],
-    *,
-    mode: Annotated[
-        Mode,
-        typer.Option(
-            help="forward: the function as it is. train: a loss, its gradient, and the "
-            "transfers of both."
-        ),
-    ] = Mode.forward,
-    gbps: Annotated[float, typer.Option(help="Link bandwidth in Gbit/s.")] = 10.0,
-    latency_us: Annotated[
-        float, typer.Option(help="Latency of each message in us.")
-    ] = 50.0,
-    tflops: Annotated[float, typer.Option(help="Speed of a device in Tflop/s.")] = 10.0,
-    memory_gbs: Annotated[
-        float, typer.Option(help="Memory bandwidth of a device in GB/s.")
-    ] = 500.0,
-    random_orders: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            max=int(DRAWS.most),
-            help="Number of random orders to compare with.",
-        ),
-    ] = 100,
-    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
-    trace: Annotated[
-        Path | None, typer.Option(help="Save the best order's Chrome trace here.")
-    ] = None,
-    png: Annotated[
-        Path | None, typer.Option(help="Draw the best order's timeline here.")
-    ] = None,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class OrderOptions:
+    """The options of `relaxjax order`."""
+
+    target: str = argument(
+        "A function of a Python file.", default=..., metavar="FILE.py:FUNCTION"
+    )
+    mode: Mode = option(
+        "forward: the function as it is. train: a loss, its gradient, and the "
+        "transfers of both.",
+        default=Mode.forward,
+    )
+    gbps: float = option("Link bandwidth in Gbit/s.", default=10.0)
+    latency_us: float = option("Latency of each message in us.", default=50.0)
+    tflops: float = option("Speed of a device in Tflop/s.", default=10.0)
+    memory_gbs: float = option("Memory bandwidth of a device in GB/s.", default=500.0)
+    random_orders: int = option(
+        "Number of random orders to compare with.",
+        default=100,
+        min=1,
+        max=int(DRAWS.most),
+    )
+    as_json: bool = option("Print only JSON.", "--json", default=False)
+    trace: Path | None = option("Save the best order's Chrome trace here.")
+    png: Path | None = option("Draw the best order's timeline here.")
+
+
+@takes(OrderOptions)
+def order(options: OrderOptions) -> None:
     """Order the transfers of a function's params; bound the makespan.
 
     The function is called as FUNCTION(params, ...) and is only traced: nothing is
@@ -69,21 +63,23 @@ def order(
     from the defaults of its parameters, else from example_args(); these functions
     return (params, ...), arrays or jax.ShapeDtypeStruct.
     """
+    latency, bandwidth = options.latency_us * 1e-6, options.gbps * 1e9 / 8
+    flops, memory = options.tflops * 1e12, options.memory_gbs * 1e9
     try:
-        link = schedule.Link(latency=latency_us * 1e-6, bandwidth=gbps * 1e9 / 8)
-        device = schedule.Device(flops=tflops * 1e12, bandwidth=memory_gbs * 1e9)
+        link = schedule.Link(latency=latency, bandwidth=bandwidth)
+        device = schedule.Device(flops=flops, bandwidth=memory)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    graph = _graph(target, mode, link, device)
-    report = _report(graph, target, random_orders)
-    if as_json:
+    graph = _graph(options.target, options.mode, link, device)
+    report = _report(graph, options.target, options.random_orders)
+    if options.as_json:
         typer.echo(json.dumps(report))
     else:
         _order_tables.show(report)
-    if trace or png:
+    if options.trace or options.png:
         policy = schedule.ordered("best", report["orders"]["best"])
         run = schedule.simulate(graph, policy, schedule.Cluster(link=link))
-        _save(run, trace, png)
+        _save(run, options.trace, options.png)
 
 
 def _save(run: "schedule.Timeline", trace: Path | None, png: Path | None) -> None:

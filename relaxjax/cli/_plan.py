@@ -6,14 +6,16 @@ Parsing and printing only; the work is done in `relaxjax.plan`.
 import json
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from relaxjax import hosts, merges, schedule
 from relaxjax import plan as planner
 from relaxjax._core.foreign._ranges import HARDWARE, MEBIBYTES, PARAMS
-from relaxjax.cli._errors import user_errors
+from relaxjax.cli.common._errors import user_errors
+from relaxjax.cli.common._takes import takes
+from relaxjax.cli.options._plan import PlanOptions
 from relaxjax.cli.printed._plan_table import busy, show, show_split
 
 _DEFAULTS = {
@@ -35,175 +37,67 @@ _INSIDE = (
 _SHOWN = ("as_json", "xla_flags", "chart", "top")  # how it is shown, not what is asked
 
 
-def plan(
-    params: Annotated[
-        float, typer.Option(help="Number of the model's parameters, as in 340e6.")
-    ],
-    compute_ms: Annotated[
-        float, typer.Option(help="Time of a step without communication, in ms.")
-    ],
-    workers: Annotated[int | None, typer.Option(help="Workers on all hosts.")] = None,
-    bandwidth_gbps: Annotated[
-        float | None, typer.Option(help="Bandwidth of a host's link in Gbit/s.")
-    ] = None,
-    latency_ms: Annotated[
-        float | None,
-        typer.Option(help="Latency of a message between hosts in ms; default: 0.05."),
-    ] = None,
-    window_mb: Annotated[
-        float | None,
-        typer.Option(
-            help="Most MiB on their way between two hosts, over all TCP streams; "
-            "default: 6, as Linux allows one stream."
-        ),
-    ] = None,
-    workers_per_host: Annotated[
-        int | None, typer.Option(help="Workers that share a host; default: 1.")
-    ] = None,
-    inside_gbps: Annotated[
-        float | None, typer.Option(help="Bandwidth in a host in Gbit/s; default: 800.")
-    ] = None,
-    inside_latency_ms: Annotated[
-        float | None,
-        typer.Option(help="Latency of a message in a host in ms; default: 0.005."),
-    ] = None,
-    codec_gbs: Annotated[
-        float | None,
-        typer.Option(
-            help="Speed at which quantize8 encodes or decodes float32 in GB/s, other "
-            "compressors in proportion; default: 200."
-        ),
-    ] = None,
-    network: Annotated[
-        Path | None,
-        typer.Option(
-            help="JSON file of a relaxjax.plan.Network, in place of the options on "
-            "workers, links, codec and overlap."
-        ),
-    ] = None,
-    bucket_mb: Annotated[
-        float | None, typer.Option(help="Bucket size in MiB; searched by default.")
-    ] = None,
-    overlap: Annotated[
-        bool | None,
-        typer.Option(
-            "--overlap/--no-overlap",
-            help="Whether messages travel during the backward pass (on CPUs they do "
-            "not); default: yes.",
-        ),
-    ] = None,
-    criterion: Annotated[
-        str, typer.Option(help="What to choose: fastest or fewest_bytes.")
-    ] = "fastest",
-    quality: Annotated[
-        str,
-        typer.Option(
-            help="Worst quality that may be chosen: exact, equal, close, lossy or "
-            "unmeasured. All are ranked."
-        ),
-    ] = "equal",
-    memory_gb: Annotated[
-        float | None,
-        typer.Option(help="GB for a worker's params, gradient, Adam and residuals."),
-    ] = None,
-    merge: Annotated[
-        str | None,
-        typer.Option(
-            help="Rule by which contributions merge, as in clipped or trimmed:b=1: "
-            "ranks what can merge by it, with what it sends besides."
-        ),
-    ] = None,
-    sharded: Annotated[
-        bool,
-        typer.Option(
-            "--sharded", help="Rank ways to shard weights (relaxjax.fsdp) instead."
-        ),
-    ] = False,
-    tensor: Annotated[
-        int | None,
-        typer.Option(
-            help="Workers that share each product: shows legs inside instead."
-        ),
-    ] = None,
-    expert: Annotated[
-        int | None,
-        typer.Option(help="Workers that hold the experts of a layer, likewise."),
-    ] = None,
-    pipeline: Annotated[
-        int | None, typer.Option(help="Stages of a pipeline, likewise.")
-    ] = None,
-    layers: Annotated[int | None, typer.Option(help="Layers of a split model.")] = None,
-    width: Annotated[
-        int | None, typer.Option(help="Elements of a token between layers.")
-    ] = None,
-    tokens: Annotated[
-        int | None,
-        typer.Option(help="Tokens of a worker in a step, over all microbatches."),
-    ] = None,
-    experts_per_token: Annotated[
-        int | None, typer.Option(help="Experts that a token goes to; default: 1.")
-    ] = None,
-    expert_params: Annotated[
-        float | None, typer.Option(help="Share of the params that are in experts.")
-    ] = None,
-    top: Annotated[int, typer.Option(min=1, help="Rows of the table.")] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
-    xla_flags: Annotated[
-        bool,
-        typer.Option(
-            "--xla-flags", help="Print XLA_FLAGS for GPUs on this network instead."
-        ),
-    ] = False,
-    chart: Annotated[
-        Path | None,
-        typer.Option(help="PNG file for a chart of winners by bandwidth and latency."),
-    ] = None,
-) -> None:
+@takes(PlanOptions)
+def plan(options: PlanOptions) -> None:
     """Predict step time, bytes and memory of each relaxation.
 
     Nothing is run: times are simulated from a model of links, codecs and overlap.
     Relaxations are listed with the measured quality of their training, fastest first.
     """
-    asked = {k: v for k, v in locals().items() if k not in _SHOWN}
-    inside = {k: asked.pop(k) for k in _INSIDE}
+    inside = {name: getattr(options, name) for name in _INSIDE}
     with user_errors():
-        cluster = _network(network, {name: asked[name] for name in _FIGURES})
-        model = planner.Model.of_size(_whole(params), compute=compute_ms / 1e3)
+        cluster = _network(options)
+        elements = _whole(options.params)
+        model = planner.Model.of_size(elements, compute=options.compute_ms / 1e3)
         if any(value is not None for value in inside.values()):
-            others = {"--bucket-mb": bucket_mb, "--chart": chart, "--merge": merge}
-            others |= {"--sharded": sharded or None, "--xla-flags": xla_flags or None}
-            _require_no("a split model", others | {"--memory-gb": memory_gb})
-            legs = planner.split(model, cluster, **_sizes(inside))
-            if as_json:
-                inputs = _inputs(asked, cluster) | inside
-                typer.echo(json.dumps({"inputs": inputs, **legs.told()}))
-            else:
-                show_split(legs)
+            _show_split(options, model, cluster, inside)
             return
-        settings: dict[str, Any] = {
-            "criterion": criterion,
-            "quality": quality,
-            "memory": None if memory_gb is None else memory_gb * 1e9,
-            "inputs": _inputs(asked, cluster),
-        }
-        if sharded:
-            others = {"--bucket-mb": bucket_mb, "--chart": chart, "--merge": merge}
-            _require_no("--sharded", others)
-        else:
-            settings["merge"] = _rule(merge)
-            settings["bucket_bytes"] = _bytes(bucket_mb)
-        with busy(f"ranking for {params:g} parameters"):
-            rank = planner.sharded if sharded else planner.rank
+        settings = _settings(options, cluster)
+        with busy(f"ranking for {options.params:g} parameters"):
+            rank = planner.sharded if options.sharded else planner.rank
             ranking = rank(model, cluster, **settings)
-            if chart:
-                _draw(chart, model, cluster, settings)
-    if xla_flags:
+            if options.chart:
+                _draw(options.chart, model, cluster, settings)
+    if options.xla_flags:
         bucket = ranking.choice.prediction.bucket_bytes
         typer.echo(planner.xla_flags(cluster, bucket))
-    elif as_json:
+    elif options.as_json:
         typer.echo(json.dumps(ranking.told()))
     else:
-        show(ranking, cluster, top)
+        show(ranking, cluster, options.top)
+
+
+def _show_split(
+    options: PlanOptions,
+    model: "planner.Model",
+    cluster: "planner.Network",
+    inside: dict[str, Any],
+) -> None:
+    """The legs inside a model, which are not ranked."""
+    others = ("bucket_mb", "chart", "merge", "sharded", "xla_flags", "memory_gb")
+    _require_no("a split model", options, others)
+    legs = planner.split(model, cluster, **_sizes(inside))
+    if options.as_json:
+        inputs = _inputs(options, cluster) | inside
+        typer.echo(json.dumps({"inputs": inputs, **legs.told()}))
+    else:
+        show_split(legs)
+
+
+def _settings(options: PlanOptions, cluster: "planner.Network") -> dict[str, Any]:
+    """Arguments of `planner.rank`, or of `planner.sharded`."""
+    memory = options.memory_gb
+    settings = {
+        "criterion": options.criterion,
+        "quality": options.quality,
+        "memory": None if memory is None else memory * 1e9,
+        "inputs": _inputs(options, cluster),
+    }
+    if options.sharded:
+        _require_no("--sharded", options, ("bucket_mb", "chart", "merge"))
+        return settings
+    rule, bucket_bytes = _rule(options.merge), _bytes(options.bucket_mb)
+    return settings | {"merge": rule, "bucket_bytes": bucket_bytes}
 
 
 def _sizes(inside: dict[str, Any]) -> dict[str, Any]:
@@ -223,8 +117,9 @@ def _draw(path: Path, *what: Any) -> None:
         raise ValueError(f"--chart {path}: {error.strerror}; name another") from error
 
 
-def _network(path: Path | None, figures: dict[str, Any]) -> "planner.Network":
+def _network(options: PlanOptions) -> "planner.Network":
     """The network of a file, or of the figures, of which those not given are None."""
+    path, figures = options.network, {name: getattr(options, name) for name in _FIGURES}
     given = {name: value for name, value in figures.items() if value is not None}
     if path is not None:
         if given:
@@ -233,7 +128,7 @@ def _network(path: Path | None, figures: dict[str, Any]) -> "planner.Network":
                 "file, or the figures"
             )
         return planner.Network.load(path)
-    if figures["workers"] is None or figures["bandwidth_gbps"] is None:
+    if options.workers is None or options.bandwidth_gbps is None:
         raise ValueError(
             "workers and bandwidth-gbps are needed, or a file with --network"
         )
@@ -256,10 +151,11 @@ def _network(path: Path | None, figures: dict[str, Any]) -> "planner.Network":
     )
 
 
-def _require_no(option: str, others: dict[str, Any]) -> None:
-    given = [name for name, value in others.items() if value is not None]
-    if given:
-        raise ValueError(f"{option} has no {given[0]}: leave one of them out")
+def _require_no(what: str, options: PlanOptions, names: tuple[str, ...]) -> None:
+    for name in names:
+        if getattr(options, name) not in (None, False):
+            option = f"--{name.replace('_', '-')}"
+            raise ValueError(f"{what} has no {option}: leave one of them out")
 
 
 def _rule(merge: str | None) -> "merges.Rule | None":
@@ -296,11 +192,12 @@ def _bytes(bucket_mb: float | None) -> int | None:
     return max(4, round(bucket_mb * 2**20))
 
 
-def _inputs(asked: dict[str, Any], cluster: "planner.Network") -> dict[str, Any]:
+def _inputs(options: PlanOptions, cluster: "planner.Network") -> dict[str, Any]:
     """The options and the network, in plain types."""
+    asked = {k: v for k, v in vars(options).items() if k not in (*_SHOWN, *_INSIDE)}
     plain = {k: str(v) if isinstance(v, Path) else v for k, v in asked.items()}
     return plain | {
-        "params": _whole(asked["params"]),
+        "params": _whole(options.params),
         "workers": cluster.workers,
         "workers_per_host": cluster.per_host,
         "bandwidth_gbps": cluster.link.bandwidth * 8 / 1e9,

@@ -3,14 +3,15 @@
 import os
 import re
 import sys
+from dataclasses import dataclass
 from os.path import isfile
-from typing import Annotated
 
 import typer
 
 from relaxjax import hosts
 from relaxjax._core.foreign._ranges import LINK, PROCESSES, SECONDS
-from relaxjax.cli._errors import user_errors
+from relaxjax.cli.common._errors import user_errors
+from relaxjax.cli.common._takes import argument, option, takes
 
 SETTINGS = {
     "context_settings": {
@@ -21,33 +22,28 @@ SETTINGS = {
 _UNITS = {"bit": 1, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 
 
-def run(
-    script: Annotated[
-        str, typer.Argument(help="A Python script, or 'train' and its options.")
-    ],
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="...", help="The arguments of the script."),
-    ] = None,
-    processes: Annotated[
-        int, typer.Option("-n", "--processes", help="Number of processes.")
-    ] = 2,
-    devices: Annotated[
-        int, typer.Option(help="CPU devices that each process emulates.")
-    ] = 1,
-    rate: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RATE",
-            help="Bandwidth of each process's link, as in 200mbit, by network "
-            "namespaces (Linux, root, iproute2). Default: loopback, not limited.",
-        ),
-    ] = None,
-    grace: Annotated[
-        float,
-        typer.Option(help="Seconds that the others get to end when one has failed."),
-    ] = 30.0,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """The options of `relaxjax run`."""
+
+    script: str = argument("A Python script, or 'train' and its options.", default=...)
+    arguments: list[str] | None = argument(
+        "The arguments of the script.", metavar="..."
+    )
+    processes: int = option("Number of processes.", "-n", "--processes", default=2)
+    devices: int = option("CPU devices that each process emulates.", default=1)
+    rate: str | None = option(
+        "Bandwidth of each process's link, as in 200mbit, by network "
+        "namespaces (Linux, root, iproute2). Default: loopback, not limited.",
+        metavar="RATE",
+    )
+    grace: float = option(
+        "Seconds that the others get to end when one has failed.", default=30.0
+    )
+
+
+@takes(RunOptions)
+def run(options: RunOptions) -> None:
     """Run a script in several processes that find each other.
 
     Each process finds JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES, JAX_PROCESS_ID and
@@ -55,27 +51,23 @@ def run(
     relaxjax.hosts.join() and `relaxjax train` read.
     """
     with user_errors():
-        status = _run(script, arguments or [], processes, devices, rate, grace)
+        status = _run(options)
     raise typer.Exit(status)
 
 
-def _run(
-    script: str,
-    arguments: list[str],
-    processes: int,
-    devices: int,
-    rate: str | None,
-    grace: float,
-) -> int:
-    for option, number in {"-n": processes, "--devices": devices}.items():
+def _run(options: RunOptions) -> int:
+    processes, devices, grace = options.processes, options.devices, options.grace
+    for name, number in {"-n": processes, "--devices": devices}.items():
         if rule := PROCESSES.broken(number):
-            raise ValueError(f"{option} {number}: it must be {rule}")
+            raise ValueError(f"{name} {number}: it must be {rule}")
     if rule := SECONDS.broken(grace):
         raise ValueError(f"--grace {grace}: it must be a number of seconds, {rule}")
-    command = [sys.executable, "-u", *_program(script), *arguments]
+    program = _program(options.script)
+    command = [sys.executable, "-u", *program, *(options.arguments or [])]
     threads = max(2 * devices, os.cpu_count() or 1)
     environment = {"JAX_NUM_CPU_DEVICES": str(devices), "NPROC": str(threads)}
     try:
+        rate = options.rate
         links = hosts.Loopback() if rate is None else hosts.Namespaces(bytes_of(rate))
         ended = hosts.launch(
             command, processes, links=links, environment=environment, grace=grace

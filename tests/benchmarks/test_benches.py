@@ -30,7 +30,7 @@ from benchmarks.programs import gpu_program as _gpu_program
 from benchmarks.programs import overlap as _overlap
 from benchmarks.programs import overlap_models as _overlap_models
 from benchmarks.report import Rounds, Run, Workers, benchmark
-from relaxjax.cli import _devices
+from relaxjax.cli.common import _devices
 from relaxjax.workers import _startup_agreement as _agree
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers._to_workers import workers_of

@@ -11,10 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from relaxjax._names import RELAXATIONS, parse
-from relaxjax.cli import _prepare, app
+from relaxjax.cli import app
 from relaxjax.cli._app import COMMANDS, load
-from relaxjax.cli._errors import EXIT_CODES
-from relaxjax.cli._known import relaxations
+from relaxjax.cli.common._errors import EXIT_CODES
+from relaxjax.cli.common._known import relaxations
+from relaxjax.cli.training import _prepare
 from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
 
 ROOT = Path(__file__).parent.parent.parent

@@ -27,7 +27,7 @@ WAYS = {
 }
 IN_PIPES = """
 import sys, typer
-from relaxjax.cli._errors import quiet_pipes
+from relaxjax.cli.common._errors import quiet_pipes
 {way}
 app = typer.Typer(pretty_exceptions_enable=False)
 @app.command()

@@ -16,9 +16,11 @@ from typer.testing import CliRunner
 import relaxjax
 from relaxjax._core.foreign._spelling import GRAMMAR
 from relaxjax._names import RELAXATIONS
-from relaxjax.cli import _job, _known, _prepare, _train_options, _training, app
-from relaxjax.cli._job import TrainOptions
-from relaxjax.cli._known import TaskName
+from relaxjax.cli import app
+from relaxjax.cli.common import _known
+from relaxjax.cli.common._known import TaskName
+from relaxjax.cli.options._train import TrainOptions
+from relaxjax.cli.training import _checked, _job, _prepare, _training
 from relaxjax.compression._rows import COMPRESSORS, FEEDBACKS
 from relaxjax.tasks import TASKS
 
@@ -116,12 +118,12 @@ def test_every_option_reaches_the_job(tmp_path, monkeypatch):
         batch_size=8,
         learning_rate=0.1,
         bucket_mb=0.5,
-        settings=("rank=4", "x=0.5"),
+        settings=["rank=4", "x=0.5"],
         periods="qsr:peaks=2",
         accumulate=5,
         skip_nonfinite=True,
         check_every=7,
-        baseline=False,
+        no_baseline=True,
     )
     assert seen == [expected]
     assert invoke("train").exit_code == 0
@@ -231,7 +233,7 @@ def test_models_that_go_apart_end_the_run(tmp_path, monkeypatch):
         own = optax.stateless(by_worker)
         return optax.chain(relaxjax.all_reduce("data"), train.optimizer, own)
 
-    monkeypatch.setattr(_train_options, "relaxed", apart)
+    monkeypatch.setattr(_checked, "relaxed", apart)
     line = "train --workers 2 --steps 6 --no-baseline --check-every 2 --out"
     result = invoke(*line.split(), str(tmp_path))
     assert result.exit_code == 3

@@ -19,7 +19,8 @@ import pytest
 from typer.testing import CliRunner
 
 from relaxjax import compare, hosts
-from relaxjax.cli import _app, _check, _training
+from relaxjax.cli import _app, _check
+from relaxjax.cli.training import _training
 from relaxjax.islands.started import _supervise
 from relaxjax.plan import _rank, _sharded
 from tests.fuzz.arguments import COMMANDS, FILES, line

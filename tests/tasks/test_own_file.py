@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from relaxjax import tasks
-from relaxjax.cli._function import import_file
+from relaxjax.cli.common._function import import_file
 
 TASK = """from relaxjax import tasks
 def task(seed):

@@ -10,8 +10,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from relaxjax.cli._loop import Bar
 from relaxjax.cli.printed import _report
+from relaxjax.cli.training._loop import Bar
 from relaxjax.tasks import Data
 
 

@@ -11,7 +11,7 @@ from relaxjax import golden, islands, plan, topology
 from relaxjax._core.foreign._folders import local_path
 from relaxjax.checkpoint import Checkpoints, latest, restore_params
 from relaxjax.cli import app
-from relaxjax.cli._function import write_new
+from relaxjax.cli.common._function import write_new
 from relaxjax.compare import Results, Study
 from relaxjax.schedule import Link, chakra
 

@@ -19,11 +19,11 @@ from rich.progress import Progress as ProgressBar
 
 from relaxjax import hosts
 from relaxjax._core._phases import phase_starts
-from relaxjax.cli._devices import own_rows
-from relaxjax.cli._errors import Stopped, user_errors
-from relaxjax.cli._job import Run, TrainJob
-from relaxjax.cli._order_report import start
-from relaxjax.cli._resume import Keeper, Progress, ask, conductor
+from relaxjax.cli.common._devices import own_rows
+from relaxjax.cli.common._errors import Stopped, user_errors
+from relaxjax.cli.training._job import Run, TrainJob
+from relaxjax.cli.training._order_report import start
+from relaxjax.cli.training._resume import Keeper, Progress, ask, conductor
 from relaxjax.faults import require_replicas
 from relaxjax.tasks import train_step_of
 from relaxjax.workers import Emulation, consensus, data_parallel, spread

@@ -8,43 +8,13 @@ import optax
 from jax.sharding import Mesh
 
 from relaxjax import hosts
-from relaxjax.cli import _order_report
+from relaxjax.cli.options._train import TrainOptions
+from relaxjax.cli.training import _order_report
 from relaxjax.controllers import Conducted
 from relaxjax.tasks import Task
 from relaxjax.workers import Emulation
 
 CHECKPOINTS = "checkpoints"  # in the folder of the results
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainOptions:
-    """The options of `relaxjax train`; None leaves a value to the task."""
-
-    relaxation: str = "all_reduce"
-    workers: int | None = None
-    task: str = "digits"
-    steps: int | None = None
-    seed: int = 0
-    out: Path | None = None
-    batch_size: int | None = None
-    learning_rate: float | None = None
-    bucket_mb: float | None = None
-    settings: tuple[str, ...] = ()
-    periods: str | None = None
-    ranks: str | None = None
-    codes: str | None = None
-    merge: str | None = None
-    order: str | None = None
-    accumulate: int = 1
-    skip_nonfinite: bool = False
-    check_every: int | None = None
-    checkpoint_every: int | None = None
-    resume: bool = False
-    force: bool = False
-    baseline: bool = True
-    lost_after: float = 15.0
-    stuck_after: float = 300.0
-    as_json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

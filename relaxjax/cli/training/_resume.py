@@ -16,7 +16,7 @@ import numpy as np
 
 from relaxjax import hosts
 from relaxjax.checkpoint import Checkpoints, latest
-from relaxjax.cli._errors import user_errors
+from relaxjax.cli.common._errors import user_errors
 from relaxjax.controllers import Conducted, Conductor, load
 from relaxjax.tasks import Task
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.cli.test_resume import (
+from tests.cli.training.test_resume import (
     SHORT,
     record,
     refused,

@@ -16,9 +16,9 @@ from relaxjax._core.foreign._ranges import (
     WORKERS,
 )
 from relaxjax._names import RELAXATIONS, parse
-from relaxjax.cli._devices import AXIS
-from relaxjax.cli._job import TrainOptions
-from relaxjax.cli._known import DEFAULT_WORKERS
+from relaxjax.cli.common._devices import AXIS
+from relaxjax.cli.common._known import DEFAULT_WORKERS
+from relaxjax.cli.options._train import TrainOptions
 from relaxjax.controllers import Conducted
 from relaxjax.faults import skip_nonfinite
 from relaxjax.gradients import accumulate
@@ -145,7 +145,7 @@ def period(options: TrainOptions, steps: int) -> int:
 
 def _settings(options: TrainOptions) -> dict[str, Any]:
     """The relaxation's own options, by name."""
-    own = dict(map(_setting, options.settings))
+    own = dict(map(_setting, options.settings or ()))
     texts = {k: getattr(options, k) for k in ("periods", "ranks", "codes", "merge")}
     return own | texts
 

@@ -6,7 +6,7 @@ import jax
 import pytest
 from jax.sharding import Mesh
 
-from relaxjax.cli import _devices
+from relaxjax.cli.common import _devices
 from relaxjax.workers._mesh import Emulation
 
 

@@ -7,8 +7,9 @@ import pytest
 from rich.console import Console
 
 from relaxjax import schedule
-from relaxjax.cli import _order_report, _prepare, _train_options, _training
-from relaxjax.cli._job import TrainOptions
+from relaxjax.cli.common._known import OrderName
+from relaxjax.cli.options._train import TrainOptions
+from relaxjax.cli.training import _checked, _order_report, _prepare, _training
 from relaxjax.ps import CompiledOrder
 from relaxjax.tasks import TASKS
 
@@ -42,10 +43,10 @@ def test_a_run_keeps_its_order_and_shows_it(tmp_path, capsys):
         relaxation="parameter_server",
         workers=4,
         steps=2,
-        order="random",
+        order=OrderName.RANDOM,
         seed=1,
         out=tmp_path,
-        baseline=False,
+        no_baseline=True,
     )
     job = _prepare.prepare(options)
     _training.run(job)
@@ -69,9 +70,9 @@ def test_emulated_workers_have_no_compiled_order(tmp_path, capsys):
         relaxation="parameter_server",
         workers=17,
         steps=1,
-        order="tac",
+        order=OrderName.TAC,
         out=tmp_path,
-        baseline=False,
+        no_baseline=True,
     )
     _training.run(_prepare.prepare(options))
     assert "for workers on devices of one process" in capsys.readouterr().out
@@ -79,10 +80,10 @@ def test_emulated_workers_have_no_compiled_order(tmp_path, capsys):
 
 
 def test_relaxations_without_an_order():
-    options = TrainOptions(relaxation="all_reduce", order="tac")
+    options = TrainOptions(relaxation="all_reduce", order=OrderName.TAC)
     message = "--order tac: the transfers of all_reduce .* parameter_server"
     with pytest.raises(ValueError, match=message):
-        _train_options.check(options)
+        _checked.check(options)
 
 
 def test_the_table_shows_what_differs():

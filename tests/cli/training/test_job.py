@@ -12,9 +12,9 @@ import optax
 import pytest
 from rich.console import Console
 
-from relaxjax.cli import _job, _loop, _prepare, _train_options, _training
-from relaxjax.cli._errors import Stopped
-from relaxjax.cli._job import TrainOptions
+from relaxjax.cli.common._errors import Stopped
+from relaxjax.cli.options._train import TrainOptions
+from relaxjax.cli.training import _checked, _job, _loop, _prepare, _training
 from relaxjax.tasks import TASKS, _chars
 
 KEYS = [
@@ -79,7 +79,7 @@ def test_workers_learn_what_one_worker_learns(short):
 
 
 def test_the_same_seed_trains_the_same(short, tmp_path):
-    options = TrainOptions(workers=4, steps=30, seed=2, out=tmp_path, baseline=False)
+    options = TrainOptions(workers=4, steps=30, seed=2, out=tmp_path, no_baseline=True)
     (again,) = _training.run(_prepare.prepare(options))
     assert again.curve == short[0][0].curve
     assert not (tmp_path / "one_worker.json").exists()
@@ -109,7 +109,7 @@ def test_accumulation_divides_the_bytes(short, tmp_path):
         accumulate=4,
         skip_nonfinite=True,
         bucket_mb=0.01,
-        baseline=False,
+        no_baseline=True,
     )
     (record,) = _training.run(_prepare.prepare(options))
     count = 2 * 3 * 1 * 4  # of the skipped steps: one int32 to all-reduce
@@ -120,7 +120,7 @@ def test_accumulation_divides_the_bytes(short, tmp_path):
 @pytest.mark.long
 def test_bytes_are_those_of_a_whole_period(short, tmp_path):
     options = TrainOptions(
-        relaxation="local_sgd", workers=4, steps=6, out=tmp_path, baseline=False
+        relaxation="local_sgd", workers=4, steps=6, out=tmp_path, no_baseline=True
     )
     for settings, period in ((), 8), (("sync_every=3",), 3):
         options = dataclasses.replace(options, settings=settings, force=True)
@@ -136,7 +136,7 @@ def test_bytes_are_those_of_a_whole_period(short, tmp_path):
 @pytest.mark.long
 def test_digits_are_learned_on_eight_workers_at_the_defaults(tmp_path):
     (record,) = _training.run(
-        _prepare.prepare(TrainOptions(out=tmp_path, baseline=False))
+        _prepare.prepare(TrainOptions(out=tmp_path, no_baseline=True))
     )
     assert record.workers == 8
     assert record.metric >= 0.95
@@ -148,7 +148,7 @@ def test_characters_are_learned(tmp_path, monkeypatch):
     monkeypatch.setattr(_chars, "_HELD_OUT_WINDOWS", 32)
     monkeypatch.setattr(_loop, "_POINTS", 2)
     options = TrainOptions(
-        task="chars", workers=2, steps=12, batch_size=8, out=tmp_path, baseline=False
+        task="chars", workers=2, steps=12, batch_size=8, out=tmp_path, no_baseline=True
     )
     (record,) = _training.run(_prepare.prepare(options))
     assert record.metric_name == "bits_per_character"
@@ -179,7 +179,7 @@ def test_results_go_to_a_folder_named_after_the_run(tmp_path, monkeypatch):
         (TrainOptions(seed=-1), r"--seed -1: it must be 0 or more"),
         (TrainOptions(accumulate=0), r"--accumulate 0: it must be 1 or more"),
         (
-            TrainOptions(relaxation="local_sgd", settings=("sync_every=0",)),
+            TrainOptions(relaxation="local_sgd", settings=["sync_every=0"]),
             r"sync_every=0 must be a whole number",
         ),
         (TrainOptions(batch_size=0), r"--batch-size 0: it must be 1 or more"),
@@ -190,15 +190,15 @@ def test_results_go_to_a_folder_named_after_the_run(tmp_path, monkeypatch):
             r"--learning-rate 0.0: it must be more than 0",
         ),
         (TrainOptions(learning_rate=math.nan), r"--learning-rate nan: .* and finite"),
-        (TrainOptions(settings=("rank",)), r"--set rank: it must be an option of the"),
-        (TrainOptions(settings=("rank=4",)), r"no option 'rank'; it has bucket_bytes"),
+        (TrainOptions(settings=["rank"]), r"--set rank: it must be an option of the"),
+        (TrainOptions(settings=["rank=4"]), r"no option 'rank'; it has bucket_bytes"),
         (
-            TrainOptions(relaxation="power_sgd", settings=("rank=0",)),
+            TrainOptions(relaxation="power_sgd", settings=["rank=0"]),
             r"rank=0 must be a whole number",
         ),
         (
             TrainOptions(
-                relaxation="one_bit_adam", steps=9, settings=("freeze_step=9",)
+                relaxation="one_bit_adam", steps=9, settings=["freeze_step=9"]
             ),
             r"freeze_step=9 is not before the end of training, after 9 steps",
         ),
@@ -209,7 +209,7 @@ def test_results_go_to_a_folder_named_after_the_run(tmp_path, monkeypatch):
         ),
         (
             TrainOptions(
-                relaxation="local_sgd", periods="9", settings=("sync_every=8",)
+                relaxation="local_sgd", periods="9", settings=["sync_every=8"]
             ),
             r"periods=9 and sync_every=8 both say when workers meet: leave one out",
         ),
@@ -233,7 +233,7 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
 def test_the_learning_rate_rises_falls_and_counts_the_optimizers_own_steps():
     task = TASKS["digits"](0)
     options = TrainOptions(learning_rate=0.5, accumulate=2)
-    tx = _train_options.training(options, task, 40, 8).optimizer  # 20 updates
+    tx = _checked.training(options, task, 40, 8).optimizer  # 20 updates
     weight = jnp.ones(())
     state, moves = tx.init(weight), []
     for _ in range(20):
@@ -263,7 +263,7 @@ def test_each_process_feeds_its_own_rows(monkeypatch):
 
 def test_a_job_may_train_any_transformation(tmp_path):
     job = _prepare.prepare(
-        TrainOptions(workers=2, steps=2, out=tmp_path, baseline=False)
+        TrainOptions(workers=2, steps=2, out=tmp_path, no_baseline=True)
     )
     local = _job.Run(name="none", tx=optax.sgd(0.1), mesh=job.runs[0].mesh, period=1)
     with pytest.warns(UserWarning, match="nothing in this transformation"):

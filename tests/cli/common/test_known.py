@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from relaxjax.cli._app import COMMANDS
-from relaxjax.cli._known import known
+from relaxjax.cli.common._known import known
 from scripts import names
 
 ROOT = Path(__file__).parents[2]

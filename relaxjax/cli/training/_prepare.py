@@ -10,8 +10,10 @@ from relaxjax import hosts
 from relaxjax._core._relaxation import Training
 from relaxjax._core.foreign._folders import local_path
 from relaxjax.checkpoint import latest
-from relaxjax.cli import _devices, _order_report, _resume, _train_options
-from relaxjax.cli._job import CHECKPOINTS, Run, TrainJob, TrainOptions
+from relaxjax.cli.common import _devices
+from relaxjax.cli.options._train import TrainOptions
+from relaxjax.cli.training import _checked, _order_report, _resume
+from relaxjax.cli.training._job import CHECKPOINTS, Run, TrainJob
 from relaxjax.tasks import Task, load
 from relaxjax.workers import Emulation
 
@@ -25,12 +27,12 @@ def prepare(options: TrainOptions) -> TrainJob:
       ValueError: an unknown name, numbers that do not fit together, a folder that
         cannot be made.
     """
-    _train_options.check(options)
+    _checked.check(options)
     patience = {"lost_after": options.lost_after, "stuck_after": options.stuck_after}
     team = _team()
     hosts.Watch(team, **patience)  # checks them
     mesh = _devices.set_up(options.workers, len(team.members))
-    rows = _train_options.batch_size(options, mesh.size)
+    rows = _checked.batch_size(options, mesh.size)
     name = f"{_label(options.task)}-{options.relaxation}-{mesh.size}"
     out = local_path("train", "out", options.out or Path("runs") / name)
     goes_on = options.resume and latest(out / CHECKPOINTS) is not None
@@ -40,13 +42,13 @@ def prepare(options: TrainOptions) -> TrainJob:
     task, digest = _task(options)
     _make_folder(out, goes_on)
     steps = options.steps or task.steps
-    rows = rows or _train_options.rounded_up(task.batch_size, mesh.size)
+    rows = rows or _checked.rounded_up(task.batch_size, mesh.size)
     order = None
     if options.order is not None:
         part = rows // mesh.size
         order = _order_report.find(options.order, task, part, options.seed)
     names = None if order is None else order.names
-    training = _train_options.training(options, task, steps, mesh.size, names)
+    training = _checked.training(options, task, steps, mesh.size, names)
     return TrainJob(
         options=options,
         task=task,
@@ -65,19 +67,19 @@ def _runs(
     options: TrainOptions, training: Training, mesh: Mesh | Emulation, steps: int
 ) -> Iterator[Run]:
     """The run that was asked for, and what it is compared with."""
-    relaxed = _train_options.relaxed(options, training)
-    method = _train_options.conducted(options, training)
+    relaxed = _checked.relaxed(options, training)
+    method = _checked.conducted(options, training)
     yield Run(
         name=options.relaxation,
-        tx=_train_options.wrapped(options, relaxed),
+        tx=_checked.wrapped(options, relaxed),
         mesh=mesh,
-        period=_train_options.period(options, steps),
+        period=_checked.period(options, steps),
         conducted=(method, training.learning_rate) if method else None,
     )
-    if options.baseline:
+    if not options.no_baseline:
         yield Run(
             name="no relaxation",
-            tx=_train_options.wrapped(options, training.optimizer),
+            tx=_checked.wrapped(options, training.optimizer),
             mesh=_devices.one_worker(),
             period=options.accumulate,
         )

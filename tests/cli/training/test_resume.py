@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from relaxjax import checkpoint, emulate
-from relaxjax.cli import _loop, _training
 from relaxjax.cli._app import app
+from relaxjax.cli.training import _loop, _training
 
 SHORT = ["train", "--workers", "2", "--steps", "30", "--no-baseline"]
 

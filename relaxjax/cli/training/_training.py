@@ -9,10 +9,11 @@ from rich.console import Console
 
 from relaxjax import hosts
 from relaxjax.checkpoint import ON_ANY_MESH, plan_of
-from relaxjax.cli import _devices, _order_report, _resume
-from relaxjax.cli._job import CHECKPOINTS, Run, TrainJob
-from relaxjax.cli._loop import Bar, fit
+from relaxjax.cli.common import _devices
 from relaxjax.cli.printed import _report
+from relaxjax.cli.training import _order_report, _resume
+from relaxjax.cli.training._job import CHECKPOINTS, Run, TrainJob
+from relaxjax.cli.training._loop import Bar, fit
 from relaxjax.compare import task_digest
 from relaxjax.programs import wire_bytes
 

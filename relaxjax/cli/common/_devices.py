@@ -7,7 +7,7 @@ import numpy as np
 import typer
 from jax.sharding import Mesh
 
-from relaxjax.cli._known import DEFAULT_WORKERS
+from relaxjax.cli.common._known import DEFAULT_WORKERS
 from relaxjax.workers import Emulation, emulate
 
 MOST_CPU_DEVICES = 16  # more workers than that are emulated by vmap on one device

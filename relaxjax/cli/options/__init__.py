@@ -1,0 +1,3 @@
+"""Options of the larger commands, each declared once: type, default and help."""
+
+__all__: list[str] = []
