@@ -126,7 +126,7 @@ class LowRank(NamedTuple):
             jax.tree.map(rows_held, tree, is_leaf=is_shard),
             rank=self.rank,
             min_compression=self.min_compression,
-            as_matrices=self.as_matrices or most_square,
+            as_matrices=self.as_matrices,
             caller=self.caller,
         )
 
