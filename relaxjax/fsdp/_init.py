@@ -107,11 +107,7 @@ def init_state(
       (4, 6)
     """
     workers = workers_of(mesh, axis_name, "fsdp.init_state")
-
-    def first(params: Any) -> GatheredState:
-        return loss.init(params)
-
-    maker = optax.GradientTransformation(first, _no_update)
+    maker = optax.GradientTransformation(loss.init, _no_update)
     return state_of_workers(maker, shards, workers)
 
 
