@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._sending_order import check_bucket_bytes
-from relaxjax.compression import Compressor
+from relaxjax.compression import Compressor, require_compressor
 
 # Feedbacks that hand on what has arrived. Others correct an estimate of the whole mean
 # gradient, or a momentum of it, and a worker has a slice of it alone.
@@ -95,11 +95,7 @@ class Choices(NamedTuple):
 def _check_compressors(caller: str, weights: Any, gradients: Any, across: Any) -> None:
     given = {"weights": weights, "gradients": gradients, "across": across}
     for name, compressor in given.items():
-        if not isinstance(compressor, Compressor | None):
-            raise TypeError(
-                f"{caller}: {name}={compressor!r} is not a Compressor; make one with "
-                "relaxjax.compression, such as relaxjax.compression.quantize(8)"
-            )
+        require_compressor(caller, name, compressor)
     if weights is not None and weights.feedback.name != "none":
         raise ValueError(
             f"{caller}: weights={weights.name} with {weights.feedback.name}: weights "
