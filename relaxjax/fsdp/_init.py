@@ -107,7 +107,7 @@ def init_state(
       (4, 6)
     """
     workers = workers_of(mesh, axis_name, "fsdp.init_state")
-    maker = optax.GradientTransformation(loss.init, _no_update)
+    maker = optax.GradientTransformation(lambda params: loss.init(params), _no_update)
     return state_of_workers(maker, shards, workers)
 
 

@@ -84,8 +84,10 @@ def of_matrix(w: np.ndarray) -> Links:
 
 def with_own(n: int, links: Links, own: np.ndarray | float) -> Links:
     """The links, and the weight `own` of each worker's own value besides."""
-    ends = (np.concatenate([x, np.arange(n)]) for x in (links.targets, links.sources))
-    return summed(n, *ends, np.append(links.weights, np.broadcast_to(own, n)))
+    at = np.arange(n)
+    targets, sources = np.append(links.targets, at), np.append(links.sources, at)
+    weights = np.append(links.weights, np.broadcast_to(own, n))
+    return summed(n, targets, sources, weights)
 
 
 def undirected(n: int, a: np.ndarray, b: np.ndarray, weights: np.ndarray) -> Links:
