@@ -26,7 +26,8 @@ from relaxjax.gradients.momenta._dion2 import dion2
 
 _reduces = functools.partial(Relaxation, algorithms=CHOICES, compressors=True)
 _sums = functools.partial(Relaxation, algorithms=("auto", "psum", *ALGORITHMS))
-_freezes = functools.partial(Relaxation, compressors=True, period=None)
+_FREEZE = frozenset({"freeze_step", "weight_decay"})
+_freezes = functools.partial(Relaxation, compressors=True, options=_FREEZE, period=None)
 ROWS = [
     _reduces(
         name="all_reduce",
@@ -100,28 +101,18 @@ ROWS = [
         name="one_bit_adam",
         summary="AdamW; later its momentum travels in one bit",
         build=optimizer(one_bit_adam),
-        options=frozenset({"freeze_step", "weight_decay"}),
     ),
     _freezes(
         name="one_bit_lamb",
         summary="LAMB; later its momentum travels in one bit",
         build=optimizer(one_bit_lamb),
-        options=frozenset({"freeze_step", "weight_decay"}),
         parent="lamb",
     ),
     _freezes(
         name="zero_one_adam",
         summary="AdamW in one bit, then with local steps as well",
         build=optimizer(zero_one_adam),
-        options=frozenset(
-            {
-                "freeze_step",
-                "local_doubling",
-                "most_local_steps",
-                "variance_doubling",
-                "weight_decay",
-            }
-        ),
+        options=_FREEZE | {"local_doubling", "most_local_steps", "variance_doubling"},
         apart=True,
     ),
     _reduces(
