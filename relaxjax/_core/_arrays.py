@@ -113,6 +113,13 @@ def require_local(tree: Any, axis_name: AxisName, caller: str) -> None:
                 )
 
 
+def require_own_parts(tree: Any, axis_name: AxisName, specs: Any, caller: str) -> None:
+    """Refuses leaves that are not each worker's own, or in parts without specs."""
+    require_local(tree, axis_name, caller)
+    if specs is None:
+        require_no_compiler_axes(caller, "it")
+
+
 def difference(before: Layout, now: Layout, *, dtypes: bool) -> str | None:
     """The first leaf in which two layouts differ, in words; None if they do not.
 
@@ -146,5 +153,4 @@ def require_own(caller: str, axis_name: AxisName, layout: Layout, updates: Any) 
     axis_size(axis_name, caller)
     require_same(layout, updates, caller)
     require_dtypes(updates, caller, "it")
-    require_local(updates, axis_name, caller)
-    require_no_compiler_axes(caller, "it")
+    require_own_parts(updates, axis_name, None, caller)

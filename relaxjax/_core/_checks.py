@@ -56,6 +56,24 @@ def require_whole(
         raise ValueError(f"{caller}: {name}={value!r} must be a whole number, {rule}")
 
 
+def require_table(
+    caller: str, name: str, value: Any, kinds: str, rule: str
+) -> np.ndarray:
+    """Refuses anything but known numbers [rows, columns]; `rule` says what must be.
+
+    `kinds` are those of NumPy's dtypes.
+    """
+    if is_traced(value):
+        require_known(caller, name, value)
+    table = np.asarray(value)
+    if table.ndim != 2 or not table.size or table.dtype.kind not in kinds:
+        raise ValueError(
+            f"{caller}: {name} of shape {table.shape} and dtype {table.dtype} must be "
+            f"{rule}"
+        )
+    return table
+
+
 def require_fraction(caller: str, name: str, value: Any, remedy: str = "") -> None:
     """Refuses numbers outside (0, 1]."""
     if not is_traced(value) and not 0 < value <= 1:

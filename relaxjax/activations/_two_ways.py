@@ -19,7 +19,7 @@ from jax import lax
 from relaxjax._core._axis import axis_size, varying
 from relaxjax._core._random import fold, key_words
 from relaxjax.activations._rows import Code, Words
-from relaxjax.compression import Compressor
+from relaxjax.compression import Compressor, require_compressor
 
 Leg = Callable[[jax.Array, Code | None], jax.Array]
 
@@ -95,11 +95,7 @@ def ways(
 
 
 def _check(caller: str, name: str, compressor: Any) -> None:
-    if not isinstance(compressor, Compressor | None):
-        raise TypeError(
-            f"{caller}: {name}={compressor!r} is not a Compressor; make one with "
-            "relaxjax.compression, such as relaxjax.compression.mx('e4m3')"
-        )
+    require_compressor(caller, name, compressor, "mx('e4m3')")
     if compressor is not None and compressor.feedback.name != "none":
         raise ValueError(
             f"{caller}: {name}={compressor.name} with {compressor.feedback.name}: "

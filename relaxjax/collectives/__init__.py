@@ -36,7 +36,7 @@ __getattr__, __dir__, __all__ = door(
         "_compressed_two_shot": "scattered",
         "_hierarchical": "two_axes",
         "_coded_slices": "gather_slices open_slices scatter_slices slice_widths",
-        "_messages": "chunks_of distribute from_wire gather send to_wire",
+        "_messages": "chunks_of distribute from_wire gather gather_all send to_wire",
         "_payload": "message opened places",
         "_shards": "Shard cut is_shard of_a_worker whole_leaves",
         "_one_by_one": "LeafTransfer after_on_cpu all_after once_arrived one_by_one",

@@ -71,6 +71,7 @@ from relaxjax.collectives._messages import chunks_of as chunks_of
 from relaxjax.collectives._messages import distribute as distribute
 from relaxjax.collectives._messages import from_wire as from_wire
 from relaxjax.collectives._messages import gather as gather
+from relaxjax.collectives._messages import gather_all as gather_all
 from relaxjax.collectives._messages import send as send
 from relaxjax.collectives._messages import to_wire as to_wire
 from relaxjax.collectives._neighbors import neighbor_change as neighbor_change

@@ -13,8 +13,8 @@ decodings.
 import jax
 import jax.numpy as jnp
 
-from relaxjax._core._axis import AxisName, axes_of, axis_size
-from relaxjax.collectives._messages import gather
+from relaxjax._core._axis import AxisName, axis_size
+from relaxjax.collectives._messages import gather_all
 from relaxjax.collectives._payload import (
     Codec,
     Lossy,
@@ -41,10 +41,8 @@ def compressed_one_shot(x: jax.Array, axis_name: AxisName, codec: Codec) -> Loss
         return lossless(x, axis_name)
     place = jnp.uint32(0)
     bits, payload = message(codec, x, place)
-    for name in reversed(axes_of(axis_name)):
-        bits = gather(bits, name)
     decode = jax.vmap(lambda row: opened(codec, row, x.size, place))
-    mean = decode(bits.reshape(n, -1)).sum(axis=0) / n
+    mean = decode(gather_all(bits, axis_name)).sum(axis=0) / n
     return Lossy(mean, x - codec.decode(payload, x.size, place))
 
 

@@ -8,6 +8,7 @@ Narrow floats travel as integers of their own width, on every backend. XLA on CP
 bfloat16 and float16 as float32, and may widen 8-bit floats.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 import jax
@@ -81,6 +82,14 @@ def gather(x: jax.Array, name: str) -> jax.Array:
     """`x` of all workers, stacked; known to be equal where that is tracked."""
     to = "invarying" if tracks_vma(name) else "varying"
     return from_wire(lax.all_gather(to_wire(x), name, to=to), x.dtype)
+
+
+def gather_all(x: jax.Array, axis_name: AxisName) -> jax.Array:
+    """[n, ..]: `x` of all workers of one axis or more, in their order."""
+    like, axes = x.shape, axes_of(axis_name)
+    for name in reversed(axes):
+        x = gather(x, name)
+    return x.reshape(math.prod(map(lax.axis_size, axes)), *like)
 
 
 def distribute(rows: jax.Array, name: str) -> jax.Array:

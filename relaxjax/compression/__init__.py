@@ -35,7 +35,7 @@ __getattr__, __dir__, __all__ = door(
         "_bits": "pack packed_bytes unpack width_below",
         "_cosines": "cosine_transform",
         "_fed_back": "fed_back",
-        "_protocol": "NO_FEEDBACK contractive",
+        "_protocol": "NO_FEEDBACK contractive require_compressor",
         "_rows": "COMPRESSORS FEEDBACKS expression",
         "_scaling": "over",
         "_top_k": "check_density count_of",

@@ -33,6 +33,7 @@ from relaxjax.compression._protocol import Compressor as Compressor
 from relaxjax.compression._protocol import Feedback as Feedback
 from relaxjax.compression._protocol import Law as Law
 from relaxjax.compression._protocol import contractive as contractive
+from relaxjax.compression._protocol import require_compressor as require_compressor
 from relaxjax.compression._qsgd import qsgd as qsgd
 from relaxjax.compression._quantize import quantize as quantize
 from relaxjax.compression._random_k import random_block as random_block

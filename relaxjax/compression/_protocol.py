@@ -114,6 +114,17 @@ class Compressor(NamedTuple):
     feedback: Feedback = NO_FEEDBACK
 
 
+def require_compressor(
+    caller: str, name: str, value: Any, such_as: str = "quantize(8)"
+) -> None:
+    """Refuses anything but a `Compressor` or None."""
+    if not isinstance(value, Compressor | None):
+        raise TypeError(
+            f"{caller}: {name}={value!r} is not a Compressor; make one with "
+            f"relaxjax.compression, such as relaxjax.compression.{such_as}"
+        )
+
+
 def contractive(compressor: Compressor) -> Compressor:
     """A compressor in B, for error feedback: U(omega) is divided by 1 + omega."""
     omega = compressor.law.omega

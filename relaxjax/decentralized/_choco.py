@@ -34,10 +34,7 @@ from relaxjax.decentralized._coded_round import (
     coded_round,
     merge_copies,
 )
-from relaxjax.decentralized._round import (
-    GossipSpec,
-    gossip_transformation,
-)
+from relaxjax.decentralized._round import GossipSpec, gossip_transformation
 
 
 class ChocoState(NamedTuple):

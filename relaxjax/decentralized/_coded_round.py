@@ -20,7 +20,7 @@ from relaxjax._core.layouts._sharding import on_own_shards
 from relaxjax.collectives import neighbor_payloads
 from relaxjax.compression import NO_FEEDBACK, Compressor, contractive
 from relaxjax.decentralized._round import GossipSpec
-from relaxjax.decentralized._spec import require_one_axis, require_one_round
+from relaxjax.decentralized._spec import require_fixed
 from relaxjax.gradients import as_codec, step_keys
 
 
@@ -94,8 +94,7 @@ def coded_round(spec: GossipSpec, compressor: Compressor) -> CodedRound:
             f"{spec.caller}: {compressor.name} has {compressor.feedback.name}; what is "
             "lost comes back by itself here: give the bare compressor"
         )
-    require_one_axis(spec)
-    require_one_round(spec, "what neighbors know of each other")
+    require_fixed(spec, "what neighbors know of each other")
     return CodedRound(spec, contractive(compressor))
 
 

@@ -39,11 +39,7 @@ from relaxjax._core._cond import when
 from relaxjax._core._merge_rules import EQUAL, RESET
 from relaxjax._core.layouts._sharding import on_own_shards
 from relaxjax.decentralized._round import GossipSpec, gossip_transformation
-from relaxjax.decentralized._spec import (
-    gossip_spec,
-    require_one_axis,
-    require_one_round,
-)
+from relaxjax.decentralized._spec import gossip_spec, require_fixed
 from relaxjax.faults import FaultSchedule, fault_schedule
 from relaxjax.periods import Period
 from relaxjax.topology import Topology
@@ -204,8 +200,7 @@ def _arrives(
 
 
 def _check(spec: GossipSpec, resolution: float) -> None:
-    require_one_axis(spec)
-    require_one_round(spec, "what is heard on a link")
+    require_fixed(spec, "what is heard on a link")
     if (least := spec.topology.matrix().diagonal().min()) <= 0:
         raise ValueError(
             f"{_CALLER}: a worker of the topology {spec.topology.name!r} keeps a "

@@ -36,11 +36,7 @@ from relaxjax._core._merge_rules import RESET
 from relaxjax._core._tree import widened
 from relaxjax._core.layouts._sharding import on_own_shards
 from relaxjax.decentralized._round import GossipSpec, gossip_transformation
-from relaxjax.decentralized._spec import (
-    gossip_spec,
-    require_one_axis,
-    require_one_round,
-)
+from relaxjax.decentralized._spec import gossip_spec, require_fixed
 from relaxjax.periods import Period
 from relaxjax.topology import Topology
 
@@ -117,7 +113,7 @@ def relay_sum(
     """
     how: Any = {"doubly": False, "mixes": False}
     spec = gossip_spec(_CALLER, axis_name, topology, every, bucket_bytes, specs, **how)
-    require_one_axis(spec)
+    require_fixed(spec, "what is passed on")
     relay = _relay_of(spec)
 
     def start(params: optax.Params) -> Any:
@@ -170,7 +166,6 @@ def _sum_of(known: list[Any], passes: jax.Array) -> Any:
 def _relay_of(spec: GossipSpec) -> _Relay:
     """The topology's numbers; raises ValueError if it is not a tree."""
     graph = spec.topology
-    require_one_round(spec, "what is passed on")
     n, links = graph.n, graph.matrix() != 0
     near, counts = np.eye(n, dtype=bool), [np.zeros(n)]
     while (farther := near | (near @ links)).sum() > near.sum():

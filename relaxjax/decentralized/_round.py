@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple
 import jax
 import optax
 
-from relaxjax._core._arrays import require_local, require_no_compiler_axes, require_same
+from relaxjax._core._arrays import require_own_parts, require_same
 from relaxjax._core._axis import AxisName, axes_of, axis_size
 from relaxjax._core._buckets import plan_buckets
 from relaxjax._core._checks import require_params
@@ -126,9 +126,7 @@ class GossipSpec(NamedTuple):
     def require(self, x: Any) -> None:
         """Refuses a wrong axis, and leaves that are equal on all workers or sharded."""
         self.require_size()
-        require_local(x, self.axis_name, self.caller)
-        if self.specs is None:
-            require_no_compiler_axes(self.caller, "it")
+        require_own_parts(x, self.axis_name, self.specs, self.caller)
 
     def require_size(self) -> None:
         """Refuses an axis of another size than the topology, or none."""

@@ -85,6 +85,7 @@ _row = functools.partial(
 )
 _NOLOCO = functools.partial(noloco, optax.identity())  # after the optimizer
 _STATIC = (*SYMMETRIC, "exponential")
+_coded = functools.partial(_row, algorithms=_STATIC, compressors=True)
 ROWS = (
     _row(
         name="gossip",
@@ -161,19 +162,15 @@ ROWS = (
         build=_over("binary_tree", relay_sum),
         algorithms=tuple(TREES),
     ),
-    _row(
+    _coded(
         name="dcd_psgd",
         summary="gossip in codes of what a model moves by",
         build=_over("ring", dcd_psgd, compressor=quantize(8)),
-        algorithms=_STATIC,
-        compressors=True,
     ),
-    _row(
+    _coded(
         name="deep_squeeze",
         summary="gossip in codes of the models, with error feedback",
         build=_over("ring", deep_squeeze, compressor=quantize(8)),
-        algorithms=_STATIC,
-        compressors=True,
         options=frozenset({"bucket_bytes", "consensus_step_size", "every"}),
     ),
     _row(

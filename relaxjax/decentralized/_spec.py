@@ -60,8 +60,11 @@ def gossip_spec(
     return GossipSpec(caller, axis_name, topology, turns, bucket_bytes, specs)
 
 
-def require_one_axis(spec: GossipSpec) -> None:
-    """Refuses a mean inside hosts, for methods that remember their neighbors."""
+def require_fixed(spec: GossipSpec, why: str) -> None:
+    """Refuses a mean inside hosts, and graphs that change, and says `why`.
+
+    For methods that remember their neighbors.
+    """
     names = axes_of(spec.axis_name)
     if len(names) > 1:
         outer, inner = names
@@ -70,10 +73,6 @@ def require_one_axis(spec: GossipSpec) -> None:
             f"average gradients: optax.chain(relaxjax.all_reduce({inner!r}), "
             f"optimizer, relaxjax.{spec.caller}({outer!r}, topology, ...))"
         )
-
-
-def require_one_round(spec: GossipSpec, why: str) -> None:
-    """Refuses graphs that change, and says `why`."""
     graph = spec.topology
     if graph.period > 1:
         raise ValueError(

@@ -88,7 +88,7 @@ def _of_leaf(chosen: Choices, sizes: Mapping[str, int], leaf: Any) -> dict[str, 
     *_, inner = sizes
     outside, sent = 1, {}
     for name, n in sizes.items():
-        again = chosen.reshard and (name == inner or not chosen.secondary)
+        again = chosen.reshard and (name == inner or chosen.secondary is None)
         gather = outside * _message(chosen.weights, c, leaf.dtype)
         code = chosen.gradients if name == inner else chosen.across or chosen.gradients
         scatter = _message(code, outside * c, leaf.dtype)

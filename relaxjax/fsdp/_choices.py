@@ -1,10 +1,11 @@
 """How weights and gradients travel, as plain data; what does not fit is refused."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from relaxjax._core._axis import AxisName, axes_of
+from relaxjax._core._axis import AxisName
 from relaxjax._core._sending_order import check_bucket_bytes
-from relaxjax.compression import Compressor
+from relaxjax.compression import Compressor, require_compressor
 
 # Feedbacks that hand on what has arrived. Others correct an estimate of the whole mean
 # gradient, or a momentum of it, and a worker has a slice of it alone.
@@ -12,14 +13,14 @@ SCATTERED = ("none", "error_feedback", "loco")
 
 
 class Choices(NamedTuple):
-    """Arguments of `relaxjax.fsdp.gathered`, checked.
+    """Arguments of `relaxjax.fsdp.gathered`.
 
     Attributes:
       axes: axes that the params are sharded over, outermost first.
       weights: the compressor of gathers; None: weights travel as they are.
       gradients: the compressor of scatters, with its feedback; None likewise.
       across: that of scatters over outer axes; None: `gradients`.
-      secondary: whether the backward pass gathers from a copy inside the inner axis.
+      secondary: the inner axis, if the backward pass gathers from a copy inside of it.
       difference: whether gathers send the change since the last one.
       reshard: whether the backward pass gathers again.
       order: leaf names in the order of gathers, or None.
@@ -31,10 +32,10 @@ class Choices(NamedTuple):
     weights: Compressor | None
     gradients: Compressor | None
     across: Compressor | None
-    secondary: bool
+    secondary: str | None
     difference: bool
     reshard: bool
-    order: tuple[str, ...] | None
+    order: Iterable[str] | None
     bucket_bytes: int
     seed: int
 
@@ -54,71 +55,47 @@ class Choices(NamedTuple):
         """Whether something is kept from step to step."""
         return self.random or self.fed_back or self.difference
 
-
-def choices(
-    caller: str,
-    axis_name: AxisName,
-    *,
-    weights: Any,
-    gradients: Any,
-    across: Any,
-    secondary: str | None,
-    difference: bool,
-    reshard: bool,
-    order: Any,
-    bucket_bytes: int,
-    seed: int,
-) -> Choices:
-    """Checks the arguments; each error names one, and what to give instead."""
-    axes = axes_of(axis_name)
-    _check_compressors(caller, weights, gradients, across)
-    if across is not None and (len(axes) < 2 or gradients is None):
-        raise ValueError(
-            f"{caller}: across={across.name} with axis_name={axis_name!r} and "
-            f"gradients={gradients and gradients.name}: it is for the outer of two "
-            "axes or more, where gradients= is for the inner one; give both, as in "
-            "axis_name=('host', 'device'), or leave it out"
+    def checked(self, caller: str, axis_name: AxisName) -> "Choices":
+        """The same, resolved; each error names an argument and its remedy."""
+        axes, secondary = self.axes, self.secondary
+        weights, gradients, across = self.weights, self.gradients, self.across
+        _check_compressors(caller, weights, gradients, across)
+        if across is not None and (len(axes) < 2 or gradients is None):
+            raise ValueError(
+                f"{caller}: across={across.name} with axis_name={axis_name!r} and "
+                f"gradients={gradients and gradients.name}: it is for the outer of two "
+                "axes or more, where gradients= is for the inner one; give both, as in "
+                "axis_name=('host', 'device'), or leave it out"
+            )
+        if secondary is not None and (len(axes) < 2 or secondary != axes[-1]):
+            raise ValueError(
+                f"{caller}: secondary={secondary!r} with axis_name={axis_name!r}: the "
+                "second copy lies inside the inner of two axes or more, and is named "
+                "by it, as in axis_name=('host', 'device'), secondary='device'"
+            )
+        if self.difference and weights is None:
+            raise ValueError(
+                f"{caller}: difference=True without weights=: differences are sent in "
+                "codes, and nothing is lost without them; give weights=, such as "
+                "compression.quantize(4, block_size=2048)"
+            )
+        if self.difference and (self.reshard or secondary is not None):
+            raise ValueError(
+                f"{caller}: difference=True keeps what was last communicated, whole, "
+                "on every worker, so that the backward pass has nothing to gather: "
+                "leave out secondary= and reshard_after_forward="
+            )
+        return self._replace(
+            reshard=self.reshard or secondary is not None,
+            order=None if self.order is None else tuple(self.order),
+            bucket_bytes=check_bucket_bytes(self.bucket_bytes),
         )
-    if secondary is not None and (len(axes) < 2 or secondary != axes[-1]):
-        raise ValueError(
-            f"{caller}: secondary={secondary!r} with axis_name={axis_name!r}: the "
-            "second copy lies inside the inner of two axes or more, and is named by "
-            "it, as in axis_name=('host', 'device'), secondary='device'"
-        )
-    if difference and weights is None:
-        raise ValueError(
-            f"{caller}: difference=True without weights=: differences are sent in "
-            "codes, and nothing is lost without them; give weights=, such as "
-            "compression.quantize(4, block_size=2048)"
-        )
-    if difference and (reshard or secondary is not None):
-        raise ValueError(
-            f"{caller}: difference=True keeps what was last communicated, whole, on "
-            "every worker, so that the backward pass has nothing to gather: leave out "
-            "secondary= and reshard_after_forward="
-        )
-    return Choices(
-        axes,
-        weights,
-        gradients,
-        across,
-        secondary is not None,
-        difference,
-        reshard or secondary is not None,
-        None if order is None else tuple(order),
-        check_bucket_bytes(bucket_bytes),
-        seed,
-    )
 
 
 def _check_compressors(caller: str, weights: Any, gradients: Any, across: Any) -> None:
     given = {"weights": weights, "gradients": gradients, "across": across}
     for name, compressor in given.items():
-        if not isinstance(compressor, Compressor | None):
-            raise TypeError(
-                f"{caller}: {name}={compressor!r} is not a Compressor; make one with "
-                "relaxjax.compression, such as relaxjax.compression.quantize(8)"
-            )
+        require_compressor(caller, name, compressor)
     if weights is not None and weights.feedback.name != "none":
         raise ValueError(
             f"{caller}: weights={weights.name} with {weights.feedback.name}: weights "

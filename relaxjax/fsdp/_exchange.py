@@ -34,6 +34,7 @@ from relaxjax.collectives import (
     Codec,
     Kind,
     LeafTransfer,
+    chunks_of,
     gather,
     gather_slices,
     one_by_one,
@@ -70,7 +71,7 @@ class Exchange(NamedTuple):
         """What the backward pass may keep, to `open` once more."""
         if self.choices.difference:
             return self._told(own, known)
-        if self.choices.secondary:
+        if self.choices.secondary is not None:
             return self._between_hosts(own)
         return list(own)
 
@@ -79,7 +80,7 @@ class Exchange(NamedTuple):
         if self.choices.difference:
             pairs = zip(fetched, self.kinds, strict=True)
             return [x.astype(kind.dtype) for x, kind in pairs]
-        if self.choices.secondary:
+        if self.choices.secondary is not None:
             return self._inside_host(fetched)
         return self._leaves(self._gathered(fetched))
 
@@ -104,7 +105,7 @@ class Exchange(NamedTuple):
             means, lost = zip(*scatter_slices(mine, members, axes), strict=True)
             return [*means, *lost]
 
-        rows = [self._rows(x) for x in sent]
+        rows = [chunks_of(x, self.number) for x in sent]
         arrived = one_by_one(plan, "push", rows, exchange)
         means = [jnp.zeros(x.shape[1:], x.dtype) for x in rows]
         lost = [jnp.zeros_like(x) for x in rows]
@@ -140,7 +141,8 @@ class Exchange(NamedTuple):
         place = lax.axis_index(self.choices.axes)
         changes = []
         for s, v in zip(own, known, strict=True):
-            mine = lax.dynamic_index_in_dim(self._rows(v), place, keepdims=False)
+            slices = chunks_of(v, self.number)
+            mine = lax.dynamic_index_in_dim(slices, place, keepdims=False)
             changes.append(s.astype(v.dtype) - mine)
         told = self._gathered(changes)
         return [
@@ -221,11 +223,6 @@ class Exchange(NamedTuple):
         pairs = zip(rows, self.kinds, strict=True)
         leaves = [whole(x, kind).astype(kind.dtype) for x, kind in pairs]
         return to_local(leaves, self.choices.axes)
-
-    def _rows(self, x: jax.Array) -> jax.Array:
-        """[n, c]: the slices of x[...]."""
-        flat = x.ravel()
-        return jnp.pad(flat, (0, -x.size % self.number)).reshape(self.number, -1)
 
     def _codecs(self, compressor: Compressor | None, which: int) -> list[Codec | None]:
         """The codec of each leaf: of weights (0) or of gradients (1)."""

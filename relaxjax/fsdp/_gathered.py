@@ -24,16 +24,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from relaxjax._core._arrays import require_no_compiler_axes
-from relaxjax._core._axis import AxisName, axis_size
-from relaxjax.collectives import (
-    Kind,
-    Shard,
-    is_shard,
-    plan_transfers,
-    straight_through,
-)
+from relaxjax._core._axis import AxisName, axes_of, axis_size
+from relaxjax.collectives import Kind, Shard, is_shard, plan_transfers, straight_through
 from relaxjax.compression import Compressor
-from relaxjax.fsdp._choices import Choices, choices
+from relaxjax.fsdp._choices import Choices
 from relaxjax.fsdp._exchange import KEPT, Exchange
 from relaxjax.fsdp._gathered_state import GatheredState, carried, restored
 
@@ -226,20 +220,19 @@ def gathered(
       >>> print(fsdp.whole(shards))
       [1.5 1.5 1.5]
     """
-    chosen = choices(
-        _CALLER,
-        axis_name,
-        weights=weights,
-        gradients=gradients,
-        across=across,
-        secondary=secondary,
-        difference=difference,
-        reshard=reshard_after_forward,
-        order=order,
-        bucket_bytes=bucket_bytes,
-        seed=seed,
+    chosen = Choices(
+        axes_of(axis_name),
+        weights,
+        gradients,
+        across,
+        secondary,
+        difference,
+        reshard_after_forward,
+        order,
+        bucket_bytes,
+        seed,
     )
-    return Gathered(fn, chosen)
+    return Gathered(fn, chosen.checked(_CALLER, axis_name))
 
 
 def _require_shards(leaves: list[Any], n: int, axes: tuple[str, ...]) -> None:

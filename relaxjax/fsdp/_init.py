@@ -1,5 +1,6 @@
 """Start-up of sharded training: slices for every worker, and one model from them."""
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,14 +15,8 @@ from relaxjax.collectives import cut, of_a_worker, whole_leaves
 from relaxjax.fsdp._gathered import Gathered
 from relaxjax.fsdp._gathered_state import GatheredState
 from relaxjax.gradients import require_elementwise, require_same_by_slice
-from relaxjax.workers import (
-    WorkerMesh,
-    require_agreement,
-    workers_of,
-)
-from relaxjax.workers import (
-    init_state as state_of_workers,
-)
+from relaxjax.workers import WorkerMesh, require_agreement, workers_of
+from relaxjax.workers import init_state as state_of_workers
 
 _CALLER = "fsdp.init"
 
@@ -112,11 +107,7 @@ def init_state(
       (4, 6)
     """
     workers = workers_of(mesh, axis_name, "fsdp.init_state")
-
-    def first(params: Any) -> GatheredState:
-        return loss.init(params)
-
-    maker = optax.GradientTransformation(first, _no_update)
+    maker = optax.GradientTransformation(lambda params: loss.init(params), _no_update)
     return state_of_workers(maker, shards, workers)
 
 
@@ -150,11 +141,7 @@ def _slices(workers: WorkerMesh, over: AxisName | None) -> int:
             f"{workers.axis_name}: put the axes that params are sharded over last, as "
             "in axis_name=('island', 'data'), over='data'"
         )
-    sizes = dict(zip(workers.axis_name, workers.sizes, strict=True))
-    k = 1
-    for name in axes:
-        k *= sizes[name]
-    return k
+    return math.prod(workers.mesh.shape[name] for name in axes)
 
 
 def _require_layers(params: Any, layers: Iterable[str]) -> tuple[str, ...]:

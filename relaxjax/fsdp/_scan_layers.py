@@ -82,7 +82,8 @@ def scan_layers(layer: Gathered, shards: Any, x: Any, *, state: Any = None) -> A
 def _scan(layer: Gathered, shards: Any) -> Callable[..., Any]:
     """From values, state and x to the last output, with a backward pass of its own."""
     exchange, _, tree = layer.exchange(_at(shards, 0), ())
-    saved = layer.choices.secondary or layer.choices.difference
+    chosen = layer.choices
+    saved = chosen.secondary is not None or chosen.difference
 
     def fetch(own: Any, state: Any) -> Any:
         return exchange._replace(draw=state.draw).fetch(own, state.known)

@@ -115,16 +115,10 @@ def _arrived(tx: Any, gradients: Any) -> dict[str, Any]:
 
 
 def _sparta(config: Config, start: Any) -> dict[str, Any]:
-    tx = sparta(_AXIS, config["share"])
-
-    def worker(x: jax.Array) -> jax.Array:
-        state = tx.init(x)
-        for _ in range(config["steps"]):
-            u, state = tx.update(jnp.zeros_like(x), state, x)
-            x = jnp.asarray(optax.apply_updates(x, u))
-        return x
-
-    return {"params": jax.vmap(worker, axis_name=_AXIS)(jnp.asarray(start))}
+    """Workers who stand still but for what they average."""
+    tx, steps = sparta(_AXIS, config["share"]), config["steps"]
+    seen = _walk(tx, start, lambda x, step, place: jnp.zeros_like(x), steps)
+    return {"params": seen[-1]}
 
 
 def _slow_momentum(config: Config, start: Any, gradient: Any) -> dict[str, Any]:

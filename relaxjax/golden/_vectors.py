@@ -156,10 +156,7 @@ def _outcome(implementation: Implementation, vector: Vector) -> Outcome:
         arrays = {name: np.asarray(outputs[name], np.float64) for name in known}
     except NotImplementedError:
         return Outcome(vector.name, "not covered", np.nan, "")
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # whatever others raise
+    except (Exception, SystemExit) as error:  # whatever others raise
         detail = f"{type(error).__name__}: {error}"
         return Outcome(vector.name, "error", np.nan, detail)
     return _judged(vector, arrays)

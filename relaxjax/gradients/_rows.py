@@ -24,14 +24,15 @@ from relaxjax.gradients.momenta._arc_top_k import arc_top_k
 from relaxjax.gradients.momenta._dion import dion
 from relaxjax.gradients.momenta._dion2 import dion2
 
-_waits = functools.partial(Relaxation, algorithms=CHOICES, compressors=True)
+_reduces = functools.partial(Relaxation, algorithms=CHOICES, compressors=True)
+_sums = functools.partial(Relaxation, algorithms=("auto", "psum", *ALGORITHMS))
+_FREEZE = frozenset({"freeze_step", "weight_decay"})
+_freezes = functools.partial(Relaxation, compressors=True, options=_FREEZE, period=None)
 ROWS = [
-    Relaxation(
+    _reduces(
         name="all_reduce",
         summary="synchronous: every step takes the mean of all gradients",
         build=before(reducer),
-        algorithms=CHOICES,
-        compressors=True,
         options=frozenset({"bucket_bytes", "merge", "plain"}),
         sends=Sends(
             kind="gradients",
@@ -48,11 +49,10 @@ ROWS = [
         parent="momentum",
         period=None,
     ),
-    Relaxation(
+    _sums(
         name="power_sgd",
         summary="the mean gradient in low rank, with error feedback",
         build=build_power_sgd,
-        algorithms=("auto", "psum", *ALGORITHMS),
         options=frozenset(
             {"bits", "highest", "iterations", "min_compression", "rank", "start_after"}
         ),
@@ -62,11 +62,10 @@ ROWS = [
             line="optax.chain(relaxjax.power_sgd({args}), optimizer)",
         ),
     ),
-    Relaxation(
+    _sums(
         name="acp_sgd",
         summary="the factors of low rank by turns, one message a step",
         build=before(acp_sgd),
-        algorithms=("auto", "psum", *ALGORITHMS),
         options=frozenset({"bits", "rank", "start_after", "min_compression"}),
         period=None,
         sends=Sends(
@@ -74,11 +73,10 @@ ROWS = [
             line="optax.chain(relaxjax.acp_sgd({args}), optimizer)",
         ),
     ),
-    Relaxation(
+    _sums(
         name="arc_top_k",
         summary="the rows that a common sketch finds largest, in a plain sum",
         build=before(arc_top_k),
-        algorithms=("auto", "psum", *ALGORITHMS),
         options=frozenset({"bits", "density", "eta", "rank"}),
     ),
     Relaxation(
@@ -87,55 +85,37 @@ ROWS = [
         build=build_demo,
         options=frozenset({"chunk", "decay", "k", "rate"}),
     ),
-    Relaxation(
+    _sums(
         name="dion",
         summary="Muon in low rank; two factors of a momentum are sent",
         build=matrices_by(dion),
-        algorithms=("auto", "psum", *ALGORITHMS),
         options=frozenset({"bits", "decay", "fraction", "matrix_rate"}),
     ),
-    Relaxation(
+    _sums(
         name="dion2",
         summary="Muon of the largest rows of a momentum, which alone are sent",
         build=matrices_by(dion2),
-        algorithms=("auto", "psum", *ALGORITHMS),
         options=frozenset({"bits", "decay", "fraction", "matrix_rate", "neuron_decay"}),
     ),
-    Relaxation(
+    _freezes(
         name="one_bit_adam",
         summary="AdamW; later its momentum travels in one bit",
         build=optimizer(one_bit_adam),
-        compressors=True,
-        options=frozenset({"freeze_step", "weight_decay"}),
-        period=None,
     ),
-    Relaxation(
+    _freezes(
         name="one_bit_lamb",
         summary="LAMB; later its momentum travels in one bit",
         build=optimizer(one_bit_lamb),
-        compressors=True,
-        options=frozenset({"freeze_step", "weight_decay"}),
         parent="lamb",
-        period=None,
     ),
-    Relaxation(
+    _freezes(
         name="zero_one_adam",
         summary="AdamW in one bit, then with local steps as well",
         build=optimizer(zero_one_adam),
-        compressors=True,
-        options=frozenset(
-            {
-                "freeze_step",
-                "local_doubling",
-                "most_local_steps",
-                "variance_doubling",
-                "weight_decay",
-            }
-        ),
-        period=None,
+        options=_FREEZE | {"local_doubling", "most_local_steps", "variance_doubling"},
         apart=True,
     ),
-    _waits(
+    _reduces(
         name="delay",
         summary="all_reduce of gradients that have waited some steps",
         build=build_delay,
@@ -148,7 +128,7 @@ ROWS = [
             early=True,
         ),
     ),
-    _waits(
+    _reduces(
         name="bounded_staleness",
         summary="all_reduce of gradients that arrive late, as drawn",
         build=build_bounded_staleness,

@@ -36,12 +36,7 @@ import optax
 from jax import lax
 
 from relaxjax._core._axis import AxisName, axis_size
-from relaxjax._core._checks import (
-    is_traced,
-    require_known,
-    require_transformation,
-    require_whole,
-)
+from relaxjax._core._checks import require_table, require_transformation, require_whole
 from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
 from relaxjax._core._merge_rules import EQUAL, MEAN
@@ -229,15 +224,9 @@ def arrival_table(
 
 def _checked(arrivals: Any) -> np.ndarray:
     """The table, int32[period, slots]."""
-    if is_traced(arrivals):
-        require_known(_CALLER, "arrivals", arrivals)
-    table = np.asarray(arrivals)
-    if table.ndim != 2 or not table.size or table.dtype.kind not in "iu":
-        raise ValueError(
-            f"{_CALLER}: arrivals of shape {table.shape} and dtype {table.dtype} must "
-            "be whole numbers [period, slots] with a row for each step, such as "
-            "[[-1], [0], [1]]"
-        )
+    such_as = "a row for each step, such as [[-1], [0], [1]]"
+    rule = f"whole numbers [period, slots] with {such_as}"
+    table = require_table(_CALLER, "arrivals", arrivals, "iu", rule)
     if table.min() < _NOBODY or table.max() == _NOBODY:
         raise ValueError(
             f"{_CALLER}: arrivals hold {table.min()} to {table.max()}, and must be "

@@ -50,7 +50,7 @@ from relaxjax.local_updates._decoupled_state import (
     first_state,
 )
 from relaxjax.local_updates._diloco import AnchorState, outer_step
-from relaxjax.local_updates._fragments import deal, join, split
+from relaxjax.local_updates._fragments import deal, join, split, steps_between
 from relaxjax.local_updates._local_steps import ExchangeSpec, outer_gradient
 from relaxjax.local_updates._presence import Presence, presence_of
 from relaxjax.local_updates._tokens import Tokens, tokens_of, weight_of
@@ -255,13 +255,7 @@ def _check(sync_every: Period, fragments: int, overlap: int) -> None:
     require_whole(_CALLER, "overlap", overlap, 0)
     if callable(sync_every):
         return
-    require_whole(_CALLER, "sync_every", sync_every)
-    every, left = divmod(sync_every, fragments)
-    if left:
-        raise ValueError(
-            f"{_CALLER}: sync_every={sync_every} must be a multiple of fragments="
-            f"{fragments}, such as {fragments * (every + 1)}"
-        )
+    steps_between(_CALLER, sync_every, fragments)
     if overlap >= sync_every:
         raise ValueError(
             f"{_CALLER}: overlap={overlap} must be below sync_every={sync_every}: what "

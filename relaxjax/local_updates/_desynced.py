@@ -191,7 +191,8 @@ def desynced(
             if name == _PARAMS:
                 u = optax.tree.where(here, optax.tree.sub(new, x), u)
             else:
-                named[name] = _where(here, new, named[name])
+                new = optax.tree.cast_like(new, named[name])
+                named[name] = optax.tree.where(here, new, named[name])
         named.pop(_PARAMS)
         own, step = _with_fields(own, named), times.after(state.step)
         return u, DesyncedState(step, own, tuple(averaged), state.leaves)
@@ -225,13 +226,6 @@ class _Mean(NamedTuple):
         if self.clipped:
             anchor = jax.tree.map(lambda v: jnp.maximum(v, 0), anchor)
         return anchor, state._replace(anchor=anchor, reducer=reducer)
-
-
-def _where(condition: bool | jax.Array, new: Any, old: Any) -> Any:
-    """In the dtypes of `old`."""
-    return jax.tree.map(
-        lambda x, y: jnp.where(condition, x.astype(y.dtype), y), new, old
-    )
 
 
 def _fields_of_floats(state: Any) -> list[str]:

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 import optax
 
+from relaxjax._core._checks import require_whole
 from relaxjax._core._tree import leaf_names
 
 
@@ -50,6 +51,18 @@ def deal(
             f"{len(leaves)} there are; take fewer fragments"
         )
     return structure.unflatten(numbers)
+
+
+def steps_between(caller: str, sync_every: int, fragments: int) -> int:
+    """Steps from one fragment's meeting to that of the next, which must be whole."""
+    require_whole(caller, "sync_every", sync_every)
+    every, left = divmod(sync_every, fragments)
+    if left:
+        raise ValueError(
+            f"{caller}: sync_every={sync_every} must be a multiple of fragments="
+            f"{fragments}, such as {fragments * (every + 1)}"
+        )
+    return every
 
 
 def _by_size(sizes: list[int], count: int) -> list[int]:

@@ -36,9 +36,7 @@ from relaxjax._core._axis import AxisName, axes_of, axis_size
 from relaxjax._core.traced._flows import axes_met
 from relaxjax._core.traced._marks import merging_by
 from relaxjax.gradients import by_lengths
-from relaxjax.merges import Rule, looks_at
-
-_CANCELED = 1e-6  # some rounding errors of a mean of unit vectors in float32
+from relaxjax.merges import Rule, looks_at, of_length
 
 
 def radial_directional(
@@ -177,10 +175,7 @@ def _of_length(direction: jax.Array, length: jax.Array) -> jax.Array:
 
     NaN where the length is out of range, which takes all directions to 0.
     """
-    own = jnp.linalg.norm(direction.ravel())
-    canceled = own < _CANCELED
-    scale = jnp.where(canceled, 0 * length, length / jnp.where(canceled, 1, own))
-    return scale.astype(direction.dtype) * direction
+    return of_length(direction, jnp.linalg.norm(direction.ravel()), length)
 
 
 _RULES: dict[str, Callable[..., Any]] = {

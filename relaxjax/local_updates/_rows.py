@@ -105,17 +105,15 @@ _syncs = functools.partial(
     period=SYNC_EVERY,
     apart=True,
 )
+_models = functools.partial(Sends, kind="models", why="one exchange in {every} steps")
 ROWS = (
     _syncs(
         name="local_sgd",
         summary="models are averaged every few steps",
         build=local(local_sgd),
         options=_SYNCS | _LOW_RANK | {"merge"},
-        sends=Sends(
-            kind="models",
-            line="optax.chain(optimizer, relaxjax.local_sgd({args}))",
-            why="one exchange in {every} steps",
-            variants=True,
+        sends=_models(
+            line="optax.chain(optimizer, relaxjax.local_sgd({args}))", variants=True
         ),
     ),
     _syncs(
@@ -123,12 +121,7 @@ ROWS = (
         summary="local steps, then one of an outer optimizer",
         build=outer_half(diloco),
         options=_OUTER | _LOW_RANK | {"merge"},
-        sends=Sends(
-            kind="models",
-            line="relaxjax.diloco(optimizer, {args})",
-            why="one exchange in {every} steps",
-            variants=True,
-        ),
+        sends=_models(line="relaxjax.diloco(optimizer, {args})", variants=True),
     ),
     _syncs(
         name="muloco",
@@ -142,21 +135,19 @@ ROWS = (
         summary="DiLoCo that does not wait for the others' part",
         build=outer_half(eager_diloco),
         options=_OUTER | _LOW_RANK,
-        sends=Sends(
-            kind="models",
+        sends=_models(
             line="relaxjax.eager_diloco(optimizer, {args})",
             why="one exchange in {every} steps, of the round before",
             early=True,
         ),
     ),
-    Relaxation(
+    _syncs(
         name="post_local_sgd",
         summary="all_reduce at first, then local_sgd",
         build=_post_local_sgd,
-        algorithms=CHOICES,
+        compressors=False,
         options=_SYNCS | {"start_step"},
         period=None,
-        apart=True,
     ),
     Relaxation(
         name="sparse_loco",
@@ -205,15 +196,12 @@ ROWS = (
         apart=True,
         sends=Sends(line="optax.chain(optimizer, relaxjax.sparta({args}))"),
     ),
-    Relaxation(
+    _syncs(
         name="desynced",
         summary="params are averaged seldom, moments more seldom (DES-LOC)",
         build=_desynced,
-        algorithms=CHOICES,
-        compressors=True,
         options=frozenset({"bucket_bytes", "periods"}),
         period=_PERIODS["nu"],
-        apart=True,
         sends=Sends(
             line="relaxjax.desynced(optimizer, {args}, "
             'periods={"params": 8, "mu": 24, "nu": 48})',
@@ -224,19 +212,14 @@ ROWS = (
         summary="local steps, with momentum over their rounds (SlowMo)",
         build=local(slow_momentum),
         options=_SYNCS | _LOW_RANK | {"momentum"},
-        sends=Sends(
-            kind="models",
-            line="optax.chain(optimizer, relaxjax.slow_momentum({args}))",
-            why="one exchange in {every} steps",
-        ),
+        sends=_models(line="optax.chain(optimizer, relaxjax.slow_momentum({args}))"),
     ),
     _syncs(
         name="asynchronous_average",
         summary="models are averaged as they were some steps ago",
         build=local(asynchronous_average),
         options=_SYNCS | {"delay"},
-        sends=Sends(
-            kind="models",
+        sends=_models(
             line="optax.chain(optimizer, relaxjax.asynchronous_average({args}))",
             why="one exchange in {every} steps, of models of the step before",
             early=True,

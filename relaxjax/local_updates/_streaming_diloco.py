@@ -36,7 +36,7 @@ from relaxjax._core.layouts._sharding import fitting
 from relaxjax._core.traced._marks import marked
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._diloco import AnchorState, outer_step
-from relaxjax.local_updates._fragments import deal, join, split
+from relaxjax.local_updates._fragments import deal, join, split, steps_between
 from relaxjax.local_updates._local_steps import ExchangeSpec, outer_gradient
 from relaxjax.periods import Meetings, Period, laps
 
@@ -194,13 +194,7 @@ def _check(sync_every: Period, fragments: int, overlap: int, mixing: float) -> N
         )
     if callable(sync_every):
         return
-    require_whole(_CALLER, "sync_every", sync_every)
-    every, left = divmod(sync_every, fragments)
-    if left:
-        raise ValueError(
-            f"{_CALLER}: sync_every={sync_every} must be a multiple of fragments="
-            f"{fragments}, such as {fragments * (every + 1)}"
-        )
+    every = steps_between(_CALLER, sync_every, fragments)
     if overlap >= every:
         raise ValueError(
             f"{_CALLER}: overlap={overlap} must be below sync_every / fragments = "

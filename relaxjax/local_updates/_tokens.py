@@ -23,7 +23,7 @@ import optax
 from jax import lax
 
 from relaxjax._core._axis import AxisName, axis_size
-from relaxjax._core._checks import is_traced, require_known
+from relaxjax._core._checks import require_table
 from relaxjax._core._cond import select_tree
 from relaxjax._core._merge_rules import EQUAL
 
@@ -88,15 +88,9 @@ def tokens_of(caller: str, axis_name: AxisName, tokens: Any) -> Tokens:
     """Checks a table of tokens: finite numbers [period, workers], 0 or more."""
     if tokens is None:
         return Tokens(caller, axis_name, None)
-    if is_traced(tokens):
-        require_known(caller, "tokens", tokens)
-    table = np.asarray(tokens)
-    if table.ndim != 2 or not table.size or table.dtype.kind not in "iuf":
-        raise ValueError(
-            f"{caller}: tokens of shape {table.shape} and dtype {table.dtype} must be "
-            "numbers [period, workers] with a row for each step, such as [[512, 512, "
-            "256]]"
-        )
+    such_as = "a row for each step, such as [[512, 512, 256]]"
+    rule = f"numbers [period, workers] with {such_as}"
+    table = require_table(caller, "tokens", tokens, "iuf", rule)
     if not (np.isfinite(table).all() and (table >= 0).all() and table.any()):
         raise ValueError(
             f"{caller}: tokens hold {table.min()} to {table.max()}, and must be finite "

@@ -80,9 +80,8 @@ class Asked(NamedTuple):
 
     def start(self) -> Meetings:
         """Before the first step."""
-        taken, begun, met = (
-            jnp.zeros((), jnp.int32) for _ in range(3)
-        )  # donated apart
+        # Three arrays, as they are donated apart.
+        taken, begun, met = (jnp.zeros((), jnp.int32) for _ in range(3))
         return Meetings(taken, begun, self.length(0), met)
 
     def step(self, now: Meetings, meet: Callable[[Any], Any], same: Any) -> Any:

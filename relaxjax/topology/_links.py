@@ -82,14 +82,17 @@ def of_matrix(w: np.ndarray) -> Links:
     return Links(targets, sources, w[targets, sources])
 
 
+def with_own(n: int, links: Links, own: np.ndarray | float) -> Links:
+    """The links, and the weight `own` of each worker's own value besides."""
+    at = np.arange(n)
+    targets, sources = np.append(links.targets, at), np.append(links.sources, at)
+    weights = np.append(links.weights, np.broadcast_to(own, n))
+    return summed(n, targets, sources, weights)
+
+
 def undirected(n: int, a: np.ndarray, b: np.ndarray, weights: np.ndarray) -> Links:
     """Both directions of each link a - b, there once; the rest is a worker's own."""
     targets, sources = np.concatenate([a, b]), np.concatenate([b, a])
-    weights, at = np.concatenate([weights, weights]), np.arange(n)
-    own = 1 - np.bincount(targets, weights, n)
-    return summed(
-        n,
-        np.concatenate([targets, at]),
-        np.concatenate([sources, at]),
-        np.concatenate([weights, own]),
-    )
+    both = np.concatenate([weights, weights])
+    own = 1 - np.bincount(targets, both, n)
+    return with_own(n, Links(targets, sources, both), own)

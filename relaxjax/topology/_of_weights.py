@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from relaxjax.topology._checked import checked, checked_matrices
-from relaxjax.topology._links import summed, undirected
+from relaxjax.topology._links import undirected, with_own
 from relaxjax.topology._topology import Topology
 
 
@@ -80,14 +80,8 @@ def lazy(topology: Topology) -> Topology:
       [[0.75 0.25]
        [0.25 0.75]]
     """
-    at = np.arange(topology.n)
     rounds = [
-        summed(
-            topology.n,
-            np.concatenate([links.targets, at]),
-            np.concatenate([links.sources, at]),
-            np.concatenate([links.weights, np.ones(topology.n)]) / 2,
-        )
+        with_own(topology.n, links._replace(weights=links.weights / 2), 0.5)
         for links in topology.rounds
     ]
     rows = topology.is_doubly_stochastic

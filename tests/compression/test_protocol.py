@@ -12,6 +12,7 @@ from relaxjax.compression._error_feedback import ErrorFeedbackState
 from relaxjax.compression._protocol import (
     NO_FEEDBACK,
     contractive,
+    require_compressor,
     with_feedback,
     zeros_in,
 )
@@ -21,6 +22,15 @@ D_MINUS_1 = Law(omega=lambda d: d - 1, linear=True)
 CODE = Compressor(
     "code", lambda x, noise: x, lambda payload, size, noise: payload, D_MINUS_1
 )
+
+
+def test_what_is_no_compressor_is_refused_with_an_example():
+    require_compressor("f", "code", None)
+    require_compressor("f", "code", CODE)
+    with pytest.raises(TypeError, match=r"f: code=8 is not .*\.quantize\(8\)$"):
+        require_compressor("f", "code", 8)
+    with pytest.raises(TypeError, match=r"compression.sign\(\)$"):
+        require_compressor("f", "code", "sign", "sign()")
 
 
 @pytest.mark.parametrize("name", ["omega", "delta"])

@@ -63,6 +63,21 @@ def test_axes_that_are_the_compilers():
         _arrays.require_no_compiler_axes("f", "algorithm='ring'")
 
 
+def test_parts_of_leaves_are_packed_by_their_specs():
+    def look(specs: Any) -> None:
+        def worker(x):
+            _arrays.require_own_parts({"a": x}, "rows", specs, "f")
+            return x
+
+        jax.eval_shape(jax.vmap(worker, axis_name="rows"), jnp.ones((2, 2)))
+
+    look(None)
+    with as_on_devices({"data": 2, "model": 2}, ["data"]):
+        look({"a": P("model")})
+        with pytest.raises(ValueError, match=r"f: it packs .*\('model',\)"):
+            look(None)
+
+
 def test_values_that_all_workers_share_already():
     def reduced(tracked: bool, leaf: Any) -> None:
         def row(x, shared):  # nothing is tracked over this axis

@@ -1,6 +1,7 @@
 """Each check of an argument: the values at its edges, and the words of its error."""
 
 import math
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -45,6 +46,18 @@ def test_arguments_of_methods(check, args, good, bad, message):
     for value in bad:
         with pytest.raises(ValueError, match=message):
             call(check, *args, value)
+
+
+@pytest.mark.parametrize("bad", [[1, 2], [[[1]]], np.ones((0, 2)), [[0.5]], [["1"]]])
+def test_a_table_has_two_axes_and_numbers_of_its_kinds(bad):
+    check = partial(_checks.require_table, "f", "k", kinds="iu", rule="such as [[0]]")
+    np.testing.assert_array_equal(check(value=[[1, 2]]), [[1, 2]])
+    assert check(value=np.ones((3, 2), np.uint8)).shape == (3, 2)
+    assert check(value=jnp.ones((3, 2), jnp.int32)).shape == (3, 2)
+    with pytest.raises(ValueError, match=r"f: k of shape .* must be such as \[\[0\]\]"):
+        check(value=bad)
+    with pytest.raises(ValueError, match="f: k is a JAX array"):
+        call(_checks.require_table, "f", "k", TRACED, kinds="f", rule="such as [[0]]")
 
 
 def test_a_least_whole_number_and_a_remedy():

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import optax
@@ -23,6 +23,7 @@ from relaxjax._core._arrays import require_arrays, require_dtypes
 from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core.layouts._unreduced import opens_own_mapping
 
+T = TypeVar("T")
 _NUMBERS: ContextVar[Iterator[int] | None] = ContextVar("numbers", default=None)
 _HEARD: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("heard", default=None)
 _PASSED_OVER: ContextVar[bool] = ContextVar("passed over", default=False)
@@ -59,7 +60,8 @@ def marked(
 
     def checked(params: optax.Params) -> Any:
         require_arrays(params, name)
-        with _started() as within:
+        within = _STARTED.get()  # of another one, for models
+        with _with(_STARTED, True):
             if side == "gradients" and not within:
                 params = differentiated(params)
             state = init(params)
@@ -90,35 +92,23 @@ def marked(
 
 
 @contextmanager
-def _started() -> Iterator[bool]:
-    """The `init` of a relaxation; yields whether another one calls it, for models."""
-    within = _STARTED.get()
-    token = _STARTED.set(True)
+def _with(variable: ContextVar[Any], value: T) -> Iterator[T]:
+    """In it, the variable has this value."""
+    token = variable.set(value)
     try:
-        yield within
+        yield value
     finally:
-        _STARTED.reset(token)
+        variable.reset(token)
 
 
-@contextmanager
-def passed_over() -> Iterator[None]:
+def passed_over() -> AbstractContextManager[bool]:
     """In it, relaxations are left out of what is traced."""
-    token = _PASSED_OVER.set(True)
-    try:
-        yield
-    finally:
-        _PASSED_OVER.reset(token)
+    return _with(_PASSED_OVER, True)
 
 
-@contextmanager
-def heard_updates() -> Iterator[list[tuple[Any, Any]]]:
+def heard_updates() -> AbstractContextManager[list[tuple[Any, Any]]]:
     """In it, the `value=` that each relaxation's update is given, and its params."""
-    heard: list[tuple[Any, Any]] = []
-    token = _HEARD.set(heard)
-    try:
-        yield heard
-    finally:
-        _HEARD.reset(token)
+    return _with(_HEARD, [])
 
 
 def remark(text: str) -> None:
@@ -128,15 +118,9 @@ def remark(text: str) -> None:
         said.append(text)
 
 
-@contextmanager
-def remarks() -> Iterator[list[str]]:
+def remarks() -> AbstractContextManager[list[str]]:
     """In it, `relaxjax.init` or `relaxjax.explain` asks, to warn of it."""
-    said: list[str] = []
-    token = _SAID.set(said)
-    try:
-        yield said
-    finally:
-        _SAID.reset(token)
+    return _with(_SAID, [])
 
 
 def meets_too(periods: Mapping[str, int]) -> None:
@@ -149,25 +133,14 @@ def meets_too(periods: Mapping[str, int]) -> None:
         meets.update(periods)
 
 
-@contextmanager
-def meeting_too() -> Iterator[dict[str, int]]:
+def meeting_too() -> AbstractContextManager[dict[str, int]]:
     """In it, the periods that relaxations state by `meets_too`."""
-    meets: dict[str, int] = {}
-    token = _MEETS.set(meets)
-    try:
-        yield meets
-    finally:
-        _MEETS.reset(token)
+    return _with(_MEETS, {})
 
 
-@contextmanager
-def numbered() -> Iterator[None]:
+def numbered() -> AbstractContextManager[Iterator[int]]:
     """In it, every relaxation that is traced has a number of its own."""
-    token = _NUMBERS.set(itertools.count())
-    try:
-        yield
-    finally:
-        _NUMBERS.reset(token)
+    return _with(_NUMBERS, itertools.count())
 
 
 def optimizer_in_it() -> AbstractContextManager[Any]:

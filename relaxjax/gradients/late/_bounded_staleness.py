@@ -25,7 +25,7 @@ from jax import lax
 
 from relaxjax._core._arrays import require_dtypes, require_same
 from relaxjax._core._axis import AxisName, axis_size
-from relaxjax._core._checks import is_traced, require_known, require_whole
+from relaxjax._core._checks import require_table, require_whole
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._owed import OWED_IN_TURN
 from relaxjax._core._tree import Layout, layout_of
@@ -82,14 +82,8 @@ class StalenessTable(NamedTuple):
 
 def staleness_table(caller: str, axis_name: AxisName, delays: Any) -> StalenessTable:
     """Checks a table of delays: whole numbers [period, workers], 0 or more."""
-    if is_traced(delays):
-        require_known(caller, "delays", delays)
-    table = np.asarray(delays)
-    if table.ndim != 2 or not table.size or table.dtype.kind not in "iu":
-        raise ValueError(
-            f"{caller}: delays of shape {table.shape} and dtype {table.dtype} must be "
-            "whole numbers [period, workers], such as [[0, 0, 0, 3]]"
-        )
+    rule = "whole numbers [period, workers], such as [[0, 0, 0, 3]]"
+    table = require_table(caller, "delays", delays, "iu", rule)
     if table.min() < 0:
         raise ValueError(
             f"{caller}: delays hold {table.min()}, and must be 0 or more: nothing "

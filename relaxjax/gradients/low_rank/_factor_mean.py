@@ -24,12 +24,11 @@ from relaxjax.gradients.mean._choices import checked_algorithm
 from relaxjax.gradients.mean._codec import as_codec
 from relaxjax.gradients.mean._packing import pack, unpack
 
-CODED = 8
-"""Bits of a code; 4 cost more than half the rank (docs/archive/benchmarks.md)."""
-
-
 CODES = {32: None, 16: cast(jnp.bfloat16), 8: quantize(8)}
-"""The compressor of a message of which losses count, by bits per float."""
+"""The compressor of a message of which losses count, by bits per float.
+
+Codes of 4 bits cost more than half the rank (docs/archive/benchmarks.md).
+"""
 
 
 def checked_bits(caller: str, axis_name: AxisName, algorithm: str, bits: int) -> str:
@@ -52,11 +51,6 @@ def mean_in_bits(caller: str, axis_name: AxisName, algorithm: str, bits: int) ->
         return factor_mean_fn(axis_name, algorithm, code)(arrays)
 
     return mean
-
-
-def factor_codec(bits: int) -> Compressor | None:
-    """The compressor of messages with this many bits per float; None: a plain cast."""
-    return quantize(bits) if bits == CODED else None
 
 
 def factor_mean_fn(

@@ -86,7 +86,7 @@ def matrices_of(
     *,
     rank: int,
     min_compression: float,
-    as_matrices: AsMatrices,
+    as_matrices: AsMatrices | None,
     caller: str = "power_sgd",
 ) -> list[Matrices | None]:
     """How each leaf is compressed; None where it is not."""

@@ -16,12 +16,7 @@ import optax
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._core._arrays import (
-    require_dtypes,
-    require_local,
-    require_no_compiler_axes,
-    require_same,
-)
+from relaxjax._core._arrays import require_dtypes, require_own_parts, require_same
 from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import require_known, require_whole
 from relaxjax._core._phases import clock, phased
@@ -126,7 +121,7 @@ class LowRank(NamedTuple):
             jax.tree.map(rows_held, tree, is_leaf=is_shard),
             rank=self.rank,
             min_compression=self.min_compression,
-            as_matrices=self.as_matrices or most_square,
+            as_matrices=self.as_matrices,
             caller=self.caller,
         )
 
@@ -228,9 +223,7 @@ def _with_the_others(q: jax.Array, new: jax.Array) -> jax.Array:
 def _ready(updates: Any, spec: LowRank, weight: Any) -> Any:
     """Updates that can be compressed, each worker's weighted."""
     require_dtypes(updates, spec.caller, "it")
-    require_local(updates, spec.axis_name, spec.caller)
-    if spec.specs is None:
-        require_no_compiler_axes(spec.caller, "it")
+    require_own_parts(updates, spec.axis_name, spec.specs, spec.caller)
     return weigh_tree(updates, weight, spec.axis_name)
 
 

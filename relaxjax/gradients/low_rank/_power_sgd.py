@@ -49,7 +49,7 @@ from relaxjax._core._owed import OWED
 from relaxjax._core._phases import Clock
 from relaxjax._core._tree import Layout
 from relaxjax.gradients.low_rank._factor_mean import (
-    factor_codec,
+    CODES,
     factor_mean_fn,
     for_each_layout,
 )
@@ -174,7 +174,7 @@ def power_sgd(
         specs,
         rank,
     )
-    compressor = factor_codec(spec.checked().bits)
+    compressor = CODES[8] if spec.checked().bits == 8 else None  # 16: a plain cast
     algorithm = spec.algorithm(algorithm, compressor)
     width = jnp.bfloat16 if bits == 16 else jnp.float32
     coded = compressor is not None

@@ -1,7 +1,7 @@
 """A mean over the workers, of contributions scaled by the lengths of all of them.
 
     l_i = |x_i| leaf by leaf, w_i           (each worker's own)
-    l, w of all workers                     (gathered: one small message)
+    l, w of all workers                     (gather_all: one small message)
     s, w = rule(l, w)                       (the same on all workers)
     D = mean by w of s_i x_i                (any reducer, with any code)
 
@@ -22,7 +22,7 @@ from jax import lax
 from relaxjax._core._axis import AxisName
 from relaxjax._core._tree import wide
 from relaxjax._core.layouts._sharding import parts_over, whole_sum
-from relaxjax.gradients.mean._chunks import gathered
+from relaxjax.collectives import gather_all
 from relaxjax.merges import (
     Rule,
     factors_of,
@@ -66,7 +66,7 @@ def lengths_of_all(
     """float32[n, leaves] and float32[n]: every worker's lengths, and its weight."""
     w = jnp.ones((), jnp.float32) if weight is None else weight
     own = jnp.append(jnp.sqrt(_squares(updates, specs)), jnp.asarray(w, jnp.float32))
-    rows = gathered(own, axis_name)
+    rows = gather_all(own, axis_name)
     return rows[:, :-1], rows[:, -1]
 
 

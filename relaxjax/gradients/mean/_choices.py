@@ -7,7 +7,7 @@ from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._tree import leaf_names
 from relaxjax._core.traced._marks import remark
 from relaxjax.collectives import ALGORITHMS, CODED_EXCHANGES, two_axes
-from relaxjax.compression import NO_FEEDBACK, Compressor
+from relaxjax.compression import NO_FEEDBACK, Compressor, require_compressor
 from relaxjax.merges import Rule
 
 OPS = ("mean", "sum", "adasum")
@@ -25,11 +25,7 @@ def checked_algorithm(
     """The algorithm, with "auto" resolved, or an error for what cannot be."""
     axes_of(axis_name)
     _check_choice("algorithm", algorithm, CHOICES)
-    if not isinstance(compressor, Compressor | None):
-        raise TypeError(
-            f"all_reduce: compressor={compressor!r} is not a Compressor; make one with "
-            "relaxjax.compression, such as relaxjax.compression.quantize(8)"
-        )
+    require_compressor("all_reduce", "compressor", compressor)
     if isinstance(op, Rule):
         from relaxjax.gradients.mean._rule_choices import algorithm_of
 

@@ -25,6 +25,7 @@ from relaxjax.collectives import (
     distribute,
     from_wire,
     gather,
+    gather_all,
     message,
     opened,
     places,
@@ -44,14 +45,6 @@ class Shots(NamedTuple):
     join: Callable[[jax.Array, jax.Array], jax.Array]
 
 
-def gathered(x: jax.Array, axis_name: AxisName) -> jax.Array:
-    """[n, ..]: `x` of all workers, in their order."""
-    like, axes = x.shape, axes_of(axis_name)
-    for name in reversed(axes):
-        x = gather(x, name)
-    return x.reshape(math.prod(map(lax.axis_size, axes)), *like)
-
-
 def exact_shots(axis_name: AxisName) -> Shots:
     """Arrays as they are, in 16 bits where they have 16."""
     axes = axes_of(axis_name)
@@ -66,7 +59,7 @@ def exact_shots(axis_name: AxisName) -> Shots:
         return from_wire(chunks.reshape(flat.shape), x.dtype)
 
     def join(chunk: jax.Array, x: jax.Array) -> jax.Array:
-        return gathered(chunk.astype(x.dtype), axis_name).ravel()[: x.size]
+        return gather_all(chunk.astype(x.dtype), axis_name).ravel()[: x.size]
 
     return Shots(rows, join)
 

@@ -24,10 +24,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from relaxjax._core._axis import AxisName, axes_of, axis_size, like_varying
+from relaxjax._core._axis import AxisName, axis_size, like_varying
 from relaxjax._core._tree import dtype_and_shape, wide
 from relaxjax._core._weights import factor
-from relaxjax.collectives import gather
+from relaxjax.collectives import gather_all
 from relaxjax.gradients.mean._all_reduce import all_reduce
 
 _CALLER = "factored_product"
@@ -125,10 +125,10 @@ def _mean_by_factors(
     x: jax.Array, v: jax.Array, axis_name: AxisName, examples: Any
 ) -> jax.Array:
     """From everybody's factors; rows of workers that count for nothing are zeros."""
-    whole = [_from_all(a, axis_name) for a in (x, v)]
+    whole = [gather_all(a, axis_name) for a in (x, v)]
     x, v = (a.astype(wide(a.dtype)) for a in whole)
     if examples is not None:
-        count = _from_all(factor(examples, axis_name, "mean"), axis_name)
+        count = gather_all(factor(examples, axis_name, "mean"), axis_name)
         count = count[:, None, None]
         x, v = jnp.where(count == 0, 0, x), jnp.where(count == 0, 0, count * v)
     return jnp.einsum("ibr,ibc->rc", x, v) / x.shape[0]
@@ -139,14 +139,6 @@ def _mean(x: jax.Array, v: jax.Array, axis_name: AxisName, examples: Any) -> jax
     reducer, product = all_reduce(axis_name), x.T @ v
     mean: Any = reducer.update(product, reducer.init(product), weight=examples)[0]
     return mean
-
-
-def _from_all(x: jax.Array, axis_name: AxisName) -> jax.Array:
-    """[n, ...]: the array of each worker, the inner axis last."""
-    shape = x.shape
-    for name in reversed(axes_of(axis_name)):
-        x = gather(x, name)
-    return x.reshape(-1, *shape)
 
 
 def _check(x: jax.Array, w: jax.Array) -> None:

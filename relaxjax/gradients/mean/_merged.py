@@ -29,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from relaxjax._core._axis import AxisName, axes_of
-from relaxjax._core._tree import wide, widened
+from relaxjax._core._tree import leaf_names, wide, widened
 from relaxjax._core.layouts._sharding import alike, on_own_shards, parts_over, whole_sum
 from relaxjax.collectives import two_shot_all_reduce
 from relaxjax.compression import Compressor
@@ -54,8 +54,8 @@ def merged_over_workers(
     updates: Any,
     state: Any,
     weight: Any,
-    compressor: Compressor | None,
     *,
+    compressor: Compressor | None,
     rule: Rule,
     axis_name: AxisName,
     plan: Callable[[Any], Any],
@@ -66,6 +66,7 @@ def merged_over_workers(
 
     Buckets of `plan` leave one after the other, those of codes if `ordered`.
     """
+    _require_real(updates, rule)
     if not jax.tree.leaves(updates):  # all of them masked
         return updates, state
     lengths, weights = lengths_of_all(updates, weight, axis_name, specs)
@@ -86,6 +87,15 @@ def merged_over_workers(
     out = on_own_shards(run, travels, specs, "all_reduce", here, keys)
     mark = unless_all_broken(weights, here)
     return jax.tree.map(lambda x, u: mark(x).astype(u.dtype), out, updates), state
+
+
+def _require_real(updates: Any, rule: Rule) -> None:
+    for name, x in zip(leaf_names(updates), jax.tree.leaves(updates), strict=True):
+        if jnp.issubdtype(x.dtype, jnp.complexfloating):
+            raise ValueError(
+                f"all_reduce: leaf {name!r} is {x.dtype}, and op={rule!r} merges real "
+                "leaves only; use merges.clipped(), or reduce its parts"
+            )
 
 
 def _shots(

@@ -43,7 +43,6 @@ from relaxjax.gradients.low_rank._low_rank import (
     Matrices,
     Mean,
     matrices_of,
-    most_square,
 )
 
 
@@ -94,7 +93,7 @@ class MomentumSpec(NamedTuple):
             tree,
             rank=1,
             min_compression=0,
-            as_matrices=self.as_matrices or most_square,
+            as_matrices=self.as_matrices,
             caller=self.caller,
         )
         return [m or Matrices(1, 0, 0, 0) for m in found]  # a leaf without elements

@@ -192,3 +192,10 @@ def test_outside_the_axis_the_backward_pass_says_so():
         jax.grad(lambda w: factored_product(jnp.ones((2, 3)), w, "data").sum())(
             jnp.ones((3, 3))
         )
+
+
+def test_a_batch_without_rows_has_a_gradient_of_zeros():
+    x, w = jnp.zeros((4, 0, 3)), jnp.ones((3, 5))
+    gradient = jax.grad(lambda w, x: factored_product(x, w, "data").sum())
+    out = jax.vmap(gradient, (None, 0), axis_name="data")(w, x)
+    np.testing.assert_array_equal(out, np.zeros((4, 3, 5)))
