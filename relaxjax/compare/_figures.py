@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from relaxjax.compare._extra import extra
+from relaxjax._core.foreign._extra import extra
 from relaxjax.compare._margin import (
     ABOVE,
     BELOW,
@@ -126,7 +126,7 @@ def curves(summary: Summary, axis: Axis, *, lines: int | None = LINES) -> "Figur
     Returns:
       A matplotlib figure; lines are means over the seeds, bands their extremes.
     """
-    with extra("figures"):
+    with extra("figures need"):
         import matplotlib
         from matplotlib.figure import Figure
     rows = shown(summary, axis, lines)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from relaxjax.compare._extra import extra
+from relaxjax._core.foreign._extra import extra
 from relaxjax.compare._figures import RC
 from relaxjax.compare._margin import SIZE, WIDTH
 from relaxjax.compare._styles import GRID, INK, MUTED, PAPER, Style, styles
@@ -45,7 +45,7 @@ def winners_map(summary: Summary, grid: Grid) -> "Figure":
     Returns:
       A matplotlib figure.
     """
-    with extra("figures"):
+    with extra("figures need"):
         import matplotlib
         from matplotlib.figure import Figure
     cells, methods = winners(summary, grid), summary.study["methods"]

@@ -4,7 +4,7 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from relaxjax.compare._extra import extra
+from relaxjax._core.foreign._extra import extra
 from relaxjax.compare._styles import wrapped
 from relaxjax.compare._summary import Row, Summary, summary
 from relaxjax.compare._words import (
@@ -118,7 +118,7 @@ def table(
     Raises:
       ImportError: rich or scipy is missing.
     """
-    with extra("tables"):
+    with extra("tables need"):
         from rich import box
         from rich.table import Table
     result = summary(study, records)
@@ -137,7 +137,7 @@ def table(
 
 def text(study: dict[str, Any], records: Sequence[dict[str, Any]]) -> str:
     """The table as plain text, as wide as the terminal, and at least 80 columns."""
-    with extra("tables"):
+    with extra("tables need"):
         from rich.console import Console
     out = io.StringIO()
     console = Console(file=out, width=max(80, Console().width))
