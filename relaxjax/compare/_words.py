@@ -1,6 +1,6 @@
 """Numbers and findings of a study in words, the same in every kind of report."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from relaxjax.compare._settings import setting_of, tuned
 from relaxjax.compare._summary import Row, Summary
@@ -105,15 +105,14 @@ def conclusion(summary: Summary) -> list[str]:
             f"{best.method} reaches the target with the fewest bytes: "
             f"{scaled(best.bytes_to_target, 'B')}."
         )
-    return sentences + _fastest(summary)
+    return [*sentences, *_fastest(summary)]
 
 
 def _counted(word: str) -> str:
     return word[0].upper() + word[1:]
 
 
-def _fastest(summary: Summary) -> list[str]:
-    sentences = []
+def _fastest(summary: Summary) -> Iterator[str]:
     for network in summary.study.get("networks", []):
         name = network["name"]
         known = [
@@ -123,11 +122,10 @@ def _fastest(summary: Summary) -> list[str]:
         ]
         if known:
             seconds, method = min(known)
-            sentences.append(
+            yield (
                 f"On {name}, {method} is predicted to reach the target first, "
                 f"after {scaled(seconds, 's')}."
             )
-    return sentences
 
 
 def times(value: float | None) -> str:
