@@ -4,7 +4,7 @@ Cost: O(length of the instruction).
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 
 from relaxjax.programs._hlo_module import Instruction, Module
@@ -74,25 +74,18 @@ def trip_count(instruction: Instruction) -> int | None:
     return int(match[1]) if match else None
 
 
-def max_trip_count(
-    instruction: Instruction, computations: Mapping[str, Sequence[Instruction]]
-) -> int | None:
+def max_trip_count(instruction: Instruction, module: Module) -> int | None:
     """The largest trip count of a `while`; None if nobody knows it.
 
     Of a loop whose flag its own body takes down it is 1.
     """
     known = trip_count(instruction)
-    return 1 if known is None and _ends_itself(instruction, computations) else known
+    return 1 if known is None and _ends_itself(instruction, module) else known
 
 
-def _ends_itself(
-    instruction: Instruction, computations: Mapping[str, Sequence[Instruction]]
-) -> bool:
+def _ends_itself(instruction: Instruction, module: Module) -> bool:
     """Whether the condition is an element that the body makes false."""
-    condition, body = (
-        {i.name: i for i in computations.get(name, ())}
-        for name in loop_parts(instruction)
-    )
+    condition, body = map(module.instructions, loop_parts(instruction))
     flag = _behind(condition, _root(condition))
     index = re.search(r"index=(\d+)", flag.rest if flag else "")
     result = _root(body)
