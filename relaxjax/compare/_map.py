@@ -100,8 +100,7 @@ def _ticks(chart: "Axes", gbps: Sequence[float], latency_ms: Sequence[float]) ->
     marks = [i + 0.5 for i in range(len(latency_ms))]
     chart.set_yticks(marks, [f"{late:g}" for late in latency_ms])
     chart.tick_params(length=0)
-    for side in chart.spines.values():
-        side.set_visible(False)
+    chart.spines[:].set_visible(False)
     chart.set_xlabel("bandwidth, Gbit/s", labelpad=2)
     chart.set_ylabel("latency, ms", labelpad=2)
 

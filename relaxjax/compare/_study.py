@@ -149,10 +149,8 @@ class Study:
                 "you may write to"
             ) from error
         self._write(folder, command)
-        whole = shard == (1, 1)
-        path = folder / (
-            "results{}.jsonl".format("" if whole else "-{}of{}".format(*shard))
-        )
+        part = "" if shard == (1, 1) else "-{}of{}".format(*shard)
+        path = folder / f"results{part}.jsonl"
         mine = _runs.shard_of(self.methods, shard)
         known = {r["key"]: r for r in _records.read(folder)}
         programs = Programs(self.shape, self.settings.seeds_at_once)

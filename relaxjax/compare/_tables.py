@@ -170,16 +170,9 @@ def _fitted(column: Column, rows: Sequence[Row], width: int) -> list[str]:
     """The heading and the cells; a name of more than half the width is on lines."""
     cells = [column.cell(row) for row in rows]
     if column.title == "method":
-        cells = [
-            name if len(name) <= width // 2 else wrapped(name, width // 2)
-            for name in cells
-        ]
+        cells = [wrapped(name, width // 2) for name in cells]
     longest = max([len(cell) for cell in cells], default=0)
-    heading = column.title
-    return [
-        wrapped(heading, max(longest, 9)) if len(heading) > longest else heading,
-        *cells,
-    ]
+    return [wrapped(column.title, max(longest, 9)), *cells]
 
 
 SPECIAL = str.maketrans(
