@@ -19,6 +19,6 @@ __getattr__, __dir__, __all__ = door(
         "_hlo_module": "Instruction Module arrays reading_hlo shape_nbytes",
         "_hlo_text": "parse",
         "_jaxpr_bytes": "shape_of",
-        "_period": "first_steps repeats steps_of_a_period steps_of_a_run",
+        "_period": "first_steps repeats steps_of_a_run",
     },
 )

@@ -26,7 +26,6 @@ from relaxjax.programs._hlo_text import parse as parse
 from relaxjax.programs._jaxpr_bytes import shape_of as shape_of
 from relaxjax.programs._period import first_steps as first_steps
 from relaxjax.programs._period import repeats as repeats
-from relaxjax.programs._period import steps_of_a_period as steps_of_a_period
 from relaxjax.programs._period import steps_of_a_run as steps_of_a_run
 from relaxjax.programs._wire_bytes import wire_bytes as wire_bytes
 
