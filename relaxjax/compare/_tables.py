@@ -40,12 +40,11 @@ class Column(NamedTuple):
 def quality(result: Summary) -> list[Column]:
     """Columns on the metric and the bytes."""
     name = result.study["task"]["metric_name"].replace("_", " ")
-    words = Column("verdict", verdict, lambda row: verdict(row), right=False)
     return [
         Column("method", lambda row: row.method, lambda row: row.method, right=False),
         Column(f"test {name}", mean_and_spread, lambda row: row.mean),
         Column("difference", difference, _mean_difference),
-        words,
+        Column("verdict", verdict, verdict, right=False),
         Column(
             "bytes a step",
             lambda row: scaled(row.bytes_per_step, "B"),
