@@ -22,14 +22,7 @@ from relaxjax.compare._margin import (
     name_lines,
     name_of,
 )
-from relaxjax.compare._styles import (
-    GRID,
-    INK,
-    LINES,
-    MUTED,
-    Style,
-    styles,
-)
+from relaxjax.compare._styles import GRID, INK, LINES, MUTED, Style, styles
 from relaxjax.compare._summary import Row, Summary
 
 if TYPE_CHECKING:
