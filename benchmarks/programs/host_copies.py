@@ -99,7 +99,7 @@ def profile(text: str, device: Device, link: Link) -> str:
             return link.seconds(shape_nbytes(body[instruction.operands[0]].shape))
         if instruction.opcode == "copy-done":
             return 0.0
-        return seconds(instruction, body, module.computations, device)
+        return seconds(instruction, body, module, device)
 
     timed = {i.name: 1e6 * cost(i) for i in body.values() if i.opcode not in FREE}
     return "".join(

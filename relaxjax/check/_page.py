@@ -11,6 +11,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from relaxjax._core.foreign._html import table
+
 _STYLE = (
     "body{font:15px/1.45 system-ui,sans-serif;max-width:70rem;margin:2rem auto;"
     "padding:0 1rem;color:#222}table{border-collapse:collapse;margin:.6rem 0 1.4rem}"
@@ -91,12 +93,7 @@ def _laws(laws: Sequence[dict[str, Any]]) -> str:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    def line(tag: str, cells: Iterable[object]) -> str:
-        inner = "".join(f"<{tag}>{escape(shown(x))}</{tag}>" for x in cells)
-        return f"<tr>{inner}</tr>"
-
-    lines = [line("th", heads), *(line("td", row) for row in rows)]
-    return "\n".join(["<table>", *lines, "</table>"])
+    return table(heads, [[shown(x) for x in row] for row in rows])
 
 
 def quality_rows(report: dict[str, Any]) -> list[tuple[object, ...]]:

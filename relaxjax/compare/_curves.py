@@ -67,11 +67,10 @@ def target_of(study: Record, baseline: Sequence[Record]) -> float | None:
     """
     if study.get("target") is not None:
         return float(study["target"])
-    finals = [run.get("validation") for run in baseline]
-    known = [value for value in finals if value is not None]
-    if not known or len(known) < len(finals):
+    finals: list[Any] = [run.get("validation") for run in baseline]
+    if not finals or None in finals:
         return None
-    final = float(np.mean(known))
+    final = float(np.mean(finals))
     down = WITHIN * abs(final)
     return final - down if study["task"]["better"] == "higher" else final + down
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from relaxjax.compare._extra import extra
+from relaxjax._core.foreign._extra import extra
 from relaxjax.compare._margin import (
     ABOVE,
     BELOW,
@@ -22,14 +22,7 @@ from relaxjax.compare._margin import (
     name_lines,
     name_of,
 )
-from relaxjax.compare._styles import (
-    GRID,
-    INK,
-    LINES,
-    MUTED,
-    Style,
-    styles,
-)
+from relaxjax.compare._styles import GRID, INK, LINES, MUTED, Style, styles
 from relaxjax.compare._summary import Row, Summary
 
 if TYPE_CHECKING:
@@ -126,7 +119,7 @@ def curves(summary: Summary, axis: Axis, *, lines: int | None = LINES) -> "Figur
     Returns:
       A matplotlib figure; lines are means over the seeds, bands their extremes.
     """
-    with extra("figures"):
+    with extra("figures need"):
         import matplotlib
         from matplotlib.figure import Figure
     rows = shown(summary, axis, lines)
@@ -182,19 +175,18 @@ def _scale_x(chart: "Axes", rows: Sequence[Row], axis: Axis) -> None:
 
     ends = [(_first_seen(chart, row), row.curve.steps[-1]) for row in rows]
     x = np.array(ends, float) * [[axis.each[row.method]] for row in rows]
-    plain = FuncFormatter(lambda value, _: f"{value:,g}")
-    chart.xaxis.set_major_formatter(EngFormatter(axis.unit) if axis.unit else plain)
     if not len(x) or x[:, 1].max() <= 3 * x[:, 1].min() or x.min() <= 0:
         chart.set_xlim(left=0)
         chart.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
-        return
-    chart.set_xscale("log")
-    low, high = x.min(), x.max()
-    few = np.log10(high / low) < 1.5
-    chart.xaxis.set_major_locator(LogLocator(subs=(1, 3) if few else (1,), numticks=5))
+    else:
+        chart.set_xscale("log")
+        low, high = x.min(), x.max()
+        subs = (1, 3) if np.log10(high / low) < 1.5 else (1,)
+        chart.xaxis.set_major_locator(LogLocator(subs=subs, numticks=5))
+        chart.xaxis.set_minor_formatter(NullFormatter())
+        chart.set_xlim(low / 1.1, high * 1.1)
+    plain = FuncFormatter(lambda value, _: f"{value:,g}")
     chart.xaxis.set_major_formatter(EngFormatter(axis.unit) if axis.unit else plain)
-    chart.xaxis.set_minor_formatter(NullFormatter())
-    chart.set_xlim(low / 1.1, high * 1.1)
 
 
 def _first_seen(chart: "Axes", row: Row) -> float:

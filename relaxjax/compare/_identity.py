@@ -1,4 +1,4 @@
-"""What makes two runs the same run: digests of programs, of arrays, of names.
+"""What makes two runs the same run: starts, digests of programs, of arrays, of names.
 
 A program is the text of its trace, without addresses, and the arrays in it. So a model
 that a task file imports from elsewhere counts, and so does a number in a user's own
@@ -13,7 +13,7 @@ import jax
 
 from relaxjax._core.traced._digests import arrays_of, bytes_of, text_of
 from relaxjax.tasks import Task, train_step_of
-from relaxjax.workers import data_parallel, emulate, init, to_workers
+from relaxjax.workers import Emulation, data_parallel, emulate, init, to_workers
 
 
 def record_of(task: Task, source: str, digest: str) -> dict[str, Any]:
@@ -52,12 +52,16 @@ def task_digest(task: Task, rows: int) -> str:
     return digest.hexdigest()
 
 
+def start(tx: Any, task: Task, mesh: Emulation) -> list[Any]:
+    """The params, the optimizer's state, and the model's own state if it has one."""
+    own = [] if task.state is None else [to_workers(task.state, mesh)]
+    return [*init(tx, task.params, mesh), *own]
+
+
 def step_digest(tx: Any, task: Task, workers: int, rows: int) -> str:
     """A digest of a transformation, by the train step that it is a part of."""
     mesh = emulate(workers)
-    state = list(init(tx, task.params, mesh))
-    if task.state is not None:
-        state.append(to_workers(task.state, mesh))
+    state = start(tx, task, mesh)
     step = data_parallel(train_step_of(task, tx), mesh)
     digest = hashlib.sha256()
     for leaf in jax.tree.leaves(state):

@@ -65,9 +65,7 @@ class Lane:
         tested = self.heading["phase"] == "report" and validation is not None
         return {
             **self.heading,
-            "steps": shape.steps,
-            "workers": shape.workers,
-            "batch_size": shape.batch_size,
+            **shape.sizes,
             "curve": self._curve,
             "validation": validation,
             "test": self._test() if tested else None,

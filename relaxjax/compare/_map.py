@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from relaxjax.compare._extra import extra
+from relaxjax._core.foreign._extra import extra
 from relaxjax.compare._figures import RC
 from relaxjax.compare._margin import SIZE, WIDTH
 from relaxjax.compare._styles import GRID, INK, MUTED, PAPER, Style, styles
@@ -45,7 +45,7 @@ def winners_map(summary: Summary, grid: Grid) -> "Figure":
     Returns:
       A matplotlib figure.
     """
-    with extra("figures"):
+    with extra("figures need"):
         import matplotlib
         from matplotlib.figure import Figure
     cells, methods = winners(summary, grid), summary.study["methods"]
@@ -100,8 +100,7 @@ def _ticks(chart: "Axes", gbps: Sequence[float], latency_ms: Sequence[float]) ->
     marks = [i + 0.5 for i in range(len(latency_ms))]
     chart.set_yticks(marks, [f"{late:g}" for late in latency_ms])
     chart.tick_params(length=0)
-    for side in chart.spines.values():
-        side.set_visible(False)
+    chart.spines[:].set_visible(False)
     chart.set_xlabel("bandwidth, Gbit/s", labelpad=2)
     chart.set_ylabel("latency, ms", labelpad=2)
 

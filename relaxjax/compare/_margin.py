@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from relaxjax.compare._extra import extra
+from relaxjax._core.foreign._extra import extra
 from relaxjax.compare._styles import Style, wrapped
 from relaxjax.compare._summary import Row
 
@@ -69,7 +69,7 @@ def apart(
     """
     if not wanted:
         return []
-    with extra("figures"):
+    with extra("figures need"):
         from scipy.optimize import isotonic_regression
     order = np.argsort(wanted, kind="stable")
     sizes = np.array(heights)[order]

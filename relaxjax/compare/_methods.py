@@ -13,12 +13,7 @@ import optax
 from relaxjax._core._relaxation import Training
 from relaxjax._core.foreign._words import number_of
 from relaxjax._names import parse
-from relaxjax.controllers import (
-    DECIDED,
-    Conducted,
-    is_controller,
-    without_tables,
-)
+from relaxjax.controllers import DECIDED, Conducted, is_controller, without_tables
 from relaxjax.merges import spelled as spelled_rule
 from relaxjax.periods import spelled
 from relaxjax.tasks import Optimizer, Task, optimizer_of, schedule

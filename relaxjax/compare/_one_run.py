@@ -16,20 +16,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from relaxjax.compare._identity import start
 from relaxjax.compare._lane import Lane
 from relaxjax.compare._methods import Planned
 from relaxjax.compare._records import Record
 from relaxjax.controllers import Conductor
 from relaxjax.programs import repeats, wire_bytes
 from relaxjax.tasks import Task, schedule, train_step_of
-from relaxjax.workers import (
-    DataParallelStep,
-    data_parallel,
-    emulate,
-    init,
-    to_workers,
-    workers_of,
-)
+from relaxjax.workers import DataParallelStep, data_parallel, emulate, workers_of
 
 POINTS = 20
 _MOST_IN_FLIGHT = 16
@@ -49,6 +43,11 @@ class Shape(NamedTuple):
     steps: int
     workers: int
     batch_size: int
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The numbers, by the names that records have for them."""
+        return {name: x for name, x in self._asdict().items() if name != "make"}
 
 
 class Program(NamedTuple):
@@ -163,13 +162,8 @@ def points(steps: int) -> frozenset[int]:
     return frozenset(max(1, round(steps * i / POINTS)) for i in range(1, POINTS + 1))
 
 
-def started(program: Program, tasks: Sequence[Task], workers: int) -> list[Any]:
-    """The params, the optimizer's state, and the model's own state if it has one."""
+def started(program: Program, tasks: Sequence[Task], workers: int) -> Any:
+    """The state of each task's run, together."""
     mesh = emulate(workers)
-    states = []
-    for task in tasks:
-        state = list(init(program.tx, task.params, mesh))
-        if task.state is not None:
-            state.append(to_workers(task.state, mesh))
-        states.append(state)
+    states = [start(program.tx, task, mesh) for task in tasks]
     return together(states, program.seeds > 1)

@@ -40,8 +40,8 @@ def append(path: Path, record: Record) -> None:
     """Adds a record as a line, which is on the disk when this returns."""
     line = json.dumps(record, allow_nan=False) + "\n"
     with path.open("ab") as file:
-        if file.tell() and not _ends_whole(path):
-            file.truncate(_whole_part(path))
+        if file.tell():
+            file.truncate(path.read_bytes().rfind(b"\n") + 1)  # the whole lines
             file.seek(0, os.SEEK_END)
         file.write(line.encode())
         file.flush()
@@ -85,15 +85,6 @@ def _lines(path: Path) -> list[Record]:
             )
         records.append(dict(record))
     return records
-
-
-def _ends_whole(path: Path) -> bool:
-    return _whole_part(path) == path.stat().st_size
-
-
-def _whole_part(path: Path) -> int:
-    """Bytes up to the end of the last whole line."""
-    return path.read_bytes().rfind(b"\n") + 1
 
 
 def write_whole(path: Path, text: str) -> None:

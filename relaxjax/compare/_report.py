@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from relaxjax._core.foreign._extra import extra
 from relaxjax._core.foreign._folders import local_path
 from relaxjax.compare import _figures, _map, _svg, _words
-from relaxjax.compare._extra import extra
 from relaxjax.compare._records import write_whole
 from relaxjax.compare._styles import LINES, styles
 from relaxjax.compare._summary import Summary, summary
@@ -173,7 +173,7 @@ def _conditions(
 
 
 def _rendered(template: str, facts: dict[str, Any], *, html: bool) -> str:
-    with extra("reports"):
+    with extra("reports need"):
         import jinja2
         import markupsafe
     place = jinja2.PackageLoader("relaxjax.compare", ".")

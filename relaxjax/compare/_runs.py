@@ -15,7 +15,6 @@ worse than what the method's best run so far had at a tenth.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 from relaxjax.compare._methods import Method, Planned, Setting, one_more, settings
 from relaxjax.compare._records import Record
@@ -101,8 +100,3 @@ def shard_of(found: Sequence[Method], shard: tuple[int, int]) -> list[Method]:
     """The methods of shard i of n, counted from 1: each i-th, dealt in turn."""
     index, count = shard
     return list(found[index - 1 :: count])
-
-
-def chosen(record: Record) -> dict[str, Any]:
-    """The setting of a record, as one dictionary."""
-    return {"learning_rate": record["learning_rate"], **record["options"]}

@@ -18,7 +18,6 @@ import jax
 
 from relaxjax.compare._methods import Planned
 from relaxjax.compare._one_run import Program, Shape, program, started
-from relaxjax.compare._runs import chosen
 from relaxjax.tasks import Task
 
 _SHARE = 0.8
@@ -42,7 +41,7 @@ class Programs:
 
     def of(self, run: Planned, task: Task) -> Program:
         """A run's program; of a run for the report, with as many seeds as it may."""
-        setting = json.dumps([run.method.label, chosen(run._asdict())])
+        setting = json.dumps([run.method.label, run.learning_rate, run.options])
         if setting != self._setting:
             self._setting, self._built, self._fit = setting, {}, self.asked or 0
         one = self._with(1, run, task)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from relaxjax.compare._extra import extra
+from relaxjax._core.foreign._extra import extra
 
 ALPHA = 0.05
 SAME = 1e-6
@@ -85,7 +85,7 @@ def paired(
 
 
 def _student(differences: np.ndarray, alpha: float) -> Difference:
-    with extra("statistics"):
+    with extra("statistics need"):
         from scipy import stats
     mean, count = float(differences.mean()), len(differences)
     error = float(stats.sem(differences))

@@ -94,7 +94,8 @@ class Study:
             task, self._digest = load(task)
         self._make = TASKS[task] if isinstance(task, str) else task
         self.links = {name: link_of(name) for name in self.settings.networks}
-        self._cached: dict[int, Task] = {}
+        # The task of a seed, with validation data; it is made once.
+        self._task = functools.cache(lambda seed: task_of(self._make(seed)))
         self._digests: dict[tuple[str, float], str] = {}
         first = self._task(0)
         self.methods: list[Method] = methods(relaxations, first)
@@ -105,12 +106,6 @@ class Study:
             batch_size=self._rows(first),
         )
         require_buildable(self.methods, self.settings, self.shape.steps)
-
-    def _task(self, seed: int) -> Task:
-        """The task of a seed, with validation data; it is made once."""
-        if seed not in self._cached:
-            self._cached[seed] = task_of(self._make(seed))
-        return self._cached[seed]
 
     def _rows(self, task: Task) -> int:
         workers, rows = self.settings.workers, self.settings.batch_size
@@ -154,10 +149,8 @@ class Study:
                 "you may write to"
             ) from error
         self._write(folder, command)
-        whole = shard == (1, 1)
-        path = folder / (
-            "results{}.jsonl".format("" if whole else "-{}of{}".format(*shard))
-        )
+        part = "" if shard == (1, 1) else "-{}of{}".format(*shard)
+        path = folder / f"results{part}.jsonl"
         mine = _runs.shard_of(self.methods, shard)
         known = {r["key"]: r for r in _records.read(folder)}
         programs = Programs(self.shape, self.settings.seeds_at_once)
@@ -225,9 +218,7 @@ class Study:
             "task": self._digest,
             "program": self._program,
             "data": self._task(0).data.sha256,
-            "steps": self.shape.steps,
-            "workers": self.shape.workers,
-            "batch_size": self.shape.batch_size,
+            **self.shape.sizes,
             "code": _records.code_digest(),
             "jax": jax.__version__,
         }
@@ -286,8 +277,6 @@ class Study:
             "task": self._source,
             "task_digest": self._digest[:16],
             "program": self._program[:16],
-            "steps": self.shape.steps,
-            "workers": self.shape.workers,
-            "batch_size": self.shape.batch_size,
+            **self.shape.sizes,
             "baseline": self.methods[0].label,
         }

@@ -66,9 +66,7 @@ def described(settings: Settings, shape: Shape) -> dict[str, Any]:
         "seeds": list(range(settings.seeds)),
         "tune": settings.tune,
         "grid": {k: list(v) for k, v in settings.grid.items()},
-        "workers": shape.workers,
-        "steps": shape.steps,
-        "batch_size": shape.batch_size,
+        **shape.sizes,
         "target": settings.target,
     }
 

@@ -35,10 +35,7 @@ class Row:
       mean: mean of the finite ones; None without one.
       spread: their standard deviation; None with fewer than two.
       verdict: against the baseline; None for the baseline itself.
-      percent: the difference as a part of the baseline's mean, in percent; negative is
-        below the baseline. None where there is no difference.
       bytes_per_step: bytes sent by the busiest device, averaged over a period.
-      messages_per_step: messages likewise.
       fewer_bytes: the baseline's bytes over the method's; None where it sends none.
       curve: validation metric over the steps.
       steps_to_target: median over the seeds; None: not reached.
@@ -55,9 +52,7 @@ class Row:
     mean: float | None
     spread: float | None
     verdict: Verdict | None
-    percent: float | None
     bytes_per_step: float | None
-    messages_per_step: float | None
     fewer_bytes: float | None
     curve: Curve
     steps_to_target: float | None
@@ -111,7 +106,7 @@ def summary(study: Record, records: Sequence[Record]) -> Summary:
         for name, by_seed in runs.items()
     }
     words = verdicts(tests, baseline, better=better)
-    base_bytes = _per_step(runs[baseline], "bytes_per_step")
+    base_bytes = _bytes_per_step(runs[baseline])
     rows = [
         _row(study, records, name, tests, words.get(name), base_bytes, target)
         for name in methods
@@ -142,7 +137,7 @@ def _row(
     if verdict and setting is None and tuning:
         verdict = _hopeless(study, tuning, verdict)
     finite = [value for value in tests[method].values() if value is not None]
-    size = _per_step(runs, "bytes_per_step")
+    size = _bytes_per_step(runs)
     steps, reached = median_to_target(
         list(runs.values()), target, study["task"]["better"]
     )
@@ -155,9 +150,7 @@ def _row(
         mean=float(np.mean(finite)) if finite else None,
         spread=float(np.std(finite, ddof=1)) if len(finite) > 1 else None,
         verdict=verdict,
-        percent=_percent(verdict, tests[study["methods"][0]]),
         bytes_per_step=size,
-        messages_per_step=_per_step(runs, "messages_per_step"),
         fewer_bytes=base_bytes / size if base_bytes and size else None,
         curve=curve(list(runs.values())),
         steps_to_target=steps,
@@ -176,15 +169,9 @@ def _hopeless(study: Record, tuning: int, verdict: Verdict) -> Verdict:
     )
 
 
-def _percent(verdict: Verdict | None, base: Mapping[int, float | None]) -> float | None:
-    known = [value for value in base.values() if value is not None]
-    if not (verdict and verdict.difference and known and np.mean(known)):
-        return None
-    return 100 * verdict.difference.mean / abs(float(np.mean(known)))
-
-
-def _per_step(runs: Mapping[int, Record], name: str) -> float | None:
-    known = [run[name] for run in runs.values() if run.get(name) is not None]
+def _bytes_per_step(runs: Mapping[int, Record]) -> float | None:
+    each = (run.get("bytes_per_step") for run in runs.values())
+    known = [size for size in each if size is not None]
     return float(np.mean(known)) if known else None
 
 

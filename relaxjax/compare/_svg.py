@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relaxjax.compare._extra import extra
+from relaxjax._core.foreign._extra import extra
 from relaxjax.compare._figures import RC
 from relaxjax.compare._styles import THEMES
 
@@ -34,7 +34,7 @@ def svg(figure: "Figure", *, title: str, prefix: str) -> str:
       title: what a screen reader says.
       prefix: begins every id, so that figures on one page do not share any.
     """
-    with extra("figures"):
+    with extra("figures need"):
         import matplotlib
     from html import escape
 
@@ -61,7 +61,7 @@ def standalone(element: str) -> str:
 
 def png(figure: "Figure", path: Path) -> None:
     """Writes a figure on white, 840 pixels wide."""
-    with extra("figures"):
+    with extra("figures need"):
         import matplotlib
     with matplotlib.rc_context(RC):
         figure.savefig(path, dpi=200, facecolor="white", metadata={"Software": None})

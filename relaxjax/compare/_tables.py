@@ -4,7 +4,7 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from relaxjax.compare._extra import extra
+from relaxjax._core.foreign._extra import extra
 from relaxjax.compare._styles import wrapped
 from relaxjax.compare._summary import Row, Summary, summary
 from relaxjax.compare._words import (
@@ -40,12 +40,11 @@ class Column(NamedTuple):
 def quality(result: Summary) -> list[Column]:
     """Columns on the metric and the bytes."""
     name = result.study["task"]["metric_name"].replace("_", " ")
-    words = Column("verdict", verdict, lambda row: verdict(row), right=False)
     return [
         Column("method", lambda row: row.method, lambda row: row.method, right=False),
         Column(f"test {name}", mean_and_spread, lambda row: row.mean),
         Column("difference", difference, _mean_difference),
-        words,
+        Column("verdict", verdict, verdict, right=False),
         Column(
             "bytes a step",
             lambda row: scaled(row.bytes_per_step, "B"),
@@ -118,7 +117,7 @@ def table(
     Raises:
       ImportError: rich or scipy is missing.
     """
-    with extra("tables"):
+    with extra("tables need"):
         from rich import box
         from rich.table import Table
     result = summary(study, records)
@@ -137,7 +136,7 @@ def table(
 
 def text(study: dict[str, Any], records: Sequence[dict[str, Any]]) -> str:
     """The table as plain text, as wide as the terminal, and at least 80 columns."""
-    with extra("tables"):
+    with extra("tables need"):
         from rich.console import Console
     out = io.StringIO()
     console = Console(file=out, width=max(80, Console().width))
@@ -170,16 +169,9 @@ def _fitted(column: Column, rows: Sequence[Row], width: int) -> list[str]:
     """The heading and the cells; a name of more than half the width is on lines."""
     cells = [column.cell(row) for row in rows]
     if column.title == "method":
-        cells = [
-            name if len(name) <= width // 2 else wrapped(name, width // 2)
-            for name in cells
-        ]
+        cells = [wrapped(name, width // 2) for name in cells]
     longest = max([len(cell) for cell in cells], default=0)
-    heading = column.title
-    return [
-        wrapped(heading, max(longest, 9)) if len(heading) > longest else heading,
-        *cells,
-    ]
+    return [wrapped(column.title, max(longest, 9)), *cells]
 
 
 SPECIAL = str.maketrans(

@@ -1,6 +1,6 @@
 """Numbers and findings of a study in words, the same in every kind of report."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from relaxjax.compare._settings import setting_of, tuned
 from relaxjax.compare._summary import Row, Summary
@@ -86,14 +86,13 @@ def reached(row: Row, value: float | None, unit: str) -> str:
 
 def conclusion(summary: Summary) -> list[str]:
     """What the study found, in a few sentences."""
-    others = [row for row in summary.rows if row.verdict]
     name = summary.study["task"]["metric_name"].replace("_", " ")
     seeds = len(summary.study["seeds"])
     found = []
     for word in (BETTER, ALIKE, WORSE, NONE):
-        rows = [row for row in others if row.verdict and row.verdict.word == word]
-        if rows:
-            found.append(f"{_counted(word)}: {', '.join(row.method for row in rows)}.")
+        names = [r.method for r in summary.rows if r.verdict and r.verdict.word == word]
+        if names:
+            found.append(f"{word.capitalize()}: {', '.join(names)}.")
     sentences = [
         f"Test {name} against {summary.baseline}, seed by seed ({seeds} "
         f"seed{'s' * (seeds != 1)}). {' '.join(found)}".rstrip()
@@ -105,15 +104,10 @@ def conclusion(summary: Summary) -> list[str]:
             f"{best.method} reaches the target with the fewest bytes: "
             f"{scaled(best.bytes_to_target, 'B')}."
         )
-    return sentences + _fastest(summary)
+    return [*sentences, *_fastest(summary)]
 
 
-def _counted(word: str) -> str:
-    return word[0].upper() + word[1:]
-
-
-def _fastest(summary: Summary) -> list[str]:
-    sentences = []
+def _fastest(summary: Summary) -> Iterator[str]:
     for network in summary.study.get("networks", []):
         name = network["name"]
         known = [
@@ -123,11 +117,10 @@ def _fastest(summary: Summary) -> list[str]:
         ]
         if known:
             seconds, method = min(known)
-            sentences.append(
+            yield (
                 f"On {name}, {method} is predicted to reach the target first, "
                 f"after {scaled(seconds, 's')}."
             )
-    return sentences
 
 
 def times(value: float | None) -> str:

@@ -14,21 +14,9 @@ from typing import Any
 from relaxjax._core._relaxation import SYNC_EVERY, Relaxation
 from relaxjax._names import RELAXATIONS
 from relaxjax.compression import expression
-from relaxjax.plan._candidate import (
-    BUCKET,
-    MERGE,
-    Candidate,
-    graph,
-    line,
-)
+from relaxjax.plan._candidate import BUCKET, MERGE, Candidate, graph, line
 from relaxjax.plan._gradient_candidates import averaged, low_ranks
-from relaxjax.plan._messages import (
-    delayed,
-    gossiped,
-    low_rank,
-    makes_smaller,
-    reduced,
-)
+from relaxjax.plan._messages import delayed, gossiped, low_rank, makes_smaller, reduced
 from relaxjax.plan._network import Network
 from relaxjax.plan._traced import builds, can_send, floats_kept, traced
 from relaxjax.plan._traffic import payload

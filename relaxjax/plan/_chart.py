@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from relaxjax._core.foreign._extra import extra
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network, require_network
 from relaxjax.plan._rank import rank
@@ -56,19 +57,13 @@ def winners(path: str | Path, model: Model, network: Network, **how: Any) -> Non
     Raises:
       ImportError: matplotlib is missing.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
+    with extra("charts need"):
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            'charts need matplotlib: pip install "relaxjax[cli]"'
-        ) from error
     gbps = how.pop("gbps", GBPS)
     latency_ms = how.pop("latency_ms", LATENCY_MS)
     chosen = choices(model, network, gbps=gbps, latency_ms=latency_ms, **how)
     labels = list(dict.fromkeys(label for row in chosen for label in row))
     figure = Figure(figsize=(9, 5), layout="constrained")
-    FigureCanvasAgg(figure)
     chart = figure.add_subplot()
     numbers = [[labels.index(label) for label in row] for row in chosen]
     chart.imshow(numbers, cmap="tab20", vmin=0, vmax=19, aspect="auto", origin="lower")

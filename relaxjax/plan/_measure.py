@@ -15,7 +15,7 @@ Cost: a few seconds; two programs for each size and axis.
 """
 
 import statistics
-import time
+import timeit
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -151,14 +151,13 @@ def step_seconds(
       >>> plan.step_seconds(jax.jit(jnp.sum), jnp.ones(10)) > 0
       True
     """
-    jax.block_until_ready(step(*args))
-    seconds = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        for _ in range(steps):
-            jax.block_until_ready(step(*args))
-        seconds.append((time.perf_counter() - start) / steps)
-    return of_first_process(statistics.median(seconds))
+
+    def call() -> None:
+        jax.block_until_ready(step(*args))
+
+    call()  # compiles
+    seconds = timeit.repeat(call, number=steps, repeat=rounds)
+    return of_first_process(statistics.median(seconds) / steps)
 
 
 def _points(

@@ -12,13 +12,7 @@ from operator import mul
 from typing import Any, NamedTuple
 
 from relaxjax._core._buckets import Bucket, plan_buckets, plan_groups
-from relaxjax.gradients import (
-    Matrices,
-    matrices_of,
-    merge_small,
-    most_square,
-    views_of,
-)
+from relaxjax.gradients import Matrices, matrices_of, merge_small, most_square, views_of
 from relaxjax.plan._model import Model
 from relaxjax.plan._network import Network
 from relaxjax.plan._traffic import (

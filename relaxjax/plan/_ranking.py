@@ -121,9 +121,8 @@ class Ranking:
 
     def save(self, path: str | Path) -> None:
         """Writes the ranking to a JSON file."""
-        local_path("save", "path", path).write_text(
-            json.dumps(self.told(), indent=1) + "\n"
-        )
+        text = json.dumps(self.told(), indent=1) + "\n"
+        local_path("save", "path", path).write_text(text)
 
 
 def ranking(

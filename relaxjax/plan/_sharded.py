@@ -31,7 +31,7 @@ from relaxjax.plan._predict import predict
 from relaxjax.plan._quality import quality_of
 from relaxjax.plan._rank import allowed_of, check_asked
 from relaxjax.plan._ranking import Ranking, Row, ranking
-from relaxjax.plan._traffic import Traffic
+from relaxjax.plan._traffic import Traffic, over_links
 from relaxjax.workers import emulate
 
 _WHOLE = ("all_reduce", "parameter_server")
@@ -221,7 +221,5 @@ def _traffic(
         line = float(sent["host"] * network.per_host)
         hops, steps = (n - 1 if sent[k] else 0 for k, n in axes.items())
         return Traffic(total, line, hops, float(sent["device"]), steps, coded)
-    n = network.workers
-    if network.hosts == 1:
-        return Traffic(total, inside=total, steps=n - 1, coded=coded)
-    return Traffic(total, line=total, hops=n - 1, coded=coded)
+    around = over_links(network, total, total, network.workers - 1, 0)
+    return around._replace(coded=coded)

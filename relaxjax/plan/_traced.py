@@ -71,7 +71,7 @@ def floats_kept(row: Relaxation) -> float:
     """Whole copies of the params in the first state, besides the optimizer's."""
     leaf = jax.ShapeDtypeStruct((256, 256), jnp.float32)
     init = jax.vmap(_built(row, 2).init, axis_name="data", axis_size=2, in_axes=None)
-    leaves = jax.tree.leaves(jax.eval_shape(init, _copies(leaf)))
+    leaves = jax.tree.leaves(jax.eval_shape(init, [leaf] * _COPIES))
     floats = sum(x.size for x in leaves if jnp.issubdtype(x.dtype, jnp.floating))
     return float(round(floats / (2 * _COPIES * leaf.size)))
 
@@ -109,13 +109,9 @@ def traced_leaf(
     """Bytes of a leaf in a period and rounds, by the program of `_COPIES` of it."""
     tx, mesh = _built(row, workers, bucket_bytes), emulate(workers)
     where = workers_of(mesh, None, "plan")
-    steps = first_steps(tx, _copies(leaf), where, row.period or 1)
+    steps = first_steps(tx, [leaf] * _COPIES, where, row.period or 1)
     sent = float(np.sum([step.sent for step in steps], axis=0).max())
     return sent / _COPIES, sum(step.rounds for step in steps)
-
-
-def _copies(leaf: jax.ShapeDtypeStruct) -> list[jax.ShapeDtypeStruct]:
-    return [leaf] * _COPIES
 
 
 def _built(

@@ -96,10 +96,6 @@ def payload(compressor: str) -> PayloadSize:
     return PayloadSize(payload_size(compressor), coded=True)
 
 
-def _flat(elements: int) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct((elements,), jnp.float32)
-
-
 def _levels(n: int) -> int:
     return math.ceil(math.log2(n))
 
@@ -110,7 +106,8 @@ def _sent(algorithm: str, d: int, hosts: int, per_host: int, p: PayloadSize) -> 
     axes = hosts, per_host
     workers = axes if ALGORITHMS[algorithm].two_axes else hosts * per_host
     if not p.coded:
-        return EXACT_EXCHANGES[algorithm].wire_bytes(_flat(d), workers)
+        x = jax.ShapeDtypeStruct((d,), jnp.float32)
+        return EXACT_EXCHANGES[algorithm].wire_bytes(x, workers)
     codec = Codec(
         lambda x, place: jnp.zeros(p.of(x.size), jnp.uint8),
         lambda payload, size, place: jnp.zeros(size, jnp.float32),

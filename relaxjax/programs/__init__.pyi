@@ -10,7 +10,6 @@ from relaxjax.programs._hlo_calls import called_by as called_by
 from relaxjax.programs._hlo_calls import loop_parts as loop_parts
 from relaxjax.programs._hlo_calls import max_trip_count as max_trip_count
 from relaxjax.programs._hlo_calls import trip_count as trip_count
-from relaxjax.programs._hlo_groups import group_of as group_of
 from relaxjax.programs._hlo_groups import groups_of as groups_of
 from relaxjax.programs._hlo_module import Instruction as Instruction
 from relaxjax.programs._hlo_module import Module as Module
@@ -26,7 +25,6 @@ from relaxjax.programs._hlo_text import parse as parse
 from relaxjax.programs._jaxpr_bytes import shape_of as shape_of
 from relaxjax.programs._period import first_steps as first_steps
 from relaxjax.programs._period import repeats as repeats
-from relaxjax.programs._period import steps_of_a_period as steps_of_a_period
 from relaxjax.programs._period import steps_of_a_run as steps_of_a_run
 from relaxjax.programs._wire_bytes import wire_bytes as wire_bytes
 

@@ -247,15 +247,8 @@ def _problems(*what: Any) -> list[str]:
 def _sizes(state: Any) -> dict[str, float]:
     """Megabytes of a worker's state by the class that holds them, largest first."""
     sizes: Counter[str] = Counter()
-
-    def add(part: Any) -> None:
+    for part in jax.tree.leaves(state, is_leaf=lambda x: hasattr(x, "_fields")):
         if hasattr(part, "_fields"):
             leaves = jax.tree.leaves(part)
-            name = type(part).__name__
-            sizes[name] += sum(x.size * x.dtype.itemsize for x in leaves)
-        elif isinstance(part, tuple | list | dict):
-            for inner in part.values() if isinstance(part, dict) else part:
-                add(inner)
-
-    add(state)
+            sizes[type(part).__name__] += sum(x.size * x.dtype.itemsize for x in leaves)
     return {name: size / 1e6 for name, size in sizes.most_common() if size}

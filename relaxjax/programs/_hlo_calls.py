@@ -4,7 +4,8 @@ Cost: O(length of the instruction).
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from graphlib import CycleError, TopologicalSorter
 
 from relaxjax.programs._hlo_module import Instruction, Module
 
@@ -45,35 +46,26 @@ def require_bounded(module: Module) -> None:
         name: [c for i in body for c in called_by(i) if c in module.computations]
         for name, body in module.computations.items()
     }
+    try:
+        inner_first = list(TopologicalSorter(calls).static_order())
+    except CycleError as error:
+        raise _refused(error.args[1][0], "calls itself") from error
     runs: dict[str, int] = {}  # instructions, with those of all that is called
     depth: dict[str, int] = {}
-    for first in calls:
-        path, left = [first], [iter(calls[first])]
-        while path:
-            inner = next(left[-1], None)
-            if inner is None:
-                name = path.pop()
-                left.pop()
-                inside = calls[name]
-                runs[name] = len(module.computations[name]) + sum(
-                    runs[c] for c in inside
-                )
-                depth[name] = 1 + max((depth[c] for c in inside), default=0)
-                _require(
-                    name, runs[name] <= _MOST, f"runs more than {_MOST} instructions"
-                )
-                _require(name, depth[name] <= _LEVELS, f"is {_LEVELS} calls deep")
-            elif inner not in runs:
-                _require(inner, inner not in path, "calls itself")
-                path.append(inner)
-                left.append(iter(calls[inner]))
+    for name in inner_first:
+        inside = calls[name]
+        runs[name] = len(module.computations[name]) + sum(runs[c] for c in inside)
+        depth[name] = 1 + max((depth[c] for c in inside), default=0)
+        if runs[name] > _MOST:
+            raise _refused(name, f"runs more than {_MOST} instructions")
+        if depth[name] > _LEVELS:
+            raise _refused(name, f"is {_LEVELS} calls deep")
 
 
-def _require(name: str, holds: bool, wrong: str) -> None:
-    if not holds:
-        raise ValueError(
-            f"HLO: computation %{name} {wrong}; no compiler makes such a program"
-        )
+def _refused(name: str, wrong: str) -> ValueError:
+    return ValueError(
+        f"HLO: computation %{name} {wrong}; no compiler makes such a program"
+    )
 
 
 def trip_count(instruction: Instruction) -> int | None:
@@ -82,25 +74,18 @@ def trip_count(instruction: Instruction) -> int | None:
     return int(match[1]) if match else None
 
 
-def max_trip_count(
-    instruction: Instruction, computations: Mapping[str, Sequence[Instruction]]
-) -> int | None:
+def max_trip_count(instruction: Instruction, module: Module) -> int | None:
     """The largest trip count of a `while`; None if nobody knows it.
 
     Of a loop whose flag its own body takes down it is 1.
     """
     known = trip_count(instruction)
-    return 1 if known is None and _ends_itself(instruction, computations) else known
+    return 1 if known is None and _ends_itself(instruction, module) else known
 
 
-def _ends_itself(
-    instruction: Instruction, computations: Mapping[str, Sequence[Instruction]]
-) -> bool:
+def _ends_itself(instruction: Instruction, module: Module) -> bool:
     """Whether the condition is an element that the body makes false."""
-    condition, body = (
-        {i.name: i for i in computations.get(name, ())}
-        for name in loop_parts(instruction)
-    )
+    condition, body = map(module.instructions, loop_parts(instruction))
     flag = _behind(condition, _root(condition))
     index = re.search(r"index=(\d+)", flag.rest if flag else "")
     result = _root(body)

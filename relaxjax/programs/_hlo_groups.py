@@ -58,12 +58,6 @@ def _written(text: str) -> list[list[int]]:
     return [_numbers(row) for row in re.findall(r"\{([\d,]*)\}", text[1:-1])]
 
 
-def group_of(instruction: Instruction, module: Module, device: int = 0) -> list[int]:
-    """The group of one device in a collective; alone if it takes no part."""
-    groups = groups_of(instruction, module)
-    return next((group for group in groups if device in group), [device])
-
-
 def _as_devices(
     groups: list[list[int]], instruction: Instruction, module: Module
 ) -> list[list[int]]:

@@ -54,6 +54,10 @@ class Module(NamedTuple):
         """Number of devices that the program is for."""
         return self.replicas * self.partitions
 
+    def instructions(self, computation: str) -> dict[str, Instruction]:
+        """Those of a computation by name; none if the module has no such one."""
+        return {i.name: i for i in self.computations.get(computation, ())}
+
 
 def arrays(shape: str) -> list[tuple[tuple[int, ...], int]]:
     """Dimensions and bits of an element, for a shape or all shapes in a tuple.

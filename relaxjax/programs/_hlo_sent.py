@@ -140,10 +140,9 @@ class _Counter:
     def computation(self, name: str) -> np.ndarray:
         """Bytes of one run of a computation."""
         if name not in self._done:
-            body = self._module.computations.get(name, [])
-            siblings = {instruction.name: instruction for instruction in body}
+            siblings = self._module.instructions(name)
             sent = np.zeros(self._module.devices, np.int64)
-            for instruction in body:
+            for instruction in siblings.values():
                 sent += self._instruction(instruction, siblings)
             self._done[name] = sent
         return self._done[name]
@@ -165,7 +164,7 @@ class _Counter:
 
     def _loop(self, instruction: Instruction) -> np.ndarray:
         condition, body = map(self.computation, loop_parts(instruction))
-        trips = max_trip_count(instruction, self._module.computations)
+        trips = max_trip_count(instruction, self._module)
         if trips is None and (condition.any() or body.any()):
             raise ValueError(
                 f"a collective in the loop %{instruction.name}, whose number of turns "

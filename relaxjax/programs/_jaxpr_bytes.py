@@ -41,13 +41,11 @@ def _on_all(share: Callable[[int, int], int]) -> Callable[..., np.ndarray]:
 
 def _permute(eqn: core.JaxprEqn, sizes: dict[str, int]) -> np.ndarray:
     """The bytes of a `ppermute`, on each sender along the axes of the permutation."""
-    names, axes = axis_names_of(eqn), list(sizes)
+    names, shape = axis_names_of(eqn), tuple(sizes.values())
     if all(sizes[name] == 1 for name in names):
-        return np.zeros(tuple(sizes.values()), np.int64)
-    positions = np.indices(tuple(sizes.values()))
-    place = np.zeros(tuple(sizes.values()), np.int64)
-    for name in names:
-        place = place * sizes[name] + positions[axes.index(name)]
+        return np.zeros(shape, np.int64)
+    along = dict(zip(sizes, np.indices(shape), strict=True))
+    place = np.ravel_multi_index([along[k] for k in names], [sizes[k] for k in names])
     senders = [source for source, target in eqn.params["perm"] if source != target]
     block = shape_of(eqn.invars[0])
     return np.isin(place, senders) * block.size * block.dtype.itemsize

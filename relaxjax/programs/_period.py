@@ -110,23 +110,12 @@ def _shortest(steps: list[Step]) -> list[Step]:
     return steps[:1] if alike else steps
 
 
-def steps_of_a_period(
-    tx: optax.GradientTransformation,
-    params: Any,
-    workers: WorkerMesh,
-    scheduled: int = _SCHEDULED,
-    extra_args: Mapping[str, Any] | None = None,
-) -> list[Step]:
-    """The steps of `period_of`."""
-    return period_of(tx, params, workers, extra_args, scheduled).steps
-
-
 def steps_of_a_run(
     tx: optax.GradientTransformation, params: Any, workers: WorkerMesh, steps: int
 ) -> list[Step]:
     """Those of a period where it says all, and else of so many steps."""
     if repeats(tx, params, workers):
-        return steps_of_a_period(tx, params, workers)
+        return period_of(tx, params, workers).steps
     return expanded(walked_steps(tx, params, workers, steps))
 
 

@@ -11,12 +11,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation
-from relaxjax.programs._period import (
-    expanded,
-    is_by_schedule,
-    period_of,
-    walked_steps,
-)
+from relaxjax.programs._period import expanded, is_by_schedule, period_of, walked_steps
 from relaxjax.workers import of_one_worker, workers_of
 
 

@@ -33,7 +33,7 @@ from pathlib import Path
 
 from relaxjax._core.foreign._folders import local_path
 from relaxjax.programs import Module, groups_of, is_host_copy, pairs_of, reading_hlo
-from relaxjax.schedule._chakra_messages import attribute, data, number, text, varint
+from relaxjax.schedule._chakra_messages import data, number, text, varint
 from relaxjax.schedule._events import Event, Recorder
 from relaxjax.schedule._hardware import ACCELERATOR, Device, Link
 from relaxjax.schedule._replay import scheduled
@@ -194,4 +194,5 @@ def _attributes(named: Mapping[str, int]) -> list[bytes]:
 
 
 def _attribute(name: str, value: int) -> bytes:
-    return attribute(name, _FIELDS[name], value)
+    """An `AttributeProto` of a node."""
+    return data(10, text(1, name) + number(_FIELDS[name], value))

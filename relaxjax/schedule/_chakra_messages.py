@@ -6,11 +6,6 @@ Source: "Encoding", the documentation of Protocol Buffers.
 """
 
 
-def attribute(name: str, field: int, value: int) -> bytes:
-    """An `AttributeProto` of a node."""
-    return data(10, text(1, name) + number(field, value))
-
-
 def text(field: int, value: str) -> bytes:
     """A field that is a string."""
     return data(field, value.encode())

@@ -6,6 +6,7 @@ Cost: O(V + E).
 import heapq
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from relaxjax._core._checks import check_type
@@ -96,38 +97,26 @@ def _check_names(
 
 def _sort_topologically(ops: Mapping[str, Timed]) -> dict[str, Timed]:
     """The same operations, each after those it needs, otherwise in the same order."""
-    position = {name: i for i, name in enumerate(ops)}
-    users: dict[str, list[str]] = {name: [] for name in ops}
-    waiting = dict.fromkeys(ops, 0)
-    for name, (_, needs) in ops.items():
-        for need in needs:
-            if need in position:
-                users[need].append(name)
-                waiting[name] += 1
+    before = {name: [n for n in needs if n in ops] for name, (_, needs) in ops.items()}
+    sorter = TopologicalSorter(before)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        raise ValueError(
+            f"ops contain a cycle: {' -> '.join(error.args[1])}; "
+            "the graph of one step has no cycle, so one of these needs is wrong"
+        ) from error
     names = list(ops)
-    ready = [position[name] for name in ops if not waiting[name]]
+    position = {name: i for i, name in enumerate(names)}
+    ready: list[int] = []
     result = {}
-    while ready:
+    while sorter.is_active():
+        for name in sorter.get_ready():
+            heapq.heappush(ready, position[name])
         name = names[heapq.heappop(ready)]
         result[name] = ops[name]
-        for user in users[name]:
-            waiting[user] -= 1
-            if not waiting[user]:
-                heapq.heappush(ready, position[user])
-    if len(result) < len(ops):
-        raise ValueError(
-            f"ops contain a cycle: {' -> '.join(_find_cycle(ops, set(result)))}; "
-            "the graph of one step has no cycle, so one of these needs is wrong"
-        )
+        sorter.done(name)
     return result
-
-
-def _find_cycle(ops: Mapping[str, Timed], done: set[str]) -> list[str]:
-    trail = [next(name for name in ops if name not in done)]
-    while trail[-1] not in trail[:-1]:
-        needs = ops[trail[-1]][1]
-        trail.append(next(need for need in needs if need in ops and need not in done))
-    return trail[trail.index(trail[-1]) :][::-1]
 
 
 def _check_nbytes(

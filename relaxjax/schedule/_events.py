@@ -3,7 +3,6 @@
 Cost: O(instructions that run).
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple, Self
 
 from relaxjax.programs import (
@@ -49,7 +48,8 @@ class Recorder(Machine):
         seconds, work = self._compute, self._flops
         super()._work(instruction, siblings)
         seconds, work = self._compute - seconds, self._flops - work
-        nbytes = sum(shape_nbytes(i.shape) for i in _around(instruction, siblings))
+        read = [siblings[name] for name in instruction.operands if name in siblings]
+        nbytes = sum(shape_nbytes(i.shape) for i in [instruction, *read])
         self.events.append(Event("work", instruction.name, seconds, work, nbytes))
 
     def _step(self, instruction: Instruction, siblings: dict[str, Instruction]) -> None:
@@ -80,13 +80,3 @@ class Recorder(Machine):
         machine = super()._copy()
         machine.events = [*self.events]
         return machine
-
-
-def _around(
-    instruction: Instruction, siblings: dict[str, Instruction]
-) -> Iterator[Instruction]:
-    """An instruction, and those whose results it reads."""
-    yield instruction
-    for name in instruction.operands:
-        if name in siblings:
-            yield siblings[name]

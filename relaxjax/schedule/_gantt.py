@@ -12,6 +12,7 @@ from os import PathLike
 from typing import Any, NamedTuple
 
 from relaxjax._core._tree import natural_key
+from relaxjax._core.foreign._extra import extra
 from relaxjax.schedule._engine import Span
 
 _ROWS = 40
@@ -100,13 +101,8 @@ def numbers_of(bars: Sequence[Bar]) -> dict[str, int]:
 
 def draw_gantt(path: str | PathLike[str], title: str, spans: Sequence[Span]) -> None:
     """Writes a PNG with one row per track, at most 40, a legend and a key."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
+    with extra("drawing a timeline needs"):
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            'drawing a timeline needs matplotlib: pip install "relaxjax[cli]"'
-        ) from error
     end = max((span.end for span in spans), default=0.0)
     unit, word = unit_of(end)
     bars = bars_of(spans, unit)
@@ -115,7 +111,6 @@ def draw_gantt(path: str | PathLike[str], title: str, spans: Sequence[Span]) -> 
     lines = list(_key(spans, numbers))
     height = max(1.6 + 0.42 * min(len(tracks), _ROWS), 0.9 + 0.2 * len(lines))
     figure = Figure(figsize=(_INCHES + 3.8, height), layout="constrained")
-    FigureCanvasAgg(figure)
     axes, key = figure.subplots(1, 2, width_ratios=(_INCHES, 2.4))
     _draw_bars(axes, bars, tracks[:_ROWS], numbers, end / unit)
     axes.set_xlabel(word)

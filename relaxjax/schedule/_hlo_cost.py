@@ -32,8 +32,6 @@ from relaxjax.programs import (
 from relaxjax.schedule._check_graph import Timed
 from relaxjax.schedule._hardware import Device
 
-Computations = Mapping[str, Sequence[Instruction]]
-
 _VIEWS = ["parameter", "constant", "tuple", "get-tuple-element", "bitcast"]
 FREE = frozenset([*_VIEWS, "after-all", "opt-barrier", "partition-id", "replica-id"])
 """Opcodes that take no time."""
@@ -47,7 +45,7 @@ _LHS_DIMS = re.compile(
 def seconds(
     instruction: Instruction,
     siblings: Mapping[str, Instruction],
-    computations: Computations,
+    module: Module,
     device: Device,
 ) -> float:
     """Time of an instruction: the slower of its arithmetic and its memory traffic.
@@ -55,27 +53,25 @@ def seconds(
     Args:
       instruction: any instruction.
       siblings: the instructions of its computation, by name.
-      computations: all computations of the module.
+      module: the module, with all that the instruction calls.
       device: rates of arithmetic and memory.
     """
     if instruction.opcode in FREE:
         return 0.0
     if instruction.opcode == "while":
         return _sum_called(
-            lambda i, near: seconds(i, near, computations, device),
-            instruction,
-            computations,
+            lambda i, near: seconds(i, near, module, device), instruction, module
         )
     return device.seconds(
-        flops=flops(instruction, siblings, computations),
-        nbytes=traffic(instruction, siblings, computations),
+        flops=flops(instruction, siblings, module),
+        nbytes=traffic(instruction, siblings, module),
     )
 
 
 def flops(
     instruction: Instruction,
     siblings: Mapping[str, Instruction],
-    computations: Computations,
+    module: Module,
 ) -> float:
     """Floating-point operations of the products in an instruction."""
     if instruction.opcode in FREE:
@@ -92,29 +88,25 @@ def flops(
         channels = kernel[labels[1].index("o")] if labels else 1
         return 2.0 * result * math.prod(kernel) / max(channels, 1)
     if instruction.opcode in _CALLS:
-        return _sum_called(
-            lambda i, near: flops(i, near, computations), instruction, computations
-        )
+        return _sum_called(lambda i, near: flops(i, near, module), instruction, module)
     return 0.0
 
 
 def _sum_called(
     cost: Callable[[Instruction, Mapping[str, Instruction]], float],
     instruction: Instruction,
-    computations: Computations,
+    module: Module,
 ) -> float:
     """A cost of all that an instruction calls, as often as a loop is known to run."""
-    bodies = [computations.get(name, ()) for name in called_by(instruction)]
+    bodies = map(module.instructions, called_by(instruction))
     times = (trip_count(instruction) or 1) if instruction.opcode == "while" else 1
-    return times * sum(
-        cost(i, {s.name: s for s in body}) for body in bodies for i in body
-    )
+    return times * sum(cost(i, body) for body in bodies for i in body.values())
 
 
 def traffic(
     instruction: Instruction,
     siblings: Mapping[str, Instruction],
-    computations: Computations,
+    module: Module,
 ) -> float:
     """Bytes that an instruction, which is not a loop, reads and writes."""
     operands = [siblings[o] for o in instruction.operands if o in siblings]
@@ -124,7 +116,7 @@ def traffic(
         return 2.0 * shape_nbytes(operands[1].shape)
     called = called_by(instruction)
     if instruction.opcode == "fusion" and called:
-        return _fused_traffic(computations[called[0]], operands)
+        return _fused_traffic(module.computations[called[0]], operands)
     read = sum(shape_nbytes(operand.shape) for operand in operands)
     return float(read + shape_nbytes(instruction.shape))
 
@@ -202,7 +194,7 @@ def read_hlo(text: str, nbytes: Mapping[str, int], device: Device) -> dict[str, 
 def _operations(
     module: Module, nbytes: Mapping[str, int], device: Device
 ) -> dict[str, Timed]:
-    instructions = {i.name: i for i in module.computations[module.entry or ""]}
+    instructions = module.instructions(module.entry or "")
     needs = _bind_parameters(instructions, nbytes)
     ops: dict[str, Timed] = {}
     for name, instruction in instructions.items():
@@ -211,7 +203,7 @@ def _operations(
         before = (need for o in instruction.operands for need in needs.get(o, ()))
         needs[name] = tuple(dict.fromkeys(before))
         if instruction.opcode not in FREE:
-            spent = seconds(instruction, instructions, module.computations, device)
+            spent = seconds(instruction, instructions, module, device)
             ops[f"%{name}"] = (spent, needs[name])
             needs[name] = (f"%{name}",)
     return ops

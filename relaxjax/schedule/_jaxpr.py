@@ -16,11 +16,12 @@ Cost: O(equations), times the depth of nested scans.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
+from jax.extend.core import Jaxpr, JaxprEqn
 
 from relaxjax._core._checks import check_type
-from relaxjax._core._jaxprs import programs_of
+from relaxjax._core._jaxprs import programs_of, walked
 from relaxjax.schedule._flops import FREE, SCALAR_FUNCTION
 from relaxjax.schedule._oracle import Estimate, Oracle
 
@@ -47,7 +48,7 @@ class Tape:
 
     def name(self, scope: str, primitive: str) -> str:
         """A fresh name for an operation in a scope."""
-        base = "/".join(part for part in (scope, primitive) if part)
+        base = "/".join(filter(None, [*scope.split("/"), primitive]))
         count = self.counts.get(base, 0) + 1
         while (name := base if count == 1 else f"{base}.{count}") in self.reserved:
             count += 1
@@ -64,23 +65,13 @@ class Tape:
 
 def walk(jaxpr: Jaxpr, inputs: Sequence[Needs], tape: Tape, scope: str) -> list[Needs]:
     """Records the equations on the tape; from each input's needs to each output's."""
-    env: dict[Var, Needs] = dict(zip(jaxpr.invars, inputs, strict=True))
-
-    def read(atom: Var | Literal) -> Needs:  # constants need nothing
-        return () if isinstance(atom, Literal) else env.get(atom, ())
-
-    for eqn in jaxpr.eqns:
-        results = _record(eqn, [read(v) for v in eqn.invars], tape, scope)
-        env.update(zip(eqn.outvars, results, strict=True))
-    return [read(v) for v in jaxpr.outvars]
+    return walked(jaxpr, inputs, (), partial(_record, tape), scope)
 
 
 def _record(
-    eqn: JaxprEqn, inputs: Sequence[Needs], tape: Tape, scope: str
+    tape: Tape, eqn: JaxprEqn, inputs: Sequence[Needs], scope: str
 ) -> Sequence[Needs]:
     """Records one equation and returns what each of its results needs."""
-    stack = str(eqn.source_info.name_stack)
-    scope = "/".join(part for part in (scope, stack) if part)
     primitive = eqn.primitive.name
     if primitive in FREE:
         return [_union(inputs)] * len(eqn.outvars)

@@ -8,7 +8,7 @@ Source of the stopwatch's rule, the minimum over runs: Hashemi et al., "TicTac",
 MLSys 2019.
 """
 
-import time
+import timeit
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -136,10 +136,9 @@ def _stopwatch(eqn: JaxprEqn, repeats: int) -> float:
     avals: list[Any] = [v.aval for v in eqn.invars]
     arrays = [jnp.ones(aval.shape, aval.dtype) for aval in avals]
     run = jax.jit(lambda *xs: eqn.primitive.bind(*xs, **eqn.params))
-    jax.block_until_ready(run(*arrays))
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
+
+    def call() -> None:
         jax.block_until_ready(run(*arrays))
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
+
+    call()  # compiles
+    return min(timeit.repeat(call, number=1, repeat=repeats))

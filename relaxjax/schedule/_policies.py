@@ -18,7 +18,7 @@ Cost: O(V + E).
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relaxjax._core.foreign._fields import check_bytes, check_count
 from relaxjax.schedule._baselines import layer_order
@@ -164,15 +164,8 @@ def byte_scheduler(
       >>> byte_scheduler(Graph(recvs={"w": 1}, ops={})).credit_bytes
       16000000
     """
-    return Policy(
-        "byte_scheduler",
-        queue="priority",
-        order=tuple(layer_order(graph)),
-        push_queue="priority",
-        partition_bytes=partition_bytes,
-        credit_bytes=credit_bytes,
-        barrier=False,
-    )
+    without_credit = p3(graph, slice_bytes=partition_bytes)
+    return replace(without_credit, name="byte_scheduler", credit_bytes=credit_bytes)
 
 
 def wait_free(graph: Graph, collective: Callable[[int], Cost]) -> Policy:

@@ -18,6 +18,7 @@ Cost: O(V n) for V operations and n outstanding recvs.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
@@ -106,6 +107,16 @@ def ticks(times: Sequence[float]) -> list[int]:
         near = _commensurable(near, unit) or near
     scale = math.lcm(*(ratio.denominator for ratio in near.values()))
     return [int(near[t] * scale) for t in times]
+
+
+def exact_times(graph: Graph) -> tuple[list[int], Counter[int]]:
+    """Ticks of the recvs, and of the operations by op.dep, as bits."""
+    n = len(graph.recvs)
+    times = ticks([*graph.recvs.values(), *(t for t, _ in graph.ops.values())])
+    freed: Counter[int] = Counter()
+    for mask, time in zip(graph.masks.values(), times[n:], strict=True):
+        freed[mask] += time
+    return times[:n], freed
 
 
 def _commensurable(times: Iterable[float], unit: float) -> dict[float, Fraction] | None:

@@ -159,8 +159,7 @@ class Machine:
     def __init__(self, module: Module, device: Device, link: Link):
         self._module, self._device, self._link = module, device, link
         self._siblings = {
-            name: {i.name: i for i in body}
-            for name, body in module.computations.items()
+            name: module.instructions(name) for name in module.computations
         }
         self.now = self._compute = self._link_free = 0.0
         self._flops = self._under = 0.0
@@ -250,11 +249,10 @@ class Machine:
         self.now += waited
 
     def _work(self, instruction: Instruction, siblings: dict[str, Instruction]) -> None:
-        computations = self._module.computations
-        spent = seconds(instruction, siblings, computations, self._device)
+        spent = seconds(instruction, siblings, self._module, self._device)
         self.now += spent
         self._compute += spent
-        work = flops(instruction, siblings, computations)
+        work = flops(instruction, siblings, self._module)
         under = work if self._under_way else 0.0
         self._flops += work
         self._under += under
@@ -265,7 +263,7 @@ class Machine:
     def _control(self, instruction: Instruction) -> None:
         called = called_by(instruction)
         if instruction.opcode == "while":
-            trips = max_trip_count(instruction, self._module.computations)
+            trips = max_trip_count(instruction, self._module)
             if trips is None:
                 raise ValueError(
                     f"replay: a collective in the loop %{instruction.name}, whose "

@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from relaxjax.schedule._graph import Graph, bits
-from relaxjax.schedule._properties import ticks
+from relaxjax.schedule._properties import exact_times
 
 LIMIT = 400
 """The most jobs for which the decomposition, a recursion of that depth, is tried."""
@@ -74,23 +74,14 @@ def series_parallel_order(graph: Graph) -> list[str] | None:
     masks = sorted({m for m in graph.masks.values() if m}, key=int.bit_count)
     if n + len(masks) > LIMIT:
         return None
-    costs = _costs(graph, masks)
+    times, freed = exact_times(graph)
+    costs = times + [-freed[mask] for mask in masks]
     below = _below(n, masks)
     segments = _solve((1 << len(costs)) - 1, costs, below, _comparable(below))
     if segments is None:
         return None
     names = list(graph.recvs)
     return [names[job] for s in segments for job in s.jobs if job < n]
-
-
-def _costs(graph: Graph, masks: list[int]) -> list[int]:
-    n = len(graph.recvs)
-    times = ticks([*graph.recvs.values(), *(t for t, _ in graph.ops.values())])
-    freed = dict.fromkeys(masks, 0)
-    for mask, time in zip(graph.masks.values(), times[n:], strict=True):
-        if mask:
-            freed[mask] += time
-    return times[:n] + [-freed[mask] for mask in masks]
 
 
 def _below(n: int, masks: list[int]) -> list[int]:

@@ -11,11 +11,11 @@ the fastest, by order statistics (see `_cluster`).
 Cost: O(V + E) per worker and step.
 """
 
-import functools
 import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from relaxjax.schedule._cluster import Cluster, Stragglers, Workers
@@ -72,28 +72,22 @@ def _representatives(
     n: int, noise: Stragglers, variety: int, rng: random.Random
 ) -> Iterator[tuple[int, Callable[[], float]]]:
     """Weights and factors of the representatives of n workers."""
+    one = partial(noise.factor, rng)
     if n <= variety + _EXTREMES:
-        yield from [(1, lambda: noise.factor(rng))] * n
+        yield from [(1, one)] * n
         return
     gaps = _EXTREMES - 1
+    draws = [partial(noise.slowest, n, rng), one, partial(noise.fastest, n, rng), one]
     for i in range(_EXTREMES):
-        yield 1, functools.partial(_extreme, noise, n, itertools.count(i), rng)
+        # Each of the four is the slowest and the fastest in its turn.
+        turns = itertools.cycle(draws[i:] + draws[:i])
+        yield 1, lambda turns=turns: next(turns)()
         # The typical ones of the gap that follows; each has its share of the rest.
         for k in range(
             i * variety // gaps, (i + 1) * variety // gaps if i < gaps else 0
         ):
             share = (n - _EXTREMES + k) // variety
             yield share, lambda: noise.typical(rng)
-
-
-def _extreme(
-    noise: Stragglers, n: int, turns: Iterator[int], rng: random.Random
-) -> float:
-    """Factor of one of the four: each is the slowest and the fastest in its turn."""
-    turn = next(turns) % _EXTREMES
-    if turn == 0:
-        return noise.slowest(n, rng)
-    return noise.fastest(n, rng) if turn == 2 else noise.factor(rng)
 
 
 @dataclass

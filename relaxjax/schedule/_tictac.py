@@ -43,7 +43,7 @@ from functools import cmp_to_key
 
 from relaxjax.schedule._baselines import fifo, layer_order
 from relaxjax.schedule._graph import Graph, bits
-from relaxjax.schedule._properties import ticks
+from relaxjax.schedule._properties import exact_times
 
 Classes = dict[int, tuple[int, int]]
 """By the set op.dep & R of two recvs or more, as bits: (sum of Time(op), op.M)."""
@@ -175,15 +175,12 @@ _SELECT = {
 
 def _first_properties(graph: Graph) -> tuple[list[int], list[int], Classes]:
     """M and P of each recv, and the classes of operations, with all recvs in R."""
-    n = len(graph.recvs)
-    times = ticks([*graph.recvs.values(), *(t for t, _ in graph.ops.values())])
-    M, P = times[:n], [0] * n
+    M, freed = exact_times(graph)
+    P = [0] * len(M)
     classes: Classes = {}
-    for mask, time in zip(graph.masks.values(), times[n:], strict=True):
+    for mask, time in freed.items():
         if mask.bit_count() == 1:
-            P[mask.bit_length() - 1] += time
-        elif mask in classes:
-            classes[mask] = (classes[mask][0] + time, classes[mask][1])
+            P[mask.bit_length() - 1] = time
         elif mask:
             classes[mask] = (time, sum(M[r] for r in bits(mask)))
     return M, P, classes

@@ -5,23 +5,19 @@ from os import PathLike
 
 import numpy as np
 
+from relaxjax._core.foreign._extra import extra
+
 _PANELS = 8
 
 
 def draw_rounds(path: str | PathLike[str], name: str, matrices: np.ndarray) -> None:
     """Writes a PNG of matrices [period, n, n], at most 8 rounds; needs matplotlib."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
+    with extra("drawing a topology needs"):
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            'drawing a topology needs matplotlib: pip install "relaxjax[cli]"'
-        ) from error
     shown = matrices[:_PANELS]
     columns = min(4, len(shown))
     rows = math.ceil(len(shown) / columns)
     figure = Figure(figsize=(3.2 * columns, 3.2 * rows + 0.5), layout="constrained")
-    FigureCanvasAgg(figure)
     for number, w in enumerate(shown):
         axes = figure.add_subplot(rows, columns, number + 1)
         _draw_round(axes, w)

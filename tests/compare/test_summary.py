@@ -164,7 +164,10 @@ def test_rows_of_a_whole_study():
         assert row.seconds_to_target[name] == pytest.approx(seconds)
     assert gossip.verdict is not None
     assert gossip.verdict.word == WORSE
-    assert gossip.percent == pytest.approx(-1.2, abs=0.4)
+    assert base.mean
+    assert gossip.verdict.difference
+    percent = 100 * gossip.verdict.difference.mean / base.mean
+    assert percent == pytest.approx(-1.2, abs=0.4)
 
 
 def test_a_study_under_way_has_rows_too():

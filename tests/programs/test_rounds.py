@@ -9,7 +9,7 @@ from jax import lax
 
 import relaxjax
 from relaxjax import emulate, plan
-from relaxjax.programs import steps_of_a_period
+from relaxjax.programs._period import period_of
 from relaxjax.schedule import Link
 from relaxjax.workers import workers_of
 
@@ -20,7 +20,7 @@ RIGHT = [(i, (i + 1) % N) for i in range(N)]
 def rounds(tx: optax.GradientTransformation, n: int = N) -> list[int]:
     workers = workers_of(emulate(n), None, "test")
     params = {"w": jax.ShapeDtypeStruct((64,), jnp.float32)}
-    return [step.rounds for step in steps_of_a_period(tx, params, workers)]
+    return [step.rounds for step in period_of(tx, params, workers).steps]
 
 
 def of(update) -> int:

@@ -1,4 +1,4 @@
-"""Libraries that only studies and reports need, and what to install for them."""
+"""Libraries that only pictures and reports need, and what to install for them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,14 +9,14 @@ def extra(what: str) -> Iterator[None]:
     """Names the remedy where a library is missing.
 
     Args:
-      what: what needs it, in the plural, as in "figures".
+      what: what needs it, with the verb, as in "figures need".
 
     Raises:
       ImportError: the import inside the block failed.
 
     Example:
-      >>> from relaxjax.compare._extra import extra
-      >>> with extra("figures"):
+      >>> from relaxjax._core.foreign._extra import extra
+      >>> with extra("figures need"):
       ...     import matplotlib_that_nobody_has
       Traceback (most recent call last):
       ImportError: figures need matplotlib_that_nobody_has: pip install "relaxjax[cli]"
@@ -25,5 +25,5 @@ def extra(what: str) -> Iterator[None]:
         yield
     except ImportError as error:
         missing = error.name or "a library"
-        remedy = f'{what} need {missing}: pip install "relaxjax[cli]"'
+        remedy = f'{what} {missing}: pip install "relaxjax[cli]"'
         raise ImportError(remedy, name=error.name) from error
