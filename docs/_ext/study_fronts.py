@@ -72,8 +72,8 @@ def _points(folder: Path) -> list[Point]:
         said, ends = row.verdict and row.verdict.difference, ()
         if said and said.low is not None and said.high is not None:
             ends = sorted(100 * sign * x / base for x in (said.low, said.high))
-        lost = row.mean is None or row.percent is None or None in row.test.values()
-        worse = None if lost or row.percent is None else sign * row.percent
+        lost = row.mean is None or not said or None in row.test.values()
+        worse = None if lost or not said else 100 * sign * said.mean / base
         metric = None if lost else row.mean
         made.append(
             Point(name, _rate(row), row.fewer_bytes or 1.0, metric, worse, *ends)

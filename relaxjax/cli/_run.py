@@ -10,6 +10,7 @@ import typer
 
 from relaxjax import hosts
 from relaxjax._core.foreign._ranges import LINK, PROCESSES, SECONDS
+from relaxjax._core.foreign._rates import RATE, UNITS, bytes_per_second
 from relaxjax.cli.common._errors import user_errors
 from relaxjax.cli.common._takes import argument, option, takes
 
@@ -19,7 +20,6 @@ SETTINGS = {
         "ignore_unknown_options": True,
     }
 }
-_UNITS = {"bit": 1, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,14 +85,14 @@ def bytes_of(rate: str) -> float:
     Raises:
       ValueError: it is spelled otherwise.
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg]?bit)", rate.lower())
-    bytes_per_second = float(match[1]) * _UNITS[match[2]] / 8 if match else 0.0
-    if bytes_per_second not in LINK:
+    match = re.fullmatch(RATE, rate.lower())
+    found = bytes_per_second(*match.groups()) if match else 0.0
+    if found not in LINK:
         raise ValueError(
-            f"--rate {rate}: it must be a number and one of {', '.join(_UNITS)} (bits "
+            f"--rate {rate}: it must be a number and one of {', '.join(UNITS)} (bits "
             "per second), as in 200mbit"
         )
-    return bytes_per_second
+    return found
 
 
 def _program(script: str) -> list[str]:

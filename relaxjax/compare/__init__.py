@@ -8,5 +8,5 @@ __getattr__, __dir__, __all__ = door(
         "_results": "Results",
         "_study": "Study",
     },
-    shared={"_identity": "task_digest"},
+    shared={"_identity": "start task_digest"},
 )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+from jax.sharding import Mesh
 
 from relaxjax._core.traced._digests import arrays_of, bytes_of, text_of
 from relaxjax.tasks import Task, train_step_of
@@ -52,7 +53,7 @@ def task_digest(task: Task, rows: int) -> str:
     return digest.hexdigest()
 
 
-def start(tx: Any, task: Task, mesh: Emulation) -> list[Any]:
+def start(tx: Any, task: Task, mesh: Mesh | Emulation) -> list[Any]:
     """The params, the optimizer's state, and the model's own state if it has one."""
     own = [] if task.state is None else [to_workers(task.state, mesh)]
     return [*init(tx, task.params, mesh), *own]

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from relaxjax import plan
+from relaxjax._core.foreign._rates import NUMBER, RATE, bytes_per_second
 from relaxjax._names import parse
 from relaxjax.compare._methods import Method, Options, named
 from relaxjax.compare._one_run import Shape
@@ -27,9 +28,8 @@ from relaxjax.workers import emulate, workers_of
 MEASURED = "measured: the median step of one worker's share of a batch, on this machine"
 GBPS = (0.02, 0.1, 0.5, 1.0, 5.0, 25.0, 100.0)
 LATENCY_MS = (0.01, 0.1, 1.0, 10.0, 50.0)
-_UNITS = {"bit": 1.0, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 _TIMES = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
-_NETWORK = re.compile(r"([\d.]+)([kmg]?bit),([\d.]+)(us|ms|s)")
+_NETWORK = re.compile(rf"{RATE},{NUMBER}({'|'.join(_TIMES)})")
 
 
 def link_of(text: str) -> Link:
@@ -45,7 +45,7 @@ def link_of(text: str) -> Link:
             "25gbit,50us (kbit, mbit, gbit; us, ms, s)"
         )
     bandwidth, unit, latency, time = match.groups()
-    return Link(float(latency) * _TIMES[time], float(bandwidth) * _UNITS[unit] / 8)
+    return Link(float(latency) * _TIMES[time], bytes_per_second(bandwidth, unit))
 
 
 def compute_seconds(task: Task, shape: Shape) -> float:

@@ -221,16 +221,16 @@ def gathered(
       [1.5 1.5 1.5]
     """
     chosen = Choices(
-        axes_of(axis_name),
-        weights,
-        gradients,
-        across,
-        secondary,
-        difference,
-        reshard_after_forward,
-        order,
-        bucket_bytes,
-        seed,
+        axes=axes_of(axis_name),
+        weights=weights,
+        gradients=gradients,
+        across=across,
+        secondary=secondary,
+        difference=difference,
+        reshard=reshard_after_forward,
+        order=order,
+        bucket_bytes=bucket_bytes,
+        seed=seed,
     )
     return Gathered(fn, chosen.checked(_CALLER, axis_name))
 

@@ -42,7 +42,7 @@ from relaxjax.collectives import (
     scattered,
     whole,
 )
-from relaxjax.compression import Compressor, fed_back
+from relaxjax.compression import Compressor, fed_back, require_compressor
 from relaxjax.gradients import as_codec, step_keys
 from relaxjax.ps._servers import Servers
 
@@ -67,11 +67,7 @@ class CodedState(NamedTuple):
 
 def check_compressor(caller: str, compressor: Compressor | None) -> None:
     """Refuses what is not a compressor (TypeError) or cannot do pulls (ValueError)."""
-    if not isinstance(compressor, Compressor | None):
-        raise TypeError(
-            f"{caller}: compressor={compressor!r} is not a Compressor; make one with "
-            "relaxjax.compression, such as relaxjax.compression.quantize(8)"
-        )
+    require_compressor(caller, "compressor", compressor)
     if compressor is not None and compressor.feedback.name not in PULLED:
         raise ValueError(
             f"{caller}: {compressor.name} with {compressor.feedback.name} cannot do "

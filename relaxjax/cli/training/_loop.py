@@ -22,8 +22,8 @@ from relaxjax._core._phases import phase_starts
 from relaxjax.cli.common._devices import own_rows
 from relaxjax.cli.common._errors import Stopped, user_errors
 from relaxjax.cli.training._job import Run, TrainJob
-from relaxjax.cli.training._order_report import start
 from relaxjax.cli.training._resume import Keeper, Progress, ask, conductor
+from relaxjax.compare import start
 from relaxjax.faults import require_replicas
 from relaxjax.tasks import train_step_of
 from relaxjax.workers import Emulation, consensus, data_parallel, spread

@@ -13,9 +13,10 @@ from rich.text import Text
 
 from relaxjax import hosts, ps, schedule
 from relaxjax.cli.printed._tables import show
+from relaxjax.compare import start
 from relaxjax.schedule import Graph
 from relaxjax.tasks import Task, train_step_of
-from relaxjax.workers import Emulation, data_parallel, init, to_workers
+from relaxjax.workers import Emulation, data_parallel
 
 _WAYS: dict[str, Callable[[Graph, int], list[str]]] = {
     "tac": lambda graph, seed: schedule.tac(graph),
@@ -57,14 +58,6 @@ def _loss_alone(task: Task) -> Callable[[Any, Any], jax.Array]:
         return task.loss(params, own, batch)[0]
 
     return loss
-
-
-def start(
-    tx: optax.GradientTransformation, task: Task, mesh: Mesh | Emulation
-) -> tuple[Any, ...]:
-    """Params, optimizer state, and the model's own state if it has one."""
-    own = () if task.state is None else (to_workers(task.state, mesh),)
-    return (*init(tx, task.params, mesh), *own)
 
 
 def report(
