@@ -19,6 +19,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from os.path import exists
 from pathlib import Path
 from types import FrameType
 
@@ -67,7 +68,7 @@ def kept() -> str:
     """What is on disk, in a few words: the last checkpoint and the files."""
     files = _now.files.items()
     whole = ", ".join(str(path) for path, done in files if done)
-    begun = ", ".join(str(path) for path, done in files if not done and path.exists())
+    begun = ", ".join(str(path) for path, done in files if not done and exists(path))
     said = [_now.checkpoints(), whole and f"wrote {whole}"]
     said.append(begun and f"perhaps not whole: {begun}")
     return "; ".join(filter(None, said)) or _now.nothing

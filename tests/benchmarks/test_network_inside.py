@@ -56,6 +56,7 @@ def test_bare_legs_send_the_bytes_of_a_step(name, codes, hosts):
     assert both == bare.forward > 0
 
 
+@pytest.mark.long
 def test_codes_leave_the_loss_near_and_links_alone_cost_no_bytes(small):
     whole = losses("tensor", small, 2)
     assert whole[3] < whole[0]

@@ -19,6 +19,7 @@ def splits():
     return splits_of(alphas=(1000.0, 0.1), seeds=(0,), folds=2, workers=4)
 
 
+@pytest.mark.long
 def test_it_learns_and_a_mean_of_all_that_are_present_is_the_mean(splits):
     few = jax.tree.map(lambda x: x[:1], splits)
     steps = np.full(4, 3)

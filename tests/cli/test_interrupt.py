@@ -337,6 +337,19 @@ def test_the_finished_runs_of_a_study_are_counted(tmp_path):
     assert said == f"3 finished runs are in {tmp_path}: the same command goes on"
 
 
+@pytest.mark.parametrize("name", ["a" * 300, "\0", "no/folder"])
+def test_a_file_that_could_not_be_begun_is_not_said_to_be(name, tmp_path, monkeypatch):
+    """Asking whether it exists is an error as well, for some names."""
+    monkeypatch.setattr(_interrupt, "_now", _interrupt._Interrupt())
+    _interrupt.keeps(nothing="nothing was written")
+    with (
+        pytest.raises((OSError, ValueError)),
+        _interrupt.writing(tmp_path / name) as none,
+    ):
+        (tmp_path / name).write_text(str(none))
+    assert _interrupt.kept() == "nothing was written"
+
+
 def test_a_file_that_is_half_written_is_said_to_be(tmp_path, monkeypatch):
     monkeypatch.setattr(_interrupt, "_now", _interrupt._Interrupt())
     with _interrupt.writing(tmp_path / "a.json"):

@@ -13,6 +13,7 @@ from tests.workers import processes
 ROOT = Path(processes.__file__).parents[2]
 
 
+@pytest.mark.long
 def test_every_form_of_rows_trains_as_one_process_does(tmp_path):
     said = []
     ended = hosts.launch(

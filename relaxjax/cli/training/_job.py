@@ -2,19 +2,33 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import optax
 from jax.sharding import Mesh
 
 from relaxjax import hosts
 from relaxjax.cli.options._train import TrainOptions
-from relaxjax.cli.training import _order_report
 from relaxjax.controllers import Conducted
+from relaxjax.schedule import Graph
 from relaxjax.tasks import Task
 from relaxjax.workers import Emulation
 
 CHECKPOINTS = "checkpoints"  # in the folder of the results
+
+
+class Order(NamedTuple):
+    """An order of transfers, and the graph that it was found from.
+
+    Attributes:
+      name: "tac", "tic", "best", "random" or "layer".
+      graph: one worker's step.
+      names: leaf names, in order.
+    """
+
+    name: str
+    graph: Graph
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,5 +76,5 @@ class TrainJob:
     out: Path
     team: hosts.Hosts
     patience: dict[str, float]
-    order: _order_report.Order | None = None
+    order: Order | None = None
     task_sha256: str = ""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import optax
@@ -13,6 +13,7 @@ from rich.text import Text
 
 from relaxjax import hosts, ps, schedule
 from relaxjax.cli.printed._tables import show
+from relaxjax.cli.training._job import Order
 from relaxjax.compare import start
 from relaxjax.schedule import Graph
 from relaxjax.tasks import Task, train_step_of
@@ -25,20 +26,6 @@ _WAYS: dict[str, Callable[[Graph, int], list[str]]] = {
     "random": lambda graph, seed: schedule.random_order(graph, seed=seed),
     "layer": lambda graph, seed: schedule.layer_order(graph),
 }
-
-
-class Order(NamedTuple):
-    """An order of transfers, and the graph that it was found from.
-
-    Attributes:
-      name: "tac", "tic", "best", "random" or "layer".
-      graph: one worker's step.
-      names: leaf names, in order.
-    """
-
-    name: str
-    graph: Graph
-    names: tuple[str, ...]
 
 
 def find(name: str, task: Task, rows: int, seed: int) -> Order:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from relaxjax.cli import _check, app
 from relaxjax.cli.printed import _report, _tables
 from relaxjax.cli.training import _order_report
-from relaxjax.cli.training._order_report import Order
+from relaxjax.cli.training._job import Order
 from relaxjax.ps import CompiledOrder
 from relaxjax.schedule import Graph
 from tests.cli.printed.test_report import record_of

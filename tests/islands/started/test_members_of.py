@@ -81,7 +81,9 @@ def test_who_is_alive_elsewhere_is_named(store):
     assert words.startswith("a is alive (far\\x1b, process 7), and ends when")
 
 
-@pytest.mark.parametrize("others", [[], ["other"]])
+@pytest.mark.parametrize(
+    "others", [pytest.param([], marks=pytest.mark.long), ["other"]]
+)
 def test_only_an_island_that_nobody_else_has_is_started_again(store, others, capfd):
     command = [sys.executable, "-c", SCRIPT, store.place, *others]
     status = supervise(command, ["a"], f"folder:{store.place}")
