@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import jax
+import pytest
 
 from relaxjax import hosts
 from tests import helpers
