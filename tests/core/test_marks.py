@@ -15,6 +15,10 @@ from relaxjax._core.traced._marks import (
     doer_of,
     heard_updates,
     marked,
+    meeting_too,
+    meets_too,
+    merge_of,
+    merging_by,
     numbered,
     optimizer_in_it,
     passed_over,
@@ -178,3 +182,27 @@ def test_a_remark_is_told_once_and_to_whoever_asks():
             remark(text)
     remark("too late")
     assert said == ["one", "two"]
+
+
+def test_what_meets_with_the_models_is_said_to_who_asks():
+    meets_too({"mu": 4})  # nobody asks
+    with meeting_too() as meets:
+        meets_too({"params": 2})
+        meets_too({"mu": 4, "nu": 8})
+        with meeting_too() as inside:
+            meets_too({"mu": 16})
+    meets_too({"nu": 3})
+    assert meets == {"params": 2, "mu": 4, "nu": 8}
+    assert inside == {"mu": 16}
+
+
+def test_a_scope_names_the_rule_that_merges_in_it():
+    @merging_by("trimmed")
+    def merged(x):
+        return jnp.sin(x)
+
+    (scope,) = scopes(merged, jnp.ones(2))
+    assert merge_of(scope) == "trimmed"
+    assert merge_of(f"jit(f)/{scope}/cond") == "trimmed"
+    (other,) = scopes(jnp.sin, jnp.ones(2))
+    assert merge_of(other) is None

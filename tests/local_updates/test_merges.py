@@ -203,6 +203,27 @@ def test_a_given_reducer_sums_what_is_clipped():
     assert_close(found[-1][0], plain[-1][0], 1e-6)
 
 
+def test_a_given_reducer_takes_the_weights_of_what_is_clipped():
+    x, weights = np.ones((N, 3), np.float32), np.array([1, 1, 5, 1], np.float32)
+    x *= np.array([[1], [-1], [1], [-1]], np.float32)
+
+    def run(tx):
+        def worker(u, w):
+            params = jnp.zeros(3)
+            state = tx.init(params)
+            for _ in range(2):
+                updates, state = tx.update(u, state, params, weight=w)
+                params = params + updates
+            return params
+
+        return jax.vmap(worker, axis_name="data")(x, weights)
+
+    given = relaxjax.all_reduce("data", algorithm="ring")
+    found = run(diloco(merges.clipped(), reducer=given))
+    assert np.abs(found).max() > 1e-3
+    assert_close(found, run(diloco(merges.clipped())), 1e-6)
+
+
 def test_low_rank_reducers_take_what_is_clipped():
     params = {"w": np.zeros((6, 4), np.float32)}
     given = relaxjax.power_sgd("data", rank=4, min_compression=0)

@@ -75,7 +75,14 @@ def test_a_line_that_does_not_fit_is_refused(line, name):
 
 def test_the_help_has_each_option_with_its_words():
     shown = run("--help")[0].output
-    for words in ("What it does.", "A rate.", "Workers.", "[default: 2]", "Quickly."):
+    for words in (
+        "What it does.",
+        "A script.",
+        "A rate.",
+        "Workers.",
+        "[default: 2]",
+        "Quickly.",
+    ):
         assert words in shown
 
 
