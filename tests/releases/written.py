@@ -34,6 +34,14 @@ CHAINS = {
     "ef21": lambda: optax.chain(_coded(compression.ef21), ADAM),
     "econtrol": lambda: optax.chain(_coded(compression.econtrol), ADAM),
     "loco": lambda: optax.chain(_coded(compression.loco), ADAM),
+    "dgc": lambda: optax.chain(
+        relaxjax.deep_gradient_compression("data", density=0.25, warmup_steps=None),
+        optax.sgd(0.05),
+    ),
+    "dgc_warm": lambda: optax.chain(
+        relaxjax.deep_gradient_compression("data", density=0.25, warmup_steps=8),
+        optax.sgd(0.05),
+    ),
     "power_sgd": lambda: optax.chain(
         relaxjax.power_sgd("data", rank=1, start_after=2), ADAM
     ),
