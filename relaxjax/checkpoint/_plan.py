@@ -111,6 +111,7 @@ def structure_of(state: Any) -> dict[str, str]:
     """A digest of the classes of states, and of what they hold beside arrays."""
     counted = set_phases(state, [0 for _ in clocks_of(state)])
     text = re.sub(r"0x[0-9a-f]+", "", str(jax.tree.structure(counted)))
-    text = re.sub(r"(Clock\[\(\([^)]*\), \d+), (?:True|False)\)", r"\1)", text)  # hosted
+    hosted = r"(Clock\[\(\([^)]*\), \d+), (?:True|False)\)"
+    text = re.sub(hosted, r"\1)", text)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     return {_STRUCTURE: digest, f"{_VERSION}jax": jax.__version__}
