@@ -36,6 +36,11 @@ def require_known(caller: str, name: str, value: Any) -> None:
         )
 
 
+def is_whole(number: Any) -> bool:
+    """Whether it is of an integer type, as 8 is and 8.0 is not."""
+    return isinstance(number, int | np.integer)
+
+
 def require_whole(
     caller: str,
     name: str,
@@ -48,7 +53,7 @@ def require_whole(
     `broken` says which rule of a range a value breaks, as `Range.broken` does.
     """
     require_known(caller, name, value)
-    if not isinstance(value, int | np.integer) or value < least:
+    if not is_whole(value) or value < least:
         raise ValueError(
             f"{caller}: {name}={value!r} must be a whole number, {least} or more"
         )

@@ -70,13 +70,14 @@ def workers_in(tree: Any) -> int:
     shapes = {name: x.shape for name, x in named(tree).items() if is_array(x)}
     if not shapes:
         raise ValueError("checkpoint: the state has no arrays of workers")
-    first = next(iter(shapes.values()))[:1]
+    first, like = next(iter(shapes.items()))
     for name, shape in shapes.items():
-        if not shape or shape[:1] != first:
+        if not shape or shape[:1] != like[:1]:
             raise ValueError(
-                f"checkpoint: {name!r} has shape {shape}, without a leading axis of "
-                f"{first[0] if first else 'all'} workers. Params and optimizer state "
-                "come from relaxjax.init, other arrays from relaxjax.to_workers; what "
-                "belongs to the training loop must be a Python number or a NumPy array"
+                f"checkpoint: {name!r} has shape {shape}, and {first!r} {like}: all "
+                "arrays need a leading axis over the workers. Params and optimizer "
+                "state come from relaxjax.init, other arrays from relaxjax.to_workers; "
+                "what belongs to the training loop must be a Python number or a NumPy "
+                "array"
             )
-    return first[0]
+    return like[0]

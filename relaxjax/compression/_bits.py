@@ -9,15 +9,15 @@ import math
 import jax
 import jax.numpy as jnp
 
-from relaxjax._core._checks import require_known
+from relaxjax._core._checks import is_whole, require_known
 
 
 def check_bits(bits: int, caller: str) -> None:
     """Refuses anything but 8, 4 and 2."""
     require_known(caller, "bits", bits)
-    if bits not in (8, 4, 2):
+    if not is_whole(bits) or bits not in (8, 4, 2):
         raise ValueError(
-            f"{caller}: bits={bits} must be 8, 4 or 2; for another number of levels "
+            f"{caller}: bits={bits!r} must be 8, 4 or 2; for another number of levels "
             "use qsgd"
         )
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from relaxjax._core._checks import require_known
+from relaxjax._core._checks import is_whole, require_known
 
 
 class BlockPayload(NamedTuple):
@@ -21,10 +21,14 @@ def check_block_size(block_size: int | None, caller: str, multiple: int = 1) -> 
     if block_size is None:
         return
     require_known(caller, "block_size", block_size)
-    if block_size < 1 or block_size % multiple:
-        rule = "at least 1" if multiple == 1 else f"a positive multiple of {multiple}"
+    if not is_whole(block_size) or block_size < 1 or block_size % multiple:
+        rule = (
+            "at least 1 and whole"
+            if multiple == 1
+            else f"a positive multiple of {multiple}"
+        )
         raise ValueError(
-            f"{caller}: block_size={block_size} must be {rule}, or None for one block"
+            f"{caller}: block_size={block_size!r} must be {rule}, or None for one block"
         )
 
 

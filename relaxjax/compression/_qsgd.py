@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from relaxjax._core._checks import is_whole
 from relaxjax._core._extremes import largest
 from relaxjax.compression._bits import pack, unpack
 from relaxjax.compression._blocks import (
@@ -79,9 +80,9 @@ def qsgd(levels: int, *, block_size: int | None = 128) -> Compressor:
 
 def check_levels(levels: int, caller: str, most: int) -> None:
     """Refuses anything but 1 .. `most`."""
-    if not 1 <= levels <= most:
+    if not is_whole(levels) or not 1 <= levels <= most:
         raise ValueError(
-            f"{caller}: levels={levels} must be between 1 and {most}; "
+            f"{caller}: levels={levels!r} must be a whole number between 1 and {most}; "
             "2 levels + 1 codes are what an element may become"
         )
 

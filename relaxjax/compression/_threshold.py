@@ -68,6 +68,6 @@ def _check(value: float, capacity: int) -> None:
         )
     if not isinstance(capacity, int) or capacity < 1:
         raise ValueError(
-            f"threshold: capacity={capacity} must be a positive int, a number of "
+            f"threshold: capacity={capacity!r} must be a positive int, a number of "
             "elements; for a share of the elements use top_k"
         )

@@ -123,7 +123,6 @@ def asynchronous_diloco(
       [-1. -3.]
     """
     require_transformation("asynchronous_diloco", "inner", inner)
-    require_transformation("asynchronous_diloco", "outer", outer)
     table = _checked(arrivals)
     first = tokens_of(_CALLER, axis_name, tokens).standing_still(inner)
     exchange = ExchangeSpec(

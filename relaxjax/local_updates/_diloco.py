@@ -90,7 +90,9 @@ def outer_step(
     exchange: ExchangeSpec, outer: optax.GradientTransformation | None
 ) -> OuterStep:
     """The outer step of a method; None is DiLoCo's outer optimizer."""
-    outer = outer or optax.sgd(0.7, momentum=0.9, nesterov=True)
+    if outer is None:
+        outer = optax.sgd(0.7, momentum=0.9, nesterov=True)
+    require_transformation(exchange.caller, "outer", outer)
     return OuterStep(exchange.caller, outer, exchange.reducer())
 
 

@@ -33,6 +33,7 @@ import optax
 from jax import lax
 
 from relaxjax._core._axis import AxisName, axes_of, axis_size
+from relaxjax._core._checks import require_transformation
 from relaxjax._core.traced._flows import axes_met
 from relaxjax._core.traced._marks import merging_by
 from relaxjax.gradients import by_lengths
@@ -91,11 +92,13 @@ def own_reducer(
     """The user's reducer, in place of the `all_reduce` of these arguments.
 
     Raises:
+      TypeError: it is no gradient transformation.
       ValueError: one of them is not its default in the class of `spec`; in `update`,
         the reducer brings nothing together over one of the axes, or takes no weight
         where there is one.
     """
     caller, axis_name = spec.caller, spec.axis_name
+    require_transformation(caller, "reducer", given)
     for name, value in arguments.items():
         if name != "axis_name" and value != spec._field_defaults[name]:
             raise ValueError(

@@ -15,9 +15,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 
+from relaxjax._core.foreign._extra import extra
 from relaxjax.tasks._task import Task, cross_entropy, describe
+
+with extra("the task chars needs"):
+    from flax import nnx
 
 STEPS, RATE = 1000, 1e-2
 SYMBOLS = 128  # ASCII; all other bytes are the last symbol

@@ -8,10 +8,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 
+from relaxjax._core.foreign._extra import extra
 from relaxjax.tasks._arrays import of_arrays
 from relaxjax.tasks._task import Task, cross_entropy, describe
+
+with extra("the task digits needs"):
+    from flax import nnx
 
 STEPS, RATE = 400, 3e-3
 HELD_OUT = 360  # a fifth, the same share of each digit

@@ -152,7 +152,7 @@ def test_bad_arguments(tmp_path):
             checkpoints.restore(state, step=3)
         with pytest.raises(ValueError, match="of 3 workers and the mesh has 2"):
             checkpoints.save(1, {"x": jnp.ones(3)})
-        with pytest.raises(ValueError, match="without a leading axis"):
+        with pytest.raises(ValueError, match="all arrays need a leading axis"):
             checkpoints.save(1, {**state, "y": jnp.float32(1)})
 
 
