@@ -90,8 +90,7 @@ def outer_step(
     exchange: ExchangeSpec, outer: optax.GradientTransformation | None
 ) -> OuterStep:
     """The outer step of a method; None is DiLoCo's outer optimizer."""
-    if outer is None:
-        outer = optax.sgd(0.7, momentum=0.9, nesterov=True)
+    outer = optax.sgd(0.7, momentum=0.9, nesterov=True) if outer is None else outer
     require_transformation(exchange.caller, "outer", outer)
     return OuterStep(exchange.caller, outer, exchange.reducer())
 
