@@ -153,7 +153,8 @@ def _network(options: PlanOptions) -> "planner.Network":
 
 def _require_no(what: str, options: PlanOptions, names: tuple[str, ...]) -> None:
     for name in names:
-        if getattr(options, name) not in (None, False):
+        value = getattr(options, name)
+        if value is not None and value is not False:  # 0 is given, too
             option = f"--{name.replace('_', '-')}"
             raise ValueError(f"{what} has no {option}: leave one of them out")
 

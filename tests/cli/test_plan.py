@@ -89,6 +89,8 @@ def test_legs_inside_a_split_model():
     [
         (["--tensor", "2"], "--layers is needed"),
         ([*INSIDE, "--sharded"], "a split model has no --sharded"),
+        ([*INSIDE, "--memory-gb", "0"], "a split model has no --memory-gb"),
+        ([*INSIDE, "--bucket-mb", "0"], "a split model has no --bucket-mb"),
         ([*INSIDE, "--tensor", "3"], "groups of 3 workers, and workers=8"),
     ],
 )
