@@ -22,14 +22,17 @@ def check_block_size(block_size: int | None, caller: str, multiple: int = 1) -> 
         return
     require_known(caller, "block_size", block_size)
     if not is_whole(block_size) or block_size < 1 or block_size % multiple:
-        rule = (
-            "at least 1 and whole"
-            if multiple == 1
-            else f"a positive multiple of {multiple}"
-        )
+        several = f"a positive multiple of {multiple}"
+        rule = "at least 1 and whole" if multiple == 1 else several
         raise ValueError(
             f"{caller}: block_size={block_size!r} must be {rule}, or None for one block"
         )
+
+
+def check_power_of_two(block_size: int, caller: str) -> None:
+    """Refuses other sizes of blocks, which a Hadamard matrix cannot turn."""
+    if not is_whole(block_size) or block_size < 1 or block_size & (block_size - 1):
+        raise ValueError(f"{caller}: block_size={block_size!r} must be a power of two")
 
 
 def block_width(size: int, block_size: int | None) -> int:

@@ -30,10 +30,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from relaxjax._core._checks import is_whole
 from relaxjax._core._random import bits as random_bits
 from relaxjax.compression._bits import pack, unpack
-from relaxjax.compression._blocks import BlockPayload, blocks_of, flat_of
+from relaxjax.compression._blocks import (
+    BlockPayload,
+    blocks_of,
+    check_power_of_two,
+    flat_of,
+)
 from relaxjax.compression._protocol import Compressor, Law
 from relaxjax.compression._scaling import over, over_largest, saturated
 
@@ -89,8 +93,7 @@ def rotated_sign(*, block_size: int = 1024) -> Compressor:
 
 
 def _rotated(name: str, block_size: int, scale, law: Law) -> Compressor:
-    if not is_whole(block_size) or block_size < 1 or block_size & (block_size - 1):
-        raise ValueError(f"{name}: block_size={block_size!r} must be a power of two")
+    check_power_of_two(block_size, name)
 
     def width(size: int) -> int:
         return min(block_size, 1 << max(0, size - 1).bit_length())

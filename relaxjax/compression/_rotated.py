@@ -20,7 +20,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from relaxjax._core._checks import check_type, is_whole
+from relaxjax._core._checks import check_type
+from relaxjax.compression._blocks import check_power_of_two
 from relaxjax.compression._drive import hadamard
 from relaxjax.compression._protocol import NO_FEEDBACK, Compressor, Law
 from relaxjax.compression._scaling import over_largest
@@ -60,8 +61,7 @@ def rotated(compressor: Compressor, *, block_size: int = 32) -> Compressor:
       >>> lost(four), lost(compression.rotated(four))
       (5.6, 2.8)
     """
-    if not is_whole(block_size) or block_size < 1 or block_size & (block_size - 1):
-        raise ValueError(f"rotated: block_size={block_size!r} must be a power of two")
+    check_power_of_two(block_size, "rotated")
     turn = Turn("rotated", block_size, hadamard, hadamard)
     return turned(compressor, turn)
 
