@@ -94,5 +94,6 @@ def momentum_correction(
         return mean, state._replace(accumulated=state.accumulated - c)
 
     init = zeros_in(MomentumCorrectionState)
-    feedback = Feedback("momentum_correction", init, before, after, absent)
+    name, has = "momentum_correction", momentum > 0
+    feedback = Feedback(name, init, before, after, absent, momentum=has)
     return with_feedback(compressor, feedback)

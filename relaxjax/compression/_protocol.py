@@ -73,6 +73,7 @@ class Feedback(NamedTuple):
       absent: `absent(c, mean, state) -> (out, state)`, for a worker that has no g in
         this step and sends nothing: what it is owed waits. c is 0, less what the
         messages of others have lost on their way through it. None: `after` of g = 0.
+      momentum: whether it takes the place of an optimizer's momentum.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Feedback(NamedTuple):
     before: Callable[[jax.Array, Any], jax.Array]
     after: Callable[[jax.Array, jax.Array, jax.Array, Any], tuple[jax.Array, Any]]
     absent: Callable[[jax.Array, jax.Array, Any], tuple[jax.Array, Any]] | None = None
+    momentum: bool = False
 
 
 NO_FEEDBACK = Feedback(

@@ -24,6 +24,7 @@ from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation, require_whole
 from relaxjax._core._phases import clocks_of
 from relaxjax._core.foreign._html import paragraphs
+from relaxjax._core.traced._marks import REDUCERS
 from relaxjax.periods import is_scheduled
 from relaxjax.programs._by_axis import sent_both_ways
 from relaxjax.programs._period import Step, expanded, period_of, walked_steps
@@ -37,10 +38,12 @@ from relaxjax.workers import (
 
 _SIDES = {
     "gradients": "gradients, before the optimizer",
+    "momenta": "gradients, before the optimizer, in place of its momentum",
     "tracking": "gradients, before the optimizer, beside gossip",
     "models": "models, after the optimizer",
     "optimizer": "gradients and optimizer in one",
 }
+_BEHIND = "updates, behind an optimizer that remembers gradients in {!r}"
 _SHOWN = 8  # steps in which something is sent that are listed
 
 
@@ -50,7 +53,8 @@ class Explanation:
 
     Attributes:
       relaxations: each one's name, side and axes, in the order of the gradient's way,
-        and the rule of `relaxjax.merges` that it merges by, if there is one.
+        the rule of `relaxjax.merges` that it merges by, if there is one, and for a
+        reducer behind an optimizer a field that this remembers gradients in.
       period: steps after which sending begins anew.
       repeats: whether it does; else `period` steps were looked at, which all differ.
       apart: the least and the most steps from one that sends to the next, where a
@@ -89,7 +93,7 @@ class Explanation:
     def __str__(self) -> str:
         """A line for each fact."""
         lines = [
-            f"{i + 1}. {x['name']} over {', '.join(x['axes'])}: {_SIDES[x['side']]}"
+            f"{i + 1}. {x['name']} over {', '.join(x['axes'])}: {_side(x)}"
             + (f"; merges by {x['merge']}" if "merge" in x else "")
             for i, x in enumerate(self.relaxations)
         ] or ["no relaxation"]
@@ -175,7 +179,13 @@ def explain(
     seen = traced(tx, params, workers, extra_args)
     flows, state = seen.flows, seen.state
     stations = sorted(flows.stations, key=lambda x: x.number) if flows else []
-    rules = {x: {"merge": rule} for x, rule in flows.merges} if flows else {}
+    rules: dict[Any, dict[str, str]] = {x: {} for x in stations}
+    if flows:
+        for at, rule in flows.merges:
+            rules[at]["merge"] = rule
+        for at, kept in sorted(flows.led, reverse=True):
+            if at.side in REDUCERS:
+                rules[at]["behind"] = kept
     seen_steps, repeats = period_of(tx, params, workers, extra_args, steps)
     sent = [step.sent for step in seen_steps]
     sizes = {step: int(x.max()) for step, x in enumerate(sent) if x.any()}
@@ -185,9 +195,7 @@ def explain(
 
     ends = sorted({end for clock in clocks_of(state) for end in clock.ends if end})
     return Explanation(
-        relaxations=[
-            x._asdict() | {"axes": list(x.axes)} | rules.get(x, {}) for x in stations
-        ],
+        relaxations=[x._asdict() | {"axes": list(x.axes)} | rules[x] for x in stations],
         period=len(sent),
         repeats=repeats,
         apart=_apart([*sizes]) if is_scheduled(state) else [],
@@ -199,6 +207,13 @@ def explain(
         phases=_phases(ends, looked(max([steps, *ends]) + 1)) if ends else {},
         loss_sends=_loss_sends(loss, params, batch, workers) if loss else {},
     )
+
+
+def _side(relaxation: dict[str, Any]) -> str:
+    """Where it stands, in words."""
+    if kept := relaxation.get("behind"):
+        return _BEHIND.format(kept)
+    return _SIDES[relaxation["side"]]
 
 
 def _phases(ends: list[int], steps: Sequence[Step]) -> dict[int, float]:

@@ -11,7 +11,7 @@ from relaxjax._core._arrays import shapes_of
 from relaxjax._core._local import LocalState
 from relaxjax._core._tree import leaf_names
 from relaxjax._core.traced._flows import Flows
-from relaxjax._core.traced._marks import Station, differentiated
+from relaxjax._core.traced._marks import FIRST, REDUCERS, Station, differentiated
 from relaxjax.workers._drawing_keys import Folds, Keys
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers._remembered import Memory, remembered
@@ -32,7 +32,8 @@ def require_synchronized(
 
     Raises:
       ValueError: the update refuses its arguments; a relaxation of models has an
-        optimizer behind it; a reducer gets what another has reduced; a worker's own
+        optimizer behind it, or a reducer with a momentum in it has one before it; a
+        reducer gets what another has reduced; a worker's own
         gradient decides whether it communicates; nothing synchronizes some leaves, or
         some axes; a key draws on both sides of a relaxation.
 
@@ -54,6 +55,7 @@ def require_synchronized(
             warnings.warn(_UNSEEN.format(f"{kind}: {error}"), stacklevel=3)
         return {}
     _require_sides(flows)
+    _require_first(flows)
     _require_together(known.alone, workers)
     _require_one_side(known.keys)
     _require_once(flows)
@@ -100,6 +102,24 @@ def _require_sides(flows: Flows) -> None:
             "where the workers meet, and nothing may be done to them: put it last, as "
             f"in optax.chain(optimizer, relaxjax.{at.name}(...))"
         )
+
+
+_FIRST = {
+    "momenta": "has a momentum of its own, of gradients and not of updates. Put it "
+    "first, as in optax.chain(relaxjax.{0}(...), optax.sgd(...)); behind an optimizer, "
+    "all_reduce may send codes, with error feedback",
+    "optimizer": "is an optimizer itself. Leave one of the two out",
+}
+
+
+def _require_first(flows: Flows) -> None:
+    for at, field in sorted(flows.led):
+        if at.side in FIRST:
+            raise ValueError(
+                f"init: {at.name} stands behind an optimizer, which remembers "
+                f"gradients in {field!r} of its state, and "
+                + _FIRST[at.side].format(at.name)
+            )
 
 
 def _require_one_side(keys: Keys) -> None:
@@ -225,7 +245,7 @@ def _meets(part: Any) -> bool:
 
 def _only_reduces(flows: Flows) -> bool:
     sides = {station.side for station in flows.stations}
-    return sides == {"gradients"}
+    return bool(sides) and sides <= REDUCERS
 
 
 def _with_gradients(params: Any) -> frozenset[str]:

@@ -103,13 +103,23 @@ def traced(
     parts = filter(_is_local, parts_of(state, _is_local))
     own = [set(x.layout.leaves) for x in parts]
     count, names = len(jax.tree.leaves(state)), leaf_names(params)
-    flows = flows_of(program, names, count, workers.axis_name)
+    flows = flows_of(program, names, _fields(state), workers.axis_name)
     alone = _alone(program, len(names), count, workers.axis_name)
     keys = keys_of(program, state, len(names), workers.axis_name)
     local = frozenset().union(*own)
     return Traced(
         local, flows, state, alone=alone, keys=keys, said=tuple(said), meets=meets
     )
+
+
+def _fields(state: Any) -> list[str]:
+    """Of each leaf of the state, the innermost field that holds it; "" of a number."""
+
+    def field(path: Any, x: Any) -> str:
+        fields = [key.name for key in path if hasattr(key, "name")]
+        return fields[-1] if fields and x.ndim else ""
+
+    return [field(path, x) for path, x in jax.tree.leaves_with_path(state)]
 
 
 def _alone(

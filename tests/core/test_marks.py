@@ -88,14 +88,16 @@ def test_params_are_checked_when_it_begins(side):
         tx.init({"n": jnp.ones(2, jnp.int32)})
 
 
-@pytest.mark.parametrize("side", ["gradients", "tracking", "models", "optimizer"])
+@pytest.mark.parametrize(
+    "side", ["gradients", "momenta", "tracking", "models", "optimizer"]
+)
 def test_which_sides_map_themselves_over_the_devices(side):
     mesh = jax.make_mesh(
         (2,), ("data",), axis_types=(AxisType.Explicit,), devices=jax.devices()[:2]
     )
     with jax.set_mesh(mesh):
         w, tx = jax.device_put(jnp.ones(2), P()), doubled("mine", side)
-        if side in ("gradients", "optimizer"):
+        if side in ("gradients", "momenta", "optimizer"):
             with pytest.raises(ValueError, match="is already summed over"):
                 jax.eval_shape(updated(tx), w)
         else:

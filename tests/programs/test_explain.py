@@ -228,3 +228,31 @@ def test_a_notebook_shows_its_lines():
     html = found._repr_html_()
     assert html.count("<p>") == len(str(found).splitlines()) > 2
     assert html.startswith("<p>1. all_reduce over data: gradients")
+
+
+EIGHT = all_reduce("data", compressor=compression.quantize(8))
+SIDES: dict[str, tuple[Any, str]] = {
+    "before": (optax.chain(EIGHT, ADAM), "gradients, before the optimizer"),
+    "behind": (
+        optax.chain(ADAM, EIGHT),
+        "updates, behind an optimizer that remembers gradients in 'mu'",
+    ),
+    "behind one without memory": (
+        optax.chain(optax.sgd(0.1), EIGHT),
+        "gradients, before the optimizer",
+    ),
+    "in its place": (
+        optax.chain(relaxjax.deep_gradient_compression("data"), optax.sgd(0.1)),
+        "gradients, before the optimizer, in place of its momentum",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_a_line_says_where_a_reducer_stands(name):
+    tx, where = SIDES[name]
+    found = explain(tx, PARAMS, MESH)
+    first = str(found).splitlines()[0]
+    assert first.endswith(f" over data: {where}")
+    assert found.relaxations[0].get("behind") == ("mu" if name == "behind" else None)
+    assert json.loads(json.dumps(found.as_dict()))["relaxations"] == found.relaxations

@@ -52,6 +52,43 @@ def if_finite_before(tx: Any) -> Any:
     )
 
 
+def matrices_by(tx: Any) -> Any:
+    labels = {"w": "matrix", "b": "vector"}
+    return optax.partition({"matrix": tx, "vector": all_reduce("data")}, labels)
+
+
+DGC = relaxjax.deep_gradient_compression("data", density=0.25)
+SPARSE = compression.momentum_correction(compression.top_k(0.25))
+MOMENTA: dict[str, Any] = {  # reducers with a momentum in them, and optimizers
+    "deep_gradient_compression": DGC,
+    "arc_top_k": relaxjax.arc_top_k("data", density=0.25),
+    "demo": relaxjax.demo("data"),
+    "dion": matrices_by(relaxjax.dion("data")),
+    "dion2": matrices_by(relaxjax.dion2("data")),
+    "all_reduce": all_reduce("data", compressor=SPARSE),
+    "one_bit_adam": relaxjax.one_bit_adam("data", 1e-3, freeze_step=10),
+    "one_bit_lamb": relaxjax.one_bit_lamb("data", 1e-3, freeze_step=10),
+    "parameter_server": relaxjax.parameter_server(ADAM, "data", servers=2),
+}
+REMEMBERS: dict[str, Any] = {
+    "adam": ADAM,
+    "momentum": optax.sgd(0.1, momentum=0.9),
+    "adafactor": optax.adafactor(0.1),
+    "muon": optax.contrib.muon(0.1),
+    "lion, twice late": optax.chain(optax.lion(1e-3), relaxjax.delay(2)),
+}
+STATELESS: dict[str, Any] = {  # or nothing that an optimizer keeps
+    "sgd": optax.sgd(0.1),
+    "a schedule": optax.sgd(optax.linear_schedule(0.1, 0.0, 10)),
+    "clipping": optax.chain(
+        optax.clip_by_global_norm(1.0), optax.adaptive_grad_clip(1)
+    ),
+    "decay": optax.add_decayed_weights(1e-3),
+    "noise": optax.add_noise(0.1, 0.5, jax.random.key(0)),
+    "two steps late": relaxjax.delay(2),
+    "sums": optax.apply_every(2),
+}
+
 DECIDES_ALONE: dict[str, Any] = {
     "apply_if_finite": lambda tx: optax.apply_if_finite(tx, 5),
     "MultiSteps(skip_not_finite)": skipping(optax.skip_not_finite),
@@ -103,6 +140,16 @@ WRONG: dict[str, tuple[Any, str]] = {
         ),
         "all_reduce gets updates that all_reduce has reduced",
     ),
+    **{
+        f"{name} behind {first}": (optax.chain(optimizer, tx), f"{name} stands behind")
+        for first, optimizer in REMEMBERS.items()
+        for name, tx in MOMENTA.items()
+        if first == "adam" or tx is DGC
+    },
+    "deep_gradient_compression behind adam, before local_sgd": (
+        optax.chain(ADAM, DGC, relaxjax.local_sgd("data", 2)),
+        "deep_gradient_compression stands behind",
+    ),
     "a forgotten leaf": (optax.chain(PARTLY, ADAM), r"updates of \['b'\]"),
     "a forgotten leaf, mixed in by a norm": (
         optax.chain(PARTLY, optax.clip_by_global_norm(1.0), ADAM),
@@ -148,6 +195,21 @@ RIGHT: dict[str, Any] = {
     "skipping": relaxjax.skip_nonfinite(optax.chain(all_reduce("data"), ADAM), "data"),
     "gossip, if finite": optax.chain(
         optax.apply_if_finite(ADAM, 3), relaxjax.gossip("data", GRAPH)
+    ),
+    **{name: tx for name, tx in MOMENTA.items()},
+    **{
+        f"deep_gradient_compression behind {name}": optax.chain(before, DGC)
+        for name, before in STATELESS.items()
+    },
+    "momenta, accumulated": relaxjax.accumulate(optax.chain(DGC, optax.sgd(0.1)), 2),
+    "momenta in MultiSteps": optax.MultiSteps(
+        optax.chain(DGC, optax.sgd(0.1)), 2
+    ).gradient_transformation(),
+    "no momentum": optax.chain(
+        ADAM, relaxjax.deep_gradient_compression("data", momentum=0.0)
+    ),
+    "codes behind adam": optax.chain(
+        ADAM, all_reduce("data", compressor=compression.quantize(8))
     ),
     "accumulated": relaxjax.accumulate(
         optax.chain(ADAM, relaxjax.local_sgd("data", 2)), 3

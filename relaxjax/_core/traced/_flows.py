@@ -6,10 +6,13 @@ A program is walked from the gradients to the updates, and each value carries al
     apart    the same, where the optimizer in a relaxation of models is looked into too
     passed   the relaxations that it has passed (`relaxjax._core.traced._marks`)
     behind   relaxations of models that arithmetic has been done behind
+    kept     the fields of the state that it was in, if gradients are kept there
+    used     the fields that arithmetic was done with, as with momenta, and in whose
+             optimizer: None is the chain's own
 
 What is in a relaxation's scope is trusted. Outside, whatever brings values of an axis
 together ends what is local there, and numbers that only decide (`select`, `cond`, a
-product with 0 or 1) are not followed.
+product with 0 or 1) are not followed. Sums of an accumulator are no memory.
 
 Cost: one pass over the equations for each round until the state's flows no longer
 change (two, as a rule).
@@ -20,7 +23,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from relaxjax._core._jaxprs import axis_names_of, loop_parts, programs_of, walked
-from relaxjax._core.traced._marks import Station, doer_of, merge_of, station_of
+from relaxjax._core.traced._marks import (
+    REDUCERS,
+    Station,
+    doer_of,
+    merge_of,
+    station_of,
+)
 
 # Nothing is computed: values are moved, chosen, or brought into another form.
 _MOVES = re.compile(
@@ -30,6 +39,7 @@ _MOVES = re.compile(
     "stop_gradient|transpose"
 )
 _DECIDES = frozenset(["cond", "select_n"])  # by their first operand
+_SUMS = frozenset(["acc_grads", "accumulated", "grad_acc"])  # MultiSteps, ours, optax's
 
 
 class Flow(NamedTuple):
@@ -39,6 +49,8 @@ class Flow(NamedTuple):
     passed: frozenset[Station] = frozenset()
     behind: frozenset[tuple[Station, str]] = frozenset()
     apart: frozenset[tuple[str, str]] = frozenset()
+    kept: frozenset[str] = frozenset()
+    used: frozenset[tuple[Station | None, str]] = frozenset()
     flag: bool = False  # 0 or 1, which a product only chooses by
 
 
@@ -53,6 +65,7 @@ class Flows(NamedTuple):
         no gradients come to it but what the first has reduced over its axes.
       communicates: whether there is a collective over the axes.
       merges: relaxations that merge by a rule, and its name.
+      led: relaxations behind an optimizer, and a field that it remembers gradients in.
     """
 
     of: dict[str, Flow]
@@ -61,28 +74,30 @@ class Flows(NamedTuple):
     idle: frozenset[tuple[Station, Station]]
     communicates: bool
     merges: frozenset[tuple[Station, str]] = frozenset()
+    led: frozenset[tuple[Station, str]] = frozenset()
 
 
 def flows_of(
-    jaxpr: Any, names: Sequence[str], states: int, axes: Sequence[str]
+    jaxpr: Any, names: Sequence[str], fields: Sequence[str], axes: Sequence[str]
 ) -> Flows:
     """The flows of a program (gradients, state, ...) -> (updates, state).
 
     Args:
       jaxpr: the closed jaxpr, traced in `numbered`.
       names: names of the leaves of the gradients and of the updates, in order.
-      states: number of the state's leaves.
+      fields: of each of the state's leaves, the field that holds it; "" for a
+        number, which remembers no gradient.
       axes: the workers' axes.
     """
     own = [frozenset((name, axis) for axis in axes) for name in names]
     gradients = [Flow(local=pairs, apart=pairs) for pairs in own]
-    rest = len(jaxpr.jaxpr.invars) - len(names) - states
-    state = [Flow()] * states
+    rest = len(jaxpr.jaxpr.invars) - len(names) - len(fields)
+    state = [Flow()] * len(fields)
     walk = _Walk(frozenset(axes))
     while True:
         out = walk(jaxpr.jaxpr, [*gradients, *state, *[Flow()] * rest], "")
-        pairs = zip(state, out[len(out) - states :], strict=True)
-        later = [Flow(x.local | y.local, apart=x.apart | y.apart) for x, y in pairs]
+        after = zip(state, out[len(out) - len(fields) :], fields, strict=True)
+        later = [_remembered(*leaf) for leaf in after]
         if later == state:
             break
         state = later
@@ -94,7 +109,16 @@ def flows_of(
         frozenset(walk.idle()),
         walk.communicates,
         frozenset(walk.merges),
+        frozenset(walk.led),
     )
+
+
+def _remembered(before: Flow, after: Flow, field: str) -> Flow:
+    """The flow of a leaf of the state, for the next step."""
+    apart = before.apart | after.apart
+    kept = {field} if apart and field and field not in _SUMS else ()
+    local, used = before.local | after.local, before.used | after.used
+    return Flow(local, apart=apart, kept=frozenset(kept), used=used)
 
 
 def _rules_in(eqn: Any, scope: str) -> Iterator[str]:
@@ -115,6 +139,7 @@ class _Walk:
         self.twice: set[tuple[Station, Station]] = set()
         self.came: dict[Station, frozenset[tuple[str, str]]] = {}
         self.merges: set[tuple[Station, str]] = set()
+        self.led: set[tuple[Station, str]] = set()
         self.communicates = False
 
     def __call__(self, jaxpr: Any, ins: Sequence[Flow], scope: str) -> list[Flow]:
@@ -127,7 +152,8 @@ class _Walk:
             self.merges |= {(at, rule) for rule in _rules_in(eqn, scope)}
             self.communicates |= bool(axes_met([eqn], self.axes))
             flow = self.relaxation(at, _join(ins))
-            return [flow._replace(apart=self.apart(scope, ins))] * count
+            apart, used = self.apart(scope, ins), self.used(scope, ins)
+            return [flow._replace(apart=apart, used=used)] * count
         if name == "while":
             return self.loop(eqn, ins, scope)
         if name in _DECIDES:
@@ -144,17 +170,17 @@ class _Walk:
         chosen = name == "mul" and any(x.flag for x in ins)
         if not (_MOVES.fullmatch(name) or chosen):
             behind = {(m, name) for m in flow.passed if m.side == "models"}
-            flow = flow._replace(behind=flow.behind | behind)
+            flow = flow._replace(behind=flow.behind | behind, used=_used(flow, None))
         return [flow] * count
 
     def relaxation(self, at: Station, flow: Flow) -> Flow:
         """The flow of what a relaxation makes."""
         self.stations.add(at)
-        if at.side == "gradients":
+        if at.side in REDUCERS:
             self.twice |= {
                 (before, at)
                 for before in flow.passed
-                if before.side == "gradients"
+                if before.side in REDUCERS
                 and before.number != at.number
                 and set(before.axes) & set(at.axes)
             }
@@ -168,9 +194,17 @@ class _Walk:
         self.came[doer] = self.came.get(doer, frozenset()) | apart
         return _but(apart, doer.axes)
 
+    def used(self, scope: str, ins: list[Flow]) -> frozenset[Any]:
+        """What is `used` in a relaxation, or in the optimizer that it calls."""
+        flow = _join(ins)
+        if (doer := doer_of(scope)) is None:
+            return _used(flow, station_of(scope))
+        self.led |= {(doer, field) for whose, field in flow.used if whose != doer}
+        return flow.used
+
     def idle(self) -> Iterator[tuple[Station, Station]]:
         """Reducers, and relaxations of models that are equal by them."""
-        reducers = [at for at in self.came if at.side == "gradients"]
+        reducers = [at for at in self.came if at.side in REDUCERS]
         for at, apart in self.came.items():
             if at.side != "models" or any(axis in at.axes for _, axis in apart):
                 continue
@@ -202,6 +236,11 @@ class _Walk:
 def _join(flows: Sequence[Flow]) -> Flow:
     *sets, flags = zip(Flow(), *flows, strict=True)
     return Flow(*(frozenset().union(*parts) for parts in sets), flag=all(flags[1:]))
+
+
+def _used(flow: Flow, whose: Station | None) -> frozenset[Any]:
+    """What is `used` after arithmetic in that optimizer."""
+    return flow.used | {(whose, field) for field in flow.kept}
 
 
 def _but(pairs: frozenset[tuple[str, str]], axes: Any) -> frozenset[tuple[str, str]]:

@@ -4,6 +4,7 @@ Each relaxation traces its update in a scope of its name, its side and its axes,
 costs nothing at run time. `relaxjax._core.traced._flows` finds it again. Sides:
 
     gradients   a reducer, before the optimizer
+    momenta     a reducer with a momentum in it, in place of the optimizer's
     tracking    before the optimizer, beside gossip after it
     models      after the optimizer: updates end at a mean and must stay as they are
     optimizer   all in one
@@ -31,6 +32,8 @@ _MEETS: ContextVar[dict[str, int] | None] = ContextVar("meets", default=None)
 _STARTED: ContextVar[bool] = ContextVar("started", default=False)
 _SAID: ContextVar[list[str] | None] = ContextVar("remarks", default=None)
 _SCOPE = re.compile(r"relaxjax\.(\w+)/(\w+)/([\w,]+)/(\d+)")
+REDUCERS = frozenset(["gradients", "momenta"])
+FIRST = frozenset(["momenta", "optimizer"])  # no optimizer stands before these
 _OPTIMIZER = "relaxjax-optimizer"
 _MERGE = re.compile(r"relaxjax-merge\.(\w+)")
 
@@ -62,7 +65,7 @@ def marked(
         require_arrays(params, name)
         within = _STARTED.get()  # of another one, for models
         with _with(_STARTED, True):
-            if side == "gradients" and not within:
+            if side in REDUCERS and not within:
                 params = differentiated(params)
             state = init(params)
         require_dtypes(params, name, None)
@@ -77,7 +80,7 @@ def marked(
         with jax.named_scope(f"relaxjax.{name}/{side}/{axes}/{number}"):
             return update(updates, state, params, **extra_args)
 
-    if side in ("gradients", "optimizer"):
+    if side in REDUCERS | FIRST:
         checked, named = opens_own_mapping(name, axis_name, checked, named)
     left = optax.with_extra_args_support(inside or optax.identity())
 

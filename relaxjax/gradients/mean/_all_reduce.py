@@ -190,7 +190,8 @@ def all_reduce(
             return sum_or_mean(updates, w, **on, **how), compressed
         return compressed_mean(updates, compressed, w, compressor, **on, **how)
 
-    return marked("all_reduce", "gradients", axis_name, init, update)
+    side = "momenta" if compressor and compressor.feedback.momentum else "gradients"
+    return marked("all_reduce", side, axis_name, init, update)
 
 
 def mean_over_workers(axis_name: AxisName, **how: Any) -> Callable[..., Any]:

@@ -187,7 +187,8 @@ def arc_top_k(
         v, h, mean = (tree.unflatten([m[i] for m in after]) for i in range(3))
         return out, ArcTopKState(state.step + 1, v, h, mean, state.layout)
 
-    return marked(_CALLER, "gradients", axis_name, init, update)
+    side = "momenta" if eta < 1 else "gradients"
+    return marked(_CALLER, side, axis_name, init, update)
 
 
 def _moved(m: Memory, v: jax.Array, sent: Sent, absent: jax.Array) -> Memory:

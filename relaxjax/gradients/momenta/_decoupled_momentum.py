@@ -157,7 +157,7 @@ def momentum_reducer(
         after = tree.unflatten(before), tree.unflatten(kept)
         return out, state_of(count + 1, *after, layout)
 
-    return marked(spec.caller, "gradients", spec.axis_name, init, update)
+    return marked(spec.caller, "momenta", spec.axis_name, init, update)
 
 
 def require_decay(caller: str, name: str, value: Any) -> None:

@@ -146,7 +146,8 @@ def deep_gradient_compression(
         out, after = phase.update(updates, state.exchange, weight=weight)
         return out, state._replace(clock=state.clock.tick(), exchange=after)
 
-    return marked(_CALLER, "gradients", axis_name, init, phased(update))
+    side = "momenta" if momentum else "gradients"
+    return marked(_CALLER, side, axis_name, init, phased(update))
 
 
 def _clipped(updates: Any, most: float, held: Sequence[tuple[str, ...]]) -> Any:

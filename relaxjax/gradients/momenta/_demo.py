@@ -149,7 +149,7 @@ def demo(
         out = optax.tree.cast_like(tree.unflatten(out), updates)
         return out, DemoState(tree.unflatten(after), state.layout)
 
-    return marked(_CALLER, "gradients", axis_name, init, update)
+    return marked(_CALLER, "momenta", axis_name, init, update)
 
 
 def _blocks(shape: tuple[int, ...], chunk: int) -> Blocks:

@@ -9,19 +9,30 @@ from jax import lax
 from jax.sharding import PartitionSpec as P
 
 from relaxjax._core.traced._flows import Flow, Flows, flows_of
-from relaxjax._core.traced._marks import Station, marked, numbered
+from relaxjax._core.traced._marks import (
+    Station,
+    marked,
+    merging_by,
+    numbered,
+    optimizer_in_it,
+)
 
 X = jax.ShapeDtypeStruct((2,), jnp.float32)
 AXES = ("host", "data")
 OWN = frozenset({("a", "host"), ("a", "data"), ("b", "host"), ("b", "data")})
 
 
-def flows(fn: Callable[..., Any], state: Sequence[Any] = (), rest: int = 1) -> Flows:
+def flows(
+    fn: Callable[..., Any],
+    state: Sequence[Any] = (),
+    rest: int = 1,
+    fields: Sequence[str] | None = None,
+) -> Flows:
     """Of `fn(a, b, *state, *rest)`, which returns new a, b and state."""
     sizes: Any = [(axis, 2) for axis in AXES]
     with numbered():
         program = jax.make_jaxpr(fn, axis_env=sizes)(X, X, *state, *[X] * rest)
-    return flows_of(program, ["a", "b"], len(state), AXES)
+    return flows_of(program, ["a", "b"], fields or [""] * len(state), AXES)
 
 
 def of(name: str, *axes: str) -> frozenset[tuple[str, str]]:
@@ -179,7 +190,7 @@ def test_a_type_that_varies_is_no_exchange():
         return mapped(a, b)
 
     program = jax.make_jaxpr(retyped)(X, X, X)
-    found = flows_of(program, ["a", "b"], 0, AXES)
+    found = flows_of(program, ["a", "b"], [], AXES)
     assert not found.communicates
 
 
@@ -281,3 +292,115 @@ def test_a_flag_is_no_longer_one_after_arithmetic_or_a_sum():
     assert by(lambda flag, p: flag + p)
     added = flows(lambda a, b, p: (models(a) + (p > 0).astype(jnp.float32), b))
     assert [name for _, name in added.of["a"].behind] == ["add"]
+
+
+def led_by(update: Callable[..., Any], field: str = "mu") -> set[tuple[int, str]]:
+    """The relaxations behind an optimizer whose state is one array."""
+    found = flows(update, [X], fields=[field])
+    return {(at.number, kept) for at, kept in found.led}
+
+
+def test_behind_an_optimizer_is_behind_arithmetic_with_what_it_remembers():
+    at = station("gradients", "data")
+    assert led_by(lambda a, b, mu, p: (at(a + mu), b, a + mu)) == {(0, "mu")}
+    assert led_by(lambda a, b, mu, p: (at(a * mu), b, a)) == {(0, "mu")}
+    assert led_by(lambda a, b, mu, p: (at(at(a + mu)), b, a)) == {(0, "mu"), (1, "mu")}
+
+
+def test_what_comes_late_or_from_nowhere_is_no_optimizer():
+    at = station("gradients", "data")
+    assert led_by(lambda a, b, old, p: (at(old), b, a)) == set()
+    assert led_by(lambda a, b, old, p: (at(jnp.where(p > 0, a, old)), b, a)) == set()
+    assert led_by(lambda a, b, rate, p: (at(a * rate), b, rate / 2)) == set()
+    assert led_by(lambda a, b, mu, p: (at(a) + mu, b, at(a))) == set()
+    for field in ("", "acc_grads", "accumulated", "grad_acc"):
+        summed = led_by(lambda a, b, sums, p: (at(sums + a), b, sums + a), field)
+        assert summed == set()
+
+
+def test_an_optimizer_in_a_relaxation_of_models_leads_what_is_inside_alone():
+    inner = station("gradients", "data")
+
+    def around(step):
+        def update(updates, mu, params=None):
+            with optimizer_in_it():
+                out = step(updates, mu)
+            return jax.tree.map(lambda u: lax.psum(u, "host"), out), updates
+
+        tx = marked("outer", "models", ("host",), lambda params: (), update)
+        return lambda a, b, mu, p: (*(out := tx.update(a, mu))[:1], b, out[1])
+
+    assert led_by(around(lambda u, mu: inner(u + mu))) == {(1, "mu")}
+    assert led_by(around(lambda u, mu: u + mu)) == set()
+    assert led_by(around(lambda u, mu: inner(u) + mu)) == set()
+
+
+def test_a_relaxations_own_memory_is_no_optimizers():
+    def update(updates, owed, params=None):
+        return lax.psum(updates + owed, "data"), updates - owed
+
+    tx = marked("mine", "gradients", ("data",), lambda params: (), update)
+
+    def chain(a, b, owed, p):
+        out, owed = tx.update(a, owed)
+        return out, b, owed
+
+    assert led_by(chain) == set()
+
+
+def test_what_an_optimizer_made_is_its_own_a_step_late_too():
+    at = station("gradients", "data")
+
+    def late(a, b, mu, old, p):
+        return at(old), b, a, a + mu
+
+    found = flows(late, [X, X], fields=["mu", ""])
+    assert {kept for _, kept in found.led} == {"mu"}
+
+
+def test_a_sum_over_an_axis_ends_what_is_apart_there():
+    def update(a, b, mu, p):
+        return lax.psum(a, AXES) + mu, b, lax.psum(a, AXES)
+
+    assert not flows(update, [X], fields=["mu"]).of["a"].used
+    near = flows(lambda a, b, p: (lax.psum(a, "data"), b))
+    assert near.of["a"].apart == of("a", "host")
+
+
+def test_what_is_kept_may_come_from_what_was_kept():
+    at = station("gradients", "data")
+    found = flows(
+        lambda a, b, old, mu, p: (at(mu + p), b, a, old), [X, X], fields=["", "mu"]
+    )
+    assert {kept for _, kept in found.led} == {"mu"}
+
+
+def test_rules_of_merging_are_found_in_a_relaxation_alone():
+    def update(updates, state, params=None):
+        with merging_by("median"):
+            return lax.cond(updates[0] > 0, jnp.sin, jnp.cos, updates), state
+
+    tx = marked("mine", "models", ("data",), lambda params: (), update)
+    found = flows(lambda a, b, p: (tx.update(a, ())[0], b))
+    at = Station("mine", "models", ("data",), 0)
+    assert found.merges == {(at, "median")}
+
+
+def test_models_are_idle_by_reducers_over_all_of_their_axes_alone():
+    wide, near = station("gradients", *AXES), station("gradients", "data")
+
+    def idle(reducer, *axes):
+        models = station("models", *axes)
+        found = flows(lambda a, b, p: (models(reducer(a)), models(reducer(b))))
+        return {(x.axes, y.axes) for x, y in found.idle}
+
+    assert idle(wide, "data") == {(AXES, ("data",))}
+    assert idle(near, "data") == {(("data",), ("data",))}
+    assert idle(near, "host") == set()
+    far = station("gradients", "host")
+    for reducer in (far, near):
+        found = flows(lambda a, b, p, by=reducer: (by(near(a)), by(near(b))))
+        assert found.idle == set()
+    models = station("models", "data")
+    both = flows(lambda a, b, p: (models(far(near(a))), models(far(near(b)))))
+    assert {x.axes for x, _ in both.idle} == {("data",)}
