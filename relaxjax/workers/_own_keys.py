@@ -5,12 +5,10 @@ optimizer's key that is used behind a reducer, as noise, must be the same on all
 models part, though gradients are reduced. The first step is looked at, if its state has
 keys that differ: they are followed to the params, as is a worker's own loss.
 
-Cost: keys are compared on the host, and one more trace of the first step, where the
-state has keys that differ; else nothing.
+Cost: keys are compared on the host; a walk over the traced step where some differ.
 """
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -19,8 +17,8 @@ import numpy as np
 from relaxjax._core._phases import hosted
 from relaxjax._core._tree import is_key, key_path
 from relaxjax.workers._dependence import NOBODYS, Dependence, Own
+from relaxjax.workers._looked import Looked
 from relaxjax.workers._mesh import WorkerMesh
-from relaxjax.workers._own_value import looked_at
 
 
 def own_keys(state: Any, workers: WorkerMesh) -> dict[int, Own]:
@@ -59,15 +57,10 @@ def _differs_along(rows: dict[int, bytes], workers: WorkerMesh) -> list[str]:
     return found
 
 
-def warn_of_own_keys(
-    step: Callable[..., Any],
-    shapes: tuple[Any, Any],
-    keys: dict[int, Own],
-    workers: WorkerMesh,
-) -> None:
-    """Warns where a worker's own key reaches its params; silent where unsure."""
-    if not (found := looked_at(step, shapes, workers)):
-        return
+def warn_of_own_keys(found: Looked, keys: dict[int, Own], workers: WorkerMesh) -> bool:
+    """Warns where a worker's own key reaches its params; returns if it did."""
+    if not keys:
+        return False
     ins: list[Own] = [NOBODYS] * len(found.program.jaxpr.invars)
     for i, pairs in keys.items():
         ins[i] = pairs
@@ -80,5 +73,6 @@ def warn_of_own_keys(
             "numbers reach the params behind all relaxations, so that the models part, "
             "though gradients are reduced. Make an optimizer's state by relaxjax.init, "
             "or give it to workers by relaxjax.to_workers(..., same=True)",
-            stacklevel=5,
+            stacklevel=4,
         )
+    return bool(parting)

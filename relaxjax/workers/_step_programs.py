@@ -21,9 +21,11 @@ from relaxjax._core._phases import (
 )
 from relaxjax._core.traced._marks import heard_updates
 from relaxjax._core.traced._silence import Silence, hearing
+from relaxjax.workers._looked import looked_at, shapes_of_one
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers._own_keys import own_keys, warn_of_own_keys
-from relaxjax.workers._own_value import shapes_of_one, warn_of_own_value
+from relaxjax.workers._own_value import warn_of_own_value
+from relaxjax.workers._passed_by import warn_of_old_state, warn_of_own_batch
 from relaxjax.workers._step_arguments import checked, require_worker_axis
 from relaxjax.workers._worker_axis import per_worker
 
@@ -42,7 +44,7 @@ class StepPrograms:
     def __init__(self, step: Callable[..., Any], workers: WorkerMesh, donate: bool):
         self._step, self._workers = step, workers
         self._silence = Silence() if host_is_asked(workers) else None
-        self._is_first, self._relaxes, self._takes_value = True, False, False
+        self._is_first, self._relaxes = True, False
         self.looped: bool | None = None
         self._renews = False  # whether state is made anew in the step
         donated = (0,) if donate else ()
@@ -62,10 +64,13 @@ class StepPrograms:
         shapes = shapes_of_one(state, batch, self._workers)
         keys = own_keys(state, self._workers)
         out = self._step_of(state, batch)
-        if self._takes_value:
-            warn_of_own_value(self._step, shapes, self._workers)
-        if keys and self._relaxes:
-            warn_of_own_keys(self._step, shapes, keys, self._workers)
+        if self._relaxes and (found := looked_at(self._step, shapes, self._workers)):
+            warn_of_old_state(found)
+            _ = (
+                warn_of_own_value(found, self._workers)
+                or warn_of_own_keys(found, keys, self._workers)
+                or warn_of_own_batch(found, self._workers)
+            )
         return out
 
     def _step_of(self, state: tuple[Any, ...], batch: Any) -> tuple[Any, Any]:
@@ -94,7 +99,6 @@ class StepPrograms:
             with hearing(silent=silent) as announced, heard_updates() as updates:
                 out = step(*args)
             self._relaxes |= bool(updates)
-            self._takes_value |= any(value is not None for value, _ in updates)
             return *out, announced.left() if self._silence else None
 
         one_worker = per_worker(heard, self._workers, batch=True)

@@ -100,7 +100,7 @@ def traced(
             )
         except FAILURES as error:
             return Traced(error=error)
-    parts = filter(_is_local, parts_of(state, _is_local))
+    parts = filter(is_local, parts_of(state, is_local))
     own = [set(x.layout.leaves) for x in parts]
     count, names = len(jax.tree.leaves(state)), leaf_names(params)
     flows = flows_of(program, names, _fields(state), workers.axis_name)
@@ -139,5 +139,5 @@ def parts_of(tree: Any, stops: Callable[[Any], bool]) -> list[Any]:
     return jax.tree.leaves(tree, is_leaf=stops)
 
 
-def _is_local(part: Any) -> bool:
+def is_local(part: Any) -> bool:
     return isinstance(part, LocalState)

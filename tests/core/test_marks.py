@@ -124,7 +124,7 @@ def test_updates_are_heard_with_their_values_and_params():
         tx.update(x, state, x, factor=4)
     tx.update(x, state, x, value=7)
     tx.update(x, state, x)
-    assert heard == [(3, x), (0, None), (None, x), (None, x)]
+    assert heard == [(3, x, x), (0, x, None), (None, x, x), (None, x, x)]
 
 
 def test_an_optimizer_that_a_relaxation_calls_is_not_the_relaxation():

@@ -26,7 +26,9 @@ from relaxjax._core.layouts._unreduced import opens_own_mapping
 
 T = TypeVar("T")
 _NUMBERS: ContextVar[Iterator[int] | None] = ContextVar("numbers", default=None)
-_HEARD: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("heard", default=None)
+_HEARD: ContextVar[list[tuple[Any, Any, Any]] | None] = ContextVar(
+    "heard", default=None
+)
 _PASSED_OVER: ContextVar[bool] = ContextVar("passed over", default=False)
 _MEETS: ContextVar[dict[str, int] | None] = ContextVar("meets", default=None)
 _STARTED: ContextVar[bool] = ContextVar("started", default=False)
@@ -76,7 +78,7 @@ def marked(
         number = 0 if numbers is None else next(numbers)
         heard = _HEARD.get()
         if heard is not None:
-            heard.append((extra_args.get("value"), params))
+            heard.append((extra_args.get("value"), updates, params))
         with jax.named_scope(f"relaxjax.{name}/{side}/{axes}/{number}"):
             return update(updates, state, params, **extra_args)
 
@@ -109,8 +111,8 @@ def passed_over() -> AbstractContextManager[bool]:
     return _with(_PASSED_OVER, True)
 
 
-def heard_updates() -> AbstractContextManager[list[tuple[Any, Any]]]:
-    """In it, the `value=` that each relaxation's update is given, and its params."""
+def heard_updates() -> AbstractContextManager[list[tuple[Any, Any, Any]]]:
+    """In it, the `value=` that relaxations are given, with updates and params."""
     return _with(_HEARD, [])
 
 

@@ -1,0 +1,260 @@
+"""A step may do more than its transformation says: what passes it by is warned of."""
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax import lax
+
+import relaxjax
+from relaxjax import all_reduce, compression, emulate, local_sgd
+
+BATCH = np.arange(24.0, dtype=np.float32).reshape(8, 3)
+PARAMS = {"w": jnp.ones(3), "b": jnp.ones(())}
+REDUCED = optax.chain(all_reduce("data"), optax.adam(0.1))
+LOCAL = optax.chain(optax.adam(0.1), local_sgd("data", 2))
+CODED: Any = optax.chain(
+    all_reduce("data", compressor=compression.error_feedback(compression.sign())),
+    optax.sgd(0.1),
+)
+
+
+def loss_of(p: Any, x: Any) -> Any:
+    return ((x @ p["w"] + p["b"]) ** 2).mean()
+
+
+def good(tx: Any) -> Any:
+    def step(p, s, x):
+        loss, g = jax.value_and_grad(loss_of)(p, x)
+        u, s = tx.update(g, s, p)
+        return optax.apply_updates(p, u), s, {"loss": loss}
+
+    return step
+
+
+def without_params(tx: Any) -> Any:
+    def step(p, s, x):
+        u, s = tx.update(jax.grad(loss_of)(p, x), s)
+        return optax.apply_updates(p, u), s, ()
+
+    return step
+
+
+def jitted(tx: Any) -> Any:
+    return jax.jit(good(tx))
+
+
+def frozen_beside(tx: Any) -> Any:
+    """Numbers of the state that a step reads, and need not change."""
+
+    def step(p, rates, s, x):
+        g = jax.tree.map(jnp.multiply, jax.grad(loss_of)(p, x), rates)
+        u, s = tx.update(g, s, p)
+        return optax.apply_updates(p, u), rates, s, ()
+
+    return step
+
+
+def measured(tx: Any) -> Any:
+    """Statistics of a worker's own batch are no params."""
+
+    def step(p, seen, s, x):
+        u, s = tx.update(jax.grad(loss_of)(p, x), s, p)
+        seen = jax.tree.map(lambda a: a + x.mean(), seen)
+        return optax.apply_updates(p, u), seen, s, ()
+
+    return step
+
+
+def clipped_by_all(tx: Any) -> Any:
+    """A decision that all workers take together."""
+
+    def step(p, s, x):
+        g = jax.grad(loss_of)(p, x)
+        u, s = tx.update(g, s, p)
+        finite = lax.pmin(jnp.isfinite(g["b"]).astype(jnp.float32), "data")
+        return jax.tree.map(lambda p, u: p + u * finite, p, u), s, ()
+
+    return step
+
+
+def raw_beside(tx: Any) -> Any:
+    """A decay of its own, by the gradients that nothing reduced."""
+
+    def step(p, s, x):
+        g = jax.grad(loss_of)(p, x)
+        u, s = tx.update(g, s, p)
+        p = optax.apply_updates(p, u)
+        return {**p, "b": p["b"] - 0.01 * g["b"]}, s, ()
+
+    return step
+
+
+def raw_without_params(tx: Any) -> Any:
+    def step(p, s, x):
+        g = jax.grad(loss_of)(p, x)
+        u, s = tx.update(g, s)
+        p = optax.apply_updates(p, u)
+        return {**p, "b": p["b"] - 0.01 * g["b"]}, s, ()
+
+    return step
+
+
+def raw_alone(tx: Any) -> Any:
+    """The updates are computed, and the gradients applied."""
+
+    def step(p, s, x):
+        g = jax.grad(loss_of)(p, x)
+        _, s = tx.update(g, s, p)
+        return jax.tree.map(lambda p, g: p - 0.1 * g, p, g), s, ()
+
+    return step
+
+
+def skipped_alone(tx: Any) -> Any:
+    """Each worker looks at its own gradients only."""
+
+    def step(p, s, x):
+        g = jax.grad(loss_of)(p, x)
+        u, s = tx.update(g, s, p)
+        finite = jnp.isfinite(g["b"])
+        return jax.tree.map(lambda p, u: jnp.where(finite, p + u, p), p, u), s, ()
+
+    return step
+
+
+def scaled_alone(tx: Any) -> Any:
+    """A rate by the worker's own loss."""
+
+    def step(p, s, x):
+        loss, g = jax.value_and_grad(loss_of)(p, x)
+        u, s = tx.update(g, s, p)
+        return jax.tree.map(lambda p, u: p + u / (1 + loss), p, u), s, ()
+
+    return step
+
+
+def forgetful(tx: Any) -> Any:
+    def step(p, s, x):
+        u, _ = tx.update(jax.grad(loss_of)(p, x), s, p)
+        return optax.apply_updates(p, u), s, ()
+
+    return step
+
+
+def said(step: Any, tx: Any, others: int = 0, mesh: Any = None) -> list[str]:
+    """What the first two steps say; `others` states like params stand between."""
+    mesh = mesh or emulate(4)
+    params, opt_state = relaxjax.init(tx, PARAMS, mesh)
+    between = [relaxjax.to_workers(PARAMS, mesh)] * others
+    run = relaxjax.data_parallel(step(tx), mesh)
+    state = (params, *between, opt_state)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            *state, _ = run(*state, BATCH)
+    assert all(w.filename == __file__ for w in caught)
+    return [str(w.message) for w in caught]
+
+
+TXS = {"reduced": REDUCED, "local": LOCAL, "coded": CODED}
+PLACES = {"emulated": emulate(4), "mesh": jax.make_mesh((4,), ("data",))}
+RIGHT: dict[str, Any] = {
+    "as it should be": (good, 0),
+    "jitted": (jitted, 0),
+    "numbers that stay": (frozen_beside, 1),
+    "statistics": (measured, 1),
+    "decided together": (clipped_by_all, 0),
+}
+PARTS: dict[str, Any] = {
+    "raw gradients beside": raw_beside,
+    "raw gradients alone": raw_alone,
+    "skipped alone": skipped_alone,
+    "scaled alone": scaled_alone,
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", TXS)
+@pytest.mark.parametrize("how", RIGHT)
+def test_right_steps_are_silent(how, name, place):
+    step, others = RIGHT[how]
+    assert said(step, TXS[name], others, PLACES[place]) == []
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", TXS)
+@pytest.mark.parametrize("how", PARTS)
+def test_what_passes_the_relaxations_by_is_warned_of_once(how, name, place):
+    (text,) = said(PARTS[how], TXS[name], mesh=PLACES[place])
+    assert "depend on each worker's own batch over ['data']" in text
+    assert ("params 'b'" in text) or how != "raw gradients beside"
+
+
+def test_updates_without_params_are_those_of_the_argument_like_them():
+    assert said(without_params, REDUCED) == []
+    (text,) = said(raw_without_params, REDUCED)
+    assert "params 'b' depend" in text
+
+
+def test_a_jitted_step_is_looked_into():
+    (text,) = said(lambda tx: jax.jit(raw_beside(tx)), REDUCED)
+    assert "params 'b' depend" in text
+    (text,) = said(lambda tx: jax.jit(forgetful(tx)), REDUCED)
+    assert "returns it as it was" in text
+
+
+@pytest.mark.parametrize("name", TXS)
+def test_a_state_that_is_dropped_is_warned_of_once(name):
+    (text,) = said(forgetful, TXS[name])
+    assert "its argument 1, and returns it as it was" in text
+
+
+def test_a_state_that_is_not_read_may_stay():
+    """As of a discriminator in the generator's step."""
+    mesh = emulate(4)
+
+    def step(p, other, mine, x):
+        u, mine = REDUCED.update(jax.grad(loss_of)(p, x), mine, p)
+        return optax.apply_updates(p, u), other, mine, ()
+
+    params, state = relaxjax.init(REDUCED, PARAMS, mesh)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        relaxjax.data_parallel(step, mesh)(params, state, state, BATCH)
+
+
+def test_leaves_of_ones_own_may_part():
+    tx = optax.chain(
+        optax.partition(
+            {"all": all_reduce("data"), "own": relaxjax.local()},
+            {"w": "all", "b": "own"},
+        ),
+        optax.sgd(0.1),
+    )
+    assert said(good, tx) == []
+    assert said(raw_beside, tx) == []
+    (text,) = said(raw_alone, tx)
+    assert "params 'w' depend" in text
+
+
+def test_models_that_meet_over_one_axis_part_over_the_other():
+    hosts = emulate({"host": 2, "data": 2})
+    tx = optax.chain(all_reduce("data"), optax.adam(0.1), local_sgd("host", 2))
+    assert said(good, tx, mesh=hosts) == []
+
+    def near(tx):
+        def step(p, s, x):
+            g = jax.grad(loss_of)(p, x)
+            u, s = tx.update(g, s, p)
+            g = jax.tree.map(lambda g: lax.pmean(g, "data"), g)
+            return jax.tree.map(lambda p, u, g: p + u - g, p, u, g), s, ()
+
+        return step
+
+    (text,) = said(near, tx, mesh=hosts)
+    assert "own batch over ['host']" in text
