@@ -11,12 +11,18 @@ of one array, whatever is in them: the worker would train on unlike rows.
 
     steps 1, 2, 4, 8, ...: digests of each shared worker's rows, gathered and compared
 
-Cost: two small all-gathers at start-up; nothing with one process. Where a worker is
-shared, in those steps, a hash of the batch on the host and a small all-gather.
+Where no worker is shared, processes that all give the same rows in the first step are
+warned of, as is a process that `relaxjax run` has started and that has not joined.
+
+Cost: two small all-gathers at start-up; nothing with one process. In the first step,
+and in those steps where a worker is shared, a hash of the batch on the host and a small
+all-gather.
 """
 
 import hashlib
+import os
 import platform
+import warnings
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -37,6 +43,7 @@ from relaxjax.workers._step_arguments import described, is_own_rows
 
 _CONFIGURATION = "the configuration of the transformation (digest of its program)"
 _UPDATE = "the update of the transformation (digest of its program)"
+_COUNT, _TOKEN = "JAX_NUM_PROCESSES", "RELAXJAX_JOB_TOKEN"  # of relaxjax run
 UNSEEN = "could not be traced"
 _PACKAGES = ("jax", "jaxlib", "numpy", "optax", "relaxjax")
 
@@ -48,6 +55,7 @@ def require_agreement(
     extra_args: Mapping[str, Any] | None = None,
 ) -> None:
     """Raises on every process if any process differs from process 0."""
+    _warn_of_one_alone()
     if workers.processes > 1:
         require_equal_processes("init", describe(tx, params, workers, extra_args))
 
@@ -80,9 +88,38 @@ def require_like_batches(batch: Any, workers: WorkerMesh, call: int) -> None:
     if call & (call - 1) or not isinstance(workers.mesh, Mesh):
         return
     holders = holders_of(workers.mesh, workers.axis_name)
+    here = [i for i, own in enumerate(holders) if jax.process_index() in own]
     if max(map(len, holders)) > 1:
-        here = [i for i, own in enumerate(holders) if jax.process_index() in own]
         _require_same_rows(_row_digests(batch, workers, here), workers)
+    elif call == 1 and workers.processes > 1:
+        _warn_of_same_rows(_row_digests(batch, workers, here, varied=True))
+
+
+def _warn_of_one_alone() -> None:
+    """Warns in a process of a job that has not joined the others."""
+    count = os.environ.get(_COUNT, "")
+    if not (_TOKEN in os.environ and count.isdecimal() and int(count) > 1):
+        return
+    if jax.process_count() == 1:
+        warnings.warn(
+            f"init: relaxjax run has started this process as one of {count}, and it "
+            "has not joined them: each would train a model of its own, on its own "
+            "devices. Call relaxjax.hosts.join() first, before JAX is used",
+            stacklevel=4,
+        )
+
+
+def _warn_of_same_rows(mine: dict[str, str]) -> None:
+    """Warns on every process if all give the same rows."""
+    each = [[*table.values()] for table in _gathered(mine)]
+    if len(each) > 1 and each[0] and all(rows == each[0] for rows in each):
+        warnings.warn(
+            f"data_parallel: all {len(each)} processes give the same rows as the first "
+            "batch, so that each row is trained on once by every process, and the rest "
+            "of a larger batch is missing. Give each process rows of its own, as in "
+            "rows[jax.process_index()::jax.process_count()], or another seed",
+            stacklevel=5,
+        )
 
 
 def _require_same_rows(mine: dict[str, str], workers: WorkerMesh) -> None:
@@ -102,14 +139,21 @@ def _require_same_rows(mine: dict[str, str], workers: WorkerMesh) -> None:
                 )
 
 
-def _row_digests(batch: Any, workers: WorkerMesh, here: list[int]) -> dict[str, str]:
-    """A digest of each leaf's rows of each worker that this process has devices of."""
+def _row_digests(
+    batch: Any, workers: WorkerMesh, here: list[int], *, varied: bool = False
+) -> dict[str, str]:
+    """A digest of each leaf's rows of each worker that this process has devices of.
+
+    With `varied`, leaves whose rows are all alike are left out.
+    """
     found = {}
     for name, leaf in zip(leaf_names(batch), jax.tree.leaves(batch), strict=True):
         if not is_own_rows(leaf, workers) or not jnp.shape(leaf):
             continue
         typed = isinstance(leaf, jax.Array) and is_key(leaf)
         rows = np.asarray(jax.random.key_data(leaf) if typed else leaf)
+        if varied and (rows == rows[:1]).all():
+            continue
         size = len(rows) // (len(here) or 1)
         for place, worker in enumerate(here):
             part = rows[place * size :][:size].tobytes()

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,20 @@ def error_of(call: Callable[[], Any]) -> str:
     except ValueError as error:
         return str(error)
     return ""
+
+
+def warned(mesh: Mesh, rows: Any) -> int:
+    """How many warnings of the same rows the first two steps give."""
+    step = relaxjax.data_parallel(
+        lambda total, b: (total, {"seen": b["x"].mean()}), mesh
+    )
+    total = relaxjax.to_workers(jnp.float32(0), mesh)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            step(total, {"x": rows, "one": np.ones(len(rows))})
+    assert all(w.filename == __file__ for w in caught)
+    return sum("processes give the same rows" in str(w.message) for w in caught)
 
 
 def everywhere(x: np.ndarray, mesh: Mesh, spec: P) -> jax.Array:
@@ -145,6 +160,12 @@ def main(out: Path) -> None:
     results["keys"] = first_words(mesh, mine[0])
     for name, few in (("numpy", np.ones(3)), ("jnp", jnp.ones(3))):
         results[f"three rows of {name}"] = error_of(lambda few=few: means(mesh, few))
+    results["same rows"] = [
+        warned(mesh, form(x))
+        for x in (rows, rows + mine[0], np.ones(8, np.float32))
+        for form in (np.asarray, jnp.asarray)
+    ]
+    results["same rows"].append(warned(mesh, everywhere(rows, mesh, P("data"))))
     pair = rows[:2] if mine[0] else everywhere(rows[:2], mesh, P())
     results["two kinds"] = error_of(lambda: means(mesh, pair))
     sharded = everywhere(rows.reshape(4, 2), mesh, P("data"))

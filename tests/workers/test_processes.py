@@ -7,6 +7,7 @@ from pathlib import Path
 import jax
 import pytest
 
+import relaxjax
 from relaxjax import hosts
 from tests import helpers
 from tests.workers import processes
@@ -43,6 +44,7 @@ def test_every_form_of_rows_trains_as_one_process_does(tmp_path):
         error = "processes 0 and 1 give unlike rows as batch leaf '' of worker 0"
         assert error in over[name], name
     assert results["keys"] == [0, 2, 10, 12]
+    assert results["same rows"] == [1, 1, 0, 0, 0, 0, 0]
     for name in ("numpy", "jnp"):
         error = results[f"three rows of {name}"]
         assert "3 rows on this process, which do not divide among its 2 of" in error
@@ -65,3 +67,23 @@ def test_rows_of_one_process_are_a_whole_batch():
     assert processes.means(mesh, rows) == [0.5, 2.5, 4.5, 6.5]
     error = processes.error_of(lambda: processes.means(mesh, rows[:6]))
     assert "6 rows, which do not divide among 4 workers" in error
+
+
+COUNT, TOKEN = "JAX_NUM_PROCESSES", "RELAXJAX_JOB_TOKEN"
+
+
+@pytest.mark.parametrize("env", [{}, {COUNT: "2"}, {COUNT: "1", TOKEN: "x"}])
+def test_a_process_that_nobody_started_trains_alone(env, monkeypatch):
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    tx, mesh = relaxjax.all_reduce("data"), relaxjax.emulate(2)
+    relaxjax.init(tx, jax.numpy.ones(2), mesh)
+
+
+def test_a_process_of_relaxjax_run_that_has_not_joined_is_warned(monkeypatch):
+    for name, value in {COUNT: "2", TOKEN: "x"}.items():
+        monkeypatch.setenv(name, value)
+    tx, params = relaxjax.all_reduce("data"), jax.numpy.ones(2)
+    for again in ({}, {"reduced_in_step": True}):
+        with pytest.warns(UserWarning, match="as one of 2, and it has not joined"):
+            relaxjax.init(tx, params, relaxjax.emulate(2), **again)
