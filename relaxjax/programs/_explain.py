@@ -175,7 +175,7 @@ def explain(
     require_transformation("explain", "tx", tx)
     require_whole("explain", "steps", steps)
     workers = workers_of(mesh, axis_name, "explain")
-    params = of_one_worker(params, workers.n)
+    params = of_one_worker("explain", params, workers.n)
     seen = traced(tx, params, workers, extra_args)
     flows, state = seen.flows, seen.state
     stations = sorted(flows.stations, key=lambda x: x.number) if flows else []

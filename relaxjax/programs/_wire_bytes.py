@@ -55,7 +55,7 @@ def wire_bytes(
     """
     require_transformation("wire_bytes", "tx", tx)
     workers = workers_of(mesh, axis_name, "wire_bytes")
-    params = of_one_worker(params, workers.n)
+    params = of_one_worker("wire_bytes", params, workers.n)
     if steps is None and start is None:
         if is_by_schedule(tx, params, workers):
             raise ValueError(

@@ -14,6 +14,7 @@ from relaxjax._core._arrays import require_arrays
 from relaxjax._core._extremes import extremes, largest
 from relaxjax._core._tree import is_key, wide
 from relaxjax._core.layouts._copies import all_copies, copied
+from relaxjax.workers._worker_state import require_one_model, require_worker_axes
 
 
 def consensus(tree: Any) -> Any:
@@ -26,6 +27,9 @@ def consensus(tree: Any) -> Any:
     Args:
       tree: worker state, each leaf [n, ...].
 
+    Raises:
+      ValueError: leaves have no leading axis in common, as in a tree of one device.
+
     Returns:
       The tree without the worker axis; dtypes stay. On a mesh that has only workers'
       axes, the arrays lie on one device; otherwise they keep their other sharding.
@@ -36,6 +40,7 @@ def consensus(tree: Any) -> Any:
       {'w': Array([2., 2.], dtype=float32)}
     """
     require_arrays(tree, "consensus")
+    require_worker_axes("consensus", tree, _is_sliced)
     parts, structure = jax.tree.flatten(tree, is_leaf=_is_sliced)
     leaves = [x for x in parts if not _is_sliced(x)]
     shardings = [_without_workers(x) for x in leaves]
@@ -77,6 +82,7 @@ def spread(tree: Any) -> float:
       2.0
     """
     require_arrays(tree, "spread")
+    require_worker_axes("spread", tree, _is_sliced)
     leaves = [x for x in _models(tree) if not is_key(x) and x.size]
     if not leaves:
         return 0.0
@@ -102,6 +108,7 @@ def consensus_distance(tree: Any) -> float:
       1.0
     """
     require_arrays(tree, "consensus_distance")
+    require_worker_axes("consensus_distance", tree, _is_sliced)
     leaves = [x for x in _models(tree) if jnp.issubdtype(x.dtype, jnp.inexact)]
     return float(jax.jit(distance_of)(leaves)) if leaves else 0.0
 
@@ -160,11 +167,14 @@ def _is_sliced(x: Any) -> bool:
     return hasattr(type(x), "joined")  # what a wrapper passes on is not its own
 
 
-def of_one_worker(params: Any, workers: int) -> Any:
+def of_one_worker(caller: str, params: Any, workers: int) -> Any:
     """Params as one worker has them: of slices [n, ...], which all have, its own.
 
-    What is not a slice, or is one worker's already, stays as it is.
+    What is not a slice, or is one worker's already, stays as it is. Equal copies of all
+    workers are refused.
     """
+    if not any(map(_is_sliced, jax.tree.leaves(params, is_leaf=_is_sliced))):
+        require_one_model(caller, params, workers)
 
     def one(x: Any) -> Any:
         if not _is_sliced(x) or np.ndim(x.value) < 2 or x.value.shape[0] != workers:

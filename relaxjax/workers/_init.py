@@ -16,6 +16,7 @@ from relaxjax.workers._startup_agreement import require_agreement
 from relaxjax.workers._synchronized import require_synchronized
 from relaxjax.workers._to_workers import state_shardings, to_workers, workers_of
 from relaxjax.workers._worker_axis import per_worker
+from relaxjax.workers._worker_state import require_one_model
 
 
 def init(
@@ -52,10 +53,10 @@ def init(
 
     Raises:
       TypeError: `mesh` is not a mesh, or a leaf of `params` is not an array.
-      ValueError: unknown axis; processes disagree; in `tx` a relaxation stands on the
-        wrong side of the optimizer, a reducer behind another, or some leaves are left
-        unsynchronized while others are not, or a key draws on both sides of a
-        relaxation. A warning if nothing synchronizes, or if
+      ValueError: unknown axis; `params` are worker state already; processes disagree;
+        in `tx` a relaxation stands on the wrong side of the optimizer, a reducer behind
+        another, or some leaves are left unsynchronized while others are not, or a key
+        draws on both sides of a relaxation. A warning if nothing synchronizes, or if
         `tx.update` could not be traced.
 
     Example:
@@ -68,6 +69,7 @@ def init(
     require_transformation("init", "tx", tx)
     workers = workers_of(mesh, axis_name, "init")
     require_arrays(params, "init")
+    require_one_model("init", params, workers.n)
     if reduced_in_step:
         require_agreement(tx, params, workers, extra_args)
     else:

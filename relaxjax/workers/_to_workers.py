@@ -17,6 +17,7 @@ from relaxjax._core.layouts._sharding import is_masked
 from relaxjax.workers._mesh import Emulation, WorkerMesh
 from relaxjax.workers._processes import broadcast_from_first_process
 from relaxjax.workers._worker_axis import put
+from relaxjax.workers._worker_state import require_one_model
 
 
 def workers_of(mesh: Any, axis_name: AxisName | None, caller: str) -> WorkerMesh:
@@ -78,7 +79,7 @@ def to_workers(
 
     Raises:
       TypeError: `mesh` is not a mesh, or a leaf is not an array.
-      ValueError: unknown axis.
+      ValueError: unknown axis; the tree is n equal copies already.
 
     Example:
       >>> import relaxjax
@@ -87,6 +88,7 @@ def to_workers(
     """
     workers = workers_of(mesh, axis_name, "to_workers")
     require_arrays(tree, "to_workers")
+    require_one_model("to_workers", tree, workers.n)
 
     def copy(leaf):
         if isinstance(leaf, jax.Array) and is_key(leaf):
