@@ -40,13 +40,13 @@ def consensus(tree: Any) -> Any:
       {'w': Array([2., 2.], dtype=float32)}
     """
     require_arrays(tree, "consensus")
-    require_worker_axes("consensus", tree, _is_sliced)
-    parts, structure = jax.tree.flatten(tree, is_leaf=_is_sliced)
-    leaves = [x for x in parts if not _is_sliced(x)]
+    require_worker_axes("consensus", tree, is_sliced)
+    parts, structure = jax.tree.flatten(tree, is_leaf=is_sliced)
+    leaves = [x for x in parts if not is_sliced(x)]
     shardings = [_without_workers(x) for x in leaves]
     means = _on_one_device(jax.jit(_means, out_shardings=shardings)(leaves))
     rest = iter(means)
-    models = [x.joined() if _is_sliced(x) else next(rest) for x in parts]
+    models = [x.joined() if is_sliced(x) else next(rest) for x in parts]
     return jax.tree.unflatten(structure, models)
 
 
@@ -82,7 +82,7 @@ def spread(tree: Any) -> float:
       2.0
     """
     require_arrays(tree, "spread")
-    require_worker_axes("spread", tree, _is_sliced)
+    require_worker_axes("spread", tree, is_sliced)
     leaves = [x for x in _models(tree) if not is_key(x) and x.size]
     if not leaves:
         return 0.0
@@ -108,7 +108,7 @@ def consensus_distance(tree: Any) -> float:
       1.0
     """
     require_arrays(tree, "consensus_distance")
-    require_worker_axes("consensus_distance", tree, _is_sliced)
+    require_worker_axes("consensus_distance", tree, is_sliced)
     leaves = [x for x in _models(tree) if jnp.issubdtype(x.dtype, jnp.inexact)]
     return float(jax.jit(distance_of)(leaves)) if leaves else 0.0
 
@@ -156,13 +156,13 @@ def _models(tree: Any) -> list[jax.Array]:
     """Leaves [n, ...] of n models; slices [n k, ...] of all workers as [n, k, ...]."""
     return [
         x.value.reshape(len(x.value) // x.servers, x.servers, *x.value.shape[1:])
-        if _is_sliced(x)
+        if is_sliced(x)
         else x
-        for x in jax.tree.leaves(tree, is_leaf=_is_sliced)
+        for x in jax.tree.leaves(tree, is_leaf=is_sliced)
     ]
 
 
-def _is_sliced(x: Any) -> bool:
+def is_sliced(x: Any) -> bool:
     """Whether it is a `Shard`, whose slices differ by right."""
     return hasattr(type(x), "joined")  # what a wrapper passes on is not its own
 
@@ -173,16 +173,16 @@ def of_one_worker(caller: str, params: Any, workers: int) -> Any:
     What is not a slice, or is one worker's already, stays as it is. Equal copies of all
     workers are refused.
     """
-    if not any(map(_is_sliced, jax.tree.leaves(params, is_leaf=_is_sliced))):
+    if not any(map(is_sliced, jax.tree.leaves(params, is_leaf=is_sliced))):
         require_one_model(caller, params, workers)
 
     def one(x: Any) -> Any:
-        if not _is_sliced(x) or np.ndim(x.value) < 2 or x.value.shape[0] != workers:
+        if not is_sliced(x) or np.ndim(x.value) < 2 or x.value.shape[0] != workers:
             return x
         own = jax.ShapeDtypeStruct(x.value.shape[1:], x.value.dtype)
         return dataclasses.replace(x, value=own)
 
-    return jax.tree.map(one, params, is_leaf=_is_sliced)
+    return jax.tree.map(one, params, is_leaf=is_sliced)
 
 
 def _without_workers(x: Any) -> NamedSharding | None:

@@ -7,7 +7,8 @@ The first step is looked at (`relaxjax.workers._looked`), and followed:
     from the optimizer's state to the state that comes out
         read, and handed on as it was: momenta, residuals and counts are forgotten
 
-Leaves that are each worker's on purpose (`relaxjax.local`) are passed over.
+Leaves that are each worker's on purpose (`relaxjax.local`, or slices of params that lie
+sharded) are passed over.
 
 Cost: two walks over the traced step.
 """
@@ -21,6 +22,8 @@ import jax
 from relaxjax._core._jaxprs import programs_of, walked
 from relaxjax._core._local import LocalState
 from relaxjax._core._tree import leaf_names
+from relaxjax._core.traced._flows import axes_met
+from relaxjax.workers._consensus import is_sliced
 from relaxjax.workers._dependence import NOBODYS, Dependence
 from relaxjax.workers._looked import Looked
 from relaxjax.workers._mesh import WorkerMesh
@@ -34,10 +37,9 @@ def warn_of_own_batch(found: Looked, workers: WorkerMesh) -> None:
     of_batch = frozenset(("batch", axis) for axis in workers.axis_name)
     own[states:] = [of_batch] * len(own[states:])
     after = Dependence(workers.axis_name).steps(program, own, range(states))
-    meant = _meant(found.state)
     names = [name.partition("/")[2] for name in leaf_names(found.state)]
-    parted = [i for i in found.places if after[i] and names[i] not in meant]
-    if parted:
+    meant = _slices(found.state) | _meant(found.state, names)
+    if parted := [i for i in found.places if after[i] and i not in meant]:
         axes = sorted({axis for i in parted for _, axis in after[i]})
         warnings.warn(
             f"data_parallel: params {names[parted[0]]!r} depend on each worker's own "
@@ -49,29 +51,44 @@ def warn_of_own_batch(found: Looked, workers: WorkerMesh) -> None:
         )
 
 
-def _meant(state: Any) -> frozenset[str]:
-    """Names of the leaves that `relaxjax.local` leaves to each worker."""
+def _slices(state: Any) -> set[int]:
+    """Places of slices, which differ by right."""
+    leaves, tree = jax.tree.flatten(state)
+    places = tree.unflatten(range(len(leaves)))
+    parts = filter(is_sliced, jax.tree.leaves(places, is_leaf=is_sliced))
+    return {*jax.tree.leaves([*parts])}
+
+
+def _meant(state: Any, names: Sequence[str]) -> set[int]:
+    """Places of the leaves that `relaxjax.local` leaves to each worker."""
 
     def stops(part: Any) -> bool:  # models that meet are a relaxation's own
         return isinstance(getattr(part, "leaves", None), LocalState) or is_local(part)
 
     parts = filter(is_local, parts_of(state, stops))
-    return frozenset(name for part in parts for name in part.layout.leaves)
+    own = {name for part in parts for name in part.layout.leaves}
+    return {i for i, name in enumerate(names) if name in own}
+
+
+def warn_of_nothing(found: Looked, workers: WorkerMesh) -> None:
+    """Warns where an optimizer steps in a program that brings nothing together."""
+    outs, _ = _handed_on(found)
+    steps = any(outs[i] != i for kept in _optimizer_places(found.state) for i in kept)
+    met = axes_met(found.program.jaxpr.eqns, frozenset(workers.axis_name))
+    if workers.n > 1 and steps and not met:
+        warnings.warn(
+            "data_parallel: the step trains an optimizer's params, and nothing in it "
+            "brings the workers together, so that each trains a model of its own. Put "
+            "relaxjax.all_reduce before the optimizer, and make its state by "
+            "relaxjax.init, which looks at the transformation",
+            stacklevel=4,
+        )
 
 
 def warn_of_old_state(found: Looked) -> None:
     """Warns where an argument is read, and all of an optimizer's state in it stays."""
-    read: set[int] = set()
-    ins = [*range(found.states), *[None] * len(found.program.jaxpr.invars)]
-    outs = _handed_on(found.program.jaxpr, ins[: len(found.program.jaxpr.invars)], read)
-    start = 0
-    for number, argument in enumerate(found.state):
-        count = len(jax.tree.leaves(argument))
-        places = jax.tree.unflatten(
-            jax.tree.structure(argument), range(start, start + count)
-        )
-        start += count
-        kept = [i for part in _optimizers(places) for i in jax.tree.leaves(part)]
+    outs, read = _handed_on(found)
+    for number, kept in enumerate(_optimizer_places(found.state)):
         if not read.isdisjoint(kept) and all(outs[i] == i for i in kept):
             warnings.warn(
                 f"data_parallel: the step reads the optimizer's state, its argument "
@@ -82,7 +99,14 @@ def warn_of_old_state(found: Looked) -> None:
             )
 
 
-def _optimizers(tree: Any) -> list[Any]:
+def _optimizer_places(state: tuple[Any, ...]) -> list[list[int]]:
+    """Places of optimizers' states among the leaves, by argument."""
+    leaves, tree = jax.tree.flatten(state)
+    places = tree.unflatten(range(len(leaves)))
+    return [jax.tree.leaves(optimizers_in(part)) for part in places]
+
+
+def optimizers_in(tree: Any) -> list[Any]:
     """The parts of a tree that are states of optax's transformations, or ours."""
 
     def is_state(part: Any) -> bool:
@@ -92,18 +116,22 @@ def _optimizers(tree: Any) -> list[Any]:
     return [part for part in parts_of(tree, is_state) if is_state(part)]
 
 
-def _handed_on(
-    jaxpr: Any, ins: Sequence[int | None], read: set[int]
-) -> list[int | None]:
-    """Which arguments the results of a program are; adds those it reads to `read`."""
+def _handed_on(found: Looked) -> tuple[list[int | None], set[int]]:
+    """Which of the state's leaves the results are; and those that equations read."""
+    read: set[int] = set()
+
+    def results(jaxpr: Any, ins: Sequence[int | None]) -> list[int | None]:
+        return walked(jaxpr, ins, None, visit)
 
     def visit(eqn: Any, ins: list[int | None], scope: str) -> Sequence[int | None]:
         del scope
         parts = [part.jaxpr for part in programs_of(eqn.params)]
         sizes = [(len(part.invars), len(part.outvars)) for part in parts]
         if sizes == [(len(ins), len(eqn.outvars))]:
-            return _handed_on(parts[0], ins, read)
+            return results(parts[0], ins)
         read.update(i for i in ins if i is not None)
         return [None] * len(eqn.outvars)
 
-    return walked(jaxpr, ins, None, visit)
+    program, states = found.program.jaxpr, found.states
+    others = len(program.invars) - states
+    return results(program, [*range(states), *[None] * others]), read

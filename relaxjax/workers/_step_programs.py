@@ -25,7 +25,12 @@ from relaxjax.workers._looked import looked_at, shapes_of_one
 from relaxjax.workers._mesh import WorkerMesh
 from relaxjax.workers._own_keys import own_keys, warn_of_own_keys
 from relaxjax.workers._own_value import warn_of_own_value
-from relaxjax.workers._passed_by import warn_of_old_state, warn_of_own_batch
+from relaxjax.workers._passed_by import (
+    optimizers_in,
+    warn_of_nothing,
+    warn_of_old_state,
+    warn_of_own_batch,
+)
 from relaxjax.workers._step_arguments import checked, require_worker_axis
 from relaxjax.workers._worker_axis import per_worker
 
@@ -64,13 +69,17 @@ class StepPrograms:
         shapes = shapes_of_one(state, batch, self._workers)
         keys = own_keys(state, self._workers)
         out = self._step_of(state, batch)
-        if self._relaxes and (found := looked_at(self._step, shapes, self._workers)):
+        if not (self._relaxes or jax.tree.leaves(optimizers_in(shapes[0]))):
+            return out
+        if found := looked_at(self._step, shapes, self._workers):
             warn_of_old_state(found)
-            _ = (
+            if not self._relaxes:
+                warn_of_nothing(found, self._workers)
+            elif not (
                 warn_of_own_value(found, self._workers)
                 or warn_of_own_keys(found, keys, self._workers)
-                or warn_of_own_batch(found, self._workers)
-            )
+            ):
+                warn_of_own_batch(found, self._workers)
         return out
 
     def _step_of(self, state: tuple[Any, ...], batch: Any) -> tuple[Any, Any]:

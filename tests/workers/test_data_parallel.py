@@ -346,3 +346,14 @@ def test_step_that_changes_its_state_in_kind(change, message):
     state = to_workers({"a": 0.0}, emulate(2))
     with pytest.raises(ValueError, match=rf"changed state argument 0: {message}"):
         call(emulate(2), lambda s, b: (change(s), {}), state, np.zeros(2))
+
+
+def test_a_batch_without_rows_is_refused():
+    """Its mean would be NaN; one of several leaves may be empty, as a graph's edges."""
+    mesh = emulate(2)
+    step = relaxjax.data_parallel(lambda s, b: (s, {"rows": b["x"].sum()}), mesh)
+    state = relaxjax.to_workers(np.float32(0), mesh)
+    empty, some = np.zeros((0, 3)), np.ones((2, 3))
+    with pytest.raises(ValueError, match="the batch has no rows: leaf 'x' has shape"):
+        step(state, {"x": empty, "y": empty})
+    assert step(state, {"x": some, "y": empty})[1]["rows"] == 3

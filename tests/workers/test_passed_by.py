@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import nnx
 from jax import lax
 
 import relaxjax
@@ -258,3 +259,54 @@ def test_models_that_meet_over_one_axis_part_over_the_other():
 
     (text,) = said(near, tx, mesh=hosts)
     assert "own batch over ['host']" in text
+
+
+def stepped(step: Any, *state: Any, mesh: Any = None) -> list[str]:
+    """What the first step says of states as `to_workers` makes them."""
+    mesh = mesh or emulate(4)
+    run = relaxjax.data_parallel(step, mesh)
+    state = relaxjax.to_workers(state, mesh)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run(*state, BATCH)
+    return [str(w.message) for w in caught]
+
+
+ADAM = optax.adam(0.1)
+
+
+def test_an_optimizer_that_nobody_synchronizes_is_warned_of():
+    (text,) = stepped(good(ADAM), PARAMS, ADAM.init(PARAMS))
+    assert "each trains a model of its own" in text
+    assert stepped(good(ADAM), PARAMS, ADAM.init(PARAMS), mesh=emulate(1)) == []
+
+
+def test_gradients_that_the_step_reduces_are_synchronized():
+    def step(p, s, x):
+        g = lax.pmean(jax.grad(loss_of)(p, x), "data")
+        u, s = ADAM.update(g, s, p)
+        return optax.apply_updates(p, u), s, ()
+
+    assert stepped(step, PARAMS, ADAM.init(PARAMS)) == []
+
+
+def test_a_step_that_trains_nothing_may_be_alone():
+    def evaluate(p, s, seen, x):
+        return p, s, seen + loss_of(p, x), {"loss": loss_of(p, x)}
+
+    assert stepped(evaluate, PARAMS, ADAM.init(PARAMS), jnp.zeros(())) == []
+
+
+def test_an_nnx_optimizer_that_nobody_synchronizes_is_warned_of():
+    def model_and_optimizer(tx: Any) -> Any:
+        model = nnx.Linear(3, 2, rngs=nnx.Rngs(0))
+        return model, nnx.Optimizer(model, tx, wrt=nnx.Param)
+
+    def step(model, optimizer, x):
+        grads = nnx.grad(lambda m: jnp.mean(m(x) ** 2))(model)
+        optimizer.update(model, grads)
+        return model, optimizer, {}
+
+    (text,) = stepped(step, *model_and_optimizer(ADAM))
+    assert "each trains a model of its own" in text
+    assert stepped(step, *model_and_optimizer(REDUCED)) == []

@@ -115,7 +115,8 @@ def test_steps_that_are_rejected_do_not_count(bad):
 
     def rejecting(params, opt_state, batch):
         *new, metrics = helpers.train_step_of(tx)(params, opt_state, batch)
-        kept = optax.tree.where(batch["bad"][0], (params, opt_state), tuple(new))
+        bad = jax.lax.pmax(batch["bad"][0].astype(int), "data") > 0
+        kept = optax.tree.where(bad, (params, opt_state), tuple(new))
         return *kept, metrics
 
     expected, _ = trained(rejecting, tx, mesh_of(N), asked=False, bad=bad)
