@@ -25,12 +25,14 @@ from relaxjax.workers._startup_agreement import UNSEEN as UNSEEN
 from relaxjax.workers._startup_agreement import describe as describe
 from relaxjax.workers._startup_agreement import require_agreement as require_agreement
 from relaxjax.workers._startup_agreement import versions as versions
-from relaxjax.workers._synchronized import require_synchronized as require_synchronized
 from relaxjax.workers._to_workers import to_workers as to_workers
 from relaxjax.workers._to_workers import workers_of as workers_of
-from relaxjax.workers._traced import traced as traced
-from relaxjax.workers._traced import tracing as tracing
 from relaxjax.workers._worker_axis import put as put
+from relaxjax.workers.followed._synchronized import (
+    require_synchronized as require_synchronized,
+)
+from relaxjax.workers.followed._traced import traced as traced
+from relaxjax.workers.followed._traced import tracing as tracing
 
 __all__ = [
     "DataParallelStep",

@@ -10,11 +10,10 @@ import numpy as np
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from relaxjax._core._arrays import require_arrays
 from relaxjax._core._extremes import extremes, largest
 from relaxjax._core._tree import is_key, wide
 from relaxjax._core.layouts._copies import all_copies, copied
-from relaxjax.workers._worker_state import require_one_model, require_worker_axes
+from relaxjax.workers._worker_state import require_one_model, require_worker_state
 
 
 def consensus(tree: Any) -> Any:
@@ -39,8 +38,7 @@ def consensus(tree: Any) -> Any:
       >>> print(relaxjax.consensus({"w": jnp.array([[1.0, 2.0], [3.0, 2.0]])}))
       {'w': Array([2., 2.], dtype=float32)}
     """
-    require_arrays(tree, "consensus")
-    require_worker_axes("consensus", tree, is_sliced)
+    require_worker_state("consensus", tree, is_sliced)
     parts, structure = jax.tree.flatten(tree, is_leaf=is_sliced)
     leaves = [x for x in parts if not is_sliced(x)]
     shardings = [_without_workers(x) for x in leaves]
@@ -81,8 +79,7 @@ def spread(tree: Any) -> float:
       >>> relaxjax.spread({"w": jnp.array([[1.0, 2.0], [3.0, 2.0]])})
       2.0
     """
-    require_arrays(tree, "spread")
-    require_worker_axes("spread", tree, is_sliced)
+    require_worker_state("spread", tree, is_sliced)
     leaves = [x for x in _models(tree) if not is_key(x) and x.size]
     if not leaves:
         return 0.0
@@ -107,8 +104,7 @@ def consensus_distance(tree: Any) -> float:
       >>> relaxjax.consensus_distance({"w": jnp.array([[1.0, 2.0], [3.0, 2.0]])})
       1.0
     """
-    require_arrays(tree, "consensus_distance")
-    require_worker_axes("consensus_distance", tree, is_sliced)
+    require_worker_state("consensus_distance", tree, is_sliced)
     leaves = [x for x in _models(tree) if jnp.issubdtype(x.dtype, jnp.inexact)]
     return float(jax.jit(distance_of)(leaves)) if leaves else 0.0
 

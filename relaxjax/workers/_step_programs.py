@@ -21,18 +21,18 @@ from relaxjax._core._phases import (
 )
 from relaxjax._core.traced._marks import heard_updates
 from relaxjax._core.traced._silence import Silence, hearing
-from relaxjax.workers._looked import looked_at, shapes_of_one
 from relaxjax.workers._mesh import WorkerMesh
-from relaxjax.workers._own_keys import own_keys, warn_of_own_keys
-from relaxjax.workers._own_value import warn_of_own_value
-from relaxjax.workers._passed_by import (
+from relaxjax.workers._step_arguments import checked, require_worker_axis
+from relaxjax.workers._worker_axis import per_worker
+from relaxjax.workers.followed._looked import looked_at, shapes_of_one
+from relaxjax.workers.followed._own_keys import own_keys, warn_of_own_keys
+from relaxjax.workers.followed._own_value import warn_of_own_value
+from relaxjax.workers.followed._passed_by import (
     optimizers_in,
     warn_of_nothing,
     warn_of_old_state,
     warn_of_own_batch,
 )
-from relaxjax.workers._step_arguments import checked, require_worker_axis
-from relaxjax.workers._worker_axis import per_worker
 
 
 class StepPrograms:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from relaxjax._core._arrays import require_arrays
 from relaxjax._core._tree import is_key, leaf_name, leaf_names
 
 
@@ -42,8 +43,9 @@ def _may_be_copies(x: Any, n: int) -> bool:
     return here and not (isinstance(x, jax.Array) and is_key(x))
 
 
-def require_worker_axes(caller: str, tree: Any, stops: Callable[[Any], bool]) -> None:
+def require_worker_state(caller: str, tree: Any, stops: Callable[[Any], bool]) -> None:
     """Refuses leaves without a common leading axis; not where it stops."""
+    require_arrays(tree, caller)
     paths = jax.tree.leaves_with_path(tree, is_leaf=stops)
     shapes = {leaf_name(at): jnp.shape(x) for at, x in paths if not stops(x)}
     first = next(iter(shapes), "")

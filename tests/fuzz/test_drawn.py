@@ -80,7 +80,9 @@ def blind_to_arguments(monkeypatch: Any) -> None:
 
 def each_decides_alone(monkeypatch: Any) -> None:
     """A worker's own gradient may decide whether it communicates."""
-    monkeypatch.setattr("relaxjax.workers._traced._alone", lambda *_: frozenset())
+    monkeypatch.setattr(
+        "relaxjax.workers.followed._traced._alone", lambda *_: frozenset()
+    )
 
 
 def one_phase_for_a_loop(monkeypatch: Any) -> None:

@@ -84,6 +84,6 @@ def test_a_process_of_relaxjax_run_that_has_not_joined_is_warned(monkeypatch):
     for name, value in {COUNT: "2", TOKEN: "x"}.items():
         monkeypatch.setenv(name, value)
     tx, params = relaxjax.all_reduce("data"), jax.numpy.ones(2)
-    for again in ({}, {"reduced_in_step": True}):
+    for reduced in (False, True):
         with pytest.warns(UserWarning, match="as one of 2, and it has not joined"):
-            relaxjax.init(tx, params, relaxjax.emulate(2), **again)
+            relaxjax.init(tx, params, relaxjax.emulate(2), reduced_in_step=reduced)

@@ -1,10 +1,11 @@
 """What can be known of a transformation before it runs: its traced programs.
 
 `init` and `update` are traced abstractly, in the axes of the workers, as on devices;
-phases one by one. The walks over the update say by which way gradients come to the
-updates (`relaxjax._core.traced._flows`), what communicates where a worker's own
-gradient decides (`relaxjax.workers._dependence`), and on which side of the relaxations
-keys draw (`relaxjax.workers._drawing_keys`).
+phases one by one. Three walks follow the update, to say
+
+    by which way gradients come to the updates    `relaxjax._core.traced._flows`
+    what a worker's own gradient decides          `..followed._dependence`
+    on which side of the relaxations keys draw    `..followed._drawing_keys`
 
 Cost: a trace of `init`, one of `update`, and three walks.
 """
@@ -26,9 +27,9 @@ from relaxjax._core.layouts._sharding import as_on_devices
 from relaxjax._core.traced._extra_args import FAILURES, ExtraArgs, with_extra_args
 from relaxjax._core.traced._flows import Flows, flows_of
 from relaxjax._core.traced._marks import meeting_too, numbered, remarks
-from relaxjax.workers._dependence import NOBODYS, Dependence
-from relaxjax.workers._drawing_keys import Keys, keys_of
 from relaxjax.workers._mesh import WorkerMesh
+from relaxjax.workers.followed._dependence import NOBODYS, Dependence
+from relaxjax.workers.followed._drawing_keys import Keys, keys_of
 
 
 class Traced(NamedTuple):
@@ -113,7 +114,7 @@ def traced(
 
 
 def _fields(state: Any) -> list[str]:
-    """Of each leaf of the state, the innermost field that holds it; "" of a number."""
+    """The innermost field that holds each leaf of the state; "" for a number."""
 
     def field(path: Any, x: Any) -> str:
         fields = [key.name for key in path if hasattr(key, "name")]

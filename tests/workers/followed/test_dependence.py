@@ -12,9 +12,9 @@ from jax import lax
 import relaxjax
 from relaxjax import emulate
 from relaxjax._core.traced._marks import marked
-from relaxjax.workers._dependence import NOBODYS, Dependence
 from relaxjax.workers._to_workers import workers_of
-from relaxjax.workers._traced import traced
+from relaxjax.workers.followed._dependence import NOBODYS, Dependence
+from relaxjax.workers.followed._traced import traced
 from tests import helpers
 from tests.test_contract import ROWS
 

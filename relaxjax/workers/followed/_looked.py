@@ -11,7 +11,7 @@ from relaxjax._core._phases import hosted
 from relaxjax._core.traced._extra_args import FAILURES
 from relaxjax._core.traced._marks import heard_updates
 from relaxjax.workers._mesh import WorkerMesh
-from relaxjax.workers._traced import tracing
+from relaxjax.workers.followed._traced import tracing
 
 
 class Looked(NamedTuple):

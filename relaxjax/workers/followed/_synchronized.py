@@ -12,10 +12,10 @@ from relaxjax._core._local import LocalState
 from relaxjax._core._tree import leaf_names
 from relaxjax._core.traced._flows import Flows
 from relaxjax._core.traced._marks import FIRST, REDUCERS, Station, differentiated
-from relaxjax.workers._drawing_keys import Folds, Keys
 from relaxjax.workers._mesh import WorkerMesh
-from relaxjax.workers._remembered import Memory, remembered
-from relaxjax.workers._traced import Traced, parts_of, traced, tracing
+from relaxjax.workers.followed._drawing_keys import Folds, Keys
+from relaxjax.workers.followed._remembered import Memory, remembered
+from relaxjax.workers.followed._traced import Traced, parts_of, traced, tracing
 
 
 def require_synchronized(

@@ -1,6 +1,6 @@
 """What a step does beside its transformation: gradients and state that pass it by.
 
-The first step is looked at (`relaxjax.workers._looked`), and followed:
+The first step is looked at (`relaxjax.workers.followed._looked`), and followed:
 
     from the batch to the params that come out
         a worker's own, unless a relaxation or a collective lies between: models part
@@ -24,10 +24,10 @@ from relaxjax._core._local import LocalState
 from relaxjax._core._tree import leaf_names
 from relaxjax._core.traced._flows import axes_met
 from relaxjax.workers._consensus import is_sliced
-from relaxjax.workers._dependence import NOBODYS, Dependence
-from relaxjax.workers._looked import Looked
 from relaxjax.workers._mesh import WorkerMesh
-from relaxjax.workers._traced import is_local, parts_of
+from relaxjax.workers.followed._dependence import NOBODYS, Dependence
+from relaxjax.workers.followed._looked import Looked
+from relaxjax.workers.followed._traced import is_local, parts_of
 
 
 def warn_of_own_batch(found: Looked, workers: WorkerMesh) -> None:

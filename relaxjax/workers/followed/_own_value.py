@@ -10,16 +10,17 @@ at: it is traced once more, without a device, and followed:
 A loss of which only some leaves depend may be the loss itself in the gradient of leaves
 that are each worker's on purpose (`relaxjax.local`): then nothing is said.
 
-Cost: a walk over the traced step (`relaxjax.workers._looked`), where `value=` is given.
+Cost: a walk over the traced step (`relaxjax.workers.followed._looked`), where `value=`
+is given.
 """
 
 import warnings
 
 from jax.extend.core import Literal
 
-from relaxjax.workers._dependence import NOBODYS, Dependence
-from relaxjax.workers._looked import Looked
 from relaxjax.workers._mesh import WorkerMesh
+from relaxjax.workers.followed._dependence import NOBODYS, Dependence
+from relaxjax.workers.followed._looked import Looked
 
 
 def warn_of_own_value(found: Looked, workers: WorkerMesh) -> bool:

@@ -20,7 +20,7 @@ import optax
 
 from relaxjax._core._tree import is_key, key_path
 from relaxjax._core._worker_key import worker_key
-from relaxjax.workers._dependence import NOBODYS, Dependence, Own
+from relaxjax.workers.followed._dependence import NOBODYS, Dependence, Own
 
 Folds = dict[int, tuple[str, ...]]
 """The axes along which a key is a worker's own, by the place of a leaf of the state."""

@@ -16,9 +16,9 @@ import numpy as np
 
 from relaxjax._core._phases import hosted
 from relaxjax._core._tree import is_key, key_path
-from relaxjax.workers._dependence import NOBODYS, Dependence, Own
-from relaxjax.workers._looked import Looked
 from relaxjax.workers._mesh import WorkerMesh
+from relaxjax.workers.followed._dependence import NOBODYS, Dependence, Own
+from relaxjax.workers.followed._looked import Looked
 
 
 def own_keys(state: Any, workers: WorkerMesh) -> dict[int, Own]:

@@ -26,7 +26,7 @@ from relaxjax import (
     topology,
 )
 from relaxjax.workers import WorkerMesh
-from relaxjax.workers._own_keys import own_keys
+from relaxjax.workers.followed._own_keys import own_keys
 from tests.helpers import assert_close, assert_equal
 
 MESH = emulate(4)

@@ -89,8 +89,8 @@ def raw_beside(tx: Any) -> Any:
     def step(p, s, x):
         g = jax.grad(loss_of)(p, x)
         u, s = tx.update(g, s, p)
-        p = optax.apply_updates(p, u)
-        return {**p, "b": p["b"] - 0.01 * g["b"]}, s, ()
+        new: Any = optax.apply_updates(p, u)
+        return {**new, "b": new["b"] - 0.01 * g["b"]}, s, ()
 
     return step
 
@@ -99,8 +99,8 @@ def raw_without_params(tx: Any) -> Any:
     def step(p, s, x):
         g = jax.grad(loss_of)(p, x)
         u, s = tx.update(g, s)
-        p = optax.apply_updates(p, u)
-        return {**p, "b": p["b"] - 0.01 * g["b"]}, s, ()
+        new: Any = optax.apply_updates(p, u)
+        return {**new, "b": new["b"] - 0.01 * g["b"]}, s, ()
 
     return step
 

@@ -1,0 +1,3 @@
+"""Traced transformations and steps, followed before they are trusted."""
+
+__all__: list[str] = []
