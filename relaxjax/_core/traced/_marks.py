@@ -22,7 +22,8 @@ import optax
 
 from relaxjax._core._arrays import require_arrays, require_dtypes
 from relaxjax._core._axis import AxisName, axes_of
-from relaxjax._core.layouts._unreduced import opens_own_mapping
+from relaxjax._core.layouts._unreduced import opens_own_mapping, refuse_unreduced
+from relaxjax._core.traced._own_state import of_own_state
 
 T = TypeVar("T")
 _NUMBERS: ContextVar[Iterator[int] | None] = ContextVar("numbers", default=None)
@@ -77,6 +78,8 @@ def marked(
         heard = _HEARD.get()
         if heard is not None:
             heard.append((extra_args.get("value"), params))
+        if side in ("tracking", "models"):
+            refuse_unreduced(name, updates)
         with jax.named_scope(f"relaxjax.{name}/{side}/{axes}/{number}"):
             return update(updates, state, params, **extra_args)
 
@@ -91,7 +94,7 @@ def marked(
         step = left.update if _PASSED_OVER.get() else named
         return step(updates, state, params, **extra_args)
 
-    return optax.GradientTransformationExtraArgs(first, after)
+    return of_own_state(name, first, after)
 
 
 @contextmanager
