@@ -391,7 +391,7 @@ def test_the_command_ends_with_the_table_the_verdicts_and_the_path(tmp_path):
     done = CliRunner().invoke(_app.app, ["compare", str(tmp_path)])
     assert done.exit_code == 0, done.output
     table = results.table()
-    assert "accuracy" in table and "verdict" in table
+    assert "accuracy" in table
     assert done.stdout.startswith(table)
     *verdicts, last = done.stdout.removeprefix(table).splitlines()
     assert verdicts == results.conclusion()
