@@ -36,7 +36,7 @@ from relaxjax._core._checks import is_traced, require_momentum, require_transfor
 from relaxjax._core._cond import when
 from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._tree import wide_copy
-from relaxjax._core.traced._own_state import whole_method
+from relaxjax._core.traced._marks import whole_method
 from relaxjax.decentralized._round import gossip_transformation
 from relaxjax.decentralized._spec import gossip_spec
 from relaxjax.periods import Period

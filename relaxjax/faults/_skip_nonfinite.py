@@ -23,7 +23,7 @@ from relaxjax._core._axis import AxisName, axes_of, axis_size
 from relaxjax._core._checks import require_transformation
 from relaxjax._core._cond import select_tree
 from relaxjax._core._merge_rules import EQUAL
-from relaxjax._core.traced._own_state import of_own_state
+from relaxjax._core.traced._marks import of_own_state
 
 
 class SkipNonfiniteState(NamedTuple):

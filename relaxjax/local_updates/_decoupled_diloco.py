@@ -42,8 +42,7 @@ from relaxjax._core._checks import require_transformation, require_whole
 from relaxjax._core._cond import select_tree, when
 from relaxjax._core._tree import layout_of
 from relaxjax._core.layouts._sharding import fitting
-from relaxjax._core.traced._marks import marked
-from relaxjax._core.traced._own_state import whole_method
+from relaxjax._core.traced._marks import marked, whole_method
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._decoupled_state import (
     Contribution,

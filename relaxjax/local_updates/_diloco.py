@@ -31,8 +31,7 @@ from relaxjax._core._checks import require_transformation
 from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._owed import OWED_BY_MODELS
 from relaxjax._core._tree import wide_copy
-from relaxjax._core.traced._marks import optimizer_in_it
-from relaxjax._core.traced._own_state import whole_method
+from relaxjax._core.traced._marks import optimizer_in_it, whole_method
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._local_steps import ExchangeSpec, local_steps
 from relaxjax.merges import Rule

@@ -36,7 +36,7 @@ from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import require_transformation
 from relaxjax._core._merge_rules import Leaf, Merge, rebuild
 from relaxjax._core._weights import refuse_weight
-from relaxjax._core.traced._own_state import whole_method
+from relaxjax._core.traced._marks import whole_method
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._diloco import AnchorState, outer_step
 from relaxjax.local_updates._local_steps import ExchangeSpec, local_steps

@@ -19,7 +19,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation, require_whole
-from relaxjax._core.traced._own_state import whole_method
+from relaxjax._core.traced._marks import whole_method
 from relaxjax.gradients import all_reduce, before_step, from_step
 from relaxjax.local_updates._local_sgd import local_sgd
 from relaxjax.periods import Period, shifted

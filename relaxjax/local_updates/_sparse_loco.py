@@ -23,7 +23,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation, require_whole
-from relaxjax._core.traced._own_state import whole_method
+from relaxjax._core.traced._marks import whole_method
 from relaxjax.compression import error_feedback, quantize, top_k
 from relaxjax.local_updates._diloco import outer_step
 from relaxjax.local_updates._local_steps import ExchangeSpec, local_steps

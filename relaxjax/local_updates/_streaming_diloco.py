@@ -33,8 +33,7 @@ from relaxjax._core._local import LocalState
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import layout_of
 from relaxjax._core.layouts._sharding import fitting
-from relaxjax._core.traced._marks import marked
-from relaxjax._core.traced._own_state import whole_method
+from relaxjax._core.traced._marks import marked, whole_method
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._diloco import AnchorState, outer_step
 from relaxjax.local_updates._fragments import deal, join, split, steps_between

@@ -62,17 +62,13 @@ class Topology:
         Raises:
           TypeError: `n` is no number of workers, or `rounds` are not links.
         """
-        links = isinstance(self.rounds, Sequence) and len(self.rounds) > 0
-        if not links or not all(isinstance(x, Links) for x in self.rounds):
-            wrong = f"rounds={self.rounds!r:.60} must be the Links of one round or more"
-        elif not is_whole(self.n) or self.n < 1:
-            wrong = f"n={self.n!r:.60} must be a whole number, 1 or more"
-        else:
-            return
-        raise TypeError(
-            f"Topology: {wrong}. relaxjax.topology.from_matrix(w, name=...) makes one "
-            "of weights"
-        )
+        given = isinstance(self.rounds, Sequence) and set(map(type, self.rounds))
+        if given != {Links} or not is_whole(self.n) or self.n < 1:
+            raise TypeError(
+                f"Topology: n={self.n!r:.60} must be a whole number, 1 or more, and "
+                f"rounds={self.rounds!r:.60} the Links of one round or more: "
+                "relaxjax.topology.from_matrix(w, name=...) makes both of weights"
+            )
 
     @staticmethod
     def of_matrices(name: str, matrices: Any) -> "Topology":

@@ -305,12 +305,12 @@ HALVES = np.full((2, 2), 0.5)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("mine", [HALVES]), r"Topology: rounds=\(\) must be the Links of one .*"),
-        (("mine", 2, [HALVES]), r"rounds=\[array.* must be the Links .*from_matrix"),
-        (("mine", 2, HALVES), "rounds=array.* must be the Links of one round"),
-        (("mine", 2, LINKS[0]), "rounds=Links.* must be the Links of one round"),
-        (("mine", 2, []), r"rounds=\[\] must be the Links of one round"),
-        (("mine", "2", LINKS), "n='2' must be a whole number, 1 or more. .*weights"),
+        (("mine", [HALVES]), r"rounds=\(\) the Links of one round or more: .*weights"),
+        (("mine", 2, [HALVES]), r"rounds=\[array.* the Links .*from_matrix"),
+        (("mine", 2, HALVES), "rounds=array.* the Links of one round"),
+        (("mine", 2, LINKS[0]), "rounds=Links.* the Links of one round"),
+        (("mine", 2, []), r"rounds=\[\] the Links of one round"),
+        (("mine", "2", LINKS), "n='2' must be a whole number, 1 or more, and "),
         (("mine", 2.0, LINKS), "n=2.0 must be a whole number"),
         (("mine", 0, LINKS), "n=0 must be a whole number, 1 or more"),
     ],

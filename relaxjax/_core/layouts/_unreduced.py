@@ -204,10 +204,9 @@ def refuse_unreduced(name: str, updates: Any) -> None:
         if _spec_of(x).unreduced:
             raise ValueError(
                 f"{name}: the gradient of leaf {leaf_name(path)!r} ({jax.typeof(x)}) "
-                "is unreduced, as relaxjax.unreduced leaves it for a reducer. All "
-                f"devices of a plain jit step hold one model, and {name} trains one on "
-                "each worker: train by relaxjax.data_parallel, without unreduced; or "
-                "take a reducer, such as relaxjax.all_reduce"
+                f"is unreduced, as reducers in a plain jit step need it, and {name} "
+                "trains a model on each worker: use relaxjax.data_parallel, without "
+                "unreduced; or take a reducer, such as relaxjax.all_reduce"
             )
 
 

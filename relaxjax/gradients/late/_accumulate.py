@@ -27,7 +27,7 @@ from relaxjax._core._cond import when
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import Layout, layout_of, wide
 from relaxjax._core._weights import weigh
-from relaxjax._core.traced._own_state import of_own_state
+from relaxjax._core.traced._marks import of_own_state
 from relaxjax._core.traced._silence import due
 
 

@@ -21,7 +21,7 @@ import optax
 from relaxjax._core._arrays import require_arrays
 from relaxjax._core._checks import require_transformation, require_whole
 from relaxjax._core._phases import Clock, clock, phased
-from relaxjax._core.traced._own_state import of_own_state
+from relaxjax._core.traced._marks import of_own_state
 
 _CALLER = "by_step"
 _AS_IN = "as in {0: all_reduce(..), 1000: all_reduce(..)}"

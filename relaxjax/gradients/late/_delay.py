@@ -22,7 +22,7 @@ from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._owed import OWED_IN_TURN
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import refuse_weight
-from relaxjax._core.traced._own_state import of_own_state
+from relaxjax._core.traced._marks import of_own_state
 
 _CALLER = "delay"
 

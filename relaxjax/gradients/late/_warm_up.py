@@ -16,7 +16,7 @@ import optax
 
 from relaxjax._core._checks import require_params, require_transformation, require_whole
 from relaxjax._core._phases import Clock, clock, phased
-from relaxjax._core.traced._own_state import of_own_state
+from relaxjax._core.traced._marks import of_own_state
 
 
 class PartOfTrainingState(NamedTuple):
