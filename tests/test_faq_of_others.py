@@ -158,10 +158,13 @@ def test_the_lines_for_flax_keep_a_clock(monkeypatch):
     (lines,) = re.findall(r"```python\n(flax\..*?)```", PAGE, flags=re.DOTALL)
     exec(lines, {"flax": flax, "relaxjax": relaxjax, "dataclasses": dataclasses})
     step = relaxjax.data_parallel(lambda p, s, b: (*update(p, s, b), {}), AUTO)
-    first = state = relaxjax.init(TX, PARAMS, AUTO)
+    first: Any = relaxjax.init(TX, PARAMS, AUTO)
+    state = first
     for _ in range(2):
         state = step(*state, BATCH)[:2]
-    again = flax.serialization.from_bytes(first, flax.serialization.to_bytes(state))
+    again: Any = flax.serialization.from_bytes(
+        first, flax.serialization.to_bytes(state)
+    )
     assert again[1][0].clock.count.tolist() == [2, 2]
     ends = (step(*some, BATCH)[:2] for some in (state, again))
     for one, other in zip(*map(jax.tree.leaves, ends), strict=True):

@@ -83,7 +83,7 @@ def rounds_of(caller: str, w: Any) -> list[np.ndarray]:
       ValueError: they are no numbers, or not square, or there is none.
     """
     try:
-        found = np.asarray(w, np.float64)
+        found: Any = np.asarray(w, np.float64)
     except (TypeError, ValueError):  # a text, or matrices of several sizes
         found = np.empty(())
     found = found[None] if found.ndim == 2 else found
