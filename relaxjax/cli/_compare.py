@@ -96,8 +96,9 @@ def _run(study: "comparing.Study", out: Path, how: dict[str, Any]) -> None:
 
 
 def _end(results: "comparing.Results") -> None:
-    """Writes the report, and says what it says and where it is."""
+    """Writes the report, and prints its table, its verdicts and where it is."""
     results.write()
+    typer.echo(results.table(), nl=False)
     for sentence in results.conclusion():
         typer.echo(sentence)
     typer.echo(f"Report: {results.folder / 'report.html'}")

@@ -27,6 +27,7 @@ _DEFAULTS = {
     "codec_gbs": 200.0,
     "overlap": True,
 }
+_POWERS = {"K": "e3", "M": "e6", "B": "e9"}
 _FIGURES = ("workers", "bandwidth_gbps", *_DEFAULTS)
 
 
@@ -53,7 +54,7 @@ def plan(options: PlanOptions) -> None:
             _show_split(options, model, cluster, inside)
             return
         settings = _settings(options, cluster)
-        with busy(f"ranking for {options.params:g} parameters"):
+        with busy(f"ranking for {elements:g} parameters"):
             rank = planner.sharded if options.sharded else planner.rank
             ranking = rank(model, cluster, **settings)
             if options.chart:
@@ -176,7 +177,15 @@ def _require_positive(name: str, value: float) -> None:
         raise ValueError(f"{name}={value} must be {HARDWARE.broken(value)}")
 
 
-def _whole(params: float) -> int:
+def _whole(text: str) -> int:
+    last = text[-1:]
+    try:
+        params = float(text[:-1] + _POWERS.get(last.upper(), last))
+    except ValueError:
+        raise ValueError(
+            f"params={text!r} must be a number, as in 340e6, or one that ends in k, M "
+            "or B, as in 40k, 300M or 1.5B"
+        ) from None
     if not math.isfinite(params) or params != round(params) or params < 1:
         raise ValueError(f"params={params} must be a whole number, 1 or more")
     if params not in PARAMS:

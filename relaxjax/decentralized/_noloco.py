@@ -36,6 +36,7 @@ from relaxjax._core._checks import is_traced, require_momentum, require_transfor
 from relaxjax._core._cond import when
 from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._tree import wide_copy
+from relaxjax._core.traced._marks import whole_method
 from relaxjax.decentralized._round import gossip_transformation
 from relaxjax.decentralized._spec import gossip_spec
 from relaxjax.periods import Period
@@ -147,4 +148,4 @@ def noloco(
         return NoLoCoState(slow, optax.tree.zeros_like(slow))
 
     outer_half = gossip_transformation(spec, start, rule)
-    return optax.with_extra_args_support(optax.chain(inner, outer_half))
+    return whole_method(_CALLER, inner, outer_half)

@@ -30,6 +30,7 @@ from relaxjax._core._axis import AxisName, axes_of
 from relaxjax._core._checks import require_transformation, require_whole
 from relaxjax._core._cond import select_tree
 from relaxjax._core._merge_rules import EQUAL
+from relaxjax._core.traced._marks import of_own_state
 from relaxjax.faults._fault_schedule import fault_schedule
 
 _CALLER = "participation"
@@ -118,4 +119,4 @@ def participation(
         inner_state = select_tree(anyone, now, state.inner_state)
         return new, ParticipationState((state.step + 1) % steps, inner_state)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return of_own_state(_CALLER, init, update)

@@ -23,6 +23,7 @@ from relaxjax._core._axis import AxisName, axes_of, axis_size
 from relaxjax._core._checks import require_transformation
 from relaxjax._core._cond import select_tree
 from relaxjax._core._merge_rules import EQUAL
+from relaxjax._core.traced._marks import of_own_state
 
 
 class SkipNonfiniteState(NamedTuple):
@@ -89,7 +90,7 @@ def skip_nonfinite(
         skipped = state.skipped + jnp.where(ok, 0, 1)
         return new, SkipNonfiniteState(skipped, inner_state)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return of_own_state("skip_nonfinite", init, update)
 
 
 def _nonfinite(tree: Any) -> jax.Array:

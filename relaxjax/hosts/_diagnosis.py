@@ -106,16 +106,19 @@ def diagnose(
         )
     if not heard or now - max(h.since for h in heard.values()) <= patience.stuck_after:
         return None
+    left = ", ".join(str(m) for i, m in enumerate(members) if i not in heard)
+    says = f"; {left} left the loop: give every process the same number of steps"
+    why = says if left else ""
     least = min(h.step for h in heard.values())
     behind = sorted(i for i, h in heard.items() if h.step == least)
     if len(behind) == len(heard) > 1:
         return (
             f"all processes are stuck: they live, but none has begun a step for "
-            f"{patience.stuck_after:g} s; {_last(least)}"
+            f"{patience.stuck_after:g} s; {_last(least)}{why}"
         )
     return "; ".join(
         f"{members[i]} is stuck: it lives, but has begun no step for "
-        f"{patience.stuck_after:g} s; {_last(least)}"
+        f"{patience.stuck_after:g} s; {_last(least)}{why}"
         for i in behind
     )
 

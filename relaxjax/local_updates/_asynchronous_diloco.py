@@ -41,7 +41,7 @@ from relaxjax._core._cond import when
 from relaxjax._core._local import LocalState
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import layout_of, wide_copy
-from relaxjax._core.traced._marks import marked
+from relaxjax._core.traced._marks import marked, whole_method
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._diloco import AnchorState, OuterStep, outer_step
 from relaxjax.local_updates._local_steps import ExchangeSpec, outer_gradient
@@ -150,7 +150,7 @@ def asynchronous_diloco(
         return u, AsynchronousDilocoState(after, kept, fetched, leaves)
 
     outer_half = marked(_CALLER, "models", axis_name, init, update)
-    return optax.with_extra_args_support(optax.chain(first, outer_half))
+    return whole_method(_CALLER, first, outer_half)
 
 
 def _arrive(

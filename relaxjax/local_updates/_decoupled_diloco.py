@@ -42,7 +42,7 @@ from relaxjax._core._checks import require_transformation, require_whole
 from relaxjax._core._cond import select_tree, when
 from relaxjax._core._tree import layout_of
 from relaxjax._core.layouts._sharding import fitting
-from relaxjax._core.traced._marks import marked
+from relaxjax._core.traced._marks import marked, whole_method
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._decoupled_state import (
     Contribution,
@@ -177,7 +177,7 @@ def decoupled_diloco(
 
     outer_half = marked(_CALLER, "models", axis_name, init, update)
     first = counted.standing_still(inner)
-    return optax.with_extra_args_support(optax.chain(first, outer_half))
+    return whole_method(_CALLER, first, outer_half)
 
 
 class _Plan(NamedTuple):

@@ -31,7 +31,7 @@ from relaxjax._core._checks import require_transformation
 from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._owed import OWED_BY_MODELS
 from relaxjax._core._tree import wide_copy
-from relaxjax._core.traced._marks import optimizer_in_it
+from relaxjax._core.traced._marks import optimizer_in_it, whole_method
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._local_steps import ExchangeSpec, local_steps
 from relaxjax.merges import Rule
@@ -163,4 +163,4 @@ def diloco(
     )._replace(merge=merge)
     step = outer_step(exchange, outer)
     outer_half = local_steps(exchange, sync_every, step.init, step.update)
-    return optax.with_extra_args_support(optax.chain(inner, outer_half))
+    return whole_method("diloco", inner, outer_half)

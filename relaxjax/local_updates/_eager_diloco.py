@@ -36,6 +36,7 @@ from relaxjax._core._axis import AxisName, axis_size
 from relaxjax._core._checks import require_transformation
 from relaxjax._core._merge_rules import Leaf, Merge, rebuild
 from relaxjax._core._weights import refuse_weight
+from relaxjax._core.traced._marks import whole_method
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._diloco import AnchorState, outer_step
 from relaxjax.local_updates._local_steps import ExchangeSpec, local_steps
@@ -149,4 +150,4 @@ def eager_diloco(
         return EagerDilocoState(state, gradient)
 
     outer_half = local_steps(exchange, sync_every, start, rule)
-    return optax.with_extra_args_support(optax.chain(inner, outer_half))
+    return whole_method(_CALLER, inner, outer_half)

@@ -19,6 +19,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation, require_whole
+from relaxjax._core.traced._marks import whole_method
 from relaxjax.gradients import all_reduce, before_step, from_step
 from relaxjax.local_updates._local_sgd import local_sgd
 from relaxjax.periods import Period, shifted
@@ -67,4 +68,4 @@ def post_local_sgd(
     first = before_step(all_reduce(axis_name, **how), start_step)
     period = shifted(sync_every, start_step)
     then = from_step(local_sgd(axis_name, period, **how), start_step)
-    return optax.with_extra_args_support(optax.chain(first, optimizer, then))
+    return whole_method("post_local_sgd", first, optimizer, then)

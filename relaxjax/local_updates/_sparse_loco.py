@@ -23,6 +23,7 @@ import optax
 
 from relaxjax._core._axis import AxisName
 from relaxjax._core._checks import require_transformation, require_whole
+from relaxjax._core.traced._marks import whole_method
 from relaxjax.compression import error_feedback, quantize, top_k
 from relaxjax.local_updates._diloco import outer_step
 from relaxjax.local_updates._local_steps import ExchangeSpec, local_steps
@@ -88,4 +89,4 @@ def sparse_loco(
     )
     step = outer_step(exchange, optax.sgd(outer_learning_rate))
     outer_half = local_steps(exchange, sync_every, step.init, step.update)
-    return optax.with_extra_args_support(optax.chain(inner, outer_half))
+    return whole_method("sparse_loco", inner, outer_half)

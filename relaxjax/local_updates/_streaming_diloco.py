@@ -33,7 +33,7 @@ from relaxjax._core._local import LocalState
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import layout_of
 from relaxjax._core.layouts._sharding import fitting
-from relaxjax._core.traced._marks import marked
+from relaxjax._core.traced._marks import marked, whole_method
 from relaxjax.compression import Compressor
 from relaxjax.local_updates._diloco import AnchorState, outer_step
 from relaxjax.local_updates._fragments import deal, join, split, steps_between
@@ -161,7 +161,7 @@ def streaming_diloco(
         return join(numbers, u), StreamingDilocoState(*after)
 
     outer_half = marked(_CALLER, "models", axis_name, init, update)
-    return optax.with_extra_args_support(optax.chain(inner, outer_half))
+    return whole_method(_CALLER, inner, outer_half)
 
 
 def _update_fragment(

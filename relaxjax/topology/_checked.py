@@ -1,29 +1,22 @@
 """Weights that a topology may have, and errors for all others."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from relaxjax.topology._links import TOLERANCE, Links, of_matrix
+from relaxjax.topology._links import TOLERANCE, Links, of_matrix, rounds_of
 from relaxjax.topology._topology import Topology
 
 
-def checked_matrices(
-    name: str, matrices: Sequence[np.ndarray], *, rows: bool = True
-) -> Topology:
-    """`checked`, of matrices, [n, n] each, one or more.
+def checked_matrices(name: str, matrices: Any, *, rows: bool = True) -> Topology:
+    """`checked`, of a matrix, [n, n], or of several.
 
     Raises:
       ValueError: a matrix is not square, or not of the size of the first; what
         `checked` refuses.
     """
-    arrays = [np.asarray(w, np.float64) for w in matrices]
-    for w in arrays:
-        if w.ndim != 2 or w.shape != (w.shape[0],) * 2 or w.shape != arrays[0].shape:
-            raise ValueError(
-                f"{name}: the shape {w.shape} of a matrix must be (n, n), the same in "
-                "every round"
-            )
+    arrays = rounds_of(name, matrices)
     return checked(name, len(arrays[0]), [of_matrix(w) for w in arrays], rows=rows)
 
 

@@ -1,6 +1,6 @@
 """A round as its weights that are not 0, as large as its links."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -74,6 +74,26 @@ def summed(
     total = np.bincount(place, weights, len(pairs))
     there = total != 0
     return Links(pairs[there] // n, pairs[there] % n, total[there])
+
+
+def rounds_of(caller: str, w: Any) -> list[np.ndarray]:
+    """float64[n, n] of each round, from one matrix or several.
+
+    Raises:
+      ValueError: they are no numbers, or not square, or there is none.
+    """
+    try:
+        found: Any = np.asarray(w, np.float64)
+    except (TypeError, ValueError):  # a text, or matrices of several sizes
+        found = np.empty(())
+    found = found[None] if found.ndim == 2 else found
+    if found.ndim != 3 or not len(found) or found.shape[1] != found.shape[2]:
+        raise ValueError(
+            f"{caller}: the shape {found.shape[-2:]} of a matrix must be (n, n), the "
+            "same in every round: give numbers, [n, n] or [period, n, n], and not "
+            f"{w!r:.60}"
+        )
+    return list(found)
 
 
 def of_matrix(w: np.ndarray) -> Links:

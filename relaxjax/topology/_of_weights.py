@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from relaxjax._core._checks import check_type
 from relaxjax.topology._checked import checked, checked_matrices
 from relaxjax.topology._links import undirected, with_own
 from relaxjax.topology._topology import Topology
@@ -51,7 +52,7 @@ def from_matrix(w: Any, *, name: str = "from_matrix") -> Topology:
     Raises:
       ValueError: `w` breaks one of these rules; the message says where and by how much.
     """
-    return checked_matrices(name, _rounds_of(w))
+    return checked_matrices(name, w)
 
 
 def from_column_stochastic(w: Any, *, name: str = "from_column_stochastic") -> Topology:
@@ -65,7 +66,7 @@ def from_column_stochastic(w: Any, *, name: str = "from_column_stochastic") -> T
     Raises:
       ValueError: a column does not sum to 1.
     """
-    return checked_matrices(name, _rounds_of(w), rows=False)
+    return checked_matrices(name, w, rows=False)
 
 
 def lazy(topology: Topology) -> Topology:
@@ -80,6 +81,7 @@ def lazy(topology: Topology) -> Topology:
       [[0.75 0.25]
        [0.25 0.75]]
     """
+    check_type("lazy: topology", topology, Topology, "give relaxjax.topology.ring(8)")
     rounds = [
         with_own(topology.n, links._replace(weights=links.weights / 2), 0.5)
         for links in topology.rounds
@@ -96,8 +98,3 @@ def by_metropolis(name: str, n: int, a: np.ndarray, b: np.ndarray) -> Topology:
     degree = np.bincount(a, minlength=n) + np.bincount(b, minlength=n)
     weights = 1 / (1 + np.maximum(degree[a], degree[b]))
     return checked(name, n, [undirected(n, a, b, weights)])
-
-
-def _rounds_of(w: Any) -> list[np.ndarray]:
-    w = np.asarray(w, np.float64)
-    return [w] if w.ndim == 2 else list(w)

@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from relaxjax._core._checks import is_whole
 from relaxjax._core.foreign._folders import local_path
 from relaxjax.topology._coloring import colored
-from relaxjax.topology._links import Links, are_ones, of_matrix
+from relaxjax.topology._links import Links, are_ones, of_matrix, rounds_of
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -53,16 +54,33 @@ class Topology:
 
     name: str
     n: int
-    rounds: Sequence[Links]
+    rounds: Sequence[Links] = ()
+
+    def __post_init__(self) -> None:
+        """Refuses weights in the place of links.
+
+        Raises:
+          TypeError: `n` is no number of workers, or `rounds` are not links.
+        """
+        given = isinstance(self.rounds, Sequence) and set(map(type, self.rounds))
+        if given != {Links} or not is_whole(self.n) or self.n < 1:
+            raise TypeError(
+                f"Topology: n={self.n!r:.60} must be a whole number, 1 or more, and "
+                f"rounds={self.rounds!r:.60} the Links of one round or more: "
+                "relaxjax.topology.from_matrix(w, name=...) makes both of weights"
+            )
 
     @staticmethod
     def of_matrices(name: str, matrices: Any) -> "Topology":
-        """A topology of float[period, n, n], which nobody has checked.
+        """A topology of float[period, n, n], whose weights nobody has checked.
 
         `relaxjax.topology.from_matrix` checks.
+
+        Raises:
+          ValueError: the matrices are not square.
         """
-        w = np.asarray(matrices, np.float64)
-        return Topology(name, w.shape[-1], tuple(map(of_matrix, w)))
+        w = rounds_of("of_matrices", matrices)
+        return Topology(name, len(w[0]), tuple(map(of_matrix, w)))
 
     @property
     def period(self) -> int:

@@ -151,6 +151,9 @@ def test_a_chart(tmp_path):
         ([*SLOW, "--compute-ms", "0"], "compute=0.0 must be"),
         ([*SLOW, "--params", "0.5"], "params=0.5 must be"),
         ([*SLOW, "--params", "inf"], "params=inf must be"),
+        ([*SLOW, "--params", "300MB"], "params='300MB' must be a number, as in"),
+        ([*SLOW, "--params", ""], "as in 40k, 300M or 1.5B"),
+        ([*SLOW, "--params", "1.2345k"], "params=1234.5 must be a whole number"),
         ([*SLOW, "--workers", "-3"], "workers=-3 must be"),
         ([*SLOW, "--workers-per-host", "3"], "do not fill hosts"),
         ([*SLOW, "--bucket-mb", "0"], "bucket-mb=0.0 must be"),
@@ -176,6 +179,14 @@ def test_nonsense_is_one_line(arguments, says):
     assert result.exit_code == 2
     assert says in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("40k", 40_000), ("1.13M", 1_130_000), ("1.5b", 1.5e9)]
+)
+def test_a_count_of_params_may_end_in_a_unit(text, count):
+    told = json.loads(run("--params", text, *SLOW[2:], "--json"))
+    assert told["inputs"]["params"] == count
 
 
 def test_figures_of_train_and_plan_have_the_same_names():

@@ -386,11 +386,14 @@ def test_a_notebook_shows_verdicts_and_a_table_escaped(tmp_path):
     assert "".join(found.text).startswith("Test <i> against all_reduce, seed by seed")
 
 
-def test_the_command_ends_with_verdicts_and_the_path(tmp_path):
+def test_the_command_ends_with_the_table_the_verdicts_and_the_path(tmp_path):
     results = kept(tmp_path, OF, RUNS)
     done = CliRunner().invoke(_app.app, ["compare", str(tmp_path)])
     assert done.exit_code == 0, done.output
-    *verdicts, last = done.stdout.splitlines()
+    table = results.table()
+    assert "accuracy" in table
+    assert done.stdout.startswith(table)
+    *verdicts, last = done.stdout.removeprefix(table).splitlines()
     assert verdicts == results.conclusion()
     assert "Worse: " in verdicts[0]
     assert last == f"Report: {tmp_path / 'report.html'}"

@@ -92,7 +92,11 @@ COMMANDS: dict[str, dict[str, Option]] = {
         "--json": FLAG,
     },
     "plan": {
-        "--params": Option(("1e6", "25000000"), (*NOT_POSITIVE, *HUGE, "1.5"), True),
+        "--params": Option(
+            ("1e6", "25000000", "40k", "1.5B"),
+            (*NOT_POSITIVE, *HUGE, "1.5", "M", "1.2345k", "5T", "1e3k", "-1M"),
+            True,
+        ),
         "--compute-ms": Option(("20", "0.5"), (*NO_NUMBER, "-1", "inf", "1e30"), True),
         "--workers": Option(("2", "8"), (*NO_COUNT, *HUGE), True),
         "--bandwidth-gbps": Option(("1", "25"), (*NOT_POSITIVE, "1e308"), True),

@@ -82,6 +82,10 @@ class Written:
     def write(self) -> None:
         """No report."""
 
+    def table(self) -> str:
+        """No rows."""
+        return ""
+
     def conclusion(self) -> list[str]:
         """No verdicts."""
         return []

@@ -41,8 +41,22 @@ def test_those_behind_are_stuck():
     )
     level = judge(100, p1=Heard(100, 6, 30), **on) or ""
     assert level.startswith("all processes are stuck: they live, but none has begun")
+    assert "left" not in level
+
+
+def test_who_has_left_its_loop_is_named_beside_who_waits_for_it():
     alone = judge(100, p1=Heard(100, 6, 30)) or ""
     assert alone.startswith("process 1 (host1")
+    assert alone.endswith(
+        "step heard of was 6; process 0 (host0, 10.0.0.1, pid 100), process 2 (host2, "
+        "10.0.0.3, pid 102) left the loop: give every process the same number of "
+        "steps"
+    )
+    two = judge(100, p0=Heard(100, 6, 39), p1=Heard(100, 6, 30)) or ""
+    assert two.endswith(
+        "; process 2 (host2, 10.0.0.3, pid 102) left the loop: give every process the "
+        "same number of steps"
+    )
 
 
 def test_signs_are_told_apart_by_their_count():

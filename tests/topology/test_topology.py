@@ -298,6 +298,51 @@ def test_refuses_bad_topologies(make, message):
         make()
 
 
+LINKS = topology.ring(2).rounds
+HALVES = np.full((2, 2), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("mine", [HALVES]), r"rounds=\(\) the Links of one round or more: .*weights"),
+        (("mine", 2, [HALVES]), r"rounds=\[array.* the Links .*from_matrix"),
+        (("mine", 2, HALVES), "rounds=array.* the Links of one round"),
+        (("mine", 2, LINKS[0]), "rounds=Links.* the Links of one round"),
+        (("mine", 2, []), r"rounds=\[\] the Links of one round"),
+        (("mine", "2", LINKS), "n='2' must be a whole number, 1 or more, and "),
+        (("mine", 2.0, LINKS), "n=2.0 must be a whole number"),
+        (("mine", 0, LINKS), "n=0 must be a whole number, 1 or more"),
+    ],
+)
+def test_a_topology_refuses_weights_in_the_place_of_links(arguments, message):
+    with pytest.raises(TypeError, match="(?s)" + message):
+        Topology(*arguments)
+
+
+@pytest.mark.parametrize("w", ["ring", None, 3, [], [[[0.5]], HALVES], np.ones(2)])
+def test_weights_of_another_kind_are_named(w):
+    says = r"a matrix must be \(n, n\), the same in every round: give numbers, .*"
+    for make in (topology.from_matrix, topology.from_column_stochastic):
+        with pytest.raises(ValueError, match="(?s)" + says + "and not") as caught:
+            make(w)
+        assert str(caught.value).endswith(repr(w)[:60])
+    with pytest.raises(ValueError, match="of_matrices: the shape .*" + says):
+        Topology.of_matrices("mine", w)
+
+
+def test_a_single_matrix_is_one_round():
+    graph = Topology.of_matrices("mine", HALVES)
+    np.testing.assert_array_equal(graph.matrices, HALVES[None])
+
+
+def test_lazy_names_what_is_no_topology():
+    anything: Any = "ring"
+    rule = r"lazy: topology must be of type Topology, got 'ring': give .*ring\(8\)"
+    with pytest.raises(TypeError, match=rule):
+        topology.lazy(anything)
+
+
 def test_can_be_drawn(tmp_path):
     for graph in (topology.base_graph(6), topology.exponential(8), topology.ring(1)):
         path = tmp_path / f"{graph.name}.png"

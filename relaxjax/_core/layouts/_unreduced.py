@@ -194,6 +194,22 @@ def _explicit_spec(leaf: str, x: Any, names: tuple[str, ...]) -> P:
     return spec
 
 
+def refuse_unreduced(name: str, updates: Any) -> None:
+    """Refuses gradients of `unreduced` for a method that needs a model on each worker.
+
+    Raises:
+      ValueError: JAX's type of a leaf says that it is a partial sum.
+    """
+    for path, x in jax.tree.leaves_with_path(updates):
+        if _spec_of(x).unreduced:
+            raise ValueError(
+                f"{name}: the gradient of leaf {leaf_name(path)!r} ({jax.typeof(x)}) "
+                f"is unreduced, as reducers in a plain jit step need it, and {name} "
+                "trains a model on each worker: use relaxjax.data_parallel, without "
+                "unreduced; or take a reducer, such as relaxjax.all_reduce"
+            )
+
+
 def _require_unreduced(name: str, updates: Any, axes: tuple[str, ...]) -> None:
     for path, x in jax.tree.leaves_with_path(updates):
         if missing := set(axes) - set(_spec_of(x).unreduced):

@@ -13,7 +13,7 @@ costs nothing at run time. `relaxjax._core.traced._flows` finds it again. Sides:
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,7 +22,7 @@ import optax
 
 from relaxjax._core._arrays import require_arrays, require_dtypes
 from relaxjax._core._axis import AxisName, axes_of
-from relaxjax._core.layouts._unreduced import opens_own_mapping
+from relaxjax._core.layouts._unreduced import opens_own_mapping, refuse_unreduced
 
 T = TypeVar("T")
 _NUMBERS: ContextVar[Iterator[int] | None] = ContextVar("numbers", default=None)
@@ -37,6 +37,8 @@ _SCOPE = re.compile(r"relaxjax\.(\w+)/(\w+)/([\w,]+)/(\d+)")
 REDUCERS = frozenset(["gradients", "momenta"])
 FIRST = frozenset(["momenta", "optimizer"])  # no optimizer stands before these
 _OPTIMIZER = "relaxjax-optimizer"
+_FAILURES = AttributeError, TypeError, ValueError, LookupError
+_NAMED = re.compile(r"namedtuple\[(\w+)\]")
 _MERGE = re.compile(r"relaxjax-merge\.(\w+)")
 
 
@@ -78,7 +80,9 @@ def marked(
         number = 0 if numbers is None else next(numbers)
         heard = _HEARD.get()
         if heard is not None:
-            heard.append((extra_args.get("value"), updates, params))
+heard.append((extra_args.get("value"), updates, params))
+        if side in ("tracking", "models"):
+            refuse_unreduced(name, updates)
         with jax.named_scope(f"relaxjax.{name}/{side}/{axes}/{number}"):
             return update(updates, state, params, **extra_args)
 
@@ -93,7 +97,56 @@ def marked(
         step = left.update if _PASSED_OVER.get() else named
         return step(updates, state, params, **extra_args)
 
-    return optax.GradientTransformationExtraArgs(first, after)
+    return of_own_state(name, first, after)
+
+
+def of_own_state(
+    name: str, init: Callable[..., Any], update: Callable[..., Any]
+) -> optax.GradientTransformationExtraArgs:
+    """The transformation; where its `update` fails on another's state, it says so.
+
+    A state is known by its class and the named tuples in it. Only an update that fails
+    is looked at, so that others cost nothing and a state may grow in newer versions.
+
+    Raises:
+      TypeError: in `update`, which failed, and `init` makes a state of other kinds.
+    """
+
+    def told(updates, state, params=None, **extra_args) -> Any:
+        try:
+            return update(updates, state, params, **extra_args)
+        except _FAILURES as error:
+            got = needed = _kinds(state)
+            tree = updates if params is None else params
+            with suppress(Exception):  # else the update's error is the reason
+                needed = _kinds(jax.eval_shape(init, tree))
+            if got == needed:
+                raise
+            raise TypeError(
+                f"{name}: update got a state of {got}, which is another "
+                f"transformation's, and needs its own, of {needed}: the state that "
+                "tx.init or relaxjax.init makes, or a checkpoint restored into it"
+            ) from error
+
+    return optax.GradientTransformationExtraArgs(init, told)
+
+
+def whole_method(
+    name: str, *parts: optax.GradientTransformation
+) -> optax.GradientTransformationExtraArgs:
+    """A method of models: the optimizer of each worker, and what stands around it."""
+    both = optax.with_extra_args_support(optax.chain(*parts))
+
+    def update(updates, state, params=None, **extra_args) -> Any:
+        refuse_unreduced(name, updates)
+        return both.update(updates, state, params, **extra_args)
+
+    return of_own_state(name, both.init, update)
+
+
+def _kinds(state: Any) -> str:
+    inside = _NAMED.findall(str(jax.tree.structure(state)))
+    return ", ".join(dict.fromkeys([type(state).__name__, *inside]))
 
 
 @contextmanager

@@ -10,8 +10,8 @@ from relaxjax.cli.common._takes import option
 class PlanOptions:
     """The options of `relaxjax plan`."""
 
-    params: float = option(
-        "Number of the model's parameters, as in 340e6.", default=...
+    params: str = option(
+        "Number of the model's parameters, as in 340e6 or 340M.", default=...
     )
     compute_ms: float = option(
         "Time of a step without communication, in ms.", default=...

@@ -27,6 +27,7 @@ from relaxjax._core._cond import when
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import Layout, layout_of, wide
 from relaxjax._core._weights import weigh
+from relaxjax._core.traced._marks import of_own_state
 from relaxjax._core.traced._silence import due
 
 
@@ -120,4 +121,4 @@ def accumulate(
         left = jnp.where(last, 0, total_weight)
         return new, AccumulateState(mini_step, total, left, inner_state, state.layout)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return of_own_state("accumulate", init, update)

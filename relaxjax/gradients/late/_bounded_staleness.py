@@ -30,6 +30,7 @@ from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._owed import OWED_IN_TURN
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import refuse_weight
+from relaxjax._core.traced._marks import of_own_state
 
 _CALLER = "bounded_staleness"
 
@@ -197,4 +198,4 @@ def bounded_staleness(
         step = (state.step + 1) % len(late.table)
         return out, BoundedStalenessState(step, arriving, state.layout)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return of_own_state(_CALLER, init, update)

@@ -21,6 +21,7 @@ import optax
 from relaxjax._core._arrays import require_arrays
 from relaxjax._core._checks import require_transformation, require_whole
 from relaxjax._core._phases import Clock, clock, phased
+from relaxjax._core.traced._marks import of_own_state
 
 _CALLER = "by_step"
 _AS_IN = "as in {0: all_reduce(..), 1000: all_reduce(..)}"
@@ -84,7 +85,7 @@ def by_step(
         updates, inside = now.update(updates, inside, params, **extra_args)
         return updates, ByStepState(time.tick(), inside)
 
-    return optax.GradientTransformationExtraArgs(init, phased(update))
+    return of_own_state(_CALLER, init, phased(update))
 
 
 def _checked(given: Any) -> list[tuple[int, optax.GradientTransformation]]:

@@ -24,6 +24,7 @@ from relaxjax._core._checks import is_traced, require_params
 from relaxjax._core._merge_rules import EQUAL, MEAN
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import refuse_weight
+from relaxjax._core.traced._marks import of_own_state
 from relaxjax.gradients.late._bounded_staleness import staleness_table
 
 _CALLER = "dc_asgd"
@@ -97,4 +98,4 @@ def dc_asgd(
         step = (state.step + 1) % len(late.table)
         return out, DcAsgdState(step, arriving, state.layout)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return of_own_state(_CALLER, init, update)

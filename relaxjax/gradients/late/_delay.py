@@ -22,6 +22,7 @@ from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._owed import OWED_IN_TURN
 from relaxjax._core._tree import Layout, layout_of
 from relaxjax._core._weights import refuse_weight
+from relaxjax._core.traced._marks import of_own_state
 
 _CALLER = "delay"
 
@@ -83,4 +84,4 @@ def delay(steps: int) -> optax.GradientTransformationExtraArgs:
             waiting[-1] = optax.tree.cast_like(updates, state.waiting[-1])
         return out, DelayState(tuple(waiting), state.layout)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return of_own_state(_CALLER, init, update)

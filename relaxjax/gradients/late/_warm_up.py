@@ -16,6 +16,7 @@ import optax
 
 from relaxjax._core._checks import require_params, require_transformation, require_whole
 from relaxjax._core._phases import Clock, clock, phased
+from relaxjax._core.traced._marks import of_own_state
 
 
 class PartOfTrainingState(NamedTuple):
@@ -68,7 +69,7 @@ def before_step(
             updates, inside = inner.update(updates, inside, params, **extra_args)
         return updates, PartOfTrainingState(time.tick(), inside)
 
-    return optax.GradientTransformationExtraArgs(init, phased(update))
+    return of_own_state("before_step", init, phased(update))
 
 
 def from_step(
@@ -113,4 +114,4 @@ def from_step(
             updates, inside = inner.update(updates, inside, params, **extra_args)
         return updates, PartOfTrainingState(time.tick(), inside)
 
-    return optax.GradientTransformationExtraArgs(init, phased(update))
+    return of_own_state("from_step", init, phased(update))

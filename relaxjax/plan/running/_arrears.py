@@ -22,6 +22,7 @@ from relaxjax._core._merge_rules import MEAN
 from relaxjax._core._owed import OWED
 from relaxjax._core._tree import widened
 from relaxjax._core._weights import refuse_weight
+from relaxjax._core.traced._marks import of_own_state
 
 _CALLER = "plan.with_arrears"
 
@@ -85,4 +86,4 @@ def with_arrears(
         out, inside = inner.update(all_of_it, state.inner_state, params, **extra_args)
         return out, ArrearsState(nothing, inside)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    return of_own_state(_CALLER, init, update)
