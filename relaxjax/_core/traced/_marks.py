@@ -80,7 +80,7 @@ def marked(
         number = 0 if numbers is None else next(numbers)
         heard = _HEARD.get()
         if heard is not None:
-heard.append((extra_args.get("value"), updates, params))
+            heard.append((extra_args.get("value"), updates, params))
         if side in ("tracking", "models"):
             refuse_unreduced(name, updates)
         with jax.named_scope(f"relaxjax.{name}/{side}/{axes}/{number}"):
