@@ -34,7 +34,7 @@ from relaxjax._core._random import bits as random_bits
 from relaxjax.compression._bits import pack, unpack
 from relaxjax.compression._blocks import (
     BlockPayload,
-    blocks_of,
+    Blocks,
     check_power_of_two,
     flat_of,
 )
@@ -104,7 +104,7 @@ def _rotated(name: str, block_size: int, scale, law: Law) -> Compressor:
 
     def compress(x, noise):
         whole = jnp.pad(x, (0, -x.size % width(x.size)))
-        y, most = over_largest(blocks_of(whole, width(x.size)))
+        y, most = over_largest(Blocks(width(x.size)).of(whole))
         y = hadamard(y * flips(y.shape, noise))
         positive = pack((y >= 0).astype(jnp.uint8), 1)
         most = most[:, 0]
