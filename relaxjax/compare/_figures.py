@@ -10,18 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from relaxjax._core.foreign._extra import extra
-from relaxjax.compare._margin import (
-    ABOVE,
-    BELOW,
-    HEIGHT,
-    LEFT,
-    RIGHT,
-    SIZE,
-    WIDTH,
-    height_of,
-    name_lines,
-    name_of,
-)
+from relaxjax.compare import _margin as margin
 from relaxjax.compare._styles import GRID, INK, LINES, MUTED, Style, styles
 from relaxjax.compare._summary import Row, Summary
 
@@ -32,7 +21,7 @@ if TYPE_CHECKING:
 SETTLED = 0.5
 """The metric's axis covers what lies after this part of the steps."""
 RC: dict[Any, Any] = {
-    "font.size": SIZE,
+    "font.size": margin.SIZE,
     "axes.edgecolor": MUTED,
     "axes.labelcolor": INK,
     "axes.spines.right": False,
@@ -125,11 +114,14 @@ def curves(summary: Summary, axis: Axis, *, lines: int | None = LINES) -> "Figur
     rows = shown(summary, axis, lines)
     look = styles(summary.study["methods"])
     with matplotlib.rc_context(RC):
-        names = [name_of(row) for row in rows]
-        height = max(HEIGHT, sum(map(height_of, names)) + ABOVE)
-        figure = Figure(figsize=(WIDTH, height))
-        inside = (RIGHT - LEFT, 1 - (BELOW + ABOVE) / height)
-        chart = figure.add_axes((LEFT, BELOW / height, *inside))
+        names = [margin.name_of(row) for row in rows]
+        height = max(margin.HEIGHT, sum(map(margin.height_of, names)) + margin.ABOVE)
+        figure = Figure(figsize=(margin.WIDTH, height))
+        inside = (
+            margin.RIGHT - margin.LEFT,
+            1 - (margin.BELOW + margin.ABOVE) / height,
+        )
+        chart = figure.add_axes((margin.LEFT, margin.BELOW / height, *inside))
         for row in rows:
             _line(chart, row, axis.each[row.method], look[row.method])
         _title(figure, chart, summary)
@@ -137,15 +129,16 @@ def curves(summary: Summary, axis: Axis, *, lines: int | None = LINES) -> "Figur
         chart.grid(True)
         _scale_y(chart, rows, summary)
         _scale_x(chart, rows, axis)
-        name_lines(figure, chart, rows, axis.each, look)
+        margin.name_lines(figure, chart, rows, axis.each, look)
     return figure
 
 
 def _title(figure: "Figure", chart: "Axes", summary: Summary) -> None:
     """The metric, and beside it what the dashed line is."""
-    name = summary.study["task"]["metric_name"].replace("_", " ")
-    place = {"y": 1 - 0.4 * ABOVE / figure.get_figheight(), "va": "center"}
-    title = figure.text(0.02, s=f"validation {name}", weight="bold", **place)
+    place = {"y": 1 - 0.4 * margin.ABOVE / figure.get_figheight(), "va": "center"}
+    title = figure.text(
+        0.02, s=f"validation {summary.metric_name}", weight="bold", **place
+    )
     if summary.target is not None:
         words = f"dashed: target {summary.target:.4g}"
         beside: dict[str, Any] = {"xycoords": title, "textcoords": "offset points"}

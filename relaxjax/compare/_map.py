@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from relaxjax._core.foreign._extra import extra
+from relaxjax.compare import _words as words
 from relaxjax.compare._figures import RC
 from relaxjax.compare._margin import SIZE, WIDTH
 from relaxjax.compare._styles import GRID, INK, MUTED, PAPER, Style, styles
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Marks = Mapping[str, tuple[str, Style]]
+"""The letter and the look of each method that wins somewhere."""
 CELL, LINE, TOP, BOTTOM = 0.42, 0.19, 0.34, 0.46
 """Inches: height of a cell, of a line of the key, and of what is above and below."""
 
@@ -49,9 +52,10 @@ def winners_map(summary: Summary, grid: Grid) -> "Figure":
         import matplotlib
         from matplotlib.figure import Figure
     cells, methods = winners(summary, grid), summary.study["methods"]
-    look, letter = styles(methods), letters(cells, methods)
+    look = styles(methods)
+    marks = {x: (sign, look[x]) for x, sign in letters(cells, methods).items()}
     notes = _notes(summary, cells)
-    key, tall = LINE * (len(letter) + len(notes)) + 0.1, CELL * len(cells)
+    key, tall = LINE * (len(marks) + len(notes)) + 0.1, CELL * len(cells)
     height = TOP + tall + BOTTOM + key
     with matplotlib.rc_context(RC):
         figure = Figure(figsize=(WIDTH, height))
@@ -60,39 +64,32 @@ def winners_map(summary: Summary, grid: Grid) -> "Figure":
         chart.set(xlim=(0, len(cells[0])), ylim=(0, len(cells)))
         for y, row in enumerate(cells):
             for x, win in enumerate(row):
-                _cell(chart, x, y, win, letter, look)
+                _cell(chart, x, y, win, marks)
         _ticks(chart, grid["gbps"], grid["latency_ms"])
         title = f"first to reach the target, {_target(summary)}"
         figure.text(0.02, 1 - 0.5 * TOP / height, title, weight="bold", va="center")
-        _key(figure, letter, look, notes, key - 0.1, height)
+        _key(figure, marks, notes, key - 0.1)
     return figure
 
 
 def _target(summary: Summary) -> str:
-    name = summary.study["task"]["metric_name"].replace("_", " ")
+    name = summary.metric_name
     return f"{name} {summary.target:.4g}" if summary.target is not None else name
 
 
-def _cell(
-    chart: "Axes",
-    x: int,
-    y: int,
-    win: Win,
-    letter: Mapping[str, str],
-    look: Mapping[str, Style],
-) -> None:
+def _cell(chart: "Axes", x: int, y: int, win: Win, marks: Marks) -> None:
     from matplotlib.patches import Rectangle
 
-    style = look[win.method] if win.method else Style(GRID, "solid", INK)
+    sign, style = marks[win.method] if win.method else ("-", Style(GRID, "solid", INK))
     ground = {"facecolor": style.color, "edgecolor": PAPER, "linewidth": 1.0}
     chart.add_patch(Rectangle((x, y), 1, 1, **ground))
     text: dict[str, Any] = {"color": style.text, "ha": "center", "va": "center"}
-    name = letter[win.method] + ("≈" if win.close else "") if win.method else "-"
+    text["fontsize"] = SIZE
     high = 0.66 if win.times is not None else 0.5
-    chart.text(x + 0.5, y + high, name, weight="bold", fontsize=SIZE, **text)
+    chart.text(x + 0.5, y + high, sign + "≈" * win.close, weight="bold", **text)
     if win.times is not None:
-        times = f"{win.times:.2g}x" if win.times < 99.5 else f"{win.times:,.0f}x"
-        chart.text(x + 0.5, y + 0.26, times, fontsize=SIZE - 2, **text)
+        text["fontsize"] = SIZE - 2
+        chart.text(x + 0.5, y + 0.26, words.times(win.times), **text)
 
 
 def _ticks(chart: "Axes", gbps: Sequence[float], latency_ms: Sequence[float]) -> None:
@@ -117,30 +114,20 @@ def _notes(summary: Summary, cells: Sequence[Sequence[Win]]) -> list[str]:
     return notes
 
 
-def _key(
-    figure: "Figure",
-    letter: Mapping[str, str],
-    look: Mapping[str, Style],
-    notes: Sequence[str],
-    key: float,
-    height: float,
-) -> None:
+def _key(figure: "Figure", marks: Marks, notes: Sequence[str], key: float) -> None:
     """Letters with names, one a line, then what the signs mean."""
     from matplotlib.patches import Rectangle
 
+    height = figure.get_figheight()
     line, y = LINE / height, key / height
-    for name, sign in letter.items():
+    for name, (sign, style) in marks.items():
         y -= line
         box = (0.02, y), 0.04, 0.85 * line
         figure.add_artist(
-            Rectangle(*box, facecolor=look[name].color, transform=figure.transFigure)
+            Rectangle(*box, facecolor=style.color, transform=figure.transFigure)
         )
         middle = y + 0.43 * line
-        text: dict[str, Any] = {
-            "color": look[name].text,
-            "weight": "bold",
-            "ha": "center",
-        }
+        text: dict[str, Any] = {"color": style.text, "weight": "bold", "ha": "center"}
         figure.text(0.04, middle, sign, va="center_baseline", fontsize=SIZE - 1, **text)
         figure.text(0.075, middle, name, va="center_baseline")
     for note in notes:

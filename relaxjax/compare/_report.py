@@ -70,8 +70,7 @@ def write(
 
 def _pictures(result: Summary, lines: int | None) -> dict[str, tuple["Figure", str]]:
     """Figures with captions, by the names of their files."""
-    found = {}
-    name = result.study["task"]["metric_name"].replace("_", " ")
+    found, name = {}, result.metric_name
     for axis in _figures.axes_of(result):
         drawn = [row.method for row in _figures.shown(result, axis, lines)]
         if drawn:

@@ -16,25 +16,24 @@ worse than what the method's best run so far had at a tenth.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from relaxjax.compare._asked import Settings
 from relaxjax.compare._methods import Method, Planned, Setting, one_more, settings
 from relaxjax.compare._records import Record
 from relaxjax.compare._settings import middle_of, setting_of
 from relaxjax.compare._statistics import cost
+from relaxjax.tasks import Task
 
 KeyOf = Callable[[Planned], str]
+TUNE_SEED = 1000
+"""The seed of all tuning runs; those of the report are smaller."""
 
 
 def planned(
     method: Method,
     known: Mapping[str, Record],
     key_of: KeyOf,
-    *,
-    rate: float,
-    tune: int,
-    grid: Mapping[str, Sequence[float]],
-    tune_seed: int,
-    seeds: Sequence[int],
-    better: str,
+    task: Task,
+    asked: Settings,
 ) -> Iterator[Planned]:
     """A method's runs, in order; what follows from runs that are not done is left out.
 
@@ -42,29 +41,26 @@ def planned(
       method: the method.
       known: records by their keys.
       key_of: the key of a run.
-      rate: the task's learning rate.
-      tune: number of learning rates; 1 takes the usual one.
-      grid: values of options to tune.
-      tune_seed: the seed of all tuning runs.
-      seeds: seeds of the report, of which `tune_seed` is not one.
-      better: "higher" or "lower".
+      task: it has the learning rate, and says which metric is better.
+      asked: numbers of learning rates (1 takes the usual one) and of report seeds,
+        and values of options to tune.
     """
-    tried = settings(method, rate, tune, grid)
+    tried = settings(method, task.learning_rate, asked.tune, asked.grid)
     alone = len(tried) == 1 or not method.usual
     if alone:
         best = tried[0]
     else:
-        runs = [Planned(method, "tune", tune_seed, *setting) for setting in tried]
+        runs = [Planned(method, "tune", TUNE_SEED, *setting) for setting in tried]
         yield from runs
         if not all(key_of(run) in known for run in runs):
             return
-        extra = one_more(tried, _best(runs, known, key_of, better))
-        runs.append(Planned(method, "tune", tune_seed, *extra))
+        extra = one_more(tried, _best(runs, known, key_of, task.better))
+        runs.append(Planned(method, "tune", TUNE_SEED, *extra))
         yield runs[-1]
         if key_of(runs[-1]) not in known:
             return
-        best = _best(runs, known, key_of, better)
-    for seed in seeds:
+        best = _best(runs, known, key_of, task.better)
+    for seed in range(asked.seeds):
         yield Planned(method, "report", seed, *best)
 
 

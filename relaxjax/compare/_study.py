@@ -33,7 +33,6 @@ from relaxjax.compare._seeds_at_once import Programs, group_of
 from relaxjax.compare._study_file import described, runs_of_all, study_there
 from relaxjax.tasks import TASKS, Task, load, task_of
 
-TUNE_SEED = 1000
 Known = dict[str, _records.Record]
 Progress = Callable[[int, int, str], None]
 
@@ -178,18 +177,7 @@ class Study:
         return None
 
     def _planned(self, method: Method, known: Known) -> Iterator[Planned]:
-        first = self._task(0)
-        return _runs.planned(
-            method,
-            known,
-            self._key,
-            rate=first.learning_rate,
-            tune=self.settings.tune,
-            grid=self.settings.grid,
-            tune_seed=TUNE_SEED,
-            seeds=range(self.settings.seeds),
-            better=first.better,
-        )
+        return _runs.planned(method, known, self._key, self._task(0), self.settings)
 
     def _key(self, run: Planned) -> str:
         return _records.key_of(
@@ -260,7 +248,7 @@ class Study:
             "asked": self._asked,
             "task": record_of(task, self._source, self._digest),
             "methods": [method.label for method in self.methods],
-            "tune_seeds": [TUNE_SEED],
+            "tune_seeds": [_runs.TUNE_SEED],
             **described(settings, self.shape),
             **seconds.record(self.links),
             "compute_seconds": compute,

@@ -10,16 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from relaxjax.compare import _settings as settings
 from relaxjax.compare._curves import Curve, curve, median_to_target, target_of
 from relaxjax.compare._fairness import remarks
-from relaxjax.compare._settings import (
-    Record,
-    Setting,
-    chosen,
-    diverged,
-    reported,
-    tuned,
-)
+from relaxjax.compare._settings import Record, Setting
 from relaxjax.compare._verdicts import LEAST_PAIRS, NONE, WORSE, Verdict, verdicts
 
 
@@ -82,6 +76,11 @@ class Summary:
     rows: Sequence[Row]
     remarks: Sequence[str]
 
+    @property
+    def metric_name(self) -> str:
+        """The task's metric, in words."""
+        return self.study["task"]["metric_name"].replace("_", " ")
+
 
 def summary(study: Record, records: Sequence[Record]) -> Summary:
     """Puts a study together from its records.
@@ -96,11 +95,11 @@ def summary(study: Record, records: Sequence[Record]) -> Summary:
     """
     methods = list(study["methods"])
     baseline, better = methods[0], study["task"]["better"]
-    runs = {name: reported(study, records, name) for name in methods}
+    runs = {name: settings.reported(study, records, name) for name in methods}
     target = target_of(study, list(runs[baseline].values()))
     tests = {
         name: {
-            seed: None if diverged(run, "test") else float(run["test"])
+            seed: None if settings.diverged(run, "test") else float(run["test"])
             for seed, run in sorted(by_seed.items())
         }
         for name, by_seed in runs.items()
@@ -131,9 +130,9 @@ def _row(
     target: float | None,
 ) -> Row:
     """One method; `verdict` is None for the baseline."""
-    runs = reported(study, records, method)
-    setting = chosen(study, records, method)
-    tuning = sum(map(len, tuned(study, records, method).values()))
+    runs = settings.reported(study, records, method)
+    setting = settings.chosen(study, records, method)
+    tuning = sum(map(len, settings.tuned(study, records, method).values()))
     if verdict and setting is None and tuning:
         verdict = _hopeless(study, tuning, verdict)
     finite = [value for value in tests[method].values() if value is not None]

@@ -5,17 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from relaxjax._core.foreign._extra import extra
+from relaxjax.compare import _words as words
 from relaxjax.compare._styles import wrapped
 from relaxjax.compare._summary import Row, Summary, summary
-from relaxjax.compare._words import (
-    difference,
-    mean_and_spread,
-    reached,
-    scaled,
-    steps_to_target,
-    times,
-    verdict,
-)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -39,19 +31,22 @@ class Column(NamedTuple):
 
 def quality(result: Summary) -> list[Column]:
     """Columns on the metric and the bytes."""
-    name = result.study["task"]["metric_name"].replace("_", " ")
     return [
         Column("method", lambda row: row.method, lambda row: row.method, right=False),
-        Column(f"test {name}", mean_and_spread, lambda row: row.mean),
-        Column("difference", difference, _mean_difference),
-        Column("verdict", verdict, verdict, right=False),
+        Column(
+            f"test {result.metric_name}", words.mean_and_spread, lambda row: row.mean
+        ),
+        Column("difference", words.difference, _mean_difference),
+        Column("verdict", words.verdict, words.verdict, right=False),
         Column(
             "bytes a step",
-            lambda row: scaled(row.bytes_per_step, "B"),
+            lambda row: words.scaled(row.bytes_per_step, "B"),
             lambda row: row.bytes_per_step,
         ),
         Column(
-            "fewer", lambda row: times(row.fewer_bytes), lambda row: row.fewer_bytes
+            "fewer",
+            lambda row: words.times(row.fewer_bytes),
+            lambda row: row.fewer_bytes,
         ),
         Column("rate", lambda row: str(row.setting or "-"), _rate, right=False),
     ]
@@ -71,10 +66,12 @@ def speed(result: Summary) -> list[Column]:
     """Columns on the way to the target: steps, bytes, and seconds on each network."""
     found = [
         quality(result)[0],
-        Column("steps to target", steps_to_target, lambda row: row.steps_to_target),
+        Column(
+            "steps to target", words.steps_to_target, lambda row: row.steps_to_target
+        ),
         Column(
             "bytes to target",
-            lambda row: reached(row, row.bytes_to_target, "B"),
+            lambda row: words.reached(row, row.bytes_to_target, "B"),
             lambda row: row.bytes_to_target,
         ),
     ]
@@ -88,10 +85,10 @@ def speed(result: Summary) -> list[Column]:
             return row.seconds_to_target.get(name)
 
         def step_cell(row: Row, of_step=of_step) -> str:
-            return scaled(of_step(row), "s")
+            return words.scaled(of_step(row), "s")
 
         def target_cell(row: Row, to_target=to_target) -> str:
-            return reached(row, to_target(row), "s")
+            return words.reached(row, to_target(row), "s")
 
         found.append(Column(f"step on {name}", step_cell, of_step))
         found.append(Column(f"to target on {name}", target_cell, to_target))
@@ -148,7 +145,7 @@ def _ranked(result: Summary) -> list[Column]:
     """All columns, from the one that a narrow terminal needs most."""
     method, test, gap, word, size, fewer, rate = quality(result)
     _, steps, to_target, *every = speed(result)
-    word = word._replace(cell=lambda row: verdict(row).partition(":")[0])
+    word = word._replace(cell=lambda row: words.verdict(row).partition(":")[0])
     order = [method, test, word, fewer, gap, steps, *every[1::2], rate, size]
     return [*order, to_target, *every[::2]]
 

@@ -86,7 +86,6 @@ def reached(row: Row, value: float | None, unit: str) -> str:
 
 def conclusion(summary: Summary) -> list[str]:
     """What the study found, in a few sentences."""
-    name = summary.study["task"]["metric_name"].replace("_", " ")
     seeds = len(summary.study["seeds"])
     found = []
     for word in (BETTER, ALIKE, WORSE, NONE):
@@ -94,7 +93,7 @@ def conclusion(summary: Summary) -> list[str]:
         if names:
             found.append(f"{word.capitalize()}: {', '.join(names)}.")
     sentences = [
-        f"Test {name} against {summary.baseline}, seed by seed ({seeds} "
+        f"Test {summary.metric_name} against {summary.baseline}, seed by seed ({seeds} "
         f"seed{'s' * (seeds != 1)}). {' '.join(found)}".rstrip()
     ]
     reach = [row for row in summary.rows if row.bytes_to_target]
@@ -133,8 +132,7 @@ def times(value: float | None) -> str:
 def reading(summary: Summary) -> list[str]:
     """How the numbers were made: what is measured, counted and predicted."""
     study = summary.study
-    task = study["task"]
-    name = task["metric_name"].replace("_", " ")
+    name = summary.metric_name
     chosen = "stated by the study"
     if study.get("target") is None:
         chosen = f"the final one of {summary.baseline}, 2 % worse"
@@ -149,7 +147,7 @@ def reading(summary: Summary) -> list[str]:
     return [
         f"Measured: the {name}, of which {summary.better} is better. Tuning and the "
         f"curves see validation data, the table shows test data. "
-        f"Validation data: {task['split_note'].rstrip('.')}.",
+        f"Validation data: {study['task']['split_note'].rstrip('.')}.",
         "Tests are paired t over the seeds, corrected by Holm for the number of "
         "methods. An interval is drawn at the level at which its method was judged, at "
         "least 95 %, and excludes zero exactly if the word is better or worse. A "

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import hypothesis.strategies as st
@@ -11,6 +12,7 @@ import optax
 import pytest
 from hypothesis import given
 
+from relaxjax.compare._asked import Settings
 from relaxjax.compare._methods import Planned, methods, named, one_more, own, settings
 from relaxjax.compare._runs import hopeless_at, planned, shard_of
 from relaxjax.compare._settings import chosen
@@ -46,18 +48,10 @@ def played(
 ) -> list[Planned]:
     """All runs of a method, in the order in which they are done."""
     known, done = {} if known is None else known, []
+    task = replace(TASK, learning_rate=0.01, better=better)
+    asked = Settings(seeds=3, tune=tune, grid=dict(grid))
     while True:
-        runs = planned(
-            method,
-            known,
-            key_of,
-            rate=0.01,
-            tune=tune,
-            grid=dict(grid),
-            tune_seed=1000,
-            seeds=range(3),
-            better=better,
-        )
+        runs = planned(method, known, key_of, task, asked)
         run = next((r for r in runs if key_of(r) not in known), None)
         if run is None:
             return done
