@@ -5,14 +5,8 @@ Cost: O(instructions that run).
 
 from typing import NamedTuple, Self
 
-from relaxjax.programs import (
-    Instruction,
-    Module,
-    called_by,
-    is_collective,
-    is_host_copy,
-    shape_nbytes,
-)
+from relaxjax import programs
+from relaxjax.programs import Instruction, Module
 from relaxjax.schedule._hardware import Device, Link
 from relaxjax.schedule._replay import Machine
 
@@ -49,13 +43,13 @@ class Recorder(Machine):
         super()._work(instruction, siblings)
         seconds, work = self._compute - seconds, self._flops - work
         read = [siblings[name] for name in instruction.operands if name in siblings]
-        nbytes = sum(shape_nbytes(i.shape) for i in [instruction, *read])
+        nbytes = sum(programs.shape_nbytes(i.shape) for i in [instruction, *read])
         self.events.append(Event("work", instruction.name, seconds, work, nbytes))
 
     def _step(self, instruction: Instruction, siblings: dict[str, Instruction]) -> None:
         if self._nbytes(instruction, siblings) is not None:
             what, near = self._transfer(instruction, siblings)
-            nbytes = sum(shape_nbytes(near[o].shape) for o in what.operands)
+            nbytes = sum(programs.shape_nbytes(near[o].shape) for o in what.operands)
             event = Event("start", instruction.name, nbytes=nbytes, what=what)
             self.events.append(event)
         super()._step(instruction, siblings)
@@ -64,9 +58,9 @@ class Recorder(Machine):
         self, instruction: Instruction, siblings: dict[str, Instruction]
     ) -> tuple[Instruction, dict[str, Instruction]]:
         """The transfer itself, which may be inside, and the instructions beside it."""
-        if is_host_copy(instruction) or is_collective(instruction):
+        if programs.is_host_copy(instruction) or programs.is_collective(instruction):
             return instruction, siblings
-        inner = self._siblings[called_by(instruction)[0]]
+        inner = self._siblings[programs.called_by(instruction)[0]]
         found = next(i for i in inner.values() if self._nbytes(i, inner) is not None)
         return self._transfer(found, inner)
 

@@ -23,19 +23,8 @@ import re
 from copy import copy
 from typing import NamedTuple, Self
 
-from relaxjax.programs import (
-    Instruction,
-    Module,
-    bytes_sent_by,
-    called_by,
-    is_collective,
-    is_host_copy,
-    loop_parts,
-    max_trip_count,
-    parse,
-    reading_hlo,
-    shape_nbytes,
-)
+from relaxjax import programs
+from relaxjax.programs import Instruction, Module
 from relaxjax.schedule._hardware import ACCELERATOR, ETHERNET, Device, Link
 from relaxjax.schedule._hlo_cost import FREE, flops, seconds
 
@@ -133,7 +122,7 @@ def replay(text: str, *, device: Device = ACCELERATOR, link: Link = ETHERNET) ->
       (2.0, 1.0, 1.0)
     """
     machine = Machine(scheduled(text, "replay"), device, link)
-    with reading_hlo("replay"):
+    with programs.reading_hlo("replay"):
         machine.run()
     return machine.result()
 
@@ -144,7 +133,7 @@ def scheduled(text: str, caller: str) -> Module:
     Raises:
       ValueError: it is another one.
     """
-    module = parse(text)
+    module = programs.parse(text)
     if module.entry is None or not module.scheduled:
         raise ValueError(
             f"{caller}: the text must be a module with an ENTRY computation and with "
@@ -216,19 +205,23 @@ class Machine:
         self, instruction: Instruction, siblings: dict[str, Instruction]
     ) -> int | None:
         """Bytes that a transfer, or a start around one, sends; None: not a transfer."""
-        if is_host_copy(instruction):
-            return shape_nbytes(siblings[instruction.operands[0]].shape)
-        if is_collective(instruction):
-            return int(bytes_sent_by(instruction, siblings, self._module).max())
+        if programs.is_host_copy(instruction):
+            return programs.shape_nbytes(siblings[instruction.operands[0]].shape)
+        if programs.is_collective(instruction):
+            return int(
+                programs.bytes_sent_by(instruction, siblings, self._module).max()
+            )
         if instruction.opcode != "async-start" or not self._communicates(instruction):
             return None
-        inner = self._siblings[called_by(instruction)[0]]
+        inner = self._siblings[programs.called_by(instruction)[0]]
         return sum(self._nbytes(i, inner) or 0 for i in inner.values())
 
     def _communicates(self, instruction: Instruction) -> bool:
-        bodies = [self._siblings.get(name, {}) for name in called_by(instruction)]
+        bodies = [
+            self._siblings.get(name, {}) for name in programs.called_by(instruction)
+        ]
         return any(
-            is_collective(i) or self._communicates(i)
+            programs.is_collective(i) or self._communicates(i)
             for body in bodies
             for i in body.values()
         )
@@ -261,16 +254,16 @@ class Machine:
             self._backward_under += under
 
     def _control(self, instruction: Instruction) -> None:
-        called = called_by(instruction)
+        called = programs.called_by(instruction)
         if instruction.opcode == "while":
-            trips = max_trip_count(instruction, self._module)
+            trips = programs.max_trip_count(instruction, self._module)
             if trips is None:
                 raise ValueError(
                     f"replay: a collective in the loop %{instruction.name}, whose "
                     "trip count the compiler does not know: use lax.scan, or "
                     "lax.fori_loop with fixed bounds"
                 )
-            condition, body = loop_parts(instruction)
+            condition, body = programs.loop_parts(instruction)
             for _ in range(trips):
                 self.run(condition)
                 self.run(body)
