@@ -22,7 +22,6 @@ LARGER = {
     "compare": 29,
     "compression": 27,
     "local_updates": 23,
-    "schedule": 36,
 }
 
 

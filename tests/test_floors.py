@@ -35,6 +35,7 @@ INNER_FLOORS = {
     "cli": [{"common", "printed"}, {"options"}, {"training"}, {""}],
     "gradients": [{"mean", "late"}, {"low_rank", "adaptive"}, {"momenta"}, {""}],
     "plan": [{"forms"}, {""}, {"inside", "running"}],
+    "schedule": [{"graphs"}, {"orders", "replayed"}, {"simulator"}, {""}],
     "islands": [{"carriers"}, {"common"}, {"one"}, {"started", "replayed"}, {""}],
 }
 """Inner rooms of a room, likewise; "" is what lies outside of them."""

@@ -25,7 +25,7 @@ ROOT = Path(relaxjax.__file__).parent
 ELSEWHERE = {
     "_core/foreign/_json.py": "the reader",
     "plan/_quality.py": "a file of the package",
-    "schedule/_record.py": "a profile that JAX has just written",
+    "schedule/simulator/_record.py": "a profile that JAX has just written",
 }
 BIG = 1 << 40
 NETWORK = b'{"workers": 8}'
