@@ -19,7 +19,6 @@ ROOM = 20  # files outside of an inner room
 # Rooms that are larger may not grow.
 LARGER = {
     "collectives": 26,
-    "compare": 29,
     "compression": 27,
     "local_updates": 23,
 }

@@ -20,7 +20,7 @@ from benchmarks.report import Result, Run, Runs, Table, TaskSteps, benchmark
 from benchmarks.training import studies
 from relaxjax import all_reduce, compare, emulate, wire_bytes
 from relaxjax.cli.common._errors import user_errors
-from relaxjax.compare._settings import reported
+from relaxjax.compare.kept._settings import reported
 from relaxjax.tasks import OPTIMIZERS, Task
 
 DIVERGED = 1e9

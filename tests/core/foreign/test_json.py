@@ -15,7 +15,7 @@ import relaxjax
 from relaxjax import compare, emulate, golden, plan
 from relaxjax._core.foreign._json import LEVELS, contents_of, parsed
 from relaxjax.checkpoint import Checkpoints
-from relaxjax.compare._study_file import study_there
+from relaxjax.compare.study._study_file import study_there
 from relaxjax.islands import DamagedFile
 from relaxjax.islands.carriers import _foreign
 from tests.compare import studies
