@@ -51,9 +51,10 @@ def flat_of(blocks: jax.Array, size: int) -> jax.Array:
 
 def checked_blocks(block_size: int | None, caller: str, multiple: int = 1) -> Blocks:
     """Refuses anything but None (one block) and positive multiples of `multiple`."""
+    if block_size is None:
+        return Blocks(None)
     require_known(caller, "block_size", block_size)
-    whole = is_whole(block_size) and block_size > 0 and block_size % multiple == 0
-    if block_size is not None and not whole:
+    if not is_whole(block_size) or block_size < 1 or block_size % multiple:
         several = f"a positive multiple of {multiple}"
         rule = "at least 1 and whole" if multiple == 1 else several
         raise ValueError(

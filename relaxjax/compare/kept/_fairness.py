@@ -2,14 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from relaxjax.compare.kept._settings import (
-    Record,
-    chosen,
-    of_method,
-    reported,
-    setting_of,
-    tuned,
-)
+from relaxjax.compare.kept._settings import Record, StudyRuns, setting_of
 
 
 def remarks(study: Record, records: Sequence[Record]) -> list[str]:
@@ -23,12 +16,13 @@ def remarks(study: Record, records: Sequence[Record]) -> list[str]:
       An empty list for a fair and finished study.
     """
     checks = (_seeds, _unseen_test, _budgets, _others, _edges, _missing, _seconds)
-    return [sentence for check in checks for sentence in check(study, records)]
+    runs = StudyRuns(study, records)
+    return [sentence for check in checks for sentence in check(runs)]
 
 
-def _seeds(study: Record, records: Sequence[Record]) -> Iterator[str]:
-    tuning = {run["seed"] for run in records if run["phase"] == "tune"}
-    both = sorted(tuning & set(study["seeds"]))
+def _seeds(runs: StudyRuns) -> Iterator[str]:
+    tuning = {run["seed"] for run in runs.records if run["phase"] == "tune"}
+    both = sorted(tuning & set(runs.study["seeds"]))
     if both:
         yield (
             f"Seeds that report were also used for tuning: {_list(both)}. The chosen "
@@ -36,10 +30,10 @@ def _seeds(study: Record, records: Sequence[Record]) -> Iterator[str]:
         )
 
 
-def _unseen_test(study: Record, records: Sequence[Record]) -> Iterator[str]:
+def _unseen_test(runs: StudyRuns) -> Iterator[str]:
     seen = [
         run["method"]
-        for run in records
+        for run in runs.records
         if run["phase"] == "tune" and run.get("test") is not None
     ]
     if seen:
@@ -49,20 +43,17 @@ def _unseen_test(study: Record, records: Sequence[Record]) -> Iterator[str]:
         )
 
 
-def _budgets(study: Record, records: Sequence[Record]) -> Iterator[str]:
-    counts = {
-        name: sum(map(len, tuned(study, records, name).values()))
-        for name in study["methods"]
-    }
+def _budgets(runs: StudyRuns) -> Iterator[str]:
+    counts = {name: runs.count_tuned(name) for name in runs.study["methods"]}
     if len(set(counts.values())) > 1:
         each = _list(f"{name} {count}" for name, count in counts.items())
         yield f"The methods were tuned with different numbers of runs: {each}."
 
 
-def _others(study: Record, records: Sequence[Record]) -> Iterator[str]:
-    for name in study["methods"]:
-        best, runs = chosen(study, records, name), reported(study, records, name)
-        odd = {setting_of(run) for run in runs.values()} - {best}
+def _others(runs: StudyRuns) -> Iterator[str]:
+    for name in runs.study["methods"]:
+        best, report = runs.chosen(name), runs.reported(name)
+        odd = {setting_of(run) for run in report.values()} - {best}
         if best and odd:
             yield (
                 f"{name} is reported at {_list(odd)}, although {best} was better in "
@@ -70,10 +61,10 @@ def _others(study: Record, records: Sequence[Record]) -> Iterator[str]:
             )
 
 
-def _edges(study: Record, records: Sequence[Record]) -> Iterator[str]:
-    for name in study["methods"]:
-        best = chosen(study, records, name)
-        rates = {s.learning_rate for s in tuned(study, records, name)}
+def _edges(runs: StudyRuns) -> Iterator[str]:
+    for name in runs.study["methods"]:
+        best = runs.chosen(name)
+        rates = {s.learning_rate for s in runs.tuned(name)}
         if best is None or len(rates) < 2:
             continue
         for end, word in ((min(rates), "smallest"), (max(rates), "largest")):
@@ -84,21 +75,21 @@ def _edges(study: Record, records: Sequence[Record]) -> Iterator[str]:
                 )
 
 
-def _missing(study: Record, records: Sequence[Record]) -> Iterator[str]:
-    seeds = len(study["seeds"])
-    counts = {name: len(reported(study, records, name)) for name in study["methods"]}
+def _missing(runs: StudyRuns) -> Iterator[str]:
+    seeds = len(runs.study["seeds"])
+    counts = {name: len(runs.reported(name)) for name in runs.study["methods"]}
     short = [f"{name} {n}" for name, n in counts.items() if n < seeds]
     if short:
         yield f"The study is not finished: of {seeds} report seeds, {_list(short)}."
 
 
-def _seconds(study: Record, records: Sequence[Record]) -> Iterator[str]:
-    known = study.get("seconds", {})
-    names = [network["name"] for network in study.get("networks", [])]
+def _seconds(runs: StudyRuns) -> Iterator[str]:
+    known = runs.study.get("seconds", {})
+    names = [network["name"] for network in runs.study.get("networks", [])]
     without = [
         method
-        for method in study["methods"]
-        if of_method(study, records, method, "report")
+        for method in runs.study["methods"]
+        if runs.of(method, "report")
         and any(known.get(method, {}).get(name) is None for name in names)
     ]
     if without:

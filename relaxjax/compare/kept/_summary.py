@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from relaxjax.compare.kept import _settings as settings
 from relaxjax.compare.kept._curves import Curve, curve, median_to_target, target_of
 from relaxjax.compare.kept._fairness import remarks
-from relaxjax.compare.kept._settings import Record, Setting
+from relaxjax.compare.kept._settings import Record, Setting, StudyRuns, diverged
 from relaxjax.compare.kept._verdicts import LEAST_PAIRS, NONE, WORSE, Verdict, verdicts
 
 
@@ -95,11 +94,12 @@ def summary(study: Record, records: Sequence[Record]) -> Summary:
     """
     methods = list(study["methods"])
     baseline, better = methods[0], study["task"]["better"]
-    runs = {name: settings.reported(study, records, name) for name in methods}
+    found = StudyRuns(study, records)
+    runs = {name: found.reported(name) for name in methods}
     target = target_of(study, list(runs[baseline].values()))
     tests = {
         name: {
-            seed: None if settings.diverged(run, "test") else float(run["test"])
+            seed: None if diverged(run, "test") else float(run["test"])
             for seed, run in sorted(by_seed.items())
         }
         for name, by_seed in runs.items()
@@ -107,7 +107,7 @@ def summary(study: Record, records: Sequence[Record]) -> Summary:
     words = verdicts(tests, baseline, better=better)
     base_bytes = _bytes_per_step(runs[baseline])
     rows = [
-        _row(study, records, name, tests, words.get(name), base_bytes, target)
+        _row(found, name, tests[name], words.get(name), base_bytes, target)
         for name in methods
     ]
     return Summary(
@@ -121,21 +121,19 @@ def summary(study: Record, records: Sequence[Record]) -> Summary:
 
 
 def _row(
-    study: Record,
-    records: Sequence[Record],
+    found: StudyRuns,
     method: str,
-    tests: Mapping[str, Mapping[int, float | None]],
+    test: Mapping[int, float | None],
     verdict: Verdict | None,
     base_bytes: float | None,
     target: float | None,
 ) -> Row:
     """One method; `verdict` is None for the baseline."""
-    runs = settings.reported(study, records, method)
-    setting = settings.chosen(study, records, method)
-    tuning = sum(map(len, settings.tuned(study, records, method).values()))
+    study, runs = found.study, found.reported(method)
+    setting, tuning = found.chosen(method), found.count_tuned(method)
     if verdict and setting is None and tuning:
         verdict = _hopeless(study, tuning, verdict)
-    finite = [value for value in tests[method].values() if value is not None]
+    finite = [value for value in test.values() if value is not None]
     size = _bytes_per_step(runs)
     steps, reached = median_to_target(
         list(runs.values()), target, study["task"]["better"]
@@ -145,7 +143,7 @@ def _row(
         method=method,
         setting=setting,
         tuning_runs=tuning,
-        test=tests[method],
+        test=test,
         mean=float(np.mean(finite)) if finite else None,
         spread=float(np.std(finite, ddof=1)) if len(finite) > 1 else None,
         verdict=verdict,

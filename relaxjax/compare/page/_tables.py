@@ -38,18 +38,26 @@ def quality(result: Summary) -> list[Column]:
         ),
         Column("difference", words.difference, _mean_difference),
         Column("verdict", words.verdict, words.verdict, right=False),
-        Column(
-            "bytes a step",
-            lambda row: words.scaled(row.bytes_per_step, "B"),
-            lambda row: row.bytes_per_step,
-        ),
-        Column(
-            "fewer",
-            lambda row: words.times(row.fewer_bytes),
-            lambda row: row.fewer_bytes,
-        ),
+        _number("bytes a step", _nbytes, lambda row: row.bytes_per_step),
+        _number("fewer", words.times, lambda row: row.fewer_bytes),
         Column("rate", lambda row: str(row.setting or "-"), _rate, right=False),
     ]
+
+
+def _number(
+    title: str,
+    said: Callable[[float | None], str],
+    value: Callable[[Row], float | None],
+) -> Column:
+    return Column(title, lambda row: said(value(row)), value)
+
+
+def _nbytes(value: float | None) -> str:
+    return words.scaled(value, "B")
+
+
+def _seconds(value: float | None) -> str:
+    return words.scaled(value, "s")
 
 
 def _mean_difference(row: Row) -> float | None:
@@ -76,23 +84,21 @@ def speed(result: Summary) -> list[Column]:
         ),
     ]
     for network in result.study.get("networks", []):
-        name = network["name"]
-
-        def of_step(row: Row, name: str = name) -> float | None:
-            return row.seconds.get(name)
-
-        def to_target(row: Row, name: str = name) -> float | None:
-            return row.seconds_to_target.get(name)
-
-        def step_cell(row: Row, of_step=of_step) -> str:
-            return words.scaled(of_step(row), "s")
-
-        def target_cell(row: Row, to_target=to_target) -> str:
-            return words.reached(row, to_target(row), "s")
-
-        found.append(Column(f"step on {name}", step_cell, of_step))
-        found.append(Column(f"to target on {name}", target_cell, to_target))
+        found += _on(network["name"])
     return found
+
+
+def _on(name: str) -> list[Column]:
+    """Columns on one network: a step, and the way to the target."""
+
+    def to_target(row: Row) -> float | None:
+        return row.seconds_to_target.get(name)
+
+    def cell(row: Row) -> str:
+        return words.reached(row, to_target(row), "s")
+
+    step = _number(f"step on {name}", _seconds, lambda row: row.seconds.get(name))
+    return [step, Column(f"to target on {name}", cell, to_target)]
 
 
 def table(

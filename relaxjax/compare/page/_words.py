@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from relaxjax.compare.kept._settings import setting_of, tuned
+from relaxjax.compare.kept._settings import StudyRuns, setting_of
 from relaxjax.compare.kept._summary import Row, Summary
 from relaxjax.compare.kept._verdicts import ALIKE, BETTER, NONE, WORSE
 
@@ -181,12 +181,12 @@ def _predicted(summary: Summary) -> str:
 
 def tuning(summary: Summary, records: Sequence[dict]) -> str:
     """The budget of tuning, and the rates that were tried."""
-    study = summary.study
+    found = StudyRuns(summary.study, records)
     runs = {row.tuning_runs for row in summary.rows}
     rates = {
         setting_of(run).learning_rate
         for row in summary.rows
-        for several in tuned(study, records, row.method).values()
+        for several in found.tuned(row.method).values()
         for run in several
     }
     if not rates:

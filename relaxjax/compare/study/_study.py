@@ -24,14 +24,9 @@ import jax
 from relaxjax._core.foreign._folders import local_path
 from relaxjax.compare.kept import _records
 from relaxjax.compare.page._results import STUDY, Results, conditions
+from relaxjax.compare.study import _identity as identity
 from relaxjax.compare.study import _runs
 from relaxjax.compare.study._asked import NETWORKS, Settings, require_buildable
-from relaxjax.compare.study._identity import (
-    name_of,
-    record_of,
-    step_digest,
-    task_digest,
-)
 from relaxjax.compare.study._methods import Method, Planned, as_decided, methods
 from relaxjax.compare.study._one_run import Shape, trained
 from relaxjax.compare.study._seconds import MEASURED, Seconds, compute_seconds, link_of
@@ -94,7 +89,7 @@ class Study:
         **settings: Any,
     ):
         self.settings = Settings(**settings)
-        self._source, self._digest = name_of(task), ""
+        self._source, self._digest = identity.name_of(task), ""
         if isinstance(task, str) and task not in TASKS:
             task, self._digest = load(task)
         self._make = TASKS[task] if isinstance(task, str) else task
@@ -202,7 +197,7 @@ class Study:
         if not method.name and known not in self._digests:
             tx = method.build(rate, {}, shape.steps, shape.workers)
             rows = shape.workers, shape.batch_size
-            self._digests[known] = step_digest(tx, self._task(0), *rows)
+            self._digests[known] = identity.step_digest(tx, self._task(0), *rows)
         return self._digests.get(known, "")
 
     @functools.cached_property
@@ -219,7 +214,7 @@ class Study:
 
     @functools.cached_property
     def _program(self) -> str:
-        return task_digest(self._task(0), self.shape.batch_size)
+        return identity.task_digest(self._task(0), self.shape.batch_size)
 
     def _trained(self, run: Planned, known: Known, programs: Programs) -> Known:
         """Records by their keys, of a run and of those that are trained with it."""
@@ -252,7 +247,7 @@ class Study:
         said = {
             "version": version("relaxjax"),
             "asked": self._asked,
-            "task": record_of(task, self._source, self._digest),
+            "task": identity.record_of(task, self._source, self._digest),
             "methods": [method.label for method in self.methods],
             "tune_seeds": [_runs.TUNE_SEED],
             **described(settings, self.shape),

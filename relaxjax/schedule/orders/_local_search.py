@@ -18,12 +18,7 @@ import numpy as np
 from relaxjax.schedule.graphs._check_graph import check_order
 from relaxjax.schedule.graphs._graph import Graph
 from relaxjax.schedule.orders._bounds import lower_bound
-from relaxjax.schedule.orders._makespan import (
-    PreparedGraph,
-    makespans,
-    prefix_costs,
-    prepare,
-)
+from relaxjax.schedule.orders._makespan import PreparedGraph, prepare
 
 _KICKS = 3
 _BATCH = 4096
@@ -61,7 +56,7 @@ def local_search(
     index = {name: i for i, name in enumerate(names)}
     queue = [np.array([index[name] for name in start]) for start in starts]
     incumbent = queue[0]
-    champion = makespans(prepared, incumbent[None])[0]
+    champion = prepared.makespans(incumbent[None])[0]
     least = lower_bound(graph)
     rng = np.random.default_rng(0)
     left = evaluations
@@ -78,14 +73,14 @@ def _descend(
     graph: PreparedGraph, order: np.ndarray, evaluations: int
 ) -> tuple[np.ndarray, float, int]:
     """The best insertion again and again, until no insertion helps."""
-    seconds, used = float(makespans(graph, order[None])[0]), 1
+    seconds, used = float(graph.makespans(order[None])[0]), 1
     while used < evaluations:
-        bottleneck = int(prefix_costs(graph, order[None])[0].argmax())
+        bottleneck = int(graph.prefix_costs(order[None])[0].argmax())
         moves = _moves(order, bottleneck)[: evaluations - used]
         if not len(moves):
             break
         batches = [moves[i : i + _BATCH] for i in range(0, len(moves), _BATCH)]
-        trials = np.concatenate([makespans(graph, batch) for batch in batches])
+        trials = np.concatenate([graph.makespans(batch) for batch in batches])
         used += len(moves)
         if trials.min() >= seconds:
             break

@@ -110,6 +110,32 @@ class PreparedGraph(NamedTuple):
     free: float
     needs: list[tuple[list[int], list[int]]]
 
+    def prefix_costs(self, orders: np.ndarray) -> np.ndarray:
+        """A(R_k) - W(R_{k-1}), f64[B, n], of int[B, n] orders of the recvs' indices."""
+        batch, n = orders.shape
+        rank = np.argsort(orders, axis=1).T  # int[n, B]
+        last = np.empty((len(self.P), batch), dtype=np.int64)
+        for c, (recvs, classes) in enumerate(self.needs):
+            rows = [*(rank[r] for r in recvs), *(last[d] for d in classes)]
+            last[c] = rows[0]
+            for row in rows[1:]:
+                np.maximum(last[c], row, out=last[c])
+        cell = last + n * np.arange(batch)
+        work = np.bincount(
+            cell.ravel(), weights=np.repeat(self.P, batch), minlength=batch * n
+        ).reshape(batch, n)
+        # W(R_{k-1}), without the free operations
+        before = np.cumsum(work, axis=1) - work
+        return np.cumsum(self.M[orders], axis=1) - before - self.free
+
+    def makespans(self, orders: np.ndarray) -> np.ndarray:
+        """Seconds, f64[B], of int[B, n] orders of the recvs' indices, without sends."""
+        computation = self.P.sum() + self.free
+        if not orders.shape[1]:
+            return np.full(len(orders), computation)
+        worst = self.prefix_costs(orders).max(axis=1)
+        return computation + np.maximum(worst, 0.0)
+
 
 def prepare(graph: Graph) -> PreparedGraph:
     """The arrays of a graph; its sends are ignored."""
@@ -131,30 +157,3 @@ def prepare(graph: Graph) -> PreparedGraph:
             needs.append(([recv[b] for b in before if b in recv], sorted(ops)))
     M = np.array([*graph.recvs.values()])
     return PreparedGraph(M, np.array(seconds), free, needs)
-
-
-def prefix_costs(graph: PreparedGraph, orders: np.ndarray) -> np.ndarray:
-    """A(R_k) - W(R_{k-1}), f64[B, n], of int[B, n] orders of the recvs' indices."""
-    batch, n = orders.shape
-    rank = np.argsort(orders, axis=1).T  # int[n, B]
-    last = np.empty((len(graph.P), batch), dtype=np.int64)
-    for c, (recvs, classes) in enumerate(graph.needs):
-        rows = [*(rank[r] for r in recvs), *(last[d] for d in classes)]
-        last[c] = rows[0]
-        for row in rows[1:]:
-            np.maximum(last[c], row, out=last[c])
-    cell = last + n * np.arange(batch)
-    work = np.bincount(
-        cell.ravel(), weights=np.repeat(graph.P, batch), minlength=batch * n
-    ).reshape(batch, n)
-    before = np.cumsum(work, axis=1) - work  # W(R_{k-1}), without the free operations
-    return np.cumsum(graph.M[orders], axis=1) - before - graph.free
-
-
-def makespans(graph: PreparedGraph, orders: np.ndarray) -> np.ndarray:
-    """Seconds, f64[B], of int[B, n] orders of the recvs' indices, without sends."""
-    computation = graph.P.sum() + graph.free
-    if not orders.shape[1]:
-        return np.full(len(orders), computation)
-    worst = prefix_costs(graph, orders).max(axis=1)
-    return computation + np.maximum(worst, 0.0)

@@ -17,13 +17,7 @@ from relaxjax._core._checks import check_type
 from relaxjax.schedule.graphs._hardware import Cost
 from relaxjax.schedule.simulator._engine import SimulatedJob, Track
 from relaxjax.schedule.simulator._placement import push_size
-from relaxjax.schedule.simulator._steps import (
-    Scene,
-    StepJobs,
-    Worker,
-    make_step,
-    one_ahead,
-)
+from relaxjax.schedule.simulator._steps import Scene, StepJobs, Worker, one_ahead
 
 
 class CollectiveSteps:
@@ -69,7 +63,7 @@ class CollectiveSteps:
         over.then = lambda: self._over(step)
         built = []
         for worker in self._scene.workers:
-            jobs = make_step(self._graph, worker, step)
+            jobs = StepJobs.of(self._graph, worker, step)
             for gate in (jobs.begin, *jobs.recvs.values()):
                 gate.waiting += 1
             over.need(jobs.end)

@@ -22,13 +22,7 @@ Cost: O(log J) for each of J = workers * steps * (segments + operations) jobs.
 from relaxjax.schedule.simulator._engine import SimulatedJob, Track, Window
 from relaxjax.schedule.simulator._placement import messages
 from relaxjax.schedule.simulator._policies import Policy
-from relaxjax.schedule.simulator._steps import (
-    Scene,
-    StepJobs,
-    Worker,
-    make_step,
-    one_ahead,
-)
+from relaxjax.schedule.simulator._steps import Scene, StepJobs, Worker, one_ahead
 
 Jobs = list[tuple[StepJobs, dict[str, list[SimulatedJob]]]]
 """For each worker its step, and the segments of each pull."""
@@ -74,7 +68,7 @@ class ServerSteps:
         over = SimulatedJob(None, "step", step=step)
         built = []
         for worker in self._scene.workers:
-            jobs = make_step(self._graph, worker, step)
+            jobs = StepJobs.of(self._graph, worker, step)
             jobs.begin.waiting += 1
             pulls = self._pulls(worker, jobs)
             ended = SimulatedJob(None, "ended")

@@ -139,38 +139,38 @@ class StepJobs:
     ops: dict[str, SimulatedJob]
     end: SimulatedJob
 
+    @classmethod
+    def of(cls, graph: Graph, worker: Worker, step: int) -> "StepJobs":
+        """The jobs of a worker's step, none of them released yet."""
+        stretch = worker.stretch() / worker.kind.speed
+        jobs = cls(
+            begin=SimulatedJob(None, "begin", worker=worker.index, step=step),
+            recvs={name: SimulatedJob(None, name, step=step) for name in graph.recvs},
+            ops={},
+            end=SimulatedJob(None, "end", worker=worker.index, step=step),
+        )
+        for gate in (jobs.begin, *jobs.recvs.values()):
+            jobs.end.need(gate)
+        for place, (name, (seconds, needs)) in enumerate(graph.ops.items()):
+            job = SimulatedJob(
+                worker.compute,
+                name,
+                seconds * stretch,
+                priority=step * len(graph.ops) + place,
+                worker=worker.index,
+                step=step,
+            )
+            jobs.feed(job, needs)
+            if not needs:
+                job.need(jobs.begin)
+            jobs.end.need(job)
+            jobs.ops[name] = job
+        return jobs
+
     def feed(self, job: SimulatedJob, needs: Iterable[str]) -> None:
         """Makes a job wait for recvs and operations."""
         for need in needs:
             job.need(self.recvs.get(need) or self.ops[need])
-
-
-def make_step(graph: Graph, worker: Worker, step: int) -> StepJobs:
-    """The jobs of a worker's step, none of them released yet."""
-    stretch = worker.stretch() / worker.kind.speed
-    jobs = StepJobs(
-        begin=SimulatedJob(None, "begin", worker=worker.index, step=step),
-        recvs={name: SimulatedJob(None, name, step=step) for name in graph.recvs},
-        ops={},
-        end=SimulatedJob(None, "end", worker=worker.index, step=step),
-    )
-    for gate in (jobs.begin, *jobs.recvs.values()):
-        jobs.end.need(gate)
-    for place, (name, (seconds, needs)) in enumerate(graph.ops.items()):
-        job = SimulatedJob(
-            worker.compute,
-            name,
-            seconds * stretch,
-            priority=step * len(graph.ops) + place,
-            worker=worker.index,
-            step=step,
-        )
-        jobs.feed(job, needs)
-        if not needs:
-            job.need(jobs.begin)
-        jobs.end.need(job)
-        jobs.ops[name] = job
-    return jobs
 
 
 def one_ahead(build: Callable[[int], Built]) -> Callable[[int], Built]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relaxjax.compare.kept._curves import curve, median_to_target, target_of, to_target
-from relaxjax.compare.kept._settings import Setting, chosen, reported
+from relaxjax.compare.kept._settings import Setting, StudyRuns
 from relaxjax.compare.kept._summary import summary
 from relaxjax.compare.kept._verdicts import NONE, WORSE
 from tests.compare.studies import METHODS, lost, records, run, study
@@ -41,13 +41,15 @@ def test_the_best_on_validation_is_chosen(better, values, rate):
     runs = [
         tune(r, v, diverged=v is None, test=1 - (v or 0)) for r, v in values.items()
     ]
-    assert chosen(of, runs, "all_reduce") == Setting(rate)
-    assert chosen(of, runs[::-1], "all_reduce") == Setting(rate)
+    assert StudyRuns(of, runs).chosen("all_reduce") == Setting(rate)
+    assert StudyRuns(of, runs[::-1]).chosen("all_reduce") == Setting(rate)
 
 
 def test_one_diverged_seed_rules_a_setting_out():
     runs = [tune(0.003, 0.99), tune(0.003, None, diverged=True) | {"seed": 2}]
-    assert chosen(ONE, [*runs, tune(0.001, 0.5)], "all_reduce") == Setting(0.001)
+    assert StudyRuns(ONE, [*runs, tune(0.001, 0.5)]).chosen("all_reduce") == Setting(
+        0.001
+    )
 
 
 def test_seeds_of_tuning_are_averaged():
@@ -55,19 +57,23 @@ def test_seeds_of_tuning_are_averaged():
         *(tune(0.001, v) | {"seed": s} for s, v in enumerate((0.9, 0.9))),
         *(tune(0.003, v) | {"seed": s} for s, v in enumerate((0.99, 0.7))),
     ]
-    assert chosen(ONE, runs, "all_reduce") == Setting(0.001)
+    assert StudyRuns(ONE, runs).chosen("all_reduce") == Setting(0.001)
 
 
 def test_a_stopped_run_loses_to_one_that_was_not():
     runs = [tune(0.001, 0.99, stopped_at=100), tune(0.003, 0.9)]
-    assert chosen(ONE, runs, "all_reduce") == Setting(0.003)
-    assert chosen(ONE, runs[:1], "all_reduce") == Setting(0.001)
+    assert StudyRuns(ONE, runs).chosen("all_reduce") == Setting(0.003)
+    assert StudyRuns(ONE, runs[:1]).chosen("all_reduce") == Setting(0.001)
 
 
 def test_nothing_is_chosen_from_nothing_or_from_what_diverged():
-    assert chosen(ONE, [], "all_reduce") is None
-    assert chosen(ONE, [tune(0.001, None, diverged=True)], "all_reduce") is None
-    assert chosen(ONE, [run("all_reduce", 101)], "all_reduce") == Setting(0.003)
+    assert StudyRuns(ONE, []).chosen("all_reduce") is None
+    assert (
+        StudyRuns(ONE, [tune(0.001, None, diverged=True)]).chosen("all_reduce") is None
+    )
+    assert StudyRuns(ONE, [run("all_reduce", 101)]).chosen("all_reduce") == Setting(
+        0.003
+    )
 
 
 def test_only_runs_of_this_study_at_the_chosen_setting_are_reported():
@@ -80,7 +86,7 @@ def test_only_runs_of_this_study_at_the_chosen_setting_are_reported():
         run("all_reduce", 7),  # no report seed
         run("power_sgd", 103),
     ]
-    found = reported(ONE, runs, "all_reduce")
+    found = StudyRuns(ONE, runs).reported("all_reduce")
     assert {seed: one["test"] for seed, one in found.items()} == {101: 0.5}
 
 
@@ -150,7 +156,7 @@ def test_rows_of_a_whole_study():
     assert coded.fewer_bytes == pytest.approx(32)
     assert coded.setting == Setting(0.003)
     assert coded.tuning_runs == 3
-    runs = reported(of, records(of), coded.method)
+    runs = StudyRuns(of, records(of)).reported(coded.method)
     assert coded.mean == pytest.approx(np.mean([r["test"] for r in runs.values()]))
     assert coded.spread == pytest.approx(
         np.std([r["test"] for r in runs.values()], ddof=1)
@@ -195,4 +201,6 @@ def test_the_test_metric_has_no_say_in_the_choice():
     runs = records(of)
     swapped = [one | {"test": one["test"] and -one["test"]} for one in runs]
     for method in of["methods"]:
-        assert chosen(of, runs, method) == chosen(of, swapped, method)
+        assert StudyRuns(of, runs).chosen(method) == StudyRuns(of, swapped).chosen(
+            method
+        )

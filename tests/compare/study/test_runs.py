@@ -12,7 +12,7 @@ import optax
 import pytest
 from hypothesis import given
 
-from relaxjax.compare.kept._settings import chosen
+from relaxjax.compare.kept._settings import StudyRuns
 from relaxjax.compare.study._asked import Settings
 from relaxjax.compare.study._methods import (
     Planned,
@@ -110,7 +110,7 @@ def test_what_is_run_for_the_report_is_what_the_report_calls_chosen(values):
         for run, value in zip(done, values, strict=False)
     ]
     study = {"task": {"better": "lower"}, "seeds": [0, 1, 2]}
-    setting = chosen(study, records, "all_reduce")
+    setting = StudyRuns(study, records).chosen("all_reduce")
     assert setting is not None
     assert {run.learning_rate for run in done[4:]} == {setting.learning_rate}
     if len(set(values)) == 1:

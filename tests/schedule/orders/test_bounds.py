@@ -17,7 +17,7 @@ from relaxjax.schedule import (
     random_graph,
     speedup_potential,
 )
-from relaxjax.schedule.orders._makespan import makespans, prepare
+from relaxjax.schedule.orders._makespan import prepare
 
 TIGHT = {
     "the last recv is followed by what depends on it": (
@@ -111,7 +111,7 @@ def test_a_makespan_may_be_off_by_rounding_and_no_more(scale):
 
 def test_batches_of_orders_of_no_recvs():
     idle = Graph({}, {"x": (2.0, []), "y": (3.0, ["x"])})
-    assert makespans(prepare(idle), np.zeros((2, 0), int)).tolist() == [5.0, 5.0]
+    assert prepare(idle).makespans(np.zeros((2, 0), int)).tolist() == [5.0, 5.0]
 
 
 @st.composite
